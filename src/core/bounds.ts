@@ -1,0 +1,120 @@
+import { add, larger, noMoney, priceOf, type PicoUsd, type PicoUsdPerToken } from "./money.ts";
+import { tierFor, type PriceTier, type PriceVersion, type Rates } from "./price.ts";
+import { scaleTokens, type Permille, type TokenClass } from "./tokens.ts";
+
+/** What a request says of its own size, as the wire reads it. */
+export interface RequestSize {
+  /** UTF-8 bytes of the JSON text, less the payloads of parts that are bounded on their own. */
+  readonly textBytes: number;
+  readonly messages: number;
+  readonly tools: number;
+  readonly imageParts: number;
+  readonly audioParts: number;
+  readonly fileParts: number;
+  /** Choices asked for (`n`), at least 1. */
+  readonly choices: number;
+  /** The larger of `max_completion_tokens` and `max_tokens`; null when absent, malformed or absurd. */
+  readonly outputLimit: number | null;
+  /** Fields that can cost money and that no catalogue entry bounds. */
+  readonly unboundedFields: readonly string[];
+}
+
+/** What the catalogue says of a model's size. */
+export interface ModelLimits {
+  readonly contextTokens: number;
+  readonly outputTokensMax: number;
+  /** Most tokens that one byte of text can become, in thousandths. */
+  readonly tokensPerByte: Permille;
+  /** Most tokens of one part; null where the catalogue states no bound. */
+  readonly imagePartTokens: number | null;
+  readonly audioPartTokens: number | null;
+  readonly filePartTokens: number | null;
+}
+
+/** Template tokens that surround the text: the reply's primer, each message, each tool. Generous: a bound, not a count. */
+const templateTokens = { reply: 3, message: 8, tool: 16 } as const;
+
+/** The most prompt tokens this request can be charged for, without tokenising it; at most the model's context. */
+export function promptBound(size: RequestSize, model: ModelLimits): number {
+  if (size.unboundedFields.length > 0) return model.contextTokens;
+  const parts = partTokens(size, model);
+  if (parts === null) return model.contextTokens;
+  const text = scaleTokens(size.textBytes, model.tokensPerByte);
+  const template =
+    templateTokens.reply + templateTokens.message * size.messages + templateTokens.tool * size.tools;
+  return Math.min(text + template + parts, model.contextTokens);
+}
+
+/** Tokens of image, audio and file parts by the catalogue's bounds; null when one of them has none. */
+export function partTokens(size: RequestSize, model: ModelLimits): number | null {
+  const kinds: [number, number | null][] = [
+    [size.imageParts, model.imagePartTokens],
+    [size.audioParts, model.audioPartTokens],
+    [size.fileParts, model.filePartTokens],
+  ];
+  let total = 0;
+  for (const [count, bound] of kinds) {
+    if (count === 0) continue;
+    if (bound === null) return null;
+    total += count * bound;
+  }
+  return total;
+}
+
+/** The most completion tokens of all choices together. A stated limit above the model's own counts as the model's. */
+export function outputBound(size: RequestSize, model: ModelLimits): number {
+  return Math.min(size.outputLimit ?? model.outputTokensMax, model.outputTokensMax) * size.choices;
+}
+
+/**
+ * The highest cost over all prompt sizes up to the bound: every tier that the prompt can reach is tried at its top,
+ * each prompt token at the dearest class it can become, each completion token at the dearest; at least the minimum.
+ */
+export function worstCase(
+  price: PriceVersion,
+  bound: { readonly promptTokens: number; readonly outputTokens: number },
+  classes: { readonly prompt: readonly TokenClass[]; readonly completion: readonly TokenClass[] },
+): PicoUsd {
+  if (price.perRequest !== null) return larger(price.perRequest.charged, price.minimum.usd);
+  let worst = noMoney;
+  price.tiers.forEach((tier, index) => {
+    if (tier.fromPromptTokens > bound.promptTokens) return;
+    const top = Math.min(bound.promptTokens, (price.tiers[index + 1]?.fromPromptTokens ?? Infinity) - 1);
+    const prompt = promptWorst(price, tier, top, classes.prompt);
+    const output = priceOf(bound.outputTokens, dearest(tier.charged, classes.completion));
+    worst = larger(worst, add(prompt, output));
+  });
+  return larger(worst, minimumWorst(price, bound, classes.completion));
+}
+
+function promptWorst(price: PriceVersion, reached: PriceTier, tokens: number, classes: readonly TokenClass[]): PicoUsd {
+  if (price.tierMode === "whole_request") return priceOf(tokens, dearest(reached.charged, classes));
+  let total = noMoney;
+  price.tiers.forEach((tier, index) => {
+    const end = price.tiers[index + 1]?.fromPromptTokens ?? Infinity;
+    const inTier = Math.min(tokens, end) - tier.fromPromptTokens;
+    if (inTier > 0) total = add(total, priceOf(inTier, dearest(tier.charged, classes)));
+  });
+  return total;
+}
+
+/** A short answer can cost more than a long one while its shortfall is filled up at the output rate. */
+function minimumWorst(
+  price: PriceVersion,
+  bound: { readonly promptTokens: number },
+  completion: readonly TokenClass[],
+): PicoUsd {
+  const { minimum } = price;
+  const reachable = price.tiers.filter((tier) => tier.fromPromptTokens <= bound.promptTokens);
+  const rate = reachable.reduce<bigint>((top, tier) => {
+    const here = dearest(tier.charged, ["input", "cached_input", "cache_write", ...completion]);
+    return here > top ? here : top;
+  }, dearest(tierFor(price, 0).charged, ["output"]));
+  return larger(priceOf(minimum.tokens, rate as PicoUsdPerToken), minimum.usd);
+}
+
+function dearest(rates: Rates, classes: readonly TokenClass[]): PicoUsdPerToken {
+  let top = 0n;
+  for (const name of classes) if (rates[name] > top) top = rates[name];
+  return top as PicoUsdPerToken;
+}

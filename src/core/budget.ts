@@ -1,0 +1,131 @@
+import type { PicoUsd } from "./money.ts";
+
+/** Whom a budget weighs on. `eachKey` is a default that every key (of a team, where one is named) has for itself. */
+export type Scope =
+  | { readonly kind: "all" }
+  | { readonly kind: "team"; readonly team: string }
+  | { readonly kind: "key"; readonly key: string }
+  | { readonly kind: "eachKey"; readonly team: string | null };
+
+/** Calendar windows in the configured time zone; weeks start on Monday; `total` never ends. */
+export const periods = ["total", "1h", "1d", "1w", "1mo"] as const;
+export type Period = (typeof periods)[number];
+
+export type BudgetMode = "hard" | "soft";
+
+export interface Budget {
+  readonly id: string;
+  readonly scope: Scope;
+  readonly period: Period;
+  readonly mode: BudgetMode;
+  readonly limit: PicoUsd;
+  /** Share of the limit, in percent, at which a warning is due; null for none. */
+  readonly warnPercent: number | null;
+}
+
+/** Half-open span of UTC instants, milliseconds since 1970. `end` is null for `total`. */
+export interface Span {
+  readonly start: number;
+  readonly end: number | null;
+}
+
+/** One budget's sums over one span. Identified by budget, subject and start. */
+export interface BudgetWindow extends Span {
+  readonly budget: Budget;
+  /** The key's id where each key has a window of its own; "" otherwise. */
+  readonly subject: string;
+  readonly spent: PicoUsd;
+  readonly held: PicoUsd;
+}
+
+/** Who makes a request: a key's id and its team. Without a key (`FAREBOX_AUTH=open`) the id is "". */
+export interface Caller {
+  readonly key: string;
+  readonly team: string | null;
+}
+
+export function weighsOn(scope: Scope, caller: Caller): boolean {
+  switch (scope.kind) {
+    case "all":
+      return true;
+    case "team":
+      return scope.team === caller.team;
+    case "key":
+      return scope.key === caller.key;
+    case "eachKey":
+      return caller.key !== "" && (scope.team === null || scope.team === caller.team);
+  }
+}
+
+/** The part of a window's identity that tells members of an `eachKey` budget apart. */
+export function subjectOf(scope: Scope, caller: Caller): string {
+  return scope.kind === "eachKey" ? caller.key : "";
+}
+
+/** The stored and displayed form: `all`, `team:NAME`, `key:ID`, `each-key`, `each-key:TEAM`. */
+export function formatScope(scope: Scope): string {
+  switch (scope.kind) {
+    case "all":
+      return "all";
+    case "team":
+      return `team:${scope.team}`;
+    case "key":
+      return `key:${scope.key}`;
+    case "eachKey":
+      return scope.team === null ? "each-key" : `each-key:${scope.team}`;
+  }
+}
+
+const scopePattern = /^(?:(all)|(?:(team|key):(.+))|(?:each-key(?::(.+))?))$/;
+
+/** Reads what `formatScope` wrote; undefined when it is none of its forms. */
+export function parseScope(text: string): Scope | undefined {
+  const match = scopePattern.exec(text);
+  if (match === null) return undefined;
+  const [, all, kind, name, team] = match;
+  if (all !== undefined) return { kind: "all" };
+  if (kind === "team" && name !== undefined) return { kind: "team", team: name };
+  if (kind === "key" && name !== undefined) return { kind: "key", key: name };
+  return { kind: "eachKey", team: team ?? null };
+}
+
+export function isPeriod(text: string): text is Period {
+  return (periods as readonly string[]).includes(text);
+}
+
+/** Why a window did not admit an amount, with the figures of that instant. */
+export interface Shortage {
+  readonly window: BudgetWindow;
+  readonly needed: PicoUsd;
+  /** Whether it would not fit even when nothing else ran: waiting for running requests cannot help. */
+  readonly exhausted: boolean;
+}
+
+/** The admission rule: spent + held + amount must not pass the limit of a hard budget. */
+export function shortageOf(window: BudgetWindow, amount: PicoUsd): Shortage | null {
+  if (window.budget.mode === "soft") return null;
+  const { limit } = window.budget;
+  if (window.spent + window.held + amount <= limit) return null;
+  return { window, needed: amount, exhausted: window.spent + amount > limit };
+}
+
+/** Of several shortages the one to report: an exhausted budget before a merely busy one, then the larger gap. */
+export function worstShortage(shortages: readonly Shortage[]): Shortage | null {
+  const gap = ({ window, needed }: Shortage) => window.spent + window.held + needed - window.budget.limit;
+  return shortages.reduce<Shortage | null>((worst, next) => {
+    if (worst === null) return next;
+    if (worst.exhausted !== next.exhausted) return worst.exhausted ? worst : next;
+    return gap(next) > gap(worst) ? next : worst;
+  }, null);
+}
+
+/** What the tightest hard window has left; null when none weighs on the caller. Below zero counts as nothing. */
+export function tightestRoom(windows: readonly BudgetWindow[]): PicoUsd | null {
+  let room: bigint | null = null;
+  for (const window of windows) {
+    if (window.budget.mode === "soft") continue;
+    const here = window.budget.limit - window.spent - window.held;
+    if (room === null || here < room) room = here;
+  }
+  return room === null ? null : ((room < 0n ? 0n : room) as PicoUsd);
+}

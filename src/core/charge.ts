@@ -1,0 +1,58 @@
+import type { PicoUsd } from "./money.ts";
+import type { TokenCounts } from "./tokens.ts";
+
+/** What a hold is for: a request ends with its answer, a task by its own record only. */
+export type HoldKind = "request" | "task";
+
+export type ChargeState = "pending" | "posted" | "voided";
+
+/**
+ * How an amount is known: `reported` by the gateway's usage, `counted` with tiktoken on the whole answer,
+ * `partial` counted on what was delivered before a cut, `assumed` to be the hold.
+ */
+export const sources = ["reported", "counted", "partial", "assumed"] as const;
+export type Source = (typeof sources)[number];
+
+/**
+ * What an amount was computed from, so that it can be recomputed: `tokens` and `per_request` from the price version,
+ * `assumed` is the hold itself, `unpriced` has no amount, `task` and `adjustment` state theirs.
+ */
+export type Formula = "tokens" | "per_request" | "task" | "assumed" | "adjustment" | "unpriced";
+
+/** One row of the ledger. Times are milliseconds since 1970 UTC. */
+export interface Charge {
+  readonly id: string;
+  readonly kind: HoldKind;
+  readonly state: ChargeState;
+  /** When it was admitted; this is the charge's time in every window, rollup and report. */
+  readonly at: number;
+  readonly endedAt: number | null;
+  readonly key: string;
+  readonly team: string | null;
+  readonly route: string;
+  /** The model that was asked for. */
+  readonly model: string;
+  readonly servedModel: string | null;
+  readonly group: string | null;
+  readonly stream: boolean;
+  readonly priceId: string | null;
+  /** Null for a model without a price. */
+  readonly hold: PicoUsd | null;
+  readonly cost: PicoUsd | null;
+  readonly listCost: PicoUsd | null;
+  readonly overage: PicoUsd;
+  readonly formula: Formula | null;
+  readonly source: Source | null;
+  readonly minimumApplied: boolean;
+  /** Whether the gateway's usage contradicted itself and was read to the dearer side. */
+  readonly clamped: boolean;
+  readonly tokens: TokenCounts;
+  /** The status that the client was answered with; null while pending and after a crash. */
+  readonly status: number | null;
+  /** Why it ended as it did, for voided, partial and assumed charges: a short word such as `client_left`. */
+  readonly reason: string | null;
+  readonly gatewayRequestId: string | null;
+  readonly durationMs: number | null;
+  readonly firstTokenMs: number | null;
+  readonly tags: Readonly<Record<string, string>>;
+}

@@ -1,0 +1,91 @@
+/** Integer 1e-12 USD. USD 0.15 per 1M tokens is exactly 150_000n a token. */
+export type PicoUsd = bigint & { readonly unit: "picoUSD" };
+
+/** Pico-USD for one token: USD per 1M tokens with up to six decimals, exactly. */
+export type PicoUsdPerToken = bigint & { readonly unit: "picoUSD/token" };
+
+export const noMoney = 0n as PicoUsd;
+
+/** The largest amount that a 64-bit column holds, about USD 9.2 million. */
+export const picoUsdMax = (2n ** 63n - 1n) as PicoUsd;
+
+const usdDecimals = 12;
+const rateDecimals = 6;
+const plainDecimal = /^(\d{1,12})(?:\.(\d{1,12}))?$/;
+
+/** Digits of a plain decimal (no sign, no exponent) scaled by 10^decimals; undefined when it has more digits than that. */
+function scaled(text: string, decimals: number): bigint | undefined {
+  const match = plainDecimal.exec(text);
+  if (match === null) return undefined;
+  const fraction = (match[2] ?? "").replace(/0+$/, "");
+  if (fraction.length > decimals) return undefined;
+  return BigInt((match[1] ?? "0") + fraction.padEnd(decimals, "0"));
+}
+
+/** Reads a decimal string of USD such as "5" or "0.00125"; undefined when it is malformed or cannot be held exactly. */
+export function parseUsd(text: string): PicoUsd | undefined {
+  const value = scaled(text, usdDecimals);
+  return value === undefined || value > picoUsdMax ? undefined : (value as PicoUsd);
+}
+
+/** As `parseUsd`, for amounts written in code. Throws RangeError on a malformed one. */
+export function usd(text: string): PicoUsd {
+  const value = parseUsd(text);
+  if (value === undefined) throw new RangeError(`not an amount of USD: ${text}`);
+  return value;
+}
+
+/** Reads a rate in USD per 1M tokens such as "0.075"; undefined when malformed or finer than six decimals. */
+export function parseRate(text: string): PicoUsdPerToken | undefined {
+  return scaled(text, rateDecimals) as PicoUsdPerToken | undefined;
+}
+
+/** The exact decimal, at least two places and never more than are needed: "22.50", "0.00125", "-1.00". */
+export function formatUsd(amount: PicoUsd): string {
+  return formatScaled(amount, usdDecimals);
+}
+
+/** A rate as USD per 1M tokens: "2.50". */
+export function formatRate(rate: PicoUsdPerToken): string {
+  return formatScaled(rate, rateDecimals);
+}
+
+function formatScaled(value: bigint, decimals: number): string {
+  const digits = (value < 0n ? -value : value).toString().padStart(decimals + 1, "0");
+  const fraction = digits.slice(-decimals).replace(/0+$/, "").padEnd(2, "0");
+  return `${value < 0n ? "-" : ""}${digits.slice(0, -decimals)}.${fraction}`;
+}
+
+/** USD as a floating-point number, for Prometheus and charts only; never for arithmetic. */
+export function usdNumber(amount: PicoUsd): number {
+  return Number(formatUsd(amount));
+}
+
+export function add(a: PicoUsd, b: PicoUsd): PicoUsd {
+  return (a + b) as PicoUsd;
+}
+
+export function subtract(a: PicoUsd, b: PicoUsd): PicoUsd {
+  return (a - b) as PicoUsd;
+}
+
+export function sum(amounts: Iterable<PicoUsd>): PicoUsd {
+  let total = 0n;
+  for (const amount of amounts) total += amount;
+  return total as PicoUsd;
+}
+
+export function larger(a: PicoUsd, b: PicoUsd): PicoUsd {
+  return a > b ? a : b;
+}
+
+export function smaller(a: PicoUsd, b: PicoUsd): PicoUsd {
+  return a < b ? a : b;
+}
+
+/** Exact price of a count of tokens. Throws RangeError where the product would not fit 64 bits. */
+export function priceOf(tokens: number, rate: PicoUsdPerToken): PicoUsd {
+  const amount = BigInt(tokens) * rate;
+  if (amount > picoUsdMax) throw new RangeError("amount beyond 64 bits");
+  return amount as PicoUsd;
+}

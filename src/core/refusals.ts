@@ -1,0 +1,31 @@
+import type { Shortage } from "./budget.ts";
+
+/** Every reason for which Farebox itself turns a request down. The wire gives each its status, headers and body. */
+export type Refusal =
+  | { readonly code: "invalid_json"; readonly message: string }
+  | { readonly code: "invalid_request"; readonly message: string; readonly param: string | null }
+  | { readonly code: "model_not_priced"; readonly model: string; readonly underBudget: boolean }
+  | { readonly code: "cost_not_bounded"; readonly model: string; readonly fields: readonly string[] }
+  | { readonly code: "invalid_api_key"; readonly message: string }
+  | { readonly code: "budget_exceeded"; readonly shortage: Shortage; readonly scopeName: string }
+  | { readonly code: "budget_held"; readonly shortage: Shortage; readonly scopeName: string }
+  | { readonly code: "model_not_allowed"; readonly model: string }
+  | { readonly code: "read_only" }
+  | { readonly code: "cross_site"; readonly origin: string | null }
+  | { readonly code: "not_found"; readonly message: string }
+  | { readonly code: "method_not_allowed"; readonly allowed: readonly string[] }
+  | { readonly code: "request_too_large"; readonly limitBytes: number }
+  | { readonly code: "unsupported_encoding"; readonly encoding: string }
+  | { readonly code: "unknown_host"; readonly host: string }
+  | { readonly code: "rate_limit_exceeded"; readonly limit: string; readonly retryAfterSeconds: number }
+  | { readonly code: "concurrency_limit"; readonly limit: string; readonly retryAfterSeconds: number }
+  | { readonly code: "gateway_unreachable"; readonly message: string }
+  | { readonly code: "gateway_redirect" }
+  | { readonly code: "gateway_timeout"; readonly timeoutMs: number }
+  | { readonly code: "gateway_stream_broken"; readonly message: string }
+  | { readonly code: "ledger_unavailable" }
+  | { readonly code: "balance_floor" }
+  | { readonly code: "overloaded"; readonly message: string }
+  | { readonly code: "internal_error" };
+
+export type RefusalCode = Refusal["code"];

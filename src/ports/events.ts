@@ -1,0 +1,43 @@
+import type { Source } from "../core/charge.ts";
+import type { PicoUsd } from "../core/money.ts";
+import type { RefusalCode } from "../core/refusals.ts";
+import type { TokenCounts } from "../core/tokens.ts";
+
+/** A request that has been answered, whatever the answer. Durations in milliseconds. */
+export interface RequestEnded {
+  readonly id: string;
+  readonly route: string;
+  /** The catalogue's id; null when unknown or not asked for. */
+  readonly model: string | null;
+  readonly status: number;
+  readonly stream: boolean;
+  readonly durationMs: number;
+  readonly firstTokenMs: number | null;
+  /** Time that Farebox itself took before the gateway was asked; null when it was not. */
+  readonly overheadMs: number | null;
+}
+
+export interface ChargePosted {
+  readonly id: string;
+  readonly key: { readonly id: string; readonly name: string; readonly team: string | null } | null;
+  readonly model: string | null;
+  readonly group: string | null;
+  readonly source: Source;
+  readonly cost: PicoUsd | null;
+  readonly listCost: PicoUsd | null;
+  readonly overage: PicoUsd;
+  readonly tokens: TokenCounts;
+}
+
+/** What happens on the request path, told to whoever counts it. Calls return at once and never throw. */
+export interface Events {
+  requestStarted(stream: boolean): void;
+  requestEnded(event: RequestEnded): void;
+  /** A key's first use or a model's: its series start at 0. */
+  admitted(key: ChargePosted["key"], model: string | null, group: string | null): void;
+  refused(code: RefusalCode): void;
+  posted(event: ChargePosted): void;
+  /** One ledger transaction, in seconds, with the number of calls it took along. */
+  ledgerWrote(seconds: number, calls: number): void;
+  balanceRead(balance: { readonly usd: number | null; readonly fetchedAt: number } | null): void;
+}

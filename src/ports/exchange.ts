@@ -1,0 +1,50 @@
+import type { Refusal } from "../core/refusals.ts";
+
+/** A request's body, or why there is none. */
+export type BodyResult =
+  | { readonly ok: true; readonly bytes: Uint8Array; release(): void }
+  | { readonly ok: false; readonly refusal: Refusal | null };
+
+/** Name and value, in the order in which they leave. */
+export type HeaderList = readonly (readonly [name: string, value: string])[];
+
+/** One request of a client and the answer to it, without the web framework. */
+export interface Exchange {
+  /** Ours, time-ordered (UUID v7): `x-farebox-request-id`, and the charge's id. */
+  readonly id: string;
+  /** When it arrived, on the clock's monotonic scale. */
+  readonly startedAt: number;
+  readonly method: string;
+  /** Path without query, checked and with its prefix restored: "/v1/chat/completions". */
+  readonly path: string;
+  /** The query with its question mark, or "". */
+  readonly query: string;
+  /** Lower-case name; undefined when absent. Repeated values are joined as HTTP joins them. */
+  header(name: string): string | undefined;
+  headers(): Iterable<readonly [name: string, value: string]>;
+  /** Whether it came from this machine without a forwarder in between. */
+  readonly isLocal: boolean;
+
+  /** Reads the whole body once, within the limits. `refusal` is null when the client left meanwhile. */
+  readBody(): Promise<BodyResult>;
+
+  /** Whether the client has gone before its answer was complete. */
+  readonly clientGone: boolean;
+  /** At most one listener; called once, when the client goes before its answer is complete. */
+  onClientGone(listener: () => void): void;
+
+  /** Sends status and headers now, without waiting for a body. */
+  begin(status: number, headers: HeaderList): void;
+  /** Passes bytes on in this tick; false when the client is slow: wait for `onDrain`. */
+  write(bytes: Uint8Array): boolean;
+  onDrain(listener: () => void): void;
+  end(): void;
+  /** The whole answer at once. */
+  answer(status: number, headers: HeaderList, body: Uint8Array | string): void;
+  /** Our own error in OpenAI's shape. */
+  refuse(refusal: Refusal, extraHeaders?: HeaderList): void;
+  /** Breaks the connection off, so that the client cannot take what it has for a whole answer. */
+  breakOff(): void;
+  /** Whether status and headers have left. */
+  readonly begun: boolean;
+}

@@ -1,0 +1,148 @@
+import type { Budget, BudgetWindow, Caller, Shortage } from "../core/budget.ts";
+import type { Charge, ChargeState, HoldKind } from "../core/charge.ts";
+import type { PicoUsd } from "../core/money.ts";
+import type { Settlement } from "../core/settlement.ts";
+import type { TokenCounts } from "../core/tokens.ts";
+
+/**
+ * The ledger: a hold is placed, may be extended, and is then posted or voided, once. Every call is idempotent by the
+ * charge's id. A promise that resolves with `ok` is durable; `unavailable` means that nothing was written.
+ * Money is counted by the rules of `core/`, the same in every store; one contract suite runs against all of them.
+ */
+export interface Ledger extends AsyncDisposable {
+  /**
+   * Inserts the charge as pending and reserves its amount in every window that weighs on the caller, in one
+   * transaction, only if every hard one has room. A window that does not exist yet is built from the charges in it.
+   */
+  hold(request: HoldRequest): Promise<HoldResult>;
+  /** Enlarges a pending hold by as much of `amount` as every hard window has room for, and by nothing below `atLeast`. */
+  extend(id: string, amount: PicoUsd, atLeast: PicoUsd): Promise<ExtendResult>;
+  /** Ends a hold as the settlement says. Never refused for lack of room; a repeat is answered with the first result. */
+  settle(id: string, settlement: Settlement, end: ChargeEnd): Promise<SettleResult>;
+  /** Adds a correction beside a posted charge: a new row, never an edit. `amount` may be negative. */
+  adjust(id: string, correction: Correction): Promise<"ok" | "no_such_charge" | "unavailable">;
+
+  /** Adds or changes a budget (same scope and period: a change), and opens its current window from the charges. */
+  setBudget(budget: Omit<Budget, "id">, at: number): Promise<Budget>;
+  /** False when there is none of that scope and period. */
+  removeBudget(scope: string, period: string): Promise<boolean>;
+  /** Every budget's window at the instant; for `eachKey`, one for each key that has one. */
+  windows(at: number): Promise<readonly BudgetWindow[]>;
+
+  charge(id: string): Promise<Charge | undefined>;
+  /** Newest first. */
+  charges(query: ChargeQuery): Promise<ChargePage>;
+  report(query: ReportQuery): Promise<readonly ReportRow[]>;
+  pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }>;
+  /** Posts, as `assumed`, the pending request holds whose owner no longer runs. Only `serve` calls it. */
+  recover(at: number): Promise<number>;
+  /** Compares every stored sum and amount with what its charges say, from one snapshot. */
+  verify(): Promise<Verification>;
+}
+
+export interface HoldRequest {
+  readonly id: string;
+  readonly kind: HoldKind;
+  /** The admission's time, milliseconds since 1970 UTC. */
+  readonly at: number;
+  readonly caller: Caller;
+  readonly route: string;
+  readonly model: string;
+  readonly group: string | null;
+  readonly stream: boolean;
+  /** Written with its canonical text no later than its first hold. */
+  readonly price: { readonly id: string; readonly canonical: string } | null;
+  /** Null for a model without a price. */
+  readonly amount: PicoUsd | null;
+  /** False where the request could cost more than `amount`: it is then refused under any hard budget. */
+  readonly bounded: boolean;
+  readonly tags: Readonly<Record<string, string>>;
+}
+
+export type HoldResult =
+  | {
+      readonly ok: true;
+      /** What the tightest hard window has left beside this hold; null when no hard budget weighs on the caller. */
+      readonly room: PicoUsd | null;
+    }
+  | { readonly ok: false; readonly reason: "no_room"; readonly shortage: Shortage }
+  | { readonly ok: false; readonly reason: "not_bounded" }
+  | { readonly ok: false; readonly reason: "unavailable" };
+
+export type ExtendResult =
+  | { readonly ok: true; readonly granted: PicoUsd }
+  | { readonly ok: false; readonly reason: "no_room"; readonly shortage: Shortage }
+  | { readonly ok: false; readonly reason: "not_pending" | "unavailable" };
+
+/** What is known of the answer when a charge ends. Times and durations in milliseconds. */
+export interface ChargeEnd {
+  readonly at: number;
+  readonly status: number | null;
+  readonly servedModel: string | null;
+  readonly gatewayRequestId: string | null;
+  readonly durationMs: number | null;
+  readonly firstTokenMs: number | null;
+}
+
+export type SettleResult =
+  /** `first` is false for a repeat, which changes nothing. `overage` is what posted beyond the hold. */
+  | { readonly ok: true; readonly first: boolean; readonly state: ChargeState; readonly cost: PicoUsd | null; readonly overage: PicoUsd }
+  | { readonly ok: false; readonly reason: "no_such_charge" | "unavailable" };
+
+export interface Correction {
+  readonly id: string;
+  readonly at: number;
+  readonly amount: PicoUsd;
+  readonly why: string;
+}
+
+export interface ChargeQuery {
+  readonly key?: string;
+  readonly model?: string;
+  readonly state?: ChargeState;
+  /** Half-open: from `since` to before `until`. */
+  readonly since?: number;
+  readonly until?: number;
+  /** 1 to 1000. */
+  readonly limit: number;
+  /** The id of the last charge of the page before. */
+  readonly after?: string;
+}
+
+export interface ChargePage {
+  readonly charges: readonly Charge[];
+  readonly next: string | null;
+}
+
+export const reportDimensions = ["key", "team", "model", "group", "day", "hour"] as const;
+export type ReportDimension = (typeof reportDimensions)[number];
+
+/** Posted charges by their admission's time. Spans are rounded outwards to quarter hours, days to the time zone's days. */
+export interface ReportQuery {
+  readonly by: readonly ReportDimension[];
+  readonly since: number;
+  readonly until: number;
+}
+
+export interface ReportRow {
+  /** In the order of `by`; `day` is "2026-11-20", `hour` is an ISO instant; null where there is none. */
+  readonly dimensions: Readonly<Partial<Record<ReportDimension, string | null>>>;
+  readonly requests: number;
+  readonly unpricedRequests: number;
+  readonly tokens: TokenCounts;
+  readonly cost: PicoUsd;
+  readonly listCost: PicoUsd;
+  readonly bySource: Readonly<Record<string, { readonly requests: number; readonly cost: PicoUsd }>>;
+}
+
+export interface Difference {
+  readonly kind: "charge" | "window" | "rollup" | "budget";
+  readonly id: string;
+  readonly expected: string;
+  readonly found: string;
+}
+
+export interface Verification {
+  readonly charges: number;
+  readonly differences: readonly Difference[];
+}

@@ -1,0 +1,7 @@
+/** Structured logging; fields never hold prompts, answers or secrets. */
+export interface Log {
+  debug(fields: object, message: string): void;
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
