@@ -17,8 +17,10 @@ export interface Ledger extends AsyncDisposable {
   hold(request: HoldRequest): Promise<HoldResult>;
   /** Enlarges a pending hold by as much of `amount` as every hard window has room for, and by nothing below `atLeast`. */
   extend(id: string, amount: PicoUsd, atLeast: PicoUsd): Promise<ExtendResult>;
-  /** Ends a hold as the settlement says. Never refused for lack of room; a repeat is answered with the first result. */
-  settle(id: string, settlement: Settlement, end: ChargeEnd): Promise<SettleResult>;
+  /** Ends a hold with an amount. Never refused for lack of room; a repeat is answered with the first result. */
+  post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult>;
+  /** Ends a hold without an amount; a repeat is answered with the first result. */
+  void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult>;
   /** Adds a correction beside a posted charge: a new row, never an edit. `amount` may be negative. */
   adjust(id: string, correction: Correction): Promise<"ok" | "no_such_charge" | "unavailable">;
 
@@ -39,6 +41,9 @@ export interface Ledger extends AsyncDisposable {
   /** Compares every stored sum and amount with what its charges say, from one snapshot. */
   verify(): Promise<Verification>;
 }
+
+/** The posting half of a settlement. */
+export type Posting = Extract<Settlement, { kind: "post" }>;
 
 export interface HoldRequest {
   readonly id: string;
