@@ -1,0 +1,83 @@
+/**
+ * The top-level fields of a chat request that Farebox understands, and what each means for its price. This table is the
+ * one place for that. A field that is not here may cost money in ways we cannot see: it is `context`.
+ *
+ * - `priced`: read when the request is priced; refused when given twice or in another letter case.
+ * - `free`: cannot raise the cost beyond the text it adds to the prompt.
+ * - `context`: may add tokens that the body does not show; holds the model's whole context.
+ * - `unbounded`: may cost more than any number of tokens at the model's rates; refused under a hard budget.
+ */
+export type FieldMeaning = "priced" | "free" | "context" | "unbounded";
+
+export const chatFields: Readonly<Record<string, FieldMeaning>> = {
+  model: "priced",
+  messages: "priced",
+  stream: "priced",
+  stream_options: "priced",
+  max_tokens: "priced",
+  max_completion_tokens: "priced",
+  n: "priced",
+  tools: "priced",
+  modalities: "priced",
+  service_tier: "priced",
+
+  audio: "free",
+  frequency_penalty: "free",
+  function_call: "free",
+  functions: "free",
+  logit_bias: "free",
+  logprobs: "free",
+  metadata: "free",
+  min_p: "free",
+  parallel_tool_calls: "free",
+  presence_penalty: "free",
+  prompt_cache_key: "free",
+  prompt_cache_retention: "free",
+  reasoning_effort: "free",
+  repetition_penalty: "free",
+  response_format: "free",
+  safety_identifier: "free",
+  seed: "free",
+  stop: "free",
+  store: "free",
+  temperature: "free",
+  tool_choice: "free",
+  top_k: "free",
+  top_logprobs: "free",
+  top_p: "free",
+  user: "free",
+  verbosity: "free",
+
+  prediction: "context",
+
+  best_of: "unbounded",
+  plugins: "unbounded",
+  web_search_options: "unbounded",
+};
+
+/** Service tiers that never cost more than the listed price. */
+export const plainServiceTiers: readonly string[] = ["auto", "default", "flex"];
+
+/** Kinds of tools that run at the client and cost only their tokens. */
+export const clientTools: readonly string[] = ["function", "custom"];
+
+/** What a field means, by its exact name. */
+export function meaningOf(field: string): FieldMeaning {
+  return Object.hasOwn(chatFields, field) ? (chatFields[field] ?? "context") : "context";
+}
+
+const pricedByFold = new Map(
+  Object.entries(chatFields)
+    .filter(([, meaning]) => meaning !== "free")
+    .map(([name]) => [fold(name), name]),
+);
+
+/** The priced field that a reader without regard to letter case would take this name for; undefined when none. */
+export function pricedTwin(name: string): string | undefined {
+  return pricedByFold.get(fold(name));
+}
+
+/** Simple case folding as Go's JSON reader does it: the long s and the Kelvin sign fold to s and k. */
+function fold(name: string): string {
+  return name.toLowerCase().replaceAll("\u017f", "s").replaceAll("\u212a", "k");
+}

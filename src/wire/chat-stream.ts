@@ -1,0 +1,161 @@
+import type { Usage } from "../core/usage.ts";
+import { collectTexts } from "./chat-answer.ts";
+import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
+import { SseReader } from "./sse.ts";
+import { readUsage } from "./usage.ts";
+
+/** What a stream said, as far as it went. */
+export interface StreamAnswer {
+  /** Undefined when none was reported, or only for a part of a stream that then broke. */
+  readonly usage: Usage | undefined;
+  readonly servedModel: string | null;
+  /** Texts by choice, joined: tokens are counted on whole texts, never on deltas. */
+  readonly texts: readonly string[];
+  /** Whether the stream says itself that it is whole: a finish reason or `[DONE]`. */
+  readonly finished: boolean;
+}
+
+/** Raw bytes kept before they are read into texts: most streams end below it and are only looked at from their tail. */
+const rawBytesMax = 128 * 1024;
+/** Where the end of a stream is looked for: enough for the last events of any model. */
+const tailBytes = 8 * 1024;
+
+/**
+ * Remembers a stream while it passes, at next to no cost: chunks are kept as they come, and read after the last one.
+ * A long stream is read from time to time into its texts, so that its memory stays near what it says.
+ */
+export class StreamTranscript {
+  #chunks: Buffer[] = [];
+  #rawBytes = 0;
+  #reading: StreamReading | undefined;
+
+  push(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.#rawBytes += chunk.length;
+    if (this.#rawBytes > rawBytesMax) this.#readKept();
+  }
+
+  /** What the whole stream said. Where its tail has all that is needed, nothing else is read. */
+  end(): StreamAnswer {
+    const tail = this.#reading === undefined ? readTail(this.#chunks) : undefined;
+    return tail ?? this.everything();
+  }
+
+  /** What was said so far, its texts included. */
+  everything(): StreamAnswer {
+    const reading = this.#readKept();
+    reading.finish();
+    return reading.answer();
+  }
+
+  #readKept(): StreamReading {
+    this.#reading ??= new StreamReading();
+    for (const chunk of this.#chunks) this.#reading.feed(chunk);
+    this.#chunks = [];
+    this.#rawBytes = 0;
+    return this.#reading;
+  }
+}
+
+/** Usage and end from the last events alone; undefined when they do not tell everything. */
+function readTail(chunks: readonly Buffer[]): StreamAnswer | undefined {
+  let from = chunks.length;
+  let size = 0;
+  while (from > 0 && size < tailBytes) size += chunks[--from]?.length ?? 0;
+  const tail = from === chunks.length - 1 ? chunks[from] : Buffer.concat(chunks.slice(from));
+  if (tail === undefined) return undefined;
+  const events: string[] = [];
+  const reader = new SseReader((data) => events.push(data));
+  reader.feed(tail);
+  reader.finish();
+  // The first event may have begun before the tail, so that only a part of it is here.
+  if (from > 0) events.shift();
+  return lastUsage(events);
+}
+
+function lastUsage(events: readonly string[]): StreamAnswer | undefined {
+  let finished = false;
+  for (const data of events.toReversed()) {
+    if (data === "[DONE]") {
+      finished = true;
+      continue;
+    }
+    if (!data.includes('"usage"')) continue;
+    const event = parseJson(data);
+    if (!isObject(event)) continue;
+    finished ||= finishes(event);
+    const usage = readUsage(event["usage"]);
+    if (usage === undefined) continue;
+    if (!finished && listOr(event["choices"]).length > 0) return undefined;
+    return { usage, servedModel: modelOf(event), texts: [], finished: true };
+  }
+  return undefined;
+}
+
+/** Reads every event: texts by choice, usage, finish reasons. */
+class StreamReading {
+  readonly #texts = new Map<number, string[]>();
+  #usage: Usage | undefined;
+  #usageIsFinal = false;
+  #servedModel: string | null = null;
+  #finished = false;
+  readonly #reader = new SseReader((data) => this.#event(data));
+
+  feed(chunk: Buffer): void {
+    this.#reader.feed(chunk);
+  }
+
+  finish(): void {
+    this.#reader.finish();
+  }
+
+  answer(): StreamAnswer {
+    return {
+      usage: this.#finished || this.#usageIsFinal ? this.#usage : undefined,
+      servedModel: this.#servedModel,
+      texts: [...this.#texts.values()].map((pieces) => pieces.join("")),
+      finished: this.#finished || this.#usageIsFinal,
+    };
+  }
+
+  #event(data: string): void {
+    if (data === "[DONE]") {
+      this.#finished = true;
+      return;
+    }
+    const event = parseJson(data);
+    if (!isObject(event)) return;
+    this.#servedModel ??= modelOf(event);
+    const usage = readUsage(event["usage"]);
+    if (usage !== undefined) {
+      this.#usage = usage;
+      this.#usageIsFinal = listOr(event["choices"]).length === 0;
+    }
+    if (finishes(event)) this.#finished = true;
+    for (const choice of listOr(event["choices"])) {
+      const { index, delta } = objectOr(choice);
+      const key = typeof index === "number" ? index : 0;
+      let pieces = this.#texts.get(key);
+      if (pieces === undefined) this.#texts.set(key, (pieces = []));
+      collectTexts(delta, pieces);
+    }
+  }
+}
+
+function finishes(event: JsonObject): boolean {
+  return listOr(event["choices"]).some((choice) => {
+    const reason = objectOr(choice)["finish_reason"];
+    return reason !== undefined && reason !== null;
+  });
+}
+
+function modelOf(event: JsonObject): string | null {
+  return typeof event["model"] === "string" ? event["model"] : null;
+}
+
+/** Whether an event is the extra usage chunk that `include_usage` adds: a usage and exactly no choices. */
+export function isUsageChunk(data: string): boolean {
+  if (!data.includes('"usage"')) return false;
+  const event = parseJson(data);
+  return isObject(event) && isObject(event["usage"]) && Array.isArray(event["choices"]) && event["choices"].length === 0;
+}

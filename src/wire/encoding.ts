@@ -1,0 +1,27 @@
+import { promisify } from "node:util";
+import { brotliDecompress, constants, gunzip, inflate, zstdDecompress } from "node:zlib";
+
+/** A decoded copy is only for metering; beyond this it is given up. */
+const decodedBytesMax = 64 * 1024 * 1024;
+
+const decoders: Readonly<Record<string, (bytes: Buffer) => Promise<Buffer>>> = {
+  gzip: (bytes) => promisify(gunzip)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.Z_SYNC_FLUSH }),
+  deflate: (bytes) => promisify(inflate)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.Z_SYNC_FLUSH }),
+  br: (bytes) => promisify(brotliDecompress)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.BROTLI_OPERATION_FLUSH }),
+  zstd: (bytes) => promisify(zstdDecompress)(bytes, { maxOutputLength: decodedBytesMax }),
+};
+
+/** Whether a body with this `content-encoding` is plain bytes. */
+export function isPlain(contentEncoding: string | undefined): boolean {
+  return contentEncoding === undefined || contentEncoding === "" || contentEncoding.toLowerCase() === "identity";
+}
+
+/** A decoded copy of a body, also of one that was cut; undefined where it cannot be decoded. */
+export async function decoded(bytes: Buffer, contentEncoding: string): Promise<Buffer | undefined> {
+  const decode = decoders[contentEncoding.toLowerCase().replace(/^x-/, "").trim()];
+  try {
+    return await decode?.(bytes);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,55 @@
+/** Request headers that reach the gateway, by exact name or by prefix. All others stay here. */
+const requestNames = new Set([
+  "accept",
+  "accept-language",
+  "content-type",
+  "idempotency-key",
+  "user-agent",
+  "x-client-request-id",
+]);
+const requestPrefixes = ["openai-", "anthropic-", "x-stainless-"];
+
+/** Of the client's headers those that may reach the gateway; credentials, cookies and forwarding headers never do. */
+export function forwardableHeaders(headers: Iterable<readonly [string, string]>): Record<string, string> {
+  const kept: Record<string, string> = {};
+  for (const [name, value] of headers) {
+    if (requestNames.has(name) || requestPrefixes.some((prefix) => name.startsWith(prefix))) kept[name] = value;
+  }
+  return kept;
+}
+
+/** Headers of one connection (RFC 9110, 7.6.1), and cookies, which are nobody's business behind a shared key. */
+const droppedFromAnswers = new Set([
+  "connection",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-connection",
+  "set-cookie",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+
+/** The gateway's headers that the client gets, in their order and spelling. `raw` is name, value, name, value … */
+export function answerHeaders(raw: readonly string[]): (readonly [string, string])[] {
+  const kept: (readonly [string, string])[] = [];
+  const named = connectionOptions(raw);
+  for (let index = 0; index + 1 < raw.length; index += 2) {
+    const name = raw[index] ?? "";
+    const lower = name.toLowerCase();
+    if (droppedFromAnswers.has(lower) || named.includes(lower) || lower.startsWith("x-farebox-")) continue;
+    kept.push([name, raw[index + 1] ?? ""]);
+  }
+  return kept;
+}
+
+/** Names that the `connection` header declares to be of this connection only. */
+function connectionOptions(raw: readonly string[]): string[] {
+  const names: string[] = [];
+  for (let index = 0; index + 1 < raw.length; index += 2) {
+    if (raw[index]?.toLowerCase() !== "connection") continue;
+    for (const name of raw[index + 1]?.split(",") ?? []) names.push(name.trim().toLowerCase());
+  }
+  return names;
+}

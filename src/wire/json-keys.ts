@@ -1,0 +1,87 @@
+/** Where one top-level member of a JSON object stands in its bytes. Offsets are half-open. */
+export interface JsonMember {
+  readonly name: string;
+  readonly valueStart: number;
+  readonly valueEnd: number;
+}
+
+const quote = 0x22;
+const backslash = 0x5c;
+const openBrace = 0x7b;
+const closeBrace = 0x7d;
+const openBracket = 0x5b;
+const closeBracket = 0x5d;
+const colon = 0x3a;
+const comma = 0x2c;
+
+/**
+ * The top-level members of a JSON object in their order, repeated names included: what `JSON.parse` does not tell.
+ * The bytes must have been parsed before; anything but an object gives an empty list.
+ */
+export function jsonMembers(bytes: Buffer): JsonMember[] {
+  const members: JsonMember[] = [];
+  let at = skipSpace(bytes, 0);
+  if (bytes[at] !== openBrace) return members;
+  at = skipSpace(bytes, at + 1);
+  while (bytes[at] === quote) {
+    const nameEnd = skipString(bytes, at);
+    const name = JSON.parse(bytes.toString("utf8", at, nameEnd)) as string;
+    at = skipSpace(bytes, nameEnd);
+    if (bytes[at] !== colon) break;
+    const valueStart = skipSpace(bytes, at + 1);
+    const valueEnd = skipValue(bytes, valueStart);
+    members.push({ name, valueStart, valueEnd });
+    at = skipSpace(bytes, valueEnd);
+    if (bytes[at] !== comma) break;
+    at = skipSpace(bytes, at + 1);
+  }
+  return members;
+}
+
+function skipSpace(bytes: Buffer, from: number): number {
+  let at = from;
+  while (bytes[at] === 0x20 || bytes[at] === 0x0a || bytes[at] === 0x0d || bytes[at] === 0x09) at++;
+  return at;
+}
+
+/** From an opening quote to after the closing one. Jumps from quote to quote, so long texts cost little. */
+function skipString(bytes: Buffer, from: number): number {
+  let at = from;
+  for (;;) {
+    at = bytes.indexOf(quote, at + 1);
+    if (at === -1) return bytes.length;
+    let escapes = 0;
+    while (bytes[at - 1 - escapes] === backslash) escapes++;
+    if (escapes % 2 === 0) return at + 1;
+  }
+}
+
+function skipValue(bytes: Buffer, from: number): number {
+  const first = bytes[from];
+  if (first === quote) return skipString(bytes, from);
+  if (first === openBrace || first === openBracket) return skipNested(bytes, from);
+  let at = from;
+  while (at < bytes.length && bytes[at] !== comma && bytes[at] !== closeBrace && !isSpace(bytes[at])) at++;
+  return at;
+}
+
+function skipNested(bytes: Buffer, from: number): number {
+  let depth = 0;
+  let at = from;
+  while (at < bytes.length) {
+    const byte = bytes[at];
+    if (byte === quote) {
+      at = skipString(bytes, at);
+      continue;
+    }
+    if (byte === openBrace || byte === openBracket) depth++;
+    if (byte === closeBrace || byte === closeBracket) depth--;
+    at++;
+    if (depth === 0) return at;
+  }
+  return at;
+}
+
+function isSpace(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
+}

@@ -1,0 +1,167 @@
+import { assertNever } from "../core/assert.ts";
+import { noMoney, formatUsd } from "../core/money.ts";
+import type { Shortage } from "../core/budget.ts";
+import type { Refusal } from "../core/refusals.ts";
+
+/** One of our own errors as it leaves: OpenAI's shape with all four fields, `metadata` where there is more to say. */
+export interface RefusalAnswer {
+  readonly status: number;
+  readonly headers: readonly (readonly [string, string])[];
+  readonly body: string;
+}
+
+interface Wording {
+  readonly status: number;
+  readonly type: string;
+  readonly code: string;
+  readonly message: string;
+  readonly param?: string | null;
+  readonly metadata?: Readonly<Record<string, string | null>>;
+  readonly headers?: readonly (readonly [string, string])[];
+}
+
+/** The whole answer to a refused request. */
+export function refusalAnswer(refusal: Refusal): RefusalAnswer {
+  const wording = wordingOf(refusal);
+  return {
+    status: wording.status,
+    headers: [["content-type", "application/json"], ["x-farebox-error", wording.code], ...(wording.headers ?? [])],
+    body: JSON.stringify(errorObject(wording)),
+  };
+}
+
+/** The event that ends a stream which cannot go on, so that no client takes it for a whole answer. */
+export function refusalEvent(refusal: Refusal): string {
+  return `data: ${JSON.stringify(errorObject(wordingOf(refusal)))}\n\n`;
+}
+
+/** The status that a refusal is answered with. */
+export function refusalStatus(refusal: Refusal): number {
+  return wordingOf(refusal).status;
+}
+
+function errorObject({ message, type, code, param, metadata }: Wording): object {
+  return { error: { message, type, param: param ?? null, code, ...(metadata && { metadata }) } };
+}
+
+const invalidRequest = "invalid_request_error";
+const gatewayTrouble = "api_error";
+
+function wordingOf(refusal: Refusal): Wording {
+  const { code } = refusal;
+  switch (code) {
+    case "invalid_json":
+      return { status: 400, type: invalidRequest, code, message: refusal.message };
+    case "invalid_request":
+      return { status: 400, type: invalidRequest, code, message: refusal.message, param: refusal.param };
+    case "model_not_priced":
+      return { status: 400, type: invalidRequest, code, message: notPriced(refusal), param: "model" };
+    case "cost_not_bounded": {
+      const message = `'${refusal.fields.join("', '")}' can cost more than Farebox can bound for ${refusal.model}, so a key under a hard budget cannot use it.`;
+      return { status: 400, type: invalidRequest, code: "invalid_request", message, param: refusal.fields[0] ?? null };
+    }
+    case "invalid_api_key":
+      return { status: 401, type: invalidRequest, code, message: refusal.message };
+    case "budget_exceeded":
+      return budgetExceeded(refusal.shortage, refusal.scopeName);
+    case "budget_held":
+      return budgetHeld(refusal.shortage, refusal.scopeName);
+    case "model_not_allowed":
+      return { status: 403, type: invalidRequest, code, message: `This key may not use the model ${refusal.model}.`, param: "model" };
+    case "read_only":
+      return { status: 403, type: invalidRequest, code, message: "This token may look but not change anything." };
+    case "cross_site":
+      return { status: 403, type: invalidRequest, code, message: "A web page of another site may not call this proxy. FAREBOX_CORS_ORIGINS names the origins that may." };
+    case "not_found":
+      return { status: 404, type: invalidRequest, code, message: refusal.message };
+    case "method_not_allowed": {
+      const allow = refusal.allowed.join(", ");
+      return { status: 405, type: invalidRequest, code, message: `This path takes ${allow}.`, headers: [["allow", allow]] };
+    }
+    case "request_too_large":
+      return { status: 413, type: invalidRequest, code, message: `The request body is larger than the ${refusal.limitBytes} bytes that FAREBOX_BODY_LIMIT allows.` };
+    case "unsupported_encoding":
+      return { status: 415, type: invalidRequest, code, message: `The request body must not be encoded; content-encoding was '${refusal.encoding}'.` };
+    case "unknown_host":
+      return { status: 421, type: invalidRequest, code, message: `This proxy listens on loopback only and does not answer for the host '${refusal.host}'.` };
+    case "rate_limit_exceeded":
+    case "concurrency_limit":
+      return {
+        status: 429,
+        type: "rate_limit_error",
+        code,
+        message: `The limit of ${refusal.limit} is reached.`,
+        headers: [["retry-after", String(refusal.retryAfterSeconds)]],
+      };
+    case "gateway_unreachable":
+    case "gateway_stream_broken":
+      return { status: 502, type: gatewayTrouble, code, message: refusal.message };
+    case "gateway_redirect":
+      return { status: 502, type: gatewayTrouble, code, message: "The gateway redirected to another address, which is not followed." };
+    case "gateway_timeout":
+      return { status: 504, type: gatewayTrouble, code, message: `The gateway sent nothing for ${refusal.timeoutMs / 1000} s.` };
+    case "ledger_unavailable":
+      return unavailable(code, "The ledger cannot be written, so nothing was forwarded.");
+    case "balance_floor":
+      return unavailable(code, "The gateway's balance is under FAREBOX_BALANCE_FLOOR, so nothing was forwarded.");
+    case "overloaded":
+      return unavailable(code, refusal.message);
+    case "internal_error":
+      return { status: 500, type: gatewayTrouble, code, message: "Farebox failed on this request; its log says how." };
+    default:
+      return assertNever(refusal);
+  }
+}
+
+function unavailable(code: string, message: string): Wording {
+  return { status: 503, type: gatewayTrouble, code, message, headers: [["retry-after", "1"]] };
+}
+
+function notPriced(refusal: Extract<Refusal, { code: "model_not_priced" }>): string {
+  return refusal.underBudget
+    ? `The model '${refusal.model}' has no price, so a key under a hard budget cannot use it.`
+    : `The model '${refusal.model}' has no price, and FAREBOX_UNPRICED is 'refuse'.`;
+}
+
+/** What the limit leaves now, never below nothing. */
+function figures({ window, needed }: Shortage, scopeName: string): Record<string, string | null> {
+  return {
+    scope: scopeName,
+    period: window.budget.period,
+    limit_usd: formatUsd(window.budget.limit),
+    spent_usd: formatUsd(window.spent),
+    held_usd: formatUsd(window.held),
+    needed_usd: formatUsd(needed),
+    resets_at: window.end === null ? null : new Date(window.end).toISOString(),
+  };
+}
+
+function budgetExceeded(shortage: Shortage, scopeName: string): Wording {
+  const { window, needed } = shortage;
+  const left = window.budget.limit - window.spent;
+  const message =
+    `The budget of ${formatUsd(window.budget.limit)} USD (${scopeName}, per ${window.budget.period}) has ` +
+    `${formatUsd((left < 0n ? noMoney : left) as typeof noMoney)} USD left, and this request can cost up to ${formatUsd(needed)} USD.`;
+  return {
+    status: 402,
+    type: "insufficient_quota",
+    code: "budget_exceeded",
+    message,
+    metadata: figures(shortage, scopeName),
+    headers: [["x-should-retry", "false"]],
+  };
+}
+
+function budgetHeld(shortage: Shortage, scopeName: string): Wording {
+  const message =
+    `The budget of ${formatUsd(shortage.window.budget.limit)} USD (${scopeName}, per ${shortage.window.budget.period}) ` +
+    "is reserved by running requests; this one fits once they have settled.";
+  return {
+    status: 429,
+    type: "rate_limit_error",
+    code: "budget_held",
+    message,
+    metadata: figures(shortage, scopeName),
+    headers: [["retry-after", "1"]],
+  };
+}

@@ -1,0 +1,82 @@
+const lineFeed = 0x0a;
+const carriageReturn = 0x0d;
+
+/**
+ * Splits a stream of server-sent events into the data of its events (WHATWG HTML, "Server-sent events"): LF, CR and
+ * CRLF line ends, comments, blank keep-alives, several `data:` lines, a byte order mark, and bytes cut anywhere.
+ * Fields other than `data` are left aside: the OpenAI format does not use them.
+ */
+export class SseReader {
+  /** Pieces of a line whose end has not come yet. */
+  #rest: Buffer[] = [];
+  #data: string[] = [];
+  #skipLineFeed = false;
+  #atStart = true;
+  readonly #onData: (data: string) => void;
+
+  constructor(onData: (data: string) => void) {
+    this.#onData = onData;
+  }
+
+  feed(chunk: Buffer): void {
+    if (chunk.length === 0) return;
+    if (!chunk.includes(lineFeed) && !chunk.includes(carriageReturn)) {
+      this.#rest.push(chunk);
+      this.#skipLineFeed = false;
+      return;
+    }
+    const bytes = this.#rest.length === 0 ? chunk : Buffer.concat([...this.#rest, chunk]);
+    let lineStart = this.#skipLineFeed && bytes[0] === lineFeed ? 1 : 0;
+    this.#skipLineFeed = false;
+    for (;;) {
+      const end = lineEnd(bytes, lineStart);
+      if (end === -1) break;
+      this.#line(bytes, lineStart, end);
+      lineStart = end + 1;
+      if (bytes[end] !== carriageReturn) continue;
+      if (lineStart === bytes.length) this.#skipLineFeed = true;
+      else if (bytes[lineStart] === lineFeed) lineStart++;
+    }
+    this.#rest = lineStart === bytes.length ? [] : [bytes.subarray(lineStart)];
+  }
+
+  /** An event that the end of the stream left without its blank line, as lenient clients read it. */
+  finish(): void {
+    const rest = Buffer.concat(this.#rest);
+    this.#rest = [];
+    if (rest.length > 0) this.#line(rest, 0, rest.length);
+    this.#dispatch();
+  }
+
+  #line(bytes: Buffer, start: number, end: number): void {
+    const from = this.#atStart && bytes[start] === 0xef && bytes[start + 1] === 0xbb && bytes[start + 2] === 0xbf ? start + 3 : start;
+    this.#atStart = false;
+    if (from === end) return this.#dispatch();
+    const value = dataOf(bytes, from, end);
+    if (value !== undefined) this.#data.push(value);
+  }
+
+  #dispatch(): void {
+    if (this.#data.length === 0) return;
+    const data = this.#data.length === 1 ? (this.#data[0] ?? "") : this.#data.join("\n");
+    this.#data = [];
+    this.#onData(data);
+  }
+}
+
+function lineEnd(bytes: Buffer, from: number): number {
+  const feed = bytes.indexOf(lineFeed, from);
+  const until = feed === -1 ? bytes.length : feed;
+  const carriage = bytes.subarray(from, until).indexOf(carriageReturn);
+  return carriage === -1 ? feed : from + carriage;
+}
+
+/** The value of a `data` field; undefined for comments and other fields. */
+function dataOf(bytes: Buffer, start: number, end: number): string | undefined {
+  // "data" in ASCII, then a colon or the end of the line.
+  if (bytes[start] !== 0x64 || bytes[start + 1] !== 0x61 || bytes[start + 2] !== 0x74 || bytes[start + 3] !== 0x61) return undefined;
+  if (end === start + 4) return "";
+  if (bytes[start + 4] !== 0x3a) return undefined;
+  const valueStart = bytes[start + 5] === 0x20 && start + 5 < end ? start + 6 : start + 5;
+  return bytes.toString("utf8", valueStart, end);
+}
