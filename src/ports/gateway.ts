@@ -41,6 +41,8 @@ export interface GatewayReceiver {
 }
 
 export interface GatewayCall {
+  /** Whether bytes of the request may have reached the gateway. */
+  readonly sent: boolean;
   /** Stops reading from the gateway until `resume`; silence does not count meanwhile. */
   pause(): void;
   resume(): void;
