@@ -1,0 +1,149 @@
+import { hostOf, isLoopback } from "./addresses.ts";
+import { hiddenText } from "./secret.ts";
+import { nested, type Settings } from "./settings.ts";
+import {
+  environmentSource,
+  fileSource,
+  flagSource,
+  unknownVariables,
+  type Environment,
+  type Flags,
+  type Origin,
+  type ReadFile,
+  type Source,
+} from "./sources.ts";
+import { settingNames, settingOf, variableOf, type SettingName, type SettingValues } from "./table.ts";
+
+export interface LoadRequest {
+  readonly env: Environment;
+  readonly flags: Flags;
+  readonly readFile: ReadFile;
+  readonly isTimeZone: (name: string) => boolean;
+  /** The settings that the command looks at; the others keep their defaults and are not judged. */
+  readonly uses: "all" | readonly SettingName[];
+  /** Those that must be given. */
+  readonly needs?: readonly SettingName[];
+}
+
+/** One setting as `config show` prints it. */
+export interface SettingInForce {
+  readonly name: SettingName;
+  /** As it was written; hidden for a secret, null where it is not given. */
+  readonly value: string | null;
+  readonly from: Origin;
+}
+
+export type LoadResult =
+  | {
+      readonly ok: true;
+      readonly settings: Settings;
+      readonly inForce: readonly SettingInForce[];
+      /** The settings file that was read; null when there is none. */
+      readonly file: string | null;
+    }
+  /** One line a problem: which setting, and what is allowed. */
+  | { readonly ok: false; readonly problems: readonly string[] };
+
+/** Reads all settings: flags before the environment, before the settings file, before the defaults. */
+export function loadSettings(request: LoadRequest): LoadResult {
+  const file = fileSource(request.env, request.readFile);
+  const sources = [flagSource(request.flags), environmentSource(request.env), file.source];
+  const problems = [...unknownVariables(request.env), ...file.problems];
+  const used = new Set<SettingName>(request.uses === "all" ? settingNames : request.uses);
+
+  const found = settingNames.map((name) => readSetting(name, used.has(name) ? sources : [], request.readFile));
+  for (const setting of found) if (setting.problem !== null) problems.push(setting.problem);
+  const values = Object.fromEntries(found.map(({ name, value }) => [name, value])) as unknown as SettingValues;
+  const labelOf = (name: SettingName) => found.find((setting) => setting.name === name)?.label ?? variableOf(name);
+  problems.push(...missing(request.needs ?? [], found));
+  problems.push(...contradictions(values, labelOf, request.isTimeZone));
+
+  if (problems.length > 0) return { ok: false, problems };
+  const inForce = found.map(({ name, text, from }) => ({
+    name,
+    value: text !== null && settingOf(name).kind.secret ? hiddenText : text,
+    from,
+  }));
+  return { ok: true, settings: nested(values), inForce, file: file.path };
+}
+
+interface Found {
+  readonly name: SettingName;
+  /** Undefined beside a problem: nothing further is judged from it. */
+  readonly value: unknown;
+  readonly text: string | null;
+  readonly from: Origin;
+  /** What the one who wrote it calls it. */
+  readonly label: string;
+  readonly problem: string | null;
+}
+
+function readSetting(name: SettingName, sources: readonly Source[], readFile: ReadFile): Found {
+  const { kind, default: fallback } = settingOf(name);
+  for (const source of sources) {
+    const written = textIn(source, name, kind.fileForm, readFile);
+    if (written === null) continue;
+    const found = { name, from: source.origin, label: written.label };
+    if (!written.ok) return { ...found, value: undefined, text: null, problem: `${written.label} ${written.problem}` };
+    const parsed = kind.parse(written.text);
+    if (parsed.ok) return { ...found, value: parsed.value, text: written.text, problem: null };
+    return { ...found, value: undefined, text: null, problem: `${written.label} ${parsed.problem}` };
+  }
+  const parsed = fallback === null ? null : kind.parse(fallback);
+  const value = parsed?.ok === true ? parsed.value : null;
+  return { name, value, text: fallback, from: "default", label: variableOf(name), problem: null };
+}
+
+type Written =
+  | { readonly ok: true; readonly label: string; readonly text: string }
+  | { readonly ok: false; readonly label: string; readonly problem: string };
+
+/** The setting's text in one source, from the file that its `_file` form names where it is given so; null when not given. */
+function textIn(source: Source, name: SettingName, fileForm: boolean, readFile: ReadFile): Written | null {
+  const text = source.get(name);
+  const path = fileForm ? source.get(`${name}_file`) : undefined;
+  const label = source.label(name);
+  if (path === undefined) return text === undefined ? null : { ok: true, label, text };
+  const fileLabel = source.label(`${name}_file`);
+  if (text !== undefined) return { ok: false, label, problem: `and ${fileLabel} are both given; give one of them` };
+  const read = readFile(path);
+  if (!read.ok) return { ok: false, label: fileLabel, problem: `names a file that cannot be read (${read.code})` };
+  const content = read.text.trim();
+  if (content === "") return { ok: false, label: fileLabel, problem: "names a file that is empty" };
+  return { ok: true, label: fileLabel, text: content };
+}
+
+function missing(needs: readonly SettingName[], found: readonly Found[]): string[] {
+  return found
+    .filter(({ name, value }) => needs.includes(name) && value === null)
+    .map(({ name, label }) => `${label} is not set: ${settingOf(name).meaning}`);
+}
+
+/** Rules over more than one setting, and the one that needs the calendar. A setting that is itself wrong is undefined here. */
+function contradictions(
+  values: SettingValues,
+  labelOf: (name: SettingName) => string,
+  isTimeZone: (name: string) => boolean,
+): string[] {
+  const problems: string[] = [];
+  const gateway = values.gateway_url;
+  if (gateway?.origin.startsWith("http:") && values.gateway_insecure === false && !isLoopback(hostOf(gateway.origin))) {
+    problems.push(
+      `${labelOf("gateway_url")} must begin with https://: plain http would send the gateway key in the clear` +
+        ` (${variableOf("gateway_insecure")}=1 permits it)`,
+    );
+  }
+  if (values.auth === "open" && values.host !== undefined && !isLoopback(values.host)) {
+    problems.push(
+      `${labelOf("auth")} may be open only when listening on loopback: ` +
+        `set ${variableOf("host")} to 127.0.0.1, or ${variableOf("auth")} to keys`,
+    );
+  }
+  if (values.body_memory < values.body_limit) {
+    problems.push(`${labelOf("body_memory")} must not be smaller than ${variableOf("body_limit")}`);
+  }
+  if (values.time_zone !== undefined && !isTimeZone(values.time_zone)) {
+    problems.push(`${labelOf("time_zone")} must be an IANA time zone such as UTC or Europe/Berlin`);
+  }
+  return problems;
+}

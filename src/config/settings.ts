@@ -1,0 +1,70 @@
+import type { PicoUsd } from "../core/money.ts";
+import type { GatewayAddress } from "./addresses.ts";
+import type { Secret } from "./secret.ts";
+import type { SettingValues } from "./table.ts";
+
+/** The settings in force: validated, in the units that their names end with. Null is "not given". */
+export interface Settings {
+  readonly gateway: {
+    readonly address: GatewayAddress | null;
+    readonly apiKey: Secret | null;
+    /** Milliseconds without a byte from the gateway. */
+    readonly silenceMs: number;
+    readonly streamMs: number;
+    /** Whether every path is passed on, or the known ones only. */
+    readonly passthrough: "known" | "all";
+  };
+  readonly listen: {
+    readonly host: string;
+    /** 0 picks a free one. */
+    readonly port: number;
+    readonly drainMs: number;
+    readonly bodyBytesMax: number;
+    readonly bodyMemoryBytesMax: number;
+    readonly publicUrl: string | null;
+    readonly corsOrigins: readonly string[];
+  };
+  /** Path of the SQLite file. */
+  readonly database: { readonly path: string };
+  readonly access: {
+    readonly auth: "keys" | "open";
+    readonly adminToken: Secret | null;
+    readonly accountInfo: "full" | "balance" | "admin";
+  };
+  readonly pricing: { readonly folder: string | null; readonly unpriced: "record" | "refuse" };
+  readonly balance: { readonly ttlMs: number; readonly floor: PicoUsd | null };
+  readonly timeZone: string;
+  readonly stream: { readonly usage: "pass" | "inject"; readonly sliceTokens: number };
+  readonly metrics: { readonly token: Secret | null; readonly keysMax: number };
+  readonly logLevel: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
+}
+
+/** The flat values of the table in the shape that the program uses. */
+export function nested(values: SettingValues): Settings {
+  return {
+    gateway: {
+      address: values.gateway_url,
+      apiKey: values.gateway_api_key,
+      silenceMs: values.gateway_timeout,
+      streamMs: values.stream_limit,
+      passthrough: values.passthrough,
+    },
+    listen: {
+      host: values.host,
+      port: values.port,
+      drainMs: values.drain,
+      bodyBytesMax: values.body_limit,
+      bodyMemoryBytesMax: values.body_memory,
+      publicUrl: values.public_url,
+      corsOrigins: values.cors_origins ?? [],
+    },
+    database: { path: values.database },
+    access: { auth: values.auth, adminToken: values.admin_token, accountInfo: values.account_info },
+    pricing: { folder: values.pricing, unpriced: values.unpriced },
+    balance: { ttlMs: values.balance_ttl, floor: values.balance_floor },
+    timeZone: values.time_zone,
+    stream: { usage: values.stream_usage, sliceTokens: values.stream_slice },
+    metrics: { token: values.metrics_token, keysMax: values.metrics_keys },
+    logLevel: values.log_level,
+  };
+}

@@ -1,0 +1,122 @@
+import { LineCounter, isMap, isScalar, isSeq, parseDocument } from "yaml";
+import { configVariable, flagOf, settingNames, settingOf, variableOf, variablePrefix, type SettingName } from "./table.ts";
+import { closest } from "./suggest.ts";
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+export type Flags = Readonly<Partial<Record<SettingName, string>>>;
+export type ReadFile = (path: string) => { readonly ok: true; readonly text: string } | { readonly ok: false; readonly code: string };
+
+/** Where a setting's value came from. */
+export type Origin = "flag" | "environment" | "file" | "default";
+
+/** One place that settings are written in. Names are those of the settings table, or with `_file` after them. */
+export interface Source {
+  readonly origin: Exclude<Origin, "default">;
+  /** Undefined when it is not given there; an empty text counts as not given. */
+  get(name: string): string | undefined;
+  /** What a reader of this source calls the setting: "FAREBOX_PORT", "--port", "port in farebox.yaml". */
+  label(name: string): string;
+}
+
+/** The names that may be written besides flags: every setting, and `_file` after those that have that form. */
+const writableNames = settingNames.flatMap((name) => (settingOf(name).kind.fileForm ? [name, `${name}_file`] : [name]));
+
+export function flagSource(flags: Flags): Source {
+  return {
+    origin: "flag",
+    get: (name) => flags[name as SettingName] || undefined,
+    label: flagOf,
+  };
+}
+
+export function environmentSource(env: Environment): Source {
+  return {
+    origin: "environment",
+    get: (name) => {
+      const variable = variableOf(name);
+      return isInjected(variable, env[variable]) ? undefined : env[variable] || undefined;
+    },
+    label: variableOf,
+  };
+}
+
+/** One line for each FAREBOX_ variable that is no setting. Values are never shown. */
+export function unknownVariables(env: Environment): string[] {
+  const known = [...writableNames.map(variableOf), configVariable];
+  return Object.keys(env)
+    .filter((name) => name.startsWith(variablePrefix) && !known.includes(name) && !isInjected(name, env[name]))
+    .sort()
+    .map((name) => unknownName(name, known));
+}
+
+/** Kubernetes sets these in every pod beside a service that is named farebox. */
+function isInjected(variable: string, value: string | undefined): boolean {
+  if (variable.startsWith("FAREBOX_SERVICE_") || variable.startsWith("FAREBOX_PORT_")) return true;
+  return variable === "FAREBOX_PORT" && (value ?? "").startsWith("tcp://");
+}
+
+function unknownName(name: string, known: readonly string[], where = ""): string {
+  const meant = closest(name, known);
+  return `${name}${where} is not a setting${meant === undefined ? "" : `; did you mean ${meant}?`}`;
+}
+
+export interface FileSource {
+  readonly source: Source;
+  readonly problems: readonly string[];
+  /** Null when there is no settings file. */
+  readonly path: string | null;
+}
+
+const defaultPath = "farebox.yaml";
+
+/** Reads the settings file: the one that FAREBOX_CONFIG names, or farebox.yaml where there is one. */
+export function fileSource(env: Environment, readFile: ReadFile): FileSource {
+  const stated = env[configVariable] || undefined;
+  const path = stated ?? defaultPath;
+  const read = readFile(path);
+  if (read.ok) return parseSettingsFile(path, read.text);
+  if (stated === undefined && read.code === "ENOENT") return { source: emptySource, problems: [], path: null };
+  const why = read.code === "ENOENT" ? "is not there" : `cannot be read (${read.code})`;
+  const problem = stated === undefined ? `${defaultPath} ${why}` : `${configVariable} names a file that ${why}`;
+  return { source: emptySource, problems: [problem], path: null };
+}
+
+const emptySource: Source = { origin: "file", get: () => undefined, label: (name) => name };
+
+function parseSettingsFile(path: string, text: string): FileSource {
+  const lines = new LineCounter();
+  // In YAML's failsafe schema every scalar stays the text that was written: 5.00 is not turned into a number.
+  const document = parseDocument(text, { schema: "failsafe", prettyErrors: false, lineCounter: lines });
+  const broken = (problems: string[]): FileSource => ({ source: emptySource, problems, path });
+  if (document.errors.length > 0) {
+    return broken(document.errors.map((error) => `${path} line ${lines.linePos(error.pos[0]).line} is not valid YAML (${error.code})`));
+  }
+  if (document.contents === null) return { source: emptySource, problems: [], path };
+  if (!isMap(document.contents)) return broken([`${path} must be a list of settings, one \`name: value\` a line`]);
+
+  const values = new Map<string, string>();
+  const problems: string[] = [];
+  for (const { key, value } of document.contents.items) {
+    const name = isScalar(key) ? String(key.value) : "?";
+    const known = writableNames.find((candidate) => candidate === name);
+    const written = writtenText(value);
+    if (known === undefined) problems.push(unknownName(name, writableNames, ` in ${path}`));
+    else if (written === undefined) problems.push(`${name} in ${path} must be a single value or a list of values`);
+    else values.set(name, written);
+  }
+  const source: Source = {
+    origin: "file",
+    get: (name) => values.get(name) || undefined,
+    label: (name) => `${name} in ${path}`,
+  };
+  return { source, problems, path };
+}
+
+/** The text of a scalar; a list joined with commas, as the other sources write it. */
+function writtenText(node: unknown): string | undefined {
+  if (node === null) return "";
+  if (isScalar(node)) return node.value === null || node.value === undefined ? "" : String(node.value);
+  if (!isSeq(node)) return undefined;
+  const parts = node.items.map((item) => (isScalar(item) ? String(item.value) : undefined));
+  return parts.includes(undefined) ? undefined : parts.join(",");
+}

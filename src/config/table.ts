@@ -1,0 +1,131 @@
+import {
+  bytes,
+  choice,
+  database,
+  duration,
+  gatewayAddress,
+  host,
+  origins,
+  path,
+  port,
+  publicAddress,
+  secret,
+  timeZone,
+  usdAmount,
+  wholeNumber,
+  yesNo,
+  type Kind,
+} from "./kinds.ts";
+
+/** One setting. Its name here is its name in farebox.yaml; `variableOf` and `flagOf` give the other two. */
+export interface Setting<T = unknown> {
+  readonly kind: Kind<T>;
+  /** As it would be written; null where there is none. */
+  readonly default: string | null;
+  /** One line, for `--help`. */
+  readonly meaning: string;
+}
+
+/** Every setting that there is, in the order in which the documents list them. */
+export const settingsTable = {
+  gateway_url: {
+    kind: gatewayAddress,
+    default: null,
+    meaning: "base address of the gateway, with or without /v1",
+  },
+  gateway_insecure: {
+    kind: yesNo,
+    default: "0",
+    meaning: "1 permits plain http to a gateway that is not on this machine",
+  },
+  gateway_api_key: { kind: secret, default: null, meaning: "the gateway key" },
+  host: { kind: host, default: "127.0.0.1", meaning: "where to listen" },
+  port: { kind: port, default: "4000", meaning: "where to listen; 0 picks a free one" },
+  database: { kind: database, default: "farebox.db", meaning: "path of the SQLite file" },
+  auth: {
+    kind: choice(["keys", "open"]),
+    default: "keys",
+    meaning: "keys: an internal key is required; open: none is, only when listening on loopback",
+  },
+  admin_token: { kind: secret, default: null, meaning: "a first editor token for /admin/v1 and the dashboard" },
+  pricing: { kind: path, default: null, meaning: "folder of price files read after the shipped ones" },
+  unpriced: {
+    kind: choice(["record", "refuse"]),
+    default: "record",
+    meaning: "a model with no price: record forwards with cost null, refuse answers 400; under a hard budget it is always refused",
+  },
+  passthrough: {
+    kind: choice(["known", "all"]),
+    default: "known",
+    meaning: "known: the documented paths; all: every path of the gateway, unpriced where nothing is known",
+  },
+  account_info: {
+    kind: choice(["full", "balance", "admin"]),
+    default: "full",
+    meaning: "what an internal key sees at /account/info: everything, balance and credits, or nothing",
+  },
+  balance_ttl: { kind: duration("1s", "1d"), default: "60s", meaning: "freshness of the account record" },
+  balance_floor: { kind: usdAmount, default: null, meaning: "USD under which nothing is forwarded" },
+  body_limit: { kind: bytes("1kb", "1gb"), default: "32mb", meaning: "one request's body" },
+  body_memory: { kind: bytes("1kb", "64gb"), default: "256mb", meaning: "all bodies held at once" },
+  gateway_timeout: { kind: duration("1s"), default: "10m", meaning: "silence from the gateway" },
+  stream_limit: { kind: duration("1s"), default: "1h", meaning: "a stream's whole length" },
+  drain: { kind: duration("0s", "1d"), default: "30s", meaning: "how long running requests may still take after SIGTERM" },
+  time_zone: { kind: timeZone, default: "UTC", meaning: "IANA zone of budget windows and days" },
+  stream_usage: {
+    kind: choice(["pass", "inject"]),
+    default: "pass",
+    meaning: "inject: ask the gateway for stream usage for clients that did not",
+  },
+  stream_slice: {
+    kind: wholeNumber(64, 1_000_000),
+    default: "1024",
+    meaning: "output tokens that a stream without a stated maximum holds at first and grows by",
+  },
+  public_url: {
+    kind: publicAddress,
+    default: null,
+    meaning: "own address as the gateway reaches it; turns the webhook relay on",
+  },
+  metrics_token: { kind: secret, default: null, meaning: "bearer for /metrics" },
+  metrics_keys: { kind: wholeNumber(0, 100_000), default: "1000", meaning: "how many keys are named in metrics before `other`" },
+  cors_origins: { kind: origins, default: null, meaning: "browser origins that may call" },
+  log_level: {
+    kind: choice(["trace", "debug", "info", "warn", "error", "fatal", "silent"]),
+    default: "info",
+    meaning: "the least severe event that is logged",
+  },
+} as const satisfies Record<string, Setting>;
+
+export type SettingName = keyof typeof settingsTable;
+
+/** The value of each setting by its name; null where it has no default and was not given. */
+export type SettingValues = {
+  readonly [N in SettingName]: (typeof settingsTable)[N] extends { kind: Kind<infer T>; default: infer D }
+    ? D extends null
+      ? T | null
+      : T
+    : never;
+};
+
+export const settingNames = Object.keys(settingsTable) as SettingName[];
+
+/** The table's entry, with its kind's type given up. */
+export function settingOf(name: SettingName): Setting {
+  return settingsTable[name];
+}
+
+export const variablePrefix = "FAREBOX_";
+
+/** The variable that names the settings file; it is not itself a setting. */
+export const configVariable = "FAREBOX_CONFIG";
+
+/** "FAREBOX_GATEWAY_URL" */
+export function variableOf(name: string): string {
+  return variablePrefix + name.toUpperCase();
+}
+
+/** "--gateway-url" */
+export function flagOf(name: string): string {
+  return `--${name.replaceAll("_", "-")}`;
+}
