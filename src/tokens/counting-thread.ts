@@ -29,7 +29,8 @@ const attemptsMax = 2;
 /** Starts the worker, as TypeScript in the checkout and as JavaScript in the package. */
 export function startCountingThread(): Worker {
   const file = import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js";
-  return new Worker(new URL(file, import.meta.url), { name: "token-counter" });
+  // The process's own flags are not for a thread: `--input-type`, for one, forbids it to have a file.
+  return new Worker(new URL(file, import.meta.url), { name: "token-counter", execArgv: [] });
 }
 
 /**
