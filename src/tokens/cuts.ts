@@ -3,8 +3,8 @@
  * its regular expression cannot split, and a piece of 1M letters panics the WASM module, so no piece may be long.
  *
  * A cut after a letter or digit is exact when what follows is none, nor a mark or an apostrophe: no regex piece of
- * o200k_base or cl100k_base spans such a place. (Letters of Unicode 16 and 17 are newer than the tokenizer's own
- * tables: a cut right after one of those may add a token.)
+ * o200k_base or cl100k_base spans such a place. (Letters new in Unicode 17, which Node knows and tiktoken
+ * 1.0.22 does not, are the exception: a cut right after one may change the count by a token.)
  */
 const safeEnd = /[\p{L}\p{N}](?![\p{L}\p{N}\p{M}'’])/u;
 
