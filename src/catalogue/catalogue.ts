@@ -1,0 +1,59 @@
+import { LRUCache } from "lru-cache";
+import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
+import { baseName } from "./names.ts";
+import type { ModelSpan } from "./resolve.ts";
+
+/** One model under all its names, at all times. */
+export interface Entry {
+  readonly id: string;
+  readonly aliases: readonly string[];
+  readonly spans: readonly ModelSpan[];
+}
+
+/** The catalogue with what price files say beside the models. */
+export interface LoadedCatalogue extends Catalogue {
+  /** Units of a task's consumption for one USD, by the usage's type; types that are not here stay raw. */
+  readonly taskUnits: ReadonlyMap<string, bigint>;
+}
+
+/** Names that clients made up are remembered up to this many. */
+const revisionsMax = 1000;
+
+/** `byName` holds ids and aliases; `fallback` prices every model that no file names, where one is stated. */
+export function catalogueOf(parts: {
+  readonly entries: readonly Entry[];
+  readonly byName: ReadonlyMap<string, Entry>;
+  readonly fallback: Entry | null;
+  readonly taskUnits: ReadonlyMap<string, bigint>;
+  readonly digest: string;
+}): LoadedCatalogue {
+  const { entries, byName, fallback, taskUnits, digest } = parts;
+  const revisions = new LRUCache<string, Entry>({ max: revisionsMax });
+
+  const revisionOf = (name: string): Entry | undefined => {
+    const base = baseName(name);
+    const entry = base === undefined ? undefined : byName.get(base);
+    if (entry !== undefined) revisions.set(name, entry);
+    return entry;
+  };
+
+  return {
+    digest,
+    taskUnits,
+    find(model, at) {
+      const entry = byName.get(model) ?? revisions.get(model) ?? revisionOf(model) ?? fallback;
+      return entry === null ? undefined : modelAt(entry, at);
+    },
+    list: (at) => entries.map((entry) => modelAt(entry, at)),
+  };
+}
+
+/** Spans ascend, cover all time and are few: the last that has begun holds. Nothing is allocated. */
+function modelAt(entry: Entry, at: number): CatalogueModel {
+  const { spans } = entry;
+  for (let index = spans.length - 1; index >= 0; index -= 1) {
+    const span = spans[index];
+    if (span !== undefined && span.start <= at) return span.model;
+  }
+  throw new Error(`invariant broken: no span of ${entry.id} holds at ${at}`);
+}

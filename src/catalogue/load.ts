@@ -1,0 +1,63 @@
+import { readdir, readFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { buildCatalogue, type CatalogueResult, type PriceText } from "./build.ts";
+import type { Fault } from "./fault.ts";
+
+/**
+ * Loads the shipped price files, then those of the user's folder over them (`*.yaml`, `*.yml`, by name).
+ * Faults name shipped files by their folder's last name and the user's as the folder was given.
+ */
+export async function loadCatalogue(folders: {
+  readonly shipped: URL | string;
+  readonly user?: string | undefined;
+}): Promise<CatalogueResult> {
+  const shipped = typeof folders.shipped === "string" ? folders.shipped : fileURLToPath(folders.shipped);
+  const wanted = [{ folder: shipped, shown: basename(shipped) }];
+  if (folders.user !== undefined) wanted.push({ folder: folders.user, shown: folders.user });
+  const layers = await Promise.all(wanted.map(({ folder, shown }) => readFolder(folder, shown)));
+  const unreadable = layers.flatMap((layer) => layer.faults);
+  // What refers to an unread file would be reported as unknown, so these faults come alone.
+  if (unreadable.length > 0) return { ok: false, faults: unreadable };
+  return buildCatalogue(layers.map((layer) => layer.texts));
+}
+
+interface Layer {
+  readonly texts: readonly PriceText[];
+  readonly faults: readonly Fault[];
+}
+
+async function readFolder(folder: string, shown: string): Promise<Layer> {
+  const listed = await attempt(shown, () => readdir(folder));
+  if (!listed.ok) return { texts: [], faults: [listed.fault] };
+  const names = listed.value.filter((name) => /\.ya?ml$/.test(name)).sort();
+  const read = await Promise.all(
+    names.map(async (name) => {
+      const shownName = join(shown, name);
+      const result = await attempt(shownName, () => readFile(join(folder, name), "utf8"));
+      return result.ok ? { text: { name: shownName, text: result.value } } : { fault: result.fault };
+    }),
+  );
+  return {
+    texts: read.flatMap((each) => ("text" in each ? [each.text] : [])),
+    faults: read.flatMap((each) => ("fault" in each ? [each.fault] : [])),
+  };
+}
+
+type Attempt<Value> = { readonly ok: true; readonly value: Value } | { readonly ok: false; readonly fault: Fault };
+
+async function attempt<Value>(file: string, act: () => Promise<Value>): Promise<Attempt<Value>> {
+  try {
+    return { ok: true, value: await act() };
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? String(error.code) : "unknown";
+    return { ok: false, fault: { file, line: 1, column: 1, message: `cannot be read: ${reasons[code] ?? code}` } };
+  }
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  ENOENT: "it does not exist; write the path of a folder of price files",
+  ENOTDIR: "it is not a folder; write the path of a folder of price files",
+  EACCES: "no permission; make it readable for the user that runs Farebox",
+  EISDIR: "it is a folder; price files are plain files",
+};

@@ -1,0 +1,168 @@
+import { z } from "zod";
+import { parseRate, parseUsd } from "../core/money.ts";
+import { tokenClasses, type TokenClass } from "../core/tokens.ts";
+import { suggest } from "./fault.ts";
+
+/**
+ * The shape of a price file. Every `error` is the end of the sentence "write …", so that a fault says what is wanted.
+ * Nothing is transformed: a value that passes is the value that was written.
+ */
+
+/** Dearest rate that is accepted: times the largest context it stays far within 64 bits of pico-USD. */
+const rateMaxUsdPerMillion = "10000";
+const tokensMax = 100_000_000;
+
+const plainDecimal = /^\d{1,12}(\.\d{1,12})?$/;
+
+/** A decimal string that `reads` understands; one that only has too many digits is told so. */
+function decimal(what: string, tooFine: string, reads: (text: string) => boolean) {
+  return z
+    .string({ error: what })
+    .regex(plainDecimal, { error: what, abort: true })
+    .refine(reads, { error: tooFine, abort: true });
+}
+
+const rate = decimal(
+  'a decimal string in quotes, USD per 1M tokens, such as "2.50"',
+  "it with at most six decimals: a finer rate cannot be held exactly",
+  (text) => parseRate(text) !== undefined,
+).refine((text) => (parseRate(text) ?? 0n) <= (parseRate(rateMaxUsdPerMillion) ?? 0n), {
+  error: `a rate of at most ${rateMaxUsdPerMillion} USD per 1M tokens`,
+});
+
+const usd = decimal(
+  'a decimal string in quotes, USD, such as "0.005"',
+  "it with at most twelve decimals and below USD 9.2 million: another amount cannot be held exactly",
+  (text) => parseUsd(text) !== undefined,
+);
+
+const fraction = decimal(
+  'a decimal string in quotes, the share of the official price, such as "0.75"',
+  "it with at most six decimals: a finer fraction cannot be held exactly",
+  (text) => parseRate(text) !== undefined,
+).refine((text) => (parseRate(text) ?? 0n) <= 100_000_000n, { error: 'a fraction of at most "100"' });
+
+const factor = decimal(
+  'a decimal string in quotes, a factor such as "1.25"',
+  "it with at most three decimals",
+  (text) => (parseRate(text) ?? 1n) % 1000n === 0n,
+).refine((text) => (parseRate(text) ?? 0n) >= 1_000_000n && (parseRate(text) ?? 0n) <= 100_000_000n, {
+  error: 'a factor from "1" to "100": it widens a bound, it never narrows one',
+});
+
+function whole(what: string, min: number) {
+  return z.int({ error: what }).min(min, { error: what }).max(tokensMax, { error: what });
+}
+
+const tokens = whole("a whole number of tokens without quotes, such as 128000", 1);
+const partTokens = whole("a whole number of tokens for one part, or null where nothing bounds it", 1).nullable();
+const day = z.iso.date({ error: "a UTC day that exists, such as 2026-08-21" });
+const flag = z.boolean({ error: "true or false" });
+const words = z.string({ error: "a few words in quotes" }).min(1, { error: "a few words in quotes" });
+
+/** An object that takes these fields only, and says so for each one it does not know. */
+function block<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
+  const known = Object.keys(shape);
+  return z.strictObject(shape, {
+    error: (issue) =>
+      issue.code === "unrecognized_keys"
+        ? issue.keys.map((key) => `unknown field "${key}"; ${suggest(key, known)}`).join("\n")
+        : `a block of the fields ${known.join(", ")}`,
+  });
+}
+
+function named<Value extends z.ZodType>(key: RegExp, what: string, value: Value) {
+  return z.record(z.string().regex(key, { error: what }), value, { error: "a block with one entry a name" });
+}
+
+const optionalRates = Object.fromEntries(tokenClasses.map((name) => [name, rate.optional()])) as Record<
+  TokenClass,
+  z.ZodOptional<typeof rate>
+>;
+const officialRates = block({ ...optionalRates, input: rate, output: rate });
+const gatewayRates = block(optionalRates);
+
+const tier = block({
+  from_prompt_tokens: tokens.describe("Smallest prompt of this tier; 200001 for a price above 200k tokens."),
+  official: officialRates,
+  gateway: gatewayRates.optional(),
+});
+
+const price = block({
+  from: day.describe("First UTC day of validity."),
+  until: day.optional().describe("First UTC day that is no longer covered; left out, the next entry's `from`."),
+  source: words.describe("Where the price was seen, and when."),
+  official: officialRates.optional().describe("The provider's list, USD per 1M tokens, decimal strings."),
+  gateway: gatewayRates.optional().describe("Absolute rates of the gateway; they win over group x official."),
+  per_request: block({ official: usd, gateway: usd.optional() })
+    .optional()
+    .describe("Flat price of one request in USD, in place of token rates (image models)."),
+  minimum: block({
+    tokens: whole("a whole number of tokens without quotes", 0).optional(),
+    usd: usd.optional(),
+  }).optional(),
+  tier_mode: z
+    .enum(["whole_request", "marginal"], { error: "whole_request or marginal" })
+    .optional()
+    .describe("whole_request (default): the tier a prompt reaches prices all of it. marginal: each its own part."),
+  tiers: z.array(tier, { error: "a list of tiers" }).optional(),
+});
+
+const traits = {
+  tokenizer: z
+    .enum(["o200k_base", "cl100k_base"], { error: "o200k_base, cl100k_base, or null where it is not published" })
+    .nullable()
+    .optional()
+    .describe("The model's own published tokenizer; null counts with o200k_base times error_factor."),
+  error_factor: factor.optional().describe("By how much o200k_base may undercount this model; default 1.5."),
+  tokens_per_byte: factor.optional().describe("Most tokens that a byte of text can become; default 1 with a tokenizer, else 1.5."),
+  context_tokens: tokens.optional(),
+  max_output_tokens: tokens.optional(),
+  image_part_tokens: partTokens.optional(),
+  audio_part_tokens: partTokens.optional(),
+  file_part_tokens: partTokens.optional(),
+  reasoning: flag.optional().describe("Whether it may bill output that the client never sees; default true."),
+  tokens_per_second: whole("a whole number of tokens a second", 1).optional(),
+  bills_server_errors: flag.optional().describe("Whether the gateway bills an answer of 500, 502 or 503; default false."),
+};
+
+/** Names of models as clients send them. */
+const modelName = /^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}$/;
+const modelNameWords = "a model name of letters, digits and . _ : @ / -, at most 128 characters";
+/** Names of groups and providers become labels of metrics. */
+const label = /^[a-z0-9][a-z0-9._-]{0,62}$/;
+const labelWords = "a name of small letters, digits and . _ -, at most 63 characters";
+
+const model = block({
+  aliases: z.array(z.string({ error: modelNameWords }).regex(modelName, { error: modelNameWords }), { error: "a list of names" }).optional(),
+  group: z.string({ error: "the name of a group" }).nullable().optional().describe("What share of the official price the gateway charges."),
+  ...traits,
+  prices: z.array(price, { error: "a list of prices" }).optional().describe("Ascending; appended, never overwritten."),
+});
+
+export const priceFileSchema = block({
+  groups: named(label, labelWords, block({ fraction })).optional(),
+  task_units: named(
+    label,
+    labelWords,
+    z
+      .string({ error: 'a whole number in quotes, units for one USD, such as "10000000"' })
+      .regex(/^[1-9]\d{0,17}$/, { error: 'a whole number in quotes, units for one USD, such as "10000000"' }),
+  ).optional(),
+  default: model.omit({ aliases: true }).nullable().optional().describe("Ceiling price for models that no file names."),
+  provider: z.string({ error: labelWords }).regex(label, { error: labelWords }).optional(),
+  defaults: block(traits).optional().describe("What holds for all models of this file unless they say otherwise."),
+  models: named(modelName, modelNameWords, model).optional(),
+});
+
+export type PriceFile = z.infer<typeof priceFileSchema>;
+export type StatedModel = z.infer<typeof model>;
+export type StatedTraits = Omit<StatedModel, "aliases" | "group" | "prices">;
+export type StatedPrice = z.infer<typeof price>;
+export type StatedRates = Partial<Record<TokenClass, string | undefined>>;
+
+/** The same shape as JSON Schema, for editors; `pricing/schema.json` is this text and a test compares them. */
+export function priceFileJsonSchema(): string {
+  const schema = z.toJSONSchema(priceFileSchema, { io: "input", reused: "ref" });
+  return `${JSON.stringify({ title: "Farebox price file", ...schema }, null, 2)}\n`;
+}
