@@ -1,0 +1,131 @@
+import { usdNumber, type PicoUsd } from "../core/money.ts";
+import { pause, sendJson, type Call } from "./call.ts";
+import { faultOf, serveFault } from "./faults.ts";
+import { numberOf } from "./scenarios.ts";
+
+/** `GET /account/info`: the whole account record of the interface (section 2.4), falling as calls are billed. */
+export async function serveAccount(call: Call): Promise<void> {
+  const { options, observer } = call.house;
+  observer.accountCalls += 1;
+  observer.changed();
+  if (call.head.headers["x-api-key"] !== options.apiKey) {
+    return sendJson(call, 401, { code: 401, data: null, message: "unauthorized: invalid api key" });
+  }
+  if (!(await pause(numberOf(call.scenario, "latency") ?? options.latencyMs, call.gone))) return undefined;
+  const fault = faultOf(call.scenario, call.redirects);
+  if (fault !== undefined) return serveFault(call, fault);
+  const balance = usdNumber(call.house.billing.balance);
+  const place = options.equivalentInUsd;
+  return sendJson(call, 200, {
+    code: 200,
+    data: { ...accountRecord(call), ...(place === "data" ? { equivalent_in_usd: balance } : {}) },
+    message: "success",
+    ...(place === "root" ? { equivalent_in_usd: balance } : {}),
+  });
+}
+
+const accountId = 40_213;
+const created = "2026-01-12T09:30:00.000Z";
+const owned = { created_at: created, updated_at: created, deleted_at: null };
+
+/** Credits are ten millionths of a US dollar, the unit in which the gateway counts chat use. */
+function credits(amount: PicoUsd): number {
+  return Number(amount / 100_000n);
+}
+
+function accountRecord(call: Call): Record<string, unknown> {
+  const { billing, options } = call.house;
+  const total = credits(billing.credited);
+  const remaining = credits(billing.balance);
+  return {
+    id: accountId,
+    ...owned,
+    updated_at: new Date(options.now()).toISOString(),
+    name: "sandbox",
+    is_enable: true,
+    platform: "",
+    account_group: "default",
+    plan: "creator",
+    type: "ppu",
+    is_using_private_chat_gpt_pool: false,
+    is_using_private_suno_pool: false,
+    is_using_private_luma_pool: false,
+    is_using_private_kling_pool: false,
+    api_key: options.apiKey,
+    private_pool_size: 0,
+    private_chat_gpt_pool_size: 0,
+    private_suno_pool_size: 0,
+    private_luma_pool_size: 0,
+    private_kling_pool_size: 0,
+    max_concurrent_task_count: 20,
+    max_suno_concurrency: 3,
+    max_luma_concurrency: 3,
+    max_kling_concurrency: 3,
+    max_flux_concurrency: 10,
+    is_verified: true,
+    wallet: wallet(total, remaining),
+    account_tags: [],
+    account_mj_bot_group_relations: [
+      { id: 1, ...owned, account_id: accountId, mj_bot_group_id: 7, is_current_group: true, type: "member" },
+    ],
+    account_mj_worker_node_group_relations: [{ id: 1, ...owned, account_id: accountId, mj_worker_node_group_id: 3 }],
+    notification_hook_url: "https://hooks.example.com/gateway?token=hook-secret",
+    auto_challenge_mj_verification: true,
+    mj_failover_enabled: false,
+    luma_failover_enabled: false,
+    skip_suno_flagged_account: false,
+    credit_pack_info: creditPackInfo(total, remaining),
+  };
+}
+
+function wallet(total: number, remaining: number): Record<string, unknown> {
+  const purse = (name: string) => ({ [`${name}_remain`]: 0, [`${name}_frozen`]: 0, [`${name}_used`]: 0 });
+  return {
+    id: 39_877,
+    account_id: accountId,
+    ...owned,
+    legacy_credit_updated: true,
+    credit_packs: null,
+    ...purse("credit"),
+    credit_remain: remaining,
+    credit_used: total - remaining,
+    ...purse("point"),
+    ...purse("mj"),
+    ...purse("sd"),
+    ...purse("gpts"),
+    ...purse("suno"),
+    ...purse("luma"),
+    llm_remain: 0,
+    llm_used: total - remaining,
+    auto_recharge_enabled: false,
+    auto_recharge_platform: "",
+    auto_recharge_threshold_credit: 0,
+    auto_recharge_target_credit: 0,
+    last_auto_recharge_triggered_at: 0,
+  };
+}
+
+function creditPackInfo(total: number, remaining: number): Record<string, unknown> {
+  const pack = {
+    id: 1,
+    wallet_id: 39_877,
+    account_id: accountId,
+    active: true,
+    capacity: total,
+    frozen: 0,
+    used: total - remaining,
+    effective_at: created,
+    expired_at: "2027-01-12T09:30:00.000Z",
+    description: "prepaid",
+  };
+  return {
+    credit_packs_count: 1,
+    total_credits: total,
+    frozen_credits: 0,
+    used_credits: total - remaining,
+    expired_credits: 0,
+    inactive_credits: 0,
+    available_credits: remaining,
+    credit_packs: [pack],
+  };
+}

@@ -1,0 +1,171 @@
+import { parseUsd, type PicoUsd } from "../core/money.ts";
+import { listPrices, type ModelPrice } from "./prices.ts";
+
+/** What one chat completion is billed for. */
+export interface Consumption {
+  readonly requestId: string;
+  readonly completionId: string;
+  /** Unix time in milliseconds. */
+  readonly at: number;
+  /** As asked for, less the scenario. */
+  readonly model: string;
+  readonly scenario: string;
+  readonly stream: boolean;
+  readonly promptTokens: number;
+  /** Part of promptTokens. */
+  readonly cachedTokens: number;
+  /** Everything billed as output, hidden reasoning included. */
+  readonly completionTokens: number;
+  /** Visible tokens written to the socket; null for a plain answer. */
+  readonly deliveredTokens: number | null;
+  /** The gateway broke off the answer itself. */
+  readonly cutByGateway: boolean;
+}
+
+export interface BilledCall extends Consumption {
+  /** 1 for the first call billed. */
+  readonly number: number;
+  readonly cost: PicoUsd;
+  readonly minimumApplied: boolean;
+  /** The client left before the answer's end. Becomes true later where a plain answer was billed before it was written. */
+  abortedByClient: boolean;
+}
+
+export interface BilledTotals {
+  readonly calls: number;
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly cost: PicoUsd;
+}
+
+/** The smallest bill for one completion: a shortfall of tokens is priced as output, one of USD is filled up. */
+export interface Minimum {
+  readonly tokens?: number;
+  readonly usd?: string;
+}
+
+export interface BillingOptions {
+  readonly startingBalanceUsd: string;
+  /** Added to the sandbox's own table, or in place of its entries. */
+  readonly prices: Readonly<Record<string, ModelPrice>>;
+  readonly minimum: Minimum;
+  /** Calls kept in the ledger; the totals count all. */
+  readonly keepCalls: number;
+}
+
+/** pico-USD per token, which is USD per 1M tokens with six decimals. */
+interface Rate {
+  readonly input: bigint;
+  readonly cachedInput: bigint;
+  readonly output: bigint;
+  readonly minimumTokens: number;
+  readonly minimumPicoUsd: bigint;
+}
+
+/**
+ * The gateway's own books. The arithmetic is deliberately not Farebox's: comparing the two is how an error in either
+ * is found.
+ */
+export class Billing {
+  readonly ledger: BilledCall[] = [];
+  readonly #rates = new Map<string, Rate>();
+  readonly #keepCalls: number;
+  readonly #minimum: Minimum;
+  #credited: bigint;
+  #calls = 0;
+  #promptTokens = 0;
+  #completionTokens = 0;
+  #cost = 0n;
+
+  constructor(options: BillingOptions) {
+    this.#keepCalls = options.keepCalls;
+    this.#minimum = options.minimum;
+    this.#credited = picoUsd(options.startingBalanceUsd);
+    for (const [model, price] of Object.entries({ ...listPrices(), ...options.prices })) {
+      this.#rates.set(model, this.#rateFrom(price));
+    }
+  }
+
+  /** Books the call; it cannot be undone. */
+  charge(call: Consumption, abortedByClient: boolean): BilledCall {
+    const { cost, minimumApplied } = this.quote(call);
+    this.#calls += 1;
+    this.#promptTokens += call.promptTokens;
+    this.#completionTokens += call.completionTokens;
+    this.#cost += cost;
+    const billed = { ...call, number: this.#calls, cost, minimumApplied, abortedByClient };
+    this.ledger.push(billed);
+    if (this.ledger.length > 2 * this.#keepCalls) this.ledger.splice(0, this.ledger.length - this.#keepCalls);
+    return billed;
+  }
+
+  /** What such a call would be billed. */
+  quote(call: Pick<Consumption, "model" | "promptTokens" | "cachedTokens" | "completionTokens">): {
+    cost: PicoUsd;
+    minimumApplied: boolean;
+  } {
+    const rate = this.#rateOf(call.model);
+    const uncached = BigInt(call.promptTokens - call.cachedTokens) * rate.input;
+    const cost = uncached + BigInt(call.cachedTokens) * rate.cachedInput + BigInt(call.completionTokens) * rate.output;
+    const shortfall = rate.minimumTokens - call.promptTokens - call.completionTokens;
+    const filled = shortfall > 0 ? cost + BigInt(shortfall) * rate.output : cost;
+    const whole = filled < rate.minimumPicoUsd ? rate.minimumPicoUsd : filled;
+    return { cost: whole as PicoUsd, minimumApplied: whole !== cost };
+  }
+
+  topUp(amountUsd: string): void {
+    this.#credited += picoUsd(amountUsd);
+  }
+
+  get credited(): PicoUsd {
+    return this.#credited as PicoUsd;
+  }
+
+  get balance(): PicoUsd {
+    return (this.#credited - this.#cost) as PicoUsd;
+  }
+
+  get totals(): BilledTotals {
+    return {
+      calls: this.#calls,
+      promptTokens: this.#promptTokens,
+      completionTokens: this.#completionTokens,
+      cost: this.#cost as PicoUsd,
+    };
+  }
+
+  get models(): string[] {
+    return [...this.#rates.keys()].filter((name) => name !== "*");
+  }
+
+  /** By name, by the name before a date ("gpt-4o-2024-11-20"), else the price of unknown models. */
+  #rateOf(model: string): Rate {
+    const rate =
+      this.#rates.get(model) ?? this.#rates.get(model.replace(/-(\d{4}-\d{2}-\d{2}|\d{8})$/, "")) ?? this.#rates.get("*");
+    if (rate === undefined) throw new Error("the sandbox's prices have no entry for unknown models");
+    return rate;
+  }
+
+  #rateFrom(price: ModelPrice): Rate {
+    return {
+      input: perToken(price.input),
+      cachedInput: perToken(price.cachedInput ?? price.input),
+      output: perToken(price.output),
+      minimumTokens: price.minimumTokens ?? this.#minimum.tokens ?? 0,
+      minimumPicoUsd: picoUsd(price.minimumUsd ?? this.#minimum.usd ?? "0"),
+    };
+  }
+}
+
+function picoUsd(text: string): bigint {
+  const amount = parseUsd(text);
+  if (amount === undefined) throw new RangeError(`not an amount of USD: ${text}`);
+  return amount;
+}
+
+/** USD per 1M tokens to pico-USD a token: a millionth of what the same digits are in pico-USD. */
+function perToken(usdPerMillion: string): bigint {
+  const amount = picoUsd(usdPerMillion);
+  if (amount % 1_000_000n !== 0n) throw new RangeError(`finer than six decimals: ${usdPerMillion}`);
+  return amount / 1_000_000n;
+}

@@ -1,0 +1,131 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Billing, Consumption } from "./billing.ts";
+import type { Observer, OpenRequest } from "./observer.ts";
+import type { RequestHead, SandboxOptions } from "./options.ts";
+import { digest } from "./random.ts";
+import type { Scenario } from "./scenarios.ts";
+
+/** What the sandbox's parts share. */
+export interface House {
+  readonly options: Required<Omit<SandboxOptions, "scenario" | "scenarioAtHeaders" | "prices" | "minimum">> &
+    Pick<SandboxOptions, "scenario" | "scenarioAtHeaders">;
+  readonly billing: Billing;
+  readonly observer: Observer;
+  /** Where it listens; for redirects. */
+  url(): URL;
+}
+
+/** One request on its way to its answer. */
+export interface Call {
+  readonly house: House;
+  readonly head: RequestHead;
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly seen: OpenRequest;
+  /** Path without a query and without the `/moved` of a redirect. */
+  readonly path: string;
+  /** How often it was redirected. */
+  readonly redirects: number;
+  /** 1 for the first request that the sandbox has seen. */
+  readonly number: number;
+  /** Of the answer; goes out as x-request-id. */
+  readonly requestId: string;
+  /** Aborted when the connection or the answer has ended. */
+  readonly gone: AbortSignal;
+  readonly scenario: Scenario;
+}
+
+/** A call whose scenario has been settled. */
+export function withScenario(call: Call, text: string, scenario: Scenario): Call {
+  call.seen.scenario = text;
+  return { ...call, scenario };
+}
+
+/** An id such as gateways give, the same for the same seed and place in the order of requests. */
+export function idOf(seed: number, kind: string, number: number, length: number): string {
+  return digest(seed, kind, number).slice(0, length);
+}
+
+/** Headers of every answer. */
+export function commonHeaders(call: Call): Record<string, string> {
+  return {
+    "x-request-id": call.requestId,
+    "openai-processing-ms": "42",
+    "x-ratelimit-limit-requests": "10000",
+    "x-ratelimit-remaining-requests": "9999",
+    ...("set-cookie" in call.scenario ? { "set-cookie": "gateway_session=abc123; Path=/; HttpOnly; Secure" } : {}),
+    ...("close" in call.scenario ? { connection: "close" } : {}),
+  };
+}
+
+/** Writes the status line and the headers. */
+export function writeHead(call: Call, status: number, headers: Record<string, string>): void {
+  call.seen.status = status;
+  call.response.writeHead(status, { ...commonHeaders(call), ...headers });
+  call.house.observer.changed();
+}
+
+/** Answers with a whole body. */
+export function send(call: Call, status: number, headers: Record<string, string>, body: string | Uint8Array): void {
+  writeHead(call, status, { "content-length": String(Buffer.byteLength(body)), ...headers });
+  call.response.end(body);
+}
+
+export function sendJson(call: Call, status: number, value: unknown, headers: Record<string, string> = {}): void {
+  send(call, status, { "content-type": "application/json", ...headers }, JSON.stringify(value));
+}
+
+/** The error body of OpenAI-like endpoints. */
+export function sendError(call: Call, status: number, type: string, code: string | null, message: string): void {
+  sendJson(call, status, { error: { message, type, param: null, code } });
+}
+
+/** A typing error in a scenario must not pass for the ordinary answer. */
+export function refuseScenario(call: Call): void {
+  sendError(call, 400, "invalid_request_error", "unknown_scenario", "The sandbox has no such scenario.");
+}
+
+/** Ends the connection at once: `reset` with a RST, else what was written is still delivered. */
+export function breakOff(call: Call, how: "reset" | "close"): void {
+  call.seen.ended = "brokenOff";
+  if (how === "reset") call.request.socket.resetAndDestroy();
+  else call.request.socket.destroy();
+}
+
+/** Waits; false as soon as the call is gone. */
+export function pause(ms: number, gone: AbortSignal): Promise<boolean> {
+  if (gone.aborted) return Promise.resolve(false);
+  if (ms <= 0) return Promise.resolve(true);
+  return new Promise((resolve) => {
+    const end = (elapsed: boolean) => {
+      clearTimeout(timer);
+      gone.removeEventListener("abort", leave);
+      resolve(elapsed);
+    };
+    const leave = () => end(false);
+    const timer = setTimeout(end, ms, true);
+    gone.addEventListener("abort", leave);
+  });
+}
+
+/** Resolves when the client is gone. */
+export function departure(gone: AbortSignal): Promise<void> {
+  if (gone.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    gone.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
+/** Bills the call, unless it is free; a plain one whose client leaves later is marked then. */
+export function charge(call: Call, consumption: Consumption): void {
+  if ("free" in call.scenario) return;
+  const leaves = call.gone.aborted && call.seen.ended !== "brokenOff" && !call.response.writableFinished;
+  const billed = call.house.billing.charge(consumption, leaves);
+  call.gone.addEventListener("abort", () => {
+    if (call.seen.ended === "clientLeft") {
+      billed.abortedByClient = true;
+      call.house.observer.changed();
+    }
+  });
+  call.house.observer.changed();
+}

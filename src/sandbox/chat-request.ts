@@ -1,0 +1,98 @@
+import { countTokens } from "./text.ts";
+
+/** What the sandbox understands of a chat request. */
+export interface ChatRequest {
+  readonly model: string;
+  readonly stream: boolean;
+  readonly includeUsage: boolean;
+  readonly choices: number;
+  /** Output tokens of one choice. */
+  readonly maxTokens: number | undefined;
+  readonly json: boolean;
+  readonly logprobs: boolean;
+  /** The function that tool_choice forces. */
+  readonly tool: { readonly name: string; readonly parameters: Fields } | undefined;
+  readonly promptTokens: number;
+  /** Named in the last message as `#sandbox cut:5`, which gets through any proxy. */
+  readonly scenario: string | undefined;
+}
+
+export type Fields = Readonly<Record<string, unknown>>;
+
+/** Reads the body; a text is what the gateway complains about. */
+export function readChatRequest(body: Buffer): ChatRequest | string {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(body.toString("utf8"));
+  } catch {
+    return "We could not parse the JSON body of your request.";
+  }
+  if (!isFields(parsed)) return "The request body must be a JSON object.";
+  const { model, messages } = parsed;
+  if (typeof model !== "string" || model === "") return "you must provide a model parameter";
+  if (!Array.isArray(messages) || messages.length === 0) return "[] is too short - 'messages'";
+  if (!messages.every(isFields)) return "each of 'messages' must be an object";
+  const format = parsed["response_format"];
+  const streamOptions = parsed["stream_options"];
+  return {
+    model,
+    stream: parsed["stream"] === true,
+    includeUsage: isFields(streamOptions) && streamOptions["include_usage"] === true,
+    choices: count(parsed["n"]) ?? 1,
+    maxTokens: count(parsed["max_completion_tokens"]) ?? count(parsed["max_tokens"]),
+    json: isFields(format) && (format["type"] === "json_object" || format["type"] === "json_schema"),
+    logprobs: parsed["logprobs"] === true,
+    tool: forcedTool(parsed),
+    promptTokens: promptTokens(messages, parsed["tools"]),
+    scenario: body.includes("#sandbox") ? marker(messages.at(-1)) : undefined,
+  };
+}
+
+export function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function count(value: unknown): number | undefined {
+  return typeof value === "number" && Number.isInteger(value) && value > 0 ? value : undefined;
+}
+
+/** Tokens around a message, its name and the whole prompt: OpenAI's published example of counting. */
+const aroundMessage = 3;
+const aroundName = 1;
+const aroundPrompt = 3;
+
+function promptTokens(messages: readonly Fields[], tools: unknown): number {
+  let total = aroundPrompt + (Array.isArray(tools) ? countTokens(JSON.stringify(tools)) : 0);
+  for (const message of messages) {
+    total += aroundMessage + countTokens(String(message["role"] ?? ""));
+    const { name, content, tool_calls: calls } = message;
+    if (typeof name === "string") total += aroundName + countTokens(name);
+    if (Array.isArray(calls)) total += countTokens(JSON.stringify(calls));
+    if (typeof content === "string") total += countTokens(content);
+    else if (Array.isArray(content)) for (const part of content) total += partTokens(part);
+  }
+  return total;
+}
+
+/** A part that is not text counts by kind, never by the size of its data. */
+function partTokens(part: unknown): number {
+  if (!isFields(part)) return 0;
+  if (typeof part["text"] === "string") return countTokens(part["text"]);
+  const image = part["image_url"];
+  if (part["type"] === "image_url") return isFields(image) && image["detail"] === "low" ? 85 : 765;
+  return 500;
+}
+
+function forcedTool(request: Fields): ChatRequest["tool"] {
+  const { tools, tool_choice: choice } = request;
+  if (!Array.isArray(tools)) return undefined;
+  const functions = tools.map((tool: unknown) => (isFields(tool) ? tool["function"] : undefined)).filter(isFields);
+  const named = isFields(choice) && isFields(choice["function"]) ? choice["function"]["name"] : undefined;
+  const found = choice === "required" ? functions[0] : functions.find(({ name }) => named !== undefined && name === named);
+  if (typeof found?.["name"] !== "string") return undefined;
+  return { name: found["name"], parameters: isFields(found["parameters"]) ? found["parameters"] : {} };
+}
+
+function marker(message: Fields | undefined): string | undefined {
+  return /#sandbox[ :]([^\s"\\]+)/.exec(JSON.stringify(message?.["content"] ?? ""))?.[1];
+}

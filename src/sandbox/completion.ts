@@ -1,0 +1,39 @@
+import type { Answer, Choice } from "./answer.ts";
+import type { ChatRequest, Fields } from "./chat-request.ts";
+import type { Piece } from "./text.ts";
+
+export const systemFingerprint = "fp_sandbox01";
+
+/** The answer as one chat.completion object. */
+export function completionOf(answer: Answer, request: ChatRequest): Fields {
+  return {
+    id: answer.id,
+    object: "chat.completion",
+    created: answer.created,
+    model: answer.model,
+    choices: answer.choices.map((choice) => choiceOf(choice, request)),
+    ...(answer.usage === undefined ? {} : { usage: answer.usage }),
+    service_tier: "default",
+    system_fingerprint: systemFingerprint,
+    gateway: { node: "sandbox", attempt: 1 },
+  };
+}
+
+function choiceOf(choice: Choice, request: ChatRequest): Fields {
+  const text = choice.pieces.map((piece) => piece.text).join("");
+  return {
+    index: choice.index,
+    message: { role: "assistant", ...(choice.tool === undefined ? { content: text } : toolCall(choice.tool, text)), refusal: null },
+    logprobs: request.logprobs ? { content: choice.pieces.map(logprobOf), refusal: null } : null,
+    finish_reason: choice.finishReason,
+  };
+}
+
+function toolCall(tool: { id: string; name: string }, args: string): Fields {
+  return { content: null, tool_calls: [{ id: tool.id, type: "function", function: { name: tool.name, arguments: args } }] };
+}
+
+/** What `logprobs: true` adds for one token; the probability is made up. */
+export function logprobOf(piece: Piece): Fields {
+  return { token: piece.text, logprob: -0.125, bytes: [...Buffer.from(piece.text)], top_logprobs: [] };
+}

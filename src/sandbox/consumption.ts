@@ -1,0 +1,33 @@
+import type { Answer } from "./answer.ts";
+import type { Consumption } from "./billing.ts";
+import type { Call } from "./call.ts";
+import { numberOf } from "./scenarios.ts";
+
+/**
+ * What an answer is billed for: in full, or, where a stream ended early, the prompt and what was written to the socket.
+ * Hidden tokens come before the first visible one, so they are billed with it.
+ */
+export function consumptionOf(
+  call: Call,
+  answer: Answer,
+  stream?: { readonly delivered: number; readonly whole: boolean; readonly cutByGateway: boolean },
+): Consumption {
+  const whole = stream === undefined || stream.whole || "billed" in call.scenario;
+  const endless = "endless" in call.scenario;
+  const delivered = stream?.delivered ?? null;
+  const visible = whole && !endless ? answer.visibleTokens : (delivered ?? answer.visibleTokens);
+  const hidden = visible > 0 ? answer.reasoningTokens : 0;
+  return {
+    requestId: call.requestId,
+    completionId: answer.id,
+    at: call.house.options.now(),
+    model: answer.askedModel,
+    scenario: call.seen.scenario,
+    stream: stream !== undefined,
+    promptTokens: answer.promptTokens,
+    cachedTokens: answer.cachedTokens,
+    completionTokens: visible + hidden + (numberOf(call.scenario, "overbill") ?? 0),
+    deliveredTokens: delivered,
+    cutByGateway: stream?.cutByGateway ?? false,
+  };
+}

@@ -1,0 +1,65 @@
+import type { Sandbox, SandboxRequest, SeenRequest } from "./options.ts";
+
+/** A seen request while it is being answered. */
+export type OpenRequest = { -readonly [Name in keyof SeenRequest]: SeenRequest[Name] };
+
+interface Waiter {
+  readonly check: () => void;
+  readonly fail: (reason: Error) => void;
+}
+
+/** Remembers what happened and wakes those who wait for something to happen. */
+export class Observer {
+  readonly requests: OpenRequest[] = [];
+  activeStreams = 0;
+  openConnections = 0;
+  accountCalls = 0;
+  /** Ever seen; numbers the answers. */
+  count = 0;
+  readonly #keep: number;
+  readonly #waiters = new Set<Waiter>();
+
+  constructor(keepRequests: number) {
+    this.#keep = keepRequests;
+  }
+
+  see(request: SandboxRequest, at: number): OpenRequest {
+    const seen: OpenRequest = { ...request, at, scenario: "", status: null, deltas: 0, ended: "open" };
+    this.count += 1;
+    if (this.#keep > 0) this.requests.push(seen);
+    if (this.requests.length > 2 * this.#keep) this.requests.splice(0, this.requests.length - this.#keep);
+    this.changed();
+    return seen;
+  }
+
+  /** To be called after every change that someone may wait for. */
+  changed(): void {
+    for (const waiter of this.#waiters) waiter.check();
+  }
+
+  waitFor(sandbox: Sandbox, holds: (sandbox: Sandbox) => boolean, timeoutMs: number): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const settle = (end: () => void) => {
+      clearTimeout(timer);
+      this.#waiters.delete(waiter);
+      end();
+    };
+    const fail = (reason: Error) => settle(() => reject(reason));
+    const check = () => {
+      try {
+        if (holds(sandbox)) settle(resolve);
+      } catch (error) {
+        fail(error instanceof Error ? error : new Error(String(error)));
+      }
+    };
+    const waiter = { check, fail };
+    const timer = setTimeout(() => fail(new Error(`the sandbox waited ${timeoutMs} ms for ${holds.toString()}`)), timeoutMs);
+    this.#waiters.add(waiter);
+    check();
+    return promise;
+  }
+
+  giveUp(): void {
+    for (const waiter of this.#waiters) waiter.fail(new Error("the sandbox was closed"));
+  }
+}

@@ -1,0 +1,144 @@
+import type { Transform } from "node:stream";
+import {
+  brotliCompressSync,
+  createBrotliCompress,
+  createGzip,
+  createZstdCompress,
+  gzipSync,
+  zstdCompressSync,
+} from "node:zlib";
+import { pause, type Call } from "./call.ts";
+import { digest, randomFrom, type Random } from "./random.ts";
+import { numberOf, type Scenario } from "./scenarios.ts";
+
+type Encoding = "gzip" | "br" | "zstd";
+
+/** Which compression the scenario asks for. */
+export function encodingOf(scenario: Scenario): Encoding | undefined {
+  return (["gzip", "br", "zstd"] as const).find((name) => name in scenario);
+}
+
+const whole = { gzip: gzipSync, br: brotliCompressSync, zstd: zstdCompressSync };
+const streaming = { gzip: createGzip, br: createBrotliCompress, zstd: createZstdCompress };
+
+export function compress(body: Buffer, encoding: Encoding | undefined): Buffer {
+  return encoding === undefined ? body : whole[encoding](body);
+}
+
+/** Writes an answer's body as its scenario asks: compressed, in pieces, never faster than the client reads. */
+export class Outlet {
+  readonly #call: Call;
+  readonly #encoder: Transform | undefined;
+  readonly #encoded: Buffer[] = [];
+  readonly #random: Random;
+
+  constructor(call: Call, encoding: Encoding | undefined) {
+    this.#call = call;
+    this.#random = randomFrom(digest(call.house.options.seed, call.seen.body));
+    if (encoding === undefined) return;
+    this.#encoder = streaming[encoding]();
+    this.#encoder.on("data", (bytes: Buffer) => this.#encoded.push(bytes));
+  }
+
+  /** Resolves when more may be written; false when the client is gone. */
+  async write(text: string | Buffer): Promise<boolean> {
+    if (this.#call.gone.aborted) return false;
+    const bytes = await this.#encode(text);
+    if (!("split" in this.#call.scenario)) return this.#put(bytes);
+    for (const piece of this.#pieces(typeof bytes === "string" ? Buffer.from(bytes) : bytes)) {
+      if (!(await this.#put(piece)) || !(await this.#turn())) return false;
+    }
+    return true;
+  }
+
+  /** Ends the body; resolves when everything has been handed to the socket, or the client is gone. */
+  async end(): Promise<void> {
+    const encoder = this.#encoder;
+    if (encoder !== undefined) {
+      await new Promise<void>((resolve) => {
+        encoder.once("end", resolve);
+        encoder.end();
+      });
+      await this.#put(this.#takeEncoded());
+    }
+    this.#call.response.end();
+  }
+
+  /** Resolves when all that was written is with the kernel, so that it arrives even if the socket is destroyed. */
+  async flush(): Promise<void> {
+    const { response, gone } = this.#call;
+    if (gone.aborted) return;
+    await new Promise<void>((resolve) => {
+      gone.addEventListener("abort", () => resolve(), { once: true });
+      response.socket?.write("", () => resolve());
+    });
+  }
+
+  async #encode(text: string | Buffer): Promise<string | Buffer> {
+    const encoder = this.#encoder;
+    if (encoder === undefined) return text;
+    await new Promise<void>((resolve, reject) => {
+      encoder.once("error", reject);
+      encoder.write(text);
+      flushEncoder(encoder, () => {
+        encoder.off("error", reject);
+        resolve();
+      });
+    });
+    return this.#takeEncoded();
+  }
+
+  #takeEncoded(): Buffer {
+    return Buffer.concat(this.#encoded.splice(0));
+  }
+
+  async #put(bytes: string | Buffer): Promise<boolean> {
+    const { response, gone } = this.#call;
+    if (gone.aborted) return false;
+    if (bytes.length === 0 || response.write(bytes)) return true;
+    return new Promise((resolve) => {
+      const end = () => {
+        response.off("drain", end);
+        gone.removeEventListener("abort", end);
+        resolve(!gone.aborted);
+      };
+      response.on("drain", end);
+      gone.addEventListener("abort", end);
+    });
+  }
+
+  *#pieces(bytes: Buffer): Generator<Buffer> {
+    const size = numberOf(this.#call.scenario, "split");
+    for (let from = 0; from < bytes.length; ) {
+      const length = size === undefined || size === 0 ? 1 + Math.floor(this.#random() * 40) : size;
+      yield bytes.subarray(from, from + length);
+      from += length;
+    }
+  }
+
+  /** Lets what was written leave on its own. */
+  async #turn(): Promise<boolean> {
+    await new Promise((resolve) => {
+      setImmediate(resolve);
+    });
+    return !this.#call.gone.aborted;
+  }
+}
+
+function flushEncoder(encoder: Transform, done: () => void): void {
+  if ("flush" in encoder && typeof encoder.flush === "function") encoder.flush(done);
+  else done();
+}
+
+/** How long to wait before each delta. */
+export function delayOf(call: Call): number {
+  return numberOf(call.scenario, "slow") ?? numberOf(call.scenario, "endless") ?? call.house.options.chunkDelayMs;
+}
+
+/** Waits where the headers go out ahead of the rest. */
+export async function afterHeaders(call: Call): Promise<boolean> {
+  const delayMs = numberOf(call.scenario, "headers-first");
+  if (delayMs === undefined) return !call.gone.aborted;
+  call.response.flushHeaders();
+  return pause(delayMs, call.gone);
+}

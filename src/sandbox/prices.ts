@@ -1,0 +1,46 @@
+/** What the sandbox charges for one model: decimal strings of USD per 1M tokens. */
+export interface ModelPrice {
+  readonly input: string;
+  /** The input's price where it is left out. */
+  readonly cachedInput?: string;
+  readonly output: string;
+  /** In place of the sandbox's general minimum. */
+  readonly minimumTokens?: number;
+  readonly minimumUsd?: string;
+}
+
+/**
+ * Official price (input, output) and the group's percentage of it, after the public price tables of 2026-08 and the
+ * gateway's group list: half price for large general models, three quarters for smaller and premium ones, a quarter
+ * for the fast one.
+ */
+const official: Readonly<Record<string, readonly [input: string, output: string, percent: number]>> = {
+  "gpt-4o": ["2.50", "10.00", 50],
+  "gpt-5": ["1.25", "10.00", 50],
+  "gpt-5.2": ["1.75", "14.00", 50],
+  "gpt-4o-mini": ["0.15", "0.60", 75],
+  "gpt-4.1": ["2.00", "8.00", 75],
+  "gpt-4.1-mini": ["0.40", "1.60", 75],
+  "gpt-4.1-nano": ["0.10", "0.40", 75],
+  "claude-opus-4-6": ["5.00", "25.00", 75],
+  "claude-sonnet-4-6": ["3.00", "15.00", 75],
+  "gemini-2.5-flash": ["0.30", "2.50", 25],
+};
+
+/** The price of a model that is not in the table. */
+const unknownModel: ModelPrice = { input: "2.00", output: "8.00" };
+
+/** The sandbox's price list by model; "*" is any other model. */
+export function listPrices(): Record<string, ModelPrice> {
+  const prices: Record<string, ModelPrice> = { "*": unknownModel };
+  for (const [model, [input, output, percent]] of Object.entries(official)) {
+    prices[model] = { input: percentOf(input, percent), output: percentOf(output, percent) };
+  }
+  return prices;
+}
+
+/** A percentage of a price with two decimals, exactly: such a product has at most four. */
+function percentOf(price: string, percent: number): string {
+  const product = (BigInt(price.replace(".", "")) * BigInt(percent)).toString().padStart(5, "0");
+  return `${product.slice(0, -4)}.${product.slice(-4)}`;
+}

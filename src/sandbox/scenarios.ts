@@ -1,0 +1,119 @@
+/** What `farebox sandbox --help` prints about one scenario. */
+export interface ScenarioInfo {
+  /** What may follow the colon; empty where nothing may. */
+  readonly value: string;
+  /** The value when none is written. */
+  readonly fallback: string;
+  readonly description: string;
+}
+
+const info = (value: string, fallback: string, description: string): ScenarioInfo => ({ value, fallback, description });
+const plain = (description: string): ScenarioInfo => info("", "", description);
+
+/**
+ * Everything that the sandbox can be asked to do to one request, several at once: `cut:5+slow:20`.
+ * A scenario that takes the place of the answer bills nothing unless `billed` is with it.
+ */
+export const scenarios = {
+  // Broken off.
+  cut: info("CHUNKS", "3", "breaks the connection after so many deltas; a plain answer in the middle"),
+  "reset-before": plain("resets the connection before any header"),
+  "reset-after-headers": plain("resets the connection right after the headers"),
+  "stream-error": info("CHUNKS", "3", "sends an error event after so many deltas and ends the stream"),
+  "no-done": plain("ends a stream cleanly without [DONE]"),
+  "no-finish": plain("ends a stream cleanly without a finish_reason, usage or [DONE]"),
+  "wrong-length": info("long|short", "long", "states a content-length above the body's, or below it, and closes"),
+  "bad-json": plain("status 200 with half a JSON text, ended cleanly"),
+  // Time.
+  latency: info("MS", "200", "waits before anything is answered"),
+  slow: info("MS", "50", "waits before each delta"),
+  silent: plain("never answers"),
+  "silent-stream": plain("sends the headers and nothing more"),
+  "headers-first": info("MS", "200", "sends the headers and, after a while, the rest"),
+  endless: info("MS", "5", "a stream without end, a delta every so often"),
+  // Refusals and other answers.
+  status: info("CODE", "500", "an error with that status; 429 with retry-after, 524 as a plain text"),
+  "early-response": info("CODE", "413", "answers before the body is read (by header, or chosen at the headers)"),
+  "redirect-307": plain("redirects to another path of the same origin, which serves it"),
+  "redirect-foreign": info("URL", "", "redirects to another origin; without a URL, to this one under another host name"),
+  "redirect-loop": plain("redirects without end"),
+  html: info("CODE", "502", "an HTML page, with 502 or the status given"),
+  empty: plain("status 200 and no body"),
+  // How it is written.
+  gzip: plain("compresses the answer, whatever the client accepts"),
+  br: plain("the same with Brotli"),
+  zstd: plain("the same with Zstandard"),
+  crlf: plain("ends the lines of a stream with CR LF"),
+  comments: plain("puts comments and blank lines between events"),
+  "multiline-data": plain("spreads each event over several data lines"),
+  split: info("BYTES", "", "writes the answer so many bytes at a time; without a number, in random pieces"),
+  group: info("TOKENS", "1", "puts so many tokens into one delta"),
+  "set-cookie": plain("sets a cookie"),
+  close: plain("closes the connection after the answer"),
+  // What is in it.
+  tokens: info("N", "100", "the length of the answer"),
+  prompt: info("N", "1000", "the size of the prompt, as reported and billed"),
+  cached: info("N", "100", "so many prompt tokens are reported as cached"),
+  reasoning: info("N", "200", "so many hidden tokens are added to the completion"),
+  "reasoning-outside": info("N", "200", "the same, told only by total_tokens"),
+  "over-limit": info("N", "100", "the answer passes the request's maximum by so many tokens"),
+  big: info("BYTES", "1200000", "an answer of at least so many bytes"),
+  "echo-key": plain("the answer repeats the credential that it was asked with"),
+  served: info("MODEL", "gpt-4o-2024-11-20", "another model than the one asked for is said to have served"),
+  // Usage and billing.
+  "no-usage": plain("no usage, asked for or not"),
+  "empty-usage": plain("usage: {}"),
+  "usage-last": plain("a stream's usage is in the chunk with the finish_reason"),
+  "usage-always": plain("a stream's usage chunk comes unasked"),
+  usage: info("JSON", "{}", "exactly this as the usage"),
+  billed: plain("bills the answer in full although it is not given"),
+  free: plain("bills nothing"),
+  overbill: info("N", "10", "bills so many more completion tokens than are reported"),
+  // Benchmarks.
+  bench: info("N", "200", "a prepared answer of N tokens, N deltas when streamed; with slow:MS paced, else in one burst"),
+} as const satisfies Record<string, ScenarioInfo>;
+
+export type ScenarioName = keyof typeof scenarios;
+
+/** The scenarios of one request and their values, as written or by fallback. */
+export type Scenario = Readonly<Partial<Record<ScenarioName, string>>>;
+
+/** One line each, in the order of the table: `cut:CHUNKS` and what it does. */
+export const scenarioList: readonly { readonly usage: string; readonly description: string }[] = Object.entries(
+  scenarios,
+).map(([name, { value, description }]) => ({ usage: value === "" ? name : `${name}:${value}`, description }));
+
+const parsed = new Map<string, Scenario | null>();
+const parsedMax = 1000;
+
+/** Reads `cut:5+slow:20`; null when it names a scenario that does not exist. */
+export function parseScenario(text: string): Scenario | null {
+  const known = parsed.get(text);
+  if (known !== undefined) return known;
+  const result = readScenario(text);
+  if (parsed.size >= parsedMax) parsed.clear();
+  parsed.set(text, result);
+  return result;
+}
+
+function readScenario(text: string): Scenario | null {
+  const result: Partial<Record<ScenarioName, string>> = {};
+  for (const part of text.split("+")) {
+    const [, name = "", value] = /^\s*([^:\s]*)(?::(.*\S))?\s*$/s.exec(part) ?? [];
+    if (name === "") continue;
+    if (!isScenarioName(name)) return null;
+    result[name] = value ?? scenarios[name].fallback;
+  }
+  return result;
+}
+
+function isScenarioName(name: string): name is ScenarioName {
+  return Object.hasOwn(scenarios, name);
+}
+
+/** A scenario's value as a whole number; undefined when it is not asked for. */
+export function numberOf(scenario: Scenario, name: ScenarioName): number | undefined {
+  const text = scenario[name];
+  if (text === undefined) return undefined;
+  return Number(/^\d{1,9}$/.test(text) ? text : scenarios[name].fallback);
+}

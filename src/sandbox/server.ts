@@ -1,0 +1,206 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { formatUsd } from "../core/money.ts";
+import { serveAccount } from "./account.ts";
+import { Billing } from "./billing.ts";
+import { idOf, refuseScenario, sendError, sendJson, withScenario, type Call, type House } from "./call.ts";
+import { serveChat } from "./chat.ts";
+import { serveFault } from "./faults.ts";
+import { Observer } from "./observer.ts";
+import type { RequestHead, Sandbox, SandboxOptions } from "./options.ts";
+import { parseScenario, type Scenario } from "./scenarios.ts";
+import { countTokens } from "./text.ts";
+
+export type { BilledCall, BilledTotals, ModelPrice, Sandbox, SandboxOptions, SandboxRequest, SeenRequest } from "./options.ts";
+
+/** Starts a fake gateway on a real port. Throws where the port cannot be had. */
+export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+  const sockets = new Set<Socket>();
+  const server = createServer({ requestTimeout: 0, keepAliveTimeout: options.keepAliveMs ?? 65_000 });
+  const house = furnish(options, () => new URL(urlOf(server, options.host)));
+  const { observer } = house;
+  server.on("connection", (socket) => {
+    sockets.add(socket);
+    observer.openConnections = sockets.size;
+    observer.changed();
+    socket.on("error", ignore);
+    socket.once("close", () => {
+      sockets.delete(socket);
+      observer.openConnections = sockets.size;
+      observer.changed();
+    });
+  });
+  server.on("request", (request, response) => void answer(house, request, response));
+  countTokens("Builds the tokenizer before the first request.");
+  await listen(server, house.options.port, house.options.host);
+  return sandboxOf(house, server, sockets);
+}
+
+function ignore(): void {}
+
+function furnish(options: SandboxOptions, url: () => URL): House {
+  const startingBalanceUsd = options.startingBalanceUsd ?? "25.00";
+  const keepCalls = options.keepCalls ?? 100_000;
+  const keepRequests = options.keepRequests ?? 1000;
+  return {
+    options: {
+      host: "127.0.0.1",
+      port: 0,
+      apiKey: "sk-sandbox",
+      seed: 1,
+      latencyMs: 0,
+      chunkDelayMs: 0,
+      keepAliveMs: 65_000,
+      equivalentInUsd: "data",
+      now: () => Date.now(),
+      ...options,
+      startingBalanceUsd,
+      keepCalls,
+      keepRequests,
+    },
+    billing: new Billing({ startingBalanceUsd, keepCalls, prices: options.prices ?? {}, minimum: options.minimum ?? {} }),
+    observer: new Observer(keepRequests),
+    url,
+  };
+}
+
+function urlOf(server: Server, host = "127.0.0.1"): string {
+  const { port } = server.address() as AddressInfo;
+  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+function listen(server: Server, port: number, host: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, 4096, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
+
+function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): Sandbox {
+  const { observer, billing, options } = house;
+  const address = server.address() as AddressInfo;
+  let closed: Promise<void> | undefined;
+  const close = () => {
+    closed ??= new Promise<void>((resolve) => {
+      server.close(() => resolve());
+      for (const socket of sockets) socket.destroy();
+      observer.giveUp();
+    });
+    return closed;
+  };
+  const sandbox: Sandbox = {
+    url: urlOf(server, options.host),
+    port: address.port,
+    apiKey: options.apiKey,
+    requests: observer.requests,
+    ledger: billing.ledger,
+    get billed() {
+      return billing.totals;
+    },
+    get openConnections() {
+      return observer.openConnections;
+    },
+    get activeStreams() {
+      return observer.activeStreams;
+    },
+    get accountCalls() {
+      return observer.accountCalls;
+    },
+    balanceUsd: () => formatUsd(billing.balance),
+    balance: () => billing.balance,
+    topUp: (amountUsd) => billing.topUp(amountUsd),
+    waitFor: (holds, timeoutMs = 5000) => observer.waitFor(sandbox, holds, timeoutMs),
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+  return sandbox;
+}
+
+const nothing = Buffer.alloc(0);
+
+/** Sees one request through, from its headers to its end. */
+async function answer(house: House, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const head: RequestHead = { method: request.method ?? "", path: request.url ?? "", headers: request.headers };
+  const call = open(house, request, response, head);
+  response.on("error", ignore);
+  try {
+    const early = scenarioOf(call, house.options.scenarioAtHeaders?.(head));
+    if (early !== undefined && "early-response" in early.scenario) return await serveFault(early, "early-response");
+    const body = await readBody(request);
+    if (body === undefined) return undefined;
+    call.seen.body = body;
+    house.observer.changed();
+    const settled = scenarioOf(call, house.options.scenario?.(call.seen));
+    if (settled === undefined) return refuseScenario(call);
+    return await route(settled);
+  } catch (error) {
+    if (!response.headersSent) sendError(call, 500, "sandbox_error", null, String(error));
+    else response.destroy();
+    return undefined;
+  }
+}
+
+function open(house: House, request: IncomingMessage, response: ServerResponse, head: RequestHead): Call {
+  const { options, observer } = house;
+  const seen = observer.see({ ...head, body: nothing }, options.now());
+  const [, redirects = "0", path = ""] = /^(?:\/moved\/(\d{1,9}))?([^?]*)/.exec(head.path) ?? [];
+  const ended = new AbortController();
+  response.once("close", () => {
+    if (seen.ended === "open") seen.ended = response.writableFinished ? "answered" : "clientLeft";
+    ended.abort();
+    observer.changed();
+  });
+  return {
+    house,
+    head,
+    request,
+    response,
+    seen,
+    path,
+    redirects: Number(redirects),
+    number: observer.count,
+    requestId: `req_${idOf(options.seed, "request", observer.count, 32)}`,
+    gone: ended.signal,
+    scenario: {},
+  };
+}
+
+/** With the header's scenario and the given one; undefined where there is no such scenario. */
+function scenarioOf(call: Call, chosen: string | undefined): Call | undefined {
+  const header = call.head.headers["x-sandbox-scenario"];
+  const text = [typeof header === "string" ? header : "", chosen ?? ""].filter((part) => part !== "").join("+");
+  if (text === "") return call;
+  const scenario: Scenario | null = parseScenario(text);
+  return scenario === null ? undefined : withScenario(call, text, scenario);
+}
+
+/** The whole body; undefined when the client leaves before its end. */
+function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
+  return new Promise((resolve) => {
+    const chunks: Buffer[] = [];
+    request.on("data", (chunk: Buffer) => chunks.push(chunk));
+    request.once("end", () => resolve(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks)));
+    request.once("close", () => resolve(undefined));
+    request.once("error", () => resolve(undefined));
+  });
+}
+
+function route(call: Call): Promise<void> | void {
+  const endpoint = `${call.head.method} ${call.path}`;
+  if (endpoint === "POST /v1/chat/completions") return serveChat(call);
+  if (endpoint === "GET /account/info") return serveAccount(call);
+  if (endpoint === "GET /v1/models") return sendModels(call);
+  return sendError(call, 404, "invalid_request_error", "unknown_url", `Unknown request URL: ${endpoint}.`);
+}
+
+function sendModels(call: Call): void {
+  const { billing, options } = call.house;
+  if (call.head.headers.authorization !== `Bearer ${options.apiKey}`) {
+    return sendError(call, 401, "invalid_request_error", "invalid_api_key", "Incorrect API key provided.");
+  }
+  const data = billing.models.map((id) => ({ id, object: "model", created: 1_700_000_000, owned_by: "gateway" }));
+  return sendJson(call, 200, { object: "list", data });
+}

@@ -1,0 +1,105 @@
+import type { Answer, Choice } from "./answer.ts";
+import type { ChatRequest, Fields } from "./chat-request.ts";
+import { logprobOf, systemFingerprint } from "./completion.ts";
+import { randomFrom, digest } from "./random.ts";
+import { numberOf, type Scenario } from "./scenarios.ts";
+import { prose, type Piece } from "./text.ts";
+
+/** One event of a stream, before it is framed. */
+export interface StreamEvent {
+  readonly kind: "role" | "delta" | "finish" | "usage" | "done";
+  /** JSON, or the word [DONE]. */
+  readonly data: string;
+  /** Visible tokens in it. */
+  readonly tokens: number;
+}
+
+/** The events of a whole answer in their order; without end where the scenario says so. */
+export function* streamEvents(answer: Answer, request: ChatRequest, scenario: Scenario): Generator<StreamEvent> {
+  const chunk = chunkWriter(answer, request, scenario);
+  for (const choice of answer.choices) yield chunk("role", choice.index, openingDelta(choice));
+  for (const [choice, pieces] of interleaved(answer, scenario)) {
+    const text = pieces.map((piece) => piece.text).join("");
+    const delta =
+      choice.tool === undefined ? { content: text } : { tool_calls: [{ index: 0, function: { arguments: text } }] };
+    const logprobs = request.logprobs ? { content: pieces.map(logprobOf), refusal: null } : null;
+    const tokens = pieces.reduce((total, piece) => total + piece.tokens, 0);
+    yield chunk("delta", choice.index, delta, { logprobs }, tokens);
+  }
+  if ("no-finish" in scenario) return;
+  const usage = answer.usage;
+  const last = answer.choices.length - 1;
+  const unasked = !request.includeUsage && "empty-usage" in scenario;
+  for (const choice of answer.choices) {
+    const carried = choice.index === last && ("usage-last" in scenario || unasked) ? { usage } : {};
+    yield chunk("finish", choice.index, {}, { finish_reason: choice.finishReason }, 0, carried);
+  }
+  const asked = request.includeUsage || "usage-always" in scenario || "usage" in scenario;
+  if (asked && usage !== undefined && !("usage-last" in scenario)) yield chunk("usage", null, {}, {}, 0, { usage });
+  if (!("no-done" in scenario)) yield { kind: "done", data: "[DONE]", tokens: 0 };
+}
+
+function openingDelta(choice: Choice): Fields {
+  if (choice.tool === undefined) return { role: "assistant", content: "", refusal: null };
+  const { id, name } = choice.tool;
+  return {
+    role: "assistant",
+    content: null,
+    tool_calls: [{ index: 0, id, type: "function", function: { name, arguments: "" } }],
+  };
+}
+
+type ChunkWriter = (
+  kind: StreamEvent["kind"],
+  index: number | null,
+  delta: Fields,
+  ofChoice?: Fields,
+  tokens?: number,
+  ofChunk?: Fields,
+) => StreamEvent;
+
+/** Writes chunks that share an id; the one without a choice has `choices: []`. */
+function chunkWriter(answer: Answer, request: ChatRequest, scenario: Scenario): ChunkWriter {
+  const head = {
+    id: answer.id,
+    object: "chat.completion.chunk",
+    created: answer.created,
+    model: answer.model,
+    service_tier: "default",
+    system_fingerprint: systemFingerprint,
+  };
+  const noUsageYet = request.includeUsage && !("no-usage" in scenario) ? { usage: null } : {};
+  return (kind, index, delta, ofChoice = {}, tokens = 0, ofChunk = {}) => {
+    const choices = index === null ? [] : [{ index, delta, logprobs: null, finish_reason: null, ...ofChoice }];
+    return { kind, tokens, data: JSON.stringify({ ...head, choices, ...noUsageYet, ...ofChunk }) };
+  };
+}
+
+/** The choices' deltas by turns, as gateways send them. */
+function* interleaved(answer: Answer, scenario: Scenario): Generator<readonly [Choice, readonly Piece[]]> {
+  const size = Math.max(numberOf(scenario, "group") ?? ("big" in scenario ? 64 : 1), 1);
+  const longest = Math.max(...answer.choices.map((choice) => choice.pieces.length));
+  for (let from = 0; from < longest; from += size) {
+    for (const choice of answer.choices) {
+      const pieces = choice.pieces.slice(from, from + size);
+      if (pieces.length > 0) yield [choice, pieces];
+    }
+  }
+  const [first] = answer.choices;
+  if (!("endless" in scenario) || first === undefined) return;
+  const words = prose(randomFrom(digest(answer.id)));
+  for (;;) yield [first, [words.next().value]];
+}
+
+/** The bytes of one event: `data:` lines and a blank one, in the manner of the scenario. */
+export function frame(event: StreamEvent, scenario: Scenario): string {
+  const lines = "multiline-data" in scenario && event.kind !== "done" ? spread(event.data) : [event.data];
+  const text = `${lines.map((line) => `data: ${line}`).join("\n")}\n\n`;
+  const whole = "comments" in scenario ? `: keep-alive\n\n\n${text}` : text;
+  return "crlf" in scenario ? whole.replaceAll("\n", "\r\n") : whole;
+}
+
+/** JSON on several lines: a line break is allowed between its tokens, and nowhere within a string. */
+function spread(json: string): string[] {
+  return JSON.stringify(JSON.parse(json), null, 1).split("\n");
+}

@@ -1,0 +1,82 @@
+import type { Answer } from "./answer.ts";
+import { breakOff, charge, departure, pause, writeHead, type Call } from "./call.ts";
+import type { ChatRequest } from "./chat-request.ts";
+import { consumptionOf } from "./consumption.ts";
+import { afterHeaders, delayOf, encodingOf, Outlet } from "./outlet.ts";
+import { numberOf } from "./scenarios.ts";
+import { frame, streamEvents } from "./stream-events.ts";
+
+/** How a stream came to its end. A whole one is billed whole, any other for what was written. */
+type StreamEnd = "whole" | "clientLeft" | "error" | "cut" | "reset";
+
+/** Answers with server-sent events and bills what was delivered. */
+export async function streamAnswer(call: Call, request: ChatRequest, answer: Answer): Promise<void> {
+  const encoding = encodingOf(call.scenario);
+  writeHead(call, 200, {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache",
+    ...(encoding === undefined ? {} : { "content-encoding": encoding }),
+  });
+  const { observer } = call.house;
+  observer.activeStreams += 1;
+  const meter = { delivered: 0, billed: false };
+  const bill = (whole: boolean, cutByGateway: boolean) => {
+    if (!meter.billed) charge(call, consumptionOf(call, answer, { delivered: meter.delivered, whole, cutByGateway }));
+    meter.billed = true;
+  };
+  try {
+    const outlet = new Outlet(call, encoding);
+    const end = await writeEvents(call, request, answer, outlet, meter, () => bill(true, false));
+    bill(end === "whole", end === "error" || end === "cut" || end === "reset");
+    if (end === "whole" || end === "error") await outlet.end();
+    if (end === "cut" || end === "reset") breakOff(call, end === "cut" ? "close" : "reset");
+  } finally {
+    observer.activeStreams -= 1;
+    observer.changed();
+  }
+}
+
+async function writeEvents(
+  call: Call,
+  request: ChatRequest,
+  answer: Answer,
+  outlet: Outlet,
+  meter: { delivered: number },
+  beforeDone: () => void,
+): Promise<StreamEnd> {
+  const { scenario, gone, seen, house } = call;
+  if ("silent-stream" in scenario || "reset-after-headers" in scenario) {
+    call.response.flushHeaders();
+    await outlet.flush();
+    if ("reset-after-headers" in scenario) return "reset";
+    await departure(gone);
+    return "clientLeft";
+  }
+  if (!(await afterHeaders(call))) return "clientLeft";
+  const delayMs = delayOf(call);
+  const cutAfter = numberOf(scenario, "cut");
+  const errorAfter = numberOf(scenario, "stream-error");
+  for (const event of streamEvents(answer, request, scenario)) {
+    if (event.kind === "delta" || event.kind === "finish") {
+      if (seen.deltas === cutAfter) {
+        await outlet.flush();
+        return "cut";
+      }
+      if (seen.deltas === errorAfter) return (await outlet.write(errorEvent)) ? "error" : "clientLeft";
+    }
+    if (event.kind === "delta" && delayMs > 0 && !(await pause(delayMs, gone))) return "clientLeft";
+    if (event.kind === "done") beforeDone();
+    if (gone.aborted) return "clientLeft";
+    if (event.kind === "delta") {
+      seen.deltas += 1;
+      meter.delivered += event.tokens;
+      house.observer.changed();
+    }
+    if (!(await outlet.write(frame(event, scenario)))) return "clientLeft";
+  }
+  return "whole";
+}
+
+const errorEvent = `data: ${JSON.stringify({
+  error: { message: "The server had an error while processing your request.", type: "server_error", param: null, code: null },
+})}\n\n`;

@@ -1,0 +1,83 @@
+import { get_encoding, type Tiktoken } from "tiktoken";
+import { pick, type Random } from "./random.ts";
+
+/** A bit of an answer's text and how many tokens of o200k_base it is. */
+export interface Piece {
+  readonly text: string;
+  readonly tokens: number;
+}
+
+type Words = readonly [string, ...string[]];
+
+/* Every entry below is one token of o200k_base and a word of its own to that tokenizer's splitting rule, so that a text
+   made of n of them counts n tokens without being tokenised. Some take several bytes, for cuts within a character. */
+const opening: Words = ["The", "A", "Every", "This", "One", "Each", "Some", "Our", "Their", "Another"];
+const determiner: Words = [" the", " a", " every", " this", " one", " each", " our", " their", " another", " its"];
+const adjective: Words = [
+  " quiet", " small", " early", " northern", " open", " narrow", " bright", " patient", " old", " yellow", " green",
+  " distant", " careful", " empty", " late", " simple", " long", " cold", " warm", " busy",
+];
+const noun: Words = [
+  " harbour", " train", " station", " ticket", " window", " river", " café", " morning", " bridge", " driver", " letter",
+  " market", " garden", " clock", " passenger", " street", " résumé", " line", " map", " city", " season", " journey",
+  " lamp", " fare", " coin", " machine", " road", " tram", " façade", " señor", " cliché",
+];
+const verb: Words = [
+  " carries", " keeps", " turns", " holds", " finds", " follows", " leaves", " crosses", " remembers", " counts",
+  " opens", " passes", " reaches", " meets", " watches", " brings", " takes",
+];
+const link: Words = [" and", " while", " because", " before", " after", " until", " where", " but", " so"];
+const preposition: Words = [" near", " beyond", " under", " along", " behind", " across", " beside", " toward", " past"];
+
+/** Prose without end, one token at a time. */
+export function* prose(random: Random): Generator<Piece, never> {
+  const one = (words: Words) => ({ text: pick(random, words), tokens: 1 });
+  let paragraph = true;
+  for (;;) {
+    const first = one(opening);
+    yield paragraph ? first : { text: ` ${first.text}`, tokens: 1 };
+    yield one(adjective);
+    yield one(noun);
+    yield one(verb);
+    yield one(determiner);
+    if (random() < 0.5) yield one(adjective);
+    yield one(noun);
+    if (random() < 0.4) for (const words of [preposition, determiner, noun]) yield one(words);
+    if (random() < 0.4) {
+      yield { text: random() < 0.8 ? "," : " —", tokens: 1 };
+      for (const words of [link, determiner, noun, verb, determiner, noun]) yield one(words);
+    }
+    paragraph = random() < 0.25;
+    if (random() < 0.05) yield { text: " 😊", tokens: 1 };
+    else yield { text: paragraph ? ".\n\n" : ".", tokens: 1 };
+  }
+}
+
+let encoder: Tiktoken | undefined;
+
+/** The one encoder, built at the first use (about 0.1 s) and never freed. */
+function o200k(): Tiktoken {
+  encoder ??= get_encoding("o200k_base");
+  return encoder;
+}
+
+/* The tokenizer takes quadratic time on one long word. Text is cut after a letter or digit that the word does not go on
+   from, which changes no count, and after 1,024 characters wherever that is. */
+const safeLength = /[\s\S]{512,1024}?(?<=[\p{L}\p{N}])(?![\p{L}\p{N}\p{M}'’])|[\s\S]{1,1024}/gu;
+
+/** Tokens of this text in o200k_base, whatever is in it. */
+export function countTokens(text: string): number {
+  if (text.length <= 1024) return text === "" ? 0 : o200k().encode_ordinary(text).length;
+  let total = 0;
+  for (const [part] of text.matchAll(safeLength)) total += o200k().encode_ordinary(part).length;
+  return total;
+}
+
+/** The text in its tokens, for ASCII text: a token of other text may be half a character. */
+export function tokenPieces(text: string): Piece[] {
+  const decoder = new TextDecoder();
+  return Array.from(o200k().encode_ordinary(text), (token) => ({
+    text: decoder.decode(o200k().decode(new Uint32Array([token]))),
+    tokens: 1,
+  }));
+}
