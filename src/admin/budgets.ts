@@ -1,0 +1,96 @@
+import { z } from "zod";
+import { formatScope, parseScope, periods, type Budget, type BudgetWindow, type Scope } from "../core/budget.ts";
+import { namePattern } from "../core/keys.ts";
+import { parseUsd } from "../core/money.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+import type { Ledger } from "../ports/ledger.ts";
+import { noSuchKey } from "./keys.ts";
+import { failure, parseInput, type Failure } from "./result.ts";
+
+export interface BudgetTools {
+  readonly ledger: Ledger;
+  readonly keys: KeyStore;
+  readonly clock: Clock;
+}
+
+const periodSchema = z.enum(periods, `must be one of ${periods.join(", ")}`);
+
+const budgetSchema = z.strictObject({
+  /** `all`, `team:NAME`, `key:NAME or ID`, `each-key`, `each-key:TEAM`. */
+  scope: z.string(),
+  period: periodSchema,
+  mode: z.enum(["hard", "soft"]).default("hard"),
+  /** USD as a decimal string. */
+  limit: z.string().transform((text, context) => {
+    const amount = parseUsd(text);
+    if (amount !== undefined) return amount;
+    context.addIssue("must be an amount of USD such as 5 or 2.50");
+    return z.NEVER;
+  }),
+  /** Percent of the limit. */
+  warnPercent: z.int("must be a whole number of percent").min(1, "must be from 1% to 100%").max(100, "must be from 1% to 100%").nullable().default(null),
+});
+
+export type NewBudget = z.input<typeof budgetSchema>;
+
+export type BudgetSet = {
+  readonly ok: true;
+  readonly budget: Budget;
+  /** Something that the one who set it may not have meant; null mostly. */
+  readonly note: string | null;
+};
+
+/** Adds a budget, or changes the one of the same scope and period. */
+export async function setBudget(tools: BudgetTools, input: NewBudget): Promise<BudgetSet | Failure> {
+  const parsed = parseInput(budgetSchema, input);
+  if (!parsed.ok) return parsed;
+  const { scope: scopeText, ...rest } = parsed.value;
+  const resolved = await resolveScope(scopeText, tools.keys);
+  if (!resolved.ok) return resolved;
+  const budget = await tools.ledger.setBudget({ scope: resolved.scope, ...rest }, tools.clock.now());
+  return { ok: true, budget, note: await noteOn(resolved.scope, tools.keys) };
+}
+
+/** Every budget's window at this instant. */
+export function listBudgets(tools: BudgetTools): Promise<readonly BudgetWindow[]> {
+  return tools.ledger.windows(tools.clock.now());
+}
+
+export async function removeBudget(
+  tools: BudgetTools,
+  input: { readonly scope: string; readonly period: string },
+): Promise<{ readonly ok: true } | Failure> {
+  const period = parseInput(z.strictObject({ period: periodSchema }), { period: input.period });
+  if (!period.ok) return period;
+  const resolved = await resolveScope(input.scope, tools.keys);
+  if (!resolved.ok) return resolved;
+  const removed = await tools.ledger.removeBudget(formatScope(resolved.scope), input.period);
+  if (!removed) return failure("not_found", `there is no budget for ${input.scope} per ${input.period}`);
+  return { ok: true };
+}
+
+const scopeForms = "scope must be all, key:NAME, team:NAME, each-key or each-key:TEAM";
+
+/** Reads a scope as people write it: a key by its name or id. */
+async function resolveScope(text: string, keys: KeyStore): Promise<{ readonly ok: true; readonly scope: Scope } | Failure> {
+  const scope = parseScope(text);
+  if (scope === undefined) return failure("invalid", scopeForms);
+  if (scope.kind === "key") {
+    const key = await keys.find(scope.key);
+    return key === undefined ? noSuchKey(scope.key) : { ok: true, scope: { kind: "key", key: key.id } };
+  }
+  const team = teamOf(scope);
+  if (team !== null && !namePattern.test(team)) return failure("invalid", `${JSON.stringify(team)} is not the name of a team`);
+  return { ok: true, scope };
+}
+
+async function noteOn(scope: Scope, keys: KeyStore): Promise<string | null> {
+  const team = teamOf(scope);
+  if (team === null || (await keys.list()).some((key) => key.team === team)) return null;
+  return `no key belongs to team ${team} yet`;
+}
+
+function teamOf(scope: Scope): string | null {
+  return scope.kind === "team" || scope.kind === "eachKey" ? scope.team : null;
+}

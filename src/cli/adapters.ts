@@ -1,0 +1,57 @@
+import type { Settings } from "../config/settings.ts";
+import type { Calendar } from "../ports/calendar.ts";
+import type { Catalogue } from "../ports/catalogue.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+import type { Ledger } from "../ports/ledger.ts";
+import type { ExitCode, Io } from "./io.ts";
+
+/** What commands need of the adapters. `app.ts` provides it; commands never import an adapter themselves. */
+export interface Adapters {
+  /** Farebox's own version. */
+  readonly version: string;
+  readonly clock: Clock;
+  /** Whether this is an IANA time zone that the calendar knows. */
+  isTimeZone(name: string): boolean;
+  /** Only for a zone that `isTimeZone` accepts. */
+  calendarOf(timeZone: string): Calendar;
+  /** `command` changes a little beside a running `serve`, and creates what is missing; `read` creates nothing. */
+  openStore(settings: Settings, access: StoreAccess): Promise<StoreOpening>;
+  /** The shipped price files, then those of the folder where one is given. */
+  loadCatalogue(folder: string | null): Promise<CatalogueLoading>;
+  /** The account record, fresh from the gateway that the settings name. */
+  fetchAccount(settings: Settings): Promise<AccountReading>;
+  /** Runs until a signal ends it. */
+  serve(settings: Settings, io: Io): Promise<ExitCode>;
+  demo(options: { readonly once: boolean }, io: Io): Promise<ExitCode>;
+  /** Runs the fake gateway until a signal ends it. */
+  startSandbox(options: { readonly host: string; readonly port: number }, io: Io): Promise<ExitCode>;
+}
+
+export type StoreAccess = "command" | "read";
+
+export interface Store extends AsyncDisposable {
+  readonly ledger: Ledger;
+  readonly keys: KeyStore;
+  /** Whether opening it made the database. */
+  readonly created: boolean;
+}
+
+export type StoreOpening = { readonly ok: true; readonly store: Store } | { readonly ok: false; readonly failure: StoreFailure };
+
+export interface StoreFailure {
+  readonly kind: "in_use" | "newer_schema" | "missing" | "unusable";
+  /** What the store says of it, where it says more. */
+  readonly message?: string;
+}
+
+export type CatalogueLoading =
+  | { readonly ok: true; readonly catalogue: Catalogue }
+  /** One line a fault, with its file and place. */
+  | { readonly ok: false; readonly faults: readonly string[] };
+
+export type AccountReading =
+  /** `record` as the gateway sent it, parsed; `fetchedAt` on the clock's wall time. */
+  | { readonly ok: true; readonly record: unknown; readonly fetchedAt: number }
+  /** One sentence for a person, without the gateway key. */
+  | { readonly ok: false; readonly message: string };

@@ -1,0 +1,58 @@
+import { InvalidArgumentError } from "commander";
+import { parseDuration } from "../config/units.ts";
+import type { Calendar } from "../ports/calendar.ts";
+
+/** For commander: a whole number within bounds. */
+export function wholeNumberArgument(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
+    if (value >= min && value <= max) return value;
+    throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`);
+  };
+}
+
+/** For commander: a duration in milliseconds. */
+export function durationArgument(text: string): number {
+  const value = parseDuration(text);
+  if (value !== undefined && value > 0) return value;
+  throw new InvalidArgumentError("It must be a duration such as 12h or 30d.");
+}
+
+/** For commander: a share of 1% to 100%, the sign optional. */
+export function percentArgument(text: string): number {
+  const digits = /^(\d{1,3})%?$/.exec(text)?.[1];
+  const value = digits === undefined ? 0 : Number(digits);
+  if (value >= 1 && value <= 100) return value;
+  throw new InvalidArgumentError("It must be a share such as 80%.");
+}
+
+/** For commander: names separated by commas, each one of those known. */
+export function listArgument<N extends string>(known: readonly N[]): (text: string) => N[] {
+  return (text) => {
+    const names = text.split(",").map((name) => name.trim());
+    const found = names.map((name) => known.find((one) => one === name));
+    if (new Set(names).size === names.length && found.every((name) => name !== undefined)) return found;
+    throw new InvalidArgumentError(`It must be a list of ${known.join(", ")}, each at most once, separated by commas.`);
+  };
+}
+
+export type InstantResult = { readonly ok: true; readonly at: number } | { readonly ok: false; readonly problem: string };
+
+/** An instant as people write it: "7d" ago, a date in the time zone (its beginning), or an ISO instant with its zone. */
+export function parseInstant(flag: string, text: string, now: number, calendar: Calendar): InstantResult {
+  const ago = parseDuration(text);
+  if (ago !== undefined) return { ok: true, at: Math.max(now - ago, 0) };
+  if (isDate(text)) return { ok: true, at: calendar.startOfDate(text) };
+  const at = /^\d{4}-\d{2}-\d{2}T[\d:.]+(Z|[+-]\d{2}:\d{2})$/.test(text) ? Date.parse(text) : Number.NaN;
+  if (!Number.isNaN(at)) return { ok: true, at };
+  return {
+    ok: false,
+    problem: `${flag} must be a span such as 24h or 7d, a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z`,
+  };
+}
+
+function isDate(text: string): boolean {
+  if (!/^(19[7-9]\d|[2-9]\d{3})-\d{2}-\d{2}$/.test(text)) return false;
+  const parsed = new Date(`${text}T00:00:00Z`);
+  return !Number.isNaN(parsed.getTime()) && parsed.toISOString().startsWith(text);
+}

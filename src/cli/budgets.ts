@@ -1,0 +1,156 @@
+import { Option, type Command } from "commander";
+import { listBudgets, removeBudget, setBudget, type NewBudget } from "../admin/budgets.ts";
+import { periods, type Period } from "../core/budget.ts";
+import { formatUsd } from "../core/money.ts";
+import { keyNames, scopeName } from "../reporting/names.ts";
+import { standingOf, type Standing } from "../reporting/standing.ts";
+import { percentArgument } from "./arguments.ts";
+import { storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
+import { example } from "./help.ts";
+import { fail, note, printJson, printLine, type Io } from "./io.ts";
+import { addSettingFlags } from "./setting-flags.ts";
+import { printTable } from "./table.ts";
+
+const scopeHelp = `
+SCOPE is one of
+  all             everything together
+  key:NAME        one key, by its name or id
+  team:NAME       the keys of a team together
+  each-key        every key for itself
+  each-key:TEAM   every key of a team for itself
+PERIOD is total, or a calendar window in the time zone: 1h, 1d, 1w (from Monday), 1mo`;
+
+export function registerBudgets(program: Command, context: CliContext): void {
+  const budgets = program.command("budgets").description("limit what may be spent");
+  registerSet(budgets, context);
+  registerList(budgets, context);
+  registerRemove(budgets, context);
+}
+
+interface SetOptions {
+  readonly per: Period;
+  readonly soft?: true;
+  readonly warn?: number;
+  readonly json?: true;
+}
+
+function registerSet(budgets: Command, context: CliContext): void {
+  const { io } = context;
+  const command = budgets
+    .command("set <scope> <limit>")
+    .description("add a budget of LIMIT USD, or change the one of the same scope and period")
+    .addOption(periodOption())
+    .option("--soft", "only warn: never refuse a request")
+    .option("--warn <share>", "share of the limit at which to warn, such as 80%", percentArgument)
+    .option("--json", "print JSON");
+  addSettingFlags(command, storeSettings);
+  command.addHelpText("after", scopeHelp);
+  example(command, "farebox budgets set key:alice 25 --per 1mo --warn 80%", "farebox budgets set each-key 2.50 --per 1d");
+  command.action(
+    context.run((scope: string, limit: string, options: SetOptions) =>
+      // A key's budget needs a key, and so a ledger that is there; the others may come before anything else.
+      withStore(context, command, scope.startsWith("key:") ? "change" : "create", async (store) => {
+        const wanted: NewBudget = {
+          scope,
+          limit,
+          period: options.per,
+          mode: options.soft ? "soft" : "hard",
+          warnPercent: options.warn ?? null,
+        };
+        const set = await setBudget(toolsOf(store, context), wanted);
+        if (!set.ok) return fail(io, set.message);
+        const { budget } = set;
+        const name = scopeName(budget.scope, await keyNames(store.keys));
+        if (options.json) {
+          printJson(io, {
+            scope: name,
+            period: budget.period,
+            mode: budget.mode,
+            limit_usd: formatUsd(budget.limit),
+            warn_percent: budget.warnPercent,
+          });
+        } else printLine(io, `${name}: USD ${formatUsd(budget.limit)} per ${budget.period}, ${budget.mode}`);
+        if (set.note !== null) note(io, `note: ${set.note}`);
+        return 0;
+      }),
+    ),
+  );
+}
+
+function registerList(budgets: Command, context: CliContext): void {
+  const { io } = context;
+  const command = budgets
+    .command("list")
+    .description("list budgets with what is spent and held in their present windows")
+    .option("--json", "print JSON");
+  addSettingFlags(command, storeSettings);
+  example(command, "farebox budgets list");
+  command.action(
+    context.run((options: { json?: true }) =>
+      withStore(context, command, "read", async (store) => {
+        const nameOf = await keyNames(store.keys);
+        const standings = (await listBudgets(toolsOf(store, context))).map((window) => standingOf(window, nameOf));
+        if (options.json) printJson(io, { budgets: standings });
+        else printStandings(io, standings);
+        return 0;
+      }),
+    ),
+  );
+}
+
+function registerRemove(budgets: Command, context: CliContext): void {
+  const { io } = context;
+  const command = budgets
+    .command("remove <scope>")
+    .description("remove a budget; what was spent stays in the ledger")
+    .addOption(periodOption());
+  addSettingFlags(command, storeSettings);
+  command.addHelpText("after", scopeHelp);
+  example(command, "farebox budgets remove key:alice --per 1mo");
+  command.action(
+    context.run((scope: string, options: { per: Period }) =>
+      withStore(context, command, "change", async (store) => {
+        const removed = await removeBudget(toolsOf(store, context), { scope, period: options.per });
+        if (!removed.ok) return fail(io, removed.message);
+        printLine(io, `removed the budget of ${scope} per ${options.per}`);
+        return 0;
+      }),
+    ),
+  );
+}
+
+function periodOption(): Option {
+  return new Option("--per <period>", "over which the limit holds").choices(periods).makeOptionMandatory();
+}
+
+function toolsOf(store: OpenStore, context: CliContext) {
+  return { ledger: store.ledger, keys: store.keys, clock: context.adapters.clock };
+}
+
+export function printStandings(io: Io, standings: readonly Standing[]): void {
+  printTable(
+    io,
+    [
+      { title: "scope" },
+      { title: "key" },
+      { title: "period" },
+      { title: "mode" },
+      { title: "limit", align: "right" },
+      { title: "spent", align: "right" },
+      { title: "held", align: "right" },
+      { title: "remaining", align: "right" },
+      { title: "resets" },
+    ],
+    standings.map((row) => [
+      row.scope,
+      row.key,
+      row.period,
+      row.mode,
+      row.limit_usd,
+      row.spent_usd,
+      row.held_usd,
+      row.remaining_usd,
+      row.resets_at ?? "never",
+    ]),
+  );
+}

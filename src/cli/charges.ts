@@ -1,0 +1,99 @@
+import { Option, type Command } from "commander";
+import { noSuchKey } from "../admin/keys.ts";
+import type { ChargeState } from "../core/charge.ts";
+import { completionTotal, promptTotal } from "../core/tokens.ts";
+import { chargesJson, type ChargeJson } from "../reporting/charges.ts";
+import { keyNames } from "../reporting/names.ts";
+import { parseInstant, wholeNumberArgument } from "./arguments.ts";
+import { storeSettings, withStore, type CliContext } from "./context.ts";
+import { example } from "./help.ts";
+import { fail, note, printJson } from "./io.ts";
+import { addSettingFlags } from "./setting-flags.ts";
+import { printTable, type Column, type TableCell } from "./table.ts";
+
+interface ChargesOptions {
+  readonly key?: string;
+  readonly model?: string;
+  readonly state?: ChargeState;
+  readonly since?: string;
+  readonly limit: number;
+  readonly cursor?: string;
+  readonly json?: true;
+}
+
+/** `charges`: single requests and what became of them, newest first. */
+export function registerCharges(program: Command, context: CliContext): void {
+  const { io, adapters } = context;
+  const command = program
+    .command("charges")
+    .description("list single charges, newest first")
+    .option("--key <name-or-id>", "only those of this key")
+    .option("--model <model>", "only those that asked for this model")
+    .addOption(new Option("--state <state>", "only those in this state").choices(["pending", "posted", "voided"]))
+    .option("--since <when>", "only from then on: 24h, 7d, 2026-11-20 or an ISO instant")
+    .option("--limit <count>", "how many at most", wholeNumberArgument(1, 1000), 100)
+    .option("--cursor <cursor>", "continue a list that ended with this cursor")
+    .option("--json", "print JSON");
+  addSettingFlags(command, storeSettings);
+  example(command, "farebox charges --key alice --state posted --since 24h");
+  command.action(
+    context.run((options: ChargesOptions) =>
+      withStore(context, command, "read", async (store) => {
+        const key = options.key === undefined ? undefined : await store.keys.find(options.key);
+        if (options.key !== undefined && key === undefined) return fail(io, noSuchKey(options.key).message);
+        const since =
+          options.since === undefined
+            ? undefined
+            : parseInstant("--since", options.since, adapters.clock.now(), store.calendar);
+        if (since?.ok === false) return fail(io, since.problem);
+        if (options.cursor !== undefined && (await store.ledger.charge(options.cursor)) === undefined) {
+          return fail(io, "--cursor must be the cursor that a list of charges ended with");
+        }
+        const page = await store.ledger.charges({
+          limit: options.limit,
+          ...(key && { key: key.id }),
+          ...(options.model !== undefined && { model: options.model }),
+          ...(options.state && { state: options.state }),
+          ...(since && { since: since.at }),
+          ...(options.cursor !== undefined && { after: options.cursor }),
+        });
+        const list = chargesJson(page, await keyNames(store.keys));
+        if (options.json) {
+          printJson(io, list);
+          return 0;
+        }
+        printTable(io, columns, list.charges.map(chargeCells));
+        if (list.next !== null) note(io, `there are more: --cursor ${list.next}`);
+        return 0;
+      }),
+    ),
+  );
+}
+
+const columns: readonly Column[] = [
+  { title: "time" },
+  { title: "request" },
+  { title: "key" },
+  { title: "model" },
+  { title: "state" },
+  { title: "source" },
+  { title: "status", align: "right" },
+  { title: "input", align: "right" },
+  { title: "output", align: "right" },
+  { title: "cost", align: "right" },
+];
+
+function chargeCells(charge: ChargeJson): TableCell[] {
+  return [
+    charge.time,
+    charge.request_id,
+    charge.key,
+    charge.model,
+    charge.state,
+    charge.source,
+    charge.status,
+    promptTotal(charge.tokens),
+    completionTotal(charge.tokens),
+    charge.cost_usd,
+  ];
+}

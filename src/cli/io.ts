@@ -1,0 +1,48 @@
+import { styleText } from "node:util";
+import type { Environment } from "../config/sources.ts";
+
+/** What a command ends with: done, the thing asked about is wrong, wrong usage or settings. */
+export type ExitCode = 0 | 1 | 2;
+
+export interface Output {
+  write(text: string): unknown;
+}
+
+/** Where commands write, handed in so that a test can read it. */
+export interface Io {
+  readonly stdout: Output;
+  readonly stderr: Output;
+  /** Whether stdout is a terminal. */
+  readonly isTTY: boolean;
+  readonly env: Environment;
+}
+
+export function printJson(io: Io, value: unknown): void {
+  io.stdout.write(`${JSON.stringify(value, null, io.isTTY ? 2 : undefined)}\n`);
+}
+
+export function printLine(io: Io, line: string): void {
+  io.stdout.write(`${visible(line)}\n`);
+}
+
+/** A remark beside the output: stderr, so that it never ends up in a pipe. */
+export function note(io: Io, line: string): void {
+  io.stderr.write(`${visible(line)}\n`);
+}
+
+/** One line a problem on stderr; answers the exit code of wrong usage unless another is given. */
+export function fail(io: Io, problems: string | readonly string[], code: ExitCode = 2): ExitCode {
+  for (const problem of typeof problems === "string" ? [problems] : problems) note(io, `farebox: ${problem}`);
+  return code;
+}
+
+export function bold(io: Io, text: string): string {
+  const coloured = io.isTTY && !io.env["NO_COLOR"] && io.env["TERM"] !== "dumb";
+  return coloured ? styleText("bold", text, { validateStream: false }) : text;
+}
+
+/** Names that came in requests are shown without control characters: they could steer a terminal. */
+export function visible(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
+  return text.replace(/[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+}

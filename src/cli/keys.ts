@@ -1,0 +1,165 @@
+import type { Command } from "commander";
+import { createKey, listKeys, revokeKey, showKey } from "../admin/keys.ts";
+import { weighsOn } from "../core/budget.ts";
+import { isLive, type Key } from "../core/keys.ts";
+import { isoTime, keyNames } from "../reporting/names.ts";
+import { standingOf } from "../reporting/standing.ts";
+import { durationArgument } from "./arguments.ts";
+import { printStandings } from "./budgets.ts";
+import { storeSettings, withStore, type CliContext } from "./context.ts";
+import { example } from "./help.ts";
+import { fail, note, printJson, printLine } from "./io.ts";
+import { addSettingFlags } from "./setting-flags.ts";
+import { printFields, printTable } from "./table.ts";
+
+interface CreateOptions {
+  readonly team?: string;
+  readonly models?: string;
+  readonly expires?: number;
+  readonly json?: true;
+}
+
+export function registerKeys(program: Command, context: CliContext): void {
+  const keys = program.command("keys").description("make, list and revoke internal keys");
+  registerCreate(keys, context);
+  registerList(keys, context);
+  registerShow(keys, context);
+  registerRevoke(keys, context);
+}
+
+function registerCreate(keys: Command, context: CliContext): void {
+  const { io, adapters } = context;
+  const command = keys
+    .command("create <name>")
+    .description("make a key and print it, this once: only a digest of it is stored")
+    .option("--team <team>", "the team that the key belongs to")
+    .option("--models <patterns>", "the models that it may use, such as 'gpt-4o*,o3' (default: all)")
+    .option("--expires <duration>", "after how long it stops working, such as 30d (default: never)", durationArgument)
+    .option("--json", "print the key with its id and settings as JSON");
+  addSettingFlags(command, storeSettings);
+  example(command, "farebox keys create alice --team research --models 'gpt-4o*' --expires 30d");
+  command.action(
+    context.run((name: string, options: CreateOptions) =>
+      withStore(context, command, "create", async (store) => {
+        const created = await createKey(
+          { keys: store.keys, clock: adapters.clock },
+          {
+            name,
+            team: options.team ?? null,
+            models: options.models?.split(",").map((pattern) => pattern.trim()) ?? null,
+            lifetimeMs: options.expires ?? null,
+          },
+        );
+        if (!created.ok) return fail(io, created.message);
+        if (options.json) printJson(io, { id: created.key.id, name, key: created.text, ...keyDetails(created.key) });
+        else printLine(io, created.text);
+        if (io.isTTY) note(io, `This is the key of ${name}. It cannot be shown again.`);
+        return 0;
+      }),
+    ),
+  );
+}
+
+function registerList(keys: Command, context: CliContext): void {
+  const { io, adapters } = context;
+  const command = keys.command("list").description("list all keys, revoked ones too").option("--json", "print JSON");
+  addSettingFlags(command, storeSettings);
+  example(command, "farebox keys list");
+  command.action(
+    context.run((options: { json?: true }) =>
+      withStore(context, command, "read", async (store) => {
+        const now = adapters.clock.now();
+        const found = await listKeys(store.keys);
+        if (options.json) {
+          printJson(io, { keys: found.map((key) => keyJson(key, now)) });
+          return 0;
+        }
+        const titles = ["name", "id", "team", "models", "state", "created", "expires"];
+        printTable(
+          io,
+          titles.map((title) => ({ title })),
+          found.map((key) => {
+            const { name, id, team, models, state, created_at, expires_at } = keyJson(key, now);
+            return [name, id, team, models?.join(",") ?? "all", state, created_at, expires_at ?? "never"];
+          }),
+        );
+        return 0;
+      }),
+    ),
+  );
+}
+
+function registerShow(keys: Command, context: CliContext): void {
+  const { io, adapters } = context;
+  const command = keys
+    .command("show <name-or-id>")
+    .description("show a key's settings and the budgets that weigh on it")
+    .option("--json", "print JSON");
+  addSettingFlags(command, storeSettings);
+  example(command, "farebox keys show alice");
+  command.action(
+    context.run((nameOrId: string, options: { json?: true }) =>
+      withStore(context, command, "read", async (store) => {
+        const shown = await showKey(store.keys, nameOrId);
+        if (!shown.ok) return fail(io, shown.message);
+        const { key } = shown;
+        const now = adapters.clock.now();
+        const nameOf = await keyNames(store.keys);
+        const caller = { key: key.id, team: key.team };
+        const windows = (await store.ledger.windows(now)).filter(
+          ({ budget, subject }) => weighsOn(budget.scope, caller) && (subject === "" || subject === key.id),
+        );
+        const budgets = windows.map((window) => standingOf(window, nameOf));
+        const details = keyJson(key, now);
+        if (options.json) {
+          printJson(io, { ...details, budgets });
+          return 0;
+        }
+        printFields(io, Object.entries({ ...details, models: details.models?.join(",") ?? "all" }));
+        if (budgets.length > 0) {
+          printLine(io, "");
+          printStandings(io, budgets);
+        }
+        return 0;
+      }),
+    ),
+  );
+}
+
+function registerRevoke(keys: Command, context: CliContext): void {
+  const { io, adapters } = context;
+  const command = keys
+    .command("revoke <name-or-id>")
+    .description("close a key for good; a running farebox heeds it within a second")
+    .option("--json", "print JSON");
+  addSettingFlags(command, storeSettings);
+  example(command, "farebox keys revoke alice");
+  command.action(
+    context.run((nameOrId: string, options: { json?: true }) =>
+      withStore(context, command, "change", async (store) => {
+        const revoked = await revokeKey({ keys: store.keys, clock: adapters.clock }, nameOrId);
+        if (!revoked.ok) return fail(io, revoked.message);
+        const { key, first } = revoked;
+        if (options.json) printJson(io, keyJson(key, adapters.clock.now()));
+        else printLine(io, first ? `revoked ${key.name}` : `${key.name} was revoked at ${isoTime(key.revokedAt ?? 0)} already`);
+        return 0;
+      }),
+    ),
+  );
+}
+
+function keyJson(key: Key, now: number) {
+  const state = key.revokedAt !== null ? "revoked" : isLive(key, now) ? "live" : "expired";
+  return { id: key.id, name: key.name, ...keyDetails(key), state };
+}
+
+function keyDetails(key: Key) {
+  const timeOrNull = (at: number | null) => (at === null ? null : isoTime(at));
+  return {
+    team: key.team,
+    models: key.models,
+    created_at: isoTime(key.createdAt),
+    expires_at: timeOrNull(key.expiresAt),
+    revoked_at: timeOrNull(key.revokedAt),
+  };
+}

@@ -1,0 +1,72 @@
+import { Command, CommanderError } from "commander";
+import type { Environment, ReadFile } from "../config/sources.ts";
+import type { Adapters } from "./adapters.ts";
+import { registerBalance } from "./balance.ts";
+import { registerBudgets } from "./budgets.ts";
+import { registerCharges } from "./charges.ts";
+import { registerConfig } from "./config.ts";
+import type { CliContext } from "./context.ts";
+import { registerDemo } from "./demo.ts";
+import type { ExitCode, Io } from "./io.ts";
+import { registerKeys } from "./keys.ts";
+import { registerPrices } from "./prices.ts";
+import { registerReport } from "./report.ts";
+import { registerSandbox } from "./sandbox.ts";
+import { registerServe } from "./serve.ts";
+import { registerVerify } from "./verify.ts";
+
+export interface CliSurroundings {
+  readonly io: Io;
+  readonly env: Environment;
+  readonly readFile: ReadFile;
+  readonly adapters: Adapters;
+}
+
+/** Runs one command line (without the program's own name) and answers its exit code. Never throws for wrong input. */
+export async function runCli(argv: readonly string[], surroundings: CliSurroundings): Promise<ExitCode> {
+  let exitCode: ExitCode = 0;
+  const context: CliContext = {
+    ...surroundings,
+    run:
+      (action) =>
+      async (...args) => {
+        exitCode = await action(...args);
+      },
+  };
+  try {
+    await buildProgram(context).parseAsync([...argv], { from: "user" });
+    return exitCode;
+  } catch (error) {
+    // Commander has printed what is wrong; help and version that were asked for are no fault.
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    throw error;
+  }
+}
+
+function buildProgram(context: CliContext): Command {
+  const { io, adapters } = context;
+  const program = new Command("farebox")
+    .description("A local OpenAI-compatible proxy that knows what every request costs")
+    .version(adapters.version)
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      writeErr: (text) => io.stderr.write(text),
+      outputError: (text, write) => write(text.replace(/^error: /, "farebox: ")),
+      getOutHasColors: () => false,
+      getErrHasColors: () => false,
+    })
+    .showHelpAfterError("(add --help for usage)");
+  registerServe(program, context);
+  registerDemo(program, context);
+  registerSandbox(program, context);
+  registerKeys(program, context);
+  registerBudgets(program, context);
+  registerReport(program, context);
+  registerCharges(program, context);
+  registerPrices(program, context);
+  registerBalance(program, context);
+  registerVerify(program, context);
+  registerConfig(program, context);
+  return program;
+}

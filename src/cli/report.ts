@@ -1,0 +1,89 @@
+import { Option, type Command } from "commander";
+import { completionTotal, promptTotal } from "../core/tokens.ts";
+import { reportDimensions, type ReportDimension } from "../ports/ledger.ts";
+import { reportCsv } from "../reporting/csv.ts";
+import { keyNames } from "../reporting/names.ts";
+import { runReport, type Figures, type Report } from "../reporting/report.ts";
+import { listArgument, parseInstant } from "./arguments.ts";
+import { storeSettings, withStore, type CliContext } from "./context.ts";
+import { example } from "./help.ts";
+import { fail, note, printJson, type Io } from "./io.ts";
+import { addSettingFlags } from "./setting-flags.ts";
+import { printTable, type TableCell } from "./table.ts";
+
+interface ReportOptions {
+  readonly by: ReportDimension[];
+  readonly since: string;
+  readonly until?: string;
+  readonly format: "table" | "csv" | "json";
+  readonly json?: true;
+}
+
+/** `report`: where the money went. */
+export function registerReport(program: Command, context: CliContext): void {
+  const { io, adapters } = context;
+  const command = program
+    .command("report")
+    .description("add up what was spent")
+    .addOption(
+      new Option("--by <dimensions>", `a row for each of these: ${reportDimensions.join(", ")}`)
+        .argParser(listArgument(reportDimensions))
+        .default(["model"], "model"),
+    )
+    .option("--since <when>", "from then on: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant", "7d")
+    .option("--until <when>", "to before then, written likewise (default: now)")
+    .addOption(new Option("--format <format>", "how to print it").choices(["table", "csv", "json"]).default("table"))
+    .option("--json", "the same as --format json");
+  addSettingFlags(command, storeSettings);
+  example(command, "farebox report --by key,model --since 30d", "farebox report --by day --since 2026-11-01 --format csv");
+  command.action(
+    context.run((options: ReportOptions) =>
+      withStore(context, command, "read", async (store) => {
+        const now = adapters.clock.now();
+        const since = parseInstant("--since", options.since, now, store.calendar);
+        if (!since.ok) return fail(io, since.problem);
+        const until = parseInstant("--until", options.until ?? "0s", now, store.calendar);
+        if (!until.ok) return fail(io, until.problem);
+        if (until.at < since.at) return fail(io, "--until must not be before --since");
+        const nameOf = await keyNames(store.keys);
+        const tools = { ledger: store.ledger, calendar: store.calendar, nameOf };
+        const report = await runReport(tools, { by: options.by, since: since.at, until: until.at });
+        print(io, report, options.json ? "json" : options.format);
+        return 0;
+      }),
+    ),
+  );
+}
+
+function print(io: Io, report: Report, format: ReportOptions["format"]): void {
+  if (format === "json") printJson(io, report);
+  else if (format === "csv") io.stdout.write(reportCsv(report));
+  else printReport(io, report);
+}
+
+function printReport(io: Io, report: Report): void {
+  const figures = ["requests", "input tokens", "output tokens", "cost", "list cost", "saving"];
+  const cells = (row: Figures): TableCell[] => [
+    row.requests,
+    promptTotal(row.tokens),
+    completionTotal(row.tokens),
+    row.cost_usd,
+    row.list_cost_usd,
+    row.saving_usd,
+  ];
+  const rows = report.rows.map((row) => [...report.by.map((name) => row[name] ?? null), ...cells(row)]);
+  const totalLabels = report.by.map((_, index) => (index === 0 ? "total" : ""));
+  printTable(
+    io,
+    [...report.by.map((title) => ({ title })), ...figures.map((title) => ({ title, align: "right" as const }))],
+    [...rows, [...totalLabels, ...cells(report.total)]],
+  );
+  if (io.isTTY) note(io, `USD, ${report.since} to ${report.until}`);
+  const inexact = Object.entries(report.total.by_source).filter(([source]) => source !== "reported");
+  for (const [source, { requests, cost_usd }] of inexact) {
+    if (requests > 0) note(io, `of it ${source}: USD ${cost_usd} of ${requests} requests`);
+  }
+  if (report.total.unpriced_requests > 0) {
+    note(io, `${report.total.unpriced_requests} requests have no price and are not in the cost`);
+  }
+}

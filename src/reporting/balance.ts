@@ -1,0 +1,50 @@
+import { add, formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
+import type { Ledger } from "../ports/ledger.ts";
+import type { Account } from "../wire/account.ts";
+import { isoTime } from "./names.ts";
+
+/** CONTRACT's `balance`. */
+export interface Balance {
+  readonly balance_usd: string | null;
+  readonly available_credits: number | null;
+  readonly fetched_at: string;
+  readonly age_seconds: number;
+  readonly stale: boolean;
+  readonly burn_usd_per_hour: string;
+  readonly hours_left: number | null;
+}
+
+const burnHours = 24n;
+const hourMs = 3_600_000;
+const quarterHourMs = hourMs / 4;
+
+/** What an hour cost on average over the last 24, by the ledger's posted charges. */
+export async function burnPerHour(ledger: Ledger, now: number): Promise<PicoUsd> {
+  const until = Math.ceil(now / quarterHourMs) * quarterHourMs;
+  const rows = await ledger.report({ by: [], since: until - Number(burnHours) * hourMs, until });
+  const spent = rows.reduce((total, row) => add(total, row.cost), noMoney);
+  return (spent / burnHours) as PicoUsd;
+}
+
+/** How long the balance lasts at the present burn. Null where the balance is unknown or nothing burns. */
+export function balanceJson(
+  account: Account,
+  burn: PicoUsd,
+  read: { readonly fetchedAt: number; readonly now: number; readonly ttlMs: number },
+): Balance {
+  const ageMs = Math.max(read.now - read.fetchedAt, 0);
+  return {
+    balance_usd: account.balance === null ? null : formatUsd(account.balance),
+    available_credits: account.availableCredits,
+    fetched_at: isoTime(read.fetchedAt),
+    age_seconds: Math.floor(ageMs / 1000),
+    stale: ageMs > read.ttlMs,
+    burn_usd_per_hour: formatUsd(burn),
+    hours_left: account.balance === null || burn <= 0n ? null : hoursOf(account.balance, burn),
+  };
+}
+
+/** Whole tenths of an hour, rounded down; 0 when the balance is used up. */
+function hoursOf(balance: PicoUsd, burn: PicoUsd): number {
+  return balance <= 0n ? 0 : Number((balance * 10n) / burn) / 10;
+}

@@ -1,0 +1,44 @@
+import type { Charge } from "../core/charge.ts";
+import { formatUsd, type PicoUsd } from "../core/money.ts";
+import type { ChargePage } from "../ports/ledger.ts";
+import { isoTime, type NameOf } from "./names.ts";
+
+/** CONTRACT's `charge`. */
+export type ChargeJson = ReturnType<typeof chargeJson>;
+
+export function chargeJson(charge: Charge, nameOf: NameOf) {
+  return {
+    request_id: charge.id,
+    gateway_request_id: charge.gatewayRequestId,
+    time: isoTime(charge.at),
+    key: nameOf(charge.key),
+    team: charge.team,
+    route: charge.route,
+    model: charge.model,
+    served_model: charge.servedModel,
+    group: charge.group,
+    state: charge.state,
+    source: charge.source,
+    stream: charge.stream,
+    status: charge.status,
+    tokens: charge.tokens,
+    cost_usd: usdOrNull(charge.cost),
+    list_cost_usd: usdOrNull(charge.listCost),
+    minimum_applied: charge.minimumApplied,
+    hold_usd: usdOrNull(charge.hold),
+    overage_usd: formatUsd(charge.overage),
+    price_version: charge.priceId,
+    duration_ms: charge.durationMs,
+    first_token_ms: charge.firstTokenMs,
+    tags: charge.tags,
+  };
+}
+
+/** CONTRACT's `charges`: newest first, with the cursor of the next page. */
+export function chargesJson(page: ChargePage, nameOf: NameOf) {
+  return { charges: page.charges.map((charge) => chargeJson(charge, nameOf)), next: page.next };
+}
+
+function usdOrNull(amount: PicoUsd | null): string | null {
+  return amount === null ? null : formatUsd(amount);
+}

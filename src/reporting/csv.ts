@@ -1,0 +1,43 @@
+import { sources } from "../core/charge.ts";
+import { tokenClasses } from "../core/tokens.ts";
+import type { Report } from "./report.ts";
+
+export type Cell = string | number | boolean | null;
+
+/** Rows as CSV (RFC 4180), safe to open in a spreadsheet. */
+export function csvOf(rows: readonly (readonly Cell[])[]): string {
+  return rows.map((row) => `${row.map(csvCell).join(",")}\r\n`).join("");
+}
+
+/** A cell that would begin a formula in a spreadsheet gets an apostrophe before it; numbers stay as they are. */
+function csvCell(cell: Cell): string {
+  const text = cell === null ? "" : String(cell);
+  const isNumber = /^-?\d+(\.\d+)?$/.test(text);
+  const safe = !isNumber && /^[\s]*[=+\-@|%]|^[\t\r\n]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+/** The report's rows, one column a token class and one a source. */
+export function reportCsv(report: Report): string {
+  const header = [
+    ...report.by,
+    "requests",
+    ...tokenClasses.map((name) => `${name}_tokens`),
+    "cost_usd",
+    "list_cost_usd",
+    "saving_usd",
+    ...sources.map((source) => `${source}_cost_usd`),
+    "unpriced_requests",
+  ];
+  const rows = report.rows.map((row) => [
+    ...report.by.map((name) => row[name] ?? null),
+    row.requests,
+    ...tokenClasses.map((name) => row.tokens[name]),
+    row.cost_usd,
+    row.list_cost_usd,
+    row.saving_usd,
+    ...sources.map((source) => row.by_source[source]?.cost_usd ?? "0.00"),
+    row.unpriced_requests,
+  ]);
+  return csvOf([header, ...rows]);
+}

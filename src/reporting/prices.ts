@@ -1,0 +1,43 @@
+import { formatRate, formatUsd } from "../core/money.ts";
+import type { Rates } from "../core/price.ts";
+import { tokenClasses, type TokenClass } from "../core/tokens.ts";
+import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
+
+/** USD per 1M tokens by class. */
+type RatesJson = Readonly<Record<TokenClass, string>>;
+
+export type PricedModel = ReturnType<typeof pricedModel>;
+
+/** Every model of the catalogue with its price in force at the instant. */
+export function pricesJson(catalogue: Catalogue, at: number) {
+  return { digest: catalogue.digest, models: catalogue.list(at).map(pricedModel) };
+}
+
+function pricedModel(model: CatalogueModel) {
+  const { id, provider, group, price } = model;
+  return { id, provider, group, price: price === null ? null : { id: price.id, ...versionJson(price.version) } };
+}
+
+function versionJson(version: NonNullable<CatalogueModel["price"]>["version"]) {
+  return {
+    from: version.from,
+    until: version.until,
+    source: version.source,
+    fraction: version.fraction,
+    tier_mode: version.tierMode,
+    tiers: version.tiers.map((tier) => ({
+      from_prompt_tokens: tier.fromPromptTokens,
+      gateway_usd_per_million: ratesJson(tier.charged),
+      official_usd_per_million: ratesJson(tier.list),
+    })),
+    per_request_usd: version.perRequest && {
+      gateway: formatUsd(version.perRequest.charged),
+      official: formatUsd(version.perRequest.list),
+    },
+    minimum: { tokens: version.minimum.tokens, usd: formatUsd(version.minimum.usd) },
+  };
+}
+
+function ratesJson(rates: Rates): RatesJson {
+  return Object.fromEntries(tokenClasses.map((name) => [name, formatRate(rates[name])])) as RatesJson;
+}

@@ -1,0 +1,99 @@
+import { add, formatUsd, noMoney, subtract, type PicoUsd } from "../core/money.ts";
+import { noTokens, tokenClasses, type TokenCounts } from "../core/tokens.ts";
+import type { Calendar } from "../ports/calendar.ts";
+import type { Ledger, ReportDimension, ReportQuery, ReportRow } from "../ports/ledger.ts";
+import { isoTime, type NameOf } from "./names.ts";
+
+/** The figures of one row, or of all of them. */
+export interface Figures {
+  readonly requests: number;
+  readonly tokens: TokenCounts;
+  readonly cost_usd: string;
+  readonly list_cost_usd: string;
+  /** List cost less cost; below zero where the minimum charge made it dearer. */
+  readonly saving_usd: string;
+  readonly by_source: Readonly<Record<string, { readonly requests: number; readonly cost_usd: string }>>;
+  readonly unpriced_requests: number;
+}
+
+export type ReportLine = Readonly<Partial<Record<ReportDimension, string | null>>> & Figures;
+
+/** CONTRACT's `report`. */
+export interface Report {
+  readonly since: string;
+  readonly until: string;
+  readonly by: readonly ReportDimension[];
+  readonly rows: readonly ReportLine[];
+  readonly total: Figures;
+}
+
+/** Adds up posted charges. The span is widened to what the ledger sums by, so that the answer states what it covers. */
+export async function runReport(
+  tools: { readonly ledger: Ledger; readonly calendar: Calendar; readonly nameOf: NameOf },
+  query: ReportQuery,
+): Promise<Report> {
+  const span = widened(query, tools.calendar);
+  const rows = await tools.ledger.report({ by: query.by, ...span });
+  return {
+    since: isoTime(span.since),
+    until: isoTime(span.until),
+    by: query.by,
+    rows: rows.map((row) => ({ ...dimensionsOf(row, tools.nameOf), ...figuresOf(row) })),
+    total: figuresOf(rows.reduce(together, nothing)),
+  };
+}
+
+const quarterHourMs = 15 * 60_000;
+
+/** Outwards to quarter hours, and to whole days of the calendar where days are asked for. */
+function widened({ by, since, until }: ReportQuery, calendar: Calendar): { since: number; until: number } {
+  if (!by.includes("day")) {
+    return {
+      since: Math.floor(since / quarterHourMs) * quarterHourMs,
+      until: Math.ceil(until / quarterHourMs) * quarterHourMs,
+    };
+  }
+  const last = calendar.spanOf("1d", until);
+  return { since: calendar.spanOf("1d", since).start, until: last.start === until ? until : (last.end ?? until) };
+}
+
+type Sums = Omit<ReportRow, "dimensions">;
+
+const nothing: Sums = { requests: 0, unpricedRequests: 0, tokens: noTokens, cost: noMoney, listCost: noMoney, bySource: {} };
+
+function together(total: Sums, row: Sums): Sums {
+  const bySource: Record<string, { requests: number; cost: PicoUsd }> = { ...total.bySource };
+  for (const [source, { requests, cost }] of Object.entries(row.bySource)) {
+    const before = bySource[source];
+    bySource[source] = { requests: (before?.requests ?? 0) + requests, cost: add(before?.cost ?? noMoney, cost) };
+  }
+  return {
+    requests: total.requests + row.requests,
+    unpricedRequests: total.unpricedRequests + row.unpricedRequests,
+    tokens: Object.fromEntries(tokenClasses.map((name) => [name, total.tokens[name] + row.tokens[name]])) as TokenCounts,
+    cost: add(total.cost, row.cost),
+    listCost: add(total.listCost, row.listCost),
+    bySource,
+  };
+}
+
+function dimensionsOf(row: ReportRow, nameOf: NameOf): Partial<Record<ReportDimension, string | null>> {
+  const { key } = row.dimensions;
+  return key === undefined || key === null ? row.dimensions : { ...row.dimensions, key: nameOf(key) };
+}
+
+function figuresOf(sums: Sums): Figures {
+  const bySource = Object.entries(sums.bySource).map(([source, { requests, cost }]) => [
+    source,
+    { requests, cost_usd: formatUsd(cost) },
+  ]);
+  return {
+    requests: sums.requests,
+    tokens: sums.tokens,
+    cost_usd: formatUsd(sums.cost),
+    list_cost_usd: formatUsd(sums.listCost),
+    saving_usd: formatUsd(subtract(sums.listCost, sums.cost)),
+    by_source: Object.fromEntries(bySource),
+    unpriced_requests: sums.unpricedRequests,
+  };
+}
