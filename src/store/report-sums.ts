@@ -1,0 +1,68 @@
+import type { PicoUsd } from "../core/money.ts";
+import { tokenClasses, type TokenClass, type TokenCounts } from "../core/tokens.ts";
+import type { ReportDimension, ReportRow } from "../ports/ledger.ts";
+
+/** What one charge, or the sum of several alike, adds to a report. `dimensions` are in the order that was asked for. */
+export interface ReportPart {
+  readonly dimensions: readonly (string | null)[];
+  readonly source: string;
+  readonly requests: number;
+  readonly unpriced: number;
+  readonly tokens: TokenCounts;
+  readonly cost: bigint;
+  readonly listCost: bigint;
+}
+
+interface Sums {
+  readonly dimensions: readonly (string | null)[];
+  requests: number;
+  unpricedRequests: number;
+  readonly tokens: Record<TokenClass, number>;
+  cost: bigint;
+  listCost: bigint;
+  readonly bySource: Record<string, { requests: number; cost: PicoUsd }>;
+}
+
+/** Adds up the rows of a report; their order is that of their dimensions. */
+export class ReportSums {
+  readonly #by: readonly ReportDimension[];
+  readonly #rows = new Map<string, Sums>();
+
+  constructor(by: readonly ReportDimension[]) {
+    this.#by = by;
+  }
+
+  add(part: ReportPart): void {
+    const row = this.#row(part.dimensions);
+    row.requests += part.requests;
+    row.unpricedRequests += part.unpriced;
+    row.cost += part.cost;
+    row.listCost += part.listCost;
+    for (const name of tokenClasses) row.tokens[name] += part.tokens[name];
+    const source = (row.bySource[part.source] ??= { requests: 0, cost: 0n as PicoUsd });
+    source.requests += part.requests;
+    source.cost = (source.cost + part.cost) as PicoUsd;
+  }
+
+  rows(): ReportRow[] {
+    return [...this.#rows.entries()]
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([, { dimensions, cost, listCost, ...row }]) => ({
+        dimensions: Object.fromEntries(this.#by.map((name, index) => [name, dimensions[index] ?? null])),
+        ...row,
+        cost: cost as PicoUsd,
+        listCost: listCost as PicoUsd,
+      }));
+  }
+
+  #row(dimensions: readonly (string | null)[]): Sums {
+    const name = dimensions.map((value) => value ?? "").join("\0");
+    let row = this.#rows.get(name);
+    if (row === undefined) {
+      const tokens = Object.fromEntries(tokenClasses.map((each) => [each, 0])) as Record<TokenClass, number>;
+      row = { dimensions, requests: 0, unpricedRequests: 0, tokens, cost: 0n, listCost: 0n, bySource: {} };
+      this.#rows.set(name, row);
+    }
+    return row;
+  }
+}

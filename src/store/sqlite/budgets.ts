@@ -1,0 +1,290 @@
+import { invariant } from "../../core/assert.ts";
+import {
+  formatScope,
+  isPeriod,
+  parseScope,
+  subjectOf,
+  weighsOn,
+  type Budget,
+  type BudgetMode,
+  type BudgetWindow,
+  type Caller,
+  type Scope,
+  type Span,
+} from "../../core/budget.ts";
+import type { PicoUsd } from "../../core/money.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import { budgetId } from "./commands.ts";
+import type { Connection, Statement } from "./connection.ts";
+
+/** A budget with its row number. */
+export interface StoredBudget extends Budget {
+  readonly seq: number;
+}
+
+/** In place of "no end" in comparisons. */
+export const endOfTime = Number.MAX_SAFE_INTEGER;
+
+/** All budgets in the order of their creation. */
+export function readBudgets(db: Connection): StoredBudget[] {
+  const rows = db.prepare("select * from budgets order by seq").safeIntegers().all() as {
+    seq: bigint; scope: string; period: string; mode: BudgetMode; amount_limit: bigint; warn_percent: bigint | null;
+  }[];
+  return rows.map((row) => {
+    const scope = parseScope(row.scope);
+    invariant(scope !== undefined && isPeriod(row.period), `budget ${row.seq} has a scope and a period`);
+    return {
+      seq: Number(row.seq),
+      id: budgetId(row.scope, row.period),
+      scope,
+      period: row.period,
+      mode: row.mode,
+      limit: row.amount_limit as PicoUsd,
+      warnPercent: row.warn_percent === null ? null : Number(row.warn_percent),
+    };
+  });
+}
+
+/** The charges of a scope, as a condition with its parameters. `subject` tells members of an `eachKey` scope apart. */
+export function scopeCondition(scope: Scope, subject: string): { readonly sql: string; readonly values: readonly string[] } {
+  switch (scope.kind) {
+    case "all":
+      return { sql: "true", values: [] };
+    case "team":
+      return { sql: "team = ?", values: [scope.team] };
+    case "key":
+      return { sql: "key = ?", values: [scope.key] };
+    case "eachKey":
+      return scope.team === null
+        ? { sql: "key = ?", values: [subject] }
+        : { sql: "key = ? and team = ?", values: [subject, scope.team] };
+  }
+}
+
+/** What the charges of a scope in a span add up to. Throws where the sum is beyond 64 bits. */
+export function sumCharges(db: Connection, scope: Scope, subject: string, span: Span): { spent: PicoUsd; held: PicoUsd } {
+  const condition = scopeCondition(scope, subject);
+  const row = db
+    .prepare(
+      `select coalesce(sum(cost), 0) spent, coalesce(sum(case state when 'pending' then hold end), 0) held
+       from charges where ${condition.sql} and admitted_at >= ? and admitted_at < ?`,
+    )
+    .safeIntegers()
+    .get(...condition.values, span.start, span.end ?? endOfTime) as { spent: bigint; held: bigint };
+  return { spent: row.spent as PicoUsd, held: row.held as PicoUsd };
+}
+
+/** Whom an `eachKey` budget has charges of in a span; a budget of another scope has the one subject "". */
+export function subjectsOf(db: Connection, scope: Scope, span: Span): string[] {
+  if (scope.kind !== "eachKey") return [""];
+  const keys = db
+    .prepare(
+      `select distinct key from charges
+       where key <> '' and state <> 'voided' and admitted_at >= ? and admitted_at < ? and team is coalesce(?, team) order by key`,
+    )
+    .pluck()
+    .all(span.start, span.end ?? endOfTime, scope.team);
+  return keys as string[];
+}
+
+/** A window between transactions: `spent` and `held` run ahead of its row until `flush`. */
+export interface OpenWindow extends BudgetWindow {
+  readonly budget: StoredBudget;
+  readonly seq: number;
+  spent: PicoUsd;
+  held: PicoUsd;
+  dirty: boolean;
+}
+
+/** Windows that are kept in memory at most; beyond that they are read anew. */
+const windowsKept = 20_000;
+const amountMax = 2n ** 63n - 2n;
+
+/**
+ * Budgets and windows as the one writer of a process sees them. Sums are kept in memory over the transactions and
+ * written once for each transaction; `forget` must follow whenever another connection may have written, or when a
+ * transaction was rolled back.
+ *
+ * The one rule: a window's sums are those of all charges in its scope and span. So a window that does not exist yet is
+ * made by adding them up, and a settlement touches the existing windows that hold its charge.
+ */
+export class WindowBook {
+  readonly #db: Connection;
+  readonly #calendar: Calendar;
+  readonly #select: Statement;
+  readonly #insert: Statement;
+  readonly #update: Statement;
+  #budgets: StoredBudget[] | null = null;
+  readonly #weighing = new Map<string, readonly StoredBudget[]>();
+  /** Latest window of a budget, by subject: nearly every look-up ends here. */
+  readonly #latest = new Map<StoredBudget, Map<string, OpenWindow>>();
+  readonly #windows = new Map<string, OpenWindow>();
+  #dirty: OpenWindow[] = [];
+  #lateWindows = 0;
+
+  constructor(db: Connection, calendar: Calendar) {
+    this.#db = db;
+    this.#calendar = calendar;
+    this.#select = db.prepare("select seq, spent, held from windows where budget = ? and subject = ? and starts_at = ?").safeIntegers();
+    this.#insert = db.prepare("insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, ?, ?)");
+    this.#update = db.prepare("update windows set spent = ?, held = ? where seq = ?");
+  }
+
+  /** The windows that weigh on the caller at an instant; missing ones are made. */
+  open(caller: Caller, at: number): OpenWindow[] {
+    return this.#weighingOn(caller).map((budget) => {
+      const subject = subjectOf(budget.scope, caller);
+      return this.#find(budget, subject, at) ?? this.#create(budget, subject, this.#calendar.spanOf(budget.period, at));
+    });
+  }
+
+  /** The windows that weigh on the caller at an instant, as far as they exist. */
+  existing(caller: Caller, at: number): OpenWindow[] {
+    return this.#weighingOn(caller)
+      .map((budget) => this.#find(budget, subjectOf(budget.scope, caller), at))
+      .filter((window) => window !== null);
+  }
+
+  /** Moves the sums of windows. Throws RangeError where one would be beyond 64 bits: the transaction is to be given up. */
+  move(windows: readonly OpenWindow[], spent: bigint, held: bigint): void {
+    for (const window of windows) {
+      const spentNow = window.spent + spent;
+      const heldNow = window.held + held;
+      if (spentNow > amountMax || spentNow < -amountMax || heldNow > amountMax) throw new RangeError("sum of a budget window beyond 64 bits");
+      invariant(heldNow >= 0n, `window ${window.seq} holds what is released`);
+      window.spent = spentNow as PicoUsd;
+      window.held = heldNow as PicoUsd;
+      if (window.dirty) continue;
+      window.dirty = true;
+      this.#dirty.push(window);
+    }
+  }
+
+  /** Writes every sum that moved. */
+  flush(): void {
+    for (const window of this.#dirty) {
+      this.#update.run(window.spent, window.held, window.seq);
+      window.dirty = false;
+    }
+    this.#dirty = [];
+  }
+
+  /** Drops what is in memory; what was not flushed is lost. */
+  forget(): void {
+    this.#budgets = null;
+    this.#weighing.clear();
+    this.#latest.clear();
+    this.#windows.clear();
+    this.#dirty = [];
+  }
+
+  /** Counts the windows that were made after charges in them had become pending: who remembers those must look again. */
+  get lateWindows(): number {
+    return this.#lateWindows;
+  }
+
+  /** Whether so much has gathered in memory that it should be forgotten, between transactions. */
+  get isLarge(): boolean {
+    return this.#windows.size + this.#weighing.size > windowsKept;
+  }
+
+  /** Adds or changes a budget, and opens its window at the instant from the charges. Flushes and forgets before. */
+  setBudget(budget: Omit<Budget, "id">, at: number): StoredBudget {
+    this.flush();
+    this.forget();
+    const scope = formatScope(budget.scope);
+    this.#db
+      .prepare(
+        `insert into budgets (scope, period, mode, amount_limit, warn_percent) values (?, ?, ?, ?, ?)
+         on conflict (scope, period) do update set mode = excluded.mode, amount_limit = excluded.amount_limit, warn_percent = excluded.warn_percent`,
+      )
+      .run(scope, budget.period, budget.mode, budget.limit, budget.warnPercent);
+    const stored = this.#all().find(({ id }) => id === budgetId(scope, budget.period));
+    invariant(stored !== undefined, "a budget that was set is there");
+    this.#openAll(stored, at);
+    return stored;
+  }
+
+  /** Removes a budget with its windows; false when there is none. Flushes and forgets before. */
+  removeBudget(scope: string, period: string): boolean {
+    this.flush();
+    this.forget();
+    const seq = this.#db.prepare("select seq from budgets where scope = ? and period = ?").pluck().get(scope, period);
+    if (seq === undefined) return false;
+    this.#db.prepare("delete from windows where budget = ?").run(seq);
+    this.#db.prepare("delete from budgets where seq = ?").run(seq);
+    return true;
+  }
+
+  /** Makes all windows anew from the charges: only those that hold the instant. */
+  rebuild(at: number): void {
+    this.forget();
+    this.#db.prepare("delete from windows").run();
+    for (const budget of this.#all()) this.#openAll(budget, at);
+  }
+
+  #openAll(budget: StoredBudget, at: number): void {
+    const span = this.#calendar.spanOf(budget.period, at);
+    for (const subject of subjectsOf(this.#db, budget.scope, span)) {
+      if (this.#find(budget, subject, at) === null) this.#create(budget, subject, span);
+    }
+  }
+
+  #all(): readonly StoredBudget[] {
+    this.#budgets ??= readBudgets(this.#db);
+    return this.#budgets;
+  }
+
+  #weighingOn(caller: Caller): readonly StoredBudget[] {
+    const name = `${caller.key}\0${caller.team ?? ""}`;
+    let budgets = this.#weighing.get(name);
+    if (budgets === undefined) {
+      budgets = this.#all().filter(({ scope }) => weighsOn(scope, caller));
+      this.#weighing.set(name, budgets);
+    }
+    return budgets;
+  }
+
+  #find(budget: StoredBudget, subject: string, at: number): OpenWindow | null {
+    const latest = this.#latest.get(budget)?.get(subject);
+    if (latest !== undefined && latest.start <= at && (latest.end === null || at < latest.end)) return latest;
+    const span = this.#calendar.spanOf(budget.period, at);
+    const known = this.#windows.get(windowName(budget, subject, span.start));
+    if (known !== undefined) return this.#keep(known);
+    const row = this.#select.get(budget.seq, subject, span.start) as { seq: bigint; spent: bigint; held: bigint } | undefined;
+    if (row === undefined) return null;
+    const { start, end } = span;
+    return this.#keep({
+      budget, subject, start, end, seq: Number(row.seq), spent: row.spent as PicoUsd, held: row.held as PicoUsd, dirty: false,
+    });
+  }
+
+  #create(budget: StoredBudget, subject: string, span: Span): OpenWindow {
+    const sums = sumCharges(this.#db, budget.scope, subject, span);
+    if (sums.held > 0n) this.#lateWindows++;
+    const { lastInsertRowid } = this.#insert.run(budget.seq, subject, span.start, span.end, sums.spent, sums.held);
+    const { start, end } = span;
+    return this.#keep({ budget, subject, start, end, seq: Number(lastInsertRowid), ...sums, dirty: false });
+  }
+
+  #keep(window: OpenWindow): OpenWindow {
+    this.#windows.set(windowName(window.budget, window.subject, window.start), window);
+    let latest = this.#latest.get(window.budget);
+    if (latest === undefined) {
+      latest = new Map();
+      this.#latest.set(window.budget, latest);
+    }
+    latest.set(window.subject, window);
+    return window;
+  }
+}
+
+function windowName(budget: StoredBudget, subject: string, start: number): string {
+  return `${budget.seq} ${start} ${subject}`;
+}
+
+/** A copy that no later movement changes. */
+export function snapshot({ budget, subject, start, end, spent, held }: BudgetWindow): BudgetWindow {
+  const { id, scope, period, mode, limit, warnPercent } = budget;
+  return { budget: { id, scope, period, mode, limit, warnPercent }, subject, start, end, spent, held };
+}

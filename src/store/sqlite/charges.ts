@@ -1,0 +1,167 @@
+import { invariant } from "../../core/assert.ts";
+import type { Caller } from "../../core/budget.ts";
+import type { ChargeState, HoldKind } from "../../core/charge.ts";
+import { noMoney, type PicoUsd } from "../../core/money.ts";
+import { tokenClasses } from "../../core/tokens.ts";
+import type { WindowBook, OpenWindow } from "./budgets.ts";
+import type { HoldCommand, PostCommand, VoidCommand } from "./commands.ts";
+import type { Connection, Statement } from "./connection.ts";
+
+/** A pending charge as the writer keeps it from its hold to its end. */
+export interface PendingCharge {
+  readonly seq: number;
+  readonly kind: HoldKind;
+  readonly at: number;
+  readonly caller: Caller;
+  readonly model: string;
+  readonly group: string | null;
+  hold: PicoUsd | null;
+  /** The existing windows that hold the charge. */
+  readonly windows: readonly OpenWindow[];
+}
+
+/** A charge that has ended, with what its end was answered with. */
+export interface EndedCharge {
+  readonly state: Exclude<ChargeState, "pending">;
+  readonly cost: PicoUsd | null;
+  readonly overage: PicoUsd;
+}
+
+/** Pending charges that are kept in memory at most; beyond that they are read anew. */
+const pendingKept = 50_000;
+
+/**
+ * Rows of `charges` as the one writer of a process sees them. Pending ones are remembered, so that their end need not
+ * read them; `forget` has the same rule as the window book's.
+ */
+export class ChargeBook {
+  readonly #windows: WindowBook;
+  readonly #pending = new Map<string, PendingCharge>();
+  readonly #pricesWritten = new Set<string>();
+  #pricesUncertain: string[] = [];
+  #lateWindows = 0;
+  readonly #insert: Statement;
+  readonly #insertPrice: Statement;
+  readonly #enlarge: Statement;
+  readonly #post: Statement;
+  readonly #void: Statement;
+  readonly #find: Statement;
+
+  constructor(db: Connection, windows: WindowBook) {
+    this.#windows = windows;
+    this.#insert = db.prepare(
+      `insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags)
+       values (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`,
+    );
+    this.#insertPrice = db.prepare("insert into price_versions (id, canonical) values (?, ?) on conflict do nothing");
+    this.#enlarge = db.prepare("update charges set hold = ? where seq = ? and state = 'pending'");
+    this.#post = db.prepare(
+      `update charges set state = 'posted', ended_at = ?, status = ?, served_model = ?, gateway_request_id = ?, duration_ms = ?,
+       first_token_ms = ?, cost = ?, list_cost = ?, overage = ?, formula = ?, source = ?, minimum_applied = ?, clamped = ?,
+       reason = ?, ${tokenClasses.map((name) => `${name} = ?`).join(", ")}
+       where seq = ? and state = 'pending'`,
+    );
+    this.#void = db.prepare(
+      `update charges set state = 'voided', ended_at = ?, status = ?, served_model = ?, gateway_request_id = ?, duration_ms = ?,
+       first_token_ms = ?, reason = ? where seq = ? and state = 'pending'`,
+    );
+    this.#find = db.prepare(
+      `select seq, kind, state, admitted_at, key, team, model, price_group, hold, cost, overage from charges where id = ?`,
+    ).safeIntegers();
+  }
+
+  /** Writes the charge as pending, its price before it; false when its id is there already. */
+  insert(command: HoldCommand, owner: number, windows: readonly OpenWindow[]): boolean {
+    const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, amount, , tags] = command;
+    if (priceId !== null && canonical !== null && !this.#pricesWritten.has(priceId)) {
+      this.#insertPrice.run(priceId, canonical);
+      this.#pricesWritten.add(priceId);
+      this.#pricesUncertain.push(priceId);
+    }
+    const { changes, lastInsertRowid } = this.#insert.run(
+      id, kind, owner, at, key, team, route, model, group, stream ? 1 : 0, priceId, amount, tags,
+    );
+    if (changes === 0) return false;
+    this.#pending.set(id, { seq: Number(lastInsertRowid), kind, at, caller: { key, team }, model, group, hold: amount, windows });
+    return true;
+  }
+
+  find(id: string): { readonly pending: PendingCharge } | { readonly ended: EndedCharge } | undefined {
+    if (this.#lateWindows !== this.#windows.lateWindows) {
+      this.#lateWindows = this.#windows.lateWindows;
+      this.#pending.clear();
+    }
+    const known = this.#pending.get(id);
+    if (known !== undefined) return { pending: known };
+    const row = this.#find.get(id) as FoundRow | undefined;
+    if (row === undefined) return undefined;
+    if (row.state !== "pending") return { ended: { state: row.state, cost: row.cost, overage: row.overage } };
+    const caller = { key: row.key, team: row.team };
+    const at = Number(row.admitted_at);
+    const windows = this.#windows.existing(caller, at);
+    const { kind, model, hold } = row;
+    const pending = { seq: Number(row.seq), kind, at, caller, model, group: row.price_group, hold, windows };
+    this.#pending.set(id, pending);
+    return { pending };
+  }
+
+  enlarge(charge: PendingCharge, amount: PicoUsd): void {
+    if (charge.hold === null) return;
+    const hold = (charge.hold + amount) as PicoUsd;
+    this.#once(this.#enlarge.run(hold, charge.seq).changes);
+    charge.hold = hold;
+  }
+
+  post(charge: PendingCharge, command: PostCommand, cost: PicoUsd | null, listCost: PicoUsd | null): EndedCharge {
+    const [, id, , , formula, source, minimumApplied, clamped, reason, end, tokens] = command;
+    const overage = charge.hold === null || cost === null || cost <= charge.hold ? noMoney : ((cost - charge.hold) as PicoUsd);
+    this.#once(
+      this.#post.run(
+        ...end, cost, listCost, overage, formula, source, minimumApplied ? 1 : 0, clamped ? 1 : 0, reason, ...tokens, charge.seq,
+      ).changes,
+    );
+    this.#pending.delete(id);
+    return { state: "posted", cost, overage };
+  }
+
+  void(charge: PendingCharge, command: VoidCommand): EndedCharge {
+    const [, id, reason, end] = command;
+    this.#once(this.#void.run(...end, reason, charge.seq).changes);
+    this.#pending.delete(id);
+    return { state: "voided", cost: null, overage: noMoney };
+  }
+
+  /** After a commit. */
+  confirm(): void {
+    this.#pricesUncertain = [];
+  }
+
+  /** Drops the pending charges in memory, and prices whose transaction was not committed. */
+  forget(): void {
+    this.#pending.clear();
+    for (const id of this.#pricesUncertain) this.#pricesWritten.delete(id);
+    this.#pricesUncertain = [];
+  }
+
+  get isLarge(): boolean {
+    return this.#pending.size > pendingKept;
+  }
+
+  #once(changes: number): void {
+    invariant(changes === 1, "a pending charge in memory is pending in the database");
+  }
+}
+
+interface FoundRow {
+  readonly seq: bigint;
+  readonly kind: HoldKind;
+  readonly state: ChargeState;
+  readonly admitted_at: bigint;
+  readonly key: string;
+  readonly team: string | null;
+  readonly model: string;
+  readonly price_group: string | null;
+  readonly hold: PicoUsd | null;
+  readonly cost: PicoUsd | null;
+  readonly overage: PicoUsd;
+}

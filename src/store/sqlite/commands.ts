@@ -1,0 +1,108 @@
+import type { Budget, Period } from "../../core/budget.ts";
+import type { Formula, HoldKind, Source } from "../../core/charge.ts";
+import type { Key } from "../../core/keys.ts";
+import type { PicoUsd } from "../../core/money.ts";
+import { tokenClasses } from "../../core/tokens.ts";
+import type { KeyCreation } from "../../ports/key-store.ts";
+import type { ChargeEnd, Correction, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../../ports/ledger.ts";
+
+/*
+ * Everything that a writer can be asked to do. The frequent commands are flat arrays, because they cross to the writer's
+ * thread by structured clone, where each object and each property name costs time.
+ */
+
+export type HoldCommand = readonly [
+  op: "hold", id: string, kind: HoldKind, at: number, key: string, team: string | null, route: string, model: string,
+  group: string | null, stream: boolean, priceId: string | null, canonical: string | null, amount: PicoUsd | null,
+  bounded: boolean, tags: string | null,
+];
+export type ExtendCommand = readonly [op: "extend", id: string, amount: PicoUsd, atLeast: PicoUsd];
+type EndFields = readonly [
+  at: number, status: number | null, servedModel: string | null, gatewayRequestId: string | null,
+  durationMs: number | null, firstTokenMs: number | null,
+];
+export type PostCommand = readonly [
+  op: "post", id: string, cost: PicoUsd | null, listCost: PicoUsd | null, formula: Formula, source: Source,
+  minimumApplied: boolean, clamped: boolean, reason: string | null, end: EndFields, tokens: readonly number[],
+];
+export type VoidCommand = readonly [op: "void", id: string, reason: string, end: EndFields];
+export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
+export type SetBudgetCommand = readonly [op: "setBudget", budget: Omit<Budget, "id">, at: number];
+export type RemoveBudgetCommand = readonly [op: "removeBudget", scope: string, period: string];
+export type CreateKeyCommand = readonly [op: "createKey", key: Key];
+export type RevokeKeyCommand = readonly [op: "revokeKey", id: string, at: number];
+/** Ends up to `count` holds of dead owners. */
+export type RecoverCommand = readonly [op: "recover", at: number, count: number];
+
+export type Command =
+  | HoldCommand | ExtendCommand | PostCommand | VoidCommand | AdjustCommand | SetBudgetCommand | RemoveBudgetCommand
+  | CreateKeyCommand | RevokeKeyCommand | RecoverCommand;
+
+export interface Replies {
+  hold: HoldResult;
+  extend: ExtendResult;
+  post: SettleResult;
+  void: SettleResult;
+  adjust: "ok" | "no_such_charge" | "unavailable";
+  setBudget: Budget;
+  removeBudget: boolean;
+  createKey: KeyCreation;
+  revokeKey: boolean;
+  recover: number;
+}
+export type ReplyTo<C extends Command> = Replies[C[0]];
+
+/** What became of one command of a batch. Of an `unavailable` one nothing was written. */
+export type Outcome =
+  | { readonly kind: "done"; readonly reply: Replies[keyof Replies] }
+  | { readonly kind: "unavailable"; readonly message: string }
+  /** A bug, or an amount beyond 64 bits: nothing was written, and trying again would not help. */
+  | { readonly kind: "failed"; readonly message: string };
+
+export interface BatchResult {
+  /** In the order of the commands. */
+  readonly outcomes: readonly Outcome[];
+  /** Time that the transaction took. */
+  readonly seconds: number;
+  /** Whether keys, budgets or settings were changed. */
+  readonly changed: boolean;
+}
+
+/** Carries batches to a writer, one at a time. A rejection means that the writer died and the outcome is unknown. */
+export interface BatchChannel {
+  apply(commands: readonly Command[]): Promise<BatchResult>;
+  close(): Promise<void>;
+}
+
+export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldCommand {
+  const { caller, price } = request;
+  let tags: string | null = null;
+  for (const _name in request.tags) {
+    tags = JSON.stringify(request.tags);
+    break;
+  }
+  return [
+    "hold", request.id, request.kind, request.at, caller.key, caller.team, request.route, request.model, request.group,
+    request.stream, price?.id ?? null, withCanonical ? (price?.canonical ?? null) : null, request.amount, request.bounded, tags,
+  ];
+}
+
+export function postCommand(id: string, posting: Posting, end: ChargeEnd): PostCommand {
+  return [
+    "post", id, posting.cost, posting.listCost, posting.formula, posting.source, posting.minimumApplied, posting.clamped,
+    posting.reason, endFields(end), tokenClasses.map((name) => posting.tokens[name]),
+  ];
+}
+
+export function voidCommand(id: string, reason: string, end: ChargeEnd): VoidCommand {
+  return ["void", id, reason, endFields(end)];
+}
+
+function endFields(end: ChargeEnd): EndFields {
+  return [end.at, end.status, end.servedModel, end.gatewayRequestId, end.durationMs, end.firstTokenMs];
+}
+
+/** A budget's public id, from what identifies it. */
+export function budgetId(scope: string, period: Period): string {
+  return `${scope}/${period}`;
+}

@@ -1,0 +1,49 @@
+import { closeSync, openSync } from "node:fs";
+import Database from "better-sqlite3";
+
+export type Connection = Database.Database;
+export type Statement = Database.Statement<unknown[]>;
+
+/** How long a connection waits for another process's short transaction, in milliseconds. */
+const busyTimeoutMs = 5000;
+
+/** Pages of write-ahead log after which a commit checkpoints by itself, where no helper connection does it before. */
+const autoCheckpointPages = 4000;
+
+/** Creates the file, readable by its owner only, if there is none; SQLite gives its -wal and -shm files the same mode. */
+export function createPrivateFile(path: string): "created" | "exists" {
+  try {
+    // "wx" never opens an existing file: closing one would drop the locks that this process holds on it.
+    closeSync(openSync(path, "wx", 0o600));
+    return "created";
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "EEXIST") return "exists";
+    throw error;
+  }
+}
+
+/** A connection that may write. A commit is durable when it returns. */
+export function connectToWrite(path: string): Connection {
+  const db = new Database(path, { timeout: busyTimeoutMs, fileMustExist: true });
+  db.pragma("journal_mode = wal");
+  db.pragma("synchronous = full");
+  db.pragma(`wal_autocheckpoint = ${autoCheckpointPages}`);
+  return db;
+}
+
+/** A connection that only reads; it sees whole transactions only. */
+export function connectToRead(path: string): Connection {
+  return new Database(path, { readonly: true, timeout: busyTimeoutMs, fileMustExist: true });
+}
+
+const faults = ["FULL", "IOERR", "READONLY", "BUSY", "LOCKED", "CANTOPEN", "NOMEM", "PROTOCOL", "CORRUPT", "NOTADB", "PERM"];
+
+/** Whether the database could not be reached or written, as opposed to a statement that is wrong. */
+export function isStorageFault(error: unknown): error is Database.SqliteError {
+  return error instanceof Database.SqliteError && faults.some((fault) => error.code.startsWith(`SQLITE_${fault}`));
+}
+
+/** Runs the work in one transaction that takes the write lock at once; rolls it back when the work throws. */
+export function writeTransaction<T>(db: Connection, work: () => T): T {
+  return db.transaction(work).immediate();
+}

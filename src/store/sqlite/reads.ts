@@ -1,0 +1,78 @@
+import type { BudgetWindow } from "../../core/budget.ts";
+import type { Charge } from "../../core/charge.ts";
+import type { PicoUsd } from "../../core/money.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import type { ChargePage, ChargeQuery } from "../../ports/ledger.ts";
+import { readBudgets, snapshot, sumCharges, type StoredBudget } from "./budgets.ts";
+import type { Connection, Statement } from "./connection.ts";
+import { chargeOf, type ChargeRow } from "./rows.ts";
+
+/** Reads that take microseconds, on whichever connection. */
+export class ShortReads {
+  readonly #db: Connection;
+  readonly #calendar: Calendar;
+  readonly #charge: Statement;
+  readonly #pending: Statement;
+  readonly #windows: Statement;
+
+  constructor(db: Connection, calendar: Calendar) {
+    this.#db = db;
+    this.#calendar = calendar;
+    this.#charge = db.prepare("select * from charges where id = ?").safeIntegers();
+    this.#pending = db.prepare("select count(*), min(admitted_at) from charges where state = 'pending'").raw();
+    this.#windows = db
+      .prepare("select subject, spent, held from windows where budget = ? and starts_at = ? order by subject")
+      .safeIntegers();
+  }
+
+  charge(id: string): Charge | undefined {
+    const row = this.#charge.get(id) as ChargeRow | undefined;
+    return row && chargeOf(row);
+  }
+
+  pending(): { readonly count: number; readonly oldestAt: number | null } {
+    const [count, oldestAt] = this.#pending.get() as [number, number | null];
+    return { count, oldestAt };
+  }
+
+  windows(at: number): readonly BudgetWindow[] {
+    return this.#db.transaction(() => readBudgets(this.#db).flatMap((budget) => this.#windowsOf(budget, at)))();
+  }
+
+  /** A window that no hold has opened yet has the sums of its charges all the same. */
+  #windowsOf(budget: StoredBudget, at: number): BudgetWindow[] {
+    const span = this.#calendar.spanOf(budget.period, at);
+    const rows = this.#windows.all(budget.seq, span.start) as { subject: string; spent: PicoUsd; held: PicoUsd }[];
+    if (rows.length === 0 && budget.scope.kind !== "eachKey") {
+      return [snapshot({ budget, subject: "", ...span, ...sumCharges(this.#db, budget.scope, "", span) })];
+    }
+    return rows.map((row) => snapshot({ budget, ...span, ...row }));
+  }
+}
+
+/** One page of charges, newest first; among those of one instant, the last written first. */
+export function readCharges(db: Connection, query: ChargeQuery): ChargePage {
+  const conditions: string[] = [];
+  const values: (string | number)[] = [];
+  const where = (sql: string, ...given: (string | number | undefined)[]) => {
+    const known = given.filter((value) => value !== undefined);
+    if (known.length < given.length) return;
+    conditions.push(sql);
+    values.push(...known);
+  };
+  where("key = ?", query.key);
+  where("model = ?", query.model);
+  where("state = ?", query.state);
+  where("admitted_at >= ?", query.since);
+  where("admitted_at < ?", query.until);
+  where("(admitted_at, seq) < (select admitted_at, seq from charges where id = ?)", query.after);
+  const rows = db
+    .prepare(
+      `select * from charges ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`}
+       order by admitted_at desc, seq desc limit ?`,
+    )
+    .safeIntegers()
+    .all(...values, query.limit + 1) as ChargeRow[];
+  const charges = rows.slice(0, query.limit).map(chargeOf);
+  return { charges, next: rows.length > query.limit ? (charges.at(-1)?.id ?? null) : null };
+}

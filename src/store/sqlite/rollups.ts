@@ -1,0 +1,112 @@
+import { tokenClasses } from "../../core/tokens.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import type { Connection, Statement } from "./connection.ts";
+
+/** Rollups are kept by quarter hours of UTC: all zones of today are whole quarters apart from it. Milliseconds. */
+export const quarterMs = 900_000;
+
+/** What one posted charge adds to the rollups of its quarter hour and its day. */
+export interface Posted {
+  readonly at: number;
+  readonly key: string;
+  readonly team: string | null;
+  readonly model: string;
+  readonly group: string | null;
+  readonly source: string;
+  /** 1, or 0 for an adjustment. */
+  readonly requests: number;
+  readonly unpriced: number;
+  /** In the order of `tokenClasses`. */
+  readonly tokens: readonly number[];
+  readonly cost: bigint;
+  readonly listCost: bigint;
+}
+
+interface Cell {
+  readonly identity: readonly (string | number)[];
+  requests: number;
+  unpriced: number;
+  readonly tokens: number[];
+  cost: bigint;
+  listCost: bigint;
+}
+
+export const rollupSums = ["requests", "unpriced", ...tokenClasses, "cost", "list_cost"] as const;
+export const rollupDimensions = ["key", "team", "model", "price_group", "source"] as const;
+
+/** Gathers what a transaction adds to the rollups and writes each of their rows once. */
+export class RollupBook {
+  readonly #calendar: Calendar;
+  readonly #addQuarter: Statement;
+  readonly #addDay: Statement;
+  readonly #quarters = new Map<string, Cell>();
+  readonly #days = new Map<string, Cell>();
+
+  constructor(db: Connection, calendar: Calendar) {
+    this.#calendar = calendar;
+    this.#addQuarter = db.prepare(upsert("rollup_quarter", "starts_at"));
+    this.#addDay = db.prepare(upsert("rollup_day", "day"));
+  }
+
+  add(posted: Posted): void {
+    const identity = [posted.key, posted.team ?? "", posted.model, posted.group ?? "", posted.source];
+    const name = identity.join("\0");
+    this.#addTo(this.#quarters, name, posted.at - (posted.at % quarterMs), identity, posted);
+    this.#addTo(this.#days, name, this.#calendar.dateOf(posted.at), identity, posted);
+  }
+
+  flush(): void {
+    writeCells(this.#quarters, this.#addQuarter);
+    writeCells(this.#days, this.#addDay);
+    this.forget();
+  }
+
+  forget(): void {
+    this.#quarters.clear();
+    this.#days.clear();
+  }
+
+  #addTo(cells: Map<string, Cell>, name: string, time: string | number, identity: readonly string[], posted: Posted): void {
+    const cellName = `${name}\0${time}`;
+    let cell = cells.get(cellName);
+    if (cell === undefined) {
+      cell = { identity: [time, ...identity], requests: 0, unpriced: 0, tokens: tokenClasses.map(() => 0), cost: 0n, listCost: 0n };
+      cells.set(cellName, cell);
+    }
+    cell.requests += posted.requests;
+    cell.unpriced += posted.unpriced;
+    cell.cost += posted.cost;
+    cell.listCost += posted.listCost;
+    for (let index = 0; index < cell.tokens.length; index++) cell.tokens[index] = (cell.tokens[index] ?? 0) + (posted.tokens[index] ?? 0);
+  }
+}
+
+function writeCells(cells: Map<string, Cell>, statement: Statement): void {
+  for (const cell of cells.values()) {
+    statement.run(...cell.identity, cell.requests, cell.unpriced, ...cell.tokens, cell.cost, cell.listCost);
+  }
+}
+
+function upsert(table: string, time: string): string {
+  const columns = [time, ...rollupDimensions, ...rollupSums];
+  return `insert into ${table} (${columns.join(", ")}) values (${columns.map(() => "?").join(", ")})
+    on conflict do update set ${rollupSums.map((name) => `${name} = ${name} + excluded.${name}`).join(", ")}`;
+}
+
+/** Makes the rollup by days anew from the charges, for another time zone. */
+export function rebuildDays(db: Connection, calendar: Calendar): void {
+  db.prepare("delete from rollup_day").run();
+  db.function("local_date", { deterministic: true }, (at: unknown) => calendar.dateOf(Number(at)));
+  db.prepare(`insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")}) ${sumsByDay}`).run();
+}
+
+/** The rows that the rollups must have, summed from the posted charges. */
+const sumsFromCharges = `
+    key, coalesce(team, ''), model, coalesce(price_group, ''), source,
+    sum(formula <> 'adjustment') requests, sum(cost is null) unpriced,
+    ${tokenClasses.map((name) => `sum(${name}) ${name}`).join(", ")},
+    coalesce(sum(cost), 0) cost, coalesce(sum(list_cost), 0) list_cost
+  from charges where state = 'posted' group by 1, 2, 3, 4, 5, 6`;
+export const sumsByQuarter = `select admitted_at - admitted_at % ${quarterMs}, ${sumsFromCharges}`;
+/** Needs the function `local_date` on the connection. */
+export const sumsByDay = `select local_date(admitted_at), ${sumsFromCharges}`;

@@ -1,0 +1,106 @@
+import type { Charge, ChargeState, Formula, HoldKind, Source } from "../../core/charge.ts";
+import type { Key } from "../../core/keys.ts";
+import type { PicoUsd } from "../../core/money.ts";
+import { tokenClasses, type TokenClass, type TokenCounts } from "../../core/tokens.ts";
+
+/** A row of `charges`, read with safe integers. */
+export type ChargeRow = Readonly<Record<TokenClass, bigint>> & {
+  readonly seq: bigint;
+  readonly id: string;
+  readonly kind: HoldKind;
+  readonly state: ChargeState;
+  readonly owner: bigint;
+  readonly admitted_at: bigint;
+  readonly ended_at: bigint | null;
+  readonly key: string;
+  readonly team: string | null;
+  readonly route: string;
+  readonly model: string;
+  readonly served_model: string | null;
+  readonly price_group: string | null;
+  readonly stream: bigint;
+  readonly price_id: string | null;
+  readonly hold: PicoUsd | null;
+  readonly cost: PicoUsd | null;
+  readonly list_cost: PicoUsd | null;
+  readonly overage: PicoUsd;
+  readonly formula: Formula | null;
+  readonly source: Source | null;
+  readonly minimum_applied: bigint;
+  readonly clamped: bigint;
+  readonly status: bigint | null;
+  readonly reason: string | null;
+  readonly gateway_request_id: string | null;
+  readonly duration_ms: number | null;
+  readonly first_token_ms: number | null;
+  readonly tags: string | null;
+  readonly adjusts: string | null;
+};
+
+export function chargeOf(row: ChargeRow): Charge {
+  return {
+    id: row.id,
+    kind: row.kind,
+    state: row.state,
+    at: Number(row.admitted_at),
+    endedAt: numberOrNull(row.ended_at),
+    key: row.key,
+    team: row.team,
+    route: row.route,
+    model: row.model,
+    servedModel: row.served_model,
+    group: row.price_group,
+    stream: row.stream === 1n,
+    priceId: row.price_id,
+    hold: row.hold,
+    cost: row.cost,
+    listCost: row.list_cost,
+    overage: row.overage,
+    formula: row.formula,
+    source: row.source,
+    minimumApplied: row.minimum_applied === 1n,
+    clamped: row.clamped === 1n,
+    tokens: tokensOf(row),
+    status: numberOrNull(row.status),
+    reason: row.reason,
+    gatewayRequestId: row.gateway_request_id,
+    durationMs: row.duration_ms,
+    firstTokenMs: row.first_token_ms,
+    tags: row.tags === null ? {} : JSON.parse(row.tags),
+  };
+}
+
+export function tokensOf(row: Readonly<Record<TokenClass, bigint>>): TokenCounts {
+  const tokens: Partial<Record<TokenClass, number>> = {};
+  for (const name of tokenClasses) tokens[name] = Number(row[name]);
+  return tokens as TokenCounts;
+}
+
+/** A row of `keys`; times fit a number. */
+export interface KeyRow {
+  readonly id: string;
+  readonly name: string;
+  readonly team: string | null;
+  readonly digest: string;
+  readonly models: string | null;
+  readonly created_at: number;
+  readonly expires_at: number | null;
+  readonly revoked_at: number | null;
+}
+
+export function keyOf(row: KeyRow): Key {
+  return {
+    id: row.id,
+    name: row.name,
+    team: row.team,
+    digest: row.digest,
+    models: row.models === null ? null : JSON.parse(row.models),
+    createdAt: row.created_at,
+    expiresAt: row.expires_at,
+    revokedAt: row.revoked_at,
+  };
+}
+
+function numberOrNull(value: bigint | null): number | null {
+  return value === null ? null : Number(value);
+}

@@ -1,0 +1,258 @@
+import { assertNever, invariant } from "../../core/assert.ts";
+import { shortageOf, tightestRoom, worstShortage } from "../../core/budget.ts";
+import { noMoney, picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts";
+import { noTokens } from "../../core/tokens.ts";
+import type { ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import { adjust } from "./adjustments.ts";
+import { snapshot, WindowBook, type OpenWindow } from "./budgets.ts";
+import { ChargeBook, type EndedCharge, type PendingCharge } from "./charges.ts";
+import { postCommand } from "./commands.ts";
+import type {
+  BatchResult, Command, ExtendCommand, HoldCommand, Outcome, PostCommand, RecoverCommand, Replies, VoidCommand,
+} from "./commands.ts";
+import { isStorageFault, type Connection, type Statement } from "./connection.ts";
+import { createKey, revokeKey } from "./keys.ts";
+import { RollupBook } from "./rollups.ts";
+
+/**
+ * Applies batches of commands to one connection, each batch in one transaction. Synchronous; it runs in the writer's
+ * thread, or in the process of a command.
+ *
+ * A batch has no savepoints: every command checks before it writes, and one that throws gives the whole transaction up,
+ * after which the commands are applied one by one, so that a failing one harms itself alone.
+ */
+export class Writer {
+  readonly #db: Connection;
+  readonly #windows: WindowBook;
+  readonly #charges: ChargeBook;
+  readonly #rollups: RollupBook;
+  readonly #begin: Statement;
+  readonly #commit: Statement;
+  readonly #dataVersion: Statement;
+  readonly #bump: Statement;
+  #lastDataVersion: unknown = null;
+  #owner: number | null;
+  #ownerUncertain = false;
+  #changed = false;
+
+  /** `owner`: the epoch of the running proxy; null for a process that gets one with its first hold. */
+  constructor(db: Connection, calendar: Calendar, owner: number | null) {
+    this.#db = db;
+    this.#owner = owner;
+    this.#windows = new WindowBook(db, calendar);
+    this.#charges = new ChargeBook(db, this.#windows);
+    this.#rollups = new RollupBook(db, calendar);
+    this.#begin = db.prepare("begin immediate");
+    this.#commit = db.prepare("commit");
+    this.#dataVersion = db.prepare("pragma data_version").pluck();
+    this.#bump = db.prepare("update meta set changes = changes + 1");
+  }
+
+  apply(commands: readonly Command[]): BatchResult {
+    const start = performance.now();
+    this.#changed = false;
+    const outcomes = this.#applyTogether(commands);
+    return { outcomes, seconds: (performance.now() - start) / 1000, changed: this.#changed };
+  }
+
+  #applyTogether(commands: readonly Command[]): readonly Outcome[] {
+    try {
+      return this.#transaction(() => this.#inOrder(commands));
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      if (isStorageFault(error)) return commands.map(() => ({ kind: "unavailable", message }));
+      if (commands.length === 1) return [{ kind: "failed", message }];
+      return this.#applySingly(commands);
+    }
+  }
+
+  #applySingly(commands: readonly Command[]): readonly Outcome[] {
+    const outcomes = commands.map((): Outcome => ({ kind: "failed", message: "not applied" }));
+    for (const index of settlesFirst(commands)) {
+      outcomes[index] = this.#applyTogether(commands.slice(index, index + 1))[0] ?? { kind: "failed", message: "no outcome" };
+    }
+    return outcomes;
+  }
+
+  #inOrder(commands: readonly Command[]): Outcome[] {
+    const outcomes: Outcome[] = Array.from({ length: commands.length });
+    for (const index of settlesFirst(commands)) {
+      const command = commands[index];
+      if (command !== undefined) outcomes[index] = { kind: "done", reply: this.#run(command) };
+    }
+    return outcomes;
+  }
+
+  #transaction<T>(work: () => T): T {
+    try {
+      this.#begin.run();
+      this.#noticeOthers();
+      const result = work();
+      this.#flush();
+      this.#commit.run();
+      this.#charges.confirm();
+      this.#ownerUncertain = false;
+      if (this.#windows.isLarge || this.#charges.isLarge) this.#forget();
+      return result;
+    } catch (error) {
+      this.#forget();
+      this.#changed = false;
+      if (this.#ownerUncertain) this.#owner = null;
+      this.#ownerUncertain = false;
+      if (this.#db.inTransaction) this.#db.exec("rollback");
+      throw error;
+    }
+  }
+
+  /** Another connection has written since the last transaction: what is in memory may be outdated. */
+  #noticeOthers(): void {
+    const version = this.#dataVersion.get();
+    if (version === this.#lastDataVersion) return;
+    this.#lastDataVersion = version;
+    this.#forget();
+  }
+
+  #flush(): void {
+    this.#windows.flush();
+    this.#rollups.flush();
+  }
+
+  #forget(): void {
+    this.#windows.forget();
+    this.#charges.forget();
+    this.#rollups.forget();
+  }
+
+  #run(command: Command): Replies[keyof Replies] {
+    switch (command[0]) {
+      case "hold":
+        return this.#hold(command);
+      case "extend":
+        return this.#extend(command);
+      case "post":
+        return this.#settle(command);
+      case "void":
+        return this.#settle(command);
+      case "adjust":
+        return adjust(this.#db, this.#windows, this.#rollups, command);
+      case "setBudget":
+        return this.#announcing(() => this.#windows.setBudget(command[1], command[2]));
+      case "removeBudget":
+        return this.#announcing(() => this.#windows.removeBudget(command[1], command[2]));
+      case "createKey":
+        return this.#announcing(() => createKey(this.#db, command[1]));
+      case "revokeKey":
+        return this.#announcing(() => revokeKey(this.#db, command[1], command[2]));
+      case "recover":
+        return this.#recover(command);
+      default:
+        return assertNever(command);
+    }
+  }
+
+  /** Work that changes keys or budgets; all who watch the database notice it. */
+  #announcing<T>(work: () => T): T {
+    this.#flush();
+    const result = work();
+    this.#bump.run();
+    this.#charges.forget();
+    this.#changed = true;
+    return result;
+  }
+
+  #hold(command: HoldCommand): HoldResult {
+    const [, id, , at, key, team, , , , , , , amount, bounded] = command;
+    invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
+    const windows = this.#windows.open({ key, team }, at);
+    const refusal = refuse(windows, amount, bounded);
+    if (refusal !== null) return this.#charges.find(id) === undefined ? refusal : { ok: true, room: tightestRoom(windows) };
+    if (this.#charges.insert(command, this.#ownEpoch(at), windows)) this.#windows.move(windows, 0n, amount ?? 0n);
+    return { ok: true, room: tightestRoom(windows) };
+  }
+
+  #extend([, id, amount, atLeast]: ExtendCommand): ExtendResult {
+    invariant(amount >= atLeast && atLeast >= 0n && amount <= picoUsdMax, "an extension is an amount");
+    const found = this.#charges.find(id);
+    if (found === undefined || !("pending" in found)) return { ok: false, reason: "not_pending" };
+    const { pending } = found;
+    const shortage = worstShortage(pending.windows.map((window) => shortageOf(window, atLeast)).filter((each) => each !== null));
+    if (shortage !== null) return { ok: false, reason: "no_room", shortage: { ...shortage, window: snapshot(shortage.window) } };
+    const granted = smaller(amount, tightestRoom(pending.windows) ?? amount);
+    this.#charges.enlarge(pending, granted);
+    if (pending.hold !== null) this.#windows.move(pending.windows, 0n, granted);
+    return { ok: true, granted };
+  }
+
+  #settle(command: PostCommand | VoidCommand): SettleResult {
+    const found = this.#charges.find(command[1]);
+    if (found === undefined) return { ok: false, reason: "no_such_charge" };
+    if ("ended" in found) return { ok: true, first: false, ...found.ended };
+    const ended = command[0] === "post" ? this.#post(found.pending, command) : this.#charges.void(found.pending, command);
+    this.#windows.move(found.pending.windows, ended.cost ?? 0n, -(found.pending.hold ?? 0n));
+    return { ok: true, first: true, ...ended };
+  }
+
+  #post(charge: PendingCharge, command: PostCommand): EndedCharge {
+    const [, , stated, statedList, formula, source, , , , , tokens] = command;
+    // "assumed" is the hold itself, as the ledger knows it: an extension may have been granted without the caller hearing of it.
+    const cost = formula === "assumed" ? charge.hold : stated;
+    const listCost = formula === "assumed" ? charge.hold : statedList;
+    invariant((cost === null) === (formula === "unpriced"), "only an unpriced charge has no cost");
+    invariant(cost === null || (cost >= 0n && cost <= picoUsdMax), "a cost is an amount");
+    const ended = this.#charges.post(charge, command, cost, listCost);
+    this.#rollups.add({
+      at: charge.at, key: charge.caller.key, team: charge.caller.team, model: charge.model, group: charge.group, source, tokens,
+      requests: 1, unpriced: cost === null ? 1 : 0, cost: cost ?? 0n, listCost: listCost ?? 0n,
+    });
+    return ended;
+  }
+
+  /** The amount of an orphaned request is unknown, and it may have been billed: its hold is posted. */
+  #recover([, at, count]: RecoverCommand): number {
+    const orphans = this.#db
+      .prepare("select id, hold is null from charges where state = 'pending' and kind = 'request' and owner <> ? limit ?")
+      .raw()
+      .all(this.#owner ?? -1, count) as [id: string, unpriced: 0 | 1][];
+    const end = { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
+    for (const [id, unpriced] of orphans) {
+      const cost = unpriced === 1 ? null : noMoney;
+      const posting = {
+        kind: "post", cost, listCost: cost, tokens: noTokens, formula: unpriced === 1 ? "unpriced" : "assumed", source: "assumed",
+        minimumApplied: false, clamped: false, reason: "crash",
+      } as const;
+      this.#settle(postCommand(id, posting, end));
+    }
+    return orphans.length;
+  }
+
+  #ownEpoch(at: number): number {
+    if (this.#owner === null) {
+      this.#owner = registerOwner(this.#db, at);
+      this.#ownerUncertain = true;
+    }
+    return this.#owner;
+  }
+}
+
+/** Registers a run that will place holds; its epoch is never given again. */
+export function registerOwner(db: Connection, at: number): number {
+  return Number(db.prepare("insert into owners (started_at) values (?)").run(at).lastInsertRowid);
+}
+
+function refuse(windows: readonly OpenWindow[], amount: PicoUsd | null, bounded: boolean): HoldResult | null {
+  if (amount === null || !bounded) {
+    return windows.some(({ budget }) => budget.mode === "hard") ? { ok: false, reason: "not_bounded" } : null;
+  }
+  const shortages = windows.map((window) => shortageOf(window, amount)).filter((each) => each !== null);
+  const shortage = worstShortage(shortages);
+  return shortage && { ok: false, reason: "no_room", shortage: { ...shortage, window: snapshot(shortage.window) } };
+}
+
+/** Positions in the order of work: what ends holds before what needs room. */
+function settlesFirst(commands: readonly Command[]): number[] {
+  const settles: number[] = [];
+  const others: number[] = [];
+  commands.forEach(([op], index) => (op === "post" || op === "void" ? settles : others).push(index));
+  return settles.concat(others);
+}
