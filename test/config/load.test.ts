@@ -1,5 +1,5 @@
 import { inspect } from "node:util";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { loadSettings, type LoadRequest, type LoadResult } from "../../src/config/load.ts";
 import type { ReadFile } from "../../src/config/sources.ts";
