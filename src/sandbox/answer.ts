@@ -80,12 +80,18 @@ function naturalLength(scenario: Scenario, random: Random): number {
 function prosePieces(scenario: Scenario, random: Random, length: number): Piece[] {
   const bytes = "tokens" in scenario ? undefined : numberOf(scenario, "big");
   const words = prose(random);
-  if (bytes === undefined) return words.take(length - 1).toArray().concat({ text: ".", tokens: 1 });
+  if (bytes === undefined) return closed(words.take(length - 1).toArray());
   const pieces: Piece[] = [];
   for (let written = 0; written < bytes; written += Buffer.byteLength(pieces.at(-1)?.text ?? "")) {
     pieces.push(words.next().value);
   }
   return pieces;
+}
+
+/** With a last token: a full stop, or a word where the tokenizer would join the stop to what is before it. */
+function closed(pieces: Piece[]): Piece[] {
+  const afterWord = /\p{L}$/u.test(pieces.at(-1)?.text ?? "");
+  return [...pieces, { text: afterWord ? "." : " indeed", tokens: 1 }];
 }
 
 /** `{"answer":"…"}` in exactly so many tokens, at least five. */
@@ -99,7 +105,7 @@ function jsonPieces(random: Random, length: number): Piece[] {
 
 function echo(call: Call): Piece[] {
   const credential = call.head.headers.authorization ?? String(call.head.headers["x-api-key"] ?? "");
-  const text = `You called with ${credential}. `;
+  const text = `You called with ${credential}.\n\n`;
   return [{ text, tokens: countTokens(text) }];
 }
 

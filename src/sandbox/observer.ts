@@ -1,4 +1,4 @@
-import type { Sandbox, SandboxRequest, SeenRequest } from "./options.ts";
+import type { SandboxRequest, SeenRequest } from "./options.ts";
 
 /** A seen request while it is being answered. */
 export type OpenRequest = { -readonly [Name in keyof SeenRequest]: SeenRequest[Name] };
@@ -37,7 +37,7 @@ export class Observer {
     for (const waiter of this.#waiters) waiter.check();
   }
 
-  waitFor(sandbox: Sandbox, holds: (sandbox: Sandbox) => boolean, timeoutMs: number): Promise<void> {
+  waitFor(holds: () => boolean, timeoutMs: number, what: string): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const settle = (end: () => void) => {
       clearTimeout(timer);
@@ -47,13 +47,13 @@ export class Observer {
     const fail = (reason: Error) => settle(() => reject(reason));
     const check = () => {
       try {
-        if (holds(sandbox)) settle(resolve);
+        if (holds()) settle(resolve);
       } catch (error) {
         fail(error instanceof Error ? error : new Error(String(error)));
       }
     };
     const waiter = { check, fail };
-    const timer = setTimeout(() => fail(new Error(`the sandbox waited ${timeoutMs} ms for ${holds.toString()}`)), timeoutMs);
+    const timer = setTimeout(() => fail(new Error(`the sandbox waited ${timeoutMs} ms for ${what}`)), timeoutMs);
     this.#waiters.add(waiter);
     check();
     return promise;

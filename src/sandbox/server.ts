@@ -84,11 +84,7 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
   const address = server.address() as AddressInfo;
   let closed: Promise<void> | undefined;
   const close = () => {
-    closed ??= new Promise<void>((resolve) => {
-      server.close(() => resolve());
-      for (const socket of sockets) socket.destroy();
-      observer.giveUp();
-    });
+    closed ??= shut(server, sockets, observer);
     return closed;
   };
   const sandbox: Sandbox = {
@@ -112,11 +108,20 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
     balanceUsd: () => formatUsd(billing.balance),
     balance: () => billing.balance,
     topUp: (amountUsd) => billing.topUp(amountUsd),
-    waitFor: (holds, timeoutMs = 5000) => observer.waitFor(sandbox, holds, timeoutMs),
+    waitFor: (holds, timeoutMs = 5000) => observer.waitFor(() => holds(sandbox), timeoutMs, holds.toString()),
     close,
     [Symbol.asyncDispose]: close,
   };
   return sandbox;
+}
+
+/** Resolves when no socket is open and no stream runs. */
+async function shut(server: Server, sockets: ReadonlySet<Socket>, observer: Observer): Promise<void> {
+  observer.giveUp();
+  server.close();
+  for (const socket of sockets) socket.destroy();
+  const quiet = () => sockets.size === 0 && observer.activeStreams === 0;
+  await observer.waitFor(quiet, 5000, "its sockets to close");
 }
 
 const nothing = Buffer.alloc(0);

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { Agent, request as httpRequest, type ClientRequest, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
+import { request as httpRequest, type Agent, type ClientRequest, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import type { Sandbox } from "../../src/sandbox/server.ts";
 
 /** What a client saw of one answer; nothing is decoded or followed. */
