@@ -1,5 +1,5 @@
 import { add, larger, noMoney, priceOf, type PicoUsd, type PicoUsdPerToken } from "./money.ts";
-import { tierFor, type PriceTier, type PriceVersion, type Rates } from "./price.ts";
+import { type PriceTier, type PriceVersion, type Rates } from "./price.ts";
 import { scaleTokens, type Permille, type TokenClass } from "./tokens.ts";
 
 /** What a request says of its own size, as the wire reads it. */
@@ -84,7 +84,7 @@ export function worstCase(
     const output = priceOf(bound.outputTokens, dearest(tier.charged, classes.completion));
     worst = larger(worst, add(prompt, output));
   });
-  return larger(worst, minimumWorst(price, bound, classes.completion));
+  return larger(worst, minimumWorst(price, bound, [...classes.prompt, ...classes.completion, "output"]));
 }
 
 function promptWorst(price: PriceVersion, reached: PriceTier, tokens: number, classes: readonly TokenClass[]): PicoUsd {
@@ -98,18 +98,18 @@ function promptWorst(price: PriceVersion, reached: PriceTier, tokens: number, cl
   return total;
 }
 
-/** A short answer can cost more than a long one while its shortfall is filled up at the output rate. */
+/** A short answer can cost more than a long one while its shortfall is filled up at the output rate, one of `classes`. */
 function minimumWorst(
   price: PriceVersion,
   bound: { readonly promptTokens: number },
-  completion: readonly TokenClass[],
+  classes: readonly TokenClass[],
 ): PicoUsd {
   const { minimum } = price;
   const reachable = price.tiers.filter((tier) => tier.fromPromptTokens <= bound.promptTokens);
   const rate = reachable.reduce<bigint>((top, tier) => {
-    const here = dearest(tier.charged, ["input", "cached_input", "cache_write", ...completion]);
+    const here = dearest(tier.charged, classes);
     return here > top ? here : top;
-  }, dearest(tierFor(price, 0).charged, ["output"]));
+  }, 0n);
   return larger(priceOf(minimum.tokens, rate as PicoUsdPerToken), minimum.usd);
 }
 

@@ -66,10 +66,11 @@ function tokenCost(price: PriceVersion, tokens: TokenCounts, side: "charged" | "
   return total;
 }
 
-/** A shortfall of tokens is priced at the output rate, one of USD is filled up. */
+/** A shortfall of tokens is priced at the output rate, one of USD is filled up. Beside a flat price tokens cost nothing. */
 function withMinimum(price: PriceVersion, tokens: TokenCounts, cost: PicoUsd): PicoUsd {
   const { minimum } = price;
   if (minimum.tokens === 0 && minimum.usd === 0n) return cost;
+  if (price.perRequest !== null) return larger(cost, minimum.usd);
   const shortfall = Math.max(minimum.tokens - promptTotal(tokens) - completionTotal(tokens), 0);
   const filled = add(cost, priceOf(shortfall, tierFor(price, promptTotal(tokens)).charged.output));
   return larger(filled, minimum.usd);

@@ -1,5 +1,5 @@
 import type { PicoUsd, PicoUsdPerToken } from "./money.ts";
-import { tokenClasses, type TokenClass } from "./tokens.ts";
+import { parentClass, tokenClasses, type TokenClass } from "./tokens.ts";
 
 /** A rate for every class: a class that a price file leaves out has its parent's rate here. */
 export type Rates = Readonly<Record<TokenClass, PicoUsdPerToken>>;
@@ -66,12 +66,15 @@ export function canonicalPrice(price: PriceVersion): string {
   });
 }
 
-/** Reads back what `canonicalPrice` wrote. Classes that a later release added take their parent's place at its writer. */
+/** Reads back what `canonicalPrice` wrote. A class that a later release added has its parent's rate, as in a price file. */
 export function parseCanonicalPrice(text: string): PriceVersion {
   const stored = JSON.parse(text);
   const names: string[] = stored.classes;
-  const rates = (values: string[]) =>
-    Object.fromEntries(tokenClasses.map((name) => [name, BigInt(values[names.indexOf(name)] ?? "0")])) as unknown as Rates;
+  const rates = (values: string[]) => {
+    const written = (name: TokenClass) => values[names.indexOf(name)];
+    const rate = (name: TokenClass) => BigInt(written(name) ?? written(parentClass[name] ?? name) ?? "0");
+    return Object.fromEntries(tokenClasses.map((name) => [name, rate(name)])) as unknown as Rates;
+  };
   return {
     model: stored.model,
     group: stored.group,

@@ -31,7 +31,7 @@ export function decompose(stated: StatedUsage): Usage {
   const completion = Math.max(stated.completion ?? 0, (stated.total ?? 0) - stated.prompt);
   const dearPrompt = stated.cacheWrite + stated.audioInput + stated.imageInput;
   const promptClamped = dearPrompt + stated.cached > stated.prompt;
-  const prompt = Math.max(stated.prompt, dearPrompt, stated.cached);
+  const prompt = Math.max(stated.prompt, dearPrompt + stated.cached);
   const cached = promptClamped ? 0 : stated.cached;
   const completionParts = stated.reasoning + stated.audioOutput + stated.imageOutput;
   return {

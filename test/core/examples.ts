@@ -1,0 +1,30 @@
+import { noMoney, parseRate, type PicoUsdPerToken } from "../../src/core/money.ts";
+import type { PriceTier, PriceVersion, Rates } from "../../src/core/price.ts";
+import { parentClass, tokenClasses, type TokenClass } from "../../src/core/tokens.ts";
+
+/** A full set of rates from decimal strings, USD per 1M tokens; classes that are left out take their parent's. */
+export function rates(stated: { readonly input: string; readonly output: string } & Partial<Record<TokenClass, string>>): Rates {
+  const of = (name: TokenClass) => parseRate(stated[name] ?? stated[parentClass[name] ?? name] ?? "") as PicoUsdPerToken;
+  return Object.fromEntries(tokenClasses.map((name) => [name, of(name)])) as unknown as Rates;
+}
+
+export function tier(fromPromptTokens: number, charged: Rates, list: Rates = charged): PriceTier {
+  return { fromPromptTokens, charged, list };
+}
+
+/** 1.25 in and 5.00 out for official 2.50 and 10.00, unless told otherwise. */
+export function price(changes: Partial<PriceVersion> = {}): PriceVersion {
+  return {
+    model: "example",
+    group: "half",
+    fraction: "0.50",
+    from: "2026-01-01",
+    until: null,
+    source: "an example",
+    tierMode: "whole_request",
+    tiers: [tier(0, rates({ input: "1.25", output: "5" }), rates({ input: "2.50", output: "10", cached_input: "1.25" }))],
+    perRequest: null,
+    minimum: { tokens: 0, usd: noMoney },
+    ...changes,
+  };
+}
