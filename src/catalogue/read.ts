@@ -46,7 +46,7 @@ export function readPriceFile(name: string, text: string): ReadFile {
 /** YAML aliases that multiply without end, and other things that only show when the value is built. */
 function plainValue(document: Document, faults: Fault[], at: (offset: number, message: string) => Fault): unknown {
   try {
-    return document.toJS({ maxAliasCount: 100 });
+    return document.toJS({ maxAliasCount: 10_000 });
   } catch (error) {
     faults.push(at(0, `cannot be read as YAML: ${error instanceof Error ? error.message : String(error)}`));
     return undefined;

@@ -43,7 +43,7 @@ export function resolveModel(statement: ModelStatement, fraction: Fraction | nul
     const validity = spans[index];
     const report = (path: Path, message: string) => statement.report(["prices", index, ...path], message);
     const version = validity && versionOf(statement, price, validity, fraction, report);
-    if (version === undefined) return;
+    if (validity === undefined || version === undefined) return;
     resolved.push({ start: validity.start, model: { ...base, price: pin(version) } });
     const last = index === prices.length - 1;
     if (last && validity.end !== null) resolved.push({ start: validity.end, model: { ...base, price: null } });
