@@ -13,7 +13,6 @@ export type Refusal =
   | { readonly code: "read_only" }
   | { readonly code: "cross_site"; readonly origin: string | null }
   | { readonly code: "not_found"; readonly message: string }
-  | { readonly code: "method_not_allowed"; readonly allowed: readonly string[] }
   | { readonly code: "request_too_large"; readonly limitBytes: number }
   | { readonly code: "unsupported_encoding"; readonly encoding: string }
   | { readonly code: "unknown_host"; readonly host: string }

@@ -140,3 +140,16 @@ function postHold(reserved: Reserved, source: Source, reason: string, tokens: To
     reason,
   };
 }
+
+/**
+ * How an answer with a status other than success ends a charge. Redirects and 4xx were not billed; 500, 502, 503 and
+ * their kind as the catalogue says; what a gateway or something before it answers when it lost sight of the request
+ * (408, 504, 520, 524) tells nothing.
+ */
+export function outcomeOfStatus(status: number, billsServerErrors: boolean): Outcome {
+  if (ambiguousStatuses.includes(status)) return { kind: "unknown", reason: `gateway_${status}` };
+  if (status >= 500) return { kind: "failedAtGateway", status, billed: billsServerErrors };
+  return { kind: "refusedByGateway", status };
+}
+
+const ambiguousStatuses: readonly number[] = [408, 504, 520, 524];

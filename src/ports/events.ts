@@ -31,7 +31,8 @@ export interface ChargePosted {
 
 /** What happens on the request path, told to whoever counts it. Calls return at once and never throw. */
 export interface Events {
-  requestStarted(stream: boolean): void;
+  /** `request` when one arrives, `stream` as well once it is known to be one; `requestEnded` ends both. */
+  requestStarted(kind: "request" | "stream"): void;
   requestEnded(event: RequestEnded): void;
   /** A key's first use or a model's: its series start at 0. */
   admitted(key: ChargePosted["key"], model: string | null, group: string | null): void;

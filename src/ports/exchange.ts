@@ -2,7 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 
 /** A request's body, or why there is none. */
 export type BodyResult =
-  | { readonly ok: true; readonly bytes: Uint8Array; release(): void }
+  | { readonly ok: true; readonly bytes: Buffer; readonly release: () => void }
   | { readonly ok: false; readonly refusal: Refusal | null };
 
 /** Name and value, in the order in which they leave. */
@@ -37,6 +37,7 @@ export interface Exchange {
   begin(status: number, headers: HeaderList): void;
   /** Passes bytes on in this tick; false when the client is slow: wait for `onDrain`. */
   write(bytes: Uint8Array): boolean;
+  /** Calls back once, when the client has taken what was written. */
   onDrain(listener: () => void): void;
   end(): void;
   /** The whole answer at once. */
@@ -45,6 +46,6 @@ export interface Exchange {
   refuse(refusal: Refusal, extraHeaders?: HeaderList): void;
   /** Breaks the connection off, so that the client cannot take what it has for a whole answer. */
   breakOff(): void;
-  /** Whether status and headers have left. */
-  readonly begun: boolean;
+  /** The status that has left; null while none has. */
+  readonly status: number | null;
 }

@@ -74,10 +74,6 @@ function wordingOf(refusal: Refusal): Wording {
       return { status: 403, type: invalidRequest, code, message: "A web page of another site may not call this proxy. FAREBOX_CORS_ORIGINS names the origins that may." };
     case "not_found":
       return { status: 404, type: invalidRequest, code, message: refusal.message };
-    case "method_not_allowed": {
-      const allow = refusal.allowed.join(", ");
-      return { status: 405, type: invalidRequest, code, message: `This path takes ${allow}.`, headers: [["allow", allow]] };
-    }
     case "request_too_large":
       return { status: 413, type: invalidRequest, code, message: `The request body is larger than the ${refusal.limitBytes} bytes that FAREBOX_BODY_LIMIT allows.` };
     case "unsupported_encoding":

@@ -1,0 +1,143 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Refusal } from "../core/refusals.ts";
+import type { BodyResult, Exchange, HeaderList } from "../ports/exchange.ts";
+import { refusalAnswer } from "../wire/refusals.ts";
+import { readBody, type BodyMemory } from "./body.ts";
+
+/** What an exchange is told when it is made. */
+export interface ExchangeFacts {
+  readonly id: string;
+  readonly startedAt: number;
+  readonly path: string;
+  readonly query: string;
+  readonly isLocal: boolean;
+  /** Headers that every answer of this exchange carries. */
+  readonly answerHeaders: HeaderList;
+  readonly bodyBytesMax: number;
+  readonly bodyMemory: BodyMemory;
+  /** Told of each refusal, for its metric. */
+  readonly onRefusal: (refusal: Refusal) => void;
+}
+
+/** An exchange over Express' request and response, which nobody else gets to see. */
+export class HttpExchange implements Exchange {
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+  readonly #facts: ExchangeFacts;
+  #onClientGone: (() => void) | undefined;
+  #clientGone = false;
+  #status: number | null = null;
+
+  constructor(request: IncomingMessage, response: ServerResponse, facts: ExchangeFacts) {
+    this.#request = request;
+    this.#response = response;
+    this.#facts = facts;
+    response.on("close", () => this.#closed());
+  }
+
+  get id(): string {
+    return this.#facts.id;
+  }
+  get startedAt(): number {
+    return this.#facts.startedAt;
+  }
+  get method(): string {
+    return this.#request.method ?? "GET";
+  }
+  get path(): string {
+    return this.#facts.path;
+  }
+  get query(): string {
+    return this.#facts.query;
+  }
+  get isLocal(): boolean {
+    return this.#facts.isLocal;
+  }
+  get status(): number | null {
+    return this.#status;
+  }
+  get clientGone(): boolean {
+    return this.#clientGone;
+  }
+
+  header(name: string): string | undefined {
+    const value = this.#request.headers[name];
+    return Array.isArray(value) ? value.join(", ") : value;
+  }
+
+  *headers(): Iterable<readonly [string, string]> {
+    const { headers } = this.#request;
+    for (const name in headers) {
+      const value = headers[name];
+      if (value !== undefined) yield [name, Array.isArray(value) ? value.join(", ") : value];
+    }
+  }
+
+  readBody(): Promise<BodyResult> {
+    return readBody(this.#request, this.#facts.bodyBytesMax, this.#facts.bodyMemory);
+  }
+
+  onClientGone(listener: () => void): void {
+    this.#onClientGone = listener;
+  }
+
+  begin(status: number, headers: HeaderList): void {
+    if (!this.#writeHead(status, headers)) return;
+    this.#response.flushHeaders();
+  }
+
+  write(bytes: Uint8Array): boolean {
+    return this.#clientGone || this.#response.write(bytes);
+  }
+
+  onDrain(listener: () => void): void {
+    this.#response.once("drain", listener);
+  }
+
+  end(): void {
+    if (!this.#clientGone) this.#response.end();
+  }
+
+  answer(status: number, headers: HeaderList, body: Uint8Array | string): void {
+    const length = typeof body === "string" ? Buffer.byteLength(body) : body.length;
+    const bodiless = status === 204 || status === 304;
+    const sized: HeaderList = bodiless ? headers : [...headers, ["content-length", String(length)]];
+    if (!this.#writeHead(status, sized)) return;
+    if (bodiless || this.#request.method === "HEAD") this.#response.end();
+    else this.#response.end(body);
+  }
+
+  refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
+    this.#facts.onRefusal(refusal);
+    const { status, headers, body } = refusalAnswer(refusal);
+    // What is left of a body that was not read would be taken for the next request.
+    const unread: HeaderList = this.#request.complete ? [] : [["connection", "close"]];
+    this.answer(status, [...headers, ...extraHeaders, ...unread], body);
+  }
+
+  breakOff(): void {
+    this.#response.destroy();
+  }
+
+  #writeHead(status: number, headers: HeaderList): boolean {
+    if (this.#clientGone || this.#response.headersSent) return false;
+    this.#status = status;
+    const flat: string[] = [];
+    let hasRequestId = false;
+    for (const [name, value] of headers) {
+      hasRequestId ||= name.length === 12 && name.toLowerCase() === "x-request-id";
+      flat.push(name, value);
+    }
+    if (!hasRequestId) flat.push("x-request-id", this.#facts.id);
+    flat.push("x-farebox-request-id", this.#facts.id);
+    for (const [name, value] of this.#facts.answerHeaders) flat.push(name, value);
+    this.#response.writeHead(status, flat);
+    return true;
+  }
+
+  #closed(): void {
+    if (this.#response.writableFinished) return;
+    this.#clientGone = true;
+    this.#onClientGone?.();
+  }
+}

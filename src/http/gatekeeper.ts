@@ -1,0 +1,73 @@
+import { randomUUIDv7 } from "node:crypto";
+import type { NextFunction, Request, RequestHandler, Response } from "express";
+import type { Refusal } from "../core/refusals.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { HeaderList } from "../ports/exchange.ts";
+import { BodyMemory } from "./body.ts";
+import { HttpExchange } from "./exchange.ts";
+import { browserOrigin, hostName, isForwarded, isLoopbackAddress, isLoopbackHost } from "./origins.ts";
+import { cleanPath } from "./paths.ts";
+
+export interface GatekeeperOptions {
+  readonly clock: Clock;
+  /** Whether we listen on loopback: only loopback names are answered then (DNS rebinding). */
+  readonly loopbackOnly: boolean;
+  readonly corsOrigins: readonly string[];
+  readonly bodyBytesMax: number;
+  readonly bodyMemoryBytesMax: number;
+  readonly onRefusal: (refusal: Refusal) => void;
+}
+
+/** The exchange that the gatekeeper made for a request. */
+export function exchangeOf(response: Response): HttpExchange {
+  return response.locals["exchange"] as HttpExchange;
+}
+
+/** The first step of every request: makes its exchange, and turns away what must not come further. */
+export function gatekeeper(options: GatekeeperOptions): RequestHandler {
+  const permitted = new Set(options.corsOrigins);
+  const bodyMemory = new BodyMemory(options.bodyMemoryBytesMax);
+
+  return (request: Request, response: Response, next: NextFunction) => {
+    const origin = browserOrigin(request.headers, permitted);
+    const clean = cleanPath(request.url);
+    const exchange = new HttpExchange(request, response, {
+      id: randomUUIDv7(),
+      startedAt: options.clock.monotonic(),
+      path: clean?.path ?? "",
+      query: clean?.query ?? "",
+      isLocal: isLoopbackAddress(request.socket.remoteAddress) && !isForwarded(request.headers),
+      answerHeaders: origin.kind === "permitted" ? corsHeaders(origin.origin) : [],
+      bodyBytesMax: options.bodyBytesMax,
+      bodyMemory,
+      onRefusal: options.onRefusal,
+    });
+    response.locals["exchange"] = exchange;
+
+    const host = hostName(request.headers.host);
+    if (options.loopbackOnly && (host === undefined || !isLoopbackHost(host))) {
+      return exchange.refuse({ code: "unknown_host", host: request.headers.host ?? "" });
+    }
+    if (origin.kind === "foreign") return exchange.refuse({ code: "cross_site", origin: origin.origin });
+    if (clean === undefined) return exchange.refuse({ code: "not_found", message: "There is no such path." });
+    if (request.method === "OPTIONS" && origin.kind === "permitted") return exchange.answer(204, preflightHeaders(request), "");
+    request.url = clean.path + clean.query;
+    next();
+  };
+}
+
+function corsHeaders(origin: string): HeaderList {
+  return [
+    ["access-control-allow-origin", origin],
+    ["access-control-expose-headers", "*"],
+    ["vary", "origin"],
+  ];
+}
+
+function preflightHeaders(request: Request): HeaderList {
+  return [
+    ["access-control-allow-methods", "GET, POST, DELETE"],
+    ["access-control-allow-headers", request.headers["access-control-request-headers"] ?? "*"],
+    ["access-control-max-age", "600"],
+  ];
+}

@@ -1,0 +1,80 @@
+import express, { type ErrorRequestHandler, type Express, type RequestHandler } from "express";
+import type { Clock } from "../ports/clock.ts";
+import type { Events } from "../ports/events.ts";
+import type { Log } from "../ports/log.ts";
+import { notForwarded, type Handler, type Summary } from "../proxy/handler.ts";
+import type { HttpExchange } from "./exchange.ts";
+import { exchangeOf, gatekeeper, type GatekeeperOptions } from "./gatekeeper.ts";
+
+export interface Route {
+  readonly method: "get" | "post" | "delete";
+  /** Express' form: "/v1/models/:id". It is the route's name in metrics too. */
+  readonly path: string;
+  readonly handler: Handler;
+}
+
+export interface HttpAppOptions extends Omit<GatekeeperOptions, "onRefusal"> {
+  readonly routes: readonly Route[];
+  readonly events: Events;
+  readonly log: Log;
+  readonly clock: Clock;
+  /** Takes each exchange over while it runs, so that a shutdown can wait for it. */
+  readonly running: (work: Promise<void>) => void;
+}
+
+/** The Express application: the gatekeeper, the routes in their order, and what is left. */
+export function createHttpApp(options: HttpAppOptions): Express {
+  const { events } = options;
+  const app = express();
+  app.disable("x-powered-by");
+  app.disable("etag");
+  app.enable("case sensitive routing");
+  app.enable("strict routing");
+  app.use(gatekeeper({ ...options, onRefusal: (refusal) => events.refused(refusal.code) }));
+  for (const route of options.routes) app[route.method](route.path, observed(route, options));
+  app.use((request, response) => {
+    const paths = options.routes.filter(({ path }) => path === request.path).map(({ method }) => method.toUpperCase());
+    const message = paths.length === 0 ? "There is no such path." : `This path takes ${paths.join(", ")}.`;
+    exchangeOf(response).refuse({ code: "not_found", message });
+  });
+  app.use(failed(options.log));
+  return app;
+}
+
+/** Runs a route's handler and tells of what came of it. */
+function observed({ path, handler }: Route, options: HttpAppOptions): RequestHandler {
+  const { events, log, clock } = options;
+  return (_request, response) => {
+    const exchange = exchangeOf(response);
+    events.requestStarted("request");
+    const work = handler(exchange).catch((error: unknown): Summary => {
+      log.error({ request_id: exchange.id, route: path, err: error }, "a request failed inside Farebox");
+      giveUp(exchange);
+      return notForwarded;
+    });
+    options.running(
+      work.then((summary) => {
+        const durationMs = clock.monotonic() - exchange.startedAt;
+        const status = exchange.status ?? clientLeftStatus;
+        events.requestEnded({ ...summary, id: exchange.id, route: path, status, durationMs });
+        log.debug({ request_id: exchange.id, route: path, status, model: summary.model, duration_ms: Math.round(durationMs) }, "request");
+      }),
+    );
+  };
+}
+
+/** What metrics show for a client that left before it was answered, after nginx' custom. */
+const clientLeftStatus = 499;
+
+function giveUp(exchange: HttpExchange): void {
+  if (exchange.status === null) exchange.refuse({ code: "internal_error" });
+  else exchange.breakOff();
+}
+
+function failed(log: Log): ErrorRequestHandler {
+  return (error, _request, response, _next) => {
+    const exchange = exchangeOf(response);
+    log.error({ request_id: exchange.id, err: error }, "a request failed inside Farebox");
+    giveUp(exchange);
+  };
+}

@@ -1,0 +1,52 @@
+import { timingSafeEqual, createHash } from "node:crypto";
+import type { HeaderList } from "../ports/exchange.ts";
+import { notForwarded, refuse, type Handler } from "../proxy/handler.ts";
+
+const json: HeaderList = [["content-type", "application/json"]];
+
+/** `GET /healthz`: the process answers. */
+export const healthz: Handler = async (exchange) => {
+  exchange.answer(200, json, JSON.stringify({ status: "ok" }));
+  return notForwarded;
+};
+
+export interface Readiness {
+  readonly ready: boolean;
+  /** Each part by name, and whether it is fit for work. */
+  readonly checks: Readonly<Record<string, boolean>>;
+  /** Equal on proxies with the same prices. */
+  readonly catalogue: string;
+}
+
+/** `GET /readyz`: whether new requests should come here. */
+export function readyz(readiness: () => Promise<Readiness>): Handler {
+  return async (exchange) => {
+    const { ready, checks, catalogue } = await readiness();
+    const body = { status: ready ? "ready" : "not_ready", checks, catalogue };
+    exchange.answer(ready ? 200 : 503, json, JSON.stringify(body));
+    return notForwarded;
+  };
+}
+
+/** `GET /metrics`: for the bearer of the token; without a token for this machine only. */
+export function metricsPage(parts: {
+  readonly token: string | null;
+  readonly scrape: () => Promise<{ readonly contentType: string; readonly text: string }>;
+}): Handler {
+  return async (exchange) => {
+    const bearer = /^Bearer\s+(\S+)\s*$/i.exec(exchange.header("authorization") ?? "")?.[1];
+    if (parts.token === null && !exchange.isLocal) return refuse(exchange, { code: "not_found", message: "There is no such path." });
+    if (parts.token !== null && (bearer === undefined || !sameText(bearer, parts.token))) {
+      return refuse(exchange, { code: "invalid_api_key", message: "The metrics need their token: 'Authorization: Bearer <FAREBOX_METRICS_TOKEN>'." });
+    }
+    const { contentType, text } = await parts.scrape();
+    exchange.answer(200, [["content-type", contentType]], text);
+    return notForwarded;
+  };
+}
+
+/** Compares in a time that tells nothing of either text. */
+function sameText(a: string, b: string): boolean {
+  const digest = (text: string) => createHash("sha256").update(text).digest();
+  return timingSafeEqual(digest(a), digest(b));
+}

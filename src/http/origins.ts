@@ -1,0 +1,46 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { isIP } from "node:net";
+
+/** Whether an address is of this machine. */
+export function isLoopbackAddress(address: string | undefined): boolean {
+  if (address === undefined) return false;
+  const plain = address.replace(/^::ffff:/i, "");
+  return plain === "::1" || (isIP(plain) === 4 && plain.startsWith("127."));
+}
+
+/** Whether a host to listen on is reachable from this machine only. */
+export function isLoopbackHost(host: string): boolean {
+  const name = host.replace(/^\[(.*)\]$/, "$1").toLowerCase();
+  return name === "localhost" || name.endsWith(".localhost") || isLoopbackAddress(name);
+}
+
+/** The host name of a `Host` header without its port; undefined when it is malformed. */
+export function hostName(header: string | undefined): string | undefined {
+  const match = /^(\[[0-9a-f:.]+\]|[^:[\]\s/@]+)(?::\d{1,5})?$/i.exec(header ?? "");
+  return match?.[1]?.toLowerCase();
+}
+
+const forwardingHeaders = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via", "cf-connecting-ip"];
+
+/** Whether something in between passed the request on, so that its peer's address says nothing. */
+export function isForwarded(headers: IncomingHttpHeaders): boolean {
+  return forwardingHeaders.some((name) => headers[name] !== undefined);
+}
+
+/** What a browser says of where a request comes from. */
+export type BrowserOrigin =
+  /** No browser, or the page is our own. */
+  | { readonly kind: "own" }
+  /** A page of an origin that the settings permit. */
+  | { readonly kind: "permitted"; readonly origin: string }
+  | { readonly kind: "foreign"; readonly origin: string | null };
+
+export function browserOrigin(headers: IncomingHttpHeaders, permitted: ReadonlySet<string>): BrowserOrigin {
+  const { origin } = headers;
+  const site = headers["sec-fetch-site"];
+  if (origin !== undefined && permitted.has(origin)) return { kind: "permitted", origin };
+  if (site === "cross-site" || site === "same-site") return { kind: "foreign", origin: origin ?? null };
+  if (site !== undefined || origin === undefined) return { kind: "own" };
+  const host = URL.parse(origin)?.host;
+  return host !== undefined && host === headers.host ? { kind: "own" } : { kind: "foreign", origin };
+}

@@ -1,0 +1,30 @@
+export interface CleanPath {
+  /** Without the query; `/v1` restored where a client left it out. */
+  readonly path: string;
+  /** With its question mark, or "". */
+  readonly query: string;
+}
+
+/** Paths that clients with a base address without `/v1` ask for. */
+const versioned = ["/chat/completions", "/models"];
+
+const encodedSeparators = /%(?:2f|5c)/i;
+const dotSegment = /^(?:\.|%2e){1,2}$/i;
+const malformedEscape = /%(?![0-9a-f]{2})/i;
+
+/**
+ * The path of a request target, or undefined for a form that two readers could understand differently: an absolute or
+ * authority form, doubled or encoded slashes, backslashes, dot segments, malformed escapes.
+ */
+export function cleanPath(target: string): CleanPath | undefined {
+  const mark = target.indexOf("?");
+  const path = mark === -1 ? target : target.slice(0, mark);
+  if (!path.startsWith("/") || path.includes("//") || path.includes("\\")) return undefined;
+  if (path.includes("%") && (encodedSeparators.test(path) || malformedEscape.test(path))) return undefined;
+  if (path.includes(".") || path.includes("%")) {
+    if (path.split("/").some((segment) => dotSegment.test(segment))) return undefined;
+  }
+  const query = mark === -1 ? "" : target.slice(mark);
+  const lacksVersion = versioned.some((known) => path === known || path.startsWith(`${known}/`));
+  return { path: lacksVersion ? `/v1${path}` : path, query };
+}

@@ -1,0 +1,157 @@
+import { LRUCache } from "lru-cache";
+import { usdNumber } from "../core/money.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Events } from "../ports/events.ts";
+import type { Exchange, HeaderList } from "../ports/exchange.ts";
+import type { Gateway } from "../ports/gateway.ts";
+import { readAccount } from "../wire/account.ts";
+import { decoded, isPlain } from "../wire/encoding.ts";
+import { answerHeaders } from "../wire/headers.ts";
+import { isObject, objectOr, parseJson, type JsonObject } from "../wire/json.ts";
+import type { Authenticate } from "./authenticate.ts";
+import { fetchWhole, type WholeAnswer } from "./fetch-whole.ts";
+import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
+import { hidden, type Mask } from "./mask.ts";
+
+const route = "/account/info";
+
+/** The gateway's account record with the wall time at which it was fetched. */
+export interface AccountRecord {
+  readonly body: JsonObject;
+  readonly fetchedAt: number;
+}
+
+/** Why there is no record: the gateway's own answer, or that there was none. */
+class AccountFailure extends Error {
+  readonly answer: WholeAnswer;
+
+  constructor(answer: WholeAnswer) {
+    super("the account record could not be read");
+    this.answer = answer;
+  }
+}
+
+export type AccountLookup =
+  | { readonly ok: true; readonly record: AccountRecord; readonly freshness: "hit" | "miss" | "stale" }
+  | { readonly ok: false; readonly answer: WholeAnswer };
+
+/** The account record, remembered for a while. Concurrent misses are one request; an old one serves while it is fetched anew, and when the gateway fails. */
+export function createAccount(parts: {
+  readonly gateway: Gateway;
+  readonly clock: Clock;
+  readonly events: Events;
+  readonly ttlMs: number;
+  readonly silenceMs: number;
+}): { lookUp(): Promise<AccountLookup> } {
+  const { gateway, clock, events } = parts;
+  const cache = new LRUCache<string, AccountRecord>({
+    max: 1,
+    ttl: parts.ttlMs,
+    ttlResolution: 0,
+    perf: { now: () => clock.monotonic() },
+    allowStale: true,
+    noDeleteOnStaleGet: true,
+    noDeleteOnFetchRejection: true,
+    allowStaleOnFetchRejection: true,
+    fetchMethod: async () => {
+      const record = await fetchRecord();
+      const { balance } = readAccount(record.body);
+      events.balanceRead({ usd: balance === null ? null : usdNumber(balance), fetchedAt: record.fetchedAt });
+      return record;
+    },
+  });
+
+  async function fetchRecord(): Promise<AccountRecord> {
+    const answer = await fetchWhole(gateway, route, parts.silenceMs);
+    const body = answer.ok && answer.head.status === 200 ? await parsed(answer) : undefined;
+    if (!isObject(body)) {
+      events.balanceRead(null);
+      throw new AccountFailure(answer);
+    }
+    return { body, fetchedAt: clock.now() };
+  }
+
+  return {
+    async lookUp() {
+      const status: LRUCache.Status<string, AccountRecord> = {};
+      try {
+        const record = await cache.fetch(route, { status });
+        if (record === undefined) return { ok: false, answer: { ok: false, failure: { kind: "silent" } } };
+        const freshness = status.returnedStale === true ? "stale" : status.fetch === "hit" ? "hit" : "miss";
+        return { ok: true, record, freshness };
+      } catch (error) {
+        if (error instanceof AccountFailure) return { ok: false, answer: error.answer };
+        throw error;
+      }
+    },
+  };
+}
+
+async function parsed({ head, bytes }: Extract<WholeAnswer, { ok: true }>): Promise<unknown> {
+  const encoding = head.header("content-encoding");
+  const text = isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "");
+  return text === undefined ? undefined : parseJson(text.toString("utf8"));
+}
+
+/** `GET /account/info`: the record with its secrets hidden, or the gateway's own error. */
+export function accountInfo(parts: {
+  readonly authenticate: Authenticate;
+  readonly account: { lookUp(): Promise<AccountLookup> };
+  readonly clock: Clock;
+  readonly mask: Mask;
+  readonly view: "full" | "balance" | "admin";
+}): Handler {
+  return withKey(parts.authenticate, async (exchange) => {
+    if (parts.view === "admin") {
+      return refuse(exchange, { code: "not_found", message: "The account record is not shown to internal keys here." });
+    }
+    const found = await parts.account.lookUp();
+    if (!found.ok) return answerFailure(exchange, found.answer, parts.mask);
+    const { record, freshness } = found;
+    const shown = parts.view === "balance" ? balanceOnly(record.body) : withoutSecrets(record.body);
+    const age = Math.max(0, Math.floor((parts.clock.now() - record.fetchedAt) / 1000));
+    const headers: HeaderList = [
+      ["content-type", "application/json"],
+      ["x-farebox-cache", freshness],
+      ["age", String(age)],
+    ];
+    exchange.answer(200, headers, parts.mask(Buffer.from(JSON.stringify(shown))));
+    return notForwarded;
+  });
+}
+
+const secretName = /key$|^key|secret|hook|token|password/i;
+
+/** The same shape with every field that is named like a key, a secret or a hook hidden. */
+function withoutSecrets(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutSecrets);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) => [name, secretName.test(name) ? hidden : withoutSecrets(inner)]),
+  );
+}
+
+/** Balance and credits alone, at their places in the record. */
+function balanceOnly(record: JsonObject): JsonObject {
+  const { code, message, data, equivalent_in_usd } = record;
+  const inner = objectOr(data);
+  const kept = {
+    ...("equivalent_in_usd" in inner && { equivalent_in_usd: inner["equivalent_in_usd"] }),
+    ...("credit_pack_info" in inner && {
+      credit_pack_info: { available_credits: objectOr(inner["credit_pack_info"])["available_credits"] ?? null },
+    }),
+  };
+  return { code, data: kept, message, ...(equivalent_in_usd !== undefined && { equivalent_in_usd }) };
+}
+
+function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask): typeof notForwarded {
+  if (answer.ok && answer.head.status >= 400) {
+    const headers = answerHeaders(answer.head.rawHeaders).filter(([name]) => name.toLowerCase() !== "content-length");
+    exchange.answer(answer.head.status, headers, mask(answer.bytes));
+    return notForwarded;
+  }
+  const kind = answer.ok ? "unreadable" : answer.failure.kind;
+  const message =
+    kind === "unreadable" ? "The gateway's account record cannot be read." : "The gateway cannot be reached for its account record.";
+  return refuse(exchange, { code: "gateway_unreachable", message });
+}

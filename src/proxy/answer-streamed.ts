@@ -1,0 +1,114 @@
+import type { Refusal } from "../core/refusals.ts";
+import { StreamTranscript, type StreamAnswer } from "../wire/chat-stream.ts";
+import { decoded, isPlain } from "../wire/encoding.ts";
+import { refusalEvent } from "../wire/refusals.ts";
+import { UsageChunkFilter } from "../wire/usage-chunk-filter.ts";
+import type { AnswerMode, AnswerParts } from "./answer.ts";
+import type { Ending } from "./ending.ts";
+
+/** Bytes of a compressed stream kept for metering; a longer one is settled at its hold. */
+const compressedBytesMax = 8 * 1024 * 1024;
+
+/** A stream on its way: each chunk leaves in the tick it came, headers before the first. */
+export class StreamedAnswer implements AnswerMode {
+  readonly #parts: AnswerParts & { readonly ranMs: () => number };
+  readonly #transcript = new StreamTranscript();
+  readonly #filter: UsageChunkFilter | undefined;
+  readonly #plain: boolean;
+  #compressed: Buffer[] = [];
+  #compressedBytes = 0;
+  #last: Buffer = Buffer.alloc(0);
+
+  constructor(parts: AnswerParts & { readonly dropUsageChunk: boolean; readonly ranMs: () => number }) {
+    this.#parts = parts;
+    this.#plain = isPlain(parts.head.header("content-encoding"));
+    this.#filter = parts.dropUsageChunk && this.#plain ? new UsageChunkFilter() : undefined;
+    const headers = this.#filter ? parts.headers.filter(([name]) => name.toLowerCase() !== "content-length") : parts.headers;
+    parts.exchange.begin(parts.head.status, headers);
+  }
+
+  chunk(bytes: Buffer): void {
+    this.#remember(bytes);
+    const leaving = this.#filter === undefined ? bytes : this.#filter.pass(bytes);
+    if (leaving.length > 0) this.#write(leaving);
+  }
+
+  async end(): Promise<Ending> {
+    const answer = this.#plain ? this.#transcript.end() : await this.#decodedAnswer();
+    this.#parts.served(answer?.servedModel ?? null);
+    const rest = this.#filter?.rest();
+    if (rest !== undefined && rest.length > 0) this.#write(rest);
+    if (answer === undefined) {
+      this.#parts.exchange.end();
+      return { kind: "unknown", reason: "unreadable_answer" };
+    }
+    if (answer.finished) {
+      this.#parts.exchange.end();
+      return { kind: "whole", usage: answer.usage, texts: answer.texts };
+    }
+    // A clean end without a finish reason: clients would take the piece for a whole answer.
+    this.#tellBroken({ code: "gateway_stream_broken", message: "The gateway ended the stream before the answer was complete." });
+    return this.#cut(answer, "gateway_cut");
+  }
+
+  async broken(reason: string, refusal: Refusal): Promise<Ending> {
+    this.#tellBroken(
+      refusal.code === "gateway_unreachable" || refusal.code === "gateway_timeout"
+        ? { code: "gateway_stream_broken", message: "The gateway broke off in the middle of the stream." }
+        : refusal,
+    );
+    const answer = this.#plain ? this.#transcript.everything() : await this.#decodedAnswer();
+    if (answer === undefined) return { kind: "unknown", reason };
+    this.#parts.served(answer.servedModel);
+    return this.#cut(answer, reason);
+  }
+
+  #cut(answer: StreamAnswer, reason: string): Ending {
+    return { kind: "cut", usage: answer.usage, texts: answer.texts, reason, ranMs: this.#parts.ranMs() };
+  }
+
+  #write(bytes: Buffer): void {
+    const { exchange, pace } = this.#parts;
+    this.#last = bytes;
+    if (exchange.clientGone || exchange.write(bytes)) return;
+    pace.pause();
+    exchange.onDrain(() => pace.resume());
+  }
+
+  /** An event of our own at the end; a compressed stream takes none, so it is broken off. */
+  #tellBroken(refusal: Refusal): void {
+    const { exchange } = this.#parts;
+    if (exchange.clientGone) return;
+    if (!this.#plain) {
+      exchange.breakOff();
+      return;
+    }
+    const gap = this.#last.length === 0 || endsEvent(this.#last) ? "" : "\n\n";
+    exchange.write(Buffer.from(gap + refusalEvent(refusal)));
+    exchange.end();
+  }
+
+  #remember(bytes: Buffer): void {
+    if (this.#plain) {
+      this.#transcript.push(bytes);
+      return;
+    }
+    this.#compressedBytes += bytes.length;
+    if (this.#compressedBytes <= compressedBytesMax) this.#compressed.push(bytes);
+  }
+
+  async #decodedAnswer(): Promise<StreamAnswer | undefined> {
+    if (this.#compressedBytes > compressedBytesMax) return undefined;
+    const encoding = this.#parts.head.header("content-encoding") ?? "";
+    const bytes = await decoded(Buffer.concat(this.#compressed), encoding);
+    if (bytes === undefined) return undefined;
+    const transcript = new StreamTranscript();
+    transcript.push(bytes);
+    return transcript.end();
+  }
+}
+
+function endsEvent(bytes: Buffer): boolean {
+  const end = bytes.toString("latin1", Math.max(0, bytes.length - 4));
+  return end.endsWith("\n\n") || end.endsWith("\r\n\r\n") || end.endsWith("\r\r");
+}

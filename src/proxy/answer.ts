@@ -1,0 +1,25 @@
+import type { Refusal } from "../core/refusals.ts";
+import type { Exchange, HeaderList } from "../ports/exchange.ts";
+import type { GatewayHead } from "../ports/gateway.ts";
+import type { Ending } from "./ending.ts";
+
+/** What every mode of an answer works with. */
+export interface AnswerParts {
+  readonly exchange: Exchange;
+  readonly head: GatewayHead;
+  /** The gateway's headers that the client gets. */
+  readonly headers: HeaderList;
+  /** Stops and resumes reading from the gateway, for a slow client. */
+  readonly pace: { pause(): void; resume(): void };
+  /** Takes note of the model that the answer names. */
+  served(model: string | null): void;
+}
+
+/** The part of a forwarding that depends on the kind of answer: held until whole, or passed as it comes. */
+export interface AnswerMode {
+  chunk(bytes: Buffer): void;
+  /** The answer is complete by its framing. */
+  end(): Promise<Ending> | Ending;
+  /** The answer broke off; what the client is told is settled here too. */
+  broken(reason: string, refusal: Refusal): Promise<Ending> | Ending;
+}

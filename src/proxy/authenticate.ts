@@ -1,0 +1,92 @@
+import { LRUCache } from "lru-cache";
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { Caller } from "../core/budget.ts";
+import { isLive, type Key } from "../core/keys.ts";
+import type { Refusal } from "../core/refusals.ts";
+import type { Changes } from "../ports/changes.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Exchange } from "../ports/exchange.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+
+/** Who makes a request; `key` is null where none is asked for. */
+export interface Authenticated {
+  readonly key: Key | null;
+  readonly caller: Caller;
+}
+
+export type Authentication =
+  | ({ readonly ok: true } & Authenticated)
+  | { readonly ok: false; readonly refusal: Refusal };
+
+export type Authenticate = (exchange: Exchange) => Promise<Authentication>;
+
+const nobody: Authentication = { ok: true, key: null, caller: { key: "", team: null } };
+
+/** Keys remembered between requests; a change in the store empties the memory. */
+const rememberedKeysMax = 20_000;
+
+/** `sk-fb-<id>-<secret>` */
+const keyPattern = /^sk-fb-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
+
+/** The step that says whose request this is. `open` asks nobody on this machine for a key. */
+export function createAuthenticator(parts: {
+  readonly keys: KeyStore;
+  readonly changes: Changes;
+  readonly clock: Clock;
+  readonly mode: "keys" | "open";
+}): Authenticate {
+  const { keys, clock, mode } = parts;
+  const remembered = new LRUCache<string, Key>({ max: rememberedKeysMax });
+  let generation = 0;
+  parts.changes.onChange(() => {
+    generation++;
+    remembered.clear();
+  });
+
+  async function keyById(id: string): Promise<Key | undefined> {
+    const known = remembered.get(id);
+    if (known !== undefined) return known;
+    const askedIn = generation;
+    const found = await keys.findById(id);
+    if (found !== undefined && askedIn === generation) remembered.set(id, found);
+    return found;
+  }
+
+  return async (exchange) => {
+    const credential = credentialOf(exchange);
+    if (credential === "two") return refused("Authorization and x-api-key carry two different keys; send one.");
+    const id = credential === undefined ? undefined : keyPattern.exec(credential)?.[1];
+    if (credential === undefined || id === undefined) {
+      if (mode === "open" && exchange.isLocal) return nobody;
+      return refused(
+        credential === undefined
+          ? "No API key was sent. Send a Farebox key as 'Authorization: Bearer sk-fb-…' or in x-api-key."
+          : "This is not a Farebox key; they look like sk-fb-…, and 'farebox keys create NAME' makes one.",
+      );
+    }
+    const key = await keyById(id);
+    if (key === undefined || !opens(key, credential)) return refused("This API key is unknown.");
+    if (!isLive(key, clock.now())) {
+      return refused(key.revokedAt === null ? "This API key has expired." : "This API key has been revoked.");
+    }
+    return { ok: true, key, caller: { key: key.id, team: key.team } };
+  };
+}
+
+function opens(key: Key, credential: string): boolean {
+  const digest = createHash("sha256").update(credential).digest();
+  const stored = Buffer.from(key.digest, "hex");
+  return stored.length === digest.length && timingSafeEqual(stored, digest);
+}
+
+/** The one credential that was sent; "two" when both headers carry one and they differ. */
+function credentialOf(exchange: Exchange): string | undefined {
+  const bearer = /^Bearer\s+(\S+)\s*$/i.exec(exchange.header("authorization") ?? "")?.[1];
+  const apiKey = exchange.header("x-api-key")?.trim() || undefined;
+  if (bearer !== undefined && apiKey !== undefined && bearer !== apiKey) return "two";
+  return bearer ?? apiKey;
+}
+
+function refused(message: string): Authentication {
+  return { ok: false, refusal: { code: "invalid_api_key", message } };
+}

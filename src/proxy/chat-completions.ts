@@ -1,0 +1,134 @@
+import { costOf } from "../core/cost.ts";
+import { mayUse } from "../core/keys.ts";
+import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
+import type { Refusal } from "../core/refusals.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Events } from "../ports/events.ts";
+import type { Exchange, HeaderList } from "../ports/exchange.ts";
+import type { ChargeEnd, Ledger } from "../ports/ledger.ts";
+import type { ChatAnswer } from "../wire/chat-answer.ts";
+import { readChatRequest, withStreamUsage } from "../wire/chat-request.ts";
+import { forwardableHeaders } from "../wire/headers.ts";
+import { readTags } from "../wire/tags.ts";
+import type { Authenticate, Authenticated } from "./authenticate.ts";
+import type { Forwarded } from "./ending.ts";
+import type { Forwarder } from "./forward.ts";
+import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
+import type { Held, PlaceHold } from "./hold.ts";
+import type { Meter } from "./meter.ts";
+import type { Pricer, Quote } from "./price.ts";
+import type { Settle } from "./settle.ts";
+
+const route = "/v1/chat/completions";
+
+/** The steps of a chat request, in the order in which they are taken. */
+export interface ChatSteps {
+  readonly authenticate: Authenticate;
+  readonly pricer: Pricer;
+  readonly hold: PlaceHold;
+  readonly forwarder: Forwarder;
+  readonly meter: Meter;
+  readonly settle: Settle;
+  readonly ledger: Ledger;
+  readonly clock: Clock;
+  readonly events: Events;
+  /** Whether to ask for stream usage in the place of clients that did not. */
+  readonly streamUsage: "pass" | "inject";
+  /** Takes over what goes on after the answer, so that a shutdown can wait for it. */
+  readonly background: (work: Promise<void>) => void;
+}
+
+/** authenticate ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle */
+export function chatCompletions(steps: ChatSteps): Handler {
+  return withKey(steps.authenticate, async (exchange, who) => {
+    const body = await exchange.readBody();
+    if (!body.ok) return body.refusal === null ? notForwarded : refuse(exchange, body.refusal);
+
+    const admission = await admit(steps, exchange, who, body.bytes);
+    if (!admission.ok) {
+      body.release();
+      return refuse(exchange, admission.refusal);
+    }
+    const { quote, held } = admission;
+    const model = quote.model?.id ?? null;
+    if (quote.request.stream) steps.events.requestStarted("stream");
+    if (exchange.clientGone) {
+      const end = endOf(exchange, steps.clock, undefined);
+      steps.background(steps.ledger.void(held.id, "client_left", end).then(body.release));
+      return { ...notForwarded, model, stream: quote.request.stream };
+    }
+    const forwarded = await forward(steps, exchange, admission, body.bytes);
+    const end = endOf(exchange, steps.clock, forwarded);
+    const settled = steps
+      .meter(forwarded.ending, { model: quote.model, body: body.bytes, choices: quote.request.size.choices })
+      .then((outcome) => steps.settle({ held, quote, who, outcome, end }))
+      .finally(body.release);
+    steps.background(settled);
+    const { firstTokenMs, overheadMs } = forwarded;
+    return { model, stream: quote.request.stream, firstTokenMs, overheadMs };
+  });
+}
+
+type Admission =
+  | { readonly ok: true; readonly quote: Quote; readonly held: Held }
+  | { readonly ok: false; readonly refusal: Refusal };
+
+/** Price and hold: afterwards the request has a durable row, or it is refused. */
+async function admit(steps: ChatSteps, exchange: Exchange, who: Authenticated, body: Buffer): Promise<Admission> {
+  const read = readChatRequest(body);
+  if (!read.ok) return read;
+  const tags = readTags(exchange.header("x-farebox-tag"));
+  if (!tags.ok) return tags;
+  const { request } = read;
+  if (who.key !== null && !mayUse(who.key, request.model)) {
+    return { ok: false, refusal: { code: "model_not_allowed", model: request.model } };
+  }
+  const pricing = steps.pricer.quote(request, steps.clock.now());
+  if (!pricing.ok) return pricing;
+  const { quote } = pricing;
+  const holding = await steps.hold({ id: exchange.id, route, who, quote, body, tags: tags.tags });
+  if (!holding.ok) return holding;
+  steps.events.admitted(who.key, quote.model?.id ?? null, quote.model?.group ?? null);
+  return { ok: true, quote, held: holding.held };
+}
+
+function forward(
+  steps: ChatSteps,
+  exchange: Exchange,
+  { quote, held }: Extract<Admission, { ok: true }>,
+  body: Buffer,
+): Promise<Forwarded> {
+  const { request } = quote;
+  const inject = steps.streamUsage === "inject" && request.stream && !request.wantsStreamUsage;
+  return steps.forwarder.forward({
+    exchange,
+    path: route + exchange.query,
+    // A body that we meter should come readable; what is compressed all the same passes as it is.
+    headers: { ...forwardableHeaders(exchange.headers()), "accept-encoding": "identity" },
+    body: inject ? withStreamUsage(body) : body,
+    stream: request.stream,
+    dropUsageChunk: inject,
+    costHeaders: (answer) => costHeaders(held, answer),
+  });
+}
+
+/** What an answer cost and what its budget has left, from its reported usage and the hold's own answer. */
+function costHeaders({ price, room, hold }: Held, { usage }: ChatAnswer): HeaderList {
+  if (price === null || usage === undefined) return [];
+  const { charged } = costOf(price, usage.tokens);
+  const cost = ["x-farebox-cost-usd", formatUsd(charged)] as const;
+  if (room === null) return [cost];
+  const left = room + (hold ?? noMoney) - charged;
+  return [cost, ["x-farebox-budget-remaining-usd", formatUsd((left < 0n ? noMoney : left) as PicoUsd)]];
+}
+
+function endOf(exchange: Exchange, clock: Clock, forwarded: Forwarded | undefined): ChargeEnd {
+  return {
+    at: clock.now(),
+    status: exchange.status,
+    servedModel: forwarded?.servedModel ?? null,
+    gatewayRequestId: forwarded?.gatewayRequestId ?? null,
+    durationMs: Math.round(clock.monotonic() - exchange.startedAt),
+    firstTokenMs: forwarded?.firstTokenMs == null ? null : Math.round(forwarded.firstTokenMs),
+  };
+}

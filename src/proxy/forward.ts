@@ -1,0 +1,214 @@
+import type { Refusal } from "../core/refusals.ts";
+import type { Clock, Timer } from "../ports/clock.ts";
+import type { Exchange, HeaderList } from "../ports/exchange.ts";
+import type { Gateway, GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver } from "../ports/gateway.ts";
+import type { ChatAnswer } from "../wire/chat-answer.ts";
+import { answerHeaders } from "../wire/headers.ts";
+import type { AnswerMode } from "./answer.ts";
+import { HeldAnswer } from "./answer-held.ts";
+import { StreamedAnswer } from "./answer-streamed.ts";
+import type { Ending, Forwarded } from "./ending.ts";
+import type { Mask } from "./mask.ts";
+
+/** What is sent, and how its answer is to be treated. */
+export interface ForwardOrder {
+  readonly exchange: Exchange;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer;
+  /** Whether the client asked for a stream: it then ends with its client. */
+  readonly stream: boolean;
+  /** Take out the usage chunk that the client did not ask for. */
+  readonly dropUsageChunk: boolean;
+  /** Headers that an answer with reported usage gets: what it cost. */
+  costHeaders(answer: ChatAnswer): HeaderList;
+}
+
+export interface Forwarder {
+  forward(order: ForwardOrder): Promise<Forwarded>;
+  /** Ends every running call now; each is settled as cut or unknown. */
+  stopAll(): void;
+}
+
+export interface ForwardLimits {
+  /** Milliseconds without a byte from the gateway. */
+  readonly silenceMs: number;
+  /** Milliseconds that one answer may take as a whole. */
+  readonly wholeMs: number;
+}
+
+/** The step that passes bytes: the client's to the gateway as they are, the gateway's to the client as they come. */
+export function createForwarder(parts: {
+  readonly gateway: Gateway;
+  readonly clock: Clock;
+  readonly mask: Mask;
+  readonly limits: ForwardLimits;
+}): Forwarder {
+  const running = new Set<Forwarding>();
+  return {
+    forward(order) {
+      return new Promise((resolve) => {
+        const forwarding = new Forwarding(order, parts, (forwarded) => {
+          running.delete(forwarding);
+          resolve(forwarded);
+        });
+        running.add(forwarding);
+        forwarding.start();
+      });
+    },
+    stopAll() {
+      for (const forwarding of running) forwarding.stop("shutdown");
+    },
+  };
+}
+
+class Forwarding implements GatewayReceiver {
+  readonly #order: ForwardOrder;
+  readonly #clock: Clock;
+  readonly #mask: Mask;
+  readonly #gateway: Gateway;
+  readonly #limits: ForwardLimits;
+  readonly #done: (forwarded: Forwarded) => void;
+  readonly #sentAt: number;
+  #call: GatewayCall | undefined;
+  #mode: AnswerMode | undefined;
+  #head: GatewayHead | undefined;
+  #firstByteAt: number | null = null;
+  #servedModel: string | null = null;
+  #wholeTimer: Timer | undefined;
+  #over = false;
+
+  constructor(
+    order: ForwardOrder,
+    parts: { readonly gateway: Gateway; readonly clock: Clock; readonly mask: Mask; readonly limits: ForwardLimits },
+    done: (forwarded: Forwarded) => void,
+  ) {
+    this.#order = order;
+    this.#clock = parts.clock;
+    this.#mask = parts.mask;
+    this.#gateway = parts.gateway;
+    this.#limits = parts.limits;
+    this.#done = done;
+    this.#sentAt = parts.clock.monotonic();
+  }
+
+  start(): void {
+    const { exchange, path, headers, body } = this.#order;
+    exchange.onClientGone(() => this.#clientGone());
+    this.#wholeTimer = this.#clock.after(this.#limits.wholeMs, () => this.stop("time_limit"));
+    const request = { method: exchange.method, path, headers, body, silenceMs: this.#limits.silenceMs };
+    this.#call = this.#gateway.send(request, this);
+  }
+
+  /** Ends the call from our side; the client is told. */
+  stop(reason: string): void {
+    if (this.#over) return;
+    const sent = this.#call?.sent ?? false;
+    this.#call?.abort();
+    if (!sent) {
+      this.#refuse({ code: "overloaded", message: "Farebox is shutting down." });
+      this.#finish({ kind: "notSent", reason });
+      return;
+    }
+    this.#break(reason, {
+      code: "gateway_stream_broken",
+      message: reason === "shutdown" ? "Farebox is shutting down." : "The answer took longer than FAREBOX_STREAM_LIMIT allows.",
+    });
+  }
+
+  head(head: GatewayHead): void {
+    this.#head = head;
+    const headers = answerHeaders(head.rawHeaders);
+    const isStream = head.status < 300 && (head.header("content-type") ?? "").startsWith("text/event-stream");
+    const parts = {
+      exchange: this.#order.exchange,
+      head,
+      headers,
+      pace: { pause: () => this.#call?.pause(), resume: () => this.#call?.resume() },
+      served: (model: string | null) => (this.#servedModel = model),
+    };
+    this.#mode = isStream
+      ? new StreamedAnswer({ ...parts, dropUsageChunk: this.#order.dropUsageChunk, ranMs: () => this.#ranMs() })
+      : new HeldAnswer({ ...parts, mask: this.#mask, costHeaders: this.#order.costHeaders });
+  }
+
+  chunk(bytes: Uint8Array): void {
+    this.#firstByteAt ??= this.#clock.monotonic();
+    this.#mode?.chunk(bytes as Buffer);
+  }
+
+  end(): void {
+    this.#finish(this.#mode?.end() ?? { kind: "unknown", reason: "no_answer" });
+  }
+
+  fail(failure: GatewayFailure): void {
+    switch (failure.kind) {
+      case "unreachable":
+        this.#refuse({ code: "gateway_unreachable", message: "The gateway cannot be reached." });
+        this.#finish({ kind: "notSent", reason: "gateway_unreachable" });
+        return;
+      case "redirect":
+        this.#refuse({ code: "gateway_redirect" });
+        this.#finish({ kind: "status", status: 302 });
+        return;
+      case "reset":
+        this.#break("gateway_reset", { code: "gateway_unreachable", message: "The gateway broke the connection off before its answer was complete." });
+        return;
+      case "silent":
+        this.#break("gateway_silent", { code: "gateway_timeout", timeoutMs: this.#limits.silenceMs });
+    }
+  }
+
+  /** A stream ends with its client. A plain answer is billed anyway and only it says how much, so it is read to its end. */
+  #clientGone(): void {
+    if (this.#over) return;
+    const sent = this.#call?.sent ?? false;
+    if (sent && !this.#order.stream) {
+      this.#call?.resume();
+      return;
+    }
+    this.#call?.abort();
+    if (!sent) this.#finish({ kind: "notSent", reason: "client_left" });
+    else this.#break("client_left", { code: "gateway_stream_broken", message: "The client left." });
+  }
+
+  /** After it was sent: with a stream it is cut, without one nothing tells whether it was billed. */
+  #break(reason: string, refusal: Refusal): void {
+    if (this.#mode !== undefined) {
+      this.#finish(this.#mode.broken(reason, refusal));
+      return;
+    }
+    this.#refuse(refusal);
+    const leftStream = this.#order.stream && reason === "client_left";
+    this.#finish(
+      leftStream ? { kind: "cut", usage: undefined, texts: [], reason, ranMs: this.#ranMs() } : { kind: "unknown", reason },
+    );
+  }
+
+  #refuse(refusal: Refusal): void {
+    if (this.#order.exchange.status === null) this.#order.exchange.refuse(refusal);
+  }
+
+  #ranMs(): number {
+    return this.#clock.monotonic() - this.#sentAt;
+  }
+
+  #finish(ending: Ending | Promise<Ending>): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#wholeTimer?.cancel();
+    if (ending instanceof Promise) void ending.then((known) => this.#done(this.#forwarded(known)));
+    else this.#done(this.#forwarded(ending));
+  }
+
+  #forwarded(ending: Ending): Forwarded {
+    const { startedAt } = this.#order.exchange;
+    return {
+      ending,
+      servedModel: this.#servedModel,
+      gatewayRequestId: this.#head?.header("x-request-id")?.slice(0, 200) ?? null,
+      firstTokenMs: this.#firstByteAt === null ? null : this.#firstByteAt - startedAt,
+      overheadMs: this.#sentAt - startedAt,
+    };
+  }
+}

@@ -1,0 +1,37 @@
+import type { Refusal } from "../core/refusals.ts";
+import type { Exchange } from "../ports/exchange.ts";
+import type { Authenticate, Authenticated } from "./authenticate.ts";
+
+/** What a handler tells of an exchange that it has answered, for the request's metrics and its log line. */
+export interface Summary {
+  /** The catalogue's id; null when unknown or not asked for. */
+  readonly model: string | null;
+  readonly stream: boolean;
+  /** From arrival to the first byte of the answer. Milliseconds; null where there was none. */
+  readonly firstTokenMs: number | null;
+  /** From arrival to sending to the gateway. Milliseconds; null where nothing was sent. */
+  readonly overheadMs: number | null;
+}
+
+/** Answers one exchange. Resolves when its answer is complete. */
+export type Handler = (exchange: Exchange) => Promise<Summary>;
+
+/** The summary of an exchange that never reached the gateway. */
+export const notForwarded: Summary = { model: null, stream: false, firstTokenMs: null, overheadMs: null };
+
+/** Answers with our own error. */
+export function refuse(exchange: Exchange, refusal: Refusal): Summary {
+  exchange.refuse(refusal);
+  return notForwarded;
+}
+
+/** A handler for those who have a key, where one is asked for. */
+export function withKey(
+  authenticate: Authenticate,
+  handle: (exchange: Exchange, who: Authenticated) => Promise<Summary>,
+): Handler {
+  return async (exchange) => {
+    const who = await authenticate(exchange);
+    return who.ok ? handle(exchange, who) : refuse(exchange, who.refusal);
+  };
+}

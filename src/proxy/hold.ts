@@ -1,0 +1,96 @@
+import type { Shortage } from "../core/budget.ts";
+import { noMoney, type PicoUsd } from "../core/money.ts";
+import type { PriceVersion } from "../core/price.ts";
+import type { Refusal } from "../core/refusals.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { HoldResult, Ledger } from "../ports/ledger.ts";
+import type { Authenticated } from "./authenticate.ts";
+import type { Pricer, Quote } from "./price.ts";
+
+/** A durable pending charge, before a byte has left for the gateway. */
+export interface Held {
+  readonly id: string;
+  readonly hold: PicoUsd | null;
+  readonly price: PriceVersion | null;
+  /** What the tightest hard budget has left beside this hold; null when none weighs on the caller. */
+  readonly room: PicoUsd | null;
+}
+
+export type Holding = { readonly ok: true; readonly held: Held } | { readonly ok: false; readonly refusal: Refusal };
+
+export interface HoldOrder {
+  readonly id: string;
+  readonly route: string;
+  readonly who: Authenticated;
+  readonly quote: Quote;
+  readonly body: Buffer;
+  readonly tags: Readonly<Record<string, string>>;
+}
+
+export type PlaceHold = (order: HoldOrder) => Promise<Holding>;
+
+/** The step that reserves the worst case. Only when the cheap bound does not fit is the prompt counted, once. */
+export function createHolder(parts: {
+  readonly ledger: Ledger;
+  readonly pricer: Pricer;
+  readonly clock: Clock;
+  /** The name under which a user knows a budget's scope. */
+  readonly scopeName: (shortage: Shortage) => Promise<string>;
+}): PlaceHold {
+  const { ledger, pricer, clock } = parts;
+
+  const tryHold = (order: HoldOrder, amount: PicoUsd | null): Promise<HoldResult> => {
+    const { quote } = order;
+    const price = quote.model?.price ?? null;
+    return ledger.hold({
+      id: order.id,
+      kind: "request",
+      at: clock.now(),
+      caller: order.who.caller,
+      route: order.route,
+      model: quote.request.model,
+      group: quote.model?.group ?? null,
+      stream: quote.request.stream,
+      price,
+      amount,
+      bounded: quote.bounded,
+      tags: order.tags,
+    });
+  };
+
+  return async (order) => {
+    let amount = order.quote.hold;
+    let result = await tryHold(order, amount);
+    if (!result.ok && result.reason === "no_room") {
+      const tighter = await pricer.tighten(order.quote, order.body);
+      if (tighter !== undefined && tighter < (amount ?? noMoney)) {
+        amount = tighter;
+        result = await tryHold(order, amount);
+      }
+    }
+    if (!result.ok) return { ok: false, refusal: await refusalOf(result, order.quote, parts.scopeName) };
+    const price = order.quote.model?.price?.version ?? null;
+    return { ok: true, held: { id: order.id, hold: amount, price, room: result.room } };
+  };
+}
+
+async function refusalOf(
+  result: Extract<HoldResult, { ok: false }>,
+  { request, model }: Quote,
+  scopeName: (shortage: Shortage) => Promise<string>,
+): Promise<Refusal> {
+  switch (result.reason) {
+    case "no_room":
+      return {
+        code: result.shortage.exhausted ? "budget_exceeded" : "budget_held",
+        shortage: result.shortage,
+        scopeName: await scopeName(result.shortage),
+      };
+    case "not_bounded":
+      return model?.price == null
+        ? { code: "model_not_priced", model: request.model, underBudget: true }
+        : { code: "cost_not_bounded", model: request.model, fields: request.unboundedFields };
+    case "unavailable":
+      return { code: "ledger_unavailable" };
+  }
+}

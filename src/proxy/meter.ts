@@ -1,0 +1,86 @@
+import { outcomeOfStatus, type Outcome } from "../core/settlement.ts";
+import { noTokens, unchanged, type Permille } from "../core/tokens.ts";
+import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { TokenCount, TokenCounter } from "../ports/token-counter.ts";
+import { chatTextOf } from "../wire/chat-request.ts";
+import type { Ending } from "./ending.ts";
+
+export interface Metered {
+  readonly model: CatalogueModel | undefined;
+  /** The request's bytes as they were sent. */
+  readonly body: Buffer;
+  readonly choices: number;
+}
+
+export type Meter = (ending: Ending, of: Metered) => Promise<Outcome>;
+
+/** Models that the catalogue does not know are counted with the most common tokenizer. */
+const commonEncoding: Encoding = "o200k_base";
+
+/** Pauses before a busy counter is asked again; nobody waits for a settlement. */
+const retryMs = [50, 200, 1_000, 5_000, 20_000];
+
+/**
+ * The step that says how a request ended in terms of money: the gateway's own usage, else a count of what it wrote.
+ * It runs after the client has its bytes.
+ */
+export function createMeter(parts: { readonly tokens: TokenCounter; readonly clock: Clock }): Meter {
+  const counted = async (count: () => Promise<TokenCount>): Promise<number | undefined> => {
+    for (const pause of [0, ...retryMs]) {
+      if (pause > 0) await new Promise<void>((resolve) => parts.clock.after(pause, resolve));
+      const result = await count();
+      if (result.ok) return result.tokens;
+    }
+    return undefined;
+  };
+
+  const count = async (texts: readonly string[], { model, body }: Metered) => {
+    const encoding = model?.encoding ?? commonEncoding;
+    const prompt = await counted(() => parts.tokens.countChat(chatTextOf(body), encoding));
+    let output: number | undefined = 0;
+    for (const text of texts) {
+      const tokens = await counted(() => parts.tokens.countText(text, encoding));
+      output = tokens === undefined || output === undefined ? undefined : output + tokens;
+    }
+    return prompt === undefined || output === undefined ? undefined : { prompt, output };
+  };
+
+  return async (ending, of) => {
+    const errorFactor: Permille = of.model?.errorFactor ?? unchanged;
+    switch (ending.kind) {
+      case "notSent":
+      case "unknown":
+        return ending;
+      case "status":
+        return outcomeOfStatus(ending.status, of.model?.billsServerErrors ?? false);
+      case "whole": {
+        const { usage } = ending;
+        if (usage !== undefined) return { kind: "metered", ...usage, source: "reported", errorFactor };
+        const tokens = await count(ending.texts, of);
+        if (tokens === undefined) return { kind: "unknown", reason: "not_counted" };
+        const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
+        return { kind: "metered", tokens: classes, source: "counted", clamped: false, errorFactor };
+      }
+      case "cut": {
+        if (ending.usage !== undefined) return { kind: "metered", ...ending.usage, source: "reported", errorFactor };
+        const tokens = await count(ending.texts, of);
+        if (tokens === undefined) return { kind: "unknown", reason: "not_counted" };
+        return {
+          kind: "cut",
+          promptTokens: tokens.prompt,
+          deliveredTokens: tokens.output,
+          errorFactor,
+          hiddenTokens: hiddenTokens(of, ending.ranMs),
+          reason: ending.reason,
+        };
+      }
+    }
+  };
+}
+
+/** Output that a reasoning model may have produced unseen while it ran, by its stated speed. */
+function hiddenTokens({ model, choices }: Metered, ranMs: number): number {
+  if (model === undefined || !model.reasons) return 0;
+  return Math.ceil((model.tokensPerSecond * choices * ranMs) / 1000);
+}

@@ -1,0 +1,52 @@
+import { mayUse } from "../core/keys.ts";
+import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { HeaderList } from "../ports/exchange.ts";
+import type { Authenticate, Authenticated } from "./authenticate.ts";
+import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
+
+const json: HeaderList = [["content-type", "application/json"]];
+
+interface ModelParts {
+  readonly authenticate: Authenticate;
+  readonly catalogue: () => Catalogue;
+  readonly clock: Clock;
+}
+
+/** `GET /v1/models`: the catalogue's models that the key may use, in OpenAI's list shape. */
+export function listModels({ authenticate, catalogue, clock }: ModelParts): Handler {
+  return withKey(authenticate, async (exchange, who) => {
+    const models = catalogue().list(clock.now()).filter((model) => isVisible(who, model));
+    exchange.answer(200, json, JSON.stringify({ object: "list", data: models.map(modelObject) }));
+    return notForwarded;
+  });
+}
+
+/** `GET /v1/models/{id}`: by id or alias. */
+export function showModel({ authenticate, catalogue, clock }: ModelParts): Handler {
+  return withKey(authenticate, async (exchange, who) => {
+    const name = decodeURIComponent(exchange.path.slice("/v1/models/".length));
+    const model = catalogue().find(name, clock.now());
+    if (model === undefined || !isVisible(who, model)) {
+      const message = `The model '${name}' does not exist here; GET /v1/models lists those that do.`;
+      return refuse(exchange, { code: "not_found", message });
+    }
+    exchange.answer(200, json, JSON.stringify(modelObject(model)));
+    return notForwarded;
+  });
+}
+
+function isVisible({ key }: Authenticated, model: CatalogueModel): boolean {
+  return key === null || mayUse(key, model.id);
+}
+
+/** `created` is the day from which its price holds, in Unix seconds: the catalogue knows no other date. */
+function modelObject(model: CatalogueModel): object {
+  const from = model.price?.version.from;
+  return {
+    id: model.id,
+    object: "model",
+    created: from === undefined ? 0 : Date.parse(`${from}T00:00:00Z`) / 1000,
+    owned_by: model.provider,
+  };
+}

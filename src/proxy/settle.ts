@@ -1,0 +1,54 @@
+import { settlementFor, type Outcome } from "../core/settlement.ts";
+import type { Events } from "../ports/events.ts";
+import type { ChargeEnd, Ledger } from "../ports/ledger.ts";
+import type { Log } from "../ports/log.ts";
+import type { Authenticated } from "./authenticate.ts";
+import type { Held } from "./hold.ts";
+import type { Quote } from "./price.ts";
+
+export interface SettleOrder {
+  readonly held: Held;
+  readonly quote: Quote;
+  readonly who: Authenticated;
+  readonly outcome: Outcome;
+  readonly end: ChargeEnd;
+}
+
+export type Settle = (order: SettleOrder) => Promise<void>;
+
+/** The step that ends the hold. The ledger retries it until it is written; nobody waits for it. */
+export function createSettler(parts: {
+  readonly ledger: Ledger;
+  readonly events: Events;
+  readonly log: Log;
+}): Settle {
+  const { ledger, events, log } = parts;
+  return async ({ held, quote, who, outcome, end }) => {
+    const settlement = settlementFor(held, outcome);
+    const result =
+      settlement.kind === "void"
+        ? await ledger.void(held.id, settlement.reason, end)
+        : await ledger.post(held.id, settlement, end);
+    if (!result.ok) {
+      log.error({ request_id: held.id, reason: result.reason }, "a charge could not be settled; recovery will post its hold");
+      return;
+    }
+    if (settlement.kind === "void" || !result.first) return;
+    const { key } = who;
+    events.posted({
+      id: held.id,
+      key: key === null ? null : { id: key.id, name: key.name, team: key.team },
+      model: quote.model?.id ?? null,
+      group: quote.model?.group ?? null,
+      source: settlement.source,
+      cost: settlement.cost,
+      listCost: settlement.listCost,
+      overage: result.overage,
+      tokens: settlement.tokens,
+    });
+    if (settlement.source === "assumed" || settlement.clamped || result.overage > 0n) {
+      const { source, reason, clamped } = settlement;
+      log.warn({ request_id: held.id, source, reason, clamped, overage: result.overage.toString() }, "settled without a plain report");
+    }
+  };
+}
