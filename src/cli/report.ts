@@ -46,8 +46,8 @@ export function registerReport(program: Command, context: CliContext): void {
         if (!until.ok) return fail(io, until.problem);
         if (until.at < since.at) return fail(io, "--until must not be before --since");
         const nameOf = await keyNames(store.keys);
-        const tools = { ledger: store.ledger, calendar: store.calendar, nameOf };
-        const report = await runReport(tools, { by: options.by, since: since.at, until: until.at });
+        const query = { by: options.by, since: since.at, until: until.at };
+        const report = await runReport({ ledger: store.ledger, nameOf }, query);
         print(io, report, options.json ? "json" : options.format);
         return 0;
       }),

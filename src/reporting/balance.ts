@@ -2,6 +2,7 @@ import { add, formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import type { Account } from "../wire/account.ts";
 import { isoTime } from "./names.ts";
+import { quarterHours } from "./span.ts";
 
 /** CONTRACT's `balance`. */
 export interface Balance {
@@ -16,11 +17,10 @@ export interface Balance {
 
 const burnHours = 24n;
 const hourMs = 3_600_000;
-const quarterHourMs = hourMs / 4;
 
 /** What an hour cost on average over the last 24, by the ledger's posted charges. */
 export async function burnPerHour(ledger: Ledger, now: number): Promise<PicoUsd> {
-  const until = Math.ceil(now / quarterHourMs) * quarterHourMs;
+  const { until } = quarterHours(now, now);
   const rows = await ledger.report({ by: [], since: until - Number(burnHours) * hourMs, until });
   const spent = rows.reduce((total, row) => add(total, row.cost), noMoney);
   return (spent / burnHours) as PicoUsd;

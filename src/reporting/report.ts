@@ -1,8 +1,8 @@
 import { add, formatUsd, noMoney, subtract, type PicoUsd } from "../core/money.ts";
 import { noTokens, tokenClasses, type TokenCounts } from "../core/tokens.ts";
-import type { Calendar } from "../ports/calendar.ts";
 import type { Ledger, ReportDimension, ReportQuery, ReportRow } from "../ports/ledger.ts";
 import { isoTime, type NameOf } from "./names.ts";
+import { quarterHours } from "./span.ts";
 
 /** The figures of one row, or of all of them. */
 export interface Figures {
@@ -27,12 +27,12 @@ export interface Report {
   readonly total: Figures;
 }
 
-/** Adds up posted charges. The span is widened to what the ledger sums by, so that the answer states what it covers. */
+/** Adds up posted charges. The span is widened to the ledger's quarter hours, so that the answer states what it covers. */
 export async function runReport(
-  tools: { readonly ledger: Ledger; readonly calendar: Calendar; readonly nameOf: NameOf },
+  tools: { readonly ledger: Ledger; readonly nameOf: NameOf },
   query: ReportQuery,
 ): Promise<Report> {
-  const span = widened(query, tools.calendar);
+  const span = quarterHours(query.since, query.until);
   const rows = await tools.ledger.report({ by: query.by, ...span });
   return {
     since: isoTime(span.since),
@@ -41,20 +41,6 @@ export async function runReport(
     rows: rows.map((row) => ({ ...dimensionsOf(row, tools.nameOf), ...figuresOf(row) })),
     total: figuresOf(rows.reduce(together, nothing)),
   };
-}
-
-const quarterHourMs = 15 * 60_000;
-
-/** Outwards to quarter hours, and to whole days of the calendar where days are asked for. */
-function widened({ by, since, until }: ReportQuery, calendar: Calendar): { since: number; until: number } {
-  if (!by.includes("day")) {
-    return {
-      since: Math.floor(since / quarterHourMs) * quarterHourMs,
-      until: Math.ceil(until / quarterHourMs) * quarterHourMs,
-    };
-  }
-  const last = calendar.spanOf("1d", until);
-  return { since: calendar.spanOf("1d", since).start, until: last.start === until ? until : (last.end ?? until) };
 }
 
 type Sums = Omit<ReportRow, "dimensions">;

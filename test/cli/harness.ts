@@ -1,0 +1,99 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { formatFault } from "../../src/catalogue/fault.ts";
+import { loadCatalogue } from "../../src/catalogue/load.ts";
+import type { AccountReading, Adapters, Store } from "../../src/cli/adapters.ts";
+import type { ExitCode } from "../../src/cli/io.ts";
+import { runCli } from "../../src/cli/program.ts";
+import { readTextFile } from "../../src/config/environment.ts";
+import type { Settings } from "../../src/config/settings.ts";
+import { openSqlite } from "../../src/store/sqlite/open.ts";
+import { calendarOf, isTimeZone } from "../../src/time/calendar.ts";
+import { manualClock, type ManualClock } from "../support/manual-clock.ts";
+
+export interface Ran {
+  readonly code: ExitCode;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs commands against a real SQLite ledger in a folder of its own, with a clock that stands still. */
+export interface Harness extends Disposable {
+  readonly clock: ManualClock;
+  /** Path of the database; it is not there until a command makes it. */
+  readonly database: string;
+  readonly folder: string;
+  /** What `fetchAccount` answers. */
+  account: AccountReading;
+  /** Settings that `serve` was started with. */
+  readonly served: Settings[];
+  env: Record<string, string>;
+  isTTY: boolean;
+  run(...argv: string[]): Promise<Ran>;
+  /** The parsed JSON of a command that must succeed. */
+  json<T>(...argv: string[]): Promise<T>;
+  /** The ledger itself, as `serve` would have it; to be closed before commands that write are run. */
+  open(): Promise<Store>;
+}
+
+export function harness(): Harness {
+  const folder = mkdtempSync(join(tmpdir(), "farebox-cli-"));
+  const clock = manualClock("2026-11-20T12:00:00Z");
+  const database = join(folder, "ledger.db");
+  const served: Settings[] = [];
+
+  const adapters: Adapters = {
+    version: "1.2.3",
+    clock,
+    isTimeZone,
+    calendarOf,
+    openStore: (settings, access) =>
+      openSqlite({ path: settings.database.path, calendar: calendarOf(settings.timeZone), clock, access }),
+    loadCatalogue: async (user) => {
+      const loaded = await loadCatalogue({ shipped: new URL("./prices/", import.meta.url), user: user ?? undefined });
+      return loaded.ok ? loaded : { ok: false, faults: loaded.faults.map(formatFault) };
+    },
+    fetchAccount: () => Promise.resolve(self.account),
+    serve: (settings) => {
+      served.push(settings);
+      return Promise.resolve(0);
+    },
+    demo: () => Promise.resolve(0),
+    startSandbox: () => Promise.resolve(0),
+  };
+
+  const self: Harness = {
+    clock,
+    database,
+    folder,
+    served,
+    account: { ok: false, message: "the gateway cannot be reached" },
+    env: { FAREBOX_DATABASE: database },
+    isTTY: false,
+    async run(...argv) {
+      let stdout = "";
+      let stderr = "";
+      const io = {
+        stdout: { write: (text: string) => (stdout += text) },
+        stderr: { write: (text: string) => (stderr += text) },
+        isTTY: self.isTTY,
+        env: self.env,
+      };
+      const code = await runCli(argv, { io, env: self.env, readFile: readTextFile, adapters });
+      return { code, stdout, stderr };
+    },
+    async json(...argv) {
+      const ran = await self.run(...argv, "--json");
+      if (ran.code !== 0) throw new Error(`exit ${ran.code}: ${ran.stderr}`);
+      return JSON.parse(ran.stdout);
+    },
+    async open() {
+      const opening = await openSqlite({ path: database, calendar: calendarOf("UTC"), clock, access: "serve" });
+      if (!opening.ok) throw new Error(opening.failure.kind);
+      return opening.store;
+    },
+    [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true }),
+  };
+  return self;
+}

@@ -1,0 +1,65 @@
+import * as fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { formatUsd, usd, type PicoUsd } from "../../src/core/money.ts";
+import { balanceJson } from "../../src/reporting/balance.ts";
+import { readAccount } from "../../src/wire/account.ts";
+
+describe("the account record", () => {
+  it.each<[unknown, string | null]>([
+    [{ data: { equivalent_in_usd: 12.5 } }, "12.50"],
+    [{ data: {}, equivalent_in_usd: 3 }, "3.00"],
+    [{ data: { equivalent_in_usd: null }, equivalent_in_usd: "0.1" }, "0.10"],
+    [{ data: { equivalent_in_usd: 0 }, equivalent_in_usd: 9 }, "0.00"],
+    [{ data: { equivalent_in_usd: -0.25 } }, "-0.25"],
+    [{ data: { equivalent_in_usd: 0.1 + 0.2 } }, "0.30"],
+    [{ data: { equivalent_in_usd: 1e-9 } }, "0.000000001"],
+    [{ data: { equivalent_in_usd: 12345.678901 } }, "12345.678901"],
+    [{ data: { equivalent_in_usd: "a lot" } }, null],
+    [{ data: { equivalent_in_usd: 1e30 } }, null],
+    [{ data: [] }, null],
+    ["not an object", null],
+    [null, null],
+  ])("%j has the balance %s", (record, expected) => {
+    const { balance } = readAccount(record);
+    expect(balance === null ? null : formatUsd(balance)).toBe(expected);
+  });
+
+  it("tells credits and plan where they are", () => {
+    const data = { plan: "pro", credit_pack_info: { available_credits: 40.5 } };
+    expect(readAccount({ code: 200, data })).toEqual({ balance: null, availableCredits: 40.5, plan: "pro" });
+  });
+
+  it("is read without harm whatever it is", () => {
+    fc.assert(fc.property(fc.jsonValue(), (record) => void readAccount(record)));
+  });
+});
+
+describe("the balance", () => {
+  const read = { fetchedAt: Date.parse("2026-11-20T12:00:00Z"), now: Date.parse("2026-11-20T12:00:00Z"), ttlMs: 60_000 };
+  const account = (balance: PicoUsd | null) => ({ balance, availableCredits: null, plan: null });
+
+  it("says how long it lasts, never longer", () => {
+    expect(balanceJson(account(usd("10")), usd("0.3"), read)).toEqual({
+      balance_usd: "10.00",
+      available_credits: null,
+      fetched_at: "2026-11-20T12:00:00.000Z",
+      age_seconds: 0,
+      stale: false,
+      burn_usd_per_hour: "0.30",
+      hours_left: 33.3,
+    });
+  });
+
+  it.each<[PicoUsd | null, string, number | null]>([
+    [null, "1", null],
+    [usd("10"), "0", null],
+    [usd("0"), "1", 0],
+    [-usd("1") as PicoUsd, "1", 0],
+  ])("of %s at a burn of %s lasts %s hours", (balance, burn, expected) => {
+    expect(balanceJson(account(balance), usd(burn), read).hours_left).toBe(expected);
+  });
+
+  it("is stale once it is older than its time to live", () => {
+    expect(balanceJson(account(null), usd("0"), { ...read, now: read.now + 61_500 })).toMatchObject({ age_seconds: 61, stale: true });
+  });
+});
