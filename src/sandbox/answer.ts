@@ -1,5 +1,4 @@
 import type { Call } from "./call.ts";
-import { idOf } from "./call.ts";
 import { isFields, type ChatRequest, type Fields } from "./chat-request.ts";
 import { digest, randomFrom, type Random } from "./random.ts";
 import { numberOf, type Scenario } from "./scenarios.ts";
@@ -41,7 +40,7 @@ export function composeAnswer(call: Call, request: ChatRequest): Answer {
   const cachedTokens = Math.min(numberOf(scenario, "cached") ?? 0, promptTokens);
   const figures = { promptTokens, cachedTokens, visibleTokens, reasoningTokens };
   return {
-    id: `chatcmpl-${idOf(house.options.seed, "completion", call.number, 29)}`,
+    id: `chatcmpl-${digest(house.options.seed, "completion", call.number).slice(0, 29)}`,
     created: Math.floor(house.options.now() / 1000),
     model: scenario.served ?? request.model,
     askedModel: request.model,

@@ -2,7 +2,6 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Billing, Consumption } from "./billing.ts";
 import type { Observer, OpenRequest } from "./observer.ts";
 import type { RequestHead, SandboxOptions } from "./options.ts";
-import { digest } from "./random.ts";
 import type { Scenario } from "./scenarios.ts";
 
 /** What the sandbox's parts share. */
@@ -11,6 +10,8 @@ export interface House {
     Pick<SandboxOptions, "scenario" | "scenarioAtHeaders">;
   readonly billing: Billing;
   readonly observer: Observer;
+  /** Of request ids: made from the seed once, because hashing every id would weigh on benchmarks. */
+  readonly idPrefix: string;
   /** Where it listens; for redirects. */
   url(): URL;
 }
@@ -39,11 +40,6 @@ export interface Call {
 export function withScenario(call: Call, text: string, scenario: Scenario): Call {
   call.seen.scenario = text;
   return { ...call, scenario };
-}
-
-/** An id such as gateways give, the same for the same seed and place in the order of requests. */
-export function idOf(seed: number, kind: string, number: number, length: number): string {
-  return digest(seed, kind, number).slice(0, length);
 }
 
 /** Headers of every answer. */

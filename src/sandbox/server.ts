@@ -3,11 +3,12 @@ import type { AddressInfo, Socket } from "node:net";
 import { formatUsd } from "../core/money.ts";
 import { serveAccount } from "./account.ts";
 import { Billing } from "./billing.ts";
-import { idOf, refuseScenario, sendError, sendJson, withScenario, type Call, type House } from "./call.ts";
+import { refuseScenario, sendError, sendJson, withScenario, type Call, type House } from "./call.ts";
 import { serveChat } from "./chat.ts";
 import { serveFault } from "./faults.ts";
 import { Observer } from "./observer.ts";
 import type { RequestHead, Sandbox, SandboxOptions } from "./options.ts";
+import { digest } from "./random.ts";
 import { parseScenario, type Scenario } from "./scenarios.ts";
 import { countTokens } from "./text.ts";
 
@@ -60,6 +61,7 @@ function furnish(options: SandboxOptions, url: () => URL): House {
     },
     billing: new Billing({ startingBalanceUsd, keepCalls, prices: options.prices ?? {}, minimum: options.minimum ?? {} }),
     observer: new Observer(keepRequests),
+    idPrefix: digest(options.seed ?? 1, "request").slice(0, 20),
     url,
   };
 }
@@ -167,7 +169,7 @@ function open(house: House, request: IncomingMessage, response: ServerResponse, 
     path,
     redirects: Number(redirects),
     number: observer.count,
-    requestId: `req_${idOf(options.seed, "request", observer.count, 32)}`,
+    requestId: `req_${house.idPrefix}${observer.count.toString(16).padStart(12, "0")}`,
     gone: ended.signal,
     scenario: {},
   };
