@@ -41,6 +41,14 @@ export type BudgetSet = {
   readonly note: string | null;
 };
 
+/** What is wrong with a wish for a budget, as far as can be told without the store; null for nothing. */
+export function newBudgetFault(input: NewBudget): Failure | null {
+  const parsed = parseInput(budgetSchema, input);
+  if (!parsed.ok) return parsed;
+  const read = readScope(input.scope);
+  return read.ok ? null : read;
+}
+
 /** Adds a budget, or changes the one of the same scope and period. */
 export async function setBudget(tools: BudgetTools, input: NewBudget): Promise<BudgetSet | Failure> {
   const parsed = parseInput(budgetSchema, input);
@@ -72,17 +80,22 @@ export async function removeBudget(
 
 const scopeForms = "scope must be all, key:NAME, team:NAME, each-key or each-key:TEAM";
 
-/** Reads a scope as people write it: a key by its name or id. */
-async function resolveScope(text: string, keys: KeyStore): Promise<{ readonly ok: true; readonly scope: Scope } | Failure> {
+type ScopeResult = { readonly ok: true; readonly scope: Scope } | Failure;
+
+function readScope(text: string): ScopeResult {
   const scope = parseScope(text);
   if (scope === undefined) return failure("invalid", scopeForms);
-  if (scope.kind === "key") {
-    const key = await keys.find(scope.key);
-    return key === undefined ? noSuchKey(scope.key) : { ok: true, scope: { kind: "key", key: key.id } };
-  }
   const team = teamOf(scope);
   if (team !== null && !namePattern.test(team)) return failure("invalid", `${JSON.stringify(team)} is not the name of a team`);
   return { ok: true, scope };
+}
+
+/** Reads a scope as people write it, a key by its name or id, and finds the key. */
+async function resolveScope(text: string, keys: KeyStore): Promise<ScopeResult> {
+  const read = readScope(text);
+  if (!read.ok || read.scope.kind !== "key") return read;
+  const key = await keys.find(read.scope.key);
+  return key === undefined ? noSuchKey(read.scope.key) : { ok: true, scope: { kind: "key", key: key.id } };
 }
 
 async function noteOn(scope: Scope, keys: KeyStore): Promise<string | null> {

@@ -41,6 +41,12 @@ const base32 = "abcdefghijklmnopqrstuvwxyz234567";
 const idLength = 12;
 const secretBytes = 32;
 
+/** What is wrong with a wish for a key, as far as can be told without the store; null for nothing. */
+export function newKeyFault(input: NewKey): Failure | null {
+  const parsed = parseInput(newKeySchema, input);
+  return parsed.ok ? null : parsed;
+}
+
 /** Makes a key of 256 random bits; only the digest of its text is stored. */
 export async function createKey(tools: KeyTools, input: NewKey): Promise<CreatedKey | Failure> {
   const parsed = parseInput(newKeySchema, input);

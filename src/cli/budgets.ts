@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import { listBudgets, removeBudget, setBudget, type NewBudget } from "../admin/budgets.ts";
+import { listBudgets, newBudgetFault, removeBudget, setBudget, type NewBudget } from "../admin/budgets.ts";
 import { periods, type Period } from "../core/budget.ts";
 import { formatUsd } from "../core/money.ts";
 import { keyNames, scopeName } from "../reporting/names.ts";
@@ -47,33 +47,30 @@ function registerSet(budgets: Command, context: CliContext): void {
   command.addHelpText("after", scopeHelp);
   example(command, "farebox budgets set key:alice 25 --per 1mo --warn 80%", "farebox budgets set each-key 2.50 --per 1d");
   command.action(
-    context.run((scope: string, limit: string, options: SetOptions) =>
+    context.run(async (scope: string, limit: string, options: SetOptions) => {
+      const wanted: NewBudget = {
+        scope,
+        limit,
+        period: options.per,
+        mode: options.soft ? "soft" : "hard",
+        warnPercent: options.warn ?? null,
+      };
+      // Before the store is opened: a wrong wish must not leave a new database behind.
+      const fault = newBudgetFault(wanted);
+      if (fault !== null) return fail(io, fault.message);
       // A key's budget needs a key, and so a ledger that is there; the others may come before anything else.
-      withStore(context, command, scope.startsWith("key:") ? "change" : "create", async (store) => {
-        const wanted: NewBudget = {
-          scope,
-          limit,
-          period: options.per,
-          mode: options.soft ? "soft" : "hard",
-          warnPercent: options.warn ?? null,
-        };
+      const intent = scope.startsWith("key:") ? "change" : "create";
+      return await withStore(context, command, intent, async (store) => {
         const set = await setBudget(toolsOf(store, context), wanted);
         if (!set.ok) return fail(io, set.message);
-        const { budget } = set;
-        const name = scopeName(budget.scope, await keyNames(store.keys));
-        if (options.json) {
-          printJson(io, {
-            scope: name,
-            period: budget.period,
-            mode: budget.mode,
-            limit_usd: formatUsd(budget.limit),
-            warn_percent: budget.warnPercent,
-          });
-        } else printLine(io, `${name}: USD ${formatUsd(budget.limit)} per ${budget.period}, ${budget.mode}`);
+        const { scope: setScope, period, mode, limit: amount, warnPercent } = set.budget;
+        const name = scopeName(setScope, await keyNames(store.keys));
+        if (options.json) printJson(io, { scope: name, period, mode, limit_usd: formatUsd(amount), warn_percent: warnPercent });
+        else printLine(io, `${name}: USD ${formatUsd(amount)} per ${period}, ${mode}`);
         if (set.note !== null) note(io, `note: ${set.note}`);
         return 0;
-      }),
-    ),
+      });
+    }),
   );
 }
 

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { createKey, listKeys, revokeKey, showKey } from "../admin/keys.ts";
+import { createKey, listKeys, newKeyFault, revokeKey, showKey, type NewKey } from "../admin/keys.ts";
 import { weighsOn } from "../core/budget.ts";
 import { isLive, type Key } from "../core/keys.ts";
 import { isoTime, keyNames } from "../reporting/names.ts";
@@ -39,24 +39,25 @@ function registerCreate(keys: Command, context: CliContext): void {
   addSettingFlags(command, storeSettings);
   example(command, "farebox keys create alice --team research --models 'gpt-4o*' --expires 30d");
   command.action(
-    context.run((name: string, options: CreateOptions) =>
-      withStore(context, command, "create", async (store) => {
-        const created = await createKey(
-          { keys: store.keys, clock: adapters.clock },
-          {
-            name,
-            team: options.team ?? null,
-            models: options.models?.split(",").map((pattern) => pattern.trim()) ?? null,
-            lifetimeMs: options.expires ?? null,
-          },
-        );
+    context.run(async (name: string, options: CreateOptions) => {
+      const wanted: NewKey = {
+        name,
+        team: options.team ?? null,
+        models: options.models?.split(",").map((pattern) => pattern.trim()) ?? null,
+        lifetimeMs: options.expires ?? null,
+      };
+      // Before the store is opened: a wrong wish must not leave a new database behind.
+      const fault = newKeyFault(wanted);
+      if (fault !== null) return fail(io, fault.message);
+      return await withStore(context, command, "create", async (store) => {
+        const created = await createKey({ keys: store.keys, clock: adapters.clock }, wanted);
         if (!created.ok) return fail(io, created.message);
         if (options.json) printJson(io, { id: created.key.id, name, key: created.text, ...keyDetails(created.key) });
         else printLine(io, created.text);
         if (io.isTTY) note(io, `This is the key of ${name}. It cannot be shown again.`);
         return 0;
-      }),
-    ),
+      });
+    }),
   );
 }
 

@@ -54,6 +54,7 @@ describe("every command", () => {
     const { code, stdout, stderr } = await farebox.run(...argv);
     expect(stderr).toContain(message);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(existsSync(farebox.database)).toBe(false);
   });
 
   it.each([
