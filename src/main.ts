@@ -12,4 +12,10 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   process.exit(0);
 });
 
-process.exitCode = await runCli(process.argv.slice(2), { io, env, readFile: readTextFile, adapters });
+try {
+  process.exitCode = await runCli(process.argv.slice(2), { io, env, readFile: readTextFile, adapters });
+} catch (error) {
+  // A bug, or a database that failed in the middle of a command. Not 1: that is an answer, such as verify's difference.
+  process.stderr.write(`farebox: unexpected fault: ${error instanceof Error ? error.stack : String(error)}\n`);
+  process.exitCode = 2;
+}

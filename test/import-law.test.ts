@@ -19,8 +19,8 @@ const mayImport: Record<string, readonly string[]> = {
   cli: [...useCases, ...everything, "config"],
 };
 
-/** Files directly in src: they put everything together. */
-const composition = new Set(["app.ts", "main.ts"]);
+/** What puts everything together. */
+const composition = new Set(["app", "app.ts", "main.ts"]);
 
 /** These have no effects, so they need nothing of the runtime. */
 const withoutRuntime = new Set(["core", "ports"]);
@@ -32,8 +32,8 @@ const packageHomes: Record<string, readonly string[]> = {
   express: ["http"],
   "http-proxy-middleware": ["gateway"],
   "lru-cache": ["proxy", "http", "tokens", "catalogue"],
-  pino: ["app.ts", "log"],
-  "pino-pretty": ["app.ts", "log"],
+  pino: ["log"],
+  "pino-pretty": ["log"],
   "prom-client": ["metrics"],
   "temporal-polyfill": ["time"],
   tiktoken: ["tokens", "sandbox"],

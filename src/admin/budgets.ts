@@ -16,6 +16,8 @@ export interface BudgetTools {
 
 const periodSchema = z.enum(periods, `must be one of ${periods.join(", ")}`);
 
+const share = "must be a whole number of percent from 1 to 100";
+
 const budgetSchema = z.strictObject({
   /** `all`, `team:NAME`, `key:NAME or ID`, `each-key`, `each-key:TEAM`. */
   scope: z.string(),
@@ -25,11 +27,11 @@ const budgetSchema = z.strictObject({
   limit: z.string().transform((text, context) => {
     const amount = parseUsd(text);
     if (amount !== undefined) return amount;
-    context.addIssue("must be an amount of USD such as 5 or 2.50");
+    context.addIssue("must be an amount of USD such as 5 or 2.50, below 9 million");
     return z.NEVER;
   }),
   /** Percent of the limit. */
-  warnPercent: z.int("must be a whole number of percent").min(1, "must be from 1% to 100%").max(100, "must be from 1% to 100%").nullable().default(null),
+  warnPercent: z.int(share).min(1, share).max(100, share).nullable().default(null),
 });
 
 export type NewBudget = z.input<typeof budgetSchema>;

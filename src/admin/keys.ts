@@ -15,6 +15,9 @@ export interface KeyTools {
 
 const patternShape = "must be model names or patterns such as gpt-4o*, without spaces";
 
+/** A hundred years. */
+export const lifetimeMsMax = 36_500 * 86_400_000;
+
 const newKeySchema = z.strictObject({
   name: nameSchema,
   team: nameSchema.nullable().default(null),
@@ -25,7 +28,12 @@ const newKeySchema = z.strictObject({
     .nullable()
     .default(null),
   /** How long it opens anything, in milliseconds from now; null for ever. */
-  lifetimeMs: z.int().positive("must be longer than nothing").max(36_500 * 86_400_000, "must be at most 100 years").nullable().default(null),
+  lifetimeMs: z
+    .int("must be whole milliseconds")
+    .positive("must be longer than nothing")
+    .max(lifetimeMsMax, "must be at most 100 years")
+    .nullable()
+    .default(null),
 });
 
 export type NewKey = z.input<typeof newKeySchema>;

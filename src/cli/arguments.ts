@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from "commander";
+import { lifetimeMsMax } from "../admin/keys.ts";
 import { parseDuration } from "../config/units.ts";
 import type { Calendar } from "../ports/calendar.ts";
 
@@ -11,11 +12,11 @@ export function wholeNumberArgument(min: number, max: number): (text: string) =>
   };
 }
 
-/** For commander: a duration in milliseconds. */
-export function durationArgument(text: string): number {
+/** For commander: how long a key lives, in milliseconds. */
+export function lifetimeArgument(text: string): number {
   const value = parseDuration(text);
-  if (value !== undefined && value > 0) return value;
-  throw new InvalidArgumentError("It must be a duration such as 12h or 30d.");
+  if (value !== undefined && value > 0 && value <= lifetimeMsMax) return value;
+  throw new InvalidArgumentError("It must be a duration such as 12h or 30d, at most 36500d.");
 }
 
 /** For commander: a share of 1% to 100%, the sign optional. */

@@ -10,7 +10,14 @@ import type { Settings } from "../config/settings.ts";
 import { addSettingFlags } from "./setting-flags.ts";
 import { printFields } from "./table.ts";
 
-const gatewaySettings: readonly SettingName[] = ["gateway_url", "gateway_insecure", "gateway_timeout"];
+const usedSettings: readonly SettingName[] = [
+  "gateway_url",
+  "gateway_insecure",
+  "gateway_api_key",
+  "gateway_timeout",
+  "balance_ttl",
+  ...storeSettings,
+];
 
 /** `balance`: what the account has left, asked of the gateway now, and how long that lasts. */
 export function registerBalance(program: Command, context: CliContext): void {
@@ -19,14 +26,11 @@ export function registerBalance(program: Command, context: CliContext): void {
     .command("balance")
     .description("ask the gateway for the account's balance and tell how long it lasts")
     .option("--json", "print JSON");
-  addSettingFlags(command, [...gatewaySettings, ...storeSettings]);
+  addSettingFlags(command, usedSettings);
   example(command, "farebox balance --json");
   command.action(
     context.run(async (options: { json?: true }) => {
-      const loaded = settingsFor(context, command, {
-        uses: [...gatewaySettings, "gateway_api_key", "balance_ttl", ...storeSettings],
-        needs: ["gateway_url", "gateway_api_key"],
-      });
+      const loaded = settingsFor(context, command, { uses: usedSettings, needs: ["gateway_url", "gateway_api_key"] });
       if (!loaded.ok) return fail(io, loaded.problems);
       const { settings } = loaded;
       const burn = await burnOf(context, settings);

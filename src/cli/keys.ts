@@ -4,7 +4,7 @@ import { weighsOn } from "../core/budget.ts";
 import { isLive, type Key } from "../core/keys.ts";
 import { isoTime, keyNames } from "../reporting/names.ts";
 import { standingOf } from "../reporting/standing.ts";
-import { durationArgument } from "./arguments.ts";
+import { lifetimeArgument } from "./arguments.ts";
 import { printStandings } from "./budgets.ts";
 import { storeSettings, withStore, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
@@ -34,7 +34,7 @@ function registerCreate(keys: Command, context: CliContext): void {
     .description("make a key and print it, this once: only a digest of it is stored")
     .option("--team <team>", "the team that the key belongs to")
     .option("--models <patterns>", "the models that it may use, such as 'gpt-4o*,o3' (default: all)")
-    .option("--expires <duration>", "after how long it stops working, such as 30d (default: never)", durationArgument)
+    .option("--expires <duration>", "after how long it stops working, such as 30d (default: never)", lifetimeArgument)
     .option("--json", "print the key with its id and settings as JSON");
   addSettingFlags(command, storeSettings);
   example(command, "farebox keys create alice --team research --models 'gpt-4o*' --expires 30d");

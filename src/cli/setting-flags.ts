@@ -2,28 +2,43 @@ import { Option, type Command } from "commander";
 import type { Flags } from "../config/sources.ts";
 import { flagOf, settingNames, settingOf, variableOf, type SettingName } from "../config/table.ts";
 
-/** Gives a command a flag for each of these settings (all, unless named). Secrets have none. */
+/**
+ * Gives a command a flag for each of these settings (all, unless named). Secrets have none; help tells how they are given.
+ */
 export function addSettingFlags(command: Command, names: readonly SettingName[] = settingNames): Command {
+  const secrets: SettingName[] = [];
   for (const name of names) {
     const { kind, default: fallback, meaning } = settingOf(name);
-    if (kind.secret) continue;
-    const isSwitch = kind.placeholder === "1|0";
-    const value = isSwitch ? `[${kind.placeholder}]` : `<${kind.placeholder}>`;
-    const shown = fallback === null || isSwitch ? "" : ` (default: ${fallback})`;
-    const option = new Option(`${flagOf(name)} ${value}`, `${meaning}${shown} [${variableOf(name)}]`).helpGroup("Settings:");
-    command.addOption(isSwitch ? option.preset("1") : option);
+    if (kind.secret) {
+      secrets.push(name);
+      continue;
+    }
+    const value = isSwitch(name) ? `[${kind.placeholder}]` : `<${kind.placeholder}>`;
+    const shown = fallback === null || isSwitch(name) ? "" : ` (default: ${fallback})`;
+    command.addOption(new Option(`${flagOf(name)} ${value}`, `${meaning}${shown} [${variableOf(name)}]`).helpGroup(heading));
+  }
+  if (secrets.length > 0) {
+    const lines = secrets.map((name) => `  ${variableOf(name).padEnd(28)}${settingOf(name).meaning}`);
+    command.addHelpText("after", `\nSecrets have no flag; put _FILE after the name to give a file instead:\n${lines.join("\n")}`);
   }
   return command;
 }
 
+const heading = "Settings:";
+
+/** A flag that may stand alone, which means 1. */
+function isSwitch(name: SettingName): boolean {
+  return settingOf(name).kind.placeholder === "1|0";
+}
+
 /** The settings among a command's flags, ready for `loadSettings`. */
 export function settingFlagsOf(command: Command): Flags {
-  const given: Record<string, unknown> = command.opts();
   const flags: Partial<Record<SettingName, string>> = {};
   for (const name of settingNames) {
-    const value = given[name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase())];
-    const isFlagOfSetting = command.options.some((option) => option.long === flagOf(name) && option.helpGroupHeading === "Settings:");
-    if (isFlagOfSetting && typeof value === "string") flags[name] = value;
+    const option = command.options.find((each) => each.long === flagOf(name) && each.helpGroupHeading === heading);
+    const value: unknown = option === undefined ? undefined : command.getOptionValue(option.attributeName());
+    if (value === true) flags[name] = "1";
+    else if (typeof value === "string") flags[name] = value;
   }
   return flags;
 }

@@ -67,7 +67,7 @@ export const yesNo: Kind<boolean> = kind("1|0", "1 or 0", (text) => {
   return text === "0" || text === "false" ? false : undefined;
 });
 
-export const usdAmount: Kind<PicoUsd> = kind("usd", "an amount of USD such as 5 or 2.50", parseUsd);
+export const usdAmount: Kind<PicoUsd> = kind("usd", "an amount of USD such as 5 or 2.50, below 9 million", parseUsd);
 
 export const path: Kind<string> = kind("path", "the path of a folder", (text) => (isPlain(text) ? text : undefined));
 

@@ -1,5 +1,6 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import Database from "better-sqlite3";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
 import { harness, type Harness } from "./harness.ts";
@@ -35,7 +36,7 @@ describe("every command", () => {
     [["keys", "creat", "a"], "(Did you mean create?)"],
     [["keys", "create"], "missing required argument 'name'"],
     [["keys", "create", "a", "b"], "too many arguments"],
-    [["keys", "create", "a", "--expires", "soon"], "It must be a duration such as 12h or 30d."],
+    [["keys", "create", "a", "--expires", "soon"], "It must be a duration such as 12h or 30d, at most 36500d."],
     [["keys", "create", "Alice"], "farebox: name must be 1 to 63 of a-z, 0-9, dot, underscore and dash"],
     [["keys", "list", "--bogus"], "unknown option '--bogus'"],
     [["keys", "list", "--gateway-api-key", "x"], "unknown option '--gateway-api-key'"],
@@ -72,6 +73,12 @@ describe("every command", () => {
     const { code, stderr } = await farebox.run("keys", "list");
     expect(code).toBe(2);
     expect(stderr).toMatch(/^farebox: the ledger at .*ledger\.db cannot be opened.*\n$/);
+  });
+
+  it("tells in its help how secrets are given, and has no flag for them", async () => {
+    const { stdout } = await farebox.run("serve", "--help");
+    expect(stdout).toContain("FAREBOX_GATEWAY_API_KEY");
+    expect(stdout).not.toContain("--gateway-api-key");
   });
 
   it("prints its version", async () => {
@@ -331,6 +338,20 @@ describe("a ledger with charges", () => {
   it("is verified: in order", async () => {
     expect(await farebox.json("verify")).toEqual({ ok: true, charges: 4, differences: [] });
     expect(await farebox.run("verify")).toEqual({ code: 0, stdout: "4 charges checked, no difference\n", stderr: "" });
+  });
+
+  it("is verified: a sum that is not what its charges say", async () => {
+    const database = new Database(farebox.database);
+    database.prepare("update charges set cost = cost + 1 where id = '0192-1'").run();
+    database.close();
+    const verified = await farebox.run("verify", "--json");
+    expect(verified.code).toBe(1);
+    const result: { ok: boolean; differences: object[] } = JSON.parse(verified.stdout);
+    expect(result.ok).toBe(false);
+    expect(result.differences).toContainEqual({ kind: "charge", id: "0192-1", expected: expect.any(String), found: expect.any(String) });
+    const plain = await farebox.run("verify");
+    expect(plain.stdout).toMatch(/^kind\tid\texpected\tfound\n/);
+    expect(plain.stdout).toMatch(/4 charges checked, \d+ differences?\n$/);
   });
 
   it("tells the balance and how long it lasts", async () => {
