@@ -42,8 +42,7 @@ export function buildCatalogue(layers: readonly (readonly PriceText[])[]): Catal
   const statements = statementsOf(read, report);
   const whole = read.flat().every((file) => file.intact(["groups"]));
   const entryOf = (statement: Statement): Entry => {
-    const fraction = fractionOf(statement, groups, whole);
-    const spans = fraction === undefined ? [] : resolveModel(statement, fraction);
+    const spans = resolveModel(statement, fractionOf(statement, groups, whole));
     return { id: statement.id, aliases: statement.model.aliases ?? [], spans };
   };
 
@@ -113,15 +112,17 @@ function statementsOf(layers: readonly (readonly ReadFile[])[], report: Report) 
   return { models, fallback: fallback as Statement | null };
 }
 
-/** Undefined where the group is unknown: reported, unless a file of which groups may be missing could not be read. */
-function fractionOf(statement: Statement, groups: ReadonlyMap<string, Group>, whole: boolean): Fraction | null | undefined {
+/**
+ * The share of the model's group; null where it has none. An unknown group is reported, unless a file could not be read
+ * that may hold it, and the model is read on with the whole price, so that its other faults are found.
+ */
+function fractionOf(statement: Statement, groups: ReadonlyMap<string, Group>, whole: boolean): Fraction | null {
   const name = statement.model.group ?? null;
   if (name === null) return null;
   const group = groups.get(name);
-  if (group === undefined && whole) {
-    statement.report(["group"], `unknown group "${name}"; ${suggest(name, [...groups.keys()])}`);
-  }
-  return group?.fraction;
+  if (group !== undefined) return group.fraction;
+  if (whole) statement.report(["group"], `unknown group "${name}"; ${suggest(name, [...groups.keys()])}`);
+  return readFraction(name, "1");
 }
 
 interface Resolved {

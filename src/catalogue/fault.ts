@@ -15,7 +15,7 @@ export function formatFault(fault: Fault): string {
 export function suggest(given: string, known: readonly string[]): string {
   const near = known
     .map((name) => ({ name, distance: editDistance(given.toLowerCase(), name.toLowerCase()) }))
-    .filter(({ name, distance }) => distance <= Math.max(1, Math.floor(name.length / 3)))
+    .filter(({ name, distance }) => distance <= Math.min(3, Math.floor(name.length / 2)))
     .sort((a, b) => a.distance - b.distance)[0];
   if (near !== undefined) return `did you mean "${near.name}"?`;
   return known.length === 0 ? "none is known here" : `known are ${known.join(", ")}`;

@@ -24,7 +24,8 @@ export function readPriceFile(name: string, text: string): ReadFile {
     const { line, col } = counter.linePos(offset);
     return { file: name, line: Math.max(line, 1), column: Math.max(col, 1), message };
   };
-  const faultAt = (path: Path, message: string): Fault => at(offsetOf(document, path), message);
+  const faultAt = (path: Path, message: string): Fault => at(offsetOf(document, path, "value"), message);
+  const faultAtKey = (path: Path, message: string): Fault => at(offsetOf(document, path, "key"), message);
   const syntax = [...document.errors, ...document.warnings];
   const faults = syntax.map((error) => at(error.pos[0], syntaxMessage(error.code, error.message)));
   const raw = faults.length > 0 ? undefined : plainValue(document, faults, at);
@@ -33,12 +34,12 @@ export function readPriceFile(name: string, text: string): ReadFile {
   const value = (raw ?? {}) as PriceFile;
   const checked = priceFileSchema.safeParse(value);
   const issues = checked.success ? [] : checked.error.issues;
-  const broken = issues.map((issue) => issue.path as Path);
+  const broken = issues.flatMap(brokenPaths);
   return {
     name,
     value,
-    faults: issues.flatMap((issue) => explain(issue, document, faultAt)),
-    intact: (path) => broken.every((other) => !isWithin(other, path)),
+    faults: issues.flatMap((issue) => explain(issue, document, faultAt, faultAtKey)),
+    intact: (path) => broken.every((other) => !onOneLine(other, path)),
     faultAt,
   };
 }
@@ -59,19 +60,29 @@ function syntaxMessage(code: string, message: string): string {
   return `not YAML: ${message}`;
 }
 
-/** A block's own fault is at its path; a fault of a part that it should not have counts as the block's. */
-function isWithin(path: Path, outer: Path): boolean {
-  return outer.every((step, index) => path[index] === step) || path.every((step, index) => outer[index] === step);
+/** An unknown field breaks itself and so all that it is within, not its neighbours. */
+function brokenPaths(issue: z.core.$ZodIssue): Path[] {
+  const path = issue.path as Path;
+  return issue.code === "unrecognized_keys" ? issue.keys.map((key) => [...path, key]) : [path];
 }
 
-function explain(issue: z.core.$ZodIssue, document: Document, faultAt: ReadFile["faultAt"]): Fault[] {
+/** Whether one of the paths leads through the other. */
+function onOneLine(a: Path, b: Path): boolean {
+  const [short, long] = a.length < b.length ? [a, b] : [b, a];
+  return short.every((step, index) => long[index] === step);
+}
+
+type FaultAt = ReadFile["faultAt"];
+
+/** A finding of the schema in words, at the place that is to be changed. */
+function explain(issue: z.core.$ZodIssue, document: Document, faultAt: FaultAt, faultAtKey: FaultAt): Fault[] {
   const path = issue.path as Path;
   if (issue.code === "unrecognized_keys") {
     const sentences = issue.message.split("\n");
-    return issue.keys.map((key, index) => faultAt([...path, key], sentences[index] ?? issue.message));
+    return issue.keys.map((key, index) => faultAtKey([...path, key], sentences[index] ?? issue.message));
   }
   if (issue.code === "invalid_key") {
-    return [faultAt(path, `"${String(path.at(-1))}" is not a name here; write ${issue.issues[0]?.message ?? "another"}`)];
+    return [faultAtKey(path, `"${String(path.at(-1))}" is not a name here; write ${issue.issues[0]?.message ?? "another"}`)];
   }
   const node = nodeAt(document, path);
   const field = String(path.at(-1) ?? "file");
@@ -113,8 +124,8 @@ function nodeAt(document: Document, path: Path): Node | null | undefined {
   return node;
 }
 
-/** As near to the path as the file goes. */
-function offsetOf(document: Document, path: Path): number {
+/** Where the path's value (or its key, where that is a block, a list or nothing) is written, as near as the file goes. */
+function offsetOf(document: Document, path: Path, part: "key" | "value"): number {
   let node: Node | null = document.contents;
   let offset = node?.range?.[0] ?? 0;
   for (const step of path) {
@@ -123,6 +134,6 @@ function offsetOf(document: Document, path: Path): number {
     offset = found.keyOffset;
     node = found.node;
   }
-  const written = isScalar(node) && node.source !== "" ? node.range?.[0] : undefined;
+  const written = part === "value" && isScalar(node) && node.source !== "" ? node.range?.[0] : undefined;
   return written ?? offset;
 }

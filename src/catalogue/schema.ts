@@ -133,12 +133,14 @@ const modelNameWords = "a model name of letters, digits and . _ : @ / -, at most
 const label = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 const labelWords = "a name of small letters, digits and . _ -, at most 63 characters";
 
-const model = block({
-  aliases: z.array(z.string({ error: modelNameWords }).regex(modelName, { error: modelNameWords }), { error: "a list of names" }).optional(),
+const modelFields = {
   group: z.string({ error: "the name of a group" }).nullable().optional().describe("What share of the official price the gateway charges."),
   ...traits,
   prices: z.array(price, { error: "a list of prices" }).optional().describe("Ascending; appended, never overwritten."),
-});
+};
+
+const alias = z.string({ error: modelNameWords }).regex(modelName, { error: modelNameWords });
+const model = block({ aliases: z.array(alias, { error: "a list of names" }).optional(), ...modelFields });
 
 export const priceFileSchema = block({
   groups: named(label, labelWords, block({ fraction })).optional(),
@@ -149,7 +151,7 @@ export const priceFileSchema = block({
       .string({ error: 'a whole number in quotes, units for one USD, such as "10000000"' })
       .regex(/^[1-9]\d{0,17}$/, { error: 'a whole number in quotes, units for one USD, such as "10000000"' }),
   ).optional(),
-  default: model.omit({ aliases: true }).nullable().optional().describe("Ceiling price for models that no file names."),
+  default: block(modelFields).nullable().optional().describe("Ceiling price for models that no file names."),
   provider: z.string({ error: labelWords }).regex(label, { error: labelWords }).optional(),
   defaults: block(traits).optional().describe("What holds for all models of this file unless they say otherwise."),
   models: named(modelName, modelNameWords, model).optional(),
