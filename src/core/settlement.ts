@@ -147,9 +147,9 @@ function postHold(reserved: Reserved, source: Source, reason: string, tokens: To
  * (408, 504, 520, 524) tells nothing.
  */
 export function outcomeOfStatus(status: number, billsServerErrors: boolean): Outcome {
-  if (ambiguousStatuses.includes(status)) return { kind: "unknown", reason: `gateway_${status}` };
+  if (ambiguousStatuses.has(status)) return { kind: "unknown", reason: `gateway_${status}` };
   if (status >= 500) return { kind: "failedAtGateway", status, billed: billsServerErrors };
   return { kind: "refusedByGateway", status };
 }
 
-const ambiguousStatuses: readonly number[] = [408, 504, 520, 524];
+const ambiguousStatuses: ReadonlySet<number> = new Set([408, 504, 520, 524]);

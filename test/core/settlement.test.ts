@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { costOf } from "../../src/core/cost.ts";
 import { noMoney, usd, type PicoUsd } from "../../src/core/money.ts";
-import { settlementFor, type Outcome, type Reserved } from "../../src/core/settlement.ts";
+import { outcomeOfStatus, settlementFor, type Outcome, type Reserved } from "../../src/core/settlement.ts";
 import { noTokens, unchanged, type Permille } from "../../src/core/tokens.ts";
 import { prices, tokenCounts } from "./arbitraries.ts";
 import { price } from "./examples.ts";
@@ -40,6 +40,21 @@ const anyReserved: fc.Arbitrary<Reserved> = fc.oneof(
   { weight: 5, arbitrary: fc.record({ hold: holds, price: prices }) },
   { weight: 1, arbitrary: fc.constant<Reserved>({ hold: null, price: null }) },
 );
+
+describe("outcomeOfStatus", () => {
+  it.each([
+    [307, false, { kind: "refusedByGateway", status: 307 }],
+    [400, false, { kind: "refusedByGateway", status: 400 }],
+    [429, true, { kind: "refusedByGateway", status: 429 }],
+    [500, false, { kind: "failedAtGateway", status: 500, billed: false }],
+    [503, true, { kind: "failedAtGateway", status: 503, billed: true }],
+    [408, false, { kind: "unknown", reason: "gateway_408" }],
+    [504, false, { kind: "unknown", reason: "gateway_504" }],
+    [524, false, { kind: "unknown", reason: "gateway_524" }],
+  ])("of %i, billed %s", (status, billed, expected) => {
+    expect(outcomeOfStatus(status, billed)).toEqual(expected);
+  });
+});
 
 describe("settlementFor", () => {
   it.each<[Outcome, string]>([
