@@ -47,11 +47,14 @@ export class ReportSums {
   rows(): ReportRow[] {
     return [...this.#rows.entries()]
       .sort(([a], [b]) => (a < b ? -1 : 1))
-      .map(([, { dimensions, cost, listCost, ...row }]) => ({
-        dimensions: Object.fromEntries(this.#by.map((name, index) => [name, dimensions[index] ?? null])),
-        ...row,
-        cost: cost as PicoUsd,
-        listCost: listCost as PicoUsd,
+      .map(([, row]) => ({
+        dimensions: Object.fromEntries(this.#by.map((name, index) => [name, row.dimensions[index] ?? null])),
+        requests: row.requests,
+        unpricedRequests: row.unpricedRequests,
+        tokens: row.tokens,
+        cost: row.cost as PicoUsd,
+        listCost: row.listCost as PicoUsd,
+        bySource: row.bySource,
       }));
   }
 

@@ -1,4 +1,4 @@
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { periods, type Period } from "../../src/core/budget.ts";
 import { calendarOf, isTimeZone } from "../../src/time/calendar.ts";

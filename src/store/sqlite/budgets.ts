@@ -189,7 +189,7 @@ export class WindowBook {
   }
 
   /** Adds or changes a budget, and opens its window at the instant from the charges. Flushes and forgets before. */
-  setBudget(budget: Omit<Budget, "id">, at: number): StoredBudget {
+  setBudget(budget: Omit<Budget, "id">, at: number): Budget {
     this.flush();
     this.forget();
     const scope = formatScope(budget.scope);
@@ -202,7 +202,7 @@ export class WindowBook {
     const stored = this.#all().find(({ id }) => id === budgetId(scope, budget.period));
     invariant(stored !== undefined, "a budget that was set is there");
     this.#openAll(stored, at);
-    return stored;
+    return withoutSeq(stored);
   }
 
   /** Removes a budget with its windows; false when there is none. Flushes and forgets before. */
@@ -285,6 +285,9 @@ function windowName(budget: StoredBudget, subject: string, start: number): strin
 
 /** A copy that no later movement changes. */
 export function snapshot({ budget, subject, start, end, spent, held }: BudgetWindow): BudgetWindow {
-  const { id, scope, period, mode, limit, warnPercent } = budget;
-  return { budget: { id, scope, period, mode, limit, warnPercent }, subject, start, end, spent, held };
+  return { budget: withoutSeq(budget), subject, start, end, spent, held };
+}
+
+function withoutSeq({ id, scope, period, mode, limit, warnPercent }: Budget): Budget {
+  return { id, scope, period, mode, limit, warnPercent };
 }

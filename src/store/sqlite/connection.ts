@@ -39,7 +39,7 @@ export function connectToRead(path: string): Connection {
 const faults = ["FULL", "IOERR", "READONLY", "BUSY", "LOCKED", "CANTOPEN", "NOMEM", "PROTOCOL", "CORRUPT", "NOTADB", "PERM"];
 
 /** Whether the database could not be reached or written, as opposed to a statement that is wrong. */
-export function isStorageFault(error: unknown): error is Database.SqliteError {
+export function isStorageFault(error: unknown): error is InstanceType<typeof Database.SqliteError> {
   return error instanceof Database.SqliteError && faults.some((fault) => error.code.startsWith(`SQLITE_${fault}`));
 }
 

@@ -1,0 +1,308 @@
+import { invariant } from "../../core/assert.ts";
+import {
+  formatScope,
+  shortageOf,
+  subjectOf,
+  tightestRoom,
+  weighsOn,
+  worstShortage,
+  type Budget,
+  type BudgetWindow,
+  type Caller,
+  type Shortage,
+} from "../../core/budget.ts";
+import type { Charge } from "../../core/charge.ts";
+import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../core/money.ts";
+import { parseCanonicalPrice } from "../../core/price.ts";
+import { noTokens } from "../../core/tokens.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import type {
+  ChargeEnd, ChargePage, ChargeQuery, Correction, Difference, ExtendResult, HoldRequest, HoldResult, Ledger, Posting, ReportDimension,
+  ReportQuery, ReportRow, SettleResult, Verification,
+} from "../../ports/ledger.ts";
+import { recompute } from "../recompute.ts";
+import { ReportSums } from "../report-sums.ts";
+import { announce, emptyState, type MemoryState, type StoredCharge } from "./state.ts";
+
+const quarterMs = 900_000;
+
+/**
+ * The ledger as plainly as it can be said: the charges are all there is, and every sum is added up from them when it is
+ * asked for. The other stores keep sums and must agree with this one. For tests, simulations and throw-away demos.
+ */
+export class MemoryLedger implements Ledger {
+  readonly #calendar: Calendar;
+  readonly #state: MemoryState;
+  readonly #run: number;
+
+  /** A new ledger over an old state is a restart: holds of earlier ones have lost their owner. */
+  constructor(calendar: Calendar, state: MemoryState = emptyState(), now = 0) {
+    this.#calendar = calendar;
+    this.#state = state;
+    this.#run = ++state.runs;
+    if (state.timeZone !== null && state.timeZone !== calendar.timeZone) this.#rebuild(now);
+    state.timeZone = calendar.timeZone;
+  }
+
+  async hold(request: HoldRequest): Promise<HoldResult> {
+    const { id, at, caller, amount, price } = request;
+    invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
+    const windows = this.#open(caller, at);
+    if (this.#state.charges.has(id)) return { ok: true, room: tightestRoom(windows) };
+    if (amount === null || !request.bounded) {
+      if (windows.some(({ budget }) => budget.mode === "hard")) return { ok: false, reason: "not_bounded" };
+    } else {
+      const shortage = shortageAmong(windows, amount);
+      if (shortage !== null) return { ok: false, reason: "no_room", shortage };
+    }
+    if (price !== null) this.#state.prices.set(price.id, price.canonical);
+    this.#state.charges.set(id, pendingCharge(request, this.#run));
+    return { ok: true, room: tightestRoom(this.#open(caller, at)) };
+  }
+
+  async extend(id: string, amount: PicoUsd, atLeast: PicoUsd): Promise<ExtendResult> {
+    invariant(amount >= atLeast && atLeast >= 0n && amount <= picoUsdMax, "an extension is an amount");
+    const charge = this.#state.charges.get(id);
+    if (charge?.state !== "pending") return { ok: false, reason: "not_pending" };
+    const windows = this.#existing(charge);
+    const shortage = shortageAmong(windows, atLeast);
+    if (shortage !== null) return { ok: false, reason: "no_room", shortage };
+    const granted = smaller(amount, tightestRoom(windows) ?? amount);
+    if (charge.hold !== null) this.#put({ ...charge, hold: (charge.hold + granted) as PicoUsd });
+    return { ok: true, granted };
+  }
+
+  async post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult> {
+    return this.#settle(id, end, (charge) => {
+      // "assumed" is the hold itself, as the ledger knows it.
+      const cost = posting.formula === "assumed" ? charge.hold : posting.cost;
+      const listCost = posting.formula === "assumed" ? charge.hold : posting.listCost;
+      invariant((cost === null) === (posting.formula === "unpriced"), "only an unpriced charge has no cost");
+      const { formula, source, minimumApplied, clamped, tokens, reason } = posting;
+      const overage = charge.hold === null || cost === null || cost <= charge.hold ? noMoney : ((cost - charge.hold) as PicoUsd);
+      return { state: "posted", cost, listCost, overage, formula, source, minimumApplied, clamped, tokens, reason };
+    });
+  }
+
+  async void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult> {
+    return this.#settle(id, end, () => ({ state: "voided", reason }));
+  }
+
+  async adjust(id: string, correction: Correction): Promise<"ok" | "no_such_charge" | "unavailable"> {
+    const corrected = this.#state.charges.get(id);
+    if (corrected?.state !== "posted") return "no_such_charge";
+    if (this.#state.charges.has(correction.id)) return "ok";
+    const { kind, key, team, route, model, servedModel, group, stream, source } = corrected;
+    const { at, amount, why } = correction;
+    this.#put({
+      id: correction.id, kind, state: "posted", at, endedAt: at, key, team, route, model, servedModel, group, stream, priceId: null,
+      hold: null, cost: amount, listCost: null, overage: noMoney, formula: "adjustment", source, minimumApplied: false, clamped: false,
+      tokens: noTokens, status: null, reason: why, gatewayRequestId: null, durationMs: null, firstTokenMs: null, tags: {}, owner: 0,
+      adjusts: id,
+    });
+    return "ok";
+  }
+
+  async setBudget(budget: Omit<Budget, "id">, at: number): Promise<Budget> {
+    const { scope, period, mode, limit, warnPercent } = budget;
+    const stored = { id: `${formatScope(scope)}/${period}`, scope, period, mode, limit, warnPercent };
+    this.#state.budgets.set(stored.id, stored);
+    this.#openFromCharges(stored, at);
+    announce(this.#state);
+    return stored;
+  }
+
+  async removeBudget(scope: string, period: string): Promise<boolean> {
+    const id = `${scope}/${period}`;
+    for (const [name, window] of this.#state.opened) if (window.budget === id) this.#state.opened.delete(name);
+    const removed = this.#state.budgets.delete(id);
+    announce(this.#state);
+    return removed;
+  }
+
+  async windows(at: number): Promise<readonly BudgetWindow[]> {
+    return [...this.#state.budgets.values()].flatMap((budget) => {
+      if (budget.scope.kind !== "eachKey") return [this.#window(budget, "", at)];
+      const { start } = this.#calendar.spanOf(budget.period, at);
+      return [...this.#state.opened.values()]
+        .filter((window) => window.budget === budget.id && window.start === start)
+        .map(({ subject }) => this.#window(budget, subject, at))
+        .sort((a, b) => (a.subject < b.subject ? -1 : 1));
+    });
+  }
+
+  async charge(id: string): Promise<Charge | undefined> {
+    const charge = this.#state.charges.get(id);
+    return charge && shown(charge);
+  }
+
+  async charges(query: ChargeQuery): Promise<ChargePage> {
+    const newestFirst = this.#all()
+      .map((charge, written) => ({ charge, written }))
+      .sort((a, b) => b.charge.at - a.charge.at || b.written - a.written)
+      .map(({ charge }) => charge);
+    const from = query.after === undefined ? 0 : newestFirst.findIndex(({ id }) => id === query.after) + 1;
+    const matching = newestFirst.slice(from).filter((charge) => matches(charge, query));
+    const charges = matching.slice(0, query.limit).map(shown);
+    return { charges, next: matching.length > query.limit ? (charges.at(-1)?.id ?? null) : null };
+  }
+
+  async report(query: ReportQuery): Promise<readonly ReportRow[]> {
+    const since = Math.floor(query.since / quarterMs) * quarterMs;
+    const until = Math.ceil(query.until / quarterMs) * quarterMs;
+    const sums = new ReportSums(query.by);
+    for (const charge of this.#all()) {
+      if (charge.state !== "posted" || charge.source === null || charge.at < since || charge.at >= until) continue;
+      sums.add({
+        dimensions: query.by.map((dimension) => this.#dimensionOf(charge, dimension)),
+        source: charge.source,
+        requests: charge.formula === "adjustment" ? 0 : 1,
+        unpriced: charge.cost === null ? 1 : 0,
+        tokens: charge.tokens,
+        cost: charge.cost ?? 0n,
+        listCost: charge.listCost ?? 0n,
+      });
+    }
+    return sums.rows();
+  }
+
+  async pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }> {
+    const times = this.#all().filter(({ state }) => state === "pending").map(({ at }) => at);
+    return { count: times.length, oldestAt: times.length === 0 ? null : Math.min(...times) };
+  }
+
+  async recover(at: number): Promise<number> {
+    const end = { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
+    const orphans = this.#all().filter(({ state, kind, owner }) => state === "pending" && kind === "request" && owner !== this.#run);
+    for (const { id, hold } of orphans) {
+      const posting = {
+        kind: "post", cost: hold, listCost: hold, tokens: noTokens, formula: hold === null ? "unpriced" : "assumed", source: "assumed",
+        minimumApplied: false, clamped: false, reason: "crash",
+      } as const;
+      await this.post(id, posting, end);
+    }
+    return orphans.length;
+  }
+
+  async verify(): Promise<Verification> {
+    const differences: Difference[] = [];
+    for (const charge of this.#all()) {
+      const priceOf = (id: string) => {
+        const canonical = this.#state.prices.get(id);
+        return canonical === undefined ? null : parseCanonicalPrice(canonical);
+      };
+      for (const { expected, found } of recompute(charge, priceOf)) differences.push({ kind: "charge", id: charge.id, expected, found });
+    }
+    return { charges: this.#state.charges.size, differences };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {}
+
+  #settle(id: string, end: ChargeEnd, ending: (charge: StoredCharge) => Partial<StoredCharge>): SettleResult {
+    const charge = this.#state.charges.get(id);
+    if (charge === undefined) return { ok: false, reason: "no_such_charge" };
+    const first = charge.state === "pending";
+    const { at: endedAt, ...known } = end;
+    const ended = first ? { ...charge, ...ending(charge), ...known, endedAt } : charge;
+    this.#put(ended);
+    return { ok: true, first, state: ended.state, cost: ended.cost, overage: ended.overage };
+  }
+
+  /** The windows that weigh on a caller at an instant; each exists from now on. */
+  #open(caller: Caller, at: number): BudgetWindow[] {
+    return this.#weighingOn(caller).map((budget) => {
+      const subject = subjectOf(budget.scope, caller);
+      this.#markOpen(budget, subject, at);
+      return this.#window(budget, subject, at);
+    });
+  }
+
+  #existing({ key, team, at }: StoredCharge): BudgetWindow[] {
+    return this.#weighingOn({ key, team })
+      .map((budget) => this.#window(budget, subjectOf(budget.scope, { key, team }), at))
+      .filter(({ budget, start, subject }) => this.#state.opened.has(windowName(budget, start, subject)));
+  }
+
+  #window(budget: Budget, subject: string, at: number): BudgetWindow {
+    const span = this.#calendar.spanOf(budget.period, at);
+    const inside = this.#all().filter(
+      (charge) =>
+        charge.at >= span.start &&
+        (span.end === null || charge.at < span.end) &&
+        weighsOn(budget.scope, charge) &&
+        subjectOf(budget.scope, charge) === subject,
+    );
+    const spent = sum(inside.map(({ cost }) => cost ?? noMoney));
+    const held = sum(inside.filter(({ state }) => state === "pending").map(({ hold }) => hold ?? noMoney));
+    return { budget, subject, ...span, spent, held };
+  }
+
+  #openFromCharges(budget: Budget, at: number): void {
+    const { start, end } = this.#calendar.spanOf(budget.period, at);
+    if (budget.scope.kind !== "eachKey") this.#markOpen(budget, "", at);
+    for (const charge of this.#all()) {
+      if (charge.state === "voided" || charge.at < start || (end !== null && charge.at >= end)) continue;
+      if (weighsOn(budget.scope, charge)) this.#markOpen(budget, subjectOf(budget.scope, charge), at);
+    }
+  }
+
+  #markOpen(budget: Budget, subject: string, at: number): void {
+    const { start } = this.#calendar.spanOf(budget.period, at);
+    this.#state.opened.set(windowName(budget, start, subject), { budget: budget.id, start, subject });
+  }
+
+  #rebuild(at: number): void {
+    this.#state.opened.clear();
+    for (const budget of this.#state.budgets.values()) this.#openFromCharges(budget, at);
+  }
+
+  #weighingOn(caller: Caller): Budget[] {
+    return [...this.#state.budgets.values()].filter(({ scope }) => weighsOn(scope, caller));
+  }
+
+  #dimensionOf(charge: Charge, dimension: ReportDimension): string | null {
+    if (dimension === "day") return this.#calendar.dateOf(charge.at);
+    if (dimension === "hour") return new Date(this.#calendar.spanOf("1h", charge.at).start).toISOString();
+    return charge[dimension] === "" ? null : charge[dimension];
+  }
+
+  #all(): StoredCharge[] {
+    return [...this.#state.charges.values()];
+  }
+
+  #put(charge: StoredCharge): void {
+    this.#state.charges.set(charge.id, charge);
+  }
+}
+
+function shortageAmong(windows: readonly BudgetWindow[], amount: PicoUsd): Shortage | null {
+  return worstShortage(windows.map((window) => shortageOf(window, amount)).filter((each) => each !== null));
+}
+
+function windowName(budget: Budget, start: number, subject: string): string {
+  return `${budget.id} ${start} ${subject}`;
+}
+
+function pendingCharge(request: HoldRequest, owner: number): StoredCharge {
+  const { id, kind, at, caller, route, model, group, stream, price, amount, tags } = request;
+  return {
+    id, kind, state: "pending", at, endedAt: null, key: caller.key, team: caller.team, route, model, servedModel: null, group, stream,
+    priceId: price?.id ?? null, hold: amount, cost: null, listCost: null, overage: noMoney, formula: null, source: null,
+    minimumApplied: false, clamped: false, tokens: noTokens, status: null, reason: null, gatewayRequestId: null, durationMs: null,
+    firstTokenMs: null, tags, owner, adjusts: null,
+  };
+}
+
+function matches(charge: Charge, query: ChargeQuery): boolean {
+  return (
+    (query.key === undefined || charge.key === query.key) &&
+    (query.model === undefined || charge.model === query.model) &&
+    (query.state === undefined || charge.state === query.state) &&
+    (query.since === undefined || charge.at >= query.since) &&
+    (query.until === undefined || charge.at < query.until)
+  );
+}
+
+function shown({ owner: _owner, adjusts: _adjusts, ...charge }: StoredCharge): Charge {
+  return charge;
+}

@@ -1,0 +1,38 @@
+import type { Budget } from "../../core/budget.ts";
+import type { Charge } from "../../core/charge.ts";
+import type { Key } from "../../core/keys.ts";
+
+/** A charge with what the port does not show. */
+export interface StoredCharge extends Charge {
+  /** The run of a ledger that placed the hold. */
+  readonly owner: number;
+  /** For an adjustment: the charge that it corrects. */
+  readonly adjusts: string | null;
+}
+
+/** What a database would hold. It may outlive the ledger that wrote it, as a file outlives a process. */
+export interface MemoryState {
+  /** In the order of writing. */
+  readonly charges: Map<string, StoredCharge>;
+  readonly prices: Map<string, string>;
+  /** In the order of creation, by id. */
+  readonly budgets: Map<string, Budget>;
+  /** Which windows exist (`budget id`, `start` and `subject`); their sums are always added up anew. */
+  readonly opened: Map<string, { readonly budget: string; readonly start: number; readonly subject: string }>;
+  readonly keys: Map<string, Key>;
+  readonly listeners: Set<() => void>;
+  runs: number;
+  timeZone: string | null;
+}
+
+export function emptyState(): MemoryState {
+  return {
+    charges: new Map(), prices: new Map(), budgets: new Map(), opened: new Map(), keys: new Map(), listeners: new Set(), runs: 0,
+    timeZone: null,
+  };
+}
+
+/** Tells all who listen that keys or budgets were changed. */
+export function announce(state: MemoryState): void {
+  for (const listener of state.listeners) listener();
+}

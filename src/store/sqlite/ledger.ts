@@ -1,0 +1,151 @@
+import type { Budget, BudgetWindow } from "../../core/budget.ts";
+import type { Charge } from "../../core/charge.ts";
+import type { Key } from "../../core/keys.ts";
+import type { PicoUsd } from "../../core/money.ts";
+import type { KeyCreation, KeyStore } from "../../ports/key-store.ts";
+import type {
+  ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, Posting, ReportQuery, ReportRow,
+  SettleResult, Verification,
+} from "../../ports/ledger.ts";
+import { holdCommand, postCommand, voidCommand, type Command, type ReplyTo } from "./commands.ts";
+import type { KeyReads } from "./keys.ts";
+import type { LongReads } from "./long-reads.ts";
+import type { CommandQueue } from "./queue.ts";
+import type { ShortReads } from "./reads.ts";
+
+/** Price ids that are remembered as written at most. */
+const pricesKept = 10_000;
+/** Orphaned holds that one transaction ends at most. */
+const recoveredAtOnce = 200;
+
+const unavailable = { ok: false, reason: "unavailable" } as const;
+
+/** The ledger on one SQLite file: writes through the queue of the one writer, reads on connections of their own. */
+export class SqliteLedger implements Ledger {
+  readonly #queue: CommandQueue;
+  readonly #reads: ShortReads;
+  readonly #longReads: LongReads;
+  /** Prices that are durable: their text need not cross to the writer again. */
+  readonly #pricesWritten = new Set<string>();
+
+  constructor(queue: CommandQueue, reads: ShortReads, longReads: LongReads) {
+    this.#queue = queue;
+    this.#reads = reads;
+    this.#longReads = longReads;
+  }
+
+  async hold(request: HoldRequest): Promise<HoldResult> {
+    const priceId = request.price?.id;
+    const isWritten = priceId !== undefined && this.#pricesWritten.has(priceId);
+    const answer = await this.#queue.submit(holdCommand(request, !isWritten));
+    if (!answer.ok) return unavailable;
+    if (answer.reply.ok && priceId !== undefined && !isWritten) {
+      if (this.#pricesWritten.size >= pricesKept) this.#pricesWritten.clear();
+      this.#pricesWritten.add(priceId);
+    }
+    return answer.reply;
+  }
+
+  async extend(id: string, amount: PicoUsd, atLeast: PicoUsd): Promise<ExtendResult> {
+    const answer = await this.#queue.submit(["extend", id, amount, atLeast]);
+    return answer.ok ? answer.reply : unavailable;
+  }
+
+  async post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult> {
+    const answer = await this.#queue.submit(postCommand(id, posting, end));
+    return answer.ok ? answer.reply : unavailable;
+  }
+
+  async void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult> {
+    const answer = await this.#queue.submit(voidCommand(id, reason, end));
+    return answer.ok ? answer.reply : unavailable;
+  }
+
+  async adjust(id: string, correction: Correction): Promise<"ok" | "no_such_charge" | "unavailable"> {
+    const answer = await this.#queue.submit(["adjust", id, correction]);
+    return answer.ok ? answer.reply : "unavailable";
+  }
+
+  async setBudget(budget: Omit<Budget, "id">, at: number): Promise<Budget> {
+    return submitOrThrow(this.#queue, ["setBudget", budget, at]);
+  }
+
+  async removeBudget(scope: string, period: string): Promise<boolean> {
+    return submitOrThrow(this.#queue, ["removeBudget", scope, period]);
+  }
+
+  async windows(at: number): Promise<readonly BudgetWindow[]> {
+    return this.#reads.windows(at);
+  }
+
+  async charge(id: string): Promise<Charge | undefined> {
+    return this.#reads.charge(id);
+  }
+
+  async charges(query: ChargeQuery): Promise<ChargePage> {
+    return this.#longReads.read({ kind: "charges", query });
+  }
+
+  async report(query: ReportQuery): Promise<readonly ReportRow[]> {
+    return this.#longReads.read({ kind: "report", query });
+  }
+
+  async pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }> {
+    return this.#reads.pending();
+  }
+
+  async recover(at: number): Promise<number> {
+    let total = 0;
+    for (;;) {
+      const count = await submitOrThrow(this.#queue, ["recover", at, recoveredAtOnce]);
+      total += count;
+      if (count < recoveredAtOnce) return total;
+    }
+  }
+
+  async verify(): Promise<Verification> {
+    return this.#longReads.read({ kind: "verify" });
+  }
+
+  /** Writes what waits. Reads need no end of their own. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#queue.close();
+  }
+}
+
+/** Internal keys in the same file. */
+export class SqliteKeyStore implements KeyStore {
+  readonly #queue: CommandQueue;
+  readonly #reads: KeyReads;
+
+  constructor(queue: CommandQueue, reads: KeyReads) {
+    this.#queue = queue;
+    this.#reads = reads;
+  }
+
+  async create(key: Key): Promise<KeyCreation> {
+    return submitOrThrow(this.#queue, ["createKey", key]);
+  }
+
+  async findById(id: string): Promise<Key | undefined> {
+    return this.#reads.byId(id);
+  }
+
+  async find(nameOrId: string): Promise<Key | undefined> {
+    return this.#reads.find(nameOrId);
+  }
+
+  async list(): Promise<readonly Key[]> {
+    return this.#reads.list();
+  }
+
+  async revoke(id: string, at: number): Promise<boolean> {
+    return submitOrThrow(this.#queue, ["revokeKey", id, at]);
+  }
+}
+
+async function submitOrThrow<const C extends Command>(queue: CommandQueue, command: C): Promise<ReplyTo<C>> {
+  const answer = await queue.submit(command);
+  if (!answer.ok) throw new Error("the database could not be written");
+  return answer.reply;
+}

@@ -1,0 +1,35 @@
+import type { Calendar } from "../../ports/calendar.ts";
+import type { ChargePage, ChargeQuery, ReportQuery, ReportRow, Verification } from "../../ports/ledger.ts";
+import type { Connection } from "./connection.ts";
+import { readCharges } from "./reads.ts";
+import { readReport } from "./report.ts";
+import { verify } from "./verify.ts";
+
+/** Reads that may take seconds. */
+export type LongRead =
+  | { readonly kind: "charges"; readonly query: ChargeQuery }
+  | { readonly kind: "report"; readonly query: ReportQuery }
+  | { readonly kind: "verify" };
+
+export interface LongReadAnswers {
+  charges: ChargePage;
+  report: readonly ReportRow[];
+  verify: Verification;
+}
+
+/** Answers long reads; in a thread of its own where a proxy runs. */
+export interface LongReads {
+  read<R extends LongRead>(read: R): Promise<LongReadAnswers[R["kind"]]>;
+  close(): Promise<void>;
+}
+
+export function readLong(db: Connection, calendar: Calendar, read: LongRead): LongReadAnswers[LongRead["kind"]] {
+  switch (read.kind) {
+    case "charges":
+      return readCharges(db, read.query);
+    case "report":
+      return readReport(db, calendar, read.query);
+    case "verify":
+      return verify(db, calendar);
+  }
+}

@@ -1,0 +1,205 @@
+import { existsSync, realpathSync } from "node:fs";
+import Database from "better-sqlite3";
+import type { Calendar } from "../../ports/calendar.ts";
+import type { Changes } from "../../ports/changes.ts";
+import type { Clock } from "../../ports/clock.ts";
+import type { KeyStore } from "../../ports/key-store.ts";
+import type { Ledger } from "../../ports/ledger.ts";
+import { calendarOf } from "../../time/calendar.ts";
+import { WindowBook } from "./budgets.ts";
+import type { BatchChannel } from "./commands.ts";
+import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, writeTransaction, type Connection } from "./connection.ts";
+import { KeyReads } from "./keys.ts";
+import { SqliteKeyStore, SqliteLedger } from "./ledger.ts";
+import { readLong, type LongReads } from "./long-reads.ts";
+import { knownSchema, migrate, schemaOf } from "./migrate.ts";
+import { CommandQueue } from "./queue.ts";
+import { ShortReads } from "./reads.ts";
+import { rebuildDays } from "./rollups.ts";
+import { ReaderThread, WriterThread } from "./threads.ts";
+import { registerOwner, Writer } from "./writer.ts";
+
+export interface Store extends AsyncDisposable {
+  readonly ledger: Ledger;
+  readonly keys: KeyStore;
+  readonly changes: Changes;
+  /** Whether this call created the database. */
+  readonly created: boolean;
+}
+
+export type OpenFailure =
+  /** Another `serve` runs on the file. */
+  | { kind: "in_use" }
+  /** A later release wrote it. */
+  | { kind: "newer_schema"; found: number; known: number }
+  | { kind: "missing" }
+  | { kind: "unusable"; message: string };
+
+export type OpenResult = { ok: true; store: Store } | { ok: false; failure: OpenFailure };
+
+export interface OpenOptions {
+  readonly path: string;
+  /** For `serve`, the zone to use from now on; otherwise only for a database that has none stored. */
+  readonly calendar: Calendar;
+  readonly clock: Clock;
+  /**
+   * `serve`: the one writer of a running proxy, with threads; a second one on the file is refused. `command`: short
+   * transactions beside it; creates the file when it is missing. `read`: never writes and never creates.
+   */
+  readonly access: "serve" | "command" | "read";
+  /** Told of each transaction: how long it took, in seconds, and how many calls it took along. */
+  readonly onWrite?: (seconds: number, calls: number) => void;
+}
+
+/** Opens the ledger, the keys and the notice of changes on one SQLite file. */
+export async function openSqlite(options: OpenOptions): Promise<OpenResult> {
+  // What was opened so far is closed again when a later step fails.
+  const opened = new AsyncDisposableStack();
+  try {
+    const result = options.access === "read" ? openToRead(options, opened) : openToWrite(options, opened);
+    if (!result.ok) await opened.disposeAsync();
+    return result;
+  } catch (error) {
+    await opened.disposeAsync();
+    if (!isUnusable(error)) throw error;
+    return { ok: false, failure: { kind: "unusable", message: error.message } };
+  }
+}
+
+/** Faults of the file, its folder or the disk, rather than of this program. */
+function isUnusable(error: unknown): error is Error {
+  if (isStorageFault(error)) return true;
+  return error instanceof Error && ("code" in error || error instanceof TypeError);
+}
+
+function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {
+  if (!existsSync(options.path)) return { ok: false, failure: { kind: "missing" } };
+  const db = opened.adopt(connectToRead(options.path), (each) => void each.close());
+  const found = schemaOf(db);
+  const known = knownSchema();
+  if (found > known) return { ok: false, failure: { kind: "newer_schema", found, known } };
+  if (found === 0 && isEmpty(db)) return { ok: false, failure: { kind: "missing" } };
+  if (found < known) return { ok: false, failure: { kind: "unusable", message: `schema version ${found} is older than ${known}: migrate it first` } };
+  const calendar = storedCalendar(db, options.calendar);
+  const refusing: BatchChannel = {
+    apply: async (commands) => ({
+      outcomes: commands.map(() => ({ kind: "unavailable", message: "opened for reading" })), seconds: 0, changed: false,
+    }),
+    close: async () => {},
+  };
+  return { ok: true, store: assemble(options, opened, { db, calendar, channel: () => refusing, longReads: inProcess(db, calendar), created: false }) };
+}
+
+function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {
+  const isNewFile = createPrivateFile(options.path) === "created";
+  // One file has one lock, whichever link led to it.
+  const path = realpathSync(options.path);
+  if (options.access === "serve" && !lockForServe(path, opened)) return { ok: false, failure: { kind: "in_use" } };
+  const db = opened.adopt(connectToWrite(path), (each) => void each.close());
+  const created = isNewFile || isEmpty(db);
+  const migrated = migrate(db);
+  if (!migrated.ok) {
+    if (migrated.reason === "foreign") return { ok: false, failure: { kind: "unusable", message: "not a Farebox database" } };
+    return { ok: false, failure: { kind: "newer_schema", found: migrated.found, known: migrated.known } };
+  }
+  if (options.access === "serve") return { ok: true, store: openThreads(options, opened, path, db, created) };
+  const calendar = storedCalendar(db, options.calendar);
+  applyTimeZone(db, calendar, options.clock.now());
+  const channel = inProcessChannel(new Writer(db, calendar, null));
+  return { ok: true, store: assemble(options, opened, { db, calendar, channel: () => channel, longReads: inProcess(db, calendar), created }) };
+}
+
+function openThreads(options: OpenOptions, opened: AsyncDisposableStack, path: string, db: Connection, created: boolean): Store {
+  const { calendar, clock } = options;
+  applyTimeZone(db, calendar, clock.now());
+  const owner = registerOwner(db, clock.now());
+  // From here on this thread only reads.
+  db.pragma("query_only = on");
+  const data = { path, timeZone: calendar.timeZone, owner };
+  const longReads = new ReaderThread(data);
+  opened.defer(() => longReads.close());
+  return assemble(options, opened, { db, calendar, channel: (changed) => new WriterThread(data, changed), longReads, created });
+}
+
+interface Parts {
+  /** For short reads. */
+  readonly db: Connection;
+  readonly calendar: Calendar;
+  readonly channel: (onChanged: () => void) => BatchChannel;
+  readonly longReads: LongReads;
+  readonly created: boolean;
+}
+
+function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Parts): Store {
+  const listeners = new Set<() => void>();
+  const changed = () => {
+    for (const listener of listeners) listener();
+  };
+  const write = options.onWrite ?? (() => {});
+  const queue = new CommandQueue(parts.channel(changed), options.clock, { write, changed });
+  opened.defer(() => queue.close());
+  return {
+    ledger: new SqliteLedger(queue, new ShortReads(parts.db, parts.calendar), parts.longReads),
+    keys: new SqliteKeyStore(queue, new KeyReads(parts.db)),
+    changes: {
+      onChange(listener) {
+        listeners.add(listener);
+        return () => void listeners.delete(listener);
+      },
+    },
+    created: parts.created,
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
+  };
+}
+
+/** A writer in this thread. */
+export function inProcessChannel(writer: Writer): BatchChannel {
+  return { apply: async (commands) => writer.apply(commands), close: async () => {} };
+}
+
+function inProcess(db: Connection, calendar: Calendar): LongReads {
+  return {
+    read: async (read) => readLong(db, calendar, read) as never,
+    close: async () => {},
+  };
+}
+
+/**
+ * Takes the lock of the one running proxy: an exclusive transaction on a side file, which the kernel ends with the
+ * process, however it dies. False when another one has it.
+ */
+function lockForServe(path: string, opened: AsyncDisposableStack): boolean {
+  const lockPath = `${path}-serve`;
+  createPrivateFile(lockPath);
+  const lock = opened.adopt(new Database(lockPath, { timeout: 0 }), (each) => void each.close());
+  try {
+    lock.exec("begin exclusive");
+    return true;
+  } catch (error) {
+    if (isStorageFault(error) && error.code.startsWith("SQLITE_BUSY")) return false;
+    throw error;
+  }
+}
+
+function isEmpty(db: Connection): boolean {
+  return db.prepare("select count(*) from sqlite_schema").pluck().get() === 0;
+}
+
+function storedTimeZone(db: Connection): string | null {
+  return db.prepare("select time_zone from meta").pluck().get() as string | null;
+}
+
+function storedCalendar(db: Connection, otherwise: Calendar): Calendar {
+  const stored = storedTimeZone(db);
+  return stored === null || stored === otherwise.timeZone ? otherwise : calendarOf(stored);
+}
+
+/** Stores the zone; where it is another one than before, windows and days are made anew from the charges. */
+function applyTimeZone(db: Connection, calendar: Calendar, at: number): void {
+  if (storedTimeZone(db) === calendar.timeZone) return;
+  writeTransaction(db, () => {
+    db.prepare("update meta set time_zone = ?, changes = changes + 1").run(calendar.timeZone);
+    new WindowBook(db, calendar).rebuild(at);
+    rebuildDays(db, calendar);
+  });
+}

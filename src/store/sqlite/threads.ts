@@ -1,0 +1,131 @@
+/* oxlint-disable unicorn/require-post-message-target-origin -- these are threads, not windows of a browser */
+import { Worker } from "node:worker_threads";
+import type { BatchChannel, BatchResult, Command } from "./commands.ts";
+import type { LongRead, LongReadAnswers, LongReads } from "./long-reads.ts";
+
+/** What a thread is told when it starts. */
+export interface ThreadData {
+  readonly role: "write" | "read";
+  readonly path: string;
+  readonly timeZone: string;
+  readonly owner: number;
+}
+
+export type WriterMessage =
+  | { readonly kind: "applied"; readonly result: BatchResult }
+  /** Another process changed keys, budgets or settings. */
+  | { readonly kind: "changed" };
+
+export type ReaderMessage =
+  | { readonly ok: true; readonly answer: LongReadAnswers[LongRead["kind"]] }
+  | { readonly ok: false; readonly message: string };
+
+/** The worker is a .ts file in a checkout and a .js file in the package. */
+const entry = new URL(import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js", import.meta.url);
+
+interface Call<T> {
+  readonly resolve: (answer: T) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** A worker thread that answers calls in their order. One that died is started anew by the next call. */
+class CallableThread<T> {
+  readonly #data: ThreadData;
+  readonly #onMessage: (message: unknown) => T | undefined;
+  #worker: Worker | null = null;
+  #calls: Call<T>[] = [];
+
+  /** `onMessage` gives the answer that a message carries, or undefined where it is none. */
+  constructor(data: ThreadData, onMessage: (message: unknown) => T | undefined) {
+    this.#data = data;
+    this.#onMessage = onMessage;
+    this.#start();
+  }
+
+  call(message: unknown): Promise<T> {
+    const worker = this.#worker ?? this.#start();
+    return new Promise((resolve, reject) => {
+      this.#calls.push({ resolve, reject });
+      worker.postMessage(message);
+    });
+  }
+
+  /** Ends the thread; calls that wait are rejected. */
+  async stop(): Promise<void> {
+    await this.#worker?.terminate();
+  }
+
+  /** Lets the thread close what it has open. */
+  async close(): Promise<void> {
+    const worker = this.#worker;
+    if (worker === null) return;
+    await new Promise<void>((resolve) => {
+      worker.once("exit", () => resolve());
+      worker.postMessage("close");
+    });
+  }
+
+  #start(): Worker {
+    const worker = new Worker(entry, { workerData: this.#data });
+    worker.on("message", (message) => {
+      const answer = this.#onMessage(message);
+      if (answer !== undefined) this.#calls.shift()?.resolve(answer);
+    });
+    const died = (reason: string) => {
+      if (this.#worker !== worker) return;
+      this.#worker = null;
+      const calls = this.#calls;
+      this.#calls = [];
+      for (const { reject } of calls) reject(new Error(`the ledger's ${this.#data.role} thread died: ${reason}`));
+    };
+    worker.on("error", (error) => died(error instanceof Error ? error.message : String(error)));
+    worker.on("exit", (code) => died(`exit ${code}`));
+    this.#worker = worker;
+    return worker;
+  }
+}
+
+/** The one writer of a running proxy, in a thread of its own. */
+export class WriterThread implements BatchChannel {
+  readonly #thread: CallableThread<BatchResult>;
+
+  constructor(data: Omit<ThreadData, "role">, onChanged: () => void) {
+    this.#thread = new CallableThread({ ...data, role: "write" }, (message) => {
+      const { kind, ...rest } = message as WriterMessage;
+      if (kind === "changed") onChanged();
+      return "result" in rest ? rest.result : undefined;
+    });
+  }
+
+  apply(commands: readonly Command[]): Promise<BatchResult> {
+    return this.#thread.call(commands);
+  }
+
+  /** Ends the thread at once, wherever it is: what a crash of it would do. */
+  stop(): Promise<void> {
+    return this.#thread.stop();
+  }
+
+  close(): Promise<void> {
+    return this.#thread.close();
+  }
+}
+
+/** Long reads of a running proxy, in a thread of their own; it also checkpoints the write-ahead log. */
+export class ReaderThread implements LongReads {
+  readonly #thread: CallableThread<ReaderMessage>;
+
+  constructor(data: Omit<ThreadData, "role">) {
+    this.#thread = new CallableThread({ ...data, role: "read" }, (message) => message as ReaderMessage);
+  }
+
+  async read<R extends LongRead>(read: R): Promise<LongReadAnswers[R["kind"]]> {
+    const message = await this.#thread.call(read);
+    if (!message.ok) throw new Error(message.message);
+    return message.answer as LongReadAnswers[R["kind"]];
+  }
+
+  close(): Promise<void> {
+    return this.#thread.close();
+  }
+}

@@ -1,0 +1,99 @@
+import { parentPort, workerData, type MessagePort } from "node:worker_threads";
+import { invariant } from "../../core/assert.ts";
+import { calendarOf } from "../../time/calendar.ts";
+import type { Command } from "./commands.ts";
+import { connectToRead, connectToWrite, isStorageFault, type Connection } from "./connection.ts";
+import { readLong, type LongRead } from "./long-reads.ts";
+import type { ReaderMessage, ThreadData, WriterMessage } from "./threads.ts";
+import { Writer } from "./writer.ts";
+
+/*
+ * Entry of the two threads of a running proxy: the one writer, and the reader for what takes long.
+ */
+
+/** How often the writer looks for changes by other processes, in milliseconds. */
+const watchEveryMs = 250;
+/** How often the reader moves the write-ahead log into the database, in milliseconds. */
+const checkpointEveryMs = 100;
+
+function write(port: MessagePort, data: ThreadData): () => void {
+  const db = connectToWrite(data.path);
+  const writer = new Writer(db, calendarOf(data.timeZone), data.owner);
+  const send = (message: WriterMessage) => port.postMessage(message);
+  const watch = setInterval(watcher(db, () => send({ kind: "changed" })), watchEveryMs);
+  port.on("message", (message: readonly Command[] | "close") => {
+    if (message !== "close") send({ kind: "applied", result: writer.apply(message) });
+  });
+  return () => {
+    clearInterval(watch);
+    db.close();
+  };
+}
+
+/** Looks at the cheap version of the database first, which moves with every commit of another connection. */
+function watcher(db: Connection, onChange: () => void): () => void {
+  const dataVersion = db.prepare("pragma data_version").pluck();
+  const changes = db.prepare("select changes from meta").pluck();
+  let lastVersion = dataVersion.get();
+  let lastChanges = changes.get();
+  return () => {
+    try {
+      const version = dataVersion.get();
+      if (version === lastVersion) return;
+      const count = changes.get();
+      lastVersion = version;
+      if (count === lastChanges) return;
+      lastChanges = count;
+      onChange();
+    } catch (error) {
+      if (!isStorageFault(error)) throw error;
+    }
+  };
+}
+
+function read(port: MessagePort, data: ThreadData): () => void {
+  const db = connectToRead(data.path);
+  const helper = connectToWrite(data.path);
+  const calendar = calendarOf(data.timeZone);
+  const send = (message: ReaderMessage) => port.postMessage(message);
+  const checkpoint = setInterval(checkpointer(helper), checkpointEveryMs);
+  port.on("message", (message: LongRead | "close") => {
+    if (message === "close") return;
+    try {
+      send({ ok: true, answer: readLong(db, calendar, message) });
+    } catch (error) {
+      send({ ok: false, message: error instanceof Error ? error.message : String(error) });
+    }
+  });
+  return () => {
+    clearInterval(checkpoint);
+    helper.close();
+    db.close();
+  };
+}
+
+/** Done beside the writer, so that its commits need not wait for it. */
+function checkpointer(db: Connection): () => void {
+  const dataVersion = db.prepare("pragma data_version").pluck();
+  let lastVersion: unknown = null;
+  return () => {
+    try {
+      const version = dataVersion.get();
+      if (version === lastVersion) return;
+      lastVersion = version;
+      db.pragma("wal_checkpoint(passive)");
+    } catch (error) {
+      if (!isStorageFault(error)) throw error;
+    }
+  };
+}
+
+invariant(parentPort !== null, "this file is the entry of a thread");
+const port = parentPort;
+const data = workerData as ThreadData;
+const close = data.role === "write" ? write(port, data) : read(port, data);
+port.on("message", (message) => {
+  if (message !== "close") return;
+  close();
+  port.close();
+});

@@ -1,0 +1,343 @@
+import { describe, expect, it } from "vitest";
+import { parseScope } from "../../src/core/budget.ts";
+import { usd, type PicoUsd } from "../../src/core/money.ts";
+import type { HoldResult } from "../../src/ports/ledger.ts";
+import type { Store } from "../../src/store/sqlite/open.ts";
+import {
+  alice, assumed, bob, budget, endAt, holdOf, key, ledgerKinds, noon, posting, priceId, type LedgerKind,
+} from "../support/ledger-fixtures.ts";
+import { manualClock } from "../support/manual-clock.ts";
+
+const hourMs = 3_600_000;
+
+/** One open store of the kind, and its end. */
+async function opened(kind: LedgerKind): Promise<Store> {
+  const home = kind.newHome(manualClock(noon));
+  const store = await home.open();
+  return {
+    ...store,
+    async [Symbol.asyncDispose]() {
+      await store[Symbol.asyncDispose]();
+      await home[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function sums({ ledger }: Store, at = noon) {
+  return (await ledger.windows(at)).map(({ budget, subject, spent, held }) => ({ id: budget.id, subject, spent, held }));
+}
+
+const clean = { differences: [] };
+
+describe.each(ledgerKinds)("the ledger: $name", (kind) => {
+  it("admits one of two holds that together pass the limit", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "key", key: "k-alice" }, "total", "1"), noon);
+    const results = await Promise.all([ledger.hold(holdOf("a", usd("0.60"))), ledger.hold(holdOf("b", usd("0.60")))]);
+    expect(results[0]).toEqual({ ok: true, room: usd("0.40") });
+    expect(results[1]).toMatchObject({ ok: false, reason: "no_room", shortage: { needed: usd("0.60"), exhausted: false } });
+    expect(await ledger.hold(holdOf("c", usd("1.01")))).toMatchObject({ ok: false, shortage: { exhausted: true } });
+    expect(await ledger.hold(holdOf("d", usd("0.40")))).toEqual({ ok: true, room: 0n });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("never passes the limit under 500 holds at once", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "all" }, "1d", "37"), noon);
+    const results = await Promise.all(Array.from({ length: 500 }, (_, n) => ledger.hold(holdOf(`h${n}`, usd("1")))));
+    expect(results.filter(({ ok }) => ok)).toHaveLength(37);
+    expect(await sums(store)).toEqual([{ id: "all/1d", subject: "", spent: 0n, held: usd("37") }]);
+    expect(await ledger.pending()).toEqual({ count: 37, oldestAt: noon });
+  });
+
+  it("moves a hold to spent when it is posted, and answers a repeat with the first result", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "team", team: "red" }, "1mo", "10"), noon);
+    await ledger.hold(holdOf("a", usd("1")));
+    expect(await ledger.post("a", posting(100_000, 25_000), endAt(noon + 5))).toEqual({ ok: true, first: true, state: "posted", cost: usd("0.2"), overage: 0n });
+    expect(await ledger.post("a", posting(9, 9), endAt(noon + 9))).toEqual({ ok: true, first: false, state: "posted", cost: usd("0.2"), overage: 0n });
+    expect(await ledger.void("a", "late", endAt(noon + 9))).toMatchObject({ first: false, state: "posted" });
+    expect(await sums(store)).toEqual([{ id: "team:red/1mo", subject: "", spent: usd("0.2"), held: 0n }]);
+    expect(await ledger.charge("a")).toEqual({
+      id: "a", kind: "request", state: "posted", at: noon, endedAt: noon + 5, key: "k-alice", team: "red", route: "chat", model: "model-a",
+      servedModel: "model-a-1", group: "general", stream: false, priceId, hold: usd("1"), cost: usd("0.2"), listCost: usd("0.4"), overage: 0n,
+      formula: "tokens", source: "reported", minimumApplied: false, clamped: false, tokens: posting(100_000, 25_000).tokens, status: 200,
+      reason: null, gatewayRequestId: "gw-1", durationMs: 12.5, firstTokenMs: 3, tags: {},
+    });
+    expect(await ledger.verify()).toEqual({ charges: 1, differences: [] });
+  });
+
+  it("books what a charge costs beyond its hold as overage, past the limit too", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "all" }, "total", "0.1"), noon);
+    await ledger.hold(holdOf("a", usd("0.1"), { tags: { job: "nightly" } }));
+    expect(await ledger.post("a", posting(150_000, 0), endAt(noon))).toMatchObject({ cost: usd("0.15"), overage: usd("0.05") });
+    expect(await sums(store)).toEqual([{ id: "all/total", subject: "", spent: usd("0.15"), held: 0n }]);
+    expect(await ledger.hold(holdOf("b", usd("0")))).toMatchObject({ ok: false, shortage: { exhausted: true } });
+    expect((await ledger.charge("a"))?.tags).toEqual({ job: "nightly" });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("gives a voided hold back whole", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "all" }, "1h", "1"), noon);
+    await ledger.hold(holdOf("a", usd("1")));
+    expect(await ledger.void("a", "gateway_400", endAt(noon))).toEqual({ ok: true, first: true, state: "voided", cost: null, overage: 0n });
+    expect(await sums(store)).toEqual([{ id: "all/1h", subject: "", spent: 0n, held: 0n }]);
+    expect(await ledger.post("a", posting(1, 1), endAt(noon))).toEqual({ ok: true, first: false, state: "voided", cost: null, overage: 0n });
+    expect(await ledger.void("nobody", "x", endAt(noon))).toEqual({ ok: false, reason: "no_such_charge" });
+    expect(await ledger.charge("a")).toMatchObject({ state: "voided", reason: "gateway_400", cost: null, hold: usd("1") });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("counts a hold of one id once", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "all" }, "total", "1"), noon);
+    const results = await Promise.all([1, 2, 3].map(() => ledger.hold(holdOf("a", usd("0.7")))));
+    expect(results).toEqual([1, 2, 3].map((): HoldResult => ({ ok: true, room: usd("0.3") })));
+    await ledger.post("a", posting(1000, 0), endAt(noon));
+    expect(await ledger.hold(holdOf("a", usd("0.7")))).toMatchObject({ ok: true });
+    expect((await sums(store))[0]).toMatchObject({ spent: usd("0.001"), held: 0n });
+  });
+
+  it("extends by what there is room for, and by nothing below the least", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "all" }, "total", "1"), noon);
+    await ledger.hold(holdOf("a", usd("0.5")));
+    expect(await ledger.extend("a", usd("0.2"), usd("0.1"))).toEqual({ ok: true, granted: usd("0.2") });
+    expect(await ledger.extend("a", usd("0.5"), usd("0.1"))).toEqual({ ok: true, granted: usd("0.3") });
+    expect(await ledger.extend("a", usd("0.5"), usd("0.1"))).toMatchObject({ ok: false, reason: "no_room", shortage: { needed: usd("0.1") } });
+    expect(await ledger.extend("b", usd("0.5"), usd("0.1"))).toEqual({ ok: false, reason: "not_pending" });
+    expect((await ledger.charge("a"))?.hold).toBe(usd("1"));
+    // An assumed charge costs its hold as the ledger knows it.
+    expect(await ledger.post("a", assumed(usd("0.5")), endAt(noon))).toMatchObject({ cost: usd("1"), overage: 0n });
+    expect(await ledger.extend("a", usd("0.5"), usd("0.1"))).toEqual({ ok: false, reason: "not_pending" });
+    expect((await sums(store))[0]).toMatchObject({ spent: usd("1"), held: 0n });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("refuses what is not bounded under a hard budget only", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "all" }, "1d", "1", "soft"), noon);
+    expect(await ledger.hold(holdOf("a", null))).toEqual({ ok: true, room: null });
+    expect(await ledger.hold(holdOf("b", usd("5"), { bounded: false }))).toEqual({ ok: true, room: null });
+    expect(await ledger.extend("a", usd("1"), usd("1"))).toEqual({ ok: true, granted: usd("1") });
+    await ledger.setBudget(budget({ kind: "key", key: "k-alice" }, "1d", "100"), noon);
+    expect(await ledger.hold(holdOf("c", null))).toEqual({ ok: false, reason: "not_bounded" });
+    expect(await ledger.hold(holdOf("d", usd("1"), { bounded: false }))).toEqual({ ok: false, reason: "not_bounded" });
+    expect(await ledger.hold(holdOf("e", null, { caller: bob }))).toEqual({ ok: true, room: null });
+    await ledger.post("a", assumed(null), endAt(noon));
+    expect(await ledger.charge("a")).toMatchObject({ cost: null, formula: "unpriced", source: "assumed" });
+    expect(await ledger.report({ by: [], since: noon, until: noon + 1 })).toMatchObject([{ requests: 1, unpricedRequests: 1, cost: 0n }]);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("weighs a hold on every budget of its caller, each key's own among them", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    for (const scope of ["all", "team:red", "team:blue", "key:k-bob", "each-key", "each-key:red", "each-key:blue"]) {
+      const parsed = parseScope(scope);
+      if (parsed) await ledger.setBudget(budget(parsed, "1w", "9"), noon);
+    }
+    await ledger.hold(holdOf("a", usd("1")));
+    await ledger.hold(holdOf("b", usd("2"), { caller: bob }));
+    await ledger.hold(holdOf("c", usd("4"), { caller: { key: "", team: null } }));
+    expect((await sums(store)).map(({ id, subject, held }) => [id, subject, held])).toEqual([
+      ["all/1w", "", usd("7")], ["team:red/1w", "", usd("3")], ["team:blue/1w", "", 0n], ["key:k-bob/1w", "", usd("2")],
+      ["each-key/1w", "k-alice", usd("1")], ["each-key/1w", "k-bob", usd("2")],
+      ["each-key:red/1w", "k-alice", usd("1")], ["each-key:red/1w", "k-bob", usd("2")],
+    ]);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("builds a new budget's window from the charges, pending ones too, and settles them there", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.hold(holdOf("a", usd("1")));
+    await ledger.hold(holdOf("b", usd("2")));
+    await ledger.post("a", posting(500_000, 0), endAt(noon));
+    await ledger.setBudget(budget({ kind: "eachKey", team: null }, "1d", "3"), noon + 10);
+    expect(await sums(store)).toEqual([{ id: "each-key/1d", subject: "k-alice", spent: usd("0.5"), held: usd("2") }]);
+    await ledger.void("b", "left", endAt(noon));
+    expect(await sums(store)).toEqual([{ id: "each-key/1d", subject: "k-alice", spent: usd("0.5"), held: 0n }]);
+    const changed = await ledger.setBudget({ ...budget({ kind: "eachKey", team: null }, "1d", "0.6", "soft"), warnPercent: 80 }, noon);
+    expect(await ledger.windows(noon)).toMatchObject([{ budget: { ...changed, mode: "soft", limit: usd("0.6"), warnPercent: 80 }, spent: usd("0.5") }]);
+    expect(await ledger.removeBudget("each-key", "1d")).toBe(true);
+    expect(await ledger.removeBudget("each-key", "1d")).toBe(false);
+    expect(await sums(store)).toEqual([]);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("keeps a charge in the window of its admission, whenever it ends and however the clock steps", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.hold(holdOf("early", usd("1"), { at: noon - 10 }));
+    await ledger.setBudget(budget({ kind: "all" }, "1h", "5"), noon);
+    await ledger.hold(holdOf("a", usd("2"), { at: noon + 1 }));
+    await ledger.hold(holdOf("b", usd("3"), { at: noon + hourMs }));
+    // The clock steps back into an hour that has no window yet, in which a charge is pending.
+    await ledger.hold(holdOf("c", usd("1"), { at: noon - 5 }));
+    expect((await sums(store, noon - 1))[0]).toMatchObject({ spent: 0n, held: usd("2") });
+    await ledger.post("early", posting(10, 0), endAt(noon + 2 * hourMs));
+    await ledger.post("a", posting(20, 0), endAt(noon + 2 * hourMs));
+    expect((await sums(store, noon - 1))[0]).toMatchObject({ spent: usd("0.00001"), held: usd("1") });
+    expect((await sums(store, noon))[0]).toMatchObject({ spent: usd("0.00002"), held: 0n });
+    expect((await sums(store, noon + hourMs))[0]).toMatchObject({ spent: 0n, held: usd("3") });
+    expect((await sums(store, noon + 5 * hourMs))[0]).toMatchObject({ spent: 0n, held: 0n });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("adds a correction as a row of its own", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "all" }, "1d", "5"), noon);
+    await ledger.hold(holdOf("a", usd("1")));
+    const correction = { id: "fix-1", at: noon + 3, amount: -usd("0.05") as PicoUsd, why: "double billed" };
+    expect(await ledger.adjust("a", correction)).toBe("no_such_charge");
+    await ledger.post("a", posting(100_000, 0), endAt(noon));
+    expect(await ledger.adjust("a", correction)).toBe("ok");
+    expect(await ledger.adjust("a", correction)).toBe("ok");
+    expect(await ledger.charge("fix-1")).toMatchObject({ state: "posted", formula: "adjustment", cost: -usd("0.05"), source: "reported", reason: "double billed", key: "k-alice" });
+    expect((await sums(store))[0]).toMatchObject({ spent: usd("0.05") });
+    expect(await ledger.report({ by: ["model"], since: noon, until: noon + 1 })).toMatchObject([{ dimensions: { model: "model-a" }, requests: 1, cost: usd("0.05"), listCost: usd("0.2") }]);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("posts holds whose owner is gone, tasks excepted", async () => {
+    await using home = kind.newHome(manualClock(noon));
+    {
+      await using before = await home.open();
+      await before.ledger.setBudget(budget({ kind: "all" }, "1d", "20"), noon);
+      await before.ledger.hold(holdOf("a", usd("1")));
+      await before.ledger.hold(holdOf("b", usd("2"), { kind: "task" }));
+      expect(await before.ledger.recover(noon)).toBe(0);
+    }
+    await using store = await home.open();
+    await store.ledger.hold(holdOf("c", usd("4")));
+    expect(await store.ledger.recover(noon + 7)).toBe(1);
+    expect(await store.ledger.recover(noon + 7)).toBe(0);
+    expect(await store.ledger.charge("a")).toMatchObject({ state: "posted", cost: usd("1"), formula: "assumed", source: "assumed", reason: "crash", endedAt: noon + 7 });
+    expect(await store.ledger.charge("b")).toMatchObject({ state: "pending" });
+    expect(await sums(store)).toEqual([{ id: "all/1d", subject: "", spent: usd("1"), held: usd("6") }]);
+    expect(await store.ledger.verify()).toEqual({ charges: 3, differences: [] });
+  });
+
+  it("pages through charges, newest first", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    for (const [n, caller] of [alice, bob, alice, alice, bob].entries()) {
+      await ledger.hold(holdOf(`c${n}`, usd("1"), { caller, at: noon + Math.floor(n / 2) }));
+    }
+    await ledger.void("c3", "x", endAt(noon));
+    const first = await ledger.charges({ limit: 2 });
+    expect([first.charges.map(({ id }) => id), first.next]).toEqual([["c4", "c3"], "c3"]);
+    const second = await ledger.charges({ limit: 3, after: "c3" });
+    expect([second.charges.map(({ id }) => id), second.next]).toEqual([["c2", "c1", "c0"], null]);
+    const ids = async (query: object) => (await ledger.charges({ limit: 10, ...query })).charges.map(({ id }) => id);
+    expect(await ids({ key: "k-alice", state: "pending" })).toEqual(["c2", "c0"]);
+    expect(await ids({ since: noon + 1, until: noon + 2 })).toEqual(["c3", "c2"]);
+    expect(await ids({ model: "other" })).toEqual([]);
+  });
+
+  it("reports by every dimension, the same from quarter hours and from days", async () => {
+    await using home = kind.newHome(manualClock(noon));
+    await using store = await home.open("Europe/Berlin");
+    const { ledger } = store;
+    const times = [noon - 30 * hourMs, noon - 3, noon, noon + 20 * 60_000, noon + 13 * hourMs, noon + 40 * hourMs];
+    for (const [n, at] of times.entries()) {
+      await ledger.hold(holdOf(`r${n}`, usd("1"), { at, caller: n % 2 === 0 ? alice : { key: "", team: null } }));
+      await ledger.post(`r${n}`, n === 2 ? assumed(usd("1")) : posting(1000, n), endAt(at));
+    }
+    const rows = await ledger.report({ by: ["day"], since: noon - 40 * hourMs, until: noon + 60 * hourMs });
+    expect(rows.map(({ dimensions, requests }) => [dimensions.day, requests])).toEqual([
+      ["2026-11-19", 1], ["2026-11-20", 3], ["2026-11-21", 1], ["2026-11-22", 1],
+    ]);
+    expect(await ledger.report({ by: ["key", "team"], since: noon - 20 * 60_000, until: noon + 60_000 })).toEqual([
+      {
+        dimensions: { key: null, team: null }, requests: 1, unpricedRequests: 0, tokens: posting(1000, 1).tokens, cost: posting(1000, 1).cost,
+        listCost: posting(1000, 1).listCost, bySource: { reported: { requests: 1, cost: posting(1000, 1).cost } },
+      },
+      {
+        dimensions: { key: "k-alice", team: "red" }, requests: 1, unpricedRequests: 0, tokens: posting(0, 0).tokens, cost: usd("1"), listCost: usd("1"),
+        bySource: { assumed: { requests: 1, cost: usd("1") } },
+      },
+    ]);
+    const hours = await ledger.report({ by: ["hour", "group"], since: noon - hourMs, until: noon + hourMs });
+    expect(hours.map(({ dimensions, requests }) => [dimensions, requests])).toEqual([
+      [{ hour: "2026-11-20T11:00:00.000Z", group: "general" }, 1], [{ hour: "2026-11-20T12:00:00.000Z", group: "general" }, 2],
+    ]);
+    const whole = await ledger.report({ by: [], since: noon - 100 * hourMs, until: noon + 100 * hourMs });
+    const byHour = await ledger.report({ by: ["hour"], since: noon - 100 * hourMs, until: noon + 100 * hourMs });
+    expect(byHour.reduce((total, { cost }) => total + cost, 0n)).toBe(whole[0]?.cost);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("keeps the sums right when the time zone changes", async () => {
+    await using home = kind.newHome(manualClock("2026-11-20T23:30:00Z"));
+    const at = Date.parse("2026-11-20T23:20:00Z");
+    {
+      await using utc = await home.open();
+      await utc.ledger.setBudget(budget({ kind: "all" }, "1d", "20"), at);
+      await utc.ledger.setBudget(budget({ kind: "eachKey", team: null }, "1d", "20"), at);
+      await utc.ledger.hold(holdOf("a", usd("1"), { at: at - 3 * hourMs }));
+      await utc.ledger.hold(holdOf("b", usd("2"), { at, kind: "task" }));
+      await utc.ledger.post("a", posting(1000, 0), endAt(at));
+      expect((await sums(utc, at))[0]).toMatchObject({ spent: usd("0.001"), held: usd("2") });
+    }
+    const berlin = await home.open("Europe/Berlin");
+    if (kind.name === "sqlite in process") {
+      // A command keeps to the zone of the database.
+      expect((await sums(berlin, at))[0]).toMatchObject({ spent: usd("0.001"), held: usd("2") });
+    } else {
+      // It is past midnight in Berlin: the new day has the task only.
+      expect(await sums(berlin, at)).toEqual([
+        { id: "all/1d", subject: "", spent: 0n, held: usd("2") },
+        { id: "each-key/1d", subject: "k-alice", spent: 0n, held: usd("2") },
+      ]);
+      const rows = await berlin.ledger.report({ by: ["day"], since: at - 48 * hourMs, until: at + 48 * hourMs });
+      expect(rows.map(({ dimensions }) => dimensions.day)).toEqual(["2026-11-20"]);
+      await berlin.ledger.post("b", posting(7, 0), endAt(at));
+      expect((await sums(berlin, at))[1]).toMatchObject({ spent: usd("0.000007"), held: 0n });
+    }
+    expect(await berlin.ledger.verify()).toMatchObject(clean);
+    await berlin[Symbol.asyncDispose]();
+  });
+
+  it("fails a command that is at fault, and that one only", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const negative = holdOf("bad", -1n as PicoUsd);
+    const results = await Promise.allSettled([ledger.hold(holdOf("a", usd("1"))), ledger.hold(negative), ledger.hold(holdOf("b", usd("1")))]);
+    expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    expect((await ledger.pending()).count).toBe(2);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("keeps keys, each name for ever", async () => {
+    await using store = await opened(kind);
+    let told = 0;
+    const stop = store.changes.onChange(() => told++);
+    const full = key("full", { team: "red", models: ["gpt-*"], expiresAt: noon + 9 });
+    expect(await store.keys.create(full)).toEqual({ ok: true });
+    expect(await store.keys.create(key("second"))).toEqual({ ok: true });
+    expect(told).toBe(2);
+    expect(await store.keys.revoke("id-full", noon + 1)).toBe(true);
+    expect(await store.keys.revoke("id-full", noon + 2)).toBe(true);
+    expect(await store.keys.revoke("id-none", noon)).toBe(false);
+    expect(await store.keys.create(key("full", { id: "other", digest: "d" }))).toEqual({ ok: false, reason: "name_taken" });
+    expect(await store.keys.findById("id-full")).toEqual({ ...full, revokedAt: noon + 1 });
+    expect(await store.keys.find("second")).toEqual(key("second"));
+    expect(await store.keys.find("id-second")).toEqual(key("second"));
+    expect(await store.keys.findById("second")).toBeUndefined();
+    expect((await store.keys.list()).map(({ name }) => name)).toEqual(["full", "second"]);
+    stop();
+  });
+});

@@ -1,0 +1,131 @@
+import { createHash } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Budget, BudgetMode, Caller, Period, Scope } from "../../src/core/budget.ts";
+import { costOf } from "../../src/core/cost.ts";
+import type { Key } from "../../src/core/keys.ts";
+import { usd, type PicoUsd, type PicoUsdPerToken } from "../../src/core/money.ts";
+import { canonicalPrice, type PriceVersion, type Rates } from "../../src/core/price.ts";
+import { noTokens, tokenClasses, type TokenCounts } from "../../src/core/tokens.ts";
+import type { Calendar } from "../../src/ports/calendar.ts";
+import type { Clock } from "../../src/ports/clock.ts";
+import type { ChargeEnd, HoldRequest, Posting } from "../../src/ports/ledger.ts";
+import { memoryChanges, MemoryKeyStore } from "../../src/store/memory/keys.ts";
+import { MemoryLedger } from "../../src/store/memory/ledger.ts";
+import { emptyState } from "../../src/store/memory/state.ts";
+import { openSqlite, type OpenOptions, type Store } from "../../src/store/sqlite/open.ts";
+import { calendarOf } from "../../src/time/calendar.ts";
+
+export const noon = Date.parse("2026-11-20T12:00:00Z");
+
+/** A price of USD 1 per 1M tokens in, 4 out; official rates are twice that. */
+export const price: PriceVersion = {
+  model: "model-a", group: "general", fraction: "0.5", from: "2026-01-01", until: null, source: "test", tierMode: "whole_request",
+  tiers: [{ fromPromptTokens: 0, charged: rates(1_000_000n, 4_000_000n), list: rates(2_000_000n, 8_000_000n) }],
+  perRequest: null, minimum: { tokens: 0, usd: usd("0") },
+};
+export const canonical = canonicalPrice(price);
+export const priceId = createHash("sha256").update(canonical).digest("hex");
+
+function rates(input: bigint, output: bigint): Rates {
+  const rateOf = (name: string) => (/output|reasoning/.test(name) ? output : input) as PicoUsdPerToken;
+  return Object.fromEntries(tokenClasses.map((name) => [name, rateOf(name)])) as unknown as Rates;
+}
+
+export const alice: Caller = { key: "k-alice", team: "red" };
+export const bob: Caller = { key: "k-bob", team: "red" };
+
+export function holdOf(id: string, amount: PicoUsd | null, more: Partial<HoldRequest> = {}): HoldRequest {
+  return {
+    id, kind: "request", at: noon, caller: alice, route: "chat", model: "model-a", group: "general", stream: false,
+    price: amount === null ? null : { id: priceId, canonical }, amount, bounded: true, tags: {}, ...more,
+  };
+}
+
+export function tokens(input: number, output: number): TokenCounts {
+  return { ...noTokens, input, output };
+}
+
+/** What metered tokens at the fixture's price come to: USD 0.000001 a token in, 0.000004 out. */
+export function posting(input: number, output: number): Posting {
+  const cost = costOf(price, tokens(input, output));
+  return {
+    kind: "post", cost: cost.charged, listCost: cost.list, tokens: tokens(input, output), formula: "tokens", source: "reported",
+    minimumApplied: false, clamped: false, reason: null,
+  };
+}
+
+export function assumed(hold: PicoUsd | null): Posting {
+  return {
+    kind: "post", cost: hold, listCost: hold, tokens: noTokens, formula: hold === null ? "unpriced" : "assumed", source: "assumed",
+    minimumApplied: false, clamped: false, reason: "gateway_reset",
+  };
+}
+
+export function endAt(at: number): ChargeEnd {
+  return { at, status: 200, servedModel: "model-a-1", gatewayRequestId: "gw-1", durationMs: 12.5, firstTokenMs: 3 };
+}
+
+export function budget(scope: Scope, period: Period, limit: string, mode: BudgetMode = "hard"): Omit<Budget, "id"> {
+  return { scope, period, mode, limit: usd(limit), warnPercent: null };
+}
+
+export function key(name: string, more: Partial<Key> = {}): Key {
+  const digest = createHash("sha256").update(name).digest("hex");
+  return { id: `id-${name}`, name, team: null, digest, models: null, createdAt: noon, expiresAt: null, revokedAt: null, ...more };
+}
+
+export interface TempFolder extends Disposable {
+  readonly path: string;
+  readonly database: string;
+}
+
+export function tempFolder(): TempFolder {
+  const path = mkdtempSync(join(tmpdir(), "farebox-"));
+  return { path, database: join(path, "ledger.db"), [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+/** Opens a store that is expected to open. */
+export async function openStore(options: OpenOptions): Promise<Store> {
+  const result = await openSqlite(options);
+  if (!result.ok) throw new Error(`not opened: ${JSON.stringify(result.failure)}`);
+  return result.store;
+}
+
+/** A place for a ledger that may be opened again and again, as after a restart; only one store is open at a time. */
+export interface LedgerHome extends AsyncDisposable {
+  open(zone?: string): Promise<Store>;
+}
+
+export interface LedgerKind {
+  readonly name: string;
+  readonly newHome: (clock: Clock) => LedgerHome;
+}
+
+export const utc: Calendar = calendarOf("UTC");
+
+function memoryHome(clock: Clock): LedgerHome {
+  const state = emptyState();
+  return {
+    async open(zone = "UTC") {
+      const ledger = new MemoryLedger(calendarOf(zone), state, clock.now());
+      return { ledger, keys: new MemoryKeyStore(state), changes: memoryChanges(state), created: false, [Symbol.asyncDispose]: async () => {} };
+    },
+    [Symbol.asyncDispose]: async () => {},
+  };
+}
+
+function sqliteHome(clock: Clock, access: "serve" | "command"): LedgerHome {
+  const folder = tempFolder();
+  return {
+    open: (zone = "UTC") => openStore({ path: folder.database, calendar: calendarOf(zone), clock, access }),
+    [Symbol.asyncDispose]: async () => folder[Symbol.dispose](),
+  };
+}
+
+export const ledgerKinds: readonly LedgerKind[] = [
+  { name: "memory", newHome: memoryHome },
+  { name: "sqlite in process", newHome: (clock) => sqliteHome(clock, "command") },
+  { name: "sqlite in threads", newHome: (clock) => sqliteHome(clock, "serve") },
+];
