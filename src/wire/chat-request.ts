@@ -1,8 +1,8 @@
 import { isAscii, isUtf8 } from "node:buffer";
 import type { RequestSize } from "../core/bounds.ts";
+import type { ChatText } from "../core/chat-text.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { TokenClass } from "../core/tokens.ts";
-import type { ChatText } from "../ports/token-counter.ts";
 import { clientTools, meaningOf, plainServiceTiers, pricedTwin } from "./chat-fields.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { jsonMembers, type JsonMember } from "./json-keys.ts";

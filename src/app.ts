@@ -1,0 +1,52 @@
+import { formatFault } from "./catalogue/fault.ts";
+import { loadCatalogue } from "./catalogue/load.ts";
+import type { Adapters } from "./cli/adapters.ts";
+import { note, printLine } from "./cli/io.ts";
+import { packageVersion, shippedPrices } from "./app/package.ts";
+import { calendarOf, isTimeZone } from "./time/calendar.ts";
+import { systemClock } from "./time/clock.ts";
+
+const clock = systemClock();
+
+/** What the commands need of the adapters. What only `serve` and `demo` need is loaded by them: other commands start fast. */
+export const adapters: Adapters = {
+  version: packageVersion(),
+  clock,
+  isTimeZone,
+  calendarOf,
+
+  async openStore(settings, access) {
+    const { openSqlite } = await import("./store/sqlite/open.ts");
+    return openSqlite({ path: settings.database.path, calendar: calendarOf(settings.timeZone), clock, access });
+  },
+
+  async loadCatalogue(folder) {
+    const loaded = await loadCatalogue({ shipped: shippedPrices, user: folder ?? undefined });
+    return loaded.ok ? loaded : { ok: false, faults: loaded.faults.map(formatFault) };
+  },
+
+  async fetchAccount(settings) {
+    const { readAccountOnce } = await import("./app/account.ts");
+    return readAccountOnce(settings, clock);
+  },
+
+  async serve(settings, io) {
+    const { serve } = await import("./app/serve.ts");
+    return serve(settings, io);
+  },
+
+  async demo(options, io) {
+    const { demo } = await import("./app/demo.ts");
+    return demo(options, io);
+  },
+
+  async startSandbox(options, io) {
+    const { startSandbox } = await import("./sandbox/server.ts");
+    const { firstSignal } = await import("./app/signals.ts");
+    await using sandbox = await startSandbox(options);
+    printLine(io, `sandbox gateway listening on ${sandbox.url}`);
+    note(io, `its key is ${sandbox.apiKey}; scenarios are part of the model's name, as in gpt-4o+cut:5`);
+    await firstSignal();
+    return 0;
+  },
+};

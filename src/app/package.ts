@@ -1,0 +1,10 @@
+import { readFileSync } from "node:fs";
+
+/** The price files that came with this release; the same place in a checkout and in a package. */
+export const shippedPrices = new URL("../../pricing/", import.meta.url);
+
+/** This release's version. */
+export function packageVersion(): string {
+  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  return (JSON.parse(text) as { version: string }).version;
+}

@@ -1,0 +1,25 @@
+import { note, printLine, type ExitCode, type Io } from "../cli/io.ts";
+import type { Settings } from "../config/settings.ts";
+import { createLog } from "../log/log.ts";
+import { systemClock } from "../time/clock.ts";
+import { packageVersion } from "./package.ts";
+import { startServing } from "./serving.ts";
+import { firstSignal } from "./signals.ts";
+
+/** Runs the proxy until SIGTERM or SIGINT, then drains it. A second signal ends at once. */
+export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
+  const log = createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true });
+  const started = await startServing(settings, { clock: systemClock(), log, version: packageVersion() });
+  if (!started.ok) {
+    for (const problem of started.problems) note(io, `farebox: ${problem}`);
+    return 2;
+  }
+  await using serving = started.serving;
+  if (serving.created) note(io, `created the ledger at ${settings.database.path}`);
+  if (serving.recovered > 0) log.warn({ recovered: serving.recovered }, "holds of a proxy that died were posted as assumed");
+  printLine(io, `farebox listening on ${serving.url}`);
+  const signal = await firstSignal();
+  log.info({ signal }, "draining");
+  await serving.drain();
+  return 0;
+}

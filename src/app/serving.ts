@@ -1,0 +1,247 @@
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { loadCatalogue } from "../catalogue/load.ts";
+import { formatFault } from "../catalogue/fault.ts";
+import { storeProblem } from "../cli/context.ts";
+import { isLoopback } from "../config/addresses.ts";
+import type { Settings } from "../config/settings.ts";
+import { createHttpProxyGateway } from "../gateway/http-proxy-gateway.ts";
+import { healthz, metricsPage, readyz, type Readiness } from "../http/operations.ts";
+import { createHttpApp, type Route } from "../http/http-app.ts";
+import { createMetrics } from "../metrics/metrics.ts";
+import { noMoney } from "../core/money.ts";
+import type { Catalogue } from "../ports/catalogue.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Gateway } from "../ports/gateway.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+import type { Ledger } from "../ports/ledger.ts";
+import type { Log } from "../ports/log.ts";
+import { accountInfo, createAccount } from "../proxy/account.ts";
+import { createAuthenticator } from "../proxy/authenticate.ts";
+import { chatCompletions } from "../proxy/chat-completions.ts";
+import { createForwarder } from "../proxy/forward.ts";
+import { createHolder } from "../proxy/hold.ts";
+import { createMask } from "../proxy/mask.ts";
+import { createMeter } from "../proxy/meter.ts";
+import { listModels, showModel } from "../proxy/models.ts";
+import { createPricer } from "../proxy/price.ts";
+import { scopeNameOf } from "../proxy/scope-name.ts";
+import { createSettler } from "../proxy/settle.ts";
+import { openSqlite, type Store } from "../store/sqlite/open.ts";
+import { calendarOf } from "../time/calendar.ts";
+import { createTokenCounter } from "../tokens/token-counter.ts";
+import { ledgerFigures } from "./figures.ts";
+import { shippedPrices } from "./package.ts";
+import { Work } from "./work.ts";
+
+/** The running proxy. Disposing of it ends it at once; `drain` first lets running requests finish. */
+export interface Serving extends AsyncDisposable {
+  /** "http://127.0.0.1:4000" */
+  readonly url: string;
+  readonly ledger: Ledger;
+  readonly keys: KeyStore;
+  /** Holds of a proxy that died, posted at the start. */
+  readonly recovered: number;
+  /** Whether the start made the database. */
+  readonly created: boolean;
+  /** Resolves when no request runs and every one is settled. */
+  settled(): Promise<void>;
+  /** Not ready at once, deaf after two seconds, done when every request is settled or the time is up. */
+  drain(): Promise<void>;
+}
+
+export type ServingResult =
+  | { readonly ok: true; readonly serving: Serving }
+  /** One line a problem. */
+  | { readonly ok: false; readonly problems: readonly string[] };
+
+export interface ServingParts {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly version: string;
+}
+
+/** For this long a draining proxy still takes new requests, so that balancers notice first. Milliseconds. */
+const lameDuckMs = 2_000;
+/** For the error events of streams that the end of the drain cuts off. Milliseconds. */
+const lastWordsMs = 1_000;
+
+/** Builds everything that a running proxy is made of, and listens. */
+export async function startServing(settings: Settings, parts: ServingParts): Promise<ServingResult> {
+  const { address, apiKey } = settings.gateway;
+  if (address === null || apiKey === null) return { ok: false, problems: ["serve needs a gateway address and its key"] };
+  const loaded = await loadCatalogue({ shipped: shippedPrices, user: settings.pricing.folder ?? undefined });
+  if (!loaded.ok) return { ok: false, problems: loaded.faults.map(formatFault) };
+
+  await using owned = new AsyncDisposableStack();
+  const calendar = calendarOf(settings.timeZone);
+  const metrics = createMetrics({
+    version: parts.version,
+    keysMax: settings.metrics.keysMax,
+    clock: parts.clock,
+    figures: () => ledgerFigures(store, calendar, parts.clock.now()),
+  });
+  const opening = await openSqlite({
+    path: settings.database.path,
+    calendar,
+    clock: parts.clock,
+    access: "serve",
+    onWrite: (seconds, calls) => metrics.events.ledgerWrote(seconds, calls),
+  });
+  if (!opening.ok) return { ok: false, problems: [storeProblem(opening.failure, settings.database.path)] };
+  const store = owned.use(opening.store);
+  const recovered = await store.ledger.recover(parts.clock.now());
+
+  const gateway = owned.use(
+    createHttpProxyGateway({ baseUrl: address.origin + address.basePath, apiKey: apiKey.reveal(), clock: parts.clock }),
+  );
+  const tokens = owned.use(createTokenCounter());
+  const work = new Work();
+  const story = buildRoutes(settings, { ...parts, store, gateway, tokens, catalogue: loaded.catalogue, metrics, work });
+  const app = createHttpApp({
+    routes: story.routes,
+    events: metrics.events,
+    log: parts.log,
+    clock: parts.clock,
+    loopbackOnly: isLoopback(settings.listen.host),
+    corsOrigins: settings.listen.corsOrigins,
+    bodyBytesMax: settings.listen.bodyBytesMax,
+    bodyMemoryBytesMax: settings.listen.bodyMemoryBytesMax,
+    running: (running) => work.add(running),
+  });
+  const listening = await listen(createServer({ keepAliveTimeout: 65_000 }, app), settings.listen);
+  if (!listening.ok) return { ok: false, problems: [listening.problem] };
+  const { server, url } = listening;
+
+  const drain = async (): Promise<void> => {
+    story.stopBeingReady();
+    await pause(parts.clock, Math.min(lameDuckMs, settings.listen.drainMs));
+    server.close();
+    server.closeIdleConnections();
+    await Promise.race([work.done(), pause(parts.clock, settings.listen.drainMs)]);
+    story.stopForwarding();
+    await Promise.race([work.done(), pause(parts.clock, lastWordsMs)]);
+    server.closeAllConnections();
+    await work.done();
+  };
+  const kept = owned.move();
+  return {
+    ok: true,
+    serving: {
+      url,
+      ledger: store.ledger,
+      keys: store.keys,
+      recovered,
+      created: store.created,
+      settled: () => work.done(),
+      drain,
+      async [Symbol.asyncDispose]() {
+        server.close();
+        story.stopForwarding();
+        server.closeAllConnections();
+        await work.done();
+        await kept.disposeAsync();
+      },
+    },
+  };
+}
+
+function pause(clock: Clock, ms: number): Promise<void> {
+  return new Promise((resolve) => clock.after(ms, resolve));
+}
+
+interface StoryParts extends ServingParts {
+  readonly store: Store;
+  readonly gateway: Gateway;
+  readonly tokens: ReturnType<typeof createTokenCounter>;
+  readonly catalogue: Catalogue;
+  readonly metrics: ReturnType<typeof createMetrics>;
+  readonly work: Work;
+}
+
+interface Story {
+  readonly routes: readonly Route[];
+  stopBeingReady(): void;
+  /** Ends every running call at the gateway; each is settled. */
+  stopForwarding(): void;
+}
+
+/** The request path: its steps, each with what it needs and no more. */
+function buildRoutes(settings: Settings, parts: StoryParts): Story {
+  const { clock, log, store, gateway, tokens, metrics, work } = parts;
+  const { events } = metrics;
+  const { ledger, keys } = store;
+  const catalogue = () => parts.catalogue;
+  const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
+  const authenticate = createAuthenticator({ keys, changes: store.changes, clock, mode: settings.access.auth });
+  const pricer = createPricer({ catalogue, tokens, unpriced: settings.pricing.unpriced });
+  const forwarder = createForwarder({
+    gateway,
+    clock,
+    mask,
+    limits: { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs },
+  });
+  const account = createAccount({
+    gateway,
+    clock,
+    events,
+    ttlMs: settings.balance.ttlMs,
+    silenceMs: settings.gateway.silenceMs,
+  });
+  let draining = false;
+  const readiness = async (): Promise<Readiness> => {
+    const probe = await ledger.extend("readyz", noMoney, noMoney);
+    const checks = { accepting: !draining, ledger: probe.ok || probe.reason !== "unavailable", prices: true };
+    return { ready: Object.values(checks).every(Boolean), checks, catalogue: parts.catalogue.digest };
+  };
+  const routes: Route[] = [
+    {
+      method: "post",
+      path: "/v1/chat/completions",
+      handler: chatCompletions({
+        authenticate,
+        pricer,
+        hold: createHolder({ ledger, pricer, clock, scopeName: ({ window }) => scopeNameOf(window.budget.scope, keys) }),
+        forwarder,
+        meter: createMeter({ tokens, clock }),
+        settle: createSettler({ ledger, events, log }),
+        ledger,
+        clock,
+        events,
+        streamUsage: settings.stream.usage,
+        background: (running) => work.add(running),
+      }),
+    },
+    { method: "get", path: "/v1/models", handler: listModels({ authenticate, catalogue, clock }) },
+    { method: "get", path: "/v1/models/:id", handler: showModel({ authenticate, catalogue, clock }) },
+    { method: "get", path: "/account/info", handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }) },
+    { method: "get", path: "/healthz", handler: healthz },
+    { method: "get", path: "/readyz", handler: readyz(readiness) },
+    { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },
+  ];
+  return { routes, stopBeingReady: () => (draining = true), stopForwarding: () => forwarder.stopAll() };
+}
+
+type Listening =
+  | { readonly ok: true; readonly server: Server; readonly url: string }
+  | { readonly ok: false; readonly problem: string };
+
+const listenProblems: Readonly<Record<string, string>> = {
+  EADDRINUSE: "another program listens there; choose another --port, or 0 for a free one",
+  EACCES: "this user may not listen there; choose a port above 1023",
+  EADDRNOTAVAIL: "this machine has no such address; choose another --host",
+};
+
+function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<Listening> {
+  return new Promise((resolve) => {
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      const why = listenProblems[error.code ?? ""] ?? error.message;
+      resolve({ ok: false, problem: `cannot listen on ${host}:${port}: ${why}` });
+    });
+    server.listen(port, host, () => {
+      const bound = server.address() as AddressInfo;
+      const shown = bound.family === "IPv6" ? `[${bound.address}]` : bound.address;
+      resolve({ ok: true, server, url: `http://${shown}:${bound.port}` });
+    });
+  });
+}
