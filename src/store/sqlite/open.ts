@@ -115,7 +115,8 @@ function openThreads(options: OpenOptions, opened: AsyncDisposableStack, path: s
   const owner = registerOwner(db, clock.now());
   // From here on this thread only reads.
   db.pragma("query_only = on");
-  const data = { path, timeZone: calendar.timeZone, owner };
+  const changes = Number(db.prepare("select changes from meta").pluck().get());
+  const data = { path, timeZone: calendar.timeZone, owner, changes };
   const longReads = new ReaderThread(data);
   opened.defer(() => longReads.close());
   return assemble(options, opened, { db, calendar, channel: (changed) => new WriterThread(data, changed), longReads, created });
@@ -173,6 +174,7 @@ function lockForServe(path: string, opened: AsyncDisposableStack): boolean {
   createPrivateFile(lockPath);
   const lock = opened.adopt(new Database(lockPath, { timeout: 0 }), (each) => void each.close());
   try {
+    lock.pragma("journal_mode = memory");
     lock.exec("begin exclusive");
     return true;
   } catch (error) {

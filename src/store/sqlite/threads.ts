@@ -9,6 +9,8 @@ export interface ThreadData {
   readonly path: string;
   readonly timeZone: string;
   readonly owner: number;
+  /** The counter of changes when the store was opened. */
+  readonly changes: number;
 }
 
 export type WriterMessage =

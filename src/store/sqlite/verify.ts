@@ -12,20 +12,31 @@ import { chargeOf, type ChargeRow } from "./rows.ts";
 /** Parsed prices that are kept in memory at most. */
 const pricesKept = 1000;
 
+/** Differences that are listed at most: after that many, one more tells nobody anything. */
+const differencesMax = 1000;
+
+class Differences {
+  readonly list: Difference[] = [];
+
+  push(difference: Difference): void {
+    if (this.list.length < differencesMax) this.list.push(difference);
+  }
+}
+
 /** Compares every stored sum and amount with what its charges say, from one snapshot and in bounded memory. */
 export function verify(db: Connection, calendar: Calendar): Verification {
   db.function("local_date", { deterministic: true }, (at: unknown) => calendar.dateOf(Number(at)));
   return db.transaction(() => {
-    const differences: Difference[] = [];
+    const differences = new Differences();
     const charges = verifyCharges(db, differences);
     verifyWindows(db, calendar, differences);
     verifyRollup(db, { table: "rollup_quarter", time: "starts_at", sums: sumsByQuarter }, differences);
     verifyRollup(db, { table: "rollup_day", time: "day", sums: sumsByDay }, differences);
-    return { charges, differences };
+    return { charges, differences: differences.list };
   })();
 }
 
-function verifyCharges(db: Connection, differences: Difference[]): number {
+function verifyCharges(db: Connection, differences: Differences): number {
   const prices = new Map<string, PriceVersion | null>();
   const findPrice = db.prepare("select canonical from price_versions where id = ?").pluck();
   const priceOf = (id: string): PriceVersion | null => {
@@ -71,7 +82,7 @@ interface WindowRow {
   readonly held: bigint;
 }
 
-function verifyWindows(db: Connection, calendar: Calendar, differences: Difference[]): void {
+function verifyWindows(db: Connection, calendar: Calendar, differences: Differences): void {
   const rows = db
     .prepare("select windows.*, scope, period from windows left join budgets on budgets.seq = windows.budget order by windows.seq")
     .safeIntegers()
@@ -101,7 +112,7 @@ function spanText(calendar: Calendar, period: Period, at: number): string {
 }
 
 /** Sums from the charges and the stored ones, side by side; rows that agree never leave SQLite. */
-function verifyRollup(db: Connection, rollup: { table: string; time: string; sums: string }, differences: Difference[]): void {
+function verifyRollup(db: Connection, rollup: { table: string; time: string; sums: string }, differences: Differences): void {
   const names = [rollup.time, ...rollupDimensions].join(", ");
   const expected = rollupSums.map((name) => `sum(expected_${name})`);
   const found = rollupSums.map((name) => `sum(found_${name})`);

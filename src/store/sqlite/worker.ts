@@ -20,7 +20,7 @@ function write(port: MessagePort, data: ThreadData): () => void {
   const db = connectToWrite(data.path);
   const writer = new Writer(db, calendarOf(data.timeZone), data.owner);
   const send = (message: WriterMessage) => port.postMessage(message);
-  const watch = setInterval(watcher(db, () => send({ kind: "changed" })), watchEveryMs);
+  const watch = setInterval(watcher(db, data.changes, () => send({ kind: "changed" })), watchEveryMs);
   port.on("message", (message: readonly Command[] | "close") => {
     if (message !== "close") send({ kind: "applied", result: writer.apply(message) });
   });
@@ -30,17 +30,19 @@ function write(port: MessagePort, data: ThreadData): () => void {
   };
 }
 
-/** Looks at the cheap version of the database first, which moves with every commit of another connection. */
-function watcher(db: Connection, onChange: () => void): () => void {
+/**
+ * Looks at the cheap version of the database first, which moves with every commit of another connection. `lastChanges` is
+ * the counter of changes when the store was opened: one that came while this thread started is not missed.
+ */
+function watcher(db: Connection, lastChanges: number, onChange: () => void): () => void {
   const dataVersion = db.prepare("pragma data_version").pluck();
   const changes = db.prepare("select changes from meta").pluck();
-  let lastVersion = dataVersion.get();
-  let lastChanges = changes.get();
+  let lastVersion: unknown = null;
   return () => {
     try {
       const version = dataVersion.get();
       if (version === lastVersion) return;
-      const count = changes.get();
+      const count = Number(changes.get());
       lastVersion = version;
       if (count === lastChanges) return;
       lastChanges = count;
