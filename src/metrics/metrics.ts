@@ -27,6 +27,9 @@ const secondsBuckets = Array.from({ length: 17 }, (_, step) => 0.01 * 2 ** step)
 const overheadBuckets = Array.from({ length: 14 }, (_, step) => 0.0001 * 2 ** step);
 const writeBuckets = Array.from({ length: 16 }, (_, step) => 0.00005 * 2 ** step);
 
+/** Gauges that prom-client names like counters; their detailed kin stay. */
+const misnamedDefaults = ["nodejs_active_handles_total", "nodejs_active_requests_total", "nodejs_active_resources_total"];
+
 /** Catalogue ids are bounded by the price files; this only guards against a mistake. */
 const modelsMax = 2_000;
 
@@ -34,6 +37,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
+  for (const misnamed of misnamedDefaults) registry.removeSingleMetric(misnamed);
   const build = new Gauge({ name: "farebox_build_info", help: "Always 1; the label says which release runs.", labelNames: ["version"], registers });
   build.labels(options.version).set(1);
   const gauges = ledgerGauges(registers);
@@ -82,7 +86,7 @@ function requestEvents(registers: Registry[]): RequestEvents {
     requestEnded(event) {
       active.dec();
       if (event.stream) streams.dec();
-      const model = event.model === null ? other : models.of(event.model);
+      const model = event.model === null ? "" : models.of(event.model);
       counted.of(event.route, model, String(event.status), String(event.stream)).inc();
       const series = timed.of(event.route, model);
       series.duration.observe(event.durationMs / 1000);

@@ -7,7 +7,7 @@ import type { TokenCounts } from "../core/tokens.ts";
 export interface RequestEnded {
   readonly id: string;
   readonly route: string;
-  /** The catalogue's id; null when unknown or not asked for. */
+  /** The catalogue's id, `other` for a model that it does not know; null where none was asked for. */
   readonly model: string | null;
   readonly status: number;
   readonly stream: boolean;

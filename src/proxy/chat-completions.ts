@@ -50,7 +50,7 @@ export function chatCompletions(steps: ChatSteps): Handler {
       return refuse(exchange, admission.refusal);
     }
     const { quote, held } = admission;
-    const model = quote.model?.id ?? null;
+    const model = quote.model?.id ?? "other";
     if (quote.request.stream) steps.events.requestStarted("stream");
     if (exchange.clientGone) {
       const end = endOf(exchange, steps.clock, undefined);

@@ -4,7 +4,7 @@ import type { Authenticate, Authenticated } from "./authenticate.ts";
 
 /** What a handler tells of an exchange that it has answered, for the request's metrics and its log line. */
 export interface Summary {
-  /** The catalogue's id; null when unknown or not asked for. */
+  /** The catalogue's id, `other` for a model that it does not know; null where none was asked for. */
   readonly model: string | null;
   readonly stream: boolean;
   /** From arrival to the first byte of the answer. Milliseconds; null where there was none. */

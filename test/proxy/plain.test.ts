@@ -1,0 +1,18 @@
+import { expect, it } from "vitest";
+import { formatUsd } from "../../src/core/money.ts";
+import { startProxy } from "../support/running-proxy.ts";
+
+it("passes a plain request through to the byte, and writes down what the gateway billed", async () => {
+  await using proxy = await startProxy();
+  await proxy.budget("key:alice", "1.00");
+  const response = await proxy.chat({ max_tokens: 50, unknown_field: { kept: [1, 2] } });
+  const body = await response.text();
+  expect(response.status).toBe(200);
+  const seen = proxy.sandbox.requests.at(-1);
+  expect(seen?.body.toString()).toContain('"unknown_field":{"kept":[1,2]}');
+  const charge = await proxy.onlyCharge();
+  const billed = proxy.sandbox.ledger[0];
+  expect(charge).toMatchObject({ state: "posted", source: "reported", status: 200, cost: billed?.cost });
+  expect(response.headers.get("x-farebox-cost-usd")).toBe(formatUsd(charge.cost ?? (0n as never)));
+  expect(JSON.parse(body).usage.prompt_tokens).toBe(charge.tokens.input);
+});

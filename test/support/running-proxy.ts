@@ -1,0 +1,111 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setBudget } from "../../src/admin/budgets.ts";
+import { createKey } from "../../src/admin/keys.ts";
+import { startServing, type Serving } from "../../src/app/serving.ts";
+import { loadSettings } from "../../src/config/load.ts";
+import type { Settings } from "../../src/config/settings.ts";
+import type { Charge } from "../../src/core/charge.ts";
+import { silentLog } from "../../src/log/log.ts";
+import type { Sandbox, SandboxOptions } from "../../src/sandbox/options.ts";
+import { startSandbox } from "../../src/sandbox/server.ts";
+import { isTimeZone } from "../../src/time/calendar.ts";
+import { systemClock } from "../../src/time/clock.ts";
+
+export interface RunningProxy extends AsyncDisposable {
+  readonly url: string;
+  readonly database: string;
+  readonly sandbox: Sandbox;
+  readonly serving: Serving;
+  /** The first key, named `alice`. */
+  readonly key: string;
+  /** Another key; its text. */
+  addKey(name: string, wish?: { readonly team?: string; readonly models?: string[] }): Promise<string>;
+  budget(scope: string, limit: string, period?: "total" | "1h" | "1d" | "1w" | "1mo", mode?: "hard" | "soft"): Promise<void>;
+  /** A chat request with `alice`'s key; undefined members are left out. */
+  chat(body: object, init?: { readonly key?: string; readonly headers?: Record<string, string>; readonly signal?: AbortSignal }): Promise<Response>;
+  /** Waits until every request is settled, then gives all charges, oldest first. */
+  charges(): Promise<Charge[]>;
+  /** As `charges`, for a test with one request. */
+  onlyCharge(): Promise<Charge>;
+  metrics(): Promise<string>;
+}
+
+export interface ProxyOptions {
+  readonly sandbox?: SandboxOptions;
+  /** Instead of a sandbox: any address, for a gateway that is not there. */
+  readonly gatewayUrl?: string;
+  /** FAREBOX_ variables. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Changes to the settings that no variable allows, such as a silence below a second. */
+  readonly adjust?: (settings: Settings) => Settings;
+}
+
+const clock = systemClock();
+
+/** The real proxy with a real SQLite file before a real sandbox, in this process. */
+export async function startProxy(options: ProxyOptions = {}): Promise<RunningProxy> {
+  await using owned = new AsyncDisposableStack();
+  const folder = await mkdtemp(join(tmpdir(), "farebox-test-"));
+  owned.defer(() => rm(folder, { recursive: true, force: true }));
+  const database = join(folder, "farebox.db");
+  const sandbox = owned.use(await startSandbox(options.sandbox ?? {}));
+  const settings = settingsFrom({
+    FAREBOX_GATEWAY_URL: options.gatewayUrl ?? sandbox.url,
+    FAREBOX_GATEWAY_API_KEY: sandbox.apiKey,
+    FAREBOX_DATABASE: database,
+    FAREBOX_PORT: "0",
+    ...options.env,
+  });
+  const adjusted = options.adjust === undefined ? settings : options.adjust(settings);
+  const started = await startServing(adjusted, { clock, log: silentLog, version: "0.0.0-test" });
+  if (!started.ok) throw new Error(started.problems.join("; "));
+  const serving = owned.use(started.serving);
+  const addKey = async (name: string, wish: { team?: string; models?: string[] } = {}) => {
+    const created = await createKey({ keys: serving.keys, clock }, { name, ...wish });
+    if (!created.ok) throw new Error(JSON.stringify(created));
+    return created.text;
+  };
+  const key = await addKey("alice");
+  const charges = async () => {
+    await serving.settled();
+    const page = await serving.ledger.charges({ limit: 1000 });
+    return page.charges.toReversed();
+  };
+  const kept = owned.move();
+  return {
+    url: serving.url,
+    database,
+    sandbox,
+    serving,
+    key,
+    addKey,
+    async budget(scope, limit, period = "total", mode = "hard") {
+      const set = await setBudget({ ledger: serving.ledger, keys: serving.keys, clock }, { scope, limit, period, mode });
+      if (!set.ok) throw new Error(JSON.stringify(set));
+    },
+    chat: (body, init = {}) =>
+      fetch(`${serving.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { "content-type": "application/json", authorization: `Bearer ${init.key ?? key}`, ...init.headers },
+        body: JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "hello" }], ...body }),
+        ...(init.signal && { signal: init.signal }),
+      }),
+    charges,
+    async onlyCharge() {
+      const all = await charges();
+      const [first] = all;
+      if (first === undefined || all.length !== 1) throw new Error(`expected one charge, found ${all.length}`);
+      return first;
+    },
+    metrics: async () => (await fetch(`${serving.url}/metrics`)).text(),
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  };
+}
+
+function settingsFrom(env: Readonly<Record<string, string>>): Settings {
+  const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all" });
+  if (!loaded.ok) throw new Error(loaded.problems.join("; "));
+  return loaded.settings;
+}
