@@ -245,6 +245,8 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     expect(await ids({ key: "k-alice", state: "pending" })).toEqual(["c2", "c0"]);
     expect(await ids({ since: noon + 1, until: noon + 2 })).toEqual(["c3", "c2"]);
     expect(await ids({ model: "other" })).toEqual([]);
+    expect(await ids({ after: "nothing" })).toEqual([]);
+    expect(await ids({ state: "pending", after: "c2" })).toEqual(["c1", "c0"]);
   });
 
   it("reports by every dimension, the same from quarter hours and from days", async () => {

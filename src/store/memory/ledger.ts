@@ -141,8 +141,9 @@ export class MemoryLedger implements Ledger {
       .map((charge, written) => ({ charge, written }))
       .sort((a, b) => b.charge.at - a.charge.at || b.written - a.written)
       .map(({ charge }) => charge);
-    const from = query.after === undefined ? 0 : newestFirst.findIndex(({ id }) => id === query.after) + 1;
-    const matching = newestFirst.slice(from).filter((charge) => matches(charge, query));
+    const last = query.after === undefined ? -1 : newestFirst.findIndex(({ id }) => id === query.after);
+    const isLost = query.after !== undefined && last === -1;
+    const matching = isLost ? [] : newestFirst.slice(last + 1).filter((charge) => matches(charge, query));
     const charges = matching.slice(0, query.limit).map(shown);
     return { charges, next: matching.length > query.limit ? (charges.at(-1)?.id ?? null) : null };
   }

@@ -69,7 +69,7 @@ export async function openSqlite(options: OpenOptions): Promise<OpenResult> {
 /** Faults of the file, its folder or the disk, rather than of this program. */
 function isUnusable(error: unknown): error is Error {
   if (isStorageFault(error)) return true;
-  return error instanceof Error && ("code" in error || error instanceof TypeError);
+  return error instanceof Error && "syscall" in error;
 }
 
 function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {

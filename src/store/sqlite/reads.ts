@@ -1,5 +1,5 @@
 import type { BudgetWindow } from "../../core/budget.ts";
-import type { Charge } from "../../core/charge.ts";
+import type { Charge, ChargeState } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ChargePage, ChargeQuery } from "../../ports/ledger.ts";
@@ -62,7 +62,8 @@ export function readCharges(db: Connection, query: ChargeQuery): ChargePage {
   };
   where("key = ?", query.key);
   where("model = ?", query.model);
-  where("state = ?", query.state);
+  // Spelled out, because the index of pending charges serves a constant only.
+  if (query.state !== undefined) where(`state = '${query.state satisfies ChargeState}'`);
   where("admitted_at >= ?", query.since);
   where("admitted_at < ?", query.until);
   where("(admitted_at, seq) < (select admitted_at, seq from charges where id = ?)", query.after);
