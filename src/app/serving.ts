@@ -18,6 +18,7 @@ import type { Ledger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import { accountInfo, createAccount } from "../proxy/account.ts";
 import { createAuthenticator } from "../proxy/authenticate.ts";
+import { createBalanceGuard } from "../proxy/balance-guard.ts";
 import { chatCompletions } from "../proxy/chat-completions.ts";
 import { createForwarder } from "../proxy/forward.ts";
 import { createHolder } from "../proxy/hold.ts";
@@ -200,6 +201,7 @@ function buildRoutes(settings: Settings, parts: StoryParts): Story {
       path: "/v1/chat/completions",
       handler: chatCompletions({
         authenticate,
+        balanceGuard: createBalanceGuard({ account, floor: settings.balance.floor, log }),
         pricer,
         hold: createHolder({ ledger, pricer, clock, scopeName: ({ window }) => scopeNameOf(window.budget.scope, keys) }),
         forwarder,

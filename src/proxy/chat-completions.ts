@@ -11,6 +11,7 @@ import { readChatRequest, withStreamUsage } from "../wire/chat-request.ts";
 import { forwardableHeaders } from "../wire/headers.ts";
 import { readTags } from "../wire/tags.ts";
 import type { Authenticate, Authenticated } from "./authenticate.ts";
+import type { BalanceGuard } from "./balance-guard.ts";
 import type { Forwarded } from "./ending.ts";
 import type { Forwarder } from "./forward.ts";
 import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
@@ -24,6 +25,7 @@ const route = "/v1/chat/completions";
 /** The steps of a chat request, in the order in which they are taken. */
 export interface ChatSteps {
   readonly authenticate: Authenticate;
+  readonly balanceGuard: BalanceGuard;
   readonly pricer: Pricer;
   readonly hold: PlaceHold;
   readonly forwarder: Forwarder;
@@ -83,6 +85,8 @@ async function admit(steps: ChatSteps, exchange: Exchange, who: Authenticated, b
   if (who.key !== null && !mayUse(who.key, request.model)) {
     return { ok: false, refusal: { code: "model_not_allowed", model: request.model } };
   }
+  const belowFloor = await steps.balanceGuard();
+  if (belowFloor !== null) return { ok: false, refusal: belowFloor };
   const pricing = steps.pricer.quote(request, steps.clock.now());
   if (!pricing.ok) return pricing;
   const { quote } = pricing;
