@@ -1,0 +1,129 @@
+import { Connection, chatRequest } from "./connection.ts";
+import { percentile, sortedCopy } from "./statistics.ts";
+import type { Target } from "./targets.ts";
+import { pacedChunkMs, type Workload } from "./workloads.ts";
+
+export interface LoadOptions {
+  readonly seconds: number;
+  readonly requestsMax: number | null;
+  readonly connections: number;
+  readonly bodyBytes: number;
+}
+
+/** One measurement of one target. Times in microseconds. */
+export interface Sample {
+  readonly requests: number;
+  readonly seconds: number;
+  /** Of the proxy; null where there is none. */
+  readonly cpuUs: number | null;
+  readonly p50Us: number;
+  readonly p99Us: number;
+}
+
+/** A closed loop: each connection sends its next request as soon as it has its answer. */
+export async function runLoad(workload: Workload, target: Target, options: LoadOptions): Promise<Sample> {
+  await using connections = await openAll(target, workload.measure === "cpu" ? options.connections : 1);
+  const request = chatRequest(target.port, target.key, workload.body);
+  const untilFirstByte = workload.measure === "firstByte";
+  const times: number[] = [];
+  const before = await target.figures();
+  const startedAt = performance.now();
+  const endsAt = startedAt + options.seconds * 1000;
+  let toSend = options.requestsMax ?? Number.POSITIVE_INFINITY;
+
+  const loop = async (connection: Connection) => {
+    while (toSend > 0 && performance.now() < endsAt) {
+      toSend--;
+      target.sent++;
+      let firstByteAt = 0;
+      const sentAt = performance.now();
+      const { status, bodyBytes } = await connection.send(request, () => {
+        if (firstByteAt === 0) firstByteAt = performance.now();
+      });
+      times.push(((untilFirstByte ? firstByteAt : performance.now()) - sentAt) * 1000);
+      if (status !== 200 || bodyBytes !== options.bodyBytes) {
+        throw new Error(`${workload.name}: ${target.name} answered ${status} with ${bodyBytes} bytes under load`);
+      }
+    }
+  };
+  await Promise.all(connections.all.map(loop));
+  const seconds = (performance.now() - startedAt) / 1000;
+  const after = await target.figures();
+  const sorted = sortedCopy(times);
+  return {
+    requests: times.length,
+    seconds,
+    cpuUs: before === null || after === null ? null : after.cpuUs - before.cpuUs,
+    p50Us: percentile(sorted, 0.5),
+    p99Us: percentile(sorted, 0.99),
+  };
+}
+
+/** Many streams at once, each chunk of which says when it was written. The times are the chunks' one way. */
+export async function runPaced(workload: Workload, target: Target, streams: number, chunks: number): Promise<Sample> {
+  await using connections = await openAll(target, streams);
+  const request = chatRequest(target.port, target.key, workload.body);
+  const delays: number[] = [];
+  const before = await target.figures();
+  const startedAt = performance.now();
+  await Promise.all(
+    connections.all.map(async (connection, index) => {
+      // Spread over the time of one chunk, as streams that began by themselves would be.
+      await new Promise((resolve) => setTimeout(resolve, (index * pacedChunkMs) / streams));
+      const reader = new StampReader(delays);
+      target.sent++;
+      const { status } = await connection.send(request, (bytes) => reader.feed(bytes));
+      if (status !== 200 || reader.count !== chunks || !reader.isWhole) {
+        throw new Error(`${workload.name}: ${target.name} answered ${status} with ${reader.count} chunks`);
+      }
+    }),
+  );
+  const seconds = (performance.now() - startedAt) / 1000;
+  const after = await target.figures();
+  const sorted = sortedCopy(delays);
+  return {
+    requests: streams,
+    seconds,
+    cpuUs: before === null || after === null ? null : after.cpuUs - before.cpuUs,
+    p50Us: percentile(sorted, 0.5),
+    p99Us: percentile(sorted, 0.99),
+  };
+}
+
+/** Finds the stamps `@MICROSECONDS;` in a stream that is cut anywhere. */
+class StampReader {
+  readonly #delays: number[];
+  #rest = "";
+  count = 0;
+
+  constructor(delays: number[]) {
+    this.#delays = delays;
+  }
+
+  get isWhole(): boolean {
+    return this.#rest.endsWith("data: [DONE]\n\n");
+  }
+
+  feed(bytes: Buffer): void {
+    const now = Number(process.hrtime.bigint() / 1000n);
+    const text = this.#rest + bytes.toString("latin1");
+    let from = 0;
+    for (;;) {
+      const at = text.indexOf("@", from);
+      const end = at === -1 ? -1 : text.indexOf(";", at);
+      if (end === -1) break;
+      this.#delays.push(now - Number(text.slice(at + 1, end)));
+      this.count++;
+      from = end;
+    }
+    this.#rest = text.slice(Math.max(from, text.length - 300));
+  }
+}
+
+async function openAll(target: Target, count: number): Promise<AsyncDisposable & { readonly all: readonly Connection[] }> {
+  await using owned = new AsyncDisposableStack();
+  const all: Connection[] = [];
+  for (let index = 0; index < count; index++) all.push(owned.use(await Connection.open(target.port)));
+  const kept = owned.move();
+  return { all, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+}

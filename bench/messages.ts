@@ -1,0 +1,45 @@
+/** What a process of the benchmark is started with: the first argument, as JSON. */
+export interface StartOrder {
+  /** Where the proxy's gateway listens; "" for a gateway. */
+  readonly gatewayUrl: string;
+  /** The gateway's key. */
+  readonly gatewayKey: string;
+  /** An empty folder of the process' own. */
+  readonly folder: string;
+  /** Chunks of a paced stream. */
+  readonly chunks: number;
+}
+
+export interface Ready {
+  readonly kind: "ready";
+  readonly port: number;
+  /** What its clients authenticate with. */
+  readonly key: string;
+}
+
+/** CPU of all threads since the start, and memory. */
+export interface ProcessFigures {
+  readonly cpuUs: number;
+  readonly rssBytes: number;
+  readonly peakRssBytes: number;
+}
+
+/** What Farebox's ledger says when every request is settled. */
+export interface Books {
+  readonly charges: number;
+  readonly pending: number;
+  readonly posted: number;
+  /** Posted by the usage that the gateway reported. */
+  readonly reported: number;
+  readonly differences: number;
+}
+
+export interface Answers {
+  readonly figures: ProcessFigures;
+  readonly books: Books;
+  readonly stop: null;
+}
+
+export type Question = keyof Answers;
+export type ToChild = { readonly ask: Question };
+export type FromChild = Ready | { readonly kind: "answer"; readonly answer: Answers[Question] } | { readonly kind: "failed"; readonly message: string };

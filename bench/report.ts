@@ -1,0 +1,95 @@
+import { cpus, totalmem } from "node:os";
+import type { Sample } from "./load.ts";
+import type { Measured } from "./measure.ts";
+import { pairedDifferences, pairedRatios, spreadOf, type Spread } from "./statistics.ts";
+import { targetNames, type TargetName } from "./targets.ts";
+
+/** What the figures of a run mean little without. Neither names nor paths of the machine. */
+export function machine(): Record<string, string | number> {
+  const { node, v8 } = process.versions;
+  return {
+    cpu: cpus()[0]?.model.trim() ?? "unknown",
+    cores: cpus().length,
+    memoryGb: Math.round(totalmem() / 1e9),
+    system: `${process.platform} ${process.arch}`,
+    node,
+    v8,
+  };
+}
+
+const columns = ["target", "requests/s", "CPU µs", "CPU %", "p50 µs", "p99 µs", "x bare", "(range)", "added p50", "(range)", "added p99", "rest MB", "peak MB"];
+
+/** One workload as a table: medians over the rounds; ratios and differences are taken within each round first. */
+export function tableOf(measured: Measured): string {
+  const { workload, memory } = measured;
+  const rows = targetNames.map((name) => {
+    const { throughput, cpuUs, cpuPercent, p50, p99, byBare, addedP50, addedP99 } = figuresOf(measured, name);
+    const held = memory[name];
+    return [
+      name,
+      workload.measure === "cpu" ? number(throughput.median) : "",
+      workload.measure === "paced" ? "" : number(cpuUs?.median),
+      number(cpuPercent?.median),
+      number(p50.median),
+      number(p99.median),
+      byBare === null ? "" : byBare.median.toFixed(2),
+      byBare === null ? "" : `${byBare.min.toFixed(2)}-${byBare.max.toFixed(2)}`,
+      addedP50 === null ? "" : number(addedP50.median),
+      addedP50 === null ? "" : `${number(addedP50.min)}-${number(addedP50.max)}`,
+      number(addedP99?.median),
+      number(held && held.atRest / 1e6),
+      number(held && held.peak / 1e6),
+    ];
+  });
+  return `\n${workload.name}: ${workload.about}\n${aligned([columns, ...rows])}\n`;
+}
+
+interface Figures {
+  readonly throughput: Spread;
+  /** A request. Null where there is no proxy. */
+  readonly cpuUs: Spread | null;
+  /** Of one core. */
+  readonly cpuPercent: Spread | null;
+  readonly p50: Spread;
+  readonly p99: Spread;
+  /** CPU by the bare proxy's of the same round. */
+  readonly byBare: Spread | null;
+  /** Over the gateway alone in the same round, where one client or a pace makes it mean something. */
+  readonly addedP50: Spread | null;
+  readonly addedP99: Spread | null;
+}
+
+export function figuresOf({ workload, samples }: Measured, name: TargetName): Figures {
+  const mine = samples[name];
+  const cpu = cpuOf(mine);
+  const bare = cpuOf(samples.bare);
+  const added = (of: (sample: Sample) => number) =>
+    name === "direct" || workload.measure === "cpu" ? null : spreadOf(pairedDifferences(mine.map(of), samples.direct.map(of)));
+  return {
+    throughput: spreadOf(mine.map(({ requests, seconds }) => requests / seconds)),
+    cpuUs: cpu === null ? null : spreadOf(cpu),
+    cpuPercent: cpu === null ? null : spreadOf(mine.map(({ cpuUs, seconds }) => ((cpuUs ?? 0) / seconds) * 1e-4)),
+    p50: spreadOf(mine.map(({ p50Us }) => p50Us)),
+    p99: spreadOf(mine.map(({ p99Us }) => p99Us)),
+    byBare: name !== "farebox" || cpu === null || bare === null ? null : spreadOf(pairedRatios(cpu, bare)),
+    addedP50: added(({ p50Us }) => p50Us),
+    addedP99: added(({ p99Us }) => p99Us),
+  };
+}
+
+/** Microseconds a request, by round. */
+function cpuOf(samples: readonly Sample[]): number[] | null {
+  const known = samples.flatMap(({ cpuUs, requests }) => (cpuUs === null ? [] : [cpuUs / requests]));
+  return known.length === samples.length ? known : null;
+}
+
+function number(value: number | undefined): string {
+  return value === undefined ? "" : String(Math.round(value));
+}
+
+function aligned(rows: readonly (readonly string[])[]): string {
+  const widths = columns.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows
+    .map((row) => widths.map((width, column) => (column === 0 ? (row[0] ?? "").padEnd(width) : (row[column] ?? "").padStart(width))).join("  "))
+    .join("\n");
+}

@@ -1,0 +1,44 @@
+import { writeFile } from "node:fs/promises";
+import { measure, type Measured } from "./measure.ts";
+import { readOptions, usage, type Options } from "./options.ts";
+import { figuresOf, machine, tableOf } from "./report.ts";
+import { targetNames } from "./targets.ts";
+import { workloads } from "./workloads.ts";
+
+/*
+ * What Farebox costs beside a bare proxy and beside no proxy at all. Everything is on this machine and on loopback:
+ * this process is the load generator; the gateway and each proxy are processes of their own.
+ */
+try {
+  const options = readOptions(process.argv.slice(2));
+  if (options === "help") console.log(usage);
+  else await run(options);
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = 1;
+}
+
+async function run(options: Options): Promise<void> {
+  const facts = machine();
+  console.log(`${facts["cores"]} cores (${facts["cpu"]}) shared by load generator, proxy and gateway; Node ${facts["node"]}`);
+  const all: Measured[] = [];
+  for (const workload of workloads.filter(({ name }) => options.only.some((wanted) => wanted === name))) {
+    const measured = await measure(workload, options, (text) => console.error(text));
+    all.push(measured);
+    console.log(tableOf(measured));
+  }
+  if (options.json !== null) await writeFile(options.json, JSON.stringify(asJson(options, all), null, 2));
+}
+
+function asJson({ rounds, seconds, connections, streams }: Options, all: readonly Measured[]): object {
+  return {
+    machine: machine(),
+    options: { rounds, seconds, connections, streams },
+    workloads: all.map((measured) => ({
+      name: measured.workload.name,
+      memory: measured.memory,
+      figures: Object.fromEntries(targetNames.map((name) => [name, figuresOf(measured, name)])),
+      samples: measured.samples,
+    })),
+  };
+}

@@ -1,0 +1,63 @@
+import { join } from "node:path";
+import { setBudget } from "../../src/admin/budgets.ts";
+import { createKey } from "../../src/admin/keys.ts";
+import { packageVersion } from "../../src/app/package.ts";
+import { startServing, type Serving } from "../../src/app/serving.ts";
+import { loadSettings } from "../../src/config/load.ts";
+import type { Settings } from "../../src/config/settings.ts";
+import { createLog } from "../../src/log/log.ts";
+import { isTimeZone } from "../../src/time/calendar.ts";
+import { systemClock } from "../../src/time/clock.ts";
+import type { Books, StartOrder } from "../messages.ts";
+import { runProcess, type Running } from "./process.ts";
+
+const clock = systemClock();
+const keyName = "bench";
+
+/** The proxy as `farebox serve` composes it, with a key, two hard budgets that never run out, and its ledger on disk. */
+await runProcess(async (order): Promise<Running> => {
+  const settings = settingsFor(order);
+  const log = createLog({ level: settings.logLevel, isTerminal: false });
+  const started = await startServing(settings, { clock, log, version: packageVersion() });
+  if (!started.ok) throw new Error(started.problems.join("; "));
+  const { serving } = started;
+  const created = await createKey({ keys: serving.keys, clock }, { name: keyName });
+  if (!created.ok) throw new Error(JSON.stringify(created));
+  await setHardBudget(serving, `key:${keyName}`);
+  await setHardBudget(serving, "all");
+  return {
+    port: Number(new URL(serving.url).port),
+    key: created.text,
+    books: () => booksOf(serving),
+    async stop() {
+      await serving[Symbol.asyncDispose]();
+    },
+  };
+});
+
+function settingsFor({ gatewayUrl, gatewayKey, folder }: StartOrder): Settings {
+  const env = {
+    FAREBOX_GATEWAY_URL: gatewayUrl,
+    FAREBOX_GATEWAY_API_KEY: gatewayKey,
+    FAREBOX_DATABASE: join(folder, "farebox.db"),
+    FAREBOX_PORT: "0",
+  };
+  const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all" });
+  if (!loaded.ok) throw new Error(loaded.problems.join("; "));
+  return loaded.settings;
+}
+
+async function setHardBudget({ ledger, keys }: Serving, scope: string): Promise<void> {
+  const set = await setBudget({ ledger, keys, clock }, { scope, period: "total", mode: "hard", limit: "1000000" });
+  if (!set.ok) throw new Error(JSON.stringify(set));
+}
+
+async function booksOf({ ledger, settled }: Serving): Promise<Books> {
+  await settled();
+  const { charges, differences } = await ledger.verify();
+  const { count: pending } = await ledger.pending();
+  const rows = await ledger.report({ by: [], since: 0, until: clock.now() + 86_400_000 });
+  const posted = rows.reduce((sum, row) => sum + row.requests, 0);
+  const reported = rows.reduce((sum, row) => sum + (row.bySource["reported"]?.requests ?? 0), 0);
+  return { charges, pending, posted, reported, differences: differences.length };
+}

@@ -1,0 +1,46 @@
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { pacedChunkMs } from "../workloads.ts";
+import { runProcess } from "./process.ts";
+
+const head = { id: "chatcmpl-bench", object: "chat.completion.chunk", created: 1_760_000_000, model: "gpt-4o" };
+
+/**
+ * Streams whose every chunk says when it was written: what the sandbox's prepared answers cannot tell. The clock is the
+ * machine's monotonic one, which all its processes share.
+ */
+await runProcess(async ({ gatewayKey, chunks }) => {
+  const server = createServer({ keepAliveTimeout: 65_000 }, (request, response) => {
+    request.resume();
+    request.once("end", () => stream(response, chunks));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", 4096, resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    key: gatewayKey,
+    async stop() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+});
+
+function stream(response: ServerResponse, chunks: number): void {
+  response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" });
+  response.flushHeaders();
+  let written = 0;
+  const timer = setInterval(() => {
+    if (written++ < chunks) {
+      response.write(event([{ index: 0, delta: { content: `@${process.hrtime.bigint() / 1000n};` }, finish_reason: null }]));
+      return;
+    }
+    clearInterval(timer);
+    const usage = { prompt_tokens: 100, completion_tokens: chunks, total_tokens: 100 + chunks };
+    response.end(event([{ index: 0, delta: {}, finish_reason: "stop" }]) + event([], { usage }) + "data: [DONE]\n\n");
+  }, pacedChunkMs);
+  response.once("close", () => clearInterval(timer));
+}
+
+function event(choices: readonly object[], more: object = {}): string {
+  return `data: ${JSON.stringify({ ...head, choices, ...more })}\n\n`;
+}
