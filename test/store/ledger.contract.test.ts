@@ -183,6 +183,7 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     await ledger.setBudget(budget({ kind: "all" }, "1h", "5"), noon);
     await ledger.hold(holdOf("a", usd("2"), { at: noon + 1 }));
     await ledger.hold(holdOf("b", usd("3"), { at: noon + hourMs }));
+    expect(await ledger.extend("early", usd("0"), usd("0"))).toEqual({ ok: true, granted: 0n });
     // The clock steps back into an hour that has no window yet, in which a charge is pending.
     await ledger.hold(holdOf("c", usd("1"), { at: noon - 5 }));
     expect((await sums(store, noon - 1))[0]).toMatchObject({ spent: 0n, held: usd("2") });
@@ -192,6 +193,19 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     expect((await sums(store, noon))[0]).toMatchObject({ spent: usd("0.00002"), held: 0n });
     expect((await sums(store, noon + hourMs))[0]).toMatchObject({ spent: 0n, held: usd("3") });
     expect((await sums(store, noon + 5 * hourMs))[0]).toMatchObject({ spent: 0n, held: 0n });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("keeps one sum of a window that is settled and held in by turns with a later one", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "all" }, "1h", "5"), noon);
+    await ledger.hold(holdOf("a", usd("2")));
+    await ledger.hold(holdOf("b", usd("1"), { at: noon + hourMs }));
+    await Promise.all([ledger.post("a", posting(10, 0), endAt(noon)), ledger.hold(holdOf("c", usd("3"), { at: noon + 9 }))]);
+    await Promise.all([ledger.void("b", "left", endAt(noon)), ledger.hold(holdOf("d", usd("1")))]);
+    expect((await sums(store))[0]).toMatchObject({ spent: usd("0.00001"), held: usd("4") });
+    expect((await sums(store, noon + hourMs))[0]).toMatchObject({ spent: 0n, held: 0n });
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
@@ -314,13 +328,21 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
   });
 
   it("fails a command that is at fault, and that one only", async () => {
-    await using store = await opened(kind);
-    const { ledger } = store;
-    const negative = holdOf("bad", -1n as PicoUsd);
-    const results = await Promise.allSettled([ledger.hold(holdOf("a", usd("1"))), ledger.hold(negative), ledger.hold(holdOf("b", usd("1")))]);
-    expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
-    expect((await ledger.pending()).count).toBe(2);
-    expect(await ledger.verify()).toMatchObject(clean);
+    await using home = kind.newHome(manualClock(noon));
+    {
+      await using store = await home.open();
+      const { ledger } = store;
+      const bad = holdOf("bad", -1n as PicoUsd);
+      const results = await Promise.allSettled([ledger.hold(holdOf("a", usd("1"))), ledger.hold(bad), ledger.hold(holdOf("b", usd("1")))]);
+      expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+      await ledger.post("a", posting(10, 10), endAt(noon));
+      expect((await ledger.pending()).count).toBe(1);
+      expect(await ledger.verify()).toEqual({ charges: 2, differences: [] });
+    }
+    // Another run is another owner, although the first one's first transaction was rolled back.
+    await using after = await home.open();
+    await after.ledger.hold(holdOf("c", usd("1")));
+    expect(await after.ledger.recover(noon)).toBe(1);
   });
 
   it("keeps keys, each name for ever", async () => {

@@ -252,6 +252,30 @@ describe("a database that cannot be written", () => {
     db.close();
   });
 
+  it("ends a hold whose writer died between its commit and its answer", async () => {
+    using folder = tempFolder();
+    const db = freshDatabase(folder);
+    const writer = new Writer(db, utc, null);
+    let isDying = true;
+    const dying: BatchChannel = {
+      async apply(commands) {
+        const result = writer.apply(commands);
+        if (isDying) throw new Error("died");
+        return result;
+      },
+      close: async () => {},
+    };
+    const manual = manualClock(noon);
+    const { ledger } = ledgerOver(db, dying, manual);
+    expect(await ledger.hold(holdOf("a", usd("1")))).toEqual({ ok: false, reason: "unavailable" });
+    expect(await ledger.charge("a")).toMatchObject({ state: "pending" });
+    isDying = false;
+    manual.advance(1000);
+    expect(await ledger.hold(holdOf("b", usd("1")))).toMatchObject({ ok: true });
+    expect(await ledger.charge("a")).toMatchObject({ state: "voided", reason: "not_sent" });
+    db.close();
+  });
+
   it("answers unavailable once it is closed", async () => {
     using folder = tempFolder();
     const store = await serve(folder.database);
