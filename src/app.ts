@@ -3,6 +3,7 @@ import { loadCatalogue } from "./catalogue/load.ts";
 import type { Adapters } from "./cli/adapters.ts";
 import { note, printLine } from "./cli/io.ts";
 import { packageVersion, shippedPrices } from "./app/package.ts";
+import { scenarioList } from "./sandbox/scenarios.ts";
 import { calendarOf, isTimeZone } from "./time/calendar.ts";
 import { systemClock } from "./time/clock.ts";
 
@@ -39,6 +40,8 @@ export const adapters: Adapters = {
     const { demo } = await import("./app/demo.ts");
     return demo(options, io);
   },
+
+  sandboxScenarios: scenarioList,
 
   async startSandbox(options, io) {
     const { startSandbox } = await import("./sandbox/server.ts");

@@ -24,6 +24,8 @@ export interface Adapters {
   /** Runs until a signal ends it. */
   serve(settings: Settings, io: Io): Promise<ExitCode>;
   demo(options: { readonly once: boolean }, io: Io): Promise<ExitCode>;
+  /** What the fake gateway can be asked to do to a request. */
+  readonly sandboxScenarios: readonly { readonly usage: string; readonly description: string }[];
   /** Runs the fake gateway until a signal ends it. */
   startSandbox(options: { readonly host: string; readonly port: number }, io: Io): Promise<ExitCode>;
 }

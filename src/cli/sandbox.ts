@@ -10,6 +10,13 @@ export function registerSandbox(program: Command, context: CliContext): void {
     .description("run a fake gateway that speaks the whole interface and costs nothing")
     .option("--host <host>", "where to listen", "127.0.0.1")
     .option("--port <port>", "where to listen; 0 picks a free one", wholeNumberArgument(0, 65_535), 4100);
+  const { sandboxScenarios } = context.adapters;
+  const width = Math.max(...sandboxScenarios.map(({ usage }) => usage.length));
+  const lines = sandboxScenarios.map(({ usage, description }) => `  ${usage.padEnd(width)}  ${description}`);
+  command.addHelpText(
+    "after",
+    () => `\nScenarios, after the model's name (gpt-4o+cut:5+slow:20), or in the last message (#sandbox cut:5):\n${lines.join("\n")}`,
+  );
   example(command, "farebox sandbox --port 4100");
   command.action(context.run((options: { host: string; port: number }) => context.adapters.startSandbox(options, context.io)));
 }

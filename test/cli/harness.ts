@@ -60,6 +60,7 @@ export function harness(): Harness {
       return Promise.resolve(0);
     },
     demo: () => Promise.resolve(0),
+    sandboxScenarios: [{ usage: "cut:CHUNKS", description: "breaks off" }],
     startSandbox: () => Promise.resolve(0),
   };
 
