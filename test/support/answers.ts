@@ -1,0 +1,13 @@
+/** The error object of an answer of Farebox's own. */
+export interface ErrorBody {
+  readonly message: string;
+  readonly type: string;
+  readonly param: string | null;
+  readonly code: string | null;
+  readonly metadata?: Readonly<Record<string, string | null>>;
+}
+
+export async function errorOf(response: Response): Promise<ErrorBody> {
+  const { error } = (await response.json()) as { error: ErrorBody };
+  return error;
+}
