@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
-import { usd, picoUsdMax } from "../../src/core/money.ts";
+import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import { connectToWrite, createPrivateFile, type Connection } from "../../src/store/sqlite/connection.ts";
 import { KeyReads } from "../../src/store/sqlite/keys.ts";
@@ -301,12 +301,24 @@ describe("changes by another process", () => {
     await using running = await serve(folder.database);
     await using beside = await command(folder.database);
     await beside.keys.create(key("alice"));
+    // Its threads run, and what they had to tell of the past is told.
+    await running.ledger.hold(holdOf("a", usd("1")));
     const changed = new Promise<void>((resolve) => running.changes.onChange(resolve));
     const start = performance.now();
     await beside.keys.revoke("id-alice", noon);
     await changed;
     expect(performance.now() - start).toBeLessThan(1000);
     expect((await running.keys.findById("id-alice"))?.revokedAt).toBe(noon);
+  });
+
+  it("are told by the process that makes them, whatever fails beside them", async () => {
+    using folder = tempFolder();
+    await using store = await command(folder.database);
+    let told = 0;
+    store.changes.onChange(() => told++);
+    const failing = store.ledger.hold(holdOf("bad", -1n as PicoUsd));
+    await Promise.allSettled([store.keys.create(key("alice")), failing]);
+    expect(told).toBe(1);
   });
 
   it("hold for the very next admission: budgets are read in its transaction", async () => {

@@ -85,6 +85,7 @@ export class Writer {
   }
 
   #transaction<T>(work: () => T): T {
+    const changedBefore = this.#changed;
     try {
       this.#begin.run();
       this.#noticeOthers();
@@ -97,7 +98,7 @@ export class Writer {
       return result;
     } catch (error) {
       this.#forget();
-      this.#changed = false;
+      this.#changed = changedBefore;
       if (this.#ownerUncertain) this.#owner = null;
       this.#ownerUncertain = false;
       if (this.#db.inTransaction) this.#db.exec("rollback");
