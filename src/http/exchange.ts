@@ -61,8 +61,8 @@ export class HttpExchange implements Exchange {
   }
 
   header(name: string): string | undefined {
-    const value = this.#request.headers[name];
-    return Array.isArray(value) ? value.join(", ") : value;
+    // Node drops the second of some repeated headers, `authorization` among them.
+    return this.#request.headersDistinct[name]?.join(", ");
   }
 
   *headers(): Iterable<readonly [string, string]> {
@@ -110,8 +110,8 @@ export class HttpExchange implements Exchange {
   refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
     this.#facts.onRefusal(refusal);
     const { status, headers, body } = refusalAnswer(refusal);
-    // What is left of a body that was not read would be taken for the next request.
-    const unread: HeaderList = this.#request.complete ? [] : [["connection", "close"]];
+    // What is left of a body is not worth reading, so the connection ends with the answer.
+    const unread: HeaderList = hasBodyToCome(this.#request) ? [["connection", "close"]] : [];
     this.answer(status, [...headers, ...extraHeaders, ...unread], body);
   }
 
@@ -140,4 +140,10 @@ export class HttpExchange implements Exchange {
     this.#clientGone = true;
     this.#onClientGone?.();
   }
+}
+
+/** A request without a body is complete, although Node says so only a moment after it announced it. */
+function hasBodyToCome({ complete, headers }: IncomingMessage): boolean {
+  if (complete) return false;
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 }

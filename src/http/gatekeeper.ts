@@ -1,5 +1,5 @@
 import { randomUUIDv7 } from "node:crypto";
-import type { NextFunction, Request, RequestHandler, Response } from "express";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { HeaderList } from "../ports/exchange.ts";
@@ -18,19 +18,27 @@ export interface GatekeeperOptions {
   readonly onRefusal: (refusal: Refusal) => void;
 }
 
-/** The exchange that the gatekeeper made for a request. */
-export function exchangeOf(response: Response): HttpExchange {
-  return response.locals["exchange"] as HttpExchange;
+/** Where Express lets what belongs to one request be kept. */
+interface WithLocals {
+  locals?: Record<string, unknown>;
 }
 
-/** The first step of every request: makes its exchange, and turns away what must not come further. */
-export function gatekeeper(options: GatekeeperOptions): RequestHandler {
+/** The exchange that the gatekeeper made for a request. */
+export function exchangeOf(response: ServerResponse): HttpExchange {
+  return (response as WithLocals).locals?.["exchange"] as HttpExchange;
+}
+
+/**
+ * The first step of every request, before Express looks at it: makes its exchange, and turns away what must not come
+ * further.
+ */
+export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessage, response: ServerResponse, next: () => void) => void {
   const permitted = new Set(options.corsOrigins);
   const bodyMemory = new BodyMemory(options.bodyMemoryBytesMax);
 
-  return (request: Request, response: Response, next: NextFunction) => {
+  return (request, response, next) => {
     const origin = browserOrigin(request.headers, permitted);
-    const clean = cleanPath(request.url);
+    const clean = cleanPath(request.url ?? "");
     const exchange = new HttpExchange(request, response, {
       id: randomUUIDv7(),
       startedAt: options.clock.monotonic(),
@@ -42,11 +50,12 @@ export function gatekeeper(options: GatekeeperOptions): RequestHandler {
       bodyMemory,
       onRefusal: options.onRefusal,
     });
-    response.locals["exchange"] = exchange;
+    (response as WithLocals).locals = { exchange };
 
-    const host = hostName(request.headers.host);
+    const stated = exchange.header("host");
+    const host = hostName(stated);
     if (options.loopbackOnly && (host === undefined || !isLoopbackHost(host))) {
-      return exchange.refuse({ code: "unknown_host", host: request.headers.host ?? "" });
+      return exchange.refuse({ code: "unknown_host", host: stated ?? "" });
     }
     if (origin.kind === "foreign") return exchange.refuse({ code: "cross_site", origin: origin.origin });
     if (clean === undefined) return exchange.refuse({ code: "not_found", message: "There is no such path." });
@@ -64,7 +73,7 @@ function corsHeaders(origin: string): HeaderList {
   ];
 }
 
-function preflightHeaders(request: Request): HeaderList {
+function preflightHeaders(request: IncomingMessage): HeaderList {
   return [
     ["access-control-allow-methods", "GET, POST, DELETE"],
     ["access-control-allow-headers", request.headers["access-control-request-headers"] ?? "*"],

@@ -1,4 +1,5 @@
-import express, { type ErrorRequestHandler, type Express, type RequestHandler } from "express";
+import type { RequestListener } from "node:http";
+import express, { type ErrorRequestHandler, type RequestHandler } from "express";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Log } from "../ports/log.ts";
@@ -22,15 +23,14 @@ export interface HttpAppOptions extends Omit<GatekeeperOptions, "onRefusal"> {
   readonly running: (work: Promise<void>) => void;
 }
 
-/** The Express application: the gatekeeper, the routes in their order, and what is left. */
-export function createHttpApp(options: HttpAppOptions): Express {
+/** The gatekeeper, and behind it the Express application: the routes in their order, and what is left. */
+export function createHttpApp(options: HttpAppOptions): RequestListener {
   const { events } = options;
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
   app.enable("case sensitive routing");
   app.enable("strict routing");
-  app.use(gatekeeper({ ...options, onRefusal: (refusal) => events.refused(refusal.code) }));
   for (const route of options.routes) app[route.method](route.path, observed(route, options));
   app.use((request, response) => {
     const paths = options.routes.filter(({ path }) => path === request.path).map(({ method }) => method.toUpperCase());
@@ -38,7 +38,8 @@ export function createHttpApp(options: HttpAppOptions): Express {
     exchangeOf(response).refuse({ code: "not_found", message });
   });
   app.use(failed(options.log));
-  return app;
+  const enter = gatekeeper({ ...options, onRefusal: (refusal) => events.refused(refusal.code) });
+  return (request, response) => enter(request, response, () => app(request, response));
 }
 
 /** Runs a route's handler and tells of what came of it. */

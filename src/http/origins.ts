@@ -20,7 +20,20 @@ export function hostName(header: string | undefined): string | undefined {
   return match?.[1]?.toLowerCase();
 }
 
-const forwardingHeaders = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via", "cf-connecting-ip"];
+const forwardingHeaders = [
+  "cf-connecting-ip",
+  "forwarded",
+  "true-client-ip",
+  "via",
+  "x-client-ip",
+  "x-forwarded",
+  "x-forwarded-for",
+  "x-forwarded-host",
+  "x-forwarded-port",
+  "x-forwarded-proto",
+  "x-forwarded-server",
+  "x-real-ip",
+];
 
 /** Whether something in between passed the request on, so that its peer's address says nothing. */
 export function isForwarded(headers: IncomingHttpHeaders): boolean {

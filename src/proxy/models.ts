@@ -27,13 +27,18 @@ export function showModel({ authenticate, catalogue, clock }: ModelParts): Handl
   return withKey(authenticate, async (exchange, who) => {
     const name = decodeURIComponent(exchange.path.slice("/v1/models/".length));
     const model = catalogue().find(name, clock.now());
-    if (model === undefined || !isVisible(who, model)) {
+    if (model === undefined || !isListed(model, catalogue().list(clock.now())) || !isVisible(who, model)) {
       const message = `The model '${name}' does not exist here; GET /v1/models lists those that do.`;
       return refuse(exchange, { code: "not_found", message });
     }
     exchange.answer(200, json, JSON.stringify(modelObject(model)));
     return notForwarded;
   });
+}
+
+/** Not the default, which prices whatever has no price of its own: a name that is in no file is not a model. */
+function isListed({ id }: CatalogueModel, models: readonly CatalogueModel[]): boolean {
+  return models.some((model) => model.id === id);
 }
 
 function isVisible({ key }: Authenticated, model: CatalogueModel): boolean {

@@ -35,7 +35,7 @@ export function collectTexts(message: unknown, into: string[]): void {
   }
   for (const part of listOr(content)) {
     const { text } = objectOr(part);
-    if (typeof text === "string") into.push(text);
+    if (typeof text === "string" && text !== "") into.push(text);
   }
   for (const call of [...listOr(tool_calls).map((item) => objectOr(item)["function"]), function_call]) {
     const { name, arguments: given } = objectOr(call);

@@ -61,6 +61,36 @@ export const plainServiceTiers: readonly string[] = ["auto", "default", "flex"];
 /** Kinds of tools that run at the client and cost only their tokens. */
 export const clientTools: readonly string[] = ["function", "custom"];
 
+/** Members of a message whose cost its text or its parts bound; any other, also in another letter case, is `context`. */
+export const messageMembers: ReadonlySet<string> = new Set([
+  "annotations",
+  "audio",
+  "cache_control",
+  "content",
+  "function_call",
+  "id",
+  "name",
+  "partial",
+  "prefix",
+  "reasoning",
+  "reasoning_content",
+  "reasoning_details",
+  "refusal",
+  "role",
+  "thinking_blocks",
+  "tool_call_id",
+  "tool_calls",
+]);
+
+/** Kinds of content parts that are understood, each with its members beside `type`; any other member is `context`. */
+export const partMembers: Readonly<Record<string, readonly string[]>> = {
+  text: ["text", "annotations", "cache_control"],
+  refusal: ["refusal"],
+  image_url: ["image_url", "cache_control"],
+  input_audio: ["input_audio", "cache_control"],
+  file: ["file", "cache_control"],
+};
+
 /** What a field means, by its exact name. */
 export function meaningOf(field: string): FieldMeaning {
   return Object.hasOwn(chatFields, field) ? (chatFields[field] ?? "context") : "context";
@@ -75,6 +105,11 @@ const pricedByFold = new Map(
 /** The priced field that a reader without regard to letter case would take this name for; undefined when none. */
 export function pricedTwin(name: string): string | undefined {
   return pricedByFold.get(fold(name));
+}
+
+/** Whether a reader without regard to letter case would take one of these members for `name`. */
+export function hasTwinOf(name: string, members: object): boolean {
+  return Object.keys(members).some((member) => member !== name && fold(member) === name);
 }
 
 /** Simple case folding as Go's JSON reader does it: the long s and the Kelvin sign fold to s and k. */

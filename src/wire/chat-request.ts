@@ -3,7 +3,7 @@ import type { RequestSize } from "../core/bounds.ts";
 import type { ChatText } from "../core/chat-text.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { TokenClass } from "../core/tokens.ts";
-import { clientTools, meaningOf, plainServiceTiers, pricedTwin } from "./chat-fields.ts";
+import { clientTools, hasTwinOf, meaningOf, messageMembers, partMembers, plainServiceTiers, pricedTwin } from "./chat-fields.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { jsonMembers, type JsonMember } from "./json-keys.ts";
 
@@ -27,6 +27,9 @@ export type ChatRequestResult =
 /** A stated maximum above this is absurd and counts as none. */
 const outputLimitMax = 100_000_000;
 
+/** What a model can be called: it is written down with the charge. */
+const modelName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
+
 /** Reads a chat request for looking only. Refuses what the gateway might read differently. */
 export function readChatRequest(bytes: Buffer): ChatRequestResult {
   const body = parseBody(bytes);
@@ -39,6 +42,7 @@ export function readChatRequest(bytes: Buffer): ChatRequestResult {
   if (typeof body["model"] !== "string" || body["model"] === "") {
     return invalid("model", "you must provide a model parameter");
   }
+  if (!modelName.test(body["model"])) return invalid("model", "'model' must be a name of at most 256 characters");
   if (!Array.isArray(body["messages"]) || body["messages"].length === 0) {
     return invalid("messages", "'messages' must be a list with at least one message");
   }
@@ -47,7 +51,8 @@ export function readChatRequest(bytes: Buffer): ChatRequestResult {
     return invalid("n", "'n' must be a whole number of at least 1");
   }
   const parts = readParts(body["messages"]);
-  const context = members.map((member) => member.name).filter((name) => meaningOf(name) === "context");
+  const given = members.filter((member) => !isNull(bytes, member)).map((member) => member.name);
+  const context = given.filter((name) => meaningOf(name) === "context");
   return {
     ok: true,
     request: {
@@ -65,7 +70,7 @@ export function readChatRequest(bytes: Buffer): ChatRequestResult {
         outputLimit: outputLimit(body),
         unboundedFields: [...context, ...parts.unknown],
       },
-      unboundedFields: unboundedFields(body, members),
+      unboundedFields: unboundedFields(body, given),
       classes: classesOf(body, parts),
     },
   };
@@ -90,13 +95,21 @@ function ambiguousField(members: readonly JsonMember[]): ChatRequestResult | und
   return undefined;
 }
 
-function unboundedFields(body: JsonObject, members: readonly JsonMember[]): string[] {
-  const fields = members.map((member) => member.name).filter((name) => meaningOf(name) === "unbounded");
+/** A field that is null is not set, whatever it is. */
+function isNull(bytes: Buffer, { valueStart, valueEnd }: JsonMember): boolean {
+  return valueEnd - valueStart === 4 && bytes.toString("latin1", valueStart, valueEnd) === "null";
+}
+
+function unboundedFields(body: JsonObject, given: readonly string[]): string[] {
+  const fields = given.filter((name) => meaningOf(name) === "unbounded");
   const tier = body["service_tier"] ?? "auto";
   if (typeof tier !== "string" || !plainServiceTiers.includes(tier)) fields.push("service_tier");
-  const foreign = listOr(body["tools"]).some((tool) => !clientTools.includes(String(objectOr(tool)["type"])));
-  if (foreign) fields.push("tools");
+  if (listOr(body["tools"]).some((tool) => !runsAtClient(objectOr(tool)))) fields.push("tools");
   return fields;
+}
+
+function runsAtClient(tool: JsonObject): boolean {
+  return clientTools.includes(String(tool["type"])) && !hasTwinOf("type", tool);
 }
 
 /** The larger stated maximum; null when none is stated, or one is malformed. */
@@ -121,17 +134,15 @@ interface Parts {
 
 function readParts(messages: readonly unknown[]): Parts {
   const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
-  const unknown: string[] = [];
+  const unknown = new Set<string>();
   for (const message of messages) {
     const { content, audio } = objectOr(message) as { content?: unknown; audio?: unknown };
-    if (audio !== undefined && audio !== null) unknown.push("messages.audio");
-    if (!Array.isArray(content)) continue;
-    for (const part of content) {
+    if (audio !== undefined && audio !== null) unknown.add("messages.audio");
+    if (hasUnknownMember(objectOr(message), (name) => messageMembers.has(name))) unknown.add("messages");
+    for (const part of listOr(content)) {
       const { type, image_url, input_audio, file } = objectOr(part);
+      if (!isKnownPart(objectOr(part))) unknown.add("messages.content");
       switch (type) {
-        case "text":
-        case "refusal":
-          break;
         case "image_url":
           found.images++;
           found.payloadBytes += payloadLength(isObject(image_url) ? image_url["url"] : image_url);
@@ -144,12 +155,21 @@ function readParts(messages: readonly unknown[]): Parts {
           found.files++;
           found.payloadBytes += payloadLength(objectOr(file)["file_data"]);
           break;
-        default:
-          unknown.push("messages.content");
       }
     }
   }
-  return { ...found, unknown };
+  return { ...found, unknown: [...unknown] };
+}
+
+function isKnownPart(part: JsonObject): boolean {
+  const type = String(part["type"]);
+  const members = Object.hasOwn(partMembers, type) ? partMembers[type] : undefined;
+  return members !== undefined && !hasUnknownMember(part, (name) => name === "type" || members.includes(name));
+}
+
+function hasUnknownMember(object: JsonObject, isKnown: (name: string) => boolean): boolean {
+  for (const name in object) if (!isKnown(name) && object[name] !== null) return true;
+  return false;
 }
 
 /** ASCII payloads (base64, addresses) have as many bytes as characters; counting others low would be unsafe. */
@@ -188,7 +208,7 @@ export function chatTextOf(bytes: Buffer): ChatText {
       texts.push(message["name"]);
       names++;
     }
-    texts.push(...contentTexts(message["content"]));
+    addContentTexts(message["content"], texts);
     for (const call of [...listOr(message["tool_calls"]), { function: message["function_call"] }]) {
       const { name, arguments: given } = objectOr(objectOr(call)["function"]);
       for (const text of [name, given]) if (typeof text === "string") texts.push(text);
@@ -198,12 +218,12 @@ export function chatTextOf(bytes: Buffer): ChatText {
   return { texts, messages: messages.length, names, tools };
 }
 
-function contentTexts(content: unknown): string[] {
-  if (typeof content === "string") return [content];
-  return listOr(content).flatMap((part) => {
+function addContentTexts(content: unknown, into: string[]): void {
+  if (typeof content === "string") into.push(content);
+  for (const part of listOr(content)) {
     const { text, refusal } = objectOr(part);
-    return [text, refusal].filter((value): value is string => typeof value === "string");
-  });
+    for (const value of [text, refusal]) if (typeof value === "string") into.push(value);
+  }
 }
 
 /** Bytes of the request outside its messages: a bound for what tools, schemas and other fields add to the prompt. */
@@ -217,16 +237,23 @@ export function withStreamUsage(bytes: Buffer): Buffer {
   const stated = jsonMembers(bytes).find((member) => member.name === "stream_options");
   if (stated === undefined) {
     const brace = bytes.indexOf("{") + 1;
-    return Buffer.concat([
-      bytes.subarray(0, brace),
-      Buffer.from('"stream_options":{"include_usage":true},'),
-      bytes.subarray(brace),
-    ]);
+    return replaced(bytes, brace, brace, '"stream_options":{"include_usage":true},');
   }
-  const options = objectOr(parseJson(bytes.toString("utf8", stated.valueStart, stated.valueEnd)));
-  return Buffer.concat([
-    bytes.subarray(0, stated.valueStart),
-    Buffer.from(JSON.stringify({ ...options, include_usage: true })),
-    bytes.subarray(stated.valueEnd),
-  ]);
+  const { valueStart, valueEnd } = stated;
+  const options = bytes.subarray(valueStart, valueEnd);
+  if (options[0] !== 0x7b) return replaced(bytes, valueStart, valueEnd, '{"include_usage":true}');
+  const members = jsonMembers(options);
+  const wishes = members.filter((member) => member.name === "include_usage");
+  if (wishes.length === 0) {
+    const brace = valueStart + 1;
+    return replaced(bytes, brace, brace, members.length === 0 ? '"include_usage":true' : '"include_usage":true,');
+  }
+  return wishes.reduceRight(
+    (whole, wish) => replaced(whole, valueStart + wish.valueStart, valueStart + wish.valueEnd, "true"),
+    bytes,
+  );
+}
+
+function replaced(bytes: Buffer, start: number, end: number, text: string): Buffer {
+  return Buffer.concat([bytes.subarray(0, start), Buffer.from(text), bytes.subarray(end)]);
 }

@@ -6,7 +6,7 @@ import { readUsage } from "./usage.ts";
 
 /** What a stream said, as far as it went. */
 export interface StreamAnswer {
-  /** Undefined when none was reported, or only for a part of a stream that then broke. */
+  /** Undefined when none was reported, or only for a part: of a stream that then broke, or that wrote on after it. */
   readonly usage: Usage | undefined;
   readonly servedModel: string | null;
   /** Texts by choice, joined: tokens are counted on whole texts, never on deltas. */
@@ -73,23 +73,38 @@ function readTail(chunks: readonly Buffer[]): StreamAnswer | undefined {
   return lastUsage(events);
 }
 
+/** Backwards to the last usage. A text on the way was written after it, so that the usage does not cover it. */
 function lastUsage(events: readonly string[]): StreamAnswer | undefined {
   let finished = false;
   for (const data of events.toReversed()) {
-    if (data === "[DONE]") {
+    if (isDone(data)) {
       finished = true;
       continue;
     }
-    if (!data.includes('"usage"')) continue;
     const event = parseJson(data);
     if (!isObject(event)) continue;
     finished ||= finishes(event);
     const usage = readUsage(event["usage"]);
-    if (usage === undefined) continue;
-    if (!finished && listOr(event["choices"]).length > 0) return undefined;
-    return { usage, servedModel: modelOf(event), texts: [], finished: true };
+    if (usage === undefined) {
+      if (hasText(event)) return undefined;
+      continue;
+    }
+    const servedModel = modelOf(event);
+    if (servedModel === null || (!finished && listOr(event["choices"]).length > 0)) return undefined;
+    return { usage, servedModel, texts: [], finished: true };
   }
   return undefined;
+}
+
+function hasText(event: JsonObject): boolean {
+  const texts: string[] = [];
+  for (const choice of listOr(event["choices"])) collectTexts(objectOr(choice)["delta"], texts);
+  return texts.length > 0;
+}
+
+/** As OpenAI's clients tell it: no JSON begins like this. */
+function isDone(data: string): boolean {
+  return data.startsWith("[DONE]");
 }
 
 /** Reads every event: texts by choice, usage, finish reasons. */
@@ -119,26 +134,39 @@ class StreamReading {
   }
 
   #event(data: string): void {
-    if (data === "[DONE]") {
+    if (isDone(data)) {
       this.#finished = true;
       return;
     }
     const event = parseJson(data);
     if (!isObject(event)) return;
     this.#servedModel ??= modelOf(event);
+    if (finishes(event)) this.#finished = true;
     const usage = readUsage(event["usage"]);
+    const wrote = this.#addTexts(event);
     if (usage !== undefined) {
       this.#usage = usage;
       this.#usageIsFinal = listOr(event["choices"]).length === 0;
+    } else if (wrote) {
+      // An early usage, as some conversions send one: it does not cover what came after it.
+      this.#usage = undefined;
+      this.#usageIsFinal = false;
     }
-    if (finishes(event)) this.#finished = true;
+  }
+
+  /** Whether the event carries any text. */
+  #addTexts(event: JsonObject): boolean {
+    let wrote = false;
     for (const choice of listOr(event["choices"])) {
       const { index, delta } = objectOr(choice);
       const key = typeof index === "number" ? index : 0;
       let pieces = this.#texts.get(key);
       if (pieces === undefined) this.#texts.set(key, (pieces = []));
+      const before = pieces.length;
       collectTexts(delta, pieces);
+      wrote ||= pieces.length > before;
     }
+    return wrote;
   }
 }
 

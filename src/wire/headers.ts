@@ -18,18 +18,26 @@ export function forwardableHeaders(headers: Iterable<readonly [string, string]>)
   return kept;
 }
 
-/** Headers of one connection (RFC 9110, 7.6.1), and cookies, which are nobody's business behind a shared key. */
+/**
+ * Headers of one connection (RFC 9110, 7.6.1), cookies, which are nobody's business behind a shared key, and what is said
+ * of the gateway's own origin, which would be false of ours.
+ */
 const droppedFromAnswers = new Set([
+  "alt-svc",
   "connection",
   "keep-alive",
   "proxy-authenticate",
   "proxy-connection",
   "set-cookie",
+  "strict-transport-security",
   "te",
   "trailer",
   "transfer-encoding",
   "upgrade",
 ]);
+
+/** Of these ours are the only ones: two of a kind make a browser refuse the answer. */
+const ownPrefixes = ["x-farebox-", "access-control-"];
 
 /** The gateway's headers that the client gets, in their order and spelling. `raw` is name, value, name, value … */
 export function answerHeaders(raw: readonly string[]): (readonly [string, string])[] {
@@ -38,7 +46,8 @@ export function answerHeaders(raw: readonly string[]): (readonly [string, string
   for (let index = 0; index + 1 < raw.length; index += 2) {
     const name = raw[index] ?? "";
     const lower = name.toLowerCase();
-    if (droppedFromAnswers.has(lower) || named.includes(lower) || lower.startsWith("x-farebox-")) continue;
+    if (droppedFromAnswers.has(lower) || named.includes(lower)) continue;
+    if (ownPrefixes.some((prefix) => lower.startsWith(prefix))) continue;
     kept.push([name, raw[index + 1] ?? ""]);
   }
   return kept;

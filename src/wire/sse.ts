@@ -28,8 +28,9 @@ export class SseReader {
     const bytes = this.#rest.length === 0 ? chunk : Buffer.concat([...this.#rest, chunk]);
     let lineStart = this.#skipLineFeed && bytes[0] === lineFeed ? 1 : 0;
     this.#skipLineFeed = false;
+    const ends = new LineEnds(bytes);
     for (;;) {
-      const end = lineEnd(bytes, lineStart);
+      const end = ends.next(lineStart);
       if (end === -1) break;
       this.#line(bytes, lineStart, end);
       lineStart = end + 1;
@@ -64,11 +65,27 @@ export class SseReader {
   }
 }
 
-function lineEnd(bytes: Buffer, from: number): number {
-  const feed = bytes.indexOf(lineFeed, from);
-  const until = feed === -1 ? bytes.length : feed;
-  const carriage = bytes.subarray(from, until).indexOf(carriageReturn);
-  return carriage === -1 ? feed : from + carriage;
+/** The line ends of some bytes, LF or CR. Each kind is looked for once, so that a stream of one kind costs no more. */
+export class LineEnds {
+  readonly #bytes: Buffer;
+  #feed = -2;
+  #carriage = -2;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  /** The first one at or after this place; -1 when there is none. Places must not go backwards. */
+  next(from: number): number {
+    this.#feed = this.#after(this.#feed, lineFeed, from);
+    this.#carriage = this.#after(this.#carriage, carriageReturn, from);
+    if (this.#feed === -1 || this.#carriage === -1) return Math.max(this.#feed, this.#carriage);
+    return Math.min(this.#feed, this.#carriage);
+  }
+
+  #after(known: number, byte: number, from: number): number {
+    return known === -1 || known >= from ? known : this.#bytes.indexOf(byte, from);
+  }
 }
 
 /** The value of a `data` field; undefined for comments and other fields. */

@@ -1,64 +1,86 @@
 import { isUsageChunk } from "./chat-stream.ts";
-import { SseReader } from "./sse.ts";
+import { LineEnds, SseReader } from "./sse.ts";
 
 /** An event longer than this is passed on as it comes: it is no usage chunk. */
 const eventBytesMax = 64 * 1024;
+
+const lineFeed = 0x0a;
+const carriageReturn = 0x0d;
+const nothing = Buffer.alloc(0);
 
 /**
  * Takes the usage chunk out of a stream whose client did not ask for one; every other byte passes unchanged and in its
  * tick. Only the bytes of an event that is still incomplete wait for their end: no client can read them before.
  */
 export class UsageChunkFilter {
-  #waiting: Buffer = Buffer.alloc(0);
+  /** Pieces of the event whose blank line has not come yet. */
+  #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  /** The event at hand is too long for a usage chunk: what comes of it leaves at once. */
   #passing = false;
+  #lineHasBytes = false;
+  /** The last byte was a CR that ended a line: an LF right after it belongs to the same end. */
+  #afterCarriage = false;
+  #lastWasDropped = false;
 
   /** The bytes that may leave now. */
   pass(chunk: Buffer): Buffer {
-    let bytes = this.#waiting.length === 0 ? chunk : Buffer.concat([this.#waiting, chunk]);
     const kept: Buffer[] = [];
-    for (;;) {
-      const end = eventEnd(bytes);
-      if (end === -1) break;
-      const event = bytes.subarray(0, end);
-      if (this.#passing || !holdsUsageChunk(event)) kept.push(event);
-      this.#passing = false;
-      bytes = bytes.subarray(end);
+    let from = 0;
+    let lineStart = 0;
+    if (this.#afterCarriage && chunk[0] === lineFeed) {
+      lineStart = 1;
+      const eventIsOver = this.#waitingBytes === 0 && !this.#passing;
+      if (eventIsOver) from = 1;
+      if (eventIsOver && !this.#lastWasDropped) kept.push(chunk.subarray(0, 1));
     }
-    if (this.#passing || bytes.length > eventBytesMax) {
-      kept.push(bytes);
+    if (chunk.length > 0) this.#afterCarriage = false;
+    const ends = new LineEnds(chunk);
+    for (let end = ends.next(lineStart); end !== -1; end = ends.next(lineStart)) {
+      const isBlank = end === lineStart && !this.#lineHasBytes;
+      const isCarriage = chunk[end] === carriageReturn;
+      this.#lineHasBytes = false;
+      this.#afterCarriage = isCarriage && end + 1 === chunk.length;
+      lineStart = isCarriage && chunk[end + 1] === lineFeed ? end + 2 : end + 1;
+      if (!isBlank) continue;
+      this.#wait(chunk.subarray(from, lineStart));
+      this.#eventOver(kept);
+      from = lineStart;
+    }
+    if (lineStart < chunk.length) this.#lineHasBytes = true;
+    this.#wait(chunk.subarray(from));
+    if (this.#passing || this.#waitingBytes > eventBytesMax) {
       this.#passing = true;
-      bytes = Buffer.alloc(0);
+      kept.push(this.#takeWaiting());
     }
-    this.#waiting = bytes;
-    return kept.length === 1 ? (kept[0] ?? Buffer.alloc(0)) : Buffer.concat(kept);
+    return kept.length === 1 ? (kept[0] ?? nothing) : Buffer.concat(kept);
   }
 
   /** What is left at the end of the stream. */
   rest(): Buffer {
-    const rest = this.#waiting;
-    this.#waiting = Buffer.alloc(0);
-    return holdsUsageChunk(rest) ? Buffer.alloc(0) : rest;
+    const rest = this.#takeWaiting();
+    return holdsUsageChunk(rest) ? nothing : rest;
   }
-}
 
-/** After the first blank line; -1 when there is none yet. A CR at the very end may be half of a CRLF, so it waits. */
-function eventEnd(bytes: Buffer): number {
-  for (let at = 0; at < bytes.length; at++) {
-    const first = lineBreak(bytes, at);
-    if (first === 0) continue;
-    const second = lineBreak(bytes, at + first);
-    if (second > 0) return at + first + second;
-    at += first - 1;
+  #wait(bytes: Buffer): void {
+    if (bytes.length === 0) return;
+    this.#waiting.push(bytes);
+    this.#waitingBytes += bytes.length;
   }
-  return -1;
-}
 
-/** Length of the line break at this place: 0 for none, or for a CR whose LF may still come. */
-function lineBreak(bytes: Buffer, at: number): number {
-  if (bytes[at] === 0x0a) return 1;
-  if (bytes[at] !== 0x0d) return 0;
-  if (bytes[at + 1] === 0x0a) return 2;
-  return at + 1 < bytes.length ? 1 : 0;
+  #eventOver(kept: Buffer[]): void {
+    const event = this.#takeWaiting();
+    this.#lastWasDropped = !this.#passing && event.length <= eventBytesMax && holdsUsageChunk(event);
+    this.#passing = false;
+    if (!this.#lastWasDropped) kept.push(event);
+  }
+
+  #takeWaiting(): Buffer {
+    const bytes = this.#waiting.length === 1 ? (this.#waiting[0] ?? nothing) : Buffer.concat(this.#waiting);
+    this.#waiting = [];
+    this.#waitingBytes = 0;
+    return bytes;
+  }
 }
 
 function holdsUsageChunk(event: Buffer): boolean {

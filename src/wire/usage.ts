@@ -16,7 +16,7 @@ export function readUsage(value: unknown): Usage | undefined {
   if (!isCount(prompt)) return undefined;
   if (completion !== undefined && !isCount(completion)) return undefined;
   if (total !== undefined && !isCount(total)) return undefined;
-  if (completion === undefined && total === undefined) return undefined;
+  if (completion === undefined && (total === undefined || total < prompt)) return undefined;
   if (prompt + (completion ?? 0) + (total ?? 0) === 0) return undefined;
 
   const promptParts = objectOr(value["prompt_tokens_details"] ?? value["input_tokens_details"]);
