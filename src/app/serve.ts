@@ -18,8 +18,10 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   if (serving.created) note(io, `created the ledger at ${settings.database.path}`);
   if (serving.recovered > 0) log.warn({ recovered: serving.recovered }, "holds of a proxy that died were posted as assumed");
   for (const setting of withoutEffect(settings)) note(io, `farebox: ${setting} has no effect in this release`);
+  // Heard before the line is out: whoever reads it may send one at once.
+  const stopping = firstSignal();
   printLine(io, `farebox listening on ${serving.url}`);
-  const signal = await firstSignal();
+  const signal = await stopping;
   log.info({ signal }, "draining");
   await serving.drain();
   return 0;

@@ -47,7 +47,7 @@ export interface Serving extends AsyncDisposable {
   readonly created: boolean;
   /** Resolves when no request runs and every one is settled. */
   settled(): Promise<void>;
-  /** Not ready at once, deaf after two seconds, done when every request is settled or the time is up. */
+  /** Not ready at once, deaf after two seconds; done when every request is settled, those that are cut off at the end of the time too. */
   drain(): Promise<void>;
 }
 
@@ -114,15 +114,30 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   if (!listening.ok) return { ok: false, problems: [listening.problem] };
   const { server, url } = listening;
 
+  let draining = false;
+  server.prependListener("request", (_request, response) => {
+    // A connection that stays open would bring requests until it is cut off in the middle of one.
+    if (draining) response.shouldKeepAlive = false;
+  });
   const drain = async (): Promise<void> => {
+    draining = true;
     story.stopBeingReady();
-    await pause(parts.clock, Math.min(lameDuckMs, settings.listen.drainMs));
+    const { drainMs } = settings.listen;
+    const takingMs = Math.min(lameDuckMs, drainMs);
+    await pause(parts.clock, takingMs);
     server.close();
     server.closeIdleConnections();
-    await Promise.race([work.done(), pause(parts.clock, settings.listen.drainMs)]);
+    await Promise.race([work.done(), pause(parts.clock, drainMs - takingMs)]);
     story.stopForwarding();
     await Promise.race([work.done(), pause(parts.clock, lastWordsMs)]);
+    await cutOff();
+  };
+  /** Whoever still waits, on either side, waits for a connection: without one all come to their end and are settled. */
+  const cutOff = async (): Promise<void> => {
+    server.close();
+    story.stopForwarding();
     server.closeAllConnections();
+    await gateway[Symbol.asyncDispose]();
     await work.done();
   };
   const kept = owned.move();
@@ -137,10 +152,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       settled: () => work.done(),
       drain,
       async [Symbol.asyncDispose]() {
-        server.close();
-        story.stopForwarding();
-        server.closeAllConnections();
-        await work.done();
+        await cutOff();
         await kept.disposeAsync();
       },
     },
