@@ -4,12 +4,14 @@ import { brotliDecompress, constants, gunzip, inflate, zstdDecompress } from "no
 /** A decoded copy is only for metering; beyond this it is given up. */
 const decodedBytesMax = 64 * 1024 * 1024;
 
-const decoders: Readonly<Record<string, (bytes: Buffer) => Promise<Buffer>>> = {
-  gzip: (bytes) => promisify(gunzip)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.Z_SYNC_FLUSH }),
-  deflate: (bytes) => promisify(inflate)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.Z_SYNC_FLUSH }),
-  br: (bytes) => promisify(brotliDecompress)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.BROTLI_OPERATION_FLUSH }),
-  zstd: (bytes) => promisify(zstdDecompress)(bytes, { maxOutputLength: decodedBytesMax }),
-};
+type Decode = (bytes: Buffer) => Promise<Buffer>;
+
+const decoders: ReadonlyMap<string, Decode> = new Map<string, Decode>([
+  ["gzip", (bytes) => promisify(gunzip)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.Z_SYNC_FLUSH })],
+  ["deflate", (bytes) => promisify(inflate)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.Z_SYNC_FLUSH })],
+  ["br", (bytes) => promisify(brotliDecompress)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.BROTLI_OPERATION_FLUSH })],
+  ["zstd", (bytes) => promisify(zstdDecompress)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.ZSTD_e_flush })],
+]);
 
 /** Whether a body with this `content-encoding` is plain bytes. */
 export function isPlain(contentEncoding: string | undefined): boolean {
@@ -18,7 +20,7 @@ export function isPlain(contentEncoding: string | undefined): boolean {
 
 /** A decoded copy of a body, also of one that was cut; undefined where it cannot be decoded. */
 export async function decoded(bytes: Buffer, contentEncoding: string): Promise<Buffer | undefined> {
-  const decode = decoders[contentEncoding.toLowerCase().replace(/^x-/, "").trim()];
+  const decode = decoders.get(contentEncoding.toLowerCase().trim().replace(/^x-/, ""));
   try {
     return await decode?.(bytes);
   } catch {
