@@ -4,8 +4,8 @@ import type { Options } from "./options.ts";
 import { startTargets, targetNames, type Target, type TargetName } from "./targets.ts";
 import { pacedChunkMs, type Workload } from "./workloads.ts";
 
-/** The engine compiles what is hot only after thousands of requests. */
-const warmUpFactor = 3;
+/** V8 compiles what is hot only after thousands of calls: each target is warmed up by as many requests as the others. */
+const warmUpFactor = 4;
 
 /** All that was measured of one workload, by target and round. */
 export interface Measured {
@@ -26,17 +26,19 @@ export async function measure(workload: Workload, options: Options, progress: (t
   const { all } = targets;
   const atRest = await memoryOf(all, "rssBytes");
   const bodyBytes = paced ? 0 : await checkAnswers(workload, all);
-  const sample = (target: Target, seconds: number) =>
+  const requests = options.requests ?? workload.requests ?? options.streams;
+  const connections = workload.measure === "cpu" ? options.connections : 1;
+  const sample = (target: Target, factor = 1) =>
     paced
       ? runPaced(workload, target, options.streams, chunks)
-      : runLoad(workload, target, { ...options, seconds, bodyBytes });
+      : runLoad(workload, target, { requests: factor * requests, connections: factor * connections, bodyBytes });
 
   progress(`${workload.name}: warm-up`);
-  for (const target of all) await sample(target, warmUpFactor * options.seconds);
+  for (const target of all) await sample(target, warmUpFactor);
   const samples: Record<TargetName, Sample[]> = { direct: [], bare: [], farebox: [] };
   for (let round = 0; round < options.rounds; round++) {
     progress(`${workload.name}: round ${round + 1} of ${options.rounds}`);
-    for (const target of inTurn(all, round)) samples[target.name].push(await sample(target, options.seconds));
+    for (const target of inTurn(all, round)) samples[target.name].push(await sample(target));
   }
   await checkBooks(workload, all);
   const peak = await memoryOf(all, "peakRssBytes");

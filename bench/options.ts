@@ -3,10 +3,10 @@ import { workloadNames, type WorkloadName } from "./workloads.ts";
 
 export interface Options {
   readonly rounds: number;
-  /** How long one target is measured in one round. */
+  /** Requests to one target in one round; null for what each workload says. */
+  readonly requests: number | null;
+  /** How long a paced stream runs. */
   readonly seconds: number;
-  /** Ends a measurement earlier; null for time alone. */
-  readonly requestsMax: number | null;
   readonly connections: number;
   readonly streams: number;
   readonly only: readonly WorkloadName[];
@@ -19,8 +19,8 @@ export interface Options {
 export const usage = `npm run bench -- [options]
 
   --rounds N        rounds, in each of which every target is measured once (7)
-  --seconds S       how long a target is measured in a round (1.5)
-  --requests N      ends a measurement after so many requests
+  --requests N      requests to a target in a round (by workload, 400 to 2000)
+  --seconds S       how long a paced stream runs (2)
   --connections N   clients at once (16)
   --streams N       streams at once in the paced workload (100)
   --only A,B        of ${workloadNames.join(", ")}
@@ -40,8 +40,8 @@ export function readOptions(args: readonly string[]): Options | "help" {
   if (values.help === true) return "help";
   return {
     rounds: count("rounds", values.rounds ?? "7"),
-    seconds: positive("seconds", values.seconds ?? "1.5"),
-    requestsMax: values.requests === undefined ? null : count("requests", values.requests),
+    requests: values.requests === undefined ? null : count("requests", values.requests),
+    seconds: positive("seconds", values.seconds ?? "2"),
     connections: count("connections", values.connections ?? "16"),
     streams: count("streams", values.streams ?? "100"),
     only: values.only === undefined ? workloadNames : values.only.split(",").map(workloadName),

@@ -30,10 +30,10 @@ async function run(options: Options): Promise<void> {
   if (options.json !== null) await writeFile(options.json, JSON.stringify(asJson(options, all), null, 2));
 }
 
-function asJson({ rounds, seconds, connections, streams }: Options, all: readonly Measured[]): object {
+function asJson({ rounds, requests, seconds, connections, streams }: Options, all: readonly Measured[]): object {
   return {
     machine: machine(),
-    options: { rounds, seconds, connections, streams },
+    options: { rounds, requests, seconds, connections, streams },
     workloads: all.map((measured) => ({
       name: measured.workload.name,
       memory: measured.memory,

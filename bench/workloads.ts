@@ -16,6 +16,8 @@ export interface Workload {
   readonly body: object;
   /** Deltas of the answer where it is a stream; null where it is plain. */
   readonly deltas: number | null;
+  /** To one target in one round: about a second's. Null where the number of streams says it. */
+  readonly requests: number | null;
 }
 
 /** Deltas of a burst stream. */
@@ -42,18 +44,19 @@ function longPrompt(bytes: number): string {
 }
 
 const all = [
-  { name: "plain", about: "small JSON both ways", measure: "cpu", body: body(hello, false), deltas: null },
-  { name: "stream", about: "200 chunks in one burst", measure: "cpu", body: body(hello, true), deltas: burstDeltas },
+  { name: "plain", about: "small JSON both ways", measure: "cpu", body: body(hello, false), deltas: null, requests: 2000 },
+  { name: "stream", about: "200 chunks in one burst", measure: "cpu", body: body(hello, true), deltas: burstDeltas, requests: 800 },
   {
     name: "prompt",
     about: "100 kB of prompt, small answer",
     measure: "cpu",
     body: body([{ role: "user", content: longPrompt(100_000) }], false),
     deltas: null,
+    requests: 800,
   },
-  { name: "latency", about: "plain, one client", measure: "latency", body: body(hello, false), deltas: null },
-  { name: "first-byte", about: "burst stream, one client", measure: "firstByte", body: body(hello, true), deltas: burstDeltas },
-  { name: "paced", about: "streams at 5 ms a chunk", measure: "paced", body: body(hello, true), deltas: null },
+  { name: "latency", about: "plain, one client", measure: "latency", body: body(hello, false), deltas: null, requests: 600 },
+  { name: "first-byte", about: "burst stream, one client", measure: "firstByte", body: body(hello, true), deltas: burstDeltas, requests: 400 },
+  { name: "paced", about: "streams at 5 ms a chunk", measure: "paced", body: body(hello, true), deltas: null, requests: null },
 ] as const satisfies readonly Workload[];
 
 export type WorkloadName = (typeof all)[number]["name"];
