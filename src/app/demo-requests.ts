@@ -28,12 +28,24 @@ export async function runDemoRequests(
   baseURL: string,
   keys: { readonly demo: string; readonly intern: string },
 ): Promise<DemoLine[]> {
-  const client = new OpenAI({ baseURL, apiKey: keys.demo, organization: null, project: null, logLevel: "off" });
+  const client = clientWith(baseURL, keys.demo);
   const lines: DemoLine[] = [];
   for (const wish of wishes) lines.push(await (wish.stream === undefined ? plain(client, wish) : streamed(client, wish)));
-  const intern = new OpenAI({ baseURL, apiKey: keys.intern, organization: null, project: null, logLevel: "off" });
-  lines.push(await refused(intern));
+  lines.push(await refused(clientWith(baseURL, keys.intern)));
   return lines;
+}
+
+/** The SDK without what it would take from the environment: its headers (OPENAI_CUSTOM_HEADERS), organization and log level. */
+function clientWith(baseURL: string, apiKey: string): OpenAI {
+  const headers = { "content-type": "application/json", authorization: `Bearer ${apiKey}` };
+  return new OpenAI({
+    baseURL,
+    apiKey,
+    organization: null,
+    project: null,
+    logLevel: "off",
+    fetch: (url, init) => fetch(url, { ...init, headers }),
+  });
 }
 
 async function plain(client: OpenAI, { what, model, prompt }: Wish): Promise<DemoLine> {

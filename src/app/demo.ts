@@ -28,6 +28,8 @@ const noFiles: ReadFile = () => ({ ok: false, code: "ENOENT" });
 
 /** Shows the proxy at work before the sandbox: own folder, free ports, no settings of the environment, no money. */
 export async function demo({ once }: { readonly once: boolean }, io: Io): Promise<ExitCode> {
+  // Heard from the beginning: an interrupted demo cleans up, too.
+  const stopping = firstSignal();
   await using owned = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "farebox-demo-"));
   owned.defer(() => rm(folder, { recursive: true, force: true }));
@@ -54,7 +56,7 @@ export async function demo({ once }: { readonly once: boolean }, io: Io): Promis
   showHow(io, serving, keys.demo, database);
   if (once) return agrees ? 0 : 1;
   printLine(io, "\nStays up until Ctrl-C; its folder goes with it.");
-  await firstSignal();
+  await stopping;
   return 0;
 }
 
