@@ -1,4 +1,6 @@
 import type { ClientRequest, IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import { TLSSocket } from "node:tls";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver, GatewayRequest } from "../ports/gateway.ts";
 import { EnginePair } from "./pair.ts";
@@ -66,11 +68,16 @@ export class EngineCall implements GatewayCall {
     if (this.#finish()) this.#pair.close();
   }
 
-  /** The engine has a socket for the request; it is sent as soon as that is connected. */
+  /** The engine has a socket for the request; it is sent as soon as that is connected, with TLS once that is agreed on. */
   connecting(request: ClientRequest): void {
     const { socket } = request;
-    if (socket === null || !socket.connecting) this.#sent = true;
-    else socket.once("connect", () => (this.#sent = true));
+    if (socket === null || !isConnecting(socket)) this.#sent = true;
+    else socket.once(socket instanceof TLSSocket ? "secureConnect" : "connect", () => (this.#sent = true));
+    const pair = this.#pair;
+    // A connection that ends with neither an answer nor an error: after 101, for one, which nobody asked for.
+    request.once("close", () => {
+      if (this.uses(pair) && this.#answer === undefined) this.broken(new Error("the connection closed without an answer"));
+    });
   }
 
   /** The engine has the head of an answer. */
@@ -80,7 +87,11 @@ export class EngineCall implements GatewayCall {
       return;
     }
     this.#lastByteAt = this.#clock.monotonic();
-    const status = answer.statusCode ?? 502;
+    const status = answer.statusCode ?? 0;
+    if (status < 200) {
+      this.broken(new Error("the answer has no status that HTTP knows"));
+      return;
+    }
     const { location } = answer.headers;
     if (status >= 300 && status < 400 && location !== undefined) {
       this.#redirected(answer, status, location);
@@ -101,8 +112,9 @@ export class EngineCall implements GatewayCall {
     if (this.#paused) answer.pause();
   }
 
-  /** The engine could not connect, or the connection broke. */
+  /** The engine could not connect, or the connection broke. What breaks behind a complete answer does not concern it. */
   broken(error: Error): void {
+    if (this.#answer?.complete === true) return;
     const { message } = error;
     this.failed(this.#sent ? { kind: "reset", message } : { kind: "unreachable", message });
   }
@@ -124,6 +136,7 @@ export class EngineCall implements GatewayCall {
     this.#redirects++;
     answer.on("error", () => undefined);
     answer.resume();
+    this.#sent = false;
     this.#pair = new EnginePair({ ...this.request, path: target.pathname + target.search });
     this.#launch(this.#pair, this);
   }
@@ -145,6 +158,12 @@ export class EngineCall implements GatewayCall {
     this.#silence.cancel();
     return true;
   }
+}
+
+function isConnecting(socket: Socket): boolean {
+  // Node's TLS sockets have it, its types do not.
+  const { secureConnecting } = socket as { readonly secureConnecting?: boolean };
+  return socket.connecting || secureConnecting === true;
 }
 
 function headOf(answer: IncomingMessage, status: number): GatewayHead {

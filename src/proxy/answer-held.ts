@@ -52,8 +52,8 @@ export class HeldAnswer implements AnswerMode {
 
   broken(reason: string, refusal: Refusal): Ending {
     const { exchange, head } = this.#parts;
-    if (exchange.status === null) exchange.refuse(refusal);
-    else exchange.breakOff();
+    if (exchange.status !== null) exchange.breakOff();
+    else if (!exchange.clientGone) exchange.refuse(refusal);
     return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason };
   }
 
@@ -76,7 +76,7 @@ export class HeldAnswer implements AnswerMode {
     const { exchange, head, headers } = this.#parts;
     this.#passing = true;
     exchange.begin(head.status, headers);
-    for (const chunk of this.#chunks) this.#write(chunk);
+    this.#write(Buffer.concat(this.#chunks));
   }
 
   #write(bytes: Buffer): void {

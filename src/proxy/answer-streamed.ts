@@ -23,8 +23,8 @@ export class StreamedAnswer implements AnswerMode {
     this.#parts = parts;
     this.#plain = isPlain(parts.head.header("content-encoding"));
     this.#filter = parts.dropUsageChunk && this.#plain ? new UsageChunkFilter() : undefined;
-    const headers = this.#filter ? parts.headers.filter(([name]) => name.toLowerCase() !== "content-length") : parts.headers;
-    parts.exchange.begin(parts.head.status, headers);
+    // A stated length would leave no room for an error event of ours at the end.
+    parts.exchange.begin(parts.head.status, parts.headers.filter(([name]) => name.toLowerCase() !== "content-length"));
   }
 
   chunk(bytes: Buffer): void {

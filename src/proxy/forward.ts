@@ -119,7 +119,7 @@ class Forwarding implements GatewayReceiver {
   head(head: GatewayHead): void {
     this.#head = head;
     const headers = answerHeaders(head.rawHeaders);
-    const isStream = head.status < 300 && (head.header("content-type") ?? "").startsWith("text/event-stream");
+    const isStream = head.status < 300 && /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
     const parts = {
       exchange: this.#order.exchange,
       head,
@@ -155,6 +155,11 @@ class Forwarding implements GatewayReceiver {
         this.#break("gateway_reset", { code: "gateway_unreachable", message: "The gateway broke the connection off before its answer was complete." });
         return;
       case "silent":
+        if (!(this.#call?.sent ?? false)) {
+          this.#refuse({ code: "gateway_timeout", timeoutMs: this.#limits.silenceMs });
+          this.#finish({ kind: "notSent", reason: "gateway_unreachable" });
+          return;
+        }
         this.#break("gateway_silent", { code: "gateway_timeout", timeoutMs: this.#limits.silenceMs });
     }
   }
@@ -186,7 +191,8 @@ class Forwarding implements GatewayReceiver {
   }
 
   #refuse(refusal: Refusal): void {
-    if (this.#order.exchange.status === null) this.#order.exchange.refuse(refusal);
+    const { exchange } = this.#order;
+    if (exchange.status === null && !exchange.clientGone) exchange.refuse(refusal);
   }
 
   #ranMs(): number {
