@@ -2,10 +2,12 @@ import { costOf } from "../core/cost.ts";
 import { mayUse } from "../core/keys.ts";
 import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
+import type { Outcome } from "../core/settlement.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
-import type { ChargeEnd, Ledger } from "../ports/ledger.ts";
+import type { ChargeEnd } from "../ports/ledger.ts";
+import type { Log } from "../ports/log.ts";
 import type { ChatAnswer } from "../wire/chat-answer.ts";
 import { readChatRequest, withStreamUsage } from "../wire/chat-request.ts";
 import { forwardableHeaders } from "../wire/headers.ts";
@@ -31,9 +33,9 @@ export interface ChatSteps {
   readonly forwarder: Forwarder;
   readonly meter: Meter;
   readonly settle: Settle;
-  readonly ledger: Ledger;
   readonly clock: Clock;
   readonly events: Events;
+  readonly log: Log;
   /** Whether to ask for stream usage in the place of clients that did not. */
   readonly streamUsage: "pass" | "inject";
   /** Takes over what goes on after the answer, so that a shutdown can wait for it. */
@@ -56,13 +58,18 @@ export function chatCompletions(steps: ChatSteps): Handler {
     if (quote.request.stream) steps.events.requestStarted("stream");
     if (exchange.clientGone) {
       const end = endOf(exchange, steps.clock, undefined);
-      steps.background(steps.ledger.void(held.id, "client_left", end).then(body.release));
+      const outcome = { kind: "notSent", reason: "client_left" } as const;
+      steps.background(steps.settle({ held, quote, who, outcome, end }).finally(body.release));
       return { ...notForwarded, model, stream: quote.request.stream };
     }
     const forwarded = await forward(steps, exchange, admission, body.bytes);
     const end = endOf(exchange, steps.clock, forwarded);
     const settled = steps
       .meter(forwarded.ending, { model: quote.model, body: body.bytes, choices: quote.request.size.choices })
+      .catch((error: unknown): Outcome => {
+        steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
+        return { kind: "unknown", reason: "not_metered" };
+      })
       .then((outcome) => steps.settle({ held, quote, who, outcome, end }))
       .finally(body.release);
     steps.background(settled);

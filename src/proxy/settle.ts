@@ -1,6 +1,6 @@
-import { settlementFor, type Outcome } from "../core/settlement.ts";
+import { settlementFor, type Outcome, type Settlement } from "../core/settlement.ts";
 import type { Events } from "../ports/events.ts";
-import type { ChargeEnd, Ledger } from "../ports/ledger.ts";
+import type { ChargeEnd, Ledger, SettleResult } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Authenticated } from "./authenticate.ts";
 import type { Held } from "./hold.ts";
@@ -16,21 +16,33 @@ export interface SettleOrder {
 
 export type Settle = (order: SettleOrder) => Promise<void>;
 
-/** The step that ends the hold. The ledger retries it until it is written; nobody waits for it. */
+/** The step that ends the hold. The ledger retries it until it is written; nobody waits for it, and it never rejects. */
 export function createSettler(parts: {
   readonly ledger: Ledger;
   readonly events: Events;
   readonly log: Log;
 }): Settle {
   const { ledger, events, log } = parts;
+
+  /** Undefined where the ledger refuses the settlement itself: an amount beyond what it can hold, or a bug. */
+  const write = async (id: string, settlement: Settlement, end: ChargeEnd): Promise<SettleResult | undefined> => {
+    try {
+      return settlement.kind === "void" ? await ledger.void(id, settlement.reason, end) : await ledger.post(id, settlement, end);
+    } catch (error) {
+      log.error({ request_id: id, err: error }, "the ledger refused a settlement");
+      return undefined;
+    }
+  };
+
   return async ({ held, quote, who, outcome, end }) => {
-    const settlement = settlementFor(held, outcome);
-    const result =
-      settlement.kind === "void"
-        ? await ledger.void(held.id, settlement.reason, end)
-        : await ledger.post(held.id, settlement, end);
-    if (!result.ok) {
-      log.error({ request_id: held.id, reason: result.reason }, "a charge could not be settled; recovery will post its hold");
+    let settlement = settlementFor(held, outcome);
+    let result = await write(held.id, settlement, end);
+    if (result === undefined) {
+      settlement = settlementFor(held, { kind: "unknown", reason: "not_recordable" });
+      result = await write(held.id, settlement, end);
+    }
+    if (result === undefined || !result.ok) {
+      log.error({ request_id: held.id, reason: result?.reason }, "a charge could not be settled; recovery will post its hold");
       return;
     }
     if (settlement.kind === "void" || !result.first) return;

@@ -1,0 +1,37 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { temporaryFolder } from "../support/farebox-process.ts";
+import { startProxy } from "../support/running-proxy.ts";
+
+/** A price at which a thousand million tokens cost more than a ledger can hold. */
+const absurd = `
+provider: test
+models:
+  gold-1:
+    tokenizer: o200k_base
+    context_tokens: 1000
+    max_output_tokens: 100
+    prices:
+      - from: 2024-01-01
+        source: a test
+        official: { input: "10000", output: "10000" }
+        gateway: { input: "10000", output: "10000" }
+`;
+
+it("an amount that no ledger can hold is posted as the hold, and the proxy goes on", async () => {
+  await using folder = await temporaryFolder();
+  const pricing = join(folder.path, "pricing");
+  await mkdir(pricing);
+  await writeFile(join(pricing, "gold.yaml"), absurd);
+  const usage = JSON.stringify({ prompt_tokens: 900_000_000, completion_tokens: 900_000_000 });
+  await using proxy = await startProxy({ sandbox: { scenario: () => `usage:${usage}` }, env: { FAREBOX_PRICING: pricing } });
+  const response = await proxy.chat({ model: "gold-1" });
+  expect(response.status).toBe(200);
+  await response.text();
+  const charge = await proxy.onlyCharge();
+  expect(charge).toMatchObject({ state: "posted", source: "assumed", cost: charge.hold, reason: "not_recordable" });
+  expect(charge.hold).toBeGreaterThan(0n);
+  expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
+  expect((await proxy.chat({})).status).toBe(200);
+});
