@@ -110,8 +110,8 @@ export class HttpExchange implements Exchange {
   refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
     this.#facts.onRefusal(refusal);
     const { status, headers, body } = refusalAnswer(refusal);
-    // What is left of a body is not worth reading, so the connection ends with the answer.
-    const unread: HeaderList = hasBodyToCome(this.#request) ? [["connection", "close"]] : [];
+    // What is left of a large body is not worth reading, so the connection ends with the answer.
+    const unread: HeaderList = hasMuchToCome(this.#request) ? [["connection", "close"]] : [];
     this.answer(status, [...headers, ...extraHeaders, ...unread], body);
   }
 
@@ -142,8 +142,10 @@ export class HttpExchange implements Exchange {
   }
 }
 
-/** A request without a body is complete, although Node says so only a moment after it announced it. */
-function hasBodyToCome({ complete, headers }: IncomingMessage): boolean {
+/** What is left of a refused request's body up to here is read past, so that its connection can serve on. */
+const readPastBytesMax = 64 * 1024;
+
+function hasMuchToCome({ complete, headers }: IncomingMessage): boolean {
   if (complete) return false;
-  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > readPastBytesMax;
 }
