@@ -1,7 +1,8 @@
 import { z } from "zod";
-import { formatScope, parseScope, periods, type Budget, type BudgetWindow, type Scope } from "../core/budget.ts";
-import { namePattern } from "../core/keys.ts";
-import { parseUsd } from "../core/money.ts";
+import { formatScope, parseScope, periods, weighsOn, type Budget, type BudgetWindow, type Scope } from "../core/budget.ts";
+import { isLive, namePattern } from "../core/keys.ts";
+import { noMoney, parseUsd } from "../core/money.ts";
+import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger } from "../ports/ledger.ts";
@@ -62,9 +63,20 @@ export async function setBudget(tools: BudgetTools, input: NewBudget): Promise<B
   return { ok: true, budget, note: await noteOn(resolved.scope, tools.keys) };
 }
 
-/** Every budget's window at this instant. */
-export function listBudgets(tools: BudgetTools): Promise<readonly BudgetWindow[]> {
-  return tools.ledger.windows(tools.clock.now());
+/** Every budget's window at this instant; of a budget that each key has for itself, one for each key that it weighs on. */
+export async function listBudgets(tools: BudgetTools & { readonly calendar: Calendar }): Promise<readonly BudgetWindow[]> {
+  const at = tools.clock.now();
+  const [budgets, windows, keys] = await Promise.all([tools.ledger.budgets(), tools.ledger.windows(at), tools.keys.list()]);
+  const live = keys.filter((key) => isLive(key, at));
+  return budgets.flatMap((budget) => {
+    const used = windows.filter((window) => window.budget.id === budget.id);
+    if (budget.scope.kind !== "eachKey") return used;
+    const unused = live.filter(
+      ({ id, team }) => weighsOn(budget.scope, { key: id, team }) && !used.some(({ subject }) => subject === id),
+    );
+    const span = tools.calendar.spanOf(budget.period, at);
+    return [...used, ...unused.map(({ id }) => ({ budget, subject: id, ...span, spent: noMoney, held: noMoney }))];
+  });
 }
 
 export async function removeBudget(

@@ -35,6 +35,8 @@ export type StoreAccess = "command" | "read";
 export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
+  /** The zone of windows and days, as the running proxy stored it. */
+  readonly timeZone: string;
   /** Whether opening it made the database. */
   readonly created: boolean;
 }

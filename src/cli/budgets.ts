@@ -121,7 +121,7 @@ function periodOption(): Option {
 }
 
 function toolsOf(store: OpenStore, context: CliContext) {
-  return { ledger: store.ledger, keys: store.keys, clock: context.adapters.clock };
+  return { ledger: store.ledger, keys: store.keys, calendar: store.calendar, clock: context.adapters.clock };
 }
 
 export function printStandings(io: Io, standings: readonly Standing[]): void {

@@ -74,7 +74,7 @@ export async function withStore(
   if (!opening.ok) return failed(opening.failure);
   await using store = opening.store;
   if (store.created) note(io, `created the ledger at ${settings.database.path}`);
-  const calendar = adapters.calendarOf(settings.timeZone);
+  const calendar = adapters.calendarOf(store.timeZone);
   return await work({ ledger: store.ledger, keys: store.keys, settings, calendar });
 }
 

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { listBudgets } from "../admin/budgets.ts";
 import { createKey, listKeys, newKeyFault, revokeKey, showKey, type NewKey } from "../admin/keys.ts";
 import { weighsOn } from "../core/budget.ts";
 import { isLive, type Key } from "../core/keys.ts";
@@ -107,7 +108,8 @@ function registerShow(keys: Command, context: CliContext): void {
         const now = adapters.clock.now();
         const nameOf = await keyNames(store.keys);
         const caller = { key: key.id, team: key.team };
-        const windows = (await store.ledger.windows(now)).filter(
+        const all = await listBudgets({ ...store, clock: adapters.clock });
+        const windows = all.filter(
           ({ budget, subject }) => weighsOn(budget.scope, caller) && (subject === "" || subject === key.id),
         );
         const budgets = windows.map((window) => standingOf(window, nameOf));

@@ -28,6 +28,8 @@ export interface Ledger extends AsyncDisposable {
   setBudget(budget: Omit<Budget, "id">, at: number): Promise<Budget>;
   /** False when there is none of that scope and period. */
   removeBudget(scope: string, period: string): Promise<boolean>;
+  /** All budgets, in the order of their creation. */
+  budgets(): Promise<readonly Budget[]>;
   /** Every budget's window at the instant; for `eachKey`, one for each key that has one. */
   windows(at: number): Promise<readonly BudgetWindow[]>;
 

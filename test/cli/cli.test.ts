@@ -152,6 +152,19 @@ describe("keys", () => {
     expect((await farebox.run("keys", "show", "alice")).stdout).toContain("team\tresearch\n");
   });
 
+  it("are listed with a default budget that they have not touched yet", async () => {
+    await createdKey("alice");
+    await createdKey("bob", "--team", "research");
+    await farebox.run("budgets", "set", "each-key:research", "5", "--per", "1d");
+    await farebox.run("budgets", "set", "each-key", "2", "--per", "1d");
+    const { budgets } = await farebox.json<{ budgets: { scope: string; key: string; remaining_usd: string }[] }>("budgets", "list");
+    expect(budgets.map(({ scope, key, remaining_usd }) => [scope, key, remaining_usd])).toEqual([
+      ["each-key:research", "bob", "5.00"],
+      ["each-key", "alice", "2.00"],
+      ["each-key", "bob", "2.00"],
+    ]);
+  });
+
   it("are revoked by name or id, and a repeat says so", async () => {
     const { id } = await createdKey("alice");
     expect(await farebox.run("keys", "revoke", id)).toEqual({ code: 0, stdout: "revoked alice\n", stderr: "" });

@@ -358,6 +358,7 @@ describe("verification", () => {
     ["a moved window", "update windows set starts_at = starts_at + 1", "window"],
     ["a window of no budget", "pragma foreign_keys = off; delete from budgets", "budget"],
     ["a changed quarter hour", "update rollup_quarter set requests = requests + 1", "rollup"],
+    ["a hold that its window would never release", "delete from charge_windows", "window"],
     ["a lost quarter hour", "delete from rollup_quarter", "rollup"],
     ["a changed day", "update rollup_day set cost = cost - 1", "rollup"],
     ["an invented day", "update rollup_day set day = '2026-11-19'", "rollup"],

@@ -110,7 +110,9 @@ function memoryHome(clock: Clock): LedgerHome {
   return {
     async open(zone = "UTC") {
       const ledger = new MemoryLedger(calendarOf(zone), state, clock.now());
-      return { ledger, keys: new MemoryKeyStore(state), changes: memoryChanges(state), created: false, [Symbol.asyncDispose]: async () => {} };
+      const keys = new MemoryKeyStore(state);
+      const changes = memoryChanges(state);
+      return { ledger, keys, changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
     },
     [Symbol.asyncDispose]: async () => {},
   };

@@ -120,6 +120,10 @@ export class MemoryLedger implements Ledger {
     return removed;
   }
 
+  async budgets(): Promise<readonly Budget[]> {
+    return [...this.#state.budgets.values()];
+  }
+
   async windows(at: number): Promise<readonly BudgetWindow[]> {
     return [...this.#state.budgets.values()].flatMap((budget) => {
       if (budget.scope.kind !== "eachKey") return [this.#window(budget, "", at)];

@@ -106,13 +106,15 @@ const amountMax = 2n ** 63n - 2n;
  * transaction was rolled back.
  *
  * The one rule: a window's sums are those of all charges in its scope and span. So a window that does not exist yet is
- * made by adding them up, and a settlement touches the existing windows that hold its charge.
+ * made by adding them up, and linked to those of them that are pending; a settlement touches the linked windows.
  */
 export class WindowBook {
   readonly #db: Connection;
   readonly #calendar: Calendar;
   readonly #select: Statement;
+  readonly #selectOfCharge: Statement;
   readonly #insert: Statement;
+  readonly #link: Statement;
   readonly #update: Statement;
   #budgets: StoredBudget[] | null = null;
   readonly #weighing = new Map<string, readonly StoredBudget[]>();
@@ -126,6 +128,13 @@ export class WindowBook {
     this.#db = db;
     this.#calendar = calendar;
     this.#select = db.prepare("select seq, spent, held from windows where budget = ? and subject = ? and starts_at = ?").safeIntegers();
+    this.#selectOfCharge = db
+      .prepare(
+        `select seq, budget, subject, starts_at, ends_at, spent, held
+         from charge_windows join windows on windows.seq = charge_windows.window where charge = ? order by seq`,
+      )
+      .safeIntegers();
+    this.#link = db.prepare("insert into charge_windows (charge, window) values (?, ?)");
     this.#insert = db.prepare("insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, ?, ?)");
     this.#update = db.prepare("update windows set spent = ?, held = ? where seq = ?");
   }
@@ -143,6 +152,24 @@ export class WindowBook {
     return this.#weighingOn(caller)
       .map((budget) => this.#find(budget, subjectOf(budget.scope, caller), at))
       .filter((window) => window !== null);
+  }
+
+  /** Writes down which windows a new charge weighs on. */
+  link(charge: number, windows: readonly OpenWindow[]): void {
+    for (const window of windows) this.#link.run(charge, window.seq);
+  }
+
+  /** The windows that a charge weighs on, as they were written down. */
+  ofCharge(charge: number): OpenWindow[] {
+    const rows = this.#selectOfCharge.all(charge) as LinkedRow[];
+    return rows.map(({ seq, budget: budgetSeq, subject, starts_at, ends_at, spent, held }) => {
+      const budget = this.#all().find((each) => each.seq === Number(budgetSeq));
+      invariant(budget !== undefined, `window ${seq} has a budget`);
+      const start = Number(starts_at);
+      const end = ends_at === null ? null : Number(ends_at);
+      const known = this.#windows.get(windowName(budget, subject, start));
+      return known ?? this.#keep({ budget, subject, start, end, seq: Number(seq), spent, held, dirty: false });
+    });
   }
 
   /** Moves the sums of windows. Throws RangeError where one would be beyond 64 bits: the transaction is to be given up. */
@@ -211,6 +238,7 @@ export class WindowBook {
     this.forget();
     const seq = this.#db.prepare("select seq from budgets where scope = ? and period = ?").pluck().get(scope, period);
     if (seq === undefined) return false;
+    this.#db.prepare("delete from charge_windows where window in (select seq from windows where budget = ?)").run(seq);
     this.#db.prepare("delete from windows where budget = ?").run(seq);
     this.#db.prepare("delete from budgets where seq = ?").run(seq);
     return true;
@@ -219,7 +247,7 @@ export class WindowBook {
   /** Makes all windows anew from the charges: only those that hold the instant. */
   rebuild(at: number): void {
     this.forget();
-    this.#db.prepare("delete from windows").run();
+    this.#db.exec("delete from charge_windows; delete from windows");
     for (const budget of this.#all()) this.#openAll(budget, at);
   }
 
@@ -261,10 +289,21 @@ export class WindowBook {
 
   #create(budget: StoredBudget, subject: string, span: Span): OpenWindow {
     const sums = sumCharges(this.#db, budget.scope, subject, span);
-    if (sums.held > 0n) this.#lateWindows++;
-    const { lastInsertRowid } = this.#insert.run(budget.seq, subject, span.start, span.end, sums.spent, sums.held);
     const { start, end } = span;
+    const { lastInsertRowid } = this.#insert.run(budget.seq, subject, start, end, sums.spent, sums.held);
+    if (this.#linkPending(Number(lastInsertRowid), budget, subject, span) > 0) this.#lateWindows++;
     return this.#keep({ budget, subject, start, end, seq: Number(lastInsertRowid), ...sums, dirty: false });
+  }
+
+  /** Charges that are pending in a window made later than they: their settlement will touch it. */
+  #linkPending(window: number, { scope }: StoredBudget, subject: string, { start, end }: Span): number {
+    const condition = scopeCondition(scope, subject);
+    return this.#db
+      .prepare(
+        `insert into charge_windows (charge, window) select seq, ? from charges
+         where state = 'pending' and ${condition.sql} and admitted_at >= ? and admitted_at < ?`,
+      )
+      .run(window, ...condition.values, start, end ?? endOfTime).changes;
   }
 
   #keep(window: OpenWindow): OpenWindow {
@@ -279,6 +318,16 @@ export class WindowBook {
   }
 }
 
+interface LinkedRow {
+  readonly seq: bigint;
+  readonly budget: bigint;
+  readonly subject: string;
+  readonly starts_at: bigint;
+  readonly ends_at: bigint | null;
+  readonly spent: PicoUsd;
+  readonly held: PicoUsd;
+}
+
 function windowName(budget: StoredBudget, subject: string, start: number): string {
   return `${budget.seq} ${start} ${subject}`;
 }
@@ -288,6 +337,7 @@ export function snapshot({ budget, subject, start, end, spent, held }: BudgetWin
   return { budget: withoutSeq(budget), subject, start, end, spent, held };
 }
 
-function withoutSeq({ id, scope, period, mode, limit, warnPercent }: Budget): Budget {
+/** A budget as the port shows it. */
+export function withoutSeq({ id, scope, period, mode, limit, warnPercent }: Budget): Budget {
   return { id, scope, period, mode, limit, warnPercent };
 }

@@ -16,7 +16,7 @@ export interface PendingCharge {
   readonly model: string;
   readonly group: string | null;
   hold: PicoUsd | null;
-  /** The existing windows that hold the charge. */
+  /** The windows that it weighs on. */
   readonly windows: readonly OpenWindow[];
 }
 
@@ -82,7 +82,9 @@ export class ChargeBook {
       id, kind, owner, at, key, team, route, model, group, stream ? 1 : 0, priceId, amount, tags,
     );
     if (changes === 0) return false;
-    this.#pending.set(id, { seq: Number(lastInsertRowid), kind, at, caller: { key, team }, model, group, hold: amount, windows });
+    const seq = Number(lastInsertRowid);
+    this.#windows.link(seq, windows);
+    this.#pending.set(id, { seq, kind, at, caller: { key, team }, model, group, hold: amount, windows });
     return true;
   }
 
@@ -98,9 +100,10 @@ export class ChargeBook {
     if (row.state !== "pending") return { ended: { state: row.state, cost: row.cost, overage: row.overage } };
     const caller = { key: row.key, team: row.team };
     const at = Number(row.admitted_at);
-    const windows = this.#windows.existing(caller, at);
+    const seq = Number(row.seq);
+    const windows = this.#windows.ofCharge(seq);
     const { kind, model, hold } = row;
-    const pending = { seq: Number(row.seq), kind, at, caller, model, group: row.price_group, hold, windows };
+    const pending = { seq, kind, at, caller, model, group: row.price_group, hold, windows };
     this.#pending.set(id, pending);
     return { pending };
   }

@@ -74,6 +74,10 @@ export class SqliteLedger implements Ledger {
     return submitOrThrow(this.#queue, ["removeBudget", scope, period]);
   }
 
+  async budgets(): Promise<readonly Budget[]> {
+    return this.#reads.budgets();
+  }
+
   async windows(at: number): Promise<readonly BudgetWindow[]> {
     return this.#reads.windows(at);
   }

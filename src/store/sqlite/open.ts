@@ -23,6 +23,8 @@ export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
   readonly changes: Changes;
+  /** The zone of windows and days, as it is stored. */
+  readonly timeZone: string;
   /** Whether this call created the database. */
   readonly created: boolean;
 }
@@ -148,6 +150,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
         return () => void listeners.delete(listener);
       },
     },
+    timeZone: parts.calendar.timeZone,
     created: parts.created,
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
   };

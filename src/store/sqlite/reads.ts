@@ -1,9 +1,9 @@
-import type { BudgetWindow } from "../../core/budget.ts";
+import type { Budget, BudgetWindow } from "../../core/budget.ts";
 import type { Charge, ChargeState } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ChargePage, ChargeQuery } from "../../ports/ledger.ts";
-import { readBudgets, snapshot, sumCharges, type StoredBudget } from "./budgets.ts";
+import { readBudgets, snapshot, sumCharges, withoutSeq, type StoredBudget } from "./budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 import { chargeOf, type ChargeRow } from "./rows.ts";
 
@@ -33,6 +33,10 @@ export class ShortReads {
   pending(): { readonly count: number; readonly oldestAt: number | null } {
     const [count, oldestAt] = this.#pending.get() as [number, number | null];
     return { count, oldestAt };
+  }
+
+  budgets(): readonly Budget[] {
+    return readBudgets(this.#db).map(withoutSeq);
   }
 
   windows(at: number): readonly BudgetWindow[] {

@@ -72,6 +72,7 @@ function parsePrice(canonical: string): PriceVersion | null {
 }
 
 interface WindowRow {
+  readonly seq: bigint;
   readonly scope: string | null;
   readonly period: string | null;
   readonly budget: bigint;
@@ -83,6 +84,11 @@ interface WindowRow {
 }
 
 function verifyWindows(db: Connection, calendar: Calendar, differences: Differences): void {
+  // What will be released from the window when all that is linked to it settles.
+  const linkedHolds = db
+    .prepare("select coalesce(sum(hold), 0) from charges join charge_windows on charge = seq where state = 'pending' and window = ?")
+    .pluck()
+    .safeIntegers();
   const rows = db
     .prepare("select windows.*, scope, period from windows left join budgets on budgets.seq = windows.budget order by windows.seq")
     .safeIntegers()
@@ -103,6 +109,7 @@ function verifyWindows(db: Connection, calendar: Calendar, differences: Differen
     const sums = sumCharges(db, scope, row.subject, { start, end });
     differ(`spent ${sums.spent}`, `spent ${row.spent}`);
     differ(`held ${sums.held}`, `held ${row.held}`);
+    differ(`linked holds of ${sums.held}`, `linked holds of ${linkedHolds.get(row.seq) as bigint}`);
   }
 }
 

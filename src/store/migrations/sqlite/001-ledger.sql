@@ -42,7 +42,7 @@ create table budgets (
   unique (scope, period)
 ) strict;
 
--- The sums of one budget over one span. A charge weighs on every window whose scope and span hold it, and on no other.
+-- The sums of one budget over one span: of all charges in its scope and span, and of no other.
 create table windows (
   seq integer primary key,
   budget integer not null references budgets (seq),
@@ -99,6 +99,14 @@ create table charges (
 create index charges_by_time on charges (admitted_at);
 create index charges_by_key on charges (key, admitted_at);
 create index charges_pending on charges (admitted_at) where state = 'pending';
+
+-- The windows that a charge weighs on: those of its admission, and those that were made while it was pending.
+-- Extensions and settlement touch exactly these.
+create table charge_windows (
+  charge integer not null,
+  window integer not null,
+  primary key (charge, window)
+) strict, without rowid;
 
 -- Sums of posted charges; '' stands for none. An adjustment moves the money and counts no request.
 create table rollup_quarter (
