@@ -1,0 +1,182 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { shippedPrices } from "../../src/app/package.ts";
+import { loadCatalogue } from "../../src/catalogue/load.ts";
+import { settlementFor } from "../../src/core/settlement.ts";
+import type { Catalogue } from "../../src/ports/catalogue.ts";
+import { createMeter } from "../../src/proxy/meter.ts";
+import { systemClock } from "../../src/time/clock.ts";
+import { createTokenCounter } from "../../src/tokens/token-counter.ts";
+import { Books, chatWith } from "../support/books.ts";
+import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { ask, bytesOf, open } from "../support/wire-client.ts";
+
+let proxy: RunningProxy;
+let books: Books;
+const everything = new AsyncDisposableStack();
+
+beforeAll(async () => {
+  proxy = everything.use(await startProxy());
+  await proxy.budget("key:alice", "1000", "total", "soft");
+  books = new Books(proxy);
+});
+afterAll(() => everything.disposeAsync());
+
+describe("an answer without usage is counted, and the count is the gateway's own", () => {
+  const conversation = [
+    { role: "system", content: "You are brief." },
+    { role: "user", name: "ann", content: "Où est la gare? 駅はどこですか 😀" },
+    { role: "assistant", content: "There." },
+  ];
+  it.each(["gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-nano", "gpt-4o-2024-08-06"])("%s, plain and streamed", async (model) => {
+    for (const stream of [false, true]) {
+      const last = { role: "user", content: "Tell me more. #sandbox no-usage+tokens:60" };
+      const answer = await ask(proxy, { model, stream, messages: [...conversation, last] });
+      expect(answer.status).toBe(200);
+      expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
+      const { charge, billed } = await books.endedBeside();
+      expect(charge).toMatchObject({ state: "posted", source: "counted", formula: "tokens" });
+      expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.completionTokens });
+      expect(charge.cost).toBe(billed?.cost);
+    }
+  });
+
+  it.each([
+    ["several choices", { n: 3 }],
+    ["parts of text", { messages: [{ role: "user", content: [{ type: "text", text: "Hello #sandbox no-usage" }] }] }],
+  ])("%s", async (_what, more) => {
+    await ask(proxy, { ...chatWith("no-usage+tokens:25"), ...more });
+    const { charge, billed } = await books.endedBeside();
+    expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.completionTokens });
+  });
+
+  it("tools are an estimate, and the words of a call count", async () => {
+    const parameters = { type: "object", properties: { city: { type: "string", description: "Where" } } };
+    const tools = [{ type: "function", function: { name: "weather", description: "Weather now", parameters } }];
+    for (const stream of [false, true]) {
+      await ask(proxy, { ...chatWith("no-usage", { stream }), tools, tool_choice: "required" });
+      const charge = await books.ended();
+      const [billed] = books.billed();
+      expect(charge).toMatchObject({ source: "counted" });
+      // The function's name is ours to count and not in the sandbox's bill.
+      expect(charge.tokens.output).toBeGreaterThanOrEqual(billed?.completionTokens ?? 0);
+      expect(charge.tokens.input).toBeGreaterThan(20);
+    }
+  });
+
+  it("a model whose tokenizer is not public is counted to the dearer side", async () => {
+    for (const model of ["claude-sonnet-4-6", "gemini-2.5-flash"]) {
+      await ask(proxy, { ...chatWith("no-usage+tokens:100"), model });
+      const charge = await books.ended();
+      const [billed] = books.billed();
+      expect(charge).toMatchObject({ source: "counted" });
+      expect(charge.tokens.output).toBeGreaterThanOrEqual(Math.ceil(1.15 * (billed?.completionTokens ?? 0)));
+      expect(charge.tokens.input).toBeGreaterThanOrEqual(Math.ceil(1.15 * (billed?.promptTokens ?? 0)));
+    }
+  });
+
+  it("a model that no price file knows is counted and has no cost, which is not 0", async () => {
+    await ask(proxy, { ...chatWith("no-usage+tokens:30"), model: "wonder-1" });
+    const charge = await books.ended();
+    books.billed();
+    expect(charge).toMatchObject({ state: "posted", source: "counted", formula: "unpriced", cost: null, listCost: null });
+    expect(charge.tokens.output).toBe(30);
+  });
+});
+
+describe("usage is taken apart once", () => {
+  it.each([
+    ["cached prompt tokens", "prompt:500+cached:200", { input: 300, cached_input: 200 }],
+    ["hidden reasoning", "reasoning:70+tokens:30", { output: 30, reasoning: 70 }],
+    ["reasoning told by the total alone", "reasoning-outside:70+tokens:30", { output: 100 }],
+    ["more than the maximum", "over-limit:25", { output: 75 }],
+  ])("%s", async (_what, scenario, tokens) => {
+    for (const more of [{}, { stream: true, stream_options: { include_usage: true } }]) {
+      const answer = await ask(proxy, chatWith(scenario, { max_tokens: 50, ...more }));
+      expect(answer.status).toBe(200);
+      const { charge, billed } = await books.endedBeside();
+      if (scenario.startsWith("over")) expect(charge).toMatchObject({ source: "reported", cost: billed?.cost, tokens });
+      else expect(charge).toMatchObject({ source: "reported", tokens });
+    }
+  });
+
+  it("what is billed beyond the hold is booked whole, as overage", async () => {
+    await ask(proxy, chatWith("over-limit:200000", { max_tokens: 5 }));
+    const { charge, billed } = await books.endedBeside();
+    expect(charge.cost).toBe(billed?.cost);
+    expect(charge.overage).toBe((charge.cost ?? 0n) - (charge.hold ?? 0n));
+    expect(charge.overage).toBeGreaterThan(0n);
+  });
+});
+
+describe("large answers", () => {
+  it.each([false, true])("of more than 1 MB pass whole and are metered (stream: %s)", async (stream) => {
+    const more = stream ? { stream, stream_options: { include_usage: true } } : {};
+    const answer = await ask(proxy, chatWith("big:1300000", more));
+    expect(answer).toMatchObject({ status: 200, broken: null });
+    expect(answer.body.length).toBeGreaterThan(1_300_000);
+    expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
+    const { charge, billed } = await books.endedBeside();
+    expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
+  });
+
+  it("without usage are counted whole", async () => {
+    await ask(proxy, chatWith("big:1300000+no-usage"));
+    const { charge, billed } = await books.endedBeside();
+    expect(charge).toMatchObject({ source: "counted", tokens: { output: billed?.completionTokens } });
+  });
+
+  it("pass to a client that reads slowly", async () => {
+    const client = await open(proxy, chatWith("big:6000000"));
+    let size = 0;
+    const length = Number(client.response.headers["content-length"]);
+    while (size < length) {
+      size += (await client.take(1)).length;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(size).toBe(length);
+    expect(await client.rest()).toHaveLength(0);
+    const { charge, billed } = await books.endedBeside();
+    expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
+  });
+});
+
+describe("output that is produced unseen", () => {
+  const clock = systemClock();
+  let catalogue: Catalogue;
+  beforeAll(async () => {
+    const loaded = await loadCatalogue({ shipped: shippedPrices, user: undefined });
+    if (!loaded.ok) throw new Error("no catalogue");
+    ({ catalogue } = loaded);
+  });
+
+  /** A stream of this model that wrote "Hello" and broke off after so long. */
+  async function cutAfter(name: string, ranMs: number, choices = 1): Promise<ReturnType<typeof settlementFor>> {
+    const model = catalogue.find(name, clock.now());
+    const price = model?.price?.version ?? null;
+    await using tokens = createTokenCounter();
+    const meter = createMeter({ tokens, clock });
+    const body = bytesOf({ model: name, messages: [{ role: "user", content: "hello" }] });
+    const ending = { kind: "cut", usage: undefined, texts: ["Hello"], reason: "gateway_reset", ranMs } as const;
+    return settlementFor({ hold: null, price }, await meter(ending, { model, body, choices }));
+  }
+
+  it("by a reasoning model that is cut is charged by its speed and the time that it ran", async () => {
+    expect(await cutAfter("gpt-5", 4_000)).toMatchObject({ source: "partial", tokens: { output: 1_000 } });
+    expect(await cutAfter("gpt-5", 4_000, 3)).toMatchObject({ tokens: { output: 3_000 } });
+    expect(await cutAfter("gpt-5", 0)).toMatchObject({ tokens: { output: 1 } });
+  });
+
+  it("by a model that shows all it writes is none", async () => {
+    expect(await cutAfter("gpt-4o", 4_000)).toMatchObject({ source: "partial", tokens: { output: 1 } });
+  });
+
+  it("is never charged above the hold", async () => {
+    const answer = await ask(proxy, { ...chatWith("cut:3+slow:20", { stream: true, max_tokens: 3 }), model: "gpt-5" });
+    expect(answer.status).toBe(200);
+    const charge = await books.ended();
+    books.billed();
+    expect(charge).toMatchObject({ state: "posted", source: "partial", overage: 0n });
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(3);
+    expect(charge.cost).toBeLessThanOrEqual(charge.hold ?? 0n);
+  });
+});
