@@ -73,7 +73,7 @@ function watchWindows(proxy: RunningProxy): { stop(): Promise<{ looks: number; b
 const numbersAtGateway = (proxy: RunningProxy) =>
   proxy.sandbox.requests.map(({ body }) => String(JSON.parse(body.toString()).user)).toSorted();
 
-describe("500 parallel requests against a budget for 37", () => {
+describe("500 parallel requests against a budget for 37", { timeout: 60_000 }, () => {
   it("admits exactly 37 while none has settled, and answers the others 429 budget_held", async () => {
     await using gate = await startGate();
     await using proxy = await startProxy({ gatewayUrl: gate.url });
@@ -299,7 +299,7 @@ describe("one request", () => {
   });
 });
 
-describe("a change by a command beside the proxy", () => {
+describe("a change by a command beside the proxy", { timeout: 60_000 }, () => {
   it("of a limit is heeded by the very next request", async () => {
     await using proxy = await startProxy();
     await proxy.budget("key:alice", "1.00");

@@ -71,7 +71,7 @@ const moments: Readonly<Record<string, (seen: Seen) => boolean>> = {
   "while streams settle": (seen) => answered(seen, true).length > 50,
 };
 
-it("kill -9 at any moment loses no request that reached the gateway", { timeout: 60_000 }, async () => {
+it("kill -9 at any moment loses no request that reached the gateway", { timeout: 120_000 }, async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox({ keepRequests: 10_000 });
   const database = join(folder.path, "farebox.db");
@@ -86,7 +86,7 @@ it("kill -9 at any moment loses no request that reached the gateway", { timeout:
     const before = sandbox.requests.length;
     const numbers = Array.from({ length: 300 }, (_, number) => `${moment} ${number}`);
     const sent = sendMany(serve, key, numbers);
-    await sandbox.waitFor(({ requests }) => reached(requests.slice(before)), 15_000);
+    await sandbox.waitFor(({ requests }) => reached(requests.slice(before)), 30_000);
     serve.signal("SIGKILL");
     await serve.ended;
     await sent;
@@ -112,7 +112,7 @@ it("kill -9 at any moment loses no request that reached the gateway", { timeout:
   expect(verified).toMatchObject({ code: 0, stdout: `${booksOf(database).rows.length} charges checked, no difference\n` });
 });
 
-it("a second serve on the same ledger is refused while the first runs, and welcome after its death", async () => {
+it("a second serve on the same ledger is refused while the first runs, and welcome after its death", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const database = join(folder.path, "farebox.db");

@@ -65,7 +65,7 @@ async function until(ask: () => Promise<boolean>): Promise<number> {
 const readyz = ({ url }: ServeProcess) => fetch(`${url}/readyz`);
 const isDeaf = (serve: ServeProcess) => until(() => readyz(serve).then((response) => response.text().then(() => false), () => true));
 
-describe.concurrent("SIGTERM", () => {
+describe.concurrent("SIGTERM", { timeout: 60_000 }, () => {
   it("first fails readyz, takes requests for two seconds more, and lets running ones finish", async () => {
     await using scene = await startScene({ FAREBOX_DRAIN: "20s" });
     const { serve, sandbox, database } = scene;
