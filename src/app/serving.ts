@@ -1,4 +1,4 @@
-import { createServer, type Server } from "node:http";
+import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { loadCatalogue } from "../catalogue/load.ts";
 import { formatFault } from "../catalogue/fault.ts";
@@ -8,6 +8,7 @@ import type { Settings } from "../config/settings.ts";
 import { createHttpProxyGateway } from "../gateway/http-proxy-gateway.ts";
 import { healthz, metricsPage, readyz, type Readiness } from "../http/operations.ts";
 import { createHttpApp, type Route } from "../http/http-app.ts";
+import { createHttpServer } from "../http/server.ts";
 import { createMetrics } from "../metrics/metrics.ts";
 import { noMoney } from "../core/money.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
@@ -110,7 +111,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     bodyMemoryBytesMax: settings.listen.bodyMemoryBytesMax,
     running: (running) => work.add(running),
   });
-  const listening = await listen(createServer({ keepAliveTimeout: 65_000 }, app), settings.listen);
+  const listening = await listen(createHttpServer(app), settings.listen);
   if (!listening.ok) return { ok: false, problems: [listening.problem] };
   const { server, url } = listening;
 
@@ -246,13 +247,16 @@ const listenProblems: Readonly<Record<string, string>> = {
   EADDRNOTAVAIL: "this machine has no such address; choose another --host",
 };
 
+/** Connections that may wait to be accepted: a burst of clients beyond it would wait a second for their next try. */
+const backlogMax = 4096;
+
 function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<Listening> {
   return new Promise((resolve) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       const why = listenProblems[error.code ?? ""] ?? error.message;
       resolve({ ok: false, problem: `cannot listen on ${host}:${port}: ${why}` });
     });
-    server.listen(port, host, () => {
+    server.listen({ port, host, backlog: backlogMax }, () => {
       const bound = server.address() as AddressInfo;
       const shown = bound.family === "IPv6" ? `[${bound.address}]` : bound.address;
       resolve({ ok: true, server, url: `http://${shown}:${bound.port}` });

@@ -1,11 +1,12 @@
 import { existsSync } from "node:fs";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
+import { connect, createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
 import { startSandbox } from "../../src/sandbox/server.ts";
 import { runFarebox, startServe, temporaryFolder } from "../support/farebox-process.ts";
+import { startProxy } from "../support/running-proxy.ts";
 
 const nowhere = { url: "http://127.0.0.1:9", apiKey: "sk-sandbox" };
 
@@ -102,4 +103,15 @@ it("port 0 picks a free one, several times over; the ledger is made where the se
   expect(first?.stderr).toContain(`created the ledger at ${paths[0]}\n`);
   expect(first?.stdout).toBe(`farebox listening on ${first?.url}\n`);
   expect((await fetch(`${first?.url}/readyz`)).status).toBe(200);
+});
+
+it("answers what is no HTTP in the shape of its errors", async () => {
+  await using proxy = await startProxy();
+  const socket = connect(Number(new URL(proxy.url).port), "127.0.0.1");
+  socket.end("GET / NONSENSE\r\n\r\n");
+  let answer = "";
+  for await (const bytes of socket) answer += String(bytes);
+  expect(answer).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/);
+  expect(answer).toContain("x-farebox-error: invalid_request\r\n");
+  expect(JSON.parse(answer.slice(answer.indexOf("\r\n\r\n")))).toMatchObject({ error: { code: "invalid_request" } });
 });
