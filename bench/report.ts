@@ -1,4 +1,4 @@
-import { cpus, totalmem } from "node:os";
+import { cpus, loadavg, totalmem } from "node:os";
 import type { Sample } from "./load.ts";
 import type { Measured } from "./measure.ts";
 import { pairedDifferences, pairedRatios, spreadOf, type Spread } from "./statistics.ts";
@@ -10,6 +10,8 @@ export function machine(): Record<string, string | number> {
   return {
     cpu: cpus()[0]?.model.trim() ?? "unknown",
     cores: cpus().length,
+    /** Before the run: what neighbours take away from it. */
+    loadAverage: Math.round((loadavg()[0] ?? 0) * 10) / 10,
     memoryGb: Math.round(totalmem() / 1e9),
     system: `${process.platform} ${process.arch}`,
     node,

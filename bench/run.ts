@@ -21,18 +21,19 @@ try {
 async function run(options: Options): Promise<void> {
   const facts = machine();
   console.log(`${facts["cores"]} cores (${facts["cpu"]}) shared by load generator, proxy and gateway; Node ${facts["node"]}`);
+  console.log(`load average before the run ${facts["loadAverage"]}: above 1, trust ratios only`);
   const all: Measured[] = [];
   for (const workload of workloads.filter(({ name }) => options.only.some((wanted) => wanted === name))) {
     const measured = await measure(workload, options, (text) => console.error(text));
     all.push(measured);
     console.log(tableOf(measured));
   }
-  if (options.json !== null) await writeFile(options.json, JSON.stringify(asJson(options, all), null, 2));
+  if (options.json !== null) await writeFile(options.json, JSON.stringify(asJson(facts, options, all), null, 2));
 }
 
-function asJson({ rounds, requests, seconds, connections, streams }: Options, all: readonly Measured[]): object {
+function asJson(facts: object, { rounds, requests, seconds, connections, streams }: Options, all: readonly Measured[]): object {
   return {
-    machine: machine(),
+    machine: facts,
     options: { rounds, requests, seconds, connections, streams },
     workloads: all.map((measured) => ({
       name: measured.workload.name,
