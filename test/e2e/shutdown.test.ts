@@ -173,6 +173,23 @@ describe.concurrent("SIGTERM", { timeout: 60_000 }, () => {
     expect([502, "closed"]).toContain(await asked);
   });
 
+  it("in the middle of a burst leaves nothing unsettled, whatever step each request had reached", async () => {
+    await using scene = await startScene({ FAREBOX_DRAIN: "0s" });
+    const { serve, sandbox, database } = scene;
+    const burst = Array.from({ length: 300 }, (_, index) =>
+      chat(serve, ["silent", "endless:5", "tokens:5"][index % 3] ?? "", { stream: index % 3 === 1 }).then((answer) => answer.text()),
+    );
+    const answers = Promise.allSettled(burst);
+    await sandbox.waitFor(({ requests }) => requests.length > 30, 30_000);
+    serve.signal("SIGTERM");
+    expect(await serve.ended).toMatchObject({ code: 0 });
+    await answers;
+    const rows = rowsOf(database);
+    expect(rows.filter(({ state }) => state === "pending")).toEqual([]);
+    expect(rows.length).toBeGreaterThanOrEqual(sandbox.requests.filter(({ body }) => body.length > 0).length);
+    expect((await runFarebox(["verify", "--database", database])).code).toBe(0);
+  });
+
   it("when idle ends with 0", async () => {
     await using scene = await startScene({ FAREBOX_DRAIN: "0s" });
     scene.serve.signal("SIGINT");
