@@ -18,7 +18,7 @@ export interface Options {
 
 export const usage = `npm run bench -- [options]
 
-  --rounds N        rounds, in each of which every target is measured once (7)
+  --rounds N        rounds, in each of which every target is measured once (5)
   --requests N      requests to a target in a round (by workload, 400 to 2000)
   --seconds S       how long a paced stream runs (2)
   --connections N   clients at once (16)
@@ -39,7 +39,7 @@ export function readOptions(args: readonly string[]): Options | "help" {
   });
   if (values.help === true) return "help";
   return {
-    rounds: count("rounds", values.rounds ?? "7"),
+    rounds: count("rounds", values.rounds ?? "5"),
     requests: values.requests === undefined ? null : count("requests", values.requests),
     seconds: positive("seconds", values.seconds ?? "2"),
     connections: count("connections", values.connections ?? "16"),
