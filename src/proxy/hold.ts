@@ -62,7 +62,7 @@ export function createHolder(parts: {
     let amount = order.quote.hold;
     let result = await tryHold(order, amount);
     if (!result.ok && result.reason === "no_room") {
-      const tighter = await pricer.tighten(order.quote, order.body);
+      const tighter = await pricer.tighten(order.quote, order.body, roomFor(result.shortage));
       if (tighter !== undefined && tighter < (amount ?? noMoney)) {
         amount = tighter;
         result = await tryHold(order, amount);
@@ -72,6 +72,11 @@ export function createHolder(parts: {
     const price = order.quote.model?.price?.version ?? null;
     return { ok: true, held: { id: order.id, hold: amount, price, room: result.room } };
   };
+}
+
+/** Into what a counted hold would have to fit to change the answer: an exhausted budget might turn out to be merely busy. */
+function roomFor({ window, exhausted }: Shortage): bigint {
+  return window.budget.limit - window.spent - (exhausted ? 0n : window.held);
 }
 
 async function refusalOf(

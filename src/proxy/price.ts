@@ -22,8 +22,8 @@ export type Pricing = { readonly ok: true; readonly quote: Quote } | { readonly 
 export interface Pricer {
   /** The worst case from the length of the body, without tokenising it. */
   quote(request: ChatRequest, at: number): Pricing;
-  /** A tighter worst case from a count of the prompt; undefined where none can be given. */
-  tighten(quote: Quote, body: Buffer): Promise<PicoUsd | undefined>;
+  /** A tighter worst case from a count of the prompt; undefined where none can be given, or none that fits into `room`. */
+  tighten(quote: Quote, body: Buffer, room: bigint): Promise<PicoUsd | undefined>;
 }
 
 /** The step that prices a request before it is sent. */
@@ -45,8 +45,10 @@ export function createPricer(parts: {
       return { ok: true, quote: { request, model, hold, bounded: request.unboundedFields.length === 0 } };
     },
 
-    async tighten({ request, model }, body) {
+    async tighten({ request, model }, body, room) {
       if (model === undefined || !model.tokenizerIsPublic || request.size.unboundedFields.length > 0) return undefined;
+      const withoutPrompt = holdFor(request, model, 0);
+      if (withoutPrompt === null || withoutPrompt > room) return undefined;
       const media = partTokens(request.size, model);
       if (media === null) return undefined;
       const chat = chatTextOf(body);
