@@ -30,7 +30,10 @@ export class EnginePair {
 
   /** Only `close` ever happens here: it is how the engine is told to let go of the gateway. */
   on(event: string, listener: Listener): this {
-    if (event === "close") this.#closeListeners.push(listener);
+    if (event !== "close") return this;
+    // Closed before the engine came to it: its request must end before it has a socket.
+    if (this.destroyed) queueMicrotask(listener);
+    else this.#closeListeners.push(listener);
     return this;
   }
 
