@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { usdNumber } from "../core/money.ts";
+import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
@@ -9,9 +10,9 @@ import { decoded, isPlain } from "../wire/encoding.ts";
 import { answerHeaders } from "../wire/headers.ts";
 import { isObject, objectOr, parseJson, type JsonObject } from "../wire/json.ts";
 import type { Authenticate } from "./authenticate.ts";
-import { fetchWhole, type WholeAnswer } from "./fetch-whole.ts";
+import { fetchWhole, type WholeAnswer, type WholeFailure } from "./fetch-whole.ts";
 import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
-import { hidden, type Mask } from "./mask.ts";
+import { hidden, maskedHeaders, type Mask } from "./mask.ts";
 
 const route = "/account/info";
 
@@ -52,7 +53,6 @@ export function createAccount(parts: {
     allowStale: true,
     noDeleteOnStaleGet: true,
     noDeleteOnFetchRejection: true,
-    allowStaleOnFetchRejection: true,
     fetchMethod: async () => {
       const record = await fetchRecord();
       const { balance } = readAccount(record.body);
@@ -76,7 +76,7 @@ export function createAccount(parts: {
       const status: LRUCache.Status<string, AccountRecord> = {};
       try {
         const record = await cache.fetch(route, { status });
-        if (record === undefined) return { ok: false, answer: { ok: false, failure: { kind: "silent" } } };
+        if (record === undefined) throw new Error("the cache neither fetched a record nor said why");
         const freshness = status.returnedStale === true ? "stale" : status.fetch === "hit" ? "hit" : "miss";
         return { ok: true, record, freshness };
       } catch (error) {
@@ -144,14 +144,35 @@ function balanceOnly(record: JsonObject): JsonObject {
   return { code, data: kept, message, ...(equivalent_in_usd !== undefined && { equivalent_in_usd }) };
 }
 
-function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask): typeof notForwarded {
+async function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask): Promise<typeof notForwarded> {
   if (answer.ok && answer.head.status >= 400) {
-    const headers = answerHeaders(answer.head.rawHeaders).filter(([name]) => name.toLowerCase() !== "content-length");
-    exchange.answer(answer.head.status, headers, mask(answer.bytes));
+    await answerError(exchange, answer, mask);
     return notForwarded;
   }
-  const kind = answer.ok ? "unreadable" : answer.failure.kind;
-  const message =
-    kind === "unreadable" ? "The gateway's account record cannot be read." : "The gateway cannot be reached for its account record.";
-  return refuse(exchange, { code: "gateway_unreachable", message });
+  return refuse(exchange, answer.ok ? unreadable : refusalOf(answer.failure));
+}
+
+/** The gateway's own error; one that it compressed is shown plain, so that nothing is hidden in it. */
+async function answerError(exchange: Exchange, { head, bytes }: Extract<WholeAnswer, { ok: true }>, mask: Mask): Promise<void> {
+  const encoding = head.header("content-encoding");
+  const plain = isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "");
+  const dropped = plain === undefined ? ["content-length"] : ["content-length", "content-encoding"];
+  const headers = answerHeaders(head.rawHeaders).filter(([name]) => !dropped.includes(name.toLowerCase()));
+  exchange.answer(head.status, maskedHeaders(headers, mask), mask(plain ?? bytes));
+}
+
+const unreadable: Refusal = { code: "gateway_unreachable", message: "The gateway's account record cannot be read." };
+
+function refusalOf(failure: WholeFailure): Refusal {
+  switch (failure.kind) {
+    case "redirect":
+      return { code: "gateway_redirect" };
+    case "silent":
+      return { code: "gateway_timeout", timeoutMs: failure.timeoutMs };
+    case "too_large":
+      return unreadable;
+    case "reset":
+    case "unreachable":
+      return { code: "gateway_unreachable", message: "The gateway cannot be reached for its account record." };
+  }
 }

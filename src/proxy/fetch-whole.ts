@@ -2,7 +2,12 @@ import type { Gateway, GatewayFailure, GatewayHead } from "../ports/gateway.ts";
 
 export type WholeAnswer =
   | { readonly ok: true; readonly head: GatewayHead; readonly bytes: Buffer }
-  | { readonly ok: false; readonly failure: GatewayFailure | { readonly kind: "too_large" } };
+  | { readonly ok: false; readonly failure: WholeFailure };
+
+export type WholeFailure =
+  | Exclude<GatewayFailure, { readonly kind: "silent" }>
+  | { readonly kind: "silent"; readonly timeoutMs: number }
+  | { readonly kind: "too_large" };
 
 /** Answers fetched whole are records, not media. */
 const bytesMax = 4 * 1024 * 1024;
@@ -27,7 +32,8 @@ export function fetchWhole(gateway: Gateway, path: string, silenceMs: number): P
         end() {
           if (head !== undefined) resolve({ ok: true, head, bytes: Buffer.concat(chunks) });
         },
-        fail: (failure) => resolve({ ok: false, failure }),
+        fail: (failure) =>
+          resolve({ ok: false, failure: failure.kind === "silent" ? { ...failure, timeoutMs: silenceMs } : failure }),
       },
     );
   });

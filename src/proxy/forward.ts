@@ -8,7 +8,7 @@ import type { AnswerMode } from "./answer.ts";
 import { HeldAnswer } from "./answer-held.ts";
 import { StreamedAnswer } from "./answer-streamed.ts";
 import type { Ending, Forwarded } from "./ending.ts";
-import type { Mask } from "./mask.ts";
+import { maskedHeaders, type Mask } from "./mask.ts";
 
 /** What is sent, and how its answer is to be treated. */
 export interface ForwardOrder {
@@ -118,7 +118,7 @@ class Forwarding implements GatewayReceiver {
 
   head(head: GatewayHead): void {
     this.#head = head;
-    const headers = answerHeaders(head.rawHeaders);
+    const headers = maskedHeaders(answerHeaders(head.rawHeaders), this.#mask);
     const isStream = head.status < 300 && /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
     const parts = {
       exchange: this.#order.exchange,

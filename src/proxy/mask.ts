@@ -1,8 +1,19 @@
+import type { HeaderList } from "../ports/exchange.ts";
+
 /** What stands in place of a secret or a private value. */
 export const hidden = "<hidden>";
 
 /** Replaces every occurrence of a secret in bytes; the same bytes where there is none. */
 export type Mask = (bytes: Buffer) => Buffer;
+
+/** Headers without a secret in their values; the same list where there is none. */
+export function maskedHeaders(headers: HeaderList, mask: Mask): HeaderList {
+  const values = Buffer.from(headers.map(([, value]) => value).join("\n"), "latin1");
+  const masked = mask(values);
+  if (masked === values) return headers;
+  const shown = masked.toString("latin1").split("\n");
+  return headers.map(([name], index) => [name, shown[index] ?? ""]);
+}
 
 export function createMask(secret: string): Mask {
   const needle = Buffer.from(secret);
