@@ -216,7 +216,7 @@ function buildRoutes(settings: Settings, parts: StoryParts): Story {
         authenticate,
         balanceGuard: createBalanceGuard({ account, floor: settings.balance.floor, log }),
         pricer,
-        hold: createHolder({ ledger, pricer, clock, scopeName: ({ window }) => scopeNameOf(window.budget.scope, keys) }),
+        hold: createHolder({ ledger, pricer, scopeName: ({ window }) => scopeNameOf(window.budget.scope, keys) }),
         forwarder,
         meter: createMeter({ tokens, clock }),
         settle: createSettler({ ledger, events, log }),

@@ -3,8 +3,10 @@ export class Work {
   readonly #running = new Set<Promise<void>>();
 
   add(work: Promise<void>): void {
-    this.#running.add(work);
-    void work.finally(() => this.#running.delete(work));
+    // Who gave the work reports its failure; here it only counts as ended.
+    const tracked = work.catch(() => undefined);
+    this.#running.add(tracked);
+    void tracked.then(() => this.#running.delete(tracked));
   }
 
   /** Resolves when nothing runs, nor anything that it started meanwhile. */

@@ -21,9 +21,12 @@ export function isLive(key: Key, at: number): boolean {
   return key.revokedAt === null && (key.expiresAt === null || at < key.expiresAt);
 }
 
-/** Whether the key may use a model; `*` in a pattern stands for any run of characters. */
-export function mayUse(key: Key, model: string): boolean {
-  return key.models === null || key.models.some((pattern) => matchesPattern(pattern, model));
+/**
+ * Whether the key may use a model, given by all its names (the one asked for, the catalogue's id): one that matches is
+ * enough. `*` in a pattern stands for any run of characters.
+ */
+export function mayUse(key: Key, ...names: readonly string[]): boolean {
+  return key.models === null || key.models.some((pattern) => names.some((name) => matchesPattern(pattern, name)));
 }
 
 function matchesPattern(pattern: string, text: string): boolean {

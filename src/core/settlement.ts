@@ -1,7 +1,7 @@
 import { assertNever } from "./assert.ts";
 import type { Formula, Source } from "./charge.ts";
 import { costOf } from "./cost.ts";
-import { smaller, type PicoUsd } from "./money.ts";
+import type { PicoUsd } from "./money.ts";
 import type { PriceVersion } from "./price.ts";
 import { noTokens, scaleTokens, type Permille, type TokenCounts } from "./tokens.ts";
 
@@ -19,14 +19,16 @@ export type Outcome =
   | { readonly kind: "refusedByGateway"; readonly status: number }
   /** The gateway answered 500, 502 or 503; `billed` where the catalogue says that such an answer costs. */
   | { readonly kind: "failedAtGateway"; readonly status: number; readonly billed: boolean }
-  /** The answer is whole, and its tokens are known. */
+  /** The gateway reported its usage. */
+  | { readonly kind: "reported"; readonly tokens: TokenCounts; readonly clamped: boolean }
+  /** The answer is whole, and was counted because the gateway reported no usage. */
   | {
-      readonly kind: "metered";
+      readonly kind: "counted";
       readonly tokens: TokenCounts;
-      readonly source: Extract<Source, "reported" | "counted">;
-      readonly clamped: boolean;
-      /** For `counted`: by how much the tokenizer may undercount this model. */
+      /** By how much the tokenizer may undercount this model. */
       readonly errorFactor: Permille;
+      /** Output that may have been produced unseen: the model's speed times the time it ran; 0 where it shows all. */
+      readonly hiddenTokens: number;
     }
   /** The answer broke off after it began, without usage. */
   | {
@@ -34,7 +36,7 @@ export type Outcome =
       readonly promptTokens: number;
       readonly deliveredTokens: number;
       readonly errorFactor: Permille;
-      /** Output that may have been produced unseen: the model's speed times the time it ran; 0 where it shows all. */
+      /** As for `counted`. */
       readonly hiddenTokens: number;
       readonly reason: string;
     }
@@ -57,6 +59,8 @@ export type Settlement =
       readonly reason: string | null;
     };
 
+type Posted = Extract<Settlement, { kind: "post" }>;
+
 /** What becomes of a hold. Total and pure; it never gives back what it cannot prove unused. */
 export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement {
   switch (outcome.kind) {
@@ -68,8 +72,10 @@ export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement 
       return outcome.billed
         ? postHold(reserved, "assumed", `gateway_${outcome.status}`)
         : { kind: "void", reason: `gateway_${outcome.status}` };
-    case "metered":
-      return postTokens(reserved, scaleCompletion(outcome), outcome);
+    case "reported":
+      return postTokens(reserved, outcome.tokens, { source: "reported", clamped: outcome.clamped, reason: null });
+    case "counted":
+      return postCounted(reserved, outcome);
     case "cut":
       return postCut(reserved, outcome);
     case "unknown":
@@ -79,22 +85,22 @@ export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement 
   }
 }
 
-/** Counted tokens carry the tokenizer's error to the dearer side; reported ones are taken as they are. */
-function scaleCompletion(outcome: Extract<Outcome, { kind: "metered" }>): TokenCounts {
-  if (outcome.source === "reported") return outcome.tokens;
-  return {
-    ...outcome.tokens,
-    input: scaleTokens(outcome.tokens.input, outcome.errorFactor),
-    output: scaleTokens(outcome.tokens.output, outcome.errorFactor),
-  };
+/** Counted tokens with the tokenizer's error to the dearer side, and at least the output that may have been unseen. */
+function estimateOf(
+  counted: TokenCounts,
+  how: { readonly errorFactor: Permille; readonly hiddenTokens: number },
+): TokenCounts {
+  const input = scaleTokens(counted.input, how.errorFactor);
+  const output = Math.max(scaleTokens(counted.output, how.errorFactor), how.hiddenTokens);
+  return { ...counted, input, output };
 }
 
 function postTokens(
   reserved: Reserved,
   tokens: TokenCounts,
-  how: { readonly source: Source; readonly clamped: boolean; readonly reason?: string },
-): Settlement {
-  const known = { tokens, source: how.source, clamped: how.clamped, reason: how.reason ?? null };
+  how: { readonly source: Source; readonly clamped: boolean; readonly reason: string | null },
+): Posted {
+  const known = { tokens, source: how.source, clamped: how.clamped, reason: how.reason };
   if (reserved.price === null) {
     return { kind: "post", cost: null, listCost: null, formula: "unpriced", minimumApplied: false, ...known };
   }
@@ -109,25 +115,30 @@ function postTokens(
   };
 }
 
-/** What was delivered or may have been produced unseen, the dearer of the two, never above the hold. */
+/** The estimate up to the hold; beyond it only what was plainly written, which is then overage. */
+function postCounted(reserved: Reserved, outcome: Extract<Outcome, { kind: "counted" }>): Settlement {
+  const how = { source: "counted", clamped: false, reason: null } as const;
+  const tokens = estimateOf(outcome.tokens, outcome);
+  const estimate = postTokens(reserved, tokens, how);
+  if (!passesHold(reserved, estimate)) return estimate;
+  const written = postTokens(reserved, outcome.tokens, how);
+  return passesHold(reserved, written) ? written : postHold(reserved, "counted", null, tokens);
+}
+
+/** What was delivered, or may have been produced unseen, never above the hold. */
 function postCut(reserved: Reserved, outcome: Extract<Outcome, { kind: "cut" }>): Settlement {
-  const delivered = scaleTokens(outcome.deliveredTokens, outcome.errorFactor);
-  const tokens = {
-    ...noTokens,
-    input: scaleTokens(outcome.promptTokens, outcome.errorFactor),
-    output: Math.max(delivered, outcome.hiddenTokens),
-  };
-  const settlement = postTokens(reserved, tokens, { source: "partial", clamped: false, reason: outcome.reason });
-  const pastHold =
-    settlement.kind === "post" &&
-    settlement.cost !== null &&
-    reserved.hold !== null &&
-    smaller(settlement.cost, reserved.hold) !== settlement.cost;
-  return pastHold ? postHold(reserved, "partial", outcome.reason, tokens) : settlement;
+  const { promptTokens, deliveredTokens, reason } = outcome;
+  const tokens = estimateOf({ ...noTokens, input: promptTokens, output: deliveredTokens }, outcome);
+  const estimate = postTokens(reserved, tokens, { source: "partial", clamped: false, reason });
+  return passesHold(reserved, estimate) ? postHold(reserved, "partial", reason, tokens) : estimate;
+}
+
+function passesHold({ hold }: Reserved, settlement: Posted): boolean {
+  return settlement.cost !== null && hold !== null && settlement.cost > hold;
 }
 
 /** The hold itself is the amount; its list cost is the same, so that no saving is claimed that cannot be shown. */
-function postHold(reserved: Reserved, source: Source, reason: string, tokens: TokenCounts = noTokens): Settlement {
+function postHold(reserved: Reserved, source: Source, reason: string | null, tokens: TokenCounts = noTokens): Settlement {
   return {
     kind: "post",
     cost: reserved.hold,

@@ -47,7 +47,7 @@ export class HeldAnswer implements AnswerMode {
     if (answer === undefined || (answer.usage === undefined && !answer.hasChoices)) {
       return { kind: "unknown", reason: "unreadable_answer" };
     }
-    return { kind: "whole", usage: answer.usage, texts: answer.texts };
+    return { kind: "whole", usage: answer.usage, texts: answer.texts, ranMs: this.#parts.ranMs() };
   }
 
   broken(reason: string, refusal: Refusal): Ending {

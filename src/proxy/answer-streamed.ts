@@ -11,7 +11,7 @@ const compressedBytesMax = 8 * 1024 * 1024;
 
 /** A stream on its way: each chunk leaves in the tick it came, headers before the first. */
 export class StreamedAnswer implements AnswerMode {
-  readonly #parts: AnswerParts & { readonly ranMs: () => number };
+  readonly #parts: AnswerParts;
   readonly #transcript = new StreamTranscript();
   readonly #filter: UsageChunkFilter | undefined;
   readonly #plain: boolean;
@@ -19,7 +19,7 @@ export class StreamedAnswer implements AnswerMode {
   #compressedBytes = 0;
   #last: Buffer = Buffer.alloc(0);
 
-  constructor(parts: AnswerParts & { readonly dropUsageChunk: boolean; readonly ranMs: () => number }) {
+  constructor(parts: AnswerParts & { readonly dropUsageChunk: boolean }) {
     this.#parts = parts;
     this.#plain = isPlain(parts.head.header("content-encoding"));
     this.#filter = parts.dropUsageChunk && this.#plain ? new UsageChunkFilter() : undefined;
@@ -44,7 +44,7 @@ export class StreamedAnswer implements AnswerMode {
     }
     if (answer.finished) {
       this.#parts.exchange.end();
-      return { kind: "whole", usage: answer.usage, texts: answer.texts };
+      return { kind: "whole", usage: answer.usage, texts: answer.texts, ranMs: this.#parts.ranMs() };
     }
     // A clean end without a finish reason: clients would take the piece for a whole answer.
     this.#tellBroken({ code: "gateway_stream_broken", message: "The gateway ended the stream before the answer was complete." });

@@ -11,6 +11,8 @@ export interface AnswerParts {
   readonly headers: HeaderList;
   /** Stops and resumes reading from the gateway, for a slow client. */
   readonly pace: { pause(): void; resume(): void };
+  /** Milliseconds since the request was sent. */
+  ranMs(): number;
   /** Takes note of the model that the answer names. */
   served(model: string | null): void;
 }

@@ -16,7 +16,7 @@ import type { Authenticate, Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
 import type { Forwarded } from "./ending.ts";
 import type { Forwarder } from "./forward.ts";
-import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
+import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
 import type { Held, PlaceHold } from "./hold.ts";
 import type { Meter } from "./meter.ts";
 import type { Pricer, Quote } from "./price.ts";
@@ -47,35 +47,42 @@ export function chatCompletions(steps: ChatSteps): Handler {
   return withKey(steps.authenticate, async (exchange, who) => {
     const body = await exchange.readBody();
     if (!body.ok) return body.refusal === null ? notForwarded : refuse(exchange, body.refusal);
-
-    const admission = await admit(steps, exchange, who, body.bytes);
-    if (!admission.ok) {
-      body.release();
-      return refuse(exchange, admission.refusal);
-    }
-    const { quote, held } = admission;
-    const model = quote.model?.id ?? "other";
-    if (quote.request.stream) steps.events.requestStarted("stream");
-    if (exchange.clientGone) {
-      const end = endOf(exchange, steps.clock, undefined);
-      const outcome = { kind: "notSent", reason: "client_left" } as const;
-      steps.background(steps.settle({ held, quote, who, outcome, end }).finally(body.release));
-      return { ...notForwarded, model, stream: quote.request.stream };
-    }
-    const forwarded = await forward(steps, exchange, admission, body.bytes);
-    const end = endOf(exchange, steps.clock, forwarded);
-    const settled = steps
-      .meter(forwarded.ending, { model: quote.model, body: body.bytes, choices: quote.request.size.choices })
-      .catch((error: unknown): Outcome => {
-        steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
-        return { kind: "unknown", reason: "not_metered" };
-      })
-      .then((outcome) => steps.settle({ held, quote, who, outcome, end }))
-      .finally(body.release);
-    steps.background(settled);
-    const { firstTokenMs, overheadMs } = forwarded;
-    return { model, stream: quote.request.stream, firstTokenMs, overheadMs };
+    const answer = answerChat(steps, exchange, who, body.bytes);
+    // Until it is settled: a count of the prompt may still need the body.
+    steps.background(answer.then(({ settled }) => settled).finally(body.release));
+    return (await answer).summary;
   });
+}
+
+interface Answered {
+  readonly summary: Summary;
+  /** What goes on after the client has its answer. */
+  readonly settled: Promise<void>;
+}
+
+async function answerChat(steps: ChatSteps, exchange: Exchange, who: Authenticated, body: Buffer): Promise<Answered> {
+  const admission = await admit(steps, exchange, who, body);
+  if (!admission.ok) return { summary: refuse(exchange, admission.refusal), settled: Promise.resolve() };
+  const { quote, held } = admission;
+  const { stream, size } = quote.request;
+  const model = quote.model?.id ?? "other";
+  if (stream) steps.events.requestStarted("stream");
+  if (exchange.clientGone) {
+    const end = endOf(exchange, steps.clock, undefined);
+    const outcome = { kind: "notSent", reason: "client_left" } as const;
+    return { summary: { ...notForwarded, model, stream }, settled: steps.settle({ held, quote, who, outcome, end }) };
+  }
+  const forwarded = await forward(steps, exchange, admission, body);
+  const end = endOf(exchange, steps.clock, forwarded);
+  const settled = steps
+    .meter(forwarded.ending, { model: quote.model, body, size })
+    .catch((error: unknown): Outcome => {
+      steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
+      return { kind: "unknown", reason: "not_metered" };
+    })
+    .then((outcome) => steps.settle({ held, quote, who, outcome, end }));
+  const { firstTokenMs, overheadMs } = forwarded;
+  return { summary: { model, stream, firstTokenMs, overheadMs }, settled };
 }
 
 type Admission =
@@ -89,14 +96,14 @@ async function admit(steps: ChatSteps, exchange: Exchange, who: Authenticated, b
   const tags = readTags(exchange.header("x-farebox-tag"));
   if (!tags.ok) return tags;
   const { request } = read;
-  if (who.key !== null && !mayUse(who.key, request.model)) {
-    return { ok: false, refusal: { code: "model_not_allowed", model: request.model } };
-  }
   const belowFloor = await steps.balanceGuard();
   if (belowFloor !== null) return { ok: false, refusal: belowFloor };
   const pricing = steps.pricer.quote(request, steps.clock.now());
   if (!pricing.ok) return pricing;
   const { quote } = pricing;
+  if (who.key !== null && !mayUse(who.key, request.model, quote.model?.id ?? request.model)) {
+    return { ok: false, refusal: { code: "model_not_allowed", model: request.model } };
+  }
   const holding = await steps.hold({ id: exchange.id, route, who, quote, body, tags: tags.tags });
   if (!holding.ok) return holding;
   steps.events.admitted(who.key, quote.model?.id ?? null, quote.model?.group ?? null);

@@ -6,8 +6,8 @@ export type Ending =
   | { readonly kind: "notSent"; readonly reason: string }
   /** The gateway answered with a status other than success. */
   | { readonly kind: "status"; readonly status: number }
-  /** The answer is whole. */
-  | { readonly kind: "whole"; readonly usage: Usage | undefined; readonly texts: readonly string[] }
+  /** The answer is whole. `ranMs` from sending to its end. */
+  | { readonly kind: "whole"; readonly usage: Usage | undefined; readonly texts: readonly string[]; readonly ranMs: number }
   /** A stream broke off after the gateway had it. `ranMs` from sending to the break. */
   | {
       readonly kind: "cut";

@@ -125,10 +125,11 @@ class Forwarding implements GatewayReceiver {
       head,
       headers,
       pace: { pause: () => this.#call?.pause(), resume: () => this.#call?.resume() },
+      ranMs: () => this.#ranMs(),
       served: (model: string | null) => (this.#servedModel = model),
     };
     this.#mode = isStream
-      ? new StreamedAnswer({ ...parts, dropUsageChunk: this.#order.dropUsageChunk, ranMs: () => this.#ranMs() })
+      ? new StreamedAnswer({ ...parts, dropUsageChunk: this.#order.dropUsageChunk })
       : new HeldAnswer({ ...parts, mask: this.#mask, costHeaders: this.#order.costHeaders });
   }
 

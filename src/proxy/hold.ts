@@ -2,7 +2,6 @@ import type { Shortage } from "../core/budget.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
-import type { Clock } from "../ports/clock.ts";
 import type { HoldResult, Ledger } from "../ports/ledger.ts";
 import type { Authenticated } from "./authenticate.ts";
 import type { Pricer, Quote } from "./price.ts";
@@ -33,11 +32,10 @@ export type PlaceHold = (order: HoldOrder) => Promise<Holding>;
 export function createHolder(parts: {
   readonly ledger: Ledger;
   readonly pricer: Pricer;
-  readonly clock: Clock;
   /** The name under which a user knows a budget's scope. */
   readonly scopeName: (shortage: Shortage) => Promise<string>;
 }): PlaceHold {
-  const { ledger, pricer, clock } = parts;
+  const { ledger, pricer } = parts;
 
   const tryHold = (order: HoldOrder, amount: PicoUsd | null): Promise<HoldResult> => {
     const { quote } = order;
@@ -45,7 +43,7 @@ export function createHolder(parts: {
     return ledger.hold({
       id: order.id,
       kind: "request",
-      at: clock.now(),
+      at: quote.at,
       caller: order.who.caller,
       route: order.route,
       model: quote.request.model,

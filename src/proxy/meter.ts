@@ -1,3 +1,4 @@
+import { partTokens, type RequestSize } from "../core/bounds.ts";
 import { outcomeOfStatus, type Outcome } from "../core/settlement.ts";
 import { noTokens, unchanged, type Permille } from "../core/tokens.ts";
 import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
@@ -10,7 +11,7 @@ export interface Metered {
   readonly model: CatalogueModel | undefined;
   /** The request's bytes as they were sent. */
   readonly body: Buffer;
-  readonly choices: number;
+  readonly size: RequestSize;
 }
 
 export type Meter = (ending: Ending, of: Metered) => Promise<Outcome>;
@@ -35,15 +36,18 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
     return undefined;
   };
 
-  const count = async (texts: readonly string[], { model, body }: Metered) => {
+  const count = async (texts: readonly string[], { model, body, size }: Metered) => {
     const encoding = model?.encoding ?? commonEncoding;
+    // Images and sounds have no text; what the catalogue cannot bound cannot be counted.
+    const media = model === undefined ? 0 : partTokens(size, model);
+    if (media === null) return undefined;
     const prompt = await counted(() => parts.tokens.countChat(chatTextOf(body), encoding));
     let output: number | undefined = 0;
     for (const text of texts) {
       const tokens = await counted(() => parts.tokens.countText(text, encoding));
       output = tokens === undefined || output === undefined ? undefined : output + tokens;
     }
-    return prompt === undefined || output === undefined ? undefined : { prompt, output };
+    return prompt === undefined || output === undefined ? undefined : { prompt: prompt + media, output };
   };
 
   return async (ending, of) => {
@@ -56,14 +60,14 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
         return outcomeOfStatus(ending.status, of.model?.billsServerErrors ?? false);
       case "whole": {
         const { usage } = ending;
-        if (usage !== undefined) return { kind: "metered", ...usage, source: "reported", errorFactor };
+        if (usage !== undefined) return { kind: "reported", ...usage };
         const tokens = await count(ending.texts, of);
         if (tokens === undefined) return { kind: "unknown", reason: "not_counted" };
         const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
-        return { kind: "metered", tokens: classes, source: "counted", clamped: false, errorFactor };
+        return { kind: "counted", tokens: classes, errorFactor, hiddenTokens: hiddenTokens(of, ending.ranMs) };
       }
       case "cut": {
-        if (ending.usage !== undefined) return { kind: "metered", ...ending.usage, source: "reported", errorFactor };
+        if (ending.usage !== undefined) return { kind: "reported", ...ending.usage };
         const tokens = await count(ending.texts, of);
         if (tokens === undefined) return { kind: "unknown", reason: "not_counted" };
         return {
@@ -80,7 +84,7 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
 }
 
 /** Output that a reasoning model may have produced unseen while it ran, by its stated speed. */
-function hiddenTokens({ model, choices }: Metered, ranMs: number): number {
+function hiddenTokens({ model, size }: Metered, ranMs: number): number {
   if (model === undefined || !model.reasons) return 0;
-  return Math.ceil((model.tokensPerSecond * choices * ranMs) / 1000);
+  return Math.ceil((model.tokensPerSecond * size.choices * ranMs) / 1000);
 }

@@ -27,7 +27,7 @@ export function showModel({ authenticate, catalogue, clock }: ModelParts): Handl
   return withKey(authenticate, async (exchange, who) => {
     const name = decodeURIComponent(exchange.path.slice("/v1/models/".length));
     const model = catalogue().find(name, clock.now());
-    if (model === undefined || !isListed(model, catalogue().list(clock.now())) || !isVisible(who, model)) {
+    if (model === undefined || !isListed(model, catalogue().list(clock.now())) || !isVisible(who, model, name)) {
       const message = `The model '${name}' does not exist here; GET /v1/models lists those that do.`;
       return refuse(exchange, { code: "not_found", message });
     }
@@ -41,8 +41,8 @@ function isListed({ id }: CatalogueModel, models: readonly CatalogueModel[]): bo
   return models.some((model) => model.id === id);
 }
 
-function isVisible({ key }: Authenticated, model: CatalogueModel): boolean {
-  return key === null || mayUse(key, model.id);
+function isVisible({ key }: Authenticated, model: CatalogueModel, name = model.id): boolean {
+  return key === null || mayUse(key, name, model.id);
 }
 
 /** `created` is the day from which its price holds, in Unix seconds: the catalogue knows no other date. */

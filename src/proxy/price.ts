@@ -9,6 +9,8 @@ import { bytesBesideMessages, chatTextOf, type ChatRequest } from "../wire/chat-
 /** What a request can cost at most, by the price in force when it came. */
 export interface Quote {
   readonly request: ChatRequest;
+  /** When it was priced: the admission's time, and so the charge's. Milliseconds since 1970 UTC. */
+  readonly at: number;
   /** Undefined for a model that the catalogue does not know. */
   readonly model: CatalogueModel | undefined;
   /** Null for a model without a price. */
@@ -39,10 +41,10 @@ export function createPricer(parts: {
         if (parts.unpriced === "refuse") {
           return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
         }
-        return { ok: true, quote: { request, model, hold: null, bounded: false } };
+        return { ok: true, quote: { request, at, model, hold: null, bounded: false } };
       }
       const hold = holdFor(request, model, promptBound(request.size, model));
-      return { ok: true, quote: { request, model, hold, bounded: request.unboundedFields.length === 0 } };
+      return { ok: true, quote: { request, at, model, hold, bounded: request.unboundedFields.length === 0 } };
     },
 
     async tighten({ request, model }, body, room) {

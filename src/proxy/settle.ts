@@ -53,7 +53,7 @@ export function createSettler(parts: {
       model: quote.model?.id ?? null,
       group: quote.model?.group ?? null,
       source: settlement.source,
-      cost: settlement.cost,
+      cost: result.cost,
       listCost: settlement.listCost,
       overage: result.overage,
       tokens: settlement.tokens,

@@ -17,12 +17,12 @@ const outcomes: fc.Arbitrary<Outcome> = fc.oneof(
   fc.record({ kind: fc.constant("notSent" as const), reason }),
   fc.record({ kind: fc.constant("refusedByGateway" as const), status: fc.integer({ min: 400, max: 499 }) }),
   fc.record({ kind: fc.constant("failedAtGateway" as const), status: fc.constantFrom(500, 502, 503), billed: fc.boolean() }),
+  fc.record({ kind: fc.constant("reported" as const), tokens: tokenCounts, clamped: fc.boolean() }),
   fc.record({
-    kind: fc.constant("metered" as const),
+    kind: fc.constant("counted" as const),
     tokens: tokenCounts,
-    source: fc.constantFrom("reported", "counted"),
-    clamped: fc.boolean(),
     errorFactor: permille,
+    hiddenTokens: fc.oneof(fc.constant(0), fc.nat(5000)),
   }),
   fc.record({
     kind: fc.constant("cut" as const),
@@ -67,7 +67,7 @@ describe("settlementFor", () => {
 
   it("posts what the gateway reported, however far above the hold", () => {
     const tokens = { ...noTokens, input: million, output: million };
-    const outcome: Outcome = { kind: "metered", tokens, source: "reported", clamped: false, errorFactor: 1500 as Permille };
+    const outcome: Outcome = { kind: "reported", tokens, clamped: false };
     expect(settlementFor(reserved, outcome)).toMatchObject({
       kind: "post",
       cost: usd("6.25"),
@@ -80,11 +80,27 @@ describe("settlementFor", () => {
 
   it("widens what was counted by the tokenizer's error", () => {
     const tokens = { ...noTokens, input: 1000, output: 1001 };
-    const outcome: Outcome = { kind: "metered", tokens, source: "counted", clamped: false, errorFactor: 1500 as Permille };
+    const outcome: Outcome = { kind: "counted", tokens, errorFactor: 1500 as Permille, hiddenTokens: 0 };
     expect(settlementFor(reserved, outcome)).toMatchObject({
       source: "counted",
       tokens: { ...noTokens, input: 1500, output: 1502 },
     });
+  });
+
+  it("counts at least what a model that reasons unseen may have produced, and never more than was held", () => {
+    const counted = { kind: "counted", tokens: { ...noTokens, input: 10, output: 20 }, errorFactor: unchanged } as const;
+    expect(settlementFor(reserved, { ...counted, hiddenTokens: 900 })).toMatchObject({ tokens: { output: 900 }, formula: "tokens" });
+    expect(settlementFor(reserved, { ...counted, hiddenTokens: million })).toMatchObject({
+      cost: reserved.hold,
+      formula: "assumed",
+      source: "counted",
+    });
+  });
+
+  it("counts what was plainly written also beyond the hold: a gateway that wrote more than it was asked for is overage", () => {
+    const tokens = { ...noTokens, input: 10, output: million };
+    const outcome: Outcome = { kind: "counted", tokens, errorFactor: 1500 as Permille, hiddenTokens: 0 };
+    expect(settlementFor(reserved, outcome)).toMatchObject({ tokens, formula: "tokens", cost: costOf(price(), tokens).charged });
   });
 
   it("posts the delivered part of a cut answer, or what may have been produced unseen when that is more", () => {
@@ -105,7 +121,7 @@ describe("settlementFor", () => {
 
   it("posts a model without a price with no amount, which is not 0", () => {
     const unpriced: Reserved = { hold: null, price: null };
-    const outcome: Outcome = { kind: "metered", tokens: { ...noTokens, input: 1 }, source: "reported", clamped: false, errorFactor: unchanged };
+    const outcome: Outcome = { kind: "reported", tokens: { ...noTokens, input: 1 }, clamped: false };
     expect(settlementFor(unpriced, outcome)).toMatchObject({ cost: null, listCost: null, formula: "unpriced" });
     expect(settlementFor(unpriced, { kind: "unknown", reason: "crash" })).toMatchObject({ cost: null, formula: "unpriced" });
   });

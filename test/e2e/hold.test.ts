@@ -25,7 +25,7 @@ async function countsWhere(sums: { readonly spent: string; readonly held: string
     if (spent + held + needed <= limit) return { ok: true, room: null };
     return { ok: false, reason: "no_room", shortage: { window, needed, exhausted: spent + needed > limit } };
   };
-  const place = createHolder({ ledger: { hold } as unknown as Ledger, pricer, clock, scopeName: async () => "all" });
+  const place = createHolder({ ledger: { hold } as unknown as Ledger, pricer, scopeName: async () => "all" });
   const body = Buffer.from(JSON.stringify({ model: "gpt-4o", max_tokens: 1000, messages: [{ role: "user", content: "a ".repeat(10_000) }] }));
   const read = readChatRequest(body);
   if (!read.ok) throw new Error("the request is sound");

@@ -16,3 +16,17 @@ it("passes a plain request through to the byte, and writes down what the gateway
   expect(response.headers.get("x-farebox-cost-usd")).toBe(formatUsd(charge.cost ?? (0n as never)));
   expect(JSON.parse(body).usage.prompt_tokens).toBe(charge.tokens.input);
 });
+
+it("lets a key use its models under every name that they have", async () => {
+  await using proxy = await startProxy();
+  const key = await proxy.addKey("bob", { models: ["gpt-4o", "claude-*"] });
+  const statusOf = async (model: string) => {
+    const response = await proxy.chat({ model, max_tokens: 5 }, { key });
+    await response.text();
+    return response.status;
+  };
+  expect(await statusOf("gpt-4o")).toBe(200);
+  expect(await statusOf("gpt-4o-2024-11-20")).toBe(200);
+  expect(await statusOf("claude-sonnet-4-6")).toBe(200);
+  expect(await statusOf("gpt-4o-mini")).toBe(403);
+});

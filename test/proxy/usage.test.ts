@@ -6,6 +6,7 @@ import type { Catalogue } from "../../src/ports/catalogue.ts";
 import { createMeter } from "../../src/proxy/meter.ts";
 import { systemClock } from "../../src/time/clock.ts";
 import { createTokenCounter } from "../../src/tokens/token-counter.ts";
+import { readChatRequest } from "../../src/wire/chat-request.ts";
 import { Books, chatWith } from "../support/books.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { ask, bytesOf, open } from "../support/wire-client.ts";
@@ -108,6 +109,17 @@ describe("usage is taken apart once", () => {
   });
 });
 
+it("an image in a prompt whose usage is not reported is counted at the catalogue's bound", async () => {
+  const content = [
+    { type: "text", text: "hello #sandbox no-usage" },
+    { type: "image_url", image_url: { url: "data:image/png;base64,iVBORw0KGgo=" } },
+  ];
+  await ask(proxy, { model: "gpt-4o", max_tokens: 5, messages: [{ role: "user", content }] });
+  const { charge } = await books.endedBeside();
+  expect(charge.source).toBe("counted");
+  expect(charge.tokens.input).toBeGreaterThan(1_000);
+});
+
 describe("large answers", () => {
   it.each([false, true])("of more than 1 MB pass whole and are metered (stream: %s)", async (stream) => {
     const more = stream ? { stream, stream_options: { include_usage: true } } : {};
@@ -155,9 +167,11 @@ describe("output that is produced unseen", () => {
     const price = model?.price?.version ?? null;
     await using tokens = createTokenCounter();
     const meter = createMeter({ tokens, clock });
-    const body = bytesOf({ model: name, messages: [{ role: "user", content: "hello" }] });
+    const body = bytesOf({ model: name, n: choices, messages: [{ role: "user", content: "hello" }] });
+    const read = readChatRequest(body);
+    if (!read.ok) throw new Error("the request is sound");
     const ending = { kind: "cut", usage: undefined, texts: ["Hello"], reason: "gateway_reset", ranMs } as const;
-    return settlementFor({ hold: null, price }, await meter(ending, { model, body, choices }));
+    return settlementFor({ hold: null, price }, await meter(ending, { model, body, size: read.request.size }));
   }
 
   it("by a reasoning model that is cut is charged by its speed and the time that it ran", async () => {
