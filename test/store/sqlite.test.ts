@@ -106,6 +106,7 @@ describe("opening a database", () => {
     other.close();
     for (const path of [text, foreign, join(folder.path, "no", "where.db"), folder.path]) {
       expect(await openSqlite({ path, calendar: utc, clock, access: "serve" })).toMatchObject({ ok: false, failure: { kind: "unusable" } });
+      expect(existsSync(`${path}-serve`)).toBe(false);
     }
   });
 

@@ -74,6 +74,8 @@ function isUnusable(error: unknown): error is Error {
   return error instanceof Error && "syscall" in error;
 }
 
+const foreign: OpenResult = { ok: false, failure: { kind: "unusable", message: "not a Farebox database" } };
+
 function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {
   if (!existsSync(options.path)) return { ok: false, failure: { kind: "missing" } };
   const db = opened.adopt(connectToRead(options.path), (each) => void each.close());
@@ -96,12 +98,14 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   const isNewFile = createPrivateFile(options.path) === "created";
   // One file has one lock, whichever link led to it.
   const path = realpathSync(options.path);
-  if (options.access === "serve" && !lockForServe(path, opened)) return { ok: false, failure: { kind: "in_use" } };
+  // What is no database at all is found here, before a lock file is laid beside it.
   const db = opened.adopt(connectToWrite(path), (each) => void each.close());
+  if (schemaOf(db) === 0 && !isEmpty(db)) return foreign;
+  if (options.access === "serve" && !lockForServe(path, opened)) return { ok: false, failure: { kind: "in_use" } };
   const created = isNewFile || isEmpty(db);
   const migrated = migrate(db);
   if (!migrated.ok) {
-    if (migrated.reason === "foreign") return { ok: false, failure: { kind: "unusable", message: "not a Farebox database" } };
+    if (migrated.reason === "foreign") return foreign;
     return { ok: false, failure: { kind: "newer_schema", found: migrated.found, known: migrated.known } };
   }
   if (options.access === "serve") return { ok: true, store: openThreads(options, opened, path, db, created) };
