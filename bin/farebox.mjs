@@ -3,21 +3,23 @@
 import { existsSync } from "fs";
 import module from "module";
 
-const oldestMajor = 24;
+const source = new URL("../src/main.ts", import.meta.url);
+const compiled = new URL("../dist/main.js", import.meta.url);
+/** A checkout runs its TypeScript; a package and an image have the compiled program only. */
+const isCheckout = existsSync(source);
 
-/** The program as TypeScript in a checkout, compiled in a package. */
-function programAddress() {
-  const candidates = ["../src/main.ts", "../dist/main.js", "../dist/src/main.js"].map((path) => new URL(path, import.meta.url));
-  return candidates.find((address) => existsSync(address)) || candidates[1];
+/** As `engines` in package.json says: the first of 24 and of 26 that have `crypto.randomUUIDv7`; 25 never got it. */
+function isNewEnough() {
+  const [major, minor] = process.versions.node.split(".").map(Number);
+  return (major === 24 && minor >= 16) || (major === 26 && minor >= 1) || major > 26;
 }
 
-if (Number(process.versions.node.split(".")[0]) < oldestMajor) {
-  process.stderr.write(
-    `farebox needs Node ${oldestMajor} or newer, and this is Node ${process.versions.node}; in a checkout, \`npm run --silent farebox -- …\` brings the right one.\n`,
-  );
-  process.exitCode = 2;
-} else {
+if (isNewEnough()) {
   // Compiled code is kept between runs: a command starts in half the time.
   if (module.enableCompileCache) module.enableCompileCache();
-  import(programAddress().href);
+  import((isCheckout ? source : compiled).href);
+} else {
+  const advice = isCheckout ? "; in a checkout, `npm run --silent farebox -- …` brings the right one" : "";
+  process.stderr.write(`farebox needs Node 24 from 24.16 on, or 26.1 or newer, and this is Node ${process.versions.node}${advice}.\n`);
+  process.exitCode = 2;
 }
