@@ -6,6 +6,8 @@ const folder = new URL("../migrations/sqlite/", import.meta.url);
 export type MigrationResult =
   | { readonly ok: true }
   | { readonly ok: false; readonly reason: "newer_schema"; readonly found: number; readonly known: number }
+  /** Only `forward` goes on from there. */
+  | { readonly ok: false; readonly reason: "older_schema"; readonly found: number; readonly known: number }
   /** The file holds tables that are not ours. */
   | { readonly ok: false; readonly reason: "foreign" };
 
@@ -31,8 +33,11 @@ export function schemaOf(db: Connection): number {
   return Number(db.pragma("user_version", { simple: true }));
 }
 
-/** Brings an empty or older database to this release's schema, all in one transaction. */
-export function migrate(db: Connection): MigrationResult {
+/**
+ * Brings an empty database to this release's schema, and with `forward` an older one too, all in one transaction. Who
+ * goes forward keeps a backup: `migrateFile` does.
+ */
+export function migrate(db: Connection, { forward = false } = {}): MigrationResult {
   const known = knownSchema();
   if (schemaOf(db) === known) return { ok: true };
   return writeTransaction(db, () => {
@@ -40,6 +45,7 @@ export function migrate(db: Connection): MigrationResult {
     if (found > known) return { ok: false, reason: "newer_schema", found, known };
     const tables = db.prepare("select count(*) from sqlite_schema").pluck().get();
     if (found === 0 && tables !== 0) return { ok: false, reason: "foreign" };
+    if (found > 0 && found < known && !forward) return { ok: false, reason: "older_schema", found, known };
     for (const { version, file } of migrations()) {
       if (version > found) db.exec(readFileSync(new URL(file, folder), "utf8"));
     }

@@ -13,6 +13,7 @@ import { KeyReads } from "./keys.ts";
 import { SqliteKeyStore, SqliteLedger } from "./ledger.ts";
 import { readLong, type LongReads } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
+import { addCarriedToDays } from "./prune.ts";
 import { CommandQueue } from "./queue.ts";
 import { ShortReads } from "./reads.ts";
 import { rebuildDays } from "./rollups.ts";
@@ -69,12 +70,17 @@ export async function openSqlite(options: OpenOptions): Promise<OpenResult> {
 }
 
 /** Faults of the file, its folder or the disk, rather than of this program. */
-function isUnusable(error: unknown): error is Error {
+export function isUnusable(error: unknown): error is Error {
   if (isStorageFault(error)) return true;
   return error instanceof Error && "syscall" in error;
 }
 
 const foreign: OpenResult = { ok: false, failure: { kind: "unusable", message: "not a Farebox database" } };
+
+function older(found: number, known: number): OpenResult {
+  const message = `its schema version ${found} is older than ${known}; farebox db migrate brings it forward, as the next serve does`;
+  return { ok: false, failure: { kind: "unusable", message } };
+}
 
 function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {
   if (!existsSync(options.path)) return { ok: false, failure: { kind: "missing" } };
@@ -83,7 +89,7 @@ function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenRes
   const known = knownSchema();
   if (found > known) return { ok: false, failure: { kind: "newer_schema", found, known } };
   if (found === 0 && isEmpty(db)) return { ok: false, failure: { kind: "missing" } };
-  if (found < known) return { ok: false, failure: { kind: "unusable", message: `schema version ${found} is older than ${known}: migrate it first` } };
+  if (found < known) return older(found, known);
   const calendar = storedCalendar(db, options.calendar);
   const refusing: BatchChannel = {
     apply: async (commands) => ({
@@ -106,6 +112,7 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   const migrated = migrate(db);
   if (!migrated.ok) {
     if (migrated.reason === "foreign") return foreign;
+    if (migrated.reason === "older_schema") return older(migrated.found, migrated.known);
     return { ok: false, failure: { kind: "newer_schema", found: migrated.found, known: migrated.known } };
   }
   if (options.access === "serve") return { ok: true, store: openThreads(options, opened, path, db, created) };
@@ -176,7 +183,7 @@ function inProcess(db: Connection, calendar: Calendar): LongReads {
  * Takes the lock of the one running proxy: an exclusive transaction on a side file, which the kernel ends with the
  * process, however it dies. False when another one has it.
  */
-function lockForServe(path: string, opened: AsyncDisposableStack): boolean {
+export function lockForServe(path: string, opened: AsyncDisposableStack): boolean {
   const lockPath = `${path}-serve`;
   createPrivateFile(lockPath);
   const lock = opened.adopt(new Database(lockPath, { timeout: 0 }), (each) => void each.close());
@@ -198,7 +205,7 @@ function storedTimeZone(db: Connection): string | null {
   return db.prepare("select time_zone from meta").pluck().get() as string | null;
 }
 
-function storedCalendar(db: Connection, otherwise: Calendar): Calendar {
+export function storedCalendar(db: Connection, otherwise: Calendar): Calendar {
   const stored = storedTimeZone(db);
   return stored === null || stored === otherwise.timeZone ? otherwise : calendarOf(stored);
 }
@@ -210,5 +217,6 @@ function applyTimeZone(db: Connection, calendar: Calendar, at: number): void {
     db.prepare("update meta set time_zone = ?, changes = changes + 1").run(calendar.timeZone);
     new WindowBook(db, calendar).rebuild(at);
     rebuildDays(db, calendar);
+    addCarriedToDays(db);
   });
 }

@@ -22,10 +22,11 @@ type SumRow = Readonly<Record<TokenClass, bigint>> & {
 
 const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
 
-/** Sums by the asked dimensions: whole days from the rollup by days, the edges (and hours) from the quarter hours. */
+/**
+ * Sums by the asked dimensions: whole days from the rollup by days, the edges (and hours) from the quarter hours. Where
+ * retention has left days only, a span is rounded outwards to them, and an hour is null.
+ */
 export function readReport(db: Connection, calendar: Calendar, query: ReportQuery): readonly ReportRow[] {
-  const since = Math.floor(query.since / quarterMs) * quarterMs;
-  const until = Math.ceil(query.until / quarterMs) * quarterMs;
   const sums = new ReportSums(query.by);
   const take = (table: string, time: string, from: string | number, to: string | number) => {
     if (from >= to) return;
@@ -42,10 +43,15 @@ export function readReport(db: Connection, calendar: Calendar, query: ReportQuer
     }
   };
   db.transaction(() => {
+    const quartersFrom = startOfQuarters(db, calendar);
+    const since = outwards(calendar, query.since, quartersFrom, "start");
+    const until = outwards(calendar, query.until, quartersFrom, "end");
     const firstDay = calendar.spanOf("1d", since).start === since ? since : (calendar.spanOf("1d", since).end ?? until);
     const lastDay = calendar.spanOf("1d", until).start;
     if (query.by.includes("hour") || firstDay >= lastDay) {
-      take("rollup_quarter", "starts_at", since, until);
+      const daysUntil = Math.min(until, Math.max(since, quartersFrom));
+      take("rollup_day", "day", calendar.dateOf(since), calendar.dateOf(daysUntil));
+      take("rollup_quarter", "starts_at", daysUntil, until);
       return;
     }
     take("rollup_quarter", "starts_at", since, firstDay);
@@ -53,6 +59,21 @@ export function readReport(db: Connection, calendar: Calendar, query: ReportQuer
     take("rollup_quarter", "starts_at", lastDay, until);
   })();
   return sums.rows();
+}
+
+/** From where on there are quarter hours: the first whole day of this zone after the horizon of retention. */
+function startOfQuarters(db: Connection, calendar: Calendar): number {
+  const stored = Number(db.prepare("select quarters_from from meta").pluck().get());
+  if (stored === 0) return 0;
+  const { start, end } = calendar.spanOf("1d", stored);
+  return start === stored ? stored : (end ?? stored);
+}
+
+/** An edge of a span, moved to the next one that there are sums for. */
+function outwards(calendar: Calendar, at: number, quartersFrom: number, edge: "start" | "end"): number {
+  if (at >= quartersFrom) return (edge === "start" ? Math.floor(at / quarterMs) : Math.ceil(at / quarterMs)) * quarterMs;
+  const day = calendar.spanOf("1d", at);
+  return edge === "start" || day.start === at ? day.start : (day.end ?? at);
 }
 
 function selectSums(db: Connection, by: readonly ReportDimension[], table: string, time: string, from: string | number, to: string | number) {
@@ -79,7 +100,7 @@ function valueOf(dimension: ReportDimension, row: SumRow, calendar: Calendar): s
     case "day":
       return typeof row.time === "string" ? row.time : calendar.dateOf(Number(row.time));
     case "hour":
-      return hourOf(calendar, Number(row.time));
+      return typeof row.time === "string" ? null : hourOf(calendar, Number(row.time));
     default:
       return assertNever(dimension);
   }

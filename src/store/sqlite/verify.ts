@@ -6,6 +6,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { Difference, Verification } from "../../ports/ledger.ts";
 import { sumCharges } from "./budgets.ts";
 import type { Connection } from "./connection.ts";
+import { carriedByDay } from "./prune.ts";
 import { rollupDimensions, rollupSums, sumsByDay, sumsByQuarter } from "./rollups.ts";
 import { chargeOf, type ChargeRow } from "./rows.ts";
 
@@ -23,6 +24,9 @@ class Differences {
   }
 }
 
+/** Retention keeps the rollup by quarter hours from this instant on. */
+const keptQuarters = "starts_at >= (select quarters_from from meta)";
+
 /** Compares every stored sum and amount with what its charges say, from one snapshot and in bounded memory. */
 export function verify(db: Connection, calendar: Calendar): Verification {
   db.function("local_date", { deterministic: true }, (at: unknown) => calendar.dateOf(Number(at)));
@@ -30,8 +34,8 @@ export function verify(db: Connection, calendar: Calendar): Verification {
     const differences = new Differences();
     const charges = verifyCharges(db, differences);
     verifyWindows(db, calendar, differences);
-    verifyRollup(db, { table: "rollup_quarter", time: "starts_at", sums: sumsByQuarter }, differences);
-    verifyRollup(db, { table: "rollup_day", time: "day", sums: sumsByDay }, differences);
+    verifyRollup(db, { table: "rollup_quarter", time: "starts_at", sums: sumsByQuarter, kept: keptQuarters }, differences);
+    verifyRollup(db, { table: "rollup_day", time: "day", sums: `${sumsByDay} union all ${carriedByDay}`, kept: "true" }, differences);
     return { charges, differences: differences.list };
   })();
 }
@@ -50,12 +54,13 @@ function verifyCharges(db: Connection, differences: Differences): number {
     return price;
   };
   const correctedState = db.prepare("select state from charges where id = ?").pluck();
+  const isCarried = db.prepare("select 1 from carried where charge = ?").pluck();
   let count = 0;
   for (const row of db.prepare("select * from charges order by seq").safeIntegers().iterate() as IterableIterator<ChargeRow>) {
     count++;
     const charge = chargeOf(row);
     for (const { expected, found } of recompute(charge, priceOf)) differences.push({ kind: "charge", id: charge.id, expected, found });
-    if (row.formula === "adjustment" && correctedState.get(row.adjusts) !== "posted") {
+    if (row.formula === "adjustment" && correctedState.get(row.adjusts) !== "posted" && isCarried.get(row.seq) === undefined) {
       differences.push({ kind: "charge", id: charge.id, expected: "corrects a posted charge", found: String(row.adjusts) });
     }
   }
@@ -119,7 +124,7 @@ function spanText(calendar: Calendar, period: Period, at: number): string {
 }
 
 /** Sums from the charges and the stored ones, side by side; rows that agree never leave SQLite. */
-function verifyRollup(db: Connection, rollup: { table: string; time: string; sums: string }, differences: Differences): void {
+function verifyRollup(db: Connection, rollup: { table: string; time: string; sums: string; kept: string }, differences: Differences): void {
   const names = [rollup.time, ...rollupDimensions].join(", ");
   const expected = rollupSums.map((name) => `sum(expected_${name})`);
   const found = rollupSums.map((name) => `sum(found_${name})`);
@@ -132,6 +137,7 @@ function verifyRollup(db: Connection, rollup: { table: string; time: string; sum
          union all
          select ${names}, ${rollupSums.map((name) => `0, ${name}`).join(", ")} from ${rollup.table}
        )
+       where ${rollup.kept}
        group by ${names} having ${rollupSums.map((_, index) => `${expected[index]} <> ${found[index]}`).join(" or ")}`,
     )
     .raw()

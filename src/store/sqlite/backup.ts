@@ -1,0 +1,257 @@
+import { closeSync, existsSync, fsyncSync, linkSync, openSync, realpathSync, renameSync, rmSync } from "node:fs";
+import { dirname } from "node:path";
+import Database from "better-sqlite3";
+import type { Calendar } from "../../ports/calendar.ts";
+import type { Verification } from "../../ports/ledger.ts";
+import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, type Connection } from "./connection.ts";
+import { knownSchema, migrate, schemaOf } from "./migrate.ts";
+import { isUnusable, lockForServe, storedCalendar, type OpenFailure } from "./open.ts";
+import { verify } from "./verify.ts";
+
+/** Pages that are copied before others in this process have their turn. */
+const stepPages = 2000;
+
+export interface Copied {
+  readonly file: string;
+  /** The schema version of the copy. */
+  readonly schema: number;
+  readonly verification: Verification;
+}
+
+export type CopyFailure =
+  | OpenFailure
+  /** SQLite's own check of the copy found this. */
+  | { readonly kind: "corrupt"; readonly message: string }
+  /** A process has the file open that must be free: a command, or a backup of it. */
+  | { readonly kind: "busy" };
+
+export type CopyResult = { readonly ok: true; readonly copied: Copied } | { readonly ok: false; readonly failure: CopyFailure };
+
+export interface BackupOptions {
+  /** The ledger's path. */
+  readonly path: string;
+  /** Where the copy goes; a file that is there is replaced once the copy is whole and sound. */
+  readonly file: string;
+  /** The zone of a ledger that has none stored yet. */
+  readonly calendar: Calendar;
+  readonly onProgress?: (share: number) => void;
+}
+
+/** Copies a ledger as it is at this moment, beside whoever writes to it, and checks the copy. */
+export async function backUp({ path, file, calendar, onProgress }: BackupOptions): Promise<CopyResult> {
+  return await guarded<CopyResult>(async () => {
+    const looked = openKnown(path);
+    if (!looked.ok) return looked;
+    using owned = new DisposableStack();
+    const db = owned.adopt(looked.db, (each) => void each.close());
+    if (looked.schema < knownSchema()) return { ok: false, failure: olderFailure(looked.schema) };
+    const part = `${file}.part`;
+    const copied = await copyAndCheck(db, part, calendar, onProgress);
+    if (copied.ok) moveIntoPlace(part, file);
+    return copied.ok ? { ok: true, copied: { ...copied.copied, file } } : copied;
+  });
+}
+
+export type RestoreResult =
+  | {
+      readonly ok: true;
+      readonly copied: Copied;
+      /** Where the ledger that was there before is now; null when there was none. */
+      readonly replaced: string | null;
+    }
+  | { readonly ok: false; readonly failure: CopyFailure; readonly of: "ledger" | "file" }
+  /** The file's sums do not follow from its charges: nothing was replaced. */
+  | { readonly ok: false; readonly verification: Verification };
+
+export interface RestoreOptions extends BackupOptions {
+  /** Distinguishes the replaced file: "2026-11-20T120000Z". */
+  readonly stamp: string;
+}
+
+/** Puts a copy of a backup in the ledger's place, only while no proxy runs on it. The backup itself stays as it is. */
+export async function restore({ path, file, calendar, stamp, onProgress }: RestoreOptions): Promise<RestoreResult> {
+  await using owned = new AsyncDisposableStack();
+  const target = existsSync(path) ? realpathSync(path) : path;
+  const part = `${target}.restoring`;
+  owned.defer(() => rmSync(part, { force: true }));
+  let of: "file" | "ledger" = "file";
+  const result = await guarded<RestoreResult>(async () => {
+    const looked = openKnown(file);
+    if (!looked.ok) return { ...looked, of };
+    const source = owned.adopt(looked.db, (each) => void each.close());
+    of = "ledger";
+    if (!lockForServe(target, owned)) return { ok: false, failure: { kind: "in_use" }, of };
+    of = "file";
+    const copied = await copyAndCheck(source, part, calendar, onProgress);
+    if (!copied.ok) return { ...copied, of };
+    const { verification } = copied.copied;
+    if (verification.differences.length > 0) return { ok: false, verification };
+    of = "ledger";
+    const replaced = existsSync(target) ? setAside(target, `${target}.replaced-${stamp}`) : null;
+    if (replaced === busy) return { ok: false, failure: { kind: "busy" }, of };
+    moveIntoPlace(part, target);
+    return { ok: true, copied: { ...copied.copied, file: target }, replaced };
+  });
+  return result.ok || "verification" in result ? result : { ...result, of };
+}
+
+export type MigrateResult =
+  | { readonly ok: true; readonly from: number; readonly to: number; /** Null when there was nothing to do. */ readonly backup: string | null }
+  | { readonly ok: false; readonly failure: CopyFailure };
+
+/** Brings the file of an earlier release to this one's schema, after a backup beside it, only while no proxy runs on it. */
+export async function migrateFile(path: string): Promise<MigrateResult> {
+  return await guarded<MigrateResult>(async () => {
+    const to = knownSchema();
+    const looked = openKnown(path);
+    if (!looked.ok) return looked;
+    const from = looked.schema;
+    looked.db.close();
+    if (from === to) return { ok: true, from, to, backup: null };
+    await using owned = new AsyncDisposableStack();
+    const target = realpathSync(path);
+    if (!lockForServe(target, owned)) return { ok: false, failure: { kind: "in_use" } };
+    const db = owned.adopt(connectToWrite(target), (each) => void each.close());
+    const backup = freeName(`${target}.before-${to}`);
+    await copy(db, backup);
+    migrate(db, { forward: true });
+    return { ok: true, from, to, backup };
+  });
+}
+
+interface Failed {
+  readonly ok: false;
+  readonly failure: CopyFailure;
+}
+
+/** Turns faults of files and disks into an answer. */
+async function guarded<R>(work: () => Promise<R>): Promise<R | Failed> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!isUnusable(error)) throw error;
+    return { ok: false, failure: { kind: "unusable", message: error.message } };
+  }
+}
+
+type Looked =
+  | { readonly ok: true; readonly db: Connection; readonly schema: number }
+  | { readonly ok: false; readonly failure: OpenFailure };
+
+/** Opens for reading what is a Farebox ledger of this release or an earlier one. */
+function openKnown(path: string): Looked {
+  if (!existsSync(path)) return { ok: false, failure: { kind: "missing" } };
+  const db = connectToRead(path);
+  const refused = (failure: OpenFailure): Looked => {
+    db.close();
+    return { ok: false, failure };
+  };
+  try {
+    const found = schemaOf(db);
+    const known = knownSchema();
+    const tables = db.prepare("select count(*) from sqlite_schema where name in ('meta', 'charges', 'windows')").pluck().get();
+    if (tables !== 3) return refused({ kind: "unusable", message: "not a Farebox database" });
+    if (found > known) return refused({ kind: "newer_schema", found, known });
+    return { ok: true, db, schema: found };
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
+function olderFailure(found: number): OpenFailure {
+  return { kind: "unusable", message: `its schema version ${found} is older than ${knownSchema()}; farebox db migrate brings it forward` };
+}
+
+/** Copies into a new file, brings the copy to this release's schema and checks it; a copy that is not sound is removed. */
+async function copyAndCheck(from: Connection, file: string, calendar: Calendar, onProgress?: (share: number) => void): Promise<CopyResult> {
+  rmSync(file, { force: true });
+  let isSound = false;
+  try {
+    await copy(from, file, onProgress);
+    const checked = check(file, calendar);
+    isSound = checked.ok;
+    return checked;
+  } finally {
+    if (!isSound) rmSync(file, { force: true });
+  }
+}
+
+/** One moment of the database: the open transaction pins it, so that writers do not make the copy start again. */
+async function copy(from: Connection, file: string, onProgress?: (share: number) => void): Promise<void> {
+  createPrivateFile(file);
+  from.exec("begin");
+  try {
+    from.prepare("select count(*) from sqlite_schema").get();
+    await from.backup(file, {
+      progress({ totalPages, remainingPages }) {
+        if (totalPages > 0) onProgress?.(1 - remainingPages / totalPages);
+        return stepPages;
+      },
+    });
+  } finally {
+    from.exec("rollback");
+  }
+  // As one file, without a log beside it.
+  const db = new Database(file, { fileMustExist: true });
+  db.pragma("journal_mode = delete");
+  db.close();
+}
+
+function check(file: string, calendar: Calendar): CopyResult {
+  const db = new Database(file, { fileMustExist: true });
+  try {
+    const found = db.pragma("integrity_check(1)", { simple: true });
+    if (found !== "ok") return { ok: false, failure: { kind: "corrupt", message: String(found) } };
+    migrate(db, { forward: true });
+    const verification = verify(db, storedCalendar(db, calendar));
+    return { ok: true, copied: { file, schema: schemaOf(db), verification } };
+  } finally {
+    db.close();
+  }
+}
+
+const busy = Symbol("busy");
+
+/**
+ * Gives the ledger's file a second name before another one takes its first, so that there is a ledger at every moment.
+ * Its write-ahead log is moved into it; of a damaged file, which cannot be opened, the log goes along beside it. Answers
+ * that name, or `busy` while another process has it open.
+ */
+function setAside(path: string, kept: string): string | typeof busy {
+  const name = freeName(kept);
+  try {
+    const db = connectToWrite(path);
+    try {
+      db.pragma("journal_mode = delete");
+    } finally {
+      db.close();
+    }
+  } catch (error) {
+    if (!isStorageFault(error)) throw error;
+    if (/^SQLITE_(BUSY|LOCKED)/.test(error.code)) return busy;
+    if (existsSync(`${path}-wal`)) renameSync(`${path}-wal`, `${name}-wal`);
+    rmSync(`${path}-shm`, { force: true });
+  }
+  linkSync(path, name);
+  return name;
+}
+
+/** Durable once it returns. */
+function moveIntoPlace(part: string, file: string): void {
+  renameSync(part, file);
+  const folder = openSync(dirname(file), "r");
+  try {
+    fsyncSync(folder);
+  } finally {
+    closeSync(folder);
+  }
+}
+
+/** The name itself, or with a number behind it where there is such a file. */
+function freeName(wanted: string): string {
+  for (let number = 0; ; number++) {
+    const name = number === 0 ? wanted : `${wanted}.${number}`;
+    if (!existsSync(name)) return name;
+  }
+}

@@ -1,0 +1,263 @@
+import { createHash } from "node:crypto";
+import { tokenClasses } from "../../core/tokens.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import type { Clock } from "../../ports/clock.ts";
+import { writeTransaction, type Connection, type Statement } from "./connection.ts";
+import { rollupDimensions, rollupSums } from "./rollups.ts";
+
+const dayMs = 86_400_000;
+
+/** The rollup by quarter hours is kept for this long. Milliseconds. */
+const quartersKeptMs = 35 * dayMs;
+
+/**
+ * Charges younger than this are never pruned: the current windows of every period but `total` then lie wholly after
+ * what is pruned, and the quarter hours that are kept do too. Milliseconds.
+ */
+export const pruneAgeMsMin = 36 * dayMs;
+
+/** Charges that one transaction deletes: it takes some milliseconds, in which the proxy's writer waits. */
+const stepCharges = 200;
+
+/** Rows of windows or rollups that one transaction deletes, about. */
+const stepRows = 500;
+
+/** The least pause between two transactions, in milliseconds; a step that took longer is followed by as long a pause. */
+const pauseMsMin = 5;
+
+/** What was pruned, or would be. */
+export interface Pruned {
+  /** Charges admitted before this instant, the beginning of a day in the ledger's zone, were looked at. */
+  readonly before: number;
+  readonly charges: number;
+  /** Windows that had ended by then. */
+  readonly windows: number;
+  /** Rows of the rollup by quarter hours. */
+  readonly quarters: number;
+}
+
+export interface PruneOptions {
+  readonly calendar: Calendar;
+  readonly clock: Clock;
+  /** Waits, and keeps the process alive meanwhile. */
+  readonly pause: (ms: number) => Promise<unknown>;
+  /** At least `pruneAgeMsMin`. */
+  readonly olderThanMs: number;
+  /** Told after each step how many charges are done. */
+  readonly onProgress?: (charges: number) => void;
+}
+
+interface Horizons {
+  readonly charges: number;
+  readonly quarters: number;
+}
+
+/** Whole days only, so that a carried sum never straddles what is kept. */
+function horizons({ calendar, clock, olderThanMs }: PruneOptions): Horizons {
+  const startOfDay = (at: number) => calendar.spanOf("1d", Math.max(at, 0)).start;
+  const now = clock.now();
+  return { charges: startOfDay(now - olderThanMs), quarters: startOfDay(now - quartersKeptMs) };
+}
+
+/** Pending charges stay, as do carried sums, and what a charge that stays corrects. */
+const prunable = `state <> 'pending' and admitted_at < :before
+  and not exists (select 1 from carried where carried.charge = charges.seq)
+  and not exists (select 1 from charges correction where correction.adjusts = charges.id)`;
+
+/** Counts what `prune` would delete; an old charge that an old correction keeps until then is counted in. */
+export function prunePreview(db: Connection, options: PruneOptions): Pruned {
+  const horizon = horizons(options);
+  const count = (sql: string, before: number) => Number(db.prepare(sql).pluck().get({ before }));
+  return db.transaction(() => ({
+    before: horizon.charges,
+    charges: count(
+      `select count(*) from charges where state <> 'pending' and admitted_at < :before
+         and not exists (select 1 from carried where carried.charge = charges.seq)
+         and not exists (select 1 from charges correction where correction.adjusts = charges.id and correction.admitted_at >= :before)`,
+      horizon.charges,
+    ),
+    windows: count("select count(*) from windows where ends_at <= :before", horizon.charges),
+    quarters: count("select count(*) from rollup_quarter where starts_at < :before", horizon.quarters),
+  }))();
+}
+
+/**
+ * Deletes what is older, in transactions of some milliseconds with pauses between them, beside a running proxy or
+ * alone. After each of them the ledger is in order; when it is interrupted the rest is left for the next time.
+ */
+export async function prune(db: Connection, options: PruneOptions): Promise<Pruned> {
+  const horizon = horizons(options);
+  const steps = new Steps(db, options);
+  // First what a carried sum, at noon of its day, would no longer agree with.
+  const quarters = await steps.repeat(deleteQuarters(db, horizon.quarters));
+  const windows = await steps.repeat(deleteWindows(db, horizon.charges));
+  const carrier = new Carrier(db, options.calendar, horizon.charges);
+  let charges = 0;
+  const told = (count: number) => {
+    charges += count;
+    options.onProgress?.(charges);
+  };
+  // A correction goes before what it corrects, and a correction of that one before it.
+  await steps.repeat(() => carrier.carryCorrections(), told);
+  await steps.repeat(() => carrier.carryOthers(), told);
+  return { before: horizon.charges, charges, windows, quarters };
+}
+
+/** Runs a step until it finds nothing more, and lets others write in between. */
+class Steps {
+  readonly #db: Connection;
+  readonly #options: PruneOptions;
+
+  constructor(db: Connection, options: PruneOptions) {
+    this.#db = db;
+    this.#options = options;
+  }
+
+  async repeat(step: () => number, told?: (count: number) => void): Promise<number> {
+    const { clock, pause } = this.#options;
+    for (let sum = 0; ; ) {
+      const start = clock.monotonic();
+      const count = writeTransaction(this.#db, step);
+      if (count === 0) return sum;
+      sum += count;
+      told?.(count);
+      await pause(Math.max(pauseMsMin, clock.monotonic() - start));
+    }
+  }
+}
+
+/**
+ * Windows that ended before the horizon: nobody asks for them again, and their charges are about to be carried. A charge
+ * that is still pending in one settles without it.
+ */
+function deleteWindows(db: Connection, before: number): () => number {
+  const ended = `select seq from windows where ends_at <= ? order by seq limit ${stepRows}`;
+  const unlink = db.prepare(`delete from charge_windows where window in (${ended})`);
+  const remove = db.prepare(`delete from windows where seq in (${ended})`);
+  return () => {
+    unlink.run(before);
+    return remove.run(before).changes;
+  };
+}
+
+/** The horizon first: from then on nobody asks for what is deleted. */
+function deleteQuarters(db: Connection, before: number): () => number {
+  const announce = db.prepare("update meta set quarters_from = max(quarters_from, ?)");
+  const oldest = db.prepare("select min(starts_at) from rollup_quarter").pluck();
+  const later = db.prepare(`select starts_at from rollup_quarter where starts_at > ? order by starts_at limit 1 offset ${stepRows}`).pluck();
+  const remove = db.prepare("delete from rollup_quarter where starts_at < ?");
+  return () => {
+    announce.run(before);
+    const first = oldest.get() as number | null;
+    if (first === null || first >= before) return 0;
+    return remove.run(Math.min((later.get(first) as number | undefined) ?? before, before)).changes;
+  };
+}
+
+/** Moves charges into carried sums, some at a time. */
+class Carrier {
+  readonly #db: Connection;
+  readonly #before: number;
+  readonly #sums: Statement;
+  readonly #counts: Statement;
+  readonly #unlink: Statement;
+  readonly #remove: Statement;
+  readonly #selectLast: Statement;
+  #lastOfStep = beginning;
+  #last = beginning;
+
+  constructor(db: Connection, calendar: Calendar, before: number) {
+    this.#db = db;
+    this.#before = before;
+    db.exec("create temp table if not exists step (seq integer primary key)");
+    db.function("local_noon", { deterministic: true }, (at: unknown) => {
+      return BigInt(calendar.startOfDate(calendar.dateOf(Number(at))) + dayMs / 2);
+    });
+    db.function("carried_id", { deterministic: true, varargs: true }, (...identity: unknown[]) => carriedId(calendar, identity));
+    const sums = ["cost", "list_cost", ...tokenClasses];
+    this.#sums = db.prepare(
+      `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, price_group, stream,
+         formula, source, reason, ${sums.join(", ")})
+       select ${carried.id}, 'request', 'posted', 0, ${carried.at}, ${carried.at}, key, team, 'carried', model, price_group, 0,
+         'adjustment', source, 'carried', ${sums.map((name) => `coalesce(sum(${name}), 0)`).join(", ")}
+       from ${carried.posted} group by 1
+       on conflict (id) do update set ${sums.map((name) => `${name} = ${name} + excluded.${name}`).join(", ")}`,
+    );
+    this.#counts = db.prepare(
+      `insert into carried (charge, requests, unpriced)
+       select (select seq from charges where id = part.id), part.requests, part.unpriced
+       from (
+         select ${carried.id} id, sum(formula <> 'adjustment') requests, sum(cost is null) unpriced from ${carried.posted} group by 1
+       ) part where true
+       on conflict (charge) do update set requests = requests + excluded.requests, unpriced = unpriced + excluded.unpriced`,
+    );
+    this.#selectLast = db.prepare(
+      "select admitted_at at, seq from charges join temp.step using (seq) order by admitted_at desc, seq desc limit 1",
+    );
+    this.#unlink = db.prepare("delete from charge_windows where charge in (select seq from temp.step)");
+    this.#remove = db.prepare("delete from charges where seq in (select seq from temp.step)");
+  }
+
+  /** The newest first. Within a transaction; answers how many it took. */
+  carryCorrections(): number {
+    return this.#carry("adjusts is not null order by admitted_at desc, seq desc", {});
+  }
+
+  /** The oldest first; what stays is looked at once. Within a transaction; answers how many it took. */
+  carryOthers(): number {
+    const after = "admitted_at >= :at and (admitted_at > :at or seq > :seq)";
+    const count = this.#carry(`adjusts is null and ${after} order by admitted_at, seq`, this.#last);
+    if (count > 0) this.#last = this.#lastOfStep;
+    return count;
+  }
+
+  #carry(which: string, from: { readonly at?: number; readonly seq?: number }): number {
+    this.#db.exec("delete from temp.step");
+    const { changes } = this.#db
+      .prepare(`insert into temp.step select seq from charges where ${prunable} and ${which} limit ${stepCharges}`)
+      .run({ before: this.#before, ...from });
+    if (changes === 0) return 0;
+    this.#lastOfStep = this.#selectLast.get() as Place;
+    this.#sums.run();
+    this.#counts.run();
+    this.#unlink.run();
+    this.#remove.run();
+    return changes;
+  }
+}
+
+/** A charge's place in the order of time. */
+interface Place {
+  readonly at: number;
+  readonly seq: number;
+}
+
+const beginning: Place = { at: -1, seq: 0 };
+
+const carried = {
+  at: "local_noon(admitted_at)",
+  id: "carried_id(local_noon(admitted_at), key, team, model, price_group, source)",
+  posted: "charges join temp.step using (seq) where state = 'posted'",
+} as const;
+
+/** The same for the same sum, so that each step adds to what is there. */
+function carriedId(calendar: Calendar, identity: readonly unknown[]): string {
+  const digest = createHash("sha256").update(JSON.stringify(identity.map((part) => (part === null ? null : String(part)))));
+  return `carried-${calendar.dateOf(Number(identity[0]))}-${digest.digest("hex").slice(0, 16)}`;
+}
+
+/** What the rollup by days has of carried sums beyond what their rows in `charges` add to it. Needs `local_date`. */
+export const carriedByDay = `
+  select local_date(admitted_at) day, key, coalesce(team, '') team, model, coalesce(price_group, '') price_group, source,
+    requests, unpriced, ${rollupSums.slice(2).map((name) => `0 ${name}`).join(", ")}
+  from carried join charges on charges.seq = carried.charge`;
+
+/** After the rollup by days was made anew from the charges. */
+export function addCarriedToDays(db: Connection): void {
+  db.exec(
+    `insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")})
+     select day, ${rollupDimensions.join(", ")}, ${rollupSums.map((name) => `sum(${name})`).join(", ")} from (${carriedByDay})
+     where true group by day, ${rollupDimensions.join(", ")}
+     on conflict do update set requests = requests + excluded.requests, unpriced = unpriced + excluded.unpriced`,
+  );
+}
