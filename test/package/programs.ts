@@ -27,7 +27,7 @@ export interface Ended {
 
 /** What the machine needs, with this Node first and without what vitest or a surrounding npm set for themselves. */
 export function machineEnvironment(): Record<string, string> {
-  const foreign = /^(FAREBOX|OPENAI|VITEST|NODE_|npm_(?!config_(registry|cache|userconfig)$)|INIT_CWD$)/;
+  const foreign = /^(FAREBOX|OPENAI|VITEST|NODE_(OPTIONS|ENV|V8|COMPILE)|npm_(?!config_(registry|cache|userconfig)$)|INIT_CWD$)/;
   const kept = Object.entries(process.env).filter(([name]) => !foreign.test(name)) as [string, string][];
   const path = [dirname(process.execPath), process.env["PATH"] ?? ""].join(delimiter);
   return { ...Object.fromEntries(kept), PATH: path, npm_config_prefer_offline: "true", npm_config_loglevel: "error" };
