@@ -9,6 +9,11 @@ import { systemClock } from "./time/clock.ts";
 
 const clock = systemClock();
 
+async function upkeep() {
+  const { createUpkeep } = await import("./app/database.ts");
+  return createUpkeep(clock);
+}
+
 /** What the commands need of the adapters. What only `serve` and `demo` need is loaded by them: other commands start fast. */
 export const adapters: Adapters = {
   version: packageVersion(),
@@ -29,6 +34,18 @@ export const adapters: Adapters = {
   async fetchAccount(settings) {
     const { readAccountOnce } = await import("./app/account.ts");
     return readAccountOnce(settings, clock);
+  },
+
+  upkeep: {
+    migrate: async (settings) => (await upkeep()).migrate(settings),
+    backUp: async (settings, file, options) => (await upkeep()).backUp(settings, file, options),
+    restore: async (settings, file, onProgress) => (await upkeep()).restore(settings, file, onProgress),
+    prune: async (settings, options) => (await upkeep()).prune(settings, options),
+  },
+
+  async examine(subject, tell) {
+    const { examine } = await import("./app/doctor.ts");
+    return examine(subject, clock, tell);
   },
 
   async serve(settings, io) {

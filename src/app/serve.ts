@@ -1,7 +1,9 @@
-import { note, printLine, type ExitCode, type Io } from "../cli/io.ts";
+import { fail, note, printLine, type ExitCode, type Io } from "../cli/io.ts";
 import type { Settings } from "../config/settings.ts";
 import { createLog } from "../log/log.ts";
+import { migrateFile } from "../store/sqlite/backup.ts";
 import { systemClock } from "../time/clock.ts";
+import { ledgerProblem } from "./database.ts";
 import { packageVersion } from "./package.ts";
 import { startServing } from "./serving.ts";
 import { firstSignal } from "./signals.ts";
@@ -9,6 +11,12 @@ import { firstSignal } from "./signals.ts";
 /** Runs the proxy until SIGTERM or SIGINT, then drains it. A second signal ends at once. */
 export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   const log = createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true });
+  const { path } = settings.database;
+  const migrated = await migrateFile(path);
+  if (!migrated.ok && migrated.failure.kind !== "missing") return fail(io, ledgerProblem(migrated.failure, path));
+  if (migrated.ok && migrated.backup !== null) {
+    note(io, `migrated the ledger at ${path} from schema version ${migrated.from} to ${migrated.to}; as it was before: ${migrated.backup}`);
+  }
   const started = await startServing(settings, { clock: systemClock(), log, version: packageVersion() });
   if (!started.ok) {
     for (const problem of started.problems) note(io, `farebox: ${problem}`);
@@ -28,7 +36,7 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
 }
 
 /** Settings of the contract that were given and that this release does not act on: said, never silently ignored. */
-function withoutEffect(settings: Settings): string[] {
+export function withoutEffect(settings: Settings): string[] {
   const given: [string, boolean][] = [
     ["FAREBOX_ADMIN_TOKEN", settings.access.adminToken !== null],
     ["FAREBOX_PASSTHROUGH=all", settings.gateway.passthrough === "all"],

@@ -1,9 +1,11 @@
 import type { Settings } from "../config/settings.ts";
+import type { Environment, Flags, ReadFile } from "../config/sources.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { Ledger, Verification } from "../ports/ledger.ts";
+import type { Check } from "../reporting/doctor.ts";
 import type { ExitCode, Io } from "./io.ts";
 
 /** What commands need of the adapters. `app.ts` provides it; commands never import an adapter themselves. */
@@ -21,6 +23,9 @@ export interface Adapters {
   loadCatalogue(folder: string | null): Promise<CatalogueLoading>;
   /** The account record, fresh from the gateway that the settings name. */
   fetchAccount(settings: Settings): Promise<AccountReading>;
+  readonly upkeep: Upkeep;
+  /** Looks at everything that `serve` needs, and changes nothing. Each check is told as soon as it is known. */
+  examine(subject: ExamineSubject, tell: (check: Check) => void): Promise<void>;
   /** Runs until a signal ends it. */
   serve(settings: Settings, io: Io): Promise<ExitCode>;
   demo(options: { readonly once: boolean }, io: Io): Promise<ExitCode>;
@@ -28,6 +33,44 @@ export interface Adapters {
   readonly sandboxScenarios: readonly { readonly usage: string; readonly description: string }[];
   /** Runs the fake gateway until a signal ends it. */
   startSandbox(options: { readonly host: string; readonly port: number }, io: Io): Promise<ExitCode>;
+}
+
+/** Work on the ledger's file as a whole. `onProgress` is told a share from 0 to 1. */
+export interface Upkeep {
+  /** Brings the file to this release's schema; `backup` is null when there was nothing to do. */
+  migrate(settings: Settings): Promise<UpkeepResult<{ readonly from: number; readonly to: number; readonly backup: string | null }>>;
+  /** Copies the ledger, beside a running `serve` too, and checks the copy. */
+  backUp(settings: Settings, file: string, options: { readonly replace: boolean; readonly onProgress: (share: number) => void }): Promise<UpkeepResult<CopiedLedger>>;
+  /** Puts a checked copy of `file` in the ledger's place; `replaced` is where the ledger before it is now. */
+  restore(settings: Settings, file: string, onProgress: (share: number) => void): Promise<UpkeepResult<CopiedLedger & { readonly replaced: string | null }>>;
+  /** Turns charges of ended days into sums; with `dryRun` it only counts. */
+  prune(settings: Settings, options: { readonly olderThanMs: number; readonly dryRun: boolean; readonly onProgress: (share: number) => void }): Promise<UpkeepResult<PrunedLedger>>;
+}
+
+export type UpkeepResult<T> =
+  | ({ readonly ok: true } & T)
+  /** One sentence, and the exit code that goes with it. */
+  | { readonly ok: false; readonly problem: string; readonly code: ExitCode };
+
+export interface CopiedLedger {
+  readonly file: string;
+  readonly schema: number;
+  readonly verification: Verification;
+}
+
+export interface PrunedLedger {
+  /** Charges admitted before this instant, milliseconds since 1970 UTC. */
+  readonly before: number;
+  readonly charges: number;
+  readonly windows: number;
+  readonly quarters: number;
+}
+
+/** What `doctor` was started with. */
+export interface ExamineSubject {
+  readonly flags: Flags;
+  readonly env: Environment;
+  readonly readFile: ReadFile;
 }
 
 export type StoreAccess = "command" | "read";

@@ -6,7 +6,9 @@ import { registerBudgets } from "./budgets.ts";
 import { registerCharges } from "./charges.ts";
 import { registerConfig } from "./config.ts";
 import type { CliContext } from "./context.ts";
+import { registerDb } from "./db.ts";
 import { registerDemo } from "./demo.ts";
+import { registerDoctor } from "./doctor.ts";
 import type { ExitCode, Io } from "./io.ts";
 import { registerKeys } from "./keys.ts";
 import { registerPrices } from "./prices.ts";
@@ -67,6 +69,8 @@ function buildProgram(context: CliContext): Command {
   registerPrices(program, context);
   registerBalance(program, context);
   registerVerify(program, context);
+  registerDb(program, context);
   registerConfig(program, context);
+  registerDoctor(program, context);
   return program;
 }

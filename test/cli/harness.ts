@@ -1,6 +1,8 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createUpkeep } from "../../src/app/database.ts";
+import { examine } from "../../src/app/doctor.ts";
 import { formatFault } from "../../src/catalogue/fault.ts";
 import { loadCatalogue } from "../../src/catalogue/load.ts";
 import type { AccountReading, Adapters, Store } from "../../src/cli/adapters.ts";
@@ -55,6 +57,8 @@ export function harness(): Harness {
       return loaded.ok ? loaded : { ok: false, faults: loaded.faults.map(formatFault) };
     },
     fetchAccount: () => Promise.resolve(self.account),
+    upkeep: createUpkeep(clock),
+    examine: (subject, tell) => examine(subject, clock, tell),
     serve: (settings) => {
       served.push(settings);
       return Promise.resolve(0);

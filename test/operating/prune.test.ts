@@ -1,10 +1,11 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
+import { pruneAgeMsMin } from "../../src/core/retention.ts";
 import { reportDimensions, type ReportDimension } from "../../src/ports/ledger.ts";
 import { connectToWrite, type Connection } from "../../src/store/sqlite/connection.ts";
 import type { Store } from "../../src/store/sqlite/open.ts";
-import { prune, pruneAgeMsMin, prunePreview } from "../../src/store/sqlite/prune.ts";
+import { prune, prunePreview } from "../../src/store/sqlite/prune.ts";
 import { calendarOf } from "../../src/time/calendar.ts";
 import { alice, assumed, bob, budget, endAt, holdOf, noon, openStore, posting, tempFolder } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";

@@ -5,7 +5,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { Verification } from "../../ports/ledger.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, type Connection } from "./connection.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
-import { isUnusable, lockForServe, storedCalendar, type OpenFailure } from "./open.ts";
+import { isEmpty, isUnusable, lockForServe, olderSchema, storedCalendar, type OpenFailure } from "./open.ts";
 import { verify } from "./verify.ts";
 
 /** Pages that are copied before others in this process have their turn. */
@@ -40,11 +40,10 @@ export interface BackupOptions {
 /** Copies a ledger as it is at this moment, beside whoever writes to it, and checks the copy. */
 export async function backUp({ path, file, calendar, onProgress }: BackupOptions): Promise<CopyResult> {
   return await guarded<CopyResult>(async () => {
-    const looked = openKnown(path);
+    const looked = openCurrent(path);
     if (!looked.ok) return looked;
     using owned = new DisposableStack();
     const db = owned.adopt(looked.db, (each) => void each.close());
-    if (looked.schema < knownSchema()) return { ok: false, failure: olderFailure(looked.schema) };
     const part = `${file}.part`;
     const copied = await copyAndCheck(db, part, calendar, onProgress);
     if (copied.ok) moveIntoPlace(part, file);
@@ -125,7 +124,7 @@ interface Failed {
 }
 
 /** Turns faults of files and disks into an answer. */
-async function guarded<R>(work: () => Promise<R>): Promise<R | Failed> {
+export async function guarded<R>(work: () => Promise<R>): Promise<R | Failed> {
   try {
     return await work();
   } catch (error) {
@@ -138,10 +137,13 @@ type Looked =
   | { readonly ok: true; readonly db: Connection; readonly schema: number }
   | { readonly ok: false; readonly failure: OpenFailure };
 
-/** Opens for reading what is a Farebox ledger of this release or an earlier one. */
-function openKnown(path: string): Looked {
+/**
+ * Opens what is a Farebox ledger of this release or an earlier one. A connection that may write leaves no empty log
+ * beside the file when it closes.
+ */
+export function openKnown(path: string, access: "read" | "write" = "read"): Looked {
   if (!existsSync(path)) return { ok: false, failure: { kind: "missing" } };
-  const db = connectToRead(path);
+  const db = access === "read" ? connectToRead(path) : new Database(path, { fileMustExist: true });
   const refused = (failure: OpenFailure): Looked => {
     db.close();
     return { ok: false, failure };
@@ -150,6 +152,7 @@ function openKnown(path: string): Looked {
     const found = schemaOf(db);
     const known = knownSchema();
     const tables = db.prepare("select count(*) from sqlite_schema where name in ('meta', 'charges', 'windows')").pluck().get();
+    if (found === 0 && isEmpty(db)) return refused({ kind: "missing" });
     if (tables !== 3) return refused({ kind: "unusable", message: "not a Farebox database" });
     if (found > known) return refused({ kind: "newer_schema", found, known });
     return { ok: true, db, schema: found };
@@ -159,8 +162,13 @@ function openKnown(path: string): Looked {
   }
 }
 
-function olderFailure(found: number): OpenFailure {
-  return { kind: "unusable", message: `its schema version ${found} is older than ${knownSchema()}; farebox db migrate brings it forward` };
+/** The same, of this release only. */
+export function openCurrent(path: string): Looked {
+  const looked = openKnown(path);
+  const known = knownSchema();
+  if (!looked.ok || looked.schema === known) return looked;
+  looked.db.close();
+  return { ok: false, failure: olderSchema(looked.schema, known) };
 }
 
 /** Copies into a new file, brings the copy to this release's schema and checks it; a copy that is not sound is removed. */

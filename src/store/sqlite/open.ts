@@ -77,9 +77,9 @@ export function isUnusable(error: unknown): error is Error {
 
 const foreign: OpenResult = { ok: false, failure: { kind: "unusable", message: "not a Farebox database" } };
 
-function older(found: number, known: number): OpenResult {
+export function olderSchema(found: number, known: number): OpenFailure {
   const message = `its schema version ${found} is older than ${known}; farebox db migrate brings it forward, as the next serve does`;
-  return { ok: false, failure: { kind: "unusable", message } };
+  return { kind: "unusable", message };
 }
 
 function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {
@@ -89,7 +89,7 @@ function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenRes
   const known = knownSchema();
   if (found > known) return { ok: false, failure: { kind: "newer_schema", found, known } };
   if (found === 0 && isEmpty(db)) return { ok: false, failure: { kind: "missing" } };
-  if (found < known) return older(found, known);
+  if (found < known) return { ok: false, failure: olderSchema(found, known) };
   const calendar = storedCalendar(db, options.calendar);
   const refusing: BatchChannel = {
     apply: async (commands) => ({
@@ -112,7 +112,7 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   const migrated = migrate(db);
   if (!migrated.ok) {
     if (migrated.reason === "foreign") return foreign;
-    if (migrated.reason === "older_schema") return older(migrated.found, migrated.known);
+    if (migrated.reason === "older_schema") return { ok: false, failure: olderSchema(migrated.found, migrated.known) };
     return { ok: false, failure: { kind: "newer_schema", found: migrated.found, known: migrated.known } };
   }
   if (options.access === "serve") return { ok: true, store: openThreads(options, opened, path, db, created) };
@@ -197,7 +197,7 @@ export function lockForServe(path: string, opened: AsyncDisposableStack): boolea
   }
 }
 
-function isEmpty(db: Connection): boolean {
+export function isEmpty(db: Connection): boolean {
   return db.prepare("select count(*) from sqlite_schema").pluck().get() === 0;
 }
 

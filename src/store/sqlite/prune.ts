@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { quartersKeptMs } from "../../core/retention.ts";
 import { tokenClasses } from "../../core/tokens.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Clock } from "../../ports/clock.ts";
@@ -6,15 +7,6 @@ import { writeTransaction, type Connection, type Statement } from "./connection.
 import { rollupDimensions, rollupSums } from "./rollups.ts";
 
 const dayMs = 86_400_000;
-
-/** The rollup by quarter hours is kept for this long. Milliseconds. */
-const quartersKeptMs = 35 * dayMs;
-
-/**
- * Charges younger than this are never pruned: the current windows of every period but `total` then lie wholly after
- * what is pruned, and the quarter hours that are kept do too. Milliseconds.
- */
-export const pruneAgeMsMin = 36 * dayMs;
 
 /** Charges that one transaction deletes: it takes some milliseconds, in which the proxy's writer waits. */
 const stepCharges = 200;

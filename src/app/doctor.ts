@@ -1,0 +1,179 @@
+import { createServer } from "node:net";
+import type { ExamineSubject } from "../cli/adapters.ts";
+import { loadSettings, type LoadResult } from "../config/load.ts";
+import type { Settings } from "../config/settings.ts";
+import { environmentSource, fileSource } from "../config/sources.ts";
+import { configVariable, settingNames, settingOf, variableOf, variablePrefix, type SettingName } from "../config/table.ts";
+import type { Clock } from "../ports/clock.ts";
+import { fetchWhole, type WholeAnswer, type WholeFailure } from "../proxy/fetch-whole.ts";
+import { failed, judgeClock, judgePrices, ok, skipped, warning, type Check } from "../reporting/doctor.ts";
+import { isTimeZone } from "../time/calendar.ts";
+import { isObject, parseJson } from "../wire/json.ts";
+import { examineDatabase, examinePermissions } from "./doctor-files.ts";
+import { shippedPrices } from "./package.ts";
+
+/** A person waits for it. Milliseconds. */
+const gatewayPatienceMs = 15_000;
+const portPatienceMs = 2_000;
+
+type Tell = (check: Check) => void;
+
+/** Looks at everything that `serve` needs, one thing after the other; what fails keeps nothing else from being looked at. */
+export async function examine(subject: ExamineSubject, clock: Clock, tell: Tell): Promise<void> {
+  await guarded("settings", tell, async () => await examineSettings(subject));
+  await within(subject, ["gateway_url", "gateway_insecure", "gateway_api_key", "gateway_timeout"], "gateway", tell, (settings) => examineGateway(settings, clock));
+  await within(subject, ["database", "time_zone"], "database", tell, (settings) => examineDatabase(settings, clock.now()));
+  await within(subject, ["pricing"], "prices", tell, (settings) => examinePrices(settings, clock.now()));
+  await guarded("permissions", tell, async () => {
+    const database = settingsOf(subject, ["database", "time_zone"]);
+    const pricing = settingsOf(subject, ["pricing"]);
+    return examinePermissions({
+      database: database.ok ? database.settings.database.path : null,
+      pricing: pricing.ok ? pricing.settings.pricing.folder : null,
+      secrets: secretFiles(subject),
+    });
+  });
+  await within(subject, ["host", "port"], "port", tell, examinePort);
+}
+
+/** Tells the checks of a part; a fault of the part itself is told as well. */
+async function guarded(name: string, tell: Tell, part: () => Promise<Check[]>): Promise<void> {
+  try {
+    for (const check of await part()) tell(check);
+  } catch (error) {
+    const message = error instanceof Error ? error.message.split("\n")[0] : String(error);
+    tell(failed(name, `could not be looked at: ${message}`, "see docs/operating.md"));
+  }
+}
+
+async function within(subject: ExamineSubject, uses: readonly SettingName[], name: string, tell: Tell, part: (settings: Settings) => Promise<Check[]>): Promise<void> {
+  await guarded(name, tell, async () => {
+    const loaded = settingsOf(subject, uses);
+    return loaded.ok ? await part(loaded.settings) : [skipped(name, "its settings come first")];
+  });
+}
+
+/** The settings of one part, whatever is wrong with the others. */
+function settingsOf({ flags, env, readFile }: ExamineSubject, uses: readonly SettingName[]): LoadResult {
+  const known = new Set([...settingNames.flatMap((name) => [variableOf(name), variableOf(`${name}_file`)]), configVariable]);
+  const cleaned = Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith(variablePrefix) || known.has(name)));
+  return loadSettings({ env: cleaned, flags, readFile, isTimeZone, uses });
+}
+
+async function examineSettings({ flags, env, readFile }: ExamineSubject): Promise<Check[]> {
+  const loaded = loadSettings({ env, flags, readFile, isTimeZone, uses: "all", needs: ["gateway_url", "gateway_api_key"] });
+  if (!loaded.ok) return loaded.problems.map((problem) => failed("settings", problem, "farebox serve --help lists what may be set"));
+  const { withoutEffect } = await import("./serve.ts");
+  const given = loaded.inForce.filter(({ from }) => from !== "default").length;
+  const advice = "take it away, or use a release that has it";
+  return [
+    ok("settings", `${given} given${loaded.file === null ? "" : `, with ${loaded.file}`}, the others are defaults`),
+    ...withoutEffect(loaded.settings).map((name) => warning("settings", `${name} has no effect in this release`, advice)),
+  ];
+}
+
+/** One request tells whether the gateway is there, whether it knows the key, and what time it has. */
+async function examineGateway({ gateway: { address, apiKey, silenceMs } }: Settings, clock: Clock): Promise<Check[]> {
+  if (address === null) return [skipped("gateway", "its address is not set"), judgeClock(clock.now(), null)];
+  const { createHttpProxyGateway } = await import("../gateway/http-proxy-gateway.ts");
+  const baseUrl = address.origin + address.basePath;
+  await using gateway = createHttpProxyGateway({ baseUrl, apiKey: apiKey?.reveal() ?? "none", clock });
+  const [wall, start] = [clock.now(), clock.monotonic()];
+  const answer = await fetchWhole(gateway, "/account/info", Math.min(silenceMs, gatewayPatienceMs));
+  const tookMs = clock.monotonic() - start;
+  const checks = answer.ok
+    ? [ok("gateway", `${baseUrl} answers in ${Math.round(tookMs)} ms`), apiKey === null ? skipped("gateway key", "not set") : judgeKey(answer)]
+    : [failed("gateway", `${baseUrl} ${unreachable(answer.failure)}`, unreachableAdvice(answer.failure)), skipped("gateway key", "needs the gateway")];
+  const date = answer.ok ? Date.parse(answer.head.header("date") ?? "") : Number.NaN;
+  const steppedMs = clock.now() - wall - tookMs;
+  return [
+    ...checks,
+    judgeClock(clock.now(), Number.isNaN(date) ? null : date),
+    ...(Math.abs(steppedMs) > 1000 ? [warning("clock", `it was set by ${Math.round(steppedMs)} ms meanwhile`, "let NTP slew it instead of stepping it")] : []),
+  ];
+}
+
+function judgeKey({ head: { status }, bytes }: WholeAnswer & { readonly ok: true }): Check {
+  const name = "gateway key";
+  if (status === 200 && isObject(parseJson(bytes.toString("utf8")))) return ok(name, "the gateway accepts it");
+  if (status === 200) return failed(name, "the answer is no account record", "FAREBOX_GATEWAY_URL seems to name something else than the gateway's API");
+  if (status === 401 || status === 403) return failed(name, `the gateway does not accept it (${status})`, "check FAREBOX_GATEWAY_API_KEY");
+  if (status === 404) return failed(name, "there is no account record (404)", "check the path in FAREBOX_GATEWAY_URL; it may end in /v1 or before it");
+  return warning(name, `not known: the gateway answered with status ${status}`, "try again; if it stays, ask the gateway's people");
+}
+
+function unreachable(failure: WholeFailure): string {
+  switch (failure.kind) {
+    case "unreachable":
+      return `cannot be reached: ${failure.message || "no connection"}`;
+    case "silent":
+      return `did not answer within ${Math.round(failure.timeoutMs / 1000)} s`;
+    case "reset":
+      return `broke the connection off: ${failure.message}`;
+    case "redirect":
+      return "redirects to another address";
+    case "too_large":
+      return "sent an account record that is too large";
+  }
+}
+
+function unreachableAdvice(failure: WholeFailure): string {
+  if (failure.kind === "redirect") return "FAREBOX_GATEWAY_URL should name the address that it redirects to";
+  const message = failure.kind === "unreachable" || failure.kind === "reset" ? failure.message : "";
+  if (/ENOTFOUND|EAI_AGAIN/.test(message)) return "check the name in FAREBOX_GATEWAY_URL, and this machine's DNS";
+  if (/ECONNREFUSED/.test(message)) return "check the port in FAREBOX_GATEWAY_URL, and whether the gateway runs";
+  if (/certificate|self.signed|altname|issuer/i.test(message)) return "check the certificate; NODE_EXTRA_CA_CERTS names a file with further authorities";
+  if (/EPROTO|SSL|TLS|wrong version/i.test(message)) return "check whether it is https or http in FAREBOX_GATEWAY_URL";
+  return "check FAREBOX_GATEWAY_URL, the network and a firewall between";
+}
+
+async function examinePrices(settings: Settings, now: number): Promise<Check[]> {
+  const [{ loadCatalogue }, { formatFault }] = await Promise.all([import("../catalogue/load.ts"), import("../catalogue/fault.ts")]);
+  const loaded = await loadCatalogue({ shipped: shippedPrices, user: settings.pricing.folder ?? undefined });
+  if (loaded.ok) return [judgePrices(loaded.catalogue, now)];
+  return loaded.faults.map((fault) => failed("prices", formatFault(fault), "mend the file; farebox prices check looks at it again"));
+}
+
+/** Files that hold a secret: those that `_FILE` settings name, and the settings file where a secret stands in it. */
+function secretFiles({ env, readFile }: ExamineSubject): string[] {
+  const file = fileSource(env, readFile);
+  const secrets = settingNames.filter((name) => settingOf(name).kind.secret);
+  const named = [environmentSource(env), file.source].flatMap((source) => secrets.map((name) => source.get(`${name}_file`)));
+  const inFile = secrets.some((name) => file.source.get(name) !== undefined);
+  return [...named, inFile ? file.path : undefined].filter((path) => typeof path === "string");
+}
+
+/** Free, or a farebox listens there already. */
+async function examinePort({ listen: { host, port } }: Settings): Promise<Check[]> {
+  if (port === 0) return [ok("port", "any free one (0)")];
+  const shownHost = host.includes(":") ? `[${host}]` : host;
+  const place = `${shownHost}:${port}`;
+  const free = await canListen(host, port);
+  if (free === null) return [ok("port", `${place} is free`)];
+  if (free !== "EADDRINUSE") {
+    const advice = free === "EACCES" ? "choose a port above 1023" : "choose another FAREBOX_HOST";
+    return [failed("port", `this user cannot listen on ${place} (${free})`, advice)];
+  }
+  const probe = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : shownHost;
+  if (await isFarebox(`http://${probe}:${port}/healthz`)) return [ok("port", `a farebox listens on ${place}`)];
+  return [failed("port", `another program listens on ${place}`, "end it, or choose another FAREBOX_PORT (0 picks a free one)")];
+}
+
+/** Null when it can, else the error's code. */
+function canListen(host: string, port: number): Promise<string | null> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(null)));
+  });
+}
+
+async function isFarebox(address: string): Promise<boolean> {
+  try {
+    const answer = await fetch(address, { signal: AbortSignal.timeout(portPatienceMs) });
+    await answer.body?.cancel();
+    return answer.headers.has("x-farebox-request-id");
+  } catch {
+    return false;
+  }
+}

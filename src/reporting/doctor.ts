@@ -1,0 +1,113 @@
+import type { Catalogue } from "../ports/catalogue.ts";
+
+/** One thing that was looked at. */
+export interface Check {
+  /** What was looked at, in a word or two. */
+  readonly name: string;
+  /** `skipped`: it could not be looked at, because of something else that failed. */
+  readonly status: "ok" | "warning" | "failed" | "skipped";
+  /** One sentence: what is, without any secret. */
+  readonly message: string;
+  /** What to do about it; null where there is nothing to do. */
+  readonly advice: string | null;
+}
+
+export function isHealthy(checks: readonly Check[]): boolean {
+  return checks.every(({ status }) => status !== "failed");
+}
+
+export function doctorJson(checks: readonly Check[]) {
+  return { ok: isHealthy(checks), checks };
+}
+
+export function ok(name: string, message: string): Check {
+  return { name, status: "ok", message, advice: null };
+}
+
+export function warning(name: string, message: string, advice: string): Check {
+  return { name, status: "warning", message, advice };
+}
+
+export function failed(name: string, message: string, advice: string): Check {
+  return { name, status: "failed", message, advice };
+}
+
+export function skipped(name: string, message: string): Check {
+  return { name, status: "skipped", message, advice: null };
+}
+
+/** The gateway's clock, as its `Date` header tells it in whole seconds, may be this far from ours. Milliseconds. */
+const clockSkewMsMax = 30_000;
+
+/** `gatewayAt`: the gateway's time at the instant `at`; null where it does not tell. */
+export function judgeClock(at: number, gatewayAt: number | null): Check {
+  if (at < Date.UTC(2025, 0)) {
+    return failed("clock", `this machine's clock says ${new Date(at).toISOString()}`, "set it: days and budget windows follow it");
+  }
+  if (gatewayAt === null) return ok("clock", `${new Date(at).toISOString()}; there is nothing to compare it with`);
+  const skewMs = at - gatewayAt;
+  const seconds = Math.round(Math.abs(skewMs) / 1000);
+  if (Math.abs(skewMs) <= clockSkewMsMax) return ok("clock", `within ${Math.max(seconds, 1)} s of the gateway's`);
+  const way = skewMs > 0 ? "ahead of" : "behind";
+  return warning("clock", `${seconds} s ${way} the gateway's`, "set it by NTP (timedatectl set-ntp true): days and budget windows follow it");
+}
+
+const dayMs = 86_400_000;
+/** Prices that were last looked up longer ago than this may have changed. Days. */
+const priceAgeDaysMax = 120;
+
+/** Loaded prices: when they were last seen, and what has none. */
+export function judgePrices(catalogue: Catalogue, now: number): Check {
+  const models = catalogue.list(now);
+  const unpriced = models.filter(({ price }) => price === null).map(({ id }) => id);
+  const seen = models.flatMap(({ price }) => (price === null ? [] : datesIn(`${price.version.source} ${price.version.from}`)));
+  const newest = Math.max(...seen.filter((at) => at <= now));
+  if (!Number.isFinite(newest)) return warning("prices", `${models.length} models, none with a price in force`, "add price files (FAREBOX_PRICING)");
+
+  const days = Math.floor((now - newest) / dayMs);
+  const without = unpriced.length === 0 ? "" : `; without a price, and refused under a hard budget: ${listed(unpriced)}`;
+  const message = `${models.length} models, the newest price seen on ${new Date(newest).toISOString().slice(0, 10)}${without}`;
+  if (days <= priceAgeDaysMax) return ok("prices", message);
+  return warning("prices", message, `that is ${days} days ago: update farebox, or add the present prices (FAREBOX_PRICING)`);
+}
+
+function datesIn(text: string): number[] {
+  return [...text.matchAll(/\b\d{4}-\d{2}-\d{2}\b/g)].map(([date]) => Date.parse(date)).filter((at) => !Number.isNaN(at));
+}
+
+/** "a, b, c and 4 more" */
+export function listed(names: readonly string[], max = 5): string {
+  const shown = names.slice(0, max).join(", ");
+  return names.length > max ? `${shown} and ${names.length - max} more` : shown;
+}
+
+/** A hold this old is a task, a very long stream, or left over. Milliseconds. */
+const holdAgeMsMax = 3_600_000;
+
+export function judgePending(pending: { readonly count: number; readonly oldestAt: number | null }, now: number, isServed: boolean): Check {
+  const { count, oldestAt } = pending;
+  if (count === 0 || oldestAt === null) return ok("holds", "none pending");
+  if (isServed && now - oldestAt <= holdAgeMsMax) return ok("holds", `${count} pending, none older than an hour`);
+  const message = `${count} pending, the oldest since ${new Date(oldestAt).toISOString()}`;
+  if (!isServed) return warning("holds", `${message}, and no serve runs`, "the next serve posts them as assumed");
+  return warning("holds", message, "farebox charges --state pending lists them; a serve that is started anew posts what is left over");
+}
+
+/** A write-ahead log beyond this is not being moved into the database. Bytes. */
+const walBytesMax = 256 * 1024 ** 2;
+
+export function judgeWal(bytes: number): Check {
+  const size = `${Math.ceil(bytes / 1024 ** 2)} MB`;
+  if (bytes <= walBytesMax) return ok("write-ahead log", bytes === 0 ? "empty" : `at most ${size}`);
+  return warning("write-ahead log", size, "a long read keeps it from shrinking: end reports, backups or other programs that have the ledger open");
+}
+
+const diskBytesLeast = 64 * 1024 ** 2;
+const diskBytesLow = 1024 ** 3;
+
+export function judgeDisk(freeBytes: number, folder: string): Check {
+  const message = `${Math.floor(freeBytes / 1024 ** 2)} MB free for ${folder}`;
+  if (freeBytes < diskBytesLeast) return failed("disk", message, "free some: without room the ledger cannot be written, and nothing is forwarded");
+  if (freeBytes < diskBytesLow) return warning("disk", message, "free some soon, or prune old charges (farebox db prune)");
+  return ok("disk", message);
+}
