@@ -11,10 +11,10 @@ const dayMs = 86_400_000;
 
 /** Requests one after the other on some lanes, until `stop`; then how many were answered with 200. */
 function load({ url }: ServeProcess, key: string, lanes = 4) {
-  let isOver = false;
+  const ending = new AbortController();
   let answered = 0;
   const lane = async () => {
-    while (!isOver) {
+    while (!ending.signal.aborted) {
       const answer = await fetch(`${url}/v1/chat/completions`, {
         method: "POST",
         headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
@@ -27,7 +27,7 @@ function load({ url }: ServeProcess, key: string, lanes = 4) {
   const running = Promise.all(Array.from({ length: lanes }, lane));
   return {
     stop: async () => {
-      isOver = true;
+      ending.abort();
       await running;
       return answered;
     },

@@ -129,7 +129,8 @@ export async function guarded<R>(work: () => Promise<R>): Promise<R | Failed> {
     return await work();
   } catch (error) {
     if (!isUnusable(error)) throw error;
-    return { ok: false, failure: { kind: "unusable", message: error.message } };
+    const isCorrupt = isStorageFault(error) && error.code.startsWith("SQLITE_CORRUPT");
+    return { ok: false, failure: { kind: isCorrupt ? "corrupt" : "unusable", message: error.message } };
   }
 }
 
