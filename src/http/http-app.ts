@@ -58,11 +58,16 @@ function observed({ path, handler }: Route, options: HttpAppOptions): RequestHan
         const durationMs = clock.monotonic() - exchange.startedAt;
         const status = exchange.status ?? clientLeftStatus;
         events.requestEnded({ ...summary, id: exchange.id, route: path, status, durationMs });
-        log.debug({ request_id: exchange.id, route: path, status, model: summary.model, duration_ms: Math.round(durationMs) }, "request");
+        const fields = { request_id: exchange.id, route: path, status, model: summary.model, duration_ms: Math.round(durationMs) };
+        // One line a request: those that failed on the gateway's side or ours are seen without asking for all of them.
+        if (status >= serverErrorStatus) log.warn(fields, "request failed");
+        else log.debug(fields, "request");
       }),
     );
   };
 }
+
+const serverErrorStatus = 500;
 
 /** What metrics show for a client that left before it was answered, after nginx' custom. */
 const clientLeftStatus = 499;

@@ -58,7 +58,9 @@ export function createSettler(parts: {
       overage: result.overage,
       tokens: settlement.tokens,
     });
-    if (settlement.source === "assumed" || settlement.clamped || result.overage > 0n) {
+    // A client that leaves its stream is no trouble; a gateway that breaks one off is.
+    const isBroken = settlement.source === "partial" && settlement.reason !== "client_left";
+    if (settlement.source === "assumed" || isBroken || settlement.clamped || result.overage > 0n) {
       const { source, reason, clamped } = settlement;
       log.warn({ request_id: held.id, source, reason, clamped, overage: result.overage.toString() }, "settled without a plain report");
     }

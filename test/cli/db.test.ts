@@ -1,4 +1,4 @@
-import { closeSync, copyFileSync, existsSync, mkdirSync, openSync, readdirSync, statSync, writeFileSync, writeSync } from "node:fs";
+import { chownSync, closeSync, copyFileSync, existsSync, mkdirSync, openSync, readdirSync, statSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, expect, it } from "vitest";
@@ -68,6 +68,15 @@ it("restores where there is no ledger, and over one that is damaged, which is ke
   const { replaced } = await h.json<{ replaced: string }>("db", "restore", file);
   expect([existsSync(replaced), existsSync(`${replaced}-wal`)]).toEqual([true, true]);
   expect(await h.json("verify")).toMatchObject({ ok: true, charges: 3 });
+});
+
+it.runIf(process.getuid?.() === 0)("what root restores belongs to whom the ledger belonged", async () => {
+  await fill();
+  const file = join(h.folder, "copy.db");
+  await h.json("db", "backup", file);
+  chownSync(h.database, 1234, 1234);
+  await h.json("db", "restore", file);
+  expect(statSync(h.database)).toMatchObject({ uid: 1234, gid: 1234 });
 });
 
 it("restores nothing that is damaged, does not agree with itself, or is no ledger", async () => {

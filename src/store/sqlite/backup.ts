@@ -1,4 +1,4 @@
-import { closeSync, existsSync, fsyncSync, linkSync, openSync, realpathSync, renameSync, rmSync } from "node:fs";
+import { chownSync, closeSync, existsSync, fsyncSync, linkSync, openSync, realpathSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import Database from "better-sqlite3";
 import type { Calendar } from "../../ports/calendar.ts";
@@ -86,6 +86,7 @@ export async function restore({ path, file, calendar, stamp, onProgress }: Resto
     const { verification } = copied.copied;
     if (verification.differences.length > 0) return { ok: false, verification };
     of = "ledger";
+    keepOwner(part, existsSync(target) ? target : dirname(target));
     const replaced = existsSync(target) ? setAside(target, `${target}.replaced-${stamp}`) : null;
     if (replaced === busy) return { ok: false, failure: { kind: "busy" }, of };
     moveIntoPlace(part, target);
@@ -113,6 +114,7 @@ export async function migrateFile(path: string): Promise<MigrateResult> {
     const db = owned.adopt(connectToWrite(target), (each) => void each.close());
     const backup = freeName(`${target}.before-${to}`);
     await copy(db, backup);
+    keepOwner(backup, target);
     migrate(db, { forward: true });
     return { ok: true, from, to, backup };
   });
@@ -244,6 +246,13 @@ function setAside(path: string, kept: string): string | typeof busy {
   }
   linkSync(path, name);
   return name;
+}
+
+/** What root restores still belongs to the user that the proxy runs as. */
+function keepOwner(file: string, like: string): void {
+  if (process.getuid?.() !== 0) return;
+  const { uid, gid } = statSync(like);
+  chownSync(file, uid, gid);
 }
 
 /** Durable once it returns. */
