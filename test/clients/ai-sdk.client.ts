@@ -1,0 +1,107 @@
+import { outside } from "./support/outside-guard.ts";
+import { createOpenAI } from "@ai-sdk/openai";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { APICallError, generateText, jsonSchema, NoOutputGeneratedError, RetryError, streamText, tool, type LanguageModel, type ToolSet } from "ai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describeSdk, errorFrom, weatherTool, type SdkClient, type Wish } from "./support/sdk-contract.ts";
+import { refusedAtTheDoor, startWatchedProxy, type Endpoint, type WatchedProxy } from "./support/watched-proxy.ts";
+
+type ModelAt = (at: Endpoint, wish: { readonly usage?: boolean }) => LanguageModel;
+
+const compatible: ModelAt = (at, { usage = false }) => createOpenAICompatible({ ...at, name: "farebox", includeUsage: usage })("gpt-4o");
+const official: ModelAt = (at) => createOpenAI(at).chat("gpt-4o");
+
+const tools: ToolSet = {
+  weather: tool({ description: weatherTool.description, inputSchema: jsonSchema<{ city: string }>(weatherTool.parameters as object) }),
+};
+
+function callOf(model: LanguageModel, wish: Wish) {
+  return {
+    model,
+    prompt: wish.prompt,
+    maxOutputTokens: wish.outputTokensMax,
+    maxRetries: 1,
+    ...(wish.tool === true && { tools, toolChoice: "required" as const }),
+  };
+}
+
+interface Usage {
+  readonly inputTokens: number | undefined;
+  readonly outputTokens: number | undefined;
+}
+
+function answerOf(text: string, { inputTokens, outputTokens }: Usage, calls: readonly { toolName: string; input: unknown }[]) {
+  return {
+    text,
+    usage: inputTokens === undefined || outputTokens === undefined ? undefined : { input: inputTokens, output: outputTokens },
+    tools: calls.map(({ toolName, input }) => ({ name: toolName, input })),
+  };
+}
+
+function sdkOf(name: string, modelAt: ModelAt, asksForUsage: boolean, refused: object): SdkClient {
+  return {
+    name,
+    asksForUsage,
+    async plain(at, wish) {
+      const { text, usage, toolCalls } = await generateText(callOf(modelAt(at, wish), wish));
+      return answerOf(text, usage, toolCalls);
+    },
+    async streamed(at, wish, received) {
+      let told: unknown;
+      const result = streamText({ ...callOf(modelAt(at, wish), wish), onError: ({ error }) => void (told = error) });
+      // The text ends without an exception, whatever happens: the error comes to onError only.
+      for await (const piece of result.textStream) received(piece);
+      if (told !== undefined) throw told;
+      return answerOf(await result.text, await result.usage, await result.toolCalls);
+    },
+    sees: {
+      wrongKey: { type: APICallError, like: { statusCode: 401, data: { error: { code: "invalid_api_key" } } } },
+      exhausted: {
+        type: APICallError,
+        like: { statusCode: 402, isRetryable: false, message: expect.stringContaining("The budget of 0.000001 USD (key:poor, per 1d)"), ...refused },
+      },
+      cut: { type: Error, like: { name: "AI_StreamProviderError", code: "gateway_stream_broken", message: "The gateway broke off in the middle of the stream." } },
+      brokenOff: { type: RetryError, like: { lastError: { statusCode: 502, data: { error: { code: "gateway_unreachable" } } } } },
+    },
+  };
+}
+
+const details = { data: { error: { code: "budget_exceeded" } } };
+describeSdk(sdkOf("ai with @ai-sdk/openai-compatible", compatible, false, details));
+describeSdk(sdkOf("ai with @ai-sdk/openai, .chat()", official, true, details));
+
+describe("ai", () => {
+  let proxy: WatchedProxy;
+  beforeAll(async () => {
+    proxy = await startWatchedProxy();
+  });
+  afterAll(() => proxy[Symbol.asyncDispose]());
+
+  it("tells a user of @ai-sdk/openai without .chat() that there is no such path: it speaks /v1/responses", async () => {
+    const model = createOpenAI(proxy.rich)("gpt-4o");
+    const error = await errorFrom(generateText({ model, prompt: "Say hello." }));
+    expect(error).toBeInstanceOf(APICallError);
+    expect(error).toMatchObject({ statusCode: 404, url: `${proxy.rich.baseURL}/responses`, data: { error: { code: "not_found" } } });
+    const seen = await proxy.seen();
+    expect(seen).toEqual({ atFarebox: ["/v1/responses"], atGateway: [], charges: [], billed: [] });
+  });
+
+  it("shows a cut stream in its finish reason to a user who listens to the text alone", async () => {
+    proxy.gatewayWill("cut:5");
+    const result = streamText({ model: official(proxy.rich, {}), prompt: "Say hello.", onError: () => {} });
+    let text = "";
+    for await (const piece of result.textStream) text += piece;
+    expect(text).not.toBe("");
+    expect(await result.finishReason).toBe("error");
+    expect((await proxy.seen()).charges).toMatchObject([{ state: "posted", source: "partial" }]);
+  });
+
+  it("has no finish reason and no text to give after a refusal", async () => {
+    proxy.gatewayWill(undefined);
+    const result = streamText({ model: official(proxy.poor, {}), prompt: "Say hello.", onError: () => {} });
+    for await (const _ of result.textStream) throw new Error("there was text");
+    expect(await errorFrom(Promise.resolve(result.finishReason))).toBeInstanceOf(NoOutputGeneratedError);
+    refusedAtTheDoor(await proxy.seen());
+    expect(outside).toEqual([]);
+  });
+});

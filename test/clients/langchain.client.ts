@@ -1,0 +1,46 @@
+import type { AIMessageChunk, UsageMetadata } from "@langchain/core/messages";
+import { concat } from "@langchain/core/utils/stream";
+import { ChatOpenAI } from "@langchain/openai";
+import { expect } from "vitest";
+import { describeSdk, weatherTool, type SdkClient, type Wish } from "./support/sdk-contract.ts";
+import type { Endpoint } from "./support/watched-proxy.ts";
+
+function modelAt({ baseURL, apiKey }: Endpoint, { outputTokensMax, tool }: Wish) {
+  const model = new ChatOpenAI({ model: "gpt-4o", apiKey, maxTokens: outputTokensMax, maxRetries: 1, configuration: { baseURL } });
+  return tool === true ? model.bindTools([{ type: "function", function: weatherTool }], { tool_choice: "required" }) : model;
+}
+
+function answerOf({ text, usage_metadata, tool_calls: calls = [] }: AIMessageChunk) {
+  // Its type is lost with a chunk of no stated structure.
+  const usage = usage_metadata as UsageMetadata | undefined;
+  return {
+    text,
+    usage: usage === undefined ? undefined : { input: usage.input_tokens, output: usage.output_tokens },
+    tools: calls.map(({ name, args }) => ({ name, input: args as unknown })),
+  };
+}
+
+const langchain: SdkClient = {
+  name: "@langchain/openai",
+  asksForUsage: true,
+  async plain(at, wish) {
+    return answerOf(await modelAt(at, wish).invoke(wish.prompt));
+  },
+  async streamed(at, wish, received) {
+    let whole: AIMessageChunk | undefined;
+    for await (const chunk of await modelAt(at, wish).stream(wish.prompt)) {
+      received(chunk.text);
+      whole = whole === undefined ? chunk : concat(whole, chunk);
+    }
+    if (whole === undefined) throw new Error("an empty stream");
+    return answerOf(whole);
+  },
+  sees: {
+    wrongKey: { type: Error, like: { status: 401, code: "invalid_api_key", lc_error_code: "MODEL_AUTHENTICATION" } },
+    exhausted: { type: Error, like: { status: 402, code: "budget_exceeded", message: expect.stringMatching(/^402 The budget of 0\.000001 USD/) } },
+    cut: { type: Error, like: { code: "gateway_stream_broken", message: "The gateway broke off in the middle of the stream." } },
+    brokenOff: { type: Error, like: { status: 502, code: "gateway_unreachable" } },
+  },
+};
+
+describeSdk(langchain);

@@ -1,0 +1,149 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { outside } from "./outside-guard.ts";
+import { chargedAsBilled, gatewayText, refusedAtTheDoor, startWatchedProxy, type Endpoint, type WatchedProxy } from "./watched-proxy.ts";
+
+/** What the user of a client has in hand after a call. */
+export interface Answer {
+  readonly text: string;
+  readonly usage: { readonly input: number; readonly output: number } | undefined;
+  readonly tools: readonly { readonly name: string; readonly input: unknown }[];
+}
+
+export interface Wish {
+  readonly prompt: string;
+  readonly outputTokensMax: number;
+  /** Asks for the usage of a stream in the client's own way. */
+  readonly usage?: boolean;
+  /** Offers `weatherTool` and requires a call. */
+  readonly tool?: boolean;
+}
+
+export const weatherTool = {
+  name: "weather",
+  description: "Weather of a city",
+  parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
+} as const;
+
+/** A library, and what its user sees. It asks once more where it thinks that this may help. */
+export interface SdkClient {
+  readonly name: string;
+  plain(at: Endpoint, wish: Wish): Promise<Answer>;
+  /** Rejects when the user is told of an error, by whatever way; `received` is handed the text as it comes. */
+  streamed(at: Endpoint, wish: Wish, received: (text: string) => void): Promise<Answer>;
+  /** Whether a stream's usage is asked for when the user does not. */
+  readonly asksForUsage: boolean;
+  /** What the error matches: by class and by members. */
+  readonly sees: Record<"wrongKey" | "exhausted" | "cut" | "brokenOff", { readonly type: new (...args: never[]) => Error; readonly like: object }>;
+}
+
+const wish: Wish = { prompt: "Say hello.", outputTokensMax: 60 };
+
+export function describeSdk(client: SdkClient): void {
+  let proxy: WatchedProxy;
+  beforeAll(async () => {
+    proxy = await startWatchedProxy();
+  });
+  afterAll(() => proxy[Symbol.asyncDispose]());
+  beforeEach(() => proxy.gatewayWill(undefined));
+
+  describe(client.name, () => {
+    it("reads a plain answer and its usage", async () => {
+      const answer = await client.plain(proxy.rich, wish);
+      const seen = await proxy.seen();
+      const { tokens } = chargedAsBilled(seen, "reported");
+      expect(answer.text).toBe(await gatewayText(seen.atGateway[0] ?? ""));
+      expect(answer.usage).toEqual({ input: tokens.input, output: tokens.output });
+    });
+
+    it("reads a stream as it is asked for by default", async () => {
+      const { answer, pieces } = await stream(proxy.rich, wish);
+      const seen = await proxy.seen();
+      const { tokens } = chargedAsBilled(seen, client.asksForUsage ? "reported" : "counted");
+      expect(pieces.length).toBeGreaterThan(10);
+      expect(answer.text).toBe(await gatewayText(seen.atGateway[0] ?? ""));
+      expect(answer.usage).toEqual(client.asksForUsage ? { input: tokens.input, output: tokens.output } : undefined);
+    });
+
+    it("reads a stream with usage", async () => {
+      const { answer } = await stream(proxy.rich, { ...wish, usage: true });
+      const { tokens } = chargedAsBilled(await proxy.seen(), "reported");
+      expect(answer.usage).toEqual({ input: tokens.input, output: tokens.output });
+    });
+
+    it("calls a tool, plain and streamed", async () => {
+      const call = { name: "weather", input: { city: expect.any(String) as string } };
+      expect((await client.plain(proxy.rich, { ...wish, tool: true })).tools).toEqual([call]);
+      chargedAsBilled(await proxy.seen(), "reported");
+      const { answer } = await stream(proxy.rich, { ...wish, tool: true, usage: true });
+      expect(answer.tools).toEqual([call]);
+      chargedAsBilled(await proxy.seen(), "reported");
+    });
+
+    it("says once that the budget is exhausted", async () => {
+      expectSeen(await errorFrom(client.plain(proxy.poor, wish)), "exhausted");
+      refusedAtTheDoor(await proxy.seen());
+      expectSeen(await errorFrom(stream(proxy.poor, wish)), "exhausted");
+      refusedAtTheDoor(await proxy.seen());
+    });
+
+    it("says once that the key is wrong", async () => {
+      expectSeen(await errorFrom(client.plain(proxy.unknown, wish)), "wrongKey");
+      refusedAtTheDoor(await proxy.seen());
+      expectSeen(await errorFrom(stream(proxy.unknown, wish)), "wrongKey");
+      refusedAtTheDoor(await proxy.seen());
+    });
+
+    it("raises when a stream is cut, after what was delivered, and pays for that", async () => {
+      proxy.gatewayWill("cut:5");
+      const pieces: string[] = [];
+      expectSeen(await errorFrom(client.streamed(proxy.rich, wish, (text) => pieces.push(text))), "cut");
+      const { atFarebox, atGateway, charges, billed } = await proxy.seen();
+      expect(atFarebox).toHaveLength(1);
+      expect(pieces.join("")).not.toBe("");
+      expect((await gatewayText(atGateway[0] ?? "")).startsWith(pieces.join(""))).toBe(true);
+      expect(charges).toMatchObject([{ state: "posted", source: "partial", reason: "gateway_reset", status: 200 }]);
+      expect(charges[0]?.tokens.output).toBe(5);
+      expect(charges[0]?.cost).toBeGreaterThanOrEqual(billed[0]?.cost ?? 0n);
+      expect(charges[0]?.cost).toBeLessThan(charges[0]?.hold ?? 0n);
+    });
+
+    it("asks again when a plain answer breaks off, and each try is a charge", async () => {
+      proxy.gatewayWill("cut");
+      expectSeen(await errorFrom(client.plain(proxy.rich, wish)), "brokenOff");
+      const { atFarebox, charges, billed } = await proxy.seen();
+      expect(atFarebox).toHaveLength(2);
+      expect(charges.map(({ state, source, status }) => ({ state, source, status }))).toEqual(
+        Array.from({ length: 2 }, () => ({ state: "posted", source: "assumed", status: 502 })),
+      );
+      charges.forEach(({ cost, hold }, index) => {
+        expect(cost).toBe(hold);
+        expect(cost).toBeGreaterThanOrEqual(billed[index]?.cost ?? 0n);
+      });
+    });
+
+    it("reaches nothing but Farebox", () => {
+      expect(outside).toEqual([]);
+    });
+  });
+
+  async function stream(at: Endpoint, wished: Wish): Promise<{ readonly answer: Answer; readonly pieces: readonly string[] }> {
+    const pieces: string[] = [];
+    const answer = await client.streamed(at, wished, (text) => pieces.push(text));
+    return { answer, pieces };
+  }
+
+  function expectSeen(error: unknown, what: keyof SdkClient["sees"]): void {
+    const { type, like } = client.sees[what];
+    expect(error).toBeInstanceOf(type);
+    expect(error).toMatchObject(like);
+  }
+}
+
+export async function errorFrom(work: Promise<unknown>): Promise<unknown> {
+  try {
+    await work;
+  } catch (error) {
+    return error;
+  }
+  throw new Error("nothing was thrown");
+}
