@@ -162,9 +162,8 @@ class Carrier {
     this.#db = db;
     this.#before = before;
     db.exec("create temp table if not exists step (seq integer primary key)");
-    db.function("local_noon", { deterministic: true }, (at: unknown) => {
-      return BigInt(calendar.startOfDate(calendar.dateOf(Number(at))) + dayMs / 2);
-    });
+    const noon = noonOf(calendar);
+    db.function("local_noon", { deterministic: true }, (at: unknown) => BigInt(noon(Number(at))));
     db.function("carried_id", { deterministic: true, varargs: true }, (...identity: unknown[]) => carriedId(calendar, identity));
     const sums = ["cost", "list_cost", ...tokenClasses];
     this.#sums = db.prepare(
@@ -231,6 +230,18 @@ const carried = {
   id: "carried_id(local_noon(admitted_at), key, team, model, price_group, source)",
   posted: "charges join temp.step using (seq) where state = 'posted'",
 } as const;
+
+/** Noon of an instant's day; charges come day by day, so the last one is remembered. */
+function noonOf(calendar: Calendar): (at: number) => number {
+  let [start, end] = [0, 0];
+  return (at) => {
+    if (at < start || at >= end) {
+      const day = calendar.spanOf("1d", at);
+      [start, end] = [day.start, day.end ?? day.start];
+    }
+    return start + dayMs / 2;
+  };
+}
 
 /** The same for the same sum, so that each step adds to what is there. */
 function carriedId(calendar: Calendar, identity: readonly unknown[]): string {
