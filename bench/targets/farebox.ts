@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { setBudget } from "../../src/admin/budgets.ts";
 import { createKey } from "../../src/admin/keys.ts";
 import { packageVersion } from "../../src/app/package.ts";
+import { tuneRuntime } from "../../src/app/runtime.ts";
 import { startServing, type Serving } from "../../src/app/serving.ts";
 import { loadSettings } from "../../src/config/load.ts";
 import type { Settings } from "../../src/config/settings.ts";
@@ -11,6 +12,7 @@ import { systemClock } from "../../src/time/clock.ts";
 import type { Books, StartOrder } from "../messages.ts";
 import { runProcess, type Running } from "./process.ts";
 
+tuneRuntime();
 const clock = systemClock();
 const keyName = "bench";
 

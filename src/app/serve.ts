@@ -5,11 +5,13 @@ import { migrateFile } from "../store/sqlite/backup.ts";
 import { systemClock } from "../time/clock.ts";
 import { ledgerProblem } from "./database.ts";
 import { packageVersion } from "./package.ts";
+import { tuneRuntime } from "./runtime.ts";
 import { startServing } from "./serving.ts";
 import { firstSignal } from "./signals.ts";
 
 /** Runs the proxy until SIGTERM or SIGINT, then drains it. A second signal ends at once. */
 export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
+  tuneRuntime();
   const log = createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true });
   const { path } = settings.database;
   const migrated = await migrateFile(path);

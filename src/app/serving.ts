@@ -63,6 +63,8 @@ export interface ServingParts {
   readonly version: string;
 }
 
+/** A settlement waits so long for a hold to share its transaction. A crash meanwhile posts the hold, as assumed. Milliseconds. */
+const settlePauseMs = 10;
 /** For this long a draining proxy still takes new requests, so that balancers notice first. Milliseconds. */
 const lameDuckMs = 2_000;
 /** For the error events of streams that the end of the drain cuts off. Milliseconds. */
@@ -89,6 +91,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     clock: parts.clock,
     access: "serve",
     onWrite: (seconds, calls) => metrics.events.ledgerWrote(seconds, calls),
+    settlePauseMs,
   });
   if (!opening.ok) return { ok: false, problems: [storeProblem(opening.failure, settings.database.path)] };
   const store = owned.use(opening.store);

@@ -61,16 +61,26 @@ export class HttpExchange implements Exchange {
   }
 
   header(name: string): string | undefined {
-    // Node drops the second of some repeated headers, `authorization` among them.
-    return this.#request.headersDistinct[name]?.join(", ");
+    // Node drops the second of these, and of others that nobody here reads.
+    if (name === "authorization" || name === "host") return this.#joined(name);
+    return oneText(this.#request.headers[name]);
   }
 
-  *headers(): Iterable<readonly [string, string]> {
+  headers(): Iterable<readonly [string, string]> {
     const { headers } = this.#request;
-    for (const name in headers) {
-      const value = headers[name];
-      if (value !== undefined) yield [name, Array.isArray(value) ? value.join(", ") : value];
+    const all: [string, string][] = [];
+    for (const name in headers) all.push([name, oneText(headers[name]) ?? ""]);
+    return all;
+  }
+
+  #joined(name: string): string | undefined {
+    const { rawHeaders } = this.#request;
+    let found: string | undefined;
+    for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+      if (rawHeaders[index]?.length !== name.length || rawHeaders[index]?.toLowerCase() !== name) continue;
+      found = found === undefined ? rawHeaders[index + 1] : `${found}, ${rawHeaders[index + 1]}`;
     }
+    return found;
   }
 
   readBody(): Promise<BodyResult> {
@@ -148,4 +158,8 @@ const readPastBytesMax = 64 * 1024;
 function hasMuchToCome({ complete, headers }: IncomingMessage): boolean {
   if (complete) return false;
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > readPastBytesMax;
+}
+
+function oneText(value: string | string[] | undefined): string | undefined {
+  return Array.isArray(value) ? value.join(", ") : value;
 }

@@ -1,11 +1,11 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client";
 import { sources } from "../core/charge.ts";
-import { usdNumber } from "../core/money.ts";
 import { tokenClasses } from "../core/tokens.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import { BoundedLabel, other, SeriesCache } from "./labels.ts";
 import { ledgerGauges, type LedgerFigures } from "./ledger-gauges.ts";
+import { Tallies } from "./tallies.ts";
 
 export interface Metrics {
   readonly events: Events;
@@ -42,9 +42,15 @@ export function createMetrics(options: MetricsOptions): Metrics {
   build.labels(options.version).set(1);
   const gauges = ledgerGauges(registers);
   const balance = balanceGauges(registry, options.clock);
+  const tallies = new Tallies();
   return {
-    events: { ...requestEvents(registers), ...chargeEvents(registers, options.keysMax), balanceRead: balance.read },
+    events: {
+      ...requestEvents(registers, tallies),
+      ...chargeEvents(registers, tallies, options.keysMax),
+      balanceRead: balance.read,
+    },
     async scrape() {
+      tallies.flush();
       gauges.set(await options.figures());
       balance.refresh();
       return { contentType: registry.contentType, text: await registry.metrics() };
@@ -54,7 +60,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
 
 type RequestEvents = Pick<Events, "requestStarted" | "requestEnded" | "refused" | "ledgerWrote">;
 
-function requestEvents(registers: Registry[]): RequestEvents {
+function requestEvents(registers: Registry[], tallies: Tallies): RequestEvents {
   const requests = new Counter({
     name: "farebox_requests_total",
     help: "Requests answered, by route, model and the status that the client got.",
@@ -67,12 +73,17 @@ function requestEvents(registers: Registry[]): RequestEvents {
   const firstToken = seconds("farebox_time_to_first_token_seconds", "From a request's arrival to the first byte of its answer's body.", secondsBuckets);
   const overhead = seconds("farebox_overhead_seconds", "From a request's arrival to its sending to the gateway: what Farebox itself took.", overheadBuckets);
   const refusals = new Counter({ name: "farebox_refusals_total", help: "Requests that Farebox itself refused, by error code.", labelNames: ["code"], registers });
-  const active = new Gauge({ name: "farebox_active_requests", help: "Requests being answered now.", registers });
-  const streams = new Gauge({ name: "farebox_active_streams", help: "Streams passing now.", registers });
+  const running = { requests: 0, streams: 0 };
+  const gauge = (name: string, help: string, read: () => number) =>
+    new Gauge({ name, help, registers, collect() { this.set(read()); } });
+  gauge("farebox_active_requests", "Requests being answered now.", () => running.requests);
+  gauge("farebox_active_streams", "Streams passing now.", () => running.streams);
   const writes = new Histogram({ name: "farebox_ledger_write_seconds", help: "Length of one ledger transaction, which may carry many calls.", buckets: writeBuckets, registers });
 
   const models = new BoundedLabel(modelsMax);
-  const counted = new SeriesCache((route = "", model = "", status = "", stream = "") => requests.labels(route, model, status, stream));
+  const counted = new SeriesCache((route = "", model = "", status = "", stream = "") =>
+    tallies.count(requests.labels(route, model, status, stream)),
+  );
   const timed = new SeriesCache((route = "", model = "") => ({
     duration: duration.labels(route, model),
     firstToken: firstToken.labels(route, model),
@@ -80,14 +91,14 @@ function requestEvents(registers: Registry[]): RequestEvents {
   }));
   return {
     requestStarted(kind) {
-      if (kind === "stream") streams.inc();
-      else active.inc();
+      if (kind === "stream") running.streams++;
+      else running.requests++;
     },
     requestEnded(event) {
-      active.dec();
-      if (event.stream) streams.dec();
+      running.requests--;
+      if (event.stream) running.streams--;
       const model = event.model === null ? "" : models.of(event.model);
-      counted.of(event.route, model, String(event.status), String(event.stream)).inc();
+      counted.of(event.route, model, String(event.status), String(event.stream)).add(1);
       const series = timed.of(event.route, model);
       series.duration.observe(event.durationMs / 1000);
       if (event.firstTokenMs !== null) series.firstToken.observe(event.firstTokenMs / 1000);
@@ -100,7 +111,7 @@ function requestEvents(registers: Registry[]): RequestEvents {
 
 type ChargeEvents = Pick<Events, "admitted" | "posted">;
 
-function chargeEvents(registers: Registry[], keysMax: number): ChargeEvents {
+function chargeEvents(registers: Registry[], tallies: Tallies, keysMax: number): ChargeEvents {
   const byModel = ["model", "group", "source"];
   const cost = new Counter({ name: "farebox_cost_usd_total", help: "What the gateway charged, in USD. Exact sums are in the ledger.", labelNames: byModel, registers });
   const list = new Counter({ name: "farebox_list_cost_usd_total", help: "The same tokens at the official list price, in USD.", labelNames: byModel, registers });
@@ -113,15 +124,16 @@ function chargeEvents(registers: Registry[], keysMax: number): ChargeEvents {
   const models = new BoundedLabel(modelsMax);
   const keys = new BoundedLabel(keysMax);
   const modelSeries = new SeriesCache((model = "", group = "", source = "") => ({
-    cost: cost.labels(model, group, source),
-    list: list.labels(model, group, source),
+    cost: tallies.money(cost.labels(model, group, source)),
+    list: tallies.money(list.labels(model, group, source)),
+    tokens: new SeriesCache((name = "") => tallies.count(tokens.labels(model, name, source))),
   }));
-  const tokenSeries = new SeriesCache((model = "", name = "", source = "") => tokens.labels(model, name, source));
   const keySeries = new SeriesCache((key = "", team = "") => ({
-    requests: keyRequests.labels(key, team),
-    cost: keyCost.labels(key, team),
-    tokens: new SeriesCache((name = "") => keyTokens.labels(key, team, name)),
+    requests: tallies.count(keyRequests.labels(key, team)),
+    cost: tallies.money(keyCost.labels(key, team)),
+    tokens: new SeriesCache((name = "") => tallies.count(keyTokens.labels(key, team, name))),
   }));
+  const overages = tallies.money(overage);
   const started = new Set<string>();
   const modelLabel = (model: string | null) => (model === null ? other : models.of(model));
   const keyLabels = (key: { name: string; team: string | null } | null) => {
@@ -134,33 +146,27 @@ function chargeEvents(registers: Registry[], keysMax: number): ChargeEvents {
       const seen = `${key?.name ?? ""}\n${model ?? ""}`;
       if (started.has(seen) || started.size > 100_000) return;
       started.add(seen);
-      const series = keySeries.of(...keyLabels(key));
-      series.requests.inc(0);
-      series.cost.inc(0);
-      for (const name of ["input", "output"]) series.tokens.of(name).inc(0);
-      for (const source of sources) {
-        const { cost: charged, list: listed } = modelSeries.of(modelLabel(model), group ?? "", source);
-        charged.inc(0);
-        listed.inc(0);
-      }
+      // To be looked up is enough: a series starts at 0 when it is made.
+      const ofKey = keySeries.of(...keyLabels(key));
+      for (const name of ["input", "output"]) ofKey.tokens.of(name);
+      for (const source of sources) modelSeries.of(modelLabel(model), group ?? "", source);
     },
     posted(event) {
       const model = modelLabel(event.model);
       const series = modelSeries.of(model, event.group ?? "", event.source);
       const ofKey = keySeries.of(...keyLabels(event.key));
-      ofKey.requests.inc();
+      ofKey.requests.add(1);
       if (event.cost !== null) {
-        const usd = Math.max(0, usdNumber(event.cost));
-        series.cost.inc(usd);
-        ofKey.cost.inc(usd);
+        series.cost.add(event.cost);
+        ofKey.cost.add(event.cost);
       }
-      if (event.listCost !== null) series.list.inc(Math.max(0, usdNumber(event.listCost)));
-      if (event.overage > 0n) overage.inc(usdNumber(event.overage));
+      if (event.listCost !== null) series.list.add(event.listCost);
+      overages.add(event.overage);
       for (const name of tokenClasses) {
         const count = event.tokens[name];
         if (count === 0) continue;
-        tokenSeries.of(model, name, event.source).inc(count);
-        ofKey.tokens.of(name).inc(count);
+        series.tokens.of(name).add(count);
+        ofKey.tokens.of(name).add(count);
       }
     },
   };

@@ -1,5 +1,5 @@
 import { LRUCache } from "lru-cache";
-import { createHash, timingSafeEqual } from "node:crypto";
+import { hash, timingSafeEqual } from "node:crypto";
 import type { Caller } from "../core/budget.ts";
 import { isLive, type Key } from "../core/keys.ts";
 import type { Refusal } from "../core/refusals.ts";
@@ -74,7 +74,7 @@ export function createAuthenticator(parts: {
 }
 
 function opens(key: Key, credential: string): boolean {
-  const digest = createHash("sha256").update(credential).digest();
+  const digest = hash("sha256", credential, "buffer");
   const stored = Buffer.from(key.digest, "hex");
   return stored.length === digest.length && timingSafeEqual(stored, digest);
 }

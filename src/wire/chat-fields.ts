@@ -104,6 +104,8 @@ const pricedByFold = new Map(
 
 /** The priced field that a reader without regard to letter case would take this name for; undefined when none. */
 export function pricedTwin(name: string): string | undefined {
+  const exact = Object.hasOwn(chatFields, name) ? chatFields[name] : undefined;
+  if (exact !== undefined) return exact === "free" ? undefined : name;
   return pricedByFold.get(fold(name));
 }
 

@@ -52,6 +52,8 @@ export interface OpenOptions {
   readonly access: "serve" | "command" | "read";
   /** Told of each transaction: how long it took, in seconds, and how many calls it took along. */
   readonly onWrite?: (seconds: number, calls: number) => void;
+  /** How long a settlement may wait for a hold to share its transaction, in milliseconds; 0 (not at all) unless given. */
+  readonly settlePauseMs?: number;
 }
 
 /** Opens the ledger, the keys and the notice of changes on one SQLite file. */
@@ -150,7 +152,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     for (const listener of listeners) listener();
   };
   const write = options.onWrite ?? (() => {});
-  const queue = new CommandQueue(parts.channel(changed), options.clock, { write, changed });
+  const queue = new CommandQueue(parts.channel(changed), options.clock, { write, changed }, options.settlePauseMs);
   opened.defer(() => queue.close());
   return {
     ledger: new SqliteLedger(queue, new ShortReads(parts.db, parts.calendar), parts.longReads),

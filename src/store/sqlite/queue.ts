@@ -3,6 +3,8 @@ import { voidCommand, type BatchChannel, type Command, type Outcome, type ReplyT
 
 /** Commands in one transaction at most: it bounds how long the next one waits. */
 const batchMax = 256;
+/** Settlements that wait for company at most. */
+const restingSettlesMax = 64;
 const firstPauseMs = 50;
 const longestPauseMs = 5000;
 
@@ -17,7 +19,9 @@ export type Answer<C extends Command> =
   | { readonly ok: false };
 
 /**
- * Groups commands for the one writer, without a timer: all that arrive while a transaction runs go into the next one.
+ * Groups commands for the one writer: all that arrive while a transaction runs go into the next one, and nobody who
+ * waits for an answer waits for a timer. Nobody waits for a settlement, so one that comes alone may rest for a moment
+ * and go with the next hold, which sees it: a transaction less, and a hold does not queue behind it.
  * What ends a hold is tried again, with growing pauses, until the writer has acknowledged it; everything else is
  * answered at once when it could not be written.
  */
@@ -26,6 +30,9 @@ export class CommandQueue {
   readonly #clock: Clock;
   readonly #onWrite: (seconds: number, calls: number) => void;
   readonly #onChanged: () => void;
+  readonly #settlePauseMs: number;
+  /** Fires when settlements have waited long enough for company. */
+  #settleTimer: Timer | null = null;
   #queue: Waiting[] = [];
   /** Settlements that wait for the writer to recover. */
   #resting: Waiting[] = [];
@@ -34,7 +41,14 @@ export class CommandQueue {
   #running: Promise<void> | null = null;
   #closed: Promise<void> | null = null;
 
-  constructor(channel: BatchChannel, clock: Clock, on: { write(seconds: number, calls: number): void; changed(): void }) {
+  /** `settlePauseMs`: how long a settlement may wait for a hold to share its transaction; 0 for not at all. */
+  constructor(
+    channel: BatchChannel,
+    clock: Clock,
+    on: { write(seconds: number, calls: number): void; changed(): void },
+    settlePauseMs = 0,
+  ) {
+    this.#settlePauseMs = settlePauseMs;
     this.#channel = channel;
     this.#clock = clock;
     this.#onWrite = on.write;
@@ -61,6 +75,7 @@ export class CommandQueue {
 
   async #finish(): Promise<void> {
     this.#wake();
+    this.#start();
     while (this.#running !== null) await this.#running;
     await this.#channel.close();
   }
@@ -71,12 +86,27 @@ export class CommandQueue {
   }
 
   #run(): void {
+    if (this.#running !== null) return;
+    if (this.#mayRest()) this.#settleTimer ??= this.#clock.after(this.#settlePauseMs, () => this.#start());
+    else this.#start();
+  }
+
+  #start(): void {
+    this.#settleTimer?.cancel();
+    this.#settleTimer = null;
+    if (this.#queue.length === 0) return;
     // The microtask lets calls of the same tick share the first transaction.
     this.#running ??= Promise.resolve().then(() => this.#drain());
   }
 
+  /** Whether there are only settlements, and few. */
+  #mayRest(): boolean {
+    if (this.#settlePauseMs === 0 || this.#closed !== null || this.#queue.length > restingSettlesMax) return false;
+    return this.#queue.every(({ command }) => endsHold(command));
+  }
+
   async #drain(): Promise<void> {
-    while (this.#queue.length > 0) {
+    do {
       const batch = this.#queue.splice(0, batchMax);
       try {
         const result = await this.#channel.apply(batch.map(({ command }) => command));
@@ -87,8 +117,9 @@ export class CommandQueue {
       } catch {
         for (const waiting of batch) this.#concludeUnknown(waiting);
       }
-    }
+    } while (this.#queue.length > 0 && !this.#mayRest());
     this.#running = null;
+    if (this.#queue.length > 0) this.#run();
   }
 
   #conclude(waiting: Waiting, outcome: Outcome = { kind: "failed", message: "no outcome" }): void {
