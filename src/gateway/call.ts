@@ -130,7 +130,7 @@ export class EngineCall implements GatewayCall {
     const target = URL.parse(location, new URL(this.#pair.url, this.#origin).href);
     const allowed = (status === 307 || status === 308) && target?.origin === this.#origin && this.#redirects < redirectsMax;
     if (target === null || !allowed) {
-      this.failed({ kind: "redirect" });
+      this.failed({ kind: "redirect", status });
       return;
     }
     this.#redirects++;

@@ -34,7 +34,7 @@ export function createHttpApp(options: HttpAppOptions): RequestListener {
   for (const route of options.routes) app[route.method](route.path, observed(route, options));
   app.use((request, response) => {
     const paths = options.routes.filter(({ path }) => path === request.path).map(({ method }) => method.toUpperCase());
-    const message = paths.length === 0 ? "There is no such path." : `This path takes ${paths.join(", ")}.`;
+    const message = paths.length === 0 ? "There is no such path. Chat completions are at POST /v1/chat/completions, models at GET /v1/models." : `This path takes ${paths.join(", ")}.`;
     exchangeOf(response).refuse({ code: "not_found", message });
   });
   app.use(failed(options.log));

@@ -28,7 +28,7 @@ export type GatewayFailure =
   /** Nothing came for `silenceMs`. */
   | { readonly kind: "silent" }
   /** A redirect that must not be followed: to another origin, or too many. */
-  | { readonly kind: "redirect" };
+  | { readonly kind: "redirect"; readonly status: number };
 
 /** Receives one answer, in this order: at most one `head`, any number of `chunk`, then exactly one of `end` and `fail`. */
 export interface GatewayReceiver {

@@ -9,6 +9,12 @@ import type { Ending } from "./ending.ts";
 /** Bytes of a compressed stream kept for metering; a longer one is settled at its hold. */
 const compressedBytesMax = 8 * 1024 * 1024;
 
+/** What the client is told where it was not the gateway that broke off, by the reason in the charge's row. */
+const brokenByUs: Readonly<Record<string, string>> = {
+  shutdown: "Farebox is shutting down.",
+  time_limit: "The answer took longer than FAREBOX_STREAM_LIMIT allows.",
+};
+
 /** A stream on its way: each chunk leaves in the tick it came, headers before the first. */
 export class StreamedAnswer implements AnswerMode {
   readonly #parts: AnswerParts;
@@ -51,12 +57,9 @@ export class StreamedAnswer implements AnswerMode {
     return this.#cut(answer, "gateway_cut");
   }
 
-  async broken(reason: string, refusal: Refusal): Promise<Ending> {
-    this.#tellBroken(
-      refusal.code === "gateway_unreachable" || refusal.code === "gateway_timeout"
-        ? { code: "gateway_stream_broken", message: "The gateway broke off in the middle of the stream." }
-        : refusal,
-    );
+  async broken(reason: string): Promise<Ending> {
+    const message = brokenByUs[reason] ?? "The gateway broke off in the middle of the stream.";
+    this.#tellBroken({ code: "gateway_stream_broken", message });
     const answer = this.#plain ? this.#transcript.everything() : await this.#decodedAnswer();
     if (answer === undefined) return { kind: "unknown", reason };
     this.#parts.served(answer.servedModel);

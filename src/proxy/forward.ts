@@ -45,6 +45,7 @@ export function createForwarder(parts: {
   readonly limits: ForwardLimits;
 }): Forwarder {
   const running = new Set<Forwarding>();
+  let stopped = false;
   return {
     forward(order) {
       return new Promise((resolve) => {
@@ -53,10 +54,12 @@ export function createForwarder(parts: {
           resolve(forwarded);
         });
         running.add(forwarding);
-        forwarding.start();
+        if (stopped) forwarding.stop("shutdown");
+        else forwarding.start();
       });
     },
     stopAll() {
+      stopped = true;
       for (const forwarding of running) forwarding.stop("shutdown");
     },
   };
@@ -101,19 +104,17 @@ class Forwarding implements GatewayReceiver {
   }
 
   /** Ends the call from our side; the client is told. */
-  stop(reason: string): void {
+  stop(reason: "shutdown" | "time_limit"): void {
     if (this.#over) return;
     const sent = this.#call?.sent ?? false;
     this.#call?.abort();
-    if (!sent) {
-      this.#refuse({ code: "overloaded", message: "Farebox is shutting down." });
-      this.#finish({ kind: "notSent", reason });
-      return;
-    }
-    this.#break(reason, {
-      code: "gateway_stream_broken",
-      message: reason === "shutdown" ? "Farebox is shutting down." : "The answer took longer than FAREBOX_STREAM_LIMIT allows.",
-    });
+    const refusal: Refusal =
+      reason === "shutdown"
+        ? { code: "overloaded", message: "Farebox is shutting down." }
+        : { code: "gateway_timeout", timeoutMs: this.#limits.wholeMs };
+    if (sent) return this.#break(reason, refusal);
+    this.#refuse(refusal);
+    this.#finish({ kind: "notSent", reason });
   }
 
   head(head: GatewayHead): void {
@@ -150,7 +151,7 @@ class Forwarding implements GatewayReceiver {
         return;
       case "redirect":
         this.#refuse({ code: "gateway_redirect" });
-        this.#finish({ kind: "status", status: 302 });
+        this.#finish({ kind: "status", status: failure.status });
         return;
       case "reset":
         this.#break("gateway_reset", { code: "gateway_unreachable", message: "The gateway broke the connection off before its answer was complete." });

@@ -106,7 +106,7 @@ describe.concurrent("SIGTERM", { timeout: 60_000 }, () => {
     const last = JSON.parse(events.at(-1)?.slice("data: ".length) ?? "");
     expect(last.error).toMatchObject({ code: "gateway_stream_broken", message: "Farebox is shutting down.", param: null });
     const cut = await silent;
-    expect(cut.status).toBe(502);
+    expect(cut.status).toBe(503);
     await cut.text();
     expect(await serve.ended).toMatchObject({ code: 0 });
     const [partial, assumed] = rowsOf(database);
@@ -146,7 +146,7 @@ describe.concurrent("SIGTERM", { timeout: 60_000 }, () => {
     draining = true;
     await serving.drain();
     expect(pauses.slice(0, 2)).toEqual([2_000, 28_000]);
-    expect((await silent).status).toBe(502);
+    expect((await silent).status).toBe(503);
   });
 
   it("does not wait beyond its time for a plain answer whose client has left", async () => {
@@ -170,7 +170,7 @@ describe.concurrent("SIGTERM", { timeout: 60_000 }, () => {
     await scene.sandbox.waitFor(({ accountCalls }) => accountCalls === 1);
     scene.serve.signal("SIGTERM");
     expect(await scene.serve.ended).toMatchObject({ code: 0 });
-    expect([502, "closed"]).toContain(await asked);
+    expect([503, "closed"]).toContain(await asked);
   });
 
   it("in the middle of a burst leaves nothing unsettled, whatever step each request had reached", async () => {

@@ -210,7 +210,7 @@ describe("traps of http-proxy-middleware 4", () => {
       const away = sent(gateway);
       const { response } = await scripted.next();
       response.writeHead(308, { location }).end();
-      expect(await away.over).toEqual({ kind: "redirect" });
+      expect(await away.over).toMatchObject({ kind: "redirect" });
     }
     expect(foreign.connections).toBe(0);
   });

@@ -361,7 +361,7 @@ describe("redirects", () => {
       expect(answer.status).toBe(502);
       expect(errorCode(answer)).toBe("gateway_redirect");
       expect(answer.headers["location"]).toBeUndefined();
-      expect(await own.books.ended()).toMatchObject({ ...voided("gateway_302"), status: 502 });
+      expect(await own.books.ended()).toMatchObject({ ...voided("gateway_307"), status: 502 });
     }
     expect(foreign.connections).toBe(0);
   });
