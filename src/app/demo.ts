@@ -17,7 +17,7 @@ import { isTimeZone } from "../time/calendar.ts";
 import { systemClock } from "../time/clock.ts";
 import { adapters } from "../app.ts";
 import { runDemoRequests } from "./demo-requests.ts";
-import { packageVersion } from "./package.ts";
+import { isCheckout, packageVersion } from "./package.ts";
 import { startServing, type Serving } from "./serving.ts";
 import { firstSignal } from "./signals.ts";
 
@@ -125,8 +125,9 @@ function showHow(io: Io, serving: Serving, key: string, database: string): void 
   printLine(io, `  export OPENAI_BASE_URL=${serving.url}/v1`);
   printLine(io, `  export OPENAI_API_KEY=${key}`);
   heading(io, "Look around");
-  printLine(io, `  npm run --silent farebox -- charges --database ${database}`);
-  printLine(io, `  npm run --silent farebox -- budgets list --database ${database}`);
+  const command = isCheckout() ? "npm run --silent farebox --" : "npx farebox";
+  printLine(io, `  ${command} charges --database ${database}`);
+  printLine(io, `  ${command} budgets list --database ${database}`);
   printLine(io, `  curl ${serving.url}/metrics`);
 }
 

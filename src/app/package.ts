@@ -8,3 +8,8 @@ export function packageVersion(): string {
   const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
   return (JSON.parse(text) as { version: string }).version;
 }
+
+/** Whether this is the TypeScript of a checkout, as opposed to the compiled package. */
+export function isCheckout(): boolean {
+  return import.meta.url.endsWith(".ts");
+}

@@ -11,6 +11,8 @@ import { firstSignal } from "./signals.ts";
 
 /** Runs the proxy until SIGTERM or SIGINT, then drains it. A second signal ends at once. */
 export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
+  // Heard from the start: one that comes while the ledger is opened is not lost, not even for a process with id 1.
+  const stopping = firstSignal();
   tuneRuntime();
   const log = createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true });
   const { path } = settings.database;
@@ -28,8 +30,6 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   if (serving.created) note(io, `created the ledger at ${settings.database.path}`);
   if (serving.recovered > 0) log.warn({ recovered: serving.recovered }, "holds of a proxy that died were posted as assumed");
   for (const setting of withoutEffect(settings)) note(io, `farebox: ${setting} has no effect in this release`);
-  // Heard before the line is out: whoever reads it may send one at once.
-  const stopping = firstSignal();
   printLine(io, `farebox listening on ${serving.url}`);
   const signal = await stopping;
   log.info({ signal }, "draining");
