@@ -62,9 +62,12 @@ function print(io: Io, report: Report, format: ReportOptions["format"]): void {
 }
 
 function printReport(io: Io, report: Report): void {
-  const figures = ["requests", "input tokens", "output tokens", "cost", "list cost", "saving"];
+  // Most have none: the table stays narrow.
+  const hasRetries = report.total.retries > 0;
+  const figures = ["requests", ...(hasRetries ? ["retries"] : []), "input tokens", "output tokens", "cost", "list cost", "saving"];
   const cells = (row: Figures): TableCell[] => [
     row.requests,
+    ...(hasRetries ? [row.retries] : []),
     promptTotal(row.tokens),
     completionTotal(row.tokens),
     row.cost_usd,
@@ -86,4 +89,5 @@ function printReport(io: Io, report: Report): void {
   if (report.total.unpriced_requests > 0) {
     note(io, `${report.total.unpriced_requests} requests have no price and are not in the cost`);
   }
+  if (hasRetries) note(io, `${report.total.retries} of the requests were retries by the client, and each may have cost`);
 }

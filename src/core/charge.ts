@@ -55,4 +55,6 @@ export interface Charge {
   readonly durationMs: number | null;
   readonly firstTokenMs: number | null;
   readonly tags: Readonly<Record<string, string>>;
+  /** How often the client's SDK had sent the request before, as it said itself: 0 for a first try. */
+  readonly retry: number;
 }

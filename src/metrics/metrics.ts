@@ -119,6 +119,7 @@ function chargeEvents(registers: Registry[], tallies: Tallies, keysMax: number):
   const keyRequests = new Counter({ name: "farebox_key_requests_total", help: "Charges posted, by key.", labelNames: ["key", "team"], registers });
   const keyCost = new Counter({ name: "farebox_key_cost_usd_total", help: "What the gateway charged, in USD, by key.", labelNames: ["key", "team"], registers });
   const keyTokens = new Counter({ name: "farebox_key_tokens_total", help: "Tokens charged for, by key and class.", labelNames: ["key", "team", "class"], registers });
+  const retries = new Counter({ name: "farebox_client_retries_total", help: "Requests that a client's SDK sent again, by model.", labelNames: ["model"], registers });
   const overage = new Counter({ name: "farebox_overage_usd_total", help: "What was posted beyond its hold, in USD.", registers });
 
   const models = new BoundedLabel(modelsMax);
@@ -133,6 +134,7 @@ function chargeEvents(registers: Registry[], tallies: Tallies, keysMax: number):
     cost: tallies.money(keyCost.labels(key, team)),
     tokens: new SeriesCache((name = "") => tallies.count(keyTokens.labels(key, team, name))),
   }));
+  const retrySeries = new SeriesCache((model = "") => tallies.count(retries.labels(model)));
   const overages = tallies.money(overage);
   const started = new Set<string>();
   const modelLabel = (model: string | null) => (model === null ? other : models.of(model));
@@ -142,13 +144,15 @@ function chargeEvents(registers: Registry[], tallies: Tallies, keysMax: number):
   };
 
   return {
-    admitted(key, model, group) {
+    admitted(key, model, group, retry) {
+      if (retry > 0) retrySeries.of(modelLabel(model)).add(1);
       const seen = `${key?.name ?? ""}\n${model ?? ""}`;
       if (started.has(seen) || started.size > 100_000) return;
       started.add(seen);
       // To be looked up is enough: a series starts at 0 when it is made.
       const ofKey = keySeries.of(...keyLabels(key));
       for (const name of ["input", "output"]) ofKey.tokens.of(name);
+      retrySeries.of(modelLabel(model));
       for (const source of sources) modelSeries.of(modelLabel(model), group ?? "", source);
     },
     posted(event) {

@@ -34,8 +34,8 @@ export interface Events {
   /** `request` when one arrives, `stream` as well once it is known to be one; `requestEnded` ends both. */
   requestStarted(kind: "request" | "stream"): void;
   requestEnded(event: RequestEnded): void;
-  /** A key's first use or a model's: its series start at 0. */
-  admitted(key: ChargePosted["key"], model: string | null, group: string | null): void;
+  /** A request that is held; with a key's first use or a model's, its series start at 0. `retry` as in the hold. */
+  admitted(key: ChargePosted["key"], model: string | null, group: string | null, retry: number): void;
   refused(code: RefusalCode): void;
   posted(event: ChargePosted): void;
   /** One ledger transaction, in seconds, with the number of calls it took along. */

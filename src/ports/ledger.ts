@@ -64,6 +64,8 @@ export interface HoldRequest {
   /** False where the request could cost more than `amount`: it is then refused under any hard budget. */
   readonly bounded: boolean;
   readonly tags: Readonly<Record<string, string>>;
+  /** How often the client's SDK has sent this request before, as it says itself: 0 for a first try, at most 1000. */
+  readonly retry: number;
 }
 
 export type HoldResult =
@@ -136,6 +138,8 @@ export interface ReportRow {
   readonly dimensions: Readonly<Partial<Record<ReportDimension, string | null>>>;
   readonly requests: number;
   readonly unpricedRequests: number;
+  /** How many of the requests the client's SDK had sent before. */
+  readonly retries: number;
   readonly tokens: TokenCounts;
   readonly cost: PicoUsd;
   readonly listCost: PicoUsd;

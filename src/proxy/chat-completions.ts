@@ -11,6 +11,7 @@ import type { Log } from "../ports/log.ts";
 import type { ChatAnswer } from "../wire/chat-answer.ts";
 import { readChatRequest, withStreamUsage } from "../wire/chat-request.ts";
 import { forwardableHeaders } from "../wire/headers.ts";
+import { readRetry } from "../wire/retries.ts";
 import { readTags } from "../wire/tags.ts";
 import type { Authenticate, Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
@@ -104,9 +105,10 @@ async function admit(steps: ChatSteps, exchange: Exchange, who: Authenticated, b
   if (who.key !== null && !mayUse(who.key, request.model, quote.model?.id ?? request.model)) {
     return { ok: false, refusal: { code: "model_not_allowed", model: request.model } };
   }
-  const holding = await steps.hold({ id: exchange.id, route, who, quote, body, tags: tags.tags });
+  const retry = readRetry(exchange.header("x-stainless-retry-count"));
+  const holding = await steps.hold({ id: exchange.id, route, who, quote, body, tags: tags.tags, retry });
   if (!holding.ok) return holding;
-  steps.events.admitted(who.key, quote.model?.id ?? null, quote.model?.group ?? null);
+  steps.events.admitted(who.key, quote.model?.id ?? null, quote.model?.group ?? null, retry);
   return { ok: true, quote, held: holding.held };
 }
 

@@ -24,6 +24,7 @@ export interface HoldOrder {
   readonly quote: Quote;
   readonly body: Buffer;
   readonly tags: Readonly<Record<string, string>>;
+  readonly retry: number;
 }
 
 export type PlaceHold = (order: HoldOrder) => Promise<Holding>;
@@ -53,6 +54,7 @@ export function createHolder(parts: {
       amount,
       bounded: quote.bounded,
       tags: order.tags,
+      retry: order.retry,
     });
   };
 

@@ -28,6 +28,7 @@ export function reportCsv(report: Report): string {
     "saving_usd",
     ...sources.map((source) => `${source}_cost_usd`),
     "unpriced_requests",
+    "retries",
   ];
   const rows = report.rows.map((row) => [
     ...report.by.map((name) => row[name] ?? null),
@@ -38,6 +39,7 @@ export function reportCsv(report: Report): string {
     row.saving_usd,
     ...sources.map((source) => row.by_source[source]?.cost_usd ?? "0.00"),
     row.unpriced_requests,
+    row.retries,
   ]);
   return csvOf([header, ...rows]);
 }

@@ -14,6 +14,8 @@ export interface Figures {
   readonly saving_usd: string;
   readonly by_source: Readonly<Record<string, { readonly requests: number; readonly cost_usd: string }>>;
   readonly unpriced_requests: number;
+  /** How many of the requests the client's SDK had sent before; each may have cost. */
+  readonly retries: number;
 }
 
 export type ReportLine = Readonly<Partial<Record<ReportDimension, string | null>>> & Figures;
@@ -45,7 +47,9 @@ export async function runReport(
 
 type Sums = Omit<ReportRow, "dimensions">;
 
-const nothing: Sums = { requests: 0, unpricedRequests: 0, tokens: noTokens, cost: noMoney, listCost: noMoney, bySource: {} };
+const nothing: Sums = {
+  requests: 0, unpricedRequests: 0, retries: 0, tokens: noTokens, cost: noMoney, listCost: noMoney, bySource: {},
+};
 
 function together(total: Sums, row: Sums): Sums {
   const bySource: Record<string, { requests: number; cost: PicoUsd }> = { ...total.bySource };
@@ -56,6 +60,7 @@ function together(total: Sums, row: Sums): Sums {
   return {
     requests: total.requests + row.requests,
     unpricedRequests: total.unpricedRequests + row.unpricedRequests,
+    retries: total.retries + row.retries,
     tokens: Object.fromEntries(tokenClasses.map((name) => [name, total.tokens[name] + row.tokens[name]])) as TokenCounts,
     cost: add(total.cost, row.cost),
     listCost: add(total.listCost, row.listCost),
@@ -81,5 +86,6 @@ function figuresOf(sums: Sums): Figures {
     saving_usd: formatUsd(subtract(sums.listCost, sums.cost)),
     by_source: Object.fromEntries(bySource),
     unpriced_requests: sums.unpricedRequests,
+    retries: sums.retries,
   };
 }

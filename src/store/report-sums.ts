@@ -8,6 +8,7 @@ export interface ReportPart {
   readonly source: string;
   readonly requests: number;
   readonly unpriced: number;
+  readonly retries: number;
   readonly tokens: TokenCounts;
   readonly cost: bigint;
   readonly listCost: bigint;
@@ -17,6 +18,7 @@ interface Sums {
   readonly dimensions: readonly (string | null)[];
   requests: number;
   unpricedRequests: number;
+  retries: number;
   readonly tokens: Record<TokenClass, number>;
   cost: bigint;
   listCost: bigint;
@@ -36,6 +38,7 @@ export class ReportSums {
     const row = this.#row(part.dimensions);
     row.requests += part.requests;
     row.unpricedRequests += part.unpriced;
+    row.retries += part.retries;
     row.cost += part.cost;
     row.listCost += part.listCost;
     for (const name of tokenClasses) row.tokens[name] += part.tokens[name];
@@ -51,6 +54,7 @@ export class ReportSums {
         dimensions: Object.fromEntries(this.#by.map((name, index) => [name, row.dimensions[index] ?? null])),
         requests: row.requests,
         unpricedRequests: row.unpricedRequests,
+        retries: row.retries,
         tokens: row.tokens,
         cost: row.cost as PicoUsd,
         listCost: row.listCost as PicoUsd,
@@ -63,7 +67,7 @@ export class ReportSums {
     let row = this.#rows.get(name);
     if (row === undefined) {
       const tokens = Object.fromEntries(tokenClasses.map((each) => [each, 0])) as Record<TokenClass, number>;
-      row = { dimensions, requests: 0, unpricedRequests: 0, tokens, cost: 0n, listCost: 0n, bySource: {} };
+      row = { dimensions, requests: 0, unpricedRequests: 0, retries: 0, tokens, cost: 0n, listCost: 0n, bySource: {} };
       this.#rows.set(name, row);
     }
     return row;

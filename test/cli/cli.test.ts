@@ -244,6 +244,7 @@ describe("a ledger with charges", () => {
       amount: usd("0.5"),
       bounded: true,
       tags: {},
+      retry: 0,
     });
   });
 
@@ -260,6 +261,7 @@ describe("a ledger with charges", () => {
       saving_usd: "0.003",
       by_source: { reported: { requests: 1, cost_usd: "0.003" } },
       unpriced_requests: 0,
+      retries: 0,
     });
     expect(report.total).toMatchObject({ requests: 3, cost_usd: "0.009", list_cost_usd: "0.018", saving_usd: "0.009" });
   });
@@ -281,6 +283,25 @@ describe("a ledger with charges", () => {
     expect(lines).toHaveLength(4);
     const table = await farebox.run("report", "--by", "key");
     expect(table.stdout.trimEnd().split("\n").at(-1)).toBe("total\t3\t3000\t1500\t0.009\t0.018\t0.009");
+    expect(table.stderr).not.toContain("retries");
+  });
+
+  it("is reported with the retries, where there are any", async () => {
+    {
+      await using store = await farebox.open();
+      await spend(store.ledger, { id: "0192-5", at, key: bob, input: 1000, output: 0, retry: 2 });
+    }
+    const report = await farebox.json<{ rows: { key: string; retries: number }[]; total: object }>("report", "--by", "key");
+    expect(Object.fromEntries(report.rows.map(({ key, retries }) => [key, retries]))).toEqual({ alice: 0, bob: 1 });
+    expect(report.total).toMatchObject({ requests: 4, retries: 1 });
+    const table = await farebox.run("report", "--by", "key");
+    expect(table.stdout).toMatch(/^key\trequests\tretries\tinput tokens\t/);
+    expect(table.stdout).toMatch(/^bob\t3\t1\t3000\t1000\t/m);
+    expect(table.stderr).toContain("1 of the requests were retries by the client, and each may have cost\n");
+    const csv = await farebox.run("report", "--by", "key", "--format", "csv");
+    expect(csv.stdout).toMatch(/^key,.*,unpriced_requests,retries\r\n/);
+    expect(csv.stdout).toMatch(/^alice,.*,0,0\r\n/m);
+    expect(csv.stdout).toMatch(/^bob,.*,0,1\r\n/m);
   });
 
   it("lists its charges, newest first, page by page", async () => {

@@ -16,7 +16,7 @@ const answered: Omit<ChargeEnd, "at"> = {
 /** One posted charge of model-a: USD 1 and 4 per 1M tokens in and out, half the official price. */
 export async function spend(
   ledger: Ledger,
-  request: { id: string; at: number; key: string; team?: string; input: number; output: number; model?: string },
+  request: { id: string; at: number; key: string; team?: string; input: number; output: number; model?: string; retry?: number },
 ): Promise<void> {
   const loaded = await loadCatalogue({ shipped: new URL("./prices/", import.meta.url) });
   const price = loaded.ok ? loaded.catalogue.find("model-a", request.at)?.price : null;
@@ -36,6 +36,7 @@ export async function spend(
     amount: usd("1.00"),
     bounded: true,
     tags: { project: "apollo" },
+    retry: request.retry ?? 0,
   });
   await ledger.post(
     request.id,

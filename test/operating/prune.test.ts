@@ -27,7 +27,7 @@ async function fill({ ledger }: Store): Promise<void> {
     const at = noon - 200 * dayMs + index * 8 * 3_600_000 + index * 60_000;
     const id = `r${index}`;
     const unpriced = index % 11 === 0;
-    await ledger.hold(holdOf(id, unpriced ? null : usd("0.10"), { at, caller: index % 3 === 0 ? bob : alice, model: index % 5 === 0 ? "model-b" : "model-a", kind: index % 97 === 0 ? "task" : "request" }));
+    await ledger.hold(holdOf(id, unpriced ? null : usd("0.10"), { at, caller: index % 3 === 0 ? bob : alice, model: index % 5 === 0 ? "model-b" : "model-a", kind: index % 97 === 0 ? "task" : "request", retry: index % 4 }));
     if (index % 97 === 0) continue;
     if (index % 7 === 0) await ledger.void(id, "not_sent", endAt(at));
     else if (unpriced) await ledger.post(id, assumed(null), endAt(at));
@@ -64,6 +64,7 @@ it("pruning keeps every sum, leaves verify clean after each step, and touches no
   await fill(store);
   const before = await sums(store);
   expect(before.pending.count).toBeGreaterThan(3);
+  expect(before.total[0]?.retries).toBeGreaterThan(300);
   const db = connectToWrite(folder.database);
   using _ = { [Symbol.dispose]: () => db.close() };
   const had = counts(db);

@@ -65,7 +65,7 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
       id: "a", kind: "request", state: "posted", at: noon, endedAt: noon + 5, key: "k-alice", team: "red", route: "chat", model: "model-a",
       servedModel: "model-a-1", group: "general", stream: false, priceId, hold: usd("1"), cost: usd("0.2"), listCost: usd("0.4"), overage: 0n,
       formula: "tokens", source: "reported", minimumApplied: false, clamped: false, tokens: posting(100_000, 25_000).tokens, status: 200,
-      reason: null, gatewayRequestId: "gw-1", durationMs: 12.5, firstTokenMs: 3, tags: {},
+      reason: null, gatewayRequestId: "gw-1", durationMs: 12.5, firstTokenMs: 3, tags: {}, retry: 0,
     });
     expect(await ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
@@ -278,11 +278,11 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     ]);
     expect(await ledger.report({ by: ["key", "team"], since: noon - 20 * 60_000, until: noon + 60_000 })).toEqual([
       {
-        dimensions: { key: null, team: null }, requests: 1, unpricedRequests: 0, tokens: posting(1000, 1).tokens, cost: posting(1000, 1).cost,
+        dimensions: { key: null, team: null }, requests: 1, unpricedRequests: 0, retries: 0, tokens: posting(1000, 1).tokens, cost: posting(1000, 1).cost,
         listCost: posting(1000, 1).listCost, bySource: { reported: { requests: 1, cost: posting(1000, 1).cost } },
       },
       {
-        dimensions: { key: "k-alice", team: "red" }, requests: 1, unpricedRequests: 0, tokens: posting(0, 0).tokens, cost: usd("1"), listCost: usd("1"),
+        dimensions: { key: "k-alice", team: "red" }, requests: 1, unpricedRequests: 0, retries: 0, tokens: posting(0, 0).tokens, cost: usd("1"), listCost: usd("1"),
         bySource: { assumed: { requests: 1, cost: usd("1") } },
       },
     ]);
@@ -293,6 +293,30 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     const whole = await ledger.report({ by: [], since: noon - 100 * hourMs, until: noon + 100 * hourMs });
     const byHour = await ledger.report({ by: ["hour"], since: noon - 100 * hourMs, until: noon + 100 * hourMs });
     expect(byHour.reduce((total, { cost }) => total + cost, 0n)).toBe(whole[0]?.cost);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("counts the posted requests that a client sent again, whichever try it was", async () => {
+    await using home = kind.newHome(manualClock(noon));
+    {
+      await using store = await home.open();
+      const { ledger } = store;
+      for (const retry of [0, 1, 2, 3, 4]) await ledger.hold(holdOf(`r${retry}`, usd("1"), { retry }));
+      for (const retry of [0, 1, 2]) await ledger.post(`r${retry}`, posting(1000, 10), endAt(noon));
+      await ledger.void("r3", "gateway_429", endAt(noon));
+      await ledger.adjust("r2", { id: "fix", at: noon, amount: usd("0.01"), why: "test" });
+      expect(await ledger.charge("r2")).toMatchObject({ retry: 2 });
+      expect(await ledger.charge("fix")).toMatchObject({ retry: 0 });
+      expect(await ledger.report({ by: ["model"], since: noon, until: noon + 1 })).toMatchObject([{ requests: 3, retries: 2 }]);
+    }
+    // A hold that lost its owner is known by its row alone.
+    await using store = await home.open("America/New_York");
+    const { ledger } = store;
+    expect((await ledger.pending()).count).toBe(1);
+    await ledger.post("r4", posting(1000, 10), endAt(noon));
+    for (const by of ["hour", "day"] as const) {
+      expect(await ledger.report({ by: [by], since: noon - 24 * hourMs, until: noon + 24 * hourMs })).toMatchObject([{ requests: 4, retries: 3 }]);
+    }
     expect(await ledger.verify()).toMatchObject(clean);
   });
 

@@ -362,13 +362,16 @@ describe("verification", () => {
     ["a hold that its window would never release", "delete from charge_windows", "window"],
     ["a lost quarter hour", "delete from rollup_quarter", "rollup"],
     ["a changed day", "update rollup_day set cost = cost - 1", "rollup"],
+    ["a quarter hour with other retries", "update rollup_quarter set retries = retries + 1", "rollup"],
+    ["a day with other retries", "update rollup_day set retries = 0", "rollup"],
+    ["a changed retry", "update charges set retry = 0 where id = 'a'", "rollup"],
     ["an invented day", "update rollup_day set day = '2026-11-19'", "rollup"],
   ])("finds %s", async (_name, sql, kind) => {
     using folder = tempFolder();
     await using store = await command(folder.database);
     const { ledger } = store;
     await ledger.setBudget(budget({ kind: "all" }, "1d", "100"), noon);
-    for (const id of ["a", "b", "p", "v"]) await ledger.hold(holdOf(id, usd("1")));
+    for (const id of ["a", "b", "p", "v"]) await ledger.hold(holdOf(id, usd("1"), { retry: id === "a" ? 1 : 0 }));
     await ledger.post("a", posting(1000, 10), endAt(noon));
     await ledger.post("b", { ...posting(0, 0), formula: "assumed", source: "assumed", cost: usd("1"), listCost: usd("1") }, endAt(noon));
     await ledger.void("v", "left", endAt(noon));

@@ -39,7 +39,7 @@ export const bob: Caller = { key: "k-bob", team: "red" };
 export function holdOf(id: string, amount: PicoUsd | null, more: Partial<HoldRequest> = {}): HoldRequest {
   return {
     id, kind: "request", at: noon, caller: alice, route: "chat", model: "model-a", group: "general", stream: false,
-    price: amount === null ? null : { id: priceId, canonical }, amount, bounded: true, tags: {}, ...more,
+    price: amount === null ? null : { id: priceId, canonical }, amount, bounded: true, tags: {}, retry: 0, ...more,
   };
 }
 

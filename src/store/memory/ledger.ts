@@ -97,7 +97,7 @@ export class MemoryLedger implements Ledger {
     this.#put({
       id: correction.id, kind, state: "posted", at, endedAt: at, key, team, route, model, servedModel, group, stream, priceId: null,
       hold: null, cost: amount, listCost: null, overage: noMoney, formula: "adjustment", source, minimumApplied: false, clamped: false,
-      tokens: noTokens, status: null, reason: why, gatewayRequestId: null, durationMs: null, firstTokenMs: null, tags: {}, owner: 0,
+      tokens: noTokens, status: null, reason: why, gatewayRequestId: null, durationMs: null, firstTokenMs: null, tags: {}, retry: 0, owner: 0,
       adjusts: id,
     });
     return "ok";
@@ -163,6 +163,7 @@ export class MemoryLedger implements Ledger {
         source: charge.source,
         requests: charge.formula === "adjustment" ? 0 : 1,
         unpriced: charge.cost === null ? 1 : 0,
+        retries: charge.retry > 0 ? 1 : 0,
         tokens: charge.tokens,
         cost: charge.cost ?? 0n,
         listCost: charge.listCost ?? 0n,
@@ -289,12 +290,12 @@ function windowName(budget: Budget, start: number, subject: string): string {
 }
 
 function pendingCharge(request: HoldRequest, owner: number): StoredCharge {
-  const { id, kind, at, caller, route, model, group, stream, price, amount, tags } = request;
+  const { id, kind, at, caller, route, model, group, stream, price, amount, tags, retry } = request;
   return {
     id, kind, state: "pending", at, endedAt: null, key: caller.key, team: caller.team, route, model, servedModel: null, group, stream,
     priceId: price?.id ?? null, hold: amount, cost: null, listCost: null, overage: noMoney, formula: null, source: null,
     minimumApplied: false, clamped: false, tokens: noTokens, status: null, reason: null, gatewayRequestId: null, durationMs: null,
-    firstTokenMs: null, tags, owner, adjusts: null,
+    firstTokenMs: null, tags, retry, owner, adjusts: null,
   };
 }
 

@@ -33,7 +33,8 @@ export function adjust(
   if (changes === 0) return "ok";
   windows.move(windows.existing({ key, team }, at), amount, 0n);
   rollups.add({
-    at, key, team, model, group, source, requests: 0, unpriced: 0, tokens: tokenClasses.map(() => 0), cost: amount, listCost: 0n,
+    at, key, team, model, group, source, requests: 0, unpriced: 0, retries: 0, tokens: tokenClasses.map(() => 0), cost: amount,
+    listCost: 0n,
   });
   return "ok";
 }

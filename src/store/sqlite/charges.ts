@@ -15,6 +15,7 @@ export interface PendingCharge {
   readonly caller: Caller;
   readonly model: string;
   readonly group: string | null;
+  readonly retry: number;
   hold: PicoUsd | null;
   /** The windows that it weighs on. */
   readonly windows: readonly OpenWindow[];
@@ -50,8 +51,9 @@ export class ChargeBook {
   constructor(db: Connection, windows: WindowBook) {
     this.#windows = windows;
     this.#insert = db.prepare(
-      `insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags)
-       values (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`,
+      `insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags,
+         retry)
+       values (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`,
     );
     this.#insertPrice = db.prepare("insert into price_versions (id, canonical) values (?, ?) on conflict do nothing");
     this.#enlarge = db.prepare("update charges set hold = ? where seq = ? and state = 'pending'");
@@ -66,25 +68,25 @@ export class ChargeBook {
        first_token_ms = ?, reason = ? where seq = ? and state = 'pending'`,
     );
     this.#find = db.prepare(
-      `select seq, kind, state, admitted_at, key, team, model, price_group, hold, cost, overage from charges where id = ?`,
+      `select seq, kind, state, admitted_at, key, team, model, price_group, retry, hold, cost, overage from charges where id = ?`,
     ).safeIntegers();
   }
 
   /** Writes the charge as pending, its price before it; false when its id is there already. */
   insert(command: HoldCommand, owner: number, windows: readonly OpenWindow[]): boolean {
-    const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, amount, , tags] = command;
+    const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, amount, , tags, retry] = command;
     if (priceId !== null && canonical !== null && !this.#pricesWritten.has(priceId)) {
       this.#insertPrice.run(priceId, canonical);
       this.#pricesWritten.add(priceId);
       this.#pricesUncertain.push(priceId);
     }
     const { changes, lastInsertRowid } = this.#insert.run(
-      id, kind, owner, at, key, team, route, model, group, stream ? 1 : 0, priceId, amount, tags,
+      id, kind, owner, at, key, team, route, model, group, stream ? 1 : 0, priceId, amount, tags, retry,
     );
     if (changes === 0) return false;
     const seq = Number(lastInsertRowid);
     this.#windows.link(seq, windows);
-    this.#pending.set(id, { seq, kind, at, caller: { key, team }, model, group, hold: amount, windows });
+    this.#pending.set(id, { seq, kind, at, caller: { key, team }, model, group, retry, hold: amount, windows });
     return true;
   }
 
@@ -103,7 +105,7 @@ export class ChargeBook {
     const seq = Number(row.seq);
     const windows = this.#windows.ofCharge(seq);
     const { kind, model, hold } = row;
-    const pending = { seq, kind, at, caller, model, group: row.price_group, hold, windows };
+    const pending = { seq, kind, at, caller, model, group: row.price_group, retry: Number(row.retry), hold, windows };
     this.#pending.set(id, pending);
     return { pending };
   }
@@ -164,6 +166,7 @@ interface FoundRow {
   readonly team: string | null;
   readonly model: string;
   readonly price_group: string | null;
+  readonly retry: bigint;
   readonly hold: PicoUsd | null;
   readonly cost: PicoUsd | null;
   readonly overage: PicoUsd;

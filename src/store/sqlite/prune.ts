@@ -1,10 +1,9 @@
 import { createHash } from "node:crypto";
 import { quartersKeptMs } from "../../core/retention.ts";
-import { tokenClasses } from "../../core/tokens.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Clock } from "../../ports/clock.ts";
 import { writeTransaction, type Connection, type Statement } from "./connection.ts";
-import { rollupDimensions, rollupSums } from "./rollups.ts";
+import { rollupAmounts, rollupCounts, rollupDimensions, rollupSums } from "./rollups.ts";
 
 const dayMs = 86_400_000;
 
@@ -165,22 +164,22 @@ class Carrier {
     const noon = noonOf(calendar);
     db.function("local_noon", { deterministic: true }, (at: unknown) => BigInt(noon(Number(at))));
     db.function("carried_id", { deterministic: true, varargs: true }, (...identity: unknown[]) => carriedId(calendar, identity));
-    const sums = ["cost", "list_cost", ...tokenClasses];
     this.#sums = db.prepare(
       `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, price_group, stream,
-         formula, source, reason, ${sums.join(", ")})
+         formula, source, reason, ${rollupAmounts.join(", ")})
        select ${carried.id}, 'request', 'posted', 0, ${carried.at}, ${carried.at}, key, team, 'carried', model, price_group, 0,
-         'adjustment', source, 'carried', ${sums.map((name) => `coalesce(sum(${name}), 0)`).join(", ")}
+         'adjustment', source, 'carried', ${rollupAmounts.map((name) => `coalesce(sum(${name}), 0)`).join(", ")}
        from ${carried.posted} group by 1
-       on conflict (id) do update set ${sums.map((name) => `${name} = ${name} + excluded.${name}`).join(", ")}`,
+       on conflict (id) do update set ${addedUp(rollupAmounts)}`,
     );
     this.#counts = db.prepare(
-      `insert into carried (charge, requests, unpriced)
-       select (select seq from charges where id = part.id), part.requests, part.unpriced
+      `insert into carried (charge, ${rollupCounts.join(", ")})
+       select (select seq from charges where id = part.id), ${rollupCounts.map((name) => `part.${name}`).join(", ")}
        from (
-         select ${carried.id} id, sum(formula <> 'adjustment') requests, sum(cost is null) unpriced from ${carried.posted} group by 1
+         select ${carried.id} id, sum(formula <> 'adjustment') requests, sum(cost is null) unpriced, sum(retry > 0) retries
+         from ${carried.posted} group by 1
        ) part where true
-       on conflict (charge) do update set requests = requests + excluded.requests, unpriced = unpriced + excluded.unpriced`,
+       on conflict (charge) do update set ${addedUp(rollupCounts)}`,
     );
     this.#selectLast = db.prepare(
       "select admitted_at at, seq from charges join temp.step using (seq) order by admitted_at desc, seq desc limit 1",
@@ -231,6 +230,11 @@ const carried = {
   posted: "charges join temp.step using (seq) where state = 'posted'",
 } as const;
 
+/** The part of an upsert that adds what is there and what comes. */
+function addedUp(names: readonly string[]): string {
+  return names.map((name) => `${name} = ${name} + excluded.${name}`).join(", ");
+}
+
 /** Noon of an instant's day; charges come day by day, so the last one is remembered. */
 function noonOf(calendar: Calendar): (at: number) => number {
   let [start, end] = [0, 0];
@@ -252,7 +256,7 @@ function carriedId(calendar: Calendar, identity: readonly unknown[]): string {
 /** What the rollup by days has of carried sums beyond what their rows in `charges` add to it. Needs `local_date`. */
 export const carriedByDay = `
   select local_date(admitted_at) day, key, coalesce(team, '') team, model, coalesce(price_group, '') price_group, source,
-    requests, unpriced, ${rollupSums.slice(2).map((name) => `0 ${name}`).join(", ")}
+    ${rollupCounts.join(", ")}, ${rollupAmounts.map((name) => `0 ${name}`).join(", ")}
   from carried join charges on charges.seq = carried.charge`;
 
 /** After the rollup by days was made anew from the charges. */
@@ -261,6 +265,6 @@ export function addCarriedToDays(db: Connection): void {
     `insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")})
      select day, ${rollupDimensions.join(", ")}, ${rollupSums.map((name) => `sum(${name})`).join(", ")} from (${carriedByDay})
      where true group by day, ${rollupDimensions.join(", ")}
-     on conflict do update set requests = requests + excluded.requests, unpriced = unpriced + excluded.unpriced`,
+     on conflict do update set ${addedUp(rollupCounts)}`,
   );
 }

@@ -16,6 +16,7 @@ type SumRow = Readonly<Record<TokenClass, bigint>> & {
   readonly source: string;
   readonly requests: bigint;
   readonly unpriced: bigint;
+  readonly retries: bigint;
   readonly cost: bigint;
   readonly list_cost: bigint;
 };
@@ -36,6 +37,7 @@ export function readReport(db: Connection, calendar: Calendar, query: ReportQuer
         source: row.source,
         requests: Number(row.requests),
         unpriced: Number(row.unpriced),
+        retries: Number(row.retries),
         tokens: tokensOf(row),
         cost: row.cost,
         listCost: row.list_cost,

@@ -16,6 +16,8 @@ export interface Posted {
   /** 1, or 0 for an adjustment. */
   readonly requests: number;
   readonly unpriced: number;
+  /** 1 where the client's SDK had sent the request before. */
+  readonly retries: number;
   /** In the order of `tokenClasses`. */
   readonly tokens: readonly number[];
   readonly cost: bigint;
@@ -26,12 +28,17 @@ interface Cell {
   readonly identity: readonly (string | number)[];
   requests: number;
   unpriced: number;
+  retries: number;
   readonly tokens: number[];
   cost: bigint;
   listCost: bigint;
 }
 
-export const rollupSums = ["requests", "unpriced", ...tokenClasses, "cost", "list_cost"] as const;
+/** Sums that count charges; the row of a carried sum cannot say them. */
+export const rollupCounts = ["requests", "unpriced", "retries"] as const;
+/** Sums that a carried sum's row has like any other's. */
+export const rollupAmounts = [...tokenClasses, "cost", "list_cost"] as const;
+export const rollupSums = [...rollupCounts, ...rollupAmounts] as const;
 export const rollupDimensions = ["key", "team", "model", "price_group", "source"] as const;
 
 /** Gathers what a transaction adds to the rollups and writes each of their rows once. */
@@ -70,11 +77,13 @@ export class RollupBook {
     const cellName = `${name}\0${time}`;
     let cell = cells.get(cellName);
     if (cell === undefined) {
-      cell = { identity: [time, ...identity], requests: 0, unpriced: 0, tokens: tokenClasses.map(() => 0), cost: 0n, listCost: 0n };
+      const tokens = tokenClasses.map(() => 0);
+      cell = { identity: [time, ...identity], requests: 0, unpriced: 0, retries: 0, tokens, cost: 0n, listCost: 0n };
       cells.set(cellName, cell);
     }
     cell.requests += posted.requests;
     cell.unpriced += posted.unpriced;
+    cell.retries += posted.retries;
     cell.cost += posted.cost;
     cell.listCost += posted.listCost;
     for (let index = 0; index < cell.tokens.length; index++) cell.tokens[index] = (cell.tokens[index] ?? 0) + (posted.tokens[index] ?? 0);
@@ -83,7 +92,7 @@ export class RollupBook {
 
 function writeCells(cells: Map<string, Cell>, statement: Statement): void {
   for (const cell of cells.values()) {
-    statement.run(...cell.identity, cell.requests, cell.unpriced, ...cell.tokens, cell.cost, cell.listCost);
+    statement.run(...cell.identity, cell.requests, cell.unpriced, cell.retries, ...cell.tokens, cell.cost, cell.listCost);
   }
 }
 
@@ -103,7 +112,7 @@ export function rebuildDays(db: Connection, calendar: Calendar): void {
 /** The rows that the rollups must have, summed from the posted charges. */
 const sumsFromCharges = `
     key, coalesce(team, ''), model, coalesce(price_group, ''), source,
-    sum(formula <> 'adjustment') requests, sum(cost is null) unpriced,
+    sum(formula <> 'adjustment') requests, sum(cost is null) unpriced, sum(retry > 0) retries,
     ${tokenClasses.map((name) => `sum(${name}) ${name}`).join(", ")},
     coalesce(sum(cost), 0) cost, coalesce(sum(list_cost), 0) list_cost
   from charges where state = 'posted' group by 1, 2, 3, 4, 5, 6`;

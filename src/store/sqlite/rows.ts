@@ -34,6 +34,7 @@ export type ChargeRow = Readonly<Record<TokenClass, bigint>> & {
   readonly duration_ms: number | null;
   readonly first_token_ms: number | null;
   readonly tags: string | null;
+  readonly retry: bigint;
   readonly adjusts: string | null;
 };
 
@@ -67,6 +68,7 @@ export function chargeOf(row: ChargeRow): Charge {
     durationMs: row.duration_ms,
     firstTokenMs: row.first_token_ms,
     tags: row.tags === null ? {} : JSON.parse(row.tags),
+    retry: Number(row.retry),
   };
 }
 

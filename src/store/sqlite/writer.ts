@@ -204,7 +204,7 @@ export class Writer {
     const ended = this.#charges.post(charge, command, cost, listCost);
     this.#rollups.add({
       at: charge.at, key: charge.caller.key, team: charge.caller.team, model: charge.model, group: charge.group, source, tokens,
-      requests: 1, unpriced: cost === null ? 1 : 0, cost: cost ?? 0n, listCost: listCost ?? 0n,
+      requests: 1, unpriced: cost === null ? 1 : 0, retries: charge.retry > 0 ? 1 : 0, cost: cost ?? 0n, listCost: listCost ?? 0n,
     });
     return ended;
   }

@@ -93,6 +93,8 @@ create table charges (
   duration_ms real,
   first_token_ms real,
   tags text,
+  -- How often the client's SDK had sent the request before.
+  retry integer not null default 0,
   -- For an adjustment: the charge that it corrects.
   adjusts text
 ) strict;
@@ -118,6 +120,7 @@ create table rollup_quarter (
   source text not null,
   requests integer not null,
   unpriced integer not null,
+  retries integer not null,
   input integer not null,
   cached_input integer not null,
   cache_write integer not null,
@@ -142,6 +145,7 @@ create table rollup_day (
   source text not null,
   requests integer not null,
   unpriced integer not null,
+  retries integer not null,
   input integer not null,
   cached_input integer not null,
   cache_write integer not null,
