@@ -23,9 +23,8 @@ export function createHttpProxyGateway({ baseUrl, apiKey, clock }: GatewayOption
   const basePath = base.pathname.replace(/\/+$/, "");
   const agentOptions = { keepAlive: true, maxSockets: Infinity, maxFreeSockets: 1024, timeout: idleSocketMs } as const;
   const agent = target.protocol === "https:" ? new https.Agent(agentOptions) : new http.Agent(agentOptions);
-  const calls = new WeakMap<object, EngineCall>();
   const callOf = (pair: unknown) => {
-    const call = calls.get(pair as object);
+    const { call } = pair as Launched;
     return call?.uses(pair) ? call : undefined;
   };
 
@@ -52,7 +51,7 @@ export function createHttpProxyGateway({ baseUrl, apiKey, clock }: GatewayOption
   });
 
   const launch = (pair: EnginePair, call: EngineCall) => {
-    calls.set(pair, call);
+    (pair as Launched).call = call;
     void engine(pair as unknown as IncomingMessage, pair as unknown as ServerResponse, (error) => {
       if (error instanceof Error) call.broken(error);
     });
@@ -66,6 +65,12 @@ export function createHttpProxyGateway({ baseUrl, apiKey, clock }: GatewayOption
     },
   };
 }
+
+/**
+ * A pair knows its call. Kept in the pair and not in a WeakMap: that holds on to its keys until a full collection, and a
+ * key to its whole request.
+ */
+type Launched = EnginePair & { call?: EngineCall };
 
 /** What the engine pipes into its request: the exact bytes, in one write. */
 function bodySource(body: Uint8Array | undefined): { pipe(to: ClientRequest): void } {

@@ -9,6 +9,7 @@ import { HeldAnswer } from "./answer-held.ts";
 import { StreamedAnswer } from "./answer-streamed.ts";
 import type { Ending, Forwarded } from "./ending.ts";
 import { maskedHeaders, type Mask } from "./mask.ts";
+import { Running, type Placed } from "./running.ts";
 
 /** What is sent, and how its answer is to be treated. */
 export interface ForwardOrder {
@@ -44,13 +45,13 @@ export function createForwarder(parts: {
   readonly mask: Mask;
   readonly limits: ForwardLimits;
 }): Forwarder {
-  const running = new Set<Forwarding>();
+  const running = new Running<Forwarding>();
   let stopped = false;
   return {
     forward(order) {
       return new Promise((resolve) => {
         const forwarding = new Forwarding(order, parts, (forwarded) => {
-          running.delete(forwarding);
+          running.remove(forwarding);
           resolve(forwarded);
         });
         running.add(forwarding);
@@ -60,12 +61,13 @@ export function createForwarder(parts: {
     },
     stopAll() {
       stopped = true;
-      for (const forwarding of running) forwarding.stop("shutdown");
+      for (const forwarding of running.all()) forwarding.stop("shutdown");
     },
   };
 }
 
-class Forwarding implements GatewayReceiver {
+class Forwarding implements GatewayReceiver, Placed {
+  place = 0;
   readonly #order: ForwardOrder;
   readonly #clock: Clock;
   readonly #mask: Mask;
