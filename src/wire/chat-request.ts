@@ -6,6 +6,7 @@ import type { TokenClass } from "../core/tokens.ts";
 import { clientTools, hasTwinOf, meaningOf, messageMembers, partMembers, plainServiceTiers, pricedTwin } from "./chat-fields.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { jsonMembers, type JsonMember } from "./json-keys.ts";
+import { jsonSkeleton, lengthInFull } from "./json-skeleton.ts";
 
 /** What a chat request says that matters for its price and its forwarding. The bytes themselves are never changed. */
 export interface ChatRequest {
@@ -32,11 +33,12 @@ const modelName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
 
 /** Reads a chat request for looking only. Refuses what the gateway might read differently. */
 export function readChatRequest(bytes: Buffer): ChatRequestResult {
-  const body = parseBody(bytes);
+  const skeleton = jsonSkeleton(bytes);
+  const body = isAscii(bytes) || isUtf8(bytes) ? parseJson(skeleton.toString("utf8")) : undefined;
   if (body === undefined) return invalidJson("The request body is not valid JSON in UTF-8.");
   if (!isObject(body)) return invalidJson("The request body must be a JSON object.");
 
-  const members = jsonMembers(bytes);
+  const members = jsonMembers(skeleton);
   const ambiguous = ambiguousField(members);
   if (ambiguous !== undefined) return ambiguous;
   if (typeof body["model"] !== "string" || body["model"] === "") {
@@ -51,7 +53,7 @@ export function readChatRequest(bytes: Buffer): ChatRequestResult {
     return invalid("n", "'n' must be a whole number of at least 1");
   }
   const parts = readParts(body["messages"]);
-  const given = members.filter((member) => !isNull(bytes, member)).map((member) => member.name);
+  const given = members.filter((member) => !isNull(skeleton, member)).map((member) => member.name);
   const context = given.filter((name) => meaningOf(name) === "context");
   return {
     ok: true,
@@ -174,7 +176,7 @@ function hasUnknownMember(object: JsonObject, isKnown: (name: string) => boolean
 
 /** ASCII payloads (base64, addresses) have as many bytes as characters; counting others low would be unsafe. */
 function payloadLength(value: unknown): number {
-  return typeof value === "string" ? value.length : 0;
+  return typeof value === "string" ? lengthInFull(value) : 0;
 }
 
 function classesOf(body: JsonObject, parts: Parts): ChatRequest["classes"] {
@@ -196,9 +198,14 @@ function invalid(param: string, message: string): ChatRequestResult {
   return { ok: false, refusal: { code: "invalid_request", param, message } };
 }
 
-/** The texts of a chat request that a tokenizer counts; the request must have been read before. Never a data URL. */
+/**
+ * The texts of a chat request that a tokenizer counts; the request must have been read before. Never a data URL. A request
+ * that is no JSON inside of a long string, which its reading does not see, counts with all that it has.
+ */
 export function chatTextOf(bytes: Buffer): ChatText {
-  const body = objectOr(parseBody(bytes));
+  const parsed = parseBody(bytes);
+  if (parsed === undefined) return { texts: [bytes.toString("utf8")], messages: 1, names: 0, tools: [] };
+  const body = objectOr(parsed);
   const messages = listOr(body["messages"]).map(objectOr);
   const texts: string[] = [];
   let names = 0;
