@@ -73,7 +73,11 @@ async function answerChat(steps: ChatSteps, exchange: Exchange, who: Authenticat
     const outcome = { kind: "notSent", reason: "client_left" } as const;
     return { summary: { ...notForwarded, model, stream }, settled: steps.settle({ held, quote, who, outcome, end }) };
   }
-  const forwarded = await forward(steps, exchange, admission, body);
+  const forwarded = await forward(steps, exchange, admission, body).catch(async (error: unknown) => {
+    // A bug of ours; its hold must not stay pending until the next start.
+    await steps.settle({ held, quote, who, outcome: { kind: "unknown", reason: "internal_error" }, end: endOf(exchange, steps.clock, undefined) });
+    throw error;
+  });
   const end = endOf(exchange, steps.clock, forwarded);
   const settled = steps
     .meter(forwarded.ending, { model: quote.model, body, size })
@@ -112,7 +116,7 @@ async function admit(steps: ChatSteps, exchange: Exchange, who: Authenticated, b
   return { ok: true, quote, held: holding.held };
 }
 
-function forward(
+async function forward(
   steps: ChatSteps,
   exchange: Exchange,
   { quote, held }: Extract<Admission, { ok: true }>,

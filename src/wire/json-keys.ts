@@ -1,3 +1,5 @@
+import { parseJson } from "./json.ts";
+
 /** Where one top-level member of a JSON object stands in its bytes. Offsets are half-open. */
 export interface JsonMember {
   readonly name: string;
@@ -16,7 +18,7 @@ const comma = 0x2c;
 
 /**
  * The top-level members of a JSON object in their order, repeated names included: what `JSON.parse` does not tell.
- * The bytes must have been parsed before; anything but an object gives an empty list.
+ * The bytes must have been read before; anything but an object gives an empty list.
  */
 export function jsonMembers(bytes: Buffer): JsonMember[] {
   const members: JsonMember[] = [];
@@ -25,7 +27,10 @@ export function jsonMembers(bytes: Buffer): JsonMember[] {
   at = skipSpace(bytes, at + 1);
   while (bytes[at] === quote) {
     const nameEnd = skipString(bytes, at);
-    const name = JSON.parse(bytes.toString("utf8", at, nameEnd)) as string;
+    const written = bytes.toString("utf8", at, nameEnd);
+    const parsed = parseJson(written);
+    // Inside of a long string nothing was checked: a name that is none is nobody's field.
+    const name = typeof parsed === "string" ? parsed : written;
     at = skipSpace(bytes, nameEnd);
     if (bytes[at] !== colon) break;
     const valueStart = skipSpace(bytes, at + 1);
@@ -44,8 +49,8 @@ function skipSpace(bytes: Buffer, from: number): number {
   return at;
 }
 
-/** From an opening quote to after the closing one. Jumps from quote to quote, so long texts cost little. */
-function skipString(bytes: Buffer, from: number): number {
+/** From an opening quote to after the closing one, or to the end. Jumps from quote to quote, so long texts cost little. */
+export function skipString(bytes: Buffer, from: number): number {
   let at = from;
   for (;;) {
     at = bytes.indexOf(quote, at + 1);

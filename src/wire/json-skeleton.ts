@@ -1,5 +1,6 @@
+import { skipString } from "./json-keys.ts";
+
 const quote = 0x22;
-const backslash = 0x5c;
 
 /** Strings of more bytes than this are cut out. What a request is looked at for is never so long. */
 const stringBytesMax = 1024;
@@ -16,14 +17,14 @@ export function jsonSkeleton(bytes: Buffer): Buffer {
   const pieces: Buffer[] = [];
   let copied = 0;
   for (let start = bytes.indexOf(quote); start !== -1; ) {
-    const end = stringEnd(bytes, start);
-    if (end === -1) break;
-    const length = end - start - 1;
-    if (length > stringBytesMax) {
+    const after = skipString(bytes, start);
+    const closing = after - 1;
+    const length = closing - start - 1;
+    if (length > stringBytesMax && bytes[closing] === quote) {
       pieces.push(bytes.subarray(copied, start + 1), Buffer.from(filler + String(length)));
-      copied = end;
+      copied = closing;
     }
-    start = bytes.indexOf(quote, end + 1);
+    start = bytes.indexOf(quote, after);
   }
   if (pieces.length === 0) return bytes;
   return Buffer.concat([...pieces, bytes.subarray(copied)]);
@@ -32,16 +33,4 @@ export function jsonSkeleton(bytes: Buffer): Buffer {
 /** The length that a string of a skeleton had in the whole text: of a stand-in in bytes, else in characters. */
 export function lengthInFull(text: string): number {
   return text.length > stringBytesMax ? Number(text.slice(filler.length)) : text.length;
-}
-
-/** The place of the closing quote; -1 when there is none. */
-function stringEnd(bytes: Buffer, start: number): number {
-  let at = start;
-  for (;;) {
-    at = bytes.indexOf(quote, at + 1);
-    if (at === -1) return -1;
-    let escapes = 0;
-    while (bytes[at - 1 - escapes] === backslash) escapes++;
-    if (escapes % 2 === 0) return at;
-  }
 }

@@ -30,3 +30,17 @@ it("lets a key use its models under every name that they have", async () => {
   expect(await statusOf("claude-sonnet-4-6")).toBe(200);
   expect(await statusOf("gpt-4o-mini")).toBe(403);
 });
+
+it("a name that is no JSON string inside is the gateway's to refuse, also where the request is changed", async () => {
+  await using proxy = await startProxy({ env: { FAREBOX_STREAM_USAGE: "inject" } });
+  const name = `${"n".repeat(2000)}\\x`;
+  const body = `{"model":"gpt-4o","stream":true,"max_tokens":5,"messages":[{"role":"user","content":"hi"}],"${name}":1}`;
+  const response = await fetch(`${proxy.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${proxy.key}`, "content-type": "application/json" },
+    body,
+  });
+  expect(response.status).toBe(400);
+  expect(response.headers.get("x-farebox-error")).toBeNull();
+  expect(await proxy.onlyCharge()).toMatchObject({ state: "voided", reason: "gateway_400" });
+});

@@ -1,0 +1,33 @@
+import { expect, it } from "vitest";
+import { chatCompletions, type ChatSteps } from "../../src/proxy/chat-completions.ts";
+import type { SettleOrder } from "../../src/proxy/settle.ts";
+import type { Exchange } from "../../src/ports/exchange.ts";
+import { readChatRequest } from "../../src/wire/chat-request.ts";
+
+it("settles the hold of a request that fails inside Farebox: it does not wait for the next start", async () => {
+  const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"hi"}]}');
+  const read = readChatRequest(body);
+  if (!read.ok) throw new Error("the request is sound");
+  const settled: SettleOrder[] = [];
+  let released = 0;
+  const quote = { request: read.request, at: 0, model: undefined, hold: null, bounded: false };
+  const steps = {
+    authenticate: async () => ({ ok: true, key: null, caller: { key: "", team: null } }),
+    balanceGuard: async () => null,
+    pricer: { quote: () => ({ ok: true, quote }) },
+    hold: async () => ({ ok: true, held: { id: "1", hold: null, price: null, room: null } }),
+    forwarder: { forward: () => Promise.reject(new Error("a bug")) },
+    settle: async (order: SettleOrder) => void settled.push(order),
+    clock: { now: () => 0, monotonic: () => 0 },
+    events: { admitted: () => undefined },
+    streamUsage: "pass",
+    background: (work: Promise<void>) => void work.catch(() => undefined),
+  } as unknown as ChatSteps;
+  const exchange = {
+    id: "1", query: "", startedAt: 0, clientGone: false, status: null, header: () => undefined, headers: () => [],
+    readBody: async () => ({ ok: true, bytes: body, release: () => released++ }),
+  } as unknown as Exchange;
+  await expect(chatCompletions(steps)(exchange)).rejects.toThrow("a bug");
+  expect(settled.map(({ outcome }) => outcome)).toEqual([{ kind: "unknown", reason: "internal_error" }]);
+  expect(released).toBe(1);
+});
