@@ -1,7 +1,7 @@
 import type { LedgerFigures } from "../metrics/ledger-gauges.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Store } from "../store/sqlite/open.ts";
-import { formatScope } from "../core/budget.ts";
+import { namedScope } from "../core/budget.ts";
 
 /** What a scrape shows of the ledger: budgets by their users' names, spend by team, holds that are not settled. */
 export async function ledgerFigures(
@@ -21,9 +21,7 @@ export async function ledgerFigures(
   return {
     budgets: windows.map(({ budget, subject, spent, held }) => ({
       scope:
-        budget.scope.kind === "key"
-          ? formatScope({ kind: "key", key: nameOf(budget.scope.key) })
-          : formatScope(budget.scope) + (subject === "" ? "" : `=${nameOf(subject)}`),
+        namedScope(budget.scope, nameOf) + (subject === "" ? "" : `=${nameOf(subject)}`),
       period: budget.period,
       limit: budget.limit,
       spent,

@@ -1,8 +1,8 @@
 import { Option, type Command } from "commander";
 import { listBudgets, newBudgetFault, removeBudget, setBudget, type NewBudget } from "../admin/budgets.ts";
-import { periods, type Period } from "../core/budget.ts";
+import { namedScope, periods, type Period } from "../core/budget.ts";
 import { formatUsd } from "../core/money.ts";
-import { keyNames, scopeName } from "../reporting/names.ts";
+import { keyNames } from "../reporting/names.ts";
 import { standingOf, type Standing } from "../reporting/standing.ts";
 import { percentArgument } from "./arguments.ts";
 import { storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
@@ -64,7 +64,7 @@ function registerSet(budgets: Command, context: CliContext): void {
         const set = await setBudget(toolsOf(store, context), wanted);
         if (!set.ok) return fail(io, set.message);
         const { scope: setScope, period, mode, limit: amount, warnPercent } = set.budget;
-        const name = scopeName(setScope, await keyNames(store.keys));
+        const name = namedScope(setScope, await keyNames(store.keys));
         if (options.json) printJson(io, { scope: name, period, mode, limit_usd: formatUsd(amount), warn_percent: warnPercent });
         else printLine(io, `${name}: USD ${formatUsd(amount)} per ${period}, ${mode}`);
         if (set.note !== null) note(io, `note: ${set.note}`);

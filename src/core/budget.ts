@@ -76,6 +76,12 @@ export function formatScope(scope: Scope): string {
   }
 }
 
+/** The form that users know: a key by its name, where there is one, instead of its id. */
+export function namedScope(scope: Scope, nameOf: (keyId: string) => string | null | undefined): string {
+  if (scope.kind !== "key") return formatScope(scope);
+  return formatScope({ kind: "key", key: nameOf(scope.key) ?? scope.key });
+}
+
 const scopePattern = /^(?:(all)|(?:(team|key):(.+))|(?:each-key(?::(.+))?))$/;
 
 /** Reads what `formatScope` wrote; undefined when it is none of its forms. */

@@ -2,7 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 import type { HeaderList } from "../ports/exchange.ts";
 import { readChatAnswer, type ChatAnswer } from "../wire/chat-answer.ts";
 import { decoded, isPlain } from "../wire/encoding.ts";
-import type { AnswerMode, AnswerParts } from "./answer.ts";
+import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
 import type { Ending } from "./ending.ts";
 import type { Mask } from "./mask.ts";
 
@@ -30,7 +30,7 @@ export class HeldAnswer implements AnswerMode {
   chunk(bytes: Buffer): void {
     this.#bytes += bytes.length;
     if (this.#bytes <= meteredBytesMax) this.#chunks.push(bytes);
-    if (this.#passing) this.#write(bytes);
+    if (this.#passing) passOn(this.#parts, bytes);
     else if (this.#bytes > heldBytesMax) this.#pass();
   }
 
@@ -76,14 +76,7 @@ export class HeldAnswer implements AnswerMode {
     const { exchange, head, headers } = this.#parts;
     this.#passing = true;
     exchange.begin(head.status, headers);
-    this.#write(Buffer.concat(this.#chunks));
-  }
-
-  #write(bytes: Buffer): void {
-    const { exchange, pace } = this.#parts;
-    if (exchange.clientGone || exchange.write(bytes)) return;
-    pace.pause();
-    exchange.onDrain(() => pace.resume());
+    passOn(this.#parts, Buffer.concat(this.#chunks));
   }
 
   #whole(): Buffer | undefined {

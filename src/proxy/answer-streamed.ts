@@ -3,7 +3,7 @@ import { StreamTranscript, type StreamAnswer } from "../wire/chat-stream.ts";
 import { decoded, isPlain } from "../wire/encoding.ts";
 import { refusalEvent } from "../wire/refusals.ts";
 import { UsageChunkFilter } from "../wire/usage-chunk-filter.ts";
-import type { AnswerMode, AnswerParts } from "./answer.ts";
+import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
 import type { Ending } from "./ending.ts";
 
 /** Bytes of a compressed stream kept for metering; a longer one is settled at its hold. */
@@ -71,11 +71,8 @@ export class StreamedAnswer implements AnswerMode {
   }
 
   #write(bytes: Buffer): void {
-    const { exchange, pace } = this.#parts;
     this.#last = bytes;
-    if (exchange.clientGone || exchange.write(bytes)) return;
-    pace.pause();
-    exchange.onDrain(() => pace.resume());
+    passOn(this.#parts, bytes);
   }
 
   /** An event of our own at the end; a compressed stream takes none, so it is broken off. */

@@ -17,6 +17,13 @@ export interface AnswerParts {
   served(model: string | null): void;
 }
 
+/** Passes bytes to the client; a slow one stops the reading from the gateway until it has taken them. */
+export function passOn({ exchange, pace }: AnswerParts, bytes: Buffer): void {
+  if (exchange.clientGone || exchange.write(bytes)) return;
+  pace.pause();
+  exchange.onDrain(() => pace.resume());
+}
+
 /** The part of a forwarding that depends on the kind of answer: held until whole, or passed as it comes. */
 export interface AnswerMode {
   chunk(bytes: Buffer): void;

@@ -1,4 +1,3 @@
-import { formatScope, type Scope } from "../core/budget.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 
 /** The name of a key by its id; the id itself for a key that is not in the store, null for no key at all. */
@@ -7,11 +6,6 @@ export type NameOf = (keyId: string) => string | null;
 export async function keyNames(keys: KeyStore): Promise<NameOf> {
   const names = new Map((await keys.list()).map((key) => [key.id, key.name]));
   return (id) => (id === "" ? null : (names.get(id) ?? id));
-}
-
-/** A scope as people write it: `key:alice`. */
-export function scopeName(scope: Scope, nameOf: NameOf): string {
-  return scope.kind === "key" ? `key:${nameOf(scope.key) ?? scope.key}` : formatScope(scope);
 }
 
 /** ISO 8601 UTC, as every time is given out. */

@@ -1,6 +1,6 @@
-import type { BudgetWindow } from "../core/budget.ts";
+import { namedScope, type BudgetWindow } from "../core/budget.ts";
 import { formatUsd, larger, noMoney, subtract } from "../core/money.ts";
-import { isoTime, scopeName, type NameOf } from "./names.ts";
+import { isoTime, type NameOf } from "./names.ts";
 
 /** One budget window as CONTRACT's `me` gives it, with the key that it is of where each key has its own. */
 export interface Standing {
@@ -20,7 +20,7 @@ export interface Standing {
 export function standingOf(window: BudgetWindow, nameOf: NameOf): Standing {
   const { budget, spent, held } = window;
   return {
-    scope: scopeName(budget.scope, nameOf),
+    scope: namedScope(budget.scope, nameOf),
     key: window.subject === "" ? null : nameOf(window.subject),
     period: budget.period,
     mode: budget.mode,
