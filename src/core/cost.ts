@@ -1,4 +1,4 @@
-import { add, larger, noMoney, priceOf, type PicoUsd, type PicoUsdPerToken } from "./money.ts";
+import { add, noMoney, priceOf, subtract, sum, type PicoUsd, type PicoUsdPerToken } from "./money.ts";
 import { tierFor, type PriceTier, type PriceVersion } from "./price.ts";
 import {
   completionClasses,
@@ -18,12 +18,19 @@ export interface Cost {
   readonly minimumApplied: boolean;
 }
 
-/** One line of an itemised cost. */
+/** One line of an itemised cost: tokens of one class and tier, a flat request, or what a minimum adds. */
 export interface CostItem {
   readonly class: TokenClass | "request" | "minimum";
+  /** For `minimum`, the tokens that the minimum asks for beyond those there are. */
   readonly tokens: number;
+  /** Null where no tokens are priced: a flat request, and what is filled up to a minimum of USD. */
   readonly rate: PicoUsdPerToken | null;
   readonly cost: PicoUsd;
+  /** At the provider's official rate; a minimum has none. */
+  readonly listRate: PicoUsdPerToken | null;
+  readonly listCost: PicoUsd;
+  /** The prompt tokens from which on the tier that priced it holds. */
+  readonly tierFrom: number;
 }
 
 /** Exact cost of these tokens: tokens times rate, no rounding. */
@@ -34,21 +41,26 @@ export function costOf(price: PriceVersion, tokens: TokenCounts): Cost {
   return { charged, list, minimumApplied: charged !== before };
 }
 
-/** The lines that add up to the charged cost of `costOf`. */
+/** The lines that add up to `costOf`: their costs to the charged cost, their list costs to the list cost. */
 export function itemise(price: PriceVersion, tokens: TokenCounts): CostItem[] {
-  const items: CostItem[] = [];
-  if (price.perRequest !== null) {
-    items.push({ class: "request", tokens: 0, rate: null, cost: price.perRequest.charged });
-  } else {
-    for (const part of pricedParts(price, tokens)) {
-      const rate = part.tier.charged[part.class];
-      items.push({ class: part.class, tokens: part.tokens, rate, cost: priceOf(part.tokens, rate) });
-    }
-  }
-  const before = items.reduce((total, item) => add(total, item.cost), noMoney);
-  const after = withMinimum(price, tokens, before);
-  if (after !== before) items.push({ class: "minimum", tokens: 0, rate: null, cost: (after - before) as PicoUsd });
-  return items;
+  const items = price.perRequest === null ? tokenItems(price, tokens) : [requestItem(price.perRequest)];
+  return [...items, ...minimumItems(price, tokens, sum(items.map((item) => item.cost)))];
+}
+
+function tokenItems(price: PriceVersion, tokens: TokenCounts): CostItem[] {
+  return pricedParts(price, tokens).map(({ class: name, tokens: count, tier }) => ({
+    class: name,
+    tokens: count,
+    rate: tier.charged[name],
+    cost: priceOf(count, tier.charged[name]),
+    listRate: tier.list[name],
+    listCost: priceOf(count, tier.list[name]),
+    tierFrom: tier.fromPromptTokens,
+  }));
+}
+
+function requestItem({ charged, list }: NonNullable<PriceVersion["perRequest"]>): CostItem {
+  return { class: "request", tokens: 0, rate: null, cost: charged, listRate: null, listCost: list, tierFrom: 0 };
 }
 
 function tokenCost(price: PriceVersion, tokens: TokenCounts, side: "charged" | "list"): PicoUsd {
@@ -66,14 +78,26 @@ function tokenCost(price: PriceVersion, tokens: TokenCounts, side: "charged" | "
   return total;
 }
 
-/** A shortfall of tokens is priced at the output rate, one of USD is filled up. Beside a flat price tokens cost nothing. */
 function withMinimum(price: PriceVersion, tokens: TokenCounts, cost: PicoUsd): PicoUsd {
   const { minimum } = price;
   if (minimum.tokens === 0 && minimum.usd === 0n) return cost;
-  if (price.perRequest !== null) return larger(cost, minimum.usd);
-  const shortfall = Math.max(minimum.tokens - promptTotal(tokens) - completionTotal(tokens), 0);
-  const filled = add(cost, priceOf(shortfall, tierFor(price, promptTotal(tokens)).charged.output));
-  return larger(filled, minimum.usd);
+  return minimumItems(price, tokens, cost).reduce((total, item) => add(total, item.cost), cost);
+}
+
+/** A shortfall of tokens is priced at the output rate, one of USD is filled up. Beside a flat price tokens cost nothing. */
+function minimumItems(price: PriceVersion, tokens: TokenCounts, cost: PicoUsd): CostItem[] {
+  const { minimum } = price;
+  const items: CostItem[] = [];
+  const prompt = promptTotal(tokens);
+  const tier = tierFor(price, prompt);
+  const item = { class: "minimum", listRate: null, listCost: noMoney, tierFrom: tier.fromPromptTokens } as const;
+  const shortfall = price.perRequest === null ? Math.max(minimum.tokens - prompt - completionTotal(tokens), 0) : 0;
+  const rate = tier.charged.output;
+  const filled = priceOf(shortfall, rate);
+  if (filled > 0n) items.push({ ...item, tokens: shortfall, rate, cost: filled });
+  const missing = subtract(minimum.usd, add(cost, filled));
+  if (missing > 0n) items.push({ ...item, tokens: 0, rate: null, cost: missing });
+  return items;
 }
 
 interface PricedPart {

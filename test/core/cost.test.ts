@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { costOf, itemise } from "../../src/core/cost.ts";
-import { formatUsd, sum, usd } from "../../src/core/money.ts";
+import { formatUsd, sum, usd, type PicoUsdPerToken } from "../../src/core/money.ts";
 import { canonicalPrice, parseCanonicalPrice, tierFor } from "../../src/core/price.ts";
 import { noTokens } from "../../src/core/tokens.ts";
 import { prices, tokenCounts } from "./arbitraries.ts";
@@ -72,10 +72,26 @@ describe("costOf", () => {
     fc.assert(
       fc.property(prices, tokenCounts, (price, tokens) => {
         const cost = costOf(price, tokens);
-        expect(sum(itemise(price, tokens).map((item) => item.cost))).toBe(cost.charged);
-        expect(itemise(price, tokens).some((item) => item.class === "minimum")).toBe(cost.minimumApplied);
+        const items = itemise(price, tokens);
+        expect(sum(items.map((item) => item.cost))).toBe(cost.charged);
+        expect(sum(items.map((item) => item.listCost))).toBe(cost.list);
+        expect(items.some((item) => item.class === "minimum")).toBe(cost.minimumApplied);
+        for (const { tokens: count, ...item } of items) {
+          if (item.rate !== null) expect(item.cost).toBe(BigInt(count) * item.rate);
+          if (item.listRate !== null) expect(item.listCost).toBe(BigInt(count) * item.listRate);
+        }
       }),
     );
+  });
+
+  it("has a line for each tier that prices a part, and one for each kind of minimum", () => {
+    const [first] = price().tiers;
+    const dear = { ...first, fromPromptTokens: 100, charged: { ...first.charged, output: 8_000_000n as PicoUsdPerToken } };
+    const tiered = price({ tiers: [first, dear], tierMode: "marginal", minimum: { tokens: 1000, usd: usd("1") } });
+    const lines = itemise(tiered, { ...noTokens, input: 150, output: 10 });
+    expect(lines.map((line) => [line.class, line.tokens, line.tierFrom, line.rate === null])).toEqual([
+      ["input", 100, 0, false], ["input", 50, 100, false], ["output", 10, 100, false], ["minimum", 840, 100, false], ["minimum", 0, 100, true],
+    ]);
   });
 
   it("agrees in both tier modes where all tiers cost the same", () => {
