@@ -31,6 +31,7 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   if (serving.recovered > 0) log.warn({ recovered: serving.recovered }, "holds of a proxy that died were posted as assumed");
   for (const setting of withoutEffect(settings)) note(io, `farebox: ${setting} has no effect in this release`);
   printLine(io, `farebox listening on ${serving.url}`);
+  process.on("SIGHUP", () => void serving.reloadPrices());
   const signal = await stopping;
   log.info({ signal }, "draining");
   await serving.drain();

@@ -1,7 +1,7 @@
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { loadCatalogue } from "../catalogue/load.ts";
 import { formatFault } from "../catalogue/fault.ts";
+import { watchPrices } from "../catalogue/watched-prices.ts";
 import { storeProblem } from "../cli/context.ts";
 import { isLoopback } from "../config/addresses.ts";
 import type { Settings } from "../config/settings.ts";
@@ -34,6 +34,7 @@ import { calendarOf } from "../time/calendar.ts";
 import { createTokenCounter } from "../tokens/token-counter.ts";
 import { ledgerFigures } from "./figures.ts";
 import { shippedPrices } from "./package.ts";
+import { tellReload } from "./price-reloads.ts";
 import { Work } from "./work.ts";
 
 /** The running proxy. Disposing of it ends it at once; `drain` first lets running requests finish. */
@@ -48,6 +49,8 @@ export interface Serving extends AsyncDisposable {
   readonly created: boolean;
   /** Resolves when no request runs and every one is settled. */
   settled(): Promise<void>;
+  /** Reads the price files now; what was in force stays in force where they are wrong. */
+  reloadPrices(): Promise<void>;
   /** Not ready at once, deaf after two seconds; done when every request is settled, those that are cut off at the end of the time too. */
   drain(): Promise<void>;
 }
@@ -74,17 +77,22 @@ const lastWordsMs = 1_000;
 export async function startServing(settings: Settings, parts: ServingParts): Promise<ServingResult> {
   const { address, apiKey } = settings.gateway;
   if (address === null || apiKey === null) return { ok: false, problems: ["serve needs a gateway address and its key"] };
-  const loaded = await loadCatalogue({ shipped: shippedPrices, user: settings.pricing.folder ?? undefined });
-  if (!loaded.ok) return { ok: false, problems: loaded.faults.map(formatFault) };
-
   await using owned = new AsyncDisposableStack();
   const calendar = calendarOf(settings.timeZone);
   const metrics = createMetrics({
+    pricesLoadedAt: parts.clock.now(),
     version: parts.version,
     keysMax: settings.metrics.keysMax,
     clock: parts.clock,
     figures: () => ledgerFigures(store, calendar, parts.clock.now()),
   });
+  const opened = await watchPrices({
+    folders: { shipped: shippedPrices, user: settings.pricing.folder ?? undefined },
+    clock: parts.clock,
+    onReload: (reload) => tellReload(reload, { log: parts.log, count: metrics.priceReloads, at: parts.clock.now() }),
+  });
+  if (!opened.ok) return { ok: false, problems: opened.faults.map(formatFault) };
+  const prices = owned.use(opened.prices);
   const opening = await openSqlite({
     path: settings.database.path,
     calendar,
@@ -102,7 +110,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   );
   const tokens = owned.use(createTokenCounter());
   const work = new Work();
-  const story = buildRoutes(settings, { ...parts, store, gateway, tokens, catalogue: loaded.catalogue, metrics, work });
+  const story = buildRoutes(settings, { ...parts, store, gateway, tokens, catalogue: () => prices.current, metrics, work });
   const app = createHttpApp({
     routes: story.routes,
     events: metrics.events,
@@ -154,6 +162,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       recovered,
       created: store.created,
       settled: () => work.done(),
+      reloadPrices: () => prices.reload(),
       drain,
       async [Symbol.asyncDispose]() {
         await cutOff();
@@ -171,7 +180,8 @@ interface StoryParts extends ServingParts {
   readonly store: Store;
   readonly gateway: Gateway;
   readonly tokens: ReturnType<typeof createTokenCounter>;
-  readonly catalogue: Catalogue;
+  /** The prices in force; asked anew by every request. */
+  readonly catalogue: () => Catalogue;
   readonly metrics: ReturnType<typeof createMetrics>;
   readonly work: Work;
 }
@@ -185,10 +195,9 @@ interface Story {
 
 /** The request path: its steps, each with what it needs and no more. */
 function buildRoutes(settings: Settings, parts: StoryParts): Story {
-  const { clock, log, store, gateway, tokens, metrics, work } = parts;
+  const { clock, log, store, gateway, tokens, catalogue, metrics, work } = parts;
   const { events } = metrics;
   const { ledger, keys } = store;
-  const catalogue = () => parts.catalogue;
   const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
   const authenticate = createAuthenticator({ keys, changes: store.changes, clock, mode: settings.access.auth });
   const pricer = createPricer({ catalogue, tokens, unpriced: settings.pricing.unpriced });
@@ -209,7 +218,7 @@ function buildRoutes(settings: Settings, parts: StoryParts): Story {
   const readiness = async (): Promise<Readiness> => {
     const probe = await ledger.extend("readyz", noMoney, noMoney);
     const checks = { accepting: !draining, ledger: probe.ok || probe.reason !== "unavailable", prices: true };
-    return { ready: Object.values(checks).every(Boolean), checks, catalogue: parts.catalogue.digest };
+    return { ready: Object.values(checks).every(Boolean), checks, catalogue: catalogue().digest };
   };
   const routes: Route[] = [
     {

@@ -1,32 +1,32 @@
 import { LRUCache } from "lru-cache";
-import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
+import type { Catalogue, CatalogueModel, ModelHistory } from "../ports/catalogue.ts";
 import { baseName } from "./names.ts";
-import type { ModelSpan } from "./resolve.ts";
 
 /** One model under all its names, at all times. */
-export interface Entry {
-  readonly id: string;
-  readonly aliases: readonly string[];
-  readonly spans: readonly ModelSpan[];
-}
+export type Entry = ModelHistory;
 
 /** The catalogue with what price files say beside the models. */
 export interface LoadedCatalogue extends Catalogue {
   /** Units of a task's consumption for one USD, by the usage's type; types that are not here stay raw. */
   readonly taskUnits: ReadonlyMap<string, bigint>;
+  /** What it is made of, as data that can be sent between threads. */
+  readonly parts: CatalogueParts;
+}
+
+export interface CatalogueParts {
+  readonly entries: readonly Entry[];
+  /** By id and by alias. */
+  readonly byName: ReadonlyMap<string, Entry>;
+  /** Prices every model that no file names, where one is stated. */
+  readonly fallback: Entry | null;
+  readonly taskUnits: ReadonlyMap<string, bigint>;
+  readonly digest: string;
 }
 
 /** Names that clients made up are remembered up to this many. */
 const revisionsMax = 1000;
 
-/** `byName` holds ids and aliases; `fallback` prices every model that no file names, where one is stated. */
-export function catalogueOf(parts: {
-  readonly entries: readonly Entry[];
-  readonly byName: ReadonlyMap<string, Entry>;
-  readonly fallback: Entry | null;
-  readonly taskUnits: ReadonlyMap<string, bigint>;
-  readonly digest: string;
-}): LoadedCatalogue {
+export function catalogueOf(parts: CatalogueParts): LoadedCatalogue {
   const { entries, byName, fallback, taskUnits, digest } = parts;
   const revisions = new LRUCache<string, Entry>({ max: revisionsMax });
 
@@ -40,11 +40,13 @@ export function catalogueOf(parts: {
   return {
     digest,
     taskUnits,
+    parts,
     find(model, at) {
       const entry = byName.get(model) ?? revisions.get(model) ?? revisionOf(model) ?? fallback;
       return entry === null ? undefined : modelAt(entry, at);
     },
     list: (at) => entries.map((entry) => modelAt(entry, at)),
+    histories: () => (fallback === null ? entries : [...entries, fallback]),
   };
 }
 

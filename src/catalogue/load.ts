@@ -4,33 +4,45 @@ import { fileURLToPath } from "node:url";
 import { buildCatalogue, type CatalogueResult, type PriceText } from "./build.ts";
 import type { Fault } from "./fault.ts";
 
+/** Where price files are: the shipped ones, and a user's over them where there is one. */
+export interface PriceFolders {
+  readonly shipped: URL | string;
+  readonly user?: string | undefined;
+}
+
+export type PriceTexts =
+  | { readonly ok: true; readonly layers: readonly (readonly PriceText[])[] }
+  | { readonly ok: false; readonly faults: readonly Fault[] };
+
 /**
  * Loads the shipped price files, then those of the user's folder over them (`*.yaml`, `*.yml`, by name).
  * Faults name shipped files by their folder's last name and the user's as the folder was given.
  */
-export async function loadCatalogue(folders: {
-  readonly shipped: URL | string;
-  readonly user?: string | undefined;
-}): Promise<CatalogueResult> {
+export async function loadCatalogue(folders: PriceFolders): Promise<CatalogueResult> {
+  const read = await readPriceTexts(folders);
+  return read.ok ? buildCatalogue(read.layers) : read;
+}
+
+/** The files' texts, in their layers. What refers to an unread file would be reported as unknown, so its fault comes alone. */
+export async function readPriceTexts(folders: PriceFolders): Promise<PriceTexts> {
   const shipped = typeof folders.shipped === "string" ? folders.shipped : fileURLToPath(folders.shipped);
   const wanted = [{ folder: shipped, shown: basename(shipped) }];
   if (folders.user !== undefined) wanted.push({ folder: folders.user, shown: folders.user });
-  const layers = await Promise.all(wanted.map(({ folder, shown }) => readFolder(folder, shown)));
+  const layers = await Promise.all(wanted.map(({ folder, shown }) => readPriceFolder(folder, shown)));
   const unreadable = layers.flatMap((layer) => layer.faults);
-  // What refers to an unread file would be reported as unknown, so these faults come alone.
-  if (unreadable.length > 0) return { ok: false, faults: unreadable };
-  return buildCatalogue(layers.map((layer) => layer.texts));
+  return unreadable.length > 0 ? { ok: false, faults: unreadable } : { ok: true, layers: layers.map((layer) => layer.texts) };
 }
 
-interface Layer {
+export interface Layer {
   readonly texts: readonly PriceText[];
   readonly faults: readonly Fault[];
 }
 
-async function readFolder(folder: string, shown: string): Promise<Layer> {
+/** One folder's files by name; hidden ones, such as an editor's locks, are none of them. */
+export async function readPriceFolder(folder: string, shown: string): Promise<Layer> {
   const listed = await attempt(shown, () => readdir(folder));
   if (!listed.ok) return { texts: [], faults: [listed.fault] };
-  const names = listed.value.filter((name) => /\.ya?ml$/.test(name)).sort();
+  const names = listed.value.filter((name) => /^[^.].*\.ya?ml$/.test(name)).sort();
   const read = await Promise.all(
     names.map(async (name) => {
       const shownName = join(shown, name);

@@ -3,7 +3,7 @@ import { invariant } from "../core/assert.ts";
 import { parseRate } from "../core/money.ts";
 import { canonicalPrice, type PriceTier, type PriceVersion } from "../core/price.ts";
 import { unchanged, type Permille } from "../core/tokens.ts";
-import type { CatalogueModel, PinnedPrice } from "../ports/catalogue.ts";
+import type { CatalogueModel, ModelSpan, PinnedPrice } from "../ports/catalogue.ts";
 import { chargedRates, chargedUsd, freeRates, inexact, listRates, usdOf, type Fraction } from "./rates.ts";
 import type { Path } from "./read.ts";
 import type { StatedModel, StatedPrice, StatedRates, StatedTraits } from "./schema.ts";
@@ -17,12 +17,6 @@ export interface ModelStatement {
   readonly defaults: StatedTraits;
   /** Reports a fault at a path inside the model. */
   report(path: Path, message: string): void;
-}
-
-/** A model's state from an instant on, until the next one's. The first begins before all time. */
-export interface ModelSpan {
-  readonly start: number;
-  readonly model: CatalogueModel;
 }
 
 /** What holds for a model whose file does not say; each on the dear side. */

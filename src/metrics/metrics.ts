@@ -5,10 +5,12 @@ import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import { BoundedLabel, other, SeriesCache } from "./labels.ts";
 import { ledgerGauges, type LedgerFigures } from "./ledger-gauges.ts";
+import { priceReloads, type PriceReloads } from "./price-reloads.ts";
 import { Tallies } from "./tallies.ts";
 
 export interface Metrics {
   readonly events: Events;
+  readonly priceReloads: PriceReloads;
   /** The text exposition of everything, with the ledger's gauges as of now. */
   scrape(): Promise<{ readonly contentType: string; readonly text: string }>;
 }
@@ -18,6 +20,8 @@ export interface MetricsOptions {
   /** Keys that have a name of their own. */
   readonly keysMax: number;
   readonly clock: Clock;
+  /** When the prices in force at the start were read, milliseconds since 1970 UTC. */
+  readonly pricesLoadedAt: number;
   /** The figures of the ledger, asked for at each scrape. */
   readonly figures: () => Promise<LedgerFigures>;
 }
@@ -49,6 +53,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
       ...chargeEvents(registers, tallies, options.keysMax),
       balanceRead: balance.read,
     },
+    priceReloads: priceReloads(registers, options.pricesLoadedAt),
     async scrape() {
       tallies.flush();
       gauges.set(await options.figures());

@@ -35,12 +35,27 @@ export interface CatalogueModel extends ModelLimits {
   readonly billsServerErrors: boolean;
 }
 
+/** A model's state from an instant on, until the next one's. The first begins before all time. */
+export interface ModelSpan {
+  readonly start: number;
+  readonly model: CatalogueModel;
+}
+
+/** One model under all its names, at all times; spans ascend and cover all time. */
+export interface ModelHistory {
+  readonly id: string;
+  readonly aliases: readonly string[];
+  readonly spans: readonly ModelSpan[];
+}
+
 /** Reviewed prices. Lookups are synchronous and cheap: they are on the path of every request. */
 export interface Catalogue {
   /** The model by id or alias with its price in force at the instant; undefined when unknown. */
   find(model: string, at: number): CatalogueModel | undefined;
   /** All models in catalogue order, with their prices in force at the instant. */
   list(at: number): readonly CatalogueModel[];
+  /** All models at all times, in catalogue order; the price of unknown models, where one is stated, comes last as `default`. */
+  histories(): readonly ModelHistory[];
   /** Digest over everything loaded: equal on two proxies with the same prices. */
   readonly digest: string;
 }

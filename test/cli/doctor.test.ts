@@ -194,6 +194,6 @@ it("judges by stated bounds", () => {
   expect(statuses([judgePending({ count: 0, oldestAt: null }, now, true), judgePending(pending, now, true), judgePending(pending, now + 1, true), judgePending(pending, now, false)])).toEqual([
     "ok", "ok", "warning", "warning",
   ]);
-  const none = { find: () => undefined, list: () => [], digest: "" };
+  const none = { find: () => undefined, list: () => [], histories: () => [], digest: "" };
   expect(judgePrices(none, now).status).toBe("warning");
 });

@@ -8,6 +8,8 @@ import { loadSettings } from "../../src/config/load.ts";
 import type { Settings } from "../../src/config/settings.ts";
 import type { Charge } from "../../src/core/charge.ts";
 import { silentLog } from "../../src/log/log.ts";
+import type { Clock } from "../../src/ports/clock.ts";
+import type { Log } from "../../src/ports/log.ts";
 import type { Sandbox, SandboxOptions } from "../../src/sandbox/options.ts";
 import { startSandbox } from "../../src/sandbox/server.ts";
 import { isTimeZone } from "../../src/time/calendar.ts";
@@ -38,14 +40,16 @@ export interface ProxyOptions {
   readonly gatewayUrl?: string;
   /** FAREBOX_ variables. */
   readonly env?: Readonly<Record<string, string>>;
+  /** For a test that owns what time it is. */
+  readonly clock?: Clock;
+  readonly log?: Log;
   /** Changes to the settings that no variable allows, such as a silence below a second. */
   readonly adjust?: (settings: Settings) => Settings;
 }
 
-const clock = systemClock();
-
 /** The real proxy with a real SQLite file before a real sandbox, in this process. */
 export async function startProxy(options: ProxyOptions = {}): Promise<RunningProxy> {
+  const clock = options.clock ?? systemClock();
   await using owned = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "farebox-test-"));
   owned.defer(() => rm(folder, { recursive: true, force: true }));
@@ -59,7 +63,7 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
     ...options.env,
   });
   const adjusted = options.adjust === undefined ? settings : options.adjust(settings);
-  const started = await startServing(adjusted, { clock, log: silentLog, version: "0.0.0-test" });
+  const started = await startServing(adjusted, { clock, log: options.log ?? silentLog, version: "0.0.0-test" });
   if (!started.ok) throw new Error(started.problems.join("; "));
   const serving = owned.use(started.serving);
   const addKey = async (name: string, wish: { team?: string; models?: string[] } = {}) => {

@@ -1,0 +1,180 @@
+import { createHash } from "node:crypto";
+import { watch, type FSWatcher } from "node:fs";
+import type { Clock, Timer } from "../ports/clock.ts";
+import { buildCatalogue, type PriceText } from "./build.ts";
+import { buildOnThread } from "./building-thread.ts";
+import type { LoadedCatalogue } from "./catalogue.ts";
+import type { Fault } from "./fault.ts";
+import { readPriceFolder, readPriceTexts, type PriceFolders, type PriceTexts } from "./load.ts";
+
+/** What became of files that were read again. */
+export type Reload =
+  /** They are in force; `before` is the digest of what was. */
+  | { readonly kind: "taken"; readonly before: string; readonly catalogue: LoadedCatalogue }
+  /** What was in force stays in force. */
+  | { readonly kind: "refused"; readonly faults: readonly Fault[] };
+
+export interface WatchOptions {
+  readonly folders: PriceFolders;
+  readonly clock: Clock;
+  /** Told of every reload that was tried. */
+  readonly onReload: (reload: Reload) => void;
+  /** How long files must stand still before they are read for good; 250 ms unless given. */
+  readonly quietMs?: number;
+  /** How often the user's folder is read where no notice of a change came; 5 s unless given. */
+  readonly pollMs?: number;
+}
+
+export type PricesOpening =
+  | { readonly ok: true; readonly prices: WatchedPrices }
+  | { readonly ok: false; readonly faults: readonly Fault[] };
+
+/** Loads the prices and takes over what changes in the user's folder, until disposed of. */
+export async function watchPrices(options: WatchOptions): Promise<PricesOpening> {
+  const read = await readPriceTexts(options.folders);
+  if (!read.ok) return read;
+  const built = buildCatalogue(read.layers);
+  if (!built.ok) return built;
+  return { ok: true, prices: new WatchedPrices(options, built.catalogue, read) };
+}
+
+/**
+ * The prices in force, whose place another catalogue takes as a whole or not at all. A change is noticed by the system's
+ * notice of it or by a slow poll, and taken over once the texts have stood still: editors write by rename, in steps, or half.
+ * The shipped files are read again only by `reload`: an update of the program under a running proxy is no change of prices.
+ */
+export class WatchedPrices implements Disposable {
+  readonly #options: WatchOptions;
+  readonly #quietMs: number;
+  readonly #pollMs: number;
+  #current: LoadedCatalogue;
+  #shipped: readonly PriceText[];
+  /** Of the texts that were last taken or refused. */
+  #seen: string;
+  #watcher: FSWatcher | null = null;
+  #poll: Timer | null = null;
+  #looking: Promise<void> | null = null;
+  #noticed = false;
+  #disposed = false;
+
+  constructor(options: WatchOptions, current: LoadedCatalogue, read: PriceTexts & { readonly ok: true }) {
+    this.#options = options;
+    this.#quietMs = options.quietMs ?? 250;
+    this.#pollMs = options.pollMs ?? 5_000;
+    this.#current = current;
+    this.#shipped = read.layers[0] ?? [];
+    this.#seen = fingerprint(read);
+    this.#watchFolder();
+    this.#pollLater();
+  }
+
+  get current(): LoadedCatalogue {
+    return this.#current;
+  }
+
+  /** Reads all files, the shipped ones too, whether or not one seems to have changed. Resolves when that is done. */
+  async reload(): Promise<void> {
+    while (this.#looking !== null) await this.#looking;
+    await this.#look(true);
+  }
+
+  [Symbol.dispose](): void {
+    this.#disposed = true;
+    this.#watcher?.close();
+    this.#poll?.cancel();
+  }
+
+  /** A look at the user's folder; one that is asked for during another one follows it. */
+  #notice(): void {
+    this.#noticed = true;
+    if (this.#looking === null && this.#options.folders.user !== undefined) void this.#look(false);
+  }
+
+  #look(always: boolean): Promise<void> {
+    this.#noticed = false;
+    this.#looking = this.#compare(always).finally(() => {
+      this.#looking = null;
+      if (this.#noticed) this.#notice();
+    });
+    return this.#looking;
+  }
+
+  async #compare(always: boolean): Promise<void> {
+    const texts = await this.#settled(always);
+    if (texts === null || this.#disposed) return;
+    const reload = await this.#judge(texts);
+    if (this.#disposed) return;
+    this.#seen = fingerprint(texts);
+    if (reload.kind === "taken") {
+      if (texts.ok) this.#shipped = texts.layers[0] ?? [];
+      this.#current = reload.catalogue;
+    }
+    // The folder itself may be another one now.
+    this.#watchFolder();
+    this.#options.onReload(reload);
+  }
+
+  /** The texts once they have stood still; null where they are what has been judged already. */
+  async #settled(always: boolean): Promise<PriceTexts | null> {
+    const isNew = (read: PriceTexts) => always || fingerprint(read) !== this.#seen;
+    let texts = await this.#read(always);
+    if (!isNew(texts)) return null;
+    for (;;) {
+      await this.#pause();
+      const again = await this.#read(always);
+      if (this.#disposed) return null;
+      if (fingerprint(again) === fingerprint(texts)) return isNew(texts) ? texts : null;
+      texts = again;
+    }
+  }
+
+  async #read(withShipped: boolean): Promise<PriceTexts> {
+    const { shipped, user } = this.#options.folders;
+    if (withShipped || user === undefined) return readPriceTexts({ shipped, user });
+    const { texts, faults } = await readPriceFolder(user, user);
+    return faults.length > 0 ? { ok: false, faults } : { ok: true, layers: [this.#shipped, texts] };
+  }
+
+  async #judge(texts: PriceTexts): Promise<Reload> {
+    if (!texts.ok) return { kind: "refused", faults: texts.faults };
+    const before = this.#current.digest;
+    try {
+      const built = await buildOnThread(texts.layers);
+      return built.ok ? { kind: "taken", before, catalogue: built.catalogue } : { kind: "refused", faults: built.faults };
+    } catch (error) {
+      const message = `could not be checked: ${error instanceof Error ? error.message : String(error)}`;
+      return { kind: "refused", faults: [{ file: this.#options.folders.user ?? "pricing", line: 1, column: 1, message }] };
+    }
+  }
+
+  #watchFolder(): void {
+    const { user } = this.#options.folders;
+    if (user === undefined || this.#disposed) return;
+    this.#watcher?.close();
+    this.#watcher = null;
+    try {
+      const watcher = watch(user, { persistent: false }, () => this.#notice());
+      // Whatever it cannot tell, the poll finds.
+      watcher.on("error", () => watcher.close());
+      this.#watcher = watcher;
+    } catch {
+      // No notices here: the folder is gone, or the system has none left to give.
+    }
+  }
+
+  #pollLater(): void {
+    if (this.#options.folders.user === undefined) return;
+    this.#poll = this.#options.clock.after(this.#pollMs, () => {
+      this.#notice();
+      this.#pollLater();
+    });
+  }
+
+  #pause(): Promise<void> {
+    return new Promise((resolve) => this.#options.clock.after(this.#quietMs, resolve));
+  }
+}
+
+function fingerprint(texts: PriceTexts): string {
+  return createHash("sha256").update(JSON.stringify(texts)).digest("hex");
+}

@@ -1,0 +1,11 @@
+/** Entry of the thread that builds a catalogue: checking price files takes tens of milliseconds, which no request waits for. */
+import { parentPort, workerData } from "node:worker_threads";
+import { invariant } from "../core/assert.ts";
+import { buildCatalogue, type PriceText } from "./build.ts";
+import type { BuildReport } from "./building-thread.ts";
+
+invariant(parentPort !== null, "this file is the entry of a thread");
+const result = buildCatalogue(workerData as readonly (readonly PriceText[])[]);
+const report: BuildReport = result.ok ? { ok: true, parts: result.catalogue.parts } : result;
+// oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, not a window
+parentPort.postMessage(report);

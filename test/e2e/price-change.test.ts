@@ -1,0 +1,154 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { formatUsd } from "../../src/core/money.ts";
+import type { Clock } from "../../src/ports/clock.ts";
+import { startSandbox } from "../../src/sandbox/server.ts";
+import { systemClock } from "../../src/time/clock.ts";
+import { runFarebox, startServe, temporaryFolder } from "../support/farebox-process.ts";
+import { heardLog, type HeardLog } from "../support/heard-log.ts";
+import { oneModelFile, replaceFile } from "../support/price-files.ts";
+import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { delta, done, finish, scriptedGateway, usageChunk, type Asked, type ScriptedGateway } from "../support/scripted-gateway.ts";
+
+/** One million tokens of each kind would cost these; the scripted usage is 9 in and 3 out. */
+const cheap = { from: "2026-01-01", input: "1", output: "4" };
+const dear = { from: "2026-01-01", input: "10", output: "40" };
+const [cheapCost, dearCost] = ["0.000021", "0.00021"];
+
+interface Scene extends AsyncDisposable {
+  readonly folder: string;
+  readonly gateway: ScriptedGateway;
+  readonly proxy: RunningProxy;
+  readonly log: HeardLog;
+  edit(text: string): Promise<void>;
+}
+
+async function scene(text: string, clock?: Clock): Promise<Scene> {
+  await using owned = new AsyncDisposableStack();
+  const { path } = owned.use(await temporaryFolder());
+  await writeFile(join(path, "mine.yaml"), text);
+  const gateway = owned.use(await scriptedGateway());
+  const log = heardLog();
+  const proxy = owned.use(
+    await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: path }, log, ...(clock && { clock }) }),
+  );
+  const kept = owned.move();
+  return {
+    folder: path,
+    gateway,
+    proxy,
+    log,
+    edit: (changed) => replaceFile(path, "mine.yaml", changed),
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  };
+}
+
+/** A stream that has begun: the client has its first chunk. */
+async function beginStream({ proxy, gateway }: Scene): Promise<{ asked: Asked; answer: Response }> {
+  const answer = proxy.chat({ model: "mine", stream: true, max_tokens: 50 });
+  const asked = await gateway.next();
+  asked.response.writeHead(200, { "content-type": "text/event-stream" });
+  asked.response.write(delta("first words"));
+  return { asked, answer: await answer };
+}
+
+async function endStream({ asked, answer }: { asked: Asked; answer: Response }): Promise<void> {
+  asked.response.end(finish() + usageChunk() + done);
+  await answer.text();
+}
+
+async function wholeStream(of: Scene): Promise<void> {
+  await endStream(await beginStream(of));
+}
+
+const costs = async ({ proxy }: Scene) => (await proxy.charges()).map(({ cost }) => cost === null ? null : formatUsd(cost));
+const digest = async ({ proxy }: Scene) => {
+  const answer = await fetch(`${proxy.url}/readyz`);
+  return { status: answer.status, digest: ((await answer.json()) as { catalogue: string }).catalogue };
+};
+const metric = async ({ proxy }: Scene, name: string) =>
+  (await proxy.metrics()).split("\n").find((line) => line.startsWith(`${name} `))?.split(" ").at(-1);
+
+const taken = "prices taken over";
+const refused = "a price file is refused; the prices before it stay in force";
+
+describe("a request is charged at the price in force when it was admitted", () => {
+  it("over a change of the price file while its stream runs", async () => {
+    await using here = await scene(oneModelFile("mine", [cheap]));
+    const before = await digest(here);
+    const running = await beginStream(here);
+    await here.edit(oneModelFile("mine", [dear]));
+    const [line] = await here.log.heard(taken);
+    const after = await digest(here);
+    expect(after).toMatchObject({ status: 200 });
+    expect(after.digest).not.toBe(before.digest);
+    expect(line).toMatchObject({ level: "info", fields: { before: before.digest, digest: after.digest } });
+
+    await endStream(running);
+    await wholeStream(here);
+    expect(await costs(here)).toEqual([cheapCost, dearCost]);
+    expect(await here.proxy.serving.ledger.verify()).toMatchObject({ charges: 2, differences: [] });
+    expect(await metric(here, 'farebox_price_reloads_total{result="ok"}')).toBe("1");
+  });
+
+  it("over midnight while its stream runs", async () => {
+    let now = Date.parse("2026-12-31T23:59:59.999Z");
+    await using here = await scene(oneModelFile("mine", [cheap, { ...dear, from: "2027-01-01" }]), { ...systemClock(), now: () => now });
+    const running = await beginStream(here);
+    now += 1;
+    await wholeStream(here);
+    await endStream(running);
+    expect(await costs(here)).toEqual([cheapCost, dearCost]);
+    expect((await here.proxy.charges()).map(({ at }) => at)).toEqual([now - 1, now]);
+  });
+
+  it("over the removal of its model, whose next request has no price", async () => {
+    await using here = await scene(oneModelFile("mine", [cheap]));
+    const running = await beginStream(here);
+    await here.edit(oneModelFile("another", [dear]));
+    await here.log.heard(taken);
+    await endStream(running);
+    await wholeStream(here);
+    expect(await costs(here)).toEqual([cheapCost, null]);
+  });
+});
+
+describe("a faulty price file", () => {
+  it("is refused with a line for each fault and a metric, and what was in force stays", async () => {
+    await using here = await scene(oneModelFile("mine", [cheap]));
+    const before = await digest(here);
+    expect(await metric(here, 'farebox_price_reloads_total{result="ok"}')).toBe("0");
+    expect(await metric(here, 'farebox_price_reloads_total{result="refused"}')).toBe("0");
+    expect(await metric(here, "farebox_price_last_reload_successful")).toBe("1");
+
+    await here.edit(oneModelFile("mine", [{ ...cheap, input: "1.1234567" }]).replace("reasoning:", "reasonin:"));
+    const lines = await here.log.heard(refused, 2);
+    expect(lines[0]).toMatchObject({ level: "warn", fields: { file: join(here.folder, "mine.yaml"), line: 7, fault: expect.stringContaining('did you mean "reasoning"?') } });
+    expect(lines[1]).toMatchObject({ fields: { fault: expect.stringContaining("six decimals") } });
+    expect(await digest(here)).toEqual(before);
+    expect(await metric(here, 'farebox_price_reloads_total{result="refused"}')).toBe("1");
+    expect(await metric(here, "farebox_price_last_reload_successful")).toBe("0");
+    await wholeStream(here);
+    expect(await costs(here)).toEqual([cheapCost]);
+
+    await here.edit(oneModelFile("mine", [dear]));
+    await here.log.heard(taken);
+    expect(await metric(here, "farebox_price_last_reload_successful")).toBe("1");
+    await wholeStream(here);
+    expect(await costs(here)).toEqual([cheapCost, dearCost]);
+  });
+});
+
+it("a SIGHUP reads the price files, and serve lives on", { timeout: 60_000 }, async () => {
+  await using folder = await temporaryFolder();
+  await using sandbox = await startSandbox();
+  const database = join(folder.path, "farebox.db");
+  await runFarebox(["keys", "create", "alice"], { env: { FAREBOX_DATABASE: database } });
+  await using serve = await startServe({ database, gateway: sandbox });
+  serve.signal("SIGHUP");
+  await serve.printed(/prices read again, none has changed/);
+  expect((await fetch(`${serve.url}/readyz`)).status).toBe(200);
+  serve.signal("SIGTERM");
+  expect(await serve.ended).toMatchObject({ code: 0 });
+});
