@@ -1,7 +1,9 @@
 import { InvalidArgumentError } from "commander";
 import { lifetimeMsMax } from "../admin/keys.ts";
 import { parseDuration } from "../config/units.ts";
+import { isTagName } from "../core/tags.ts";
 import type { Calendar } from "../ports/calendar.ts";
+import { isTagDimension, reportDimensions, tagNameOf, type ReportDimension } from "../ports/ledger.ts";
 
 /** For commander: a whole number within bounds. */
 export function wholeNumberArgument(min: number, max: number): (text: string) => number {
@@ -27,14 +29,14 @@ export function percentArgument(text: string): number {
   throw new InvalidArgumentError("It must be a share such as 80%.");
 }
 
-/** For commander: names separated by commas, each one of those known. */
-export function listArgument<N extends string>(known: readonly N[]): (text: string) => N[] {
-  return (text) => {
-    const names = text.split(",").map((name) => name.trim());
-    const found = names.map((name) => known.find((one) => one === name));
-    if (new Set(names).size === names.length && found.every((name) => name !== undefined)) return found;
-    throw new InvalidArgumentError(`It must be a list of ${known.join(", ")}, each at most once, separated by commas.`);
-  };
+/** For commander: what a report is grouped by: names of dimensions and `tag:NAME`, separated by commas. */
+export function dimensionsArgument(text: string): ReportDimension[] {
+  const names = text.split(",").map((name) => name.trim());
+  const found = names.map((name) =>
+    isTagDimension(name) && isTagName(tagNameOf(name)) ? name : reportDimensions.find((one) => one === name),
+  );
+  if (new Set(names).size === names.length && found.every((name) => name !== undefined)) return found;
+  throw new InvalidArgumentError(`It must be a list of ${reportDimensions.join(", ")} and tag:NAME, each at most once, separated by commas.`);
 }
 
 export type InstantResult = { readonly ok: true; readonly at: number } | { readonly ok: false; readonly problem: string };

@@ -81,6 +81,7 @@ const columns: readonly Column[] = [
   { title: "input", align: "right" },
   { title: "output", align: "right" },
   { title: "cost", align: "right" },
+  { title: "tags" },
 ];
 
 function chargeCells(charge: ChargeJson): TableCell[] {
@@ -95,5 +96,6 @@ function chargeCells(charge: ChargeJson): TableCell[] {
     promptTotal(charge.tokens),
     completionTotal(charge.tokens),
     charge.cost_usd,
+    Object.entries(charge.tags).map(([name, value]) => `${name}=${value}`).join(", ") || null,
   ];
 }

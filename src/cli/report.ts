@@ -1,10 +1,10 @@
 import { Option, type Command } from "commander";
 import { completionTotal, promptTotal } from "../core/tokens.ts";
-import { reportDimensions, type ReportDimension } from "../ports/ledger.ts";
+import { isTagDimension, reportDimensions, type ReportDimension } from "../ports/ledger.ts";
 import { reportCsv } from "../reporting/csv.ts";
-import { keyNames } from "../reporting/names.ts";
+import { isoTime, keyNames } from "../reporting/names.ts";
 import { runReport, type Figures, type Report } from "../reporting/report.ts";
-import { listArgument, parseInstant } from "./arguments.ts";
+import { dimensionsArgument, parseInstant } from "./arguments.ts";
 import { storeSettings, withStore, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, note, printJson, type Io } from "./io.ts";
@@ -26,8 +26,8 @@ export function registerReport(program: Command, context: CliContext): void {
     .command("report")
     .description("add up what was spent")
     .addOption(
-      new Option("--by <dimensions>", `a row for each of these: ${reportDimensions.join(", ")}`)
-        .argParser(listArgument(reportDimensions))
+      new Option("--by <dimensions>", `a row for each of these: ${reportDimensions.join(", ")}, tag:NAME`)
+        .argParser(dimensionsArgument)
         .default(["model"], "model"),
     )
     .option("--since <when>", "from then on: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant", "7d")
@@ -35,7 +35,7 @@ export function registerReport(program: Command, context: CliContext): void {
     .addOption(new Option("--format <format>", "how to print it").choices(["table", "csv", "json"]).default("table"))
     .option("--json", "the same as --format json");
   addSettingFlags(command, storeSettings);
-  example(command, "farebox report --by key,model --since 30d", "farebox report --by day --since 2026-11-01 --format csv");
+  example(command, "farebox report --by key,model --since 30d", "farebox report --by tag:feature,day --since 2026-11-01 --format csv");
   command.action(
     context.run((options: ReportOptions) =>
       withStore(context, command, "read", async (store) => {
@@ -49,6 +49,8 @@ export function registerReport(program: Command, context: CliContext): void {
         const query = { by: options.by, since: since.at, until: until.at };
         const report = await runReport({ ledger: store.ledger, nameOf }, query);
         print(io, report, options.json ? "json" : options.format);
+        const pruned = options.by.some(isTagDimension) ? await store.ledger.prunedUntil() : null;
+        if (pruned !== null && pruned > since.at) note(io, `charges before ${isoTime(pruned)} were pruned: what is left of them is sums without tags`);
         return 0;
       }),
     ),

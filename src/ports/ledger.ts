@@ -37,6 +37,8 @@ export interface Ledger extends AsyncDisposable {
   /** Newest first. */
   charges(query: ChargeQuery): Promise<ChargePage>;
   report(query: ReportQuery): Promise<readonly ReportRow[]>;
+  /** The end of the last day of which retention has turned charges into sums; null where it has not. */
+  prunedUntil(): Promise<number | null>;
   pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }>;
   /** Posts, as `assumed`, the pending request holds whose owner no longer runs. Only `serve` calls it. */
   recover(at: number): Promise<number>;
@@ -124,9 +126,23 @@ export interface ChargePage {
 }
 
 export const reportDimensions = ["key", "team", "model", "group", "day", "hour"] as const;
-export type ReportDimension = (typeof reportDimensions)[number];
+/** The value of the tag of this name; null for charges without it. */
+export type TagDimension = `tag:${string}`;
+export type ReportDimension = (typeof reportDimensions)[number] | TagDimension;
 
-/** Posted charges by their admission's time. Spans are rounded outwards to quarter hours, days to the time zone's days. */
+export function isTagDimension(dimension: string): dimension is TagDimension {
+  return dimension.startsWith("tag:");
+}
+
+/** The name in a tag's dimension. */
+export function tagNameOf(dimension: TagDimension): string {
+  return dimension.slice("tag:".length);
+}
+
+/**
+ * Posted charges by their admission's time. Spans are rounded outwards to quarter hours, days to the time zone's days.
+ * Charges that retention has turned into sums have no tags any more.
+ */
 export interface ReportQuery {
   readonly by: readonly ReportDimension[];
   readonly since: number;

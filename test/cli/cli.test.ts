@@ -46,7 +46,9 @@ describe("every command", () => {
     [["budgets", "set", "team:A B", "5", "--per", "1d"], 'farebox: "A B" is not the name of a team'],
     [["budgets", "set", "all", "$5", "--per", "1d"], "farebox: limit must be an amount of USD such as 5 or 2.50"],
     [["budgets", "set", "all", "5", "--per", "1d", "--warn", "120%"], "It must be a share such as 80%."],
-    [["report", "--by", "colour"], "It must be a list of key, team, model, group, day, hour"],
+    [["report", "--by", "colour"], "It must be a list of key, team, model, group, day, hour and tag:NAME"],
+    [["report", "--by", "tag:Feature"], "It must be a list of key, team, model, group, day, hour and tag:NAME"],
+    [["report", "--by", "tag:a,tag:a"], "each at most once"],
     [["charges", "--limit", "0"], "It must be a whole number from 1 to 1000."],
     [["serve"], "farebox: FAREBOX_GATEWAY_URL is not set"],
     [["balance"], "farebox: FAREBOX_GATEWAY_API_KEY is not set"],
@@ -302,6 +304,16 @@ describe("a ledger with charges", () => {
     expect(csv.stdout).toMatch(/^key,.*,unpriced_requests,retries\r\n/);
     expect(csv.stdout).toMatch(/^alice,.*,0,0\r\n/m);
     expect(csv.stdout).toMatch(/^bob,.*,0,1\r\n/m);
+  });
+
+  it("is reported by tags as a table, as CSV and as JSON", async () => {
+    const table = await farebox.run("report", "--by", "tag:project,key", "--since", "2h");
+    expect(table.stdout).toMatch(/^tag:project\tkey\trequests\t[^]*\napollo\talice\t1\t/);
+    expect(table.stderr).toBe("");
+    const csv = await farebox.run("report", "--by", "tag:project,tag:none", "--format", "csv");
+    expect(csv.stdout).toMatch(/^tag:project,tag:none,requests,.*\r\napollo,,3,/);
+    expect(await farebox.json("report", "--by", "tag:none")).toMatchObject({ by: ["tag:none"], rows: [{ "tag:none": null, requests: 3 }] });
+    expect((await farebox.run("charges", "--state", "posted")).stdout).toMatch(/\tcost\ttags\n.*\tproject=apollo\n/);
   });
 
   it("lists its charges, newest first, page by page", async () => {

@@ -45,6 +45,8 @@ async function sums({ ledger }: Store) {
     windows: await ledger.windows(noon),
     total: await by(),
     parts: await by(...reportDimensions.filter((name) => name !== "hour")),
+    // Taken from the charges: as much as the rollups say.
+    untagged: await by(...reportDimensions.filter((name) => name !== "hour"), "tag:feature"),
     pending: await ledger.pending(),
   };
 }
@@ -83,6 +85,8 @@ it("pruning keeps every sum, leaves verify clean after each step, and touches no
   expect(pruned.quarters).toBeGreaterThan(300);
 
   expect(await sums(store)).toEqual(before);
+  expect(before.untagged).toEqual(before.parts.map((row) => ({ ...row, dimensions: { ...row.dimensions, "tag:feature": null } })));
+  expect(await store.ledger.prunedUntil()).toBe(pruned.before);
   expect(await store.ledger.verify()).toMatchObject({ differences: [] });
   const left = counts(db);
   expect(left.links).toBe(0);

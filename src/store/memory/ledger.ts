@@ -16,9 +16,10 @@ import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../core/mone
 import { parseCanonicalPrice } from "../../core/price.ts";
 import { noTokens } from "../../core/tokens.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type {
-  ChargeEnd, ChargePage, ChargeQuery, Correction, Difference, ExtendResult, HoldRequest, HoldResult, Ledger, Posting, ReportDimension,
-  ReportQuery, ReportRow, SettleResult, Verification,
+import {
+  isTagDimension, tagNameOf, type ChargeEnd, type ChargePage, type ChargeQuery, type Correction, type Difference, type ExtendResult,
+  type HoldRequest, type HoldResult, type Ledger, type Posting, type ReportDimension, type ReportQuery, type ReportRow, type SettleResult,
+  type Verification,
 } from "../../ports/ledger.ts";
 import { recompute } from "../recompute.ts";
 import { ReportSums } from "../report-sums.ts";
@@ -92,12 +93,12 @@ export class MemoryLedger implements Ledger {
     const corrected = this.#state.charges.get(id);
     if (corrected?.state !== "posted") return "no_such_charge";
     if (this.#state.charges.has(correction.id)) return "ok";
-    const { kind, key, team, route, model, servedModel, group, stream, source } = corrected;
+    const { kind, key, team, route, model, servedModel, group, stream, source, tags } = corrected;
     const { at, amount, why } = correction;
     this.#put({
       id: correction.id, kind, state: "posted", at, endedAt: at, key, team, route, model, servedModel, group, stream, priceId: null,
       hold: null, cost: amount, listCost: null, overage: noMoney, formula: "adjustment", source, minimumApplied: false, clamped: false,
-      tokens: noTokens, status: null, reason: why, gatewayRequestId: null, durationMs: null, firstTokenMs: null, tags: {}, retry: 0, owner: 0,
+      tokens: noTokens, status: null, reason: why, gatewayRequestId: null, durationMs: null, firstTokenMs: null, tags, retry: 0, owner: 0,
       adjusts: id,
     });
     return "ok";
@@ -170,6 +171,10 @@ export class MemoryLedger implements Ledger {
       });
     }
     return sums.rows();
+  }
+
+  async prunedUntil(): Promise<number | null> {
+    return null;
   }
 
   async pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }> {
@@ -269,6 +274,7 @@ export class MemoryLedger implements Ledger {
   #dimensionOf(charge: Charge, dimension: ReportDimension): string | null {
     if (dimension === "day") return this.#calendar.dateOf(charge.at);
     if (dimension === "hour") return new Date(this.#calendar.spanOf("1h", charge.at).start).toISOString();
+    if (isTagDimension(dimension)) return new Map(Object.entries(charge.tags)).get(tagNameOf(dimension)) ?? null;
     return charge[dimension] === "" ? null : charge[dimension];
   }
 

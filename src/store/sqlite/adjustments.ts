@@ -6,8 +6,8 @@ import type { RollupBook } from "./rollups.ts";
 import type { ChargeRow } from "./rows.ts";
 
 /**
- * Adds a correction beside a posted charge: a charge of its own, at the correction's time, of the same caller, model and
- * source. It moves money and counts neither a request nor tokens. A repeat of the same correction changes nothing.
+ * Adds a correction beside a posted charge: a charge of its own, at the correction's time, of the same caller, model,
+ * source and tags. It moves money and counts neither a request nor tokens. A repeat of the same correction changes nothing.
  */
 export function adjust(
   db: Connection,
@@ -23,12 +23,12 @@ export function adjust(
   const { changes } = db
     .prepare(
       `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, served_model, price_group,
-         stream, cost, formula, source, reason, adjusts)
-       values (?, ?, 'posted', 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'adjustment', ?, ?, ?) on conflict (id) do nothing`,
+         stream, cost, formula, source, reason, tags, adjusts)
+       values (?, ?, 'posted', 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'adjustment', ?, ?, ?, ?) on conflict (id) do nothing`,
     )
     .run(
       correction.id, corrected.kind, at, at, key, team, corrected.route, model, corrected.served_model, group,
-      corrected.stream, amount, source, why, id,
+      corrected.stream, amount, source, why, corrected.tags, id,
     );
   if (changes === 0) return "ok";
   windows.move(windows.existing({ key, team }, at), amount, 0n);

@@ -94,6 +94,10 @@ export class SqliteLedger implements Ledger {
     return this.#longReads.read({ kind: "report", query });
   }
 
+  async prunedUntil(): Promise<number | null> {
+    return this.#longReads.read({ kind: "prunedUntil" });
+  }
+
   async pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }> {
     return this.#reads.pending();
   }

@@ -2,18 +2,20 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { ChargePage, ChargeQuery, ReportQuery, ReportRow, Verification } from "../../ports/ledger.ts";
 import type { Connection } from "./connection.ts";
 import { readCharges } from "./reads.ts";
-import { readReport } from "./report.ts";
+import { readPrunedUntil, readReport } from "./report.ts";
 import { verify } from "./verify.ts";
 
 /** Reads that may take seconds. */
 export type LongRead =
   | { readonly kind: "charges"; readonly query: ChargeQuery }
   | { readonly kind: "report"; readonly query: ReportQuery }
+  | { readonly kind: "prunedUntil" }
   | { readonly kind: "verify" };
 
 export interface LongReadAnswers {
   charges: ChargePage;
   report: readonly ReportRow[];
+  prunedUntil: number | null;
   verify: Verification;
 }
 
@@ -29,6 +31,8 @@ export function readLong(db: Connection, calendar: Calendar, read: LongRead): Lo
       return readCharges(db, read.query);
     case "report":
       return readReport(db, calendar, read.query);
+    case "prunedUntil":
+      return readPrunedUntil(db, calendar);
     case "verify":
       return verify(db, calendar);
   }

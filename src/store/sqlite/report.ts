@@ -1,13 +1,13 @@
 import { assertNever } from "../../core/assert.ts";
 import type { TokenClass } from "../../core/tokens.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { ReportDimension, ReportQuery, ReportRow } from "../../ports/ledger.ts";
+import { isTagDimension, tagNameOf, type ReportDimension, type ReportQuery, type ReportRow } from "../../ports/ledger.ts";
 import { ReportSums } from "../report-sums.ts";
 import type { Connection } from "./connection.ts";
-import { quarterMs, rollupSums } from "./rollups.ts";
+import { quarterMs, rollupAmounts, rollupCounts, rollupSums } from "./rollups.ts";
 import { tokensOf } from "./rows.ts";
 
-type SumRow = Readonly<Record<TokenClass, bigint>> & {
+type SumRow = Readonly<Record<TokenClass, bigint>> & Readonly<Record<TagColumn, string | null>> & {
   readonly time: bigint | string | null;
   readonly key: string;
   readonly team: string;
@@ -21,19 +21,25 @@ type SumRow = Readonly<Record<TokenClass, bigint>> & {
   readonly list_cost: bigint;
 };
 
+/** The column of a tag, by its place among the dimensions. */
+type TagColumn = `tag_${number}`;
+
 const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
 
 /**
  * Sums by the asked dimensions: whole days from the rollup by days, the edges (and hours) from the quarter hours. Where
- * retention has left days only, a span is rounded outwards to them, and an hour is null.
+ * retention has left days only, a span is rounded outwards to them, and an hour is null. Rollups have no tags: where one
+ * is asked for, the sums are taken from the charges.
  */
 export function readReport(db: Connection, calendar: Calendar, query: ReportQuery): readonly ReportRow[] {
   const sums = new ReportSums(query.by);
   const take = (table: string, time: string, from: string | number, to: string | number) => {
-    if (from >= to) return;
-    for (const row of selectSums(db, query.by, table, time, from, to)) {
+    if (from < to) addAll(selectSums(db, query.by, table, time, from, to));
+  };
+  const addAll = (rows: Iterable<SumRow>) => {
+    for (const row of rows) {
       sums.add({
-        dimensions: query.by.map((dimension) => valueOf(dimension, row, calendar)),
+        dimensions: query.by.map((dimension, index) => valueOf(dimension, index, row, calendar)),
         source: row.source,
         requests: Number(row.requests),
         unpriced: Number(row.unpriced),
@@ -48,6 +54,10 @@ export function readReport(db: Connection, calendar: Calendar, query: ReportQuer
     const quartersFrom = startOfQuarters(db, calendar);
     const since = outwards(calendar, query.since, quartersFrom, "start");
     const until = outwards(calendar, query.until, quartersFrom, "end");
+    if (query.by.some(isTagDimension)) {
+      addAll(selectChargeSums(db, calendar, query.by, since, until));
+      return;
+    }
     const firstDay = calendar.spanOf("1d", since).start === since ? since : (calendar.spanOf("1d", since).end ?? until);
     const lastDay = calendar.spanOf("1d", until).start;
     if (query.by.includes("hour") || firstDay >= lastDay) {
@@ -79,7 +89,7 @@ function outwards(calendar: Calendar, at: number, quartersFrom: number, edge: "s
 }
 
 function selectSums(db: Connection, by: readonly ReportDimension[], table: string, time: string, from: string | number, to: string | number) {
-  const named = by.flatMap((dimension) => (dimension === "day" || dimension === "hour" ? [] : [columns[dimension]]));
+  const named = namedColumns(by);
   const byTime = by.includes("day") || by.includes("hour");
   const grouped = ["source", ...named, ...(byTime ? [time] : [])];
   return db
@@ -92,7 +102,49 @@ function selectSums(db: Connection, by: readonly ReportDimension[], table: strin
     .iterate(from, to) as IterableIterator<SumRow>;
 }
 
-function valueOf(dimension: ReportDimension, row: SumRow, calendar: Calendar): string | null {
+function namedColumns(by: readonly ReportDimension[]): string[] {
+  return by.flatMap((dimension) => (dimension in columns ? [columns[dimension as keyof typeof columns]] : []));
+}
+
+/**
+ * The same from the posted charges. A carried sum stands at noon of its day, so that its time is the day; how many requests
+ * it is made of stands beside it.
+ */
+function selectChargeSums(db: Connection, calendar: Calendar, by: readonly ReportDimension[], from: number, to: number) {
+  db.function("local_date", { deterministic: true }, (at: unknown) => calendar.dateOf(Number(at)));
+  const byTime = by.includes("day") || by.includes("hour");
+  const time = `iif(carried.charge is null, admitted_at - admitted_at % ${quarterMs}, local_date(admitted_at))`;
+  const tags = by.map((dimension) => (isTagDimension(dimension) ? `$."${tagNameOf(dimension)}"` : null));
+  const counts = {
+    requests: "formula <> 'adjustment'",
+    unpriced: "cost is null",
+    retries: "retry > 0",
+  } satisfies Record<(typeof rollupCounts)[number], string>;
+  const groups = [
+    `${byTime ? time : "null"} as time`,
+    ...["source", ...namedColumns(by)].map((name) => `coalesce(${name}, '') as ${name}`),
+    ...tags.flatMap((path, index) => (path === null ? [] : [`tags ->> ? as tag_${index}`])),
+  ];
+  return db
+    .prepare(
+      `select ${groups.join(", ")},
+         ${rollupCounts.map((name) => `sum(iif(carried.charge is null, ${counts[name]}, carried.${name})) ${name}`).join(", ")},
+         ${rollupAmounts.map((name) => `coalesce(sum(charges.${name}), 0) ${name}`).join(", ")}
+       from charges left join carried on carried.charge = charges.seq
+       where state = 'posted' and admitted_at >= ? and admitted_at < ? group by ${groups.map((_, index) => index + 1).join(", ")}`,
+    )
+    .safeIntegers()
+    .iterate(...tags.filter((path) => path !== null), from, to) as IterableIterator<SumRow>;
+}
+
+/** See the ledger's port. */
+export function readPrunedUntil(db: Connection, calendar: Calendar): number | null {
+  const last = db.prepare("select max(admitted_at) from carried join charges on seq = charge").pluck().get() as number | null;
+  return last === null ? null : calendar.spanOf("1d", last).end;
+}
+
+function valueOf(dimension: ReportDimension, index: number, row: SumRow, calendar: Calendar): string | null {
+  if (isTagDimension(dimension)) return row[`tag_${index}`] ?? null;
   switch (dimension) {
     case "key":
     case "team":
