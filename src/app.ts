@@ -3,6 +3,7 @@ import { loadCatalogue } from "./catalogue/load.ts";
 import type { Adapters } from "./cli/adapters.ts";
 import { note, printLine } from "./cli/io.ts";
 import { packageVersion, shippedPrices } from "./app/package.ts";
+import { userName } from "./app/user-name.ts";
 import { scenarioList } from "./sandbox/scenarios.ts";
 import { calendarOf, isTimeZone } from "./time/calendar.ts";
 import { systemClock } from "./time/clock.ts";
@@ -18,6 +19,7 @@ async function upkeep() {
 export const adapters: Adapters = {
   version: packageVersion(),
   clock,
+  userName,
   isTimeZone,
   calendarOf,
 

@@ -3,7 +3,7 @@ import type { z } from "zod";
 /** Why a use case did not do what was asked, in one sentence for a person. Nothing was changed. */
 export interface Failure {
   readonly ok: false;
-  readonly kind: "invalid" | "not_found" | "name_taken";
+  readonly kind: "invalid" | "not_found" | "name_taken" | "refused";
   readonly message: string;
 }
 

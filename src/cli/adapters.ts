@@ -13,6 +13,8 @@ export interface Adapters {
   /** Farebox's own version. */
   readonly version: string;
   readonly clock: Clock;
+  /** Who runs the command, as the operating system knows them. */
+  userName(): string;
   /** Whether this is an IANA time zone that the calendar knows. */
   isTimeZone(name: string): boolean;
   /** Only for a zone that `isTimeZone` accepts. */

@@ -5,6 +5,8 @@ import { completionTotal, promptTotal } from "../core/tokens.ts";
 import { chargesJson, type ChargeJson } from "../reporting/charges.ts";
 import { keyNames } from "../reporting/names.ts";
 import { parseInstant, wholeNumberArgument } from "./arguments.ts";
+import { registerAdjust } from "./charges-adjust.ts";
+import { registerShow } from "./charges-show.ts";
 import { storeSettings, withStore, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, note, printJson } from "./io.ts";
@@ -35,6 +37,9 @@ export function registerCharges(program: Command, context: CliContext): void {
     .option("--cursor <cursor>", "continue a list that ended with this cursor")
     .option("--json", "print JSON");
   addSettingFlags(command, storeSettings);
+  command.enablePositionalOptions();
+  registerShow(command, context);
+  registerAdjust(command, context);
   example(command, "farebox charges --key alice --state posted --since 24h");
   command.action(
     context.run((options: ChargesOptions) =>
@@ -82,6 +87,7 @@ const columns: readonly Column[] = [
   { title: "output", align: "right" },
   { title: "cost", align: "right" },
   { title: "tags" },
+  { title: "corrects" },
 ];
 
 function chargeCells(charge: ChargeJson): TableCell[] {
@@ -97,5 +103,6 @@ function chargeCells(charge: ChargeJson): TableCell[] {
     completionTotal(charge.tokens),
     charge.cost_usd,
     Object.entries(charge.tags).map(([name, value]) => `${name}=${value}`).join(", ") || null,
+    charge.correction?.of ?? null,
   ];
 }

@@ -51,6 +51,8 @@ function buildProgram(context: CliContext): Command {
     .description("A local OpenAI-compatible proxy that knows what every request costs")
     .version(adapters.version)
     .exitOverride()
+    // A command that has commands of its own leaves them the options behind their name.
+    .enablePositionalOptions()
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
       writeErr: (text) => io.stderr.write(text),

@@ -57,4 +57,8 @@ export interface Charge {
   readonly tags: Readonly<Record<string, string>>;
   /** How often the client's SDK had sent the request before, as it said itself: 0 for a first try. */
   readonly retry: number;
+  /** For a correction: which charge it corrects. Its amount is the difference, its time that charge's, `endedAt` its own; `reason` says why. */
+  readonly adjusts: string | null;
+  /** For a correction: who made it. */
+  readonly adjustedBy: string | null;
 }

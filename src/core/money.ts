@@ -28,6 +28,12 @@ export function parseUsd(text: string): PicoUsd | undefined {
   return value === undefined || value > picoUsdMax ? undefined : (value as PicoUsd);
 }
 
+/** As `parseUsd`, with a sign before the digits where one is wanted: "-0.05", "+2". */
+export function parseSignedUsd(text: string): PicoUsd | undefined {
+  const amount = parseUsd(text.replace(/^[+-]/, ""));
+  return amount !== undefined && text.startsWith("-") ? (-amount as PicoUsd) : amount;
+}
+
 /** As `parseUsd`, for amounts written in code. Throws RangeError on a malformed one. */
 export function usd(text: string): PicoUsd {
   const value = parseUsd(text);

@@ -21,8 +21,11 @@ export interface Ledger extends AsyncDisposable {
   post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult>;
   /** Ends a hold without an amount; a repeat is answered with the first result. */
   void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult>;
-  /** Adds a correction beside a posted charge: a new row, never an edit. `amount` may be negative. */
-  adjust(id: string, correction: Correction): Promise<"ok" | "no_such_charge" | "unavailable">;
+  /**
+   * Adds a correction beside a posted charge: a new row, never an edit. It has the charge's time, so it moves the windows,
+   * days and reports that the charge is in; its list cost is none.
+   */
+  adjust(id: string, correction: Correction): Promise<AdjustResult>;
 
   /** Adds or changes a budget (same scope and period: a change), and opens its current window from the charges. */
   setBudget(budget: Omit<Budget, "id">, at: number): Promise<Budget>;
@@ -102,15 +105,35 @@ export type SettleResult =
 
 export interface Correction {
   readonly id: string;
+  /** When it is made. */
   readonly at: number;
+  /** What is added to the charge's cost; below zero for a credit. */
   readonly amount: PicoUsd;
   readonly why: string;
+  readonly by: string;
 }
+
+export type AdjustResult =
+  | "ok"
+  /** A correction of this id is there already; nothing was changed. */
+  | "repeated"
+  | "no_such_charge"
+  /** The charge is pending or voided: there is no amount to correct. */
+  | "not_posted"
+  /** The charge is itself a correction or a carried sum. */
+  | "is_adjustment"
+  /** The charge with all its corrections would cost less than nothing. */
+  | "below_zero"
+  /** A sum that it moves would be beyond 64 bits. */
+  | "too_large"
+  | "unavailable";
 
 export interface ChargeQuery {
   readonly key?: string;
   readonly model?: string;
   readonly state?: ChargeState;
+  /** Only corrections of this charge. */
+  readonly adjusts?: string;
   /** Half-open: from `since` to before `until`. */
   readonly since?: number;
   readonly until?: number;

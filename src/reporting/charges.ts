@@ -1,5 +1,5 @@
 import type { Charge } from "../core/charge.ts";
-import { formatUsd, type PicoUsd } from "../core/money.ts";
+import { formatUsd, sum, type PicoUsd } from "../core/money.ts";
 import type { ChargePage } from "../ports/ledger.ts";
 import { isoTime, type NameOf } from "./names.ts";
 
@@ -31,6 +31,25 @@ export function chargeJson(charge: Charge, nameOf: NameOf) {
     duration_ms: charge.durationMs,
     first_token_ms: charge.firstTokenMs,
     tags: charge.tags,
+    correction: correctionOf(charge),
+  };
+}
+
+/** What a correction says of itself; null for a charge that is none. Its own time is `at`, beside the corrected charge's `time`. */
+function correctionOf({ adjusts, adjustedBy, reason, endedAt }: Charge) {
+  if (adjusts === null || endedAt === null) return null;
+  return { of: adjusts, by: adjustedBy, at: isoTime(endedAt), why: reason };
+}
+
+export type ChargeDetailsJson = ReturnType<typeof chargeDetailsJson>;
+
+/** One charge with its corrections, newest first, and what all of them come to. */
+export function chargeDetailsJson(charge: Charge, corrections: readonly Charge[], nameOf: NameOf) {
+  const costs = [charge, ...corrections].map(({ cost }) => cost).filter((cost) => cost !== null);
+  return {
+    ...chargeJson(charge, nameOf),
+    corrections: corrections.map((correction) => chargeJson(correction, nameOf)),
+    total_usd: costs.length === 0 ? null : formatUsd(sum(costs)),
   };
 }
 

@@ -19,7 +19,7 @@ async function createdKey(name: string, ...more: string[]): Promise<{ id: string
 describe("every command", () => {
   const commands = [
     "serve", "demo", "sandbox", "keys create", "keys list", "keys show", "keys revoke", "budgets set", "budgets list",
-    "budgets remove", "report", "charges", "prices check", "prices list", "balance", "verify", "config show",
+    "budgets remove", "report", "charges", "charges show", "charges adjust", "prices check", "prices list", "balance", "verify", "config show",
   ];
 
   it.each(commands)("%s has help with an example", async (command) => {
@@ -313,7 +313,7 @@ describe("a ledger with charges", () => {
     const csv = await farebox.run("report", "--by", "tag:project,tag:none", "--format", "csv");
     expect(csv.stdout).toMatch(/^tag:project,tag:none,requests,.*\r\napollo,,3,/);
     expect(await farebox.json("report", "--by", "tag:none")).toMatchObject({ by: ["tag:none"], rows: [{ "tag:none": null, requests: 3 }] });
-    expect((await farebox.run("charges", "--state", "posted")).stdout).toMatch(/\tcost\ttags\n.*\tproject=apollo\n/);
+    expect((await farebox.run("charges", "--state", "posted")).stdout).toMatch(/\tcost\ttags\tcorrects\n.*\tproject=apollo\t-\n/);
   });
 
   it("lists its charges, newest first, page by page", async () => {
@@ -353,6 +353,7 @@ describe("a ledger with charges", () => {
         duration_ms: 1200,
         first_token_ms: null,
         tags: { project: "apollo" },
+        correction: null,
       },
     ]);
   });

@@ -48,6 +48,7 @@ export function harness(): Harness {
   const adapters: Adapters = {
     version: "1.2.3",
     clock,
+    userName: () => "tester",
     isTimeZone,
     calendarOf,
     openStore: (settings, access) =>

@@ -32,11 +32,11 @@ async function fill({ ledger }: Store): Promise<void> {
     if (index % 7 === 0) await ledger.void(id, "not_sent", endAt(at));
     else if (unpriced) await ledger.post(id, assumed(null), endAt(at));
     else await ledger.post(id, index % 13 === 0 ? assumed(usd("0.10")) : posting(100 + index, index), endAt(at));
-    if (index % 50 === 1) await ledger.adjust(id, { id: `${id}-a`, at: at + dayMs, amount: usd("0.01") as PicoUsd, why: "credit" });
-    if (index % 100 === 1) await ledger.adjust(`${id}-a`, { id: `${id}-b`, at: at + 2 * dayMs, amount: -usd("0.02") as PicoUsd, why: "debit" });
+    if (index % 50 === 1) await ledger.adjust(id, { id: `${id}-a`, at: at + dayMs, amount: usd("0.01"), why: "debit", by: "root" });
+    if (index % 100 === 1) await ledger.adjust(id, { id: `${id}-b`, at: at + 2 * dayMs, amount: -usd("0.002") as PicoUsd, why: "credit", by: "root" });
   }
   // A correction of today keeps what it corrects.
-  await ledger.adjust("r1", { id: "r1-late", at: noon, amount: usd("0.5"), why: "credit" });
+  await ledger.adjust("r1", { id: "r1-late", at: noon, amount: usd("0.5"), why: "debit", by: "root" });
 }
 
 async function sums({ ledger }: Store) {

@@ -19,7 +19,7 @@ async function fill(store: Store): Promise<void> {
   await spend(store, "c", 4000, { tags: { feature: "chat", constructor: "x" }, retry: 1 });
   await spend(store, "d", 8000, {});
   await store.ledger.hold(holdOf("pending", usd("1"), { tags: { feature: "search" } }));
-  await store.ledger.adjust("a", { id: "fix", at: noon, amount: usd("0.5"), why: "late fee" });
+  await store.ledger.adjust("a", { id: "fix", at: noon, amount: usd("0.5"), why: "late fee", by: "root" });
 }
 
 describe.each(ledgerKinds)("attribution in the ledger: $name", (kind) => {

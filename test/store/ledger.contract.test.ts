@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { parseScope } from "../../src/core/budget.ts";
-import { usd, type PicoUsd } from "../../src/core/money.ts";
+import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import type { HoldResult } from "../../src/ports/ledger.ts";
 import type { Store } from "../../src/store/sqlite/open.ts";
 import {
@@ -62,7 +62,7 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     expect(await ledger.void("a", "late", endAt(noon + 9))).toMatchObject({ first: false, state: "posted" });
     expect(await sums(store)).toEqual([{ id: "team:red/1mo", subject: "", spent: usd("0.2"), held: 0n }]);
     expect(await ledger.charge("a")).toEqual({
-      id: "a", kind: "request", state: "posted", at: noon, endedAt: noon + 5, key: "k-alice", team: "red", route: "chat", model: "model-a",
+      adjusts: null, adjustedBy: null, id: "a", kind: "request", state: "posted", at: noon, endedAt: noon + 5, key: "k-alice", team: "red", route: "chat", model: "model-a",
       servedModel: "model-a-1", group: "general", stream: false, priceId, hold: usd("1"), cost: usd("0.2"), listCost: usd("0.4"), overage: 0n,
       formula: "tokens", source: "reported", minimumApplied: false, clamped: false, tokens: posting(100_000, 25_000).tokens, status: 200,
       reason: null, gatewayRequestId: "gw-1", durationMs: 12.5, firstTokenMs: 3, tags: {}, retry: 0,
@@ -214,12 +214,24 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     const { ledger } = store;
     await ledger.setBudget(budget({ kind: "all" }, "1d", "5"), noon);
     await ledger.hold(holdOf("a", usd("1")));
-    const correction = { id: "fix-1", at: noon + 3, amount: -usd("0.05") as PicoUsd, why: "double billed" };
-    expect(await ledger.adjust("a", correction)).toBe("no_such_charge");
+    const correction = { id: "fix-1", at: noon + 3 * 24 * hourMs, amount: -usd("0.05") as PicoUsd, why: "double billed", by: "root" };
+    expect(await ledger.adjust("nothing", correction)).toBe("no_such_charge");
+    expect(await ledger.adjust("a", correction)).toBe("not_posted");
     await ledger.post("a", posting(100_000, 0), endAt(noon));
     expect(await ledger.adjust("a", correction)).toBe("ok");
-    expect(await ledger.adjust("a", correction)).toBe("ok");
-    expect(await ledger.charge("fix-1")).toMatchObject({ state: "posted", formula: "adjustment", cost: -usd("0.05"), source: "reported", reason: "double billed", key: "k-alice" });
+    expect(await ledger.adjust("a", correction)).toBe("repeated");
+    // Its time is the charge's, whenever it is made: that is where it moves windows and days.
+    expect(await ledger.charge("fix-1")).toMatchObject({
+      state: "posted", formula: "adjustment", cost: -usd("0.05"), listCost: null, source: "reported", reason: "double billed", key: "k-alice",
+      at: noon, endedAt: noon + 3 * 24 * hourMs, adjusts: "a", adjustedBy: "root",
+    });
+    const again = (amount: bigint) => ledger.adjust("a", { ...correction, id: "fix-2", amount: amount as PicoUsd });
+    expect(await ledger.adjust("fix-1", { ...correction, id: "fix-2" })).toBe("is_adjustment");
+    expect(await again(-usd("0.050000000001"))).toBe("below_zero");
+    expect(await again(picoUsdMax)).toBe("too_large");
+    await ledger.hold(holdOf("v", usd("1")));
+    await ledger.void("v", "left", endAt(noon));
+    expect(await ledger.adjust("v", { ...correction, id: "fix-2" })).toBe("not_posted");
     expect((await sums(store))[0]).toMatchObject({ spent: usd("0.05") });
     expect(await ledger.report({ by: ["model"], since: noon, until: noon + 1 })).toMatchObject([{ dimensions: { model: "model-a" }, requests: 1, cost: usd("0.05"), listCost: usd("0.2") }]);
     expect(await ledger.verify()).toMatchObject(clean);
@@ -304,7 +316,7 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
       for (const retry of [0, 1, 2, 3, 4]) await ledger.hold(holdOf(`r${retry}`, usd("1"), { retry }));
       for (const retry of [0, 1, 2]) await ledger.post(`r${retry}`, posting(1000, 10), endAt(noon));
       await ledger.void("r3", "gateway_429", endAt(noon));
-      await ledger.adjust("r2", { id: "fix", at: noon, amount: usd("0.01"), why: "test" });
+      await ledger.adjust("r2", { id: "fix", at: noon, amount: usd("0.01"), why: "test", by: "root" });
       expect(await ledger.charge("r2")).toMatchObject({ retry: 2 });
       expect(await ledger.charge("fix")).toMatchObject({ retry: 0 });
       expect(await ledger.report({ by: ["model"], since: noon, until: noon + 1 })).toMatchObject([{ requests: 3, retries: 2 }]);

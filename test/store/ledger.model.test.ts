@@ -83,7 +83,7 @@ class Told {
       case "void":
         return ledger.void(step.id, "left", endAt(at));
       case "adjust":
-        return ledger.adjust(step.id, { id: step.fix, at, amount: step.amount, why: "test" });
+        return ledger.adjust(step.id, { id: step.fix, at, amount: step.amount, why: "test", by: "root" });
       case "setBudget":
         return ledger.setBudget({ scope: step.scope, period: step.period, mode: step.soft ? "soft" : "hard", limit: step.limit, warnPercent: null }, at);
       case "removeBudget":

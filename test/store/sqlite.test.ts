@@ -330,7 +330,7 @@ describe("changes by another process", () => {
     await beside.ledger.setBudget(budget({ kind: "key", key: alice.key }, "1d", "1.5"), noon);
     expect(await running.ledger.hold(holdOf("b", usd("1")))).toMatchObject({ ok: false, reason: "no_room", shortage: { window: { held: usd("1") } } });
     await running.ledger.post("a", posting(1_000_000, 0), endAt(noon));
-    expect(await beside.ledger.adjust("a", { id: "fix", at: noon, amount: usd("0.25"), why: "late fee" })).toBe("ok");
+    expect(await beside.ledger.adjust("a", { id: "fix", at: noon, amount: usd("0.25"), why: "late fee", by: "root" })).toBe("ok");
     expect(await running.ledger.hold(holdOf("c", usd("0.25")))).toEqual({ ok: true, room: 0n });
     await beside.ledger.removeBudget(`key:${alice.key}`, "1d");
     expect(await running.ledger.hold(holdOf("d", usd("9")))).toEqual({ ok: true, room: null });
@@ -375,7 +375,7 @@ describe("verification", () => {
     await ledger.post("a", posting(1000, 10), endAt(noon));
     await ledger.post("b", { ...posting(0, 0), formula: "assumed", source: "assumed", cost: usd("1"), listCost: usd("1") }, endAt(noon));
     await ledger.void("v", "left", endAt(noon));
-    await ledger.adjust("a", { id: "fix", at: noon, amount: usd("0.01"), why: "test" });
+    await ledger.adjust("a", { id: "fix", at: noon, amount: usd("0.01"), why: "test", by: "root" });
     expect(await ledger.verify()).toEqual({ charges: 5, differences: [] });
     const db = new Database(folder.database);
     db.exec(sql);

@@ -12,12 +12,13 @@ import {
   type Shortage,
 } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
+import { correctionFault } from "../../core/correction.ts";
 import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice } from "../../core/price.ts";
 import { noTokens } from "../../core/tokens.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import {
-  isTagDimension, tagNameOf, type ChargeEnd, type ChargePage, type ChargeQuery, type Correction, type Difference, type ExtendResult,
+  isTagDimension, tagNameOf, type AdjustResult, type ChargeEnd, type ChargePage, type ChargeQuery, type Correction, type Difference, type ExtendResult,
   type HoldRequest, type HoldResult, type Ledger, type Posting, type ReportDimension, type ReportQuery, type ReportRow, type SettleResult,
   type Verification,
 } from "../../ports/ledger.ts";
@@ -89,17 +90,22 @@ export class MemoryLedger implements Ledger {
     return this.#settle(id, end, () => ({ state: "voided", reason }));
   }
 
-  async adjust(id: string, correction: Correction): Promise<"ok" | "no_such_charge" | "unavailable"> {
+  async adjust(id: string, correction: Correction): Promise<AdjustResult> {
     const corrected = this.#state.charges.get(id);
-    if (corrected?.state !== "posted") return "no_such_charge";
-    if (this.#state.charges.has(correction.id)) return "ok";
+    if (corrected === undefined) return "no_such_charge";
+    if (this.#state.charges.has(correction.id)) return "repeated";
+    const before = sum(this.#all().filter(({ adjusts }) => adjusts === id).map(({ cost }) => cost ?? noMoney));
+    const fault = correctionFault(corrected, before, correction.amount);
+    if (fault !== null) return fault;
+    if (this.#existing(corrected).some(({ spent }) => spent + correction.amount > picoUsdMax - 1n)) return "too_large";
     const { kind, key, team, route, model, servedModel, group, stream, source, tags } = corrected;
-    const { at, amount, why } = correction;
+    const { amount, why, by } = correction;
+    const { at } = corrected;
     this.#put({
-      id: correction.id, kind, state: "posted", at, endedAt: at, key, team, route, model, servedModel, group, stream, priceId: null,
+      id: correction.id, kind, state: "posted", at, endedAt: correction.at, key, team, route, model, servedModel, group, stream, priceId: null,
       hold: null, cost: amount, listCost: null, overage: noMoney, formula: "adjustment", source, minimumApplied: false, clamped: false,
       tokens: noTokens, status: null, reason: why, gatewayRequestId: null, durationMs: null, firstTokenMs: null, tags, retry: 0, owner: 0,
-      adjusts: id,
+      adjusts: id, adjustedBy: by,
     });
     return "ok";
   }
@@ -301,7 +307,7 @@ function pendingCharge(request: HoldRequest, owner: number): StoredCharge {
     id, kind, state: "pending", at, endedAt: null, key: caller.key, team: caller.team, route, model, servedModel: null, group, stream,
     priceId: price?.id ?? null, hold: amount, cost: null, listCost: null, overage: noMoney, formula: null, source: null,
     minimumApplied: false, clamped: false, tokens: noTokens, status: null, reason: null, gatewayRequestId: null, durationMs: null,
-    firstTokenMs: null, tags, retry, owner, adjusts: null,
+    firstTokenMs: null, tags, retry, owner, adjusts: null, adjustedBy: null,
   };
 }
 
@@ -310,11 +316,12 @@ function matches(charge: Charge, query: ChargeQuery): boolean {
     (query.key === undefined || charge.key === query.key) &&
     (query.model === undefined || charge.model === query.model) &&
     (query.state === undefined || charge.state === query.state) &&
+    (query.adjusts === undefined || charge.adjusts === query.adjusts) &&
     (query.since === undefined || charge.at >= query.since) &&
     (query.until === undefined || charge.at < query.until)
   );
 }
 
-function shown({ owner: _owner, adjusts: _adjusts, ...charge }: StoredCharge): Charge {
+function shown({ owner: _owner, ...charge }: StoredCharge): Charge {
   return charge;
 }

@@ -6,8 +6,6 @@ import type { Key } from "../../core/keys.ts";
 export interface StoredCharge extends Charge {
   /** The run of a ledger that placed the hold. */
   readonly owner: number;
-  /** For an adjustment: the charge that it corrects. */
-  readonly adjusts: string | null;
 }
 
 /** What a database would hold. It may outlive the ledger that wrote it, as a file outlives a process. */

@@ -1,40 +1,45 @@
+import { correctionFault } from "../../core/correction.ts";
+import { picoUsdMax } from "../../core/money.ts";
 import { tokenClasses } from "../../core/tokens.ts";
+import type { AdjustResult } from "../../ports/ledger.ts";
 import type { WindowBook } from "./budgets.ts";
 import type { AdjustCommand } from "./commands.ts";
 import type { Connection } from "./connection.ts";
-import type { RollupBook } from "./rollups.ts";
+import type { Posted, RollupBook } from "./rollups.ts";
 import type { ChargeRow } from "./rows.ts";
 
 /**
- * Adds a correction beside a posted charge: a charge of its own, at the correction's time, of the same caller, model,
+ * Adds a correction beside a posted charge: a charge of its own, at the charge's time, of the same caller, model,
  * source and tags. It moves money and counts neither a request nor tokens. A repeat of the same correction changes nothing.
  */
-export function adjust(
-  db: Connection,
-  windows: WindowBook,
-  rollups: RollupBook,
-  [, id, correction]: AdjustCommand,
-): "ok" | "no_such_charge" {
-  const corrected = db.prepare("select * from charges where id = ? and state = 'posted'").safeIntegers().get(id) as ChargeRow | undefined;
-  if (corrected === undefined || corrected.source === null) return "no_such_charge";
+export function adjust(db: Connection, windows: WindowBook, rollups: RollupBook, [, id, correction]: AdjustCommand): AdjustResult {
+  const corrected = db.prepare("select * from charges where id = ?").safeIntegers().get(id) as ChargeRow | undefined;
+  if (corrected === undefined) return "no_such_charge";
+  if (db.prepare("select 1 from charges where id = ?").get(correction.id) !== undefined) return "repeated";
+  const { amount, why, by } = correction;
+  const before = db.prepare("select coalesce(sum(cost), 0) from charges where adjusts = ?").pluck().safeIntegers().get(id) as bigint;
+  const fault = correctionFault(corrected, before, amount);
+  if (fault !== null) return fault;
+
   const { key, team, model, source } = corrected;
   const group = corrected.price_group;
-  const { at, amount, why } = correction;
-  const { changes } = db
-    .prepare(
-      `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, served_model, price_group,
-         stream, cost, formula, source, reason, tags, adjusts)
-       values (?, ?, 'posted', 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'adjustment', ?, ?, ?, ?) on conflict (id) do nothing`,
-    )
-    .run(
-      correction.id, corrected.kind, at, at, key, team, corrected.route, model, corrected.served_model, group,
-      corrected.stream, amount, source, why, corrected.tags, id,
-    );
-  if (changes === 0) return "ok";
-  windows.move(windows.existing({ key, team }, at), amount, 0n);
-  rollups.add({
-    at, key, team, model, group, source, requests: 0, unpriced: 0, retries: 0, tokens: tokenClasses.map(() => 0), cost: amount,
-    listCost: 0n,
-  });
+  const at = Number(corrected.admitted_at);
+  const moved = windows.existing({ key, team }, at);
+  const posted: Posted = {
+    at, key, team, model, group, source: source ?? "", requests: 0, unpriced: 0, retries: 0, tokens: tokenClasses.map(() => 0),
+    cost: amount, listCost: 0n,
+  };
+  const sums = [...moved.map(({ spent }) => spent), ...rollups.costs(posted)];
+  if (sums.some((sum) => sum + amount > picoUsdMax - 1n)) return "too_large";
+  db.prepare(
+    `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, served_model, price_group,
+       stream, cost, formula, source, reason, tags, adjusts, adjusted_by)
+     values (?, ?, 'posted', 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'adjustment', ?, ?, ?, ?, ?)`,
+  ).run(
+    correction.id, corrected.kind, at, correction.at, key, team, corrected.route, model, corrected.served_model, group, corrected.stream,
+    amount, source, why, corrected.tags, id, by,
+  );
+  windows.move(moved, amount, 0n);
+  rollups.add(posted);
   return "ok";
 }

@@ -4,7 +4,7 @@ import type { Key } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import { tokenClasses } from "../../core/tokens.ts";
 import type { KeyCreation } from "../../ports/key-store.ts";
-import type { ChargeEnd, Correction, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../../ports/ledger.ts";
+import type { AdjustResult, ChargeEnd, Correction, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../../ports/ledger.ts";
 
 /*
  * Everything that a writer can be asked to do. The frequent commands are flat arrays, because they cross to the writer's
@@ -43,7 +43,7 @@ export interface Replies {
   extend: ExtendResult;
   post: SettleResult;
   void: SettleResult;
-  adjust: "ok" | "no_such_charge" | "unavailable";
+  adjust: AdjustResult;
   setBudget: Budget;
   removeBudget: boolean;
   createKey: KeyCreation;

@@ -4,7 +4,7 @@ import type { Key } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { KeyCreation, KeyStore } from "../../ports/key-store.ts";
 import type {
-  ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, Posting, ReportQuery, ReportRow,
+  AdjustResult, ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, Posting, ReportQuery, ReportRow,
   SettleResult, Verification,
 } from "../../ports/ledger.ts";
 import { holdCommand, postCommand, voidCommand, type Command, type ReplyTo } from "./commands.ts";
@@ -61,7 +61,7 @@ export class SqliteLedger implements Ledger {
     return answer.ok ? answer.reply : unavailable;
   }
 
-  async adjust(id: string, correction: Correction): Promise<"ok" | "no_such_charge" | "unavailable"> {
+  async adjust(id: string, correction: Correction): Promise<AdjustResult> {
     const answer = await this.#queue.submit(["adjust", id, correction]);
     return answer.ok ? answer.reply : "unavailable";
   }

@@ -68,6 +68,7 @@ export function readCharges(db: Connection, query: ChargeQuery): ChargePage {
   where("model = ?", query.model);
   // Spelled out, because the index of pending charges serves a constant only.
   if (query.state !== undefined) where(`state = '${query.state satisfies ChargeState}'`);
+  where("adjusts = ?", query.adjusts);
   where("admitted_at >= ?", query.since);
   where("admitted_at < ?", query.until);
   where("(admitted_at, seq) < (select admitted_at, seq from charges where id = ?)", query.after);

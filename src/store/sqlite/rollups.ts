@@ -46,6 +46,7 @@ export class RollupBook {
   readonly #calendar: Calendar;
   readonly #addQuarter: Statement;
   readonly #addDay: Statement;
+  readonly #costs: readonly [quarter: Statement, day: Statement];
   readonly #quarters = new Map<string, Cell>();
   readonly #days = new Map<string, Cell>();
 
@@ -53,10 +54,20 @@ export class RollupBook {
     this.#calendar = calendar;
     this.#addQuarter = db.prepare(upsert("rollup_quarter", "starts_at"));
     this.#addDay = db.prepare(upsert("rollup_day", "day"));
+    this.#costs = [db.prepare(selectCost("rollup_quarter", "starts_at")), db.prepare(selectCost("rollup_day", "day"))];
+  }
+
+  /** The costs that stand in the rows that this would be added to. */
+  costs(posted: Posted): bigint[] {
+    const times = [posted.at - (posted.at % quarterMs), this.#calendar.dateOf(posted.at)];
+    return this.#costs.flatMap((select, index) => {
+      const cost = select.pluck().safeIntegers().get(times[index], ...identityOf(posted)) as bigint | undefined;
+      return cost === undefined ? [] : [cost];
+    });
   }
 
   add(posted: Posted): void {
-    const identity = [posted.key, posted.team ?? "", posted.model, posted.group ?? "", posted.source];
+    const identity = identityOf(posted);
     const name = identity.join("\0");
     this.#addTo(this.#quarters, name, posted.at - (posted.at % quarterMs), identity, posted);
     this.#addTo(this.#days, name, this.#calendar.dateOf(posted.at), identity, posted);
@@ -94,6 +105,15 @@ function writeCells(cells: Map<string, Cell>, statement: Statement): void {
   for (const cell of cells.values()) {
     statement.run(...cell.identity, cell.requests, cell.unpriced, cell.retries, ...cell.tokens, cell.cost, cell.listCost);
   }
+}
+
+/** In the order of `rollupDimensions`. */
+function identityOf({ key, team, model, group, source }: Posted): readonly string[] {
+  return [key, team ?? "", model, group ?? "", source];
+}
+
+function selectCost(table: string, time: string): string {
+  return `select cost from ${table} where ${[time, ...rollupDimensions].map((name) => `${name} = ?`).join(" and ")}`;
 }
 
 function upsert(table: string, time: string): string {

@@ -36,6 +36,7 @@ export type ChargeRow = Readonly<Record<TokenClass, bigint>> & {
   readonly tags: string | null;
   readonly retry: bigint;
   readonly adjusts: string | null;
+  readonly adjusted_by: string | null;
 };
 
 export function chargeOf(row: ChargeRow): Charge {
@@ -69,6 +70,8 @@ export function chargeOf(row: ChargeRow): Charge {
     firstTokenMs: row.first_token_ms,
     tags: row.tags === null ? {} : JSON.parse(row.tags),
     retry: Number(row.retry),
+    adjusts: row.adjusts,
+    adjustedBy: row.adjusted_by,
   };
 }
 

@@ -136,7 +136,7 @@ export class Writer {
       case "void":
         return this.#settle(command);
       case "adjust":
-        return adjust(this.#db, this.#windows, this.#rollups, command);
+        return this.#announcing(() => adjust(this.#db, this.#windows, this.#rollups, command));
       case "setBudget":
         return this.#announcing(() => this.#windows.setBudget(command[1], command[2]));
       case "removeBudget":

@@ -1,0 +1,88 @@
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import { noMoney, parseSignedUsd } from "../core/money.ts";
+import { assertNever } from "../core/assert.ts";
+import type { Charge } from "../core/charge.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { AdjustResult, Ledger } from "../ports/ledger.ts";
+import { failure, parseInput, type Failure } from "./result.ts";
+
+const correctionSchema = z.strictObject({
+  /** The charge's id. */
+  id: z.string(),
+  /** USD as a signed decimal string. */
+  amount: z.string().transform((text, context) => {
+    const amount = parseSignedUsd(text);
+    if (amount !== undefined && amount !== noMoney) return amount;
+    context.addIssue("must be an amount of USD that is added to the charge, such as 0.25 or -0.05, not zero and below 9 million");
+    return z.NEVER;
+  }),
+  why: z.string().trim().min(1, "must say why").max(500, "must be at most 500 characters"),
+  /** Who makes it. */
+  by: z.string().min(1),
+});
+
+export type NewCorrection = z.input<typeof correctionSchema>;
+
+export type CorrectionMade = {
+  readonly ok: true;
+  readonly charge: Charge;
+  readonly correction: Charge;
+  /** Whether the same correction was there already, so that nothing was changed. */
+  readonly repeated: boolean;
+};
+
+export interface CorrectionTools {
+  readonly ledger: Ledger;
+  readonly clock: Clock;
+}
+
+/** What is wrong with a wish for a correction, as far as can be told without the store; null for nothing. */
+export function newCorrectionFault(input: NewCorrection): Failure | null {
+  const parsed = parseInput(correctionSchema, input);
+  return parsed.ok ? null : parsed;
+}
+
+/**
+ * Corrects a charge by an amount, as a row of its own. The row's id comes from charge, amount and reason: the same
+ * correction given twice is made once, whoever gives it.
+ */
+export async function correctCharge({ ledger, clock }: CorrectionTools, input: NewCorrection): Promise<CorrectionMade | Failure> {
+  const parsed = parseInput(correctionSchema, input);
+  if (!parsed.ok) return parsed;
+  const { id, amount, why, by } = parsed.value;
+  const correctionId = idOf(id, amount, why);
+  const result = await ledger.adjust(id, { id: correctionId, at: clock.now(), amount, why, by });
+  if (result !== "ok" && result !== "repeated") return refusal(result, id);
+  const [charge, correction] = await Promise.all([ledger.charge(id), ledger.charge(correctionId)]);
+  if (charge === undefined || correction === undefined) return refusal("no_such_charge", id);
+  return { ok: true, charge, correction, repeated: result === "repeated" };
+}
+
+function idOf(...parts: readonly [id: string, amount: bigint, why: string]): string {
+  const digest = createHash("sha256").update(JSON.stringify(parts.map(String))).digest("hex");
+  return `adj-${digest.slice(0, 32)}`;
+}
+
+function refusal(reason: Exclude<AdjustResult, "ok" | "repeated">, id: string): Failure {
+  switch (reason) {
+    case "no_such_charge":
+      return noSuchCharge(id);
+    case "not_posted":
+      return failure("refused", `the charge ${id} is pending or voided: there is no amount to correct`);
+    case "is_adjustment":
+      return failure("refused", `${id} is itself a correction or a carried sum; correct the request's own charge`);
+    case "below_zero":
+      return failure("refused", `the charge ${id} with its corrections would cost less than nothing`);
+    case "too_large":
+      return failure("refused", `the amount would bring a sum of the ledger beyond USD 9.2 million`);
+    case "unavailable":
+      return failure("refused", "the ledger cannot be written");
+    default:
+      return assertNever(reason);
+  }
+}
+
+export function noSuchCharge(id: string): Failure {
+  return failure("not_found", `there is no charge ${JSON.stringify(id)}; farebox charges lists them, and db prune makes sums of old ones`);
+}

@@ -1,0 +1,44 @@
+import type { Command } from "commander";
+import { noSuchCharge } from "../admin/corrections.ts";
+import { chargeDetailsJson, type ChargeDetailsJson } from "../reporting/charges.ts";
+import { keyNames } from "../reporting/names.ts";
+import { storeSettings, withStore, type CliContext } from "./context.ts";
+import { example } from "./help.ts";
+import { fail, printJson } from "./io.ts";
+import { addSettingFlags } from "./setting-flags.ts";
+import { printFields, type TableCell } from "./table.ts";
+
+/** `charges show`: one charge with its corrections, and what they come to. */
+export function registerShow(charges: Command, context: CliContext): void {
+  const { io } = context;
+  const command = charges
+    .command("show <request-id>")
+    .description("show one charge with its corrections")
+    .option("--json", "print JSON");
+  addSettingFlags(command, storeSettings);
+  example(command, "farebox charges show 019a0e2c-7f5e-7cc1-a2d4-90b1c1d2e3f4");
+  command.action(
+    context.run((id: string, options: { json?: true }) =>
+      withStore(context, command, "read", async (store) => {
+        const [charge, corrections] = await Promise.all([store.ledger.charge(id), store.ledger.charges({ adjusts: id, limit: 1000 })]);
+        if (charge === undefined) return fail(io, noSuchCharge(id).message);
+        const details = chargeDetailsJson(charge, corrections.charges, await keyNames(store.keys));
+        if (options.json) printJson(io, details);
+        else printFields(io, fieldsOf(details));
+        return 0;
+      }),
+    ),
+  );
+}
+
+function fieldsOf({ corrections, total_usd, tokens, tags, correction, ...plain }: ChargeDetailsJson): [string, TableCell][] {
+  const used = Object.entries(tokens).filter(([, count]) => count > 0);
+  return [
+    ...Object.entries(plain).map(([name, value]): [string, TableCell] => [name, typeof value === "boolean" ? String(value) : value]),
+    ...used.map(([name, count]): [string, TableCell] => [`tokens ${name}`, count]),
+    ...Object.entries(tags).map(([name, value]): [string, TableCell] => [`tag ${name}`, value]),
+    ...(correction === null ? [] : Object.entries(correction).map(([name, value]): [string, TableCell] => [`correction ${name}`, value])),
+    ...corrections.map(({ cost_usd, correction: of }): [string, TableCell] => ["corrected", `${cost_usd} by ${of?.by} at ${of?.at}: ${of?.why}`]),
+    ["total_usd", total_usd],
+  ];
+}
