@@ -1,3 +1,4 @@
+import { buffer } from "node:stream/consumers";
 import { formatFault } from "./catalogue/fault.ts";
 import { loadCatalogue } from "./catalogue/load.ts";
 import type { Adapters } from "./cli/adapters.ts";
@@ -32,6 +33,13 @@ export const adapters: Adapters = {
     const loaded = await loadCatalogue({ shipped: shippedPrices, user: folder ?? undefined });
     return loaded.ok ? loaded : { ok: false, faults: loaded.faults.map(formatFault) };
   },
+
+  async createTokenCounter() {
+    const { createTokenCounter } = await import("./tokens/token-counter.ts");
+    return createTokenCounter();
+  },
+
+  readStdin: () => buffer(process.stdin),
 
   async fetchAccount(settings) {
     const { readAccountOnce } = await import("./app/account.ts");

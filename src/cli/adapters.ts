@@ -5,6 +5,7 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger, Verification } from "../ports/ledger.ts";
+import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Check } from "../reporting/doctor.ts";
 import type { ExitCode, Io } from "./io.ts";
 
@@ -23,6 +24,10 @@ export interface Adapters {
   openStore(settings: Settings, access: StoreAccess): Promise<StoreOpening>;
   /** The shipped price files, then those of the folder where one is given. */
   loadCatalogue(folder: string | null): Promise<CatalogueLoading>;
+  /** Its thread starts with the first count, and ends with its disposal. */
+  createTokenCounter(): Promise<TokenCounter & AsyncDisposable>;
+  /** All of stdin. */
+  readStdin(): Promise<Buffer>;
   /** The account record, fresh from the gateway that the settings name. */
   fetchAccount(settings: Settings): Promise<AccountReading>;
   readonly upkeep: Upkeep;

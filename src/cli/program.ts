@@ -9,6 +9,7 @@ import type { CliContext } from "./context.ts";
 import { registerDb } from "./db.ts";
 import { registerDemo } from "./demo.ts";
 import { registerDoctor } from "./doctor.ts";
+import { registerEstimate } from "./estimate.ts";
 import type { ExitCode, Io } from "./io.ts";
 import { registerKeys } from "./keys.ts";
 import { registerPrices } from "./prices.ts";
@@ -69,6 +70,7 @@ function buildProgram(context: CliContext): Command {
   registerReport(program, context);
   registerCharges(program, context);
   registerPrices(program, context);
+  registerEstimate(program, context);
   registerBalance(program, context);
   registerVerify(program, context);
   registerDb(program, context);

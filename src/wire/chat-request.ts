@@ -239,6 +239,15 @@ export function bytesBesideMessages(bytes: Buffer): number {
   return messages === undefined ? bytes.length : bytes.length - (messages.valueEnd - messages.valueStart);
 }
 
+/** The same request to another model, or to one where it names none; every other byte stays as it was. */
+export function withModel(bytes: Buffer, model: string): Buffer {
+  const stated = jsonMembers(bytes).findLast((member) => member.name === "model");
+  if (stated !== undefined) return replaced(bytes, stated.valueStart, stated.valueEnd, JSON.stringify(model));
+  const brace = bytes.indexOf("{") + 1;
+  const isEmpty = jsonMembers(bytes).length === 0;
+  return replaced(bytes, brace, brace, `"model":${JSON.stringify(model)}${isEmpty ? "" : ","}`);
+}
+
 /** The same request asking for stream usage as well; every other byte stays as it was. */
 export function withStreamUsage(bytes: Buffer): Buffer {
   const stated = jsonMembers(bytes).find((member) => member.name === "stream_options");

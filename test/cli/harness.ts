@@ -12,6 +12,7 @@ import { readTextFile } from "../../src/config/environment.ts";
 import type { Settings } from "../../src/config/settings.ts";
 import { openSqlite } from "../../src/store/sqlite/open.ts";
 import { calendarOf, isTimeZone } from "../../src/time/calendar.ts";
+import { createTokenCounter } from "../../src/tokens/token-counter.ts";
 import { manualClock, type ManualClock } from "../support/manual-clock.ts";
 
 export interface Ran {
@@ -31,6 +32,7 @@ export interface Harness extends Disposable {
   /** Settings that `serve` was started with. */
   readonly served: Settings[];
   env: Record<string, string>;
+  stdin: string | Buffer;
   isTTY: boolean;
   run(...argv: string[]): Promise<Ran>;
   /** The parsed JSON of a command that must succeed. */
@@ -57,6 +59,8 @@ export function harness(): Harness {
       const loaded = await loadCatalogue({ shipped: new URL("./prices/", import.meta.url), user: user ?? undefined });
       return loaded.ok ? loaded : { ok: false, faults: loaded.faults.map(formatFault) };
     },
+    createTokenCounter: async () => createTokenCounter(),
+    readStdin: async () => Buffer.from(self.stdin as string),
     fetchAccount: () => Promise.resolve(self.account),
     upkeep: createUpkeep(clock),
     examine: (subject, tell) => examine(subject, clock, tell),
@@ -76,6 +80,7 @@ export function harness(): Harness {
     served,
     account: { ok: false, message: "the gateway cannot be reached" },
     env: { FAREBOX_DATABASE: database },
+    stdin: "",
     isTTY: false,
     async run(...argv) {
       let stdout = "";

@@ -1,0 +1,106 @@
+import { outputBound } from "../core/bounds.ts";
+import { tierFor, type PriceVersion } from "../core/price.ts";
+import { noTokens, promptTotal, scaleTokens, type TokenClass, type TokenCounts } from "../core/tokens.ts";
+import type { CatalogueModel } from "../ports/catalogue.ts";
+import type { TokenCounter } from "../ports/token-counter.ts";
+import { chatTextOf, type ChatRequest } from "../wire/chat-request.ts";
+import { objectOr } from "../wire/json.ts";
+
+/** How a number of tokens is known: as it will be billed; by a count that may be off; as the most that it can be. */
+export type Known = "exact" | "estimate" | "bound";
+
+/** Tokens of one class, and why they are known no better than that. */
+export interface Part {
+  readonly class: TokenClass;
+  readonly tokens: number;
+  readonly known: Known;
+  readonly why: string | null;
+}
+
+/** What a prompt adds up to. Nothing here errs to the cheap side: what cannot be counted is at its bound. */
+export async function promptParts(
+  tokens: TokenCounter,
+  model: CatalogueModel,
+  { request, body }: { readonly request: ChatRequest; readonly body: Buffer },
+): Promise<Part[]> {
+  const { size } = request;
+  if (size.unboundedFields.length > 0) {
+    const why = `${size.unboundedFields.join(", ")} may add tokens that the request does not show: the whole context`;
+    return [{ class: "input", tokens: model.contextTokens, known: "bound", why }];
+  }
+  const parts = [
+    await textPart(tokens, model, body),
+    ...mediaPart(model, "image_input", size.imageParts, model.imagePartTokens, "image"),
+    ...mediaPart(model, "audio_input", size.audioParts, model.audioPartTokens, "sound"),
+    ...mediaPart(model, "input", size.fileParts, model.filePartTokens, "file"),
+  ];
+  return withinContext(parts, model.contextTokens);
+}
+
+/** What follows the text shares the rest of the context: together they cannot be more. */
+function withinContext([text, ...media]: readonly Part[], contextTokens: number): Part[] {
+  if (text === undefined) return [];
+  let room = Math.max(contextTokens - text.tokens, 0);
+  return [
+    text,
+    ...media.map((part) => {
+      const tokens = Math.min(part.tokens, room);
+      room -= tokens;
+      return { ...part, tokens };
+    }),
+  ];
+}
+
+async function textPart(tokens: TokenCounter, model: CatalogueModel, body: Buffer): Promise<Part> {
+  const chat = chatTextOf(body);
+  const schema = objectOr(objectOr(JSON.parse(body.toString("utf8")))["response_format"])["json_schema"];
+  const counted = await tokens.countChat(chat, model.encoding);
+  const shape = schema === undefined ? { ok: true, tokens: 0 } as const : await tokens.countText(JSON.stringify(schema), model.encoding);
+  if (!counted.ok || !shape.ok) {
+    return { class: "input", tokens: model.contextTokens, known: "bound", why: "too long to be counted: the whole context" };
+  }
+  const why: string[] = [];
+  const rates = model.price?.version.tiers[0].charged;
+  if (rates !== undefined && (rates.cached_input !== rates.input || rates.cache_write !== rates.input)) {
+    why.push("tokens that a cache reads or writes cost otherwise");
+  }
+  if (!model.tokenizerIsPublic) why.push(`counted with ${model.encoding}, not the model's own tokenizer, and widened by ${model.errorFactor / 1000}`);
+  if (chat.tools.length > 0) why.push("tools are counted by the published formula");
+  if (schema !== undefined) why.push("the answer's schema is counted as its text");
+  const count = scaleTokens(counted.tokens + shape.tokens, model.errorFactor);
+  return { class: "input", tokens: count, known: why.length > 0 ? "estimate" : "exact", why: why.length > 0 ? why.join("; ") : null };
+}
+
+function mediaPart(model: CatalogueModel, name: TokenClass, count: number, each: number | null, thing: string): Part[] {
+  if (count === 0) return [];
+  const things = `${count} ${thing}${count === 1 ? "" : "s"}`;
+  if (each === null) return [{ class: name, tokens: model.contextTokens, known: "bound", why: `${things}, which nothing bounds: the whole context` }];
+  return [{ class: name, tokens: count * each, known: "bound", why: `${things} of at most ${each} tokens${count === 1 ? "" : " each"}` }];
+}
+
+/** The most that the model may write, at the dearest class that the answer can have. */
+export function outputPart(model: CatalogueModel, price: PriceVersion, prompt: TokenCounts, request: ChatRequest | null): Part {
+  const { charged } = tierFor(price, promptTotal(prompt));
+  const possible = request?.classes.completion ?? (["output", "reasoning"] as const);
+  const dearest = possible.reduce<TokenClass>((top, name) => (charged[name] > charged[top] ? name : top), "output");
+  if (request === null) return { class: dearest, tokens: model.outputTokensMax, known: "bound", why: "the most that the model writes" };
+  const { size } = request;
+  const hidden = size.unboundedFields.length > 0;
+  const tokens = outputBound(hidden ? { ...size, outputLimit: null } : size, model);
+  const choices = size.choices === 1 ? "" : `, ${size.choices} times`;
+  const why = size.outputLimit === null || hidden ? `the most that the model writes${choices}` : `the most that the request allows${choices}`;
+  return { class: dearest, tokens, known: "bound", why };
+}
+
+const order: readonly Known[] = ["exact", "estimate", "bound"];
+
+/** The worse known of two. */
+export function worse(a: Known, b: Known): Known {
+  return order.indexOf(a) > order.indexOf(b) ? a : b;
+}
+
+export function tokensOf(parts: readonly Part[]): TokenCounts {
+  const sums: Record<TokenClass, number> = { ...noTokens };
+  for (const { class: name, tokens } of parts) sums[name] += tokens;
+  return sums;
+}

@@ -1,0 +1,137 @@
+import { worstCase } from "../core/bounds.ts";
+import { costOf, itemise, type CostItem } from "../core/cost.ts";
+import { formatRate, formatUsd, type PicoUsd } from "../core/money.ts";
+import type { PriceVersion } from "../core/price.ts";
+import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
+import type { TokenCounter } from "../ports/token-counter.ts";
+import type { ChatRequest } from "../wire/chat-request.ts";
+import { outputPart, promptParts, tokensOf, worse, type Known, type Part } from "./estimate-parts.ts";
+
+export interface EstimateWish {
+  /** An id or an alias. */
+  readonly model: string;
+  readonly given: { readonly request: ChatRequest; readonly body: Buffer } | null;
+  /** Counts that the user knows better; null where the request or the model's bounds say them. */
+  readonly inputTokens: number | null;
+  readonly outputTokens: number | null;
+}
+
+export interface EstimateTools {
+  readonly catalogue: Catalogue;
+  readonly tokens: TokenCounter;
+  /** What the proxy would hold for a request: at first, and after counting the prompt where the first does not fit. */
+  readonly holdsFor: (request: ChatRequest, body: Buffer) => Promise<{ readonly hold: PicoUsd | null; readonly counted: PicoUsd | null }>;
+  /** At which instant's prices; milliseconds since 1970 UTC. */
+  readonly at: number;
+}
+
+/** CONTRACT's `estimate`, with how each item is known. */
+export interface Estimate {
+  readonly model: string;
+  readonly price_version: string;
+  readonly items: readonly EstimateItem[];
+  readonly cost_usd: string;
+  readonly list_cost_usd: string;
+  readonly minimum_applied: boolean;
+  /** Whether every item is exact. */
+  readonly exact: boolean;
+  /** What a budget must have room for; without a request, the most that one of this model can hold. */
+  readonly hold_usd: string;
+  /** The tighter hold that is tried where the first does not fit; null where none can be given. */
+  readonly counted_hold_usd: string | null;
+  /** Fields that may cost more than any number of tokens; under a hard budget they are refused. */
+  readonly unbounded_fields: readonly string[];
+  readonly notes: readonly string[];
+}
+
+export interface EstimateItem {
+  readonly class: CostItem["class"];
+  readonly tokens: number;
+  readonly usd_per_million: string | null;
+  readonly cost_usd: string;
+  readonly list_cost_usd: string;
+  readonly known: Known;
+  readonly why: string | null;
+}
+
+export type EstimateResult = { readonly ok: true; readonly estimate: Estimate } | { readonly ok: false; readonly problem: "unknown_model" | "no_price" };
+
+/** What a request would cost, item by item, before it is sent. */
+export async function estimate(tools: EstimateTools, wish: EstimateWish): Promise<EstimateResult> {
+  const model = tools.catalogue.find(wish.model, tools.at);
+  if (model === undefined) return { ok: false, problem: "unknown_model" };
+  if (model.price === null) return { ok: false, problem: "no_price" };
+  const { version } = model.price;
+  const prompt = await promptOf(tools, model, wish);
+  const request = wish.given?.request ?? null;
+  const output: Part =
+    wish.outputTokens === null
+      ? outputPart(model, version, tokensOf(prompt), request)
+      : { class: "output", tokens: wish.outputTokens, known: "exact", why: "as given" };
+  const parts = [...prompt, output];
+  const tokens = tokensOf(parts);
+  const cost = costOf(version, tokens);
+  const items = itemise(version, tokens).map((item) => itemJson(item, parts));
+  const unbounded = request?.unboundedFields ?? [];
+  const holds = await holdsOf(tools, model, version, wish);
+  return {
+    ok: true,
+    estimate: {
+      model: model.id,
+      price_version: model.price.id,
+      items,
+      cost_usd: formatUsd(cost.charged),
+      list_cost_usd: formatUsd(cost.list),
+      minimum_applied: cost.minimumApplied,
+      exact: unbounded.length === 0 && !isCeiling(tools, model) && items.every(({ known }) => known === "exact"),
+      ...holds,
+      unbounded_fields: unbounded,
+      notes: notesOf(tools, model, prompt, unbounded),
+    },
+  };
+}
+
+async function promptOf({ tokens }: EstimateTools, model: CatalogueModel, wish: EstimateWish): Promise<Part[]> {
+  if (wish.inputTokens !== null) return [{ class: "input", tokens: wish.inputTokens, known: "exact", why: "as given" }];
+  if (wish.given !== null) return promptParts(tokens, model, wish.given);
+  return [{ class: "input", tokens: model.contextTokens, known: "bound", why: "no request was given: the whole context" }];
+}
+
+async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: PriceVersion, { given }: EstimateWish) {
+  if (given === null) {
+    const bound = { promptTokens: model.contextTokens, outputTokens: model.outputTokensMax };
+    const most = worstCase(version, bound, { prompt: ["input", "cached_input", "cache_write"], completion: ["output", "reasoning"] });
+    return { hold_usd: formatUsd(most), counted_hold_usd: null };
+  }
+  const { hold, counted } = await tools.holdsFor(given.request, given.body);
+  return { hold_usd: formatUsd(hold ?? (0n as PicoUsd)), counted_hold_usd: counted === null ? null : formatUsd(counted) };
+}
+
+/** A line of the cost with the parts that it came from. A flat price and a minimum are exact where the tokens do not matter. */
+function itemJson(item: CostItem, parts: readonly Part[]): EstimateItem {
+  const from = parts.filter((part) => part.class === item.class && part.tokens > 0);
+  const why = item.class === "minimum" ? "the gateway's minimum charge" : from.flatMap((part) => part.why ?? []).join("; ");
+  const known = item.class === "minimum" ? parts.map((part) => part.known) : from.map((part) => part.known);
+  return {
+    class: item.class,
+    tokens: item.tokens,
+    usd_per_million: item.rate === null ? null : formatRate(item.rate),
+    cost_usd: formatUsd(item.cost),
+    list_cost_usd: formatUsd(item.listCost),
+    known: known.reduce(worse, "exact"),
+    why: why === "" ? null : why,
+  };
+}
+
+function isCeiling({ catalogue, at }: EstimateTools, model: CatalogueModel): boolean {
+  return !catalogue.list(at).some(({ id }) => id === model.id);
+}
+
+function notesOf(tools: EstimateTools, model: CatalogueModel, prompt: readonly Part[], unbounded: readonly string[]): string[] {
+  const notes: string[] = [];
+  if (isCeiling(tools, model)) notes.push("no price file names this model: it is priced by the default, which is a ceiling");
+  if (unbounded.length > 0) notes.push(`${unbounded.join(", ")} may cost more than tokens, which is not in this sum`);
+  const length = prompt.reduce((sum, { tokens }) => sum + tokens, 0);
+  if (length > model.contextTokens) notes.push(`the prompt is longer than the model's context of ${model.contextTokens} tokens`);
+  return notes;
+}
