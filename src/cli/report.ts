@@ -10,6 +10,7 @@ import { example } from "./help.ts";
 import { fail, note, printJson, type Io } from "./io.ts";
 import { addSettingFlags } from "./setting-flags.ts";
 import { printTable, type TableCell } from "./table.ts";
+import { reportWhatIf } from "./what-if.ts";
 
 interface ReportOptions {
   readonly by: ReportDimension[];
@@ -17,6 +18,7 @@ interface ReportOptions {
   readonly until?: string;
   readonly format: "table" | "csv" | "json";
   readonly json?: true;
+  readonly whatIf?: string;
 }
 
 /** `report`: where the money went. */
@@ -33,7 +35,8 @@ export function registerReport(program: Command, context: CliContext): void {
     .option("--since <when>", "from then on: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant", "7d")
     .option("--until <when>", "to before then, written likewise (default: now)")
     .addOption(new Option("--format <format>", "how to print it").choices(["table", "csv", "json"]).default("table"))
-    .option("--json", "the same as --format json");
+    .option("--json", "the same as --format json")
+    .option("--what-if <folder>", "beside it the cost under the shipped prices and those of this folder; shipped for none");
   addSettingFlags(command, storeSettings);
   example(command, "farebox report --by key,model --since 30d", "farebox report --by tag:feature,day --since 2026-11-01 --format csv");
   command.action(
@@ -45,10 +48,12 @@ export function registerReport(program: Command, context: CliContext): void {
         const until = parseInstant("--until", options.until ?? "0s", now, store.calendar);
         if (!until.ok) return fail(io, until.problem);
         if (until.at < since.at) return fail(io, "--until must not be before --since");
-        const nameOf = await keyNames(store.keys);
         const query = { by: options.by, since: since.at, until: until.at };
+        const format = options.json ? "json" : options.format;
+        if (options.whatIf !== undefined) return reportWhatIf(context, store, query, { folder: options.whatIf, format });
+        const nameOf = await keyNames(store.keys);
         const report = await runReport({ ledger: store.ledger, nameOf }, query);
-        print(io, report, options.json ? "json" : options.format);
+        print(io, report, format);
         const pruned = options.by.some(isTagDimension) ? await store.ledger.prunedUntil() : null;
         if (pruned !== null && pruned > since.at) note(io, `charges before ${isoTime(pruned)} were pruned: what is left of them is sums without tags`);
         return 0;

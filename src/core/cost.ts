@@ -1,4 +1,4 @@
-import { add, noMoney, priceOf, subtract, sum, type PicoUsd, type PicoUsdPerToken } from "./money.ts";
+import { add, larger, noMoney, picoUsdMax, priceOf, subtract, sum, type PicoUsd, type PicoUsdPerToken } from "./money.ts";
 import { tierFor, type PriceTier, type PriceVersion } from "./price.ts";
 import {
   completionClasses,
@@ -39,6 +39,17 @@ export function costOf(price: PriceVersion, tokens: TokenCounts): Cost {
   const list = price.perRequest?.list ?? tokenCost(price, tokens, "list");
   const charged = withMinimum(price, tokens, before);
   return { charged, list, minimumApplied: charged !== before };
+}
+
+/** As `costOf`; null where it is more than 64 bits of pico-USD hold. */
+export function costWithinRange(price: PriceVersion, tokens: TokenCounts): Cost | null {
+  try {
+    const cost = costOf(price, tokens);
+    return larger(cost.charged, cost.list) > picoUsdMax ? null : cost;
+  } catch (error) {
+    if (error instanceof RangeError) return null;
+    throw error;
+  }
 }
 
 /** The lines that add up to `costOf`: their costs to the charged cost, their list costs to the list cost. */

@@ -3,6 +3,7 @@ import type { Charge, ChargeState, HoldKind } from "../core/charge.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Settlement } from "../core/settlement.ts";
 import type { TokenCounts } from "../core/tokens.ts";
+import type { ChargedFacts, NotRecomputed, Recomputed } from "../core/what-if.ts";
 
 /**
  * The ledger: a hold is placed, may be extended, and is then posted or voided, once. Every call is idempotent by the
@@ -40,6 +41,11 @@ export interface Ledger extends AsyncDisposable {
   /** Newest first. */
   charges(query: ChargeQuery): Promise<ChargePage>;
   report(query: ReportQuery): Promise<readonly ReportRow[]>;
+  /**
+   * As `report`, taken from the charges themselves, with what `recompute` says that each would have cost. Read a page at a
+   * time, so that it may take long and holds nothing up: a charge that is posted meanwhile is in all of it or in none.
+   */
+  whatIf(query: ReportQuery, recompute: (charge: ChargedFacts) => Recomputed): Promise<readonly WhatIfRow[]>;
   /** The end of the last day of which retention has turned charges into sums; null where it has not. */
   prunedUntil(): Promise<number | null>;
   pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }>;
@@ -183,6 +189,25 @@ export interface ReportRow {
   readonly cost: PicoUsd;
   readonly listCost: PicoUsd;
   readonly bySource: Readonly<Record<string, { readonly requests: number; readonly cost: PicoUsd }>>;
+}
+
+export interface WhatIfRow extends ReportRow {
+  readonly whatIf: WhatIfSums;
+}
+
+export interface WhatIfSums {
+  /** What was recomputed, with the stored amounts of what cannot be: less the row's cost it is the difference that the prices make. */
+  readonly cost: PicoUsd;
+  readonly listCost: PicoUsd;
+  /** What kept its stored amount, by the reason. */
+  readonly notRecomputed: Readonly<Partial<Record<NotRecomputed, RequestsAndCost>>>;
+  /** Of the recomputed, what had no price when it was charged; with its recomputed cost. */
+  readonly newlyPriced: RequestsAndCost;
+}
+
+export interface RequestsAndCost {
+  readonly requests: number;
+  readonly cost: PicoUsd;
 }
 
 export interface Difference {

@@ -1,6 +1,7 @@
 import { sources } from "../core/charge.ts";
 import { tokenClasses } from "../core/tokens.ts";
 import type { Report } from "./report.ts";
+import type { WhatIfReport } from "./what-if.ts";
 
 export type Cell = string | number | boolean | null;
 
@@ -19,6 +20,25 @@ function csvCell(cell: Cell): string {
 
 /** The report's rows, one column a token class and one a source. */
 export function reportCsv(report: Report): string {
+  return csvOf(reportCells(report));
+}
+
+/** With what other prices would have made of each row in the last columns. */
+export function whatIfCsv(report: WhatIfReport): string {
+  const titles = ["what_if_cost_usd", "what_if_list_cost_usd", "difference_usd", "not_recomputed_requests", "not_recomputed_cost_usd"];
+  const [header = [], ...rows] = reportCells(report);
+  const more = report.rows.map(({ what_if }) => [
+    what_if.cost_usd,
+    what_if.list_cost_usd,
+    what_if.difference_usd,
+    what_if.not_recomputed.requests,
+    what_if.not_recomputed.cost_usd,
+  ]);
+  return csvOf([[...header, ...titles], ...rows.map((row, index) => [...row, ...(more[index] ?? [])])]);
+}
+
+/** The titles, then the rows. */
+function reportCells(report: Pick<Report, "by" | "rows">): Cell[][] {
   const header = [
     ...report.by,
     "requests",
@@ -41,5 +61,5 @@ export function reportCsv(report: Report): string {
     row.unpriced_requests,
     row.retries,
   ]);
-  return csvOf([header, ...rows]);
+  return [header, ...rows];
 }

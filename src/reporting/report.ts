@@ -45,13 +45,14 @@ export async function runReport(
   };
 }
 
-type Sums = Omit<ReportRow, "dimensions">;
+/** What rows have in common with their total. */
+export type Sums = Omit<ReportRow, "dimensions">;
 
-const nothing: Sums = {
+export const nothing: Sums = {
   requests: 0, unpricedRequests: 0, retries: 0, tokens: noTokens, cost: noMoney, listCost: noMoney, bySource: {},
 };
 
-function together(total: Sums, row: Sums): Sums {
+export function together(total: Sums, row: Sums): Sums {
   const bySource: Record<string, { requests: number; cost: PicoUsd }> = { ...total.bySource };
   for (const [source, { requests, cost }] of Object.entries(row.bySource)) {
     const before = bySource[source];
@@ -68,12 +69,12 @@ function together(total: Sums, row: Sums): Sums {
   };
 }
 
-function dimensionsOf(row: ReportRow, nameOf: NameOf): Partial<Record<ReportDimension, string | null>> {
+export function dimensionsOf(row: ReportRow, nameOf: NameOf): Partial<Record<ReportDimension, string | null>> {
   const { key } = row.dimensions;
   return key === undefined || key === null ? row.dimensions : { ...row.dimensions, key: nameOf(key) };
 }
 
-function figuresOf(sums: Sums): Figures {
+export function figuresOf(sums: Sums): Figures {
   const bySource = Object.entries(sums.bySource).map(([source, { requests, cost }]) => [
     source,
     { requests, cost_usd: formatUsd(cost) },

@@ -1,9 +1,8 @@
 import { assertNever } from "../core/assert.ts";
 import type { Charge, Formula } from "../core/charge.ts";
-import { costOf } from "../core/cost.ts";
+import { costWithinRange } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
-import type { TokenCounts } from "../core/tokens.ts";
 
 interface Mismatch {
   readonly expected: string;
@@ -47,7 +46,8 @@ function amountsOf(charge: Charge, formula: Formula, priceOf: (id: string) => Pr
     case "per_request": {
       const price = charge.priceId === null ? null : priceOf(charge.priceId);
       if (price === null || (price.perRequest !== null) !== (formula === "per_request")) return null;
-      return pricedAmounts(price, charge.tokens);
+      const cost = costWithinRange(price, charge.tokens);
+      return cost && { cost: cost.charged, list: cost.list, minimumApplied: cost.minimumApplied };
     }
     case "assumed":
       return { cost: charge.hold, list: charge.hold, minimumApplied: false };
@@ -58,16 +58,5 @@ function amountsOf(charge: Charge, formula: Formula, priceOf: (id: string) => Pr
       return { cost: charge.cost, list: charge.listCost, minimumApplied: false };
     default:
       return assertNever(formula);
-  }
-}
-
-/** Null where the stored tokens cost more than a charge can hold. */
-function pricedAmounts(price: PriceVersion, tokens: TokenCounts): Amounts | null {
-  try {
-    const cost = costOf(price, tokens);
-    return { cost: cost.charged, list: cost.list, minimumApplied: cost.minimumApplied };
-  } catch (error) {
-    if (error instanceof RangeError) return null;
-    throw error;
   }
 }

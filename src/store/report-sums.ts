@@ -63,7 +63,7 @@ export class ReportSums {
   }
 
   #row(dimensions: readonly (string | null)[]): Sums {
-    const name = dimensions.map((value) => value ?? "").join("\0");
+    const name = rowName(dimensions);
     let row = this.#rows.get(name);
     if (row === undefined) {
       const tokens = Object.fromEntries(tokenClasses.map((each) => [each, 0])) as Record<TokenClass, number>;
@@ -72,4 +72,9 @@ export class ReportSums {
     }
     return row;
   }
+}
+
+/** One text for one row's dimensions. */
+export function rowName(dimensions: readonly (string | null)[]): string {
+  return dimensions.map((value) => value ?? "").join("\0");
 }

@@ -1,7 +1,8 @@
 import * as fc from "fast-check";
 import type { PicoUsd, PicoUsdPerToken } from "../../src/core/money.ts";
 import type { PriceTier, PriceVersion, Rates } from "../../src/core/price.ts";
-import { tokenClasses, type TokenCounts } from "../../src/core/tokens.ts";
+import type { Outcome, Reserved } from "../../src/core/settlement.ts";
+import { tokenClasses, type Permille, type TokenCounts } from "../../src/core/tokens.ts";
 
 /** Prices of every shape: any order of rates among classes and tiers, both tier modes, flat ones, minimums. */
 
@@ -39,3 +40,35 @@ const count = fc.oneof(fc.constant(0), fc.nat(1000));
 export const tokenCounts: fc.Arbitrary<TokenCounts> = fc
   .tuple(...tokenClasses.map(() => count))
   .map((values) => Object.fromEntries(tokenClasses.map((name, index) => [name, values[index]])) as unknown as TokenCounts);
+
+const reason = fc.constantFrom("client_left", "timeout");
+const permille = fc.integer({ min: 1000, max: 3000 }).map((value) => value as Permille);
+
+/** Every way in which a request can end. */
+export const outcomes: fc.Arbitrary<Outcome> = fc.oneof(
+  fc.record({ kind: fc.constant("notSent" as const), reason }),
+  fc.record({ kind: fc.constant("refusedByGateway" as const), status: fc.integer({ min: 400, max: 499 }) }),
+  fc.record({ kind: fc.constant("failedAtGateway" as const), status: fc.constantFrom(500, 502, 503), billed: fc.boolean() }),
+  fc.record({ kind: fc.constant("reported" as const), tokens: tokenCounts, clamped: fc.boolean() }),
+  fc.record({
+    kind: fc.constant("counted" as const),
+    tokens: tokenCounts,
+    errorFactor: permille,
+    hiddenTokens: fc.oneof(fc.constant(0), fc.nat(5000)),
+  }),
+  fc.record({
+    kind: fc.constant("cut" as const),
+    promptTokens: fc.nat(5000),
+    deliveredTokens: fc.nat(5000),
+    errorFactor: permille,
+    hiddenTokens: fc.oneof(fc.constant(0), fc.nat(5000)),
+    reason,
+  }),
+  fc.record({ kind: fc.constant("unknown" as const), reason }),
+);
+
+const holds = fc.bigInt({ min: 0n, max: 2_000_000_000_000n }).map((value) => value as PicoUsd);
+export const anyReserved: fc.Arbitrary<Reserved> = fc.oneof(
+  { weight: 5, arbitrary: fc.record({ hold: holds, price: prices }) },
+  { weight: 1, arbitrary: fc.constant<Reserved>({ hold: null, price: null }) },
+);

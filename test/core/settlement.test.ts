@@ -1,45 +1,14 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { costOf } from "../../src/core/cost.ts";
-import { noMoney, usd, type PicoUsd } from "../../src/core/money.ts";
+import { noMoney, usd } from "../../src/core/money.ts";
 import { outcomeOfStatus, settlementFor, type Outcome, type Reserved } from "../../src/core/settlement.ts";
 import { noTokens, unchanged, type Permille } from "../../src/core/tokens.ts";
-import { prices, tokenCounts } from "./arbitraries.ts";
+import { anyReserved, outcomes } from "./arbitraries.ts";
 import { price } from "./examples.ts";
 
 const reserved: Reserved = { hold: usd("1"), price: price() };
 const million = 1_000_000;
-
-const reason = fc.constantFrom("client_left", "timeout");
-const permille = fc.integer({ min: 1000, max: 3000 }).map((value) => value as Permille);
-
-const outcomes: fc.Arbitrary<Outcome> = fc.oneof(
-  fc.record({ kind: fc.constant("notSent" as const), reason }),
-  fc.record({ kind: fc.constant("refusedByGateway" as const), status: fc.integer({ min: 400, max: 499 }) }),
-  fc.record({ kind: fc.constant("failedAtGateway" as const), status: fc.constantFrom(500, 502, 503), billed: fc.boolean() }),
-  fc.record({ kind: fc.constant("reported" as const), tokens: tokenCounts, clamped: fc.boolean() }),
-  fc.record({
-    kind: fc.constant("counted" as const),
-    tokens: tokenCounts,
-    errorFactor: permille,
-    hiddenTokens: fc.oneof(fc.constant(0), fc.nat(5000)),
-  }),
-  fc.record({
-    kind: fc.constant("cut" as const),
-    promptTokens: fc.nat(5000),
-    deliveredTokens: fc.nat(5000),
-    errorFactor: permille,
-    hiddenTokens: fc.oneof(fc.constant(0), fc.nat(5000)),
-    reason,
-  }),
-  fc.record({ kind: fc.constant("unknown" as const), reason }),
-);
-
-const holds = fc.bigInt({ min: 0n, max: 2_000_000_000_000n }).map((value) => value as PicoUsd);
-const anyReserved: fc.Arbitrary<Reserved> = fc.oneof(
-  { weight: 5, arbitrary: fc.record({ hold: holds, price: prices }) },
-  { weight: 1, arbitrary: fc.constant<Reserved>({ hold: null, price: null }) },
-);
 
 describe("outcomeOfStatus", () => {
   it.each([

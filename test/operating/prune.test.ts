@@ -47,6 +47,10 @@ async function sums({ ledger }: Store) {
     parts: await by(...reportDimensions.filter((name) => name !== "hour")),
     // Taken from the charges: as much as the rollups say.
     untagged: await by(...reportDimensions.filter((name) => name !== "hour"), "tag:feature"),
+    // And so does what would be recomputed under other prices, which keeps the amount of a carried sum.
+    whatIf: (await ledger.whatIf({ by: reportDimensions.filter((name) => name !== "hour"), ...span }, () => ({ ok: false, why: "adjustment" }))).map(
+      ({ whatIf, ...row }) => ({ ...row, same: whatIf.cost === row.cost && whatIf.notRecomputed.adjustment?.requests === row.requests }),
+    ),
     pending: await ledger.pending(),
   };
 }
@@ -86,6 +90,7 @@ it("pruning keeps every sum, leaves verify clean after each step, and touches no
 
   expect(await sums(store)).toEqual(before);
   expect(before.untagged).toEqual(before.parts.map((row) => ({ ...row, dimensions: { ...row.dimensions, "tag:feature": null } })));
+  expect(before.whatIf).toEqual(before.parts.map((row) => ({ ...row, same: true })));
   expect(await store.ledger.prunedUntil()).toBe(pruned.before);
   expect(await store.ledger.verify()).toMatchObject({ differences: [] });
   const left = counts(db);

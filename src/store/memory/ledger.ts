@@ -16,14 +16,16 @@ import { correctionFault } from "../../core/correction.ts";
 import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice } from "../../core/price.ts";
 import { noTokens } from "../../core/tokens.ts";
+import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import {
   isTagDimension, tagNameOf, type AdjustResult, type ChargeEnd, type ChargePage, type ChargeQuery, type Correction, type Difference, type ExtendResult,
   type HoldRequest, type HoldResult, type Ledger, type Posting, type ReportDimension, type ReportQuery, type ReportRow, type SettleResult,
-  type Verification,
+  type Verification, type WhatIfRow,
 } from "../../ports/ledger.ts";
 import { recompute } from "../recompute.ts";
 import { ReportSums } from "../report-sums.ts";
+import { WhatIfSummer, type PostedCharge } from "../what-if-sums.ts";
 import { announce, emptyState, type MemoryState, type StoredCharge } from "./state.ts";
 
 const quarterMs = 900_000;
@@ -160,22 +162,14 @@ export class MemoryLedger implements Ledger {
   }
 
   async report(query: ReportQuery): Promise<readonly ReportRow[]> {
-    const since = Math.floor(query.since / quarterMs) * quarterMs;
-    const until = Math.ceil(query.until / quarterMs) * quarterMs;
     const sums = new ReportSums(query.by);
-    for (const charge of this.#all()) {
-      if (charge.state !== "posted" || charge.source === null || charge.at < since || charge.at >= until) continue;
-      sums.add({
-        dimensions: query.by.map((dimension) => this.#dimensionOf(charge, dimension)),
-        source: charge.source,
-        requests: charge.formula === "adjustment" ? 0 : 1,
-        unpriced: charge.cost === null ? 1 : 0,
-        retries: charge.retry > 0 ? 1 : 0,
-        tokens: charge.tokens,
-        cost: charge.cost ?? 0n,
-        listCost: charge.listCost ?? 0n,
-      });
-    }
+    for (const posted of this.#posted(query)) sums.add({ ...posted, cost: posted.cost ?? 0n, listCost: posted.listCost ?? 0n });
+    return sums.rows();
+  }
+
+  async whatIf(query: ReportQuery, recomputed: (charge: ChargedFacts) => Recomputed): Promise<readonly WhatIfRow[]> {
+    const sums = new WhatIfSummer(query.by, recomputed);
+    for (const posted of this.#posted(query)) sums.add(posted);
     return sums.rows();
   }
 
@@ -282,6 +276,23 @@ export class MemoryLedger implements Ledger {
     if (dimension === "hour") return new Date(this.#calendar.spanOf("1h", charge.at).start).toISOString();
     if (isTagDimension(dimension)) return new Map(Object.entries(charge.tags)).get(tagNameOf(dimension)) ?? null;
     return charge[dimension] === "" ? null : charge[dimension];
+  }
+
+  *#posted(query: ReportQuery): Iterable<PostedCharge> {
+    const since = Math.floor(query.since / quarterMs) * quarterMs;
+    const until = Math.ceil(query.until / quarterMs) * quarterMs;
+    for (const charge of this.#all()) {
+      const { source, at } = charge;
+      if (charge.state !== "posted" || source === null || at < since || at >= until) continue;
+      yield {
+        ...charge,
+        source,
+        dimensions: query.by.map((dimension) => this.#dimensionOf(charge, dimension)),
+        requests: charge.formula === "adjustment" ? 0 : 1,
+        unpriced: charge.cost === null ? 1 : 0,
+        retries: charge.retry > 0 ? 1 : 0,
+      };
+    }
   }
 
   #all(): StoredCharge[] {

@@ -2,15 +2,18 @@ import type { Budget, BudgetWindow } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
+import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { KeyCreation, KeyStore } from "../../ports/key-store.ts";
 import type {
   AdjustResult, ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, Posting, ReportQuery, ReportRow,
-  SettleResult, Verification,
+  SettleResult, Verification, WhatIfRow,
 } from "../../ports/ledger.ts";
+import { WhatIfSummer } from "../what-if-sums.ts";
 import { holdCommand, postCommand, voidCommand, type Command, type ReplyTo } from "./commands.ts";
 import type { KeyReads } from "./keys.ts";
 import type { LongReads } from "./long-reads.ts";
 import type { CommandQueue } from "./queue.ts";
+import type { PageEnd, PostingPage } from "./postings.ts";
 import type { ShortReads } from "./reads.ts";
 
 /** Price ids that are remembered as written at most. */
@@ -92,6 +95,17 @@ export class SqliteLedger implements Ledger {
 
   async report(query: ReportQuery): Promise<readonly ReportRow[]> {
     return this.#longReads.read({ kind: "report", query });
+  }
+
+  async whatIf(query: ReportQuery, recompute: (charge: ChargedFacts) => Recomputed): Promise<readonly WhatIfRow[]> {
+    const sums = new WhatIfSummer(query.by, recompute);
+    let after: PageEnd | null = null;
+    do {
+      const page: PostingPage = await this.#longReads.read({ kind: "postings", query, after });
+      for (const posting of page.postings) sums.add(posting);
+      after = page.end;
+    } while (after !== null);
+    return sums.rows();
   }
 
   async prunedUntil(): Promise<number | null> {

@@ -1,6 +1,7 @@
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ChargePage, ChargeQuery, ReportQuery, ReportRow, Verification } from "../../ports/ledger.ts";
 import type { Connection } from "./connection.ts";
+import { readPostings, type PageEnd, type PostingPage } from "./postings.ts";
 import { readCharges } from "./reads.ts";
 import { readPrunedUntil, readReport } from "./report.ts";
 import { verify } from "./verify.ts";
@@ -9,12 +10,14 @@ import { verify } from "./verify.ts";
 export type LongRead =
   | { readonly kind: "charges"; readonly query: ChargeQuery }
   | { readonly kind: "report"; readonly query: ReportQuery }
+  | { readonly kind: "postings"; readonly query: ReportQuery; readonly after: PageEnd | null }
   | { readonly kind: "prunedUntil" }
   | { readonly kind: "verify" };
 
 export interface LongReadAnswers {
   charges: ChargePage;
   report: readonly ReportRow[];
+  postings: PostingPage;
   prunedUntil: number | null;
   verify: Verification;
 }
@@ -31,6 +34,8 @@ export function readLong(db: Connection, calendar: Calendar, read: LongRead): Lo
       return readCharges(db, read.query);
     case "report":
       return readReport(db, calendar, read.query);
+    case "postings":
+      return readPostings(db, calendar, read.query, read.after);
     case "prunedUntil":
       return readPrunedUntil(db, calendar);
     case "verify":

@@ -7,13 +7,16 @@ import type { Connection } from "./connection.ts";
 import { quarterMs, rollupAmounts, rollupCounts, rollupSums } from "./rollups.ts";
 import { tokensOf } from "./rows.ts";
 
-type SumRow = Readonly<Record<TokenClass, bigint>> & Readonly<Record<TagColumn, string | null>> & {
+export type GroupRow = Readonly<Record<TagColumn, string | null>> & {
   readonly time: bigint | string | null;
   readonly key: string;
   readonly team: string;
   readonly model: string;
   readonly price_group: string;
   readonly source: string;
+};
+
+type SumRow = GroupRow & Readonly<Record<TokenClass, bigint>> & {
   readonly requests: bigint;
   readonly unpriced: bigint;
   readonly retries: bigint;
@@ -51,9 +54,7 @@ export function readReport(db: Connection, calendar: Calendar, query: ReportQuer
     }
   };
   db.transaction(() => {
-    const quartersFrom = startOfQuarters(db, calendar);
-    const since = outwards(calendar, query.since, quartersFrom, "start");
-    const until = outwards(calendar, query.until, quartersFrom, "end");
+    const { since, until, quartersFrom } = spanOfReport(db, calendar, query);
     if (query.by.some(isTagDimension)) {
       addAll(selectChargeSums(db, calendar, query.by, since, until));
       return;
@@ -71,6 +72,14 @@ export function readReport(db: Connection, calendar: Calendar, query: ReportQuer
     take("rollup_quarter", "starts_at", lastDay, until);
   })();
   return sums.rows();
+}
+
+/** The span as it is reported, and from where on there are quarter hours. */
+export function spanOfReport(db: Connection, calendar: Calendar, query: ReportQuery) {
+  const quartersFrom = startOfQuarters(db, calendar);
+  const since = outwards(calendar, query.since, quartersFrom, "start");
+  const until = outwards(calendar, query.until, quartersFrom, "end");
+  return { since, until, quartersFrom };
 }
 
 /** From where on there are quarter hours: the first whole day of this zone after the horizon of retention. */
@@ -106,36 +115,44 @@ function namedColumns(by: readonly ReportDimension[]): string[] {
   return by.flatMap((dimension) => (dimension in columns ? [columns[dimension as keyof typeof columns]] : []));
 }
 
-/**
- * The same from the posted charges. A carried sum stands at noon of its day, so that its time is the day; how many requests
- * it is made of stands beside it.
- */
+/** The same from the posted charges. */
 function selectChargeSums(db: Connection, calendar: Calendar, by: readonly ReportDimension[], from: number, to: number) {
-  db.function("local_date", { deterministic: true }, (at: unknown) => calendar.dateOf(Number(at)));
-  const byTime = by.includes("day") || by.includes("hour");
-  const time = `iif(carried.charge is null, admitted_at - admitted_at % ${quarterMs}, local_date(admitted_at))`;
-  const tags = by.map((dimension) => (isTagDimension(dimension) ? `$."${tagNameOf(dimension)}"` : null));
-  const counts = {
-    requests: "formula <> 'adjustment'",
-    unpriced: "cost is null",
-    retries: "retry > 0",
-  } satisfies Record<(typeof rollupCounts)[number], string>;
-  const groups = [
-    `${byTime ? time : "null"} as time`,
-    ...["source", ...namedColumns(by)].map((name) => `coalesce(${name}, '') as ${name}`),
-    ...tags.flatMap((path, index) => (path === null ? [] : [`tags ->> ? as tag_${index}`])),
-  ];
+  const { groups, values } = chargeGroups(db, calendar, by);
   return db
     .prepare(
       `select ${groups.join(", ")},
-         ${rollupCounts.map((name) => `sum(iif(carried.charge is null, ${counts[name]}, carried.${name})) ${name}`).join(", ")},
+         ${rollupCounts.map((name) => `sum(${chargeCounts[name]}) ${name}`).join(", ")},
          ${rollupAmounts.map((name) => `coalesce(sum(charges.${name}), 0) ${name}`).join(", ")}
        from charges left join carried on carried.charge = charges.seq
        where state = 'posted' and admitted_at >= ? and admitted_at < ? group by ${groups.map((_, index) => index + 1).join(", ")}`,
     )
     .safeIntegers()
-    .iterate(...tags.filter((path) => path !== null), from, to) as IterableIterator<SumRow>;
+    .iterate(...values, from, to) as IterableIterator<SumRow>;
 }
+
+/**
+ * What a charge, with its carried sum beside it, is grouped by. A carried sum stands at noon of its day, so that its time is
+ * the day; how many requests it is made of stands beside it.
+ */
+export function chargeGroups(db: Connection, calendar: Calendar, by: readonly ReportDimension[]) {
+  db.function("local_date", { deterministic: true }, (at: unknown) => calendar.dateOf(Number(at)));
+  const byTime = by.includes("day") || by.includes("hour");
+  const time = `iif(carried.charge is null, admitted_at - admitted_at % ${quarterMs}, local_date(admitted_at))`;
+  const tags = by.map((dimension) => (isTagDimension(dimension) ? `$."${tagNameOf(dimension)}"` : null));
+  const groups = [
+    `${byTime ? time : "null"} as time`,
+    ...["source", ...namedColumns(by)].map((name) => `coalesce(${name}, '') as ${name}`),
+    ...tags.flatMap((path, index) => (path === null ? [] : [`tags ->> ? as tag_${index}`])),
+  ];
+  return { groups, values: tags.filter((path) => path !== null) };
+}
+
+/** What a charge, or the carried sum that it is, counts for. */
+export const chargeCounts = Object.fromEntries(
+  Object.entries({ requests: "formula <> 'adjustment'", unpriced: "cost is null", retries: "retry > 0" }).map(
+    ([name, ofOne]) => [name, `iif(carried.charge is null, ${ofOne}, carried.${name})`],
+  ),
+) as Record<(typeof rollupCounts)[number], string>;
 
 /** See the ledger's port. */
 export function readPrunedUntil(db: Connection, calendar: Calendar): number | null {
@@ -143,7 +160,8 @@ export function readPrunedUntil(db: Connection, calendar: Calendar): number | nu
   return last === null ? null : calendar.spanOf("1d", last).end;
 }
 
-function valueOf(dimension: ReportDimension, index: number, row: SumRow, calendar: Calendar): string | null {
+/** The value of the dimension at this place in a row of `chargeGroups` or of a rollup. */
+export function valueOf(dimension: ReportDimension, index: number, row: GroupRow, calendar: Calendar): string | null {
   if (isTagDimension(dimension)) return row[`tag_${index}`] ?? null;
   switch (dimension) {
     case "key":

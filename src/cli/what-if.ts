@@ -1,0 +1,67 @@
+import { completionTotal, promptTotal } from "../core/tokens.ts";
+import type { NotRecomputed } from "../core/what-if.ts";
+import type { ReportQuery } from "../ports/ledger.ts";
+import { whatIfCsv } from "../reporting/csv.ts";
+import { keyNames } from "../reporting/names.ts";
+import { runWhatIf, type WhatIfReport } from "../reporting/what-if.ts";
+import type { CliContext, OpenStore } from "./context.ts";
+import { fail, note, printJson, type ExitCode, type Io } from "./io.ts";
+import { priceFolder } from "./price-folder.ts";
+import { printTable, type TableCell } from "./table.ts";
+
+/** `report --what-if FOLDER`: the same traffic under the shipped prices and those of a folder. */
+export async function reportWhatIf(
+  { io, adapters }: CliContext,
+  store: OpenStore,
+  query: ReportQuery,
+  how: { readonly folder: string; readonly format: "table" | "csv" | "json" },
+): Promise<ExitCode> {
+  const loading = await adapters.loadCatalogue(priceFolder(how.folder));
+  if (!loading.ok) return fail(io, loading.faults);
+  const nameOf = await keyNames(store.keys);
+  const report = await runWhatIf({ ledger: store.ledger, nameOf, catalogue: loading.catalogue }, query);
+  if (how.format === "json") printJson(io, report);
+  else if (how.format === "csv") io.stdout.write(whatIfCsv(report));
+  else printWhatIf(io, report);
+  if (how.format !== "json") noteWhatIf(io, report);
+  return 0;
+}
+
+function printWhatIf(io: Io, report: WhatIfReport): void {
+  const figures = ["requests", "input tokens", "output tokens", "cost", "what-if cost", "difference"];
+  const cells = (row: WhatIfReport["total"]): TableCell[] => [
+    row.requests,
+    promptTotal(row.tokens),
+    completionTotal(row.tokens),
+    row.cost_usd,
+    row.what_if.cost_usd,
+    row.what_if.difference_usd,
+  ];
+  const totalLabels = report.by.map((_, index) => (index === 0 ? "total" : ""));
+  printTable(
+    io,
+    [...report.by.map((title) => ({ title })), ...figures.map((title) => ({ title, align: "right" as const }))],
+    [...report.rows.map((row) => [...report.by.map((name) => row[name] ?? null), ...cells(row)]), [...totalLabels, ...cells(report.total)]],
+  );
+  if (io.isTTY) note(io, `USD, ${report.since} to ${report.until}`);
+}
+
+const reasons: Readonly<Record<NotRecomputed, string>> = {
+  assumed: "charged by their hold, which follows from no tokens",
+  no_usage: "of which no usage is known",
+  task: "tasks, which state their own amount",
+  adjustment: "corrections, and charges that retention has turned into sums",
+  unknown_model: "whose model these prices do not name",
+  no_price: "whose model had no price in force there at their time",
+  too_large: "that would cost more than a charge can hold",
+};
+
+/** What kept its stored amount, and what had none: said, never silently left out. */
+export function noteWhatIf(io: Io, { not_recomputed, newly_priced }: Pick<WhatIfReport, "not_recomputed" | "newly_priced">, of = "not recomputed"): void {
+  for (const [reason, left] of Object.entries(not_recomputed.by_reason)) {
+    note(io, `${of}, USD ${left.cost_usd} of ${left.requests} requests: ${reasons[reason as NotRecomputed]}`);
+  }
+  if (newly_priced.requests > 0) {
+    note(io, `priced only there, USD ${newly_priced.cost_usd} of ${newly_priced.requests} requests: they had no price when they were charged`);
+  }
+}

@@ -1,0 +1,53 @@
+import { assertNever } from "./assert.ts";
+import type { Charge } from "./charge.ts";
+import { costWithinRange, type Cost } from "./cost.ts";
+import type { PriceVersion } from "./price.ts";
+
+/** What the amount of a posted charge followed from. */
+export type ChargedFacts = Pick<Charge, "at" | "model" | "formula" | "source" | "tokens" | "cost" | "listCost">;
+
+/**
+ * Why a charge cannot be recomputed under other prices:
+ * `assumed`: its amount is a hold, which follows from the bounds of a request that nobody has kept; `no_usage`: it had no
+ * price then, and nothing tells what it used; `task`, `adjustment`: it states its amount; `unknown_model`, `no_price`: the
+ * other prices do not name its model, or have none in force at its time; `too_large`: it would cost more than a charge can hold.
+ */
+export const notRecomputed = ["assumed", "no_usage", "task", "adjustment", "unknown_model", "no_price", "too_large"] as const;
+export type NotRecomputed = (typeof notRecomputed)[number];
+
+export type Recomputed = { readonly ok: true; readonly cost: Cost } | { readonly ok: false; readonly why: NotRecomputed };
+
+/** The price of a model (as the request named it) in force at an instant, or why there is none. */
+export type PriceAt = (model: string, at: number) => PriceVersion | "unknown_model" | "no_price";
+
+/**
+ * What a posted charge would have cost under other prices, from the same tokens; under the very prices that charged it, what
+ * it did cost. The model that was asked for counts, not the served one: it is what a request is priced by.
+ */
+export function recomputeUnder(charge: ChargedFacts, priceAt: PriceAt): Recomputed {
+  const obstacle = obstacleOf(charge);
+  if (obstacle !== null) return { ok: false, why: obstacle };
+  const price = priceAt(charge.model, charge.at);
+  if (typeof price === "string") return { ok: false, why: price };
+  const cost = costWithinRange(price, charge.tokens);
+  return cost === null ? { ok: false, why: "too_large" } : { ok: true, cost };
+}
+
+/** Why a charge follows from no tokens; null where it does. */
+function obstacleOf({ formula, source }: ChargedFacts): NotRecomputed | null {
+  switch (formula) {
+    case "tokens":
+    case "per_request":
+      return null;
+    case "unpriced":
+      return source === "assumed" ? "no_usage" : null;
+    case "assumed":
+    case "task":
+    case "adjustment":
+      return formula;
+    case null:
+      return "no_usage";
+    default:
+      return assertNever(formula);
+  }
+}

@@ -1,0 +1,92 @@
+import { add, formatUsd, noMoney, subtract, sum, type PicoUsd } from "../core/money.ts";
+import { notRecomputed, recomputeUnder, type NotRecomputed, type PriceAt } from "../core/what-if.ts";
+import type { Catalogue } from "../ports/catalogue.ts";
+import type { Ledger, ReportQuery, RequestsAndCost, WhatIfRow } from "../ports/ledger.ts";
+import { isoTime, type NameOf } from "./names.ts";
+import { dimensionsOf, figuresOf, nothing, together, type Figures, type Report, type ReportLine } from "./report.ts";
+import { quarterHours } from "./span.ts";
+
+/** What a row would have cost under other prices. */
+export interface WhatIfFigures {
+  /** What cannot be recomputed is in it with its stored amounts. */
+  readonly cost_usd: string;
+  readonly list_cost_usd: string;
+  /** Of the cost: above zero where the other prices are dearer. */
+  readonly difference_usd: string;
+  readonly not_recomputed: RequestsAndCostJson;
+}
+
+interface RequestsAndCostJson {
+  readonly requests: number;
+  readonly cost_usd: string;
+}
+
+/** A report with the cost of the same traffic under other prices beside each row. */
+export interface WhatIfReport extends Pick<Report, "since" | "until" | "by"> {
+  /** Digest of the other prices. */
+  readonly prices: string;
+  readonly rows: readonly (ReportLine & { readonly what_if: WhatIfFigures })[];
+  readonly total: Figures & { readonly what_if: WhatIfFigures };
+  /** What kept its stored amount, and why. */
+  readonly not_recomputed: RequestsAndCostJson & { readonly by_reason: Readonly<Partial<Record<NotRecomputed, RequestsAndCostJson>>> };
+  /** What had no price when it was charged and has one there; its cost is in what_if only. */
+  readonly newly_priced: RequestsAndCostJson;
+}
+
+/** What a catalogue's prices in force at each charge's time make of it. */
+export function pricesOf(catalogue: Catalogue): PriceAt {
+  return (model, at) => {
+    const found = catalogue.find(model, at);
+    if (found === undefined) return "unknown_model";
+    return found.price?.version ?? "no_price";
+  };
+}
+
+/** The same traffic under other prices. The span is widened as `runReport` does. */
+export async function runWhatIf(
+  tools: { readonly ledger: Ledger; readonly nameOf: NameOf; readonly catalogue: Catalogue },
+  query: ReportQuery,
+): Promise<WhatIfReport> {
+  const span = quarterHours(query.since, query.until);
+  const priceAt = pricesOf(tools.catalogue);
+  const rows = await tools.ledger.whatIf({ by: query.by, ...span }, (charge) => recomputeUnder(charge, priceAt));
+  return {
+    since: isoTime(span.since),
+    until: isoTime(span.until),
+    by: query.by,
+    prices: tools.catalogue.digest,
+    rows: rows.map((row) => ({ ...dimensionsOf(row, tools.nameOf), ...figuresOf(row), what_if: whatIfOf([row]) })),
+    total: { ...figuresOf(rows.reduce(together, nothing)), what_if: whatIfOf(rows) },
+    not_recomputed: { ...requestsAndCost(leftOf(rows)), by_reason: reasonsOf(rows) },
+    newly_priced: requestsAndCost(rows.map(({ whatIf }) => whatIf.newlyPriced)),
+  };
+}
+
+function whatIfOf(rows: readonly WhatIfRow[]): WhatIfFigures {
+  const cost = sum(rows.map(({ whatIf }) => whatIf.cost));
+  return {
+    cost_usd: formatUsd(cost),
+    list_cost_usd: formatUsd(sum(rows.map(({ whatIf }) => whatIf.listCost))),
+    difference_usd: formatUsd(subtract(cost, sum(rows.map((row) => row.cost)))),
+    not_recomputed: requestsAndCost(leftOf(rows)),
+  };
+}
+
+function leftOf(rows: readonly WhatIfRow[], reasons: readonly NotRecomputed[] = notRecomputed): RequestsAndCost[] {
+  return rows.flatMap(({ whatIf }) => reasons.flatMap((reason) => whatIf.notRecomputed[reason] ?? []));
+}
+
+function reasonsOf(rows: readonly WhatIfRow[]): Partial<Record<NotRecomputed, RequestsAndCostJson>> {
+  const found = notRecomputed.map((reason) => [reason, leftOf(rows, [reason])] as const).filter(([, left]) => left.length > 0);
+  return Object.fromEntries(found.map(([reason, left]) => [reason, requestsAndCost(left)]));
+}
+
+function requestsAndCost(parts: readonly RequestsAndCost[]): RequestsAndCostJson {
+  let requests = 0;
+  let cost: PicoUsd = noMoney;
+  for (const part of parts) {
+    requests += part.requests;
+    cost = add(cost, part.cost);
+  }
+  return { requests, cost_usd: formatUsd(cost) };
+}

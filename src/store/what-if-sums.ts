@@ -1,0 +1,71 @@
+import type { PicoUsd } from "../core/money.ts";
+import type { ChargedFacts, NotRecomputed, Recomputed } from "../core/what-if.ts";
+import type { ReportDimension, WhatIfRow } from "../ports/ledger.ts";
+import { ReportSums, rowName, type ReportPart } from "./report-sums.ts";
+
+/** A posted charge, or a carried sum, with where it belongs in a report and how much it counts there. */
+export interface PostedCharge extends ChargedFacts, Pick<ReportPart, "dimensions" | "requests" | "unpriced" | "retries"> {
+  readonly source: NonNullable<ChargedFacts["source"]>;
+}
+
+interface Sums {
+  cost: bigint;
+  listCost: bigint;
+  readonly notRecomputed: Partial<Record<NotRecomputed, { requests: number; cost: PicoUsd }>>;
+  readonly newlyPriced: { requests: number; cost: PicoUsd };
+}
+
+/** Adds up a report, and beside it what its charges would have cost under other prices. */
+export class WhatIfSummer {
+  readonly #by: readonly ReportDimension[];
+  readonly #recompute: (charge: ChargedFacts) => Recomputed;
+  readonly #report: ReportSums;
+  readonly #rows = new Map<string, Sums>();
+
+  constructor(by: readonly ReportDimension[], recompute: (charge: ChargedFacts) => Recomputed) {
+    this.#by = by;
+    this.#recompute = recompute;
+    this.#report = new ReportSums(by);
+  }
+
+  add(charge: PostedCharge): void {
+    const { dimensions, source, requests, unpriced, retries, tokens } = charge;
+    const stored = { cost: charge.cost ?? 0n, listCost: charge.listCost ?? 0n };
+    this.#report.add({ dimensions, source, requests, unpriced, retries, tokens, ...stored });
+    const sums = this.#sumsOf(dimensions);
+    const recomputed = this.#recompute(charge);
+    if (!recomputed.ok) {
+      sums.cost += stored.cost;
+      sums.listCost += stored.listCost;
+      addTo((sums.notRecomputed[recomputed.why] ??= none()), requests, stored.cost);
+      return;
+    }
+    const { charged, list } = recomputed.cost;
+    sums.cost += charged;
+    sums.listCost += list;
+    if (charge.cost === null) addTo(sums.newlyPriced, requests, charged);
+  }
+
+  rows(): WhatIfRow[] {
+    return this.#report.rows().map((row) => {
+      const { cost, listCost, notRecomputed, newlyPriced } = this.#sumsOf(this.#by.map((name) => row.dimensions[name] ?? null));
+      return { ...row, whatIf: { cost: cost as PicoUsd, listCost: listCost as PicoUsd, notRecomputed, newlyPriced } };
+    });
+  }
+
+  #sumsOf(dimensions: readonly (string | null)[]): Sums {
+    const name = rowName(dimensions);
+    let sums = this.#rows.get(name);
+    if (sums === undefined) this.#rows.set(name, (sums = { cost: 0n, listCost: 0n, notRecomputed: {}, newlyPriced: none() }));
+    return sums;
+  }
+}
+
+function none(): { requests: number; cost: PicoUsd } {
+  return { requests: 0, cost: 0n as PicoUsd };
+}
+
+function addTo(sum: { requests: number; cost: PicoUsd }, requests: number, cost: bigint): void {
+  sum.requests += requests;
+  sum.cost = (sum.cost + cost) as PicoUsd;
+}
