@@ -7,6 +7,7 @@ import type { ExitCode } from "../cli/io.ts";
 import type { Clock } from "../ports/clock.ts";
 import { backUp, migrateFile, restore, type CopyFailure } from "../store/sqlite/backup.ts";
 import { pruneFile } from "../store/sqlite/prune-file.ts";
+import { repair } from "../store/sqlite/repair.ts";
 import { calendarOf } from "../time/calendar.ts";
 
 /** The work of `farebox db` on the SQLite file. */
@@ -30,6 +31,11 @@ export function createUpkeep(clock: Clock): Upkeep {
       if (result.ok) return { ok: true, ...result.copied, replaced: result.replaced };
       if ("verification" in result) return refused(unsound(file, result.verification.differences.length), 1);
       return result.of === "ledger" ? ledgerRefused(result.failure, path) : backupRefused(result.failure, file);
+    },
+
+    async repair({ database: { path }, timeZone }, on) {
+      const result = await repair({ path, calendar: calendarOf(timeZone), clock, pause, ...on });
+      return result.ok ? result : ledgerRefused(result.failure, path);
     },
 
     async prune({ database: { path }, timeZone }, { olderThanMs, dryRun, onProgress }) {

@@ -1,9 +1,10 @@
 import { tokenClasses } from "../core/tokens.ts";
+import { contentId } from "../wire/content-id.ts";
 import { catalogueOf, type Entry, type LoadedCatalogue } from "./catalogue.ts";
 import { suggest, type Fault } from "./fault.ts";
 import { readFraction, type Fraction } from "./rates.ts";
 import { readPriceFile, type Path, type ReadFile } from "./read.ts";
-import { contentId, resolveModel, type ModelStatement } from "./resolve.ts";
+import { resolveModel, type ModelStatement } from "./resolve.ts";
 
 /** A price file's text and the name that its faults are reported under. */
 export interface PriceText {

@@ -1,9 +1,9 @@
-import { createHash } from "node:crypto";
 import { invariant } from "../core/assert.ts";
 import { parseRate } from "../core/money.ts";
 import { canonicalPrice, type PriceTier, type PriceVersion } from "../core/price.ts";
 import { unchanged, type Permille } from "../core/tokens.ts";
 import type { CatalogueModel, ModelSpan, PinnedPrice } from "../ports/catalogue.ts";
+import { contentId } from "../wire/content-id.ts";
 import { chargedRates, chargedUsd, freeRates, inexact, listRates, usdOf, type Fraction } from "./rates.ts";
 import type { Path } from "./read.ts";
 import type { StatedModel, StatedPrice, StatedRates, StatedTraits } from "./schema.ts";
@@ -21,11 +21,6 @@ export interface ModelStatement {
 
 /** What holds for a model whose file does not say; each on the dear side. */
 const fallback = { errorFactor: "1.5", tokensPerByte: "1.5", tokensPerSecond: 400 } as const;
-
-/** First 32 hex digits of SHA-256: the address of a content. */
-export function contentId(text: string): string {
-  return createHash("sha256").update(text).digest("hex").slice(0, 32);
-}
 
 /** The model at all times, with gaps in price where none is in force; faults are reported and make it incomplete. */
 export function resolveModel(statement: ModelStatement, fraction: Fraction | null): readonly ModelSpan[] {

@@ -50,6 +50,8 @@ export interface Upkeep {
   backUp(settings: Settings, file: string, options: { readonly replace: boolean; readonly onProgress: (share: number) => void }): Promise<UpkeepResult<CopiedLedger>>;
   /** Puts a checked copy of `file` in the ledger's place; `replaced` is where the ledger before it is now. */
   restore(settings: Settings, file: string, onProgress: (share: number) => void): Promise<UpkeepResult<CopiedLedger & { readonly replaced: string | null }>>;
+  /** Makes derived sums that differ anew from the charges; `onMended` is told of each change once it is durable. */
+  repair(settings: Settings, on: { readonly onMended: (mended: MendedRow) => void; readonly onProgress: (share: number) => void }): Promise<UpkeepResult<{ readonly verification: Verification }>>;
   /** Turns charges of ended days into sums; with `dryRun` it only counts. */
   prune(settings: Settings, options: { readonly olderThanMs: number; readonly dryRun: boolean; readonly onProgress: (share: number) => void }): Promise<UpkeepResult<PrunedLedger>>;
 }
@@ -63,6 +65,14 @@ export interface CopiedLedger {
   readonly file: string;
   readonly schema: number;
   readonly verification: Verification;
+}
+
+/** What a repair changed, from what to what. */
+export interface MendedRow {
+  readonly kind: "window" | "link" | "rollup" | "carried";
+  readonly id: string;
+  readonly from: string;
+  readonly to: string;
 }
 
 export interface PrunedLedger {

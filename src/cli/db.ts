@@ -6,7 +6,8 @@ import { verificationJson } from "../reporting/verification.ts";
 import type { CopiedLedger } from "./adapters.ts";
 import { settingsFor, storeSettings, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
-import { fail, note, printJson, printLine, type ExitCode, type Io } from "./io.ts";
+import { fail, note, printJson, printLine, type ExitCode } from "./io.ts";
+import { progress } from "./progress.ts";
 import { addSettingFlags } from "./setting-flags.ts";
 
 /** `db`: the ledger's file as a whole. */
@@ -138,19 +139,4 @@ function verdict({ verification: { charges, differences } }: CopiedLedger): stri
   const checked = `${charges} charge${charges === 1 ? "" : "s"} verified`;
   if (differences.length === 0) return `${checked}, no difference`;
   return `${checked}, ${differences.length} difference${differences.length === 1 ? "" : "s"} that the ledger has too (farebox verify shows them)`;
-}
-
-/** A share that moves, on a terminal only. */
-function progress(io: Io, done: string): { readonly show: (share: number) => void; readonly end: () => void } {
-  let shown = "";
-  const write = (text: string) => {
-    if (io.isTTY && text !== shown) io.stderr.write(`\r${text.padEnd(shown.length)}`);
-    shown = text;
-  };
-  return {
-    show: (share) => write(`${Math.floor(share * 100)}% ${done}`),
-    end: () => {
-      if (io.isTTY && shown !== "") io.stderr.write(`\r${"".padEnd(shown.length)}\r`);
-    },
-  };
 }

@@ -51,8 +51,13 @@ export interface Ledger extends AsyncDisposable {
   pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }>;
   /** Posts, as `assumed`, the pending request holds whose owner no longer runs. Only `serve` calls it. */
   recover(at: number): Promise<number>;
-  /** Compares every stored sum and amount with what its charges say, from one snapshot. */
-  verify(): Promise<Verification>;
+  /**
+   * Compares every stored sum and amount with what its charges say, from one snapshot. `onProgress` is told the share of
+   * the charges that is done, where the work is not on another thread.
+   */
+  verify(onProgress?: (share: number) => void): Promise<Verification>;
+  /** Pending holds admitted before the instant, oldest first, at most 1000. */
+  oldHolds(before: number): Promise<readonly OldHold[]>;
 }
 
 /** The posting half of a settlement. */
@@ -210,8 +215,19 @@ export interface RequestsAndCost {
   readonly cost: PicoUsd;
 }
 
+export interface OldHold {
+  readonly id: string;
+  readonly kind: HoldKind;
+  readonly at: number;
+  readonly key: string;
+  readonly amount: PicoUsd | null;
+  /** Whether the run of the proxy that placed it is over: nobody but the next `serve` ends it. */
+  readonly isOrphaned: boolean;
+}
+
 export interface Difference {
-  readonly kind: "charge" | "window" | "rollup" | "budget";
+  /** `link`: which windows a charge weighs on. `carried`: how many requests a carried sum is made of. */
+  readonly kind: "charge" | "price" | "window" | "link" | "rollup" | "carried" | "budget";
   readonly id: string;
   readonly expected: string;
   readonly found: string;
@@ -219,5 +235,8 @@ export interface Difference {
 
 export interface Verification {
   readonly charges: number;
+  /** At most 1000: after that many, one more tells nobody anything. */
   readonly differences: readonly Difference[];
+  /** How many more there are; absent for none. */
+  readonly unlisted?: number;
 }

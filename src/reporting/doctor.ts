@@ -82,7 +82,7 @@ export function listed(names: readonly string[], max = 5): string {
 }
 
 /** A hold this old is a task, a very long stream, or left over. Milliseconds. */
-const holdAgeMsMax = 3_600_000;
+export const holdAgeMsMax = 3_600_000;
 
 export function judgePending(pending: { readonly count: number; readonly oldestAt: number | null }, now: number, isServed: boolean): Check {
   const { count, oldestAt } = pending;

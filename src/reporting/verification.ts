@@ -1,12 +1,24 @@
-import type { Difference, Verification } from "../ports/ledger.ts";
+import { formatUsd } from "../core/money.ts";
+import type { Difference, OldHold, Verification } from "../ports/ledger.ts";
+import { isoTime, type NameOf } from "./names.ts";
 
 /** CONTRACT's `verify`. */
 export interface VerificationJson {
   readonly ok: boolean;
   readonly charges: number;
   readonly differences: readonly Difference[];
+  /** How many more there are than are listed; absent for none. */
+  readonly unlisted?: number;
 }
 
-export function verificationJson({ charges, differences }: Verification): VerificationJson {
-  return { ok: differences.length === 0, charges, differences };
+export function verificationJson({ charges, differences, unlisted }: Verification): VerificationJson {
+  return { ok: differences.length === 0, charges, differences, ...(unlisted !== undefined && { unlisted }) };
+}
+
+/** Holds that have been pending for long. No difference, since every sum counts them; but somebody should know. */
+export function oldHoldsJson(holds: readonly OldHold[], nameOf: NameOf) {
+  return holds.map(({ id, kind, at, key, amount, isOrphaned }) => ({
+    request_id: id, kind, time: isoTime(at), key: nameOf(key), hold_usd: amount === null ? null : formatUsd(amount),
+    owner: isOrphaned ? ("gone" as const) : ("running" as const),
+  }));
 }

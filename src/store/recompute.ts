@@ -1,5 +1,5 @@
 import { assertNever } from "../core/assert.ts";
-import type { Charge, Formula } from "../core/charge.ts";
+import { sources, type Charge, type Formula, type Source } from "../core/charge.ts";
 import { costWithinRange } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
@@ -9,8 +9,26 @@ interface Mismatch {
   readonly found: string;
 }
 
+/** What of a charge its amounts follow from, and the amounts. */
+export type Audited = Pick<
+  Charge,
+  "state" | "endedAt" | "priceId" | "hold" | "cost" | "listCost" | "overage" | "formula" | "source" | "minimumApplied" | "tokens"
+>;
+
+const fromTokens: readonly Source[] = ["reported", "counted", "partial"];
+
+/** How an amount of each formula may be known. Where a count would pass the hold, the hold is booked: "assumed" for less. */
+const knownBy: Readonly<Record<Formula, readonly Source[]>> = {
+  tokens: fromTokens,
+  per_request: fromTokens,
+  assumed: ["assumed", "counted", "partial"],
+  unpriced: sources,
+  task: sources,
+  adjustment: sources,
+};
+
 /** Where a charge's state and amounts do not follow from its formula and inputs. `priceOf` answers null for a lost price. */
-export function recompute(charge: Charge, priceOf: (id: string) => PriceVersion | null): Mismatch[] {
+export function recompute(charge: Audited, priceOf: (id: string) => PriceVersion | null): Mismatch[] {
   const mismatches: Mismatch[] = [];
   const differ = (name: string, expected: unknown, found: unknown) => {
     if (expected !== found) mismatches.push({ expected: `${name} ${String(expected)}`, found: `${name} ${String(found)}` });
@@ -24,6 +42,12 @@ export function recompute(charge: Charge, priceOf: (id: string) => PriceVersion 
     differ("overage", 0n, charge.overage);
     return mismatches;
   }
+  const known = knownBy[charge.formula] ?? [];
+  if (charge.source !== null && !known.includes(charge.source)) {
+    mismatches.push({ expected: `source ${known.join(" or ")} of formula ${charge.formula}`, found: `source ${charge.source}` });
+  }
+  if (known.length === 0) return mismatches;
+  differ("has a cost", charge.formula !== "unpriced", charge.cost !== null);
   const amounts = amountsOf(charge, charge.formula, priceOf);
   if (amounts === null) return [...mismatches, { expected: "its stored price", found: `no price ${charge.priceId}` }];
   differ("cost", amounts.cost, charge.cost);
@@ -40,7 +64,7 @@ interface Amounts {
   readonly minimumApplied: boolean;
 }
 
-function amountsOf(charge: Charge, formula: Formula, priceOf: (id: string) => PriceVersion | null): Amounts | null {
+function amountsOf(charge: Audited, formula: Formula, priceOf: (id: string) => PriceVersion | null): Amounts | null {
   switch (formula) {
     case "tokens":
     case "per_request": {

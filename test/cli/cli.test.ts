@@ -383,7 +383,7 @@ describe("a ledger with charges", () => {
   });
 
   it("is verified: in order", async () => {
-    expect(await farebox.json("verify")).toEqual({ ok: true, charges: 4, differences: [] });
+    expect(await farebox.json("verify")).toEqual({ ok: true, charges: 4, differences: [], old_holds: [] });
     expect(await farebox.run("verify")).toEqual({ code: 0, stdout: "4 charges checked, no difference\n", stderr: "" });
   });
 

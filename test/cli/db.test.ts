@@ -162,5 +162,5 @@ it("shows how far it is on a terminal only", async () => {
   await fill();
   h.isTTY = true;
   const { stderr } = await h.run("db", "backup", join(h.folder, "copy.db"));
-  expect(stderr).toMatch(/^\r\d+% copied/);
+  expect(stderr).toMatch(/^\r\d+% copied \[#*-*\]/);
 });

@@ -256,6 +256,26 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     expect(await store.ledger.verify()).toEqual({ charges: 3, differences: [] });
   });
 
+  it("names old holds, oldest first, and whether their owner is gone", async () => {
+    await using home = kind.newHome(manualClock(noon));
+    {
+      await using before = await home.open();
+      await before.ledger.hold(holdOf("b", usd("2"), { at: noon - 5, kind: "task" }));
+      await before.ledger.hold(holdOf("a", null, { at: noon - 9 }));
+      await before.ledger.hold(holdOf("ended", usd("2"), { at: noon - 7 }));
+      await before.ledger.void("ended", "left", endAt(noon));
+    }
+    await using store = await home.open();
+    await store.ledger.hold(holdOf("c", usd("1"), { at: noon }));
+    expect(await store.ledger.oldHolds(noon)).toEqual([
+      { id: "a", kind: "request", at: noon - 9, key: "k-alice", amount: null, isOrphaned: true },
+      { id: "b", kind: "task", at: noon - 5, key: "k-alice", amount: usd("2"), isOrphaned: true },
+    ]);
+    // A command is no proxy: what it has placed itself is nobody's.
+    const isCommand = kind.name === "sqlite in process";
+    expect((await store.ledger.oldHolds(noon + 1)).at(-1)).toMatchObject({ id: "c", isOrphaned: isCommand });
+  });
+
   it("pages through charges, newest first", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

@@ -16,6 +16,7 @@ import { MemoryLedger } from "../../src/store/memory/ledger.ts";
 import { emptyState } from "../../src/store/memory/state.ts";
 import { openSqlite, type OpenOptions, type Store } from "../../src/store/sqlite/open.ts";
 import { calendarOf } from "../../src/time/calendar.ts";
+import { contentId } from "../../src/wire/content-id.ts";
 
 export const noon = Date.parse("2026-11-20T12:00:00Z");
 
@@ -26,7 +27,7 @@ export const price: PriceVersion = {
   perRequest: null, minimum: { tokens: 0, usd: usd("0") },
 };
 export const canonical = canonicalPrice(price);
-export const priceId = createHash("sha256").update(canonical).digest("hex");
+export const priceId = contentId(canonical);
 
 function rates(input: bigint, output: bigint): Rates {
   const rateOf = (name: string) => (/output|reasoning/.test(name) ? output : input) as PicoUsdPerToken;

@@ -20,7 +20,7 @@ import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import {
   isTagDimension, tagNameOf, type AdjustResult, type ChargeEnd, type ChargePage, type ChargeQuery, type Correction, type Difference, type ExtendResult,
-  type HoldRequest, type HoldResult, type Ledger, type Posting, type ReportDimension, type ReportQuery, type ReportRow, type SettleResult,
+  type HoldRequest, type HoldResult, type Ledger, type OldHold, type Posting, type ReportDimension, type ReportQuery, type ReportRow, type SettleResult,
   type Verification, type WhatIfRow,
 } from "../../ports/ledger.ts";
 import { recompute } from "../recompute.ts";
@@ -193,6 +193,14 @@ export class MemoryLedger implements Ledger {
       await this.post(id, posting, end);
     }
     return orphans.length;
+  }
+
+  async oldHolds(before: number): Promise<readonly OldHold[]> {
+    return this.#all()
+      .filter(({ state, at }) => state === "pending" && at < before)
+      .sort((a, b) => a.at - b.at)
+      .slice(0, 1000)
+      .map(({ id, kind, at, key, hold, owner }) => ({ id, kind, at, key, amount: hold, isOrphaned: owner !== this.#run }));
   }
 
   async verify(): Promise<Verification> {

@@ -5,7 +5,7 @@ import type { PicoUsd } from "../../core/money.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { KeyCreation, KeyStore } from "../../ports/key-store.ts";
 import type {
-  AdjustResult, ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, Posting, ReportQuery, ReportRow,
+  AdjustResult, ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, OldHold, Posting, ReportQuery, ReportRow,
   SettleResult, Verification, WhatIfRow,
 } from "../../ports/ledger.ts";
 import { WhatIfSummer } from "../what-if-sums.ts";
@@ -125,8 +125,12 @@ export class SqliteLedger implements Ledger {
     }
   }
 
-  async verify(): Promise<Verification> {
-    return this.#longReads.read({ kind: "verify" });
+  async oldHolds(before: number): Promise<readonly OldHold[]> {
+    return this.#reads.oldHolds(before);
+  }
+
+  async verify(onProgress?: (share: number) => void): Promise<Verification> {
+    return this.#longReads.read({ kind: "verify" }, onProgress);
   }
 
   /** Writes what waits. Reads need no end of their own. */

@@ -24,11 +24,17 @@ export interface LongReadAnswers {
 
 /** Answers long reads; in a thread of its own where a proxy runs. */
 export interface LongReads {
-  read<R extends LongRead>(read: R): Promise<LongReadAnswers[R["kind"]]>;
+  /** `onProgress` is told the share that is done where the work is not on another thread, and only by a verification. */
+  read<R extends LongRead>(read: R, onProgress?: (share: number) => void): Promise<LongReadAnswers[R["kind"]]>;
   close(): Promise<void>;
 }
 
-export function readLong(db: Connection, calendar: Calendar, read: LongRead): LongReadAnswers[LongRead["kind"]] {
+export function readLong(
+  db: Connection,
+  calendar: Calendar,
+  read: LongRead,
+  onProgress?: (share: number) => void,
+): LongReadAnswers[LongRead["kind"]] {
   switch (read.kind) {
     case "charges":
       return readCharges(db, read.query);
@@ -39,6 +45,6 @@ export function readLong(db: Connection, calendar: Calendar, read: LongRead): Lo
     case "prunedUntil":
       return readPrunedUntil(db, calendar);
     case "verify":
-      return verify(db, calendar);
+      return verify(db, calendar, onProgress);
   }
 }

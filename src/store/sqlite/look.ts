@@ -1,8 +1,7 @@
-import { accessSync, constants, existsSync } from "node:fs";
-import Database from "better-sqlite3";
-import { isStorageFault } from "./connection.ts";
+import { accessSync, constants } from "node:fs";
 import { guarded, openKnown, type CopyFailure } from "./backup.ts";
 import { knownSchema } from "./migrate.ts";
+import { isServed } from "./open.ts";
 
 /** What there is to know of a ledger's file without changing it. */
 export interface LedgerLook {
@@ -43,21 +42,5 @@ export function mayWrite(path: string): boolean {
     return true;
   } catch {
     return false;
-  }
-}
-
-/** Whether the lock of a running proxy is taken. It is only tried for reading, and where there is one. */
-function isServed(path: string): boolean {
-  const lockPath = `${path}-serve`;
-  if (!existsSync(lockPath)) return false;
-  const lock = new Database(lockPath, { readonly: true, timeout: 0, fileMustExist: true });
-  try {
-    lock.prepare("select count(*) from sqlite_schema").get();
-    return false;
-  } catch (error) {
-    if (isStorageFault(error)) return error.code.startsWith("SQLITE_BUSY");
-    throw error;
-  } finally {
-    lock.close();
   }
 }

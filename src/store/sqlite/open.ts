@@ -99,7 +99,7 @@ function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenRes
     }),
     close: async () => {},
   };
-  return { ok: true, store: assemble(options, opened, { db, calendar, channel: () => refusing, longReads: inProcess(db, calendar), created: false }) };
+  return { ok: true, store: assemble(options, opened, { db, calendar, channel: () => refusing, longReads: inProcess(db, calendar), created: false, runningOwner: ownerOfServe(db, options.path) }) };
 }
 
 function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {
@@ -121,7 +121,7 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   const calendar = storedCalendar(db, options.calendar);
   applyTimeZone(db, calendar, options.clock.now());
   const channel = inProcessChannel(new Writer(db, calendar, null));
-  return { ok: true, store: assemble(options, opened, { db, calendar, channel: () => channel, longReads: inProcess(db, calendar), created }) };
+  return { ok: true, store: assemble(options, opened, { db, calendar, channel: () => channel, longReads: inProcess(db, calendar), created, runningOwner: ownerOfServe(db, path) }) };
 }
 
 function openThreads(options: OpenOptions, opened: AsyncDisposableStack, path: string, db: Connection, created: boolean): Store {
@@ -134,7 +134,7 @@ function openThreads(options: OpenOptions, opened: AsyncDisposableStack, path: s
   const data = { path, timeZone: calendar.timeZone, owner, changes };
   const longReads = new ReaderThread(data);
   opened.defer(() => longReads.close());
-  return assemble(options, opened, { db, calendar, channel: (changed) => new WriterThread(data, changed), longReads, created });
+  return assemble(options, opened, { db, calendar, channel: (changed) => new WriterThread(data, changed), longReads, created, runningOwner: () => owner });
 }
 
 interface Parts {
@@ -144,6 +144,8 @@ interface Parts {
   readonly channel: (onChanged: () => void) => BatchChannel;
   readonly longReads: LongReads;
   readonly created: boolean;
+  /** The epoch of the proxy that runs on the file; null for none. */
+  readonly runningOwner: () => number | null;
 }
 
 function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Parts): Store {
@@ -155,7 +157,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
   const queue = new CommandQueue(parts.channel(changed), options.clock, { write, changed }, options.settlePauseMs);
   opened.defer(() => queue.close());
   return {
-    ledger: new SqliteLedger(queue, new ShortReads(parts.db, parts.calendar), parts.longReads),
+    ledger: new SqliteLedger(queue, new ShortReads(parts.db, parts.calendar, parts.runningOwner), parts.longReads),
     keys: new SqliteKeyStore(queue, new KeyReads(parts.db)),
     changes: {
       onChange(listener) {
@@ -176,7 +178,7 @@ export function inProcessChannel(writer: Writer): BatchChannel {
 
 function inProcess(db: Connection, calendar: Calendar): LongReads {
   return {
-    read: async (read) => readLong(db, calendar, read) as never,
+    read: async (read, onProgress) => readLong(db, calendar, read, onProgress) as never,
     close: async () => {},
   };
 }
@@ -197,6 +199,28 @@ export function lockForServe(path: string, opened: AsyncDisposableStack): boolea
     if (isStorageFault(error) && error.code.startsWith("SQLITE_BUSY")) return false;
     throw error;
   }
+}
+
+/** Whether the lock of a running proxy is taken. It is only tried for reading, and where there is one. */
+export function isServed(path: string): boolean {
+  const lockPath = `${path}-serve`;
+  if (!existsSync(lockPath)) return false;
+  const lock = new Database(lockPath, { readonly: true, timeout: 0, fileMustExist: true });
+  try {
+    lock.prepare("select count(*) from sqlite_schema").get();
+    return false;
+  } catch (error) {
+    if (isStorageFault(error)) return error.code.startsWith("SQLITE_BUSY");
+    throw error;
+  } finally {
+    lock.close();
+  }
+}
+
+/** The latest run that was registered, as long as a proxy runs. */
+function ownerOfServe(db: Connection, path: string): () => number | null {
+  const latest = db.prepare("select max(epoch) from owners").pluck();
+  return () => (isServed(path) ? (latest.get() as number | null) : null);
 }
 
 export function isEmpty(db: Connection): boolean {

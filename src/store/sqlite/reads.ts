@@ -1,8 +1,8 @@
 import type { Budget, BudgetWindow } from "../../core/budget.ts";
-import type { Charge, ChargeState } from "../../core/charge.ts";
+import type { Charge, ChargeState, HoldKind } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { ChargePage, ChargeQuery } from "../../ports/ledger.ts";
+import type { ChargePage, ChargeQuery, OldHold } from "../../ports/ledger.ts";
 import { readBudgets, snapshot, sumCharges, withoutSeq, type StoredBudget } from "./budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 import { chargeOf, type ChargeRow } from "./rows.ts";
@@ -14,10 +14,20 @@ export class ShortReads {
   readonly #charge: Statement;
   readonly #pending: Statement;
   readonly #windows: Statement;
+  readonly #oldHolds: Statement;
+  readonly #runningOwner: () => number | null;
 
-  constructor(db: Connection, calendar: Calendar) {
+  /** `runningOwner` answers the epoch of the proxy that runs on the file; null for none. */
+  constructor(db: Connection, calendar: Calendar, runningOwner: () => number | null) {
     this.#db = db;
     this.#calendar = calendar;
+    this.#runningOwner = runningOwner;
+    this.#oldHolds = db
+      .prepare(
+        `select id, kind, admitted_at at, key, hold amount, owner from charges where state = 'pending' and admitted_at < ?
+         order by admitted_at, seq limit 1000`,
+      )
+      .safeIntegers();
     this.#charge = db.prepare("select * from charges where id = ?").safeIntegers();
     this.#pending = db.prepare("select count(*), min(admitted_at) from charges where state = 'pending'").raw();
     this.#windows = db
@@ -33,6 +43,12 @@ export class ShortReads {
   pending(): { readonly count: number; readonly oldestAt: number | null } {
     const [count, oldestAt] = this.#pending.get() as [number, number | null];
     return { count, oldestAt };
+  }
+
+  oldHolds(before: number): readonly OldHold[] {
+    const running = this.#runningOwner();
+    const rows = this.#oldHolds.all(before) as { id: string; kind: HoldKind; at: bigint; key: string; amount: PicoUsd | null; owner: bigint }[];
+    return rows.map(({ owner, at, ...hold }) => ({ ...hold, at: Number(at), isOrphaned: Number(owner) !== running }));
   }
 
   budgets(): readonly Budget[] {

@@ -126,16 +126,18 @@ function upsert(table: string, time: string): string {
 export function rebuildDays(db: Connection, calendar: Calendar): void {
   db.prepare("delete from rollup_day").run();
   db.function("local_date", { deterministic: true }, (at: unknown) => calendar.dateOf(Number(at)));
-  db.prepare(`insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")}) ${sumsByDay}`).run();
+  db.prepare(`insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")}) ${sumsByDay()}`).run();
 }
 
-/** The rows that the rollups must have, summed from the posted charges. */
-const sumsFromCharges = `
+/** The rows that the rollups must have, summed from the posted charges that a condition picks. */
+const sumsFromCharges = (condition: string) => `
     key, coalesce(team, ''), model, coalesce(price_group, ''), source,
     sum(formula <> 'adjustment') requests, sum(cost is null) unpriced, sum(retry > 0) retries,
     ${tokenClasses.map((name) => `sum(${name}) ${name}`).join(", ")},
     coalesce(sum(cost), 0) cost, coalesce(sum(list_cost), 0) list_cost
-  from charges where state = 'posted' group by 1, 2, 3, 4, 5, 6`;
-export const sumsByQuarter = `select admitted_at - admitted_at % ${quarterMs}, ${sumsFromCharges}`;
+  from charges where state = 'posted' and ${condition} group by 1, 2, 3, 4, 5, 6`;
+/** The quarter hour of a charge. */
+export const quarterOf = `admitted_at - admitted_at % ${quarterMs}`;
+export const sumsByQuarter = (condition = "true") => `select ${quarterOf}, ${sumsFromCharges(condition)}`;
 /** Needs the function `local_date` on the connection. */
-export const sumsByDay = `select local_date(admitted_at), ${sumsFromCharges}`;
+export const sumsByDay = (condition = "true") => `select local_date(admitted_at), ${sumsFromCharges(condition)}`;

@@ -1,0 +1,184 @@
+import { isPeriod, parseScope, subjectOf, weighsOn, type Period, type Scope, type Span } from "../../../core/budget.ts";
+import type { Calendar } from "../../../ports/calendar.ts";
+import type { Connection, Statement } from "../connection.ts";
+import type { Report } from "./findings.ts";
+
+interface Budget {
+  readonly seq: number;
+  readonly scope: Scope;
+  readonly period: Period;
+  readonly name: string;
+}
+
+/** A stored window with what the charges that were passed so far add up to. */
+interface OpenWindow {
+  readonly seq: number;
+  readonly id: string;
+  readonly end: number | null;
+  readonly storedSpent: bigint;
+  readonly storedHeld: bigint;
+  spent: bigint;
+  held: bigint;
+}
+
+interface WindowRow {
+  readonly seq: bigint;
+  readonly budget: bigint;
+  readonly subject: string;
+  readonly starts_at: bigint;
+  readonly ends_at: bigint | null;
+  readonly spent: bigint;
+  readonly held: bigint;
+}
+
+/**
+ * Compares windows with what their charges add up to, both in the order of time: of each budget and subject, only the
+ * window that is open then is kept. A window that does not exist is no difference: its first use makes it.
+ */
+export class WindowCheck {
+  readonly #calendar: Calendar;
+  readonly #report: Report;
+  readonly #budgets: ReadonlyMap<number, Budget>;
+  readonly #stored: Iterator<WindowRow>;
+  readonly #links: Statement;
+  /** With a budget that cannot be read nobody knows what is linked to its windows. */
+  readonly #comparesLinks: boolean;
+  #next: WindowRow | undefined;
+  readonly #open = new Map<string, OpenWindow>();
+  /** By caller: under which names its windows are open. */
+  readonly #names = new Map<string, readonly string[]>();
+
+  constructor(db: Connection, calendar: Calendar, report: Report) {
+    this.#calendar = calendar;
+    this.#report = report;
+    const budgets = soundBudgets(db, report);
+    this.#budgets = new Map(budgets.map((budget) => [budget.seq, budget]));
+    this.#comparesLinks = db.prepare("select count(*) from budgets").pluck().get() === budgets.length;
+    this.#stored = db.prepare("select * from windows order by starts_at").safeIntegers().iterate() as IterableIterator<WindowRow>;
+    this.#links = db.prepare("select window from charge_windows where charge = ? order by window").pluck();
+    this.#advance();
+  }
+
+  /** The periods of the budgets: their windows begin and end where these do. */
+  get periods(): readonly Period[] {
+    return [...new Set([...this.#budgets.values()].map(({ period }) => period))];
+  }
+
+  /** Opens the windows that begin before an instant. */
+  openUntil(end: number): void {
+    while (this.#next !== undefined && this.#next.starts_at < end) {
+      this.#take(this.#next);
+      this.#advance();
+    }
+  }
+
+  /** Adds what charges of a caller at an instant have spent. */
+  spend(key: string, team: string | null, at: number, spent: bigint): void {
+    for (const window of this.#of(key, team, at)) window.spent += spent;
+  }
+
+  /** Adds a pending charge's hold, and compares which windows the charge is linked to. */
+  hold(charge: { readonly seq: number; readonly id: string; readonly key: string; readonly team: string | null; readonly at: number; readonly hold: bigint }): void {
+    const windows = this.#of(charge.key, charge.team, charge.at);
+    for (const window of windows) window.held += charge.hold;
+    if (!this.#comparesLinks) return;
+    const expected = windows.map(({ seq }) => seq).sort((a, b) => a - b);
+    const found = this.#links.all(charge.seq) as number[];
+    if (String(expected) === String(found)) return;
+    const text = (seqs: readonly number[]) => (seqs.length === 0 ? "no window" : `windows ${seqs.join(", ")}`);
+    this.#report({ kind: "link", id: charge.id, expected: text(expected), found: text(found), derived: { of: "links", charge: charge.seq } });
+  }
+
+  end(): void {
+    this.openUntil(Number.POSITIVE_INFINITY);
+    for (const window of this.#open.values()) this.#conclude(window);
+  }
+
+  stop(): void {
+    this.#stored.return?.();
+  }
+
+  #of(key: string, team: string | null, at: number): OpenWindow[] {
+    const windows: OpenWindow[] = [];
+    for (const name of this.#namesOf(key, team)) {
+      const window = this.#open.get(name);
+      if (window !== undefined && (window.end === null || at < window.end)) windows.push(window);
+    }
+    return windows;
+  }
+
+  #namesOf(key: string, team: string | null): readonly string[] {
+    const caller = `${key}\0${team ?? ""}`;
+    let names = this.#names.get(caller);
+    if (names === undefined) {
+      names = [...this.#budgets.values()]
+        .filter(({ scope }) => weighsOn(scope, { key, team }))
+        .map(({ seq, scope }) => `${seq} ${subjectOf(scope, { key, team })}`);
+      this.#names.set(caller, names);
+    }
+    return names;
+  }
+
+  #take(row: WindowRow): void {
+    const seq = Number(row.seq);
+    const derived = { of: "window", seq } as const;
+    const budget = this.#budgets.get(Number(row.budget));
+    const start = Number(row.starts_at);
+    if (budget === undefined) {
+      this.#report({ kind: "budget", id: String(row.budget), expected: "the budget of a window", found: `window ${seq}`, derived });
+      return;
+    }
+    const id = [budget.name, row.subject, instant(start)].filter((part) => part !== "").join(" ");
+    const end = row.ends_at === null ? null : Number(row.ends_at);
+    const span = spanAt(this.#calendar, budget.period, start);
+    if (span === null || span.start !== start || span.end !== end) {
+      const expected = span === null ? "an instant" : spanText(span);
+      this.#report({ kind: "window", id, expected, found: spanText({ start, end }), derived });
+      return;
+    }
+    const name = `${budget.seq} ${row.subject}`;
+    const before = this.#open.get(name);
+    if (before !== undefined) this.#conclude(before);
+    this.#open.set(name, { seq, id, end, storedSpent: row.spent, storedHeld: row.held, spent: 0n, held: 0n });
+  }
+
+  #conclude({ seq, id, spent, held, storedSpent, storedHeld }: OpenWindow): void {
+    const derived = { of: "window", seq } as const;
+    if (spent !== storedSpent) this.#report({ kind: "window", id, expected: `spent ${spent}`, found: `spent ${storedSpent}`, derived });
+    if (held !== storedHeld) this.#report({ kind: "window", id, expected: `held ${held}`, found: `held ${storedHeld}`, derived });
+  }
+
+  #advance(): void {
+    const { done, value } = this.#stored.next();
+    this.#next = done === true ? undefined : value;
+  }
+}
+
+/** Budgets whose scope and period can be read; the others are reported. */
+export function soundBudgets(db: Connection, report?: Report): Budget[] {
+  const rows = db.prepare("select seq, scope, period from budgets order by seq").all() as { seq: number; scope: string; period: string }[];
+  return rows.flatMap(({ seq, scope: text, period }) => {
+    const scope = parseScope(text);
+    const name = `${text}/${period}`;
+    if (scope !== undefined && isPeriod(period)) return [{ seq, scope, period, name }];
+    report?.({ kind: "budget", id: String(seq), expected: "a budget with a scope and a period", found: name, derived: null });
+    return [];
+  });
+}
+
+/** The span that holds an instant; null where a corrupted row has none. */
+export function spanAt(calendar: Calendar, period: Period, at: number): Span | null {
+  return at >= 0 && at <= latestInstant ? calendar.spanOf(period, at) : null;
+}
+
+const latestInstant = Date.parse("9999-01-01T00:00:00Z");
+
+function spanText({ start, end }: Span): string {
+  return `${instant(start)} to ${end === null ? "the end" : instant(end)}`;
+}
+
+/** A time that a corrupted row may have is shown as it is. */
+function instant(at: number): string {
+  const date = new Date(at);
+  return Number.isNaN(date.getTime()) ? String(at) : date.toISOString();
+}
