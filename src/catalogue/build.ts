@@ -1,7 +1,10 @@
+import { ceilingPrice } from "../core/price.ts";
 import { tokenClasses } from "../core/tokens.ts";
 import { contentId } from "../wire/content-id.ts";
+import { blockOf, type Block } from "./block.ts";
 import { catalogueOf, type Entry, type LoadedCatalogue } from "./catalogue.ts";
 import { suggest, type Fault } from "./fault.ts";
+import type { Origins } from "./origins.ts";
 import { readFraction, type Fraction } from "./rates.ts";
 import { readPriceFile, type Path, type ReadFile } from "./read.ts";
 import { resolveModel, type ModelStatement } from "./resolve.ts";
@@ -13,68 +16,83 @@ export interface PriceText {
 }
 
 export type CatalogueResult =
-  | { readonly ok: true; readonly catalogue: LoadedCatalogue }
+  | { readonly ok: true; readonly catalogue: LoadedCatalogue; readonly origins: Origins }
   | { readonly ok: false; readonly faults: readonly Fault[] };
 
 /** Where a thing is stated. */
 interface Place {
   readonly file: ReadFile;
-  readonly path: Path;
   readonly layer: number;
+  readonly block: Block;
 }
 
-type Report = (place: Place, path: Path, message: string) => void;
-
-/** What a request that no file names is priced as, where a file states `default`. */
-const defaultId = "default";
+type PlaceIn = (file: ReadFile, layer: number, path: Path) => Place;
 
 /**
  * Builds the catalogue from layers of files, later layers over earlier ones: a model replaces the whole model of its id, a
- * group the group of its name. Pure; every fault that can be seen is reported, in the order of the files.
+ * group the group of its name. Pure; every fault that can be seen is reported, in the order of the files. `unreadable`
+ * are the faults of files whose text could not be had: what they may hold is not reported as unknown.
  */
-export function buildCatalogue(layers: readonly (readonly PriceText[])[]): CatalogueResult {
+export function buildCatalogue(layers: readonly (readonly PriceText[])[], unreadable: readonly Fault[] = []): CatalogueResult {
   const read = layers.map((files) => files.map(({ name, text }) => readPriceFile(name, text)));
-  const faults = read.flat().flatMap((file) => file.faults);
-  const report: Report = (place, path, message) => {
-    faults.push(place.file.faultAt([...place.path, ...path], message));
+  const faults = [...unreadable, ...read.flat().flatMap((file) => file.faults)];
+  const placeIn: PlaceIn = (file, layer, path) => ({ file, layer, block: blockOf(file, path, (fault) => faults.push(fault)) });
+
+  const groups = groupsOf(read, placeIn, unreadable.length === 0);
+  const statements = statementsOf(read, placeIn);
+  const resolvedOf = (statement: Statement): Resolved => {
+    const group = groupOf(statement, groups);
+    const spans = resolveModel(statement, group?.fraction ?? null);
+    return { statement, group, entry: { id: statement.id, aliases: statement.model.aliases ?? [], spans } };
   };
 
-  const groups = groupsOf(read, report);
-  const statements = statementsOf(read, report);
-  const whole = read.flat().every((file) => file.intact(["groups"]));
-  const entryOf = (statement: Statement): Entry => {
-    const spans = resolveModel(statement, fractionOf(statement, groups, whole));
-    return { id: statement.id, aliases: statement.model.aliases ?? [], spans };
-  };
-
-  const resolved = [...statements.models.values()].map((statement) => ({ statement, entry: entryOf(statement) }));
-  const byName = namesOf(resolved, report);
-  const fallback = statements.fallback && entryOf(statements.fallback);
+  const resolved = [...statements.models.values()].map(resolvedOf);
+  const byName = namesOf(resolved);
+  const fallback = statements.fallback && resolvedOf(statements.fallback);
   if (faults.length > 0) return { ok: false, faults: inOrder(faults, read.flat()) };
 
   const entries = resolved.map(({ entry }) => entry);
   const taskUnits = taskUnitsOf(read);
-  const digest = digestOf(entries, fallback, taskUnits);
-  return { ok: true, catalogue: catalogueOf({ entries, byName, fallback, taskUnits, digest }) };
+  const digest = digestOf(entries, fallback?.entry ?? null, taskUnits);
+  return {
+    ok: true,
+    catalogue: catalogueOf({ entries, byName, fallback: fallback?.entry ?? null, taskUnits, digest }),
+    origins: originsOf(fallback === null ? resolved : [...resolved, fallback], groups),
+  };
 }
 
 interface Group {
   readonly place: Place;
-  readonly fraction: Fraction;
+  /** Null where it has a fault. */
+  readonly fraction: Fraction | null;
 }
 
-function groupsOf(layers: readonly (readonly ReadFile[])[], report: Report): ReadonlyMap<string, Group> {
-  const groups = new Map<string, Group>();
+interface Groups {
+  readonly byName: ReadonlyMap<string, Group>;
+  /** Names of groups that were cut out for faults of their own. */
+  readonly lost: ReadonlySet<string>;
+  /** Whether all groups are known: no file could hide one. */
+  readonly whole: boolean;
+}
+
+function groupsOf(layers: readonly (readonly ReadFile[])[], placeIn: PlaceIn, allRead: boolean): Groups {
+  const byName = new Map<string, Group>();
+  const lost = new Set<string>();
+  let whole = allRead;
   eachFile(layers, (file, layer) => {
+    for (const name of file.lostIn(["groups"])) lost.add(name);
+    whole &&= placeIn(file, layer, []).block.reliable("groups");
     for (const [name, group] of Object.entries(file.value.groups ?? {})) {
-      const place: Place = { file, path: ["groups", name], layer };
-      if (!file.intact(place.path)) continue;
-      const other = groups.get(name);
-      if (other?.place.layer === layer) report(place, [], `group "${name}" is already in ${other.place.file.name}; keep one of them`);
-      groups.set(name, { place, fraction: readFraction(name, group.fraction) });
+      const place = placeIn(file, layer, ["groups", name]);
+      const other = byName.get(name);
+      if (name === ceilingPrice) place.block.report(`"${ceilingPrice}" marks what the price of unknown models was used for; use another name`);
+      if (other?.place.layer === layer) place.block.report(`group "${name}" is already in ${other.place.file.name}; keep one of them`);
+      // The fraction is missing where it was cut out for its own fault.
+      const text = group.fraction as string | undefined;
+      byName.set(name, { place, fraction: text === undefined ? null : readFraction(name, text) });
     }
   });
-  return groups;
+  return { byName, lost, whole };
 }
 
 interface Statement extends ModelStatement {
@@ -82,76 +100,99 @@ interface Statement extends ModelStatement {
 }
 
 /** The models that are in force after all layers, each id once, and the default. */
-function statementsOf(layers: readonly (readonly ReadFile[])[], report: Report) {
+function statementsOf(layers: readonly (readonly ReadFile[])[], placeIn: PlaceIn) {
   const models = new Map<string, Statement>();
   let fallback: Statement | null = null;
   eachFile(layers, (file, layer) => {
     const { value } = file;
-    const defaults = file.intact(["defaults"]) ? (value.defaults ?? {}) : undefined;
+    const whole = placeIn(file, layer, []).block;
     const state = (id: string, provider: string, path: Path, model: ModelStatement["model"]): Statement => {
-      const place: Place = { file, path, layer };
-      return { id, provider, model, defaults: defaults ?? {}, place, report: (inner, message) => report(place, inner, message) };
+      const place = placeIn(file, layer, path);
+      return { id, provider, model, defaults: value.defaults ?? {}, place, block: place.block, defaultsBlock: whole.at("defaults") };
     };
-    if (value.models !== undefined && value.provider === undefined && file.intact(["provider"])) {
-      report({ file, path: [], layer }, ["models"], '"provider" is missing beside models; write the family\'s name, such as openai');
+    const stated = Object.entries(value.models ?? {});
+    const unnamed = stated.some(([id, model]) => model.provider === undefined && whole.at("models", id).reliable("provider"));
+    if (unnamed && value.provider === undefined && whole.reliable("provider")) {
+      whole.at("models").report('"provider" is missing beside models; write the family\'s name, such as openai');
     }
-    for (const [id, model] of Object.entries(value.models ?? {})) {
-      const path = ["models", id];
-      if (defaults === undefined || !file.intact(path)) continue;
-      const statement = state(id, value.provider ?? "", path, model);
+    for (const [id, model] of stated) {
+      const statement = state(id, model.provider ?? value.provider ?? "", ["models", id], model);
       const other = models.get(id);
-      if (id === defaultId) statement.report([], `"${defaultId}" is kept for the price of unknown models; use another id`);
-      if (other?.place.layer === layer) statement.report([], `model "${id}" is already in ${other.place.file.name}; keep one of them`);
+      if (id === ceilingPrice) statement.block.report(`"${ceilingPrice}" is kept for the price of unknown models; use another id`);
+      if (other?.place.layer === layer) statement.block.report(`model "${id}" is already in ${other.place.file.name}; keep one of them`);
       models.set(id, statement);
     }
-    if (value.default === undefined || defaults === undefined || !file.intact(["default"])) return;
+    if (value.default === undefined) return;
     if (fallback?.place.layer === layer && value.default !== null) {
-      report({ file, path: ["default"], layer }, [], `a default is already in ${fallback.place.file.name}; keep one of them`);
+      whole.at("default").report(`a default is already in ${fallback.place.file.name}; keep one of them`);
     }
-    fallback = value.default === null ? null : state(defaultId, defaultId, ["default"], value.default);
+    fallback = value.default === null ? null : state(ceilingPrice, ceilingPrice, ["default"], value.default);
   });
   return { models, fallback: fallback as Statement | null };
 }
 
 /**
- * The share of the model's group; null where it has none. An unknown group is reported, unless a file could not be read
- * that may hold it, and the model is read on with the whole price, so that its other faults are found.
+ * The model's group; null where it has none. In place of one that is unknown, or has a fault, stands one with the whole
+ * price, so that the model's other faults are found; it is reported, unless a file could not be read that may hold it.
  */
-function fractionOf(statement: Statement, groups: ReadonlyMap<string, Group>, whole: boolean): Fraction | null {
-  const name = statement.model.group ?? null;
-  if (name === null) return null;
-  const group = groups.get(name);
-  if (group !== undefined) return group.fraction;
-  if (whole) statement.report(["group"], `unknown group "${name}"; ${suggest(name, [...groups.keys()])}`);
-  return readFraction(name, "1");
+function groupOf({ model, block }: Statement, groups: Groups): ResolvedGroup | null {
+  const name = model.group ?? null;
+  if (name === null && block.reliable("group")) return null;
+  const group = name === null ? undefined : groups.byName.get(name);
+  if (group === undefined && name !== null && groups.whole && !groups.lost.has(name)) {
+    block.at("group").report(`unknown group "${name}"; ${suggest(name, [...groups.byName.keys()])}`);
+  }
+  return { name: name ?? "", fraction: group?.fraction ?? readFraction(name ?? "", "1") };
+}
+
+interface ResolvedGroup {
+  readonly name: string;
+  readonly fraction: Fraction;
 }
 
 interface Resolved {
   readonly statement: Statement;
+  readonly group: ResolvedGroup | null;
   readonly entry: Entry;
 }
 
 /** Every name once within a layer; a later layer's id takes an earlier layer's alias over. */
-function namesOf(resolved: readonly Resolved[], report: Report): ReadonlyMap<string, Entry> {
+function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, Entry> {
   const owners = new Map<string, Resolved>(resolved.map((each) => [each.statement.id, each]));
   const ids = new Set(owners.keys());
   const ascending = [...resolved].sort((a, b) => a.statement.place.layer - b.statement.place.layer);
   for (const each of ascending) {
     const { place } = each.statement;
-    each.entry.aliases.forEach((alias, index) => {
+    const aliases: readonly (string | undefined)[] = each.entry.aliases;
+    aliases.forEach((alias, index) => {
+      if (alias === undefined) return;
       const owner = owners.get(alias);
       const taken = owner?.statement.place;
       const idOfLater = ids.has(alias) && taken !== undefined && taken.layer > place.layer;
       if (idOfLater) return;
       if (owner !== undefined && (ids.has(alias) || taken?.layer === place.layer)) {
         const other = owner === each ? "this model" : `model "${owner.statement.id}"`;
-        report(place, ["aliases", index], `"${alias}" already names ${other}; keep one of them`);
+        place.block.at("aliases", index).report(`"${alias}" already names ${other}; keep one of them`);
         return;
       }
       owners.set(alias, each);
     });
   }
   return new Map([...owners].map(([name, { entry }]) => [name, entry]));
+}
+
+/** Plain data, so that the files' texts can be let go. */
+function originsOf(resolved: readonly Resolved[], groups: Groups): Origins {
+  const models = resolved.map(({ statement, group }) => {
+    const { id, provider, model, defaults, place, block } = statement;
+    const lines = (model.prices ?? []).map((_, index) => block.at("prices", index).line());
+    return [
+      id,
+      { provider, model, defaults, fraction: group?.fraction ?? null, file: place.file.name, layer: place.layer, line: block.line(), lines },
+    ] as const;
+  });
+  const places = [...groups.byName].map(([name, { place }]) => [name, { file: place.file.name, line: place.block.line() }] as const);
+  return { models: new Map(models), groups: new Map(places) };
 }
 
 function taskUnitsOf(layers: readonly (readonly ReadFile[])[]): ReadonlyMap<string, bigint> {

@@ -1,6 +1,6 @@
 import { Worker } from "node:worker_threads";
-import type { CatalogueResult, PriceText } from "./build.ts";
-import { catalogueOf, type CatalogueParts } from "./catalogue.ts";
+import type { PriceText } from "./build.ts";
+import { catalogueOf, type CatalogueParts, type LoadedCatalogue } from "./catalogue.ts";
 import type { Fault } from "./fault.ts";
 
 /** What the thread answers with: data only. */
@@ -11,8 +11,12 @@ export type BuildReport =
 /** The worker is a .ts file in a checkout and a .js file in the package. */
 const entry = new URL(import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js", import.meta.url);
 
+export type BuiltOnThread =
+  | { readonly ok: true; readonly catalogue: LoadedCatalogue }
+  | { readonly ok: false; readonly faults: readonly Fault[] };
+
 /** As `buildCatalogue`, on a thread that ends with it. Rejects when the thread cannot run. */
-export function buildOnThread(layers: readonly (readonly PriceText[])[]): Promise<CatalogueResult> {
+export function buildOnThread(layers: readonly (readonly PriceText[])[]): Promise<BuiltOnThread> {
   return new Promise((resolve, reject) => {
     // The process's own flags are not for a thread: `--input-type`, for one, forbids it to have a file.
     const worker = new Worker(entry, { name: "prices", workerData: layers, execArgv: [] });

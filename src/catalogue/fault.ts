@@ -13,12 +13,18 @@ export function formatFault(fault: Fault): string {
   return `${fault.file}:${fault.line}:${fault.column}: ${fault.message}`;
 }
 
-/** ` did you mean "x"?`, or what is known where nothing is near; made to follow a semicolon. */
-export function suggest(given: string, known: readonly string[]): string {
-  const near = known
+/** The known names that a mistyped one may have meant, nearest first. */
+export function nearest(given: string, known: readonly string[]): string[] {
+  return known
     .map((name) => ({ name, distance: editDistance(given.toLowerCase(), name.toLowerCase()) }))
     .filter(({ name, distance }) => distance <= Math.min(3, Math.floor(name.length / 2)))
-    .sort((a, b) => a.distance - b.distance)[0];
-  if (near !== undefined) return `did you mean "${near.name}"?`;
+    .sort((a, b) => a.distance - b.distance)
+    .map(({ name }) => name);
+}
+
+/** ` did you mean "x"?`, or what is known where nothing is near; made to follow a semicolon. */
+export function suggest(given: string, known: readonly string[]): string {
+  const [near] = nearest(given, known);
+  if (near !== undefined) return `did you mean "${near}"?`;
   return known.length === 0 ? "none is known here" : `known are ${known.join(", ")}`;
 }

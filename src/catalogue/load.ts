@@ -19,18 +19,22 @@ export type PriceTexts =
  * Faults name shipped files by their folder's last name and the user's as the folder was given.
  */
 export async function loadCatalogue(folders: PriceFolders): Promise<CatalogueResult> {
-  const read = await readPriceTexts(folders);
-  return read.ok ? buildCatalogue(read.layers) : read;
+  const layers = await readLayers(folders);
+  return buildCatalogue(layers.map(({ texts }) => texts), layers.flatMap(({ faults }) => faults));
 }
 
-/** The files' texts, in their layers. What refers to an unread file would be reported as unknown, so its fault comes alone. */
+/** The files' texts, in their layers; all of them, or the faults of those that cannot be read. */
 export async function readPriceTexts(folders: PriceFolders): Promise<PriceTexts> {
-  const shipped = typeof folders.shipped === "string" ? folders.shipped : fileURLToPath(folders.shipped);
-  const wanted = [{ folder: shipped, shown: basename(shipped) }];
-  if (folders.user !== undefined) wanted.push({ folder: folders.user, shown: folders.user });
-  const layers = await Promise.all(wanted.map(({ folder, shown }) => readPriceFolder(folder, shown)));
-  const unreadable = layers.flatMap((layer) => layer.faults);
-  return unreadable.length > 0 ? { ok: false, faults: unreadable } : { ok: true, layers: layers.map((layer) => layer.texts) };
+  const layers = await readLayers(folders);
+  const unreadable = layers.flatMap(({ faults }) => faults);
+  return unreadable.length > 0 ? { ok: false, faults: unreadable } : { ok: true, layers: layers.map(({ texts }) => texts) };
+}
+
+function readLayers({ shipped, user }: PriceFolders): Promise<Layer[]> {
+  const path = typeof shipped === "string" ? shipped : fileURLToPath(shipped);
+  const wanted = [{ folder: path, shown: basename(path) }];
+  if (user !== undefined) wanted.push({ folder: user, shown: user });
+  return Promise.all(wanted.map(({ folder, shown }) => readPriceFolder(folder, shown)));
 }
 
 export interface Layer {

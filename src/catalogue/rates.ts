@@ -2,6 +2,7 @@ import { parseRate, parseUsd, type PicoUsd, type PicoUsdPerToken } from "../core
 import type { Rates } from "../core/price.ts";
 import { parentClass, tokenClasses, type TokenClass } from "../core/tokens.ts";
 import { invariant } from "../core/assert.ts";
+import type { RateRule } from "../ports/catalogue.ts";
 import type { StatedRates } from "./schema.ts";
 
 /** A group's share of the official price, exact: 750_000 millionths is "0.75". */
@@ -13,10 +14,23 @@ export interface Fraction {
 
 const million = 1_000_000n;
 
-/** What was worked out, or the class that has no exact rate and why. */
+/** The provider's list and the gateway's absolute rates, as a file states them. */
+export interface StatedSides {
+  readonly official: StatedRates;
+  readonly gateway: StatedRates;
+}
+
+/** What was worked out, or each class that has no exact rate and why. */
 export type RatesResult =
   | { readonly ok: true; readonly rates: Rates }
-  | { readonly ok: false; readonly class: TokenClass; readonly message: string };
+  | { readonly ok: false; readonly faults: readonly RateFault[] };
+
+export interface RateFault {
+  readonly class: TokenClass;
+  /** `none`: nothing says what it is charged. `inexact`: the share of its official rate cannot be held. */
+  readonly kind: "none" | "inexact";
+  readonly message: string;
+}
 
 export function readFraction(group: string, text: string): Fraction {
   return { group, text, millionths: rateOf(text) };
@@ -28,24 +42,36 @@ export function listRates(official: StatedRates): Rates {
 }
 
 /**
- * What the gateway charges, class by class: its absolute rate; else, for cached input, the charged input rate; else
- * the official rate times the group's fraction; else the charged rate of the parent class.
+ * Why a class is charged as it is: the gateway's absolute rate; else, for cached input, the charged input rate; else the
+ * group's share of the official rate; else the charged rate of the parent class. Null where nothing says it.
  */
-export function chargedRates(official: StatedRates, gateway: StatedRates, fraction: Fraction | null): RatesResult {
+export function rateRule(name: TokenClass, stated: StatedSides, fraction: Fraction | null): RateRule | null {
+  const { official, gateway } = stated;
+  if (gateway[name] !== undefined) return { kind: "stated" };
+  if (fraction !== null && name !== "cached_input" && official[name] !== undefined) return { kind: "share", fraction: fraction.text };
+  const parent = parentClass[name];
+  return parent === null ? null : { kind: "parent", of: parent };
+}
+
+/** What the gateway charges, class by class, as `rateRule` says. A class whose parent has a fault gets none of its own. */
+export function chargedRates(stated: StatedSides, fraction: Fraction | null): RatesResult {
+  const { official, gateway } = stated;
   const rates: Partial<Record<TokenClass, PicoUsdPerToken>> = {};
+  const faults: RateFault[] = [];
   for (const name of tokenClasses) {
-    const absolute = gateway[name];
-    const share = name === "cached_input" ? undefined : official[name];
-    const parent = parentClass[name];
-    if (absolute !== undefined) rates[name] = rateOf(absolute);
-    else if (fraction !== null && share !== undefined) {
-      const exact = shareOf(rateOf(share), fraction);
-      if (exact === undefined) return { ok: false, class: name, message: inexact(share, fraction) };
-      rates[name] = exact as PicoUsdPerToken;
-    } else if (parent !== null) rates[name] = rates[parent] ?? rateOf(undefined);
-    else return { ok: false, class: name, message: `no charged rate for ${name}; name a group, or state gateway.${name}` };
+    const rule = rateRule(name, stated, fraction);
+    if (rule === null) faults.push({ class: name, kind: "none", message: `no charged rate for ${name}; name a group, or state gateway.${name}` });
+    else if (rule.kind === "stated") rates[name] = rateOf(gateway[name]);
+    else if (rule.kind === "share" && fraction !== null) {
+      const exact = shareOf(rateOf(official[name]), fraction);
+      if (exact === undefined) faults.push({ class: name, kind: "inexact", message: inexact(official[name] ?? "", fraction) });
+      else rates[name] = exact as PicoUsdPerToken;
+    } else if (rule.kind === "parent") {
+      const rate = rates[rule.of];
+      if (rate !== undefined) rates[name] = rate;
+    }
   }
-  return { ok: true, rates: rates as Rates };
+  return faults.length === 0 ? { ok: true, rates: rates as Rates } : { ok: false, faults };
 }
 
 /** A share of a flat price in USD; undefined when it cannot be held exactly. */

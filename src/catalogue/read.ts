@@ -1,17 +1,24 @@
-import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, type Document, type Node } from "yaml";
+import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit, type Document, type Node } from "yaml";
 import type { z } from "zod";
-import type { Fault } from "./fault.ts";
+import { nearest, type Fault } from "./fault.ts";
 import { priceFileSchema, type PriceFile } from "./schema.ts";
 
 export type Path = readonly (string | number)[];
 
-/** A price file as it was read. Parts at which a fault was found may have any shape: ask `intact` first. */
+/**
+ * A price file as it was read. What has a fault is cut out, so that all the rest can be looked at in the same run: a field
+ * that the shape demands may be missing, and items of lists may be undefined. Ask `lost` before missing a thing.
+ */
 export interface ReadFile {
   readonly name: string;
   readonly value: PriceFile;
   readonly faults: readonly Fault[];
-  /** Whether no fault was found at this path or below it. */
-  intact(path: Path): boolean;
+  /** Whether the value at this path was cut out, itself or with what it stood in. */
+  lost(path: Path): boolean;
+  /** The names of the entries that were cut out of the block at this path. */
+  lostIn(path: Path): readonly string[];
+  /** Whether the block at this path has an unknown field whose name is near to this one. */
+  mistyped(path: Path, field: string): boolean;
   /** A fault at a value, or at its key where the value is a block, a list or missing. */
   faultAt(path: Path, message: string): Fault;
 }
@@ -28,30 +35,70 @@ export function readPriceFile(name: string, text: string): ReadFile {
   const faultAtKey = (path: Path, message: string): Fault => at(offsetOf(document, path, "key"), message);
   const syntax = [...document.errors, ...document.warnings];
   const faults = syntax.map((error) => at(error.pos[0], syntaxMessage(error.code, error.message)));
-  const raw = faults.length > 0 ? undefined : plainValue(document, faults, at);
-  if (faults.length > 0) return { name, value: {}, faults, intact: () => false, faultAt };
+  const readable = syntax.every(({ code }) => code === "DUPLICATE_KEY");
+  if (syntax.length > 0) keepFirst(document);
+  const raw = readable ? plainValue(document, (message) => faults.push(at(0, message))) : unreadable;
+  if (raw === unreadable) return { name, value: {}, faults, lost: () => true, lostIn: () => [], mistyped: () => false, faultAt };
 
-  const value = (raw ?? {}) as PriceFile;
+  const value = raw ?? {};
   const checked = priceFileSchema.safeParse(value);
   const issues = checked.success ? [] : checked.error.issues;
+  const unknown = issues.flatMap(unknownFields);
+  const mistyped = (path: Path, field: string) =>
+    unknown.some((other) => isPrefix(other.path, path) && other.path.length === path.length && nearest(other.key, [field]).length > 0);
   const broken = issues.flatMap(brokenPaths);
   return {
     name,
-    value,
-    faults: issues.flatMap((issue) => explain(issue, document, faultAt, faultAtKey)),
-    intact: (path) => broken.every((other) => !onOneLine(other, path)),
+    // Explained before anything is cut out, and checked but for what was.
+    faults: [...faults, ...issues.flatMap((issue) => explain(issue, document, { faultAt, faultAtKey, mistyped }))],
+    value: broken.some((path) => path.length === 0) ? {} : (cutOut(value, broken) as PriceFile),
+    lost: (path) => broken.some((other) => isPrefix(other, path)),
+    lostIn: (path) => broken.filter((other) => other.length === path.length + 1 && isPrefix(path, other)).map((other) => String(other.at(-1))),
+    mistyped,
     faultAt,
   };
 }
 
+/** Where a name is stated twice in one block, the rest of the file is read with the first. */
+function keepFirst(document: Document): void {
+  visit(document, {
+    Map(_, map) {
+      const names = new Set<string>();
+      map.items = map.items.filter(({ key }) => {
+        const name = isScalar(key) ? String(key.value) : "";
+        return !isScalar(key) || (!names.has(name) && names.add(name));
+      });
+    },
+  });
+}
+
+const unreadable = Symbol("unreadable");
+
 /** YAML aliases that multiply without end, and other things that only show when the value is built. */
-function plainValue(document: Document, faults: Fault[], at: (offset: number, message: string) => Fault): unknown {
+function plainValue(document: Document, report: (message: string) => void): unknown {
   try {
     return document.toJS({ maxAliasCount: 10_000 });
   } catch (error) {
-    faults.push(at(0, `cannot be read as YAML: ${error instanceof Error ? error.message : String(error)}`));
-    return undefined;
+    report(`cannot be read as YAML: ${error instanceof Error ? error.message : String(error)}`);
+    return unreadable;
   }
+}
+
+/** The value without what is at these paths. Items of lists leave a hole, so that the others keep their places. */
+function cutOut(value: unknown, paths: readonly Path[]): unknown {
+  for (const path of paths) {
+    let block: unknown = value;
+    for (const step of path.slice(0, -1)) block = isBlock(block) ? block[step] : undefined;
+    const last = path.at(-1);
+    if (last === undefined || !isBlock(block)) continue;
+    if (Array.isArray(block)) block[Number(last)] = undefined;
+    else delete block[last];
+  }
+  return value;
+}
+
+function isBlock(value: unknown): value is Record<string | number, unknown> {
+  return typeof value === "object" && value !== null;
 }
 
 function syntaxMessage(code: string, message: string): string {
@@ -60,22 +107,29 @@ function syntaxMessage(code: string, message: string): string {
   return `not YAML: ${message}`;
 }
 
-/** An unknown field breaks itself and so all that it is within, not its neighbours. */
+/** An unknown field breaks itself, not its neighbours. */
 function brokenPaths(issue: z.core.$ZodIssue): Path[] {
   const path = issue.path as Path;
   return issue.code === "unrecognized_keys" ? issue.keys.map((key) => [...path, key]) : [path];
 }
 
-/** Whether one of the paths leads through the other. */
-function onOneLine(a: Path, b: Path): boolean {
-  const [short, long] = a.length < b.length ? [a, b] : [b, a];
-  return short.every((step, index) => long[index] === step);
+function unknownFields(issue: z.core.$ZodIssue): { path: Path; key: string }[] {
+  return issue.code === "unrecognized_keys" ? issue.keys.map((key) => ({ path: issue.path as Path, key })) : [];
 }
 
-type FaultAt = ReadFile["faultAt"];
+function isPrefix(start: Path, path: Path): boolean {
+  return start.every((step, index) => path[index] === step);
+}
+
+interface Finder {
+  readonly faultAt: ReadFile["faultAt"];
+  /** A fault at the key, whatever its value is. */
+  readonly faultAtKey: ReadFile["faultAt"];
+  readonly mistyped: ReadFile["mistyped"];
+}
 
 /** A finding of the schema in words, at the place that is to be changed. */
-function explain(issue: z.core.$ZodIssue, document: Document, faultAt: FaultAt, faultAtKey: FaultAt): Fault[] {
+function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAtKey, mistyped }: Finder): Fault[] {
   const path = issue.path as Path;
   if (issue.code === "unrecognized_keys") {
     const sentences = issue.message.split("\n");
@@ -86,7 +140,11 @@ function explain(issue: z.core.$ZodIssue, document: Document, faultAt: FaultAt, 
   }
   const node = nodeAt(document, path);
   const field = String(path.at(-1) ?? "file");
-  if (node === undefined) return [faultAt(path.slice(0, -1), `"${field}" is missing; write ${issue.message}`)];
+  if (node === undefined) {
+    const block = path.slice(0, -1);
+    // The unknown field that it was mistyped as says so already.
+    return mistyped(block, field) ? [] : [faultAt(block, `"${field}" is missing; write ${issue.message}`)];
+  }
   const unquoted = isScalar(node) && typeof node.value === "number" && issue.code === "invalid_type";
   const decimalWanted = unquoted && issue.message.includes("in quotes");
   if (decimalWanted) return [faultAt(path, `write it in quotes, "${node.source ?? String(node.value)}": ${issue.message}`)];

@@ -1,12 +1,12 @@
 import { invariant } from "../core/assert.ts";
 import { parseRate } from "../core/money.ts";
-import { canonicalPrice, type PriceTier, type PriceVersion } from "../core/price.ts";
+import { canonicalPrice, ceilingPrice, type PriceTier, type PriceVersion } from "../core/price.ts";
 import { unchanged, type Permille } from "../core/tokens.ts";
 import type { CatalogueModel, ModelSpan, PinnedPrice } from "../ports/catalogue.ts";
 import { contentId } from "../wire/content-id.ts";
-import { chargedRates, chargedUsd, freeRates, inexact, listRates, usdOf, type Fraction } from "./rates.ts";
-import type { Path } from "./read.ts";
-import type { StatedModel, StatedPrice, StatedRates, StatedTraits } from "./schema.ts";
+import type { Block } from "./block.ts";
+import { chargedRates, chargedUsd, freeRates, inexact, listRates, usdOf, type Fraction, type StatedSides } from "./rates.ts";
+import type { StatedModel, StatedPrice, StatedTraits } from "./schema.ts";
 import { validities, type Validity } from "./validity.ts";
 
 /** A model as its file states it, with the file's defaults beside it. */
@@ -15,8 +15,10 @@ export interface ModelStatement {
   readonly provider: string;
   readonly model: StatedModel;
   readonly defaults: StatedTraits;
-  /** Reports a fault at a path inside the model. */
-  report(path: Path, message: string): void;
+  /** Where the model stands in its file. */
+  readonly block: Block;
+  /** The file's defaults. */
+  readonly defaultsBlock: Block;
 }
 
 /** What holds for a model whose file does not say; each on the dear side. */
@@ -25,14 +27,15 @@ const fallback = { errorFactor: "1.5", tokensPerByte: "1.5", tokensPerSecond: 40
 /** The model at all times, with gaps in price where none is in force; faults are reported and make it incomplete. */
 export function resolveModel(statement: ModelStatement, fraction: Fraction | null): readonly ModelSpan[] {
   const base = traitsOf(statement);
-  const prices = statement.model.prices ?? [];
-  const spans = validities(prices, (path, message) => statement.report(["prices", ...path], message));
+  const block = statement.block.at("prices");
+  const prices: readonly (StatedPrice | undefined)[] = statement.model.prices ?? [];
+  const spans = validities(prices, block);
   const resolved: ModelSpan[] = [{ start: Number.NEGATIVE_INFINITY, model: { ...base, price: null } }];
   prices.forEach((price, index) => {
     const validity = spans[index];
-    const report = (path: Path, message: string) => statement.report(["prices", index, ...path], message);
-    const version = validity && versionOf(statement, price, validity, fraction, report);
-    if (validity === undefined || version === undefined) return;
+    if (price === undefined || validity === undefined) return;
+    const version = versionOf(statement, price, validity, fraction, block.at(index));
+    if (version === undefined) return;
     resolved.push({ start: validity.start, model: { ...base, price: pin(version) } });
     const last = index === prices.length - 1;
     if (last && validity.end !== null) resolved.push({ start: validity.end, model: { ...base, price: null } });
@@ -47,19 +50,21 @@ function pin(version: PriceVersion): PinnedPrice {
 
 /** All but the price. What the model states wins over its file's defaults, and those over the fallback. */
 function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
-  const stated: StatedTraits = { ...statement.defaults, ...statement.model };
+  const { block, model, defaultsBlock } = statement;
+  const stated: StatedTraits = { ...statement.defaults, ...model };
   const encoding = stated.tokenizer ?? null;
-  if (encoding !== null && statement.model.error_factor !== undefined) {
-    statement.report(["error_factor"], "is only for models without a tokenizer of their own; leave it out, or write `tokenizer: null`");
+  if (encoding !== null && model.error_factor !== undefined && block.reliable("tokenizer")) {
+    block.at("error_factor").report("is only for models without a tokenizer of their own; leave it out, or write `tokenizer: null`");
   }
   const needed = (field: "context_tokens" | "max_output_tokens") => {
-    if (stated[field] === undefined) statement.report([field], `"${field}" is missing; write it here or in \`defaults\``);
+    const missing = stated[field] === undefined && block.reliable(field) && defaultsBlock.reliable(field);
+    if (missing) block.report(`"${field}" is missing; write it here or in \`defaults\``);
     return stated[field] ?? 0;
   };
   return {
     id: statement.id,
     provider: statement.provider,
-    group: statement.model.group ?? null,
+    group: statement.id === ceilingPrice ? ceilingPrice : (model.group ?? null),
     contextTokens: needed("context_tokens"),
     outputTokensMax: needed("max_output_tokens"),
     tokensPerByte: permille(stated.tokens_per_byte ?? (encoding === null ? fallback.tokensPerByte : "1")),
@@ -82,23 +87,22 @@ function permille(text: string): Permille {
   return Number(millionths / 1000n) as Permille;
 }
 
-type Report = (path: Path, message: string) => void;
-
 /** One price worked out, or undefined after a report of what is wrong with it. */
 function versionOf(
   statement: ModelStatement,
   price: StatedPrice,
   validity: Validity,
   fraction: Fraction | null,
-  report: Report,
+  block: Block,
 ): PriceVersion | undefined {
   const flat = price.per_request;
-  if ((flat === undefined) === (price.official === undefined)) {
-    report([], "states a price in one way; write either `official` rates or `per_request`");
+  const neither = flat === undefined && price.official === undefined && block.reliable("official") && block.reliable("per_request");
+  if (neither || (flat !== undefined && price.official !== undefined)) {
+    block.report("states a price in one way; write either `official` rates or `per_request`");
     return undefined;
   }
-  const tiers = flat === undefined ? tiersOf(price, fraction, report) : flatTiers(price, report);
-  const perRequest = flat === undefined ? null : flatPrice(flat, fraction, report);
+  const tiers = flat === undefined ? tiersOf(price, fraction, block) : flatTiers(price, block);
+  const perRequest = flat === undefined ? null : flatPrice(flat, fraction, block.at("per_request"));
   if (tiers === undefined || perRequest === undefined) return undefined;
   const absolute = flat === undefined ? price.gateway !== undefined : flat.gateway !== undefined;
   return {
@@ -118,54 +122,70 @@ function versionOf(
 function flatPrice(
   flat: NonNullable<StatedPrice["per_request"]>,
   fraction: Fraction | null,
-  report: Report,
+  block: Block,
 ): PriceVersion["perRequest"] | undefined {
+  if (!block.reliable("official") || !block.reliable("gateway")) return undefined;
   const list = usdOf(flat.official);
   if (flat.gateway !== undefined) return { charged: usdOf(flat.gateway), list };
   const charged = fraction === null ? undefined : chargedUsd(flat.official, fraction);
   if (charged !== undefined) return { charged, list };
   const message = fraction === null ? "no charged price; name a group, or state per_request.gateway" : inexact(flat.official, fraction);
-  report(["per_request", "official"], message);
+  block.at("official").report(message);
   return undefined;
 }
 
 /** A flat price has no rates; what only rates can use is reported. */
-function flatTiers(price: StatedPrice, report: Report): PriceVersion["tiers"] {
+function flatTiers(price: StatedPrice, block: Block): PriceVersion["tiers"] {
   for (const field of ["gateway", "tiers", "tier_mode"] as const) {
-    if (price[field] !== undefined) report([field], `has no meaning beside per_request; leave "${field}" out`);
+    if (price[field] !== undefined) block.at(field).report(`has no meaning beside per_request; leave "${field}" out`);
   }
   if (price.minimum?.tokens !== undefined) {
-    report(["minimum", "tokens"], "has no meaning beside per_request; write `usd` in its place");
+    block.at("minimum", "tokens").report("has no meaning beside per_request; write `usd` in its place");
   }
   return [{ fromPromptTokens: 0, charged: freeRates, list: freeRates }];
 }
 
-function tiersOf(price: StatedPrice, fraction: Fraction | null, report: Report): PriceVersion["tiers"] | undefined {
-  const first = tierOf(0, price.official ?? {}, price.gateway ?? {}, fraction, report);
+function tiersOf(price: StatedPrice, fraction: Fraction | null, block: Block): PriceVersion["tiers"] | undefined {
+  const first = tierOf(0, sidesOf(price), fraction, block);
   const rest: PriceTier[] = [];
   let complete = first !== undefined;
   let below = 0;
-  (price.tiers ?? []).forEach((stated, index) => {
-    const here: Report = (path, message) => report(["tiers", index, ...path], message);
-    const from = stated.from_prompt_tokens;
-    if (from <= below) here(["from_prompt_tokens"], `is not above the tier before it, ${below}; write tiers in ascending order`);
-    below = from;
-    const tier = tierOf(from, stated.official, stated.gateway ?? {}, fraction, here);
+  const tiers: readonly (NonNullable<StatedPrice["tiers"]>[number] | undefined)[] = price.tiers ?? [];
+  tiers.forEach((stated, index) => {
+    const here = block.at("tiers", index);
+    const from = stated?.from_prompt_tokens;
+    if (stated === undefined) return;
+    if (from !== undefined && from <= below) {
+      here.at("from_prompt_tokens").report(`is not above the tier before it, ${below}; write tiers in ascending order`);
+    }
+    below = from ?? below;
+    const tier = tierOf(from, sidesOf(stated), fraction, here);
     if (tier === undefined) complete = false;
     else rest.push(tier);
   });
   return first !== undefined && complete ? [first, ...rest] : undefined;
 }
 
-function tierOf(
-  fromPromptTokens: number,
-  official: StatedRates,
-  gateway: StatedRates,
-  fraction: Fraction | null,
-  report: Report,
-): PriceTier | undefined {
-  const charged = chargedRates(official, gateway, fraction);
-  if (charged.ok) return { fromPromptTokens, charged: charged.rates, list: listRates(official) };
-  report(["official", charged.class], charged.message);
-  return undefined;
+export function sidesOf(stated: { readonly official?: StatedSides["official"] | undefined; readonly gateway?: StatedSides["gateway"] | undefined }): StatedSides {
+  return { official: stated.official ?? {}, gateway: stated.gateway ?? {} };
+}
+
+/** Undefined after a report, and where a rate was cut out for a fault of its own. */
+function tierOf(fromPromptTokens: number | undefined, sides: StatedSides, fraction: Fraction | null, block: Block): PriceTier | undefined {
+  const charged = chargedRates(sides, fraction);
+  if (!charged.ok) {
+    // One cure serves all classes that nothing is known of, so one fault is told.
+    const unknown = charged.faults.find(({ kind, class: name }) => kind === "none" && sidesReliable(block, name));
+    for (const fault of charged.faults) {
+      if (fault.kind === "inexact" || fault === unknown) block.at("official", fault.class).report(fault.message);
+    }
+    return undefined;
+  }
+  const { official } = sides;
+  if (official.input === undefined || official.output === undefined || fromPromptTokens === undefined) return undefined;
+  return { fromPromptTokens, charged: charged.rates, list: listRates(official) };
+}
+
+function sidesReliable(block: Block, name: string): boolean {
+  return ["official", "gateway"].every((side) => block.reliable(side) && block.at(side).reliable(name));
 }

@@ -140,7 +140,12 @@ const modelFields = {
 };
 
 const alias = z.string({ error: modelNameWords }).regex(modelName, { error: modelNameWords });
-const model = block({ aliases: z.array(alias, { error: "a list of names" }).optional(), ...modelFields });
+const provider = z.string({ error: labelWords }).regex(label, { error: labelWords }).optional();
+const model = block({
+  provider: provider.describe("The family's name where it is not the file's."),
+  aliases: z.array(alias, { error: "a list of names" }).optional(),
+  ...modelFields,
+});
 
 export const priceFileSchema = block({
   groups: named(label, labelWords, block({ fraction })).optional(),
@@ -152,14 +157,14 @@ export const priceFileSchema = block({
       .regex(/^[1-9]\d{0,17}$/, { error: 'a whole number in quotes, units for one USD, such as "10000000"' }),
   ).optional(),
   default: block(modelFields).nullable().optional().describe("Ceiling price for models that no file names."),
-  provider: z.string({ error: labelWords }).regex(label, { error: labelWords }).optional(),
+  provider: provider.describe("The family's name of all models of this file that state none."),
   defaults: block(traits).optional().describe("What holds for all models of this file unless they say otherwise."),
   models: named(modelName, modelNameWords, model).optional(),
 });
 
 export type PriceFile = z.infer<typeof priceFileSchema>;
 export type StatedModel = z.infer<typeof model>;
-export type StatedTraits = Omit<StatedModel, "aliases" | "group" | "prices">;
+export type StatedTraits = Omit<StatedModel, "provider" | "aliases" | "group" | "prices">;
 export type StatedPrice = z.infer<typeof price>;
 export type StatedRates = Partial<Record<TokenClass, string | undefined>>;
 

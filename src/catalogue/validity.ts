@@ -1,4 +1,4 @@
-import type { Path } from "./read.ts";
+import type { Block } from "./block.ts";
 import type { StatedPrice } from "./schema.ts";
 
 /** A price's half-open span of UTC days as instants, milliseconds since 1970. `end` is null while it has no successor. */
@@ -17,36 +17,26 @@ export function instantOf(day: string): number {
 /**
  * Spans of prices in their order. A price ends where the next one begins; one that states another end overlaps its
  * successor or leaves a gap, and either is reported, because a gap would make requests free of a price unnoticed.
+ * A day that was cut out for a fault of its own is compared with nothing.
  */
-export function validities(
-  prices: readonly StatedPrice[],
-  report: (path: Path, message: string) => void,
-): readonly Validity[] {
+export function validities(prices: readonly (StatedPrice | undefined)[], block: Block): readonly Validity[] {
   return prices.map((price, index) => {
     const next = prices[index + 1];
-    const until = price.until ?? next?.from ?? null;
-    if (price.until !== undefined && price.until <= price.from) {
-      report([index, "until"], `ends on ${price.until}, not after its start on ${price.from}; write a later day or leave it out`);
+    const until = price?.until ?? next?.from ?? null;
+    if (price?.until !== undefined && price.from !== undefined && price.until <= price.from) {
+      block.at(index, "until").report(`ends on ${price.until}, not after its start on ${price.from}; write a later day or leave it out`);
     }
-    if (next !== undefined) reportJoint(price, next, index, report);
-    return { start: instantOf(price.from), end: until === null ? null : instantOf(until), until };
+    if (price?.from !== undefined && next?.from !== undefined) reportJoint(price, next, block.at(index + 1, "from"));
+    return { start: instantOf(price?.from ?? ""), end: until === null ? null : instantOf(until), until };
   });
 }
 
-function reportJoint(
-  price: StatedPrice,
-  next: StatedPrice,
-  index: number,
-  report: (path: Path, message: string) => void,
-): void {
+function reportJoint(price: StatedPrice, next: StatedPrice, start: Block): void {
   if (next.from <= price.from) {
-    report([index + 1, "from"], `begins on ${next.from}, but the price above it on ${price.from}; write them in ascending order`);
+    start.report(`begins on ${next.from}, but the price above it on ${price.from}; write them in ascending order`);
     return;
   }
   if (price.until === undefined || price.until === next.from) return;
-  const message =
-    price.until > next.from
-      ? `overlaps the price above it, which ends on ${price.until}; leave that \`until\` out or write ${next.from} there`
-      : `leaves a gap after the price above it, which ends on ${price.until}; leave that \`until\` out or write ${next.from} there`;
-  report([index + 1, "from"], message);
+  const fault = price.until > next.from ? "overlaps the price above it" : "leaves a gap after the price above it";
+  start.report(`${fault}, which ends on ${price.until}; leave that \`until\` out or write ${next.from} there`);
 }

@@ -1,6 +1,12 @@
 import type { PicoUsd, PicoUsdPerToken } from "./money.ts";
 import { parentClass, tokenClasses, type TokenClass } from "./tokens.ts";
 
+/**
+ * The id of the ceiling price for models that no price file names, and the group of every charge that it priced: so the
+ * mark is in each list, report and metric that shows groups.
+ */
+export const ceilingPrice = "default";
+
 /** A rate for every class: a class that a price file leaves out has its parent's rate here. */
 export type Rates = Readonly<Record<TokenClass, PicoUsdPerToken>>;
 

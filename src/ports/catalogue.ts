@@ -1,6 +1,6 @@
 import type { ModelLimits } from "../core/bounds.ts";
 import type { PriceVersion } from "../core/price.ts";
-import type { Permille } from "../core/tokens.ts";
+import type { Permille, TokenClass } from "../core/tokens.ts";
 
 /** The public tokenizers that Farebox can count with. */
 export type Encoding = "o200k_base" | "cl100k_base";
@@ -59,3 +59,51 @@ export interface Catalogue {
   /** Digest over everything loaded: equal on two proxies with the same prices. */
   readonly digest: string;
 }
+
+/**
+ * Why a class is charged as it is: the gateway states it, it is this fraction of its own official rate, or it is charged
+ * as another class.
+ */
+export type RateRule =
+  | { readonly kind: "stated" }
+  | { readonly kind: "share"; readonly fraction: string }
+  | { readonly kind: "parent"; readonly of: TokenClass };
+
+/** A line of a price file; lines count from 1. */
+export interface FilePlace {
+  readonly file: string;
+  readonly line: number;
+}
+
+/** How a model's price comes about, for people; never on the path of a request. */
+export interface PriceExplanation {
+  /** `revision`: the name without its date or number is an id or an alias. `default`: no file names it. */
+  readonly foundBy: "id" | "alias" | "revision" | "default";
+  /** With the price in force at the instant. */
+  readonly model: CatalogueModel;
+  readonly aliases: readonly string[];
+  readonly place: FilePlace;
+  /** The group's fraction and where it is stated. */
+  readonly group: { readonly name: string; readonly fraction: string; readonly place: FilePlace } | null;
+  /** Every entry of the file, ascending. */
+  readonly entries: readonly PriceEntry[];
+  /** Null where no price is in force. */
+  readonly inForce: {
+    readonly entry: PriceEntry;
+    /** One a tier, ascending; empty for a price of requests. */
+    readonly tiers: readonly TierRules[];
+    /** For a price of requests. */
+    readonly perRequest: RateRule | null;
+  } | null;
+}
+
+export interface PriceEntry {
+  /** ISO day, inclusive. */
+  readonly from: string;
+  /** ISO day, exclusive; null while it has no successor. */
+  readonly until: string | null;
+  readonly place: FilePlace;
+}
+
+/** For each class: the class whose official rate is its list rate, and why it is charged as it is. */
+export type TierRules = Readonly<Record<TokenClass, { readonly listed: TokenClass; readonly rule: RateRule }>>;

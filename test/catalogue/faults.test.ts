@@ -99,13 +99,13 @@ describe("a fault names its line and says what to write", () => {
     ],
     [
       "a name that cannot be one",
-      changed("  half: {", "  Half Price: {").replace("group: half", "group: x"),
+      changed("  half: {", "  Half Price: {").replace("group: half", "group: Half Price"),
       'a.yaml:2:3: "Half Price" is not a name here; write a name of small letters, digits and . _ -, at most 63 characters',
     ],
     [
       "an empty model",
       oneModel.slice(0, oneModel.indexOf("    group: half")),
-      'a.yaml:5:3: "big": write a block of the fields aliases, group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, reasoning, tokens_per_second, bills_server_errors, prices',
+      'a.yaml:5:3: "big": write a block of the fields provider, aliases, group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, reasoning, tokens_per_second, bills_server_errors, prices',
     ],
     [
       "models without a provider",
@@ -146,6 +146,11 @@ describe("a fault names its line and says what to write", () => {
       "names of the default price",
       changed("groups:", "default: { aliases: [x], context_tokens: 1, max_output_tokens: 1 }\ngroups:"),
       'a.yaml:1:12: unknown field "aliases"; known are group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, reasoning, tokens_per_second, bills_server_errors, prices',
+    ],
+    [
+      "a group called default",
+      changed("  half: {", '  default: { fraction: "1" }\n  half: {'),
+      'a.yaml:2:3: "default" marks what the price of unknown models was used for; use another name',
     ],
     [
       "a model called default",

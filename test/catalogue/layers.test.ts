@@ -35,6 +35,12 @@ describe("a user's layer", () => {
     expect(catalogueOf(shipped, { "mine.yaml": dear }).find("big", today)?.group).toBe("half");
   });
 
+  it("may name a family for each model", () => {
+    const mine = `${dear.replace("provider: mine\n", "")}`.replace("big:", "own:\n    provider: theirs");
+    expect(catalogueOf(shipped, { "mine.yaml": mine }).find("own", today)?.provider).toBe("theirs");
+    expect(catalogueOf(shipped, { "mine.yaml": `provider: ours\n${mine}` }).find("own", today)?.provider).toBe("theirs");
+  });
+
   it("changes the share of a shipped group", () => {
     const catalogue = catalogueOf(shipped, { "mine.yaml": 'groups: { half: { fraction: "0.45" } }\n' });
     expect(catalogue.find("big", today)?.price?.version).toMatchObject({ fraction: "0.45" });
@@ -64,7 +70,7 @@ default:
 `;
     const catalogue = catalogueOf({ ...shipped, "g.yaml": 'task_units: { llm: "10" }\ndefault: null\n' }, { "mine.yaml": mine });
     expect(catalogue.taskUnits).toEqual(new Map([["llm", 10n], ["quota", 500_000n]]));
-    expect(catalogue.find("never-heard-of", today)).toMatchObject({ id: "default", contextTokens: 5000 });
+    expect(catalogue.find("never-heard-of", today)).toMatchObject({ id: "default", group: "default", contextTokens: 5000 });
     expect(catalogue.find("big", today)?.id).toBe("big");
     expect(catalogue.list(today).map(({ id }) => id)).toEqual(["big"]);
     expect(catalogueOf(shipped, { "a.yaml": mine, "b.yaml": "default: null\n" }).find("never-heard-of", today)).toBeUndefined();
@@ -110,9 +116,10 @@ describe("loadCatalogue", () => {
     expect(catalogue.find("gpt-4o", today)?.provider).toBe("openai");
   });
 
-  it("names the file that it cannot read", async () => {
+  it("names the file that it cannot read, and looks at the others", async () => {
     expect(faultsOf(await loadCatalogue({ shipped: pricing, user: join(folder, "bad") }))).toEqual([
       `${join(folder, "bad", "broken.yaml")}:1:1: cannot be read: it is a folder; price files are plain files`,
+      `${join(folder, "bad", "wrong.yaml")}:1:9: "groups": write a block with one entry a name`,
     ]);
   });
 

@@ -14,7 +14,7 @@ describe("a group's share", () => {
     fc.assert(
       fc.property(decimal, decimal, fraction, (input, output, text) => {
         const share = readFraction("g", text);
-        const charged = chargedRates({ input, output }, {}, share);
+        const charged = chargedRates({ official: { input, output }, gateway: {} }, share);
         const exact = [input, output].map((rate) => (parseRate(rate) ?? 0n) * share.millionths);
         expect(charged.ok).toBe(exact.every((product) => product % 1_000_000n === 0n));
         if (charged.ok) expect([charged.rates.input, charged.rates.output].map((rate) => rate * 1_000_000n)).toEqual(exact);
@@ -27,7 +27,7 @@ describe("a group's share", () => {
       fc.property(decimal, decimal, decimal, (input, cached_input, output) => {
         const official = { input, cached_input, output };
         const list = listRates(official);
-        expect(chargedRates(official, {}, readFraction("g", "1"))).toEqual({
+        expect(chargedRates({ official, gateway: {} }, readFraction("g", "1"))).toEqual({
           ok: true,
           rates: { ...list, cached_input: list.input },
         });

@@ -1,0 +1,22 @@
+import type { Fault } from "./fault.ts";
+import type { Path, ReadFile } from "./read.ts";
+
+/** A part of a price file: where it stands, what was already found wrong in it, and where its faults go. */
+export interface Block {
+  /** The part of this one at a path. */
+  at(...path: Path): Block;
+  /** Whether the field says, by its value or by being left out, what the file means: it was neither cut out nor mistyped. */
+  reliable(field: string): boolean;
+  report(message: string): void;
+  /** Line in its file, from 1. */
+  line(): number;
+}
+
+export function blockOf(file: ReadFile, path: Path, report: (fault: Fault) => void): Block {
+  return {
+    at: (...inner) => blockOf(file, [...path, ...inner], report),
+    reliable: (field) => !file.lost([...path, field]) && !file.mistyped(path, field),
+    report: (message) => report(file.faultAt(path, message)),
+    line: () => file.faultAt(path, "").line,
+  };
+}
