@@ -96,5 +96,9 @@ function printReport(io: Io, report: Report): void {
   if (report.total.unpriced_requests > 0) {
     note(io, `${report.total.unpriced_requests} requests have no price and are not in the cost`);
   }
+  if (report.ceiling_price !== null) {
+    const { cost_usd, requests } = report.ceiling_price;
+    note(io, `of it at the ceiling price of unknown models: USD ${cost_usd} of ${requests} requests (group default)`);
+  }
   if (hasRetries) note(io, `${report.total.retries} of the requests were retries by the client, and each may have cost`);
 }

@@ -1,6 +1,7 @@
 import { costOf } from "../core/cost.ts";
 import { mayUse } from "../core/keys.ts";
 import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
+import { ceilingPrice } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Outcome } from "../core/settlement.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -140,11 +141,14 @@ async function forward(
 function costHeaders({ price, room, hold }: Held, { usage }: ChatAnswer): HeaderList {
   if (price === null || usage === undefined) return [];
   const { charged } = costOf(price, usage.tokens);
-  const cost = ["x-farebox-cost-usd", formatUsd(charged)] as const;
-  if (room === null) return [cost];
+  const cost: HeaderList = [["x-farebox-cost-usd", formatUsd(charged)], ...(price.model === ceilingPrice ? [ceilingMark] : [])];
+  if (room === null) return cost;
   const left = room + (hold ?? noMoney) - charged;
-  return [cost, ["x-farebox-budget-remaining-usd", formatUsd((left < 0n ? noMoney : left) as PicoUsd)]];
+  return [...cost, ["x-farebox-budget-remaining-usd", formatUsd((left < 0n ? noMoney : left) as PicoUsd)]];
 }
+
+/** Says that the cost is not of the model's own price. */
+const ceilingMark = ["x-farebox-price", ceilingPrice] as const;
 
 function endOf(exchange: Exchange, clock: Clock, forwarded: Forwarded | undefined): ChargeEnd {
   return {

@@ -1,4 +1,5 @@
 import { add, formatUsd, noMoney, subtract, type PicoUsd } from "../core/money.ts";
+import { ceilingPrice } from "../core/price.ts";
 import { noTokens, tokenClasses, type TokenCounts } from "../core/tokens.ts";
 import type { Ledger, ReportDimension, ReportQuery, ReportRow } from "../ports/ledger.ts";
 import { isoTime, type NameOf } from "./names.ts";
@@ -27,6 +28,8 @@ export interface Report {
   readonly by: readonly ReportDimension[];
   readonly rows: readonly ReportLine[];
   readonly total: Figures;
+  /** What of the total was charged at the ceiling price of unknown models; null where nothing was. */
+  readonly ceiling_price: { readonly requests: number; readonly cost_usd: string } | null;
 }
 
 /** Adds up posted charges. The span is widened to the ledger's quarter hours, so that the answer states what it covers. */
@@ -42,7 +45,13 @@ export async function runReport(
     by: query.by,
     rows: rows.map((row) => ({ ...dimensionsOf(row, tools.nameOf), ...figuresOf(row) })),
     total: figuresOf(rows.reduce(together, nothing)),
+    ceiling_price: await ceilingOf(tools.ledger, span),
   };
+}
+
+async function ceilingOf(ledger: Ledger, span: Pick<ReportQuery, "since" | "until">): Promise<Report["ceiling_price"]> {
+  const row = (await ledger.report({ by: ["group"], ...span })).find(({ dimensions }) => dimensions.group === ceilingPrice);
+  return row === undefined ? null : { requests: row.requests, cost_usd: formatUsd(row.cost) };
 }
 
 /** What rows have in common with their total. */
