@@ -1,9 +1,8 @@
 import { buffer } from "node:stream/consumers";
-import { formatFault } from "./catalogue/fault.ts";
-import { loadCatalogue } from "./catalogue/load.ts";
 import type { Adapters } from "./cli/adapters.ts";
 import { note, printLine } from "./cli/io.ts";
 import { packageVersion, shippedPrices } from "./app/package.ts";
+import { priceAdapters } from "./app/prices.ts";
 import { userName } from "./app/user-name.ts";
 import { scenarioList } from "./sandbox/scenarios.ts";
 import { calendarOf, isTimeZone } from "./time/calendar.ts";
@@ -29,10 +28,7 @@ export const adapters: Adapters = {
     return openSqlite({ path: settings.database.path, calendar: calendarOf(settings.timeZone), clock, access });
   },
 
-  async loadCatalogue(folder) {
-    const loaded = await loadCatalogue({ shipped: shippedPrices, user: folder ?? undefined });
-    return loaded.ok ? loaded : { ok: false, faults: loaded.faults.map(formatFault) };
-  },
+  ...priceAdapters(shippedPrices),
 
   async createTokenCounter() {
     const { createTokenCounter } = await import("./tokens/token-counter.ts");

@@ -1,7 +1,7 @@
 import type { Settings } from "../config/settings.ts";
 import type { Environment, Flags, ReadFile } from "../config/sources.ts";
 import type { Calendar } from "../ports/calendar.ts";
-import type { Catalogue } from "../ports/catalogue.ts";
+import type { Catalogue, PriceExplanation } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger, Verification } from "../ports/ledger.ts";
@@ -24,6 +24,8 @@ export interface Adapters {
   openStore(settings: Settings, access: StoreAccess): Promise<StoreOpening>;
   /** The shipped price files, then those of the folder where one is given. */
   loadCatalogue(folder: string | null): Promise<CatalogueLoading>;
+  /** How a model's price comes about, with the files that `loadCatalogue` reads; undefined for a model that nothing prices. */
+  explainPrice(folder: string | null, model: string, at: number): Promise<PriceLooking>;
   /** Its thread starts with the first count, and ends with its disposal. */
   createTokenCounter(): Promise<TokenCounter & AsyncDisposable>;
   /** All of stdin. */
@@ -111,6 +113,11 @@ export interface StoreFailure {
 
 export type CatalogueLoading =
   | { readonly ok: true; readonly catalogue: Catalogue }
+  /** One line a fault, with its file and place. */
+  | { readonly ok: false; readonly faults: readonly string[] };
+
+export type PriceLooking =
+  | { readonly ok: true; readonly explained: PriceExplanation | undefined; readonly near: readonly string[] }
   /** One line a fault, with its file and place. */
   | { readonly ok: false; readonly faults: readonly string[] };
 

@@ -3,14 +3,16 @@ import { pricesJson, type PricedModel } from "../reporting/prices.ts";
 import { settingsFor, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, printJson, printLine } from "./io.ts";
+import { registerShow } from "./prices-show.ts";
 import { addSettingFlags } from "./setting-flags.ts";
 import { printTable, type Column, type TableCell } from "./table.ts";
 
 /** `prices`: the price files, checked and shown. */
 export function registerPrices(program: Command, context: CliContext): void {
-  const prices = program.command("prices").description("check and list the price files");
+  const prices = program.command("prices").description("check the price files, and show what is in them");
   registerCheck(prices, context);
   registerList(prices, context);
+  registerShow(prices, context);
 }
 
 function registerCheck(prices: Command, context: CliContext): void {

@@ -3,8 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createUpkeep } from "../../src/app/database.ts";
 import { examine } from "../../src/app/doctor.ts";
-import { formatFault } from "../../src/catalogue/fault.ts";
-import { loadCatalogue } from "../../src/catalogue/load.ts";
+import { priceAdapters } from "../../src/app/prices.ts";
 import type { AccountReading, Adapters, Store } from "../../src/cli/adapters.ts";
 import type { ExitCode } from "../../src/cli/io.ts";
 import { runCli } from "../../src/cli/program.ts";
@@ -55,10 +54,7 @@ export function harness(): Harness {
     calendarOf,
     openStore: (settings, access) =>
       openSqlite({ path: settings.database.path, calendar: calendarOf(settings.timeZone), clock, access }),
-    loadCatalogue: async (user) => {
-      const loaded = await loadCatalogue({ shipped: new URL("./prices/", import.meta.url), user: user ?? undefined });
-      return loaded.ok ? loaded : { ok: false, faults: loaded.faults.map(formatFault) };
-    },
+    ...priceAdapters(new URL("./prices/", import.meta.url)),
     createTokenCounter: async () => createTokenCounter(),
     readStdin: async () => Buffer.from(self.stdin as string),
     fetchAccount: () => Promise.resolve(self.account),

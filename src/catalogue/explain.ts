@@ -1,0 +1,77 @@
+import type { Catalogue, FilePlace, PriceEntry, PriceExplanation, RateRule, TierRules } from "../ports/catalogue.ts";
+import { ceilingPrice } from "../core/price.ts";
+import { parentClass, tokenClasses } from "../core/tokens.ts";
+import { nearest } from "./fault.ts";
+import type { ModelOrigin, Origins } from "./origins.ts";
+import { rateRule, type Fraction, type StatedSides } from "./rates.ts";
+import { sidesOf } from "./resolve.ts";
+import type { StatedPrice } from "./schema.ts";
+
+export interface Loaded {
+  readonly catalogue: Catalogue;
+  readonly origins: Origins;
+}
+
+/** How the price of a model, by any of its names, comes about at an instant; undefined for a model that nothing prices. */
+export function explainPrice({ catalogue, origins }: Loaded, name: string, at: number): PriceExplanation | undefined {
+  const model = catalogue.find(name, at);
+  const origin = model && origins.models.get(model.id);
+  if (model === undefined || origin === undefined) return undefined;
+  const entries = entriesOf(origin);
+  const from = model.price?.version.from;
+  const index = entries.findIndex((entry) => entry.from === from);
+  const [entry, price] = [entries[index], origin.model.prices?.[index]];
+  return {
+    foundBy: foundBy(name, model.id, origin),
+    model,
+    aliases: origin.model.aliases ?? [],
+    place: origin,
+    group: groupOf(origin, origins.groups),
+    entries,
+    inForce: entry === undefined || price === undefined ? null : { entry, ...rulesOf(price, origin.fraction) },
+  };
+}
+
+/** Names that are near to one that nothing prices, or begin like it; nearest first. */
+export function namesNear({ origins }: Loaded, name: string): string[] {
+  const known = [...origins.models].flatMap(([id, { model }]) => (id === ceilingPrice ? [] : [id, ...(model.aliases ?? [])]));
+  const near = nearest(name, known).slice(0, 3);
+  const alike = known.filter((other) => name.length > 1 && (other.startsWith(name) || name.startsWith(`${other}-`)));
+  return [...new Set([...near, ...alike])].slice(0, namesMax);
+}
+
+const namesMax = 5;
+
+function foundBy(name: string, id: string, { model }: ModelOrigin): PriceExplanation["foundBy"] {
+  if (id === ceilingPrice) return "default";
+  if (name === id) return "id";
+  return model.aliases?.includes(name) ? "alias" : "revision";
+}
+
+function entriesOf({ model, file, lines }: ModelOrigin): PriceEntry[] {
+  const prices = model.prices ?? [];
+  return prices.map(({ from, until }, index) => ({
+    from,
+    until: until ?? prices[index + 1]?.from ?? null,
+    place: { file, line: lines[index] ?? 0 },
+  }));
+}
+
+function groupOf({ model, fraction }: ModelOrigin, places: ReadonlyMap<string, FilePlace>): PriceExplanation["group"] {
+  const place = typeof model.group === "string" ? places.get(model.group) : undefined;
+  return fraction === null || place === undefined ? null : { name: fraction.group, fraction: fraction.text, place };
+}
+
+function rulesOf(price: StatedPrice, fraction: Fraction | null): { tiers: readonly TierRules[]; perRequest: RateRule | null } {
+  if (price.per_request === undefined) return { tiers: [price, ...(price.tiers ?? [])].map((tier) => tierRules(sidesOf(tier), fraction)), perRequest: null };
+  const stated = price.per_request.gateway !== undefined || fraction === null;
+  return { tiers: [], perRequest: stated ? { kind: "stated" } : { kind: "share", fraction: fraction.text } };
+}
+
+function tierRules(sides: StatedSides, fraction: Fraction | null): TierRules {
+  const rules = tokenClasses.map((name) => {
+    const listed = sides.official[name] === undefined ? (parentClass[name] ?? name) : name;
+    return [name, { listed, rule: rateRule(name, sides, fraction) ?? { kind: "stated" } }] as const;
+  });
+  return Object.fromEntries(rules) as unknown as TierRules;
+}

@@ -1,0 +1,123 @@
+import type { Command } from "commander";
+import { priceShown, type PriceShown } from "../reporting/price-explained.ts";
+import { parseInstant } from "./arguments.ts";
+import { settingsFor, type CliContext } from "./context.ts";
+import { example } from "./help.ts";
+import { fail, note, printJson, printLine, type Io } from "./io.ts";
+import { addSettingFlags } from "./setting-flags.ts";
+import { printFields, printTable, type Column, type TableCell } from "./table.ts";
+
+/** `prices show`: how one model's price comes about. */
+export function registerShow(prices: Command, context: CliContext): void {
+  const { io, adapters } = context;
+  const command = prices
+    .command("show <model>")
+    .description("show how a model's price comes about: official rate, group, fraction, result; exit 1 for an unknown model")
+    .option("--at <when>", "the price in force then: 2026-03-12 (UTC, from its beginning), 7d ago or an ISO instant", "0s")
+    .option("--json", "print JSON");
+  addSettingFlags(command, ["pricing"]);
+  example(command, "farebox prices show gpt-4o", "farebox prices show claude-opus-4-6 --at 2026-03-12");
+  command.action(
+    context.run(async (model: string, options: { at: string; json?: true }) => {
+      const loaded = settingsFor(context, command, { uses: ["pricing"] });
+      if (!loaded.ok) return fail(io, loaded.problems);
+      // A price's validity is in UTC days, whatever the zone of budgets is.
+      const at = parseInstant("--at", options.at, adapters.clock.now(), adapters.calendarOf("UTC"));
+      if (!at.ok) return fail(io, at.problem);
+      const looking = await adapters.explainPrice(loaded.settings.pricing.folder, model, at.at);
+      if (!looking.ok) return fail(io, looking.faults);
+      if (looking.explained === undefined) return fail(io, unknownModel(model, looking.near), 1);
+      const shown = priceShown(model, looking.explained, at.at);
+      if (options.json) printJson(io, shown);
+      else print(io, shown);
+      if (shown.found_by === "default") note(io, `no price file names ${model}${didYouMean(looking.near) || ";"} it is charged at the ceiling price of unknown models`);
+      return 0;
+    }),
+  );
+}
+
+function unknownModel(model: string, near: readonly string[]): string {
+  return `no price file names the model "${model}"${didYouMean(near) || ";"} farebox prices list shows them all`;
+}
+
+function didYouMean(near: readonly string[]): string {
+  if (near.length === 0) return "";
+  const [last, ...others] = near.toReversed();
+  return `; did you mean ${others.length === 0 ? "" : `${others.toReversed().join(", ")} or `}${last}?`;
+}
+
+function print(io: Io, shown: PriceShown): void {
+  const { group, price, bounds } = shown;
+  const asked = shown.asked === shown.model ? shown.model : `${shown.model} (asked for as ${shown.asked})`;
+  printFields(io, [
+    ["model", asked],
+    ["aliases", shown.aliases.join(", ") || null],
+    ["provider", shown.provider],
+    ["stated in", `${shown.file}:${shown.line}`],
+    ["group", group === null ? null : `${group.name}, ${group.fraction} of the official price (${group.file}:${group.line})`],
+    ["price version", price?.price_version ?? null],
+    ["in force", price === null ? `none at ${shown.at}` : `${spanOf(price)} (${price.file}:${price.line})`],
+    ["source", price?.source ?? null],
+    ["minimum", price === null ? null : minimumOf(price.minimum)],
+    ["context", `${bounds.context_tokens} tokens, at most ${bounds.max_output_tokens} of output`],
+    ["bound of a part", `image ${boundOf(bounds.image_part_tokens)}, audio ${boundOf(bounds.audio_part_tokens)}, file ${boundOf(bounds.file_part_tokens)}`],
+    ["tokenizer", bounds.tokenizer ?? `not published: o200k_base times ${bounds.error_factor}`],
+    ["tokens of a byte", `at most ${bounds.tokens_per_byte}`],
+    ["hidden reasoning", bounds.reasoning ? `yes, ${bounds.tokens_per_second} tokens a second` : "no"],
+  ]);
+  if (price?.per_request) {
+    const { official_usd, gateway_usd, ...rule } = price.per_request;
+    printLine(io, "");
+    printTable(io, columnsOf(["per"], "USD"), [["request", official_usd, gateway_usd, wordsOf({ ...rule, of: official_usd })]]);
+  }
+  for (const tier of price?.tiers ?? []) {
+    printLine(io, "");
+    if (price !== null && price.tiers.length > 1) printLine(io, tierTitle(tier.from_prompt_tokens, price.tier_mode));
+    printTable(io, columnsOf(["class"], "USD per 1M tokens"), tier.rates.map(rateCells));
+  }
+  const others = shown.entries.filter((entry) => !entry.in_force);
+  if (others.length > 0) {
+    printLine(io, "");
+    for (const entry of others) printLine(io, `another price: ${spanOf(entry)} (${entry.file}:${entry.line})`);
+  }
+}
+
+function columnsOf(first: readonly [string], unit: string): Column[] {
+  return [{ title: first[0] }, { title: `official, ${unit}`, align: "right" }, { title: `gateway, ${unit}`, align: "right" }, { title: "because" }];
+}
+
+type Rate = NonNullable<PriceShown["price"]>["tiers"][number]["rates"][number];
+
+function rateCells(rate: Rate): TableCell[] {
+  const official = rate.official_of === rate.class ? rate.official_usd_per_million : `(${rate.official_of}) ${rate.official_usd_per_million}`;
+  return [rate.class, official, rate.gateway_usd_per_million, wordsOf({ ...rate, of: rate.official_usd_per_million })];
+}
+
+function wordsOf({ rule, fraction, as, of }: { readonly rule: Rate["rule"]; readonly fraction: string | null; readonly as: string | null; readonly of: string }): string {
+  switch (rule) {
+    case "stated":
+      return "stated by the gateway";
+    case "share":
+      return `${fraction} of ${of}`;
+    case "as":
+      return `charged as ${as}`;
+  }
+}
+
+function tierTitle(from: number, mode: string): string {
+  const whole = mode === "whole_request" ? "all tokens of requests with prompts" : "the part of the prompt";
+  return from === 0 ? "prompts below the tiers" : `${whole} from ${from} tokens`;
+}
+
+function spanOf({ from, until }: { readonly from: string; readonly until: string | null }): string {
+  return until === null ? `from ${from}` : `from ${from} until before ${until}`;
+}
+
+function minimumOf({ tokens, usd }: { readonly tokens: number; readonly usd: string }): string | null {
+  const parts = [...(tokens > 0 ? [`${tokens} tokens`] : []), ...(usd === "0.00" ? [] : [`USD ${usd}`])];
+  return parts.join(", ") || null;
+}
+
+function boundOf(tokens: number | null): string {
+  return tokens === null ? "the context" : `${tokens} tokens`;
+}

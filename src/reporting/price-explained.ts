@@ -1,0 +1,87 @@
+import { formatRate, formatUsd } from "../core/money.ts";
+import type { PriceTier } from "../core/price.ts";
+import { tokenClasses, type TokenClass } from "../core/tokens.ts";
+import type { CatalogueModel, PriceExplanation, RateRule, TierRules } from "../ports/catalogue.ts";
+import { isoTime } from "./names.ts";
+
+/** CONTRACT's `prices show`: how a model's price at an instant comes about. */
+export type PriceShown = ReturnType<typeof priceShown>;
+
+export function priceShown(asked: string, explained: PriceExplanation, at: number) {
+  const { model, place, group, entries, inForce } = explained;
+  return {
+    asked,
+    model: model.id,
+    found_by: explained.foundBy,
+    aliases: explained.aliases,
+    provider: model.provider,
+    group: group === null ? null : { name: group.name, fraction: group.fraction, ...placeJson(group.place) },
+    ...placeJson(place),
+    bounds: boundsOf(model),
+    at: isoTime(at),
+    entries: entries.map((entry) => ({ from: entry.from, until: entry.until, ...placeJson(entry.place), in_force: entry === inForce?.entry })),
+    price: inForce === null ? null : priceOf(model, inForce),
+  };
+}
+
+function placeJson({ file, line }: { readonly file: string; readonly line: number }) {
+  return { file, line };
+}
+
+function boundsOf(model: CatalogueModel) {
+  return {
+    context_tokens: model.contextTokens,
+    max_output_tokens: model.outputTokensMax,
+    image_part_tokens: model.imagePartTokens,
+    audio_part_tokens: model.audioPartTokens,
+    file_part_tokens: model.filePartTokens,
+    tokenizer: model.tokenizerIsPublic ? model.encoding : null,
+    error_factor: model.errorFactor / 1000,
+    tokens_per_byte: model.tokensPerByte / 1000,
+    reasoning: model.reasons,
+    tokens_per_second: model.tokensPerSecond,
+    bills_server_errors: model.billsServerErrors,
+  };
+}
+
+function priceOf({ price }: CatalogueModel, { entry, tiers, perRequest }: NonNullable<PriceExplanation["inForce"]>) {
+  if (price === null) return null;
+  const { version } = price;
+  const flat = version.perRequest;
+  return {
+    price_version: price.id,
+    from: version.from,
+    until: version.until,
+    ...placeJson(entry.place),
+    source: version.source,
+    tier_mode: version.tierMode,
+    tiers: tiers.flatMap((rules, index) => tierJson(version.tiers[index], rules)),
+    per_request: flat === null || perRequest === null ? null : { official_usd: formatUsd(flat.list), gateway_usd: formatUsd(flat.charged), ...ruleJson(perRequest) },
+    minimum: { tokens: version.minimum.tokens, usd: formatUsd(version.minimum.usd) },
+  };
+}
+
+function tierJson(tier: PriceTier | undefined, rules: TierRules) {
+  if (tier === undefined) return [];
+  const rates = tokenClasses.map((name) => ({
+    class: name,
+    official_usd_per_million: formatRate(tier.list[name]),
+    /** The class whose official rate it is: its own, or its parent's where it has none. */
+    official_of: rules[name].listed,
+    gateway_usd_per_million: formatRate(tier.charged[name]),
+    ...ruleJson(rules[name].rule),
+  }));
+  return [{ from_prompt_tokens: tier.fromPromptTokens, rates }];
+}
+
+/** `stated`: the gateway's absolute rate. `share`: the group's fraction of the official rate. `as`: charged as that class. */
+function ruleJson(rule: RateRule): { rule: "stated" | "share" | "as"; fraction: string | null; as: TokenClass | null } {
+  switch (rule.kind) {
+    case "stated":
+      return { rule: "stated", fraction: null, as: null };
+    case "share":
+      return { rule: "share", fraction: rule.fraction, as: null };
+    case "parent":
+      return { rule: "as", fraction: null, as: rule.of };
+  }
+}
