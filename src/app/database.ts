@@ -1,9 +1,8 @@
-import { existsSync, realpathSync, statSync } from "node:fs";
-import { dirname, resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import type { CopiedLedger, Upkeep, UpkeepResult } from "../cli/adapters.ts";
 import { storeProblem } from "../cli/context.ts";
 import type { ExitCode } from "../cli/io.ts";
+import { isSame, placeProblem } from "../cli/out-file.ts";
 import type { Clock } from "../ports/clock.ts";
 import { backUp, migrateFile, restore, type CopyFailure } from "../store/sqlite/backup.ts";
 import { pruneFile } from "../store/sqlite/prune-file.ts";
@@ -19,7 +18,7 @@ export function createUpkeep(clock: Clock): Upkeep {
     },
 
     async backUp({ database: { path }, timeZone }, file, { replace, onProgress }) {
-      const problem = placeProblem(file, path, replace);
+      const problem = placeProblem(file, path, "backup", replace);
       if (problem !== null) return refused(problem);
       const result = await backUp({ path, file, calendar: calendarOf(timeZone), onProgress });
       return result.ok ? { ok: true, ...result.copied } : ledgerRefused(result.failure, path);
@@ -79,20 +78,6 @@ function backupProblem(failure: CopyFailure, file: string): string {
 
 function unsound(file: string, differences: number): string {
   return `${file} does not agree with itself (${differences} differences; farebox verify --database shows them); the ledger stays as it is`;
-}
-
-/** Why a backup cannot go there; null when it can. */
-function placeProblem(file: string, path: string, replace: boolean): string | null {
-  if (isSame(file, path)) return `${file} is the ledger itself; give the backup another name`;
-  if (!existsSync(dirname(resolve(file)))) return `there is no folder ${dirname(file)} for the backup`;
-  if (!existsSync(file)) return null;
-  if (!statSync(file).isFile()) return `${file} is not a file; name one for the backup`;
-  return replace ? null : `${file} is there already; --force replaces it`;
-}
-
-function isSame(file: string, path: string): boolean {
-  const real = (name: string) => (existsSync(name) ? realpathSync(name) : resolve(name));
-  return real(file) === real(path);
 }
 
 function refused(problem: string, code: ExitCode = 2): UpkeepResult<CopiedLedger> & { readonly ok: false } {

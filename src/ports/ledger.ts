@@ -1,6 +1,7 @@
 import type { Budget, BudgetWindow, Caller, Shortage } from "../core/budget.ts";
 import type { Charge, ChargeState, HoldKind } from "../core/charge.ts";
 import type { PicoUsd } from "../core/money.ts";
+import type { PriceVersion } from "../core/price.ts";
 import type { Settlement } from "../core/settlement.ts";
 import type { TokenCounts } from "../core/tokens.ts";
 import type { ChargedFacts, NotRecomputed, Recomputed } from "../core/what-if.ts";
@@ -40,6 +41,13 @@ export interface Ledger extends AsyncDisposable {
   charge(id: string): Promise<Charge | undefined>;
   /** Newest first. */
   charges(query: ChargeQuery): Promise<ChargePage>;
+  /**
+   * All charges of the span, whatever their state, oldest first and in parts: all from one snapshot, which is kept until the
+   * last part is taken or the iteration is ended.
+   */
+  stream(span: TimeSpan): AsyncIterable<readonly Charge[]>;
+  /** The price version that charges name; undefined for an id that no hold came with. */
+  price(id: string): Promise<PriceVersion | undefined>;
   report(query: ReportQuery): Promise<readonly ReportRow[]>;
   /**
    * As `report`, taken from the charges themselves, with what `recompute` says that each would have cost. Read a page at a
@@ -152,6 +160,12 @@ export interface ChargeQuery {
   readonly limit: number;
   /** The id of the last charge of the page before. */
   readonly after?: string;
+}
+
+/** Half-open, by the admission's time; milliseconds since 1970 UTC. */
+export interface TimeSpan {
+  readonly since: number;
+  readonly until: number;
 }
 
 export interface ChargePage {

@@ -14,14 +14,14 @@ import {
 import type { Charge } from "../../core/charge.ts";
 import { correctionFault } from "../../core/correction.ts";
 import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../core/money.ts";
-import { parseCanonicalPrice } from "../../core/price.ts";
+import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import { noTokens } from "../../core/tokens.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import {
   isTagDimension, tagNameOf, type AdjustResult, type ChargeEnd, type ChargePage, type ChargeQuery, type Correction, type Difference, type ExtendResult,
   type HoldRequest, type HoldResult, type Ledger, type OldHold, type Posting, type ReportDimension, type ReportQuery, type ReportRow, type SettleResult,
-  type Verification, type WhatIfRow,
+  type TimeSpan, type Verification, type WhatIfRow,
 } from "../../ports/ledger.ts";
 import { recompute } from "../recompute.ts";
 import { ReportSums } from "../report-sums.ts";
@@ -159,6 +159,16 @@ export class MemoryLedger implements Ledger {
     const matching = isLost ? [] : newestFirst.slice(last + 1).filter((charge) => matches(charge, query));
     const charges = matching.slice(0, query.limit).map(shown);
     return { charges, next: matching.length > query.limit ? (charges.at(-1)?.id ?? null) : null };
+  }
+
+  async *stream({ since, until }: TimeSpan): AsyncGenerator<readonly Charge[]> {
+    const inside = this.#all().filter(({ at }) => at >= since && at < until);
+    yield inside.toSorted((a, b) => a.at - b.at).map(shown);
+  }
+
+  async price(id: string): Promise<PriceVersion | undefined> {
+    const canonical = this.#state.prices.get(id);
+    return canonical === undefined ? undefined : parseCanonicalPrice(canonical);
   }
 
   async report(query: ReportQuery): Promise<readonly ReportRow[]> {

@@ -2,11 +2,12 @@ import type { Budget, BudgetWindow } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
+import type { PriceVersion } from "../../core/price.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { KeyCreation, KeyStore } from "../../ports/key-store.ts";
 import type {
   AdjustResult, ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, OldHold, Posting, ReportQuery, ReportRow,
-  SettleResult, Verification, WhatIfRow,
+  SettleResult, TimeSpan, Verification, WhatIfRow,
 } from "../../ports/ledger.ts";
 import { WhatIfSummer } from "../what-if-sums.ts";
 import { holdCommand, postCommand, voidCommand, type Command, type ReplyTo } from "./commands.ts";
@@ -15,6 +16,7 @@ import type { LongReads } from "./long-reads.ts";
 import type { CommandQueue } from "./queue.ts";
 import type { PageEnd, PostingPage } from "./postings.ts";
 import type { ShortReads } from "./reads.ts";
+import { streamCharges } from "./stream.ts";
 
 /** Price ids that are remembered as written at most. */
 const pricesKept = 10_000;
@@ -28,13 +30,15 @@ export class SqliteLedger implements Ledger {
   readonly #queue: CommandQueue;
   readonly #reads: ShortReads;
   readonly #longReads: LongReads;
+  readonly #path: string;
   /** Prices that are durable: their text need not cross to the writer again. */
   readonly #pricesWritten = new Set<string>();
 
-  constructor(queue: CommandQueue, reads: ShortReads, longReads: LongReads) {
+  constructor(queue: CommandQueue, reads: ShortReads, longReads: LongReads, path: string) {
     this.#queue = queue;
     this.#reads = reads;
     this.#longReads = longReads;
+    this.#path = path;
   }
 
   async hold(request: HoldRequest): Promise<HoldResult> {
@@ -91,6 +95,14 @@ export class SqliteLedger implements Ledger {
 
   async charges(query: ChargeQuery): Promise<ChargePage> {
     return this.#longReads.read({ kind: "charges", query });
+  }
+
+  stream(span: TimeSpan): AsyncIterable<readonly Charge[]> {
+    return streamCharges(this.#path, span);
+  }
+
+  async price(id: string): Promise<PriceVersion | undefined> {
+    return this.#reads.price(id);
   }
 
   async report(query: ReportQuery): Promise<readonly ReportRow[]> {

@@ -157,7 +157,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
   const queue = new CommandQueue(parts.channel(changed), options.clock, { write, changed }, options.settlePauseMs);
   opened.defer(() => queue.close());
   return {
-    ledger: new SqliteLedger(queue, new ShortReads(parts.db, parts.calendar, parts.runningOwner), parts.longReads),
+    ledger: new SqliteLedger(queue, new ShortReads(parts.db, parts.calendar, parts.runningOwner), parts.longReads, options.path),
     keys: new SqliteKeyStore(queue, new KeyReads(parts.db)),
     changes: {
       onChange(listener) {

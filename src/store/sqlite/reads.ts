@@ -1,6 +1,7 @@
 import type { Budget, BudgetWindow } from "../../core/budget.ts";
 import type { Charge, ChargeState, HoldKind } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
+import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ChargePage, ChargeQuery, OldHold } from "../../ports/ledger.ts";
 import { readBudgets, snapshot, sumCharges, withoutSeq, type StoredBudget } from "./budgets.ts";
@@ -14,6 +15,7 @@ export class ShortReads {
   readonly #charge: Statement;
   readonly #pending: Statement;
   readonly #windows: Statement;
+  readonly #price: Statement;
   readonly #oldHolds: Statement;
   readonly #runningOwner: () => number | null;
 
@@ -30,6 +32,7 @@ export class ShortReads {
       .safeIntegers();
     this.#charge = db.prepare("select * from charges where id = ?").safeIntegers();
     this.#pending = db.prepare("select count(*), min(admitted_at) from charges where state = 'pending'").raw();
+    this.#price = db.prepare("select canonical from price_versions where id = ?").pluck();
     this.#windows = db
       .prepare("select subject, spent, held from windows where budget = ? and starts_at = ? order by subject")
       .safeIntegers();
@@ -38,6 +41,11 @@ export class ShortReads {
   charge(id: string): Charge | undefined {
     const row = this.#charge.get(id) as ChargeRow | undefined;
     return row && chargeOf(row);
+  }
+
+  price(id: string): PriceVersion | undefined {
+    const canonical = this.#price.get(id) as string | undefined;
+    return canonical === undefined ? undefined : parseCanonicalPrice(canonical);
   }
 
   pending(): { readonly count: number; readonly oldestAt: number | null } {

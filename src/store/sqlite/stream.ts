@@ -1,0 +1,31 @@
+import type { Charge } from "../../core/charge.ts";
+import type { TimeSpan } from "../../ports/ledger.ts";
+import { connectToRead } from "./connection.ts";
+import { chargeOf, type ChargeRow } from "./rows.ts";
+
+/** Charges that are handed over at once: some milliseconds of reading. */
+const partCharges = 500;
+
+/**
+ * The charges of a span, oldest first, on a connection of its own: the open statement is the snapshot that all of them come
+ * from. As long as it is open, the write-ahead log cannot start anew.
+ */
+export async function* streamCharges(path: string, { since, until }: TimeSpan): AsyncGenerator<readonly Charge[]> {
+  const db = connectToRead(path);
+  try {
+    const rows = db
+      .prepare("select * from charges where admitted_at >= ? and admitted_at < ? order by admitted_at, seq")
+      .safeIntegers()
+      .iterate(since, until) as IterableIterator<ChargeRow>;
+    let part: Charge[] = [];
+    for (const row of rows) {
+      part.push(chargeOf(row));
+      if (part.length < partCharges) continue;
+      yield part;
+      part = [];
+    }
+    if (part.length > 0) yield part;
+  } finally {
+    db.close();
+  }
+}
