@@ -57,9 +57,10 @@ export async function withStore(
   command: Command,
   intent: Intent,
   work: (store: OpenStore) => Promise<ExitCode>,
+  uses: readonly SettingName[] = storeSettings,
 ): Promise<ExitCode> {
   const { io, adapters } = context;
-  const loaded = settingsFor(context, command, { uses: storeSettings });
+  const loaded = settingsFor(context, command, { uses });
   if (!loaded.ok) return fail(io, loaded.problems);
   const { settings } = loaded;
   const failed = (failure: StoreFailure) => fail(io, storeProblem(failure, settings.database.path));

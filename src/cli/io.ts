@@ -5,7 +5,9 @@ import type { Environment } from "../config/sources.ts";
 export type ExitCode = 0 | 1 | 2;
 
 export interface Output {
+  /** False where the reader has fallen behind: `drain` is told when it has caught up. */
   write(text: string): unknown;
+  once?(event: "drain", listener: () => void): unknown;
 }
 
 /** Where commands write, handed in so that a test can read it. */
@@ -19,6 +21,21 @@ export interface Io {
 
 export function printJson(io: Io, value: unknown): void {
   io.stdout.write(`${JSON.stringify(value, null, io.isTTY ? 2 : undefined)}\n`);
+}
+
+/** Writes texts as they come, no faster than they are read. A reader that leaves ends the program. */
+export async function writeTexts(output: Output, texts: AsyncIterable<string>): Promise<null> {
+  for await (const text of texts) {
+    if (output.write(text) === false) await drained(output);
+  }
+  return null;
+}
+
+function drained(output: Output): Promise<void> {
+  return new Promise((resolve) => {
+    if (output.once === undefined) resolve();
+    else output.once("drain", resolve);
+  });
 }
 
 export function printLine(io: Io, line: string): void {

@@ -10,6 +10,7 @@ import { registerDb } from "./db.ts";
 import { registerDemo } from "./demo.ts";
 import { registerDoctor } from "./doctor.ts";
 import { registerEstimate } from "./estimate.ts";
+import { registerExport } from "./export.ts";
 import type { ExitCode, Io } from "./io.ts";
 import { registerKeys } from "./keys.ts";
 import { registerPrices } from "./prices.ts";
@@ -69,6 +70,7 @@ function buildProgram(context: CliContext): Command {
   registerBudgets(program, context);
   registerReport(program, context);
   registerCharges(program, context);
+  registerExport(program, context);
   registerPrices(program, context);
   registerEstimate(program, context);
   registerBalance(program, context);

@@ -1,0 +1,96 @@
+import { assertNever } from "../core/assert.ts";
+import type { Charge } from "../core/charge.ts";
+import { itemise, type CostItem } from "../core/cost.ts";
+import { noMoney, subtract, sum, usd, type PicoUsd } from "../core/money.ts";
+import type { PriceVersion } from "../core/price.ts";
+import { completionTotal, promptTotal, type TokenClass } from "../core/tokens.ts";
+
+/** What a line of a charge was metered by. */
+export type Meter = TokenClass | "request" | "minimum" | "assumed" | "stated" | "adjustment" | "carried";
+
+/**
+ * One line of a charge as FOCUS has it: a quantity at a contracted unit price (the gateway's) and a list unit price (the
+ * official one). Quantities are whole, but for those in USD: they are pico-USD, at a unit price of 1 or of nothing.
+ */
+export interface FocusLine {
+  readonly meter: Meter;
+  readonly unit: "Tokens" | "Requests" | "USD" | "Units";
+  readonly quantity: bigint;
+  readonly contracted: PicoUsd;
+  readonly list: PicoUsd;
+  /** What was really used, in tokens or, for a flat price, requests. Null where a line is no usage. */
+  readonly consumed: bigint | null;
+  /** For a price with tiers: the prompt tokens from which on the tier holds. */
+  readonly tierFrom: number | null;
+}
+
+const one = usd("1");
+
+/** What a quantity at a unit price comes to, exactly. */
+export function costAt(unit: FocusLine["unit"], quantity: bigint, price: PicoUsd): PicoUsd {
+  return (unit === "USD" ? (quantity * price) / one : quantity * price) as PicoUsd;
+}
+
+/**
+ * The lines that add up to a posted charge's cost and list cost, to the last digit; null for one without a cost. A charge
+ * that does not follow from its price is a line with the amounts that the ledger has: `verify` tells of it.
+ */
+export function focusLines(charge: Charge, price: PriceVersion | undefined): FocusLine[] | null {
+  const { cost } = charge;
+  if (cost === null || charge.formula === null) return null;
+  const listCost = charge.listCost ?? noMoney;
+  switch (charge.formula) {
+    case "tokens":
+    case "per_request": {
+      const items = price === undefined ? [] : itemise(price, charge.tokens);
+      const isWhole = sum(items.map((item) => item.cost)) === cost && sum(items.map((item) => item.listCost)) === listCost;
+      if (isWhole && price !== undefined) return items.map((item) => itemLine(item, price));
+      return stated("stated", cost, listCost, tokensOf(charge));
+    }
+    case "assumed":
+      return stated("assumed", cost, listCost, tokensOf(charge));
+    case "task":
+      return stated("stated", cost, listCost, tokensOf(charge));
+    case "adjustment":
+      return charge.route === "carried" ? stated("carried", cost, listCost, tokensOf(charge)) : stated("adjustment", cost, listCost, null);
+    case "unpriced":
+      return null;
+    default:
+      return assertNever(charge.formula);
+  }
+}
+
+function itemLine(item: CostItem, price: PriceVersion): FocusLine {
+  const tierFrom = price.tiers.length > 1 ? item.tierFrom : null;
+  const line = { meter: item.class, tierFrom };
+  if (item.class === "request") {
+    return { ...line, unit: "Requests", quantity: 1n, contracted: item.cost, list: item.listCost, consumed: 1n, tierFrom: null };
+  }
+  const consumed = item.class === "minimum" ? 0n : BigInt(item.tokens);
+  if (item.rate === null) return { ...line, unit: "USD", quantity: item.cost, contracted: one, list: noMoney, consumed };
+  const [contracted, list] = [item.rate as bigint as PicoUsd, (item.listRate ?? 0n) as bigint as PicoUsd];
+  return { ...line, unit: "Tokens", quantity: BigInt(item.tokens), contracted, list, consumed };
+}
+
+/**
+ * Amounts that do not come from a price by token or request. Where 1 USD or nothing is the price of both, the quantity is the
+ * amount; else it is one unit of that price (minus one for a credit), and prices stay above zero as FOCUS wants them.
+ */
+function stated(meter: Meter, cost: PicoUsd, list: PicoUsd, consumed: bigint | null): FocusLine[] {
+  const line = { meter, consumed, tierFrom: null };
+  const inUsd = { ...line, unit: "USD" } as const;
+  if (list === cost) return [{ ...inUsd, quantity: cost, contracted: one, list: one }];
+  if (list === 0n) return [{ ...inUsd, quantity: cost, contracted: one, list: noMoney }];
+  if (cost === 0n) return [{ ...inUsd, quantity: list, contracted: noMoney, list: one }];
+  if (cost > 0n && list > 0n) return [{ ...line, unit: "Units", quantity: 1n, contracted: cost, list }];
+  if (cost < 0n && list < 0n) return [{ ...line, unit: "Units", quantity: -1n, contracted: negated(cost), list: negated(list) }];
+  return [...stated(meter, cost, noMoney, consumed), ...stated(meter, noMoney, list, consumed === null ? null : 0n)];
+}
+
+function negated(amount: PicoUsd): PicoUsd {
+  return subtract(noMoney, amount);
+}
+
+function tokensOf({ tokens }: Charge): bigint {
+  return BigInt(promptTotal(tokens) + completionTotal(tokens));
+}

@@ -1,0 +1,148 @@
+import type { Charge } from "../core/charge.ts";
+import type { PriceVersion } from "../core/price.ts";
+import { tokenClasses } from "../core/tokens.ts";
+import type { Calendar } from "../ports/calendar.ts";
+import type { Ledger, TimeSpan } from "../ports/ledger.ts";
+import { csvOf } from "./csv.ts";
+import { cellsOf, focusColumns, type FocusOptions, type FocusRow } from "./focus-columns.ts";
+import { focusLines, type FocusLine } from "./focus-lines.ts";
+import type { NameOf } from "./names.ts";
+
+/** What an export has left out. */
+export interface LeftOut {
+  /** Posted charges without a cost: FOCUS wants one, and unknown is never 0. */
+  unpriced: number;
+  /** Charges that have not ended. */
+  pending: number;
+}
+
+/** Rows that are kept in memory at most; a day with more combinations has further rows of the same kind. */
+const rowsKept = 20_000;
+
+/**
+ * FOCUS rows as CSV: the posted charges of a span, added up by day, key, model, price, tier, token class, source and tags.
+ * The sums of BilledCost and ListCost are the ledger's, to the last digit.
+ */
+export async function* focusCsv(
+  tools: { readonly ledger: Ledger; readonly nameOf: NameOf; readonly calendar: Calendar },
+  span: TimeSpan,
+  options: FocusOptions,
+  leftOut: LeftOut,
+): AsyncGenerator<string> {
+  const columns = focusColumns(options.version);
+  yield csvOf([columns]);
+  const days = new DayRows(tools.calendar, span);
+  const prices = new Prices(tools.ledger);
+  const text = (rows: readonly FocusRow[]) => csvOf(rows.map((row) => cellsOf(row, { columns, options, nameOf: tools.nameOf })));
+  for await (const charges of tools.ledger.stream(span)) {
+    for (const charge of charges) {
+      if (charge.state === "pending") leftOut.pending++;
+      if (charge.state !== "posted") continue;
+      const price = await prices.of(charge);
+      const lines = focusLines(charge, price);
+      if (lines === null) {
+        leftOut.unpriced++;
+        continue;
+      }
+      if (days.isDoneBefore(charge)) yield text(days.take());
+      days.add(charge, price, lines);
+    }
+  }
+  yield text(days.take());
+}
+
+/** Stored price versions; there are few, and they are asked for with every charge. */
+class Prices {
+  readonly #ledger: Ledger;
+  readonly #known = new Map<string, PriceVersion | undefined>();
+
+  constructor(ledger: Ledger) {
+    this.#ledger = ledger;
+  }
+
+  of({ priceId }: Charge): PriceVersion | undefined | Promise<PriceVersion | undefined> {
+    if (priceId === null) return undefined;
+    return this.#known.has(priceId) ? this.#known.get(priceId) : this.#read(priceId);
+  }
+
+  async #read(id: string): Promise<PriceVersion | undefined> {
+    const price = await this.#ledger.price(id);
+    if (this.#known.size >= 1000) this.#known.clear();
+    this.#known.set(id, price);
+    return price;
+  }
+}
+
+/** The rows of one day; charges come in the order of time. */
+class DayRows {
+  readonly #calendar: Calendar;
+  readonly #span: TimeSpan;
+  #day = { start: 0, end: 0 };
+  #rows = new Map<string, FocusRow>();
+
+  constructor(calendar: Calendar, span: TimeSpan) {
+    this.#calendar = calendar;
+    this.#span = span;
+  }
+
+  /** Whether the rows so far should be taken before this charge: it begins another day, or they are very many. */
+  isDoneBefore(charge: Charge): boolean {
+    return this.#rows.size > 0 && (charge.at >= this.#day.end || this.#rows.size >= rowsKept);
+  }
+
+  add(charge: Charge, price: PriceVersion | undefined, lines: readonly FocusLine[]): void {
+    if (charge.at >= this.#day.end) this.#day = this.#dayOf(charge.at);
+    const of = this.#identityOf(charge, price);
+    const name = JSON.stringify(Object.values(of));
+    for (const line of lines) this.#addLine(name, of, line);
+  }
+
+  take(): FocusRow[] {
+    const rows = [...this.#rows].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
+    this.#rows = new Map();
+    return rows;
+  }
+
+  #addLine(charge: string, of: Identity, line: FocusLine): void {
+    const { meter, unit, contracted, list, tierFrom } = line;
+    const name = `${charge}\0${meter}\0${unit}\0${contracted}\0${list}\0${tierFrom}`;
+    const row = this.#rows.get(name);
+    if (row === undefined) {
+      this.#rows.set(name, { ...of, ...line, isToken: tokenClasses.some((each) => each === meter) });
+      return;
+    }
+    row.quantity += line.quantity;
+    if (row.consumed !== null && line.consumed !== null) row.consumed += line.consumed;
+  }
+
+  /** A day is cut where the span is. */
+  #dayOf(at: number): { readonly start: number; readonly end: number } {
+    const { start, end } = this.#calendar.spanOf("1d", at);
+    return { start: Math.max(start, this.#span.since), end: Math.min(end ?? this.#span.until, this.#span.until) };
+  }
+
+  #identityOf(charge: Charge, price: PriceVersion | undefined): Identity {
+    const { start, end } = this.#day;
+    // A correction is billed when it is made, for the day of what it corrects.
+    const billedAt = charge.formula === "adjustment" ? Math.max(charge.endedAt ?? charge.at, charge.at) : charge.at;
+    const month = this.#calendar.spanOf("1mo", billedAt);
+    const tags = Object.entries(charge.tags).sort(([a], [b]) => (a < b ? -1 : 1));
+    return {
+      periodStart: start,
+      periodEnd: end,
+      monthStart: month.start,
+      monthEnd: month.end ?? month.start,
+      key: charge.key,
+      team: charge.team,
+      model: charge.model,
+      pricedModel: price?.model ?? charge.model,
+      group: charge.group,
+      priceId: charge.priceId,
+      source: charge.source,
+      isLate: month.start > charge.at,
+      tags: tags.length === 0 ? null : JSON.stringify(Object.fromEntries(tags)),
+    };
+  }
+}
+
+type Identity = Omit<FocusRow, keyof FocusLine | "isToken">;
