@@ -3,6 +3,7 @@ import { pricesJson, type PricedModel } from "../reporting/prices.ts";
 import { settingsFor, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, printJson, printLine } from "./io.ts";
+import { registerPricesDiff } from "./prices-diff.ts";
 import { registerShow } from "./prices-show.ts";
 import { addSettingFlags } from "./setting-flags.ts";
 import { printTable, type Column, type TableCell } from "./table.ts";
@@ -13,6 +14,7 @@ export function registerPrices(program: Command, context: CliContext): void {
   registerCheck(prices, context);
   registerList(prices, context);
   registerShow(prices, context);
+  registerPricesDiff(prices, context);
 }
 
 function registerCheck(prices: Command, context: CliContext): void {

@@ -3,7 +3,7 @@ import type { NotRecomputed } from "../core/what-if.ts";
 import type { ReportQuery } from "../ports/ledger.ts";
 import { whatIfCsv } from "../reporting/csv.ts";
 import { keyNames } from "../reporting/names.ts";
-import { runWhatIf, type WhatIfReport } from "../reporting/what-if.ts";
+import { runWhatIf, type Leftovers, type WhatIfReport } from "../reporting/what-if.ts";
 import type { CliContext, OpenStore } from "./context.ts";
 import { fail, note, printJson, type ExitCode, type Io } from "./io.ts";
 import { priceFolder } from "./price-folder.ts";
@@ -23,7 +23,7 @@ export async function reportWhatIf(
   if (how.format === "json") printJson(io, report);
   else if (how.format === "csv") io.stdout.write(whatIfCsv(report));
   else printWhatIf(io, report);
-  if (how.format !== "json") noteWhatIf(io, report);
+  if (how.format !== "json") noteLeftovers(io, report);
   return 0;
 }
 
@@ -57,11 +57,11 @@ const reasons: Readonly<Record<NotRecomputed, string>> = {
 };
 
 /** What kept its stored amount, and what had none: said, never silently left out. */
-export function noteWhatIf(io: Io, { not_recomputed, newly_priced }: Pick<WhatIfReport, "not_recomputed" | "newly_priced">, of = "not recomputed"): void {
+export function noteLeftovers(io: Io, { not_recomputed, newly_priced }: Leftovers, under = ""): void {
   for (const [reason, left] of Object.entries(not_recomputed.by_reason)) {
-    note(io, `${of}, USD ${left.cost_usd} of ${left.requests} requests: ${reasons[reason as NotRecomputed]}`);
+    note(io, `not recomputed${under}, USD ${left.cost_usd} of ${left.requests} requests: ${reasons[reason as NotRecomputed]}`);
   }
   if (newly_priced.requests > 0) {
-    note(io, `priced only there, USD ${newly_priced.cost_usd} of ${newly_priced.requests} requests: they had no price when they were charged`);
+    note(io, `priced only there${under}, USD ${newly_priced.cost_usd} of ${newly_priced.requests} requests: they had no price when they were charged`);
   }
 }

@@ -21,25 +21,30 @@ interface RequestsAndCostJson {
   readonly cost_usd: string;
 }
 
-/** A report with the cost of the same traffic under other prices beside each row. */
-export interface WhatIfReport extends Pick<Report, "since" | "until" | "by"> {
-  /** Digest of the other prices. */
-  readonly prices: string;
-  readonly rows: readonly (ReportLine & { readonly what_if: WhatIfFigures })[];
-  readonly total: Figures & { readonly what_if: WhatIfFigures };
+/** What a difference does not speak of. */
+export interface Leftovers {
   /** What kept its stored amount, and why. */
   readonly not_recomputed: RequestsAndCostJson & { readonly by_reason: Readonly<Partial<Record<NotRecomputed, RequestsAndCostJson>>> };
   /** What had no price when it was charged and has one there; its cost is in what_if only. */
   readonly newly_priced: RequestsAndCostJson;
 }
 
-/** What a catalogue's prices in force at each charge's time make of it. */
-export function pricesOf(catalogue: Catalogue): PriceAt {
-  return (model, at) => {
+/** A report with the cost of the same traffic under other prices beside each row. */
+export interface WhatIfReport extends Pick<Report, "since" | "until" | "by">, Leftovers {
+  /** Digest of the other prices. */
+  readonly prices: string;
+  readonly rows: readonly (ReportLine & { readonly what_if: WhatIfFigures })[];
+  readonly total: Figures & { readonly what_if: WhatIfFigures };
+}
+
+/** The rows of a report with what this catalogue's prices, those in force at each charge's time, make of them. */
+export function rowsUnder(ledger: Ledger, catalogue: Catalogue, query: ReportQuery): Promise<readonly WhatIfRow[]> {
+  const priceAt: PriceAt = (model, at) => {
     const found = catalogue.find(model, at);
     if (found === undefined) return "unknown_model";
     return found.price?.version ?? "no_price";
   };
+  return ledger.whatIf(query, (charge) => recomputeUnder(charge, priceAt));
 }
 
 /** The same traffic under other prices. The span is widened as `runReport` does. */
@@ -48,8 +53,7 @@ export async function runWhatIf(
   query: ReportQuery,
 ): Promise<WhatIfReport> {
   const span = quarterHours(query.since, query.until);
-  const priceAt = pricesOf(tools.catalogue);
-  const rows = await tools.ledger.whatIf({ by: query.by, ...span }, (charge) => recomputeUnder(charge, priceAt));
+  const rows = await rowsUnder(tools.ledger, tools.catalogue, { by: query.by, ...span });
   return {
     since: isoTime(span.since),
     until: isoTime(span.until),
@@ -57,6 +61,12 @@ export async function runWhatIf(
     prices: tools.catalogue.digest,
     rows: rows.map((row) => ({ ...dimensionsOf(row, tools.nameOf), ...figuresOf(row), what_if: whatIfOf([row]) })),
     total: { ...figuresOf(rows.reduce(together, nothing)), what_if: whatIfOf(rows) },
+    ...leftoversOf(rows),
+  };
+}
+
+export function leftoversOf(rows: readonly WhatIfRow[]): Leftovers {
+  return {
     not_recomputed: { ...requestsAndCost(leftOf(rows)), by_reason: reasonsOf(rows) },
     newly_priced: requestsAndCost(rows.map(({ whatIf }) => whatIf.newlyPriced)),
   };

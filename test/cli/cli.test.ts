@@ -19,7 +19,7 @@ async function createdKey(name: string, ...more: string[]): Promise<{ id: string
 describe("every command", () => {
   const commands = [
     "serve", "demo", "sandbox", "keys create", "keys list", "keys show", "keys revoke", "budgets set", "budgets list",
-    "budgets remove", "report", "charges", "charges show", "charges adjust", "prices check", "prices list", "prices show", "estimate", "balance", "verify", "config show",
+    "budgets remove", "report", "charges", "charges show", "charges adjust", "prices check", "prices list", "prices show", "prices diff", "estimate", "balance", "verify", "config show",
   ];
 
   it.each(commands)("%s has help with an example", async (command) => {

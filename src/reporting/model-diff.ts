@@ -1,0 +1,163 @@
+import { formatRate, formatUsd } from "../core/money.ts";
+import { tierFor, type PriceVersion } from "../core/price.ts";
+import { parentClass, tokenClasses, type TokenClass } from "../core/tokens.ts";
+import type { CatalogueModel, ModelHistory, ModelSpan } from "../ports/catalogue.ts";
+
+/** One thing that two catalogues say differently of a model, over a span of days. */
+export interface Change {
+  readonly model: string;
+  /** As in a price file: `gateway.input`, `official.output`, `minimum.usd`, `fraction`, `context_tokens`. */
+  readonly field: string;
+  /** For a rate: the prompt size from which on it holds. */
+  readonly from_prompt_tokens: number | null;
+  /** ISO days, half-open; null for ever. */
+  readonly from: string | null;
+  readonly until: string | null;
+  /** Null where there is none. Rates in USD per 1M tokens. */
+  readonly before: string | null;
+  readonly after: string | null;
+}
+
+/** What changes for a model that both have, field by field; a span is as long as both of its values hold. */
+export function changesOf(before: ModelHistory, after: ModelHistory): Change[] {
+  const starts = [...new Set([...before.spans, ...after.spans].map(({ start }) => start))].sort((a, b) => a - b);
+  const running = new Map<string, OpenChange>();
+  const changes: OpenChange[] = [];
+  for (const start of starts) {
+    const now = differences(stateAt(before, start), stateAt(after, start));
+    for (const [name, open] of running) {
+      const same = now.get(name);
+      if (same?.before === open.before && same.after === open.after) continue;
+      open.until = start;
+      running.delete(name);
+    }
+    for (const [name, difference] of now) {
+      if (running.has(name)) continue;
+      const open: OpenChange = { ...difference, start, until: null };
+      running.set(name, open);
+      changes.push(open);
+    }
+  }
+  return [...aliasChange(before, after), ...changes.map((change) => changeJson(before.id, change))];
+}
+
+interface Difference {
+  readonly field: Field;
+  readonly before: string | null;
+  readonly after: string | null;
+}
+
+interface OpenChange extends Difference {
+  readonly start: number;
+  until: number | null;
+}
+
+function changeJson(model: string, { field, before, after, start, until }: OpenChange): Change {
+  return {
+    model,
+    field: field.name,
+    from_prompt_tokens: field.fromPromptTokens,
+    from: Number.isFinite(start) ? dayOf(start) : null,
+    until: until === null ? null : dayOf(until),
+    before,
+    after,
+  };
+}
+
+export function dayOf(at: number): string {
+  return new Date(at).toISOString().slice(0, 10);
+}
+
+function aliasChange(before: ModelHistory, after: ModelHistory): Change[] {
+  const lost = before.aliases.filter((name) => !after.aliases.includes(name));
+  const gained = after.aliases.filter((name) => !before.aliases.includes(name));
+  if (lost.length === 0 && gained.length === 0) return [];
+  const listed = (names: readonly string[]) => (names.length === 0 ? null : names.join(", "));
+  return [{ model: before.id, field: "aliases", from_prompt_tokens: null, from: null, until: null, before: listed(lost), after: listed(gained) }];
+}
+
+function stateAt({ spans }: ModelHistory, start: number): CatalogueModel {
+  const [first, ...rest] = spans as readonly [ModelSpan, ...ModelSpan[]];
+  return rest.reduce((found, span) => (span.start <= start ? span : found), first).model;
+}
+
+interface Field {
+  readonly name: string;
+  readonly fromPromptTokens: number | null;
+}
+
+function differences(before: CatalogueModel, after: CatalogueModel): Map<string, Difference> {
+  const found = new Map<string, Difference>();
+  const compare = (name: string, one: string | null, other: string | null, fromPromptTokens: number | null = null) => {
+    if (one !== other) found.set(`${name} ${fromPromptTokens}`, { field: { name, fromPromptTokens }, before: one, after: other });
+  };
+  const [traits, otherTraits] = [traitsOf(before), traitsOf(after)];
+  for (const [name, value] of Object.entries(traits)) compare(name, value, otherTraits[name] ?? null);
+  const [price, otherPrice] = [before.price?.version ?? null, after.price?.version ?? null];
+  const [terms, otherTerms] = [termsOf(price), termsOf(otherPrice)];
+  for (const name of new Set([...Object.keys(terms), ...Object.keys(otherTerms)])) compare(name, terms[name] ?? null, otherTerms[name] ?? null);
+  for (const from of tierStarts(price, otherPrice)) {
+    for (const side of ["charged", "list"] as const) {
+      for (const name of tokenClasses) {
+        if (follows(price, from, side, name) && follows(otherPrice, from, side, name)) continue;
+        compare(`${side === "charged" ? "gateway" : "official"}.${name}`, rateOf(price, from, side, name), rateOf(otherPrice, from, side, name), from);
+      }
+    }
+  }
+  return found;
+}
+
+function tierStarts(...prices: readonly (PriceVersion | null)[]): number[] {
+  const starts = prices.flatMap((price) => (price?.tiers ?? []).map((tier) => tier.fromPromptTokens));
+  return [...new Set(starts)].sort((a, b) => a - b);
+}
+
+/** Whether a class has its parent's rate, so that its change is its parent's. */
+function follows(price: PriceVersion | null, from: number, side: "charged" | "list", name: TokenClass): boolean {
+  const parent = parentClass[name];
+  if (parent === null) return false;
+  if (price === null) return true;
+  const rates = tierFor(price, from)[side];
+  return rates[name] === rates[parent];
+}
+
+function rateOf(price: PriceVersion | null, from: number, side: "charged" | "list", name: TokenClass): string | null {
+  return price === null || price.perRequest !== null ? null : formatRate(tierFor(price, from)[side][name]);
+}
+
+/** What a price says beside its rates. */
+function termsOf(price: PriceVersion | null): Record<string, string | null> {
+  if (price === null) return {};
+  const { fraction, perRequest, minimum } = price;
+  return {
+    fraction,
+    tier_mode: price.tiers.length === 1 ? null : price.tierMode,
+    "gateway.request": perRequest && formatUsd(perRequest.charged),
+    "official.request": perRequest && formatUsd(perRequest.list),
+    "minimum.tokens": minimum.tokens === 0 ? null : String(minimum.tokens),
+    "minimum.usd": minimum.usd === 0n ? null : formatUsd(minimum.usd),
+  };
+}
+
+/** What is known of a model beside its price: holds and counts follow from it. */
+function traitsOf(model: CatalogueModel): Record<string, string | null> {
+  return {
+    provider: model.provider,
+    group: model.group,
+    context_tokens: String(model.contextTokens),
+    max_output_tokens: String(model.outputTokensMax),
+    tokenizer: model.tokenizerIsPublic ? model.encoding : null,
+    error_factor: String(model.errorFactor / 1000),
+    tokens_per_byte: String(model.tokensPerByte / 1000),
+    image_part_tokens: textOrNull(model.imagePartTokens),
+    audio_part_tokens: textOrNull(model.audioPartTokens),
+    file_part_tokens: textOrNull(model.filePartTokens),
+    reasoning: String(model.reasons),
+    tokens_per_second: String(model.tokensPerSecond),
+    bills_server_errors: String(model.billsServerErrors),
+  };
+}
+
+function textOrNull(value: number | null): string | null {
+  return value === null ? null : String(value);
+}

@@ -1,0 +1,112 @@
+import { formatUsd, subtract, sum } from "../core/money.ts";
+import type { Catalogue, ModelHistory } from "../ports/catalogue.ts";
+import type { Ledger, WhatIfRow } from "../ports/ledger.ts";
+import { changesOf, dayOf, type Change } from "./model-diff.ts";
+import { isoTime } from "./names.ts";
+import { quarterHours } from "./span.ts";
+import { leftoversOf, rowsUnder, type Leftovers } from "./what-if.ts";
+
+/** How far back the traffic is looked at. */
+const trafficDays = 30;
+const dayMs = 86_400_000;
+
+export interface PricesDiff {
+  /** Digests: equal where nothing differs. */
+  readonly before: string;
+  readonly after: string;
+  readonly added: readonly ModelPresence[];
+  readonly removed: readonly ModelPresence[];
+  readonly changes: readonly Change[];
+}
+
+/** A model that only one of them has, with the day of its first price. */
+interface ModelPresence {
+  readonly model: string;
+  readonly group: string | null;
+  readonly from: string | null;
+}
+
+/** What differs between two catalogues, in the order of the first. */
+export function diffPrices(before: Catalogue, after: Catalogue): PricesDiff {
+  const [old, present] = [byId(before), byId(after)];
+  const only = (one: ReadonlyMap<string, ModelHistory>, other: ReadonlyMap<string, ModelHistory>) =>
+    [...one.values()].filter(({ id }) => !other.has(id)).map(presence);
+  return {
+    before: before.digest,
+    after: after.digest,
+    added: only(present, old),
+    removed: only(old, present),
+    changes: [...old.values()].flatMap((model) => {
+      const other = present.get(model.id);
+      return other === undefined ? [] : changesOf(model, other);
+    }),
+  };
+}
+
+function byId(catalogue: Catalogue): ReadonlyMap<string, ModelHistory> {
+  return new Map(catalogue.histories().map((model) => [model.id, model]));
+}
+
+function presence({ id, spans }: ModelHistory): ModelPresence {
+  const priced = spans.find(({ model }) => model.price !== null);
+  return { model: id, group: spans[0]?.model.group ?? null, from: priced === undefined ? null : dayOf(priced.start) };
+}
+
+/** The same traffic under two catalogues, by model as it was asked for. */
+export interface TrafficDiff {
+  readonly since: string;
+  readonly until: string;
+  readonly rows: readonly TrafficRow[];
+  readonly total: TrafficFigures;
+  readonly left_over: { readonly before: Leftovers; readonly after: Leftovers };
+}
+
+export interface TrafficFigures {
+  readonly requests: number;
+  /** As it was charged. */
+  readonly cost_usd: string;
+  readonly before_usd: string;
+  readonly after_usd: string;
+  /** After less before. */
+  readonly difference_usd: string;
+}
+
+export interface TrafficRow extends TrafficFigures {
+  readonly model: string;
+}
+
+/** What the last 30 days would have cost under each; `now` in milliseconds since 1970 UTC. */
+export async function diffTraffic(ledger: Ledger, before: Catalogue, after: Catalogue, now: number): Promise<TrafficDiff> {
+  const span = quarterHours(now - trafficDays * dayMs, now);
+  const query = { by: ["model" as const], ...span };
+  const old = new Map((await rowsUnder(ledger, before, query)).map((row) => [row.dimensions.model, row]));
+  const pairs = (await rowsUnder(ledger, after, query)).flatMap((row): Pair[] => {
+    const other = old.get(row.dimensions.model);
+    return other === undefined ? [] : [{ model: row.dimensions.model ?? "", before: other, after: row }];
+  });
+  return {
+    since: isoTime(span.since),
+    until: isoTime(span.until),
+    rows: pairs.map((pair) => ({ model: pair.model, ...figuresOf([pair]) })),
+    total: figuresOf(pairs),
+    left_over: { before: leftoversOf(pairs.map((pair) => pair.before)), after: leftoversOf(pairs.map((pair) => pair.after)) },
+  };
+}
+
+interface Pair {
+  readonly model: string;
+  readonly before: WhatIfRow;
+  readonly after: WhatIfRow;
+}
+
+function figuresOf(pairs: readonly Pair[]): TrafficFigures {
+  const before = sum(pairs.map((pair) => pair.before.whatIf.cost));
+  const after = sum(pairs.map((pair) => pair.after.whatIf.cost));
+  return {
+    requests: pairs.reduce((total, pair) => total + pair.after.requests, 0),
+    cost_usd: formatUsd(sum(pairs.map((pair) => pair.after.cost))),
+    before_usd: formatUsd(before),
+    after_usd: formatUsd(after),
+    difference_usd: formatUsd(subtract(after, before)),
+  };
+}
