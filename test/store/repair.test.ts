@@ -1,5 +1,4 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import Database from "better-sqlite3";
 import { expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
 import type { Mended } from "../../src/store/sqlite/audit/mend.ts";
@@ -7,6 +6,7 @@ import { connectToWrite } from "../../src/store/sqlite/connection.ts";
 import type { Store } from "../../src/store/sqlite/open.ts";
 import { prune } from "../../src/store/sqlite/prune.ts";
 import { repair, type RepairOptions } from "../../src/store/sqlite/repair.ts";
+import { derivedRows, tamper } from "../support/derived-rows.ts";
 import { alice, assumed, bob, budget, endAt, holdOf, noon, openStore, posting, tempFolder, utc } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
@@ -35,33 +35,11 @@ async function fill(path: string): Promise<void> {
   db.close();
 }
 
-/** All that can be seen of a ledger: what is derived, as it is stored. */
-function derivedRows(path: string) {
-  const db = new Database(path, { readonly: true });
-  const all = (sql: string) => db.prepare(sql).raw().safeIntegers().all();
-  const seen = {
-    windows: all("select * from windows order by seq"),
-    days: all("select * from rollup_day"),
-    quarters: all("select * from rollup_quarter"),
-    carried: all("select * from carried"),
-    links: all("select * from charge_windows where charge in (select seq from charges where state = 'pending')"),
-    charges: all("select * from charges order by seq"),
-  };
-  db.close();
-  return seen;
-}
-
 async function repaired(path: string, more: Partial<RepairOptions> = {}) {
   const mended: Mended[] = [];
   const result = await repair({ path, calendar: utc, clock, pause: () => nextTurn(), onMended: (each) => mended.push(each), ...more });
   if (!result.ok) throw new Error(JSON.stringify(result.failure));
   return { mended, verification: result.verification };
-}
-
-function tamper(path: string, sql: string): void {
-  const db = new Database(path);
-  db.exec(`pragma foreign_keys = off; pragma ignore_check_constraints = on; ${sql}`);
-  db.close();
 }
 
 const oneDay = "day = (select max(day) from rollup_day) and source = 'reported'";

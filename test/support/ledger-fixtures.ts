@@ -96,6 +96,8 @@ export async function openStore(options: OpenOptions): Promise<Store> {
 
 /** A place for a ledger that may be opened again and again, as after a restart; only one store is open at a time. */
 export interface LedgerHome extends AsyncDisposable {
+  /** Its file, where it is one. */
+  readonly database: string | null;
   open(zone?: string): Promise<Store>;
 }
 
@@ -109,6 +111,7 @@ export const utc: Calendar = calendarOf("UTC");
 function memoryHome(clock: Clock): LedgerHome {
   const state = emptyState();
   return {
+    database: null,
     async open(zone = "UTC") {
       const ledger = new MemoryLedger(calendarOf(zone), state, clock.now());
       const keys = new MemoryKeyStore(state);
@@ -122,6 +125,7 @@ function memoryHome(clock: Clock): LedgerHome {
 function sqliteHome(clock: Clock, access: "serve" | "command"): LedgerHome {
   const folder = tempFolder();
   return {
+    database: folder.database,
     open: (zone = "UTC") => openStore({ path: folder.database, calendar: calendarOf(zone), clock, access }),
     [Symbol.asyncDispose]: async () => folder[Symbol.dispose](),
   };
