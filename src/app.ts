@@ -3,6 +3,7 @@ import type { Adapters } from "./cli/adapters.ts";
 import { note, printLine } from "./cli/io.ts";
 import { packageVersion, shippedPrices } from "./app/package.ts";
 import { priceAdapters } from "./app/prices.ts";
+import { tuneRuntime } from "./app/runtime.ts";
 import { userName } from "./app/user-name.ts";
 import { scenarioList } from "./sandbox/scenarios.ts";
 import { calendarOf, isTimeZone } from "./time/calendar.ts";
@@ -11,6 +12,7 @@ import { systemClock } from "./time/clock.ts";
 const clock = systemClock();
 
 async function upkeep() {
+  tuneRuntime();
   const { createUpkeep } = await import("./app/database.ts");
   return createUpkeep(clock);
 }
@@ -24,6 +26,8 @@ export const adapters: Adapters = {
   calendarOf,
 
   async openStore(settings, access) {
+    // A verification makes short-lived objects by the million: the young generation must not grow with them.
+    tuneRuntime();
     const { openSqlite } = await import("./store/sqlite/open.ts");
     return openSqlite({ path: settings.database.path, calendar: calendarOf(settings.timeZone), clock, access });
   },

@@ -5,6 +5,7 @@ import { usd } from "../../src/core/money.ts";
 import { startSandbox } from "../../src/sandbox/server.ts";
 import { systemClock } from "../../src/time/clock.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../support/farebox-process.ts";
+import { tamper } from "../support/derived-rows.ts";
 import { alice, budget, endAt, holdOf, openStore, posting, utc } from "../support/ledger-fixtures.ts";
 
 const dayMs = 86_400_000;
@@ -121,6 +122,51 @@ it("pruning beside a loaded serve keeps verify clean and every sum", { timeout: 
   expect({ ...(await oldReport()), since: "", until: "" }).toEqual({ ...before, since: "", until: "" });
   const [window] = (await json("budgets", "list")).budgets;
   expect(window.spent_usd).toBe((await json("report", "--since", "300d", "--by", "team")).total.cost_usd);
+});
+
+it("repairs beside a loaded serve, which heeds repairs and corrections at its next admission", { timeout: 120_000 }, async () => {
+  await using folder = await temporaryFolder();
+  await using sandbox = await startSandbox();
+  const database = join(folder.path, "farebox.db");
+  const { farebox, text, json } = commandsOn(database);
+  const key = (await text("keys", "create", "alice")).trim();
+  for (const period of ["total", "1d"]) await text("budgets", "set", "key:alice", "100", "--per", period);
+  await using serve = await startServe({ database, gateway: sandbox });
+
+  const running = load(serve, key);
+  while ((await json("charges", "--state", "posted", "--limit", "1")).charges.length === 0);
+  tamper(
+    database,
+    `update windows set spent = spent + 99000000000000; update rollup_day set cost = cost - 1, requests = requests + 1; delete from rollup_quarter;
+     delete from charge_windows where charge in (select seq from charges where state = 'posted')`,
+  );
+  const repairing = await farebox("verify", "--repair", "--json");
+  await running.stop();
+  expect(repairing.code, repairing.stdout + repairing.stderr).toBe(0);
+  const { ok, repairs } = JSON.parse(repairing.stdout);
+  expect(ok).toBe(true);
+  expect(new Set(repairs.map(({ kind }: { kind: string }) => kind))).toEqual(new Set(["rollup", "window"]));
+  expect(await json("verify")).toMatchObject({ ok: true });
+
+  // A correction that uses the budget up is heeded by the very next request, and one that gives it back too.
+  const ask = async () => {
+    const answer = await fetch(`${serve.url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
+      body: JSON.stringify({ model: "gpt-4o-mini", messages: [{ role: "user", content: "Hello." }], max_tokens: 20 }),
+    });
+    await answer.text();
+    return answer.status;
+  };
+  const [{ request_id }] = (await json("charges", "--state", "posted", "--limit", "1")).charges;
+  expect(await ask()).toBe(200);
+  await text("charges", "adjust", request_id, "100", "--why", "billed by hand");
+  expect(await ask()).toBe(402);
+  await text("charges", "adjust", request_id, "-100", "--why", "billed to the wrong one");
+  expect(await ask()).toBe(200);
+  serve.signal("SIGTERM");
+  await serve.ended;
+  expect(await json("verify")).toMatchObject({ ok: true });
 });
 
 it("a backup that cannot be made, and a file that is no backup, are told in one line", { timeout: 60_000 }, async () => {

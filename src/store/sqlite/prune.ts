@@ -188,23 +188,26 @@ class Carrier {
     this.#remove = db.prepare("delete from charges where seq in (select seq from temp.step)");
   }
 
-  /** The newest first. Within a transaction; answers how many it took. */
+  /**
+   * The newest first. Within a transaction; answers how many it took. There are few, which only their own index knows: by
+   * time every charge that is to go would be looked at under the write lock.
+   */
   carryCorrections(): number {
-    return this.#carry("adjusts is not null order by admitted_at desc, seq desc", {});
+    return this.#carry("indexed by charges_adjusting", "adjusts is not null order by admitted_at desc, seq desc", {});
   }
 
   /** The oldest first; what stays is looked at once. Within a transaction; answers how many it took. */
   carryOthers(): number {
     const after = "admitted_at >= :at and (admitted_at > :at or seq > :seq)";
-    const count = this.#carry(`adjusts is null and ${after} order by admitted_at, seq`, this.#last);
+    const count = this.#carry("indexed by charges_by_time", `adjusts is null and ${after} order by admitted_at, seq`, this.#last);
     if (count > 0) this.#last = this.#lastOfStep;
     return count;
   }
 
-  #carry(which: string, from: { readonly at?: number; readonly seq?: number }): number {
+  #carry(index: string, which: string, from: { readonly at?: number; readonly seq?: number }): number {
     this.#db.exec("delete from temp.step");
     const { changes } = this.#db
-      .prepare(`insert into temp.step select seq from charges where ${prunable} and ${which} limit ${stepCharges}`)
+      .prepare(`insert into temp.step select seq from charges ${index} where ${prunable} and ${which} limit ${stepCharges}`)
       .run({ before: this.#before, ...from });
     if (changes === 0) return 0;
     this.#lastOfStep = this.#selectLast.get() as Place;
