@@ -1,10 +1,10 @@
 import { explainPrice, namesNear } from "../catalogue/explain.ts";
 import { formatFault } from "../catalogue/fault.ts";
-import { loadCatalogue } from "../catalogue/load.ts";
+import { loadCatalogue, readPriceTexts } from "../catalogue/load.ts";
 import type { Adapters } from "../cli/adapters.ts";
 
 /** What the commands need of the price files. */
-export function priceAdapters(shipped: URL): Pick<Adapters, "loadCatalogue" | "explainPrice"> {
+export function priceAdapters(shipped: URL): Pick<Adapters, "loadCatalogue" | "explainPrice" | "importPrices" | "writePriceFile"> {
   const load = (folder: string | null) => loadCatalogue({ shipped, user: folder ?? undefined });
   return {
     async loadCatalogue(folder) {
@@ -16,6 +16,17 @@ export function priceAdapters(shipped: URL): Pick<Adapters, "loadCatalogue" | "e
       const loaded = await load(folder);
       if (!loaded.ok) return { ok: false, faults: loaded.faults.map(formatFault) };
       return { ok: true, explained: explainPrice(loaded, model, at), near: namesNear(loaded, model) };
+    },
+
+    async importPrices(folder, order) {
+      const { importPrices } = await import("../catalogue/import/import.ts");
+      const read = await readPriceTexts({ shipped, user: folder ?? undefined });
+      return read.ok ? importPrices(read.layers, order) : { ok: false, problems: read.faults.map(formatFault), usage: false };
+    },
+
+    async writePriceFile(folder, name, text) {
+      const { writeNew } = await import("../catalogue/import/import.ts");
+      return writeNew(folder, name, text);
     },
   };
 }

@@ -59,3 +59,16 @@ function isDate(text: string): boolean {
   const parsed = new Date(`${text}T00:00:00Z`);
   return !Number.isNaN(parsed.getTime()) && parsed.toISOString().startsWith(text);
 }
+
+/** For commander: a UTC day. */
+export function dayArgument(text: string): string {
+  if (isDate(text)) return text;
+  throw new InvalidArgumentError("It must be a day such as 2026-11-20.");
+}
+
+/** For commander: names separated by commas. */
+export function namesArgument(text: string): string[] {
+  const names = text.split(",").map((name) => name.trim());
+  if (names.every((name) => name !== "")) return names;
+  throw new InvalidArgumentError("It must be names separated by commas.");
+}

@@ -4,6 +4,7 @@ import { settingsFor, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, printJson, printLine } from "./io.ts";
 import { registerPricesDiff } from "./prices-diff.ts";
+import { registerImport } from "./prices-import.ts";
 import { registerShow } from "./prices-show.ts";
 import { addSettingFlags } from "./setting-flags.ts";
 import { printTable, type Column, type TableCell } from "./table.ts";
@@ -15,6 +16,7 @@ export function registerPrices(program: Command, context: CliContext): void {
   registerList(prices, context);
   registerShow(prices, context);
   registerPricesDiff(prices, context);
+  registerImport(prices, context);
 }
 
 function registerCheck(prices: Command, context: CliContext): void {

@@ -29,7 +29,8 @@ export function mayUse(key: Key, ...names: readonly string[]): boolean {
   return key.models === null || key.models.some((pattern) => names.some((name) => matchesPattern(pattern, name)));
 }
 
-function matchesPattern(pattern: string, text: string): boolean {
+/** Whether a name fits a pattern in which `*` stands for any run of characters. */
+export function matchesPattern(pattern: string, text: string): boolean {
   const pieces = pattern.split("*");
   const first = pieces[0] ?? "";
   if (pieces.length === 1) return text === first;

@@ -1,0 +1,146 @@
+import type { TokenClass } from "../../core/tokens.ts";
+import type { StatedRates } from "../schema.ts";
+import { rateOf, usdOfThousand } from "./exact.ts";
+import {
+  countOf, faultOfRates, isFields,
+  type Fields, type LeftOut, type PriceReading, type TableModel, type TableResult, type TablePrice, type WantsProvider,
+} from "./table.ts";
+
+/**
+ * pydantic/genai-prices: `prices/data.json` (a list of providers) or one provider's YAML file. A provider has `id` and
+ * `models`; a model `id`, `match`, `context_window` and `prices`: one block, or a list of blocks `{constraint, prices}` of
+ * which the last that holds is used. A price counts in USD per 1M tokens, or is `{base, tiers: [{start, price}]}`, where
+ * prompts of more than `start` tokens are priced by that tier as a whole.
+ */
+export function readGenaiPrices(tree: unknown, wants: WantsProvider): TableResult {
+  const providers = Array.isArray(tree) ? tree : [tree];
+  if (!providers.every((provider) => isFields(provider) && typeof provider["id"] === "string" && Array.isArray(provider["models"]))) {
+    return { ok: false, problem: "not a genai-prices table: it should be data.json (a list of providers with id and models) or one provider's YAML file" };
+  }
+  const models: TableModel[] = [];
+  const leftOut: LeftOut[] = [];
+  for (const provider of providers as { id: string; models: unknown[] }[]) {
+    if (!wants(provider.id, provider.id)) continue;
+    for (const each of provider.models) {
+      if (!isFields(each) || typeof each["id"] !== "string") continue;
+      const prices = pricesOf(each["prices"]);
+      if (typeof prices === "string") leftOut.push({ model: each["id"], why: prices });
+      else models.push(modelOf(provider.id, each["id"], each, prices));
+    }
+  }
+  return { ok: true, table: { models, leftOut, providers: providers.map((provider) => String((provider as Fields)["id"])) } };
+}
+
+function modelOf(provider: string, id: string, fields: Fields, prices: readonly TablePrice[]): TableModel {
+  const match = fields["match"];
+  return {
+    id, provider, prices,
+    names: equalNames(match).filter((name) => name !== id),
+    matches: (name) => fits(match, name.toLowerCase()),
+    contextTokens: countOf(fields["context_window"]),
+    maxOutputTokens: null,
+  };
+}
+
+/** The last clause that holds prices: so blocks must stand in the order of their days. */
+function pricesOf(stated: unknown): TablePrice[] | string {
+  const blocks = Array.isArray(stated) ? stated : [{ prices: stated }];
+  const read: TablePrice[] = [];
+  for (const block of blocks) {
+    const constraint = isFields(block) ? (block["constraint"] ?? null) : null;
+    const from = isFields(constraint) ? constraint["start_date"] : null;
+    if (constraint !== null && typeof from !== "string") return "its price depends on the time of day";
+    const price = priceOf(isFields(block) ? block["prices"] : undefined, typeof from === "string" ? from : null);
+    if (typeof price === "string") return price;
+    const before = read.at(-1);
+    if (before !== undefined && (price.from === null || (before.from !== null && price.from <= before.from))) return "its prices are not in the order of their days";
+    read.push(price);
+  }
+  return read.length === 0 ? "no price" : read;
+}
+
+const classes: Readonly<Record<string, TokenClass>> = {
+  input_mtok: "input",
+  cache_read_mtok: "cached_input",
+  cache_write_mtok: "cache_write",
+  input_audio_mtok: "audio_input",
+  input_image_mtok: "image_input",
+  output_mtok: "output",
+  output_audio_mtok: "audio_output",
+  output_image_mtok: "image_output",
+};
+
+/** Audio that was cached is cached input here: there is no class for it. */
+const withoutClass = new Set(["cache_audio_read_mtok", "cache_image_read_mtok", "cache_video_read_mtok"]);
+
+function priceOf(stated: unknown, from: string | null): PriceReading {
+  const fields = Object.entries(isFields(stated) ? stated : {}).filter(([name, value]) => value !== null && !withoutClass.has(name));
+  if (fields.length === 0) return "no price";
+  const request = fields.find(([name]) => name === "requests_kcount");
+  if (request !== undefined) {
+    if (fields.length > 1) return "a price of requests beside one of tokens cannot be stated here";
+    const perRequest = usdOfThousand(String(request[1]));
+    return perRequest === undefined ? `requests_kcount ${String(request[1])} cannot be held exactly` : { from, official: null, tiers: [], perRequest };
+  }
+  const starts = [...new Set(fields.flatMap(([, value]) => tiersOf(value).map(({ start }) => start)))].sort((a, b) => a - b);
+  const tiers: { from_prompt_tokens: number; official: StatedRates }[] = [];
+  let official: StatedRates = {};
+  for (const start of [-1, ...starts]) {
+    const rates: { -readonly [name in TokenClass]?: string } = {};
+    for (const [name, value] of fields) {
+      const known = classes[name];
+      if (known === undefined) return `its price has ${name}, which has no class here`;
+      const written = reached(value, start);
+      const rate = rateOf(written, 6);
+      if (rate === undefined) return `${name} ${written} cannot be held exactly`;
+      rates[known] = rate;
+    }
+    if (start === -1) official = rates;
+    else tiers.push({ from_prompt_tokens: start + 1, official: rates });
+  }
+  return faultOfRates(official) ?? { from, official, tiers, perRequest: null };
+}
+
+interface Tier {
+  readonly start: number;
+  readonly price: string;
+}
+
+function tiersOf(value: unknown): Tier[] {
+  const tiers = isFields(value) && Array.isArray(value["tiers"]) ? value["tiers"] : [];
+  return tiers.filter(isFields).map((tier) => ({ start: Number(tier["start"]), price: String(tier["price"]) }));
+}
+
+/** The price of prompts of just more than `start` tokens, as it is written. */
+function reached(value: unknown, start: number): string {
+  if (!isFields(value)) return String(value);
+  const tier = tiersOf(value).filter((each) => each.start <= start).toSorted((a, b) => a.start - b.start).at(-1);
+  return tier?.price ?? String(value["base"]);
+}
+
+function fits(clause: unknown, name: string): boolean {
+  if (!isFields(clause)) return false;
+  const [[kind, wanted] = []] = Object.entries(clause);
+  if (Array.isArray(wanted)) return kind === "and" ? wanted.every((each) => fits(each, name)) : wanted.some((each) => fits(each, name));
+  const text = String(wanted).toLowerCase();
+  switch (kind) {
+    case "equals":
+      return name === text;
+    case "starts_with":
+      return name.startsWith(text);
+    case "ends_with":
+      return name.endsWith(text);
+    case "contains":
+      return name.includes(text);
+    default:
+      // An expression of a foreign file is not run; the model is found by its id.
+      return false;
+  }
+}
+
+function equalNames(clause: unknown): string[] {
+  if (!isFields(clause)) return [];
+  const alternatives = clause["or"];
+  if (Array.isArray(alternatives)) return alternatives.flatMap(equalNames);
+  return typeof clause["equals"] === "string" ? [clause["equals"]] : [];
+}

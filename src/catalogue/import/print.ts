@@ -1,0 +1,78 @@
+import { stringify } from "yaml";
+import { tokenClasses } from "../../core/tokens.ts";
+import type { StatedPrice, StatedRates } from "../schema.ts";
+import type { AddedPrice, Proposal } from "./propose.ts";
+
+/** A price file of these models. Texts are in quotes and decimals stay texts, so that it reads back as it was meant. */
+export function printProposals(title: readonly string[], proposals: readonly Proposal[]): string {
+  const own = proposals.filter(({ ownPlace }) => ownPlace !== null);
+  const whole = proposals.filter(({ ownPlace }) => ownPlace === null);
+  const lines = title.map((line) => `# ${line}`.trimEnd());
+  for (const proposal of own) lines.push("#", ...byHand(proposal).map((line) => `# ${line}`));
+  if (whole.length > 0) lines.push("models:", ...whole.flatMap(modelLines));
+  return `${lines.join("\n")}\n`;
+}
+
+function byHand({ id, ownPlace, added }: Proposal): string[] {
+  const place = `${ownPlace?.file ?? ""}:${ownPlace?.line ?? 0}`;
+  return [`${place} states ${id} itself: add this to its prices there, in the order of the days.`, ...added.flatMap(({ price, kept, before }) => priceLines(price, "  ", { price, kept, before }))];
+}
+
+function modelLines({ id, kind, provider, model, added }: Proposal): string[] {
+  const { aliases, group, prices = [], provider: _, ...traits } = model;
+  return [
+    ...(kind === "new" ? ["  # New here: look at its group and its sizes."] : []),
+    `  ${plain(id)}:`,
+    `    provider: ${plain(provider)}`,
+    ...(aliases === undefined ? [] : [`    aliases: [${aliases.map(plain).join(", ")}]`]),
+    ...(group === undefined ? [] : [`    group: ${plain(group)}`]),
+    ...Object.entries(traits).map(([name, value]) => `    ${name}: ${typeof value === "string" ? quoted(value) : plain(value)}`),
+    "    prices:",
+    ...prices.flatMap((price) => priceLines(price, "      ", added.find((each) => each.price === price))),
+    "",
+  ];
+}
+
+function priceLines(price: StatedPrice, indent: string, added?: AddedPrice): string[] {
+  const { from, until, source, official, gateway, per_request, minimum, tier_mode, tiers } = price;
+  const remarks = added === undefined ? [] : [
+    ...(added.kept.length > 0 ? [`the table does not state ${added.kept.join(", ")}: kept from the price before`] : []),
+    ...((gateway ?? per_request?.gateway) !== undefined ? ["the gateway's own rates are kept from the price before: look whether they still hold"] : []),
+  ];
+  const fields = [
+    `from: ${from}`,
+    ...(until === undefined ? [] : [`until: ${until}`]),
+    `source: ${quoted(source)}`,
+    ...(official === undefined ? [] : [`official: ${ratesOf(official)}`]),
+    ...(gateway === undefined ? [] : [`gateway: ${ratesOf(gateway)}`]),
+    ...(per_request === undefined ? [] : [`per_request: ${block([["official", per_request.official], ["gateway", per_request.gateway]])}`]),
+    ...(minimum === undefined ? [] : [`minimum: { ${[minimum.tokens === undefined ? [] : [`tokens: ${minimum.tokens}`], minimum.usd === undefined ? [] : [`usd: ${quoted(minimum.usd)}`]].flat().join(", ")} }`]),
+    ...(tier_mode === undefined ? [] : [`tier_mode: ${tier_mode}`]),
+    ...(tiers === undefined || tiers.length === 0 ? [] : ["tiers:"]),
+  ];
+  return [
+    ...remarks.map((remark) => `${indent}# ${remark}`),
+    ...fields.map((field, index) => `${indent}${index === 0 ? "- " : "  "}${field}`),
+    ...(tiers ?? []).map((tier) => {
+      const rates = [`official: ${ratesOf(tier.official)}`, ...(tier.gateway === undefined ? [] : [`gateway: ${ratesOf(tier.gateway)}`])];
+      return `${indent}    - { from_prompt_tokens: ${tier.from_prompt_tokens}, ${rates.join(", ")} }`;
+    }),
+  ];
+}
+
+function ratesOf(rates: StatedRates): string {
+  return block(tokenClasses.map((name) => [name, rates[name]]));
+}
+
+function block(entries: readonly (readonly [name: string, value: string | undefined])[]): string {
+  return `{ ${entries.flatMap(([name, value]) => (value === undefined ? [] : [`${name}: ${quoted(value)}`])).join(", ")} }`;
+}
+
+function quoted(text: string): string {
+  return JSON.stringify(text);
+}
+
+/** As YAML writes it: in quotes where it would be read as something else. */
+function plain(value: unknown): string {
+  return stringify(value, { lineWidth: 0 }).trimEnd();
+}

@@ -1,0 +1,63 @@
+import type { StatedRates } from "../schema.ts";
+
+/** A price as another table states it, in the words of a price file. */
+export interface TablePrice {
+  /** ISO day; null where the table gives none. */
+  readonly from: string | null;
+  /** Exactly one of `official` and `perRequest` is there. */
+  readonly official: StatedRates | null;
+  readonly tiers: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[];
+  /** USD. */
+  readonly perRequest: string | null;
+}
+
+export interface TableModel {
+  readonly id: string;
+  /** The family, by the name that it has here. */
+  readonly provider: string;
+  /** Other exact names of it. */
+  readonly names: readonly string[];
+  matches(name: string): boolean;
+  readonly contextTokens: number | null;
+  readonly maxOutputTokens: number | null;
+  /** Ascending; only the first may have no day. */
+  readonly prices: readonly TablePrice[];
+}
+
+/** What is not proposed, and why. */
+export interface LeftOut {
+  readonly model: string;
+  readonly why: string;
+}
+
+export interface ReadTable {
+  readonly models: readonly TableModel[];
+  readonly leftOut: readonly LeftOut[];
+  /** All providers of the file, as it names them. */
+  readonly providers: readonly string[];
+}
+
+export type TableResult = { readonly ok: true; readonly table: ReadTable } | { readonly ok: false; readonly problem: string };
+
+/** Which of a file's providers are asked for, by the file's name and by the family's name here. */
+export type WantsProvider = (name: string, family: string) => boolean;
+
+export type Fields = Readonly<Record<string, unknown>>;
+
+export function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A whole number that the reader left as text; null for anything else. */
+export function countOf(value: unknown): number | null {
+  return typeof value === "string" && /^\d{1,9}$/.test(value) && Number(value) > 0 ? Number(value) : null;
+}
+
+/** A table's price, or a sentence on why it cannot be taken over. */
+export type PriceReading = TablePrice | string;
+
+/** What both tables are asked: a chat model has both rates, and one that costs nothing is more likely unknown. */
+export function faultOfRates({ input, output }: StatedRates): string | undefined {
+  if (input === undefined || output === undefined) return `no price of ${input === undefined ? "input" : "output"} tokens: not a chat model`;
+  return input === "0.00" && output === "0.00" ? "a price of 0 may be a missing one; state it yourself if it is free" : undefined;
+}
