@@ -1,7 +1,9 @@
+import type { LedgerTotals } from "../core/account-sample.ts";
 import type { Budget, BudgetWindow, Caller, Shortage } from "../core/budget.ts";
 import type { Charge, ChargeState, HoldKind } from "../core/charge.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
+import type { CorrectionMade } from "../core/reconciliation.ts";
 import type { Settlement } from "../core/settlement.ts";
 import type { TokenCounts } from "../core/tokens.ts";
 import type { ChargedFacts, NotRecomputed, Recomputed } from "../core/what-if.ts";
@@ -57,6 +59,10 @@ export interface Ledger extends AsyncDisposable {
   /** The end of the last day of which retention has turned charges into sums; null where it has not. */
   prunedUntil(): Promise<number | null>;
   pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }>;
+  /** The ledger's counters since its beginning, from one snapshot; retention does not change them. */
+  totals(): Promise<LedgerTotals>;
+  /** Corrections that were made in the half-open span, and those of charges that ended in it, in their order. */
+  corrections(since: number, until: number): Promise<readonly CorrectionMade[]>;
   /** Posts, as `assumed`, the pending request holds whose owner no longer runs. Only `serve` calls it. */
   recover(at: number): Promise<number>;
   /**

@@ -1,3 +1,4 @@
+import { accountFigures, type AccountFigure, type AccountFigures } from "../core/account-sample.ts";
 import { parseUsd, type PicoUsd } from "../core/money.ts";
 import { objectOr } from "./json.ts";
 
@@ -25,14 +26,32 @@ export function readAccount(record: unknown): Account {
   };
 }
 
+/** The figures of an account record that are kept, each at its first place where it is stated as a number, with the account's id. */
+export function readAccountFigures(record: unknown): { readonly account: string | null; readonly figures: AccountFigures } {
+  const root = objectOr(record);
+  const data = objectOr(root["data"]);
+  const places = [data, root].flatMap((place) => [place, objectOr(place["credit_pack_info"]), objectOr(place["wallet"])]);
+  const figures: Partial<Record<AccountFigure, string>> = {};
+  for (const name of accountFigures) {
+    const text = places.map((place) => decimalText(place[name])).find((each) => each !== null && decimal.test(each));
+    if (typeof text === "string") figures[name] = text;
+  }
+  const account = [data["id"], root["id"]].map(decimalText).find((id) => id !== null && /^\d{1,20}$/.test(id));
+  return { account: account ?? null, figures };
+}
+
 const decimal = /^(-?)(\d+)(?:\.(\d+))?$/;
 
-/** An amount as JSON carries it, a number or its text; what is finer than a pico-USD is cut off. */
-function readUsd(value: unknown): PicoUsd | null {
+/** A number as JSON carries it, or its text. A number's own shortest text is what was sent; only a tiny one has an exponent. */
+function decimalText(value: unknown): string | null {
   if (typeof value !== "string" && typeof value !== "number") return null;
-  // A number's own shortest text is what was sent; only a tiny one is written with an exponent.
-  const isTiny = typeof value === "number" && Math.abs(value) < 1e-6;
-  const match = decimal.exec(isTiny ? value.toFixed(12) : String(value).trim());
+  const isTiny = typeof value === "number" && value !== 0 && Math.abs(value) < 1e-6;
+  return isTiny ? value.toFixed(12) : String(value).trim();
+}
+
+/** An amount; what is finer than a pico-USD is cut off. */
+function readUsd(value: unknown): PicoUsd | null {
+  const match = decimal.exec(decimalText(value) ?? "");
   if (match === null) return null;
   const [, sign, whole = "", fraction = ""] = match;
   const amount = parseUsd(fraction === "" ? whole : `${whole}.${fraction.slice(0, 12)}`);

@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { formatUsd, usd, type PicoUsd } from "../../src/core/money.ts";
 import { balanceJson } from "../../src/reporting/balance.ts";
-import { readAccount } from "../../src/wire/account.ts";
+import { readAccount, readAccountFigures } from "../../src/wire/account.ts";
 
 describe("the account record", () => {
   it.each<[unknown, string | null]>([
@@ -29,8 +29,23 @@ describe("the account record", () => {
     expect(readAccount({ code: 200, data })).toEqual({ balance: null, availableCredits: 40.5, plan: "pro" });
   });
 
+  it("gives its figures as they were written, and nothing else", () => {
+    const data = {
+      id: 7, api_key: "sk-secret", equivalent_in_usd: 0.1 + 0.2, wallet: { id: 9, credit_used: "12.50", llm_used: 1e-7, auto_recharge_enabled: true },
+      credit_pack_info: { used_credits: 250_000_001, frozen_credits: null, expired_credits: 0, credit_packs: [{ used: 3 }] },
+    };
+    expect(readAccountFigures({ code: 200, data })).toEqual({
+      account: "7",
+      figures: {
+        equivalent_in_usd: "0.30000000000000004", used_credits: "250000001", expired_credits: "0", credit_used: "12.50", llm_used: "0.000000100000",
+      },
+    });
+    expect(readAccountFigures({ equivalent_in_usd: 25 })).toEqual({ account: null, figures: { equivalent_in_usd: "25" } });
+  });
+
   it("is read without harm whatever it is", () => {
     fc.assert(fc.property(fc.jsonValue(), (record) => void readAccount(record)));
+    fc.assert(fc.property(fc.jsonValue(), (record) => void readAccountFigures({ data: record })));
   });
 });
 

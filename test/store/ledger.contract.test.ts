@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { AccountSample } from "../../src/core/account-sample.ts";
 import { parseScope } from "../../src/core/budget.ts";
 import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import type { HoldResult } from "../../src/ports/ledger.ts";
@@ -399,6 +400,53 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     await using after = await home.open();
     await after.ledger.hold(holdOf("c", usd("1")));
     expect(await after.ledger.recover(noon)).toBe(1);
+  });
+
+  it("counts since its beginning what is posted and what is pending, corrections included", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const nothing = await ledger.totals();
+    expect(nothing).toEqual({
+      written: 0, posted: { reported: 0n, counted: 0n, partial: 0n, assumed: 0n }, requests: 0, unpriced: 0, pending: 0, pendingUnpriced: 0, held: 0n,
+    });
+    for (const id of ["a", "b", "c", "d"]) await ledger.hold(holdOf(id, usd("1"), { at: noon - 90 * 24 * hourMs }));
+    await ledger.hold(holdOf("e", null));
+    await ledger.hold(holdOf("f", null));
+    await ledger.post("a", posting(100_000, 0), endAt(noon));
+    await ledger.post("b", assumed(usd("1")), endAt(noon + 5));
+    await ledger.post("e", assumed(null), endAt(noon + 6));
+    await ledger.void("c", "gateway_400", endAt(noon));
+    await ledger.adjust("a", { id: "fix", at: noon + 10, amount: usd("0.01"), why: "test", by: "root" });
+    expect(await ledger.totals()).toEqual({
+      written: 7, posted: { reported: usd("0.11"), counted: 0n, partial: 0n, assumed: usd("1") }, requests: 3, unpriced: 1,
+      pending: 2, pendingUnpriced: 1, held: usd("1"),
+    });
+    const fix = { madeAt: noon + 10, ofChargeAt: noon, amount: usd("0.01") };
+    expect(await ledger.corrections(noon, noon + 1)).toEqual([fix]);
+    expect(await ledger.corrections(noon + 10, noon + 11)).toEqual([fix]);
+    expect(await ledger.corrections(noon + 1, noon + 10)).toEqual([]);
+  });
+
+  it("keeps samples of the account, one an instant, until they are removed", async () => {
+    await using home = kind.newHome(manualClock(noon));
+    const { ledger, samples, ...store } = await home.open();
+    await ledger.hold(holdOf("a", usd("9000000")));
+    const before = await ledger.totals();
+    const sample = (askedAt: number, more: Partial<AccountSample> = {}): AccountSample => ({
+      askedAt, answeredAt: askedAt + 3, account: "7", figures: { equivalent_in_usd: "0.30000000000000004", used_credits: "123456789012345678901" },
+      before, after: { ...before, posted: { ...before.posted, counted: usd("0.000000000001") } }, ...more,
+    });
+    expect(await samples.latest()).toBeUndefined();
+    expect(await samples.add(sample(noon + 2))).toBe(true);
+    expect(await samples.add(sample(noon, { account: null, figures: {} }))).toBe(true);
+    expect(await samples.add(sample(noon, { account: "8" }))).toBe(true);
+    expect(await samples.list(noon, noon + 3)).toEqual([sample(noon, { account: null, figures: {} }), sample(noon + 2)]);
+    await store[Symbol.asyncDispose]();
+    await using again = await home.open();
+    expect(await again.samples.latest()).toEqual(sample(noon + 2));
+    expect(await again.samples.list(noon + 1, noon + 2)).toEqual([]);
+    await again.samples.remove(Array.from({ length: 500 }, (_, index) => noon + 2 + index));
+    expect((await again.samples.list(0, noon * 2)).map(({ askedAt }) => askedAt)).toEqual([noon]);
   });
 
   it("keeps keys, each name for ever", async () => {

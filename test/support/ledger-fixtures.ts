@@ -11,6 +11,7 @@ import { noTokens, tokenClasses, type TokenCounts } from "../../src/core/tokens.
 import type { Calendar } from "../../src/ports/calendar.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import type { ChargeEnd, HoldRequest, Posting } from "../../src/ports/ledger.ts";
+import { MemoryAccountSamples } from "../../src/store/memory/account-samples.ts";
 import { memoryChanges, MemoryKeyStore } from "../../src/store/memory/keys.ts";
 import { MemoryLedger } from "../../src/store/memory/ledger.ts";
 import { emptyState } from "../../src/store/memory/state.ts";
@@ -115,8 +116,9 @@ function memoryHome(clock: Clock): LedgerHome {
     async open(zone = "UTC") {
       const ledger = new MemoryLedger(calendarOf(zone), state, clock.now());
       const keys = new MemoryKeyStore(state);
+      const samples = new MemoryAccountSamples(state);
       const changes = memoryChanges(state);
-      return { ledger, keys, changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
+      return { ledger, keys, samples, changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
     },
     [Symbol.asyncDispose]: async () => {},
   };

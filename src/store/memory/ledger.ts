@@ -1,3 +1,4 @@
+import type { LedgerTotals } from "../../core/account-sample.ts";
 import { invariant } from "../../core/assert.ts";
 import {
   formatScope,
@@ -11,10 +12,11 @@ import {
   type Caller,
   type Shortage,
 } from "../../core/budget.ts";
-import type { Charge } from "../../core/charge.ts";
+import type { Charge, Source } from "../../core/charge.ts";
 import { correctionFault } from "../../core/correction.ts";
 import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
+import type { CorrectionMade } from "../../core/reconciliation.ts";
 import { noTokens } from "../../core/tokens.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { Calendar } from "../../ports/calendar.ts";
@@ -190,6 +192,34 @@ export class MemoryLedger implements Ledger {
   async pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }> {
     const times = this.#all().filter(({ state }) => state === "pending").map(({ at }) => at);
     return { count: times.length, oldestAt: times.length === 0 ? null : Math.min(...times) };
+  }
+
+  async totals(): Promise<LedgerTotals> {
+    const all = this.#all();
+    const posted = all.filter(({ state }) => state === "posted");
+    const pending = all.filter(({ state }) => state === "pending");
+    const requests = posted.filter(({ formula }) => formula !== "adjustment");
+    const costOf = (source: Source) => sum(posted.filter((charge) => charge.source === source).map(({ cost }) => cost ?? noMoney));
+    return {
+      written: all.length,
+      posted: { reported: costOf("reported"), counted: costOf("counted"), partial: costOf("partial"), assumed: costOf("assumed") },
+      requests: requests.length,
+      unpriced: requests.filter(({ cost }) => cost === null).length,
+      pending: pending.length,
+      pendingUnpriced: pending.filter(({ hold }) => hold === null).length,
+      held: sum(pending.map(({ hold }) => hold ?? noMoney)),
+    };
+  }
+
+  async corrections(since: number, until: number): Promise<readonly CorrectionMade[]> {
+    const isInside = (at: number) => at >= since && at < until;
+    return this.#all()
+      .flatMap(({ adjusts, endedAt: madeAt, cost }) => {
+        const ofChargeAt = adjusts === null ? null : (this.#state.charges.get(adjusts)?.endedAt ?? null);
+        if (ofChargeAt === null || madeAt === null || cost === null) return [];
+        return isInside(madeAt) || isInside(ofChargeAt) ? [{ madeAt, ofChargeAt, amount: cost }] : [];
+      })
+      .sort((a, b) => a.madeAt - b.madeAt);
   }
 
   async recover(at: number): Promise<number> {

@@ -1,3 +1,4 @@
+import type { AccountSample } from "../../core/account-sample.ts";
 import type { Budget } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
@@ -18,6 +19,8 @@ export interface MemoryState {
   /** Which windows exist (`budget id`, `start` and `subject`); their sums are always added up anew. */
   readonly opened: Map<string, { readonly budget: string; readonly start: number; readonly subject: string }>;
   readonly keys: Map<string, Key>;
+  /** By when they were asked for. */
+  readonly samples: Map<number, AccountSample>;
   readonly listeners: Set<() => void>;
   runs: number;
   timeZone: string | null;
@@ -25,7 +28,7 @@ export interface MemoryState {
 
 export function emptyState(): MemoryState {
   return {
-    charges: new Map(), prices: new Map(), budgets: new Map(), opened: new Map(), keys: new Map(), listeners: new Set(), runs: 0,
+    charges: new Map(), prices: new Map(), budgets: new Map(), opened: new Map(), keys: new Map(), samples: new Map(), listeners: new Set(), runs: 0,
     timeZone: null,
   };
 }

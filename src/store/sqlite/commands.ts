@@ -1,3 +1,4 @@
+import type { AccountSample } from "../../core/account-sample.ts";
 import type { Budget, Period } from "../../core/budget.ts";
 import type { Formula, HoldKind, Source } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
@@ -31,12 +32,14 @@ export type SetBudgetCommand = readonly [op: "setBudget", budget: Omit<Budget, "
 export type RemoveBudgetCommand = readonly [op: "removeBudget", scope: string, period: string];
 export type CreateKeyCommand = readonly [op: "createKey", key: Key];
 export type RevokeKeyCommand = readonly [op: "revokeKey", id: string, at: number];
+export type AddSampleCommand = readonly [op: "addSample", sample: AccountSample];
+export type RemoveSamplesCommand = readonly [op: "removeSamples", askedAts: readonly number[]];
 /** Ends up to `count` holds of dead owners. */
 export type RecoverCommand = readonly [op: "recover", at: number, count: number];
 
 export type Command =
   | HoldCommand | ExtendCommand | PostCommand | VoidCommand | AdjustCommand | SetBudgetCommand | RemoveBudgetCommand
-  | CreateKeyCommand | RevokeKeyCommand | RecoverCommand;
+  | CreateKeyCommand | RevokeKeyCommand | AddSampleCommand | RemoveSamplesCommand | RecoverCommand;
 
 export interface Replies {
   hold: HoldResult;
@@ -48,6 +51,8 @@ export interface Replies {
   removeBudget: boolean;
   createKey: KeyCreation;
   revokeKey: boolean;
+  addSample: true;
+  removeSamples: number;
   recover: number;
 }
 export type ReplyTo<C extends Command> = Replies[C[0]];

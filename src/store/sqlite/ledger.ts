@@ -1,9 +1,12 @@
+import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
 import type { Budget, BudgetWindow } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { PriceVersion } from "../../core/price.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
+import type { CorrectionMade } from "../../core/reconciliation.ts";
+import type { AccountSamples } from "../../ports/account-samples.ts";
 import type { KeyCreation, KeyStore } from "../../ports/key-store.ts";
 import type {
   AdjustResult, ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, OldHold, Posting, ReportQuery, ReportRow,
@@ -22,6 +25,8 @@ import { streamCharges } from "./stream.ts";
 const pricesKept = 10_000;
 /** Orphaned holds that one transaction ends at most. */
 const recoveredAtOnce = 200;
+/** Samples that one transaction removes at most. */
+const removedAtOnce = 200;
 
 const unavailable = { ok: false, reason: "unavailable" } as const;
 
@@ -128,6 +133,14 @@ export class SqliteLedger implements Ledger {
     return this.#reads.pending();
   }
 
+  async totals(): Promise<LedgerTotals> {
+    return this.#longReads.read({ kind: "totals" });
+  }
+
+  async corrections(since: number, until: number): Promise<readonly CorrectionMade[]> {
+    return this.#longReads.read({ kind: "corrections", since, until });
+  }
+
   async recover(at: number): Promise<number> {
     let total = 0;
     for (;;) {
@@ -179,6 +192,38 @@ export class SqliteKeyStore implements KeyStore {
 
   async revoke(id: string, at: number): Promise<boolean> {
     return submitOrThrow(this.#queue, ["revokeKey", id, at]);
+  }
+}
+
+/** Samples of the gateway's account in the same file. */
+export class SqliteAccountSamples implements AccountSamples {
+  readonly #queue: CommandQueue;
+  readonly #reads: ShortReads;
+  readonly #longReads: LongReads;
+
+  constructor(queue: CommandQueue, reads: ShortReads, longReads: LongReads) {
+    this.#queue = queue;
+    this.#reads = reads;
+    this.#longReads = longReads;
+  }
+
+  async add(sample: AccountSample): Promise<boolean> {
+    return (await this.#queue.submit(["addSample", sample])).ok;
+  }
+
+  async list(since: number, until: number): Promise<readonly AccountSample[]> {
+    return this.#longReads.read({ kind: "samples", since, until });
+  }
+
+  async latest(): Promise<AccountSample | undefined> {
+    return this.#reads.latestSample();
+  }
+
+  /** Some at a time: a hold must not wait for many. */
+  async remove(askedAts: readonly number[]): Promise<void> {
+    for (let from = 0; from < askedAts.length; from += removedAtOnce) {
+      await submitOrThrow(this.#queue, ["removeSamples", askedAts.slice(from, from + removedAtOnce)]);
+    }
   }
 }
 

@@ -1,5 +1,8 @@
+import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
+import type { CorrectionMade } from "../../core/reconciliation.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ChargePage, ChargeQuery, ReportQuery, ReportRow, Verification } from "../../ports/ledger.ts";
+import { readCorrections, readSamples, readTotals } from "./account-samples.ts";
 import type { Connection } from "./connection.ts";
 import { readPostings, type PageEnd, type PostingPage } from "./postings.ts";
 import { readCharges } from "./reads.ts";
@@ -12,6 +15,9 @@ export type LongRead =
   | { readonly kind: "report"; readonly query: ReportQuery }
   | { readonly kind: "postings"; readonly query: ReportQuery; readonly after: PageEnd | null }
   | { readonly kind: "prunedUntil" }
+  | { readonly kind: "totals" }
+  | { readonly kind: "corrections"; readonly since: number; readonly until: number }
+  | { readonly kind: "samples"; readonly since: number; readonly until: number }
   | { readonly kind: "verify" };
 
 export interface LongReadAnswers {
@@ -19,6 +25,9 @@ export interface LongReadAnswers {
   report: readonly ReportRow[];
   postings: PostingPage;
   prunedUntil: number | null;
+  totals: LedgerTotals;
+  corrections: readonly CorrectionMade[];
+  samples: readonly AccountSample[];
   verify: Verification;
 }
 
@@ -44,6 +53,12 @@ export function readLong(
       return readPostings(db, calendar, read.query, read.after);
     case "prunedUntil":
       return readPrunedUntil(db, calendar);
+    case "totals":
+      return readTotals(db);
+    case "corrections":
+      return readCorrections(db, read.since, read.until);
+    case "samples":
+      return readSamples(db, read.since, read.until);
     case "verify":
       return verify(db, calendar, onProgress);
   }

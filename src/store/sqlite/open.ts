@@ -1,5 +1,6 @@
 import { existsSync, realpathSync } from "node:fs";
 import Database from "better-sqlite3";
+import type { AccountSamples } from "../../ports/account-samples.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Changes } from "../../ports/changes.ts";
 import type { Clock } from "../../ports/clock.ts";
@@ -10,7 +11,7 @@ import { WindowBook } from "./budgets.ts";
 import type { BatchChannel } from "./commands.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, writeTransaction, type Connection } from "./connection.ts";
 import { KeyReads } from "./keys.ts";
-import { SqliteKeyStore, SqliteLedger } from "./ledger.ts";
+import { SqliteAccountSamples, SqliteKeyStore, SqliteLedger } from "./ledger.ts";
 import { readLong, type LongReads } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { addCarriedToDays } from "./prune.ts";
@@ -23,6 +24,7 @@ import { registerOwner, Writer } from "./writer.ts";
 export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
+  readonly samples: AccountSamples;
   readonly changes: Changes;
   /** The zone of windows and days, as it is stored. */
   readonly timeZone: string;
@@ -156,9 +158,11 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
   const write = options.onWrite ?? (() => {});
   const queue = new CommandQueue(parts.channel(changed), options.clock, { write, changed }, options.settlePauseMs);
   opened.defer(() => queue.close());
+  const reads = new ShortReads(parts.db, parts.calendar, parts.runningOwner);
   return {
-    ledger: new SqliteLedger(queue, new ShortReads(parts.db, parts.calendar, parts.runningOwner), parts.longReads, options.path),
+    ledger: new SqliteLedger(queue, reads, parts.longReads, options.path),
     keys: new SqliteKeyStore(queue, new KeyReads(parts.db)),
+    samples: new SqliteAccountSamples(queue, reads, parts.longReads),
     changes: {
       onChange(listener) {
         listeners.add(listener);

@@ -1,9 +1,11 @@
+import type { AccountSample } from "../../core/account-sample.ts";
 import type { Budget, BudgetWindow } from "../../core/budget.ts";
 import type { Charge, ChargeState, HoldKind } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ChargePage, ChargeQuery, OldHold } from "../../ports/ledger.ts";
+import { readLatestSample } from "./account-samples.ts";
 import { readBudgets, snapshot, sumCharges, withoutSeq, type StoredBudget } from "./budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 import { chargeOf, type ChargeRow } from "./rows.ts";
@@ -57,6 +59,10 @@ export class ShortReads {
     const running = this.#runningOwner();
     const rows = this.#oldHolds.all(before) as { id: string; kind: HoldKind; at: bigint; key: string; amount: PicoUsd | null; owner: bigint }[];
     return rows.map(({ owner, at, ...hold }) => ({ ...hold, at: Number(at), isOrphaned: Number(owner) !== running }));
+  }
+
+  latestSample(): AccountSample | undefined {
+    return readLatestSample(this.#db);
   }
 
   budgets(): readonly Budget[] {

@@ -4,6 +4,7 @@ import { noMoney, picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts"
 import { noTokens } from "../../core/tokens.ts";
 import type { ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
 import type { Calendar } from "../../ports/calendar.ts";
+import { addSample, removeSamples } from "./account-samples.ts";
 import { adjust } from "./adjustments.ts";
 import { snapshot, WindowBook, type OpenWindow } from "./budgets.ts";
 import { ChargeBook, type EndedCharge, type PendingCharge } from "./charges.ts";
@@ -145,6 +146,10 @@ export class Writer {
         return this.#announcing(() => createKey(this.#db, command[1]));
       case "revokeKey":
         return this.#announcing(() => revokeKey(this.#db, command[1], command[2]));
+      case "addSample":
+        return addSample(this.#db, command[1]);
+      case "removeSamples":
+        return removeSamples(this.#db, command[1]);
       case "recover":
         return this.#recover(command);
       default:

@@ -1,0 +1,107 @@
+import type { Source } from "./charge.ts";
+import { add, sum, type PicoUsd } from "./money.ts";
+
+/** The figures of the gateway's account record that are kept, under the names that the record has for them. */
+export const accountFigures = [
+  "equivalent_in_usd",
+  "total_credits", "used_credits", "frozen_credits", "expired_credits", "inactive_credits", "available_credits",
+  "credit_remain", "credit_used", "credit_frozen", "llm_remain", "llm_used",
+] as const;
+export type AccountFigure = (typeof accountFigures)[number];
+
+/** As the gateway stated them: plain decimals in its own units. What the record does not have is left out. */
+export type AccountFigures = Readonly<Partial<Record<AccountFigure, string>>>;
+
+/** The ledger's own counters at one instant, since its beginning. */
+export interface LedgerTotals {
+  /** Rows ever written, so that it moves with every hold. */
+  readonly written: number;
+  /** Costs of posted charges, corrections included. */
+  readonly posted: Readonly<Record<Source, PicoUsd>>;
+  readonly requests: number;
+  /** Posted requests whose model has no price. */
+  readonly unpriced: number;
+  readonly pending: number;
+  /** Pending ones whose model has no price. */
+  readonly pendingUnpriced: number;
+  readonly held: PicoUsd;
+}
+
+/** The gateway's account record beside the ledger, read together. Times are milliseconds since 1970 UTC. */
+export interface AccountSample {
+  readonly askedAt: number;
+  readonly answeredAt: number;
+  /** The gateway's id of the account; null where it states none. */
+  readonly account: string | null;
+  readonly figures: AccountFigures;
+  /** Before the gateway was asked: what is posted here had ended by then. */
+  readonly before: LedgerTotals;
+  /** After it had answered: what is in neither had not been sent by then. */
+  readonly after: LedgerTotals;
+}
+
+export function postedTotal({ posted }: LedgerTotals): PicoUsd {
+  return sum(Object.values(posted));
+}
+
+/** What may or may not be in the record yet: it settled while the record was read, or was pending when it came. */
+export function unsettledAt({ before, after }: AccountSample): PicoUsd {
+  const settled = postedTotal(after) - postedTotal(before);
+  return add((settled > 0n ? settled : 0n) as PicoUsd, after.held);
+}
+
+/** Whether no request ran from the one sample to the other. */
+export function isIdleBetween(a: AccountSample, b: AccountSample): boolean {
+  return a.before.pending === 0 && a.before.written === b.after.written;
+}
+
+const decimal = /^(-?)(\d{1,30})(?:\.(\d{1,30}))?$/;
+const decimals = 12;
+
+/** A figure in millionths of millionths of its unit; undefined where it is none. What is finer is cut off. */
+export function scaledFigure(text: string | undefined): bigint | undefined {
+  const match = text === undefined ? null : decimal.exec(text);
+  if (match === null) return undefined;
+  const [, sign = "", whole = "", fraction = ""] = match;
+  return BigInt(sign + whole + fraction.slice(0, decimals).padEnd(decimals, "0"));
+}
+
+/** The smallest step in which these figures are stated, on the scale of `scaledFigure`; at most the given one. */
+export function stepOf(texts: readonly (string | undefined)[], atMost: bigint): bigint {
+  const finest = Math.max(0, ...texts.map((text) => text?.split(".")[1]?.replace(/0+$/, "").length ?? 0));
+  const step = 10n ** BigInt(decimals - Math.min(finest, decimals));
+  return step < atMost ? step : atMost;
+}
+
+const hourMs = 3_600_000;
+const dayMs = 24 * hourMs;
+/** Until this age every sample is kept, then one an hour. */
+const allKeptMs = 7 * dayMs;
+/** From this age on, one a day. */
+const hoursKeptMs = 100 * dayMs;
+
+/**
+ * The samples that retention gives up, by their `askedAt`: of an hour, later of a day, the first one with the least
+ * unsettled stays. Those beside a movement while nothing ran stay too: without them it would look like a difference.
+ */
+export function samplesToThin(samples: readonly AccountSample[], now: number): number[] {
+  const old = samples.filter(({ askedAt }) => askedAt < now - allKeptMs);
+  const kept = new Map<number, AccountSample>();
+  for (const sample of old) {
+    const spanMs = sample.askedAt < now - hoursKeptMs ? dayMs : hourMs;
+    const span = Math.floor(sample.askedAt / spanMs) * spanMs;
+    const best = kept.get(span);
+    if (best === undefined || unsettledAt(sample) < unsettledAt(best)) kept.set(span, sample);
+  }
+  const staying = new Set(kept.values());
+  old.forEach((sample, index) => {
+    const next = samples[index + 1];
+    if (next === undefined || !isIdleBetween(sample, next) || !hasMoved(sample, next)) return;
+    for (const beside of [samples[index - 1], sample, next]) if (beside !== undefined) staying.add(beside);
+  });
+  return old.filter((sample) => !staying.has(sample)).map(({ askedAt }) => askedAt);
+}
+
+function hasMoved(a: AccountSample, b: AccountSample): boolean {
+  return a.account !== b.account || accountFigures.some((name) => a.figures[name] !== b.figures[name]);
+}

@@ -1,0 +1,276 @@
+import { isIdleBetween, postedTotal, unsettledAt, type AccountFigure, type AccountSample } from "./account-sample.ts";
+import { measureOf, type Measure } from "./account-measure.ts";
+import type { Source } from "./charge.ts";
+import { add, larger, noMoney, smaller, subtract, sum, type PicoUsd } from "./money.ts";
+
+/** A correction of the ledger: no movement of the gateway's, so it belongs to the charge that it corrects. */
+export interface CorrectionMade {
+  readonly madeAt: number;
+  /** When the charge that it corrects had ended. */
+  readonly ofChargeAt: number;
+  readonly amount: PicoUsd;
+}
+
+/** Why the gateway may rightly have billed so much less, or more, than the ledger says. Null: without a bound. */
+export interface Doubt {
+  readonly kind: "pending" | "assumed" | "partial" | "counted" | "unpriced" | "rounding";
+  readonly below: PicoUsd;
+  readonly above: PicoUsd | null;
+}
+
+/**
+ * What moved the account beside the requests that are compared. `frozen` and `inactive` are net: below zero where
+ * credits were given free again. `isEstimate`: the balance alone shows it, and requests ran meanwhile.
+ */
+export interface Movement {
+  readonly kind: "top_up" | "withdrawn" | "expired" | "frozen" | "inactive" | "use_by_others" | "refund" | "unexplained";
+  readonly amount: PicoUsd;
+  readonly isEstimate: boolean;
+}
+
+/** A part of the span that cannot be compared. */
+export interface LeftOut {
+  readonly since: number;
+  readonly until: number;
+  readonly why: "topped_up" | "counter_fell";
+}
+
+export interface Reconciliation {
+  /** The samples that it was measured between. */
+  readonly first: AccountSample;
+  readonly last: AccountSample;
+  readonly samples: number;
+  readonly measure: Measure["name"];
+  readonly requests: number;
+  readonly ledger: PicoUsd;
+  readonly gateway: PicoUsd;
+  /** Gateway less ledger: above zero when the gateway billed more. */
+  readonly difference: PicoUsd;
+  readonly doubts: readonly Doubt[];
+  readonly below: PicoUsd;
+  readonly above: PicoUsd | null;
+  readonly agrees: boolean;
+  readonly movements: readonly Movement[];
+  readonly leftOut: readonly LeftOut[];
+}
+
+export type ReconcileResult =
+  | { readonly ok: true; readonly reconciliation: Reconciliation }
+  /** Fewer than two samples of one account, or none of its figures can be read in USD. */
+  | { readonly ok: false; readonly reason: "too_few" | "no_measure" };
+
+/** The gateway counts chat use in ten millionths of a US dollar, so each charge may be rounded to one. */
+const billedStep = 100_000n;
+
+/**
+ * The ledger beside the gateway's account, from samples in order of time. Where nothing ran, what moved is no bill of
+ * ours and is named; an interval that the record cannot tell is left out; the rest is compared.
+ */
+export function reconcile(samples: readonly AccountSample[], corrections: readonly CorrectionMade[] = []): ReconcileResult {
+  const ofAccount = latestAccount(samples);
+  if (ofAccount.length < 2) return { ok: false, reason: "too_few" };
+  const measure = measureOf(ofAccount);
+  if (measure === undefined) return { ok: false, reason: "no_measure" };
+  const stated = ofAccount.filter((sample) => measure.billed(sample) !== undefined);
+  const [start, end] = settledEnds(stated);
+  const [first, last] = [stated[start], stated[end]];
+  if (first === undefined || last === undefined || start >= end) return { ok: false, reason: "too_few" };
+  const intervals = intervalsOf(stated, start, end, measure, corrections);
+  const compared = intervals.filter(({ kind }) => kind === "compared");
+  const ledger = sum(compared.map((interval) => interval.ledger));
+  const gateway = sum(compared.map((interval) => interval.gateway));
+  const difference = subtract(gateway, ledger);
+  const doubts = doubtsOf(runsOf(intervals), measure);
+  const below = sum(doubts.map((doubt) => doubt.below));
+  const above = doubts.some((doubt) => doubt.above === null) ? null : sum(doubts.map((doubt) => doubt.above ?? noMoney));
+  return {
+    ok: true,
+    reconciliation: {
+      first, last, samples: end - start + 1, measure: measure.name, ledger, gateway, difference, doubts, below, above,
+      requests: compared.reduce((count, { from, to }) => count + to.before.requests - from.before.requests, 0),
+      agrees: difference >= -below && (above === null || difference <= above),
+      movements: [...movementsOf(intervals, measure), ...creditMovements(stated.slice(start, end + 1), measure)],
+      leftOut: intervals.flatMap(({ kind, from, to }) =>
+        kind === "topped_up" || kind === "counter_fell" ? [{ since: from.askedAt, until: to.answeredAt, why: kind }] : [],
+      ),
+    },
+  };
+}
+
+/** Another key may belong to another account: only the last one's samples can be compared. */
+function latestAccount(samples: readonly AccountSample[]): readonly AccountSample[] {
+  const account = samples.at(-1)?.account ?? null;
+  return samples.slice(samples.findLastIndex((sample) => sample.account !== account) + 1);
+}
+
+/** The first and the last sample, or one up to a quarter of the span inwards at which less was unsettled. */
+function settledEnds(samples: readonly AccountSample[]): readonly [start: number, end: number] {
+  const earliest = samples[0]?.askedAt ?? 0;
+  const latest = samples.at(-1)?.askedAt ?? 0;
+  const quarterMs = (latest - earliest) / 4;
+  let [start, end] = [0, samples.length - 1];
+  const unsettled = samples.map(unsettledAt);
+  const isBetter = (one: number, other: number) => (unsettled[one] ?? noMoney) < (unsettled[other] ?? noMoney);
+  samples.forEach(({ askedAt }, index) => {
+    if (askedAt <= earliest + quarterMs && isBetter(index, start)) start = index;
+  });
+  samples.forEach(({ askedAt }, index) => {
+    if (askedAt >= latest - quarterMs && !isBetter(end, index)) end = index;
+  });
+  return [start, end];
+}
+
+interface Interval {
+  readonly from: AccountSample;
+  readonly to: AccountSample;
+  readonly ledger: PicoUsd;
+  readonly gateway: PicoUsd;
+  readonly kind: "compared" | "quiet" | LeftOut["why"];
+}
+
+function intervalsOf(
+  samples: readonly AccountSample[], start: number, end: number, measure: Measure, corrections: readonly CorrectionMade[],
+): Interval[] {
+  const isIdle = (index: number) => {
+    const [a, b] = [samples[index], samples[index + 1]];
+    return a === undefined || b === undefined || isIdleBetween(a, b);
+  };
+  const intervals: Interval[] = [];
+  for (let index = start; index < end; index++) {
+    const [from, to] = [samples[index], samples[index + 1]];
+    if (from === undefined || to === undefined) continue;
+    const gateway = subtract(measure.billed(to) ?? noMoney, measure.billed(from) ?? noMoney);
+    const ledger = add(subtract(postedTotal(to.before), postedTotal(from.before)), movedBy(corrections, from, to));
+    // A gateway may bill a little late: the first interval after the last request still belongs to the requests.
+    const isQuiet = gateway !== 0n && isIdle(index) && (index === 0 || isIdle(index - 1));
+    intervals.push({ from, to, ledger, gateway, kind: isQuiet ? "quiet" : kindOfBusy(gateway, measure) });
+  }
+  return intervals;
+}
+
+/** A bill below zero is none: the balance rose, or credits with their use went out of the account. */
+function kindOfBusy(gateway: PicoUsd, measure: Measure): Interval["kind"] {
+  if (gateway >= -measure.step) return "compared";
+  return measure.isCounter ? "counter_fell" : "topped_up";
+}
+
+/** Takes corrections from when they were made to when their charges were billed. */
+function movedBy(corrections: readonly CorrectionMade[], from: AccountSample, to: AccountSample): PicoUsd {
+  const isInside = (at: number) => at >= from.askedAt && at < to.askedAt;
+  let moved = 0n;
+  for (const { madeAt, ofChargeAt, amount } of corrections) {
+    if (isInside(madeAt)) moved -= amount;
+    if (isInside(ofChargeAt)) moved += amount;
+  }
+  return moved as PicoUsd;
+}
+
+/** Neighbouring intervals that are compared: doubts about what was pending arise at the ends of each run only. */
+function runsOf(intervals: readonly Interval[]): (readonly Interval[])[] {
+  const runs: Interval[][] = [];
+  let open = false;
+  for (const interval of intervals) {
+    const isCompared = interval.kind === "compared";
+    if (isCompared && open) runs.at(-1)?.push(interval);
+    else if (isCompared) runs.push([interval]);
+    open = isCompared;
+  }
+  return runs;
+}
+
+function doubtsOf(runs: readonly (readonly Interval[])[], measure: Measure): Doubt[] {
+  const total = (kind: Doubt["kind"], of: (run: Run) => readonly [below: bigint, above: bigint | null]): Doubt => {
+    const parts = runs.flatMap((run) => {
+      const [first, last] = [run[0], run.at(-1)];
+      return first === undefined || last === undefined ? [] : [of({ from: first.from, to: last.to, ledger: sum(run.map(({ ledger }) => ledger)) })];
+    });
+    const below = sum(parts.map(([part]) => part as PicoUsd));
+    const above = parts.some(([, part]) => part === null) ? null : sum(parts.map(([, part]) => (part ?? 0n) as PicoUsd));
+    return { kind, below, above };
+  };
+  const doubts = [
+    // What ran at the beginning may have been billed before it, what ran at the end is not in the ledger's sum yet.
+    total("pending", ({ from, to, ledger }) => [smaller(unsettledAt(from), larger(ledger, noMoney)), unsettledAt(to)]),
+    // The hold itself: the most that it can have cost.
+    total("assumed", (run) => [postedBy(run, "assumed"), 0n]),
+    // How a gateway bills what was cut off is its secret.
+    total("partial", (run) => [postedBy(run, "partial"), postedBy(run, "partial")]),
+    // Estimates are scaled to the dear side, by a factor of two at most.
+    total("counted", (run) => [postedBy(run, "counted") / 2n, postedBy(run, "counted") / 10n]),
+    total("unpriced", ({ from, to }) => [0n, to.after.unpriced > from.before.unpriced || to.after.pendingUnpriced > 0 ? null : 0n]),
+    total("rounding", ({ from, to }) => {
+      const either = measure.step + BigInt(to.before.requests - from.before.requests) * billedStep;
+      return [either, either];
+    }),
+  ];
+  return doubts.filter(({ below, above }) => below > 0n || above !== 0n);
+}
+
+interface Run {
+  readonly from: AccountSample;
+  readonly to: AccountSample;
+  readonly ledger: PicoUsd;
+}
+
+function postedBy({ from, to }: Run, source: Source): PicoUsd {
+  return larger(subtract(to.before.posted[source], from.before.posted[source]), noMoney);
+}
+
+/** What moved while nothing of ours ran, and payments that only the balance shows. */
+function movementsOf(intervals: readonly Interval[], { isCounter }: Measure): Movement[] {
+  const quiet = intervals.filter(({ kind }) => kind === "quiet").map(({ gateway }) => gateway);
+  const paid = intervals.filter(({ kind }) => kind === "topped_up").map(({ ledger, gateway }) => subtract(ledger, gateway));
+  return moved([
+    ["use_by_others", sum(quiet.filter((amount) => amount > 0n))],
+    [isCounter ? "refund" : "top_up", -sum(quiet.filter((amount) => amount < 0n)) as PicoUsd],
+    ["top_up", sum(paid), true],
+  ]);
+}
+
+/** What the record's own credit fields say of payments, expiry and freezing; nothing where only a balance is known. */
+function creditMovements(samples: readonly AccountSample[], measure: Measure): Movement[] {
+  if (!measure.isCounter) return [];
+  const isPack = measure.name === "used_credits";
+  const credited = changes(samples, isPack ? (sample) => measure.usd(sample, "total_credits") : (sample) => walletTotal(sample, measure));
+  const net = (name: AccountFigure) => sum(changes(samples, (sample) => measure.usd(sample, name)) ?? []);
+  const [expired, frozen, inactive] = isPack
+    ? [net("expired_credits"), net("frozen_credits"), net("inactive_credits")]
+    : [noMoney, net("credit_frozen"), noMoney];
+  return moved([
+    ["top_up", sum((credited ?? []).filter((amount) => amount > 0n))],
+    ["withdrawn", -sum((credited ?? []).filter((amount) => amount < 0n)) as PicoUsd],
+    ["expired", expired],
+    ["frozen", frozen],
+    ["inactive", inactive],
+    ["unexplained", unexplained()],
+  ]);
+
+  /** What the balance moved by beyond all that the credit fields say. */
+  function unexplained(): PicoUsd {
+    const balance = changes(samples, (sample) => measure.usd(sample, "equivalent_in_usd"));
+    const used = changes(samples, (sample) => measure.billed(sample));
+    if (balance === undefined || credited === undefined || used === undefined) return noMoney;
+    const rest = subtract(sum(balance), subtract(sum(credited), sum([...used, expired, frozen, inactive])));
+    return larger(rest, -rest as PicoUsd) > balanceStepMax ? rest : noMoney;
+  }
+}
+
+/** Two cents: a balance may be stated in whole ones, at both ends. */
+const balanceStepMax = 20_000_000_000n;
+
+/** By how much a figure moved from sample to sample; undefined where one does not have it. */
+function changes(samples: readonly AccountSample[], of: (sample: AccountSample) => PicoUsd | undefined): PicoUsd[] | undefined {
+  const values = samples.map(of);
+  if (values.some((value) => value === undefined)) return undefined;
+  return values.slice(1).map((value, index) => subtract(value ?? noMoney, values[index] ?? noMoney));
+}
+
+function walletTotal(sample: AccountSample, measure: Measure): PicoUsd | undefined {
+  const [left, used] = [measure.usd(sample, "credit_remain"), measure.usd(sample, "credit_used")];
+  if (left === undefined || used === undefined) return undefined;
+  return sum([left, used, measure.usd(sample, "credit_frozen") ?? noMoney]);
+}
+
+function moved(all: readonly (readonly [kind: Movement["kind"], amount: PicoUsd, isEstimate?: true])[]): Movement[] {
+  return all.flatMap(([kind, amount, isEstimate = false]) => (amount === 0n ? [] : [{ kind, amount, isEstimate }]));
+}
