@@ -5,6 +5,7 @@ import { packageVersion, shippedPrices } from "./app/package.ts";
 import { priceAdapters } from "./app/prices.ts";
 import { tuneRuntime } from "./app/runtime.ts";
 import { userName } from "./app/user-name.ts";
+import { billingErrors, type BillingError } from "./sandbox/billing-errors.ts";
 import { scenarioList } from "./sandbox/scenarios.ts";
 import { calendarOf, isTimeZone } from "./time/calendar.ts";
 import { systemClock } from "./time/clock.ts";
@@ -70,11 +71,13 @@ export const adapters: Adapters = {
   },
 
   sandboxScenarios: scenarioList,
+  sandboxBillingErrors: Object.entries(billingErrors).map(([usage, description]) => ({ usage, description })),
 
-  async startSandbox(options, io) {
+  async startSandbox({ misbill, ...options }, io) {
     const { startSandbox } = await import("./sandbox/server.ts");
     const { firstSignal } = await import("./app/signals.ts");
-    await using sandbox = await startSandbox(options);
+    const isKnown = (name: string): name is BillingError => Object.hasOwn(billingErrors, name);
+    await using sandbox = await startSandbox({ ...options, billingErrors: misbill.filter(isKnown) });
     printLine(io, `sandbox gateway listening on ${sandbox.url}`);
     note(io, `its key is ${sandbox.apiKey}; scenarios are part of the model's name, as in gpt-4o+cut:5`);
     await firstSignal();

@@ -1,20 +1,39 @@
 import type { LedgerFigures } from "../metrics/ledger-gauges.ts";
 import type { Calendar } from "../ports/calendar.ts";
+import { beyondDoubt, runReconciliation } from "../reporting/reconciliation.ts";
 import type { Store } from "../store/sqlite/open.ts";
 import { namedScope } from "../core/budget.ts";
+
+const dayMs = 86_400_000;
+
+/** What the last day's samples say of the gateway's bill; computed anew only when there is another sample. */
+export function differenceOfDay({ ledger, samples }: Pick<Store, "ledger" | "samples">): () => Promise<LedgerFigures["reconciliation"]> {
+  let known: { readonly askedAt: number; readonly figures: LedgerFigures["reconciliation"] } | null = null;
+  return async () => {
+    const latest = await samples.latest();
+    if (latest === undefined) return null;
+    if (known?.askedAt === latest.askedAt) return known.figures;
+    const found = await runReconciliation({ ledger, samples }, { since: latest.askedAt - dayMs, until: latest.askedAt + 1 });
+    const figures = found.ok ? { difference: found.reconciliation.difference, unexplained: beyondDoubt(found.reconciliation) } : null;
+    known = { askedAt: latest.askedAt, figures };
+    return figures;
+  };
+}
 
 /** What a scrape shows of the ledger: budgets by their users' names, spend by team, holds that are not settled. */
 export async function ledgerFigures(
   { ledger, keys }: Pick<Store, "ledger" | "keys">,
   calendar: Calendar,
   at: number,
+  differenceNow: () => Promise<LedgerFigures["reconciliation"]>,
 ): Promise<LedgerFigures> {
-  const [windows, pending, allKeys, day, month] = await Promise.all([
+  const [windows, pending, allKeys, day, month, reconciliation] = await Promise.all([
     ledger.windows(at),
     ledger.pending(),
     keys.list(),
     ledger.report({ by: ["team"], since: calendar.spanOf("1d", at).start, until: at + 1 }),
     ledger.report({ by: ["team"], since: calendar.spanOf("1mo", at).start, until: at + 1 }),
+    differenceNow(),
   ]);
   const names = new Map(allKeys.map((key) => [key.id, key.name]));
   const nameOf = (id: string) => names.get(id) ?? id;
@@ -32,5 +51,6 @@ export async function ledgerFigures(
       ...month.map((row) => ({ team: row.dimensions.team ?? "", period: "month" as const, spent: row.cost })),
     ],
     pendingHolds: pending.count,
+    reconciliation,
   };
 }

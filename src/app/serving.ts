@@ -6,6 +6,7 @@ import { storeProblem } from "../cli/context.ts";
 import { isLoopback } from "../config/addresses.ts";
 import type { Settings } from "../config/settings.ts";
 import { createHttpProxyGateway } from "../gateway/http-proxy-gateway.ts";
+import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
 import { healthz, metricsPage, readyz, type Readiness } from "../http/operations.ts";
 import { createHttpApp, type Route } from "../http/http-app.ts";
 import { createHttpServer } from "../http/server.ts";
@@ -32,7 +33,7 @@ import { createSettler } from "../proxy/settle.ts";
 import { openSqlite, type Store } from "../store/sqlite/open.ts";
 import { calendarOf } from "../time/calendar.ts";
 import { createTokenCounter } from "../tokens/token-counter.ts";
-import { ledgerFigures } from "./figures.ts";
+import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { shippedPrices } from "./package.ts";
 import { tellReload } from "./price-reloads.ts";
 import { Work } from "./work.ts";
@@ -43,6 +44,7 @@ export interface Serving extends AsyncDisposable {
   readonly url: string;
   readonly ledger: Ledger;
   readonly keys: KeyStore;
+  readonly sampler: BalanceSampler;
   /** Holds of a proxy that died, posted at the start. */
   readonly recovered: number;
   /** Whether the start made the database. */
@@ -84,7 +86,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     version: parts.version,
     keysMax: settings.metrics.keysMax,
     clock: parts.clock,
-    figures: () => ledgerFigures(store, calendar, parts.clock.now()),
+    figures: () => ledgerFigures(store, calendar, parts.clock.now(), () => difference()),
   });
   const opened = await watchPrices({
     folders: { shipped: shippedPrices, user: settings.pricing.folder ?? undefined },
@@ -103,6 +105,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   });
   if (!opening.ok) return { ok: false, problems: [storeProblem(opening.failure, settings.database.path)] };
   const store = owned.use(opening.store);
+  const difference = differenceOfDay(store);
   const recovered = await store.ledger.recover(parts.clock.now());
 
   const gateway = owned.use(
@@ -122,6 +125,10 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     bodyMemoryBytesMax: settings.listen.bodyMemoryBytesMax,
     running: (running) => work.add(running),
   });
+  const { ledger, samples } = store;
+  const sampler = owned.use(
+    startBalanceSampler({ ledger, samples, clock: parts.clock, log: parts.log, everyMs: settings.balance.ttlMs, fetch: story.freshAccount }),
+  );
   const listening = await listen(createHttpServer(app), settings.listen);
   if (!listening.ok) return { ok: false, problems: [listening.problem] };
   const { server, url } = listening;
@@ -159,6 +166,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       url,
       ledger: store.ledger,
       keys: store.keys,
+      sampler,
       recovered,
       created: store.created,
       settled: () => work.done(),
@@ -189,6 +197,8 @@ interface StoryParts extends ServingParts {
 interface Story {
   readonly routes: readonly Route[];
   stopBeingReady(): void;
+  /** The account record as the gateway has it now; undefined where it gives none. */
+  freshAccount(): Promise<unknown>;
   /** Ends every running call at the gateway; each is settled. */
   stopForwarding(): void;
 }
@@ -246,7 +256,8 @@ function buildRoutes(settings: Settings, parts: StoryParts): Story {
     { method: "get", path: "/readyz", handler: readyz(readiness) },
     { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },
   ];
-  return { routes, stopBeingReady: () => (draining = true), stopForwarding: () => forwarder.stopAll() };
+  const freshAccount = async () => (await account.refresh())?.body;
+  return { routes, freshAccount, stopBeingReady: () => (draining = true), stopForwarding: () => forwarder.stopAll() };
 }
 
 type Listening =

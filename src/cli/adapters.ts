@@ -1,5 +1,6 @@
 import type { Settings } from "../config/settings.ts";
 import type { Environment, Flags, ReadFile } from "../config/sources.ts";
+import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue, PriceExplanation } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -44,8 +45,10 @@ export interface Adapters {
   demo(options: { readonly once: boolean }, io: Io): Promise<ExitCode>;
   /** What the fake gateway can be asked to do to a request. */
   readonly sandboxScenarios: readonly { readonly usage: string; readonly description: string }[];
-  /** Runs the fake gateway until a signal ends it. */
-  startSandbox(options: { readonly host: string; readonly port: number }, io: Io): Promise<ExitCode>;
+  /** How the fake gateway can be asked to bill wrongly. */
+  readonly sandboxBillingErrors: readonly { readonly usage: string; readonly description: string }[];
+  /** Runs the fake gateway until a signal ends it. `misbill` names billing errors. */
+  startSandbox(options: { readonly host: string; readonly port: number; readonly misbill: readonly string[] }, io: Io): Promise<ExitCode>;
 }
 
 /** Work on the ledger's file as a whole. `onProgress` is told a share from 0 to 1. */
@@ -101,6 +104,7 @@ export type StoreAccess = "command" | "read";
 export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
+  readonly samples: AccountSamples;
   /** The zone of windows and days, as the running proxy stored it. */
   readonly timeZone: string;
   /** Whether opening it made the database. */

@@ -14,6 +14,7 @@ import { registerExport } from "./export.ts";
 import type { ExitCode, Io } from "./io.ts";
 import { registerKeys } from "./keys.ts";
 import { registerPrices } from "./prices.ts";
+import { registerReconcile } from "./reconcile.ts";
 import { registerReport } from "./report.ts";
 import { registerSandbox } from "./sandbox.ts";
 import { registerServe } from "./serve.ts";
@@ -74,6 +75,7 @@ function buildProgram(context: CliContext): Command {
   registerPrices(program, context);
   registerEstimate(program, context);
   registerBalance(program, context);
+  registerReconcile(program, context);
   registerVerify(program, context);
   registerDb(program, context);
   registerConfig(program, context);

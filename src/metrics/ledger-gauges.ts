@@ -12,6 +12,8 @@ export interface LedgerFigures {
   }[];
   readonly spend: readonly { readonly team: string; readonly period: "day" | "month"; readonly spent: PicoUsd }[];
   readonly pendingHolds: number;
+  /** What the gateway billed beyond the ledger over the last day, and what of it no uncertainty explains; null while nobody knows. */
+  readonly reconciliation: { readonly difference: PicoUsd; readonly unexplained: PicoUsd } | null;
 }
 
 /** Gauges that are read from the ledger at each scrape, so that they agree with the reports. */
@@ -22,6 +24,16 @@ export function ledgerGauges(registers: Registry[]): { set(figures: LedgerFigure
   const held = new Gauge({ name: "farebox_budget_held_usd", help: "Held by running requests in a budget's current window, in USD.", ...scoped });
   const spend = new Gauge({ name: "farebox_spend_usd", help: "Spent since the day or the month began, in USD.", labelNames: ["team", "period"], registers });
   const pending = new Gauge({ name: "farebox_ledger_pending_holds", help: "Holds that are not settled yet.", registers });
+  const difference = new Gauge({
+    name: "farebox_reconciliation_difference_usd",
+    help: "What the gateway's account moved by beyond the ledger's charges over the last 24 hours, in USD. Absent while unknown.",
+    registers,
+  });
+  const unexplained = new Gauge({
+    name: "farebox_reconciliation_unexplained_usd",
+    help: "How far that difference, in either direction, goes beyond its uncertainty, in USD: 0 when the two agree.",
+    registers,
+  });
   return {
     set(figures) {
       for (const gauge of [limit, spent, held, spend]) gauge.reset();
@@ -32,6 +44,14 @@ export function ledgerGauges(registers: Registry[]): { set(figures: LedgerFigure
       }
       for (const row of figures.spend) spend.labels(row.team, row.period).set(usdNumber(row.spent));
       pending.set(figures.pendingHolds);
+      const { reconciliation } = figures;
+      if (reconciliation === null) {
+        difference.remove();
+        unexplained.remove();
+      } else {
+        difference.set(usdNumber(reconciliation.difference));
+        unexplained.set(usdNumber(reconciliation.unexplained));
+      }
     },
   };
 }

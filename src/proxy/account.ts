@@ -36,6 +36,12 @@ export type AccountLookup =
   | { readonly ok: true; readonly record: AccountRecord; readonly freshness: "hit" | "miss" | "stale" }
   | { readonly ok: false; readonly answer: WholeAnswer };
 
+export interface Account {
+  lookUp(): Promise<AccountLookup>;
+  /** The record fresh from the gateway, which is remembered from then on; undefined where there is none. */
+  refresh(): Promise<AccountRecord | undefined>;
+}
+
 /** The account record, remembered for a while. Concurrent misses are one request; an old one serves while it is fetched anew, and when the gateway fails. */
 export function createAccount(parts: {
   readonly gateway: Gateway;
@@ -43,7 +49,7 @@ export function createAccount(parts: {
   readonly events: Events;
   readonly ttlMs: number;
   readonly silenceMs: number;
-}): { lookUp(): Promise<AccountLookup> } {
+}): Account {
   const { gateway, clock, events } = parts;
   const cache = new LRUCache<string, AccountRecord>({
     max: 1,
@@ -53,12 +59,7 @@ export function createAccount(parts: {
     allowStale: true,
     noDeleteOnStaleGet: true,
     noDeleteOnFetchRejection: true,
-    fetchMethod: async () => {
-      const record = await fetchRecord();
-      const { balance } = readAccount(record.body);
-      events.balanceRead({ usd: balance === null ? null : usdNumber(balance), fetchedAt: record.fetchedAt });
-      return record;
-    },
+    fetchMethod: () => fetchRecord(),
   });
 
   async function fetchRecord(): Promise<AccountRecord> {
@@ -68,7 +69,10 @@ export function createAccount(parts: {
       events.balanceRead(null);
       throw new AccountFailure(answer);
     }
-    return { body, fetchedAt: clock.now() };
+    const fetchedAt = clock.now();
+    const { balance } = readAccount(body);
+    events.balanceRead({ usd: balance === null ? null : usdNumber(balance), fetchedAt });
+    return { body, fetchedAt };
   }
 
   return {
@@ -81,6 +85,17 @@ export function createAccount(parts: {
         return { ok: true, record, freshness };
       } catch (error) {
         if (error instanceof AccountFailure) return { ok: false, answer: error.answer };
+        throw error;
+      }
+    },
+
+    async refresh() {
+      try {
+        const record = await fetchRecord();
+        cache.set(route, record);
+        return record;
+      } catch (error) {
+        if (error instanceof AccountFailure) return undefined;
         throw error;
       }
     },

@@ -35,8 +35,11 @@ function credits(amount: PicoUsd): number {
 
 function accountRecord(call: Call): Record<string, unknown> {
   const { billing, options } = call.house;
-  const total = credits(billing.credited);
+  const total = credits(billing.purse.credited);
   const remaining = credits(billing.balance);
+  const frozen = credits(billing.purse.frozen);
+  const expired = credits(billing.purse.expired);
+  const sums = { total, remaining, frozen, expired, used: total - remaining - frozen - expired };
   return {
     id: accountId,
     ...owned,
@@ -63,7 +66,7 @@ function accountRecord(call: Call): Record<string, unknown> {
     max_kling_concurrency: 3,
     max_flux_concurrency: 10,
     is_verified: true,
-    wallet: wallet(total, remaining),
+    wallet: wallet(sums),
     account_tags: [],
     account_mj_bot_group_relations: [
       { id: 1, ...owned, account_id: accountId, mj_bot_group_id: 7, is_current_group: true, type: "member" },
@@ -74,11 +77,19 @@ function accountRecord(call: Call): Record<string, unknown> {
     mj_failover_enabled: false,
     luma_failover_enabled: false,
     skip_suno_flagged_account: false,
-    credit_pack_info: creditPackInfo(total, remaining),
+    credit_pack_info: creditPackInfo(sums),
   };
 }
 
-function wallet(total: number, remaining: number): Record<string, unknown> {
+interface Sums {
+  readonly total: number;
+  readonly remaining: number;
+  readonly frozen: number;
+  readonly expired: number;
+  readonly used: number;
+}
+
+function wallet({ remaining, frozen, used }: Sums): Record<string, unknown> {
   const purse = (name: string) => ({ [`${name}_remain`]: 0, [`${name}_frozen`]: 0, [`${name}_used`]: 0 });
   return {
     id: 39_877,
@@ -86,9 +97,9 @@ function wallet(total: number, remaining: number): Record<string, unknown> {
     ...owned,
     legacy_credit_updated: true,
     credit_packs: null,
-    ...purse("credit"),
     credit_remain: remaining,
-    credit_used: total - remaining,
+    credit_used: used,
+    credit_frozen: frozen,
     ...purse("point"),
     ...purse("mj"),
     ...purse("sd"),
@@ -96,7 +107,7 @@ function wallet(total: number, remaining: number): Record<string, unknown> {
     ...purse("suno"),
     ...purse("luma"),
     llm_remain: 0,
-    llm_used: total - remaining,
+    llm_used: used,
     auto_recharge_enabled: false,
     auto_recharge_platform: "",
     auto_recharge_threshold_credit: 0,
@@ -105,15 +116,15 @@ function wallet(total: number, remaining: number): Record<string, unknown> {
   };
 }
 
-function creditPackInfo(total: number, remaining: number): Record<string, unknown> {
+function creditPackInfo({ total, remaining, frozen, expired, used }: Sums): Record<string, unknown> {
   const pack = {
     id: 1,
     wallet_id: 39_877,
     account_id: accountId,
     active: true,
     capacity: total,
-    frozen: 0,
-    used: total - remaining,
+    frozen,
+    used,
     effective_at: created,
     expired_at: "2027-01-12T09:30:00.000Z",
     description: "prepaid",
@@ -121,9 +132,9 @@ function creditPackInfo(total: number, remaining: number): Record<string, unknow
   return {
     credit_packs_count: 1,
     total_credits: total,
-    frozen_credits: 0,
-    used_credits: total - remaining,
-    expired_credits: 0,
+    frozen_credits: frozen,
+    used_credits: used,
+    expired_credits: expired,
     inactive_credits: 0,
     available_credits: remaining,
     credit_packs: [pack],

@@ -1,5 +1,7 @@
-import { parseUsd, type PicoUsd } from "../core/money.ts";
+import type { PicoUsd } from "../core/money.ts";
+import { misbilled, type BillingError } from "./billing-errors.ts";
 import { listPrices, type ModelPrice } from "./prices.ts";
+import { picoUsd, Purse } from "./purse.ts";
 
 /** What one chat completion is billed for. */
 export interface Consumption {
@@ -49,6 +51,7 @@ export interface BillingOptions {
   /** Added to the sandbox's own table, or in place of its entries. */
   readonly prices: Readonly<Record<string, ModelPrice>>;
   readonly minimum: Minimum;
+  readonly errors: readonly BillingError[];
   /** Calls kept in the ledger; the totals count all. */
   readonly keepCalls: number;
 }
@@ -68,10 +71,11 @@ interface Rate {
  */
 export class Billing {
   readonly ledger: BilledCall[] = [];
+  readonly purse: Purse;
   readonly #rates = new Map<string, Rate>();
   readonly #keepCalls: number;
   readonly #minimum: Minimum;
-  #credited: bigint;
+  readonly #errors: readonly BillingError[];
   #calls = 0;
   #promptTokens = 0;
   #completionTokens = 0;
@@ -80,7 +84,8 @@ export class Billing {
   constructor(options: BillingOptions) {
     this.#keepCalls = options.keepCalls;
     this.#minimum = options.minimum;
-    this.#credited = picoUsd(options.startingBalanceUsd);
+    this.#errors = options.errors;
+    this.purse = new Purse(options.startingBalanceUsd);
     for (const [model, price] of Object.entries({ ...listPrices(), ...options.prices })) {
       this.#rates.set(model, this.#rateFrom(price));
     }
@@ -100,7 +105,7 @@ export class Billing {
   }
 
   /** What such a call would be billed. */
-  quote(call: Pick<Consumption, "model" | "promptTokens" | "cachedTokens" | "completionTokens">): {
+  quote(call: Pick<Consumption, "model" | "stream" | "promptTokens" | "cachedTokens" | "completionTokens">): {
     cost: PicoUsd;
     minimumApplied: boolean;
   } {
@@ -110,19 +115,12 @@ export class Billing {
     const shortfall = rate.minimumTokens - call.promptTokens - call.completionTokens;
     const filled = shortfall > 0 ? cost + BigInt(shortfall) * rate.output : cost;
     const whole = filled < rate.minimumPicoUsd ? rate.minimumPicoUsd : filled;
-    return { cost: whole as PicoUsd, minimumApplied: whole !== cost };
-  }
-
-  topUp(amountUsd: string): void {
-    this.#credited += picoUsd(amountUsd);
-  }
-
-  get credited(): PicoUsd {
-    return this.#credited as PicoUsd;
+    const billed = misbilled(this.#errors, call, { cost: whole, beforeMinimum: cost });
+    return { cost: billed as PicoUsd, minimumApplied: whole !== cost };
   }
 
   get balance(): PicoUsd {
-    return (this.#credited - this.#cost) as PicoUsd;
+    return this.purse.balance(this.#cost);
   }
 
   get totals(): BilledTotals {
@@ -155,12 +153,6 @@ export class Billing {
       minimumPicoUsd: picoUsd(price.minimumUsd ?? this.#minimum.usd ?? "0"),
     };
   }
-}
-
-function picoUsd(text: string): bigint {
-  const amount = parseUsd(text);
-  if (amount === undefined) throw new RangeError(`not an amount of USD: ${text}`);
-  return amount;
 }
 
 /** USD per 1M tokens to pico-USD a token: a millionth of what the same digits are in pico-USD. */

@@ -6,7 +6,7 @@ import type { Scenario } from "./scenarios.ts";
 
 /** What the sandbox's parts share. */
 export interface House {
-  readonly options: Required<Omit<SandboxOptions, "scenario" | "scenarioAtHeaders" | "prices" | "minimum">> &
+  readonly options: Required<Omit<SandboxOptions, "scenario" | "scenarioAtHeaders" | "prices" | "minimum" | "billingErrors">> &
     Pick<SandboxOptions, "scenario" | "scenarioAtHeaders">;
   readonly billing: Billing;
   readonly observer: Observer;

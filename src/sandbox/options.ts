@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { PicoUsd } from "../core/money.ts";
+import type { BillingError } from "./billing-errors.ts";
 import type { BilledCall, BilledTotals, Minimum } from "./billing.ts";
 import type { ModelPrice } from "./prices.ts";
 
@@ -47,6 +48,8 @@ export interface SandboxOptions {
   readonly prices?: Readonly<Record<string, ModelPrice>>;
   /** Default: none. */
   readonly minimum?: Minimum;
+  /** How it bills wrongly. Default: not at all. */
+  readonly billingErrors?: readonly BillingError[];
   /** Before an answer's headers. Default 0. */
   readonly latencyMs?: number;
   /** Before each delta of a stream. Default 0. */
@@ -85,10 +88,15 @@ export interface Sandbox extends AsyncDisposable {
   balanceUsd(): string;
   balance(): PicoUsd;
   topUp(amountUsd: string): void;
+  expire(amountUsd: string): void;
+  freeze(amountUsd: string): void;
+  unfreeze(amountUsd: string): void;
+  /** As another client with the same account would. */
+  useByOthers(amountUsd: string): void;
   /** Resolves as soon as it holds: asked now and after every event. Rejects after the timeout, 5 s by default, or at close. */
   waitFor(holds: (sandbox: Sandbox) => boolean, timeoutMs?: number): Promise<void>;
   /** Ends every socket, also those of running answers. */
   close(): Promise<void>;
 }
 
-export type { BilledCall, BilledTotals, Minimum, ModelPrice };
+export type { BillingError, BilledCall, BilledTotals, Minimum, ModelPrice };

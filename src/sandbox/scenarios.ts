@@ -69,6 +69,11 @@ export const scenarios = {
   billed: plain("bills the answer in full although it is not given"),
   free: plain("bills nothing"),
   overbill: info("N", "10", "bills so many more completion tokens than are reported"),
+  "top-up": info("USD", "10", "before it is answered, so much is paid into the account"),
+  expire: info("USD", "1", "before it is answered, credits worth so much expire"),
+  freeze: info("USD", "1", "before it is answered, credits worth so much are frozen"),
+  unfreeze: info("USD", "1", "before it is answered, credits worth so much are given free again"),
+  others: info("USD", "1", "before it is answered, others use so much of the account"),
   // Benchmarks.
   bench: info("N", "200", "a prepared answer of N tokens, N deltas when streamed; with slow:MS paced, else in one burst"),
 } as const satisfies Record<string, ScenarioInfo>;

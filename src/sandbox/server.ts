@@ -59,7 +59,7 @@ function furnish(options: SandboxOptions, url: () => URL): House {
       keepCalls,
       keepRequests,
     },
-    billing: new Billing({ startingBalanceUsd, keepCalls, prices: options.prices ?? {}, minimum: options.minimum ?? {} }),
+    billing: new Billing({ startingBalanceUsd, keepCalls, prices: options.prices ?? {}, minimum: options.minimum ?? {}, errors: options.billingErrors ?? [] }),
     observer: new Observer(keepRequests),
     idPrefix: digest(options.seed ?? 1, "request").slice(0, 20),
     url,
@@ -109,7 +109,11 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
     },
     balanceUsd: () => formatUsd(billing.balance),
     balance: () => billing.balance,
-    topUp: (amountUsd) => billing.topUp(amountUsd),
+    topUp: (amountUsd) => billing.purse.topUp(amountUsd),
+    expire: (amountUsd) => billing.purse.expire(amountUsd),
+    freeze: (amountUsd) => billing.purse.freeze(amountUsd),
+    unfreeze: (amountUsd) => billing.purse.unfreeze(amountUsd),
+    useByOthers: (amountUsd) => billing.purse.useByOthers(amountUsd),
     waitFor: (holds, timeoutMs = 5000) => observer.waitFor(() => holds(sandbox), timeoutMs, holds.toString()),
     close,
     [Symbol.asyncDispose]: close,
@@ -142,6 +146,7 @@ async function answer(house: House, request: IncomingMessage, response: ServerRe
     house.observer.changed();
     const settled = scenarioOf(call, house.options.scenario?.(call.seen));
     if (settled === undefined) return refuseScenario(call);
+    moveAccount(settled);
     return await route(settled);
   } catch (error) {
     if (!response.headersSent) sendError(call, 500, "sandbox_error", null, String(error));
@@ -193,6 +198,15 @@ function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
     request.once("close", () => resolve(undefined));
     request.once("error", () => resolve(undefined));
   });
+}
+
+/** What a scenario does to the account's credits, before the request is answered. */
+function moveAccount({ scenario, house: { billing: { purse } } }: Call): void {
+  if (scenario["top-up"] !== undefined) purse.topUp(scenario["top-up"]);
+  if (scenario.expire !== undefined) purse.expire(scenario.expire);
+  if (scenario.freeze !== undefined) purse.freeze(scenario.freeze);
+  if (scenario.unfreeze !== undefined) purse.unfreeze(scenario.unfreeze);
+  if (scenario.others !== undefined) purse.useByOthers(scenario.others);
 }
 
 function route(call: Call): Promise<void> | void {

@@ -66,6 +66,7 @@ export function harness(): Harness {
     },
     demo: () => Promise.resolve(0),
     sandboxScenarios: [{ usage: "cut:CHUNKS", description: "breaks off" }],
+    sandboxBillingErrors: [{ usage: "no-minimum", description: "forgets it" }],
     startSandbox: () => Promise.resolve(0),
   };
 

@@ -35,6 +35,19 @@ describe("the account", () => {
     },
   );
 
+  it("tops up, expires, freezes and is used by others, by scenario or by hand", async () => {
+    await using sandbox = await startSandbox({ startingBalanceUsd: "10" });
+    await info(sandbox, "top-up:5+expire:1+freeze:2+others:0.5");
+    sandbox.unfreeze("0.5");
+    sandbox.useByOthers("0.25");
+    const { data } = JSON.parse((await info(sandbox)).body.toString());
+    expect(data.credit_pack_info).toMatchObject({
+      total_credits: 150_000_000, used_credits: 7_500_000, frozen_credits: 15_000_000, expired_credits: 10_000_000, available_credits: 117_500_000,
+    });
+    expect(data.wallet).toMatchObject({ credit_remain: 117_500_000, credit_used: 7_500_000, credit_frozen: 15_000_000 });
+    expect([data.equivalent_in_usd, sandbox.balanceUsd()]).toEqual([11.75, "11.75"]);
+  });
+
   it("is refused without the key in its own header, and fails when asked to", async () => {
     await using sandbox = await startSandbox();
     const refused = await ask(sandbox, undefined, account);

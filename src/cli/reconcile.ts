@@ -1,0 +1,157 @@
+import type { Command } from "commander";
+import type { Settings } from "../config/settings.ts";
+import type { SettingName } from "../config/table.ts";
+import type { Doubt, Movement, ReconcileResult } from "../core/reconciliation.ts";
+import { takeSample } from "../jobs/take-sample.ts";
+import { reconciliationJson, runReconciliation, type ReconciliationJson } from "../reporting/reconciliation.ts";
+import { parseInstant } from "./arguments.ts";
+import { settingsFor, storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
+import { example } from "./help.ts";
+import { bold, fail, note, printJson, printLine, type Io } from "./io.ts";
+import { addSettingFlags } from "./setting-flags.ts";
+import { printFields, printTable } from "./table.ts";
+
+interface ReconcileOptions {
+  readonly since: string;
+  readonly until?: string;
+  readonly sample: boolean;
+  readonly json?: true;
+}
+
+const gatewaySettings = ["gateway_url", "gateway_insecure", "gateway_api_key", "gateway_timeout"] as const satisfies readonly SettingName[];
+
+/** `reconcile`: the ledger's sum beside what the gateway's account moved by; 1 when they differ beyond doubt. */
+export function registerReconcile(program: Command, context: CliContext): void {
+  const { io, adapters } = context;
+  const command = program
+    .command("reconcile")
+    .description("compare the ledger with the movement of the gateway's account; exit 1 when they differ beyond doubt")
+    .option("--since <when>", "samples from then on: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant", "30d")
+    .option("--until <when>", "samples before then, written likewise (default: now, with a sample taken now)")
+    .option("--no-sample", "only the samples that are there: the gateway is not asked")
+    .option("--json", "print JSON");
+  addSettingFlags(command, [...gatewaySettings, ...storeSettings]);
+  example(command, "farebox reconcile --since 7d", "farebox reconcile --since 2026-11-01 --until 2026-12-01 --json");
+  command.action(
+    context.run(async (options: ReconcileOptions) => {
+      const loaded = settingsFor(context, command, { uses: [...gatewaySettings, ...storeSettings] });
+      if (!loaded.ok) return fail(io, loaded.problems);
+      const { gateway } = loaded.settings;
+      const isSampling = options.sample && options.until === undefined && gateway.address !== null && gateway.apiKey !== null;
+      return await withStore(context, command, isSampling ? "change" : "read", async (store) => {
+        const now = adapters.clock.now();
+        const since = parseInstant("--since", options.since, now, store.calendar);
+        if (!since.ok) return fail(io, since.problem);
+        const until = parseInstant("--until", options.until ?? "0s", now, store.calendar);
+        if (!until.ok) return fail(io, until.problem);
+        if (until.at < since.at) return fail(io, "--until must not be before --since");
+        if (isSampling) await sampleNow(context, store, loaded.settings);
+        const span = { since: since.at, until: options.until === undefined ? Number.MAX_SAFE_INTEGER : until.at };
+        const result = await runReconciliation(store, span);
+        if (!result.ok) return fail(io, missing(result.reason, isSampling));
+        const found = reconciliationJson(result.reconciliation);
+        if (options.json) printJson(io, found);
+        else print(io, found);
+        return found.ok ? 0 : 1;
+      });
+    }),
+  );
+}
+
+async function sampleNow({ io, adapters }: CliContext, { ledger, samples }: OpenStore, settings: Settings): Promise<void> {
+  let problem = "";
+  const taken = await takeSample({ ledger, samples, clock: adapters.clock }, async () => {
+    const reading = await adapters.fetchAccount(settings);
+    if (!reading.ok) problem = `: ${reading.message}`;
+    return reading.ok ? reading.record : undefined;
+  });
+  if (taken === undefined) note(io, `note: no sample was taken now${problem}; the ones that are there are compared`);
+}
+
+function missing(reason: (ReconcileResult & { readonly ok: false })["reason"], isSampling: boolean): string {
+  if (reason === "no_measure") {
+    return "the account record states no balance in USD (equivalent_in_usd), so nobody can tell what its credits are worth";
+  }
+  const how = isSampling ? "one was taken now" : "with FAREBOX_GATEWAY_URL and FAREBOX_GATEWAY_API_KEY each reconcile takes one";
+  return `fewer than two samples of the account are in this span (${how}); farebox serve takes one a minute while there is traffic: run reconcile again after some requests`;
+}
+
+const doubtText: Readonly<Record<Doubt["kind"], string>> = {
+  pending: "requests running at either end",
+  assumed: "assumed: the hold was booked after a crash, reset or timeout",
+  partial: "partial: answers that were cut off",
+  counted: "counted: the gateway reported no usage",
+  unpriced: "models without a price: not in the ledger's sum",
+  rounding: "rounding of the account record",
+};
+
+const movementText: Readonly<Record<Movement["kind"], string>> = {
+  top_up: "topped up",
+  withdrawn: "credits taken out of the account",
+  expired: "credits expired",
+  frozen: "credits frozen, not billed yet",
+  inactive: "credits not active, or not any more",
+  use_by_others: "used while no request of ours ran: by others with this account",
+  refund: "given back while no request of ours ran",
+  unexplained: "movement of the balance that no credit field explains",
+};
+
+const leftOutText: Readonly<Record<string, string>> = {
+  topped_up: "the account was topped up, and only its balance is known",
+  counter_fell: "the used counter fell, as where a pack of credits ends with what was used of it",
+};
+
+function print(io: Io, found: ReconciliationJson): void {
+  const { uncertainty, movements } = found;
+  const sign = (usd: string) => (usd.startsWith("-") ? usd : `+${usd}`);
+  const percent = found.difference_percent === null ? "" : ` (${sign(found.difference_percent.toFixed(2))}%)`;
+  printFields(io, [
+    ["from", found.since],
+    ["to", found.until],
+    ["requests", found.requests],
+    ["the ledger charged", `USD ${found.ledger_usd}`],
+    ["the gateway billed", `USD ${found.gateway_usd} (${measureText(found.measure)})`],
+    ["difference", `USD ${sign(found.difference_usd)}${percent}`],
+    ["uncertainty", `USD ${zeroOr("-", uncertainty.below_usd)} to ${uncertainty.above_usd === null ? "any more" : zeroOr("+", uncertainty.above_usd)}`],
+  ]);
+  if (io.isTTY) printLine(io, "");
+  printTable(
+    io,
+    [{ title: "uncertain" }, { title: "less by", align: "right" }, { title: "more by", align: "right" }],
+    uncertainty.items.map(({ kind, below_usd, above_usd }) => [textOf(doubtText, kind), below_usd, above_usd ?? "any"]),
+  );
+  if (movements.length > 0) {
+    if (io.isTTY) printLine(io, "");
+    printTable(
+      io,
+      [{ title: "not from our requests" }, { title: "USD", align: "right" }],
+      movements.map(({ kind, usd, estimate }) => [textOf(movementText, kind), `${estimate ? "about " : ""}${usd}`]),
+    );
+  }
+  for (const { since, until, why } of found.left_out) note(io, `left out: ${since} to ${until}: ${textOf(leftOutText, why)}`);
+  if (io.isTTY) printLine(io, "");
+  io.stdout.write(`${bold(io, verdict(found))}\n`);
+}
+
+function measureText(measure: ReconciliationJson["measure"]): string {
+  return measure === "equivalent_in_usd" ? "by its balance" : `by its counter ${measure}`;
+}
+
+function zeroOr(sign: string, usd: string): string {
+  return /[1-9]/.test(usd) ? sign + usd : usd;
+}
+
+function textOf(texts: Readonly<Record<string, string>>, kind: string): string {
+  return texts[kind] ?? kind;
+}
+
+/** One sentence, and where it is bad what to look for. */
+function verdict({ ok, difference_usd, left_out, requests }: ReconciliationJson): string {
+  const rest = left_out.length === 0 ? "" : ", as far as it can be compared";
+  if (ok) return requests === 0 ? `no request of ours ended in between${rest}` : `the gateway bills what the ledger says, within the uncertainty${rest}`;
+  const isLess = difference_usd.startsWith("-");
+  const look = isLess
+    ? "a price that fell, a minimum that it does not apply, requests that it did not count"
+    : "a price that rose, an unknown minimum, answers billed although they failed, others who use the account while requests run";
+  return `the gateway billed USD ${difference_usd.replace("-", "")} ${isLess ? "less" : "more"} than the ledger says, beyond the uncertainty; look for: ${look}`;
+}
