@@ -1,9 +1,13 @@
 import { defineConfig } from "vitest/config";
 
+const shared = { testTimeout: 20_000, hookTimeout: 20_000 };
+
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
-    testTimeout: 20_000,
-    hookTimeout: 20_000,
+    projects: [
+      { test: { ...shared, name: "farebox", include: ["test/**/*.test.ts"] } },
+      // Whatever can go wrong between the proxy and the gateway, with the other engine.
+      { test: { ...shared, name: "undici", include: ["test/proxy/**/*.test.ts"], env: { TEST_ENGINE: "undici" } } },
+    ],
   },
 });

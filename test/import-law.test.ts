@@ -40,6 +40,7 @@ const packageHomes: Record<string, readonly string[]> = {
   "prom-client": ["metrics"],
   "temporal-polyfill": ["time"],
   tiktoken: ["tokens", "sandbox"],
+  undici: ["gateway"],
   yaml: ["config", "catalogue"],
   zod: ["config", "admin", "reporting", "catalogue"],
 };

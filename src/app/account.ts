@@ -1,6 +1,6 @@
 import type { AccountReading } from "../cli/adapters.ts";
 import type { Settings } from "../config/settings.ts";
-import { createHttpProxyGateway } from "../gateway/http-proxy-gateway.ts";
+import { createGateway } from "../gateway/gateway.ts";
 import type { Clock } from "../ports/clock.ts";
 import { fetchWhole, type WholeAnswer } from "../proxy/fetch-whole.ts";
 import { isObject, parseJson } from "../wire/json.ts";
@@ -13,7 +13,7 @@ export async function readAccountOnce(settings: Settings, clock: Clock): Promise
   const { address, apiKey } = settings.gateway;
   if (address === null || apiKey === null) return { ok: false, message: "the balance needs the gateway's address and its key" };
   const baseUrl = address.origin + address.basePath;
-  await using gateway = createHttpProxyGateway({ baseUrl, apiKey: apiKey.reveal(), clock });
+  await using gateway = createGateway(settings.gateway.engine, { baseUrl, apiKey: apiKey.reveal(), clock });
   const answer = await fetchWhole(gateway, "/account/info", Math.min(settings.gateway.silenceMs, patienceMs));
   const record = answer.ok && answer.head.status === 200 ? parseJson(answer.bytes.toString("utf8")) : undefined;
   if (isObject(record)) return { ok: true, record, fetchedAt: clock.now() };

@@ -73,11 +73,11 @@ async function examineSettings({ flags, env, readFile }: ExamineSubject): Promis
 }
 
 /** One request tells whether the gateway is there, whether it knows the key, and what time it has. */
-async function examineGateway({ gateway: { address, apiKey, silenceMs } }: Settings, clock: Clock): Promise<Check[]> {
+async function examineGateway({ gateway: { address, apiKey, silenceMs, engine } }: Settings, clock: Clock): Promise<Check[]> {
   if (address === null) return [skipped("gateway", "its address is not set"), judgeClock(clock.now(), null)];
-  const { createHttpProxyGateway } = await import("../gateway/http-proxy-gateway.ts");
+  const { createGateway } = await import("../gateway/gateway.ts");
   const baseUrl = address.origin + address.basePath;
-  await using gateway = createHttpProxyGateway({ baseUrl, apiKey: apiKey?.reveal() ?? "none", clock });
+  await using gateway = createGateway(engine, { baseUrl, apiKey: apiKey?.reveal() ?? "none", clock });
   const [wall, start] = [clock.now(), clock.monotonic()];
   const answer = await fetchWhole(gateway, "/account/info", Math.min(silenceMs, gatewayPatienceMs));
   const tookMs = clock.monotonic() - start;

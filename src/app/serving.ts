@@ -5,7 +5,7 @@ import { watchPrices } from "../catalogue/watched-prices.ts";
 import { storeProblem } from "../cli/context.ts";
 import { isLoopback } from "../config/addresses.ts";
 import type { Settings } from "../config/settings.ts";
-import { createHttpProxyGateway } from "../gateway/http-proxy-gateway.ts";
+import { createGateway } from "../gateway/gateway.ts";
 import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
 import { healthz, metricsPage, readyz, type Readiness } from "../http/operations.ts";
 import { createHttpApp, type Route } from "../http/http-app.ts";
@@ -109,7 +109,11 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   const recovered = await store.ledger.recover(parts.clock.now());
 
   const gateway = owned.use(
-    createHttpProxyGateway({ baseUrl: address.origin + address.basePath, apiKey: apiKey.reveal(), clock: parts.clock }),
+    createGateway(settings.gateway.engine, {
+      baseUrl: address.origin + address.basePath,
+      apiKey: apiKey.reveal(),
+      clock: parts.clock,
+    }),
   );
   const tokens = owned.use(createTokenCounter());
   const work = new Work();

@@ -11,6 +11,8 @@ export interface Settings {
     /** Milliseconds without a byte from the gateway. */
     readonly silenceMs: number;
     readonly streamMs: number;
+    /** What carries requests to the gateway. */
+    readonly engine: "http-proxy-middleware" | "undici";
     /** Whether every path is passed on, or the known ones only. */
     readonly passthrough: "known" | "all";
   };
@@ -47,6 +49,7 @@ export function nested(values: SettingValues): Settings {
       apiKey: values.gateway_api_key,
       silenceMs: values.gateway_timeout,
       streamMs: values.stream_limit,
+      engine: values.engine,
       passthrough: values.passthrough,
     },
     listen: {

@@ -70,6 +70,11 @@ export const settingsTable = {
   body_memory: { kind: bytes("1kb", "64gb"), default: "256mb", meaning: "all bodies held at once" },
   gateway_timeout: { kind: duration("1s"), default: "10m", meaning: "silence from the gateway" },
   stream_limit: { kind: duration("1s"), default: "1h", meaning: "a stream's whole length" },
+  engine: {
+    kind: choice(["http-proxy-middleware", "undici"]),
+    default: "http-proxy-middleware",
+    meaning: "what carries requests to the gateway",
+  },
   drain: { kind: duration("0s", "1d"), default: "30s", meaning: "how long running requests may still take after SIGTERM" },
   time_zone: { kind: timeZone, default: "UTC", meaning: "IANA zone of budget windows and days" },
   stream_usage: {

@@ -1,25 +1,33 @@
-import type { ClientRequest, IncomingMessage } from "node:http";
-import type { Socket } from "node:net";
-import { TLSSocket } from "node:tls";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver, GatewayRequest } from "../ports/gateway.ts";
-import { EnginePair } from "./pair.ts";
 
 /** Redirects to the same origin that are followed for one request. */
 const redirectsMax = 5;
 
-/** Hands a pair to the engine; the body is what the engine pipes to the gateway. */
-export type Launch = (pair: EnginePair, call: EngineCall) => void;
+/** One sending of a request by an engine; a redirect that may be followed is answered with another. */
+export interface Attempt {
+  /** Begins; what happens is told to the call, with this attempt as the first argument. */
+  start(): void;
+  pause(): void;
+  resume(): void;
+  /** Lets an answer that nobody wants come to its end. */
+  discard(): void;
+  /** Ends the request at the gateway at once. */
+  close(): void;
+}
 
-/** One request at the gateway: turns the engine's events into the port's, and ends exactly once. */
+/** How an engine sends. */
+export type Attempts = (request: GatewayRequest, call: EngineCall) => Attempt;
+
+/** One request at the gateway: turns an engine's events into the port's, and ends exactly once. */
 export class EngineCall implements GatewayCall {
-  readonly request: GatewayRequest;
+  readonly #request: GatewayRequest;
   readonly #receiver: GatewayReceiver;
-  readonly #launch: Launch;
+  readonly #attempts: Attempts;
   readonly #origin: string;
   readonly #clock: Clock;
-  #pair: EnginePair;
-  #answer: IncomingMessage | undefined;
+  #attempt: Attempt;
+  #path: string;
   #redirects = 0;
   #over = false;
   #sent = false;
@@ -30,125 +38,117 @@ export class EngineCall implements GatewayCall {
   constructor(
     request: GatewayRequest,
     receiver: GatewayReceiver,
-    how: { readonly launch: Launch; readonly origin: string; readonly clock: Clock },
+    how: { readonly attempts: Attempts; readonly origin: string; readonly clock: Clock },
   ) {
-    this.request = request;
+    this.#request = request;
     this.#receiver = receiver;
-    this.#launch = how.launch;
+    this.#attempts = how.attempts;
     this.#origin = how.origin;
     this.#clock = how.clock;
+    this.#path = request.path;
     this.#lastByteAt = how.clock.monotonic();
     this.#silence = how.clock.after(request.silenceMs, () => this.#checkSilence());
-    this.#pair = new EnginePair(request);
-    this.#launch(this.#pair, this);
+    this.#attempt = how.attempts(request, this);
+    this.#attempt.start();
   }
 
   get sent(): boolean {
     return this.#sent;
   }
 
-  /** Whether this is the pair in use: one that was redirected away has nothing more to say. */
-  uses(pair: unknown): boolean {
-    return pair === this.#pair;
-  }
-
   pause(): void {
+    if (this.#paused || this.#over) return;
     this.#paused = true;
-    this.#answer?.pause();
+    this.#attempt.pause();
   }
 
   resume(): void {
     if (!this.#paused) return;
     this.#paused = false;
     this.#lastByteAt = this.#clock.monotonic();
-    this.#answer?.resume();
+    this.#attempt.resume();
   }
 
   abort(): void {
-    if (this.#finish()) this.#pair.close();
+    if (this.#finish()) this.#attempt.close();
   }
 
-  /** The engine has a socket for the request; it is sent as soon as that is connected, with TLS once that is agreed on. */
-  connecting(request: ClientRequest): void {
-    const { socket } = request;
-    if (socket === null || !isConnecting(socket)) this.#sent = true;
-    else socket.once(socket instanceof TLSSocket ? "secureConnect" : "connect", () => (this.#sent = true));
-    const pair = this.#pair;
-    // A connection that ends with neither an answer nor an error: after 101, for one, which nobody asked for.
-    request.once("close", () => {
-      if (this.uses(pair) && this.#answer === undefined) this.broken(new Error("the connection closed without an answer"));
-    });
+  /** The connection stands, and the request goes out on it. */
+  sending(attempt: Attempt): void {
+    if (this.#hears(attempt)) this.#sent = true;
   }
 
-  /** The engine has the head of an answer. */
-  answered(answer: IncomingMessage): void {
-    if (this.#over) {
-      answer.destroy();
-      return;
-    }
+  /** The head of an answer. */
+  answered(attempt: Attempt, head: GatewayHead): void {
+    if (!this.#hears(attempt)) return;
     this.#lastByteAt = this.#clock.monotonic();
-    const status = answer.statusCode ?? 0;
+    const { status } = head;
     if (status < 200) {
-      this.broken(new Error("the answer has no status that HTTP knows"));
+      this.broken(attempt, "the answer has no status that HTTP knows");
       return;
     }
-    const { location } = answer.headers;
-    if (status >= 300 && status < 400 && location !== undefined) {
-      this.#redirected(answer, status, location);
+    const location = status >= 300 && status < 400 ? head.header("location") : undefined;
+    if (location !== undefined) {
+      this.#redirected(status, location);
       return;
     }
-    this.#answer = answer;
-    this.#receiver.head(headOf(answer, status));
-    if (this.#over) return;
-    answer.on("data", (bytes: Buffer) => {
-      if (this.#over) return;
-      this.#lastByteAt = this.#clock.monotonic();
-      this.#receiver.chunk(bytes);
-    });
-    answer.on("end", () => {
-      if (answer.complete && this.#finish()) this.#receiver.end();
-    });
-    answer.on("close", () => this.failed({ kind: "reset", message: "the connection closed before the answer was complete" }));
-    if (this.#paused) answer.pause();
+    this.#receiver.head(head);
+    if (this.#paused) this.#attempt.pause();
   }
 
-  /** The engine could not connect, or the connection broke. What breaks behind a complete answer does not concern it. */
-  broken(error: Error): void {
-    if (this.#answer?.complete === true) return;
-    const { message } = error;
-    this.failed(this.#sent ? { kind: "reset", message } : { kind: "unreachable", message });
+  received(attempt: Attempt, bytes: Uint8Array): void {
+    if (!this.#hears(attempt)) return;
+    this.#lastByteAt = this.#clock.monotonic();
+    this.#receiver.chunk(bytes);
   }
 
-  failed(failure: GatewayFailure): void {
+  /** The answer is complete by its own framing. */
+  completed(attempt: Attempt): void {
+    if (this.#hears(attempt) && this.#finish()) this.#receiver.end();
+  }
+
+  /** The engine could not connect, or the connection broke before the answer was complete. */
+  broken(attempt: Attempt, message: string): void {
+    if (!this.#hears(attempt)) return;
+    this.#fail(this.#sent ? { kind: "reset", message } : { kind: "unreachable", message });
+  }
+
+  /** An attempt that was redirected away, and any after the call's end, have nothing more to say. */
+  #hears(attempt: Attempt): boolean {
+    return attempt === this.#attempt && !this.#over;
+  }
+
+  #fail(failure: GatewayFailure): void {
     if (!this.#finish()) return;
-    this.#pair.close();
+    this.#attempt.close();
     this.#receiver.fail(failure);
   }
 
   /** 307 and 308 keep method and body, so they alone can be followed, and only within the gateway's own origin. */
-  #redirected(answer: IncomingMessage, status: number, location: string): void {
-    const target = URL.parse(location, new URL(this.#pair.url, this.#origin).href);
+  #redirected(status: number, location: string): void {
+    const target = URL.parse(location, new URL(this.#path, this.#origin).href);
     const allowed = (status === 307 || status === 308) && target?.origin === this.#origin && this.#redirects < redirectsMax;
     if (target === null || !allowed) {
-      this.failed({ kind: "redirect", status });
+      this.#fail({ kind: "redirect", status });
       return;
     }
     this.#redirects++;
-    answer.on("error", () => undefined);
-    answer.resume();
+    this.#attempt.discard();
     this.#sent = false;
-    this.#pair = new EnginePair({ ...this.request, path: target.pathname + target.search });
-    this.#launch(this.#pair, this);
+    this.#path = target.pathname + target.search;
+    this.#attempt = this.#attempts({ ...this.#request, path: this.#path }, this);
+    this.#attempt.start();
   }
 
   /** One timer a call, armed anew only when it fires: bytes cost no timer. */
   #checkSilence(): void {
     const silentMs = this.#clock.monotonic() - this.#lastByteAt;
-    if (!this.#paused && silentMs >= this.request.silenceMs) {
-      this.failed({ kind: "silent" });
+    const { silenceMs } = this.#request;
+    if (!this.#paused && silentMs >= silenceMs) {
+      this.#fail({ kind: "silent" });
       return;
     }
-    const wait = this.#paused ? this.request.silenceMs : this.request.silenceMs - silentMs;
+    const wait = this.#paused ? silenceMs : silenceMs - silentMs;
     this.#silence = this.#clock.after(Math.max(1, Math.ceil(wait)), () => this.#checkSilence());
   }
 
@@ -158,22 +158,4 @@ export class EngineCall implements GatewayCall {
     this.#silence.cancel();
     return true;
   }
-}
-
-function isConnecting(socket: Socket): boolean {
-  // Node's TLS sockets have it, its types do not.
-  const { secureConnecting } = socket as { readonly secureConnecting?: boolean };
-  return socket.connecting || secureConnecting === true;
-}
-
-function headOf(answer: IncomingMessage, status: number): GatewayHead {
-  return {
-    status,
-    statusText: answer.statusMessage ?? "",
-    rawHeaders: answer.rawHeaders,
-    header: (name) => {
-      const value = answer.headers[name];
-      return Array.isArray(value) ? value[value.length - 1] : value;
-    },
-  };
 }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createHttpProxyGateway } from "../../src/gateway/http-proxy-gateway.ts";
+import { createGateway } from "../../src/gateway/gateway.ts";
 import { createMetrics } from "../../src/metrics/metrics.ts";
 import { createAccount } from "../../src/proxy/account.ts";
 import { startSandbox, type SandboxOptions } from "../../src/sandbox/server.ts";
@@ -47,7 +47,7 @@ describe("the account record", () => {
     clock.advance(1);
     let scenario: string | undefined;
     await using sandbox = await startSandbox({ scenario: () => scenario });
-    await using gateway = createHttpProxyGateway({ baseUrl: sandbox.url, apiKey: sandbox.apiKey, clock: systemClock() });
+    await using gateway = createGateway("http-proxy-middleware", { baseUrl: sandbox.url, apiKey: sandbox.apiKey, clock: systemClock() });
     const { events } = createMetrics({ version: "0", keysMax: 10, clock, pricesLoadedAt: 0, figures: async () => ({}) as never });
     const account = createAccount({ gateway, clock, events, ttlMs: 60_000, silenceMs: 5_000 });
     const look = async () => {

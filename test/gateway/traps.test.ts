@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { Agent, type IncomingMessage } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createHttpProxyGateway } from "../../src/gateway/http-proxy-gateway.ts";
+import { createGateway, type Engine, type GatewayOptions } from "../../src/gateway/gateway.ts";
 import type { Gateway, GatewayFailure, GatewayRequest } from "../../src/ports/gateway.ts";
 import { startSandbox } from "../../src/sandbox/server.ts";
 import { systemClock } from "../../src/time/clock.ts";
@@ -11,8 +11,9 @@ import { delta, done, finish, scriptedGateway, usage, type Asked, type ScriptedG
 import { manualClock } from "../support/manual-clock.ts";
 import { ask, bytesOf, open, send } from "../support/wire-client.ts";
 
-/** Each trap of http-proxy-middleware 4 that was seen, and how it is avoided. */
-describe("traps of http-proxy-middleware 4", () => {
+/** Each trap of http-proxy-middleware 4 that was seen, and how it is avoided; another engine must not fall into them either. */
+describe.each<Engine>(["http-proxy-middleware", "undici"])("traps of http-proxy-middleware 4, with the engine %s", (engine) => {
+  const createOf = (options: GatewayOptions) => createGateway(engine, options);
   const clock = systemClock();
   const everything = new AsyncDisposableStack();
   let scripted: ScriptedGateway;
@@ -20,7 +21,7 @@ describe("traps of http-proxy-middleware 4", () => {
 
   beforeAll(async () => {
     scripted = everything.use(await scriptedGateway());
-    gateway = everything.use(createHttpProxyGateway({ baseUrl: scripted.url, apiKey: "sk-gateway", clock }));
+    gateway = everything.use(createOf({ baseUrl: scripted.url, apiKey: "sk-gateway", clock }));
   });
   afterAll(() => everything.disposeAsync());
 
@@ -152,7 +153,7 @@ describe("traps of http-proxy-middleware 4", () => {
 
   it("pausing stops the reading, resuming goes on, and silence does not count meanwhile", async () => {
     const manual = manualClock();
-    await using own = createHttpProxyGateway({ baseUrl: scripted.url, apiKey: "sk-gateway", clock: manual });
+    await using own = createOf({ baseUrl: scripted.url, apiKey: "sk-gateway", clock: manual });
     const call = sent(own, { silenceMs: 100 });
     const { response } = await scripted.next();
     response.writeHead(200).write("one");
@@ -177,7 +178,7 @@ describe("traps of http-proxy-middleware 4", () => {
 
   it("silence is counted from the last byte", async () => {
     const manual = manualClock();
-    await using own = createHttpProxyGateway({ baseUrl: scripted.url, apiKey: "sk-gateway", clock: manual });
+    await using own = createOf({ baseUrl: scripted.url, apiKey: "sk-gateway", clock: manual });
     const call = sent(own, { silenceMs: 100 });
     const { response } = await scripted.next();
     manual.advance(99);
@@ -241,7 +242,7 @@ describe("traps of http-proxy-middleware 4", () => {
 
   it("idle sockets are given up before a server would close them", async () => {
     await using sandbox = await startSandbox({ keepAliveMs: 65_000 });
-    await using own = createHttpProxyGateway({ baseUrl: sandbox.url, apiKey: sandbox.apiKey, clock });
+    await using own = createOf({ baseUrl: sandbox.url, apiKey: sandbox.apiKey, clock });
     await sent(own, { method: "GET", path: "/account/info", body: undefined }).over;
     expect(sandbox.openConnections).toBe(1);
     const since = clock.monotonic();
@@ -251,7 +252,7 @@ describe("traps of http-proxy-middleware 4", () => {
 
   it("base paths and IPv6 addresses are understood", async () => {
     await using sandbox = await startSandbox({ host: "::1" });
-    await using own = createHttpProxyGateway({ baseUrl: `${sandbox.url}/moved/1`, apiKey: sandbox.apiKey, clock });
+    await using own = createOf({ baseUrl: `${sandbox.url}/moved/1`, apiKey: sandbox.apiKey, clock });
     const call = sent(own, { method: "GET", path: "/v1/models", body: undefined });
     expect(await call.over).toBe("end");
     expect(sandbox.requests.at(-1)).toMatchObject({ path: "/moved/1/v1/models", headers: { host: new URL(sandbox.url).host } });

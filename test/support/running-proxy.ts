@@ -47,6 +47,9 @@ export interface ProxyOptions {
   readonly adjust?: (settings: Settings) => Settings;
 }
 
+/** The engine that this run of the tests is for; undefined for the default. */
+export const testEngine = process.env["TEST_ENGINE"];
+
 /** The real proxy with a real SQLite file before a real sandbox, in this process. */
 export async function startProxy(options: ProxyOptions = {}): Promise<RunningProxy> {
   const clock = options.clock ?? systemClock();
@@ -60,6 +63,7 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
     FAREBOX_GATEWAY_API_KEY: sandbox.apiKey,
     FAREBOX_DATABASE: database,
     FAREBOX_PORT: "0",
+    ...(testEngine && { FAREBOX_ENGINE: testEngine }),
     ...options.env,
   });
   const adjusted = options.adjust === undefined ? settings : options.adjust(settings);

@@ -1,0 +1,29 @@
+import type { GatewayRequest } from "../ports/gateway.ts";
+
+/** Idle sockets are given up before common servers (5 s and more) do, so that no request is sent into a closing one. Milliseconds. */
+export const idleSocketMs = 4_000;
+
+/** Where an engine sends to. */
+export interface Destination {
+  readonly origin: string;
+  /** Before the paths of requests, without a slash at its end. */
+  readonly basePath: string;
+}
+
+/** `baseUrl`: where the gateway's paths begin, without `/v1`. */
+export function destinationOf(baseUrl: string): Destination {
+  const { origin, pathname } = new URL(baseUrl);
+  return { origin, basePath: pathname.replace(/\/+$/, "") };
+}
+
+/**
+ * The request as it leaves: base path, length and credential added. Paths under /v1 take a bearer token, all others
+ * `x-api-key` (gateway interface, section 5).
+ */
+export function outgoing(request: GatewayRequest, { basePath }: Destination, apiKey: string): GatewayRequest {
+  const headers: Record<string, string> = { ...request.headers };
+  if (request.body !== undefined) headers["content-length"] = String(request.body.length);
+  if (request.path.startsWith("/v1/")) headers["authorization"] = `Bearer ${apiKey}`;
+  else headers["x-api-key"] = apiKey;
+  return { ...request, path: basePath + request.path, headers };
+}

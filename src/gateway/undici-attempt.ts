@@ -1,0 +1,87 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { Dispatcher } from "undici";
+import type { GatewayHead, GatewayRequest } from "../ports/gateway.ts";
+import type { Attempt, EngineCall } from "./call.ts";
+
+/** One request through undici. */
+export class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
+  readonly #request: GatewayRequest;
+  readonly #call: EngineCall;
+  readonly #dispatcher: Dispatcher;
+  #controller: Dispatcher.DispatchController | undefined;
+  #closed = false;
+
+  constructor(request: GatewayRequest, call: EngineCall, dispatcher: Dispatcher) {
+    this.#request = request;
+    this.#call = call;
+    this.#dispatcher = dispatcher;
+  }
+
+  start(): void {
+    const { method, path, headers, body } = this.#request;
+    this.#dispatcher.dispatch({ method: method as Dispatcher.HttpMethod, path, headers, body: body ?? null }, this);
+  }
+
+  pause(): void {
+    this.#controller?.pause();
+  }
+
+  resume(): void {
+    this.#controller?.resume();
+  }
+
+  /** The engine reads it to its end by itself. */
+  discard(): void {}
+
+  close(): void {
+    this.#closed = true;
+    this.#controller?.abort(new Error("the call is over"));
+  }
+
+  /** The connection stands, with TLS where the gateway has it; what was closed meanwhile does not go out on it. */
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#closed) controller.abort(new Error("the call is over"));
+    else this.#call.sending(this);
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+    statusText?: string,
+  ): void {
+    // An interim answer (100, 103) is not the answer.
+    if (status < 200) return;
+    this.#call.answered(this, headOf(status, statusText ?? "", headers, controller.rawHeaders));
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, bytes: Buffer): void {
+    this.#call.received(this, bytes);
+  }
+
+  onResponseEnd(): void {
+    this.#call.completed(this);
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController | undefined, error: Error): void {
+    this.#call.broken(this, error.message);
+  }
+}
+
+function headOf(
+  status: number,
+  statusText: string,
+  headers: IncomingHttpHeaders,
+  raw: Dispatcher.DispatchController["rawHeaders"],
+): GatewayHead {
+  return {
+    status,
+    statusText,
+    rawHeaders: Array.isArray(raw) ? raw.map((text) => (typeof text === "string" ? text : text.toString("latin1"))) : [],
+    header: (name) => {
+      const value = headers[name];
+      return Array.isArray(value) ? value[value.length - 1] : value;
+    },
+  };
+}
