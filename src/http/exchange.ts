@@ -3,6 +3,7 @@ import type { Refusal } from "../core/refusals.ts";
 import type { BodyResult, Exchange, HeaderList } from "../ports/exchange.ts";
 import { refusalAnswer } from "../wire/refusals.ts";
 import { readBody, type BodyMemory } from "./body.ts";
+import { TickWriter } from "./tick-writer.ts";
 
 /** What an exchange is told when it is made. */
 export interface ExchangeFacts {
@@ -24,6 +25,7 @@ export class HttpExchange implements Exchange {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   readonly #facts: ExchangeFacts;
+  readonly #writer: TickWriter;
   #onClientGone: (() => void) | undefined;
   #clientGone = false;
   #status: number | null = null;
@@ -32,6 +34,7 @@ export class HttpExchange implements Exchange {
     this.#request = request;
     this.#response = response;
     this.#facts = facts;
+    this.#writer = new TickWriter(response);
     response.on("close", () => this.#closed());
   }
 
@@ -92,20 +95,19 @@ export class HttpExchange implements Exchange {
   }
 
   begin(status: number, headers: HeaderList): void {
-    if (!this.#writeHead(status, headers)) return;
-    this.#response.flushHeaders();
+    if (this.#writeHead(status, headers)) this.#writer.begin();
   }
 
   write(bytes: Uint8Array): boolean {
-    return this.#clientGone || this.#response.write(bytes);
+    return this.#clientGone || this.#writer.write(bytes);
   }
 
   onDrain(listener: () => void): void {
-    this.#response.once("drain", listener);
+    this.#writer.onDrain(listener);
   }
 
   end(): void {
-    if (!this.#clientGone) this.#response.end();
+    if (!this.#clientGone) this.#writer.end();
   }
 
   answer(status: number, headers: HeaderList, body: Uint8Array | string): void {

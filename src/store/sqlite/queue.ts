@@ -95,8 +95,8 @@ export class CommandQueue {
     this.#settleTimer?.cancel();
     this.#settleTimer = null;
     if (this.#queue.length === 0) return;
-    // The microtask lets calls of the same tick share the first transaction.
-    this.#running ??= Promise.resolve().then(() => this.#drain());
+    // Whatever arrives in the same turn of the event loop shares the first transaction.
+    this.#running ??= new Promise<void>((resolve) => setImmediate(resolve)).then(() => this.#drain());
   }
 
   /** Whether there are only settlements, and few. */
