@@ -35,7 +35,7 @@ export async function measure(workload: Workload, options: Options, progress: (t
 
   progress(`${workload.name}: warm-up`);
   for (const target of all) await sample(target, warmUpFactor);
-  const samples: Record<TargetName, Sample[]> = { direct: [], bare: [], farebox: [] };
+  const samples: Record<TargetName, Sample[]> = { direct: [], bare: [], farebox: [], undici: [] };
   for (let round = 0; round < options.rounds; round++) {
     progress(`${workload.name}: round ${round + 1} of ${options.rounds}`);
     for (const target of inTurn(all, round)) samples[target.name].push(await sample(target));

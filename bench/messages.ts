@@ -6,6 +6,8 @@ export interface StartOrder {
   readonly gatewayKey: string;
   /** An empty folder of the process' own. */
   readonly folder: string;
+  /** What Farebox sends with. */
+  readonly engine: "http-proxy-middleware" | "undici";
   /** Chunks of a paced stream. */
   readonly chunks: number;
 }

@@ -73,7 +73,7 @@ export function figuresOf({ workload, samples }: Measured, name: TargetName): Fi
     cpuPercent: cpu === null ? null : spreadOf(mine.map(({ cpuUs, seconds }) => ((cpuUs ?? 0) / seconds) * 1e-4)),
     p50: spreadOf(mine.map(({ p50Us }) => p50Us)),
     p99: spreadOf(mine.map(({ p99Us }) => p99Us)),
-    byBare: name !== "farebox" || cpu === null || bare === null ? null : spreadOf(pairedRatios(cpu, bare)),
+    byBare: name === "direct" || name === "bare" || cpu === null || bare === null ? null : spreadOf(pairedRatios(cpu, bare)),
     addedP50: added(({ p50Us }) => p50Us),
     addedP99: added(({ p99Us }) => p99Us),
   };

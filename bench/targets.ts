@@ -1,7 +1,8 @@
 import { Child, type ProgramName } from "./child.ts";
 import type { Books, ProcessFigures } from "./messages.ts";
 
-export const targetNames = ["direct", "bare", "farebox"] as const;
+/** `undici` is Farebox again, with its other engine. */
+export const targetNames = ["direct", "bare", "farebox", "undici"] as const;
 export type TargetName = (typeof targetNames)[number];
 
 const gatewayKey = "sk-sandbox";
@@ -31,14 +32,17 @@ export async function startTargets(order: {
 }): Promise<Targets> {
   await using owned = new AsyncDisposableStack();
   const { chunks } = order;
-  const gateway = owned.use(await Child.start(order.gateway, { gatewayUrl: "", gatewayKey, chunks, profile: null }));
-  const behind = { gatewayUrl: `http://127.0.0.1:${gateway.port}`, gatewayKey, chunks, profile: order.profile };
+  const gateway = owned.use(await Child.start(order.gateway, { gatewayUrl: "", gatewayKey, chunks, engine: "http-proxy-middleware", profile: null }));
+  const engine = "http-proxy-middleware";
+  const behind = { gatewayUrl: `http://127.0.0.1:${gateway.port}`, gatewayKey, chunks, engine, profile: order.profile } as const;
   const bare = owned.use(await Child.start("bare", behind));
   const farebox = owned.use(await Child.start("farebox", behind));
+  const undici = owned.use(await Child.start("farebox", { ...behind, engine: "undici" }));
   const all = [
     targetOf("direct", gateway, { figures: false, books: false }),
     targetOf("bare", bare, { figures: true, books: false }),
     targetOf("farebox", farebox, { figures: true, books: true }),
+    targetOf("undici", undici, { figures: true, books: true }),
   ];
   const kept = owned.move();
   return { all, [Symbol.asyncDispose]: () => kept.disposeAsync() };

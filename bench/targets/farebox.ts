@@ -37,12 +37,13 @@ await runProcess(async (order): Promise<Running> => {
   };
 });
 
-function settingsFor({ gatewayUrl, gatewayKey, folder }: StartOrder): Settings {
+function settingsFor({ gatewayUrl, gatewayKey, folder, engine }: StartOrder): Settings {
   const env = {
     FAREBOX_GATEWAY_URL: gatewayUrl,
     FAREBOX_GATEWAY_API_KEY: gatewayKey,
     FAREBOX_DATABASE: join(folder, "farebox.db"),
     FAREBOX_PORT: "0",
+    FAREBOX_ENGINE: engine,
   };
   const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all" });
   if (!loaded.ok) throw new Error(loaded.problems.join("; "));

@@ -27,12 +27,12 @@ it("checks every answer and the ledger, and measures each target in each round",
     const { workloads } = JSON.parse(await readFile(json, "utf8")) as Report;
     expect(workloads.map(({ name }) => name)).toEqual(["stream", "paced"]);
     for (const { samples, memory } of workloads) {
-      expect(Object.keys(samples)).toEqual(["direct", "bare", "farebox"]);
+      expect(Object.keys(samples)).toEqual(["direct", "bare", "farebox", "undici"]);
       for (const [target, ofTarget] of Object.entries(samples)) {
         expect(ofTarget).toHaveLength(2);
         expect(ofTarget.every(({ cpuUs }) => (target === "direct" ? cpuUs === null : cpuUs !== null && cpuUs > 0))).toBe(true);
       }
-      expect(Object.keys(memory)).toEqual(["bare", "farebox"]);
+      expect(Object.keys(memory)).toEqual(["bare", "farebox", "undici"]);
     }
     expect(workloads[0]?.samples["farebox"]?.map(({ requests }) => requests)).toEqual([6, 6]);
   } finally {
