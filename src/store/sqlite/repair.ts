@@ -2,7 +2,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Verification } from "../../ports/ledger.ts";
 import type { Derived } from "./audit/findings.ts";
-import { inspect, type Progress } from "./audit/inspect.ts";
+import type { Progress } from "./audit/inspect.ts";
 import { mend, type Mended } from "./audit/mend.ts";
 import { guarded, openCurrent, type CopyFailure } from "./backup.ts";
 import { connectToWrite, writeTransaction, type Connection } from "./connection.ts";
@@ -50,20 +50,22 @@ export async function repair(options: RepairOptions): Promise<RepairResult> {
     const db = connectToWrite(options.path);
     try {
       const calendar = storedCalendar(db, options.calendar);
-      for (let round = 0; round < roundsMax; round++) {
-        if ((await mendAll(db, calendar, options)) === 0) break;
+      for (let round = 1; ; round++) {
+        const { verification, faults } = lookForFaults(db, calendar, options.onProgress);
+        const isLast = faults.length === 0 || round > roundsMax;
+        // What cannot be mended is found again: the verification of a round that changed nothing is the last word.
+        if (isLast || (await mendAll(db, calendar, faults, options)) === 0) return { ok: true, verification };
       }
-      return { ok: true, verification: verify(db, calendar, options.onProgress) };
     } finally {
       db.close();
     }
   });
 }
 
-/** Answers how many rows it mended. */
-async function mendAll(db: Connection, calendar: Calendar, { clock, pause, onMended, onProgress }: RepairOptions): Promise<number> {
+/** Answers how many changes it made. */
+async function mendAll(db: Connection, calendar: Calendar, faults: readonly Derived[], { clock, pause, onMended }: RepairOptions): Promise<number> {
   let count = 0;
-  for (const derived of derivedFaults(db, calendar, onProgress)) {
+  for (const derived of faults) {
     const start = clock.monotonic();
     const mended = writeTransaction(db, () => mend(db, calendar, derived));
     for (const each of mended) onMended(each);
@@ -73,16 +75,11 @@ async function mendAll(db: Connection, calendar: Calendar, { clock, pause, onMen
   return count;
 }
 
-/** The derived rows that differ, each once, in the order of mending. */
-function derivedFaults(db: Connection, calendar: Calendar, onProgress?: Progress): Derived[] {
+/** The derived rows that differ, each once, in the order of mending; and all that differs. */
+function lookForFaults(db: Connection, calendar: Calendar, onProgress?: Progress): { readonly verification: Verification; readonly faults: Derived[] } {
   const faults = new Map<string, Derived>();
-  inspect(
-    db,
-    calendar,
-    ({ derived }) => {
-      if (derived !== null && faults.size < mendedAtOnce) faults.set(JSON.stringify(Object.values(derived)), derived);
-    },
-    onProgress,
-  );
-  return [...faults.values()].sort((a, b) => order.indexOf(a.of) - order.indexOf(b.of));
+  const verification = verify(db, calendar, onProgress, (derived) => {
+    if (faults.size < mendedAtOnce) faults.set(JSON.stringify(Object.values(derived)), derived);
+  });
+  return { verification, faults: [...faults.values()].sort((a, b) => order.indexOf(a.of) - order.indexOf(b.of)) };
 }
