@@ -62,7 +62,7 @@ it("keys, budgets, charges, report, balance and verify work beside a running ser
   expect(csv).toMatch(/^model,requests,.*\r\ngpt-4o,1,.*\r\ngpt-4o-mini,1,.*\r\n$/);
 
   expect(balance).toMatchObject({ balance_usd: sandbox.balanceUsd(), stale: false });
-  expect(verified).toEqual({ ok: true, charges: 2, differences: [] });
+  expect(verified).toEqual({ ok: true, charges: 2, differences: [], old_holds: [] });
 
   await farebox("keys", "revoke", "alice");
   let last = await chat(key.trim());
