@@ -100,7 +100,7 @@ function commandsOf(index: number): { readonly hold: Command; readonly end: Comm
 
 for (const [scope, period] of [["all", "total"], ["all", "1mo"], ["eachKey", "1d"]] as const) {
   const limit = usd("9000000");
-  apply([["setBudget", { scope: scope === "all" ? { kind: "all" } : { kind: "eachKey", team: null }, period, mode: "soft", limit, warnPercent: null }, start]]);
+  apply([["setBudget", { scope: scope === "all" ? { kind: "all" } : { kind: "eachKey", team: null }, period, mode: "soft", limit, warnPercent: null }, start, "bench"]]);
 }
 const began = performance.now();
 for (let index = 0; index < rows; index += batchRows) {

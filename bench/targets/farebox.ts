@@ -23,7 +23,7 @@ await runProcess(async (order): Promise<Running> => {
   const started = await startServing(settings, { clock, log, version: packageVersion() });
   if (!started.ok) throw new Error(started.problems.join("; "));
   const { serving } = started;
-  const created = await createKey({ keys: serving.keys, clock }, { name: keyName });
+  const created = await createKey({ keys: serving.keys, clock, by: "test" }, { name: keyName });
   if (!created.ok) throw new Error(JSON.stringify(created));
   await setHardBudget(serving, `key:${keyName}`);
   await setHardBudget(serving, "all");
@@ -51,7 +51,7 @@ function settingsFor({ gatewayUrl, gatewayKey, folder, engine }: StartOrder): Se
 }
 
 async function setHardBudget({ ledger, keys }: Serving, scope: string): Promise<void> {
-  const set = await setBudget({ ledger, keys, clock }, { scope, period: "total", mode: "hard", limit: "1000000" });
+  const set = await setBudget({ ledger, keys, clock, by: "test" }, { scope, period: "total", mode: "hard", limit: "1000000" });
   if (!set.ok) throw new Error(JSON.stringify(set));
 }
 

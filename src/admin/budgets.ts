@@ -15,6 +15,12 @@ export interface BudgetTools {
   readonly clock: Clock;
 }
 
+/** For what changes budgets. */
+export interface BudgetChangeTools extends BudgetTools {
+  /** Who makes the change, for the audit. */
+  readonly by: string;
+}
+
 const periodSchema = z.enum(periods, `must be one of ${periods.join(", ")}`);
 
 const share = "must be a whole number of percent from 1 to 100";
@@ -53,13 +59,13 @@ export function newBudgetFault(input: NewBudget): Failure | null {
 }
 
 /** Adds a budget, or changes the one of the same scope and period. */
-export async function setBudget(tools: BudgetTools, input: NewBudget): Promise<BudgetSet | Failure> {
+export async function setBudget(tools: BudgetChangeTools, input: NewBudget): Promise<BudgetSet | Failure> {
   const parsed = parseInput(budgetSchema, input);
   if (!parsed.ok) return parsed;
   const { scope: scopeText, ...rest } = parsed.value;
   const resolved = await resolveScope(scopeText, tools.keys);
   if (!resolved.ok) return resolved;
-  const budget = await tools.ledger.setBudget({ scope: resolved.scope, ...rest }, tools.clock.now());
+  const budget = await tools.ledger.setBudget({ scope: resolved.scope, ...rest }, tools.clock.now(), tools.by);
   return { ok: true, budget, note: await noteOn(resolved.scope, tools.keys) };
 }
 
@@ -80,14 +86,14 @@ export async function listBudgets(tools: BudgetTools & { readonly calendar: Cale
 }
 
 export async function removeBudget(
-  tools: BudgetTools,
+  tools: BudgetChangeTools,
   input: { readonly scope: string; readonly period: string },
 ): Promise<{ readonly ok: true } | Failure> {
   const period = parseInput(z.strictObject({ period: periodSchema }), { period: input.period });
   if (!period.ok) return period;
   const resolved = await resolveScope(input.scope, tools.keys);
   if (!resolved.ok) return resolved;
-  const removed = await tools.ledger.removeBudget(formatScope(resolved.scope), input.period);
+  const removed = await tools.ledger.removeBudget(formatScope(resolved.scope), input.period, tools.clock.now(), tools.by);
   if (!removed) return failure("not_found", `there is no budget for ${input.scope} per ${input.period}`);
   return { ok: true };
 }

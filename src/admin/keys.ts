@@ -9,6 +9,8 @@ import { failure, parseInput, type Failure } from "./result.ts";
 export interface KeyTools {
   readonly keys: KeyStore;
   readonly clock: Clock;
+  /** Who makes the change, for the audit. */
+  readonly by: string;
   /** Bytes from a cryptographic source; node:crypto's unless a test hands in its own. */
   readonly random?: (bytes: number) => Uint8Array;
 }
@@ -74,7 +76,7 @@ export async function createKey(tools: KeyTools, input: NewKey): Promise<Created
     expiresAt: lifetimeMs === null ? null : createdAt + lifetimeMs,
     revokedAt: null,
   };
-  const creation = await tools.keys.create(key);
+  const creation = await tools.keys.create(key, tools.by);
   if (!creation.ok) return failure("name_taken", `there is a key named ${name} already; names are used once, also by revoked keys`);
   return { ok: true, key, text };
 }
@@ -107,7 +109,7 @@ export async function revokeKey(tools: KeyTools, nameOrId: string): Promise<Revo
   if (key === undefined) return noSuchKey(nameOrId);
   if (key.revokedAt !== null) return { ok: true, key, first: false };
   const revokedAt = tools.clock.now();
-  await tools.keys.revoke(key.id, revokedAt);
+  await tools.keys.revoke(key.id, revokedAt, tools.by);
   return { ok: true, key: { ...key, revokedAt }, first: true };
 }
 

@@ -9,6 +9,7 @@ import { printTable } from "../cli/table.ts";
 import { loadSettings } from "../config/load.ts";
 import type { Settings } from "../config/settings.ts";
 import type { ReadFile } from "../config/sources.ts";
+import { fareboxItself } from "../core/audit.ts";
 import { formatUsd } from "../core/money.ts";
 import { silentLog } from "../log/log.ts";
 import type { Sandbox } from "../sandbox/options.ts";
@@ -82,8 +83,8 @@ async function demoKeys(serving: Serving, io: Io): Promise<{ demo: string; inter
   heading(io, "Keys, each with a hard budget");
   const made: Record<string, string> = {};
   for (const [name, limit] of Object.entries(budgets)) {
-    const created = await createKey({ keys: serving.keys, clock }, { name });
-    const set = await setBudget({ ledger: serving.ledger, keys: serving.keys, clock }, { scope: `key:${name}`, limit, period: "1d" });
+    const created = await createKey({ keys: serving.keys, clock, by: fareboxItself }, { name });
+    const set = await setBudget({ ledger: serving.ledger, keys: serving.keys, clock, by: fareboxItself }, { scope: `key:${name}`, limit, period: "1d" });
     if (!created.ok || !set.ok) return undefined;
     made[name] = created.text;
     printLine(io, `  ${name.padEnd(8)} ${limit} USD a day   ${created.text}`);

@@ -1,6 +1,7 @@
 import type { Settings } from "../config/settings.ts";
 import type { Environment, Flags, ReadFile } from "../config/sources.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
+import type { AuditLog } from "../ports/audit-log.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue, PriceExplanation } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -105,6 +106,7 @@ export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
   readonly samples: AccountSamples;
+  readonly audit: AuditLog;
   /** The zone of windows and days, as the running proxy stored it. */
   readonly timeZone: string;
   /** Whether opening it made the database. */

@@ -1,11 +1,11 @@
 import { Option, type Command } from "commander";
 import { listBudgets, newBudgetFault, removeBudget, setBudget, type NewBudget } from "../admin/budgets.ts";
-import { namedScope, periods, type Period } from "../core/budget.ts";
-import { formatUsd } from "../core/money.ts";
+import { budgetFacts } from "../core/audit.ts";
+import { periods, type Period } from "../core/budget.ts";
 import { keyNames } from "../reporting/names.ts";
 import { standingOf, type Standing } from "../reporting/standing.ts";
 import { percentArgument } from "./arguments.ts";
-import { storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
+import { changedBy, storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, note, printJson, printLine, type Io } from "./io.ts";
 import { addSettingFlags } from "./setting-flags.ts";
@@ -63,10 +63,9 @@ function registerSet(budgets: Command, context: CliContext): void {
       return await withStore(context, command, intent, async (store) => {
         const set = await setBudget(toolsOf(store, context), wanted);
         if (!set.ok) return fail(io, set.message);
-        const { scope: setScope, period, mode, limit: amount, warnPercent } = set.budget;
-        const name = namedScope(setScope, await keyNames(store.keys));
-        if (options.json) printJson(io, { scope: name, period, mode, limit_usd: formatUsd(amount), warn_percent: warnPercent });
-        else printLine(io, `${name}: USD ${formatUsd(amount)} per ${period}, ${mode}`);
+        const json = budgetFacts(set.budget, await keyNames(store.keys));
+        if (options.json) printJson(io, json);
+        else printLine(io, `${json.scope}: USD ${json.limit_usd} per ${json.period}, ${json.mode}`);
         if (set.note !== null) note(io, `note: ${set.note}`);
         return 0;
       });
@@ -121,7 +120,8 @@ function periodOption(): Option {
 }
 
 function toolsOf(store: OpenStore, context: CliContext) {
-  return { ledger: store.ledger, keys: store.keys, calendar: store.calendar, clock: context.adapters.clock };
+  const { clock } = context.adapters;
+  return { ledger: store.ledger, keys: store.keys, calendar: store.calendar, clock, by: changedBy(context) };
 }
 
 export function printStandings(io: Io, standings: readonly Standing[]): void {

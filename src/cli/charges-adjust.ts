@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { correctCharge, newCorrectionFault } from "../admin/corrections.ts";
 import { chargeJson } from "../reporting/charges.ts";
 import { keyNames } from "../reporting/names.ts";
-import { storeSettings, withStore, type CliContext } from "./context.ts";
+import { changedBy, storeSettings, withStore, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, note, printJson, printLine } from "./io.ts";
 import { addSettingFlags } from "./setting-flags.ts";
@@ -20,7 +20,7 @@ export function registerAdjust(charges: Command, context: CliContext): void {
   example(command, "farebox charges adjust 019a0e2c-7f5e-7cc1-a2d4-90b1c1d2e3f4 -0.05 --why 'billed twice by the gateway'");
   command.action(
     context.run(async (id: string, amount: string, options: { why: string; json?: true }) => {
-      const wanted = { id, amount, why: options.why, by: adapters.userName() };
+      const wanted = { id, amount, why: options.why, by: changedBy(context) };
       const fault = newCorrectionFault(wanted);
       if (fault !== null) return fail(io, fault.message);
       return await withStore(context, command, "change", async (store) => {

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { loadSettings, type LoadResult } from "../config/load.ts";
+import { operatingSystemUser } from "../core/audit.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Environment, ReadFile } from "../config/sources.ts";
 import type { SettingName } from "../config/table.ts";
@@ -37,7 +38,7 @@ export function settingsFor(context: CliContext, command: Command, use: SettingU
 }
 
 /** An open store with what its users need beside it. */
-export interface OpenStore extends Pick<Store, "ledger" | "keys" | "samples"> {
+export interface OpenStore extends Pick<Store, "ledger" | "keys" | "samples" | "audit"> {
   readonly settings: Settings;
   readonly calendar: Calendar;
 }
@@ -47,6 +48,11 @@ export interface OpenStore extends Pick<Store, "ledger" | "keys" | "samples"> {
  * Only the first makes a file.
  */
 export type Intent = "create" | "change" | "read";
+
+/** Who makes the changes of a command, as the audit names them. */
+export function changedBy({ adapters }: CliContext): string {
+  return operatingSystemUser(adapters.userName());
+}
 
 /** The settings that every command with a store looks at; each has a flag. */
 export const storeSettings = ["database", "time_zone"] as const satisfies readonly SettingName[];
@@ -76,7 +82,7 @@ export async function withStore(
   await using store = opening.store;
   if (store.created) note(io, `created the ledger at ${settings.database.path}`);
   const calendar = adapters.calendarOf(store.timeZone);
-  return await work({ ledger: store.ledger, keys: store.keys, samples: store.samples, settings, calendar });
+  return await work({ ledger: store.ledger, keys: store.keys, samples: store.samples, audit: store.audit, settings, calendar });
 }
 
 /** One sentence on why the store is not open. */

@@ -2,12 +2,12 @@ import type { Command } from "commander";
 import { listBudgets } from "../admin/budgets.ts";
 import { createKey, listKeys, newKeyFault, revokeKey, showKey, type NewKey } from "../admin/keys.ts";
 import { weighsOn } from "../core/budget.ts";
-import { isLive, type Key } from "../core/keys.ts";
+import { keyJson, newKeyJson } from "../reporting/keys.ts";
 import { isoTime, keyNames } from "../reporting/names.ts";
 import { standingOf } from "../reporting/standing.ts";
 import { lifetimeArgument } from "./arguments.ts";
 import { printStandings } from "./budgets.ts";
-import { storeSettings, withStore, type CliContext } from "./context.ts";
+import { changedBy, storeSettings, withStore, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, note, printJson, printLine } from "./io.ts";
 import { addSettingFlags } from "./setting-flags.ts";
@@ -51,9 +51,9 @@ function registerCreate(keys: Command, context: CliContext): void {
       const fault = newKeyFault(wanted);
       if (fault !== null) return fail(io, fault.message);
       return await withStore(context, command, "create", async (store) => {
-        const created = await createKey({ keys: store.keys, clock: adapters.clock }, wanted);
+        const created = await createKey({ keys: store.keys, clock: adapters.clock, by: changedBy(context) }, wanted);
         if (!created.ok) return fail(io, created.message);
-        if (options.json) printJson(io, { id: created.key.id, name, key: created.text, ...keyDetails(created.key) });
+        if (options.json) printJson(io, newKeyJson(created.key, created.text));
         else printLine(io, created.text);
         if (io.isTTY) note(io, `This is the key of ${name}. It cannot be shown again.`);
         return 0;
@@ -140,7 +140,7 @@ function registerRevoke(keys: Command, context: CliContext): void {
   command.action(
     context.run((nameOrId: string, options: { json?: true }) =>
       withStore(context, command, "change", async (store) => {
-        const revoked = await revokeKey({ keys: store.keys, clock: adapters.clock }, nameOrId);
+        const revoked = await revokeKey({ keys: store.keys, clock: adapters.clock, by: changedBy(context) }, nameOrId);
         if (!revoked.ok) return fail(io, revoked.message);
         const { key, first } = revoked;
         if (options.json) printJson(io, keyJson(key, adapters.clock.now()));
@@ -149,20 +149,4 @@ function registerRevoke(keys: Command, context: CliContext): void {
       }),
     ),
   );
-}
-
-function keyJson(key: Key, now: number) {
-  const state = key.revokedAt !== null ? "revoked" : isLive(key, now) ? "live" : "expired";
-  return { id: key.id, name: key.name, ...keyDetails(key), state };
-}
-
-function keyDetails(key: Key) {
-  const timeOrNull = (at: number | null) => (at === null ? null : isoTime(at));
-  return {
-    team: key.team,
-    models: key.models,
-    created_at: isoTime(key.createdAt),
-    expires_at: timeOrNull(key.expiresAt),
-    revoked_at: timeOrNull(key.revokedAt),
-  };
 }

@@ -1,6 +1,7 @@
 import { Command, CommanderError } from "commander";
 import type { Environment, ReadFile } from "../config/sources.ts";
 import type { Adapters } from "./adapters.ts";
+import { registerAudit } from "./audit.ts";
 import { registerBalance } from "./balance.ts";
 import { registerBudgets } from "./budgets.ts";
 import { registerCharges } from "./charges.ts";
@@ -77,6 +78,7 @@ function buildProgram(context: CliContext): Command {
   registerBalance(program, context);
   registerReconcile(program, context);
   registerVerify(program, context);
+  registerAudit(program, context);
   registerDb(program, context);
   registerConfig(program, context);
   registerDoctor(program, context);

@@ -31,10 +31,13 @@ export interface Ledger extends AsyncDisposable {
    */
   adjust(id: string, correction: Correction): Promise<AdjustResult>;
 
-  /** Adds or changes a budget (same scope and period: a change), and opens its current window from the charges. */
-  setBudget(budget: Omit<Budget, "id">, at: number): Promise<Budget>;
+  /**
+   * Adds or changes a budget (same scope and period: a change), and opens its current window from the charges. `by`: who
+   * sets it, for the audit; farebox itself where nobody is named.
+   */
+  setBudget(budget: Omit<Budget, "id">, at: number, by?: string): Promise<Budget>;
   /** False when there is none of that scope and period. */
-  removeBudget(scope: string, period: string): Promise<boolean>;
+  removeBudget(scope: string, period: string, at: number, by?: string): Promise<boolean>;
   /** All budgets, in the order of their creation. */
   budgets(): Promise<readonly Budget[]>;
   /** Every budget's window at the instant; for `eachKey`, one for each key that has one. */

@@ -8,7 +8,4 @@ export async function keyNames(keys: KeyStore): Promise<NameOf> {
   return (id) => (id === "" ? null : (names.get(id) ?? id));
 }
 
-/** ISO 8601 UTC, as every time is given out. */
-export function isoTime(at: number): string {
-  return new Date(at).toISOString();
-}
+export { isoTime } from "../core/instant.ts";

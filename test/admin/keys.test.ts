@@ -28,9 +28,9 @@ function keysInMemory(): KeyStore {
 
 describe("keys", () => {
   const clock = manualClock("2026-11-20T12:00:00Z");
-  let tools: { keys: KeyStore; clock: typeof clock };
+  let tools: { keys: KeyStore; clock: typeof clock; by: string };
   beforeEach(() => {
-    tools = { keys: keysInMemory(), clock };
+    tools = { keys: keysInMemory(), clock, by: "tester" };
   });
   const create = async (input: NewKey) => {
     const created = await createKey(tools, input);

@@ -37,14 +37,14 @@ describe("charges adjust", () => {
       charge: { request_id: "posted", cost_usd: "0.10" },
       correction: {
         time: "2026-11-20T12:00:00.000Z", model: "model-a", state: "posted", source: "reported", cost_usd: "-0.05", list_cost_usd: null,
-        correction: { of: "posted", by: "tester", at: "2026-11-20T12:01:30.000Z", why: "billed twice" },
+        correction: { of: "posted", by: "os:tester", at: "2026-11-20T12:01:30.000Z", why: "billed twice" },
       },
     });
     expect(made.correction.request_id).toMatch(/^adj-[0-9a-f]{32}$/);
     expect(await h.json("charges", "show", "posted")).toMatchObject({
       cost_usd: "0.10", total_usd: "0.05", corrections: [{ request_id: made.correction.request_id, cost_usd: "-0.05" }],
     });
-    expect((await h.run("charges", "show", "posted")).stdout).toMatch(/\ncorrected\t-0.05 by tester at 2026-11-20T12:01:30.000Z: billed twice\ntotal_usd\t0.05\n$/);
+    expect((await h.run("charges", "show", "posted")).stdout).toMatch(/\ncorrected\t-0.05 by os:tester at 2026-11-20T12:01:30.000Z: billed twice\ntotal_usd\t0.05\n$/);
     expect((await h.run("charges", "--limit", "1")).stdout).toMatch(/\tcost\ttags\tcorrects\n.*\t-0.05\t-\tposted\n$/);
     expect(await h.json("report")).toMatchObject({ total: { requests: 2, cost_usd: "0.05", list_cost_usd: "0.20", unpriced_requests: 1 } });
     expect(await h.json("budgets", "list")).toMatchObject({ budgets: [{ spent_usd: "0.05" }] });

@@ -20,7 +20,7 @@ function folderOf(farebox: Harness, name: string, input: string, output: string)
 
 async function fill(farebox: Harness): Promise<void> {
   await using store = await farebox.open();
-  const created = await createKey({ keys: store.keys, clock: farebox.clock }, { name: "alice" });
+  const created = await createKey({ keys: store.keys, clock: farebox.clock, by: "test" }, { name: "alice" });
   if (!created.ok) throw new Error("no key");
   const key = created.key.id;
   await spend(store.ledger, { id: "now", at: noon - 60_000, key, input: 1000, output: 500 });

@@ -19,7 +19,7 @@ beforeEach(async () => {
   mkdirSync(folder);
   writeFileSync(join(folder, "mine.yaml"), oneModelFile("model-a", [{ from: "2026-01-01", input: "3", output: "12" }]));
   await using store = await farebox.open();
-  const created = await createKey({ keys: store.keys, clock: farebox.clock }, { name: "alice" });
+  const created = await createKey({ keys: store.keys, clock: farebox.clock, by: "test" }, { name: "alice" });
   if (!created.ok) throw new Error("no key");
   const key = created.key.id;
   const { ledger } = store;

@@ -29,7 +29,7 @@ describe("secrets", () => {
     const started = await startServing(loaded.settings, { clock, log, version: "test" });
     if (!started.ok) throw new Error(started.problems.join());
     const serving = owned.use(started.serving);
-    const created = await createKey({ keys: serving.keys, clock }, { name: "alice" });
+    const created = await createKey({ keys: serving.keys, clock, by: "test" }, { name: "alice" });
     if (!created.ok) throw new Error("no key");
 
     const said: string[] = [];

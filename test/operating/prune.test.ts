@@ -111,7 +111,7 @@ it("windows that are made afterwards, and another time zone, count carried sums 
   await fill(store);
   await store.ledger.setBudget(budget({ kind: "key", key: bob.key }, "total", "9000"), noon);
   const expected = (await store.ledger.windows(noon)).find(({ budget: { scope } }) => scope.kind === "key");
-  await store.ledger.removeBudget(`key:${bob.key}`, "total");
+  await store.ledger.removeBudget(`key:${bob.key}`, "total", noon);
   const total = await store.ledger.report({ by: ["key", "model"], ...span });
   const db = connectToWrite(folder.database);
   owned.adopt(db, (each) => void each.close());

@@ -171,8 +171,8 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     expect(await sums(store)).toEqual([{ id: "each-key/1d", subject: "k-alice", spent: usd("0.5"), held: 0n }]);
     const changed = await ledger.setBudget({ ...budget({ kind: "eachKey", team: null }, "1d", "0.6", "soft"), warnPercent: 80 }, noon);
     expect(await ledger.windows(noon)).toMatchObject([{ budget: { ...changed, mode: "soft", limit: usd("0.6"), warnPercent: 80 }, spent: usd("0.5") }]);
-    expect(await ledger.removeBudget("each-key", "1d")).toBe(true);
-    expect(await ledger.removeBudget("each-key", "1d")).toBe(false);
+    expect(await ledger.removeBudget("each-key", "1d", noon)).toBe(true);
+    expect(await ledger.removeBudget("each-key", "1d", noon)).toBe(false);
     expect(await sums(store)).toEqual([]);
     expect(await ledger.verify()).toMatchObject(clean);
   });

@@ -90,7 +90,7 @@ class Told {
       case "setBudget":
         return ledger.setBudget({ scope: step.scope, period: step.period, mode: step.soft ? "soft" : "hard", limit: step.limit, warnPercent: null }, at);
       case "removeBudget":
-        return ledger.removeBudget(formatScope(step.scope), step.period);
+        return ledger.removeBudget(formatScope(step.scope), step.period, at);
       case "clock":
         return null;
       case "restart":

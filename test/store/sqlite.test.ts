@@ -332,7 +332,7 @@ describe("changes by another process", () => {
     await running.ledger.post("a", posting(1_000_000, 0), endAt(noon));
     expect(await beside.ledger.adjust("a", { id: "fix", at: noon, amount: usd("0.25"), why: "late fee", by: "root" })).toBe("ok");
     expect(await running.ledger.hold(holdOf("c", usd("0.25")))).toEqual({ ok: true, room: 0n });
-    await beside.ledger.removeBudget(`key:${alice.key}`, "1d");
+    await beside.ledger.removeBudget(`key:${alice.key}`, "1d", noon);
     expect(await running.ledger.hold(holdOf("d", usd("9")))).toEqual({ ok: true, room: null });
     expect((await running.ledger.verify()).differences).toEqual([]);
   });

@@ -12,6 +12,7 @@ import type { Calendar } from "../../src/ports/calendar.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import type { ChargeEnd, HoldRequest, Posting } from "../../src/ports/ledger.ts";
 import { MemoryAccountSamples } from "../../src/store/memory/account-samples.ts";
+import { MemoryAuditLog } from "../../src/store/memory/audit-log.ts";
 import { memoryChanges, MemoryKeyStore } from "../../src/store/memory/keys.ts";
 import { MemoryLedger } from "../../src/store/memory/ledger.ts";
 import { emptyState } from "../../src/store/memory/state.ts";
@@ -118,7 +119,8 @@ function memoryHome(clock: Clock): LedgerHome {
       const keys = new MemoryKeyStore(state);
       const samples = new MemoryAccountSamples(state);
       const changes = memoryChanges(state);
-      return { ledger, keys, samples, changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
+      const audit = new MemoryAuditLog(state);
+      return { ledger, keys, samples, audit, changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
     },
     [Symbol.asyncDispose]: async () => {},
   };

@@ -71,7 +71,7 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
   if (!started.ok) throw new Error(started.problems.join("; "));
   const serving = owned.use(started.serving);
   const addKey = async (name: string, wish: { team?: string; models?: string[] } = {}) => {
-    const created = await createKey({ keys: serving.keys, clock }, { name, ...wish });
+    const created = await createKey({ keys: serving.keys, clock, by: "test" }, { name, ...wish });
     if (!created.ok) throw new Error(JSON.stringify(created));
     return created.text;
   };
@@ -90,7 +90,7 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
     key,
     addKey,
     async budget(scope, limit, period = "total", mode = "hard") {
-      const set = await setBudget({ ledger: serving.ledger, keys: serving.keys, clock }, { scope, limit, period, mode });
+      const set = await setBudget({ ledger: serving.ledger, keys: serving.keys, clock, by: "test" }, { scope, limit, period, mode });
       if (!set.ok) throw new Error(JSON.stringify(set));
     },
     chat: (body, init = {}) =>

@@ -1,6 +1,8 @@
+import { fareboxItself, keyEntry } from "../../core/audit.ts";
 import type { Key } from "../../core/keys.ts";
 import type { Changes } from "../../ports/changes.ts";
 import type { KeyCreation, KeyStore } from "../../ports/key-store.ts";
+import { recordAudit } from "./audit-log.ts";
 import { announce, type MemoryState } from "./state.ts";
 
 export class MemoryKeyStore implements KeyStore {
@@ -10,10 +12,11 @@ export class MemoryKeyStore implements KeyStore {
     this.#state = state;
   }
 
-  async create(key: Key): Promise<KeyCreation> {
+  async create(key: Key, by = fareboxItself): Promise<KeyCreation> {
     if (this.#all().some(({ name }) => name === key.name)) return { ok: false, reason: "name_taken" };
     if (this.#all().some(({ id, digest }) => id === key.id || digest === key.digest)) throw new Error("key id or digest is taken");
     this.#state.keys.set(key.id, key);
+    recordAudit(this.#state, keyEntry("keys.create", null, key, { at: key.createdAt, by }));
     announce(this.#state);
     return { ok: true };
   }
@@ -30,10 +33,12 @@ export class MemoryKeyStore implements KeyStore {
     return this.#all();
   }
 
-  async revoke(id: string, at: number): Promise<boolean> {
+  async revoke(id: string, at: number, by = fareboxItself): Promise<boolean> {
     const key = this.#state.keys.get(id);
     if (key === undefined) return false;
-    this.#state.keys.set(id, { ...key, revokedAt: key.revokedAt ?? at });
+    const revoked = { ...key, revokedAt: key.revokedAt ?? at };
+    this.#state.keys.set(id, revoked);
+    recordAudit(this.#state, keyEntry("keys.revoke", key, revoked, { at, by }));
     announce(this.#state);
     return true;
   }

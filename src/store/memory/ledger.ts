@@ -1,4 +1,5 @@
 import type { LedgerTotals } from "../../core/account-sample.ts";
+import { budgetRemoveEntry, budgetSetEntry, correctionEntry, fareboxItself } from "../../core/audit.ts";
 import { invariant } from "../../core/assert.ts";
 import {
   formatScope,
@@ -28,6 +29,7 @@ import {
 import { recompute } from "../recompute.ts";
 import { ReportSums } from "../report-sums.ts";
 import { WhatIfSummer, type PostedCharge } from "../what-if-sums.ts";
+import { recordAudit } from "./audit-log.ts";
 import { announce, emptyState, type MemoryState, type StoredCharge } from "./state.ts";
 
 const quarterMs = 900_000;
@@ -98,7 +100,8 @@ export class MemoryLedger implements Ledger {
     const corrected = this.#state.charges.get(id);
     if (corrected === undefined) return "no_such_charge";
     if (this.#state.charges.has(correction.id)) return "repeated";
-    const before = sum(this.#all().filter(({ adjusts }) => adjusts === id).map(({ cost }) => cost ?? noMoney));
+    const corrections = this.#all().filter(({ adjusts }) => adjusts === id);
+    const before = sum(corrections.map(({ cost }) => cost ?? noMoney));
     const fault = correctionFault(corrected, before, correction.amount);
     if (fault !== null) return fault;
     if (this.#existing(corrected).some(({ spent }) => spent + correction.amount > picoUsdMax - 1n)) return "too_large";
@@ -111,24 +114,30 @@ export class MemoryLedger implements Ledger {
       tokens: noTokens, status: null, reason: why, gatewayRequestId: null, durationMs: null, firstTokenMs: null, tags, retry: 0, owner: 0,
       adjusts: id, adjustedBy: by,
     });
+    const isKnown = corrected.cost !== null || corrections.length > 0;
+    recordAudit(this.#state, correctionEntry(id, correction, isKnown ? sum([corrected.cost ?? noMoney, before]) : null));
     return "ok";
   }
 
-  async setBudget(budget: Omit<Budget, "id">, at: number): Promise<Budget> {
+  async setBudget(budget: Omit<Budget, "id">, at: number, by = fareboxItself): Promise<Budget> {
     const { scope, period, mode, limit, warnPercent } = budget;
     const stored = { id: `${formatScope(scope)}/${period}`, scope, period, mode, limit, warnPercent };
+    const before = this.#state.budgets.get(stored.id);
     this.#state.budgets.set(stored.id, stored);
+    recordAudit(this.#state, budgetSetEntry(stored, before, this.#nameOf, { at, by }));
     this.#openFromCharges(stored, at);
     announce(this.#state);
     return stored;
   }
 
-  async removeBudget(scope: string, period: string): Promise<boolean> {
+  async removeBudget(scope: string, period: string, at: number, by = fareboxItself): Promise<boolean> {
     const id = `${scope}/${period}`;
     for (const [name, window] of this.#state.opened) if (window.budget === id) this.#state.opened.delete(name);
-    const removed = this.#state.budgets.delete(id);
+    const removed = this.#state.budgets.get(id);
+    this.#state.budgets.delete(id);
+    if (removed !== undefined) recordAudit(this.#state, budgetRemoveEntry(removed, this.#nameOf, { at, by }));
     announce(this.#state);
-    return removed;
+    return removed !== undefined;
   }
 
   async budgets(): Promise<readonly Budget[]> {
@@ -314,6 +323,8 @@ export class MemoryLedger implements Ledger {
     this.#state.opened.clear();
     for (const budget of this.#state.budgets.values()) this.#openFromCharges(budget, at);
   }
+
+  readonly #nameOf = (id: string) => this.#state.keys.get(id)?.name;
 
   #weighingOn(caller: Caller): Budget[] {
     return [...this.#state.budgets.values()].filter(({ scope }) => weighsOn(scope, caller));

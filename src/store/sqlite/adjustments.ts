@@ -1,7 +1,9 @@
+import { correctionEntry } from "../../core/audit.ts";
 import { correctionFault } from "../../core/correction.ts";
-import { picoUsdMax } from "../../core/money.ts";
+import { picoUsdMax, type PicoUsd } from "../../core/money.ts";
 import { tokenClasses } from "../../core/tokens.ts";
 import type { AdjustResult } from "../../ports/ledger.ts";
+import { recordAudit } from "./audit-entries.ts";
 import type { WindowBook } from "./budgets.ts";
 import type { AdjustCommand } from "./commands.ts";
 import type { Connection } from "./connection.ts";
@@ -17,8 +19,8 @@ export function adjust(db: Connection, windows: WindowBook, rollups: RollupBook,
   if (corrected === undefined) return "no_such_charge";
   if (db.prepare("select 1 from charges where id = ?").get(correction.id) !== undefined) return "repeated";
   const { amount, why, by } = correction;
-  const before = db.prepare("select coalesce(sum(cost), 0) from charges where adjusts = ?").pluck().safeIntegers().get(id) as bigint;
-  const fault = correctionFault(corrected, before, amount);
+  const before = db.prepare("select sum(cost) from charges where adjusts = ?").pluck().safeIntegers().get(id) as bigint | null;
+  const fault = correctionFault(corrected, before ?? 0n, amount);
   if (fault !== null) return fault;
 
   const { key, team, model, source } = corrected;
@@ -41,5 +43,7 @@ export function adjust(db: Connection, windows: WindowBook, rollups: RollupBook,
   );
   windows.move(moved, amount, 0n);
   rollups.add(posted);
+  const isKnown = corrected.cost !== null || before !== null;
+  recordAudit(db, correctionEntry(id, correction, isKnown ? (((corrected.cost ?? 0n) + (before ?? 0n)) as PicoUsd) : null));
   return "ok";
 }

@@ -28,10 +28,10 @@ export type PostCommand = readonly [
 ];
 export type VoidCommand = readonly [op: "void", id: string, reason: string, end: EndFields];
 export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
-export type SetBudgetCommand = readonly [op: "setBudget", budget: Omit<Budget, "id">, at: number];
-export type RemoveBudgetCommand = readonly [op: "removeBudget", scope: string, period: string];
-export type CreateKeyCommand = readonly [op: "createKey", key: Key];
-export type RevokeKeyCommand = readonly [op: "revokeKey", id: string, at: number];
+export type SetBudgetCommand = readonly [op: "setBudget", budget: Omit<Budget, "id">, at: number, by: string];
+export type RemoveBudgetCommand = readonly [op: "removeBudget", scope: string, period: string, at: number, by: string];
+export type CreateKeyCommand = readonly [op: "createKey", key: Key, by: string];
+export type RevokeKeyCommand = readonly [op: "revokeKey", id: string, at: number, by: string];
 export type AddSampleCommand = readonly [op: "addSample", sample: AccountSample];
 export type RemoveSamplesCommand = readonly [op: "removeSamples", askedAts: readonly number[]];
 /** Ends up to `count` holds of dead owners. */

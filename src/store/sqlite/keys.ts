@@ -1,10 +1,12 @@
+import { keyEntry, type NameOfKey } from "../../core/audit.ts";
 import type { Key } from "../../core/keys.ts";
 import type { KeyCreation } from "../../ports/key-store.ts";
+import { recordAudit } from "./audit-entries.ts";
 import type { Connection, Statement } from "./connection.ts";
 import { keyOf, type KeyRow } from "./rows.ts";
 
 /** Inserts a key, unless its name was ever given to another one. Throws where its id or digest is taken. */
-export function createKey(db: Connection, key: Key): KeyCreation {
+export function createKey(db: Connection, key: Key, by: string): KeyCreation {
   const taken = db.prepare("select 1 from keys where name = ?").get(key.name);
   if (taken !== undefined) return { ok: false, reason: "name_taken" };
   db.prepare(
@@ -13,12 +15,24 @@ export function createKey(db: Connection, key: Key): KeyCreation {
     key.id, key.name, key.team, key.digest, key.models === null ? null : JSON.stringify(key.models),
     key.createdAt, key.expiresAt, key.revokedAt,
   );
+  recordAudit(db, keyEntry("keys.create", null, key, { at: key.createdAt, by }));
   return { ok: true };
 }
 
 /** Sets the instant of revocation, unless one is set; false when there is no such key. */
-export function revokeKey(db: Connection, id: string, at: number): boolean {
-  return db.prepare("update keys set revoked_at = coalesce(revoked_at, ?) where id = ?").run(at, id).changes === 1;
+export function revokeKey(db: Connection, id: string, at: number, by: string): boolean {
+  const key = new KeyReads(db).byId(id);
+  if (key === undefined) return false;
+  if (key.revokedAt !== null) return true;
+  db.prepare("update keys set revoked_at = ? where id = ?").run(at, id);
+  recordAudit(db, keyEntry("keys.revoke", key, { ...key, revokedAt: at }, { at, by }));
+  return true;
+}
+
+/** The name of a key by its id, for what is written down of it. */
+export function keyNamesIn(db: Connection): NameOfKey {
+  const name = db.prepare("select name from keys where id = ?").pluck();
+  return (id) => name.get(id) as string | undefined;
 }
 
 /** Short reads of keys, on whichever connection. */

@@ -1,4 +1,5 @@
 import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
+import { fareboxItself } from "../../core/audit.ts";
 import type { Budget, BudgetWindow } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
@@ -7,6 +8,7 @@ import type { PriceVersion } from "../../core/price.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
 import type { AccountSamples } from "../../ports/account-samples.ts";
+import type { AuditLog, AuditPage, AuditQuery } from "../../ports/audit-log.ts";
 import type { KeyCreation, KeyStore } from "../../ports/key-store.ts";
 import type {
   AdjustResult, ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, OldHold, Posting, ReportQuery, ReportRow,
@@ -78,12 +80,12 @@ export class SqliteLedger implements Ledger {
     return answer.ok ? answer.reply : "unavailable";
   }
 
-  async setBudget(budget: Omit<Budget, "id">, at: number): Promise<Budget> {
-    return submitOrThrow(this.#queue, ["setBudget", budget, at]);
+  async setBudget(budget: Omit<Budget, "id">, at: number, by = fareboxItself): Promise<Budget> {
+    return submitOrThrow(this.#queue, ["setBudget", budget, at, by]);
   }
 
-  async removeBudget(scope: string, period: string): Promise<boolean> {
-    return submitOrThrow(this.#queue, ["removeBudget", scope, period]);
+  async removeBudget(scope: string, period: string, at: number, by = fareboxItself): Promise<boolean> {
+    return submitOrThrow(this.#queue, ["removeBudget", scope, period, at, by]);
   }
 
   async budgets(): Promise<readonly Budget[]> {
@@ -174,8 +176,8 @@ export class SqliteKeyStore implements KeyStore {
     this.#reads = reads;
   }
 
-  async create(key: Key): Promise<KeyCreation> {
-    return submitOrThrow(this.#queue, ["createKey", key]);
+  async create(key: Key, by = fareboxItself): Promise<KeyCreation> {
+    return submitOrThrow(this.#queue, ["createKey", key, by]);
   }
 
   async findById(id: string): Promise<Key | undefined> {
@@ -190,8 +192,8 @@ export class SqliteKeyStore implements KeyStore {
     return this.#reads.list();
   }
 
-  async revoke(id: string, at: number): Promise<boolean> {
-    return submitOrThrow(this.#queue, ["revokeKey", id, at]);
+  async revoke(id: string, at: number, by = fareboxItself): Promise<boolean> {
+    return submitOrThrow(this.#queue, ["revokeKey", id, at, by]);
   }
 }
 
@@ -224,6 +226,19 @@ export class SqliteAccountSamples implements AccountSamples {
     for (let from = 0; from < askedAts.length; from += removedAtOnce) {
       await submitOrThrow(this.#queue, ["removeSamples", askedAts.slice(from, from + removedAtOnce)]);
     }
+  }
+}
+
+/** The audit in the same file. */
+export class SqliteAuditLog implements AuditLog {
+  readonly #longReads: LongReads;
+
+  constructor(longReads: LongReads) {
+    this.#longReads = longReads;
+  }
+
+  async entries(query: AuditQuery): Promise<AuditPage> {
+    return this.#longReads.read({ kind: "audit", query });
   }
 }
 

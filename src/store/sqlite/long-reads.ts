@@ -1,8 +1,10 @@
 import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
 import type { Calendar } from "../../ports/calendar.ts";
+import type { AuditPage, AuditQuery } from "../../ports/audit-log.ts";
 import type { ChargePage, ChargeQuery, ReportQuery, ReportRow, Verification } from "../../ports/ledger.ts";
 import { readCorrections, readSamples, readTotals } from "./account-samples.ts";
+import { readAudit } from "./audit-entries.ts";
 import type { Connection } from "./connection.ts";
 import { readPostings, type PageEnd, type PostingPage } from "./postings.ts";
 import { readCharges } from "./reads.ts";
@@ -18,6 +20,7 @@ export type LongRead =
   | { readonly kind: "totals" }
   | { readonly kind: "corrections"; readonly since: number; readonly until: number }
   | { readonly kind: "samples"; readonly since: number; readonly until: number }
+  | { readonly kind: "audit"; readonly query: AuditQuery }
   | { readonly kind: "verify" };
 
 export interface LongReadAnswers {
@@ -28,6 +31,7 @@ export interface LongReadAnswers {
   totals: LedgerTotals;
   corrections: readonly CorrectionMade[];
   samples: readonly AccountSample[];
+  audit: AuditPage;
   verify: Verification;
 }
 
@@ -59,6 +63,8 @@ export function readLong(
       return readCorrections(db, read.since, read.until);
     case "samples":
       return readSamples(db, read.since, read.until);
+    case "audit":
+      return readAudit(db, read.query);
     case "verify":
       return verify(db, calendar, onProgress);
   }

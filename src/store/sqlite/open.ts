@@ -1,6 +1,7 @@
 import { existsSync, realpathSync } from "node:fs";
 import Database from "better-sqlite3";
 import type { AccountSamples } from "../../ports/account-samples.ts";
+import type { AuditLog } from "../../ports/audit-log.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Changes } from "../../ports/changes.ts";
 import type { Clock } from "../../ports/clock.ts";
@@ -11,7 +12,7 @@ import { WindowBook } from "./budgets.ts";
 import type { BatchChannel } from "./commands.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, writeTransaction, type Connection } from "./connection.ts";
 import { KeyReads } from "./keys.ts";
-import { SqliteAccountSamples, SqliteKeyStore, SqliteLedger } from "./ledger.ts";
+import { SqliteAccountSamples, SqliteAuditLog, SqliteKeyStore, SqliteLedger } from "./ledger.ts";
 import { readLong, type LongReads } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { addCarriedToDays } from "./prune.ts";
@@ -25,6 +26,7 @@ export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
   readonly samples: AccountSamples;
+  readonly audit: AuditLog;
   readonly changes: Changes;
   /** The zone of windows and days, as it is stored. */
   readonly timeZone: string;
@@ -163,6 +165,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     ledger: new SqliteLedger(queue, reads, parts.longReads, options.path),
     keys: new SqliteKeyStore(queue, new KeyReads(parts.db)),
     samples: new SqliteAccountSamples(queue, reads, parts.longReads),
+    audit: new SqliteAuditLog(parts.longReads),
     changes: {
       onChange(listener) {
         listeners.add(listener);

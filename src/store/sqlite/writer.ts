@@ -7,6 +7,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import { addSample, removeSamples } from "./account-samples.ts";
 import { adjust } from "./adjustments.ts";
 import { snapshot, WindowBook, type OpenWindow } from "./budgets.ts";
+import { removeBudget, setBudget } from "./budget-changes.ts";
 import { ChargeBook, type EndedCharge, type PendingCharge } from "./charges.ts";
 import { postCommand } from "./commands.ts";
 import type {
@@ -139,13 +140,13 @@ export class Writer {
       case "adjust":
         return this.#announcing(() => adjust(this.#db, this.#windows, this.#rollups, command));
       case "setBudget":
-        return this.#announcing(() => this.#windows.setBudget(command[1], command[2]));
+        return this.#announcing(() => setBudget(this.#db, this.#windows, command));
       case "removeBudget":
-        return this.#announcing(() => this.#windows.removeBudget(command[1], command[2]));
+        return this.#announcing(() => removeBudget(this.#db, this.#windows, command));
       case "createKey":
-        return this.#announcing(() => createKey(this.#db, command[1]));
+        return this.#announcing(() => createKey(this.#db, command[1], command[2]));
       case "revokeKey":
-        return this.#announcing(() => revokeKey(this.#db, command[1], command[2]));
+        return this.#announcing(() => revokeKey(this.#db, command[1], command[2], command[3]));
       case "addSample":
         return addSample(this.#db, command[1]);
       case "removeSamples":

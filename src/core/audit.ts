@@ -1,0 +1,113 @@
+import { namedScope, type Budget } from "./budget.ts";
+import { isoTime, isoTimeOrNull } from "./instant.ts";
+import type { Key } from "./keys.ts";
+import { formatUsd, type PicoUsd } from "./money.ts";
+
+/*
+ * The audit: one entry for each change that somebody made to keys, teams, budgets, admins or charges. It is written by the
+ * store in the transaction of the change, never changed and never deleted. What an entry shows of a thing is said here, by
+ * naming what may be shown: a field that is not named, such as a digest, cannot get in.
+ */
+
+export type AuditAction =
+  | "keys.create" | "keys.update" | "keys.rotate" | "keys.revoke"
+  | "teams.create" | "teams.update" | "teams.delete"
+  | "budgets.set" | "budgets.remove"
+  | "charges.adjust"
+  | "admins.create" | "admins.revoke";
+
+/** Who makes changes where nobody said who: farebox for itself, as in its demo. */
+export const fareboxItself = "farebox";
+
+/** The name under which the operating system's user makes changes from the command line; no admin is called so. */
+export function operatingSystemUser(name: string): string {
+  return `os:${name}`;
+}
+
+/** What JSON can say of a thing. */
+export type Facts = Readonly<Record<string, unknown>>;
+
+export interface NewAuditEntry {
+  /** Milliseconds since 1970 UTC. */
+  readonly at: number;
+  /** An admin's name, `os:NAME` for a user of the command line, or `farebox`. */
+  readonly by: string;
+  readonly action: AuditAction;
+  /** What was changed: `key:NAME`, `team:NAME`, `budget:SCOPE/PERIOD`, `charge:ID`, `admin:NAME`. */
+  readonly object: string;
+  /** Null for what was not there before. */
+  readonly before: Facts | null;
+  /** Null for what is not there any more. */
+  readonly after: Facts | null;
+}
+
+export interface AuditEntry extends NewAuditEntry {
+  /** 1, 2, 3, … in the order of the changes. */
+  readonly id: number;
+}
+
+/** Whether an entry says that anything is different; a change that changes nothing is none. */
+export function changesAnything({ before, after }: NewAuditEntry): boolean {
+  return JSON.stringify(before) !== JSON.stringify(after);
+}
+
+export function keyObject(key: Pick<Key, "name">): string {
+  return `key:${key.name}`;
+}
+
+/** What everybody who may see a key may see of it: never its digest. */
+export function keyFacts(key: Key) {
+  return {
+    id: key.id,
+    name: key.name,
+    team: key.team,
+    models: key.models,
+    created_at: isoTime(key.createdAt),
+    expires_at: isoTimeOrNull(key.expiresAt),
+    revoked_at: isoTimeOrNull(key.revokedAt),
+  };
+}
+
+/** A budget by its key's name, as it stays readable. */
+export function budgetObject({ scope, period }: Pick<Budget, "scope" | "period">, nameOf: NameOfKey): string {
+  return `budget:${namedScope(scope, nameOf)}/${period}`;
+}
+
+export type NameOfKey = (keyId: string) => string | null | undefined;
+
+/** A budget without what is spent of it. */
+export function budgetFacts({ scope, period, mode, limit, warnPercent }: Omit<Budget, "id">, nameOf: NameOfKey) {
+  return { scope: namedScope(scope, nameOf), period, mode, limit_usd: formatUsd(limit), warn_percent: warnPercent };
+}
+
+/** The entry of a budget that was set: `before` is what it was, undefined where there was none. */
+export function budgetSetEntry(
+  budget: Omit<Budget, "id">, before: Omit<Budget, "id"> | undefined, nameOf: NameOfKey, made: Pick<NewAuditEntry, "at" | "by">,
+): NewAuditEntry {
+  return {
+    ...made, action: "budgets.set", object: budgetObject(budget, nameOf),
+    before: before === undefined ? null : budgetFacts(before, nameOf), after: budgetFacts(budget, nameOf),
+  };
+}
+
+export function budgetRemoveEntry(budget: Omit<Budget, "id">, nameOf: NameOfKey, made: Pick<NewAuditEntry, "at" | "by">): NewAuditEntry {
+  return { ...made, action: "budgets.remove", object: budgetObject(budget, nameOf), before: budgetFacts(budget, nameOf), after: null };
+}
+
+export function keyEntry(
+  action: AuditAction, before: Key | null, after: Key, made: Pick<NewAuditEntry, "at" | "by">,
+): NewAuditEntry {
+  return { ...made, action, object: keyObject(after), before: before && keyFacts(before), after: keyFacts(after) };
+}
+
+/** What a charge costs with its corrections, before another one and after it. */
+export function correctionEntry(
+  charge: string, correction: { readonly id: string; readonly at: number; readonly by: string; readonly amount: PicoUsd; readonly why: string }, before: PicoUsd | null,
+): NewAuditEntry {
+  const { id, at, by, amount, why } = correction;
+  return {
+    at, by, action: "charges.adjust", object: `charge:${charge}`,
+    before: { cost_usd: before === null ? null : formatUsd(before) },
+    after: { cost_usd: formatUsd(((before ?? 0n) + amount) as PicoUsd), correction: id, amount_usd: formatUsd(amount), why },
+  };
+}

@@ -1,0 +1,8 @@
+/** ISO 8601 UTC, as every time is given out. */
+export function isoTime(at: number): string {
+  return new Date(at).toISOString();
+}
+
+export function isoTimeOrNull(at: number | null): string | null {
+  return at === null ? null : isoTime(at);
+}

@@ -1,0 +1,18 @@
+import type { AuditEntry } from "../core/audit.ts";
+import type { AuditPage } from "../ports/audit-log.ts";
+import { isoTime } from "./names.ts";
+
+/** One change as `audit` and the admin API give it. */
+export function auditEntryJson({ id, at, by, action, object, before, after }: AuditEntry) {
+  return { id, time: isoTime(at), by, action, object, before, after };
+}
+
+/** Newest first, with the cursor of the next page. */
+export function auditJson({ entries, next }: AuditPage) {
+  return { entries: entries.map(auditEntryJson), next: next === null ? null : String(next) };
+}
+
+/** The entry that a cursor names; undefined for what was never a cursor. */
+export function readAuditCursor(cursor: string): number | undefined {
+  return /^[1-9]\d{0,14}$/.test(cursor) ? Number(cursor) : undefined;
+}

@@ -1,0 +1,127 @@
+import Database from "better-sqlite3";
+import { describe, expect, it } from "vitest";
+import { operatingSystemUser } from "../../src/core/audit.ts";
+import { usd, type PicoUsd } from "../../src/core/money.ts";
+import { alice, budget, endAt, holdOf, key, ledgerKinds, noon, openStore, posting, tempFolder, utc, type LedgerKind } from "../support/ledger-fixtures.ts";
+import { manualClock } from "../support/manual-clock.ts";
+
+const root = operatingSystemUser("root");
+
+describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
+  it("has an entry for each change, with what was before and after, and no digest", async () => {
+    await using home = newHome(manualClock(noon));
+    await using store = await home.open();
+    const { ledger, keys } = store;
+    const full = key("alice", { id: alice.key, team: "red", models: ["gpt-*"], expiresAt: noon + 9 });
+    await keys.create(full, "carol");
+    await keys.create(key("alice", { id: "another", digest: "d" }), "carol");
+    await ledger.setBudget(budget({ kind: "key", key: alice.key }, "1d", "5"), noon + 1, root);
+    await ledger.setBudget({ ...budget({ kind: "key", key: alice.key }, "1d", "0.5", "soft"), warnPercent: 80 }, noon + 2, root);
+    await ledger.removeBudget(`key:${alice.key}`, "1d", noon + 3, root);
+    await ledger.removeBudget(`key:${alice.key}`, "1d", noon + 3, root);
+    await keys.revoke(alice.key, noon + 4, "carol");
+    await keys.revoke(alice.key, noon + 5, "carol");
+    await keys.revoke("nobody", noon + 5, "carol");
+    const { entries, next } = await store.audit.entries({ limit: 100 });
+    expect(next).toBeNull();
+    const facts = {
+      id: alice.key, name: "alice", team: "red", models: ["gpt-*"], created_at: "2026-11-20T12:00:00.000Z", expires_at: "2026-11-20T12:00:00.009Z",
+      revoked_at: null,
+    };
+    const five = { scope: "key:alice", period: "1d", mode: "hard", limit_usd: "5.00", warn_percent: null };
+    const half = { ...five, mode: "soft", limit_usd: "0.50", warn_percent: 80 };
+    expect(entries.toReversed()).toEqual([
+      { id: 1, at: noon, by: "carol", action: "keys.create", object: "key:alice", before: null, after: facts },
+      { id: 2, at: noon + 1, by: "os:root", action: "budgets.set", object: "budget:key:alice/1d", before: null, after: five },
+      { id: 3, at: noon + 2, by: "os:root", action: "budgets.set", object: "budget:key:alice/1d", before: five, after: half },
+      { id: 4, at: noon + 3, by: "os:root", action: "budgets.remove", object: "budget:key:alice/1d", before: half, after: null },
+      { id: 5, at: noon + 4, by: "carol", action: "keys.revoke", object: "key:alice", before: facts, after: { ...facts, revoked_at: "2026-11-20T12:00:00.004Z" } },
+    ]);
+    expect(JSON.stringify(entries)).not.toContain(full.digest);
+  });
+
+  it("has no entry where nothing became different", async () => {
+    await using home = newHome(manualClock(noon));
+    await using store = await home.open();
+    await store.ledger.setBudget(budget({ kind: "all" }, "1d", "5"), noon);
+    await store.ledger.setBudget(budget({ kind: "all" }, "1d", "5"), noon + 1);
+    const { entries } = await store.audit.entries({ limit: 100 });
+    expect(entries.map(({ at, by }) => [at, by])).toEqual([[noon, "farebox"]]);
+  });
+
+  it("says of a correction what the charge costs before and after it", async () => {
+    await using home = newHome(manualClock(noon));
+    await using store = await home.open();
+    const { ledger } = store;
+    await ledger.hold(holdOf("a", usd("1")));
+    await ledger.post("a", posting(100, 0), endAt(noon));
+    const correct = (id: string, amount: PicoUsd) => ledger.adjust("a", { id, at: noon + 1, amount, why: "late fee", by: root });
+    expect(await correct("fix-1", usd("0.25"))).toBe("ok");
+    expect(await correct("fix-1", usd("0.25"))).toBe("repeated");
+    expect(await correct("fix-2", -usd("9") as PicoUsd)).toBe("below_zero");
+    expect(await correct("fix-3", -usd("0.05") as PicoUsd)).toBe("ok");
+    const { entries } = await store.audit.entries({ limit: 100 });
+    const entry = { at: noon + 1, by: "os:root", action: "charges.adjust", object: "charge:a" };
+    expect(entries).toEqual([
+      {
+        id: 2, ...entry, before: { cost_usd: "0.2501" },
+        after: { cost_usd: "0.2001", correction: "fix-3", amount_usd: "-0.05", why: "late fee" },
+      },
+      {
+        id: 1, ...entry, before: { cost_usd: "0.0001" },
+        after: { cost_usd: "0.2501", correction: "fix-1", amount_usd: "0.25", why: "late fee" },
+      },
+    ]);
+  });
+
+  it("is read in pages and by time, newest first", async () => {
+    await using home = newHome(manualClock(noon));
+    await using store = await home.open();
+    for (let index = 0; index < 7; index++) await store.keys.create(key(`key-${index}`, { createdAt: noon + index }), root);
+    const first = await store.audit.entries({ limit: 3 });
+    expect(first.entries.map(({ id }) => id)).toEqual([7, 6, 5]);
+    const second = await store.audit.entries({ limit: 4, after: first.next ?? 0 });
+    expect([second.entries.map(({ id }) => id), second.next]).toEqual([[4, 3, 2, 1], null]);
+    const middle = await store.audit.entries({ limit: 9, since: noon + 2, until: noon + 5 });
+    expect(middle.entries.map(({ object }) => object)).toEqual(["key:key-4", "key:key-3", "key:key-2"]);
+  });
+
+  it("outlives a restart", async () => {
+    await using home = newHome(manualClock(noon));
+    const before = await home.open();
+    await before.keys.create(key("alice"), root);
+    await before[Symbol.asyncDispose]();
+    await using after = await home.open();
+    await after.keys.create(key("bob"), root);
+    expect((await after.audit.entries({ limit: 9 })).entries.map(({ id, object }) => [id, object])).toEqual([[2, "key:bob"], [1, "key:alice"]]);
+  });
+});
+
+describe("the audit in SQLite", () => {
+  it.each([
+    "update audit_entries set made_by = 'somebody'",
+    "delete from audit_entries",
+    "insert or replace into audit_entries (id, made_at, made_by, action, object) values (1, 0, 'x', 'keys.create', 'key:x')",
+  ])("refuses to %s", async (sql) => {
+    using folder = tempFolder();
+    const store = await openStore({ path: folder.database, calendar: utc, clock: manualClock(noon), access: "command" });
+    await store.keys.create(key("alice"), root);
+    await store[Symbol.asyncDispose]();
+    using db = closing(folder.database);
+    expect(() => db.connection.exec(sql)).toThrow(/an entry of the audit is never (changed|deleted|replaced)/);
+    expect(db.connection.prepare("select made_by from audit_entries").pluck().all()).toEqual(["os:root"]);
+  });
+
+  it("has nothing of a change that was not written", async () => {
+    using folder = tempFolder();
+    await using store = await openStore({ path: folder.database, calendar: utc, clock: manualClock(noon), access: "command" });
+    await store.keys.create(key("alice"), root);
+    await expect(store.keys.create(key("bob", { digest: key("alice").digest }), root)).rejects.toThrow("UNIQUE");
+    expect((await store.audit.entries({ limit: 9 })).entries.map(({ object }) => object)).toEqual(["key:alice"]);
+  });
+});
+
+function closing(path: string): { readonly connection: Database.Database } & Disposable {
+  const connection = new Database(path);
+  return { connection, [Symbol.dispose]: () => void connection.close() };
+}
