@@ -5,6 +5,7 @@ import type { AuditLog } from "../ports/audit-log.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue, PriceExplanation } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
+import type { PriceImportOrder, PriceImportResult } from "../ports/price-import.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger, Verification } from "../ports/ledger.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
@@ -130,53 +131,6 @@ export type PriceLooking =
   | { readonly ok: true; readonly explained: PriceExplanation | undefined; readonly near: readonly string[] }
   /** One line a fault, with its file and place. */
   | { readonly ok: false; readonly faults: readonly string[] };
-
-export interface PriceImportOrder {
-  readonly from: PriceTableName;
-  /** The table's name for messages, and its text. */
-  readonly file: string;
-  readonly text: string;
-  /** ISO days. */
-  readonly fromDate: string;
-  readonly today: string;
-  /** As the table names them; null for the families that price files name. */
-  readonly providers: readonly string[] | null;
-  /** Patterns; null for all. */
-  readonly models: readonly string[] | null;
-  /** Of models that are new. */
-  readonly group: string;
-  /** Whether to propose models that no price file names. */
-  readonly withNew: boolean;
-}
-
-export const priceTables = ["genai-prices", "litellm"] as const;
-export type PriceTableName = (typeof priceTables)[number];
-
-export type PriceImportResult =
-  | { readonly ok: true; readonly imported: PriceImport }
-  /** One line each; `usage` where a flag is at fault. */
-  | { readonly ok: false; readonly problems: readonly string[]; readonly usage: boolean };
-
-export interface PriceImport {
-  readonly proposed: readonly {
-    readonly model: string;
-    readonly kind: "new" | "changed";
-    readonly provider: string;
-    /** Where the user's folder states the model itself, so that its entries are to be added there by hand. */
-    readonly by_hand: { readonly file: string; readonly line: number } | null;
-    readonly entries: readonly {
-      readonly from: string;
-      /** USD per 1M tokens, or for one request; null where there is none. */
-      readonly changes: readonly { readonly class: string; readonly before: string | null; readonly after: string | null }[];
-    }[];
-  }[];
-  readonly unchanged: number;
-  readonly left_out: readonly { readonly model: string; readonly why: string }[];
-  /** A name for the file. */
-  readonly name: string;
-  /** The price file; empty where nothing is proposed. */
-  readonly yaml: string;
-}
 
 export type AccountReading =
   /** `record` as the gateway sent it, parsed; `fetchedAt` on the clock's wall time. */

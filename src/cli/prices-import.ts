@@ -1,6 +1,6 @@
-import { Option, type Command } from "commander";
 import { existsSync } from "node:fs";
-import { priceTables, type PriceImport, type PriceTableName } from "./adapters.ts";
+import { Option, type Command } from "commander";
+import { priceTables, type PriceImport, type PriceTableName } from "../ports/price-import.ts";
 import { dayArgument, namesArgument } from "./arguments.ts";
 import { settingsFor, type CliContext } from "./context.ts";
 import { example } from "./help.ts";

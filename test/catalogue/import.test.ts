@@ -3,23 +3,24 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { buildCatalogue } from "../../src/catalogue/build.ts";
 import { rateOf, usdOfThousand } from "../../src/catalogue/import/exact.ts";
-import { importPrices, type Imported, type ImportOrder } from "../../src/catalogue/import/import.ts";
+import { importPrices } from "../../src/catalogue/import/import.ts";
 import { formatRate, type PicoUsdPerToken } from "../../src/core/money.ts";
+import type { PriceImport, PriceImportOrder } from "../../src/ports/price-import.ts";
 import { expectCatalogue, layer, oneModel, pricing } from "./examples.ts";
 
 const shipped = readdirSync(pricing).filter((name) => name.endsWith(".yaml")).map((name) => ({ name, text: readFileSync(new URL(name, pricing), "utf8") }));
-const order = (from: ImportOrder["from"], text: string, more: Partial<ImportOrder> = {}): ImportOrder => ({
+const order = (from: PriceImportOrder["from"], text: string, more: Partial<PriceImportOrder> = {}): PriceImportOrder => ({
   from, text, file: "table.json", fromDate: "2026-11-21", today: "2026-11-20", providers: null, models: null, group: "official", withNew: true, ...more,
 });
 
-function imported(wish: ImportOrder, layers = [shipped]): Imported {
+function imported(wish: PriceImportOrder, layers = [shipped]): PriceImport {
   const result = importPrices(layers, wish);
   if (!result.ok) throw new Error(result.problems.join("\n"));
   return result.imported;
 }
 
 /** The catalogue with the proposal beside the shipped files: it must be sound there. */
-function beside(proposal: Imported) {
+function beside(proposal: PriceImport) {
   return expectCatalogue(buildCatalogue([shipped, [{ name: proposal.name, text: proposal.yaml }]]));
 }
 
@@ -214,7 +215,7 @@ describe("litellm", () => {
 });
 
 describe("what cannot be imported", () => {
-  const problem = (from: ImportOrder["from"], text: string, more: Partial<ImportOrder> = {}) => {
+  const problem = (from: PriceImportOrder["from"], text: string, more: Partial<PriceImportOrder> = {}) => {
     const result = importPrices([shipped], order(from, text, more));
     return result.ok ? [] : [...result.problems];
   };

@@ -1,6 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { matchesPattern } from "../../core/keys.ts";
+import type { PriceImport, PriceImportOrder, PriceImportResult } from "../../ports/price-import.ts";
 import { buildCatalogue, type PriceText } from "../build.ts";
 import { formatFault, suggest } from "../fault.ts";
 import { readTree } from "./exact.ts";
@@ -10,46 +11,9 @@ import { printProposals } from "./print.ts";
 import { changedClasses, propose, type Proposal } from "./propose.ts";
 import type { LeftOut } from "./table.ts";
 
-export const importSources = ["genai-prices", "litellm"] as const;
-
-export interface ImportOrder {
-  readonly from: (typeof importSources)[number];
-  readonly file: string;
-  readonly text: string;
-  /** ISO days. */
-  readonly fromDate: string;
-  readonly today: string;
-  /** Providers as the file names them; null for those whose families are known here. */
-  readonly providers: readonly string[] | null;
-  /** Patterns of model names; null for all. */
-  readonly models: readonly string[] | null;
-  readonly group: string;
-  /** Whether to propose models that no file names. */
-  readonly withNew: boolean;
-}
-
-export interface Imported {
-  readonly proposed: readonly {
-    readonly model: string;
-    readonly kind: "new" | "changed";
-    readonly provider: string;
-    /** Where the user's folder states the model itself, so that the entry is to be added there. */
-    readonly by_hand: { readonly file: string; readonly line: number } | null;
-    readonly entries: readonly { readonly from: string; readonly changes: readonly { readonly class: string; readonly before: string | null; readonly after: string | null }[] }[];
-  }[];
-  readonly unchanged: number;
-  readonly left_out: readonly LeftOut[];
-  /** Name for the file. */
-  readonly name: string;
-  /** A price file; empty where nothing is proposed. */
-  readonly yaml: string;
-}
-
-export type ImportResult = { readonly ok: true; readonly imported: Imported } | { readonly ok: false; readonly problems: readonly string[]; readonly usage: boolean };
-
 /** What the table states otherwise than the price files, as a price file that is sound beside them. Pure. */
-export function importPrices(layers: readonly (readonly PriceText[])[], order: ImportOrder): ImportResult {
-  const wrong = (problems: string | readonly string[], usage = false): ImportResult => ({ ok: false, problems: typeof problems === "string" ? [problems] : problems, usage });
+export function importPrices(layers: readonly (readonly PriceText[])[], order: PriceImportOrder): PriceImportResult {
+  const wrong = (problems: string | readonly string[], usage = false): PriceImportResult => ({ ok: false, problems: typeof problems === "string" ? [problems] : problems, usage });
   const built = buildCatalogue(layers);
   if (!built.ok) return wrong(built.faults.map(formatFault));
   const tree = readTree(order.text);
@@ -84,7 +48,7 @@ export function importPrices(layers: readonly (readonly PriceText[])[], order: I
   };
 }
 
-function titleOf({ from, file, today }: ImportOrder): string[] {
+function titleOf({ from, file, today }: PriceImportOrder): string[] {
   return [
     `Proposed by farebox prices import from the table of ${from} (${basename(file)}) on ${today}: to be reviewed.`,
     "A model takes the place of the whole model of the same id, so its earlier prices stand here again.",
@@ -118,7 +82,7 @@ function modelAt(lines: readonly string[], line: number): string {
   return head.trim().replace(/:$/, "").replace(/^(["'])(.*)\1$/, "$2");
 }
 
-function proposedOf({ id, kind, provider, ownPlace, added }: Proposal): Imported["proposed"][number] {
+function proposedOf({ id, kind, provider, ownPlace, added }: Proposal): PriceImport["proposed"][number] {
   const entries = added.map(({ price, before }) => ({
     from: price.from,
     changes: price.per_request === undefined
