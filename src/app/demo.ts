@@ -9,7 +9,7 @@ import { printTable } from "../cli/table.ts";
 import { loadSettings } from "../config/load.ts";
 import type { Settings } from "../config/settings.ts";
 import type { ReadFile } from "../config/sources.ts";
-import { fareboxItself } from "../core/audit.ts";
+import { fareboxItself } from "../core/admins.ts";
 import { formatUsd } from "../core/money.ts";
 import { silentLog } from "../log/log.ts";
 import type { Sandbox } from "../sandbox/options.ts";

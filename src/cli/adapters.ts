@@ -1,6 +1,7 @@
 import type { Settings } from "../config/settings.ts";
 import type { Environment, Flags, ReadFile } from "../config/sources.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
+import type { AdminStore } from "../ports/admin-store.ts";
 import type { AuditLog } from "../ports/audit-log.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue, PriceExplanation } from "../ports/catalogue.ts";
@@ -107,6 +108,7 @@ export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
   readonly samples: AccountSamples;
+  readonly admins: AdminStore;
   readonly audit: AuditLog;
   /** The zone of windows and days, as the running proxy stored it. */
   readonly timeZone: string;

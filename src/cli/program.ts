@@ -1,6 +1,7 @@
 import { Command, CommanderError } from "commander";
 import type { Environment, ReadFile } from "../config/sources.ts";
 import type { Adapters } from "./adapters.ts";
+import { registerAdmins } from "./admins.ts";
 import { registerAudit } from "./audit.ts";
 import { registerBalance } from "./balance.ts";
 import { registerBudgets } from "./budgets.ts";
@@ -69,6 +70,7 @@ function buildProgram(context: CliContext): Command {
   registerDemo(program, context);
   registerSandbox(program, context);
   registerKeys(program, context);
+  registerAdmins(program, context);
   registerBudgets(program, context);
   registerReport(program, context);
   registerCharges(program, context);

@@ -1,5 +1,6 @@
+import type { Admin } from "./admins.ts";
 import { namedScope, type Budget } from "./budget.ts";
-import { isoTime, isoTimeOrNull } from "./instant.ts";
+import { isoTime, isoTimeOrNull } from "./iso-time.ts";
 import type { Key } from "./keys.ts";
 import { formatUsd, type PicoUsd } from "./money.ts";
 
@@ -15,9 +16,6 @@ export type AuditAction =
   | "budgets.set" | "budgets.remove"
   | "charges.adjust"
   | "admins.create" | "admins.revoke";
-
-/** Who makes changes where nobody said who: farebox for itself, as in its demo. */
-export const fareboxItself = "farebox";
 
 /** The name under which the operating system's user makes changes from the command line; no admin is called so. */
 export function operatingSystemUser(name: string): string {
@@ -66,6 +64,24 @@ export function keyFacts(key: Key) {
     expires_at: isoTimeOrNull(key.expiresAt),
     revoked_at: isoTimeOrNull(key.revokedAt),
   };
+}
+
+/** What may be seen of an admin: never the digest. */
+export function adminFacts(admin: Admin) {
+  return {
+    id: admin.id,
+    name: admin.name,
+    role: admin.role,
+    created_at: isoTime(admin.createdAt),
+    expires_at: isoTimeOrNull(admin.expiresAt),
+    revoked_at: isoTimeOrNull(admin.revokedAt),
+  };
+}
+
+export function adminEntry(
+  action: AuditAction, before: Admin | null, after: Admin, made: Pick<NewAuditEntry, "at" | "by">,
+): NewAuditEntry {
+  return { ...made, action, object: `admin:${after.name}`, before: before && adminFacts(before), after: adminFacts(after) };
 }
 
 /** A budget by its key's name, as it stays readable. */

@@ -17,7 +17,7 @@ export interface Key {
 export const namePattern = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 
 /** Whether a key still opens anything at this instant. */
-export function isLive(key: Key, at: number): boolean {
+export function isLive(key: Pick<Key, "revokedAt" | "expiresAt">, at: number): boolean {
   return key.revokedAt === null && (key.expiresAt === null || at < key.expiresAt);
 }
 

@@ -3,8 +3,13 @@ import { isLive, type Key } from "../core/keys.ts";
 
 /** A key as `keys list` and the admin API give it. */
 export function keyJson(key: Key, now: number) {
-  const state = key.revokedAt !== null ? "revoked" : isLive(key, now) ? "live" : "expired";
-  return { ...keyFacts(key), state };
+  return { ...keyFacts(key), state: stateOf(key, now) };
+}
+
+/** Whether a key or an admin opens anything now, and why not. */
+export function stateOf(who: Pick<Key, "revokedAt" | "expiresAt">, now: number): "live" | "expired" | "revoked" {
+  if (who.revokedAt !== null) return "revoked";
+  return isLive(who, now) ? "live" : "expired";
 }
 
 /** A key that was just made, with its text: the only time that this is shown. */

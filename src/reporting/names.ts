@@ -8,4 +8,4 @@ export async function keyNames(keys: KeyStore): Promise<NameOf> {
   return (id) => (id === "" ? null : (names.get(id) ?? id));
 }
 
-export { isoTime } from "../core/instant.ts";
+export { isoTime } from "../core/iso-time.ts";

@@ -12,6 +12,7 @@ import type { Calendar } from "../../src/ports/calendar.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import type { ChargeEnd, HoldRequest, Posting } from "../../src/ports/ledger.ts";
 import { MemoryAccountSamples } from "../../src/store/memory/account-samples.ts";
+import { MemoryAdminStore } from "../../src/store/memory/admins.ts";
 import { MemoryAuditLog } from "../../src/store/memory/audit-log.ts";
 import { memoryChanges, MemoryKeyStore } from "../../src/store/memory/keys.ts";
 import { MemoryLedger } from "../../src/store/memory/ledger.ts";
@@ -119,8 +120,9 @@ function memoryHome(clock: Clock): LedgerHome {
       const keys = new MemoryKeyStore(state);
       const samples = new MemoryAccountSamples(state);
       const changes = memoryChanges(state);
+      const admins = new MemoryAdminStore(state);
       const audit = new MemoryAuditLog(state);
-      return { ledger, keys, samples, audit, changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
+      return { ledger, keys, samples, admins, audit, changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
     },
     [Symbol.asyncDispose]: async () => {},
   };

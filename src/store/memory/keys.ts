@@ -1,4 +1,5 @@
-import { fareboxItself, keyEntry } from "../../core/audit.ts";
+import { fareboxItself } from "../../core/admins.ts";
+import { keyEntry } from "../../core/audit.ts";
 import type { Key } from "../../core/keys.ts";
 import type { Changes } from "../../ports/changes.ts";
 import type { KeyCreation, KeyStore } from "../../ports/key-store.ts";

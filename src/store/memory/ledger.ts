@@ -1,5 +1,6 @@
+import { fareboxItself } from "../../core/admins.ts";
 import type { LedgerTotals } from "../../core/account-sample.ts";
-import { budgetRemoveEntry, budgetSetEntry, correctionEntry, fareboxItself } from "../../core/audit.ts";
+import { budgetRemoveEntry, budgetSetEntry, correctionEntry } from "../../core/audit.ts";
 import { invariant } from "../../core/assert.ts";
 import {
   formatScope,

@@ -1,4 +1,5 @@
 import type { AccountSample } from "../../core/account-sample.ts";
+import type { Admin } from "../../core/admins.ts";
 import type { AuditEntry } from "../../core/audit.ts";
 import type { Budget } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
@@ -22,6 +23,7 @@ export interface MemoryState {
   readonly keys: Map<string, Key>;
   /** By when they were asked for. */
   readonly samples: Map<number, AccountSample>;
+  readonly admins: Map<string, Admin>;
   /** In the order of the changes. */
   readonly audit: AuditEntry[];
   readonly listeners: Set<() => void>;
@@ -31,7 +33,7 @@ export interface MemoryState {
 
 export function emptyState(): MemoryState {
   return {
-    charges: new Map(), prices: new Map(), budgets: new Map(), opened: new Map(), keys: new Map(), samples: new Map(), audit: [], listeners: new Set(), runs: 0,
+    charges: new Map(), prices: new Map(), budgets: new Map(), opened: new Map(), keys: new Map(), samples: new Map(), admins: new Map(), audit: [], listeners: new Set(), runs: 0,
     timeZone: null,
   };
 }

@@ -1,9 +1,11 @@
 import type { AccountSample } from "../../core/account-sample.ts";
+import type { Admin } from "../../core/admins.ts";
 import type { Budget, Period } from "../../core/budget.ts";
 import type { Formula, HoldKind, Source } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import { tokenClasses } from "../../core/tokens.ts";
+import type { AdminCreation } from "../../ports/admin-store.ts";
 import type { KeyCreation } from "../../ports/key-store.ts";
 import type { AdjustResult, ChargeEnd, Correction, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../../ports/ledger.ts";
 
@@ -32,6 +34,8 @@ export type SetBudgetCommand = readonly [op: "setBudget", budget: Omit<Budget, "
 export type RemoveBudgetCommand = readonly [op: "removeBudget", scope: string, period: string, at: number, by: string];
 export type CreateKeyCommand = readonly [op: "createKey", key: Key, by: string];
 export type RevokeKeyCommand = readonly [op: "revokeKey", id: string, at: number, by: string];
+export type CreateAdminCommand = readonly [op: "createAdmin", admin: Admin, by: string];
+export type RevokeAdminCommand = readonly [op: "revokeAdmin", id: string, at: number, by: string];
 export type AddSampleCommand = readonly [op: "addSample", sample: AccountSample];
 export type RemoveSamplesCommand = readonly [op: "removeSamples", askedAts: readonly number[]];
 /** Ends up to `count` holds of dead owners. */
@@ -39,7 +43,8 @@ export type RecoverCommand = readonly [op: "recover", at: number, count: number]
 
 export type Command =
   | HoldCommand | ExtendCommand | PostCommand | VoidCommand | AdjustCommand | SetBudgetCommand | RemoveBudgetCommand
-  | CreateKeyCommand | RevokeKeyCommand | AddSampleCommand | RemoveSamplesCommand | RecoverCommand;
+  | CreateKeyCommand | RevokeKeyCommand | CreateAdminCommand | RevokeAdminCommand
+  | AddSampleCommand | RemoveSamplesCommand | RecoverCommand;
 
 export interface Replies {
   hold: HoldResult;
@@ -51,6 +56,8 @@ export interface Replies {
   removeBudget: boolean;
   createKey: KeyCreation;
   revokeKey: boolean;
+  createAdmin: AdminCreation;
+  revokeAdmin: boolean;
   addSample: true;
   removeSamples: number;
   recover: number;

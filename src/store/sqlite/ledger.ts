@@ -1,5 +1,5 @@
+import { fareboxItself } from "../../core/admins.ts";
 import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
-import { fareboxItself } from "../../core/audit.ts";
 import type { Budget, BudgetWindow } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
@@ -15,10 +15,10 @@ import type {
   SettleResult, TimeSpan, Verification, WhatIfRow,
 } from "../../ports/ledger.ts";
 import { WhatIfSummer } from "../what-if-sums.ts";
-import { holdCommand, postCommand, voidCommand, type Command, type ReplyTo } from "./commands.ts";
+import { holdCommand, postCommand, voidCommand } from "./commands.ts";
 import type { KeyReads } from "./keys.ts";
 import type { LongReads } from "./long-reads.ts";
-import type { CommandQueue } from "./queue.ts";
+import { submitOrThrow, type CommandQueue } from "./queue.ts";
 import type { PageEnd, PostingPage } from "./postings.ts";
 import type { ShortReads } from "./reads.ts";
 import { streamCharges } from "./stream.ts";
@@ -240,10 +240,4 @@ export class SqliteAuditLog implements AuditLog {
   async entries(query: AuditQuery): Promise<AuditPage> {
     return this.#longReads.read({ kind: "audit", query });
   }
-}
-
-async function submitOrThrow<const C extends Command>(queue: CommandQueue, command: C): Promise<ReplyTo<C>> {
-  const answer = await queue.submit(command);
-  if (!answer.ok) throw new Error("the database could not be written");
-  return answer.reply;
 }

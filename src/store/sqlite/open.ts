@@ -1,6 +1,7 @@
 import { existsSync, realpathSync } from "node:fs";
 import Database from "better-sqlite3";
 import type { AccountSamples } from "../../ports/account-samples.ts";
+import type { AdminStore } from "../../ports/admin-store.ts";
 import type { AuditLog } from "../../ports/audit-log.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Changes } from "../../ports/changes.ts";
@@ -8,6 +9,7 @@ import type { Clock } from "../../ports/clock.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
 import type { Ledger } from "../../ports/ledger.ts";
 import { calendarOf } from "../../time/calendar.ts";
+import { AdminReads, SqliteAdminStore } from "./admins.ts";
 import { WindowBook } from "./budgets.ts";
 import type { BatchChannel } from "./commands.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, writeTransaction, type Connection } from "./connection.ts";
@@ -26,6 +28,7 @@ export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
   readonly samples: AccountSamples;
+  readonly admins: AdminStore;
   readonly audit: AuditLog;
   readonly changes: Changes;
   /** The zone of windows and days, as it is stored. */
@@ -165,6 +168,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     ledger: new SqliteLedger(queue, reads, parts.longReads, options.path),
     keys: new SqliteKeyStore(queue, new KeyReads(parts.db)),
     samples: new SqliteAccountSamples(queue, reads, parts.longReads),
+    admins: new SqliteAdminStore(queue, new AdminReads(parts.db)),
     audit: new SqliteAuditLog(parts.longReads),
     changes: {
       onChange(listener) {

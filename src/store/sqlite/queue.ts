@@ -161,3 +161,10 @@ export class CommandQueue {
 function endsHold([op]: Command): boolean {
   return op === "post" || op === "void";
 }
+
+/** Throws where the command could not be written. */
+export async function submitOrThrow<const C extends Command>(queue: CommandQueue, command: C): Promise<ReplyTo<C>> {
+  const answer = await queue.submit(command);
+  if (!answer.ok) throw new Error("the database could not be written");
+  return answer.reply;
+}

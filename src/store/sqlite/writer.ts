@@ -5,6 +5,7 @@ import { noTokens } from "../../core/tokens.ts";
 import type { ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { addSample, removeSamples } from "./account-samples.ts";
+import { createAdmin, revokeAdmin } from "./admins.ts";
 import { adjust } from "./adjustments.ts";
 import { snapshot, WindowBook, type OpenWindow } from "./budgets.ts";
 import { removeBudget, setBudget } from "./budget-changes.ts";
@@ -147,6 +148,10 @@ export class Writer {
         return this.#announcing(() => createKey(this.#db, command[1], command[2]));
       case "revokeKey":
         return this.#announcing(() => revokeKey(this.#db, command[1], command[2], command[3]));
+      case "createAdmin":
+        return createAdmin(this.#db, command[1], command[2]);
+      case "revokeAdmin":
+        return revokeAdmin(this.#db, command[1], command[2], command[3]);
       case "addSample":
         return addSample(this.#db, command[1]);
       case "removeSamples":

@@ -1,0 +1,75 @@
+import { randomBytes } from "node:crypto";
+import { z } from "zod";
+import { adminRoles, reservedAdminNames, type Admin } from "../core/admins.ts";
+import type { AdminStore } from "../ports/admin-store.ts";
+import type { Clock } from "../ports/clock.ts";
+import { digestOfKey, lifetimeMsMax } from "./keys.ts";
+import { nameSchema } from "./names.ts";
+import { failure, parseInput, type Failure } from "./result.ts";
+
+export interface AdminTools {
+  readonly admins: AdminStore;
+  readonly clock: Clock;
+  /** Who makes the change, for the audit. */
+  readonly by: string;
+}
+
+const newAdminSchema = z.strictObject({
+  name: nameSchema.refine((name) => !reservedAdminNames.includes(name), `must not be ${reservedAdminNames.join(" or ")}`),
+  role: z.enum(adminRoles, `must be ${adminRoles.join(" or ")}`),
+  /** How long the token opens anything, in milliseconds from now; null for ever. */
+  lifetimeMs: z.int().positive().max(lifetimeMsMax).nullable().default(null),
+});
+
+export type NewAdmin = z.input<typeof newAdminSchema>;
+
+export type CreatedAdmin = {
+  readonly ok: true;
+  readonly admin: Admin;
+  /** The token itself, `sk-fba-<id>-<secret>`: it is stored nowhere and cannot be shown again. */
+  readonly text: string;
+};
+
+/** What is wrong with a wish for an admin, as far as can be told without the store; null for nothing. */
+export function newAdminFault(input: NewAdmin): Failure | null {
+  const parsed = parseInput(newAdminSchema, input);
+  return parsed.ok ? null : parsed;
+}
+
+/** Makes a token of 256 random bits; only its digest is stored. */
+export async function createAdmin(tools: AdminTools, input: NewAdmin): Promise<CreatedAdmin | Failure> {
+  const parsed = parseInput(newAdminSchema, input);
+  if (!parsed.ok) return parsed;
+  const { name, role, lifetimeMs } = parsed.value;
+  const id = randomBytes(6).toString("hex");
+  const text = `sk-fba-${id}-${randomBytes(32).toString("base64url")}`;
+  const createdAt = tools.clock.now();
+  const expiresAt = lifetimeMs === null ? null : createdAt + lifetimeMs;
+  const admin: Admin = { id, name, role, digest: digestOfKey(text), createdAt, expiresAt, revokedAt: null };
+  const creation = await tools.admins.create(admin, tools.by);
+  if (!creation.ok) return failure("name_taken", `there is an admin named ${name} already; names are used once, also by revoked admins`);
+  return { ok: true, admin, text };
+}
+
+export type RevokedAdmin = {
+  readonly ok: true;
+  readonly admin: Admin;
+  /** False when it was revoked before: the first instant stays. */
+  readonly first: boolean;
+};
+
+/** Closes an admin's token for good. Repeating it changes nothing. */
+export async function revokeAdmin(tools: AdminTools, nameOrId: string): Promise<RevokedAdmin | Failure> {
+  const admin = await tools.admins.find(nameOrId);
+  if (admin === undefined) return noSuchAdmin(nameOrId);
+  if (admin.revokedAt !== null) return { ok: true, admin, first: false };
+  const revokedAt = tools.clock.now();
+  await tools.admins.revoke(admin.id, revokedAt, tools.by);
+  return { ok: true, admin: { ...admin, revokedAt }, first: true };
+}
+
+/** The failure for an admin that is not there. A whole token, given by mistake, is not repeated. */
+function noSuchAdmin(nameOrId: string): Failure {
+  if (nameOrId.startsWith("sk-")) return failure("not_found", "give the admin's name or id, not the token itself");
+  return failure("not_found", `there is no admin ${JSON.stringify(nameOrId)}`);
+}

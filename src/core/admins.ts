@@ -1,0 +1,19 @@
+import type { Key } from "./keys.ts";
+
+/** Viewers may look, editors may change too. */
+export const adminRoles = ["viewer", "editor"] as const;
+export type AdminRole = (typeof adminRoles)[number];
+
+/** A token of the admin API as it is stored: its secret only as a digest. */
+export interface Admin extends Pick<Key, "id" | "name" | "digest" | "createdAt" | "expiresAt" | "revokedAt"> {
+  readonly role: AdminRole;
+}
+
+/** The name under which `FAREBOX_ADMIN_TOKEN` makes changes. */
+export const settingsAdmin = "env";
+
+/** The name under which farebox itself makes changes, as in its demo. */
+export const fareboxItself = "farebox";
+
+/** Names of the audit that no admin can have. */
+export const reservedAdminNames: readonly string[] = [settingsAdmin, fareboxItself];
