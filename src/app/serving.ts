@@ -9,9 +9,11 @@ import { createGateway } from "../gateway/gateway.ts";
 import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
 import { healthz, metricsPage, readyz, type Readiness } from "../http/operations.ts";
 import { createHttpApp, type Route } from "../http/http-app.ts";
+import { selfServiceRoutes } from "../http/self-service.ts";
 import { createHttpServer } from "../http/server.ts";
 import { createMetrics } from "../metrics/metrics.ts";
 import { noMoney } from "../core/money.ts";
+import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Gateway } from "../ports/gateway.ts";
@@ -117,7 +119,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   );
   const tokens = owned.use(createTokenCounter());
   const work = new Work();
-  const story = buildRoutes(settings, { ...parts, store, gateway, tokens, catalogue: () => prices.current, metrics, work });
+  const story = buildRoutes(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics, work });
   const app = createHttpApp({
     routes: story.routes,
     events: metrics.events,
@@ -189,6 +191,7 @@ function pause(clock: Clock, ms: number): Promise<void> {
 }
 
 interface StoryParts extends ServingParts {
+  readonly calendar: Calendar;
   readonly store: Store;
   readonly gateway: Gateway;
   readonly tokens: ReturnType<typeof createTokenCounter>;
@@ -256,6 +259,7 @@ function buildRoutes(settings: Settings, parts: StoryParts): Story {
     { method: "get", path: "/v1/models", handler: listModels({ authenticate, catalogue, clock }) },
     { method: "get", path: "/v1/models/:id", handler: showModel({ authenticate, catalogue, clock }) },
     { method: "get", path: "/account/info", handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }) },
+    ...selfServiceRoutes({ authenticate, ledger, calendar: parts.calendar, clock }),
     { method: "get", path: "/healthz", handler: healthz },
     { method: "get", path: "/readyz", handler: readyz(readiness) },
     { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },

@@ -1,9 +1,9 @@
 import { InvalidArgumentError } from "commander";
 import { lifetimeMsMax } from "../admin/keys.ts";
-import { parseDuration } from "../config/units.ts";
+import { parseDuration } from "../core/duration.ts";
 import { isTagName } from "../core/tags.ts";
-import type { Calendar } from "../ports/calendar.ts";
 import { isTagDimension, reportDimensions, tagNameOf, type ReportDimension } from "../ports/ledger.ts";
+import { isDate } from "../reporting/instants.ts";
 
 /** For commander: a whole number within bounds. */
 export function wholeNumberArgument(min: number, max: number): (text: string) => number {
@@ -37,27 +37,6 @@ export function dimensionsArgument(text: string): ReportDimension[] {
   );
   if (new Set(names).size === names.length && found.every((name) => name !== undefined)) return found;
   throw new InvalidArgumentError(`It must be a list of ${reportDimensions.join(", ")} and tag:NAME, each at most once, separated by commas.`);
-}
-
-export type InstantResult = { readonly ok: true; readonly at: number } | { readonly ok: false; readonly problem: string };
-
-/** An instant as people write it: "7d" ago, a date in the time zone (its beginning), or an ISO instant with its zone. */
-export function parseInstant(flag: string, text: string, now: number, calendar: Calendar): InstantResult {
-  const ago = parseDuration(text);
-  if (ago !== undefined) return { ok: true, at: Math.max(now - ago, 0) };
-  if (isDate(text)) return { ok: true, at: calendar.startOfDate(text) };
-  const at = /^\d{4}-\d{2}-\d{2}T[\d:.]+(Z|[+-]\d{2}:\d{2})$/.test(text) ? Date.parse(text) : Number.NaN;
-  if (!Number.isNaN(at)) return { ok: true, at };
-  return {
-    ok: false,
-    problem: `${flag} must be a span such as 24h or 7d, a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z`,
-  };
-}
-
-function isDate(text: string): boolean {
-  if (!/^(19[7-9]\d|[2-9]\d{3})-\d{2}-\d{2}$/.test(text)) return false;
-  const parsed = new Date(`${text}T00:00:00Z`);
-  return !Number.isNaN(parsed.getTime()) && parsed.toISOString().startsWith(text);
 }
 
 /** For commander: a UTC day. */

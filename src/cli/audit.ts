@@ -1,7 +1,8 @@
 import type { Command } from "commander";
 import type { Facts } from "../core/audit.ts";
 import { auditEntryJson, auditJson, readAuditCursor } from "../reporting/audit.ts";
-import { parseInstant, wholeNumberArgument } from "./arguments.ts";
+import { parseInstant } from "../reporting/instants.ts";
+import { wholeNumberArgument } from "./arguments.ts";
 import { storeSettings, withStore, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, note, printJson } from "./io.ts";

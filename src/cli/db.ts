@@ -1,5 +1,5 @@
 import { InvalidArgumentError, type Command } from "commander";
-import { parseDuration } from "../config/units.ts";
+import { parseDuration } from "../core/duration.ts";
 import type { Settings } from "../config/settings.ts";
 import { pruneAgeMsMin } from "../core/retention.ts";
 import { verificationJson } from "../reporting/verification.ts";

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
+import { parseInstant } from "../reporting/instants.ts";
 import { priceShown, type PriceShown } from "../reporting/price-explained.ts";
-import { parseInstant } from "./arguments.ts";
 import { settingsFor, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, note, printJson, printLine, type Io } from "./io.ts";

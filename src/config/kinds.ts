@@ -1,7 +1,8 @@
+import { parseDuration } from "../core/duration.ts";
 import { parseUsd, type PicoUsd } from "../core/money.ts";
 import { parseGatewayAddress, parseHost, parseOrigin, parsePublicAddress, type GatewayAddress } from "./addresses.ts";
 import { Secret } from "./secret.ts";
-import { parseBytes, parseDuration } from "./units.ts";
+import { parseBytes } from "./units.ts";
 
 export type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly problem: string };
 

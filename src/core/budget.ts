@@ -57,6 +57,14 @@ export function weighsOn(scope: Scope, caller: Caller): boolean {
   }
 }
 
+/** The scopes that weigh on a caller, formatted: exactly those of which `weighsOn` says so. */
+export function scopesWeighingOn({ key, team }: Caller): string[] {
+  const ofKey: Scope[] = key === "" ? [] : [{ kind: "key", key }, { kind: "eachKey", team: null }];
+  const ofTeam: Scope[] = team === null ? [] : [{ kind: "team", team }];
+  const ofMember: Scope[] = key === "" || team === null ? [] : [{ kind: "eachKey", team }];
+  return [{ kind: "all" } as const, ...ofKey, ...ofTeam, ...ofMember].map(formatScope);
+}
+
 /** The part of a window's identity that tells members of an `eachKey` budget apart. */
 export function subjectOf(scope: Scope, caller: Caller): string {
   return scope.kind === "eachKey" ? caller.key : "";

@@ -42,6 +42,8 @@ export interface Ledger extends AsyncDisposable {
   budgets(): Promise<readonly Budget[]>;
   /** Every budget's window at the instant; for `eachKey`, one for each key that has one. */
   windows(at: number): Promise<readonly BudgetWindow[]>;
+  /** The windows that weigh on a caller at the instant, those too that no hold has opened yet. */
+  windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]>;
 
   charge(id: string): Promise<Charge | undefined>;
   /** Newest first. */

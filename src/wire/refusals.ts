@@ -1,6 +1,6 @@
 import { assertNever } from "../core/assert.ts";
-import { noMoney, formatUsd } from "../core/money.ts";
-import type { Shortage } from "../core/budget.ts";
+import { formatUsd, larger, noMoney, subtract } from "../core/money.ts";
+import type { Period, Scope, Shortage } from "../core/budget.ts";
 import type { Refusal } from "../core/refusals.ts";
 
 /** One of our own errors as it leaves: OpenAI's shape with all four fields, `metadata` where there is more to say. */
@@ -119,7 +119,7 @@ function notPriced(refusal: Extract<Refusal, { code: "model_not_priced" }>): str
     : `The model '${refusal.model}' has no price, and FAREBOX_UNPRICED is 'refuse'.`;
 }
 
-/** What the limit leaves now, never below nothing. */
+/** The figures of the window at the instant of the refusal. */
 function figures({ window, needed }: Shortage, scopeName: string): Record<string, string | null> {
   return {
     scope: scopeName,
@@ -128,16 +128,40 @@ function figures({ window, needed }: Shortage, scopeName: string): Record<string
     spent_usd: formatUsd(window.spent),
     held_usd: formatUsd(window.held),
     needed_usd: formatUsd(needed),
-    resets_at: window.end === null ? null : new Date(window.end).toISOString(),
+    resets_at: window.end === null ? null : isoTime(window.end),
   };
 }
 
+const spokenPeriods: Readonly<Record<Period, string>> = { total: "in all", "1h": "an hour", "1d": "a day", "1w": "a week", "1mo": "a month" };
+
+/** A budget as those know it who have to live with it: whose it is, and its name for `farebox budgets`. */
+function nameOfBudget({ window: { budget } }: Shortage, scopeName: string): string {
+  return `The budget ${owner(budget.scope, scopeName)} (${scopeName}, ${formatUsd(budget.limit)} USD ${spokenPeriods[budget.period]})`;
+}
+
+function owner(scope: Scope, scopeName: string): string {
+  switch (scope.kind) {
+    case "all":
+      return "of all keys together";
+    case "team":
+      return `of team ${scope.team}`;
+    case "key":
+      return `of key ${scopeName.slice("key:".length)}`;
+    case "eachKey":
+      return scope.team === null ? "that each key has for itself" : `that each key of team ${scope.team} has for itself`;
+  }
+}
+
+/** What is unspent, never below nothing. */
+function unspent({ window }: Shortage): string {
+  return formatUsd(larger(noMoney, subtract(window.budget.limit, window.spent)));
+}
+
 function budgetExceeded(shortage: Shortage, scopeName: string): Wording {
-  const { window, needed } = shortage;
-  const left = window.budget.limit - window.spent;
+  const { end } = shortage.window;
   const message =
-    `The budget of ${formatUsd(window.budget.limit)} USD (${scopeName}, per ${window.budget.period}) has ` +
-    `${formatUsd((left < 0n ? noMoney : left) as typeof noMoney)} USD left, and this request can cost up to ${formatUsd(needed)} USD.`;
+    `${nameOfBudget(shortage, scopeName)} has ${unspent(shortage)} USD left, and this request can cost up to ` +
+    `${formatUsd(shortage.needed)} USD. It ${end === null ? "never starts anew" : `starts anew at ${isoTime(end)}`}.`;
   return {
     status: 402,
     type: "insufficient_quota",
@@ -149,9 +173,10 @@ function budgetExceeded(shortage: Shortage, scopeName: string): Wording {
 }
 
 function budgetHeld(shortage: Shortage, scopeName: string): Wording {
+  const { window, needed } = shortage;
   const message =
-    `The budget of ${formatUsd(shortage.window.budget.limit)} USD (${scopeName}, per ${shortage.window.budget.period}) ` +
-    "is reserved by running requests; this one fits once they have settled.";
+    `${nameOfBudget(shortage, scopeName)} has ${unspent(shortage)} USD left and ${formatUsd(window.held)} USD are reserved by ` +
+    `running requests; this request can cost up to ${formatUsd(needed)} USD and fits once they have settled.`;
   return {
     status: 429,
     type: "rate_limit_error",
@@ -160,4 +185,8 @@ function budgetHeld(shortage: Shortage, scopeName: string): Wording {
     metadata: figures(shortage, scopeName),
     headers: [["retry-after", "1"]],
   };
+}
+
+function isoTime(at: number): string {
+  return new Date(at).toISOString();
 }

@@ -4,7 +4,7 @@ import { validate } from "dockerfile-utils";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { settingsTable } from "../../src/config/table.ts";
-import { parseDuration } from "../../src/config/units.ts";
+import { parseDuration } from "../../src/core/duration.ts";
 import { checkout } from "../package/programs.ts";
 import { environmentOf, inForce, stagesOf, withAncestors } from "./dockerfile.ts";
 import { contextNames } from "./image.ts";

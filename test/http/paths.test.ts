@@ -9,6 +9,7 @@ describe("cleanPath", () => {
     ["/models/gpt-4o", "/v1/models/gpt-4o", ""],
     ["/chat/completions?a=b", "/v1/chat/completions", "?a=b"],
     ["/modelsx", "/modelsx", ""],
+    ["/farebox/charges?limit=5", "/v1/farebox/charges", "?limit=5"],
     ["/account/info", "/account/info", ""],
     ["/v1/models/gpt-4.1..x", "/v1/models/gpt-4.1..x", ""],
     ["/v1/models/%C3%A9", "/v1/models/%C3%A9", ""],

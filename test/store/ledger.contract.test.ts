@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { AccountSample } from "../../src/core/account-sample.ts";
-import { parseScope } from "../../src/core/budget.ts";
+import { parseScope, type Caller } from "../../src/core/budget.ts";
 import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import type { HoldResult } from "../../src/ports/ledger.ts";
 import type { Store } from "../../src/store/sqlite/open.ts";
@@ -156,6 +156,35 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
       ["each-key/1w", "k-alice", usd("1")], ["each-key/1w", "k-bob", usd("2")],
       ["each-key:red/1w", "k-alice", usd("1")], ["each-key:red/1w", "k-bob", usd("2")],
     ]);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("shows a caller the windows that weigh on it alone, as they are before a hold opens them too", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    for (const scope of ["all", "team:red", "team:blue", "key:k-bob", "each-key", "each-key:red", "each-key:blue"]) {
+      const parsed = parseScope(scope);
+      if (parsed) await ledger.setBudget(budget(parsed, "1d", "9"), noon);
+    }
+    const seenBy = async (caller: Caller, at = noon) =>
+      (await ledger.windowsOf(caller, at)).map(({ budget: { id }, subject, spent, held }) => [id, subject, spent, held]);
+    const day = 86_400_000;
+    expect(await seenBy(bob)).toEqual([
+      ["all/1d", "", 0n, 0n], ["team:red/1d", "", 0n, 0n], ["key:k-bob/1d", "", 0n, 0n], ["each-key/1d", "k-bob", 0n, 0n], ["each-key:red/1d", "k-bob", 0n, 0n],
+    ]);
+    await ledger.hold(holdOf("a", usd("1")));
+    await ledger.hold(holdOf("b", usd("2"), { caller: bob }));
+    await ledger.post("b", posting(500_000, 0), endAt(noon));
+    expect(await seenBy(bob)).toEqual([
+      ["all/1d", "", usd("0.5"), usd("1")], ["team:red/1d", "", usd("0.5"), usd("1")], ["key:k-bob/1d", "", usd("0.5"), 0n],
+      ["each-key/1d", "k-bob", usd("0.5"), 0n], ["each-key:red/1d", "k-bob", usd("0.5"), 0n],
+    ]);
+    // A key that has moved keeps what it spent for itself; the team that it left keeps what it spent there.
+    expect(await seenBy({ key: "k-bob", team: "blue" })).toEqual([
+      ["all/1d", "", usd("0.5"), usd("1")], ["team:blue/1d", "", 0n, 0n], ["key:k-bob/1d", "", usd("0.5"), 0n],
+      ["each-key/1d", "k-bob", usd("0.5"), 0n], ["each-key:blue/1d", "k-bob", 0n, 0n],
+    ]);
+    expect(await seenBy({ key: "", team: null }, noon + day)).toEqual([["all/1d", "", 0n, 0n]]);
     expect(await ledger.verify()).toMatchObject(clean);
   });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
-import type { Shortage } from "../../src/core/budget.ts";
+import type { Period, Scope, Shortage } from "../../src/core/budget.ts";
 import type { Refusal, RefusalCode } from "../../src/core/refusals.ts";
 import { refusalAnswer, refusalEvent, refusalStatus } from "../../src/wire/refusals.ts";
 
@@ -89,6 +89,25 @@ describe("a refusal", () => {
     const { error } = JSON.parse(refusalAnswer({ code: "budget_exceeded", shortage: overspent, scopeName: "all" }).body) as { error: { message: string; metadata: object } };
     expect(error.message).toContain("has 0.00 USD left");
     expect(error.metadata).toMatchObject({ scope: "all", spent_usd: "1.50", resets_at: null });
+  });
+
+  const named: [Scope, string, Period, string][] = [
+    [{ kind: "all" }, "all", "1h", "The budget of all keys together (all, 1.00 USD an hour)"],
+    [{ kind: "team", team: "red" }, "team:red", "1d", "The budget of team red (team:red, 1.00 USD a day)"],
+    [{ kind: "key", key: "k1" }, "key:alice", "1w", "The budget of key alice (key:alice, 1.00 USD a week)"],
+    [{ kind: "eachKey", team: null }, "each-key", "1mo", "The budget that each key has for itself (each-key, 1.00 USD a month)"],
+    [{ kind: "eachKey", team: "red" }, "each-key:red", "total", "The budget that each key of team red has for itself (each-key:red, 1.00 USD in all)"],
+  ];
+  it.each(named)("of a budget of %j says whose it is, what is left and when it starts anew", (scope, scopeName, period, text) => {
+    const { window } = shortage;
+    const its: Shortage = { ...shortage, window: { ...window, budget: { ...window.budget, scope, period }, end: period === "total" ? null : window.end } };
+    const messageOf = (code: "budget_exceeded" | "budget_held") =>
+      (JSON.parse(refusalAnswer({ code, shortage: its, scopeName }).body) as { error: { message: string } }).error.message;
+    const anew = period === "total" ? "It never starts anew." : "It starts anew at 2026-11-21T00:00:00.000Z.";
+    expect(messageOf("budget_exceeded")).toBe(`${text} has 0.25 USD left, and this request can cost up to 0.30 USD. ${anew}`);
+    expect(messageOf("budget_held")).toBe(
+      `${text} has 0.25 USD left and 0.20 USD are reserved by running requests; this request can cost up to 0.30 USD and fits once they have settled.`,
+    );
   });
 
   it("states money to its last digit", () => {

@@ -156,6 +156,10 @@ export class MemoryLedger implements Ledger {
     });
   }
 
+  async windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]> {
+    return this.#weighingOn(caller).map((budget) => this.#window(budget, subjectOf(budget.scope, caller), at));
+  }
+
   async charge(id: string): Promise<Charge | undefined> {
     const charge = this.#state.charges.get(id);
     return charge && shown(charge);

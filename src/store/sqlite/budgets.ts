@@ -3,6 +3,7 @@ import {
   formatScope,
   isPeriod,
   parseScope,
+  scopesWeighingOn,
   subjectOf,
   weighsOn,
   type Budget,
@@ -27,22 +28,37 @@ export const endOfTime = Number.MAX_SAFE_INTEGER;
 
 /** All budgets in the order of their creation. */
 export function readBudgets(db: Connection): StoredBudget[] {
-  const rows = db.prepare("select * from budgets order by seq").safeIntegers().all() as {
-    seq: bigint; scope: string; period: string; mode: BudgetMode; amount_limit: bigint; warn_percent: bigint | null;
-  }[];
-  return rows.map((row) => {
-    const scope = parseScope(row.scope);
-    invariant(scope !== undefined && isPeriod(row.period), `budget ${row.seq} has a scope and a period`);
-    return {
-      seq: Number(row.seq),
-      id: budgetId(row.scope, row.period),
-      scope,
-      period: row.period,
-      mode: row.mode,
-      limit: row.amount_limit as PicoUsd,
-      warnPercent: row.warn_percent === null ? null : Number(row.warn_percent),
-    };
-  });
+  return (db.prepare("select * from budgets order by seq").safeIntegers().all() as BudgetRow[]).map(budgetOf);
+}
+
+/** The budgets that weigh on a caller, in the order of their creation: as cheap with ten thousand others beside them. */
+export function readBudgetsOf(db: Connection, caller: Caller): StoredBudget[] {
+  const scopes = scopesWeighingOn(caller);
+  const select = db.prepare(`select * from budgets where scope in (${scopes.map(() => "?").join(", ")}) order by seq`);
+  return (select.safeIntegers().all(...scopes) as BudgetRow[]).map(budgetOf);
+}
+
+interface BudgetRow {
+  readonly seq: bigint;
+  readonly scope: string;
+  readonly period: string;
+  readonly mode: BudgetMode;
+  readonly amount_limit: bigint;
+  readonly warn_percent: bigint | null;
+}
+
+function budgetOf(row: BudgetRow): StoredBudget {
+  const scope = parseScope(row.scope);
+  invariant(scope !== undefined && isPeriod(row.period), `budget ${row.seq} has a scope and a period`);
+  return {
+    seq: Number(row.seq),
+    id: budgetId(row.scope, row.period),
+    scope,
+    period: row.period,
+    mode: row.mode,
+    limit: row.amount_limit as PicoUsd,
+    warnPercent: row.warn_percent === null ? null : Number(row.warn_percent),
+  };
 }
 
 /** The charges of a scope, as a condition with its parameters. `subject` tells members of an `eachKey` scope apart. */

@@ -1,6 +1,6 @@
 import { fareboxItself } from "../../core/admins.ts";
 import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
-import type { Budget, BudgetWindow } from "../../core/budget.ts";
+import type { Budget, BudgetWindow, Caller } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
@@ -94,6 +94,10 @@ export class SqliteLedger implements Ledger {
 
   async windows(at: number): Promise<readonly BudgetWindow[]> {
     return this.#reads.windows(at);
+  }
+
+  async windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]> {
+    return this.#reads.windowsOf(caller, at);
   }
 
   async charge(id: string): Promise<Charge | undefined> {

@@ -1,12 +1,12 @@
 import type { AccountSample } from "../../core/account-sample.ts";
-import type { Budget, BudgetWindow } from "../../core/budget.ts";
+import { subjectOf, type Budget, type BudgetWindow, type Caller } from "../../core/budget.ts";
 import type { Charge, ChargeState, HoldKind } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ChargePage, ChargeQuery, OldHold } from "../../ports/ledger.ts";
 import { readLatestSample } from "./account-samples.ts";
-import { readBudgets, snapshot, sumCharges, withoutSeq, type StoredBudget } from "./budgets.ts";
+import { readBudgets, readBudgetsOf, snapshot, sumCharges, withoutSeq, type StoredBudget } from "./budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 import { chargeOf, type ChargeRow } from "./rows.ts";
 
@@ -17,6 +17,7 @@ export class ShortReads {
   readonly #charge: Statement;
   readonly #pending: Statement;
   readonly #windows: Statement;
+  readonly #window: Statement;
   readonly #price: Statement;
   readonly #oldHolds: Statement;
   readonly #runningOwner: () => number | null;
@@ -38,6 +39,7 @@ export class ShortReads {
     this.#windows = db
       .prepare("select subject, spent, held from windows where budget = ? and starts_at = ? order by subject")
       .safeIntegers();
+    this.#window = db.prepare("select spent, held from windows where budget = ? and subject = ? and starts_at = ?").safeIntegers();
   }
 
   charge(id: string): Charge | undefined {
@@ -71,6 +73,17 @@ export class ShortReads {
 
   windows(at: number): readonly BudgetWindow[] {
     return this.#db.transaction(() => readBudgets(this.#db).flatMap((budget) => this.#windowsOf(budget, at)))();
+  }
+
+  windowsOf(caller: Caller, at: number): readonly BudgetWindow[] {
+    const read = () => readBudgetsOf(this.#db, caller).map((budget) => this.#windowOf(budget, subjectOf(budget.scope, caller), at));
+    return this.#db.transaction(read)();
+  }
+
+  #windowOf(budget: StoredBudget, subject: string, at: number): BudgetWindow {
+    const span = this.#calendar.spanOf(budget.period, at);
+    const stored = this.#window.get(budget.seq, subject, span.start) as { spent: PicoUsd; held: PicoUsd } | undefined;
+    return snapshot({ budget, subject, ...span, ...(stored ?? sumCharges(this.#db, budget.scope, subject, span)) });
   }
 
   /** A window that no hold has opened yet has the sums of its charges all the same. */

@@ -1,0 +1,67 @@
+import type { Calendar } from "../ports/calendar.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Exchange, HeaderList } from "../ports/exchange.ts";
+import type { Ledger } from "../ports/ledger.ts";
+import type { Authenticate } from "../proxy/authenticate.ts";
+import { notForwarded, refuse, withKey, type Handler, type Summary } from "../proxy/handler.ts";
+import { meJson } from "../reporting/me.ts";
+import { ownCharge, ownCharges } from "../reporting/own-charges.ts";
+import type { Route } from "./http-app.ts";
+
+export interface SelfServiceParts {
+  readonly authenticate: Authenticate;
+  readonly ledger: Ledger;
+  readonly calendar: Calendar;
+  readonly clock: Clock;
+}
+
+const json: HeaderList = [["content-type", "application/json"], ["cache-control", "no-store"]];
+
+/** What a key is told of itself, with the key itself. */
+export function selfServiceRoutes(parts: SelfServiceParts): readonly Route[] {
+  return [
+    { method: "get", path: "/v1/farebox/me", handler: me(parts) },
+    { method: "get", path: "/v1/farebox/charges", handler: listCharges(parts) },
+    { method: "get", path: "/v1/farebox/charges/:id", handler: showCharge(parts) },
+  ];
+}
+
+function me({ authenticate, ledger, clock }: SelfServiceParts): Handler {
+  return withKey(authenticate, async (exchange, { key, caller }) => {
+    if (exchange.query !== "") return refuseAnyQuery(exchange);
+    return answerJson(exchange, await meJson(ledger, key, caller, clock.now()));
+  });
+}
+
+function listCharges({ authenticate, ledger, calendar, clock }: SelfServiceParts): Handler {
+  return withKey(authenticate, async (exchange, { key }) => {
+    const found = await ownCharges({ ledger, key }, new URLSearchParams(exchange.query), { now: clock.now(), calendar });
+    if (!found.ok) return refuse(exchange, { code: "invalid_request", message: `${found.message}.`, param: found.param });
+    return answerJson(exchange, found.page);
+  });
+}
+
+function showCharge({ authenticate, ledger }: SelfServiceParts): Handler {
+  return withKey(authenticate, async (exchange, { key }) => {
+    if (exchange.query !== "") return refuseAnyQuery(exchange);
+    const id = decodeURIComponent(exchange.path.slice("/v1/farebox/charges/".length));
+    const charge = await ownCharge({ ledger, key }, id);
+    if (charge === undefined) {
+      const message = `This key has no charge '${id}'; GET /v1/farebox/charges lists those that it has.`;
+      return refuse(exchange, { code: "not_found", message });
+    }
+    return answerJson(exchange, charge);
+  });
+}
+
+function answerJson(exchange: Exchange, value: object): Summary {
+  exchange.answer(200, json, JSON.stringify(value));
+  return notForwarded;
+}
+
+function refuseAnyQuery(exchange: Exchange): Summary {
+  const [name] = new URLSearchParams(exchange.query).keys();
+  if (name === undefined) return refuse(exchange, { code: "invalid_request", message: "This path takes no query.", param: null });
+  const message = `There is no parameter ${JSON.stringify(name)} here: this path takes none.`;
+  return refuse(exchange, { code: "invalid_request", message, param: name });
+}
