@@ -9,13 +9,9 @@ export async function keyNames(keys: KeyStore): Promise<NameOf> {
   return (id) => (id === "" ? null : (names.get(id) ?? id));
 }
 
-<<<<<<< HEAD
-export { isoTime } from "../core/iso-time.ts";
-=======
 /** For who is to see one key only: its own name, no other key's. */
 export function ownName(key: Key | null): NameOf {
   return (id) => (key !== null && id === key.id ? key.name : null);
 }
 
-export { isoTime } from "../core/instant.ts";
->>>>>>> 8b43f3e (A key's own standing and charges, told with the key itself)
+export { isoTime } from "../core/iso-time.ts";
