@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { formatScope, parseScope, periods, weighsOn, type Budget, type BudgetWindow, type Scope } from "../core/budget.ts";
+import { formatScope, parseScope, periods, teamOfScope, weighsOn, type Budget, type BudgetWindow, type Scope } from "../core/budget.ts";
 import { isLive, namePattern } from "../core/keys.ts";
 import { noMoney, parseUsd } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
@@ -105,7 +105,7 @@ type ScopeResult = { readonly ok: true; readonly scope: Scope } | Failure;
 function readScope(text: string): ScopeResult {
   const scope = parseScope(text);
   if (scope === undefined) return failure("invalid", scopeForms);
-  const team = teamOf(scope);
+  const team = teamOfScope(scope);
   if (team !== null && !namePattern.test(team)) return failure("invalid", `${JSON.stringify(team)} is not the name of a team`);
   return { ok: true, scope };
 }
@@ -119,11 +119,7 @@ async function resolveScope(text: string, keys: KeyStore): Promise<ScopeResult> 
 }
 
 async function noteOn(scope: Scope, keys: KeyStore): Promise<string | null> {
-  const team = teamOf(scope);
+  const team = teamOfScope(scope);
   if (team === null || (await keys.list()).some((key) => key.team === team)) return null;
   return `no key belongs to team ${team} yet`;
-}
-
-function teamOf(scope: Scope): string | null {
-  return scope.kind === "team" || scope.kind === "eachKey" ? scope.team : null;
 }

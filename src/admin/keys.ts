@@ -1,10 +1,13 @@
 import { createHash, randomBytes } from "node:crypto";
 import { z } from "zod";
-import type { Key } from "../core/keys.ts";
+import { isoTime } from "../core/iso-time.ts";
+import { isLive, type Key } from "../core/keys.ts";
+import { changedLimits, noLimits } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import { nameSchema } from "./names.ts";
-import { failure, parseInput, type Failure } from "./result.ts";
+import { limitsSchema } from "./limits.ts";
+import { modelsSchema, nameSchema } from "./names.ts";
+import { failure, parseChange, parseInput, type Failure } from "./result.ts";
 
 export interface KeyTools {
   readonly keys: KeyStore;
@@ -15,37 +18,41 @@ export interface KeyTools {
   readonly random?: (bytes: number) => Uint8Array;
 }
 
-const patternShape = "must be model names or patterns such as gpt-4o*, without spaces";
-
 /** A hundred years. */
 export const lifetimeMsMax = 36_500 * 86_400_000;
 
-const newKeySchema = z.strictObject({
+/** Ninety days: an overlap is for changing over. */
+export const overlapMsMax = 90 * 86_400_000;
+
+/** How long it opens anything, in milliseconds from now; null for ever. */
+const lifetimeSchema = z
+  .int("must be whole milliseconds")
+  .positive("must be longer than nothing")
+  .max(lifetimeMsMax, "must be at most 100 years")
+  .nullable();
+
+export const newKeySchema = z.strictObject({
   name: nameSchema,
+  /** One that is not there yet comes to be, without limits. */
   team: nameSchema.nullable().default(null),
-  /** Wildcard patterns; null for all models. */
-  models: z
-    .array(z.string().regex(/^[\x21-\x2b\x2d-\x7e]{1,200}$/, patternShape), patternShape)
-    .min(1, patternShape)
-    .nullable()
-    .default(null),
-  /** How long it opens anything, in milliseconds from now; null for ever. */
-  lifetimeMs: z
-    .int("must be whole milliseconds")
-    .positive("must be longer than nothing")
-    .max(lifetimeMsMax, "must be at most 100 years")
-    .nullable()
-    .default(null),
+  models: modelsSchema.default(null),
+  lifetimeMs: lifetimeSchema.default(null),
+  limits: limitsSchema.default({}),
 });
 
 export type NewKey = z.input<typeof newKeySchema>;
 
-export type CreatedKey = {
+/** A key that was made or changed: what it was before (null for a new one), and what it is. */
+export interface KeyChanged<Before = Key> {
   readonly ok: true;
+  readonly before: Before;
   readonly key: Key;
+}
+
+export interface CreatedKey extends KeyChanged<null> {
   /** The key itself, `sk-fb-<id>-<secret>`: it is stored nowhere and cannot be shown again. */
   readonly text: string;
-};
+}
 
 const base32 = "abcdefghijklmnopqrstuvwxyz234567";
 const idLength = 12;
@@ -61,10 +68,10 @@ export function newKeyFault(input: NewKey): Failure | null {
 export async function createKey(tools: KeyTools, input: NewKey): Promise<CreatedKey | Failure> {
   const parsed = parseInput(newKeySchema, input);
   if (!parsed.ok) return parsed;
-  const { name, team, models, lifetimeMs } = parsed.value;
-  const random = tools.random ?? randomBytes;
+  const { name, team, models, lifetimeMs, limits } = parsed.value;
+  const { random = randomBytes } = tools;
   const id = Array.from(random(idLength), (byte) => base32[byte % base32.length]).join("");
-  const text = `sk-fb-${id}-${Buffer.from(random(secretBytes)).toString("base64url")}`;
+  const text = newText(tools, id);
   const createdAt = tools.clock.now();
   const key: Key = {
     id,
@@ -72,13 +79,20 @@ export async function createKey(tools: KeyTools, input: NewKey): Promise<Created
     team,
     digest: digestOfKey(text),
     models,
+    limits: changedLimits(noLimits, limits),
     createdAt,
     expiresAt: lifetimeMs === null ? null : createdAt + lifetimeMs,
     revokedAt: null,
+    rotatedAt: null,
+    previous: null,
   };
   const creation = await tools.keys.create(key, tools.by);
   if (!creation.ok) return failure("name_taken", `there is a key named ${name} already; names are used once, also by revoked keys`);
-  return { ok: true, key, text };
+  return { ok: true, before: null, key, text };
+}
+
+function newText({ random = randomBytes }: KeyTools, id: string): string {
+  return `sk-fb-${id}-${Buffer.from(random(secretBytes)).toString("base64url")}`;
 }
 
 /** What is stored of a key's text: its SHA-256 in lower-case hex. */
@@ -96,21 +110,85 @@ export async function showKey(keys: KeyStore, nameOrId: string): Promise<{ reado
   return key === undefined ? noSuchKey(nameOrId) : { ok: true, key };
 }
 
-export type RevokedKey = {
-  readonly ok: true;
-  readonly key: Key;
+export const keyChangeSchema = z.strictObject({
+  team: nameSchema.nullable().optional(),
+  models: modelsSchema.optional(),
+  lifetimeMs: lifetimeSchema.optional(),
+  limits: limitsSchema.optional(),
+});
+
+export type KeyWish = z.input<typeof keyChangeSchema>;
+
+/** What is wrong with a wish for a change, as far as can be told without the store; null for nothing. */
+export function keyChangeFault(input: KeyWish): Failure | null {
+  const parsed = parseChange(keyChangeSchema, input);
+  return parsed.ok ? null : parsed;
+}
+
+/** Changes what the input names; a running proxy heeds it with the key's next request. A revoked key stays as it is. */
+export async function updateKey(tools: KeyTools, nameOrId: string, input: KeyWish): Promise<KeyChanged | Failure> {
+  const parsed = parseChange(keyChangeSchema, input);
+  if (!parsed.ok) return parsed;
+  const key = await tools.keys.find(nameOrId);
+  if (key === undefined) return noSuchKey(nameOrId);
+  if (key.revokedAt !== null) return revoked(key);
+  const { lifetimeMs, ...change } = parsed.value;
+  const now = tools.clock.now();
+  const expiresAt = lifetimeMs == null ? lifetimeMs : now + lifetimeMs;
+  const changed = await tools.keys.update(key.id, { ...change, expiresAt }, now, tools.by);
+  return changed === undefined ? noSuchKey(nameOrId) : { ok: true, before: changed.before, key: changed.after };
+}
+
+const overlapShape = "must be whole milliseconds from 0 to 90 days";
+
+export const rotationSchema = z.strictObject({
+  /** For how long the present secret still opens, in milliseconds. */
+  overlapMs: z.int(overlapShape).min(0, overlapShape).max(overlapMsMax, overlapShape).default(86_400_000),
+});
+
+export type KeyRotation = z.input<typeof rotationSchema>;
+
+export interface RotatedKey extends KeyChanged {
+  /** The key with its new secret: it is stored nowhere and cannot be shown again. */
+  readonly text: string;
+}
+
+/**
+ * Gives a key a new secret. Until the overlap ends the one before opens as well; the one before that, where its overlap
+ * still ran, closes at once.
+ */
+export async function rotateKey(tools: KeyTools, nameOrId: string, input: KeyRotation = {}): Promise<RotatedKey | Failure> {
+  const parsed = parseInput(rotationSchema, input);
+  if (!parsed.ok) return parsed;
+  const key = await tools.keys.find(nameOrId);
+  if (key === undefined) return noSuchKey(nameOrId);
+  if (key.revokedAt !== null) return revoked(key);
+  const now = tools.clock.now();
+  if (!isLive(key, now)) return failure("refused", `${key.name} has expired; farebox keys update ${key.name} --expires 30d lets it open again`);
+  const { overlapMs } = parsed.value;
+  const text = newText(tools, key.id);
+  const secret = { digest: digestOfKey(text), madeAt: now, previousValidUntil: overlapMs === 0 ? null : now + overlapMs };
+  const changed = await tools.keys.update(key.id, { secret }, now, tools.by);
+  return changed === undefined ? noSuchKey(nameOrId) : { ok: true, before: changed.before, key: changed.after, text };
+}
+
+export interface RevokedKey extends KeyChanged {
   /** False when it was revoked before: the first instant stays. */
   readonly first: boolean;
-};
+}
 
-/** Closes a key for good. Repeating it changes nothing. */
+/** Closes a key for good, with both its secrets during a rotation. Repeating it changes nothing. */
 export async function revokeKey(tools: KeyTools, nameOrId: string): Promise<RevokedKey | Failure> {
   const key = await tools.keys.find(nameOrId);
   if (key === undefined) return noSuchKey(nameOrId);
-  if (key.revokedAt !== null) return { ok: true, key, first: false };
+  if (key.revokedAt !== null) return { ok: true, before: key, key, first: false };
   const revokedAt = tools.clock.now();
   await tools.keys.revoke(key.id, revokedAt, tools.by);
-  return { ok: true, key: { ...key, revokedAt }, first: true };
+  return { ok: true, before: key, key: { ...key, revokedAt }, first: true };
+}
+
+function revoked({ name, revokedAt }: Key): Failure {
+  return failure("refused", `${name} was revoked at ${isoTime(revokedAt ?? 0)} for good; make a new key`);
 }
 
 /** The failure for a key that is not there. A whole key, given by mistake, is not repeated. */

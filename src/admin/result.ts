@@ -19,6 +19,20 @@ export function parseInput<S extends z.ZodType>(
   const result = schema.safeParse(input);
   if (result.success) return { ok: true, value: result.data };
   const [issue] = result.error.issues;
-  const field = issue?.path[0];
-  return failure("invalid", field === undefined ? (issue?.message ?? "malformed input") : `${String(field)} ${issue?.message}`);
+  const field = issue?.path.filter((step) => typeof step === "string").join(".") ?? "";
+  return failure("invalid", field === "" ? (issue?.message ?? "malformed input") : `${field} ${issue?.message}`);
+}
+
+/** As `parseInput`, for a wish that changes something: one that names nothing to change fails too. */
+export function parseChange<S extends z.ZodType>(
+  schema: S,
+  input: unknown,
+): { readonly ok: true; readonly value: z.output<S> } | Failure {
+  const parsed = parseInput(schema, input);
+  return parsed.ok && !namesAny(parsed.value) ? failure("invalid", "nothing to change was given") : parsed;
+}
+
+function namesAny(value: unknown): boolean {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value !== undefined;
+  return Object.values(value).some(namesAny);
 }

@@ -9,6 +9,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { PriceImportOrder, PriceImportResult } from "../ports/price-import.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger, Verification } from "../ports/ledger.ts";
+import type { TeamStore } from "../ports/team-store.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Check } from "../reporting/doctor.ts";
 import type { ExitCode, Io } from "./io.ts";
@@ -107,6 +108,7 @@ export type StoreAccess = "command" | "read";
 export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
+  readonly teams: TeamStore;
   readonly samples: AccountSamples;
   readonly admins: AdminStore;
   readonly audit: AuditLog;

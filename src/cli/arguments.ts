@@ -1,6 +1,7 @@
 import { InvalidArgumentError } from "commander";
-import { lifetimeMsMax } from "../admin/keys.ts";
+import { lifetimeMsMax, overlapMsMax } from "../admin/keys.ts";
 import { parseDuration } from "../core/duration.ts";
+import { limitMax } from "../core/limits.ts";
 import { isTagName } from "../core/tags.ts";
 import { isTagDimension, reportDimensions, tagNameOf, type ReportDimension } from "../ports/ledger.ts";
 import { isDate } from "../reporting/instants.ts";
@@ -19,6 +20,31 @@ export function lifetimeArgument(text: string): number {
   const value = parseDuration(text);
   if (value !== undefined && value > 0 && value <= lifetimeMsMax) return value;
   throw new InvalidArgumentError("It must be a duration such as 12h or 30d, at most 36500d.");
+}
+
+/** For commander: the same for a key that has an end already; `never` takes it away. */
+export function newLifetimeArgument(text: string): number | "never" {
+  return text === "never" ? text : lifetimeArgument(text);
+}
+
+/** For commander: how long the secret before a rotation still opens, in milliseconds. */
+export function overlapArgument(text: string): number {
+  const value = text === "0" ? 0 : parseDuration(text);
+  if (value !== undefined && value <= overlapMsMax) return value;
+  throw new InvalidArgumentError("It must be a duration such as 12h or 7d, at most 90d, or 0 for none.");
+}
+
+/** For commander: a limit of a key or a team; `none` takes it away. */
+export function limitArgument(text: string): number | "none" {
+  if (text === "none") return text;
+  const value = /^\d{1,10}$/.test(text) ? Number(text) : 0;
+  if (value >= 1 && value <= limitMax) return value;
+  throw new InvalidArgumentError(`It must be a whole number from 1 to ${limitMax}, or none.`);
+}
+
+/** For commander: patterns of models; `all` permits every one. */
+export function modelsArgument(text: string): string[] | "all" {
+  return text === "all" ? text : text.split(",").map((pattern) => pattern.trim());
 }
 
 /** For commander: a share of 1% to 100%, the sign optional. */

@@ -38,7 +38,7 @@ export function settingsFor(context: CliContext, command: Command, use: SettingU
 }
 
 /** An open store with what its users need beside it. */
-export interface OpenStore extends Pick<Store, "ledger" | "keys" | "samples" | "admins" | "audit"> {
+export interface OpenStore extends Pick<Store, "ledger" | "keys" | "teams" | "samples" | "admins" | "audit"> {
   readonly settings: Settings;
   readonly calendar: Calendar;
 }
@@ -82,7 +82,8 @@ export async function withStore(
   await using store = opening.store;
   if (store.created) note(io, `created the ledger at ${settings.database.path}`);
   const calendar = adapters.calendarOf(store.timeZone);
-  return await work({ ledger: store.ledger, keys: store.keys, samples: store.samples, admins: store.admins, audit: store.audit, settings, calendar });
+  const { ledger, keys, teams, samples, admins, audit } = store;
+  return await work({ ledger, keys, teams, samples, admins, audit, settings, calendar });
 }
 
 /** One sentence on why the store is not open. */

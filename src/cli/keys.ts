@@ -10,51 +10,55 @@ import { printStandings } from "./budgets.ts";
 import { changedBy, storeSettings, withStore, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, note, printJson, printLine } from "./io.ts";
+import { registerKeyRotate, registerKeyUpdate } from "./keys-change.ts";
+import { addLimitOptions, limitCells, limitTitles, limitWish, type LimitOptions } from "./limit-options.ts";
 import { addSettingFlags } from "./setting-flags.ts";
 import { printFields, printTable } from "./table.ts";
 
-interface CreateOptions {
+interface CreateOptions extends LimitOptions {
   readonly team?: string;
-  readonly models?: string;
   readonly expires?: number;
   readonly json?: true;
 }
 
 export function registerKeys(program: Command, context: CliContext): void {
-  const keys = program.command("keys").description("make, list and revoke internal keys");
+  const keys = program.command("keys").description("make, change, rotate and revoke internal keys");
   registerCreate(keys, context);
   registerList(keys, context);
   registerShow(keys, context);
+  registerKeyUpdate(keys, context);
+  registerKeyRotate(keys, context);
   registerRevoke(keys, context);
 }
 
 function registerCreate(keys: Command, context: CliContext): void {
   const { io, adapters } = context;
-  const command = keys
-    .command("create <name>")
-    .description("make a key and print it, this once: only a digest of it is stored")
-    .option("--team <team>", "the team that the key belongs to")
-    .option("--models <patterns>", "the models that it may use, such as 'gpt-4o*,o3' (default: all)")
+  const command = addLimitOptions(
+    keys.command("create <name>").description("make a key and print it, this once: only a digest of it is stored"),
+  )
+    .option("--team <team>", "the team that the key belongs to; one that is not there yet is made, without limits")
     .option("--expires <duration>", "after how long it stops working, such as 30d (default: never)", lifetimeArgument)
     .option("--json", "print the key with its id and settings as JSON");
   addSettingFlags(command, storeSettings);
-  example(command, "farebox keys create alice --team research --models 'gpt-4o*' --expires 30d");
+  example(command, "farebox keys create alice --team research --models 'gpt-4o*' --expires 30d --rpm 60");
   command.action(
     context.run(async (name: string, options: CreateOptions) => {
       const wanted: NewKey = {
         name,
         team: options.team ?? null,
-        models: options.models?.split(",").map((pattern) => pattern.trim()) ?? null,
         lifetimeMs: options.expires ?? null,
+        ...limitWish(options),
       };
       // Before the store is opened: a wrong wish must not leave a new database behind.
       const fault = newKeyFault(wanted);
       if (fault !== null) return fail(io, fault.message);
       return await withStore(context, command, "create", async (store) => {
+        const isNewTeam = wanted.team != null && (await store.teams.find(wanted.team)) === undefined;
         const created = await createKey({ keys: store.keys, clock: adapters.clock, by: changedBy(context) }, wanted);
         if (!created.ok) return fail(io, created.message);
         if (options.json) printJson(io, newKeyJson(created.key, created.text));
         else printLine(io, created.text);
+        if (isNewTeam) note(io, `note: team ${wanted.team} is new; it has no limits`);
         if (io.isTTY) note(io, `This is the key of ${name}. It cannot be shown again.`);
         return 0;
       });
@@ -76,13 +80,13 @@ function registerList(keys: Command, context: CliContext): void {
           printJson(io, { keys: found.map((key) => keyJson(key, now)) });
           return 0;
         }
-        const titles = ["name", "id", "team", "models", "state", "created", "expires"];
+        const titles = ["name", "id", "team", "models", ...limitTitles, "state", "created", "expires"];
         printTable(
           io,
           titles.map((title) => ({ title })),
           found.map((key) => {
-            const { name, id, team, models, state, created_at, expires_at } = keyJson(key, now);
-            return [name, id, team, models?.join(",") ?? "all", state, created_at, expires_at ?? "never"];
+            const { name, id, team, models, limits, state, created_at, expires_at } = keyJson(key, now);
+            return [name, id, team, models?.join(",") ?? "all", ...limitCells(limits), state, created_at, expires_at ?? "never"];
           }),
         );
         return 0;
@@ -114,11 +118,12 @@ function registerShow(keys: Command, context: CliContext): void {
         );
         const budgets = windows.map((window) => standingOf(window, nameOf));
         const details = keyJson(key, now);
+        const { limits, ...fields } = details;
         if (options.json) {
           printJson(io, { ...details, budgets });
           return 0;
         }
-        printFields(io, Object.entries({ ...details, models: details.models?.join(",") ?? "all" }));
+        printFields(io, Object.entries({ ...fields, models: fields.models?.join(",") ?? "all", ...limits }));
         if (budgets.length > 0) {
           printLine(io, "");
           printStandings(io, budgets);

@@ -20,6 +20,7 @@ import { registerReconcile } from "./reconcile.ts";
 import { registerReport } from "./report.ts";
 import { registerSandbox } from "./sandbox.ts";
 import { registerServe } from "./serve.ts";
+import { registerTeams } from "./teams.ts";
 import { registerVerify } from "./verify.ts";
 
 export interface CliSurroundings {
@@ -70,6 +71,7 @@ function buildProgram(context: CliContext): Command {
   registerDemo(program, context);
   registerSandbox(program, context);
   registerKeys(program, context);
+  registerTeams(program, context);
   registerAdmins(program, context);
   registerBudgets(program, context);
   registerReport(program, context);

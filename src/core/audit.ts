@@ -1,8 +1,9 @@
 import type { Admin } from "./admins.ts";
 import { namedScope, type Budget } from "./budget.ts";
 import { isoTime, isoTimeOrNull } from "./iso-time.ts";
-import type { Key } from "./keys.ts";
+import type { Key, KeyChange } from "./keys.ts";
 import { formatUsd, type PicoUsd } from "./money.ts";
+import type { Team } from "./teams.ts";
 
 /*
  * The audit: one entry for each change that somebody made to keys, teams, budgets, admins or charges. It is written by the
@@ -60,9 +61,12 @@ export function keyFacts(key: Key) {
     name: key.name,
     team: key.team,
     models: key.models,
+    limits: key.limits,
     created_at: isoTime(key.createdAt),
     expires_at: isoTimeOrNull(key.expiresAt),
     revoked_at: isoTimeOrNull(key.revokedAt),
+    rotated_at: isoTimeOrNull(key.rotatedAt),
+    previous_valid_until: isoTimeOrNull(key.previous?.validUntil ?? null),
   };
 }
 
@@ -82,6 +86,21 @@ export function adminEntry(
   action: AuditAction, before: Admin | null, after: Admin, made: Pick<NewAuditEntry, "at" | "by">,
 ): NewAuditEntry {
   return { ...made, action, object: `admin:${after.name}`, before: before && adminFacts(before), after: adminFacts(after) };
+}
+
+/** Which action a change of a key is. */
+export function keyAction({ secret }: KeyChange): AuditAction {
+  return secret === undefined ? "keys.update" : "keys.rotate";
+}
+
+export function teamFacts({ name, models, limits, createdAt }: Team) {
+  return { name, models, limits, created_at: isoTime(createdAt) };
+}
+
+/** The entry of a team; one of `before` and `after` may be null. */
+export function teamEntry(action: AuditAction, before: Team | null, after: Team | null, made: Pick<NewAuditEntry, "at" | "by">): NewAuditEntry {
+  const name = (after ?? before)?.name ?? "";
+  return { ...made, action, object: `team:${name}`, before: before && teamFacts(before), after: after && teamFacts(after) };
 }
 
 /** A budget by its key's name, as it stays readable. */

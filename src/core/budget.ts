@@ -65,6 +65,11 @@ export function scopesWeighingOn({ key, team }: Caller): string[] {
   return [{ kind: "all" } as const, ...ofKey, ...ofTeam, ...ofMember].map(formatScope);
 }
 
+/** The team that a scope names; null for none. */
+export function teamOfScope(scope: Scope): string | null {
+  return scope.kind === "team" || scope.kind === "eachKey" ? scope.team : null;
+}
+
 /** The part of a window's identity that tells members of an `eachKey` budget apart. */
 export function subjectOf(scope: Scope, caller: Caller): string {
   return scope.kind === "eachKey" ? caller.key : "";

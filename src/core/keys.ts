@@ -1,3 +1,5 @@
+import { changedLimits, type Limits, type LimitsChange } from "./limits.ts";
+
 /** An internal key as it is stored: its secret only as a digest. Times are milliseconds since 1970 UTC. */
 export interface Key {
   /** Short and public: the middle part of `sk-fb-<id>-<secret>`. */
@@ -8,9 +10,48 @@ export interface Key {
   readonly digest: string;
   /** Wildcard patterns of the models it may use; null for all. */
   readonly models: readonly string[] | null;
+  readonly limits: Limits;
   readonly createdAt: number;
   readonly expiresAt: number | null;
   readonly revokedAt: number | null;
+  /** When the present secret was made; null for the first one. */
+  readonly rotatedAt: number | null;
+  /** The secret before the last rotation, which opens as well before this instant; null for none. */
+  readonly previous: PreviousSecret | null;
+}
+
+export interface PreviousSecret {
+  readonly digest: string;
+  readonly validUntil: number;
+}
+
+export interface NewSecret {
+  readonly digest: string;
+  readonly madeAt: number;
+  /** Until when the present one still opens; null for no longer. */
+  readonly previousValidUntil: number | null;
+}
+
+/** What may be changed of a key; what is left out stays. */
+export interface KeyChange {
+  readonly team?: string | null | undefined;
+  readonly models?: readonly string[] | null | undefined;
+  readonly limits?: LimitsChange | undefined;
+  readonly expiresAt?: number | null | undefined;
+  readonly secret?: NewSecret | undefined;
+}
+
+export function changedKey(key: Key, { team, models, limits, expiresAt, secret }: KeyChange): Key {
+  const changed = {
+    ...key,
+    team: team === undefined ? key.team : team,
+    models: models === undefined ? key.models : models,
+    limits: changedLimits(key.limits, limits),
+    expiresAt: expiresAt === undefined ? key.expiresAt : expiresAt,
+  };
+  if (secret === undefined) return changed;
+  const { digest, madeAt, previousValidUntil: validUntil } = secret;
+  return { ...changed, digest, rotatedAt: madeAt, previous: validUntil === null ? null : { digest: key.digest, validUntil } };
 }
 
 /** What names of keys, teams and admins look like. */
@@ -22,11 +63,11 @@ export function isLive(key: Pick<Key, "revokedAt" | "expiresAt">, at: number): b
 }
 
 /**
- * Whether the key may use a model, given by all its names (the one asked for, the catalogue's id): one that matches is
- * enough. `*` in a pattern stands for any run of characters.
+ * Whether a key or a team may use a model, given by all its names (the one asked for, the catalogue's id): one that
+ * matches is enough. `*` in a pattern stands for any run of characters.
  */
-export function mayUse(key: Key, ...names: readonly string[]): boolean {
-  return key.models === null || key.models.some((pattern) => names.some((name) => matchesPattern(pattern, name)));
+export function mayUse({ models }: Pick<Key, "models">, ...names: readonly string[]): boolean {
+  return models === null || models.some((pattern) => names.some((name) => matchesPattern(pattern, name)));
 }
 
 /** Whether a name fits a pattern in which `*` stands for any run of characters. */

@@ -65,17 +65,23 @@ export function createAuthenticator(parts: {
       );
     }
     const key = await keyById(id);
-    if (key === undefined || !opens(key, credential)) return refused("This API key is unknown.");
-    if (!isLive(key, clock.now())) {
+    const now = clock.now();
+    if (key === undefined || !opens(key, credential, now)) return refused("This API key is unknown.");
+    if (!isLive(key, now)) {
       return refused(key.revokedAt === null ? "This API key has expired." : "This API key has been revoked.");
     }
     return { ok: true, key, caller: { key: key.id, team: key.team } };
   };
 }
 
-function opens(key: Key, credential: string): boolean {
-  const digest = hash("sha256", credential, "buffer");
-  const stored = Buffer.from(key.digest, "hex");
+/** Whether it is the key's secret, or after a rotation the one before while the overlap runs. */
+function opens({ digest, previous }: Key, credential: string, now: number): boolean {
+  const sent = hash("sha256", credential, "buffer");
+  return isDigest(digest, sent) || (previous !== null && now < previous.validUntil && isDigest(previous.digest, sent));
+}
+
+function isDigest(hex: string, digest: Buffer): boolean {
+  const stored = Buffer.from(hex, "hex");
   return stored.length === digest.length && timingSafeEqual(stored, digest);
 }
 

@@ -2,29 +2,12 @@ import * as fc from "fast-check";
 import { createHash } from "node:crypto";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createKey, revokeKey, showKey, type NewKey } from "../../src/admin/keys.ts";
-import type { Key } from "../../src/core/keys.ts";
 import type { KeyStore } from "../../src/ports/key-store.ts";
+import { MemoryKeyStore } from "../../src/store/memory/keys.ts";
+import { emptyState } from "../../src/store/memory/state.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
-function keysInMemory(): KeyStore {
-  const keys = new Map<string, Key>();
-  const named = (name: string) => [...keys.values()].find((key) => key.name === name);
-  return {
-    async create(key) {
-      if (named(key.name) !== undefined) return { ok: false, reason: "name_taken" };
-      keys.set(key.id, key);
-      return { ok: true };
-    },
-    findById: async (id) => keys.get(id),
-    find: async (nameOrId) => named(nameOrId) ?? keys.get(nameOrId),
-    list: async () => [...keys.values()],
-    async revoke(id, at) {
-      const key = keys.get(id);
-      if (key !== undefined) keys.set(id, { ...key, revokedAt: key.revokedAt ?? at });
-      return key !== undefined;
-    },
-  };
-}
+const keysInMemory = () => new MemoryKeyStore(emptyState());
 
 describe("keys", () => {
   const clock = manualClock("2026-11-20T12:00:00Z");

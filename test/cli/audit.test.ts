@@ -22,6 +22,7 @@ describe("farebox audit", () => {
       ["os:tester", "budgets.set", "budget:key:alice/1d"],
       ["os:tester", "budgets.set", "budget:key:alice/1d"],
       ["os:tester", "keys.create", "key:alice"],
+      ["os:tester", "teams.create", "team:red"],
     ]);
     expect(JSON.stringify(audit)).not.toContain(keyText.trim().slice(-20));
     expect((await farebox.run("audit", "--since", "30s", "--limit", "3")).stdout.split("\n")[3]).toBe(

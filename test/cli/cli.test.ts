@@ -18,7 +18,8 @@ async function createdKey(name: string, ...more: string[]): Promise<{ id: string
 
 describe("every command", () => {
   const commands = [
-    "serve", "demo", "sandbox", "keys create", "keys list", "keys show", "keys revoke", "budgets set", "budgets list",
+    "serve", "demo", "sandbox", "keys create", "keys list", "keys show", "keys update", "keys rotate", "keys revoke",
+    "teams create", "teams list", "teams show", "teams update", "teams delete", "budgets set", "budgets list",
     "budgets remove", "report", "charges", "charges show", "charges adjust", "prices check", "prices list", "prices show", "prices diff", "estimate", "balance", "verify", "config show",
   ];
 
@@ -107,9 +108,12 @@ describe("keys", () => {
       key: expect.stringMatching(/^sk-fb-/),
       team: "research",
       models: ["gpt-4o*", "o3"],
+      limits: { rpm: null, tpm: null, parallel: null },
       created_at: "2026-11-20T12:00:00.000Z",
       expires_at: "2026-12-20T12:00:00.000Z",
       revoked_at: null,
+      rotated_at: null,
+      previous_valid_until: null,
     });
   });
 
@@ -126,7 +130,7 @@ describe("keys", () => {
       ["carol", "revoked"],
     ]);
     const plain = await farebox.run("keys", "list");
-    expect(plain.stdout.split("\n")[0]).toBe("name\tid\tteam\tmodels\tstate\tcreated\texpires");
+    expect(plain.stdout.split("\n")[0]).toBe("name\tid\tteam\tmodels\trpm\ttpm\tparallel\tstate\tcreated\texpires");
     expect(plain.stdout).not.toContain(key.slice(20));
   });
 

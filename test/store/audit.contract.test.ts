@@ -1,6 +1,7 @@
 import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
 import { operatingSystemUser } from "../../src/core/audit.ts";
+import { noLimits } from "../../src/core/limits.ts";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
 import { alice, budget, endAt, holdOf, key, ledgerKinds, noon, openStore, posting, tempFolder, utc, type LedgerKind } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
@@ -11,7 +12,8 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
   it("has an entry for each change, with what was before and after, and no digest", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
-    const { ledger, keys } = store;
+    const { ledger, keys, teams } = store;
+    await teams.create({ name: "red", models: null, limits: noLimits, createdAt: noon }, "carol");
     const full = key("alice", { id: alice.key, team: "red", models: ["gpt-*"], expiresAt: noon + 9 });
     await keys.create(full, "carol");
     await keys.create(key("alice", { id: "another", digest: "d" }), "carol");
@@ -25,17 +27,17 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     const { entries, next } = await store.audit.entries({ limit: 100 });
     expect(next).toBeNull();
     const facts = {
-      id: alice.key, name: "alice", team: "red", models: ["gpt-*"], created_at: "2026-11-20T12:00:00.000Z", expires_at: "2026-11-20T12:00:00.009Z",
-      revoked_at: null,
+      id: alice.key, name: "alice", team: "red", models: ["gpt-*"], limits: noLimits, created_at: "2026-11-20T12:00:00.000Z", expires_at: "2026-11-20T12:00:00.009Z",
+      revoked_at: null, rotated_at: null, previous_valid_until: null,
     };
     const five = { scope: "key:alice", period: "1d", mode: "hard", limit_usd: "5.00", warn_percent: null };
     const half = { ...five, mode: "soft", limit_usd: "0.50", warn_percent: 80 };
-    expect(entries.toReversed()).toEqual([
-      { id: 1, at: noon, by: "carol", action: "keys.create", object: "key:alice", before: null, after: facts },
-      { id: 2, at: noon + 1, by: "os:root", action: "budgets.set", object: "budget:key:alice/1d", before: null, after: five },
-      { id: 3, at: noon + 2, by: "os:root", action: "budgets.set", object: "budget:key:alice/1d", before: five, after: half },
-      { id: 4, at: noon + 3, by: "os:root", action: "budgets.remove", object: "budget:key:alice/1d", before: half, after: null },
-      { id: 5, at: noon + 4, by: "carol", action: "keys.revoke", object: "key:alice", before: facts, after: { ...facts, revoked_at: "2026-11-20T12:00:00.004Z" } },
+    expect(entries.toReversed().slice(1)).toEqual([
+      { id: 2, at: noon, by: "carol", action: "keys.create", object: "key:alice", before: null, after: facts },
+      { id: 3, at: noon + 1, by: "os:root", action: "budgets.set", object: "budget:key:alice/1d", before: null, after: five },
+      { id: 4, at: noon + 2, by: "os:root", action: "budgets.set", object: "budget:key:alice/1d", before: five, after: half },
+      { id: 5, at: noon + 3, by: "os:root", action: "budgets.remove", object: "budget:key:alice/1d", before: half, after: null },
+      { id: 6, at: noon + 4, by: "carol", action: "keys.revoke", object: "key:alice", before: facts, after: { ...facts, revoked_at: "2026-11-20T12:00:00.004Z" } },
     ]);
     expect(JSON.stringify(entries)).not.toContain(full.digest);
   });

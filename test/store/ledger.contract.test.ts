@@ -5,7 +5,7 @@ import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import type { HoldResult } from "../../src/ports/ledger.ts";
 import type { Store } from "../../src/store/sqlite/open.ts";
 import {
-  alice, assumed, bob, budget, endAt, holdOf, key, ledgerKinds, noon, posting, priceId, type LedgerKind,
+  alice, assumed, bob, budget, endAt, holdOf, ledgerKinds, noon, posting, priceId, type LedgerKind,
 } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
@@ -476,25 +476,5 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     expect(await again.samples.list(noon + 1, noon + 2)).toEqual([]);
     await again.samples.remove(Array.from({ length: 500 }, (_, index) => noon + 2 + index));
     expect((await again.samples.list(0, noon * 2)).map(({ askedAt }) => askedAt)).toEqual([noon]);
-  });
-
-  it("keeps keys, each name for ever", async () => {
-    await using store = await opened(kind);
-    let told = 0;
-    const stop = store.changes.onChange(() => told++);
-    const full = key("full", { team: "red", models: ["gpt-*"], expiresAt: noon + 9 });
-    expect(await store.keys.create(full)).toEqual({ ok: true });
-    expect(await store.keys.create(key("second"))).toEqual({ ok: true });
-    expect(told).toBe(2);
-    expect(await store.keys.revoke("id-full", noon + 1)).toBe(true);
-    expect(await store.keys.revoke("id-full", noon + 2)).toBe(true);
-    expect(await store.keys.revoke("id-none", noon)).toBe(false);
-    expect(await store.keys.create(key("full", { id: "other", digest: "d" }))).toEqual({ ok: false, reason: "name_taken" });
-    expect(await store.keys.findById("id-full")).toEqual({ ...full, revokedAt: noon + 1 });
-    expect(await store.keys.find("second")).toEqual(key("second"));
-    expect(await store.keys.find("id-second")).toEqual(key("second"));
-    expect(await store.keys.findById("second")).toBeUndefined();
-    expect((await store.keys.list()).map(({ name }) => name)).toEqual(["full", "second"]);
-    stop();
   });
 });

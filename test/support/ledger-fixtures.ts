@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { Budget, BudgetMode, Caller, Period, Scope } from "../../src/core/budget.ts";
 import { costOf } from "../../src/core/cost.ts";
 import type { Key } from "../../src/core/keys.ts";
+import { noLimits } from "../../src/core/limits.ts";
 import { usd, type PicoUsd, type PicoUsdPerToken } from "../../src/core/money.ts";
 import { canonicalPrice, type PriceVersion, type Rates } from "../../src/core/price.ts";
 import { noTokens, tokenClasses, type TokenCounts } from "../../src/core/tokens.ts";
@@ -15,6 +16,7 @@ import { MemoryAccountSamples } from "../../src/store/memory/account-samples.ts"
 import { MemoryAdminStore } from "../../src/store/memory/admins.ts";
 import { MemoryAuditLog } from "../../src/store/memory/audit-log.ts";
 import { memoryChanges, MemoryKeyStore } from "../../src/store/memory/keys.ts";
+import { MemoryTeamStore } from "../../src/store/memory/teams.ts";
 import { MemoryLedger } from "../../src/store/memory/ledger.ts";
 import { emptyState } from "../../src/store/memory/state.ts";
 import { openSqlite, type OpenOptions, type Store } from "../../src/store/sqlite/open.ts";
@@ -77,7 +79,10 @@ export function budget(scope: Scope, period: Period, limit: string, mode: Budget
 
 export function key(name: string, more: Partial<Key> = {}): Key {
   const digest = createHash("sha256").update(name).digest("hex");
-  return { id: `id-${name}`, name, team: null, digest, models: null, createdAt: noon, expiresAt: null, revokedAt: null, ...more };
+  return {
+    id: `id-${name}`, name, team: null, digest, models: null, limits: noLimits, createdAt: noon, expiresAt: null, revokedAt: null, rotatedAt: null, previous: null,
+    ...more,
+  };
 }
 
 export interface TempFolder extends Disposable {
@@ -118,11 +123,12 @@ function memoryHome(clock: Clock): LedgerHome {
     async open(zone = "UTC") {
       const ledger = new MemoryLedger(calendarOf(zone), state, clock.now());
       const keys = new MemoryKeyStore(state);
+      const teams = new MemoryTeamStore(state);
       const samples = new MemoryAccountSamples(state);
       const changes = memoryChanges(state);
       const admins = new MemoryAdminStore(state);
       const audit = new MemoryAuditLog(state);
-      return { ledger, keys, samples, admins, audit, changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
+      return { ledger, keys, teams, samples, admins, audit, changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
     },
     [Symbol.asyncDispose]: async () => {},
   };

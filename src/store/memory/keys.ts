@@ -1,10 +1,11 @@
 import { fareboxItself } from "../../core/admins.ts";
-import { keyEntry } from "../../core/audit.ts";
-import type { Key } from "../../core/keys.ts";
+import { keyAction, keyEntry } from "../../core/audit.ts";
+import { changedKey, type Key, type KeyChange } from "../../core/keys.ts";
 import type { Changes } from "../../ports/changes.ts";
-import type { KeyCreation, KeyStore } from "../../ports/key-store.ts";
+import type { ChangedKey, KeyCreation, KeyStore } from "../../ports/key-store.ts";
 import { recordAudit } from "./audit-log.ts";
 import { announce, type MemoryState } from "./state.ts";
+import { ensureTeam } from "./teams.ts";
 
 export class MemoryKeyStore implements KeyStore {
   readonly #state: MemoryState;
@@ -16,9 +17,9 @@ export class MemoryKeyStore implements KeyStore {
   async create(key: Key, by = fareboxItself): Promise<KeyCreation> {
     if (this.#all().some(({ name }) => name === key.name)) return { ok: false, reason: "name_taken" };
     if (this.#all().some(({ id, digest }) => id === key.id || digest === key.digest)) throw new Error("key id or digest is taken");
-    this.#state.keys.set(key.id, key);
+    ensureTeam(this.#state, key.team, { at: key.createdAt, by });
     recordAudit(this.#state, keyEntry("keys.create", null, key, { at: key.createdAt, by }));
-    announce(this.#state);
+    this.#put(key);
     return { ok: true };
   }
 
@@ -34,14 +35,28 @@ export class MemoryKeyStore implements KeyStore {
     return this.#all();
   }
 
+  async update(id: string, change: KeyChange, at: number, by = fareboxItself): Promise<ChangedKey | undefined> {
+    const before = this.#state.keys.get(id);
+    if (before === undefined) return undefined;
+    const after = changedKey(before, change);
+    ensureTeam(this.#state, after.team, { at, by });
+    recordAudit(this.#state, keyEntry(keyAction(change), before, after, { at, by }));
+    this.#put(after);
+    return { before, after };
+  }
+
   async revoke(id: string, at: number, by = fareboxItself): Promise<boolean> {
     const key = this.#state.keys.get(id);
     if (key === undefined) return false;
     const revoked = { ...key, revokedAt: key.revokedAt ?? at };
-    this.#state.keys.set(id, revoked);
     recordAudit(this.#state, keyEntry("keys.revoke", key, revoked, { at, by }));
-    announce(this.#state);
+    this.#put(revoked);
     return true;
+  }
+
+  #put(key: Key): void {
+    this.#state.keys.set(key.id, key);
+    announce(this.#state);
   }
 
   #all(): readonly Key[] {
@@ -49,7 +64,7 @@ export class MemoryKeyStore implements KeyStore {
   }
 }
 
-/** Changes of keys and budgets in this state, told at once. */
+/** Changes of keys, teams and budgets in this state, told at once. */
 export function memoryChanges(state: MemoryState): Changes {
   return {
     onChange(listener) {

@@ -4,6 +4,7 @@ import type { AuditEntry } from "../../core/audit.ts";
 import type { Budget } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
+import type { Team } from "../../core/teams.ts";
 
 /** A charge with what the port does not show. */
 export interface StoredCharge extends Charge {
@@ -21,6 +22,8 @@ export interface MemoryState {
   /** Which windows exist (`budget id`, `start` and `subject`); their sums are always added up anew. */
   readonly opened: Map<string, { readonly budget: string; readonly start: number; readonly subject: string }>;
   readonly keys: Map<string, Key>;
+  /** In the order of creation, by name. */
+  readonly teams: Map<string, Team>;
   /** By when they were asked for. */
   readonly samples: Map<number, AccountSample>;
   readonly admins: Map<string, Admin>;
@@ -33,12 +36,12 @@ export interface MemoryState {
 
 export function emptyState(): MemoryState {
   return {
-    charges: new Map(), prices: new Map(), budgets: new Map(), opened: new Map(), keys: new Map(), samples: new Map(), admins: new Map(), audit: [], listeners: new Set(), runs: 0,
-    timeZone: null,
+    charges: new Map(), prices: new Map(), budgets: new Map(), opened: new Map(), keys: new Map(), teams: new Map(),
+    samples: new Map(), admins: new Map(), audit: [], listeners: new Set(), runs: 0, timeZone: null,
   };
 }
 
-/** Tells all who listen that keys or budgets were changed. */
+/** Tells all who listen that keys, teams or budgets were changed. */
 export function announce(state: MemoryState): void {
   for (const listener of state.listeners) listener();
 }

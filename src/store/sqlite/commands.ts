@@ -2,12 +2,14 @@ import type { AccountSample } from "../../core/account-sample.ts";
 import type { Admin } from "../../core/admins.ts";
 import type { Budget, Period } from "../../core/budget.ts";
 import type { Formula, HoldKind, Source } from "../../core/charge.ts";
-import type { Key } from "../../core/keys.ts";
+import type { Key, KeyChange } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
+import type { Team, TeamChange } from "../../core/teams.ts";
 import { tokenClasses } from "../../core/tokens.ts";
 import type { AdminCreation } from "../../ports/admin-store.ts";
-import type { KeyCreation } from "../../ports/key-store.ts";
+import type { ChangedKey, KeyCreation } from "../../ports/key-store.ts";
 import type { AdjustResult, ChargeEnd, Correction, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../../ports/ledger.ts";
+import type { ChangedTeam, TeamCreation, TeamRemoval } from "../../ports/team-store.ts";
 
 /*
  * Everything that a writer can be asked to do. The frequent commands are flat arrays, because they cross to the writer's
@@ -33,9 +35,13 @@ export type AdjustCommand = readonly [op: "adjust", id: string, correction: Corr
 export type SetBudgetCommand = readonly [op: "setBudget", budget: Omit<Budget, "id">, at: number, by: string];
 export type RemoveBudgetCommand = readonly [op: "removeBudget", scope: string, period: string, at: number, by: string];
 export type CreateKeyCommand = readonly [op: "createKey", key: Key, by: string];
+export type UpdateKeyCommand = readonly [op: "updateKey", id: string, change: KeyChange, at: number, by: string];
 export type RevokeKeyCommand = readonly [op: "revokeKey", id: string, at: number, by: string];
 export type CreateAdminCommand = readonly [op: "createAdmin", admin: Admin, by: string];
 export type RevokeAdminCommand = readonly [op: "revokeAdmin", id: string, at: number, by: string];
+export type CreateTeamCommand = readonly [op: "createTeam", team: Team, by: string];
+export type UpdateTeamCommand = readonly [op: "updateTeam", name: string, change: TeamChange, at: number, by: string];
+export type RemoveTeamCommand = readonly [op: "removeTeam", name: string, at: number, by: string];
 export type AddSampleCommand = readonly [op: "addSample", sample: AccountSample];
 export type RemoveSamplesCommand = readonly [op: "removeSamples", askedAts: readonly number[]];
 /** Ends up to `count` holds of dead owners. */
@@ -43,7 +49,8 @@ export type RecoverCommand = readonly [op: "recover", at: number, count: number]
 
 export type Command =
   | HoldCommand | ExtendCommand | PostCommand | VoidCommand | AdjustCommand | SetBudgetCommand | RemoveBudgetCommand
-  | CreateKeyCommand | RevokeKeyCommand | CreateAdminCommand | RevokeAdminCommand
+  | CreateKeyCommand | UpdateKeyCommand | RevokeKeyCommand | CreateTeamCommand | UpdateTeamCommand | RemoveTeamCommand
+  | CreateAdminCommand | RevokeAdminCommand
   | AddSampleCommand | RemoveSamplesCommand | RecoverCommand;
 
 export interface Replies {
@@ -55,9 +62,13 @@ export interface Replies {
   setBudget: Budget;
   removeBudget: boolean;
   createKey: KeyCreation;
+  updateKey: ChangedKey | undefined;
   revokeKey: boolean;
   createAdmin: AdminCreation;
   revokeAdmin: boolean;
+  createTeam: TeamCreation;
+  updateTeam: ChangedTeam | undefined;
+  removeTeam: TeamRemoval;
   addSample: true;
   removeSamples: number;
   recover: number;
@@ -76,7 +87,7 @@ export interface BatchResult {
   readonly outcomes: readonly Outcome[];
   /** Time that the transaction took. */
   readonly seconds: number;
-  /** Whether keys, budgets or settings were changed. */
+  /** Whether keys, teams, budgets or settings were changed. */
   readonly changed: boolean;
 }
 

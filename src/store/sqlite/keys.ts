@@ -1,22 +1,43 @@
-import { keyEntry, type NameOfKey } from "../../core/audit.ts";
-import type { Key } from "../../core/keys.ts";
-import type { KeyCreation } from "../../ports/key-store.ts";
+import { keyAction, keyEntry, type NameOfKey } from "../../core/audit.ts";
+import { changedKey, type Key, type KeyChange } from "../../core/keys.ts";
+import type { ChangedKey, KeyCreation } from "../../ports/key-store.ts";
 import { recordAudit } from "./audit-entries.ts";
 import type { Connection, Statement } from "./connection.ts";
 import { keyOf, type KeyRow } from "./rows.ts";
+import { ensureTeam, modelsText } from "./teams.ts";
 
 /** Inserts a key, unless its name was ever given to another one. Throws where its id or digest is taken. */
 export function createKey(db: Connection, key: Key, by: string): KeyCreation {
   const taken = db.prepare("select 1 from keys where name = ?").get(key.name);
   if (taken !== undefined) return { ok: false, reason: "name_taken" };
+  ensureTeam(db, key.team, { at: key.createdAt, by });
   db.prepare(
-    "insert into keys (id, name, team, digest, models, created_at, expires_at, revoked_at) values (?, ?, ?, ?, ?, ?, ?, ?)",
-  ).run(
-    key.id, key.name, key.team, key.digest, key.models === null ? null : JSON.stringify(key.models),
-    key.createdAt, key.expiresAt, key.revokedAt,
-  );
+    `insert into keys (team, digest, models, rpm, tpm, parallel, expires_at, rotated_at, previous_digest, previous_valid_until, id, name,
+     created_at, revoked_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  ).run(...changeable(key), key.id, key.name, key.createdAt, key.revokedAt);
   recordAudit(db, keyEntry("keys.create", null, key, { at: key.createdAt, by }));
   return { ok: true };
+}
+
+export function updateKey(db: Connection, id: string, change: KeyChange, at: number, by: string): ChangedKey | undefined {
+  const before = new KeyReads(db).byId(id);
+  if (before === undefined) return undefined;
+  const after = changedKey(before, change);
+  ensureTeam(db, after.team, { at, by });
+  db.prepare(
+    `update keys set team = ?, digest = ?, models = ?, rpm = ?, tpm = ?, parallel = ?, expires_at = ?, rotated_at = ?, previous_digest = ?,
+     previous_valid_until = ? where id = ?`,
+  ).run(...changeable(after), id);
+  recordAudit(db, keyEntry(keyAction(change), before, after, { at, by }));
+  return { before, after };
+}
+
+/** The columns that a change may touch, in the order of both statements. */
+function changeable({ team, digest, models, limits, expiresAt, rotatedAt, previous }: Key): readonly unknown[] {
+  return [
+    team, digest, modelsText(models), limits.rpm, limits.tpm, limits.parallel, expiresAt, rotatedAt,
+    previous?.digest ?? null, previous?.validUntil ?? null,
+  ];
 }
 
 /** Sets the instant of revocation, unless one is set; false when there is no such key. */

@@ -2,21 +2,18 @@ import { fareboxItself } from "../../core/admins.ts";
 import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
 import type { Budget, BudgetWindow, Caller } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
-import type { Key } from "../../core/keys.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { PriceVersion } from "../../core/price.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
 import type { AccountSamples } from "../../ports/account-samples.ts";
 import type { AuditLog, AuditPage, AuditQuery } from "../../ports/audit-log.ts";
-import type { KeyCreation, KeyStore } from "../../ports/key-store.ts";
 import type {
   AdjustResult, ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, OldHold, Posting, ReportQuery, ReportRow,
   SettleResult, TimeSpan, Verification, WhatIfRow,
 } from "../../ports/ledger.ts";
 import { WhatIfSummer } from "../what-if-sums.ts";
 import { holdCommand, postCommand, voidCommand } from "./commands.ts";
-import type { KeyReads } from "./keys.ts";
 import type { LongReads } from "./long-reads.ts";
 import { submitOrThrow, type CommandQueue } from "./queue.ts";
 import type { PageEnd, PostingPage } from "./postings.ts";
@@ -167,37 +164,6 @@ export class SqliteLedger implements Ledger {
   /** Writes what waits. Reads need no end of their own. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#queue.close();
-  }
-}
-
-/** Internal keys in the same file. */
-export class SqliteKeyStore implements KeyStore {
-  readonly #queue: CommandQueue;
-  readonly #reads: KeyReads;
-
-  constructor(queue: CommandQueue, reads: KeyReads) {
-    this.#queue = queue;
-    this.#reads = reads;
-  }
-
-  async create(key: Key, by = fareboxItself): Promise<KeyCreation> {
-    return submitOrThrow(this.#queue, ["createKey", key, by]);
-  }
-
-  async findById(id: string): Promise<Key | undefined> {
-    return this.#reads.byId(id);
-  }
-
-  async find(nameOrId: string): Promise<Key | undefined> {
-    return this.#reads.find(nameOrId);
-  }
-
-  async list(): Promise<readonly Key[]> {
-    return this.#reads.list();
-  }
-
-  async revoke(id: string, at: number, by = fareboxItself): Promise<boolean> {
-    return submitOrThrow(this.#queue, ["revokeKey", id, at, by]);
   }
 }
 

@@ -8,25 +8,29 @@ import type { Changes } from "../../ports/changes.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
 import type { Ledger } from "../../ports/ledger.ts";
+import type { TeamStore } from "../../ports/team-store.ts";
 import { calendarOf } from "../../time/calendar.ts";
 import { AdminReads, SqliteAdminStore } from "./admins.ts";
 import { WindowBook } from "./budgets.ts";
 import type { BatchChannel } from "./commands.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, writeTransaction, type Connection } from "./connection.ts";
 import { KeyReads } from "./keys.ts";
-import { SqliteAccountSamples, SqliteAuditLog, SqliteKeyStore, SqliteLedger } from "./ledger.ts";
+import { SqliteKeyStore, SqliteTeamStore } from "./key-stores.ts";
+import { SqliteAccountSamples, SqliteAuditLog, SqliteLedger } from "./ledger.ts";
 import { readLong, type LongReads } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { addCarriedToDays } from "./prune.ts";
 import { CommandQueue } from "./queue.ts";
 import { ShortReads } from "./reads.ts";
 import { rebuildDays } from "./rollups.ts";
+import { TeamReads } from "./teams.ts";
 import { ReaderThread, WriterThread } from "./threads.ts";
 import { registerOwner, Writer } from "./writer.ts";
 
 export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
+  readonly teams: TeamStore;
   readonly samples: AccountSamples;
   readonly admins: AdminStore;
   readonly audit: AuditLog;
@@ -167,6 +171,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
   return {
     ledger: new SqliteLedger(queue, reads, parts.longReads, options.path),
     keys: new SqliteKeyStore(queue, new KeyReads(parts.db)),
+    teams: new SqliteTeamStore(queue, new TeamReads(parts.db)),
     samples: new SqliteAccountSamples(queue, reads, parts.longReads),
     admins: new SqliteAdminStore(queue, new AdminReads(parts.db)),
     audit: new SqliteAuditLog(parts.longReads),

@@ -1,6 +1,8 @@
 import type { Charge, ChargeState, Formula, HoldKind, Source } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
+import type { Limits } from "../../core/limits.ts";
 import type { PicoUsd } from "../../core/money.ts";
+import type { Team } from "../../core/teams.ts";
 import { tokenClasses, type TokenClass, type TokenCounts } from "../../core/tokens.ts";
 
 /** A row of `charges`, read with safe integers. */
@@ -82,7 +84,7 @@ export function tokensOf(row: Readonly<Record<TokenClass, bigint>>): TokenCounts
 }
 
 /** A row of `keys`; times fit a number. */
-export interface KeyRow {
+export interface KeyRow extends Limits {
   readonly id: string;
   readonly name: string;
   readonly team: string | null;
@@ -91,6 +93,9 @@ export interface KeyRow {
   readonly created_at: number;
   readonly expires_at: number | null;
   readonly revoked_at: number | null;
+  readonly rotated_at: number | null;
+  readonly previous_digest: string | null;
+  readonly previous_valid_until: number | null;
 }
 
 export function keyOf(row: KeyRow): Key {
@@ -99,11 +104,36 @@ export function keyOf(row: KeyRow): Key {
     name: row.name,
     team: row.team,
     digest: row.digest,
-    models: row.models === null ? null : JSON.parse(row.models),
+    models: modelsOf(row),
+    limits: limitsOf(row),
     createdAt: row.created_at,
     expiresAt: row.expires_at,
     revokedAt: row.revoked_at,
+    rotatedAt: row.rotated_at,
+    previous:
+      row.previous_digest === null || row.previous_valid_until === null
+        ? null
+        : { digest: row.previous_digest, validUntil: row.previous_valid_until },
   };
+}
+
+/** A row of `teams`; times fit a number. */
+export interface TeamRow extends Limits {
+  readonly name: string;
+  readonly models: string | null;
+  readonly created_at: number;
+}
+
+export function teamOf(row: TeamRow): Team {
+  return { name: row.name, models: modelsOf(row), limits: limitsOf(row), createdAt: row.created_at };
+}
+
+function modelsOf({ models }: { readonly models: string | null }): readonly string[] | null {
+  return models === null ? null : JSON.parse(models);
+}
+
+function limitsOf({ rpm, tpm, parallel }: Limits): Limits {
+  return { rpm, tpm, parallel };
 }
 
 function numberOrNull(value: bigint | null): number | null {

@@ -15,8 +15,9 @@ import type {
   BatchResult, Command, ExtendCommand, HoldCommand, Outcome, PostCommand, RecoverCommand, Replies, VoidCommand,
 } from "./commands.ts";
 import { isStorageFault, type Connection, type Statement } from "./connection.ts";
-import { createKey, revokeKey } from "./keys.ts";
+import { createKey, revokeKey, updateKey } from "./keys.ts";
 import { RollupBook } from "./rollups.ts";
+import { createTeam, removeTeam, updateTeam } from "./teams.ts";
 
 /**
  * Applies batches of commands to one connection, each batch in one transaction. Synchronous; it runs in the writer's
@@ -146,6 +147,14 @@ export class Writer {
         return this.#announcing(() => removeBudget(this.#db, this.#windows, command));
       case "createKey":
         return this.#announcing(() => createKey(this.#db, command[1], command[2]));
+      case "updateKey":
+        return this.#announcing(() => updateKey(this.#db, command[1], command[2], command[3], command[4]));
+      case "createTeam":
+        return this.#announcing(() => createTeam(this.#db, command[1], command[2]));
+      case "updateTeam":
+        return this.#announcing(() => updateTeam(this.#db, command[1], command[2], { at: command[3], by: command[4] }));
+      case "removeTeam":
+        return this.#announcing(() => removeTeam(this.#db, command[1], { at: command[2], by: command[3] }));
       case "revokeKey":
         return this.#announcing(() => revokeKey(this.#db, command[1], command[2], command[3]));
       case "createAdmin":
@@ -163,7 +172,7 @@ export class Writer {
     }
   }
 
-  /** Work that changes keys or budgets; all who watch the database notice it. */
+  /** Work that changes keys, teams or budgets; all who watch the database notice it. */
   #announcing<T>(work: () => T): T {
     this.#flush();
     const result = work();

@@ -1,0 +1,96 @@
+import { z } from "zod";
+import { changedLimits, noLimits } from "../core/limits.ts";
+import type { Team } from "../core/teams.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { TeamStore } from "../ports/team-store.ts";
+import { limitsSchema } from "./limits.ts";
+import { modelsSchema, nameSchema } from "./names.ts";
+import { failure, parseChange, parseInput, type Failure } from "./result.ts";
+
+export interface TeamTools {
+  readonly teams: TeamStore;
+  readonly clock: Clock;
+  /** Who makes the change, for the audit. */
+  readonly by: string;
+}
+
+export const newTeamSchema = z.strictObject({
+  name: nameSchema,
+  /** Wildcard patterns; null for all. A key may use a model that its own list and its team's permit. */
+  models: modelsSchema.default(null),
+  limits: limitsSchema.default({}),
+});
+
+export type NewTeam = z.input<typeof newTeamSchema>;
+
+export const teamChangeSchema = z.strictObject({ models: modelsSchema.optional(), limits: limitsSchema.optional() });
+
+export type TeamWish = z.input<typeof teamChangeSchema>;
+
+/** A team that was made, changed or deleted: what it was before, and what it is; null where it is not there. */
+export interface TeamChanged<Before = Team, After = Team> {
+  readonly ok: true;
+  readonly before: Before;
+  readonly team: After;
+}
+
+/** What is wrong with a wish for a team, as far as can be told without the store; null for nothing. */
+export function newTeamFault(input: NewTeam): Failure | null {
+  const parsed = parseInput(newTeamSchema, input);
+  return parsed.ok ? null : parsed;
+}
+
+/** Teams come to be by themselves too, with the first key that is given one. */
+export async function createTeam(tools: TeamTools, input: NewTeam): Promise<TeamChanged<null> | Failure> {
+  const parsed = parseInput(newTeamSchema, input);
+  if (!parsed.ok) return parsed;
+  const { name, models, limits } = parsed.value;
+  const team: Team = { name, models, limits: changedLimits(noLimits, limits), createdAt: tools.clock.now() };
+  const creation = await tools.teams.create(team, tools.by);
+  if (!creation.ok) return failure("name_taken", `there is a team named ${name} already; farebox teams update changes it`);
+  return { ok: true, before: null, team };
+}
+
+/** All teams in the order of creation. */
+export function listTeams(teams: TeamStore): Promise<readonly Team[]> {
+  return teams.list();
+}
+
+export async function showTeam(teams: TeamStore, name: string): Promise<{ readonly ok: true; readonly team: Team } | Failure> {
+  const team = await teams.find(name);
+  return team === undefined ? noSuchTeam(name) : { ok: true, team };
+}
+
+/** What is wrong with a wish for a change, as far as can be told without the store; null for nothing. */
+export function teamChangeFault(input: TeamWish): Failure | null {
+  const parsed = parseChange(teamChangeSchema, input);
+  return parsed.ok ? null : parsed;
+}
+
+/** Changes what the input names; a running proxy heeds it with the next request. */
+export async function updateTeam({ teams, clock, by }: TeamTools, name: string, input: TeamWish): Promise<TeamChanged | Failure> {
+  const parsed = parseChange(teamChangeSchema, input);
+  if (!parsed.ok) return parsed;
+  const changed = await teams.update(name, parsed.value, clock.now(), by);
+  return changed === undefined ? noSuchTeam(name) : { ok: true, before: changed.before, team: changed.after };
+}
+
+/** Deletes a team that no live key and no budget names. What was spent under its name stays in the ledger. */
+export async function deleteTeam({ teams, clock, by }: TeamTools, name: string): Promise<TeamChanged<Team, null> | Failure> {
+  const removal = await teams.remove(name, clock.now(), by);
+  if (removal.ok) return { ok: true, before: removal.before, team: null };
+  if (removal.reason === "no_such_team") return noSuchTeam(name);
+  const users = [...some("key", removal.keys), ...some("budget", removal.budgets)].join(" and ");
+  return failure("refused", `team ${name} is still named by ${users}; move, revoke or remove them first`);
+}
+
+/** Up to three of them by name. */
+function some(noun: string, names: readonly string[]): string[] {
+  if (names.length === 0) return [];
+  const more = names.length > 3 ? ` and ${names.length - 3} more` : "";
+  return [`${noun}${names.length === 1 ? "" : "s"} ${names.slice(0, 3).join(", ")}${more}`];
+}
+
+function noSuchTeam(name: string): Failure {
+  return failure("not_found", `there is no team ${JSON.stringify(name)}`);
+}

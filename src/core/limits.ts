@@ -1,0 +1,34 @@
+/** How much a key or a team may do at once. Each a whole number from 1 to `limitMax`; null for no limit. */
+export interface Limits {
+  /** Requests in any 60 seconds. */
+  readonly rpm: number | null;
+  /** Tokens of the requests admitted in any 60 seconds. */
+  readonly tpm: number | null;
+  /** Requests that run at the same time. */
+  readonly parallel: number | null;
+}
+
+export const noLimits: Limits = { rpm: null, tpm: null, parallel: null };
+
+/** What may be changed of limits; what is left out stays. */
+export type LimitsChange = { readonly [Kind in keyof Limits]?: Limits[Kind] | undefined };
+
+export function changedLimits(limits: Limits, { rpm, tpm, parallel }: LimitsChange = {}): Limits {
+  return {
+    rpm: rpm === undefined ? limits.rpm : rpm,
+    tpm: tpm === undefined ? limits.tpm : tpm,
+    parallel: parallel === undefined ? limits.parallel : parallel,
+  };
+}
+
+export const limitMax = 1_000_000_000;
+
+/** Which limit of whom a request met. */
+export interface LimitMet {
+  /** `key:alice` or `team:research`. */
+  readonly scope: string;
+  readonly kind: keyof Limits;
+  readonly limit: number;
+  /** Tokens that the request needs by itself, where they are more than the limit; null otherwise. */
+  readonly needed: number | null;
+}

@@ -1,0 +1,20 @@
+import { changedLimits, type Limits, type LimitsChange } from "./limits.ts";
+
+/** Keys that share limits. Times are milliseconds since 1970 UTC. */
+export interface Team {
+  readonly name: string;
+  /** Wildcard patterns of the models that its keys may use; null for all. */
+  readonly models: readonly string[] | null;
+  readonly limits: Limits;
+  readonly createdAt: number;
+}
+
+/** What may be changed of a team; what is left out stays. */
+export interface TeamChange {
+  readonly models?: readonly string[] | null | undefined;
+  readonly limits?: LimitsChange | undefined;
+}
+
+export function changedTeam(team: Team, { models, limits }: TeamChange): Team {
+  return { ...team, models: models === undefined ? team.models : models, limits: changedLimits(team.limits, limits) };
+}

@@ -1,0 +1,74 @@
+import { fareboxItself } from "../../core/admins.ts";
+import type { Key, KeyChange } from "../../core/keys.ts";
+import type { Team, TeamChange } from "../../core/teams.ts";
+import type { ChangedKey, KeyCreation, KeyStore } from "../../ports/key-store.ts";
+import type { ChangedTeam, TeamCreation, TeamRemoval, TeamStore } from "../../ports/team-store.ts";
+import type { KeyReads } from "./keys.ts";
+import { submitOrThrow, type CommandQueue } from "./queue.ts";
+import type { TeamReads } from "./teams.ts";
+
+/** Internal keys in the ledger's file. */
+export class SqliteKeyStore implements KeyStore {
+  readonly #queue: CommandQueue;
+  readonly #reads: KeyReads;
+
+  constructor(queue: CommandQueue, reads: KeyReads) {
+    this.#queue = queue;
+    this.#reads = reads;
+  }
+
+  async create(key: Key, by = fareboxItself): Promise<KeyCreation> {
+    return submitOrThrow(this.#queue, ["createKey", key, by]);
+  }
+
+  async findById(id: string): Promise<Key | undefined> {
+    return this.#reads.byId(id);
+  }
+
+  async find(nameOrId: string): Promise<Key | undefined> {
+    return this.#reads.find(nameOrId);
+  }
+
+  async list(): Promise<readonly Key[]> {
+    return this.#reads.list();
+  }
+
+  async update(id: string, change: KeyChange, at: number, by = fareboxItself): Promise<ChangedKey | undefined> {
+    return submitOrThrow(this.#queue, ["updateKey", id, change, at, by]);
+  }
+
+  async revoke(id: string, at: number, by = fareboxItself): Promise<boolean> {
+    return submitOrThrow(this.#queue, ["revokeKey", id, at, by]);
+  }
+}
+
+/** Teams in the ledger's file. */
+export class SqliteTeamStore implements TeamStore {
+  readonly #queue: CommandQueue;
+  readonly #reads: TeamReads;
+
+  constructor(queue: CommandQueue, reads: TeamReads) {
+    this.#queue = queue;
+    this.#reads = reads;
+  }
+
+  async create(team: Team, by = fareboxItself): Promise<TeamCreation> {
+    return submitOrThrow(this.#queue, ["createTeam", team, by]);
+  }
+
+  async find(name: string): Promise<Team | undefined> {
+    return this.#reads.find(name);
+  }
+
+  async list(): Promise<readonly Team[]> {
+    return this.#reads.list();
+  }
+
+  async update(name: string, change: TeamChange, at: number, by = fareboxItself): Promise<ChangedTeam | undefined> {
+    return submitOrThrow(this.#queue, ["updateTeam", name, change, at, by]);
+  }
+
+  async remove(name: string, at: number, by = fareboxItself): Promise<TeamRemoval> {
+    return submitOrThrow(this.#queue, ["removeTeam", name, at, by]);
+  }
+}
