@@ -1,12 +1,7 @@
 import { defineConfig } from "vitest/config";
+import { nodeFlags } from "./test/support/node-flags.ts";
 
-/**
- * Tests start and end many threads that load WASM (Node's type stripping, tiktoken), in which V8's tracking of code pages by
- * protection keys has a race on processors that have them: "Check failed: jit_page.has_value()" or a SIGSEGV, once in hundreds
- * of runs (nodejs/node issue 64500). A proxy loads its threads once.
- */
-const execArgv = ["--no-memory-protection-keys"];
-const shared = { testTimeout: 20_000, hookTimeout: 20_000, execArgv };
+const shared = { testTimeout: 20_000, hookTimeout: 20_000, execArgv: nodeFlags };
 
 export default defineConfig({
   test: {

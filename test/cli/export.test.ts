@@ -10,6 +10,7 @@ import { usd } from "../../src/core/money.ts";
 import { tokenClasses } from "../../src/core/tokens.ts";
 import { connectToWrite } from "../../src/store/sqlite/connection.ts";
 import { csvRecords } from "../support/csv.ts";
+import { nodeFlags } from "../support/node-flags.ts";
 import { harness, type Harness } from "./harness.ts";
 import { spend } from "./traffic.ts";
 
@@ -155,12 +156,13 @@ describe("the stdout of an export", () => {
       select 'v' || i, 'request', 'voided', 1, ${at}, ${at}, '', 'chat', 'model-a', 0 from n`);
     db.close();
     const bin = fileURLToPath(new URL("../../bin/farebox.mjs", import.meta.url));
-    const child = spawn(process.execPath, [bin, "export", "--database", farebox.database], { stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(process.execPath, [...nodeFlags, bin, "export", "--database", farebox.database], { stdio: ["ignore", "pipe", "pipe"] });
     let stderr = "";
     child.stderr.on("data", (chunk) => (stderr += String(chunk)));
-    await once(child.stdout, "data");
+    const exited = once(child, "exit");
+    await Promise.race([once(child.stdout, "data"), exited]);
     child.stdout.destroy();
-    const [code] = await once(child, "exit");
+    const [code] = await exited;
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   });
 });

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { nodeFlags } from "./node-flags.ts";
 
 /** The program as its users start it. */
 const bin = fileURLToPath(new URL("../../bin/farebox.mjs", import.meta.url));
@@ -49,7 +50,7 @@ function cleanEnvironment(): Record<string, string> {
 }
 
 export function startFarebox(args: readonly string[], { env, cwd }: StartOptions = {}): FareboxProcess {
-  const child = spawn(process.execPath, [bin, ...args], {
+  const child = spawn(process.execPath, [...nodeFlags, bin, ...args], {
     env: { ...cleanEnvironment(), NODE_COMPILE_CACHE: compileCache, ...env },
     cwd: cwd ?? tmpdir(),
     stdio: ["ignore", "pipe", "pipe"],
