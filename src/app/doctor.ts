@@ -128,7 +128,7 @@ function unreachableAdvice(failure: WholeFailure): string {
 }
 
 async function examinePrices(settings: Settings, now: number): Promise<Check[]> {
-  const [{ loadCatalogue }, { formatFault }] = await Promise.all([import("../catalogue/load.ts"), import("../catalogue/fault.ts")]);
+  const [{ loadCatalogue }, { formatFault }] = await Promise.all([import("../catalogue/load.ts"), import("../core/fault.ts")]);
   const loaded = await loadCatalogue({ shipped: shippedPrices, user: settings.pricing.folder ?? undefined });
   if (loaded.ok) return [judgePrices(loaded.catalogue, now)];
   return loaded.faults.map((fault) => failed("prices", formatFault(fault), "mend the file; farebox prices check looks at it again"));

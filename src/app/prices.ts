@@ -1,5 +1,5 @@
 import { explainPrice, namesNear } from "../catalogue/explain.ts";
-import { formatFault } from "../catalogue/fault.ts";
+import { formatFault } from "../core/fault.ts";
 import { loadCatalogue, readPriceTexts } from "../catalogue/load.ts";
 import type { Adapters } from "../cli/adapters.ts";
 

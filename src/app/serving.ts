@@ -1,6 +1,6 @@
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { formatFault } from "../catalogue/fault.ts";
+import { formatFault } from "../core/fault.ts";
 import { watchPrices } from "../catalogue/watched-prices.ts";
 import { storeProblem } from "../cli/context.ts";
 import { isLoopback } from "../config/addresses.ts";

@@ -1,4 +1,4 @@
-import type { Fault } from "./fault.ts";
+import type { Fault } from "../core/fault.ts";
 import type { Path, ReadFile } from "./read.ts";
 
 /** A part of a price file: where it stands, what was already found wrong in it, and where its faults go. */

@@ -3,7 +3,7 @@ import { tokenClasses } from "../core/tokens.ts";
 import { contentId } from "../wire/content-id.ts";
 import { blockOf, type Block } from "./block.ts";
 import { catalogueOf, type Entry, type LoadedCatalogue } from "./catalogue.ts";
-import { suggest, type Fault } from "./fault.ts";
+import { suggest, type Fault } from "../core/fault.ts";
 import type { Origins } from "./origins.ts";
 import { readFraction, type Fraction } from "./rates.ts";
 import { readPriceFile, type Path, type ReadFile } from "./read.ts";

@@ -1,7 +1,7 @@
 import { Worker } from "node:worker_threads";
 import type { PriceText } from "./build.ts";
 import { catalogueOf, type CatalogueParts, type LoadedCatalogue } from "./catalogue.ts";
-import type { Fault } from "./fault.ts";
+import type { Fault } from "../core/fault.ts";
 
 /** What the thread answers with: data only. */
 export type BuildReport =

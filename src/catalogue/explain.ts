@@ -1,7 +1,7 @@
 import type { Catalogue, FilePlace, PriceEntry, PriceExplanation, RateRule, TierRules } from "../ports/catalogue.ts";
 import { ceilingPrice } from "../core/price.ts";
 import { parentClass, tokenClasses } from "../core/tokens.ts";
-import { nearest } from "./fault.ts";
+import { nearest } from "../core/fault.ts";
 import type { ModelOrigin, Origins } from "./origins.ts";
 import { rateRule, type Fraction, type StatedSides } from "./rates.ts";
 import { sidesOf } from "./resolve.ts";

@@ -2,7 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildCatalogue, type CatalogueResult, type PriceText } from "./build.ts";
-import type { Fault } from "./fault.ts";
+import type { Fault } from "../core/fault.ts";
 
 /** Where price files are: the shipped ones, and a user's over them where there is one. */
 export interface PriceFolders {

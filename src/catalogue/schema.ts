@@ -1,7 +1,7 @@
 import { z } from "zod";
+import { unknownFields } from "../core/fault.ts";
 import { parseRate, parseUsd } from "../core/money.ts";
 import { tokenClasses, type TokenClass } from "../core/tokens.ts";
-import { suggest } from "./fault.ts";
 
 /**
  * The shape of a price file. Every `error` is the end of the sentence "write …", so that a fault says what is wanted.
@@ -65,9 +65,7 @@ function block<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
   const known = Object.keys(shape);
   return z.strictObject(shape, {
     error: (issue) =>
-      issue.code === "unrecognized_keys"
-        ? issue.keys.map((key) => `unknown field "${key}"; ${suggest(key, known)}`).join("\n")
-        : `a block of the fields ${known.join(", ")}`,
+      issue.code === "unrecognized_keys" ? unknownFields(issue.keys, known) : `a block of the fields ${known.join(", ")}`,
   });
 }
 

@@ -4,7 +4,7 @@ import type { Clock, Timer } from "../ports/clock.ts";
 import { buildCatalogue, type PriceText } from "./build.ts";
 import { buildOnThread } from "./building-thread.ts";
 import type { LoadedCatalogue } from "./catalogue.ts";
-import type { Fault } from "./fault.ts";
+import type { Fault } from "../core/fault.ts";
 import { readPriceFolder, readPriceTexts, type PriceFolders, type PriceTexts } from "./load.ts";
 
 /** What became of files that were read again. */

@@ -1,6 +1,6 @@
 import { buildCatalogue, type CatalogueResult } from "../../src/catalogue/build.ts";
 import type { LoadedCatalogue } from "../../src/catalogue/catalogue.ts";
-import { formatFault } from "../../src/catalogue/fault.ts";
+import { formatFault } from "../../src/core/fault.ts";
 
 export const pricing = new URL("../../pricing/", import.meta.url);
 

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { formatFault } from "../../src/catalogue/fault.ts";
+import { formatFault } from "../../src/core/fault.ts";
 import { loadCatalogue } from "../../src/catalogue/load.ts";
 import { formatRate } from "../../src/core/money.ts";
 import { catalogueOf, expectCatalogue, faults, faultsOf, oneModel, pricing, today } from "./examples.ts";

@@ -3,7 +3,7 @@ import { basename, join } from "node:path";
 import { matchesPattern } from "../../core/keys.ts";
 import type { PriceImport, PriceImportOrder, PriceImportResult } from "../../ports/price-import.ts";
 import { buildCatalogue, type PriceText } from "../build.ts";
-import { formatFault, suggest } from "../fault.ts";
+import { formatFault, suggest } from "../../core/fault.ts";
 import { readTree } from "./exact.ts";
 import { readGenaiPrices } from "./genai-prices.ts";
 import { readLitellm } from "./litellm.ts";

@@ -1,6 +1,6 @@
-import { editDistance } from "../core/edit-distance.ts";
+import { editDistance } from "./edit-distance.ts";
 
-/** One thing wrong in a price file: where, and what to write instead. Lines and columns count from 1. */
+/** One thing wrong in a file that people write: where, and what to write instead. Lines and columns count from 1. */
 export interface Fault {
   readonly file: string;
   readonly line: number;
@@ -27,4 +27,9 @@ export function suggest(given: string, known: readonly string[]): string {
   const [near] = nearest(given, known);
   if (near !== undefined) return `did you mean "${near}"?`;
   return known.length === 0 ? "none is known here" : `known are ${known.join(", ")}`;
+}
+
+/** What a schema says of each field that a block does not know, one sentence a line. */
+export function unknownFields(given: readonly string[], known: readonly string[]): string {
+  return given.map((name) => `unknown field "${name}"; ${suggest(name, known)}`).join("\n");
 }

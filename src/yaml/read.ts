@@ -1,0 +1,188 @@
+import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit, type Document, type Node } from "yaml";
+import type { z } from "zod";
+import { nearest, type Fault } from "../core/fault.ts";
+import type { Path, ReadYaml } from "../ports/yaml.ts";
+
+/** What kind of file it is, and the shape that one has; all its fields optional, so that an empty file is one. */
+export interface YamlKind<S extends z.ZodType> {
+  /** "a price file", for sentences. */
+  readonly noun: string;
+  readonly schema: S;
+}
+
+/**
+ * Reads one file's text and checks its shape; pure, and total over any text. Every `error` of the schema is the end of the
+ * sentence "write …", and for unknown fields what `unknownFields` says; it transforms nothing.
+ */
+export function readYaml<S extends z.ZodType>(name: string, text: string, { noun, schema }: YamlKind<S>): ReadYaml<z.output<S>> {
+  const empty = {} as z.output<S>;
+  const counter = new LineCounter();
+  const document = parseDocument(text, { lineCounter: counter, prettyErrors: false, version: "1.2" });
+  const at = (offset: number, message: string): Fault => {
+    const { line, col } = counter.linePos(offset);
+    return { file: name, line: Math.max(line, 1), column: Math.max(col, 1), message };
+  };
+  const faultAt = (path: Path, message: string): Fault => at(offsetOf(document, path, "value"), message);
+  const faultAtKey = (path: Path, message: string): Fault => at(offsetOf(document, path, "key"), message);
+  const syntax = [...document.errors, ...document.warnings];
+  const faults = syntax.map((error) => at(error.pos[0], syntaxMessage(error.code, error.message, noun)));
+  const readable = syntax.every(({ code }) => code === "DUPLICATE_KEY");
+  if (syntax.length > 0) keepFirst(document);
+  const raw = readable ? plainValue(document, (message) => faults.push(at(0, message))) : unreadable;
+  if (raw === unreadable) return { name, value: empty, faults, lost: () => true, lostIn: () => [], mistyped: () => false, faultAt };
+
+  const value = raw ?? {};
+  const checked = schema.safeParse(value);
+  const issues = checked.success ? [] : checked.error.issues;
+  const unknown = issues.flatMap(unknownFields);
+  const mistyped = (path: Path, field: string) =>
+    unknown.some((other) => isPrefix(other.path, path) && other.path.length === path.length && nearest(other.key, [field]).length > 0);
+  const broken = issues.flatMap(brokenPaths);
+  return {
+    name,
+    // Explained before anything is cut out, and checked but for what was.
+    faults: [...faults, ...issues.flatMap((issue) => explain(issue, document, { faultAt, faultAtKey, mistyped }))],
+    value: broken.some((path) => path.length === 0) ? empty : (cutOut(value, broken) as z.output<S>),
+    lost: (path) => broken.some((other) => isPrefix(other, path)),
+    lostIn: (path) => broken.filter((other) => other.length === path.length + 1 && isPrefix(path, other)).map((other) => String(other.at(-1))),
+    mistyped,
+    faultAt,
+  };
+}
+
+/** Where a name is stated twice in one block, the rest of the file is read with the first. */
+function keepFirst(document: Document): void {
+  visit(document, {
+    Map(_, map) {
+      const names = new Set<string>();
+      map.items = map.items.filter(({ key }) => {
+        const name = isScalar(key) ? String(key.value) : "";
+        return !isScalar(key) || (!names.has(name) && names.add(name));
+      });
+    },
+  });
+}
+
+const unreadable = Symbol("unreadable");
+
+/** YAML aliases that multiply without end, and other things that only show when the value is built. */
+function plainValue(document: Document, report: (message: string) => void): unknown {
+  try {
+    return document.toJS({ maxAliasCount: 10_000 });
+  } catch (error) {
+    report(`cannot be read as YAML: ${error instanceof Error ? error.message : String(error)}`);
+    return unreadable;
+  }
+}
+
+/** The value without what is at these paths. Items of lists leave a hole, so that the others keep their places. */
+function cutOut(value: unknown, paths: readonly Path[]): unknown {
+  for (const path of paths) {
+    let block: unknown = value;
+    for (const step of path.slice(0, -1)) block = isBlock(block) ? block[step] : undefined;
+    const last = path.at(-1);
+    if (last === undefined || !isBlock(block)) continue;
+    if (Array.isArray(block)) block[Number(last)] = undefined;
+    else delete block[last];
+  }
+  return value;
+}
+
+function isBlock(value: unknown): value is Record<string | number, unknown> {
+  return typeof value === "object" && value !== null;
+}
+
+function syntaxMessage(code: string, message: string, noun: string): string {
+  if (code === "DUPLICATE_KEY") return "stated twice in one block; keep one of them";
+  if (code === "MULTIPLE_DOCS") return `${noun} holds one document; remove the \`---\` between them`;
+  return `not YAML: ${message}`;
+}
+
+/** An unknown field breaks itself, not its neighbours. */
+function brokenPaths(issue: z.core.$ZodIssue): Path[] {
+  const path = issue.path as Path;
+  return issue.code === "unrecognized_keys" ? issue.keys.map((key) => [...path, key]) : [path];
+}
+
+function unknownFields(issue: z.core.$ZodIssue): { path: Path; key: string }[] {
+  return issue.code === "unrecognized_keys" ? issue.keys.map((key) => ({ path: issue.path as Path, key })) : [];
+}
+
+function isPrefix(start: Path, path: Path): boolean {
+  return start.every((step, index) => path[index] === step);
+}
+
+interface Finder {
+  readonly faultAt: ReadYaml["faultAt"];
+  /** A fault at the key, whatever its value is. */
+  readonly faultAtKey: ReadYaml["faultAt"];
+  readonly mistyped: ReadYaml["mistyped"];
+}
+
+/** A finding of the schema in words, at the place that is to be changed. */
+function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAtKey, mistyped }: Finder): Fault[] {
+  const path = issue.path as Path;
+  if (issue.code === "unrecognized_keys") {
+    const sentences = issue.message.split("\n");
+    return issue.keys.map((key, index) => faultAtKey([...path, key], sentences[index] ?? issue.message));
+  }
+  if (issue.code === "invalid_key") {
+    return [faultAtKey(path, `"${String(path.at(-1))}" is not a name here; write ${issue.issues[0]?.message ?? "another"}`)];
+  }
+  const node = nodeAt(document, path);
+  const field = String(path.at(-1) ?? "file");
+  if (node === undefined) {
+    const block = path.slice(0, -1);
+    // The unknown field that it was mistyped as says so already.
+    return mistyped(block, field) ? [] : [faultAt(block, `"${field}" is missing; write ${issue.message}`)];
+  }
+  const unquoted = isScalar(node) && typeof node.value === "number" && issue.code === "invalid_type";
+  const decimalWanted = unquoted && issue.message.includes("in quotes");
+  if (decimalWanted) return [faultAt(path, `write it in quotes, "${node.source ?? String(node.value)}": ${issue.message}`)];
+  return [faultAt(path, `"${field}": write ${issue.message}`)];
+}
+
+interface Step {
+  /** Where the step's name is written; for an item of a list, where the item begins. */
+  readonly keyOffset: number;
+  readonly node: Node | null;
+}
+
+function stepInto(document: Document, node: unknown, step: string | number): Step | undefined {
+  const block = isAlias(node) ? node.resolve(document) : node;
+  if (isMap(block)) {
+    const pair = block.items.find(({ key }) => isScalar(key) && String(key.value) === String(step));
+    if (pair === undefined || !isScalar(pair.key)) return undefined;
+    return { keyOffset: pair.key.range?.[0] ?? 0, node: pair.value as Node | null };
+  }
+  if (isSeq(block)) {
+    const item = block.items[Number(step)] as Node | undefined;
+    return item === undefined ? undefined : { keyOffset: item.range?.[0] ?? 0, node: item };
+  }
+  return undefined;
+}
+
+/** Undefined where nothing is written. */
+function nodeAt(document: Document, path: Path): Node | null | undefined {
+  let node: Node | null | undefined = document.contents;
+  for (const step of path) {
+    const found = stepInto(document, node, step);
+    if (found === undefined) return undefined;
+    node = found.node;
+  }
+  return node;
+}
+
+/** Where the path's value (or its key, where that is a block, a list or nothing) is written, as near as the file goes. */
+function offsetOf(document: Document, path: Path, part: "key" | "value"): number {
+  let node: Node | null = document.contents;
+  let offset = node?.range?.[0] ?? 0;
+  for (const step of path) {
+    const found = stepInto(document, node, step);
+    if (found === undefined) return offset;
+    offset = found.keyOffset;
+    node = found.node;
+  }
+  const written = part === "value" && isScalar(node) && node.source !== "" ? node.range?.[0] : undefined;
+  return written ?? offset;
+}
