@@ -18,6 +18,7 @@ import { MemoryAuditLog } from "../../src/store/memory/audit-log.ts";
 import { memoryChanges, MemoryKeyStore } from "../../src/store/memory/keys.ts";
 import { MemoryTeamStore } from "../../src/store/memory/teams.ts";
 import { MemoryLedger } from "../../src/store/memory/ledger.ts";
+import { MemoryOutbox } from "../../src/store/memory/outbox.ts";
 import { emptyState } from "../../src/store/memory/state.ts";
 import { openSqlite, type OpenOptions, type Store } from "../../src/store/sqlite/open.ts";
 import { calendarOf } from "../../src/time/calendar.ts";
@@ -128,7 +129,7 @@ function memoryHome(clock: Clock): LedgerHome {
       const changes = memoryChanges(state);
       const admins = new MemoryAdminStore(state);
       const audit = new MemoryAuditLog(state);
-      return { ledger, keys, teams, samples, admins, audit, changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
+      return { ledger, keys, teams, samples, admins, audit, outbox: new MemoryOutbox(state), changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
     },
     [Symbol.asyncDispose]: async () => {},
   };

@@ -5,6 +5,7 @@ import type { Budget } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
 import type { Team } from "../../core/teams.ts";
+import type { Message } from "../../ports/outbox.ts";
 
 /** A charge with what the port does not show. */
 export interface StoredCharge extends Charge {
@@ -29,6 +30,8 @@ export interface MemoryState {
   readonly admins: Map<string, Admin>;
   /** In the order of the changes. */
   readonly audit: AuditEntry[];
+  /** In the order in which they were put in, by id. */
+  readonly messages: Map<string, Message>;
   readonly listeners: Set<() => void>;
   runs: number;
   timeZone: string | null;
@@ -37,7 +40,7 @@ export interface MemoryState {
 export function emptyState(): MemoryState {
   return {
     charges: new Map(), prices: new Map(), budgets: new Map(), opened: new Map(), keys: new Map(), teams: new Map(),
-    samples: new Map(), admins: new Map(), audit: [], listeners: new Set(), runs: 0, timeZone: null,
+    samples: new Map(), messages: new Map(), admins: new Map(), audit: [], listeners: new Set(), runs: 0, timeZone: null,
   };
 }
 

@@ -8,6 +8,7 @@ import type { Team, TeamChange } from "../../core/teams.ts";
 import { tokenClasses } from "../../core/tokens.ts";
 import type { AdminCreation } from "../../ports/admin-store.ts";
 import type { ChangedKey, KeyCreation } from "../../ports/key-store.ts";
+import type { NewMessage, Tried } from "../../ports/outbox.ts";
 import type { AdjustResult, ChargeEnd, Correction, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../../ports/ledger.ts";
 import type { ChangedTeam, TeamCreation, TeamRemoval } from "../../ports/team-store.ts";
 
@@ -44,6 +45,9 @@ export type UpdateTeamCommand = readonly [op: "updateTeam", name: string, change
 export type RemoveTeamCommand = readonly [op: "removeTeam", name: string, at: number, by: string];
 export type AddSampleCommand = readonly [op: "addSample", sample: AccountSample];
 export type RemoveSamplesCommand = readonly [op: "removeSamples", askedAts: readonly number[]];
+export type PutMessagesCommand = readonly [op: "putMessages", messages: readonly NewMessage[]];
+export type TriedMessageCommand = readonly [op: "triedMessage", id: string, tried: Tried];
+export type RemoveMessagesCommand = readonly [op: "removeMessages", endedBefore: number, now: number];
 /** Ends up to `count` holds of dead owners. */
 export type RecoverCommand = readonly [op: "recover", at: number, count: number];
 
@@ -51,7 +55,7 @@ export type Command =
   | HoldCommand | ExtendCommand | PostCommand | VoidCommand | AdjustCommand | SetBudgetCommand | RemoveBudgetCommand
   | CreateKeyCommand | UpdateKeyCommand | RevokeKeyCommand | CreateTeamCommand | UpdateTeamCommand | RemoveTeamCommand
   | CreateAdminCommand | RevokeAdminCommand
-  | AddSampleCommand | RemoveSamplesCommand | RecoverCommand;
+  | AddSampleCommand | RemoveSamplesCommand | PutMessagesCommand | TriedMessageCommand | RemoveMessagesCommand | RecoverCommand;
 
 export interface Replies {
   hold: HoldResult;
@@ -71,6 +75,9 @@ export interface Replies {
   removeTeam: TeamRemoval;
   addSample: true;
   removeSamples: number;
+  putMessages: readonly string[];
+  triedMessage: true;
+  removeMessages: number;
   recover: number;
 }
 export type ReplyTo<C extends Command> = Replies[C[0]];

@@ -8,6 +8,7 @@ import type { Changes } from "../../ports/changes.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
 import type { Ledger } from "../../ports/ledger.ts";
+import type { Outbox } from "../../ports/outbox.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
 import { calendarOf } from "../../time/calendar.ts";
 import { AdminReads, SqliteAdminStore } from "./admins.ts";
@@ -19,6 +20,7 @@ import { SqliteKeyStore, SqliteTeamStore } from "./key-stores.ts";
 import { SqliteAccountSamples, SqliteAuditLog, SqliteLedger } from "./ledger.ts";
 import { readLong, type LongReads } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
+import { SqliteOutbox } from "./outbox.ts";
 import { addCarriedToDays } from "./prune.ts";
 import { CommandQueue } from "./queue.ts";
 import { ShortReads } from "./reads.ts";
@@ -34,6 +36,7 @@ export interface Store extends AsyncDisposable {
   readonly samples: AccountSamples;
   readonly admins: AdminStore;
   readonly audit: AuditLog;
+  readonly outbox: Outbox;
   readonly changes: Changes;
   /** The zone of windows and days, as it is stored. */
   readonly timeZone: string;
@@ -175,6 +178,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     samples: new SqliteAccountSamples(queue, reads, parts.longReads),
     admins: new SqliteAdminStore(queue, new AdminReads(parts.db)),
     audit: new SqliteAuditLog(parts.longReads),
+    outbox: new SqliteOutbox(queue, parts.db),
     changes: {
       onChange(listener) {
         listeners.add(listener);

@@ -16,6 +16,7 @@ import type {
 } from "./commands.ts";
 import { isStorageFault, type Connection, type Statement } from "./connection.ts";
 import { createKey, revokeKey, updateKey } from "./keys.ts";
+import { putMessages, recordTry, removeMessages } from "./outbox.ts";
 import { RollupBook } from "./rollups.ts";
 import { createTeam, removeTeam, updateTeam } from "./teams.ts";
 
@@ -165,6 +166,12 @@ export class Writer {
         return addSample(this.#db, command[1]);
       case "removeSamples":
         return removeSamples(this.#db, command[1]);
+      case "putMessages":
+        return putMessages(this.#db, command[1]);
+      case "triedMessage":
+        return recordTry(this.#db, command[1], command[2]);
+      case "removeMessages":
+        return removeMessages(this.#db, command[1], command[2]);
       case "recover":
         return this.#recover(command);
       default:
