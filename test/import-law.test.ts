@@ -12,7 +12,7 @@ const mayImport: Record<string, readonly string[]> = {
   config: ["core"],
   ...Object.fromEntries(useCases.map((folder) => [folder, everything])),
   ...Object.fromEntries(
-    ["tokens", "gateway", "metrics", "time", "log"].map((adapter) => [adapter, everything]),
+    ["tokens", "gateway", "webhook", "metrics", "time", "log"].map((adapter) => [adapter, everything]),
   ),
   yaml: ["core", "ports"],
   catalogue: [...everything, "yaml"],

@@ -1,0 +1,117 @@
+/** What kind of place an IP address is. `reserved`: no single machine is there, or nobody knows which. */
+export type AddressKind = "public" | "loopback" | "private" | "link_local" | "metadata" | "reserved";
+
+/**
+ * Who chose where a message goes. `administrator`: by a setting, so a machine of the own network is meant. `strict`: by
+ * somebody who could make Farebox knock on doors that only Farebox can reach.
+ */
+export type AddressRule = "administrator" | "strict";
+
+const allowed: Readonly<Record<AddressRule, readonly AddressKind[]>> = {
+  administrator: ["public", "loopback", "private"],
+  strict: ["public"],
+};
+
+/** Whether a message may go to this IP address (as text; what is none may not). */
+export function isAllowed(address: string, rule: AddressRule): boolean {
+  const kind = addressKind(address);
+  return kind !== undefined && allowed[rule].includes(kind);
+}
+
+/** Whether a scheme ("https:") may be used to an address: in the clear only within this machine, and never under `strict`. */
+export function isSchemeAllowed(scheme: string, address: string, rule: AddressRule): boolean {
+  if (scheme === "https:") return true;
+  return scheme === "http:" && rule === "administrator" && addressKind(address) === "loopback";
+}
+
+/** The kind of an IPv4 or IPv6 address; undefined for any other text. */
+export function addressKind(text: string): AddressKind | undefined {
+  const address = parseIp(text);
+  if (address === undefined) return undefined;
+  const found = ranges.find(({ range }) => contains(range, address));
+  if (found === undefined) return "public";
+  if (found.kind !== "ipv4_inside") return found.kind;
+  const inside = { bits: 32, value: (address.value >> BigInt(found.shift)) & 0xffff_ffffn } as const;
+  return ranges.find(({ range }) => contains(range, inside))?.kind as AddressKind | undefined ?? "public";
+}
+
+interface Ip {
+  readonly bits: 32 | 128;
+  readonly value: bigint;
+}
+
+interface Range extends Ip {
+  readonly prefix: number;
+}
+
+/** Addresses at which clouds tell a machine its credentials, before the ranges that hold them. Then IANA's special-purpose registries. */
+const named: readonly (readonly [kind: AddressKind, ranges: string])[] = [
+  ["metadata", "169.254.169.254/32 169.254.170.2/32 169.254.170.23/32 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32"],
+  ["metadata", "fd00:ec2::254/128 fd00:ec2::23/128 fd20:ce::254/128"],
+  ["loopback", "127.0.0.0/8 ::1/128"],
+  ["private", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 fc00::/7 fec0::/10"],
+  ["link_local", "169.254.0.0/16 fe80::/10"],
+  ["reserved", "0.0.0.0/8 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3"],
+];
+const namedLater: readonly (readonly [kind: AddressKind, ranges: string])[] = [
+  ["reserved", "::/16 64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 3fff::/20 5f00::/16 ff00::/8"],
+];
+
+/** IPv6 addresses that lead to the IPv4 address in their lowest 32 bits above `shift`: mapped, NAT64, 6to4. */
+const embedding: readonly (readonly [range: string, shift: number])[] = [["::ffff:0:0/96", 0], ["64:ff9b::/96", 0], ["2002::/16", 80]];
+
+type Entry = { readonly range: Range } & ({ readonly kind: AddressKind } | { readonly kind: "ipv4_inside"; readonly shift: number });
+
+const entriesOf = (all: typeof named): Entry[] => all.flatMap(([kind, list]) => list.split(" ").map((text) => ({ kind, range: parseRange(text) })));
+
+/** In order: the first that holds an address says what it is. */
+const ranges: readonly Entry[] = [
+  ...entriesOf(named),
+  ...embedding.map(([text, shift]): Entry => ({ kind: "ipv4_inside", shift, range: parseRange(text) })),
+  ...entriesOf(namedLater),
+];
+
+function contains({ bits, value, prefix }: Range, address: Ip): boolean {
+  const rest = BigInt(bits - prefix);
+  return bits === address.bits && value >> rest === address.value >> rest;
+}
+
+function parseRange(text: string): Range {
+  const [address = "", prefix] = text.split("/");
+  const ip = parseIp(address);
+  if (ip === undefined) throw new RangeError(`not a range of addresses: ${text}`);
+  return { ...ip, prefix: Number(prefix) };
+}
+
+function parseIp(text: string): Ip | undefined {
+  if (!text.includes(":")) return asIp(32, parseV4(text));
+  return asIp(128, parseV6(text.replace(/%.*$/, "")));
+}
+
+function asIp(bits: Ip["bits"], value: bigint | undefined): Ip | undefined {
+  return value === undefined ? undefined : { bits, value };
+}
+
+/** Four plain decimal bytes: other forms (octal, hexadecimal, fewer parts) are a resolver's to read, not ours. */
+function parseV4(text: string): bigint | undefined {
+  const match = /^(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})$/.exec(text);
+  const bytes = match?.slice(1).map(BigInt);
+  if (bytes === undefined || bytes.some((byte) => byte > 255n)) return undefined;
+  return bytes.reduce((value, byte) => (value << 8n) | byte, 0n);
+}
+
+function parseV6(text: string): bigint | undefined {
+  const dotted = /^(.*:)([^:]*\.[^:]*)$/.exec(text);
+  if (dotted !== null) {
+    const low = parseV4(dotted[2] ?? "");
+    return low === undefined ? undefined : parseV6(`${dotted[1]}${(low >> 16n).toString(16)}:${(low & 0xffffn).toString(16)}`);
+  }
+  const halves = text.split("::");
+  if (halves.length > 2) return undefined;
+  const [head = [], tail = []] = halves.map((half) => (half === "" ? [] : half.split(":")));
+  const missing = 8 - head.length - tail.length;
+  if (halves.length === 2 ? missing < 1 : missing !== 0) return undefined;
+  const groups = [...head, ...Array.from({ length: missing }, () => "0"), ...tail];
+  if (!groups.every((group) => /^[0-9a-f]{1,4}$/i.test(group))) return undefined;
+  return groups.reduce((value, group) => (value << 16n) | BigInt(`0x${group}`), 0n);
+}

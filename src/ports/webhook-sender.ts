@@ -1,0 +1,20 @@
+import type { AddressRule } from "../core/addresses.ts";
+
+export interface WebhookRequest {
+  readonly url: string;
+  /** Where it may lead; judged by the very address that is connected to. */
+  readonly rule: AddressRule;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+export type SendResult =
+  | { readonly ok: true }
+  /** `error`: a few words without address or secret. `retryAfterMs`: what the receiver asked for; null where it did not. */
+  | { readonly ok: false; readonly error: string; readonly retryAfterMs: number | null };
+
+/** Sends one webhook. Redirects are not followed, and what is answered is thrown away. */
+export interface WebhookSender extends AsyncDisposable {
+  /** Takes 10 s at most and never rejects; undefined when it was broken off by the sender's disposal. */
+  send(request: WebhookRequest): Promise<SendResult | undefined>;
+}

@@ -1,0 +1,56 @@
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+
+export interface Received {
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+/** A real server that gets webhooks. */
+export interface WebhookReceiver extends AsyncDisposable {
+  /** "http://127.0.0.1:43210" */
+  readonly url: string;
+  readonly received: readonly Received[];
+  /** How the next ones are answered; status 200 unless told. */
+  answer(how: (response: ServerResponse, received: Received) => void): void;
+  /** Resolves once so many have come, with all of them. */
+  waitFor(count: number): Promise<readonly Received[]>;
+}
+
+export const status = (code: number, headers: Record<string, string> = {}) => (response: ServerResponse) =>
+  void response.writeHead(code, headers).end("answer that nobody reads");
+
+export async function startReceiver(): Promise<WebhookReceiver> {
+  const received: Received[] = [];
+  const watchers = new Set<() => void>();
+  let how: (response: ServerResponse, received: Received) => void = status(200);
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const one = { path: request.url ?? "", headers: request.headers, body: Buffer.concat(chunks).toString() };
+    received.push(one);
+    how(response, one);
+    for (const watcher of watchers) watcher();
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    received,
+    answer: (next) => void (how = next),
+    waitFor: (count) =>
+      new Promise((resolve) => {
+        const look = () => {
+          if (received.length < count) return;
+          watchers.delete(look);
+          resolve(received);
+        };
+        watchers.add(look);
+        look();
+      }),
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}
