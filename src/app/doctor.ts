@@ -33,6 +33,7 @@ export async function examine(subject: ExamineSubject, clock: Clock, tell: Tell)
       secrets: secretFiles(subject),
     });
   });
+  await within(subject, ["alert_webhook", "alert_secret"], "alert webhook", tell, examineWebhook);
   await within(subject, ["host", "port"], "port", tell, examinePort);
 }
 
@@ -132,6 +133,16 @@ async function examinePrices(settings: Settings, now: number): Promise<Check[]> 
   const loaded = await loadCatalogue({ shipped: shippedPrices, user: settings.pricing.folder ?? undefined });
   if (loaded.ok) return [judgePrices(loaded.catalogue, now)];
   return loaded.faults.map((fault) => failed("prices", formatFault(fault), "mend the file; farebox prices check looks at it again"));
+}
+
+/** Nothing is sent: who listens there would take it for an alert. */
+async function examineWebhook({ alerts: { webhook, secret } }: Settings): Promise<Check[]> {
+  const name = "alert webhook";
+  if (webhook === null) return [];
+  const { probeWebhook } = await import("../webhook/probe.ts");
+  const problem = await probeWebhook(webhook.reveal(), "administrator");
+  if (problem === null) return [ok(name, `its receiver can be reached; alerts go ${secret === null ? "unsigned" : "signed"}`)];
+  return [warning(name, `its receiver cannot be reached: ${problem}`, "check FAREBOX_ALERT_WEBHOOK, the network and a firewall between; alerts are tried for a day")];
 }
 
 /** Files that hold a secret: those that `_FILE` settings name, and the settings file where a secret stands in it. */

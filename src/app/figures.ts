@@ -22,18 +22,19 @@ export function differenceOfDay({ ledger, samples }: Pick<Store, "ledger" | "sam
 
 /** What a scrape shows of the ledger: budgets by their users' names, spend by team, holds that are not settled. */
 export async function ledgerFigures(
-  { ledger, keys }: Pick<Store, "ledger" | "keys">,
+  { ledger, keys, outbox }: Pick<Store, "ledger" | "keys" | "outbox">,
   calendar: Calendar,
   at: number,
   differenceNow: () => Promise<LedgerFigures["reconciliation"]>,
 ): Promise<LedgerFigures> {
-  const [windows, pending, allKeys, day, month, reconciliation] = await Promise.all([
+  const [windows, pending, allKeys, day, month, reconciliation, outboxWaiting] = await Promise.all([
     ledger.windows(at),
     ledger.pending(),
     keys.list(),
     ledger.report({ by: ["team"], since: calendar.spanOf("1d", at).start, until: at + 1 }),
     ledger.report({ by: ["team"], since: calendar.spanOf("1mo", at).start, until: at + 1 }),
     differenceNow(),
+    outbox.waiting(),
   ]);
   const names = new Map(allKeys.map((key) => [key.id, key.name]));
   const nameOf = (id: string) => names.get(id) ?? id;
@@ -51,6 +52,7 @@ export async function ledgerFigures(
       ...month.map((row) => ({ team: row.dimensions.team ?? "", period: "month" as const, spent: row.cost })),
     ],
     pendingHolds: pending.count,
+    outboxWaiting,
     reconciliation,
   };
 }

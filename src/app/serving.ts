@@ -6,6 +6,7 @@ import { storeProblem } from "../cli/context.ts";
 import { isLoopback } from "../config/addresses.ts";
 import type { Settings } from "../config/settings.ts";
 import { createGateway } from "../gateway/gateway.ts";
+import type { Alerts } from "../jobs/alerts.ts";
 import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
 import { healthz, metricsPage, readyz, type Readiness } from "../http/operations.ts";
 import { createHttpApp, type Route } from "../http/http-app.ts";
@@ -35,6 +36,7 @@ import { createSettler } from "../proxy/settle.ts";
 import { openSqlite, type Store } from "../store/sqlite/open.ts";
 import { calendarOf } from "../time/calendar.ts";
 import { createTokenCounter } from "../tokens/token-counter.ts";
+import { heardBy, startAlerting } from "./alerting.ts";
 import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { shippedPrices } from "./package.ts";
 import { tellReload } from "./price-reloads.ts";
@@ -47,6 +49,7 @@ export interface Serving extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
   readonly sampler: BalanceSampler;
+  readonly alerts: Alerts;
   /** Holds of a proxy that died, posted at the start. */
   readonly recovered: number;
   /** Whether the start made the database. */
@@ -119,10 +122,12 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   );
   const tokens = owned.use(createTokenCounter());
   const work = new Work();
-  const story = buildRoutes(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics, work });
+  const alerts = startAlerting(settings, { ...parts, store, calendar, metrics, drift: difference }, owned);
+  const heard = { ...metrics, events: heardBy(alerts, metrics.events) };
+  const story = buildRoutes(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work });
   const app = createHttpApp({
     routes: story.routes,
-    events: metrics.events,
+    events: heard.events,
     log: parts.log,
     clock: parts.clock,
     loopbackOnly: isLoopback(settings.listen.host),
@@ -173,6 +178,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       ledger: store.ledger,
       keys: store.keys,
       sampler,
+      alerts,
       recovered,
       created: store.created,
       settled: () => work.done(),

@@ -1,4 +1,5 @@
 import { isIP, isIPv4 } from "node:net";
+import { addressKind, isAllowed } from "../core/addresses.ts";
 
 /** Where the gateway is: its origin, and the path before `/v1`, "" or such as "/api" (no slash at its end). */
 export interface GatewayAddress {
@@ -36,6 +37,23 @@ export function parseGatewayAddress(text: string): AddressResult<GatewayAddress>
 export function parsePublicAddress(text: string): AddressResult<string> {
   const parsed = parseWebAddress(text);
   return parsed.ok ? { ok: true, value: parsed.value.origin + trimmedPath(parsed.value) } : parsed;
+}
+
+/** Reads where a webhook goes: path and query may hold its secret. The host is judged again, by its addresses, at each sending. */
+export function parseWebhookAddress(text: string): AddressResult<URL> {
+  const refused = (problem: string) => ({ ok: false, problem }) as const;
+  if (!URL.canParse(text)) return refused("must be an address such as https://hooks.example/farebox");
+  const url = new URL(text);
+  const host = hostOf(url.origin);
+  if (url.protocol !== "https:" && !(url.protocol === "http:" && isLoopback(host))) {
+    return refused("must begin with https://; plain http only to this machine");
+  }
+  if (url.username !== "" || url.password !== "") return refused("must not hold a user name or password");
+  if (url.hash !== "") return refused("must not have a fragment");
+  if (addressKind(host) !== undefined && !isAllowed(host, "administrator")) {
+    return refused("must not name a link-local, metadata or reserved address");
+  }
+  return { ok: true, value: url };
 }
 
 /** Reads one browser origin such as "https://app.example"; undefined when it is more or less than that. */

@@ -1,6 +1,6 @@
 import { parseDuration } from "../core/duration.ts";
 import { parseUsd, type PicoUsd } from "../core/money.ts";
-import { parseGatewayAddress, parseHost, parseOrigin, parsePublicAddress, type GatewayAddress } from "./addresses.ts";
+import { parseGatewayAddress, parseHost, parseOrigin, parsePublicAddress, parseWebhookAddress, type GatewayAddress } from "./addresses.ts";
 import { Secret } from "./secret.ts";
 import { parseBytes } from "./units.ts";
 
@@ -88,6 +88,29 @@ export const secret: Kind<Secret> = {
   ),
   secret: true,
   fileForm: true,
+};
+
+/** What webhooks are signed with: `whsec_` and base64, as Standard Webhooks writes it, or any word that is long enough. */
+export const signingSecret: Kind<Secret> = {
+  ...kind("secret", "whsec_ and base64 of 16 bytes or more, or any other word of 16 or more visible ASCII characters", (text) => {
+    const encoded = text.startsWith("whsec_") ? text.slice("whsec_".length) : null;
+    if (encoded === null) return /^[\x21-\x7e]{16,4096}$/.test(text) ? new Secret(text) : undefined;
+    const bytes = Buffer.from(encoded, "base64");
+    return bytes.length >= 16 && bytes.toString("base64").replace(/=+$/, "") === encoded.replace(/=+$/, "") ? new Secret(text) : undefined;
+  }),
+  secret: true,
+  fileForm: true,
+};
+
+/** Who has the address of a webhook may send to it, so it is a secret itself. */
+export const webhookAddress: Kind<Secret> = {
+  placeholder: "url",
+  secret: true,
+  fileForm: true,
+  parse: (text) => {
+    const parsed = parseWebhookAddress(text);
+    return parsed.ok ? { ok: true, value: new Secret(parsed.value.href) } : parsed;
+  },
 };
 
 export const gatewayAddress: Kind<GatewayAddress> = {

@@ -35,6 +35,15 @@ export interface Settings {
   };
   readonly pricing: { readonly folder: string | null; readonly unpriced: "record" | "refuse" };
   readonly balance: { readonly ttlMs: number; readonly floor: PicoUsd | null };
+  readonly alerts: {
+    /** An address, kept like a secret. */
+    readonly webhook: Secret | null;
+    readonly secret: Secret | null;
+    readonly balanceFloor: PicoUsd | null;
+    /** Null for never. */
+    readonly hoursMin: number | null;
+    readonly unsettledMs: number;
+  };
   readonly timeZone: string;
   readonly stream: { readonly usage: "pass" | "inject"; readonly sliceTokens: number };
   readonly metrics: { readonly token: Secret | null; readonly keysMax: number };
@@ -65,6 +74,13 @@ export function nested(values: SettingValues): Settings {
     access: { auth: values.auth, adminToken: values.admin_token, accountInfo: values.account_info },
     pricing: { folder: values.pricing, unpriced: values.unpriced },
     balance: { ttlMs: values.balance_ttl, floor: values.balance_floor },
+    alerts: {
+      webhook: values.alert_webhook,
+      secret: values.alert_secret,
+      balanceFloor: values.alert_balance,
+      hoursMin: values.alert_hours_left === 0 ? null : values.alert_hours_left,
+      unsettledMs: values.alert_pending,
+    },
     timeZone: values.time_zone,
     stream: { usage: values.stream_usage, sliceTokens: values.stream_slice },
     metrics: { token: values.metrics_token, keysMax: values.metrics_keys },

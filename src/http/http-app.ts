@@ -38,7 +38,7 @@ export function createHttpApp(options: HttpAppOptions): RequestListener {
     exchangeOf(response).refuse({ code: "not_found", message });
   });
   app.use(failed(options.log));
-  const enter = gatekeeper({ ...options, onRefusal: (refusal) => events.refused(refusal.code) });
+  const enter = gatekeeper({ ...options, onRefusal: (refusal) => events.refused(refusal) });
   return (request, response) => enter(request, response, () => app(request, response));
 }
 

@@ -12,6 +12,7 @@ export interface LedgerFigures {
   }[];
   readonly spend: readonly { readonly team: string; readonly period: "day" | "month"; readonly spent: PicoUsd }[];
   readonly pendingHolds: number;
+  readonly outboxWaiting: number;
   /** What the gateway billed beyond the ledger over the last day, and what of it no uncertainty explains; null while nobody knows. */
   readonly reconciliation: { readonly difference: PicoUsd; readonly unexplained: PicoUsd } | null;
 }

@@ -5,12 +5,14 @@ import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import { BoundedLabel, other, SeriesCache } from "./labels.ts";
 import { ledgerGauges, type LedgerFigures } from "./ledger-gauges.ts";
+import { outboxCounts, type OutboxCounts } from "./outbox.ts";
 import { priceReloads, type PriceReloads } from "./price-reloads.ts";
 import { Tallies } from "./tallies.ts";
 
 export interface Metrics {
   readonly events: Events;
   readonly priceReloads: PriceReloads;
+  readonly outbox: OutboxCounts;
   /** The text exposition of everything, with the ledger's gauges as of now. */
   scrape(): Promise<{ readonly contentType: string; readonly text: string }>;
 }
@@ -45,6 +47,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const build = new Gauge({ name: "farebox_build_info", help: "Always 1; the label says which release runs.", labelNames: ["version"], registers });
   build.labels(options.version).set(1);
   const gauges = ledgerGauges(registers);
+  const outbox = outboxCounts(registers);
   const balance = balanceGauges(registry, options.clock);
   const tallies = new Tallies();
   return {
@@ -54,9 +57,12 @@ export function createMetrics(options: MetricsOptions): Metrics {
       balanceRead: balance.read,
     },
     priceReloads: priceReloads(registers, options.pricesLoadedAt),
+    outbox,
     async scrape() {
       tallies.flush();
-      gauges.set(await options.figures());
+      const figures = await options.figures();
+      gauges.set(figures);
+      outbox.setWaiting(figures.outboxWaiting);
       balance.refresh();
       return { contentType: registry.contentType, text: await registry.metrics() };
     },
@@ -109,7 +115,7 @@ function requestEvents(registers: Registry[], tallies: Tallies): RequestEvents {
       if (event.firstTokenMs !== null) series.firstToken.observe(event.firstTokenMs / 1000);
       if (event.overheadMs !== null) series.overhead.observe(event.overheadMs / 1000);
     },
-    refused: (code) => refusals.labels(code).inc(),
+    refused: ({ code }) => refusals.labels(code).inc(),
     ledgerWrote: (length) => writes.observe(length),
   };
 }

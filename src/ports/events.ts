@@ -1,6 +1,6 @@
 import type { Source } from "../core/charge.ts";
 import type { PicoUsd } from "../core/money.ts";
-import type { RefusalCode } from "../core/refusals.ts";
+import type { Refusal } from "../core/refusals.ts";
 import type { TokenCounts } from "../core/tokens.ts";
 
 /** A request that has been answered, whatever the answer. Durations in milliseconds. */
@@ -36,7 +36,7 @@ export interface Events {
   requestEnded(event: RequestEnded): void;
   /** A request that is held; with a key's first use or a model's, its series start at 0. `retry` as in the hold. */
   admitted(key: ChargePosted["key"], model: string | null, group: string | null, retry: number): void;
-  refused(code: RefusalCode): void;
+  refused(refusal: Refusal): void;
   posted(event: ChargePosted): void;
   /** One ledger transaction, in seconds, with the number of calls it took along. */
   ledgerWrote(seconds: number, calls: number): void;

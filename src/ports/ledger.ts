@@ -44,6 +44,8 @@ export interface Ledger extends AsyncDisposable {
   windows(at: number): Promise<readonly BudgetWindow[]>;
   /** The windows that weigh on a caller at the instant, those too that no hold has opened yet. */
   windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]>;
+  /** Of the windows at the instant, those that an alert may be due for (`isCrossed`); not read where requests are answered. */
+  crossedWindows(at: number): Promise<readonly BudgetWindow[]>;
 
   charge(id: string): Promise<Charge | undefined>;
   /** Newest first. */

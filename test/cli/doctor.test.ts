@@ -86,6 +86,22 @@ it("names settings without effect", async () => {
   expect((await doctor()).of("settings")).toContainEqual(expect.objectContaining({ status: "warning", message: "FAREBOX_PUBLIC_URL has no effect in this release" }));
 });
 
+it("looks whether the receiver of alerts is there, without sending it anything or naming it", async () => {
+  let requests = 0;
+  using receiver = await gateway(() => requests++);
+  h.env = { ...h.env, FAREBOX_ALERT_WEBHOOK: `${receiver.url}/s3cret-path` };
+  expect((await doctor()).of("alert webhook")).toMatchObject([{ status: "ok", message: "its receiver can be reached; alerts go unsigned" }]);
+  h.env = { ...h.env, FAREBOX_ALERT_WEBHOOK: "http://127.0.0.1:9/s3cret-path", FAREBOX_ALERT_SECRET: "long-enough-secret" };
+  const { of, stdout } = await doctor();
+  expect(of("alert webhook")).toMatchObject([{ status: "warning", message: "its receiver cannot be reached: ECONNREFUSED" }]);
+  h.env = { ...h.env, FAREBOX_ALERT_WEBHOOK: "https://127.0.0.1:9/", FAREBOX_ALERT_SECRET: "short" };
+  const wrong = await doctor();
+  expect(wrong.of("settings").map(({ message }) => message)).toContainEqual(expect.stringMatching(/^FAREBOX_ALERT_SECRET must be whsec_ and base64/));
+  expect(wrong.of("alert webhook")).toMatchObject([{ status: "skipped" }]);
+  expect(stdout).not.toContain("s3cret");
+  expect(requests).toBe(0);
+});
+
 describe("the gateway", () => {
   const examine = async (listener: RequestListener, key = "sk-right") => {
     using there = await gateway(listener);

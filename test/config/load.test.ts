@@ -102,6 +102,38 @@ describe("the settings file", () => {
   });
 });
 
+describe("the webhook of alerts", () => {
+  const webhook = (text: string) => problemsOf({ env: { FAREBOX_ALERT_WEBHOOK: text } });
+
+  it.each(["https://hooks.example/services/T0/B0/x?y=z", "http://127.0.0.1:8080/x", "http://localhost/", "https://10.1.2.3/x", "https://[fd00::1]:8443/"])("may be %s", (text) => {
+    const { settings, inForce } = settingsOf({ env: { FAREBOX_ALERT_WEBHOOK: text } });
+    expect(settings.alerts.webhook?.reveal()).toBe(text);
+    expect(inForce.find(({ name }) => name === "alert_webhook")?.value).toBe("<hidden>");
+  });
+
+  it.each([
+    ["hooks.example/x", "must be an address such as https://hooks.example/farebox"],
+    ["http://hooks.example/x", "must begin with https://; plain http only to this machine"],
+    ["ftp://127.0.0.1/x", "must begin with https://; plain http only to this machine"],
+    ["https://user:pass@hooks.example/", "must not hold a user name or password"],
+    ["https://hooks.example/#x", "must not have a fragment"],
+    ["https://169.254.169.254/", "must not name a link-local, metadata or reserved address"],
+    ["https://0xa9fea9fe/", "must not name a link-local, metadata or reserved address"],
+    ["https://[::ffff:169.254.169.254]/", "must not name a link-local, metadata or reserved address"],
+  ])("may not be %s", (text, problem) => {
+    expect(webhook(text)).toEqual([`FAREBOX_ALERT_WEBHOOK ${problem}`]);
+  });
+
+  it("has a secret that is long enough, and not one without it", () => {
+    const secret = (text: string) => problemsOf({ env: { FAREBOX_ALERT_WEBHOOK: "https://h.example", FAREBOX_ALERT_SECRET: text } });
+    for (const text of ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "sixteen-letters!"]) expect(secret(text)).toEqual([]);
+    for (const text of ["fifteen-letters", "whsec_short", "whsec_????????????????????????", "with a space in it"]) expect(secret(text)).toHaveLength(1);
+    expect(problemsOf({ env: { FAREBOX_ALERT_SECRET: "sixteen-letters!" } })).toEqual([
+      "FAREBOX_ALERT_SECRET signs nothing without FAREBOX_ALERT_WEBHOOK: set that too, or take it away",
+    ]);
+  });
+});
+
 describe("secrets", () => {
   it("are read from the file that the _FILE form names, without the line end", () => {
     const { settings } = settingsOf({ env: { FAREBOX_GATEWAY_API_KEY_FILE: "run/key" }, files: { "run/key": "gw-secret\n" } });

@@ -1,5 +1,6 @@
 import { fareboxItself } from "../../core/admins.ts";
 import type { LedgerTotals } from "../../core/account-sample.ts";
+import { isCrossed } from "../../core/alerts.ts";
 import { budgetRemoveEntry, budgetSetEntry, correctionEntry } from "../../core/audit.ts";
 import { invariant } from "../../core/assert.ts";
 import {
@@ -158,6 +159,10 @@ export class MemoryLedger implements Ledger {
 
   async windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]> {
     return this.#weighingOn(caller).map((budget) => this.#window(budget, subjectOf(budget.scope, caller), at));
+  }
+
+  async crossedWindows(at: number): Promise<readonly BudgetWindow[]> {
+    return (await this.windows(at)).filter(isCrossed);
   }
 
   async charge(id: string): Promise<Charge | undefined> {

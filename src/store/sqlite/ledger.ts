@@ -97,6 +97,10 @@ export class SqliteLedger implements Ledger {
     return this.#reads.windowsOf(caller, at);
   }
 
+  async crossedWindows(at: number): Promise<readonly BudgetWindow[]> {
+    return this.#longReads.read({ kind: "crossedWindows", at });
+  }
+
   async charge(id: string): Promise<Charge | undefined> {
     return this.#reads.charge(id);
   }

@@ -16,7 +16,6 @@ export class ShortReads {
   readonly #calendar: Calendar;
   readonly #charge: Statement;
   readonly #pending: Statement;
-  readonly #windows: Statement;
   readonly #window: Statement;
   readonly #price: Statement;
   readonly #oldHolds: Statement;
@@ -36,9 +35,6 @@ export class ShortReads {
     this.#charge = db.prepare("select * from charges where id = ?").safeIntegers();
     this.#pending = db.prepare("select count(*), min(admitted_at) from charges where state = 'pending'").raw();
     this.#price = db.prepare("select canonical from price_versions where id = ?").pluck();
-    this.#windows = db
-      .prepare("select subject, spent, held from windows where budget = ? and starts_at = ? order by subject")
-      .safeIntegers();
     this.#window = db.prepare("select spent, held from windows where budget = ? and subject = ? and starts_at = ?").safeIntegers();
   }
 
@@ -72,7 +68,7 @@ export class ShortReads {
   }
 
   windows(at: number): readonly BudgetWindow[] {
-    return this.#db.transaction(() => readBudgets(this.#db).flatMap((budget) => this.#windowsOf(budget, at)))();
+    return readWindows(this.#db, this.#calendar, at);
   }
 
   windowsOf(caller: Caller, at: number): readonly BudgetWindow[] {
@@ -85,16 +81,20 @@ export class ShortReads {
     const stored = this.#window.get(budget.seq, subject, span.start) as { spent: PicoUsd; held: PicoUsd } | undefined;
     return snapshot({ budget, subject, ...span, ...(stored ?? sumCharges(this.#db, budget.scope, subject, span)) });
   }
+}
 
-  /** A window that no hold has opened yet has the sums of its charges all the same. */
-  #windowsOf(budget: StoredBudget, at: number): BudgetWindow[] {
-    const span = this.#calendar.spanOf(budget.period, at);
-    const rows = this.#windows.all(budget.seq, span.start) as { subject: string; spent: PicoUsd; held: PicoUsd }[];
+/** Every budget's window at the instant. One that no hold has opened yet has the sums of its charges all the same. */
+export function readWindows(db: Connection, calendar: Calendar, at: number): readonly BudgetWindow[] {
+  const select = db.prepare("select subject, spent, held from windows where budget = ? and starts_at = ? order by subject").safeIntegers();
+  const windowsOf = (budget: StoredBudget): BudgetWindow[] => {
+    const span = calendar.spanOf(budget.period, at);
+    const rows = select.all(budget.seq, span.start) as { subject: string; spent: PicoUsd; held: PicoUsd }[];
     if (rows.length === 0 && budget.scope.kind !== "eachKey") {
-      return [snapshot({ budget, subject: "", ...span, ...sumCharges(this.#db, budget.scope, "", span) })];
+      return [snapshot({ budget, subject: "", ...span, ...sumCharges(db, budget.scope, "", span) })];
     }
     return rows.map((row) => snapshot({ budget, ...span, ...row }));
-  }
+  };
+  return db.transaction(() => readBudgets(db).flatMap(windowsOf))();
 }
 
 /** One page of charges, newest first; among those of one instant, the last written first. */

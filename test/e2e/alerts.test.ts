@@ -1,0 +1,135 @@
+import { createHmac } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { expect, it } from "vitest";
+import { setBudget } from "../../src/admin/budgets.ts";
+import { startSandbox } from "../../src/sandbox/server.ts";
+import { systemClock } from "../../src/time/clock.ts";
+import { runFarebox, startServe, temporaryFolder } from "../support/farebox-process.ts";
+import { heardLog } from "../support/heard-log.ts";
+import { endAt, holdOf, posting } from "../support/ledger-fixtures.ts";
+import { usd } from "../../src/core/money.ts";
+import { startProxy } from "../support/running-proxy.ts";
+import { startReceiver, status, type Received } from "../support/webhook-receiver.ts";
+
+const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/** As a receiver verifies it, from the documents alone. */
+function isSigned({ headers, body }: Received): boolean {
+  const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
+  const expected = createHmac("sha256", Buffer.from("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "base64")).update(signed).digest("base64");
+  return headers["webhook-signature"] === `v1,${expected}`;
+}
+
+const bodyOf = ({ body }: Received) => JSON.parse(body) as { id: string; type: string; text: string; data: Record<string, unknown> };
+
+it("tells of the threshold and then of the refusal, in order, signed, with the address nowhere to be seen", async () => {
+  await using receiver = await startReceiver();
+  const log = heardLog();
+  await using proxy = await startProxy({
+    log,
+    env: { FAREBOX_ALERT_WEBHOOK: `${receiver.url}/services/s3cret-path?t=s3cret-query`, FAREBOX_ALERT_SECRET: secret },
+  });
+  const { serving } = proxy;
+  const tools = { ledger: serving.ledger, keys: serving.keys, clock: systemClock(), by: "tester" };
+  await setBudget(tools, { scope: "key:alice", limit: "0.001", period: "1d", warnPercent: 10 });
+  expect((await proxy.chat({ max_tokens: 20 })).status).toBe(200);
+  await serving.settled();
+  // The first one fails once: what comes after it waits for it.
+  receiver.answer(status(503, { "retry-after": "0" }));
+  await receiver.waitFor(1);
+  receiver.answer(status(200));
+  expect((await proxy.chat({ max_tokens: 4000 })).status).toBe(402);
+  const received = await receiver.waitFor(3);
+  const [first, again, second] = received as [Received, Received, Received];
+  expect(received.map((each) => bodyOf(each).type)).toEqual(["budget_warning", "budget_warning", "budget_exhausted"]);
+  expect(again.headers["webhook-id"]).toBe(first.headers["webhook-id"]);
+  expect(bodyOf(first)).toMatchObject({ id: first.headers["webhook-id"], data: { scope: "key:alice", period: "1d", limit_usd: "0.001" } });
+  expect(bodyOf(second).data).toMatchObject({ cause: "refused" });
+  expect(received.every(isSigned)).toBe(true);
+  expect(isSigned({ ...second, body: second.body.replace("0.001", "0.002") })).toBe(false);
+
+  await log.heard("a message was sent", 3);
+  const metrics = await proxy.metrics();
+  expect(metrics).toContain('farebox_alerts_total{type="budget_warning"} 1\n');
+  expect(metrics).toContain('farebox_alerts_total{type="balance_low"} 0\n');
+  expect(metrics).toContain('farebox_outbox_deliveries_total{kind="alert",result="delivered"} 2\n');
+  expect(metrics).toContain('farebox_outbox_deliveries_total{kind="alert",result="failed"} 1\n');
+  expect(metrics).toContain("farebox_outbox_waiting 0\n");
+  const folder = dirname(proxy.database);
+  const stored = readdirSync(folder).map((name) => readFileSync(join(folder, name), "latin1")).join();
+  for (const seen of [metrics, stored, JSON.stringify(log.lines)]) expect(seen).not.toMatch(/s3cret|whsec_|MfKQ9r8G/);
+});
+
+it("kill -9 before an alert is looked for, and before it is delivered: it is delivered, with one id", { timeout: 90_000 }, async () => {
+  await using folder = await temporaryFolder();
+  await using sandbox = await startSandbox();
+  await using receiver = await startReceiver();
+  const database = join(folder.path, "farebox.db");
+  const key = (await runFarebox(["keys", "create", "alice", "--database", database])).stdout.trim();
+  await runFarebox(["budgets", "set", "key:alice", "1", "--per", "total", "--warn", "1%", "--database", database]);
+  const start = () => startServe({ database, gateway: sandbox, env: { FAREBOX_ALERT_WEBHOOK: receiver.url, FAREBOX_ALERT_SECRET: secret } });
+  receiver.answer(() => {});
+
+  const first = await start();
+  await using _first = first;
+  const answer = await fetch(`${first.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
+    body: JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "#sandbox tokens:2000" }], max_tokens: 4000 }),
+  });
+  await answer.arrayBuffer();
+  first.signal("SIGKILL");
+  await first.ended;
+  expect(receiver.received).toHaveLength(0);
+
+  const second = await start();
+  await using _second = second;
+  await receiver.waitFor(1);
+  second.signal("SIGKILL");
+  await second.ended;
+
+  receiver.answer(status(200));
+  const third = await start();
+  await using _third = third;
+  const received = await receiver.waitFor(2);
+  expect(received.map((each) => bodyOf(each).type)).toEqual(["budget_warning", "budget_warning"]);
+  expect(new Set(received.map(({ headers }) => headers["webhook-id"])).size).toBe(1);
+  expect(received.every(isSigned)).toBe(true);
+  await expect.poll(async () => (await (await fetch(`${third.url}/metrics`)).text()).includes("farebox_outbox_waiting 0\n")).toBe(true);
+  third.signal("SIGTERM");
+  await third.ended;
+
+  // All of it is remembered: nothing is told twice by the next one.
+  const fourth = await start();
+  await using _fourth = fourth;
+  await expect.poll(async () => (await (await fetch(`${fourth.url}/metrics`)).text()).includes('farebox_alerts_total{type="budget_warning"} 0\n')).toBe(true);
+  expect(receiver.received).toHaveLength(2);
+});
+
+it("a thousand windows at once are told of one after the other, and delay no hold", { timeout: 60_000 }, async () => {
+  await using receiver = await startReceiver();
+  await using proxy = await startProxy({ env: { FAREBOX_ALERT_WEBHOOK: receiver.url } });
+  const { ledger, keys, alerts } = proxy.serving;
+  await setBudget({ ledger, keys, clock: systemClock(), by: "tester" }, { scope: "each-key", limit: "1", period: "total", warnPercent: 10 });
+  const at = Date.now();
+  const callers = Array.from({ length: 1000 }, (_, index) => ({ key: `k${index}`, team: null }));
+  await Promise.all(
+    callers.map(async (caller) => {
+      await ledger.hold(holdOf(caller.key, usd("0.2"), { at, caller }));
+      await ledger.post(caller.key, posting(150_000, 0), endAt(at));
+    }),
+  );
+  const evaluated = alerts.evaluate();
+  let slowestMs = 0;
+  for (let index = 0; receiver.received.length < 1000; index++) {
+    const start = performance.now();
+    expect((await ledger.hold(holdOf(`h${index}`, usd("0.000001"), { at, caller: { key: "k1", team: null } }))).ok).toBe(true);
+    slowestMs = Math.max(slowestMs, performance.now() - start);
+  }
+  await evaluated;
+  expect(new Set(receiver.received.map(({ headers }) => headers["webhook-id"])).size).toBe(1000);
+  expect(new Set(receiver.received.map((each) => bodyOf(each).data["key"])).size).toBe(1000);
+  // A hundred messages a transaction: some milliseconds. Shared machines stall for longer than that by themselves.
+  expect(slowestMs).toBeLessThan(400);
+});
