@@ -21,12 +21,14 @@ import type { Gateway } from "../ports/gateway.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
+import type { TeamStore } from "../ports/team-store.ts";
 import { accountInfo, createAccount } from "../proxy/account.ts";
 import { createAuthenticator } from "../proxy/authenticate.ts";
 import { createBalanceGuard } from "../proxy/balance-guard.ts";
 import { chatCompletions } from "../proxy/chat-completions.ts";
 import { createForwarder } from "../proxy/forward.ts";
 import { createHolder } from "../proxy/hold.ts";
+import { createLimiter } from "../proxy/process-limiter.ts";
 import { createMask } from "../proxy/mask.ts";
 import { createMeter } from "../proxy/meter.ts";
 import { listModels, showModel } from "../proxy/models.ts";
@@ -48,6 +50,7 @@ export interface Serving extends AsyncDisposable {
   readonly url: string;
   readonly ledger: Ledger;
   readonly keys: KeyStore;
+  readonly teams: TeamStore;
   readonly sampler: BalanceSampler;
   readonly alerts: Alerts;
   /** Holds of a proxy that died, posted at the start. */
@@ -177,6 +180,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       url,
       ledger: store.ledger,
       keys: store.keys,
+      teams: store.teams,
       sampler,
       alerts,
       recovered,
@@ -222,7 +226,8 @@ function buildRoutes(settings: Settings, parts: StoryParts): Story {
   const { events } = metrics;
   const { ledger, keys } = store;
   const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
-  const authenticate = createAuthenticator({ keys, changes: store.changes, clock, mode: settings.access.auth });
+  const limiter = createLimiter({ clock });
+  const authenticate = createAuthenticator({ keys, teams: store.teams, changes: store.changes, clock, mode: settings.access.auth });
   const pricer = createPricer({ catalogue, tokens, unpriced: settings.pricing.unpriced });
   const forwarder = createForwarder({
     gateway,
@@ -249,6 +254,7 @@ function buildRoutes(settings: Settings, parts: StoryParts): Story {
       path: "/v1/chat/completions",
       handler: chatCompletions({
         authenticate,
+        limiter,
         balanceGuard: createBalanceGuard({ account, floor: settings.balance.floor, log }),
         pricer,
         hold: createHolder({ ledger, pricer, scopeName: ({ window }) => scopeNameOf(window.budget.scope, keys) }),
@@ -265,7 +271,7 @@ function buildRoutes(settings: Settings, parts: StoryParts): Story {
     { method: "get", path: "/v1/models", handler: listModels({ authenticate, catalogue, clock }) },
     { method: "get", path: "/v1/models/:id", handler: showModel({ authenticate, catalogue, clock }) },
     { method: "get", path: "/account/info", handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }) },
-    ...selfServiceRoutes({ authenticate, ledger, calendar: parts.calendar, clock }),
+    ...selfServiceRoutes({ authenticate, limiter, ledger, calendar: parts.calendar, clock }),
     { method: "get", path: "/healthz", handler: healthz },
     { method: "get", path: "/readyz", handler: readyz(readiness) },
     { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },

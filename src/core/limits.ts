@@ -32,3 +32,20 @@ export interface LimitMet {
   /** Tokens that the request needs by itself, where they are more than the limit; null otherwise. */
   readonly needed: number | null;
 }
+
+/** What is left of one limit. */
+export interface LimitStanding {
+  /** `key:alice` or `team:research`. */
+  readonly scope: string;
+  readonly kind: keyof Limits;
+  readonly limit: number;
+  /** Never below 0. */
+  readonly remaining: number;
+  /** Until nothing of the limit is used, by itself; null for parallel requests, which only end. Milliseconds. */
+  readonly resetsInMs: number | null;
+}
+
+/** The standing of a kind with the least left, where a key and its team both have one; undefined for no limit. */
+export function tightestOf(kind: keyof Limits, standings: readonly LimitStanding[]): LimitStanding | undefined {
+  return standings.filter((each) => each.kind === kind).toSorted((a, b) => a.remaining - b.remaining)[0];
+}

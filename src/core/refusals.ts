@@ -1,4 +1,5 @@
 import type { Shortage } from "./budget.ts";
+import type { LimitMet } from "./limits.ts";
 
 /** Every reason for which Farebox itself turns a request down. The wire gives each its status, headers and body. */
 export type Refusal =
@@ -16,8 +17,8 @@ export type Refusal =
   | { readonly code: "request_too_large"; readonly limitBytes: number }
   | { readonly code: "unsupported_encoding"; readonly encoding: string }
   | { readonly code: "unknown_host"; readonly host: string }
-  | { readonly code: "rate_limit_exceeded"; readonly limit: string; readonly retryAfterSeconds: number }
-  | { readonly code: "concurrency_limit"; readonly limit: string; readonly retryAfterSeconds: number }
+  | { readonly code: "rate_limit_exceeded"; readonly met: LimitMet; readonly retryAfterSeconds: number }
+  | { readonly code: "concurrency_limit"; readonly met: LimitMet; readonly retryAfterSeconds: number }
   | { readonly code: "gateway_unreachable"; readonly message: string }
   | { readonly code: "gateway_redirect" }
   | { readonly code: "gateway_timeout"; readonly timeoutMs: number }

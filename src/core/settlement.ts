@@ -3,7 +3,7 @@ import type { Formula, Source } from "./charge.ts";
 import { costOf } from "./cost.ts";
 import type { PicoUsd } from "./money.ts";
 import type { PriceVersion } from "./price.ts";
-import { noTokens, scaleTokens, type Permille, type TokenCounts } from "./tokens.ts";
+import { completionTotal, noTokens, promptTotal, scaleTokens, type Permille, type TokenCounts } from "./tokens.ts";
 
 /** What was reserved for a request, and by which price; both null for a model without a price. */
 export interface Reserved {
@@ -80,6 +80,26 @@ export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement 
       return postCut(reserved, outcome);
     case "unknown":
       return postHold(reserved, "assumed", outcome.reason);
+    default:
+      return assertNever(outcome);
+  }
+}
+
+/** Tokens that a request used, prompt and completion together; null where nothing tells. */
+export function tokensUsed(outcome: Outcome): number | null {
+  switch (outcome.kind) {
+    case "notSent":
+    case "refusedByGateway":
+      return 0;
+    case "failedAtGateway":
+      return outcome.billed ? null : 0;
+    case "reported":
+    case "counted":
+      return promptTotal(outcome.tokens) + completionTotal(outcome.tokens);
+    case "cut":
+      return outcome.promptTokens + outcome.deliveredTokens;
+    case "unknown":
+      return null;
     default:
       return assertNever(outcome);
   }

@@ -29,6 +29,7 @@ export class HttpExchange implements Exchange {
   #onClientGone: (() => void) | undefined;
   #clientGone = false;
   #status: number | null = null;
+  #replaced: { readonly prefix: string; readonly headers: () => HeaderList } | null = null;
 
   constructor(request: IncomingMessage, response: ServerResponse, facts: ExchangeFacts) {
     this.#request = request;
@@ -94,6 +95,10 @@ export class HttpExchange implements Exchange {
     this.#onClientGone = listener;
   }
 
+  replaceHeaders(prefix: string, headers: () => HeaderList): void {
+    this.#replaced = { prefix, headers };
+  }
+
   begin(status: number, headers: HeaderList): void {
     if (this.#writeHead(status, headers)) this.#writer.begin();
   }
@@ -136,7 +141,7 @@ export class HttpExchange implements Exchange {
     this.#status = status;
     const flat: string[] = [];
     let hasRequestId = false;
-    for (const [name, value] of headers) {
+    for (const [name, value] of this.#withReplaced(headers)) {
       hasRequestId ||= name.length === 12 && name.toLowerCase() === "x-request-id";
       flat.push(name, value);
     }
@@ -145,6 +150,14 @@ export class HttpExchange implements Exchange {
     for (const [name, value] of this.#facts.answerHeaders) flat.push(name, value);
     this.#response.writeHead(status, flat);
     return true;
+  }
+
+  #withReplaced(headers: HeaderList): HeaderList {
+    if (this.#replaced === null) return headers;
+    const { prefix } = this.#replaced;
+    const ours = this.#replaced.headers();
+    if (ours.length === 0) return headers;
+    return [...headers.filter(([name]) => !name.toLowerCase().startsWith(prefix)), ...ours];
   }
 
   #closed(): void {

@@ -4,12 +4,14 @@ import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import type { Authenticate } from "../proxy/authenticate.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "../proxy/handler.ts";
+import type { Limiter } from "../proxy/limits.ts";
 import { meJson } from "../reporting/me.ts";
 import { ownCharge, ownCharges } from "../reporting/own-charges.ts";
 import type { Route } from "./http-app.ts";
 
 export interface SelfServiceParts {
   readonly authenticate: Authenticate;
+  readonly limiter: Limiter;
   readonly ledger: Ledger;
   readonly calendar: Calendar;
   readonly clock: Clock;
@@ -26,10 +28,10 @@ export function selfServiceRoutes(parts: SelfServiceParts): readonly Route[] {
   ];
 }
 
-function me({ authenticate, ledger, clock }: SelfServiceParts): Handler {
-  return withKey(authenticate, async (exchange, { key, caller }) => {
+function me({ authenticate, limiter, ledger, clock }: SelfServiceParts): Handler {
+  return withKey(authenticate, async (exchange, who) => {
     if (exchange.query !== "") return refuseAnyQuery(exchange);
-    return answerJson(exchange, await meJson(ledger, key, caller, clock.now()));
+    return answerJson(exchange, await meJson(ledger, who, limiter.standing(who), clock.now()));
   });
 }
 

@@ -33,6 +33,11 @@ export interface Exchange {
   /** At most one listener; called once, when the client goes before its answer is complete. */
   onClientGone(listener: () => void): void;
 
+  /**
+   * Headers of ours that are asked for when the answer's head leaves, whichever answer that is. Where there are any, all
+   * others whose lower-case names begin with `prefix` are left out for them.
+   */
+  replaceHeaders(prefix: string, headers: () => HeaderList): void;
   /** Sends status and headers now, without waiting for a body. */
   begin(status: number, headers: HeaderList): void;
   /** Passes bytes on in this tick; false when the client is slow: wait for `onDrain`. */

@@ -1,16 +1,20 @@
 import { LRUCache } from "lru-cache";
 import { hash, timingSafeEqual } from "node:crypto";
 import type { Caller } from "../core/budget.ts";
-import { isLive, type Key } from "../core/keys.ts";
+import { isLive, mayUse, type Key } from "../core/keys.ts";
 import type { Refusal } from "../core/refusals.ts";
+import type { Team } from "../core/teams.ts";
 import type { Changes } from "../ports/changes.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import type { KeyStore } from "../ports/key-store.ts";
+import type { TeamStore } from "../ports/team-store.ts";
 
 /** Who makes a request; `key` is null where none is asked for. */
 export interface Authenticated {
   readonly key: Key | null;
+  /** The key's team; null for none. */
+  readonly team: Team | null;
   readonly caller: Caller;
 }
 
@@ -18,9 +22,12 @@ export type Authentication =
   | ({ readonly ok: true } & Authenticated)
   | { readonly ok: false; readonly refusal: Refusal };
 
+/** A key with its team, as it is remembered and told to every request that it makes. */
+type Known = Extract<Authentication, { ok: true }> & { readonly key: Key };
+
 export type Authenticate = (exchange: Exchange) => Promise<Authentication>;
 
-const nobody: Authentication = { ok: true, key: null, caller: { key: "", team: null } };
+const nobody: Authentication = { ok: true, key: null, team: null, caller: { key: "", team: null } };
 
 /** Keys remembered between requests; a change in the store empties the memory. */
 const rememberedKeysMax = 20_000;
@@ -31,25 +38,27 @@ const keyPattern = /^sk-fb-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
 /** The step that says whose request this is. `open` asks nobody on this machine for a key. */
 export function createAuthenticator(parts: {
   readonly keys: KeyStore;
+  readonly teams: TeamStore;
   readonly changes: Changes;
   readonly clock: Clock;
   readonly mode: "keys" | "open";
 }): Authenticate {
-  const { keys, clock, mode } = parts;
-  const remembered = new LRUCache<string, Key>({ max: rememberedKeysMax });
+  const { keys, teams, clock, mode } = parts;
+  const remembered = new LRUCache<string, Known>({ max: rememberedKeysMax });
   let generation = 0;
   parts.changes.onChange(() => {
     generation++;
     remembered.clear();
   });
 
-  async function keyById(id: string): Promise<Key | undefined> {
-    const known = remembered.get(id);
-    if (known !== undefined) return known;
+  async function find(id: string): Promise<Known | undefined> {
     const askedIn = generation;
-    const found = await keys.findById(id);
-    if (found !== undefined && askedIn === generation) remembered.set(id, found);
-    return found;
+    const key = await keys.findById(id);
+    if (key === undefined) return undefined;
+    const team = key.team === null ? undefined : await teams.find(key.team);
+    const known: Known = { ok: true, key, team: team ?? null, caller: { key: key.id, team: key.team } };
+    if (askedIn === generation) remembered.set(id, known);
+    return known;
   }
 
   return async (exchange) => {
@@ -64,14 +73,20 @@ export function createAuthenticator(parts: {
           : "This is not a Farebox key; they look like sk-fb-…, and 'farebox keys create NAME' makes one.",
       );
     }
-    const key = await keyById(id);
+    const known = remembered.get(id) ?? (await find(id));
     const now = clock.now();
-    if (key === undefined || !opens(key, credential, now)) return refused("This API key is unknown.");
+    if (known === undefined || !opens(known.key, credential, now)) return refused("This API key is unknown.");
+    const { key } = known;
     if (!isLive(key, now)) {
       return refused(key.revokedAt === null ? "This API key has expired." : "This API key has been revoked.");
     }
-    return { ok: true, key, caller: { key: key.id, team: key.team } };
+    return known;
   };
+}
+
+/** Whether the key and its team permit a model, by any of the names that it goes by. */
+export function mayUseModel({ key, team }: Authenticated, ...names: readonly string[]): boolean {
+  return (key === null || mayUse(key, ...names)) && (team === null || mayUse(team, ...names));
 }
 
 /** Whether it is the key's secret, or after a rotation the one before while the overlap runs. */

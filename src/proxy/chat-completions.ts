@@ -1,9 +1,8 @@
 import { costOf } from "../core/cost.ts";
-import { mayUse } from "../core/keys.ts";
 import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import { ceilingPrice } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
-import type { Outcome } from "../core/settlement.ts";
+import { tokensUsed, type Outcome } from "../core/settlement.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
@@ -14,21 +13,23 @@ import { readChatRequest, withStreamUsage } from "../wire/chat-request.ts";
 import { forwardableHeaders } from "../wire/headers.ts";
 import { readRetry } from "../wire/retries.ts";
 import { readTags } from "../wire/tags.ts";
-import type { Authenticate, Authenticated } from "./authenticate.ts";
+import { mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
 import type { Forwarded } from "./ending.ts";
 import type { Forwarder } from "./forward.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
 import type { Held, PlaceHold } from "./hold.ts";
+import { reserveTokens, withPlace, type Limiter, type Place } from "./limits.ts";
 import type { Meter } from "./meter.ts";
 import type { Pricer, Quote } from "./price.ts";
-import type { Settle } from "./settle.ts";
+import type { Settle, SettleOrder } from "./settle.ts";
 
 const route = "/v1/chat/completions";
 
 /** The steps of a chat request, in the order in which they are taken. */
 export interface ChatSteps {
   readonly authenticate: Authenticate;
+  readonly limiter: Limiter;
   readonly balanceGuard: BalanceGuard;
   readonly pricer: Pricer;
   readonly hold: PlaceHold;
@@ -44,16 +45,23 @@ export interface ChatSteps {
   readonly background: (work: Promise<void>) => void;
 }
 
-/** authenticate ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle */
+/** authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle */
 export function chatCompletions(steps: ChatSteps): Handler {
-  return withKey(steps.authenticate, async (exchange, who) => {
+  const answer = withPlace(steps.limiter, async (exchange, who, place) => {
     const body = await exchange.readBody();
     if (!body.ok) return body.refusal === null ? notForwarded : refuse(exchange, body.refusal);
-    const answer = answerChat(steps, exchange, who, body.bytes);
+    const answered = answerChat(steps, exchange, { who, place }, body.bytes);
     // Until it is settled: a count of the prompt may still need the body.
-    steps.background(answer.then(({ settled }) => settled).finally(body.release));
-    return (await answer).summary;
+    steps.background(answered.then(({ settled }) => settled).finally(body.release));
+    return (await answered).summary;
   });
+  return withKey(steps.authenticate, answer);
+}
+
+/** Who makes the request, and its place among those that run. */
+interface Admitted {
+  readonly who: Authenticated;
+  readonly place: Place;
 }
 
 interface Answered {
@@ -62,8 +70,9 @@ interface Answered {
   readonly settled: Promise<void>;
 }
 
-async function answerChat(steps: ChatSteps, exchange: Exchange, who: Authenticated, body: Buffer): Promise<Answered> {
-  const admission = await admit(steps, exchange, who, body);
+async function answerChat(steps: ChatSteps, exchange: Exchange, from: Admitted, body: Buffer): Promise<Answered> {
+  const admission = await admit(steps, exchange, from, body);
+  const { who, place } = from;
   if (!admission.ok) return { summary: refuse(exchange, admission.refusal), settled: Promise.resolve() };
   const { quote, held } = admission;
   const { stream, size } = quote.request;
@@ -72,11 +81,11 @@ async function answerChat(steps: ChatSteps, exchange: Exchange, who: Authenticat
   if (exchange.clientGone) {
     const end = endOf(exchange, steps.clock, undefined);
     const outcome = { kind: "notSent", reason: "client_left" } as const;
-    return { summary: { ...notForwarded, model, stream }, settled: steps.settle({ held, quote, who, outcome, end }) };
+    return { summary: { ...notForwarded, model, stream }, settled: settle(steps, place, { held, quote, who, outcome, end }) };
   }
   const forwarded = await forward(steps, exchange, admission, body).catch(async (error: unknown) => {
     // A bug of ours; its hold must not stay pending until the next start.
-    await steps.settle({ held, quote, who, outcome: { kind: "unknown", reason: "internal_error" }, end: endOf(exchange, steps.clock, undefined) });
+    await settle(steps, place, { held, quote, who, outcome: { kind: "unknown", reason: "internal_error" }, end: endOf(exchange, steps.clock, undefined) });
     throw error;
   });
   const end = endOf(exchange, steps.clock, forwarded);
@@ -86,9 +95,15 @@ async function answerChat(steps: ChatSteps, exchange: Exchange, who: Authenticat
       steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
       return { kind: "unknown", reason: "not_metered" };
     })
-    .then((outcome) => steps.settle({ held, quote, who, outcome, end }));
+    .then((outcome) => settle(steps, place, { held, quote, who, outcome, end }));
   const { firstTokenMs, overheadMs } = forwarded;
   return { summary: { model, stream, firstTokenMs, overheadMs }, settled };
+}
+
+/** Ends the hold, and puts the tokens that were used in the place of those that were reserved. */
+function settle(steps: ChatSteps, place: Place, order: SettleOrder): Promise<void> {
+  if (place.countsTokens) place.settleTokens(tokensUsed(order.outcome));
+  return steps.settle(order);
 }
 
 type Admission =
@@ -96,7 +111,7 @@ type Admission =
   | { readonly ok: false; readonly refusal: Refusal };
 
 /** Price and hold: afterwards the request has a durable row, or it is refused. */
-async function admit(steps: ChatSteps, exchange: Exchange, who: Authenticated, body: Buffer): Promise<Admission> {
+async function admit(steps: ChatSteps, exchange: Exchange, { who, place }: Admitted, body: Buffer): Promise<Admission> {
   const read = readChatRequest(body);
   if (!read.ok) return read;
   const tags = readTags(exchange.header("x-farebox-tag"));
@@ -107,12 +122,19 @@ async function admit(steps: ChatSteps, exchange: Exchange, who: Authenticated, b
   const pricing = steps.pricer.quote(request, steps.clock.now());
   if (!pricing.ok) return pricing;
   const { quote } = pricing;
-  if (who.key !== null && !mayUse(who.key, request.model, quote.model?.id ?? request.model)) {
+  if (!mayUseModel(who, request.model, quote.model?.id ?? request.model)) {
     return { ok: false, refusal: { code: "model_not_allowed", model: request.model } };
+  }
+  if (place.countsTokens) {
+    const overLimit = await reserveTokens(place, quote.promptTokens, () => steps.pricer.countPrompt(quote, body));
+    if (overLimit !== null) return { ok: false, refusal: overLimit };
   }
   const retry = readRetry(exchange.header("x-stainless-retry-count"));
   const holding = await steps.hold({ id: exchange.id, route, who, quote, body, tags: tags.tags, retry });
-  if (!holding.ok) return holding;
+  if (!holding.ok) {
+    place.settleTokens(0);
+    return holding;
+  }
   steps.events.admitted(who.key, quote.model?.id ?? null, quote.model?.group ?? null, retry);
   return { ok: true, quote, held: holding.held };
 }

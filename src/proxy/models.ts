@@ -1,8 +1,7 @@
-import { mayUse } from "../core/keys.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { HeaderList } from "../ports/exchange.ts";
-import type { Authenticate, Authenticated } from "./authenticate.ts";
+import { mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
 import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
 
 const json: HeaderList = [["content-type", "application/json"]];
@@ -41,8 +40,8 @@ function isListed({ id }: CatalogueModel, models: readonly CatalogueModel[]): bo
   return models.some((model) => model.id === id);
 }
 
-function isVisible({ key }: Authenticated, model: CatalogueModel, name = model.id): boolean {
-  return key === null || mayUse(key, name, model.id);
+function isVisible(who: Authenticated, model: CatalogueModel, name = model.id): boolean {
+  return mayUseModel(who, name, model.id);
 }
 
 /** `created` is the day from which its price holds, in Unix seconds: the catalogue knows no other date. */

@@ -15,6 +15,8 @@ export interface Quote {
   readonly model: CatalogueModel | undefined;
   /** Null for a model without a price. */
   readonly hold: PicoUsd | null;
+  /** The most prompt tokens, without tokenising. */
+  readonly promptTokens: number;
   /** False where it could cost more than `hold`. */
   readonly bounded: boolean;
 }
@@ -24,6 +26,8 @@ export type Pricing = { readonly ok: true; readonly quote: Quote } | { readonly 
 export interface Pricer {
   /** The worst case from the length of the body, without tokenising it. */
   quote(request: ChatRequest, at: number): Pricing;
+  /** The prompt counted, with what may surround it; undefined where it cannot be counted. */
+  countPrompt(quote: Quote, body: Buffer): Promise<number | undefined>;
   /** A tighter worst case from a count of the prompt; undefined where none can be given, or none that fits into `room`. */
   tighten(quote: Quote, body: Buffer, room: bigint): Promise<PicoUsd | undefined>;
 }
@@ -34,6 +38,17 @@ export function createPricer(parts: {
   readonly tokens: TokenCounter;
   readonly unpriced: "record" | "refuse";
 }): Pricer {
+  const countPrompt: Pricer["countPrompt"] = async ({ request, model, promptTokens }, body) => {
+    if (model === undefined || !model.tokenizerIsPublic || request.size.unboundedFields.length > 0) return undefined;
+    const media = partTokens(request.size, model);
+    if (media === null) return undefined;
+    const chat = chatTextOf(body);
+    const counted = await parts.tokens.countChat({ ...chat, tools: [] }, model.encoding);
+    if (!counted.ok) return undefined;
+    const beside = scaleTokens(bytesBesideMessages(body), model.tokensPerByte);
+    return Math.min(counted.tokens + templateSlackTokens * chat.messages + beside + media, promptTokens);
+  };
+
   return {
     quote(request, at) {
       const model = parts.catalogue().find(request.model, at);
@@ -41,24 +56,23 @@ export function createPricer(parts: {
         if (parts.unpriced === "refuse") {
           return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
         }
-        return { ok: true, quote: { request, at, model, hold: null, bounded: false } };
+        const promptTokens = model === undefined ? request.size.textBytes : promptBound(request.size, model);
+        return { ok: true, quote: { request, at, model, hold: null, promptTokens, bounded: false } };
       }
-      const hold = holdFor(request, model, promptBound(request.size, model));
-      return { ok: true, quote: { request, at, model, hold, bounded: request.unboundedFields.length === 0 } };
+      const promptTokens = promptBound(request.size, model);
+      const hold = holdFor(request, model, promptTokens);
+      return { ok: true, quote: { request, at, model, hold, promptTokens, bounded: request.unboundedFields.length === 0 } };
     },
 
-    async tighten({ request, model }, body, room) {
-      if (model === undefined || !model.tokenizerIsPublic || request.size.unboundedFields.length > 0) return undefined;
+    countPrompt,
+
+    async tighten(quote, body, room) {
+      const { request, model } = quote;
+      if (model === undefined) return undefined;
       const withoutPrompt = holdFor(request, model, 0);
       if (withoutPrompt === null || withoutPrompt > room) return undefined;
-      const media = partTokens(request.size, model);
-      if (media === null) return undefined;
-      const chat = chatTextOf(body);
-      const counted = await parts.tokens.countChat({ ...chat, tools: [] }, model.encoding);
-      if (!counted.ok) return undefined;
-      const beside = scaleTokens(bytesBesideMessages(body), model.tokensPerByte);
-      const prompt = counted.tokens + templateSlackTokens * chat.messages + beside + media;
-      return holdFor(request, model, Math.min(prompt, promptBound(request.size, model))) ?? undefined;
+      const prompt = await countPrompt(quote, body);
+      return prompt === undefined ? undefined : (holdFor(request, model, prompt) ?? undefined);
     },
   };
 }

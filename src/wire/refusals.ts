@@ -1,6 +1,7 @@
 import { assertNever } from "../core/assert.ts";
 import { formatUsd, larger, noMoney, subtract } from "../core/money.ts";
 import type { Period, Scope, Shortage } from "../core/budget.ts";
+import type { LimitMet } from "../core/limits.ts";
 import type { Refusal } from "../core/refusals.ts";
 
 /** One of our own errors as it leaves: OpenAI's shape with all four fields, `metadata` where there is more to say. */
@@ -82,13 +83,7 @@ function wordingOf(refusal: Refusal): Wording {
       return { status: 421, type: invalidRequest, code, message: `This proxy listens on loopback only and does not answer for the host '${refusal.host}'.` };
     case "rate_limit_exceeded":
     case "concurrency_limit":
-      return {
-        status: 429,
-        type: "rate_limit_error",
-        code,
-        message: `The limit of ${refusal.limit} is reached.`,
-        headers: [["retry-after", String(refusal.retryAfterSeconds)]],
-      };
+      return limitMet(code, refusal.met, refusal.retryAfterSeconds);
     case "gateway_unreachable":
     case "gateway_stream_broken":
       return { status: 502, type: gatewayTrouble, code, message: refusal.message };
@@ -184,6 +179,26 @@ function budgetHeld(shortage: Shortage, scopeName: string): Wording {
     message,
     metadata: figures(shortage, scopeName),
     headers: [["retry-after", "1"]],
+  };
+}
+
+const limitUnits = { rpm: "requests per minute", tpm: "tokens per minute", parallel: "requests at the same time" } as const;
+
+function limitMet(code: string, { scope, kind, limit, needed }: LimitMet, retryAfterSeconds: number): Wording {
+  const [owner = "", name = ""] = scope.split(":");
+  const whose = `The limit of ${owner} ${name}, ${limit} ${limitUnits[kind]},`;
+  const message =
+    needed === null
+      ? `${whose} is reached; try again in ${retryAfterSeconds} s.`
+      : `${whose} is below the ${needed} tokens of this request's prompt alone.`;
+  const never: Wording["headers"] = needed === null ? [] : [["x-should-retry", "false"]];
+  return {
+    status: 429,
+    type: "rate_limit_error",
+    code,
+    message,
+    metadata: { scope, limit: kind, value: String(limit) },
+    headers: [["retry-after", String(retryAfterSeconds)], ...never],
   };
 }
 

@@ -20,7 +20,7 @@ interface Page {
 describe("GET /v1/farebox/me", () => {
   it("tells a key of itself and of every budget that weighs on it, and of no other", async () => {
     await using proxy = await startProxy();
-    const bob = await proxy.addKey("bob", { team: "red", models: ["gpt-4o*"] });
+    const bob = await proxy.addKey("bob", { team: "red", models: ["gpt-4o*"], limits: { rpm: 10, parallel: 2 } });
     await proxy.addKey("carol", { team: "red" });
     await proxy.budget("all", "60", "1mo");
     await proxy.budget("each-key:red", "5", "1d", "soft");
@@ -29,7 +29,11 @@ describe("GET /v1/farebox/me", () => {
     const before = await read(proxy, "/v1/farebox/me", bob);
     expect(before).toEqual({
       key: { id: expect.stringMatching(/^[a-z2-7]{12}$/), name: "bob", team: "red", models: ["gpt-4o*"], expires_at: null },
-      limits: {},
+      limits: {
+        rpm: { scope: "key:bob", limit: 10, remaining: 10, resets_in_seconds: 0 },
+        tpm: null,
+        parallel: { scope: "key:bob", limit: 2, remaining: 2, resets_in_seconds: null },
+      },
       budgets: [
         ["all", null, "1mo", "hard", "60.00"], ["each-key:red", "bob", "1d", "soft", "5.00"], ["team:red", null, "1w", "hard", "20.00"],
       ].map(([scope, key, period, mode, limit]) => ({
@@ -60,7 +64,7 @@ describe("GET /v1/farebox/me", () => {
     await using proxy = await startProxy({ env: { FAREBOX_AUTH: "open" } });
     await proxy.budget("all", "1");
     await proxy.budget("each-key", "1");
-    expect(JSON.parse((await get(proxy, "/v1/farebox/me", null)).body)).toMatchObject({ key: null, limits: {}, budgets: [{ scope: "all" }] });
+    expect(JSON.parse((await get(proxy, "/v1/farebox/me", null)).body)).toMatchObject({ key: null, limits: { rpm: null, tpm: null, parallel: null }, budgets: [{ scope: "all" }] });
     await (await proxy.chat({ max_tokens: 5 })).text();
     await proxy.charges();
     expect(JSON.parse((await get(proxy, "/v1/farebox/charges", null)).body)).toEqual({ charges: [], next: null });

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { chatCompletions, type ChatSteps } from "../../src/proxy/chat-completions.ts";
+import { createLimiter } from "../../src/proxy/process-limiter.ts";
 import type { SettleOrder } from "../../src/proxy/settle.ts";
 import type { Exchange } from "../../src/ports/exchange.ts";
 import { readChatRequest } from "../../src/wire/chat-request.ts";
@@ -12,7 +13,8 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
   let released = 0;
   const quote = { request: read.request, at: 0, model: undefined, hold: null, bounded: false };
   const steps = {
-    authenticate: async () => ({ ok: true, key: null, caller: { key: "", team: null } }),
+    authenticate: async () => ({ ok: true, key: null, team: null, caller: { key: "", team: null } }),
+    limiter: createLimiter({ clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) } }),
     balanceGuard: async () => null,
     pricer: { quote: () => ({ ok: true, quote }) },
     hold: async () => ({ ok: true, held: { id: "1", hold: null, price: null, room: null } }),

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setBudget } from "../../src/admin/budgets.ts";
-import { createKey } from "../../src/admin/keys.ts";
+import { createKey, type NewKey } from "../../src/admin/keys.ts";
 import { startServing, type Serving } from "../../src/app/serving.ts";
 import { loadSettings } from "../../src/config/load.ts";
 import type { Settings } from "../../src/config/settings.ts";
@@ -23,7 +23,7 @@ export interface RunningProxy extends AsyncDisposable {
   /** The first key, named `alice`. */
   readonly key: string;
   /** Another key; its text. */
-  addKey(name: string, wish?: { readonly team?: string; readonly models?: string[] }): Promise<string>;
+  addKey(name: string, wish?: Omit<NewKey, "name">): Promise<string>;
   budget(scope: string, limit: string, period?: "total" | "1h" | "1d" | "1w" | "1mo", mode?: "hard" | "soft"): Promise<void>;
   /** A chat request with `alice`'s key; undefined members are left out. */
   chat(body: object, init?: { readonly key?: string; readonly headers?: Record<string, string>; readonly signal?: AbortSignal }): Promise<Response>;
@@ -70,7 +70,7 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
   const started = await startServing(adjusted, { clock, log: options.log ?? silentLog, version: "0.0.0-test" });
   if (!started.ok) throw new Error(started.problems.join("; "));
   const serving = owned.use(started.serving);
-  const addKey = async (name: string, wish: { team?: string; models?: string[] } = {}) => {
+  const addKey = async (name: string, wish: Omit<NewKey, "name"> = {}) => {
     const created = await createKey({ keys: serving.keys, clock, by: "test" }, { name, ...wish });
     if (!created.ok) throw new Error(JSON.stringify(created));
     return created.text;

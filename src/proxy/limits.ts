@@ -1,0 +1,109 @@
+import { tightestOf, type LimitStanding } from "../core/limits.ts";
+import type { Refusal } from "../core/refusals.ts";
+import type { Exchange, HeaderList } from "../ports/exchange.ts";
+import type { Authenticated } from "./authenticate.ts";
+import { refuse, type Summary } from "./handler.ts";
+
+/**
+ * The limits of keys and teams. Looking and taking are one step without a wait in between, so that no two requests get
+ * the same room; several proxies would each be lent a share of a limit, which leaves this as it is.
+ */
+export interface Limiter {
+  /** Takes a request and a place among the running ones, of the key and its team both or of neither. */
+  enter(who: Authenticated): Entry;
+  /** What is left of each limit that weighs on the caller, the key's before the team's. */
+  standing(who: Authenticated): readonly LimitStanding[];
+}
+
+export type Entry =
+  | { readonly ok: true; readonly place: Place }
+  | { readonly ok: false; readonly refusal: Refusal; readonly headers: HeaderList };
+
+/** A request's place among the running ones. */
+export interface Place {
+  /** Whether a limit of tokens weighs on it. */
+  readonly countsTokens: boolean;
+  /** Reserves so many tokens with everybody who limits them; false, and nothing reserved, where they do not fit. */
+  reserve(tokens: number): boolean;
+  /**
+   * As `reserve`, with the reason where they do not fit. `exact` tells a count from a bound: a bound above a whole
+   * limit is cut to it, because the request may well be smaller; a count above it never fits.
+   */
+  reserveOrRefuse(tokens: number, exact: boolean): Refusal | null;
+  /** Puts what was used in the place of what was reserved, once; null keeps the reservation. */
+  settleTokens(used: number | null): void;
+  /** Takes the request back: it was refused by a limit, and counts for none. */
+  cancel(): void;
+  /** Gives the place up; the first call counts. */
+  leave(): void;
+  /** What is left, in OpenAI's names, of the tighter limit where both weigh. */
+  headers(): HeaderList;
+}
+
+/** The place of a request that nothing limits: one for all. */
+export const unlimited: Place = {
+  countsTokens: false,
+  reserve: () => true,
+  reserveOrRefuse: () => null,
+  settleTokens() {},
+  cancel() {},
+  leave() {},
+  headers: () => [],
+};
+
+/** A handler of requests that count against the limits of their key and team. */
+export function withPlace(
+  limiter: Limiter,
+  handle: (exchange: Exchange, who: Authenticated, place: Place) => Promise<Summary>,
+): (exchange: Exchange, who: Authenticated) => Promise<Summary> {
+  return async (exchange, who) => {
+    const entry = limiter.enter(who);
+    if (!entry.ok) {
+      exchange.replaceHeaders(headerPrefix, () => entry.headers);
+      return refuse(exchange, entry.refusal);
+    }
+    const { place } = entry;
+    if (place === unlimited) return handle(exchange, who, place);
+    exchange.replaceHeaders(headerPrefix, () => place.headers());
+    try {
+      return await handle(exchange, who, place);
+    } finally {
+      place.leave();
+    }
+  };
+}
+
+/**
+ * Reserves a request's tokens: by a bound, and by a count only where the bound does not fit, as holds do. `count`
+ * answers undefined where the prompt cannot be counted. The refusal leaves nothing behind but the place.
+ */
+export async function reserveTokens(place: Place, bound: number, count: () => Promise<number | undefined>): Promise<Refusal | null> {
+  if (place.reserve(bound)) return null;
+  const counted = await count();
+  const refusal = counted === undefined ? place.reserveOrRefuse(bound, false) : place.reserveOrRefuse(Math.min(counted, bound), true);
+  if (refusal !== null) place.cancel();
+  return refusal;
+}
+
+const headerPrefix = "x-ratelimit-";
+const headerNames = { rpm: "requests", tpm: "tokens" } as const;
+
+/** What is left, in OpenAI's names, of the tighter limit where a key's and its team's both weigh. */
+export function limitHeaders(standings: readonly LimitStanding[]): HeaderList {
+  return (["rpm", "tpm"] as const).flatMap((kind) => {
+    const tightest = tightestOf(kind, standings);
+    if (tightest === undefined) return [];
+    const name = headerNames[kind];
+    return [
+      [`${headerPrefix}limit-${name}`, String(tightest.limit)],
+      [`${headerPrefix}remaining-${name}`, String(tightest.remaining)],
+      [`${headerPrefix}reset-${name}`, spanText(tightest.resetsInMs ?? 0)],
+    ] as const;
+  });
+}
+
+/** "0s", "17s", "1m1s": as OpenAI writes it, in whole seconds rounded up. */
+function spanText(ms: number): string {
+  const seconds = Math.ceil(ms / 1000);
+  return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
+}
