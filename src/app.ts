@@ -42,6 +42,11 @@ export const adapters: Adapters = {
 
   readStdin: () => buffer(process.stdin),
 
+  async readApplyFile(name, text) {
+    const { readApplyFile } = await import("./app/apply-file.ts");
+    return readApplyFile(name, text);
+  },
+
   async fetchAccount(settings) {
     const { readAccountOnce } = await import("./app/account.ts");
     return readAccountOnce(settings, clock);

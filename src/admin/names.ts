@@ -8,9 +8,12 @@ export const nameSchema = z.string(shape).regex(namePattern, shape);
 
 const patternShape = "must be model names or patterns such as gpt-4o*, without spaces";
 
+/** One wildcard pattern of models. */
+export const patternPattern = /^[\x21-\x2b\x2d-\x7e]{1,200}$/;
+
 /** Wildcard patterns of models; null for all. */
 export const modelsSchema = z
-  .array(z.string().regex(/^[\x21-\x2b\x2d-\x7e]{1,200}$/, patternShape), patternShape)
+  .array(z.string().regex(patternPattern, patternShape), patternShape)
   .min(1, patternShape)
   .max(100, "must be at most 100 patterns")
   .nullable();

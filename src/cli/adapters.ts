@@ -1,3 +1,4 @@
+import type { ApplyFile } from "../admin/apply-file.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Environment, Flags, ReadFile } from "../config/sources.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
@@ -11,6 +12,7 @@ import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger, Verification } from "../ports/ledger.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
+import type { ReadYaml } from "../ports/yaml.ts";
 import type { Check } from "../reporting/doctor.ts";
 import type { ExitCode, Io } from "./io.ts";
 
@@ -39,6 +41,8 @@ export interface Adapters {
   importPrices(folder: string | null, order: PriceImportOrder): Promise<PriceImportResult>;
   /** Writes a new price file, making its folder; one that is there already stays. Answers its path, or one sentence. */
   writePriceFile(folder: string, name: string, text: string): Promise<{ readonly ok: true; readonly path: string } | { readonly ok: false; readonly problem: string }>;
+  /** A file of `apply` with all that is wrong in its shape. */
+  readApplyFile(name: string, text: string): Promise<ReadYaml<ApplyFile>>;
   /** The account record, fresh from the gateway that the settings name. */
   fetchAccount(settings: Settings): Promise<AccountReading>;
   readonly upkeep: Upkeep;

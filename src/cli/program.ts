@@ -3,6 +3,7 @@ import type { Environment, ReadFile } from "../config/sources.ts";
 import type { Adapters } from "./adapters.ts";
 import { registerAdmins } from "./admins.ts";
 import { registerAudit } from "./audit.ts";
+import { registerApply } from "./apply.ts";
 import { registerBalance } from "./balance.ts";
 import { registerBudgets } from "./budgets.ts";
 import { registerCharges } from "./charges.ts";
@@ -74,6 +75,7 @@ function buildProgram(context: CliContext): Command {
   registerTeams(program, context);
   registerAdmins(program, context);
   registerBudgets(program, context);
+  registerApply(program, context);
   registerReport(program, context);
   registerCharges(program, context);
   registerExport(program, context);

@@ -20,7 +20,7 @@ describe("every command", () => {
   const commands = [
     "serve", "demo", "sandbox", "keys create", "keys list", "keys show", "keys update", "keys rotate", "keys revoke",
     "teams create", "teams list", "teams show", "teams update", "teams delete", "budgets set", "budgets list",
-    "budgets remove", "report", "charges", "charges show", "charges adjust", "prices check", "prices list", "prices show", "prices diff", "estimate", "balance", "verify", "config show",
+    "budgets remove", "apply", "report", "charges", "charges show", "charges adjust", "prices check", "prices list", "prices show", "prices diff", "estimate", "balance", "verify", "config show",
   ];
 
   it.each(commands)("%s has help with an example", async (command) => {

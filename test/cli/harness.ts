@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { readApplyFile } from "../../src/app/apply-file.ts";
 import { createUpkeep } from "../../src/app/database.ts";
 import { examine } from "../../src/app/doctor.ts";
 import { priceAdapters } from "../../src/app/prices.ts";
@@ -57,6 +58,7 @@ export function harness(): Harness {
     ...priceAdapters(new URL("./prices/", import.meta.url)),
     createTokenCounter: async () => createTokenCounter(),
     readStdin: async () => Buffer.from(self.stdin as string),
+    readApplyFile: async (name, text) => readApplyFile(name, text),
     fetchAccount: () => Promise.resolve(self.account),
     upkeep: createUpkeep(clock),
     examine: (subject, tell) => examine(subject, clock, tell),

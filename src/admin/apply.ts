@@ -1,0 +1,78 @@
+import type { Clock } from "../ports/clock.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+import type { Ledger } from "../ports/ledger.ts";
+import type { TeamStore } from "../ports/team-store.ts";
+import type { PlannedChange, Present, Wish } from "./apply-plan.ts";
+import { removeBudget, setBudget } from "./budgets.ts";
+import { createKey, revokeKey, updateKey, type CreatedKey } from "./keys.ts";
+import type { Failure } from "./result.ts";
+import { createTeam, deleteTeam, updateTeam } from "./teams.ts";
+
+export interface ApplyTools {
+  readonly ledger: Ledger;
+  readonly keys: KeyStore;
+  readonly teams: TeamStore;
+  readonly clock: Clock;
+  /** Who makes the changes, for the audit. */
+  readonly by: string;
+}
+
+export async function readPresent({ ledger, keys, teams }: Pick<ApplyTools, "ledger" | "keys" | "teams">): Promise<Present> {
+  const [allTeams, allKeys, budgets] = await Promise.all([teams.list(), keys.list(), ledger.budgets()]);
+  return { teams: allTeams, keys: allKeys, budgets };
+}
+
+export interface Applied {
+  /** The changes that were made, the first of the plan's. */
+  readonly made: readonly PlannedChange[];
+  /** The change that failed, after which no other was tried; null for none. */
+  readonly failed: { readonly change: PlannedChange; readonly message: string } | null;
+}
+
+/**
+ * Makes a plan's changes one after the other, all at the plan's instant. A new key's text is handed to `onKey` as soon as
+ * the key is there: it is stored nowhere, so whatever happens next, it has been given out.
+ */
+export async function applyChanges(
+  tools: ApplyTools,
+  changes: readonly PlannedChange[],
+  { at, onKey }: { readonly at: number; readonly onKey: (created: CreatedKey) => Promise<void> },
+): Promise<Applied> {
+  const atOnce = { ...tools, clock: clockAt(at, tools.clock) };
+  const made: PlannedChange[] = [];
+  for (const change of changes) {
+    const result = await fulfil(atOnce, change.wish, onKey);
+    if (!result.ok) return { made, failed: { change, message: result.message } };
+    made.push(change);
+  }
+  return { made, failed: null };
+}
+
+async function fulfil(tools: ApplyTools, wish: Wish, onKey: (created: CreatedKey) => Promise<void>): Promise<{ readonly ok: true } | Failure> {
+  switch (wish.action) {
+    case "teams.create":
+      return createTeam(tools, wish.input);
+    case "teams.update":
+      return updateTeam(tools, wish.name, wish.input);
+    case "teams.delete":
+      return deleteTeam(tools, wish.name);
+    case "keys.create": {
+      const created = await createKey(tools, wish.input);
+      if (created.ok) await onKey(created);
+      return created;
+    }
+    case "keys.update":
+      return updateKey(tools, wish.name, wish.input);
+    case "keys.revoke":
+      return revokeKey(tools, wish.name);
+    case "budgets.set":
+      return setBudget(tools, wish.input);
+    case "budgets.remove":
+      return removeBudget(tools, wish);
+  }
+}
+
+/** An expiry is stated as an instant and asked for as a time from now: so "now" must be the plan's. */
+function clockAt(at: number, clock: Clock): Clock {
+  return { now: () => at, monotonic: () => clock.monotonic(), after: (ms, callback) => clock.after(ms, callback) };
+}

@@ -1,0 +1,50 @@
+import { existsSync } from "node:fs";
+import { open, rm } from "node:fs/promises";
+import { placeProblem } from "./out-file.ts";
+
+/** A new key as `apply --json` tells it; `key` is its text, where that did not go to a file. */
+export interface NewKey {
+  readonly id: string;
+  readonly name: string;
+  readonly key?: string;
+}
+
+/** Why new keys cannot go to a file of this name; null when they can. */
+export function keysOutProblem(file: string, ledger: string): string | null {
+  const problem = placeProblem(file, ledger, "new keys", true);
+  if (problem !== null) return problem;
+  return existsSync(file) ? `${file} is there already; name a new file for the new keys` : null;
+}
+
+export type KeysOut =
+  | {
+      readonly ok: true;
+      /** Resolves when the line is written. */
+      write(line: string): Promise<void>;
+      close(): Promise<void>;
+    }
+  | { readonly ok: false; readonly problem: string };
+
+/** Where new keys go, one line each as soon as it is there: to a new file for its owner only, or to `print` where none is named. */
+export async function keysGoTo(file: string | undefined, print: (line: string) => void): Promise<KeysOut> {
+  if (file === undefined) return { ok: true, write: async (line) => print(line), close: async () => {} };
+  try {
+    const handle = await open(file, "wx", 0o600);
+    let isEmpty = true;
+    return {
+      ok: true,
+      async write(line) {
+        await handle.appendFile(line);
+        isEmpty = false;
+      },
+      async close() {
+        await handle.sync();
+        await handle.close();
+        if (isEmpty) await rm(file);
+      },
+    };
+  } catch (error) {
+    if (error instanceof Error && "syscall" in error) return { ok: false, problem: `${file} cannot be written: ${error.message}` };
+    throw error;
+  }
+}

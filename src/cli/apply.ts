@@ -1,0 +1,195 @@
+import type { Command } from "commander";
+import type { ApplyFile } from "../admin/apply-file.ts";
+import { planOf, type Plan, type PlannedChange, type Present } from "../admin/apply-plan.ts";
+import { applyChanges, readPresent, type Applied } from "../admin/apply.ts";
+import type { Settings } from "../config/settings.ts";
+import { formatFault } from "../core/fault.ts";
+import type { Calendar } from "../ports/calendar.ts";
+import type { ReadYaml } from "../ports/yaml.ts";
+import { keysGoTo, keysOutProblem, type NewKey } from "./apply-keys.ts";
+import { changedBy, settingsFor, storeProblem, storeSettings, withStore, type CliContext } from "./context.ts";
+import { example } from "./help.ts";
+import { fail, note, printJson, printLine, type ExitCode, type Io } from "./io.ts";
+import { addSettingFlags } from "./setting-flags.ts";
+
+interface ApplyOptions {
+  readonly dryRun?: true;
+  readonly prune?: true;
+  readonly keysOut?: string;
+  readonly json?: true;
+}
+
+const help = `
+The plan comes first; then its changes are made, in its order. A second run finds nothing to do. A section that the file
+does not have (teams, keys, budgets) is left alone; what a key or team leaves out is the default. New keys are printed to
+stdout, this once, as NAME<TAB>KEY; the plan then goes to stderr.
+
+FILE is YAML:
+  teams:
+    research: { limits: { rpm: 600, tpm: 2000000, parallel: 50 }, models: ["gpt-4o*"] }
+  keys:
+    alice: { team: research, expires: 2027-01-31, limits: { rpm: 60 } }
+  budgets:
+    - { scope: all, per: 1mo, limit: "500", warn: 80% }
+    - { scope: each-key, per: 1d, limit: "5", mode: hard }`;
+
+/** `apply`: keys, teams, budgets and limits as a file has them. */
+export function registerApply(program: Command, context: CliContext): void {
+  const { io } = context;
+  const command = program
+    .command("apply <file>")
+    .description("make keys, teams, budgets and limits what a YAML file says (- is stdin)")
+    .option("--dry-run", "print the plan and change nothing")
+    .option("--prune", "also revoke keys and remove budgets and teams that the file does not have")
+    .option("--keys-out <file>", "write new keys to a new file that only you may read, in place of stdout")
+    .option("--json", "print JSON");
+  addSettingFlags(command, storeSettings);
+  command.addHelpText("after", help);
+  example(command, "farebox apply company.yaml --dry-run", "farebox apply company.yaml --prune --keys-out new-keys.tsv");
+  command.action(
+    context.run(async (name: string, options: ApplyOptions) => {
+      const loaded = settingsFor(context, command, { uses: storeSettings });
+      if (!loaded.ok) return fail(io, loaded.problems);
+      const read = await readApplyFile(context, name);
+      if (typeof read === "string") return fail(io, read);
+      if (read.faults.length > 0) return fail(io, read.faults.map(formatFault), 1);
+      const problem = options.keysOut === undefined ? null : keysOutProblem(options.keysOut, loaded.settings.database.path);
+      if (problem !== null) return fail(io, problem);
+
+      // Looked at before anything is opened for writing: a faulty file, or one with nothing to do, leaves no new ledger behind.
+      const looked = await look(context, loaded.settings);
+      if (!looked.ok) return fail(io, looked.problem);
+      const planning = planFor(context, read, options, looked.present, looked.calendar);
+      if (!planning.ok) return fail(io, planning.faults, 1);
+      if (options.dryRun || planning.plan.changes.length === 0) return tellPlan(io, planning.plan, options);
+      return withStore(context, command, "create", async (store) => {
+        const again = planFor(context, read, options, await readPresent(store), store.calendar);
+        if (!again.ok) return fail(io, again.faults, 1);
+        const tools = { ledger: store.ledger, keys: store.keys, teams: store.teams, clock: context.adapters.clock, by: changedBy(context) };
+        return await carryOut(io, tools, again, options);
+      });
+    }),
+  );
+}
+
+type Looking = { readonly ok: true; readonly present: Present; readonly calendar: Calendar } | { readonly ok: false; readonly problem: string };
+
+/** What is there now; nothing where there is no ledger yet. */
+async function look({ adapters }: CliContext, settings: Settings): Promise<Looking> {
+  const opening = await adapters.openStore(settings, "read");
+  if (opening.ok) {
+    await using store = opening.store;
+    return { ok: true, present: await readPresent(store), calendar: adapters.calendarOf(store.timeZone) };
+  }
+  if (opening.failure.kind !== "missing") return { ok: false, problem: storeProblem(opening.failure, settings.database.path) };
+  return { ok: true, present: { teams: [], keys: [], budgets: [] }, calendar: adapters.calendarOf(settings.timeZone) };
+}
+
+/** The file with its faults, or why it cannot be read. */
+async function readApplyFile({ readFile, adapters }: CliContext, name: string): Promise<ReadYaml<ApplyFile> | string> {
+  if (name === "-") return adapters.readApplyFile("stdin", (await adapters.readStdin()).toString());
+  const read = readFile(name);
+  if (read.ok) return adapters.readApplyFile(name, read.text);
+  return read.code === "ENOENT" ? `there is no file ${name}` : `${name} cannot be read (${read.code})`;
+}
+
+type FilePlanning = { readonly ok: true; readonly plan: Plan; readonly at: number } | { readonly ok: false; readonly faults: readonly string[] };
+
+function planFor({ adapters }: CliContext, read: ReadYaml<ApplyFile>, { prune }: ApplyOptions, present: Present, calendar: Calendar): FilePlanning {
+  const now = adapters.clock.now();
+  const planning = planOf({ file: read.value, present, prune: prune === true, now, calendar });
+  if (planning.ok) return { ok: true, plan: planning.plan, at: now };
+  return { ok: false, faults: planning.faults.map(({ path, message }) => formatFault(read.faultAt(path, message))) };
+}
+
+function tellPlan(io: Io, plan: Plan, { json, dryRun }: ApplyOptions): ExitCode {
+  const print = dryRun ? printLine : note;
+  if (json) printJson(io, { ...planJson(plan), applied: 0, failed: null, keys: [] });
+  else for (const line of [...planLines(plan), ...(plan.changes.length === 0 ? ["nothing to do"] : [])]) print(io, line);
+  return 0;
+}
+
+async function carryOut(
+  io: Io, tools: Parameters<typeof applyChanges>[0], { plan, at }: { readonly plan: Plan; readonly at: number }, options: ApplyOptions,
+): Promise<ExitCode> {
+  const makesKeys = plan.changes.some(({ wish }) => wish.action === "keys.create");
+  if (!options.json) for (const line of planLines(plan)) note(io, line);
+  const keys: NewKey[] = [];
+  const out = await keysGoTo(makesKeys ? options.keysOut : undefined, (line) => {
+    if (!options.json) io.stdout.write(line);
+  });
+  if (!out.ok) return fail(io, out.problem);
+  let applied: Applied;
+  try {
+    applied = await applyChanges(tools, plan.changes, {
+      at,
+      onKey: async ({ key, text }) => {
+        keys.push({ id: key.id, name: key.name, ...(options.keysOut === undefined && { key: text }) });
+        await out.write(`${key.name}\t${text}\n`);
+      },
+    });
+  } finally {
+    await out.close();
+  }
+  return tellApplied(io, plan, applied, keys, options);
+}
+
+function tellApplied(io: Io, plan: Plan, { made, failed }: Applied, keys: readonly NewKey[], { json, keysOut }: ApplyOptions): ExitCode {
+  if (json) {
+    printJson(io, { ...planJson(plan), applied: made.length, failed: failed && { object: failed.change.object, message: failed.message }, keys });
+  } else {
+    if (keysOut !== undefined && keys.length > 0) note(io, `wrote ${keys.length} new ${keys.length === 1 ? "key" : "keys"} to ${keysOut}; they cannot be shown again`);
+    if (failed === null) note(io, `made ${count(made.length)}`);
+  }
+  if (failed === null) return 0;
+  const { change, message } = failed;
+  return fail(io, `${verbOf(change)} ${change.object}: ${message}; made ${count(made.length)} before, a second run makes the rest`, 1);
+}
+
+function count(changes: number): string {
+  return `${changes} ${changes === 1 ? "change" : "changes"}`;
+}
+
+function planJson({ changes, kept }: Plan) {
+  return { changes: changes.map(changeJson), kept: kept.map(changeJson) };
+}
+
+/** Action and object under the names that `audit` has for them. */
+function changeJson({ wish, object, fields }: PlannedChange) {
+  const changes = Object.fromEntries(fields.map(({ field, before, after }) => [field, { before, after }]));
+  return { action: wish.action, object, changes };
+}
+
+function planLines({ changes, kept }: Plan): string[] {
+  return [
+    ...changes.map((change) => {
+      const words = change.fields.map(({ field, before, after }) => (change.isNew ? `${field} ${shown(after)}` : `${field} ${shown(before)} → ${shown(after)}`));
+      return `${verbOf(change)} ${change.object}${words.length === 0 ? "" : `: ${words.join(", ")}`}`;
+    }),
+    ...kept.map((change) => `keep ${change.object}: it is not in the file; with --prune: ${verbOf(change)}`),
+  ];
+}
+
+function shown(value: PlannedChange["fields"][number]["after"]): string {
+  if (value === null) return "none";
+  return typeof value === "object" ? value.join(",") : String(value);
+}
+
+function verbOf({ wish, isNew }: PlannedChange): string {
+  switch (wish.action) {
+    case "teams.create":
+    case "keys.create":
+      return "create";
+    case "teams.update":
+    case "keys.update":
+      return "change";
+    case "budgets.set":
+      return isNew ? "create" : "change";
+    case "keys.revoke":
+      return "revoke";
+    case "teams.delete":
+      return "delete";
+    case "budgets.remove":
+      return "remove";
+  }
+}
