@@ -255,7 +255,7 @@ function buildRoutes(settings: Settings, parts: StoryParts): Story {
       handler: chatCompletions({
         authenticate,
         limiter,
-        balanceGuard: createBalanceGuard({ account, floor: settings.balance.floor, log }),
+        balanceGuard: createBalanceGuard({ account, clock, floor: settings.balance.floor, log }),
         pricer,
         hold: createHolder({ ledger, pricer, scopeName: ({ window }) => scopeNameOf(window.budget.scope, keys) }),
         forwarder,

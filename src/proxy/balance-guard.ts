@@ -1,27 +1,46 @@
 import { formatUsd, type PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
+import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import { readAccount } from "../wire/account.ts";
 import type { AccountLookup } from "./account.ts";
 
-/** Why nothing is to be forwarded now; null while the balance is above the floor, or unknown. */
+/** Why nothing is to be forwarded now; null while the balance is not known to be under the floor. */
 export type BalanceGuard = () => Promise<Refusal | null>;
+
+/** A request waits so long for the gateway's record; after that nobody does until it has come. Milliseconds. */
+const patienceMs = 2_000;
 
 /** Turns requests away while the gateway's balance is known to be under the floor. Reads the remembered account record. */
 export function createBalanceGuard(parts: {
   readonly account: { lookUp(): Promise<AccountLookup> };
+  readonly clock: Clock;
   readonly floor: PicoUsd | null;
   readonly log: Log;
 }): BalanceGuard {
-  const { account, floor, log } = parts;
+  const { account, clock, floor, log } = parts;
   if (floor === null) return async () => null;
-  let wasBelow = false;
-  return async () => {
+  let isBelow = false;
+  let isSlow = false;
+  const look = async (): Promise<void> => {
     const found = await account.lookUp();
     const balance = found.ok ? readAccount(found.record.body).balance : null;
-    const isBelow = balance !== null && balance < floor;
-    if (isBelow && !wasBelow) log.warn({ balance_usd: formatUsd(balance), floor_usd: formatUsd(floor) }, "the balance is under its floor");
-    wasBelow = isBelow;
+    const wasBelow = isBelow;
+    isBelow = balance !== null && balance < floor;
+    isSlow = false;
+    if (isBelow && !wasBelow && balance !== null) log.warn({ balance_usd: formatUsd(balance), floor_usd: formatUsd(floor) }, "the balance is under its floor");
+  };
+  const lookInTime = (): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const timer = clock.after(patienceMs, () => {
+        isSlow = true;
+        resolve();
+      });
+      look().then(resolve, reject).finally(() => timer.cancel());
+    });
+  return async () => {
+    if (isSlow) void look().catch((error: unknown) => log.error({ err: error }, "the balance could not be looked at"));
+    else await lookInTime();
     return isBelow ? { code: "balance_floor" } : null;
   };
 }

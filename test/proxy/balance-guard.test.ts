@@ -1,4 +1,9 @@
 import { expect, it } from "vitest";
+import { usd } from "../../src/core/money.ts";
+import { createBalanceGuard } from "../../src/proxy/balance-guard.ts";
+import type { AccountLookup } from "../../src/proxy/account.ts";
+import { heardLog } from "../support/heard-log.ts";
+import { manualClock } from "../support/manual-clock.ts";
 import { startProxy } from "../support/running-proxy.ts";
 
 it("forwards nothing while the balance is under its floor, and goes on when it is topped up", async () => {
@@ -22,4 +27,33 @@ it("forwards while the balance is not known", async () => {
     env: { FAREBOX_BALANCE_FLOOR: "1.00" },
   });
   expect((await proxy.chat({ max_tokens: 5 })).status).toBe(200);
+});
+
+it("waits two seconds at most for a record that does not come, then for none until it has come", async () => {
+  const clock = manualClock();
+  const log = heardLog();
+  const lookUps: ((found: AccountLookup) => void)[] = [];
+  const account = { lookUp: () => new Promise<AccountLookup>((resolve) => lookUps.push(resolve)) };
+  const answerAll = (balance: string) => {
+    for (const resolve of lookUps.splice(0)) resolve({ ok: true, record: { body: { equivalent_in_usd: balance }, fetchedAt: 0 }, freshness: "miss" });
+  };
+  const guard = createBalanceGuard({ account, clock, floor: usd("1"), log });
+  const first = guard();
+  clock.advance(1_999);
+  expect(clock.waiting).toBe(1);
+  clock.advance(1);
+  expect(await first).toBeNull();
+  expect(await guard()).toBeNull();
+  answerAll("0.5");
+  const second = guard();
+  answerAll("0.5");
+  await second;
+  const third = guard();
+  answerAll("0.99");
+  expect(await third).toEqual({ code: "balance_floor" });
+  const fourth = guard();
+  answerAll("1.00");
+  expect(await fourth).toBeNull();
+  expect(log.lines.map(({ message }) => message)).toEqual(["the balance is under its floor"]);
+  expect(clock.waiting).toBe(0);
 });
