@@ -39,6 +39,7 @@ export interface Settings {
     /** An address, kept like a secret. */
     readonly webhook: Secret | null;
     readonly secret: Secret | null;
+    /** That of the guard, unless given. */
     readonly balanceFloor: PicoUsd | null;
     /** Null for never. */
     readonly hoursMin: number | null;
@@ -77,7 +78,7 @@ export function nested(values: SettingValues): Settings {
     alerts: {
       webhook: values.alert_webhook,
       secret: values.alert_secret,
-      balanceFloor: values.alert_balance,
+      balanceFloor: values.alert_balance ?? values.balance_floor,
       hoursMin: values.alert_hours_left === 0 ? null : values.alert_hours_left,
       unsettledMs: values.alert_pending,
     },

@@ -70,7 +70,7 @@ export const settingsTable = {
   balance_floor: { kind: usdAmount, default: null, meaning: "USD under which nothing is forwarded" },
   alert_webhook: { kind: webhookAddress, default: null, meaning: "where alerts are sent; https, or http to this machine" },
   alert_secret: { kind: signingSecret, default: null, meaning: "what alerts are signed with; unsigned without one" },
-  alert_balance: { kind: usdAmount, default: null, meaning: "USD of balance under which to alert" },
+  alert_balance: { kind: usdAmount, default: null, meaning: "USD of balance under which to alert; FAREBOX_BALANCE_FLOOR unless given" },
   alert_hours_left: { kind: wholeNumber(0, 8760), default: "24", meaning: "alert when the balance lasts for less than so many hours; 0 for never" },
   alert_pending: { kind: duration("1m"), default: "2h", meaning: "alert when a charge is not settled for so long" },
   body_limit: { kind: bytes("1kb", "1gb"), default: "32mb", meaning: "one request's body" },

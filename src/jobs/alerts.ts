@@ -55,6 +55,8 @@ export interface AlertParts {
 
 /** Budgets are looked at so long after something was spent, and no more often. Milliseconds. */
 const budgetPauseMs = 1_000;
+/** Where there are so many windows that a look takes long, it takes at most so much of the time. */
+const lookShare = 1 / 20;
 /** Everything is. Milliseconds. */
 const periodMs = 60_000;
 /** An older sample says nothing of the balance now. While nothing runs there is one an hour. Milliseconds. */
@@ -76,6 +78,8 @@ export function startAlerts(parts: AlertParts): Alerts {
   let later: Timer | null = null;
   let running: Promise<void> = Promise.resolve();
   let ended = false;
+  /** How long the last look at the budgets took. */
+  let lookMs = 0;
 
   /** The windows of now; after the turn of an hour those that have just ended as well. */
   const budgets = async (): Promise<Alert[]> => {
@@ -85,7 +89,9 @@ export function startAlerts(parts: AlertParts): Alerts {
     hasMoved = false;
     const shortages = [...refusals.values()];
     refusals.clear();
+    const startedAt = clock.monotonic();
     const windows = (await Promise.all(instants.map((at) => ledger.crossedWindows(at)))).flat();
+    lookMs = clock.monotonic() - startedAt;
     lastAt = now;
     return [...budgetAlerts(windows), ...refusalAlerts(shortages)];
   };
@@ -145,7 +151,7 @@ export function startAlerts(parts: AlertParts): Alerts {
   const moved = (): void => {
     hasMoved = true;
     if (soon !== null || ended) return;
-    soon = clock.after(budgetPauseMs, () => {
+    soon = clock.after(Math.max(budgetPauseMs, lookMs / lookShare), () => {
       void inTurn(budgets).then(() => {
         soon = null;
         if (hasMoved) moved();

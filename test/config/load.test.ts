@@ -124,6 +124,12 @@ describe("the webhook of alerts", () => {
     expect(webhook(text)).toEqual([`FAREBOX_ALERT_WEBHOOK ${problem}`]);
   });
 
+  it("tells of the balance under the guard's floor, unless another one is given", () => {
+    expect(settingsOf({ env: { FAREBOX_BALANCE_FLOOR: "5" } }).settings.alerts.balanceFloor).toBe(usd("5"));
+    expect(settingsOf({ env: { FAREBOX_BALANCE_FLOOR: "5", FAREBOX_ALERT_BALANCE: "20" } }).settings.alerts.balanceFloor).toBe(usd("20"));
+    expect(settingsOf({ env: { FAREBOX_ALERT_HOURS_LEFT: "0" } }).settings.alerts).toMatchObject({ balanceFloor: null, hoursMin: null, unsettledMs: 7_200_000 });
+  });
+
   it("has a secret that is long enough, and not one without it", () => {
     const secret = (text: string) => problemsOf({ env: { FAREBOX_ALERT_WEBHOOK: "https://h.example", FAREBOX_ALERT_SECRET: text } });
     for (const text of ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "sixteen-letters!"]) expect(secret(text)).toEqual([]);

@@ -456,6 +456,27 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     expect(await ledger.corrections(noon + 1, noon + 10)).toEqual([]);
   });
 
+  it("knows which of the windows of an instant have reached their threshold or limit", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const set = (more: Parameters<typeof budget>, warnPercent: number | null) => ledger.setBudget({ ...budget(...more), warnPercent }, noon, "tester");
+    await set([{ kind: "key", key: alice.key }, "1d", "1"], 50);
+    await set([{ kind: "eachKey", team: null }, "total", "0.4", "soft"], null);
+    await set([{ kind: "all" }, "1mo", "2"], 30);
+    const crossed = async (at = noon) => (await ledger.crossedWindows(at)).map(({ budget: { id }, subject, spent }) => [id, subject, spent]);
+    expect(await crossed()).toEqual([]);
+    for (const caller of [alice, bob]) {
+      await ledger.hold(holdOf(caller.key, usd("0.5"), { caller }));
+      await ledger.post(caller.key, posting(caller === alice ? 500_000 : 100_000, 0), endAt(noon));
+    }
+    expect(await crossed()).toEqual([
+      ["key:k-alice/1d", "", usd("0.5")], ["each-key/total", "k-alice", usd("0.5")], ["all/1mo", "", usd("0.6")],
+    ]);
+    expect(await crossed(noon + 86_400_000)).toEqual([["each-key/total", "k-alice", usd("0.5")], ["all/1mo", "", usd("0.6")]]);
+    await ledger.hold(holdOf("held", usd("0.5")));
+    expect((await ledger.crossedWindows(noon))[0]).toMatchObject({ spent: usd("0.5"), held: usd("0.5") });
+  });
+
   it("keeps samples of the account, one an instant, until they are removed", async () => {
     await using home = kind.newHome(manualClock(noon));
     const { ledger, samples, ...store } = await home.open();
