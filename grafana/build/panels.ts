@@ -1,0 +1,143 @@
+import type { Builder } from "@grafana/grafana-foundation-sdk/cog";
+import * as bars from "@grafana/grafana-foundation-sdk/bargauge";
+import * as common from "@grafana/grafana-foundation-sdk/common";
+import * as dashboards from "@grafana/grafana-foundation-sdk/dashboard";
+import * as prometheus from "@grafana/grafana-foundation-sdk/prometheus";
+import * as stat from "@grafana/grafana-foundation-sdk/stat";
+import * as table from "@grafana/grafana-foundation-sdk/table";
+import * as timeseries from "@grafana/grafana-foundation-sdk/timeseries";
+
+/** The data source that the dashboard's first variable chooses. */
+export const chosenSource: common.DataSourceRef = { type: "prometheus", uid: "${datasource}" };
+
+/** Units of Grafana that the dashboards use, by its names for them. */
+export type Unit = "currencyUSD" | "percentunit" | "short" | "reqps" | "ops" | "s" | "bytes" | "suffix: tok/s" | "suffix: /min";
+
+/** Seen as one by users: red from `red` on, and so on; or the other way round for what is good when high. */
+export interface Limits {
+  readonly yellow: number;
+  readonly red: number;
+  readonly goodWhen?: "low" | "high";
+}
+
+/** One query of a panel, and the name of its series as a template of labels. */
+export type Query = readonly [expression: string, legend: string];
+
+export interface PanelWish {
+  readonly title: string;
+  /** What it answers, in a sentence or two. */
+  readonly description: string;
+  readonly unit: Unit;
+  readonly queries: readonly Query[];
+  readonly decimals?: number;
+  readonly limits?: Limits;
+  /** Shown instead of "No data" where nothing is the usual. */
+  readonly noValue?: string;
+  /** Of an axis or bar. */
+  readonly max?: number;
+}
+
+/** A panel, but for its place. `width` of 24 columns, `height` in rows of the grid. */
+export type Panel = (place: { readonly id: number; readonly width: number; readonly height: number }) => Builder<dashboards.Panel>;
+
+type Place = Parameters<Panel>[0];
+type AnyPanel = stat.PanelBuilder | bars.PanelBuilder | table.PanelBuilder | timeseries.PanelBuilder;
+
+/** What all kinds of panels have. */
+function dressed<Kind extends AnyPanel>(panel: Kind, wish: PanelWish, place: Place): Kind {
+  panel.id(place.id).title(wish.title).description(wish.description).unit(wish.unit).datasource(chosenSource);
+  panel.height(place.height).span(place.width);
+  if (wish.decimals !== undefined) panel.decimals(wish.decimals);
+  if (wish.noValue !== undefined) panel.noValue(wish.noValue);
+  if (wish.max !== undefined) panel.min(0).max(wish.max);
+  return panel;
+}
+
+const query = ([expression, legend]: Query, index: number) =>
+  new prometheus.DataqueryBuilder()
+    .refId(String.fromCodePoint(65 + index))
+    .datasource(chosenSource)
+    .editorMode(prometheus.QueryEditorMode.Code)
+    .expr(expression)
+    .legendFormat(legend);
+
+const now = (wish: PanelWish) => wish.queries.map((each, index) => query(each, index).instant());
+
+const newest = () => new common.ReduceDataOptionsBuilder().calcs(["lastNotNull"]);
+
+function steps(limits: Limits | undefined): dashboards.ThresholdsConfigBuilder {
+  const config = new dashboards.ThresholdsConfigBuilder().mode(dashboards.ThresholdsMode.Absolute);
+  if (limits === undefined) return config.steps([{ value: null, color: "blue" }]);
+  const { yellow, red, goodWhen = "low" } = limits;
+  return goodWhen === "low"
+    ? config.steps([{ value: null, color: "green" }, { value: yellow, color: "yellow" }, { value: red, color: "red" }])
+    : config.steps([{ value: null, color: "red" }, { value: red, color: "yellow" }, { value: yellow, color: "green" }]);
+}
+
+const byThresholds = () => new dashboards.FieldColorBuilder().mode(dashboards.FieldColorModeId.Thresholds);
+
+/** One figure, as of now. */
+export const figure = (wish: PanelWish & { readonly words?: Readonly<Record<string, string>> }): Panel => (place) =>
+  dressed(new stat.PanelBuilder(), wish, place)
+    .targets(now(wish))
+    .reduceOptions(newest())
+    .graphMode(common.BigValueGraphMode.None)
+    .colorScheme(byThresholds())
+    .thresholds(steps(wish.limits))
+    .mappings(wish.words === undefined ? [] : [wordsFor(wish.words)]);
+
+const wordsFor = (words: Readonly<Record<string, string>>): dashboards.ValueMap => ({
+  type: dashboards.MappingType.ValueToText,
+  options: Object.fromEntries(Object.entries(words).map(([value, text], index) => [value, { text, index }])),
+});
+
+/** One bar for each series, as of now or over the time range. */
+export const barFor = (wish: PanelWish): Panel => (place) =>
+  dressed(new bars.PanelBuilder(), wish, place)
+    .targets(now(wish))
+    .reduceOptions(newest())
+    .orientation(common.VizOrientation.Horizontal)
+    .displayMode(common.BarGaugeDisplayMode.Basic)
+    .valueMode(common.BarGaugeValueMode.Text)
+    .namePlacement(common.BarGaugeNamePlacement.Left)
+    .min(0)
+    .colorScheme(byThresholds())
+    .thresholds(steps(wish.limits));
+
+/** Lines over time; `stacked` for parts of a whole. */
+export const lines = (wish: PanelWish & { readonly stacked?: true }): Panel => (place) =>
+  dressed(new timeseries.PanelBuilder(), wish, place)
+    .targets(wish.queries.map((each, index) => query(each, index).range()))
+    .lineWidth(wish.stacked ? 1 : 2)
+    .fillOpacity(wish.stacked ? 60 : 0)
+    .showPoints(common.VisibilityMode.Never)
+    .axisSoftMin(0)
+    .stacking(new common.StackingConfigBuilder().group("A").mode(wish.stacked ? common.StackingMode.Normal : common.StackingMode.None))
+    .legend(
+      new common.VizLegendOptionsBuilder()
+        .displayMode(common.LegendDisplayMode.List)
+        .placement(common.LegendPlacement.Bottom)
+        .showLegend(true)
+        .calcs([]),
+    )
+    .tooltip(new common.VizTooltipOptionsBuilder().mode(common.TooltipDisplayMode.Multi).sort(common.SortOrder.Descending));
+
+/** One row for each set of labels, one column for each query, named by its legend. */
+export const rowFor = (wish: PanelWish & { readonly columns: Readonly<Record<string, string>> }): Panel => (place) =>
+  dressed(new table.PanelBuilder(), wish, place)
+    .targets(wish.queries.map((each, index) => query(each, index).instant().format(prometheus.PromQueryFormat.Table)))
+    .withTransformation({ id: "merge", options: {} })
+    .withTransformation({
+      id: "organize",
+      options: {
+        excludeByName: { Time: true },
+        indexByName: Object.fromEntries([...Object.keys(wish.columns), ...valueColumns(wish)].map((name, index) => [name, index])),
+        renameByName: {
+          ...wish.columns,
+          ...Object.fromEntries(valueColumns(wish).map((name, index) => [name, wish.queries[index]?.[1] ?? name])),
+        },
+      },
+    });
+
+/** Grafana's names for the values of several tables merged into one. */
+const valueColumns = (wish: PanelWish) => wish.queries.map((_, index) => `Value #${String.fromCodePoint(65 + index)}`);

@@ -1,0 +1,63 @@
+import { globSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+/** What is read of a dashboard's committed file: as much as shows it, or proves it. */
+export interface DashboardFile {
+  /** The file's name without its ending. */
+  readonly name: string;
+  readonly title: string;
+  readonly uid: string;
+  readonly id: null;
+  readonly panels: readonly PanelFile[];
+  readonly templating: { readonly list: readonly { readonly name: string; readonly type: string; readonly query: unknown; readonly allValue?: string }[] };
+}
+
+export interface PanelFile {
+  readonly id: number;
+  readonly type: "stat" | "bargauge" | "timeseries" | "table";
+  readonly title: string;
+  readonly description: string;
+  readonly datasource: { readonly type: string; readonly uid: string };
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
+  readonly fieldConfig: {
+    readonly defaults: {
+      readonly unit: string;
+      readonly decimals?: number;
+      readonly max?: number;
+      readonly noValue?: string;
+      readonly mappings?: readonly { readonly options: Readonly<Record<string, { readonly text: string }>> }[];
+      readonly thresholds?: { readonly steps: readonly { readonly value: number | null; readonly color: string }[] };
+      readonly custom?: { readonly stacking?: { readonly mode: string } };
+    };
+  };
+  readonly transformations?: readonly { readonly id: string; readonly options: { readonly renameByName?: Readonly<Record<string, string>> } }[];
+  readonly targets: readonly TargetFile[];
+}
+
+export interface TargetFile {
+  readonly refId: string;
+  readonly expr: string;
+  readonly legendFormat: string;
+  /** Asked for now only, and not over the time range. */
+  readonly instant?: boolean;
+  readonly datasource: { readonly uid: string };
+}
+
+const folder = fileURLToPath(new URL("dashboards", import.meta.url));
+
+/** The committed dashboards, by name. */
+export const committedDashboards = (): DashboardFile[] =>
+  globSync("*.json", { cwd: folder })
+    .toSorted()
+    .map((file) => ({ name: file.replace(/\.json$/, ""), ...JSON.parse(readFileSync(`${folder}/${file}`, "utf8")) }));
+
+/** A query as Grafana sends it while every variable is at All. Lengths in seconds. */
+export function substituted(expression: string, { rangeS, stepS, scrapeS }: { readonly rangeS: number; readonly stepS: number; readonly scrapeS: number }): string {
+  const values: Readonly<Record<string, string>> = {
+    $__rate_interval: `${Math.max(stepS + scrapeS, 4 * scrapeS)}s`,
+    $__range: `${Math.ceil(rangeS)}s`,
+    $job: ".+",
+    $instance: ".+",
+  };
+  return expression.replaceAll(/\$\w+/g, (variable) => values[variable] ?? variable);
+}
