@@ -157,10 +157,12 @@ describe("tokens per minute", () => {
     const alice = caller("alice", { tpm: 10, rpm: 5 }, { rpm: 7 });
     const place = entered(limiter, alice);
     await reserveTokens(place, 11, async () => 11);
+    const untouched = ["key:alice rpm 5", "key:alice tpm 10", "team:red rpm 7"];
+    expect(remaining(limiter, alice)).toEqual(untouched);
     place.cancel();
     place.settleTokens(0);
     place.leave();
-    expect(remaining(limiter, alice)).toEqual(["key:alice rpm 5", "key:alice tpm 10", "team:red rpm 7"]);
+    expect(remaining(limiter, alice)).toEqual(untouched);
   });
 
   const steps = fc.array(fc.record({ passMs: fc.nat(30_000), bound: fc.nat(500), used: fc.option(fc.nat(500)), settleAfter: fc.nat(4) }), { maxLength: 60 });
