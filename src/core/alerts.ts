@@ -38,9 +38,9 @@ export function budgetAlerts(windows: readonly BudgetWindow[]): Alert[] {
   });
 }
 
-/** Whether `budgetAlerts` has something to say of a window. */
-export function isCrossed(window: BudgetWindow): boolean {
-  return isAtLimit(window) || (window.budget.warnPercent !== null && isAtWarning(window, window.budget.warnPercent));
+/** Whether `budgetAlerts` has something to say of a window that nobody was told yet, by the keys of what was told. */
+export function isUntold(window: BudgetWindow, wasTold: (dedupeKey: string) => boolean): boolean {
+  return budgetAlerts([window]).some(({ dedupeKey }) => !wasTold(dedupeKey));
 }
 
 /** Requests that would not fit even if nothing else ran. One that only had to wait for others is no cause. */

@@ -61,6 +61,8 @@ const lookShare = 1 / 20;
 const periodMs = 60_000;
 /** An older sample says nothing of the balance now. While nothing runs there is one an hour. Milliseconds. */
 const sampleMsMax = 2 * 3_600_000;
+/** Windows of one look: what is more is told of by the next one. */
+const windowsMax = 500;
 /** Messages in one transaction: a hold must not wait for many. */
 const putAtOnce = 100;
 /** Refused windows that are remembered until they are looked at; keys that are known to have been told. */
@@ -90,8 +92,10 @@ export function startAlerts(parts: AlertParts): Alerts {
     const shortages = [...refusals.values()];
     refusals.clear();
     const startedAt = clock.monotonic();
-    const windows = (await Promise.all(instants.map((at) => ledger.crossedWindows(at)))).flat();
+    const found = await Promise.all(instants.map((at) => ledger.untoldWindows(at, windowsMax)));
     lookMs = clock.monotonic() - startedAt;
+    const windows = found.flat();
+    if (found.some(({ length }) => length === windowsMax)) moved();
     lastAt = now;
     return [...budgetAlerts(windows), ...refusalAlerts(shortages)];
   };

@@ -44,8 +44,11 @@ export interface Ledger extends AsyncDisposable {
   windows(at: number): Promise<readonly BudgetWindow[]>;
   /** The windows that weigh on a caller at the instant, those too that no hold has opened yet. */
   windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]>;
-  /** Of the windows at the instant, those that an alert may be due for (`isCrossed`); not read where requests are answered. */
-  crossedWindows(at: number): Promise<readonly BudgetWindow[]>;
+  /**
+   * Of the windows at the instant those, at most `limit`, that are to be told of by the rules of alerts, and are not by what is
+   * in the outbox. Where a proxy runs, it is not found out on the thread that answers requests.
+   */
+  untoldWindows(at: number, limit: number): Promise<readonly BudgetWindow[]>;
 
   charge(id: string): Promise<Charge | undefined>;
   /** Newest first. */

@@ -1,6 +1,6 @@
 import { array, assert, bigInt, constantFrom, integer, option, property, record } from "fast-check";
 import { describe, expect, it } from "vitest";
-import { balanceAlerts, budgetAlerts, driftAlerts, isCrossed, refusalAlerts, unsettledAlerts, type Alert } from "../../src/core/alerts.ts";
+import { balanceAlerts, budgetAlerts, driftAlerts, isUntold, refusalAlerts, unsettledAlerts, type Alert } from "../../src/core/alerts.ts";
 import { shortageOf, type BudgetWindow } from "../../src/core/budget.ts";
 import { noMoney, usd, type PicoUsd } from "../../src/core/money.ts";
 
@@ -74,7 +74,8 @@ describe("budgets", () => {
           const warns = percent !== null && spent > 0n && spent * 100n >= limit * BigInt(percent);
           const full = mode === "hard" ? spent + held > 0n && spent + held >= limit : spent > limit;
           const refuses = mode === "hard" && needed !== null && spent + needed > limit && spent + held + needed > limit;
-          expect(isCrossed(here)).toBe(warns || full);
+          expect(isUntold(here, () => false)).toBe(warns || full);
+          expect(isUntold(here, (key) => told.has(key))).toBe(false);
           const due = [warns && "warning", full && "reached", refuses && !full && "refused"].filter((name) => name !== false);
           expect(new Set(alerts.map(({ dedupeKey }) => dedupeKey)).size).toBe(due.length);
           for (const alert of fresh) expect(kinds([alert])[0]?.replace("budget_", "")).toBeOneOf(due);

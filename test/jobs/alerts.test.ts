@@ -186,11 +186,11 @@ it("keeps for the record what nobody is told, and what the outbox could not take
 it("goes on after a failure, and ends with its timers, after a last look at what was spent", async () => {
   const self = await world();
   const alerts = self.start();
-  const crossed = self.ledger.crossedWindows.bind(self.ledger);
-  self.ledger.crossedWindows = () => Promise.reject(new Error("gone"));
+  const untold = self.ledger.untoldWindows.bind(self.ledger);
+  self.ledger.untoldWindows = () => Promise.reject(new Error("gone"));
   await alerts.evaluate();
   expect(self.log.lines.map(({ message }) => message)).toEqual(["alerts could not be evaluated"]);
-  self.ledger.crossedWindows = crossed;
+  self.ledger.untoldWindows = untold;
   await self.spend("a", 900_000);
   alerts.spent();
   await alerts[Symbol.asyncDispose]();

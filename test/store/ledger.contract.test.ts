@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { budgetAlerts } from "../../src/core/alerts.ts";
 import type { AccountSample } from "../../src/core/account-sample.ts";
 import { parseScope, type Caller } from "../../src/core/budget.ts";
 import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
@@ -456,14 +457,14 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     expect(await ledger.corrections(noon + 1, noon + 10)).toEqual([]);
   });
 
-  it("knows which of the windows of an instant have reached their threshold or limit", async () => {
+  it("knows which of the windows of an instant have reached their threshold or limit, until that is in the outbox", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
     const set = (more: Parameters<typeof budget>, warnPercent: number | null) => ledger.setBudget({ ...budget(...more), warnPercent }, noon, "tester");
     await set([{ kind: "key", key: alice.key }, "1d", "1"], 50);
     await set([{ kind: "eachKey", team: null }, "total", "0.4", "soft"], null);
     await set([{ kind: "all" }, "1mo", "2"], 30);
-    const crossed = async (at = noon) => (await ledger.crossedWindows(at)).map(({ budget: { id }, subject, spent }) => [id, subject, spent]);
+    const crossed = async (at = noon) => (await ledger.untoldWindows(at, 10)).map(({ budget: { id }, subject, spent }) => [id, subject, spent]);
     expect(await crossed()).toEqual([]);
     for (const caller of [alice, bob]) {
       await ledger.hold(holdOf(caller.key, usd("0.5"), { caller }));
@@ -473,8 +474,16 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
       ["key:k-alice/1d", "", usd("0.5")], ["each-key/total", "k-alice", usd("0.5")], ["all/1mo", "", usd("0.6")],
     ]);
     expect(await crossed(noon + 86_400_000)).toEqual([["each-key/total", "k-alice", usd("0.5")], ["all/1mo", "", usd("0.6")]]);
+    const tell = async () => {
+      const alerts = budgetAlerts(await ledger.untoldWindows(noon, 10));
+      await store.outbox.put(
+        alerts.map(({ dedupeKey }) => ({ id: dedupeKey, kind: "alert", target: null, dedupeKey, keyUntil: null, payload: "", createdAt: noon })),
+      );
+      return alerts.length;
+    };
+    expect([await tell(), await tell()]).toEqual([3, 0]);
     await ledger.hold(holdOf("held", usd("0.5")));
-    expect((await ledger.crossedWindows(noon))[0]).toMatchObject({ spent: usd("0.5"), held: usd("0.5") });
+    expect((await ledger.untoldWindows(noon, 1))[0]).toMatchObject({ spent: usd("0.5"), held: usd("0.5") });
   });
 
   it("keeps samples of the account, one an instant, until they are removed", async () => {

@@ -1,6 +1,6 @@
 import { fareboxItself } from "../../core/admins.ts";
 import type { LedgerTotals } from "../../core/account-sample.ts";
-import { isCrossed } from "../../core/alerts.ts";
+import { isUntold } from "../../core/alerts.ts";
 import { budgetRemoveEntry, budgetSetEntry, correctionEntry } from "../../core/audit.ts";
 import { invariant } from "../../core/assert.ts";
 import {
@@ -161,8 +161,9 @@ export class MemoryLedger implements Ledger {
     return this.#weighingOn(caller).map((budget) => this.#window(budget, subjectOf(budget.scope, caller), at));
   }
 
-  async crossedWindows(at: number): Promise<readonly BudgetWindow[]> {
-    return (await this.windows(at)).filter(isCrossed);
+  async untoldWindows(at: number, limit: number): Promise<readonly BudgetWindow[]> {
+    const told = new Set([...this.#state.messages.values()].map(({ dedupeKey }) => dedupeKey));
+    return (await this.windows(at)).filter((window) => isUntold(window, (key) => told.has(key))).slice(0, limit);
   }
 
   async charge(id: string): Promise<Charge | undefined> {

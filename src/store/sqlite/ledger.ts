@@ -97,8 +97,8 @@ export class SqliteLedger implements Ledger {
     return this.#reads.windowsOf(caller, at);
   }
 
-  async crossedWindows(at: number): Promise<readonly BudgetWindow[]> {
-    return this.#longReads.read({ kind: "crossedWindows", at });
+  async untoldWindows(at: number, limit: number): Promise<readonly BudgetWindow[]> {
+    return this.#longReads.read({ kind: "untoldWindows", at, limit });
   }
 
   async charge(id: string): Promise<Charge | undefined> {

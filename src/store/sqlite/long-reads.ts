@@ -1,4 +1,3 @@
-import { isCrossed } from "../../core/alerts.ts";
 import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
 import type { BudgetWindow } from "../../core/budget.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
@@ -8,8 +7,9 @@ import type { ChargePage, ChargeQuery, ReportQuery, ReportRow, Verification } fr
 import { readCorrections, readSamples, readTotals } from "./account-samples.ts";
 import { readAudit } from "./audit-entries.ts";
 import type { Connection } from "./connection.ts";
+import { readUntoldWindows } from "./outbox.ts";
 import { readPostings, type PageEnd, type PostingPage } from "./postings.ts";
-import { readCharges, readWindows } from "./reads.ts";
+import { readCharges } from "./reads.ts";
 import { readPrunedUntil, readReport } from "./report.ts";
 import { verify } from "./verify.ts";
 
@@ -18,7 +18,7 @@ export type LongRead =
   | { readonly kind: "charges"; readonly query: ChargeQuery }
   | { readonly kind: "report"; readonly query: ReportQuery }
   | { readonly kind: "postings"; readonly query: ReportQuery; readonly after: PageEnd | null }
-  | { readonly kind: "crossedWindows"; readonly at: number }
+  | { readonly kind: "untoldWindows"; readonly at: number; readonly limit: number }
   | { readonly kind: "prunedUntil" }
   | { readonly kind: "totals" }
   | { readonly kind: "corrections"; readonly since: number; readonly until: number }
@@ -30,7 +30,7 @@ export interface LongReadAnswers {
   charges: ChargePage;
   report: readonly ReportRow[];
   postings: PostingPage;
-  crossedWindows: readonly BudgetWindow[];
+  untoldWindows: readonly BudgetWindow[];
   prunedUntil: number | null;
   totals: LedgerTotals;
   corrections: readonly CorrectionMade[];
@@ -59,8 +59,8 @@ export function readLong(
       return readReport(db, calendar, read.query);
     case "postings":
       return readPostings(db, calendar, read.query, read.after);
-    case "crossedWindows":
-      return readWindows(db, calendar, read.at).filter(isCrossed);
+    case "untoldWindows":
+      return readUntoldWindows(db, calendar, read.at, read.limit);
     case "prunedUntil":
       return readPrunedUntil(db, calendar);
     case "totals":

@@ -1,6 +1,10 @@
+import { isUntold } from "../../core/alerts.ts";
+import type { BudgetWindow } from "../../core/budget.ts";
+import type { Calendar } from "../../ports/calendar.ts";
 import type { DueMessages, Message, MessageKind, MessageState, NewMessage, Outbox, Tried } from "../../ports/outbox.ts";
 import type { Connection, Statement } from "./connection.ts";
 import type { CommandQueue } from "./queue.ts";
+import { readWindows } from "./reads.ts";
 
 /** Messages that one transaction removes at most: a hold must not wait for many. */
 const removedAtOnce = 200;
@@ -90,6 +94,14 @@ function messageOf(row: MessageRow): Message {
     id, kind, target, dedupeKey: row.dedupe_key, keyUntil: row.key_until, payload, createdAt: row.created_at, state, tries,
     nextTryAt: row.next_try_at, endedAt: row.ended_at, lastError: row.last_error,
   };
+}
+
+/** Windows that are to be told of and are not yet. */
+export function readUntoldWindows(db: Connection, calendar: Calendar, at: number, limit: number): readonly BudgetWindow[] {
+  const known = db.prepare("select 1 from outbox where dedupe_key = ?").pluck();
+  return readWindows(db, calendar, at)
+    .filter((window) => isUntold(window, (key) => known.get(key) !== undefined))
+    .slice(0, limit);
 }
 
 /** The ids of those whose key was not known. */
