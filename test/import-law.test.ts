@@ -44,7 +44,7 @@ const packageHomes: Record<string, readonly string[]> = {
   tiktoken: ["tokens", "sandbox"],
   undici: ["gateway"],
   yaml: ["config", "catalogue", "yaml"],
-  zod: ["config", "admin", "reporting", "catalogue", "yaml"],
+  zod: ["config", "admin", "reporting", "catalogue", "yaml", "http"],
 };
 
 /** What is wrong with the imports of one file, given by its path in src. */

@@ -1,7 +1,9 @@
 import { z } from "zod";
+import { isLive } from "../core/keys.ts";
 import { changedLimits, noLimits } from "../core/limits.ts";
 import type { Team } from "../core/teams.ts";
 import type { Clock } from "../ports/clock.ts";
+import type { KeyStore } from "../ports/key-store.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import { limitsSchema } from "./limits.ts";
 import { modelsSchema, nameSchema } from "./names.ts";
@@ -93,4 +95,10 @@ function some(noun: string, names: readonly string[]): string[] {
 
 function noSuchTeam(name: string): Failure {
   return failure("not_found", `there is no team ${JSON.stringify(name)}`);
+}
+
+/** The names of a team's keys that still open something. */
+export async function liveMembers(keys: KeyStore, now: number): Promise<(team: string) => string[]> {
+  const live = (await keys.list()).filter((key) => isLive(key, now));
+  return (team) => live.filter((key) => key.team === team).map(({ name }) => name);
 }

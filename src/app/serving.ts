@@ -38,6 +38,7 @@ import { createSettler } from "../proxy/settle.ts";
 import { openSqlite, type Store } from "../store/sqlite/open.ts";
 import { calendarOf } from "../time/calendar.ts";
 import { createTokenCounter } from "../tokens/token-counter.ts";
+import { adminApi } from "./admin-api.ts";
 import { heardBy, startAlerting } from "./alerting.ts";
 import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { shippedPrices } from "./package.ts";
@@ -272,6 +273,7 @@ function buildRoutes(settings: Settings, parts: StoryParts): Story {
     { method: "get", path: "/v1/models/:id", handler: showModel({ authenticate, catalogue, clock }) },
     { method: "get", path: "/account/info", handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }) },
     ...selfServiceRoutes({ authenticate, limiter, ledger, calendar: parts.calendar, clock }),
+    ...adminApi(settings, { store, calendar: parts.calendar, clock, catalogue, account, events, version: parts.version }),
     { method: "get", path: "/healthz", handler: healthz },
     { method: "get", path: "/readyz", handler: readyz(readiness) },
     { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },

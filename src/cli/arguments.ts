@@ -2,8 +2,8 @@ import { InvalidArgumentError } from "commander";
 import { lifetimeMsMax, overlapMsMax } from "../admin/keys.ts";
 import { parseDuration } from "../core/duration.ts";
 import { limitMax } from "../core/limits.ts";
-import { isTagName } from "../core/tags.ts";
-import { isTagDimension, reportDimensions, tagNameOf, type ReportDimension } from "../ports/ledger.ts";
+import { reportDimensions, type ReportDimension } from "../ports/ledger.ts";
+import { readDimensions } from "../reporting/dimensions.ts";
 import { isDate } from "../reporting/instants.ts";
 
 /** For commander: a whole number within bounds. */
@@ -57,11 +57,8 @@ export function percentArgument(text: string): number {
 
 /** For commander: what a report is grouped by: names of dimensions and `tag:NAME`, separated by commas. */
 export function dimensionsArgument(text: string): ReportDimension[] {
-  const names = text.split(",").map((name) => name.trim());
-  const found = names.map((name) =>
-    isTagDimension(name) && isTagName(tagNameOf(name)) ? name : reportDimensions.find((one) => one === name),
-  );
-  if (new Set(names).size === names.length && found.every((name) => name !== undefined)) return found;
+  const found = readDimensions(text);
+  if (found !== undefined) return found;
   throw new InvalidArgumentError(`It must be a list of ${reportDimensions.join(", ")} and tag:NAME, each at most once, separated by commas.`);
 }
 

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { noSuchCharge } from "../admin/corrections.ts";
+import { showCharge } from "../admin/charge-lists.ts";
 import { chargeDetailsJson, type ChargeDetailsJson } from "../reporting/charges.ts";
 import { keyNames } from "../reporting/names.ts";
 import { storeSettings, withStore, type CliContext } from "./context.ts";
@@ -20,9 +20,9 @@ export function registerShow(charges: Command, context: CliContext): void {
   command.action(
     context.run((id: string, options: { json?: true }) =>
       withStore(context, command, "read", async (store) => {
-        const [charge, corrections] = await Promise.all([store.ledger.charge(id), store.ledger.charges({ adjusts: id, limit: 1000 })]);
-        if (charge === undefined) return fail(io, noSuchCharge(id).message);
-        const details = chargeDetailsJson(charge, corrections.charges, await keyNames(store.keys));
+        const shown = await showCharge(store.ledger, id);
+        if (!shown.ok) return fail(io, shown.message);
+        const details = chargeDetailsJson(shown.charge, shown.corrections, await keyNames(store.keys));
         if (options.json) printJson(io, details);
         else printFields(io, fieldsOf(details));
         return 0;

@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import { noSuchKey } from "../admin/keys.ts";
+import { listCharges } from "../admin/charge-lists.ts";
 import type { ChargeState } from "../core/charge.ts";
 import { completionTotal, promptTotal } from "../core/tokens.ts";
 import { chargesJson, type ChargeJson } from "../reporting/charges.ts";
@@ -19,6 +19,8 @@ interface ChargesOptions {
   readonly model?: string;
   readonly state?: ChargeState;
   readonly since?: string;
+  readonly until?: string;
+  readonly tag?: string;
   readonly limit: number;
   readonly cursor?: string;
   readonly json?: true;
@@ -34,6 +36,8 @@ export function registerCharges(program: Command, context: CliContext): void {
     .option("--model <model>", "only those that asked for this model")
     .addOption(new Option("--state <state>", "only those in this state").choices(["pending", "posted", "voided"]))
     .option("--since <when>", "only from then on: 24h, 7d, 2026-11-20 or an ISO instant")
+    .option("--until <when>", "only before then, written likewise")
+    .option("--tag <name=value>", "only those that carry this tag")
     .option("--limit <count>", "how many at most", wholeNumberArgument(1, 1000), 100)
     .option("--cursor <cursor>", "continue a list that ended with this cursor")
     .option("--json", "print JSON");
@@ -45,25 +49,14 @@ export function registerCharges(program: Command, context: CliContext): void {
   command.action(
     context.run((options: ChargesOptions) =>
       withStore(context, command, "read", async (store) => {
-        const key = options.key === undefined ? undefined : await store.keys.find(options.key);
-        if (options.key !== undefined && key === undefined) return fail(io, noSuchKey(options.key).message);
-        const since =
-          options.since === undefined
-            ? undefined
-            : parseInstant("--since", options.since, adapters.clock.now(), store.calendar);
+        const now = adapters.clock.now();
+        const since = options.since === undefined ? undefined : parseInstant("--since", options.since, now, store.calendar);
         if (since?.ok === false) return fail(io, since.problem);
-        if (options.cursor !== undefined && (await store.ledger.charge(options.cursor)) === undefined) {
-          return fail(io, "--cursor must be the cursor that a list of charges ended with");
-        }
-        const page = await store.ledger.charges({
-          limit: options.limit,
-          ...(key && { key: key.id }),
-          ...(options.model !== undefined && { model: options.model }),
-          ...(options.state && { state: options.state }),
-          ...(since && { since: since.at }),
-          ...(options.cursor !== undefined && { after: options.cursor }),
-        });
-        const list = chargesJson(page, await keyNames(store.keys));
+        const until = options.until === undefined ? undefined : parseInstant("--until", options.until, now, store.calendar);
+        if (until?.ok === false) return fail(io, until.problem);
+        const listed = await listCharges(store, { ...options, since: since?.at, until: until?.at });
+        if (!listed.ok) return fail(io, listed.kind === "invalid" ? `--${listed.message}` : listed.message);
+        const list = chargesJson(listed.page, await keyNames(store.keys));
         if (options.json) {
           printJson(io, list);
           return 0;

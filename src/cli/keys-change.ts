@@ -1,7 +1,6 @@
 import type { Command } from "commander";
 import { keyChangeFault, rotateKey, updateKey, type KeyWish } from "../admin/keys.ts";
-import { isoTimeOrNull } from "../core/iso-time.ts";
-import { keyJson } from "../reporting/keys.ts";
+import { keyJson, rotatedKeyJson } from "../reporting/keys.ts";
 import { newLifetimeArgument, overlapArgument } from "./arguments.ts";
 import { changedBy, storeSettings, withStore, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
@@ -62,11 +61,12 @@ export function registerKeyRotate(keys: Command, context: CliContext): void {
         const rotated = await rotateKey({ keys: store.keys, clock: adapters.clock, by: changedBy(context) }, nameOrId, { overlapMs: overlap });
         if (!rotated.ok) return fail(io, rotated.message);
         const { key, text } = rotated;
-        const until = isoTimeOrNull(key.previous?.validUntil ?? null);
+        const rotatedJson = rotatedKeyJson(key, text);
         if (json) {
-          printJson(io, { id: key.id, name: key.name, key: text, previous_valid_until: until });
+          printJson(io, rotatedJson);
           return 0;
         }
+        const until = rotatedJson.previous_valid_until;
         printLine(io, text);
         note(io, until === null ? `The secret before it works no longer.` : `The secret before it works until ${until}.`);
         return 0;

@@ -1,7 +1,6 @@
 import type { Command } from "commander";
-import { listBudgets } from "../admin/budgets.ts";
+import { budgetsOn } from "../admin/budgets.ts";
 import { createKey, listKeys, newKeyFault, revokeKey, showKey, type NewKey } from "../admin/keys.ts";
-import { weighsOn } from "../core/budget.ts";
 import { keyJson, newKeyJson } from "../reporting/keys.ts";
 import { isoTime, keyNames } from "../reporting/names.ts";
 import { standingOf } from "../reporting/standing.ts";
@@ -111,11 +110,7 @@ function registerShow(keys: Command, context: CliContext): void {
         const { key } = shown;
         const now = adapters.clock.now();
         const nameOf = await keyNames(store.keys);
-        const caller = { key: key.id, team: key.team };
-        const all = await listBudgets({ ...store, clock: adapters.clock });
-        const windows = all.filter(
-          ({ budget, subject }) => weighsOn(budget.scope, caller) && (subject === "" || subject === key.id),
-        );
+        const windows = await budgetsOn({ ...store, clock: adapters.clock }, key);
         const budgets = windows.map((window) => standingOf(window, nameOf));
         const details = keyJson(key, now);
         const { limits, ...fields } = details;

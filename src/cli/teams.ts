@@ -1,10 +1,9 @@
 import type { Command } from "commander";
 import {
-  createTeam, deleteTeam, listTeams, newTeamFault, showTeam, teamChangeFault, updateTeam, type NewTeam, type TeamWish,
+  createTeam, deleteTeam, listTeams, liveMembers, newTeamFault, showTeam, teamChangeFault, updateTeam, type NewTeam, type TeamWish,
 } from "../admin/teams.ts";
 import { teamFacts } from "../core/audit.ts";
-import { isLive } from "../core/keys.ts";
-import { changedBy, storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
+import { changedBy, storeSettings, withStore, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, printJson, printLine } from "./io.ts";
 import { addLimitOptions, limitCells, limitTitles, limitWish, type LimitOptions } from "./limit-options.ts";
@@ -56,7 +55,7 @@ function registerList(teams: Command, context: CliContext): void {
   command.action(
     context.run(({ json }: { json?: true }) =>
       withStore(context, command, "read", async (store) => {
-        const members = await liveMembers(store, adapters.clock.now());
+        const members = await liveMembers(store.keys, adapters.clock.now());
         const found = (await listTeams(store.teams)).map((team) => ({ ...teamFacts(team), keys: members(team.name) }));
         if (json) {
           printJson(io, { teams: found });
@@ -83,7 +82,7 @@ function registerShow(teams: Command, context: CliContext): void {
       withStore(context, command, "read", async (store) => {
         const shown = await showTeam(store.teams, name);
         if (!shown.ok) return fail(io, shown.message);
-        const members = await liveMembers(store, adapters.clock.now());
+        const members = await liveMembers(store.keys, adapters.clock.now());
         const { models, limits, ...record } = { ...teamFacts(shown.team), keys: members(name) };
         if (json) printJson(io, { ...record, models, limits });
         else printFields(io, Object.entries({ ...record, models: models?.join(",") ?? "all", ...limits, keys: record.keys.join(", ") || null }));
@@ -131,10 +130,4 @@ function registerDelete(teams: Command, context: CliContext): void {
       }),
     ),
   );
-}
-
-/** The names of a team's keys that still open something. */
-async function liveMembers({ keys }: OpenStore, now: number): Promise<(team: string) => string[]> {
-  const live = (await keys.list()).filter((key) => isLive(key, now));
-  return (team) => live.filter((key) => key.team === team).map(({ name }) => name);
 }

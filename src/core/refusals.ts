@@ -12,9 +12,13 @@ export type Refusal =
   | { readonly code: "budget_held"; readonly shortage: Shortage; readonly scopeName: string }
   | { readonly code: "model_not_allowed"; readonly model: string }
   | { readonly code: "read_only" }
+  | { readonly code: "admin_refused"; readonly message: string; readonly retryAfterSeconds: number | null }
+  | { readonly code: "conflict"; readonly message: string }
+  | { readonly code: "method_not_allowed"; readonly allow: readonly string[] }
+  | { readonly code: "unsupported_media_type"; readonly contentType: string }
   | { readonly code: "cross_site"; readonly origin: string | null }
   | { readonly code: "not_found"; readonly message: string }
-  | { readonly code: "request_too_large"; readonly limitBytes: number }
+  | { readonly code: "request_too_large"; readonly limitBytes: number; readonly setting?: null }
   | { readonly code: "unsupported_encoding"; readonly encoding: string }
   | { readonly code: "unknown_host"; readonly host: string }
   | { readonly code: "rate_limit_exceeded"; readonly met: LimitMet; readonly retryAfterSeconds: number }

@@ -57,6 +57,9 @@ export class HttpExchange implements Exchange {
   get isLocal(): boolean {
     return this.#facts.isLocal;
   }
+  get remoteAddress(): string {
+    return this.#request.socket.remoteAddress ?? "";
+  }
   get status(): number | null {
     return this.#status;
   }
@@ -87,8 +90,8 @@ export class HttpExchange implements Exchange {
     return found;
   }
 
-  readBody(): Promise<BodyResult> {
-    return readBody(this.#request, this.#facts.bodyBytesMax, this.#facts.bodyMemory);
+  readBody(limitBytes = Infinity): Promise<BodyResult> {
+    return readBody(this.#request, Math.min(limitBytes, this.#facts.bodyBytesMax), this.#facts.bodyMemory);
   }
 
   onClientGone(listener: () => void): void {

@@ -37,8 +37,8 @@ export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessag
   const bodyMemory = new BodyMemory(options.bodyMemoryBytesMax);
 
   return (request, response, next) => {
-    const origin = browserOrigin(request.headers, permitted);
     const clean = cleanPath(request.url ?? "");
+    const origin = browserOrigin(request.headers, isOwnPagesOnly(clean?.path ?? "") ? nobody : permitted);
     const exchange = new HttpExchange(request, response, {
       id: randomUUIDv7(),
       startedAt: options.clock.monotonic(),
@@ -63,6 +63,13 @@ export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessag
     request.url = clean.path + clean.query;
     next();
   };
+}
+
+const nobody: ReadonlySet<string> = new Set();
+
+/** Paths that no page of another origin may call, whatever the settings permit. */
+function isOwnPagesOnly(path: string): boolean {
+  return path === "/admin" || path.startsWith("/admin/");
 }
 
 function corsHeaders(origin: string): HeaderList {

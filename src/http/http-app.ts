@@ -8,7 +8,7 @@ import type { HttpExchange } from "./exchange.ts";
 import { exchangeOf, gatekeeper, type GatekeeperOptions } from "./gatekeeper.ts";
 
 export interface Route {
-  readonly method: "get" | "post" | "delete";
+  readonly method: "get" | "post" | "put" | "patch" | "delete" | "all";
   /** Express' form: "/v1/models/:id". It is the route's name in metrics too. */
   readonly path: string;
   readonly handler: Handler;

@@ -69,7 +69,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   };
 }
 
-type RequestEvents = Pick<Events, "requestStarted" | "requestEnded" | "refused" | "ledgerWrote">;
+type RequestEvents = Pick<Events, "requestStarted" | "requestEnded" | "refused" | "adminFailed" | "ledgerWrote">;
 
 function requestEvents(registers: Registry[], tallies: Tallies): RequestEvents {
   const requests = new Counter({
@@ -84,6 +84,7 @@ function requestEvents(registers: Registry[], tallies: Tallies): RequestEvents {
   const firstToken = seconds("farebox_time_to_first_token_seconds", "From a request's arrival to the first byte of its answer's body.", secondsBuckets);
   const overhead = seconds("farebox_overhead_seconds", "From a request's arrival to its sending to the gateway: what Farebox itself took.", overheadBuckets);
   const refusals = new Counter({ name: "farebox_refusals_total", help: "Requests that Farebox itself refused, by error code.", labelNames: ["code"], registers });
+  const adminFailures = new Counter({ name: "farebox_admin_failures_total", help: "Tries to use the admin API without a token that opens it, by what was wrong.", labelNames: ["reason"], registers });
   const running = { requests: 0, streams: 0 };
   const gauge = (name: string, help: string, read: () => number) =>
     new Gauge({ name, help, registers, collect() { this.set(read()); } });
@@ -116,6 +117,7 @@ function requestEvents(registers: Registry[], tallies: Tallies): RequestEvents {
       if (event.overheadMs !== null) series.overhead.observe(event.overheadMs / 1000);
     },
     refused: ({ code }) => refusals.labels(code).inc(),
+    adminFailed: (why) => adminFailures.labels(why).inc(),
     ledgerWrote: (length) => writes.observe(length),
   };
 }

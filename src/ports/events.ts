@@ -37,6 +37,8 @@ export interface Events {
   /** A request that is held; with a key's first use or a model's, its series start at 0. `retry` as in the hold. */
   admitted(key: ChargePosted["key"], model: string | null, group: string | null, retry: number): void;
   refused(refusal: Refusal): void;
+  /** A failed try to use the admin API; `why` is one of a few words. */
+  adminFailed(why: string): void;
   posted(event: ChargePosted): void;
   /** One ledger transaction, in seconds, with the number of calls it took along. */
   ledgerWrote(seconds: number, calls: number): void;

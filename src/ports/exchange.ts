@@ -24,9 +24,12 @@ export interface Exchange {
   headers(): Iterable<readonly [name: string, value: string]>;
   /** Whether it came from this machine without a forwarder in between. */
   readonly isLocal: boolean;
+  /** The address that the connection came from; "" where it is gone. */
+  readonly remoteAddress: string;
 
   /** Reads the whole body once, within the limits. `refusal` is null when the client left meanwhile. */
-  readBody(): Promise<BodyResult>;
+  /** `limitBytes`: a limit of this path's own, below the one of all. */
+  readBody(limitBytes?: number): Promise<BodyResult>;
 
   /** Whether the client has gone before its answer was complete. */
   readonly clientGone: boolean;

@@ -169,6 +169,8 @@ export interface ChargeQuery {
   readonly state?: ChargeState;
   /** Only corrections of this charge. */
   readonly adjusts?: string;
+  /** Only those that carry this tag. No index helps: the rarer it is, the longer the look. */
+  readonly tag?: { readonly name: string; readonly value: string };
   /** Half-open: from `since` to before `until`. */
   readonly since?: number;
   readonly until?: number;

@@ -12,6 +12,11 @@ export function stateOf(who: Pick<Key, "revokedAt" | "expiresAt">, now: number):
   return isLive(who, now) ? "live" : "expired";
 }
 
+/** A key that was just given a new secret, with its text: the only time that this is shown. */
+export function rotatedKeyJson(key: Key, text: string) {
+  return { id: key.id, name: key.name, key: text, previous_valid_until: keyFacts(key).previous_valid_until };
+}
+
 /** A key that was just made, with its text: the only time that this is shown. */
 export function newKeyJson(key: Key, text: string) {
   const { id, name, ...facts } = keyFacts(key);

@@ -13,7 +13,8 @@ export function pricesJson(catalogue: Catalogue, at: number) {
   return { digest: catalogue.digest, models: catalogue.list(at).map(pricedModel) };
 }
 
-function pricedModel(model: CatalogueModel) {
+/** One model with its price in force, as the list has it. */
+export function pricedModel(model: CatalogueModel) {
   const { id, provider, group, price } = model;
   return { id, provider, group, price: price === null ? null : { id: price.id, ...versionJson(price.version) } };
 }

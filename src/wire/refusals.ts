@@ -71,12 +71,22 @@ function wordingOf(refusal: Refusal): Wording {
       return { status: 403, type: invalidRequest, code, message: `This key may not use the model ${refusal.model}.`, param: "model" };
     case "read_only":
       return { status: 403, type: invalidRequest, code, message: "This token may look but not change anything." };
+    case "admin_refused":
+      return adminRefused(refusal.message, refusal.retryAfterSeconds);
+    case "conflict":
+      return { status: 409, type: invalidRequest, code, message: refusal.message };
+    case "method_not_allowed": {
+      const allow = refusal.allow.join(", ");
+      return { status: 405, type: invalidRequest, code, message: `This path takes ${allow}.`, headers: [["allow", allow]] };
+    }
+    case "unsupported_media_type":
+      return { status: 415, type: invalidRequest, code, message: `The body must be JSON with content-type application/json; it was '${refusal.contentType}'.` };
     case "cross_site":
       return { status: 403, type: invalidRequest, code, message: "A web page of another site may not call this proxy. FAREBOX_CORS_ORIGINS names the origins that may." };
     case "not_found":
       return { status: 404, type: invalidRequest, code, message: refusal.message };
     case "request_too_large":
-      return { status: 413, type: invalidRequest, code, message: `The request body is larger than the ${refusal.limitBytes} bytes that FAREBOX_BODY_LIMIT allows.` };
+      return { status: 413, type: invalidRequest, code, message: `The request body is larger than the ${refusal.limitBytes} bytes that ${refusal.setting === null ? "are allowed here" : "FAREBOX_BODY_LIMIT allows"}.` };
     case "unsupported_encoding":
       return { status: 415, type: invalidRequest, code, message: `The request body must not be encoded; content-encoding was '${refusal.encoding}'.` };
     case "unknown_host":
@@ -102,6 +112,14 @@ function wordingOf(refusal: Refusal): Wording {
     default:
       return assertNever(refusal);
   }
+}
+
+/** A wrong admin token, or too many of them: 401 or 429. */
+function adminRefused(message: string, retryAfterSeconds: number | null): Wording {
+  if (retryAfterSeconds === null) {
+    return { status: 401, type: invalidRequest, code: "invalid_api_key", message, headers: [["www-authenticate", "Bearer"]] };
+  }
+  return { status: 429, type: "rate_limit_error", code: "rate_limit_exceeded", message, headers: [["retry-after", String(retryAfterSeconds)]] };
 }
 
 function unavailable(code: string, message: string): Wording {

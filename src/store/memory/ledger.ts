@@ -398,6 +398,7 @@ function matches(charge: Charge, query: ChargeQuery): boolean {
     (query.model === undefined || charge.model === query.model) &&
     (query.state === undefined || charge.state === query.state) &&
     (query.adjusts === undefined || charge.adjusts === query.adjusts) &&
+    (query.tag === undefined || new Map(Object.entries(charge.tags)).get(query.tag.name) === query.tag.value) &&
     (query.since === undefined || charge.at >= query.since) &&
     (query.until === undefined || charge.at < query.until)
   );

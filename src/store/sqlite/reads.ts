@@ -112,6 +112,7 @@ export function readCharges(db: Connection, query: ChargeQuery): ChargePage {
   // Spelled out, because the index of pending charges serves a constant only.
   if (query.state !== undefined) where(`state = '${query.state satisfies ChargeState}'`);
   where("adjusts = ?", query.adjusts);
+  if (query.tag !== undefined) where("tags ->> ? = ?", `$."${query.tag.name}"`, query.tag.value);
   where("admitted_at >= ?", query.since);
   where("admitted_at < ?", query.until);
   where("(admitted_at, seq) < (select admitted_at, seq from charges where id = ?)", query.after);

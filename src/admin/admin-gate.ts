@@ -1,0 +1,123 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import { settingsAdmin, type AdminRole } from "../core/admins.ts";
+import { isLive } from "../core/keys.ts";
+import type { AdminStore } from "../ports/admin-store.ts";
+import type { Clock } from "../ports/clock.ts";
+import { FailedTries } from "./failed-tries.ts";
+
+/** Who uses the admin API. */
+export interface AdminCaller {
+  /** As the audit names them: an admin's name, or `env` for the bearer of `FAREBOX_ADMIN_TOKEN`. */
+  readonly name: string;
+  readonly role: AdminRole;
+  readonly expiresAt: number | null;
+}
+
+export const adminFailures = ["missing", "unknown", "expired", "revoked", "too_many"] as const;
+export type AdminFailure = (typeof adminFailures)[number];
+
+export type Admission =
+  | { readonly ok: true; readonly caller: AdminCaller }
+  /** `message` is one sentence for a person, without anything of the token. */
+  | { readonly ok: false; readonly why: AdminFailure; readonly message: string; readonly retryAfterSeconds: number | null };
+
+/** Decides on the `Authorization` header of a request that came from an address. */
+export type AdminGate = (authorization: string | undefined, address: string) => Promise<Admission>;
+
+/** Tokens that have opened before; beyond these the oldest are forgotten, and have to wait their turn like a new one. */
+const knownTokensMax = 1_000;
+
+/** `sk-fba-<id>-<secret>` */
+const tokenPattern = /^sk-fba-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
+
+/**
+ * The gate of the admin API. A token that has opened it before is looked at at once. Any other one from an address with
+ * failed tries waits its turn before it is looked at, so that trying in parallel is no faster; and each turn is later than
+ * the one before.
+ */
+export function createAdminGate(parts: {
+  readonly admins: AdminStore;
+  readonly clock: Clock;
+  /** `FAREBOX_ADMIN_TOKEN`; null where none is set. */
+  readonly settingsToken: string | null;
+  /** Told of each failed try, for its metric. */
+  readonly onFailure: (why: AdminFailure) => void;
+}): AdminGate {
+  const { admins, clock } = parts;
+  const settingsDigest = parts.settingsToken === null ? null : digestOf(parts.settingsToken);
+  const tries = new FailedTries(clock);
+  const known = new Set<string>();
+
+  const failed = (why: AdminFailure, message: string, retryAfterSeconds: number | null = null): Admission => {
+    parts.onFailure(why);
+    return { ok: false, why, message, retryAfterSeconds };
+  };
+
+  async function look(token: string, digest: Buffer): Promise<Admission | { readonly wrong: AdminFailure; readonly message: string }> {
+    if (settingsDigest !== null && timingSafeEqual(digest, settingsDigest)) {
+      return { ok: true, caller: { name: settingsAdmin, role: "editor", expiresAt: null } };
+    }
+    const id = tokenPattern.exec(token)?.[1];
+    const admin = id === undefined ? undefined : await admins.findById(id);
+    const opens = timingSafeEqual(digest, admin === undefined ? nobody : Buffer.from(admin.digest, "hex"));
+    if (admin === undefined || !opens) return { wrong: "unknown", message: unknownMessage(token) };
+    if (!isLive(admin, clock.now())) {
+      const why = admin.revokedAt === null ? "expired" : "revoked";
+      return { wrong: why, message: `This admin token ${why === "expired" ? "has expired" : "has been revoked"}.` };
+    }
+    return { ok: true, caller: { name: admin.name, role: admin.role, expiresAt: admin.expiresAt } };
+  }
+
+  return async (authorization, address) => {
+    const token = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
+    // Nothing was tried, so there is nothing to slow down.
+    if (token === undefined) return failed("missing", await missingMessage(parts));
+    const digest = digestOf(token);
+    const name = digest.toString("base64");
+    const isNew = !known.has(name);
+    if (isNew) {
+      const turn = tries.turnOf(address);
+      if (!turn.ok) return failed("too_many", "Too many tries with wrong admin tokens came from this address.", turn.retryAfterSeconds);
+      await turn.wait();
+    }
+    const looked = await look(token, digest);
+    if ("wrong" in looked) {
+      known.delete(name);
+      return failed(looked.wrong, looked.message);
+    }
+    if (isNew) tries.takeBack(address);
+    remember(known, name);
+    return looked;
+  };
+}
+
+function remember(known: Set<string>, name: string): void {
+  if (known.has(name)) return;
+  known.add(name);
+  if (known.size <= knownTokensMax) return;
+  for (const oldest of known) {
+    known.delete(oldest);
+    return;
+  }
+}
+
+/** A digest that nothing has: to compare with where there is no admin, so that it takes as long. */
+const nobody = Buffer.alloc(32);
+
+function digestOf(text: string): Buffer {
+  return createHash("sha256").update(text).digest();
+}
+
+const howToMake = "'farebox admins create NAME --role editor' makes one";
+
+function unknownMessage(token: string): string {
+  if (token.startsWith("sk-fb-")) return `This is a key for requests to models; the admin API needs an admin token, and ${howToMake}.`;
+  return `This admin token is unknown; ${howToMake}.`;
+}
+
+async function missingMessage(parts: { readonly admins: AdminStore; readonly settingsToken: string | null }): Promise<string> {
+  if (parts.settingsToken === null && (await parts.admins.list()).length === 0) {
+    return `There is no admin token yet, so the admin API is closed: ${howToMake}, or set FAREBOX_ADMIN_TOKEN.`;
+  }
+  return "No admin token was sent. Send it as 'Authorization: Bearer sk-fba-…'.";
+}

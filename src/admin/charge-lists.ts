@@ -1,0 +1,61 @@
+import type { Charge } from "../core/charge.ts";
+import { isTagName } from "../core/tags.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+import type { ChargePage, ChargeQuery, Ledger } from "../ports/ledger.ts";
+import { noSuchCharge } from "./corrections.ts";
+import { noSuchKey } from "./keys.ts";
+import { failure, type Failure } from "./result.ts";
+
+/** Which charges are asked for. */
+export interface ChargeWish extends Pick<ChargeQuery, "state" | "limit"> {
+  /** By name or id. */
+  readonly key?: string | undefined;
+  readonly model?: string | undefined;
+  /** Milliseconds since 1970 UTC, half-open. */
+  readonly since?: number | undefined;
+  readonly until?: number | undefined;
+  /** "name=value". */
+  readonly tag?: string | undefined;
+  /** What the page before ended with. */
+  readonly cursor?: string | undefined;
+}
+
+interface ChargeTools {
+  readonly ledger: Ledger;
+  readonly keys: KeyStore;
+}
+
+/** A page of charges, newest first. */
+export async function listCharges({ ledger, keys }: ChargeTools, wish: ChargeWish): Promise<{ readonly ok: true; readonly page: ChargePage } | Failure> {
+  const { key: asked, model, state, since, until, tag: tagText, limit, cursor } = wish;
+  const key = asked === undefined ? undefined : await keys.find(asked);
+  if (asked !== undefined && key === undefined) return noSuchKey(asked);
+  const tag = tagText === undefined ? undefined : readTag(tagText);
+  if (tag === null) return failure("invalid", "tag must be a name and a value such as feature=search");
+  if (cursor !== undefined && (await ledger.charge(cursor)) === undefined) {
+    return failure("invalid", "cursor must be the cursor that a list of charges ended with");
+  }
+  const page = await ledger.charges({
+    limit,
+    ...(key && { key: key.id }),
+    ...(model !== undefined && { model }),
+    ...(state && { state }),
+    ...(since !== undefined && { since }),
+    ...(until !== undefined && { until }),
+    ...(tag && { tag }),
+    ...(cursor !== undefined && { after: cursor }),
+  });
+  return { ok: true, page };
+}
+
+/** One charge with its corrections, newest first. */
+export async function showCharge(ledger: Ledger, id: string): Promise<{ readonly ok: true; readonly charge: Charge; readonly corrections: readonly Charge[] } | Failure> {
+  const [charge, corrections] = await Promise.all([ledger.charge(id), ledger.charges({ adjusts: id, limit: 1000 })]);
+  return charge === undefined ? noSuchCharge(id) : { ok: true, charge, corrections: corrections.charges };
+}
+
+function readTag(text: string): ChargeQuery["tag"] | null {
+  const split = text.indexOf("=");
+  const name = text.slice(0, split);
+  return split > 0 && isTagName(name) ? { name, value: text.slice(split + 1) } : null;
+}

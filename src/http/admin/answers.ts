@@ -1,0 +1,122 @@
+import { z } from "zod";
+import { adminRoles } from "../../core/admins.ts";
+import { alertTypes } from "../../core/alerts.ts";
+import { periods } from "../../core/budget.ts";
+import { tokenClasses } from "../../core/tokens.ts";
+
+/* What the routes answer: for the document, and for the tests, which hold every answer against it. */
+
+const time = z.iso.datetime().meta({ description: "ISO 8601 UTC." });
+const timeOrNull = time.nullable();
+const usd = z.string().regex(/^-?\d+\.\d{2,12}$/).meta({ description: "USD as a decimal string, exact.", example: "1.25" });
+const usdOrNull = usd.nullable();
+const count = z.int().min(0);
+const limit = z.int().min(1).nullable();
+const limits = z.strictObject({ rpm: limit, tpm: limit, parallel: limit });
+const models = z.array(z.string()).nullable().meta({ description: "Patterns of models; null for all." });
+const state = z.enum(["live", "expired", "revoked"]);
+
+export const whoami = z.strictObject({ name: z.string(), role: z.enum(adminRoles), expires_at: timeOrNull });
+
+const keyFields = {
+  id: z.string(), name: z.string(), team: z.string().nullable(), models, limits, created_at: time, expires_at: timeOrNull, revoked_at: timeOrNull,
+  rotated_at: timeOrNull, previous_valid_until: timeOrNull,
+};
+const text = z.string().meta({ description: "The key itself. It is shown this once." });
+export const key = z.strictObject({ ...keyFields, state });
+export const keyList = z.strictObject({ keys: z.array(key) });
+export const newKey = z.strictObject({ ...keyFields, key: text });
+export const rotatedKey = z.strictObject({ id: z.string(), name: z.string(), key: text, previous_valid_until: timeOrNull });
+
+const teamFields = { name: z.string(), models, limits, created_at: time };
+export const team = z.strictObject(teamFields);
+export const teamWithKeys = z.strictObject({ ...teamFields, keys: z.array(z.string()).meta({ description: "Names of its live keys." }) });
+export const teamList = z.strictObject({ teams: z.array(teamWithKeys) });
+export const removed = z.strictObject({ removed: z.literal(true) });
+
+const budgetFields = { scope: z.string(), period: z.enum(periods), mode: z.enum(["hard", "soft"]), limit_usd: usd, warn_percent: z.int().nullable() };
+export const budget = z.strictObject(budgetFields);
+export const setBudget = z.strictObject({ ...budgetFields, note: z.string().nullable().meta({ description: "Something that may not have been meant; null mostly." }) });
+export const standing = z.strictObject({
+  ...budgetFields, key: z.string().nullable(), spent_usd: usd, held_usd: usd, remaining_usd: usd, starts_at: time, resets_at: timeOrNull,
+});
+export const budgetList = z.strictObject({ budgets: z.array(standing) });
+export const keyWithBudgets = z.strictObject({ ...keyFields, state, budgets: z.array(standing) });
+
+const tokens = z.strictObject(Object.fromEntries(tokenClasses.map((name) => [name, count])));
+const source = z.enum(["reported", "counted", "partial", "assumed"]);
+const correction = z.strictObject({ of: z.string(), by: z.string().nullable(), at: time, why: z.string().nullable() });
+const chargeFields = {
+  request_id: z.string(), gateway_request_id: z.string().nullable(), time, key: z.string().nullable(), team: z.string().nullable(), route: z.string(),
+  model: z.string(), served_model: z.string().nullable(), group: z.string().nullable(), state: z.enum(["pending", "posted", "voided"]),
+  source: source.nullable(), stream: z.boolean(), status: z.int().nullable(), tokens, cost_usd: usdOrNull, list_cost_usd: usdOrNull,
+  minimum_applied: z.boolean(), hold_usd: usdOrNull, overage_usd: usd, price_version: z.string().nullable(), duration_ms: z.number().nullable(),
+  first_token_ms: z.number().nullable(), tags: z.record(z.string(), z.string()), correction: correction.nullable(),
+};
+export const charge = z.strictObject(chargeFields);
+const next = z.string().nullable().meta({ description: "The cursor of the next page; null where this one is the last." });
+export const chargeList = z.strictObject({ charges: z.array(charge), next });
+export const chargeDetails = z.strictObject({ ...chargeFields, corrections: z.array(charge), total_usd: usdOrNull });
+export const correctionMade = z.strictObject({
+  repeated: z.boolean().meta({ description: "Whether the same correction was there already, so that nothing was changed." }), charge, correction: charge,
+});
+
+const figures = {
+  requests: count, tokens, cost_usd: usd, list_cost_usd: usd, saving_usd: usd,
+  by_source: z.record(z.string(), z.strictObject({ requests: count, cost_usd: usd })), unpriced_requests: count, retries: count,
+};
+export const usage = z.strictObject({
+  since: time, until: time, by: z.array(z.string()),
+  rows: z.array(z.object(figures).catchall(z.string().nullable())).meta({ description: "With a field for each dimension of `by`." }),
+  total: z.strictObject(figures), ceiling_price: z.strictObject({ requests: count, cost_usd: usd }).nullable(),
+});
+
+const rate = z.string().regex(/^\d+(\.\d+)?$/);
+const rates = z.strictObject(Object.fromEntries(tokenClasses.map((name) => [name, rate])));
+export const price = z.strictObject({
+  id: z.string(), provider: z.string().nullable(), group: z.string().nullable(),
+  price: z
+    .strictObject({
+      id: z.string(), from: z.string(), until: z.string().nullable(), source: z.string(), fraction: z.string().nullable(), tier_mode: z.string(),
+      tiers: z.array(z.strictObject({ from_prompt_tokens: count, gateway_usd_per_million: rates, official_usd_per_million: rates })),
+      per_request_usd: z.strictObject({ gateway: usd, official: usd }).nullable(), minimum: z.strictObject({ tokens: count, usd }),
+    })
+    .nullable(),
+});
+export const priceList = z.strictObject({ digest: z.string(), models: z.array(price) });
+
+export const balance = z.strictObject({
+  balance_usd: usdOrNull, available_credits: z.number().nullable(), fetched_at: time, age_seconds: count, stale: z.boolean(), burn_usd_per_hour: usd,
+  hours_left: z.number().nullable(),
+});
+
+const bounds = { below_usd: usd, above_usd: usdOrNull };
+export const reconciliation = z.strictObject({
+  ok: z.boolean(), since: time, until: time, samples: count, measure: z.string(), requests: count, ledger_usd: usd, gateway_usd: usd,
+  difference_usd: usd, difference_percent: z.number().nullable(),
+  uncertainty: z.strictObject({ ...bounds, items: z.array(z.strictObject({ kind: z.string(), ...bounds })) }),
+  movements: z.array(z.strictObject({ kind: z.string(), usd, estimate: z.boolean() })),
+  left_out: z.array(z.strictObject({ since: time, until: time, why: z.string() })),
+  balance: z.strictObject({ from_usd: z.string().nullable(), to_usd: z.string().nullable() }),
+});
+
+export const alertList = z.strictObject({
+  alerts: z.array(
+    z.strictObject({
+      id: z.string(), type: z.enum(alertTypes), time, severity: z.enum(["warning", "critical"]), title: z.string(), text: z.string(),
+      data: z.record(z.string(), z.union([z.string(), z.number(), z.null()])),
+      delivery: z.strictObject({
+        state: z.enum(["waiting", "delivered", "given_up", "unsent"]), tries: count, next_try_at: timeOrNull, ended_at: timeOrNull,
+        last_error: z.string().nullable(),
+      }),
+    }),
+  ),
+  next,
+});
+
+const facts = z.record(z.string(), z.unknown()).nullable().meta({ description: "The thing as it was or became, without secrets; null where it was not there." });
+export const auditList = z.strictObject({
+  entries: z.array(z.strictObject({ id: z.int(), time, by: z.string(), action: z.string(), object: z.string(), before: facts, after: facts })), next,
+});
+
+export const document = z.looseObject({ openapi: z.literal("3.1.0") });

@@ -1,0 +1,54 @@
+import { z } from "zod";
+import { lifetimeMsMax, overlapMsMax } from "../../admin/keys.ts";
+import { parseDuration } from "../../core/duration.ts";
+import { isDate, parseInstant } from "../../reporting/instants.ts";
+import type { RouteTools } from "./route.ts";
+
+/*
+ * Fields that bodies and queries have in common. What a field may be is said once, in words for a person and for the
+ * document; what it may be beside the other fields is the use case's to say.
+ */
+
+function duration(meaning: string, minMs: number, maxMs: number) {
+  const shape = `must be a duration such as 12h or 30d, at most ${maxMs / 86_400_000}d`;
+  return z
+    .string(shape)
+    .regex(/^\d{1,9}(ms|s|m|h|d)$/, shape)
+    .refine((text) => within(parseDuration(text), minMs, maxMs), shape)
+    .meta({ description: meaning, example: "30d" });
+}
+
+function within(value: number | undefined, min: number, max: number): boolean {
+  return value !== undefined && value >= min && value <= max;
+}
+
+export const lifetime = duration("How long it works from now on.", 1, lifetimeMsMax);
+export const overlap = duration("How long the present secret still works.", 0, overlapMsMax);
+
+/** Milliseconds of a field that was checked; what is left out or null stays so. */
+export function msOf(text: string): number;
+export function msOf(text: string | null | undefined): number | null | undefined;
+export function msOf(text: string | null | undefined): number | null | undefined {
+  return text === null || text === undefined ? text : parseDuration(text);
+}
+
+const instantShape = "must be a span such as 24h or 7d, a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z";
+
+/** An instant as the commands take it. */
+export const instant = z
+  .string()
+  .refine((text) => isDate(text) || parseInstant("", text, 0, { startOfDate: () => 0 } as never).ok, instantShape)
+  .meta({ description: "A span back from now (24h, 7d), a date in the time zone (its beginning), or an ISO 8601 instant with its zone.", example: "7d" });
+
+/** The instant of a field that was checked. */
+export function atOf(text: string, { clock, calendar }: Pick<RouteTools, "clock" | "calendar">): number {
+  const parsed = parseInstant("", text, clock.now(), calendar);
+  return parsed.ok ? parsed.at : 0;
+}
+
+export function limitOf(defaultCount: number) {
+  const shape = "must be a whole number from 1 to 1000";
+  return z.coerce.number(shape).int(shape).min(1, shape).max(1000, shape).default(defaultCount).meta({ description: "How many at most." });
+}
+
+export const cursor = z.string().max(200).meta({ description: "The `next` of the page before." });

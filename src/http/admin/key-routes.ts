@@ -1,0 +1,95 @@
+import { z } from "zod";
+import { createKey, listKeys, revokeKey, rotateKey, showKey, updateKey } from "../../admin/keys.ts";
+import { budgetsOn } from "../../admin/budgets.ts";
+import { limitsSchema } from "../../admin/limits.ts";
+import { modelsSchema, nameSchema } from "../../admin/names.ts";
+import { createTeam, deleteTeam, liveMembers, listTeams, showTeam, updateTeam } from "../../admin/teams.ts";
+import { teamFacts } from "../../core/audit.ts";
+import { keyJson, newKeyJson, rotatedKeyJson } from "../../reporting/keys.ts";
+import { keyNames } from "../../reporting/names.ts";
+import { standingOf } from "../../reporting/standing.ts";
+import * as answers from "./answers.ts";
+import { lifetime, msOf, overlap } from "./inputs.ts";
+import { answered, found, route, type AdminRoute } from "./route.ts";
+
+const newKey = z.strictObject({
+  name: nameSchema.meta({ example: "alice" }),
+  team: nameSchema.nullable().optional().meta({ description: "A team that is not there yet comes to be." }),
+  models: modelsSchema.optional().meta({ description: "Patterns of the models that it may use, such as gpt-4o*; null for all." }),
+  expires: lifetime.nullable().optional(),
+  limits: limitsSchema.optional(),
+});
+
+const keyChange = z.strictObject({
+  team: nameSchema.nullable().optional(),
+  models: modelsSchema.optional(),
+  expires: lifetime.nullable().optional().meta({ description: "How long it works from now on; null for ever." }),
+  limits: limitsSchema.optional().meta({ description: "What is left out stays; null takes a limit away." }),
+});
+
+export const keyRoutes: readonly AdminRoute[] = [
+  route("GET /keys", {
+    role: "viewer", summary: "All keys, revoked ones too", answer: answers.keyList,
+    handle: async ({ keys, clock }) => found({ keys: (await listKeys(keys)).map((key) => keyJson(key, clock.now())) }),
+  }),
+  route("POST /keys", {
+    role: "editor", summary: "Make a key; its text is answered this once", body: newKey, status: 201, answer: answers.newKey,
+    handle: async (tools, { body: { expires, ...body } }) =>
+      answered(await createKey(tools, { ...body, lifetimeMs: msOf(expires) }), ({ key, text }) => newKeyJson(key, text)),
+  }),
+  route("GET /keys/{key}", {
+    role: "viewer", summary: "A key by its name or id, with the budgets that weigh on it", answer: answers.keyWithBudgets,
+    handle: async (tools, { params: [name = ""] }) => {
+      const shown = await showKey(tools.keys, name);
+      if (!shown.ok) return shown;
+      const [nameOf, windows] = await Promise.all([keyNames(tools.keys), budgetsOn(tools, shown.key)]);
+      return found({ ...keyJson(shown.key, tools.clock.now()), budgets: windows.map((window) => standingOf(window, nameOf)) });
+    },
+  }),
+  route("PATCH /keys/{key}", {
+    role: "editor", summary: "Change what is given of a key; its next request heeds it", body: keyChange, answer: answers.key,
+    handle: async (tools, { params: [name = ""], body: { expires, ...body } }) =>
+      answered(await updateKey(tools, name, { ...body, lifetimeMs: msOf(expires) }), ({ key }) => keyJson(key, tools.clock.now())),
+  }),
+  route("POST /keys/{key}/rotate", {
+    role: "editor", summary: "Give a key a new secret, answered this once; the present one works on for a while",
+    body: z.strictObject({ overlap: overlap.default("24h") }), answer: answers.rotatedKey,
+    handle: async (tools, { params: [name = ""], body }) =>
+      answered(await rotateKey(tools, name, { overlapMs: msOf(body.overlap) }), ({ key, text }) => rotatedKeyJson(key, text)),
+  }),
+  route("POST /keys/{key}/revoke", {
+    role: "editor", summary: "Close a key for good; repeating it changes nothing", answer: answers.key,
+    handle: async (tools, { params: [name = ""] }) => answered(await revokeKey(tools, name), ({ key }) => keyJson(key, tools.clock.now())),
+  }),
+];
+
+const teamChange = z.strictObject({ models: modelsSchema.optional(), limits: limitsSchema.optional() });
+
+export const teamRoutes: readonly AdminRoute[] = [
+  route("GET /teams", {
+    role: "viewer", summary: "All teams with the names of their live keys", answer: answers.teamList,
+    handle: async ({ teams, keys, clock }) => {
+      const members = await liveMembers(keys, clock.now());
+      return found({ teams: (await listTeams(teams)).map((team) => ({ ...teamFacts(team), keys: members(team.name) })) });
+    },
+  }),
+  route("POST /teams", {
+    role: "editor", summary: "Make a team", body: teamChange.extend({ name: nameSchema.meta({ example: "research" }) }), status: 201, answer: answers.team,
+    handle: async (tools, { body }) => answered(await createTeam(tools, body), ({ team }) => teamFacts(team)),
+  }),
+  route("GET /teams/{team}", {
+    role: "viewer", summary: "A team with the names of its live keys", answer: answers.teamWithKeys,
+    handle: async ({ teams, keys, clock }, { params: [name = ""] }) => {
+      const members = await liveMembers(keys, clock.now());
+      return answered(await showTeam(teams, name), ({ team }) => ({ ...teamFacts(team), keys: members(name) }));
+    },
+  }),
+  route("PATCH /teams/{team}", {
+    role: "editor", summary: "Change what is given of a team", body: teamChange, answer: answers.team,
+    handle: async (tools, { params: [name = ""], body }) => answered(await updateTeam(tools, name, body), ({ team }) => teamFacts(team)),
+  }),
+  route("DELETE /teams/{team}", {
+    role: "editor", summary: "Delete a team that no live key and no budget names", answer: answers.removed,
+    handle: async (tools, { params: [name = ""] }) => answered(await deleteTeam(tools, name), () => ({ removed: true })),
+  }),
+];

@@ -1,0 +1,98 @@
+import { z } from "zod";
+import { listBudgets, removeBudget, setBudget } from "../../admin/budgets.ts";
+import { listCharges, showCharge } from "../../admin/charge-lists.ts";
+import { correctCharge } from "../../admin/corrections.ts";
+import { budgetFacts } from "../../core/audit.ts";
+import { periods } from "../../core/budget.ts";
+import { noMoney, parseSignedUsd, parseUsd } from "../../core/money.ts";
+import { chargeDetailsJson, chargeJson, chargesJson } from "../../reporting/charges.ts";
+import { keyNames } from "../../reporting/names.ts";
+import { standingOf } from "../../reporting/standing.ts";
+import * as answers from "./answers.ts";
+import { atOf, cursor, instant, limitOf } from "./inputs.ts";
+import { answered, found, route, type AdminRoute } from "./route.ts";
+
+const scope = z.string().min(1).max(200).meta({ description: "all, key:NAME, team:NAME, each-key or each-key:TEAM.", example: "key:alice" });
+const period = z.enum(periods, `must be one of ${periods.join(", ")}`).meta({ description: "`total`, or a calendar window in the time zone." });
+const share = "must be a whole number of percent from 1 to 100";
+
+const limitShape = 'must be an amount of USD as a string such as "5" or "2.50", below 9 million';
+
+const newBudget = z.strictObject({
+  scope,
+  period,
+  limit_usd: z.string(limitShape).refine((text) => parseUsd(text) !== undefined, limitShape).meta({ description: "USD as a decimal string.", example: "25" }),
+  mode: z.enum(["hard", "soft"], "must be hard or soft").default("hard"),
+  warn_percent: z.int(share).min(1, share).max(100, share).nullable().default(null),
+});
+
+export const budgetRoutes: readonly AdminRoute[] = [
+  route("GET /budgets", {
+    role: "viewer", summary: "All budgets with what is spent, held and left in their present windows", answer: answers.budgetList,
+    handle: async (tools) => {
+      const nameOf = await keyNames(tools.keys);
+      return found({ budgets: (await listBudgets(tools)).map((window) => standingOf(window, nameOf)) });
+    },
+  }),
+  route("PUT /budgets", {
+    role: "editor", summary: "Add a budget, or change the one of the same scope and period", body: newBudget, answer: answers.setBudget,
+    handle: async (tools, { body: { limit_usd: limit, warn_percent: warnPercent, ...body } }) => {
+      const set = await setBudget(tools, { ...body, limit, warnPercent });
+      if (!set.ok) return set;
+      return found({ ...budgetFacts(set.budget, await keyNames(tools.keys)), note: set.note });
+    },
+  }),
+  route("DELETE /budgets", {
+    role: "editor", summary: "Remove a budget; what was spent stays in the ledger", query: z.strictObject({ scope, period }), answer: answers.removed,
+    handle: async (tools, { query }) => answered(await removeBudget(tools, query), () => ({ removed: true })),
+  }),
+];
+
+const chargeFilter = z.strictObject({
+  key: z.string().optional().meta({ description: "A key's name or id." }),
+  model: z.string().optional().meta({ description: "The model that was asked for." }),
+  state: z.enum(["pending", "posted", "voided"], "must be pending, posted or voided").optional(),
+  since: instant.optional(),
+  until: instant.optional(),
+  tag: z.string().optional().meta({ description: "name=value.", example: "feature=search" }),
+  limit: limitOf(100),
+  cursor: cursor.optional(),
+});
+
+const amountShape = 'must be an amount of USD as a string such as "0.25" or "-0.05", not zero and below 9 million';
+
+const correction = z.strictObject({
+  amount_usd: z
+    .string(amountShape)
+    .refine((text) => (parseSignedUsd(text) ?? noMoney) !== noMoney, amountShape)
+    .meta({ description: "What is added to the charge's cost; below zero for a credit.", example: "-0.05" }),
+  why: z.string().meta({ description: "The reason, kept with the correction." }),
+});
+
+export const chargeRoutes: readonly AdminRoute[] = [
+  route("GET /charges", {
+    role: "viewer", summary: "Charges, newest first, in pages", query: chargeFilter, answer: answers.chargeList,
+    handle: async (tools, { query: { since, until, ...query } }) => {
+      const span = { since: since === undefined ? since : atOf(since, tools), until: until === undefined ? until : atOf(until, tools) };
+      const nameOf = await keyNames(tools.keys);
+      return answered(await listCharges(tools, { ...query, ...span } as never), ({ page }) => chargesJson(page, nameOf));
+    },
+  }),
+  route("GET /charges/{request_id}", {
+    role: "viewer", summary: "One charge with its corrections", answer: answers.chargeDetails,
+    handle: async ({ ledger, keys }, { params: [id = ""] }) => {
+      const nameOf = await keyNames(keys);
+      return answered(await showCharge(ledger, id), ({ charge, corrections }) => chargeDetailsJson(charge, corrections, nameOf));
+    },
+  }),
+  route("POST /charges/{request_id}/corrections", {
+    role: "editor", summary: "Correct a charge by an amount, as a row of its own; the same correction given twice is made once", body: correction,
+    answer: answers.correctionMade,
+    handle: async (tools, { params: [id = ""], body: { amount_usd: amount, why } }) => {
+      const nameOf = await keyNames(tools.keys);
+      return answered(await correctCharge(tools, { id, amount, why, by: tools.by }), ({ repeated, charge, correction: made }) => ({
+        repeated, charge: chargeJson(charge, nameOf), correction: chargeJson(made, nameOf),
+      }));
+    },
+  }),
+];

@@ -1,0 +1,101 @@
+import { z } from "zod";
+import * as answers from "./answers.ts";
+import { found, route, type AdminRoute } from "./route.ts";
+import { adminBase } from "./serve-route.ts";
+
+/** The routes with the one that describes them all, itself included. */
+export function withDocument(routes: readonly AdminRoute[], version: string): readonly AdminRoute[] {
+  const all: AdminRoute[] = [
+    ...routes,
+    route("GET /openapi.json", {
+      role: "viewer", summary: "This document", answer: answers.document,
+      handle: async () => found((document ??= openApiDocument(all, version))),
+    }),
+  ];
+  let document: object | undefined;
+  return all;
+}
+
+/** The OpenAPI 3.1 document of the routes, from the schemas that check what comes in. */
+export function openApiDocument(routes: readonly AdminRoute[], version: string): object {
+  const paths: Record<string, Record<string, object>> = {};
+  for (const each of routes) {
+    const path = adminBase + each.path;
+    paths[path] = { ...paths[path], [each.method]: operation(each) };
+  }
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Farebox admin API",
+      version,
+      description: "Keys, teams, budgets, charges and figures of one Farebox. Amounts are decimal strings in USD, times ISO 8601 UTC. Unknown fields and parameters are refused.",
+    },
+    security: [{ adminToken: [] }],
+    paths,
+    components: {
+      securitySchemes: { adminToken: { type: "http", scheme: "bearer", description: "A token of `farebox admins create`, or FAREBOX_ADMIN_TOKEN." } },
+      schemas: { Error: schemaOf(errorSchema, "output") },
+    },
+  };
+}
+
+const errorSchema = z.object({
+  error: z.object({
+    message: z.string(), type: z.string(), param: z.string().nullable(), code: z.string(), metadata: z.record(z.string(), z.unknown()).optional(),
+  }),
+});
+
+function operation(route: AdminRoute): object {
+  const { method, path, role, summary, query, body, status, answer } = route;
+  const parameters = [...pathParameters(path), ...queryParameters(query)];
+  return {
+    operationId: operationId(method, path),
+    summary,
+    description: role === "editor" ? "For editors." : "For viewers and editors.",
+    tags: [path.split("/")[1]],
+    ...(parameters.length > 0 && { parameters }),
+    ...(body !== null && {
+      requestBody: { required: !body.safeParse({}).success, content: { "application/json": { schema: schemaOf(body, "input") } } },
+    }),
+    responses: {
+      [status]: { description: "Done.", content: { "application/json": { schema: schemaOf(answer, "output") } } },
+      default: { description: errorsOf(route), content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } } },
+    },
+  };
+}
+
+function errorsOf({ role, body, path }: AdminRoute): string {
+  const all = [
+    "400 something given is unknown or malformed",
+    "401 no valid admin token",
+    ...(role === "editor" ? ["403 the token is a viewer's"] : []),
+    ...(path.includes("{") ? ["404 there is no such thing"] : []),
+    ...(role === "editor" ? ["409 it is there already, or in use"] : []),
+    "413 the body is above 1 MB",
+    ...(body === null ? [] : ["415 the body is not JSON"]),
+    "429 too many tries with wrong tokens",
+  ];
+  return `${all.join("; ")}.`;
+}
+
+/** "GET /keys/{key}" is "get_keys_key". */
+function operationId(method: string, path: string): string {
+  return [method, ...path.split("/").filter(Boolean)].join("_").replace(/[{}]/g, "").replace(/\W/g, "_");
+}
+
+function pathParameters(path: string): object[] {
+  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({ name, in: "path", required: true, schema: { type: "string" } }));
+}
+
+function queryParameters(query: z.ZodObject | null): object[] {
+  if (query === null) return [];
+  const { properties = {}, required = [] } = schemaOf(query, "input") as { properties?: Record<string, { description?: string }>; required?: string[] };
+  return Object.entries(properties).map(([name, { description, ...schema }]) => ({
+    name, in: "query", required: required.includes(name), ...(description !== undefined && { description }), schema,
+  }));
+}
+
+function schemaOf(schema: z.ZodType, io: "input" | "output"): object {
+  const { $schema: _dialect, ...plain } = z.toJSONSchema(schema, { io, unrepresentable: "any" });
+  return plain;
+}

@@ -1,0 +1,97 @@
+import type { z } from "zod";
+import type { AdminCaller } from "../../admin/admin-gate.ts";
+import type { Failure } from "../../admin/result.ts";
+import type { AdminRole } from "../../core/admins.ts";
+import type { AccountSamples } from "../../ports/account-samples.ts";
+import type { AuditLog } from "../../ports/audit-log.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import type { Catalogue } from "../../ports/catalogue.ts";
+import type { Clock } from "../../ports/clock.ts";
+import type { KeyStore } from "../../ports/key-store.ts";
+import type { Ledger } from "../../ports/ledger.ts";
+import type { Outbox } from "../../ports/outbox.ts";
+import type { TeamStore } from "../../ports/team-store.ts";
+
+/** What the routes of the admin API call. */
+export interface AdminParts {
+  readonly ledger: Ledger;
+  readonly keys: KeyStore;
+  readonly teams: TeamStore;
+  readonly samples: AccountSamples;
+  readonly audit: AuditLog;
+  readonly outbox: Outbox;
+  readonly clock: Clock;
+  readonly calendar: Calendar;
+  /** The prices in force. */
+  readonly catalogue: () => Catalogue;
+  /** The gateway's account record, at most `ttlMs` old where the gateway answers; undefined where there is none. */
+  readonly account: () => Promise<{ readonly body: unknown; readonly fetchedAt: number } | undefined>;
+  readonly accountTtlMs: number;
+}
+
+/** Parts with who asks: a change is made by `by`. */
+export interface RouteTools extends AdminParts {
+  readonly caller: AdminCaller;
+  readonly by: string;
+}
+
+export type RouteAnswer = { readonly ok: true; readonly json: unknown } | Failure | NoGateway;
+
+/** The gateway has to be asked, and does not answer. */
+export interface NoGateway {
+  readonly ok: false;
+  readonly kind: "no_gateway";
+  readonly message: string;
+}
+
+export type AdminMethod = "get" | "post" | "put" | "patch" | "delete";
+
+/** One route of the admin API: everything that is served and documented of it. */
+export interface AdminRoute {
+  readonly method: AdminMethod;
+  /** Below /admin/v1, with its parameters in braces: "/keys/{key}". */
+  readonly path: string;
+  /** Who may call it. */
+  readonly role: AdminRole;
+  readonly summary: string;
+  /** Parameters of the query; null for a route that takes none. */
+  readonly query: z.ZodObject | null;
+  /** The body; null for a route that takes none. One whose fields are all optional may be missing. */
+  readonly body: z.ZodObject | null;
+  /** The status of its success. */
+  readonly status: 200 | 201;
+  /** What it answers; for the document and its tests. */
+  readonly answer: z.ZodType;
+  handle(tools: RouteTools, input: { readonly params: readonly string[]; readonly query: never; readonly body: never }): Promise<RouteAnswer>;
+}
+
+interface Declared<Q extends z.ZodObject, B extends z.ZodObject> {
+  readonly role: AdminRole;
+  readonly summary: string;
+  readonly query?: Q;
+  readonly body?: B;
+  readonly status?: 201;
+  readonly answer: z.ZodType;
+  handle(tools: RouteTools, input: { readonly params: readonly string[]; readonly query: z.output<Q>; readonly body: z.output<B> }): Promise<RouteAnswer>;
+}
+
+/** Declares a route: "GET /keys/{key}". `params` are handed over in the order of the path. */
+export function route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObject = z.ZodObject>(
+  name: `${"GET" | "POST" | "PUT" | "PATCH" | "DELETE"} /${string}`,
+  { query, body, status, handle, ...declared }: Declared<Q, B>,
+): AdminRoute {
+  const [method = "", path = ""] = name.split(" ");
+  return {
+    ...declared, method: method.toLowerCase() as AdminMethod, path, query: query ?? null, body: body ?? null, status: status ?? 200,
+    handle: handle as AdminRoute["handle"],
+  };
+}
+
+/** The answer of a use case that may fail: its failure, or what is made of its success. */
+export function answered<T extends { readonly ok: true }>(result: T | Failure, json: (done: T) => unknown): RouteAnswer {
+  return result.ok ? { ok: true, json: json(result) } : result;
+}
+
+export function found(json: unknown): RouteAnswer {
+  return { ok: true, json };
+}

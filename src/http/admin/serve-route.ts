@@ -1,0 +1,106 @@
+import type { AdminGate } from "../../admin/admin-gate.ts";
+import type { Refusal } from "../../core/refusals.ts";
+import type { Exchange, HeaderList } from "../../ports/exchange.ts";
+import { notForwarded, type Summary } from "../../proxy/handler.ts";
+import type { Route } from "../http-app.ts";
+import { readFields, readJsonBody, readQuery, type Read } from "./input.ts";
+import type { AdminParts, AdminRoute, RouteAnswer } from "./route.ts";
+
+export const adminBase = "/admin/v1";
+
+const answerHeaders: HeaderList = [["content-type", "application/json"], ["cache-control", "no-store"]];
+const refusalHeaders: HeaderList = [["cache-control", "no-store"]];
+
+/** The routes of the table as the application serves them, and behind them what is left of /admin/v1. */
+export function serveAdmin(routes: readonly AdminRoute[], parts: AdminParts & { readonly gate: AdminGate }): readonly Route[] {
+  const served = routes.map((each): Route => ({
+    method: each.method,
+    path: adminBase + each.path.replace(/\{(\w+)\}/g, ":$1"),
+    handler: (exchange) => serve(exchange, each, parts),
+  }));
+  const rest = (exchange: Exchange) => serveRest(exchange, routes, parts.gate);
+  return [...served, { method: "all", path: adminBase, handler: rest }, { method: "all", path: `${adminBase}/*rest`, handler: rest }];
+}
+
+async function serve(exchange: Exchange, route: AdminRoute, parts: AdminParts & { readonly gate: AdminGate }): Promise<Summary> {
+  const admission = await admit(exchange, parts.gate);
+  if (!admission.ok) return refused(exchange, admission.refusal);
+  const { caller } = admission;
+  if (route.role === "editor" && caller.role !== "editor") return refused(exchange, { code: "read_only" });
+  const query = readQuery(exchange.query, route.query);
+  if (!query.ok) return refused(exchange, query.refusal);
+  const body = await readBody(exchange, route);
+  if (!body.ok) return body.refusal === null ? notForwarded : refused(exchange, body.refusal);
+  const input = { params: paramsOf(route, exchange.path), query: query.value as never, body: body.value as never };
+  const answer = await route.handle({ ...parts, caller, by: caller.name }, input);
+  if (!answer.ok) return refused(exchange, refusalOf(answer));
+  exchange.answer(route.status, answerHeaders, JSON.stringify(answer.json));
+  return notForwarded;
+}
+
+/** A path that is none, or a method that its path does not take; told to admins alone. */
+async function serveRest(exchange: Exchange, routes: readonly AdminRoute[], gate: AdminGate): Promise<Summary> {
+  const admission = await admit(exchange, gate);
+  if (!admission.ok) return refused(exchange, admission.refusal);
+  const methods = routes.filter((each) => matches(each, exchange.path)).map(({ method }) => method.toUpperCase());
+  if (methods.length > 0) return refused(exchange, { code: "method_not_allowed", allow: methods });
+  return refused(exchange, { code: "not_found", message: `There is no such path; ${adminBase}/openapi.json lists those that there are.` });
+}
+
+async function admit(exchange: Exchange, gate: AdminGate) {
+  const admission = await gate(exchange.header("authorization"), exchange.remoteAddress);
+  if (admission.ok) return admission;
+  const { message, retryAfterSeconds } = admission;
+  return { ok: false as const, refusal: { code: "admin_refused", message, retryAfterSeconds } satisfies Refusal };
+}
+
+function refused(exchange: Exchange, refusal: Refusal): Summary {
+  exchange.refuse(refusal, refusalHeaders);
+  return notForwarded;
+}
+
+/** A body where none is taken is refused too: what it says would be ignored. */
+async function readBody(exchange: Exchange, route: AdminRoute): Promise<Read<unknown> | { readonly ok: false; readonly refusal: null }> {
+  const read = await exchange.readBody(bodyBytesMax);
+  if (!read.ok) return { ok: false, refusal: read.refusal?.code === "request_too_large" ? { ...read.refusal, setting: null } : read.refusal } as never;
+  try {
+    if (route.body === null) return read.bytes.length === 0 ? { ok: true, value: undefined } : takesNoBody;
+    if (read.bytes.length === 0) return readFields(route.body, {}, "body");
+    return readJsonBody(read.bytes, exchange.header("content-type"), route.body);
+  } finally {
+    read.release();
+  }
+}
+
+/** More than any change needs. */
+const bodyBytesMax = 1024 * 1024;
+
+const takesNoBody = {
+  ok: false, refusal: { code: "invalid_request", message: "This request takes no body.", param: null },
+} as const satisfies Read<unknown>;
+
+function paramsOf(route: AdminRoute, path: string): string[] {
+  const given = path.slice(adminBase.length).split("/");
+  return route.path.split("/").flatMap((segment, index) => (segment.startsWith("{") ? [decodeURIComponent(given[index] ?? "")] : []));
+}
+
+function matches(route: AdminRoute, path: string): boolean {
+  const given = path.slice(adminBase.length).split("/");
+  const segments = route.path.split("/");
+  return segments.length === given.length && segments.every((segment, index) => segment === given[index] || (segment.startsWith("{") && given[index] !== ""));
+}
+
+function refusalOf({ kind, message }: RouteAnswer & { readonly ok: false }): Refusal {
+  const sentence = `${message.slice(0, 1).toUpperCase()}${message.slice(1)}.`;
+  switch (kind) {
+    case "invalid":
+      return { code: "invalid_request", message: sentence, param: null };
+    case "not_found":
+      return { code: "not_found", message: sentence };
+    case "name_taken":
+    case "refused":
+      return { code: "conflict", message: sentence };
+    case "no_gateway":
+      return { code: "gateway_unreachable", message: sentence };
+  }
+}

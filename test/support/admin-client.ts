@@ -1,0 +1,74 @@
+import { request } from "node:http";
+import { createAdmin } from "../../src/admin/admins.ts";
+import type { AdminRole } from "../../src/core/admins.ts";
+import { systemClock } from "../../src/time/clock.ts";
+import { openStore, utc } from "./ledger-fixtures.ts";
+
+export interface AdminReply {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly text: string;
+  /** The parsed body. */
+  readonly json: never;
+}
+
+export interface AdminAsk {
+  readonly token?: string | null;
+  /** Sent as JSON. */
+  readonly body?: unknown;
+  /** Sent as it is, in place of `body`. */
+  readonly raw?: string | Buffer;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Sends `raw` in chunks without saying how much is to come, and leaves the end open. */
+  readonly unended?: true;
+  /** Where it comes from; any address of 127.0.0.0/8. */
+  readonly from?: string;
+}
+
+let strangers = 0;
+
+/** An address that nobody has asked from: its failed tries slow down nobody else. */
+export function stranger(): string {
+  strangers++;
+  return `127.77.${strangers >> 8}.${strangers & 255}`;
+}
+
+/** A token beside those that the proxy on this database has: made as `farebox admins create` does, beside the running one. */
+export async function addAdmin(database: string, name: string, role: AdminRole, lifetimeMs: number | null = null): Promise<string> {
+  await using store = await openStore({ path: database, calendar: utc, clock: systemClock(), access: "command" });
+  const created = await createAdmin({ admins: store.admins, clock: systemClock(), by: "test" }, { name, role, lifetimeMs });
+  if (!created.ok) throw new Error(created.message);
+  return created.text;
+}
+
+/** Asks the admin API, with a body on whichever method; resolves with the answer, also where the rest of the body is not taken. */
+export function askAdmin(url: string, method: string, path: string, { token = null, body, raw, headers = {}, from, unended }: AdminAsk = {}): Promise<AdminReply> {
+  const sent = raw ?? (body === undefined ? undefined : JSON.stringify(body));
+  const target = new URL(`/admin/v1${path}`, url);
+  return new Promise((resolve, reject) => {
+    const asked = request(target, {
+      method: method.toUpperCase(),
+      agent: false,
+      ...(from !== undefined && { localAddress: from }),
+      headers: {
+        ...(token !== null && { authorization: `Bearer ${token}` }),
+        ...(sent !== undefined && { "content-type": "application/json", ...(!unended && { "content-length": Buffer.byteLength(sent) }) }),
+        ...headers,
+      },
+    });
+    asked.on("error", reject);
+    asked.on("response", (response) => {
+      const chunks: Buffer[] = [];
+      response.on("data", (chunk: Buffer) => chunks.push(chunk));
+      response.on("error", reject);
+      response.on("end", () => {
+        const text = Buffer.concat(chunks).toString("utf8");
+        resolve({ status: response.statusCode ?? 0, headers: response.headers, text, json: (text === "" ? undefined : JSON.parse(text)) as never });
+        asked.destroy();
+      });
+    });
+    if (!unended && headers["content-length"] === undefined) asked.end(sent);
+    // A body that is only announced: what is to come is refused before it comes.
+    else asked.write(sent ?? "x");
+  });
+}
