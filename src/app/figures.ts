@@ -2,7 +2,7 @@ import type { LedgerFigures } from "../metrics/ledger-gauges.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import { beyondDoubt, runReconciliation } from "../reporting/reconciliation.ts";
 import type { Store } from "../store/sqlite/open.ts";
-import { namedScope } from "../core/budget.ts";
+import { formatScope } from "../core/budget.ts";
 
 const dayMs = 86_400_000;
 
@@ -39,17 +39,13 @@ export async function ledgerFigures(
   const names = new Map(allKeys.map((key) => [key.id, key.name]));
   const nameOf = (id: string) => names.get(id) ?? id;
   return {
-    budgets: windows.map(({ budget, subject, spent, held }) => ({
-      scope:
-        namedScope(budget.scope, nameOf) + (subject === "" ? "" : `=${nameOf(subject)}`),
-      period: budget.period,
-      limit: budget.limit,
-      spent,
-      held,
+    budgets: windows.map(({ budget: { scope, period, limit }, subject, spent, held }) => ({
+      ...(scope.kind === "key" ? { scope: "key", key: nameOf(scope.key) } : { scope: formatScope(scope), key: subject === "" ? null : nameOf(subject) }),
+      period, limit, spent, held,
     })),
     spend: [
-      ...day.map((row) => ({ team: row.dimensions.team ?? "", period: "day" as const, spent: row.cost })),
-      ...month.map((row) => ({ team: row.dimensions.team ?? "", period: "month" as const, spent: row.cost })),
+      ...day.map((row) => ({ team: row.dimensions.team ?? null, period: "day" as const, spent: row.cost })),
+      ...month.map((row) => ({ team: row.dimensions.team ?? null, period: "month" as const, spent: row.cost })),
     ],
     pendingHolds: pending.count,
     outboxWaiting,

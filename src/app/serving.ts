@@ -94,6 +94,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     pricesLoadedAt: parts.clock.now(),
     version: parts.version,
     keysMax: settings.metrics.keysMax,
+    otel: settings.metrics.otel,
     clock: parts.clock,
     figures: () => ledgerFigures(store, calendar, parts.clock.now(), () => difference()),
   });

@@ -47,7 +47,7 @@ export interface Settings {
   };
   readonly timeZone: string;
   readonly stream: { readonly usage: "pass" | "inject"; readonly sliceTokens: number };
-  readonly metrics: { readonly token: Secret | null; readonly keysMax: number };
+  readonly metrics: { readonly token: Secret | null; readonly keysMax: number; readonly otel: boolean };
   readonly logLevel: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
 }
 
@@ -84,7 +84,7 @@ export function nested(values: SettingValues): Settings {
     },
     timeZone: values.time_zone,
     stream: { usage: values.stream_usage, sliceTokens: values.stream_slice },
-    metrics: { token: values.metrics_token, keysMax: values.metrics_keys },
+    metrics: { token: values.metrics_token, keysMax: values.metrics_keys, otel: values.metrics_otel },
     logLevel: values.log_level,
   };
 }

@@ -101,6 +101,7 @@ export const settingsTable = {
   },
   metrics_token: { kind: secret, default: null, meaning: "bearer for /metrics" },
   metrics_keys: { kind: wholeNumber(0, 100_000), default: "1000", meaning: "how many keys are named in metrics before `other`" },
+  metrics_otel: { kind: yesNo, default: "0", meaning: "1 shows OpenTelemetry's gen_ai metrics beside Farebox's own" },
   cors_origins: { kind: origins, default: null, meaning: "browser origins that may call" },
   log_level: {
     kind: choice(["trace", "debug", "info", "warn", "error", "fatal", "silent"]),

@@ -31,7 +31,7 @@ export function readyz(readiness: () => Promise<Readiness>): Handler {
 /** `GET /metrics`: for the bearer of the token; without a token for this machine only. */
 export function metricsPage(parts: {
   readonly token: string | null;
-  readonly scrape: () => Promise<{ readonly contentType: string; readonly text: string }>;
+  readonly scrape: (format: "prometheus" | "openmetrics") => Promise<{ readonly contentType: string; readonly text: string }>;
 }): Handler {
   return async (exchange) => {
     const bearer = /^Bearer\s+(\S+)\s*$/i.exec(exchange.header("authorization") ?? "")?.[1];
@@ -39,10 +39,15 @@ export function metricsPage(parts: {
     if (parts.token !== null && (bearer === undefined || !sameText(bearer, parts.token))) {
       return refuse(exchange, { code: "invalid_api_key", message: "The metrics need their token: 'Authorization: Bearer <FAREBOX_METRICS_TOKEN>'." });
     }
-    const { contentType, text } = await parts.scrape();
-    exchange.answer(200, [["content-type", contentType]], text);
+    const { contentType, text } = await parts.scrape(takesOpenMetrics(exchange.header("accept") ?? "") ? "openmetrics" : "prometheus");
+    exchange.answer(200, [["content-type", contentType], ["vary", "accept"]], text);
     return notForwarded;
   };
+}
+
+/** Whether OpenMetrics is among the forms that are accepted: Prometheus names it before its own text, and nobody else does. */
+function takesOpenMetrics(accept: string): boolean {
+  return accept.split(",").some((range) => /^\s*application\/openmetrics-text\s*(;|$)/i.test(range) && !/;\s*q=0(\.0*)?\s*(;|$)/i.test(range));
 }
 
 /** Compares in a time that tells nothing of either text. */

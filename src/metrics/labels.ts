@@ -33,4 +33,21 @@ export class SeriesCache<Series> {
     if (found === undefined) this.#series.set(key, (found = this.#make(...labels)));
     return found;
   }
+
+  /** In the order of their making. */
+  all(): Iterable<Series> {
+    return this.#series.values();
+  }
+}
+
+const escapes: Readonly<Record<string, string>> = { "\\": "\\\\", "\n": "\\n", '"': '\\"' };
+
+/** The value of a label, or the HELP of an OpenMetrics page, as it is written between quotes or after its name. */
+export function escaped(text: string): string {
+  return text.replace(/[\\\n"]/g, (character) => escapes[character] ?? character);
+}
+
+/** `route="/metrics",model=""`: the labels of a series without their braces; "" for none. */
+export function labelText(names: readonly string[], values: readonly (string | number)[]): string {
+  return names.map((name, index) => `${name}="${escaped(String(values[index] ?? ""))}"`).join(",");
 }

@@ -1,4 +1,4 @@
-import { Counter, Gauge, type Registry } from "prom-client";
+import { Counter, type Registry } from "prom-client";
 import { alertTypes, type AlertType } from "../core/alerts.ts";
 import { messageKinds, type MessageKind } from "../ports/outbox.ts";
 
@@ -11,15 +11,13 @@ export interface OutboxCounts {
   delivery(kind: MessageKind, result: (typeof results)[number]): void;
 }
 
-export function outboxCounts(registers: Registry[]): OutboxCounts & { setWaiting(count: number): void } {
+export function outboxCounts(registers: Registry[]): OutboxCounts {
   const alerts = new Counter({ name: "farebox_alerts_total", help: "Alerts raised, by type; each once for a window and threshold.", labelNames: ["type"], registers });
   const deliveries = new Counter({ name: "farebox_outbox_deliveries_total", help: "Tries to deliver a message, by what became of them.", labelNames: ["kind", "result"], registers });
-  const waiting = new Gauge({ name: "farebox_outbox_waiting", help: "Messages that are not delivered yet.", registers });
   for (const type of alertTypes) alerts.labels(type).inc(0);
   for (const kind of messageKinds) for (const result of results) deliveries.labels(kind, result).inc(0);
   return {
     alert: (type) => alerts.labels(type).inc(),
     delivery: (kind, result) => deliveries.labels(kind, result).inc(),
-    setWaiting: (count) => waiting.set(count),
   };
 }

@@ -17,9 +17,27 @@ export interface RequestEnded {
   readonly overheadMs: number | null;
 }
 
+/** A key as a charge names it. */
+export interface ChargedKey {
+  readonly id: string;
+  readonly name: string;
+  readonly team: string | null;
+}
+
+/** A request that is held. Key and model are null where none is known. */
+export interface Admission {
+  readonly key: ChargedKey | null;
+  readonly route: string;
+  readonly model: string | null;
+  readonly group: string | null;
+  /** As in the hold. */
+  readonly retry: number;
+}
+
 export interface ChargePosted {
   readonly id: string;
-  readonly key: { readonly id: string; readonly name: string; readonly team: string | null } | null;
+  readonly key: ChargedKey | null;
+  readonly route: string;
   readonly model: string | null;
   readonly group: string | null;
   readonly source: Source;
@@ -34,8 +52,8 @@ export interface Events {
   /** `request` when one arrives, `stream` as well once it is known to be one; `requestEnded` ends both. */
   requestStarted(kind: "request" | "stream"): void;
   requestEnded(event: RequestEnded): void;
-  /** A request that is held; with a key's first use or a model's, its series start at 0. `retry` as in the hold. */
-  admitted(key: ChargePosted["key"], model: string | null, group: string | null, retry: number): void;
+  /** With a key's first use or a model's, its series start at 0. */
+  admitted(admission: Admission): void;
   refused(refusal: Refusal): void;
   /** A failed try to use the admin API; `why` is one of a few words. */
   adminFailed(why: string): void;

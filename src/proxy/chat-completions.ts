@@ -135,7 +135,7 @@ async function admit(steps: ChatSteps, exchange: Exchange, { who, place }: Admit
     place.settleTokens(0);
     return holding;
   }
-  steps.events.admitted(who.key, quote.model?.id ?? null, quote.model?.group ?? null, retry);
+  steps.events.admitted({ key: who.key, route, model: quote.model?.id ?? null, group: quote.model?.group ?? null, retry });
   return { ok: true, quote, held: holding.held };
 }
 

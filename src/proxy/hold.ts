@@ -9,6 +9,7 @@ import type { Pricer, Quote } from "./price.ts";
 /** A durable pending charge, before a byte has left for the gateway. */
 export interface Held {
   readonly id: string;
+  readonly route: string;
   readonly hold: PicoUsd | null;
   readonly price: PriceVersion | null;
   /** What the tightest hard budget has left beside this hold; null when none weighs on the caller. */
@@ -70,7 +71,7 @@ export function createHolder(parts: {
     }
     if (!result.ok) return { ok: false, refusal: await refusalOf(result, order.quote, parts.scopeName) };
     const price = order.quote.model?.price?.version ?? null;
-    return { ok: true, held: { id: order.id, hold: amount, price, room: result.room } };
+    return { ok: true, held: { id: order.id, route: order.route, hold: amount, price, room: result.room } };
   };
 }
 

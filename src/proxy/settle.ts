@@ -50,6 +50,7 @@ export function createSettler(parts: {
     events.posted({
       id: held.id,
       key: key === null ? null : { id: key.id, name: key.name, team: key.team },
+      route: held.route,
       model: quote.model?.id ?? null,
       group: quote.model?.group ?? null,
       source: settlement.source,

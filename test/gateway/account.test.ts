@@ -48,7 +48,7 @@ describe("the account record", () => {
     let scenario: string | undefined;
     await using sandbox = await startSandbox({ scenario: () => scenario });
     await using gateway = createGateway("http-proxy-middleware", { baseUrl: sandbox.url, apiKey: sandbox.apiKey, clock: systemClock() });
-    const { events } = createMetrics({ version: "0", keysMax: 10, clock, pricesLoadedAt: 0, figures: async () => ({}) as never });
+    const { events } = createMetrics({ version: "0", keysMax: 10, otel: false, clock, pricesLoadedAt: 0, figures: async () => ({}) as never });
     const account = createAccount({ gateway, clock, events, ttlMs: 60_000, silenceMs: 5_000 });
     const look = async () => {
       const found = await account.lookUp();

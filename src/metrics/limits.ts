@@ -1,0 +1,8 @@
+/** Catalogue ids are bounded by the price files; this only guards against a mistake. */
+export const modelsMax = 2_000;
+/** Teams that have a name of their own. */
+export const teamsMax = 1_000;
+/** Price groups that have one. */
+export const groupsMax = 200;
+/** Pairs of a key and a model whose series were started are remembered up to this; more of them start with their first charge. */
+export const startedMax = 100_000;

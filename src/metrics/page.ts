@@ -1,0 +1,75 @@
+import type { MetricObjectWithValues, MetricValue, Registry } from "prom-client";
+import { escaped, labelText } from "./labels.ts";
+import { numberText, seriesName, type Family, type Format } from "./family.ts";
+
+export const contentTypes: Readonly<Record<Format, string>> = {
+  prometheus: "text/plain; version=0.0.4; charset=utf-8",
+  openmetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+};
+
+/** After so many characters, well below a millisecond's work, whatever waits has its turn: a stream's next chunk above all. */
+const sliceChars = 65_536;
+
+/**
+ * Writes a page in slices. prom-client's own writer does it in one go, and a page of both forms is beyond it: the
+ * first of OpenMetrics renames its counters for good.
+ */
+export class PageWriter {
+  readonly #format: Format;
+  readonly #slices: string[] = [];
+  #slice = "";
+
+  constructor(format: Format) {
+    this.#format = format;
+  }
+
+  async add(family: Family): Promise<void> {
+    this.#slice += headOf(family, this.#format);
+    for (const lines of family.lines(this.#format)) {
+      this.#slice += lines;
+      if (this.#slice.length < sliceChars) continue;
+      this.#slices.push(this.#slice);
+      this.#slice = "";
+      await othersTurn();
+    }
+  }
+
+  /** The whole page; nothing is added afterwards. */
+  text(): string {
+    const end = this.#format === "openmetrics" ? "# EOF\n" : "";
+    return `${this.#slices.join("")}${this.#slice}${end}`;
+  }
+}
+
+function othersTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+function headOf({ name, help, type }: Family, format: Format): string {
+  const isOpen = format === "openmetrics";
+  const family = isOpen && type === "counter" ? name.replace(/_total$/, "") : name;
+  const told = isOpen ? escaped(help) : help.replace(/\\/g, "\\\\").replace(/\n/g, "\\n");
+  return `# HELP ${family} ${told}\n# TYPE ${family} ${type}\n`;
+}
+
+/** What prom-client keeps, a family at a time. */
+export async function* familiesOf(registry: Registry): AsyncGenerator<Family> {
+  for (const metric of registry.getMetricsAsArray() as unknown as { get(): Promise<Read> }[]) yield familyOf(await metric.get());
+}
+
+type Read = MetricObjectWithValues<MetricValue<string> & { readonly metricName?: string }>;
+
+function familyOf({ name, help, type, values }: Read): Family {
+  return {
+    name,
+    help,
+    // Its enumeration is a number in its types and a text in what it gives.
+    type: type as unknown as Family["type"],
+    *lines() {
+      for (const { metricName = name, labels, value } of values) {
+        const text = labelText(Object.keys(labels), Object.values(labels).map((label) => label ?? ""));
+        yield `${seriesName(metricName, text)} ${numberText(value)}\n`;
+      }
+    },
+  };
+}

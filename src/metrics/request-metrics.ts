@@ -1,0 +1,68 @@
+import { Gauge, type Registry } from "prom-client";
+import type { Clock } from "../ports/clock.ts";
+import type { Events } from "../ports/events.ts";
+import { overheadBuckets, secondsBuckets, writeBuckets } from "./buckets.ts";
+import { counts } from "./counters.ts";
+import type { Family } from "./family.ts";
+import { HistogramFamily } from "./histograms.ts";
+import { BoundedLabel } from "./labels.ts";
+import { modelsMax } from "./limits.ts";
+
+/** Answers with these many different statuses are told apart; no gateway has more. */
+const statusesMax = 100;
+
+type Heard = Pick<Events, "requestStarted" | "requestEnded" | "refused" | "adminFailed" | "ledgerWrote" | "admitted">;
+
+/** How many requests there were, how they ended, and how long they took. */
+export function requestMetrics(registers: Registry[], clock: Clock): { readonly heard: Heard; readonly families: readonly Family[] } {
+  const requests = counts({
+    name: "farebox_requests_total",
+    help: "Requests answered, by route, model and the status that the client got.",
+    labels: ["route", "model", "status", "stream"],
+  });
+  const seconds = (name: string, help: string, bounds: readonly number[]) =>
+    new HistogramFamily({ name, help, labels: ["route", "model"], bounds });
+  const duration = seconds("farebox_request_duration_seconds", "From a request's arrival to the end of its answer, in seconds.", secondsBuckets);
+  const firstToken = seconds("farebox_time_to_first_token_seconds", "From a request's arrival to the first byte of its answer's body, in seconds.", secondsBuckets);
+  const overhead = seconds("farebox_overhead_seconds", "From a request's arrival to its sending to the gateway, in seconds: what Farebox itself took.", overheadBuckets);
+  const refusals = counts({ name: "farebox_refusals_total", help: "Requests that Farebox itself refused, by error code.", labels: ["code"] });
+  const adminFailures = counts({ name: "farebox_admin_failures_total", help: "Tries to use the admin API without a token that opens it, by what was wrong.", labels: ["reason"] });
+  const writes = new HistogramFamily({ name: "farebox_ledger_write_seconds", help: "Length of one ledger transaction, which may carry many calls, in seconds.", labels: [], bounds: writeBuckets });
+  const writeLengths = writes.of();
+  const running = { requests: 0, streams: 0 };
+  const gauge = (name: string, help: string, read: () => number) =>
+    new Gauge({ name, help, registers, collect() { this.set(read()); } });
+  gauge("farebox_active_requests", "Requests being answered now.", () => running.requests);
+  gauge("farebox_active_streams", "Streams passing now.", () => running.streams);
+
+  const models = new BoundedLabel(modelsMax);
+  const statuses = new BoundedLabel(statusesMax);
+  const modelLabel = (model: string | null) => (model === null ? "" : models.of(model));
+  return {
+    families: [requests, duration, firstToken, overhead, refusals, adminFailures, writes],
+    heard: {
+      requestStarted(kind) {
+        if (kind === "stream") running.streams++;
+        else running.requests++;
+      },
+      admitted({ route, model }) {
+        const label = modelLabel(model ?? "other");
+        for (const stream of ["false", "true"]) requests.of(route, label, statuses.of("200"), stream);
+        for (const family of [duration, firstToken, overhead]) family.of(route, label);
+      },
+      requestEnded(event) {
+        running.requests--;
+        if (event.stream) running.streams--;
+        const model = modelLabel(event.model);
+        const from = { requestId: event.id, at: clock.now() };
+        requests.of(event.route, model, statuses.of(String(event.status)), String(event.stream)).add(1);
+        duration.of(event.route, model).observe(event.durationMs / 1000, from);
+        if (event.firstTokenMs !== null) firstToken.of(event.route, model).observe(event.firstTokenMs / 1000, from);
+        if (event.overheadMs !== null) overhead.of(event.route, model).observe(event.overheadMs / 1000, from);
+      },
+      refused: ({ code }) => refusals.of(code).add(1),
+      adminFailed: (why) => adminFailures.of(why).add(1),
+      ledgerWrote: (length) => writeLengths.observe(length),
+    },
+  };
+}
