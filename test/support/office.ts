@@ -1,0 +1,93 @@
+import type { RunningProxy } from "./running-proxy.ts";
+
+/** An office's traffic, in which everything happens that a dashboard shows. */
+export interface Office {
+  /** One round of requests, answered to their ends. `intensity` of 1 is some three dozen of them. */
+  round(intensity?: number): Promise<void>;
+  /** A stream that runs, with its hold, until the work is done. */
+  whileStreaming(work: () => Promise<void>): Promise<void>;
+}
+
+/** A request of a round. */
+interface Wish {
+  readonly who: string;
+  readonly model: string;
+  /** For the sandbox, as in its help. */
+  readonly scenario: string;
+  readonly words?: number;
+  readonly outputTokens?: number;
+  readonly stream?: "with usage" | "without usage";
+  readonly retry?: true;
+}
+
+const everyRound: readonly Wish[] = [
+  { who: "alice", model: "gpt-4o", scenario: "tokens:300+cached:100", words: 600 },
+  { who: "alice", model: "gpt-4o", scenario: "tokens:120", stream: "with usage" },
+  { who: "alice", model: "gpt-4o-mini", scenario: "tokens:200", retry: true },
+  { who: "bob", model: "claude-sonnet-4-6", scenario: "tokens:250", words: 400, stream: "with usage" },
+  { who: "bob", model: "gpt-4.1", scenario: "tokens:150", stream: "without usage" },
+  { who: "bob", model: "gpt-5", scenario: "tokens:60+reasoning:200", outputTokens: 600 },
+  { who: "carol", model: "gemini-2.5-flash", scenario: "tokens:400", words: 900 },
+  { who: "carol", model: "claude-sonnet-4-6", scenario: "tokens:200+latency:20" },
+  { who: "dave", model: "gpt-4.1", scenario: "tokens:180+cached:200", words: 500 },
+];
+
+/** What goes wrong in each round. */
+const mishaps: readonly Wish[] = [
+  { who: "alice", model: "gpt-4o", scenario: "status:500" },
+  { who: "bob", model: "gpt-4.1", scenario: "cut:20", stream: "without usage" },
+  { who: "carol", model: "gpt-4o-mini", scenario: "reset-after-headers", outputTokens: 60 },
+  { who: "dave", model: "gpt-4o", scenario: "over-limit:400", outputTokens: 40 },
+  // More than the whole budget, and then as many at once as use it up.
+  { who: "intern", model: "gpt-4o", scenario: "tokens:20" },
+  ...Array.from({ length: 12 }, () => ({ who: "intern", model: "gpt-4o", scenario: "tokens:100", outputTokens: 100 })),
+  { who: "nobody", model: "gpt-4o", scenario: "tokens:20" },
+];
+
+/** Makes keys, teams and budgets. `scale` times a few cents for each budget. */
+export async function openOffice(proxy: RunningProxy, scale = 1): Promise<Office> {
+  const keys = new Map([["alice", proxy.key], ["nobody", "sk-fb-unknown"]]);
+  for (const [name, team] of [["bob", "research"], ["carol", "product"], ["dave", "product"], ["intern", undefined]] as const) {
+    keys.set(name, await proxy.addKey(name, team === undefined ? {} : { team }));
+  }
+  const limit = (usd: number) => (usd * scale).toFixed(6);
+  await proxy.budget("all", limit(1), "1mo");
+  await proxy.budget("team:research", limit(0.06), "1d");
+  await proxy.budget("team:product", limit(0.05), "1d");
+  await proxy.budget("key:alice", limit(0.04), "1d");
+  await proxy.budget("key:intern", "0.005", "1h");
+  const send = async ({ who, model, scenario, words = 20, outputTokens = 1_000, stream, retry }: Wish, signal?: AbortSignal) => {
+    const content = `${"word ".repeat(words)}#sandbox ${scenario}`;
+    const body = {
+      model,
+      max_tokens: outputTokens,
+      messages: [{ role: "user", content }],
+      ...(stream && { stream: true }),
+      ...(stream === "with usage" && { stream_options: { include_usage: true } }),
+    };
+    const headers: Record<string, string> = retry ? { "x-stainless-retry-count": "1" } : {};
+    return proxy.chat(body, { key: keys.get(who) ?? "", headers, ...(signal && { signal }) });
+  };
+  // An answer that breaks off is one of the mishaps.
+  const toItsEnd = async (wish: Wish) => {
+    const answer = await send(wish);
+    await answer.text().catch(() => "");
+  };
+  return {
+    async round(intensity = 1) {
+      const wishes = Array.from({ length: Math.max(1, Math.round(2 * intensity)) }, () => everyRound).flat();
+      await Promise.all([...wishes, ...mishaps].map(toItsEnd));
+    },
+    async whileStreaming(work) {
+      const leaving = new AbortController();
+      const answer = await send({ who: "alice", model: "gpt-4o", scenario: "endless:20", stream: "with usage" }, leaving.signal);
+      const read = answer.text().catch(() => "");
+      try {
+        await work();
+      } finally {
+        leaving.abort();
+        await read;
+      }
+    },
+  };
+}

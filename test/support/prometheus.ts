@@ -1,0 +1,105 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+
+/** A real Prometheus that scrapes one target under the job `farebox`; disposing of it ends it. */
+export interface Prometheus extends AsyncDisposable {
+  readonly scrapeS: number;
+  /** The newest value of each series, as of `at`: seconds since 1970, default now. */
+  instant(expression: string, at?: number): Promise<Series[]>;
+  /** Values from `since` until `until`, seconds since 1970, one every `stepS`. */
+  range(expression: string, span: { readonly since: number; readonly until: number; readonly stepS: number }): Promise<Series[]>;
+  /** Waits for a scrape that began after now, and was taken. */
+  scraped(): Promise<void>;
+}
+
+export interface Series {
+  readonly labels: Readonly<Record<string, string>>;
+  /** Seconds since 1970, and the value there. */
+  readonly samples: readonly (readonly [at: number, value: number])[];
+}
+
+/** How long a step may take; only a broken one does. Milliseconds. */
+const patienceMs = 20_000;
+
+interface Answer {
+  readonly status: string;
+  readonly error?: string;
+  readonly data: { readonly result: { readonly metric: Record<string, string>; readonly value?: [number, string]; readonly values?: [number, string][] }[] };
+}
+
+/** `target`: a base address; its /metrics is scraped every second. */
+export async function startPrometheus(target: string): Promise<Prometheus> {
+  await using owned = new AsyncDisposableStack();
+  const folder = await mkdtemp(join(tmpdir(), "farebox-prometheus-"));
+  owned.defer(() => rm(folder, { recursive: true, force: true }));
+  const scrapeS = 1;
+  const job = { job_name: "farebox", static_configs: [{ targets: [new URL(target).host] }] };
+  const config = join(folder, "prometheus.yml");
+  // JSON is YAML.
+  await writeFile(config, JSON.stringify({ global: { scrape_interval: `${scrapeS}s` }, scrape_configs: [job] }));
+  const address = `127.0.0.1:${await freePort()}`;
+  const child = spawn(
+    "prometheus",
+    [`--config.file=${config}`, `--storage.tsdb.path=${join(folder, "data")}`, `--web.listen-address=${address}`, "--log.level=warn"],
+    { stdio: ["ignore", "ignore", "pipe"] },
+  );
+  let said = "";
+  child.stderr.on("data", (piece: Buffer) => (said += piece.toString()));
+  const ended = once(child, "exit");
+  owned.defer(async () => {
+    child.kill("SIGKILL");
+    await ended;
+  });
+  await until(async () => {
+    if (child.exitCode !== null) throw new Error(`Prometheus ended: ${said}`);
+    return fetch(`http://${address}/-/ready`).then((answer) => answer.ok, () => false);
+  });
+  const ask = async (path: string, parameters: Record<string, string>): Promise<Series[]> => {
+    const response = await fetch(`http://${address}/api/v1/${path}`, { method: "POST", body: new URLSearchParams(parameters) });
+    const answer = (await response.json()) as Answer;
+    if (answer.status !== "success") throw new Error(`${parameters["query"]}: ${answer.error}`);
+    return answer.data.result.map(({ metric, value, values }) => ({
+      labels: metric,
+      samples: (values ?? (value === undefined ? [] : [value])).map(([at, text]) => [at, Number(text)] as const),
+    }));
+  };
+  const instant = (query: string, at = Date.now() / 1000) => ask("query", { query, time: String(at) });
+  const kept = owned.move();
+  return {
+    scrapeS,
+    instant,
+    range: (query, { since, until, stepS }) => ask("query_range", { query, start: String(since), end: String(until), step: String(stepS) }),
+    async scraped() {
+      const from = Date.now() / 1000;
+      await until(async () => {
+        const [last] = await instant("timestamp(up) and up == 1");
+        return (last?.samples[0]?.[1] ?? 0) > from;
+      });
+    },
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  };
+}
+
+/** Asks again and again, for a bounded time. */
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  const deadline = Date.now() + patienceMs;
+  while (!(await holds())) {
+    if (Date.now() > deadline) throw new Error("waited in vain for Prometheus");
+    await pause(50);
+  }
+}
+
+/** One that nobody listens on at this moment. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}
