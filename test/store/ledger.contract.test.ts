@@ -189,6 +189,29 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
+  it("settles what a key was running when it moved with the team that it left, and weighs what follows on the new one", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    for (const scope of ["team:red", "team:blue", "each-key", "each-key:blue", "key:k-bob"]) {
+      const parsed = parseScope(scope);
+      if (parsed) await ledger.setBudget(budget(parsed, "1d", "2"), noon);
+    }
+    await ledger.hold(holdOf("before", usd("1"), { caller: bob }));
+    const moved = { key: "k-bob", team: "blue" };
+    expect(await ledger.hold(holdOf("after", usd("1"), { caller: moved }))).toMatchObject({ ok: true });
+    // Its own budgets go with it: they are used up, though the new team's are not.
+    const refused = await ledger.hold(holdOf("more", usd("0.5"), { caller: moved }));
+    expect(refused).toMatchObject({ ok: false, reason: "no_room", shortage: { exhausted: false } });
+    await ledger.post("before", posting(500_000, 0), endAt(noon));
+    await ledger.post("after", posting(250_000, 0), endAt(noon));
+    expect(await sums(store)).toEqual([
+      { id: "team:red/1d", subject: "", spent: usd("0.5"), held: 0n }, { id: "team:blue/1d", subject: "", spent: usd("0.25"), held: 0n },
+      { id: "each-key/1d", subject: "k-bob", spent: usd("0.75"), held: 0n }, { id: "each-key:blue/1d", subject: "k-bob", spent: usd("0.25"), held: 0n },
+      { id: "key:k-bob/1d", subject: "", spent: usd("0.75"), held: 0n },
+    ]);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
   it("builds a new budget's window from the charges, pending ones too, and settles them there", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
