@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { formatScope, parseScope, periods, teamOfScope, weighsOn, type Budget, type BudgetWindow, type Scope } from "../core/budget.ts";
-import { isLive, namePattern, type Key } from "../core/keys.ts";
+import { isLive, namePattern } from "../core/keys.ts";
 import { noMoney, parseUsd } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -74,21 +74,15 @@ export async function listBudgets(tools: BudgetTools & { readonly calendar: Cale
   const at = tools.clock.now();
   const [budgets, windows, keys] = await Promise.all([tools.ledger.budgets(), tools.ledger.windows(at), tools.keys.list()]);
   const live = keys.filter((key) => isLive(key, at));
+  const windowsOf = Map.groupBy(windows, ({ budget }) => budget.id);
   return budgets.flatMap((budget) => {
-    const used = windows.filter((window) => window.budget.id === budget.id);
+    const used = windowsOf.get(budget.id) ?? [];
     if (budget.scope.kind !== "eachKey") return used;
-    const unused = live.filter(
-      ({ id, team }) => weighsOn(budget.scope, { key: id, team }) && !used.some(({ subject }) => subject === id),
-    );
+    const subjects = new Set(used.map(({ subject }) => subject));
+    const unused = live.filter(({ id, team }) => weighsOn(budget.scope, { key: id, team }) && !subjects.has(id));
     const span = tools.calendar.spanOf(budget.period, at);
     return [...used, ...unused.map(({ id }) => ({ budget, subject: id, ...span, spent: noMoney, held: noMoney }))];
   });
-}
-
-/** Of all budgets' windows those that weigh on a key. */
-export async function budgetsOn(tools: BudgetTools & { readonly calendar: Calendar }, { id, team }: Pick<Key, "id" | "team">): Promise<readonly BudgetWindow[]> {
-  const all = await listBudgets(tools);
-  return all.filter(({ budget, subject }) => weighsOn(budget.scope, { key: id, team }) && (subject === "" || subject === id));
 }
 
 export async function removeBudget(

@@ -1,5 +1,4 @@
 import type { Command } from "commander";
-import { budgetsOn } from "../admin/budgets.ts";
 import { createKey, listKeys, newKeyFault, revokeKey, showKey, type NewKey } from "../admin/keys.ts";
 import { keyJson, newKeyJson } from "../reporting/keys.ts";
 import { isoTime, keyNames } from "../reporting/names.ts";
@@ -110,7 +109,7 @@ function registerShow(keys: Command, context: CliContext): void {
         const { key } = shown;
         const now = adapters.clock.now();
         const nameOf = await keyNames(store.keys);
-        const windows = await budgetsOn({ ...store, clock: adapters.clock }, key);
+        const windows = await store.ledger.windowsOf({ key: key.id, team: key.team }, now);
         const budgets = windows.map((window) => standingOf(window, nameOf));
         const details = keyJson(key, now);
         const { limits, ...fields } = details;

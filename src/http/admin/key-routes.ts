@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { createKey, listKeys, revokeKey, rotateKey, showKey, updateKey } from "../../admin/keys.ts";
-import { budgetsOn } from "../../admin/budgets.ts";
 import { limitsSchema } from "../../admin/limits.ts";
 import { modelsSchema, nameSchema } from "../../admin/names.ts";
 import { createTeam, deleteTeam, liveMembers, listTeams, showTeam, updateTeam } from "../../admin/teams.ts";
@@ -42,8 +41,10 @@ export const keyRoutes: readonly AdminRoute[] = [
     handle: async (tools, { params: [name = ""] }) => {
       const shown = await showKey(tools.keys, name);
       if (!shown.ok) return shown;
-      const [nameOf, windows] = await Promise.all([keyNames(tools.keys), budgetsOn(tools, shown.key)]);
-      return found({ ...keyJson(shown.key, tools.clock.now()), budgets: windows.map((window) => standingOf(window, nameOf)) });
+      const { id, team } = shown.key;
+      const now = tools.clock.now();
+      const [nameOf, windows] = await Promise.all([keyNames(tools.keys), tools.ledger.windowsOf({ key: id, team }, now)]);
+      return found({ ...keyJson(shown.key, now), budgets: windows.map((window) => standingOf(window, nameOf)) });
     },
   }),
   route("PATCH /keys/{key}", {
