@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import { settingsAdmin, type AdminRole } from "../core/admins.ts";
+import { settingsAdmin, type AdminFailure, type AdminRole } from "../core/admins.ts";
 import { isLive } from "../core/keys.ts";
 import type { AdminStore } from "../ports/admin-store.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -12,9 +12,6 @@ export interface AdminCaller {
   readonly role: AdminRole;
   readonly expiresAt: number | null;
 }
-
-export const adminFailures = ["missing", "unknown", "expired", "revoked", "too_many"] as const;
-export type AdminFailure = (typeof adminFailures)[number];
 
 export type Admission =
   | { readonly ok: true; readonly caller: AdminCaller }

@@ -1,3 +1,4 @@
+import type { AdminFailure } from "../core/admins.ts";
 import type { Source } from "../core/charge.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
@@ -55,8 +56,8 @@ export interface Events {
   /** With a key's first use or a model's, its series start at 0. */
   admitted(admission: Admission): void;
   refused(refusal: Refusal): void;
-  /** A failed try to use the admin API; `why` is one of a few words. */
-  adminFailed(why: string): void;
+  /** A failed try to use the admin API. */
+  adminFailed(why: AdminFailure): void;
   posted(event: ChargePosted): void;
   /** One ledger transaction, in seconds, with the number of calls it took along. */
   ledgerWrote(seconds: number, calls: number): void;

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createAdmin, revokeAdmin } from "../../src/admin/admins.ts";
-import { createAdminGate, type AdminFailure, type Admission } from "../../src/admin/admin-gate.ts";
+import { createAdminGate, type Admission } from "../../src/admin/admin-gate.ts";
+import type { AdminFailure } from "../../src/core/admins.ts";
 import { FailedTries, waitMsAfter } from "../../src/admin/failed-tries.ts";
 import { MemoryAdminStore } from "../../src/store/memory/admins.ts";
 import { emptyState } from "../../src/store/memory/state.ts";

@@ -21,11 +21,14 @@ beforeAll(async () => {
   editor = await addAdmin(proxy.database, "edward", "editor");
   await proxy.addKey("bob", { team: "red" });
   await proxy.budget("each-key", "5", "1d");
+  await proxy.budget("all", "0.000001", "1mo", "soft");
   await answered(proxy);
   chargeId = (await proxy.onlyCharge()).id;
   await proxy.serving.sampler.sample();
   await answered(proxy);
+  await proxy.serving.settled();
   await proxy.serving.sampler.sample();
+  await proxy.serving.alerts.evaluate();
 });
 afterAll(() => proxy[Symbol.asyncDispose]());
 
@@ -98,6 +101,13 @@ describe.each(cases)("$name", ({ route }) => {
     expect([reply.status, reply.headers["content-type"], reply.headers["cache-control"]]).toEqual([200, "application/json", "no-store"]);
     expect(route.answer.safeParse(reply.json).error?.issues ?? []).toEqual([]);
   });
+});
+
+it("the examples above have something in every list", async () => {
+  for (const [path, list] of [["/alerts", "alerts"], ["/charges", "charges"], ["/budgets", "budgets"], ["/teams", "teams"], ["/audit", "entries"], ["/usage", "rows"]] as const) {
+    const { json } = await askAdmin(proxy.url, "GET", path, { token: viewer });
+    expect([path, (json as Record<string, unknown[]>)[list]?.length]).not.toEqual([path, 0]);
+  }
 });
 
 describe("the document", () => {
