@@ -1,4 +1,4 @@
-import type { Charge } from "../core/charge.ts";
+import type { Charge, ChargeState } from "../core/charge.ts";
 import { isTagName } from "../core/tags.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { ChargePage, ChargeQuery, Ledger } from "../ports/ledger.ts";
@@ -7,7 +7,8 @@ import { noSuchKey } from "./keys.ts";
 import { failure, type Failure } from "./result.ts";
 
 /** Which charges are asked for. */
-export interface ChargeWish extends Pick<ChargeQuery, "state" | "limit"> {
+export interface ChargeWish extends Pick<ChargeQuery, "limit"> {
+  readonly state?: ChargeState | undefined;
   /** By name or id. */
   readonly key?: string | undefined;
   readonly model?: string | undefined;

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { createKey, listKeys, newKeyFault, revokeKey, showKey, type NewKey } from "../admin/keys.ts";
 import { keyJson, newKeyJson } from "../reporting/keys.ts";
-import { isoTime, keyNames } from "../reporting/names.ts";
+import { isoTime, ownName } from "../reporting/names.ts";
 import { standingOf } from "../reporting/standing.ts";
 import { lifetimeArgument } from "./arguments.ts";
 import { printStandings } from "./budgets.ts";
@@ -108,9 +108,8 @@ function registerShow(keys: Command, context: CliContext): void {
         if (!shown.ok) return fail(io, shown.message);
         const { key } = shown;
         const now = adapters.clock.now();
-        const nameOf = await keyNames(store.keys);
         const windows = await store.ledger.windowsOf({ key: key.id, team: key.team }, now);
-        const budgets = windows.map((window) => standingOf(window, nameOf));
+        const budgets = windows.map((window) => standingOf(window, ownName(key)));
         const details = keyJson(key, now);
         const { limits, ...fields } = details;
         if (options.json) {

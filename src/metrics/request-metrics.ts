@@ -1,4 +1,5 @@
 import { Gauge, type Registry } from "prom-client";
+import { adminFailures } from "../core/admins.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import { overheadBuckets, secondsBuckets, writeBuckets } from "./buckets.ts";
@@ -26,7 +27,9 @@ export function requestMetrics(registers: Registry[], clock: Clock): { readonly 
   const firstToken = seconds("farebox_time_to_first_token_seconds", "From a request's arrival to the first byte of its answer's body, in seconds.", secondsBuckets);
   const overhead = seconds("farebox_overhead_seconds", "From a request's arrival to its sending to the gateway, in seconds: what Farebox itself took.", overheadBuckets);
   const refusals = counts({ name: "farebox_refusals_total", help: "Requests that Farebox itself refused, by error code.", labels: ["code"] });
-  const adminFailures = counts({ name: "farebox_admin_failures_total", help: "Tries to use the admin API without a token that opens it, by what was wrong.", labels: ["reason"] });
+  const adminTries = counts({ name: "farebox_admin_failures_total", help: "Tries to use the admin API without a token that opens it, by what was wrong.", labels: ["reason"] });
+  // To be looked up is enough: a series starts at 0 when it is made.
+  for (const reason of adminFailures) adminTries.of(reason);
   const writes = new HistogramFamily({ name: "farebox_ledger_write_seconds", help: "Length of one ledger transaction, which may carry many calls, in seconds.", labels: [], bounds: writeBuckets });
   const writeLengths = writes.of();
   const running = { requests: 0, streams: 0 };
@@ -39,7 +42,7 @@ export function requestMetrics(registers: Registry[], clock: Clock): { readonly 
   const statuses = new BoundedLabel(statusesMax);
   const modelLabel = (model: string | null) => (model === null ? "" : models.of(model));
   return {
-    families: [requests, duration, firstToken, overhead, refusals, adminFailures, writes],
+    families: [requests, duration, firstToken, overhead, refusals, adminTries, writes],
     heard: {
       requestStarted(kind) {
         if (kind === "stream") running.streams++;
@@ -61,7 +64,7 @@ export function requestMetrics(registers: Registry[], clock: Clock): { readonly 
         if (event.overheadMs !== null) overhead.of(event.route, model).observe(event.overheadMs / 1000, from);
       },
       refused: ({ code }) => refusals.of(code).add(1),
-      adminFailed: (why) => adminFailures.of(why).add(1),
+      adminFailed: (why) => adminTries.of(why).add(1),
       ledgerWrote: (length) => writeLengths.observe(length),
     },
   };

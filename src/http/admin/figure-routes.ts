@@ -45,8 +45,9 @@ export const figureRoutes: readonly AdminRoute[] = [
     handle: async (tools, { query }) => {
       const span = spanOf(query, tools);
       if (span === null) return backwards;
-      const nameOf = await keyNames(tools.keys);
-      return found(await runReport({ ledger: tools.ledger, nameOf }, { by: readDimensions(query.by) ?? [], ...span }));
+      const by = readDimensions(query.by) ?? [];
+      const nameOf = by.includes("key") ? await keyNames(tools.keys) : (id: string) => id;
+      return found(await runReport({ ledger: tools.ledger, nameOf }, { by, ...span }));
     },
   }),
   route("GET /prices", {

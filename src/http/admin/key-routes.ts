@@ -5,7 +5,7 @@ import { modelsSchema, nameSchema } from "../../admin/names.ts";
 import { createTeam, deleteTeam, liveMembers, listTeams, showTeam, updateTeam } from "../../admin/teams.ts";
 import { teamFacts } from "../../core/audit.ts";
 import { keyJson, newKeyJson, rotatedKeyJson } from "../../reporting/keys.ts";
-import { keyNames } from "../../reporting/names.ts";
+import { ownName } from "../../reporting/names.ts";
 import { standingOf } from "../../reporting/standing.ts";
 import * as answers from "./answers.ts";
 import { lifetime, msOf, overlap } from "./inputs.ts";
@@ -41,10 +41,10 @@ export const keyRoutes: readonly AdminRoute[] = [
     handle: async (tools, { params: [name = ""] }) => {
       const shown = await showKey(tools.keys, name);
       if (!shown.ok) return shown;
-      const { id, team } = shown.key;
+      const { key } = shown;
       const now = tools.clock.now();
-      const [nameOf, windows] = await Promise.all([keyNames(tools.keys), tools.ledger.windowsOf({ key: id, team }, now)]);
-      return found({ ...keyJson(shown.key, now), budgets: windows.map((window) => standingOf(window, nameOf)) });
+      const windows = await tools.ledger.windowsOf({ key: key.id, team: key.team }, now);
+      return found({ ...keyJson(key, now), budgets: windows.map((window) => standingOf(window, ownName(key))) });
     },
   }),
   route("PATCH /keys/{key}", {

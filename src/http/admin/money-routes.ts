@@ -3,10 +3,12 @@ import { listBudgets, removeBudget, setBudget } from "../../admin/budgets.ts";
 import { listCharges, showCharge } from "../../admin/charge-lists.ts";
 import { correctCharge } from "../../admin/corrections.ts";
 import { budgetFacts } from "../../core/audit.ts";
+import type { Charge } from "../../core/charge.ts";
 import { periods } from "../../core/budget.ts";
 import { noMoney, parseSignedUsd, parseUsd } from "../../core/money.ts";
+import type { KeyStore } from "../../ports/key-store.ts";
 import { chargeDetailsJson, chargeJson, chargesJson } from "../../reporting/charges.ts";
-import { keyNames } from "../../reporting/names.ts";
+import { keyNames, keyNamesOf, type NameOf } from "../../reporting/names.ts";
 import { standingOf } from "../../reporting/standing.ts";
 import * as answers from "./answers.ts";
 import { atOf, cursor, instant, limitOf } from "./inputs.ts";
@@ -39,7 +41,9 @@ export const budgetRoutes: readonly AdminRoute[] = [
     handle: async (tools, { body: { limit_usd: limit, warn_percent: warnPercent, ...body } }) => {
       const set = await setBudget(tools, { ...body, limit, warnPercent });
       if (!set.ok) return set;
-      return found({ ...budgetFacts(set.budget, await keyNames(tools.keys)), note: set.note });
+      const { scope: setScope } = set.budget;
+      const nameOf = await keyNamesOf(tools.keys, setScope.kind === "key" ? [setScope.key] : []);
+      return found({ ...budgetFacts(set.budget, nameOf), note: set.note });
     },
   }),
   route("DELETE /budgets", {
@@ -59,6 +63,10 @@ const chargeFilter = z.strictObject({
   cursor: cursor.optional(),
 });
 
+function namesIn(keys: KeyStore, charges: readonly Charge[]): Promise<NameOf> {
+  return keyNamesOf(keys, charges.map(({ key }) => key));
+}
+
 const amountShape = 'must be an amount of USD as a string such as "0.25" or "-0.05", not zero and below 9 million';
 
 const correction = z.strictObject({
@@ -74,25 +82,26 @@ export const chargeRoutes: readonly AdminRoute[] = [
     role: "viewer", summary: "Charges, newest first, in pages", query: chargeFilter, answer: answers.chargeList,
     handle: async (tools, { query: { since, until, ...query } }) => {
       const span = { since: since === undefined ? since : atOf(since, tools), until: until === undefined ? until : atOf(until, tools) };
-      const nameOf = await keyNames(tools.keys);
-      return answered(await listCharges(tools, { ...query, ...span } as never), ({ page }) => chargesJson(page, nameOf));
+      const listed = await listCharges(tools, { ...query, ...span });
+      return listed.ok ? found(chargesJson(listed.page, await namesIn(tools.keys, listed.page.charges))) : listed;
     },
   }),
   route("GET /charges/{request_id}", {
     role: "viewer", summary: "One charge with its corrections", answer: answers.chargeDetails,
     handle: async ({ ledger, keys }, { params: [id = ""] }) => {
-      const nameOf = await keyNames(keys);
-      return answered(await showCharge(ledger, id), ({ charge, corrections }) => chargeDetailsJson(charge, corrections, nameOf));
+      const shown = await showCharge(ledger, id);
+      if (!shown.ok) return shown;
+      return found(chargeDetailsJson(shown.charge, shown.corrections, await namesIn(keys, [shown.charge])));
     },
   }),
   route("POST /charges/{request_id}/corrections", {
     role: "editor", summary: "Correct a charge by an amount, as a row of its own; the same correction given twice is made once", body: correction,
     answer: answers.correctionMade,
     handle: async (tools, { params: [id = ""], body: { amount_usd: amount, why } }) => {
-      const nameOf = await keyNames(tools.keys);
-      return answered(await correctCharge(tools, { id, amount, why, by: tools.by }), ({ repeated, charge, correction: made }) => ({
-        repeated, charge: chargeJson(charge, nameOf), correction: chargeJson(made, nameOf),
-      }));
+      const made = await correctCharge(tools, { id, amount, why, by: tools.by });
+      if (!made.ok) return made;
+      const nameOf = await namesIn(tools.keys, [made.charge]);
+      return found({ repeated: made.repeated, charge: chargeJson(made.charge, nameOf), correction: chargeJson(made.correction, nameOf) });
     },
   }),
 ];
