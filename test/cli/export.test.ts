@@ -10,6 +10,7 @@ import { usd } from "../../src/core/money.ts";
 import { tokenClasses } from "../../src/core/tokens.ts";
 import { connectToWrite } from "../../src/store/sqlite/connection.ts";
 import { csvRecords } from "../support/csv.ts";
+import { cleanEnvironment } from "../support/farebox-process.ts";
 import { nodeFlags } from "../support/node-flags.ts";
 import { harness, type Harness } from "./harness.ts";
 import { spend } from "./traffic.ts";
@@ -156,7 +157,10 @@ describe("the stdout of an export", () => {
       select 'v' || i, 'request', 'voided', 1, ${at}, ${at}, '', 'chat', 'model-a', 0 from n`);
     db.close();
     const bin = fileURLToPath(new URL("../../bin/farebox.mjs", import.meta.url));
-    const child = spawn(process.execPath, [...nodeFlags, bin, "export", "--database", farebox.database], { stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(process.execPath, [...nodeFlags, bin, "export", "--database", farebox.database], {
+      env: cleanEnvironment(),
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     let stderr = "";
     child.stderr.on("data", (chunk) => (stderr += String(chunk)));
     const exited = once(child, "exit");

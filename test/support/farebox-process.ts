@@ -42,7 +42,7 @@ export interface StartOptions {
 }
 
 /** What the machine needs, and nothing that farebox or an SDK would read. */
-function cleanEnvironment(): Record<string, string> {
+export function cleanEnvironment(): Record<string, string> {
   const kept = Object.entries(process.env).filter(
     ([name, value]) => value !== undefined && !/^(FAREBOX|OPENAI|VITEST|NODE_OPTIONS|NODE_V8|npm_)/.test(name),
   );
