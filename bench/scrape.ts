@@ -1,0 +1,94 @@
+/**
+ * How long a scrape takes on a ledger of 1,000 keys and 60 models with a month behind it, and how long the main thread is
+ * held up meanwhile: the real proxy on the real store, asked over HTTP.
+ *
+ *   node bench/scrape.ts [KEYS] [MODELS-PER-KEY] [DAYS]
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { monitorEventLoopDelay, performance } from "node:perf_hooks";
+import { parseArgs } from "node:util";
+import { startServing } from "../src/app/serving.ts";
+import { loadSettings } from "../src/config/load.ts";
+import { silentLog } from "../src/log/log.ts";
+import { connectToWrite, createPrivateFile, type Connection } from "../src/store/sqlite/connection.ts";
+import { migrate } from "../src/store/sqlite/migrate.ts";
+import { rollupDimensions, rollupSums } from "../src/store/sqlite/rollups.ts";
+import { calendarOf, isTimeZone } from "../src/time/calendar.ts";
+import { systemClock } from "../src/time/clock.ts";
+
+const [keysText = "1000", perKeyText = "6", daysText = "31"] = parseArgs({ allowPositionals: true }).positionals;
+const [keys, perKey, days] = [Number(keysText), Number(perKeyText), Number(daysText)];
+const dayMs = 86_400_000;
+const calendar = calendarOf("UTC");
+const now = Date.now();
+
+/** Rows as the writer would have left them; nothing here is read back but by the scrape. */
+function fill(db: Connection): void {
+  const keyRow = db.prepare("insert into keys (id, name, team, digest, models, created_at) values (?, ?, ?, ?, ?, ?)");
+  const insert = (table: string, time: string) =>
+    db.prepare(`insert into ${table} (${[time, ...rollupDimensions, ...rollupSums].join(", ")}) values (${[time, ...rollupDimensions, ...rollupSums].map(() => "?").join(", ")})`);
+  const [day, quarter] = [insert("rollup_day", "day"), insert("rollup_quarter", "starts_at")];
+  const sums = rollupSums.map((_, index) => 1_000_000 + index);
+  const identity = (key: number, step: number) =>
+    [`key-${key}`, `team-${key % 40}`, `provider-model-${(key * 7 + step) % 60}`, `group-${step % 4}`, "reported"] as const;
+  for (let key = 0; key < keys; key++) keyRow.run(`key-${key}`, `service-account-${key}`, null, String(key).padStart(64, "0"), null, now);
+  for (let past = 0; past < days; past++) {
+    for (let key = 0; key < keys; key++) {
+      for (let step = 0; step < perKey; step++) day.run(calendar.dateOf(calendar.spanOf("1mo", now).start + past * dayMs), ...identity(key, step), ...sums);
+    }
+  }
+  const { start } = calendar.spanOf("1d", now);
+  for (let at = start; at <= now; at += 900_000) {
+    for (let key = 0; key < keys; key++) quarter.run(at, ...identity(key, 0), ...sums);
+  }
+  const budget = db.prepare("insert into budgets (scope, period, mode, amount_limit, warn_percent) values ('each-key', ?, 'soft', 5000000000000, null) returning seq");
+  const window = db.prepare("insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, 123456789012, 0)");
+  for (const period of ["1d", "1mo"] as const) {
+    const span = calendar.spanOf(period, now);
+    const { seq } = budget.get(period) as { seq: number };
+    for (let key = 0; key < keys; key++) window.run(seq, `key-${key}`, span.start, span.end);
+  }
+}
+
+const folder = mkdtempSync(join(tmpdir(), "farebox-scrape-"));
+try {
+  const path = join(folder, "farebox.db");
+  createPrivateFile(path);
+  const db = connectToWrite(path);
+  migrate(db);
+  db.prepare("update meta set time_zone = 'UTC'").run();
+  db.transaction(() => fill(db))();
+  db.close();
+  const env = { FAREBOX_GATEWAY_URL: "http://127.0.0.1:9", FAREBOX_GATEWAY_API_KEY: "sk-bench", FAREBOX_DATABASE: path, FAREBOX_PORT: "0" };
+  const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all" });
+  if (!loaded.ok) throw new Error(loaded.problems.join("; "));
+  const started = await startServing(loaded.settings, { clock: systemClock(), log: silentLog, version: "0.0.0-bench" });
+  if (!started.ok) throw new Error(started.problems.join("; "));
+  await using serving = started.serving;
+  const { ledger } = serving;
+  const parts = {
+    windows: () => ledger.windows(Date.now()),
+    keys: () => serving.keys.list(),
+    day: () => ledger.report({ by: ["team"], since: calendar.spanOf("1d", now).start, until: Date.now() + 1 }),
+    month: () => ledger.report({ by: ["team"], since: calendar.spanOf("1mo", now).start, until: Date.now() + 1 }),
+    scrape: async () => (await fetch(`${serving.url}/metrics`)).text(),
+  };
+  for (const [name, read] of Object.entries(parts)) {
+    const taken: number[] = [];
+    const stalls = monitorEventLoopDelay({ resolution: 1 });
+    for (let round = 0; round < 12; round++) {
+      if (round === 2) stalls.enable();
+      const began = performance.now();
+      await read();
+      if (round >= 2) taken.push(performance.now() - began);
+    }
+    stalls.disable();
+    const sorted = taken.toSorted((a, b) => a - b);
+    console.log(`${name.padEnd(8)} median ${sorted[5]?.toFixed(1)} ms, worst ${sorted.at(-1)?.toFixed(1)} ms, longest stall ${(stalls.max / 1e6).toFixed(1)} ms`);
+  }
+  console.log(`page     ${Buffer.byteLength(await parts.scrape())} bytes`);
+} finally {
+  rmSync(folder, { recursive: true });
+}
