@@ -2,11 +2,17 @@ import { dashboardOf, evenly } from "./dashboard.ts";
 import { barFor, figure, lines, rowFor } from "./panels.ts";
 import { ofLedger, perSecond } from "./queries.ts";
 
-const limit = ofLedger("farebox_budget_limit_usd", "scope, period");
-const spent = ofLedger("farebox_budget_spent_usd", "scope, period");
-const held = ofLedger("farebox_budget_held_usd", "scope, period");
-const used = `${spent} / (${limit} > 0)`;
-const taken = `(${spent} + ${held}) / (${limit} > 0)`;
+const gauge = (name: string, at = "") => ofLedger(`farebox_budget_${name}_usd`, "scope, period", "", at);
+const part = (amount: string, at = "") => `${amount} / (${gauge("limit", at)} > 0)`;
+
+const limit = gauge("limit");
+const spent = gauge("spent");
+const held = gauge("held");
+const used = part(spent);
+const taken = part(`(${spent} + ${held})`);
+
+/** With a thousand keys a budget for each is a thousand windows: only those that are fullest at the end of the time range. */
+const fullest = (count: number, amount: string) => `(${amount}) and on (scope, period) topk(${count}, ${part(gauge("spent", "@ end()"), "@ end()")})`;
 const byBudget = "{{scope}} per {{period}}";
 const ofBudgets = 'code=~"budget_.+"';
 
@@ -68,14 +74,14 @@ export const budgets = dashboardOf({
           14,
           rowFor({
             title: "Limits, spent, held, remaining",
-            description: "Each budget's current window. Remaining is what the next request may hold.",
+            description: "The current windows of the 100 fullest budgets. Remaining is what the next request may hold.",
             unit: "currencyUSD",
             columns: { scope: "Scope", period: "Period" },
             queries: [
-              [limit, "Limit"],
-              [spent, "Spent"],
-              [held, "Held"],
-              [`${limit} - ${spent} - ${held}`, "Remaining"],
+              [fullest(100, limit), "Limit"],
+              [fullest(100, spent), "Spent"],
+              [fullest(100, held), "Held"],
+              [fullest(100, `${limit} - ${spent} - ${held}`), "Remaining"],
             ],
           }),
         ],
@@ -85,24 +91,24 @@ export const budgets = dashboardOf({
       8,
       lines({
         title: "Spent of each window over time",
-        description: "The part of the limit that is spent; falls to 0 where a new window begins.",
+        description: "The part of the limit that is spent, of the 20 fullest; falls to 0 where a new window begins.",
         unit: "percentunit",
-        queries: [[used, byBudget]],
+        queries: [[fullest(20, used), byBudget]],
       }),
       lines({
         title: "Remaining",
-        description: "Limit less spent less held: what the next request may hold.",
+        description: "Limit less spent less held: what the next request may hold. Of the 20 fullest windows.",
         unit: "currencyUSD",
-        queries: [[`${limit} - ${spent} - ${held}`, byBudget]],
+        queries: [[fullest(20, `${limit} - ${spent} - ${held}`), byBudget]],
       }),
     ),
     evenly(
       8,
       lines({
         title: "Held by running requests",
-        description: "Reserved until the requests settle.",
+        description: "Reserved until the requests settle. Of the 20 fullest windows.",
         unit: "currencyUSD",
-        queries: [[held, byBudget]],
+        queries: [[fullest(20, held), byBudget]],
       }),
       lines({
         title: "Refusals for a budget",

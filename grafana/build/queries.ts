@@ -13,8 +13,11 @@ export const perSecond = (counter: string, by = "", matchers = "") =>
 export const overRange = (counter: string, by = "", matchers = "") =>
   grouped("sum", by, `increase(${selector(counter, matchers)}[$__range])`);
 
-/** A gauge that is read from the ledger: every proxy of one ledger tells the same, so one of them is enough. */
-export const ofLedger = (gauge: string, by = "", matchers = "") => grouped("max", by, selector(gauge, matchers));
+/**
+ * A gauge that is read from the ledger: every proxy of one ledger tells the same, so one of them is enough. `at` is a
+ * modifier of time, such as `@ end()`.
+ */
+export const ofLedger = (gauge: string, by = "", matchers = "", at = "") => grouped("max", by, `${selector(gauge, matchers)}${at && ` ${at}`}`);
 
 /** A gauge of one process, summed over proxies. */
 export const ofAll = (gauge: string, by = "", matchers = "") => grouped("sum", by, selector(gauge, matchers));

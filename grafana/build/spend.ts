@@ -44,7 +44,7 @@ export const spend = dashboardOf({
         limits: { yellow: 0.1, red: 0, goodWhen: "high" },
       }),
       figure({
-        title: "Known from the gateway's report",
+        title: "Reported by the gateway",
         description: "The part of the spend over the time range whose tokens the gateway itself reported. The rest was counted, or assumed to be the hold.",
         unit: "percentunit",
         decimals: 1,

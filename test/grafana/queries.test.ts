@@ -1,7 +1,9 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { committedDashboards, substituted } from "../../grafana/read.ts";
+import { pngOf, svgOf } from "../../grafana/picture/dashboard.ts";
+import type { PanelResults } from "../../grafana/picture/results.ts";
+import { committedDashboards, substituted, type PanelFile } from "../../grafana/read.ts";
 import { openOffice } from "../support/office.ts";
 import { skipWithout } from "../support/programs.ts";
 import { startPrometheus, type Prometheus, type Series } from "../support/prometheus.ts";
@@ -25,6 +27,8 @@ const anySpan = { rangeS: 60, stepS: 1, scrapeS: 1 };
 const mayStayZero = new Set(["Unexplained", "Price files read", "Age of the balance"]);
 
 const owned = new AsyncDisposableStack();
+/** What Prometheus answered to each panel, as a panel of its type shows it. */
+const answers = new Map<PanelFile, PanelResults>();
 let prometheus: Prometheus;
 let exposed: Map<string, Set<string>>;
 let since: number;
@@ -33,7 +37,7 @@ let until: number;
 /** Three rounds of everything, each seen by Prometheus while a stream runs. */
 async function makeTraffic(): Promise<void> {
   const proxy = owned.use(await startProxy());
-  const office = await openOffice(proxy);
+  const office = await openOffice(proxy, 3);
   prometheus = owned.use(await startPrometheus(proxy.url));
   await prometheus.scraped();
   since = Date.now() / 1000;
@@ -81,6 +85,7 @@ describe.skipIf(skipWithout("prometheus", "prometheus"))("before a Farebox under
 
   it.each(panels)("$name is filled", async ({ panel }) => {
     const seen: Series[] = [];
+    const shown: Series[][] = [];
     for (const { expr, legendFormat, instant } of panel.targets) {
       const query = substituted(expr, { rangeS: until - since, stepS: 1, scrapeS: prometheus.scrapeS });
       expect(query).not.toContain("$");
@@ -88,13 +93,24 @@ describe.skipIf(skipWithout("prometheus", "prometheus"))("before a Farebox under
       const series = instant ? await prometheus.instant(query, until) : overTime;
       const filled = series.filter(({ samples }) => samples.some(([, value]) => Number.isFinite(value)));
       expect(filled, query).not.toEqual([]);
+      shown.push(series);
       for (const [, label = ""] of legendFormat.matchAll(/\{\{(\w+)\}\}/g)) {
         expect(filled.some(({ labels }) => labels[label] !== undefined), `${label} of ${query}`).toBe(true);
       }
       seen.push(...overTime);
     }
+    answers.set(panel, shown);
     const values = seen.flatMap(({ samples }) => samples.map(([, value]) => value)).filter((value) => Number.isFinite(value));
     if (!mayStayZero.has(panel.title)) expect(values.some((value) => value !== 0), "only zeros").toBe(true);
+  });
+
+  it.each(dashboards)("$title can be drawn without a Grafana", (dashboard) => {
+    const svg = svgOf(dashboard, (panel) => answers.get(panel) ?? [], "a note");
+    for (const { title } of dashboard.panels) expect(svg).toContain(`>${title}</text>`);
+    for (const words of ["a note", dashboard.title]) expect(svg).toContain(`>${words}</text>`);
+    expect(svg).not.toContain("No data");
+    expect(svg).not.toContain("NaN");
+    expect(pngOf(svg).subarray(1, 4).toString()).toBe("PNG");
   });
 
   it("Prometheus computes each rule, and each recorded series has values", async () => {

@@ -2,10 +2,10 @@ import type { RunningProxy } from "./running-proxy.ts";
 
 /** An office's traffic, in which everything happens that a dashboard shows. */
 export interface Office {
-  /** One round of requests, answered to their ends. `intensity` of 1 is some three dozen of them. */
-  round(intensity?: number): Promise<void>;
-  /** A stream that runs, with its hold, until the work is done. */
-  whileStreaming(work: () => Promise<void>): Promise<void>;
+  /** One round of requests, answered to their ends. `intensity` of 1 is 18 of them, and as many mishaps unless there are none. */
+  round(options?: { readonly intensity?: number; readonly mishaps?: boolean }): Promise<void>;
+  /** So many streams run, with their holds, until the work is done. Default 1. */
+  whileStreaming(work: () => Promise<void>, streams?: number): Promise<void>;
 }
 
 /** A request of a round. */
@@ -32,8 +32,8 @@ const everyRound: readonly Wish[] = [
   { who: "dave", model: "gpt-4.1", scenario: "tokens:180+cached:200", words: 500 },
 ];
 
-/** What goes wrong in each round. */
-const mishaps: readonly Wish[] = [
+/** All that goes wrong. */
+const everyMishap: readonly Wish[] = [
   { who: "alice", model: "gpt-4o", scenario: "status:500" },
   { who: "bob", model: "gpt-4.1", scenario: "cut:20", stream: "without usage" },
   { who: "carol", model: "gpt-4o-mini", scenario: "reset-after-headers", outputTokens: 60 },
@@ -44,17 +44,25 @@ const mishaps: readonly Wish[] = [
   { who: "nobody", model: "gpt-4o", scenario: "tokens:20" },
 ];
 
-/** Makes keys, teams and budgets. `scale` times a few cents for each budget. */
+const streaming: readonly Wish[] = [
+  { who: "alice", model: "gpt-4o", scenario: "endless:20", stream: "with usage" },
+  { who: "bob", model: "gpt-5", scenario: "endless:30", stream: "without usage" },
+  { who: "carol", model: "claude-sonnet-4-6", scenario: "endless:25", stream: "with usage" },
+  { who: "dave", model: "gpt-4.1", scenario: "endless:40", stream: "with usage" },
+];
+
+/** Makes keys, teams and budgets. `scale` times a cent or more for each budget. */
 export async function openOffice(proxy: RunningProxy, scale = 1): Promise<Office> {
   const keys = new Map([["alice", proxy.key], ["nobody", "sk-fb-unknown"]]);
   for (const [name, team] of [["bob", "research"], ["carol", "product"], ["dave", "product"], ["intern", undefined]] as const) {
     keys.set(name, await proxy.addKey(name, team === undefined ? {} : { team }));
   }
   const limit = (usd: number) => (usd * scale).toFixed(6);
-  await proxy.budget("all", limit(1), "1mo");
+  await proxy.budget("all", limit(0.2), "1mo");
+  await proxy.budget("each-key", limit(0.1), "1mo");
   await proxy.budget("team:research", limit(0.06), "1d");
   await proxy.budget("team:product", limit(0.05), "1d");
-  await proxy.budget("key:alice", limit(0.04), "1d");
+  await proxy.budget("key:alice", limit(0.02), "1d");
   await proxy.budget("key:intern", "0.005", "1h");
   const send = async ({ who, model, scenario, words = 20, outputTokens = 1_000, stream, retry }: Wish, signal?: AbortSignal) => {
     const content = `${"word ".repeat(words)}#sandbox ${scenario}`;
@@ -74,19 +82,19 @@ export async function openOffice(proxy: RunningProxy, scale = 1): Promise<Office
     await answer.text().catch(() => "");
   };
   return {
-    async round(intensity = 1) {
-      const wishes = Array.from({ length: Math.max(1, Math.round(2 * intensity)) }, () => everyRound).flat();
-      await Promise.all([...wishes, ...mishaps].map(toItsEnd));
+    async round({ intensity = 1, mishaps = true } = {}) {
+      const wishes = Array.from({ length: Math.round(18 * intensity) }, (_, index) => everyRound[index % everyRound.length] ?? []).flat();
+      await Promise.all([...wishes, ...(mishaps ? everyMishap : [])].map(toItsEnd));
     },
-    async whileStreaming(work) {
+    async whileStreaming(work, streams = 1) {
       const leaving = new AbortController();
-      const answer = await send({ who: "alice", model: "gpt-4o", scenario: "endless:20", stream: "with usage" }, leaving.signal);
-      const read = answer.text().catch(() => "");
+      const answers = await Promise.all(streaming.slice(0, streams).map((wish) => send(wish, leaving.signal)));
+      const read = answers.map((answer) => answer.text().catch(() => ""));
       try {
         await work();
       } finally {
         leaving.abort();
-        await read;
+        await Promise.all(read);
       }
     },
   };
