@@ -1,5 +1,4 @@
 import type { LedgerFigures } from "../metrics/ledger-gauges.ts";
-import type { Calendar } from "../ports/calendar.ts";
 import { beyondDoubt, runReconciliation } from "../reporting/reconciliation.ts";
 import type { Store } from "../store/sqlite/open.ts";
 import { formatScope } from "../core/budget.ts";
@@ -23,17 +22,18 @@ export function differenceOfDay({ ledger, samples }: Pick<Store, "ledger" | "sam
 /** What a scrape shows of the ledger: budgets by their users' names, spend by team, holds that are not settled. */
 export async function ledgerFigures(
   { ledger, keys, outbox }: Pick<Store, "ledger" | "keys" | "outbox">,
-  calendar: Calendar,
   at: number,
-  differenceNow: () => Promise<LedgerFigures["reconciliation"]>,
+  also: {
+    readonly spend: (at: number) => Promise<LedgerFigures["spend"]>;
+    readonly difference: () => Promise<LedgerFigures["reconciliation"]>;
+  },
 ): Promise<LedgerFigures> {
-  const [windows, pending, allKeys, day, month, reconciliation, outboxWaiting] = await Promise.all([
+  const [windows, pending, allKeys, spend, reconciliation, outboxWaiting] = await Promise.all([
     ledger.windows(at),
     ledger.pending(),
     keys.list(),
-    ledger.report({ by: ["team"], since: calendar.spanOf("1d", at).start, until: at + 1 }),
-    ledger.report({ by: ["team"], since: calendar.spanOf("1mo", at).start, until: at + 1 }),
-    differenceNow(),
+    also.spend(at),
+    also.difference(),
     outbox.waiting(),
   ]);
   const names = new Map(allKeys.map((key) => [key.id, key.name]));
@@ -43,10 +43,7 @@ export async function ledgerFigures(
       ...(scope.kind === "key" ? { scope: "key", key: nameOf(scope.key) } : { scope: formatScope(scope), key: subject === "" ? null : nameOf(subject) }),
       period, limit, spent, held,
     })),
-    spend: [
-      ...day.map((row) => ({ team: row.dimensions.team ?? null, period: "day" as const, spent: row.cost })),
-      ...month.map((row) => ({ team: row.dimensions.team ?? null, period: "month" as const, spent: row.cost })),
-    ],
+    spend,
     pendingHolds: pending.count,
     outboxWaiting,
     reconciliation,

@@ -42,6 +42,7 @@ import { adminApi } from "./admin-api.ts";
 import { heardBy, startAlerting } from "./alerting.ts";
 import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { shippedPrices } from "./package.ts";
+import { spendByTeam } from "./spend.ts";
 import { tellReload } from "./price-reloads.ts";
 import { Work } from "./work.ts";
 
@@ -96,7 +97,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     keysMax: settings.metrics.keysMax,
     otel: settings.metrics.otel,
     clock: parts.clock,
-    figures: () => ledgerFigures(store, calendar, parts.clock.now(), () => difference()),
+    figures: () => ledgerFigures(store, parts.clock.now(), { spend: (at) => spend(at), difference: () => difference() }),
   });
   const opened = await watchPrices({
     folders: { shipped: shippedPrices, user: settings.pricing.folder ?? undefined },
@@ -116,6 +117,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   if (!opening.ok) return { ok: false, problems: [storeProblem(opening.failure, settings.database.path)] };
   const store = owned.use(opening.store);
   const difference = differenceOfDay(store);
+  const spend = spendByTeam(store.ledger, calendar);
   const recovered = await store.ledger.recover(parts.clock.now());
 
   const gateway = owned.use(
