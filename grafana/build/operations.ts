@@ -85,9 +85,10 @@ export const operations = dashboardOf({
       8,
       lines({
         title: "Duration",
-        description: "From a request's arrival to the end of its answer.",
+        description: "From a request's arrival to the end of its answer. Points are single requests with their ids, where Prometheus stores exemplars.",
         unit: "s",
         queries: quantiles("farebox_request_duration_seconds"),
+        exemplars: true,
       }),
       lines({
         title: "Time to first token",

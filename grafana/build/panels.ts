@@ -104,10 +104,10 @@ export const barFor = (wish: PanelWish): Panel => (place) =>
     .colorScheme(byThresholds())
     .thresholds(steps(wish.limits));
 
-/** Lines over time; `stacked` for parts of a whole. */
-export const lines = (wish: PanelWish & { readonly stacked?: true }): Panel => (place) =>
+/** Lines over time; `stacked` for parts of a whole, `exemplars` for single requests as points, with their ids. */
+export const lines = (wish: PanelWish & { readonly stacked?: true; readonly exemplars?: true }): Panel => (place) =>
   dressed(new timeseries.PanelBuilder(), wish, place)
-    .targets(wish.queries.map((each, index) => query(each, index).range()))
+    .targets(wish.queries.map((each, index) => query(each, index).range().exemplar(wish.exemplars === true && index === 0)))
     .lineWidth(wish.stacked ? 1 : 2)
     .fillOpacity(wish.stacked ? 60 : 0)
     .showPoints(common.VisibilityMode.Never)

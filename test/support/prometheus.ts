@@ -13,6 +13,8 @@ export interface Prometheus extends AsyncDisposable {
   instant(expression: string, at?: number): Promise<Series[]>;
   /** Values from `since` until `until`, seconds since 1970, one every `stepS`. */
   range(expression: string, span: { readonly since: number; readonly until: number; readonly stepS: number }): Promise<Series[]>;
+  /** The labels of the exemplars that the series of a selector have. */
+  exemplars(selector: string): Promise<Readonly<Record<string, string>>[]>;
   /** Waits for a scrape that began after now, and was taken. */
   scraped(): Promise<void>;
 }
@@ -26,11 +28,17 @@ export interface Series {
 /** How long a step may take; only a broken one does. Milliseconds. */
 const patienceMs = 20_000;
 
-interface Answer {
+interface Answer<Data> {
   readonly status: string;
   readonly error?: string;
-  readonly data: { readonly result: { readonly metric: Record<string, string>; readonly value?: [number, string]; readonly values?: [number, string][] }[] };
+  readonly data: Data;
 }
+
+interface Found {
+  readonly result: readonly { readonly metric: Record<string, string>; readonly value?: [number, string]; readonly values?: [number, string][] }[];
+}
+
+type FoundExemplars = readonly { readonly exemplars: readonly { readonly labels: Record<string, string> }[] }[];
 
 /** `target`: a base address; its /metrics is scraped every second. */
 export async function startPrometheus(target: string): Promise<Prometheus> {
@@ -45,7 +53,7 @@ export async function startPrometheus(target: string): Promise<Prometheus> {
   const address = `127.0.0.1:${await freePort()}`;
   const child = spawn(
     "prometheus",
-    [`--config.file=${config}`, `--storage.tsdb.path=${join(folder, "data")}`, `--web.listen-address=${address}`, "--log.level=warn"],
+    [`--config.file=${config}`, `--storage.tsdb.path=${join(folder, "data")}`, `--web.listen-address=${address}`, "--enable-feature=exemplar-storage", "--log.level=warn"],
     { stdio: ["ignore", "ignore", "pipe"] },
   );
   let said = "";
@@ -59,21 +67,29 @@ export async function startPrometheus(target: string): Promise<Prometheus> {
     if (child.exitCode !== null) throw new Error(`Prometheus ended: ${said}`);
     return fetch(`http://${address}/-/ready`).then((answer) => answer.ok, () => false);
   });
-  const ask = async (path: string, parameters: Record<string, string>): Promise<Series[]> => {
+  const ask = async <Data>(path: string, parameters: Record<string, string>): Promise<Data> => {
     const response = await fetch(`http://${address}/api/v1/${path}`, { method: "POST", body: new URLSearchParams(parameters) });
-    const answer = (await response.json()) as Answer;
+    const answer = (await response.json()) as Answer<Data>;
     if (answer.status !== "success") throw new Error(`${parameters["query"]}: ${answer.error}`);
-    return answer.data.result.map(({ metric, value, values }) => ({
+    return answer.data;
+  };
+  const askSeries = async (path: string, parameters: Record<string, string>): Promise<Series[]> => {
+    const { result } = await ask<Found>(path, parameters);
+    return result.map(({ metric, value, values }) => ({
       labels: metric,
       samples: (values ?? (value === undefined ? [] : [value])).map(([at, text]) => [at, Number(text)] as const),
     }));
   };
-  const instant = (query: string, at = Date.now() / 1000) => ask("query", { query, time: String(at) });
+  const instant = (query: string, at = Date.now() / 1000) => askSeries("query", { query, time: String(at) });
   const kept = owned.move();
   return {
     scrapeS,
     instant,
-    range: (query, { since, until, stepS }) => ask("query_range", { query, start: String(since), end: String(until), step: String(stepS) }),
+    range: (query, { since, until, stepS }) => askSeries("query_range", { query, start: String(since), end: String(until), step: String(stepS) }),
+    async exemplars(query) {
+      const found = await ask<FoundExemplars>("query_exemplars", { query, start: "0", end: String(Date.now() / 1000 + 1) });
+      return found.flatMap(({ exemplars }) => exemplars.map(({ labels }) => labels));
+    },
     async scraped() {
       const from = Date.now() / 1000;
       await until(async () => {
