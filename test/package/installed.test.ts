@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { checkout, emptyFolder, machineEnvironment, oldNode, run, RunningProgram, runWell, sendChat, unreported } from "./programs.ts";
 
 /** What `npm pack` reads of a checkout. The rest stays away, so that a package that needs it fails here. */
-const packed = ["package.json", "README.md", "LICENSE", "CHANGELOG.md", "bin", "pricing", "scripts", "src", "tsconfig.json", "tsconfig.build.json"];
+const packed = ["package.json", "README.md", "LICENSE", "CHANGELOG.md", "bin", "grafana", "pricing", "scripts", "src", "tsconfig.json", "tsconfig.build.json"];
 
 const owned = new AsyncDisposableStack();
 let copy: string;
@@ -35,8 +35,9 @@ describe("the tarball", () => {
   it("carries each module compiled, and the files that modules read, and nothing else", () => {
     const source = globSync("**/*.*", { cwd: join(copy, "src") }).map((path) => `dist/${path.replace(/\.ts$/, ".js")}`);
     const prices = globSync("*", { cwd: join(copy, "pricing") }).map((path) => `pricing/${path}`);
+    const grafana = [...globSync("dashboards/*", { cwd: join(copy, "grafana") }), "prometheus/rules.yml"].map((path) => `grafana/${path}`);
     const others = ["package.json", "README.md", "LICENSE", "CHANGELOG.md", "bin/farebox.mjs"];
-    expect(files.toSorted()).toEqual([...source, ...prices, ...others].toSorted());
+    expect(files.toSorted()).toEqual([...source, ...prices, ...grafana, ...others].toSorted());
     expect(files).toContain("dist/store/migrations/sqlite/001-ledger.sql");
   });
 
