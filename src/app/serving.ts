@@ -13,6 +13,7 @@ import { createHttpApp, type Route } from "../http/http-app.ts";
 import { selfServiceRoutes } from "../http/self-service.ts";
 import { createHttpServer } from "../http/server.ts";
 import { createMetrics } from "../metrics/metrics.ts";
+import type { Shortage } from "../core/budget.ts";
 import { noMoney } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
@@ -27,6 +28,7 @@ import { createAuthenticator } from "../proxy/authenticate.ts";
 import { createBalanceGuard } from "../proxy/balance-guard.ts";
 import { chatCompletions } from "../proxy/chat-completions.ts";
 import { createForwarder } from "../proxy/forward.ts";
+import { createGrower } from "../proxy/growing-hold.ts";
 import { createHolder } from "../proxy/hold.ts";
 import { createLimiter } from "../proxy/process-limiter.ts";
 import { createMask } from "../proxy/mask.ts";
@@ -232,7 +234,8 @@ function buildRoutes(settings: Settings, parts: StoryParts): Story {
   const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
   const limiter = createLimiter({ clock });
   const authenticate = createAuthenticator({ keys, teams: store.teams, changes: store.changes, clock, mode: settings.access.auth });
-  const pricer = createPricer({ catalogue, tokens, unpriced: settings.pricing.unpriced });
+  const pricer = createPricer({ catalogue, tokens, unpriced: settings.pricing.unpriced, sliceTokens: settings.stream.sliceTokens });
+  const scopeName = ({ window }: Shortage) => scopeNameOf(window.budget.scope, keys);
   const forwarder = createForwarder({
     gateway,
     clock,
@@ -261,7 +264,8 @@ function buildRoutes(settings: Settings, parts: StoryParts): Story {
         limiter,
         balanceGuard: createBalanceGuard({ account, clock, floor: settings.balance.floor, log }),
         pricer,
-        hold: createHolder({ ledger, pricer, scopeName: ({ window }) => scopeNameOf(window.budget.scope, keys) }),
+        hold: createHolder({ ledger, pricer, scopeName }),
+        grow: createGrower({ ledger, tokens, pricer, clock, log, scopeName }),
         forwarder,
         meter: createMeter({ tokens, clock }),
         settle: createSettler({ ledger, events, log }),

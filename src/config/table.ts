@@ -92,7 +92,7 @@ export const settingsTable = {
   stream_slice: {
     kind: wholeNumber(64, 1_000_000),
     default: "1024",
-    meaning: "output tokens that a stream without a stated maximum holds at first and grows by",
+    meaning: "output tokens that a stream without a stated maximum holds at first under a hard budget, and grows by",
   },
   public_url: {
     kind: publicAddress,

@@ -13,7 +13,7 @@ export interface RequestSize {
   readonly fileParts: number;
   /** Choices asked for (`n`), at least 1. */
   readonly choices: number;
-  /** The larger of `max_completion_tokens` and `max_tokens`; null when absent, malformed or absurd. */
+  /** The larger of `max_completion_tokens` and `max_tokens`; null when absent, infinite (the model's) when malformed or absurd. */
   readonly outputLimit: number | null;
   /** Fields that can cost money and that no catalogue entry bounds. */
   readonly unboundedFields: readonly string[];

@@ -128,6 +128,14 @@ export function shortageOf(window: BudgetWindow, amount: PicoUsd): Shortage | nu
   return { window, needed: amount, exhausted: window.spent + amount > limit };
 }
 
+/**
+ * What a hold reserves: only its first slice where a hard budget weighs on it, because it then grows; otherwise the whole,
+ * which nobody has to watch.
+ */
+export function amountToHold(windows: readonly BudgetWindow[], whole: PicoUsd | null, firstSlice: PicoUsd | null): PicoUsd | null {
+  return firstSlice !== null && windows.some(({ budget }) => budget.mode === "hard") ? firstSlice : whole;
+}
+
 /** Of several shortages the one to report: an exhausted budget before a merely busy one, then the larger gap. */
 export function worstShortage(shortages: readonly Shortage[]): Shortage | null {
   const gap = ({ window, needed }: Shortage) => window.spent + window.held + needed - window.budget.limit;

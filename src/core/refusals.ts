@@ -8,7 +8,8 @@ export type Refusal =
   | { readonly code: "model_not_priced"; readonly model: string; readonly underBudget: boolean }
   | { readonly code: "cost_not_bounded"; readonly model: string; readonly fields: readonly string[] }
   | { readonly code: "invalid_api_key"; readonly message: string }
-  | { readonly code: "budget_exceeded"; readonly shortage: Shortage; readonly scopeName: string }
+  /** `running`: said in the middle of a stream that its budget cannot pay on. */
+  | { readonly code: "budget_exceeded"; readonly shortage: Shortage; readonly scopeName: string; readonly running?: boolean }
   | { readonly code: "budget_held"; readonly shortage: Shortage; readonly scopeName: string }
   | { readonly code: "model_not_allowed"; readonly model: string }
   | { readonly code: "read_only" }
@@ -27,7 +28,8 @@ export type Refusal =
   | { readonly code: "gateway_redirect" }
   | { readonly code: "gateway_timeout"; readonly timeoutMs: number }
   | { readonly code: "gateway_stream_broken"; readonly message: string }
-  | { readonly code: "ledger_unavailable" }
+  /** `running`: said in the middle of a stream whose hold cannot grow. */
+  | { readonly code: "ledger_unavailable"; readonly running?: boolean }
   | { readonly code: "balance_floor" }
   | { readonly code: "overloaded"; readonly message: string }
   | { readonly code: "internal_error" };

@@ -34,6 +34,7 @@ export type Outcome =
   | {
       readonly kind: "cut";
       readonly promptTokens: number;
+      /** With what was under way when Farebox ended the stream. */
       readonly deliveredTokens: number;
       readonly errorFactor: Permille;
       /** As for `counted`. */

@@ -101,6 +101,8 @@ export interface HoldRequest {
   readonly price: { readonly id: string; readonly canonical: string } | null;
   /** Null for a model without a price. */
   readonly amount: PicoUsd | null;
+  /** Reserved in the place of `amount` where a hard budget weighs on the caller: the hold then grows by `extend`. */
+  readonly firstSlice?: PicoUsd;
   /** False where the request could cost more than `amount`: it is then refused under any hard budget. */
   readonly bounded: boolean;
   readonly tags: Readonly<Record<string, string>>;

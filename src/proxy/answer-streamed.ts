@@ -5,6 +5,7 @@ import { refusalEvent } from "../wire/refusals.ts";
 import { UsageChunkFilter } from "../wire/usage-chunk-filter.ts";
 import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
 import type { Ending } from "./ending.ts";
+import type { StreamWatch } from "./stream-watch.ts";
 
 /** Bytes of a compressed stream kept for metering; a longer one is settled at its hold. */
 const compressedBytesMax = 8 * 1024 * 1024;
@@ -18,25 +19,31 @@ const brokenByUs: Readonly<Record<string, string>> = {
 /** A stream on its way: each chunk leaves in the tick it came, headers before the first. */
 export class StreamedAnswer implements AnswerMode {
   readonly #parts: AnswerParts;
-  readonly #transcript = new StreamTranscript();
+  readonly #transcript: StreamTranscript;
+  /** Set where the stream could outgrow its hold. */
+  readonly #watch: StreamWatch | undefined;
   readonly #filter: UsageChunkFilter | undefined;
   readonly #plain: boolean;
   #compressed: Buffer[] = [];
   #compressedBytes = 0;
   #last: Buffer = Buffer.alloc(0);
 
-  constructor(parts: AnswerParts & { readonly dropUsageChunk: boolean }) {
+  constructor(parts: AnswerParts & { readonly dropUsageChunk: boolean; readonly watch: StreamWatch | undefined }) {
     this.#parts = parts;
+    this.#watch = parts.watch;
+    this.#transcript = new StreamTranscript(parts.watch?.wrote);
     this.#plain = isPlain(parts.head.header("content-encoding"));
     this.#filter = parts.dropUsageChunk && this.#plain ? new UsageChunkFilter() : undefined;
     // A stated length would leave no room for an error event of ours at the end.
     parts.exchange.begin(parts.head.status, parts.headers.filter(([name]) => name.toLowerCase() !== "content-length"));
+    if (!this.#plain) this.#watch?.cannotRead();
   }
 
   chunk(bytes: Buffer): void {
     this.#remember(bytes);
     const leaving = this.#filter === undefined ? bytes : this.#filter.pass(bytes);
     if (leaving.length > 0) this.#write(leaving);
+    this.#watch?.look();
   }
 
   async end(): Promise<Ending> {
@@ -57,9 +64,9 @@ export class StreamedAnswer implements AnswerMode {
     return this.#cut(answer, "gateway_cut");
   }
 
-  async broken(reason: string): Promise<Ending> {
+  async broken(reason: string, refusal: Refusal): Promise<Ending> {
     const message = brokenByUs[reason] ?? "The gateway broke off in the middle of the stream.";
-    this.#tellBroken({ code: "gateway_stream_broken", message });
+    this.#tellBroken(reason === refusal.code ? refusal : { code: "gateway_stream_broken", message });
     const answer = this.#plain ? this.#transcript.everything() : await this.#decodedAnswer();
     if (answer === undefined) return { kind: "unknown", reason };
     this.#parts.served(answer.servedModel);

@@ -2,6 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { GatewayHead } from "../ports/gateway.ts";
 import type { Ending } from "./ending.ts";
+import type { Pace } from "./pace.ts";
 
 /** What every mode of an answer works with. */
 export interface AnswerParts {
@@ -10,7 +11,7 @@ export interface AnswerParts {
   /** The gateway's headers that the client gets. */
   readonly headers: HeaderList;
   /** Stops and resumes reading from the gateway, for a slow client. */
-  readonly pace: { pause(): void; resume(): void };
+  readonly pace: Pace;
   /** Milliseconds since the request was sent. */
   ranMs(): number;
   /** Takes note of the model that the answer names. */

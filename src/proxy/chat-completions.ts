@@ -17,6 +17,7 @@ import { mayUseModel, type Authenticate, type Authenticated } from "./authentica
 import type { BalanceGuard } from "./balance-guard.ts";
 import type { Forwarded } from "./ending.ts";
 import type { Forwarder } from "./forward.ts";
+import type { GrowingHold, GrowOrder } from "./growing-hold.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
 import type { Held, PlaceHold } from "./hold.ts";
 import { reserveTokens, withPlace, type Limiter, type Place } from "./limits.ts";
@@ -33,6 +34,8 @@ export interface ChatSteps {
   readonly balanceGuard: BalanceGuard;
   readonly pricer: Pricer;
   readonly hold: PlaceHold;
+  /** Makes the hold of a stream grow that states no maximum. */
+  readonly grow: (order: GrowOrder) => GrowingHold;
   readonly forwarder: Forwarder;
   readonly meter: Meter;
   readonly settle: Settle;
@@ -83,19 +86,24 @@ async function answerChat(steps: ChatSteps, exchange: Exchange, from: Admitted, 
     const outcome = { kind: "notSent", reason: "client_left" } as const;
     return { summary: { ...notForwarded, model, stream }, settled: settle(steps, place, { held, quote, who, outcome, end }) };
   }
-  const forwarded = await forward(steps, exchange, admission, body).catch(async (error: unknown) => {
+  const growing = growingHold(steps, admission, body);
+  const forwarded = await forward(steps, exchange, admission, { body, growing }).catch(async (error: unknown) => {
     // A bug of ours; its hold must not stay pending until the next start.
+    growing?.end();
     await settle(steps, place, { held, quote, who, outcome: { kind: "unknown", reason: "internal_error" }, end: endOf(exchange, steps.clock, undefined) });
     throw error;
   });
   const end = endOf(exchange, steps.clock, forwarded);
   const settled = steps
-    .meter(forwarded.ending, { model: quote.model, body, size })
+    .meter(forwarded.ending, { model: quote.model, body, size, underWayTokens: growing?.underWayTokens ?? 0 })
     .catch((error: unknown): Outcome => {
       steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
       return { kind: "unknown", reason: "not_metered" };
     })
-    .then((outcome) => settle(steps, place, { held, quote, who, outcome, end }));
+    .then(async (outcome) => {
+      const hold = growing === undefined ? held.hold : await growing.settled();
+      return settle(steps, place, { held: { ...held, hold }, quote, who, outcome, end });
+    });
   const { firstTokenMs, overheadMs } = forwarded;
   return { summary: { model, stream, firstTokenMs, overheadMs }, settled };
 }
@@ -106,8 +114,14 @@ function settle(steps: ChatSteps, place: Place, order: SettleOrder): Promise<voi
   return steps.settle(order);
 }
 
+/** A request that a durable hold covers. */
+interface Covered {
+  readonly quote: Quote;
+  readonly held: Held;
+}
+
 type Admission =
-  | { readonly ok: true; readonly quote: Quote; readonly held: Held }
+  | ({ readonly ok: true } & Covered)
   | { readonly ok: false; readonly refusal: Refusal };
 
 /** Price and hold: afterwards the request has a durable row, or it is refused. */
@@ -139,11 +153,19 @@ async function admit(steps: ChatSteps, exchange: Exchange, { who, place }: Admit
   return { ok: true, quote, held: holding.held };
 }
 
+/** The hold of a stream that could outgrow it; undefined where all that it can cost is held. */
+function growingHold(steps: ChatSteps, { quote, held }: Covered, body: Buffer): GrowingHold | undefined {
+  const { id, hold, growth } = held;
+  const { model } = quote;
+  if (growth === null || hold === null || model === undefined) return undefined;
+  return steps.grow({ id, hold, growth, quote: { ...quote, model }, body });
+}
+
 async function forward(
   steps: ChatSteps,
   exchange: Exchange,
-  { quote, held }: Extract<Admission, { ok: true }>,
-  body: Buffer,
+  { quote, held }: Covered,
+  { body, growing }: { readonly body: Buffer; readonly growing: GrowingHold | undefined },
 ): Promise<Forwarded> {
   const { request } = quote;
   const inject = steps.streamUsage === "inject" && request.stream && !request.wantsStreamUsage;
@@ -155,6 +177,7 @@ async function forward(
     body: inject ? withStreamUsage(body) : body,
     stream: request.stream,
     dropUsageChunk: inject,
+    watch: growing,
     costHeaders: (answer) => costHeaders(held, answer),
   });
 }

@@ -9,7 +9,9 @@ import { HeldAnswer } from "./answer-held.ts";
 import { StreamedAnswer } from "./answer-streamed.ts";
 import type { Ending, Forwarded } from "./ending.ts";
 import { maskedHeaders, type Mask } from "./mask.ts";
+import { sharedPace } from "./pace.ts";
 import { Running, type Placed } from "./running.ts";
+import type { StreamWatch } from "./stream-watch.ts";
 
 /** What is sent, and how its answer is to be treated. */
 export interface ForwardOrder {
@@ -21,6 +23,8 @@ export interface ForwardOrder {
   readonly stream: boolean;
   /** Take out the usage chunk that the client did not ask for. */
   readonly dropUsageChunk: boolean;
+  /** Looks on where the stream could outgrow its hold. */
+  readonly watch: StreamWatch | undefined;
   /** Headers that an answer with reported usage gets: what it cost. */
   costHeaders(answer: ChatAnswer): HeaderList;
 }
@@ -123,16 +127,21 @@ class Forwarding implements GatewayReceiver, Placed {
     this.#head = head;
     const headers = maskedHeaders(answerHeaders(head.rawHeaders), this.#mask);
     const isStream = head.status < 300 && /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
+    const reading = { pause: () => this.#call?.pause(), resume: () => this.#call?.resume() };
+    const { watch } = this.#order;
+    const watched = isStream && watch !== undefined ? sharedPace(reading) : undefined;
+    if (watched !== undefined) watch?.begin({ pace: watched(), stop: (reason, refusal) => this.#end(reason, refusal) });
+    if (!isStream && head.status < 300) watch?.cannotRead();
     const parts = {
       exchange: this.#order.exchange,
       head,
       headers,
-      pace: { pause: () => this.#call?.pause(), resume: () => this.#call?.resume() },
+      pace: watched?.() ?? reading,
       ranMs: () => this.#ranMs(),
       served: (model: string | null) => (this.#servedModel = model),
     };
     this.#mode = isStream
-      ? new StreamedAnswer({ ...parts, dropUsageChunk: this.#order.dropUsageChunk })
+      ? new StreamedAnswer({ ...parts, dropUsageChunk: this.#order.dropUsageChunk, watch })
       : new HeldAnswer({ ...parts, mask: this.#mask, costHeaders: this.#order.costHeaders });
   }
 
@@ -166,6 +175,13 @@ class Forwarding implements GatewayReceiver, Placed {
         }
         this.#break("gateway_silent", { code: "gateway_timeout", timeoutMs: this.#limits.silenceMs });
     }
+  }
+
+  /** Ends a stream that has begun at the gateway, and tells its client why. */
+  #end(reason: string, refusal: Refusal): void {
+    if (this.#over) return;
+    this.#call?.abort();
+    this.#break(reason, refusal);
   }
 
   /** A stream ends with its client. A plain answer is billed anyway and only it says how much, so it is read to its end. */
@@ -207,6 +223,7 @@ class Forwarding implements GatewayReceiver, Placed {
     if (this.#over) return;
     this.#over = true;
     this.#wholeTimer?.cancel();
+    this.#order.watch?.end();
     if (ending instanceof Promise) void ending.then((known) => this.#done(this.#forwarded(known)));
     else this.#done(this.#forwarded(ending));
   }

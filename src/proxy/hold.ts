@@ -4,13 +4,15 @@ import type { PriceVersion } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { HoldResult, Ledger } from "../ports/ledger.ts";
 import type { Authenticated } from "./authenticate.ts";
-import type { Pricer, Quote } from "./price.ts";
+import { firstHold, type Growth, type Pricer, type Quote, type Reservation } from "./price.ts";
 
 /** A durable pending charge, before a byte has left for the gateway. */
 export interface Held {
   readonly id: string;
   readonly route: string;
   readonly hold: PicoUsd | null;
+  /** How the hold grows, where it is only a first slice. */
+  readonly growth: Growth | null;
   readonly price: PriceVersion | null;
   /** What the tightest hard budget has left beside this hold; null when none weighs on the caller. */
   readonly room: PicoUsd | null;
@@ -39,8 +41,9 @@ export function createHolder(parts: {
 }): PlaceHold {
   const { ledger, pricer } = parts;
 
-  const tryHold = (order: HoldOrder, amount: PicoUsd | null): Promise<HoldResult> => {
+  const tryHold = (order: HoldOrder, reservation: Reservation): Promise<HoldResult> => {
     const { quote } = order;
+    const firstSlice = reservation.growth === null ? null : firstHold(reservation);
     const price = quote.model?.price ?? null;
     return ledger.hold({
       id: order.id,
@@ -52,7 +55,8 @@ export function createHolder(parts: {
       group: quote.model?.group ?? null,
       stream: quote.request.stream,
       price,
-      amount,
+      amount: reservation.hold,
+      ...(firstSlice !== null && { firstSlice }),
       bounded: quote.bounded,
       tags: order.tags,
       retry: order.retry,
@@ -60,18 +64,21 @@ export function createHolder(parts: {
   };
 
   return async (order) => {
-    let amount = order.quote.hold;
-    let result = await tryHold(order, amount);
+    let reservation: Reservation = order.quote;
+    let result = await tryHold(order, reservation);
     if (!result.ok && result.reason === "no_room") {
       const tighter = await pricer.tighten(order.quote, order.body, roomFor(result.shortage));
-      if (tighter !== undefined && tighter < (amount ?? noMoney)) {
-        amount = tighter;
-        result = await tryHold(order, amount);
+      if (tighter !== undefined && (firstHold(tighter) ?? noMoney) < (firstHold(reservation) ?? noMoney)) {
+        reservation = tighter;
+        result = await tryHold(order, reservation);
       }
     }
     if (!result.ok) return { ok: false, refusal: await refusalOf(result, order.quote, parts.scopeName) };
     const price = order.quote.model?.price?.version ?? null;
-    return { ok: true, held: { id: order.id, route: order.route, hold: amount, price, room: result.room } };
+    // Without a hard budget the whole is held: there is nothing to outgrow.
+    const growth = result.room === null ? null : reservation.growth;
+    const hold = growth === null ? reservation.hold : firstHold(reservation);
+    return { ok: true, held: { id: order.id, route: order.route, hold, growth, price, room: result.room } };
   };
 }
 

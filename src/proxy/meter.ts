@@ -12,6 +12,8 @@ export interface Metered {
   /** The request's bytes as they were sent. */
   readonly body: Buffer;
   readonly size: RequestSize;
+  /** Output that the gateway was writing unread when Farebox ended the stream. */
+  readonly underWayTokens: number;
 }
 
 export type Meter = (ending: Ending, of: Metered) => Promise<Outcome>;
@@ -73,7 +75,7 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
         return {
           kind: "cut",
           promptTokens: tokens.prompt,
-          deliveredTokens: tokens.output,
+          deliveredTokens: tokens.output + of.underWayTokens,
           errorFactor,
           hiddenTokens: hiddenTokens(of, ending.ranMs),
           reason: ending.reason,

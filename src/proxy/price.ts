@@ -1,20 +1,33 @@
 import { outputBound, partTokens, promptBound, worstCase } from "../core/bounds.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
+import type { Slices } from "../core/slices.ts";
 import { scaleTokens } from "../core/tokens.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { bytesBesideMessages, chatTextOf, type ChatRequest } from "../wire/chat-request.ts";
 
+/** How the hold of a stream grows that states no maximum. */
+export interface Growth extends Slices {
+  /** The hold for so many output tokens, by the price in force at the admission. */
+  readonly costAt: (outputTokens: number) => PicoUsd;
+}
+
+/** What is to be held for a request. */
+export interface Reservation {
+  /** All that it can cost; null for a model without a price. */
+  readonly hold: PicoUsd | null;
+  /** Under a hard budget only the first slice is held, and grows. Null where the whole is held from the start. */
+  readonly growth: Growth | null;
+}
+
 /** What a request can cost at most, by the price in force when it came. */
-export interface Quote {
+export interface Quote extends Reservation {
   readonly request: ChatRequest;
   /** When it was priced: the admission's time, and so the charge's. Milliseconds since 1970 UTC. */
   readonly at: number;
   /** Undefined for a model that the catalogue does not know. */
   readonly model: CatalogueModel | undefined;
-  /** Null for a model without a price. */
-  readonly hold: PicoUsd | null;
   /** The most prompt tokens, without tokenising. */
   readonly promptTokens: number;
   /** False where it could cost more than `hold`. */
@@ -29,7 +42,7 @@ export interface Pricer {
   /** The prompt counted, with what may surround it; undefined where it cannot be counted. */
   countPrompt(quote: Quote, body: Buffer): Promise<number | undefined>;
   /** A tighter worst case from a count of the prompt; undefined where none can be given, or none that fits into `room`. */
-  tighten(quote: Quote, body: Buffer, room: bigint): Promise<PicoUsd | undefined>;
+  tighten(quote: Quote, body: Buffer, room: bigint): Promise<Reservation | undefined>;
 }
 
 /** The step that prices a request before it is sent. */
@@ -37,7 +50,10 @@ export function createPricer(parts: {
   readonly catalogue: () => Catalogue;
   readonly tokens: TokenCounter;
   readonly unpriced: "record" | "refuse";
+  /** Output tokens that a stream without a stated maximum holds at first and grows by, for each choice. */
+  readonly sliceTokens: number;
 }): Pricer {
+  const { sliceTokens } = parts;
   const countPrompt: Pricer["countPrompt"] = async ({ request, model, promptTokens }, body) => {
     if (model === undefined || !model.tokenizerIsPublic || request.size.unboundedFields.length > 0) return undefined;
     const media = partTokens(request.size, model);
@@ -57,11 +73,11 @@ export function createPricer(parts: {
           return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
         }
         const promptTokens = model === undefined ? request.size.textBytes : promptBound(request.size, model);
-        return { ok: true, quote: { request, at, model, hold: null, promptTokens, bounded: false } };
+        return { ok: true, quote: { request, at, model, hold: null, growth: null, promptTokens, bounded: false } };
       }
       const promptTokens = promptBound(request.size, model);
-      const hold = holdFor(request, model, promptTokens);
-      return { ok: true, quote: { request, at, model, hold, promptTokens, bounded: request.unboundedFields.length === 0 } };
+      const reservation = reservationFor(request, model, promptTokens, sliceTokens);
+      return { ok: true, quote: { request, at, model, ...reservation, promptTokens, bounded: request.unboundedFields.length === 0 } };
     },
 
     countPrompt,
@@ -69,10 +85,10 @@ export function createPricer(parts: {
     async tighten(quote, body, room) {
       const { request, model } = quote;
       if (model === undefined) return undefined;
-      const withoutPrompt = holdFor(request, model, 0);
+      const withoutPrompt = firstHold(reservationFor(request, model, 0, sliceTokens));
       if (withoutPrompt === null || withoutPrompt > room) return undefined;
       const prompt = await countPrompt(quote, body);
-      return prompt === undefined ? undefined : (holdFor(request, model, prompt) ?? undefined);
+      return prompt === undefined ? undefined : reservationFor(request, model, prompt, sliceTokens);
     },
   };
 }
@@ -80,9 +96,24 @@ export function createPricer(parts: {
 /** Template tokens that the published count of a message does not cover on every model. */
 const templateSlackTokens = 5;
 
-function holdFor(request: ChatRequest, model: CatalogueModel, promptTokens: number): PicoUsd | null {
-  if (model.price === null) return null;
-  const hidden = request.size.unboundedFields.length > 0;
-  const size = hidden ? { ...request.size, outputLimit: null } : request.size;
-  return worstCase(model.price.version, { promptTokens, outputTokens: outputBound(size, model) }, request.classes);
+/** What a hard budget must have room for at the admission. */
+export function firstHold({ hold, growth }: Reservation): PicoUsd | null {
+  return growth === null ? hold : growth.costAt(growth.sliceTokens);
+}
+
+function reservationFor(request: ChatRequest, model: CatalogueModel, promptTokens: number, sliceTokens: number): Reservation {
+  if (model.price === null) return { hold: null, growth: null };
+  const { version } = model.price;
+  const { size, classes } = request;
+  const outputTokensMax = outputBound(size.unboundedFields.length > 0 ? { ...size, outputLimit: null } : size, model);
+  const costAt = (outputTokens: number) => worstCase(version, { promptTokens, outputTokens }, classes);
+  const slices = { sliceTokens: sliceTokens * size.choices, outputTokensMax };
+  const grows = canBeWatched(request, model) && version.perRequest === null && slices.sliceTokens < outputTokensMax;
+  return { hold: costAt(outputTokensMax), growth: grows ? { ...slices, costAt } : null };
+}
+
+/** Whether the output states no maximum and can be seen as it is written: a stream of text, from a model that hides none. */
+function canBeWatched({ stream, size, classes }: ChatRequest, model: CatalogueModel): boolean {
+  const isText = classes.completion.every((name) => name === "output" || name === "reasoning");
+  return stream && isText && !model.reasons && size.outputLimit === null && size.unboundedFields.length === 0;
 }

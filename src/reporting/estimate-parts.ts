@@ -88,7 +88,7 @@ export function outputPart(model: CatalogueModel, price: PriceVersion, prompt: T
   const hidden = size.unboundedFields.length > 0;
   const tokens = outputBound(hidden ? { ...size, outputLimit: null } : size, model);
   const choices = size.choices === 1 ? "" : `, ${size.choices} times`;
-  const why = size.outputLimit === null || hidden ? `the most that the model writes${choices}` : `the most that the request allows${choices}`;
+  const why = hidden || !Number.isFinite(size.outputLimit ?? Infinity) ? `the most that the model writes${choices}` : `the most that the request allows${choices}`;
   return { class: dearest, tokens, known: "bound", why };
 }
 

@@ -25,7 +25,7 @@ export type ChatRequestResult =
   | { readonly ok: true; readonly request: ChatRequest }
   | { readonly ok: false; readonly refusal: Refusal };
 
-/** A stated maximum above this is absurd and counts as none. */
+/** A stated maximum above this is absurd. */
 const outputLimitMax = 100_000_000;
 
 /** What a model can be called: it is written down with the charge. */
@@ -114,14 +114,14 @@ function runsAtClient(tool: JsonObject): boolean {
   return clientTools.includes(String(tool["type"])) && !hasTwinOf("type", tool);
 }
 
-/** The larger stated maximum; null when none is stated, or one is malformed. */
+/** The larger stated maximum; null when none is stated, infinite when one is malformed or absurd. */
 function outputLimit(body: JsonObject): number | null {
   const stated = [body["max_tokens"], body["max_completion_tokens"]].filter((value) => value !== undefined && value !== null);
   if (stated.length === 0) return null;
   const sound = stated.every(
     (value) => typeof value === "number" && Number.isInteger(value) && value > 0 && value <= outputLimitMax,
   );
-  return sound ? Math.max(...(stated as number[])) : null;
+  return sound ? Math.max(...(stated as number[])) : Infinity;
 }
 
 interface Parts {

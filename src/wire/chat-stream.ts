@@ -20,19 +20,30 @@ const rawBytesMax = 128 * 1024;
 /** Where the end of a stream is looked for: enough for the last events of any model. */
 const tailBytes = 8 * 1024;
 
+/** Told of each text of a stream with the choice that it belongs to, in the tick in which its event became whole. */
+export type TextListener = (text: string, choice: number) => void;
+
 /**
  * Remembers a stream while it passes, at next to no cost: chunks are kept as they come, and read after the last one.
- * A long stream is read from time to time into its texts, so that its memory stays near what it says.
+ * A long stream is read from time to time into its texts, so that its memory stays near what it says. Where somebody
+ * listens, each chunk is read as it comes.
  */
 export class StreamTranscript {
+  readonly #keptBytesMax: number;
+  readonly #onText: TextListener | undefined;
   #chunks: Buffer[] = [];
   #rawBytes = 0;
   #reading: StreamReading | undefined;
 
+  constructor(onText?: TextListener) {
+    this.#onText = onText;
+    this.#keptBytesMax = onText === undefined ? rawBytesMax : 0;
+  }
+
   push(chunk: Buffer): void {
     this.#chunks.push(chunk);
     this.#rawBytes += chunk.length;
-    if (this.#rawBytes > rawBytesMax) this.#readKept();
+    if (this.#rawBytes > this.#keptBytesMax) this.#readKept();
   }
 
   /** What the whole stream said. Where its tail has all that is needed, nothing else is read. */
@@ -49,7 +60,7 @@ export class StreamTranscript {
   }
 
   #readKept(): StreamReading {
-    this.#reading ??= new StreamReading();
+    this.#reading ??= new StreamReading(this.#onText);
     for (const chunk of this.#chunks) this.#reading.feed(chunk);
     this.#chunks = [];
     this.#rawBytes = 0;
@@ -114,7 +125,12 @@ class StreamReading {
   #usageIsFinal = false;
   #servedModel: string | null = null;
   #finished = false;
+  readonly #onText: TextListener | undefined;
   readonly #reader = new SseReader((data) => this.#event(data));
+
+  constructor(onText: TextListener | undefined) {
+    this.#onText = onText;
+  }
 
   feed(chunk: Buffer): void {
     this.#reader.feed(chunk);
@@ -165,6 +181,7 @@ class StreamReading {
       const before = pieces.length;
       collectTexts(delta, pieces);
       wrote ||= pieces.length > before;
+      if (this.#onText !== undefined) for (const text of pieces.slice(before)) this.#onText(text, key);
     }
     return wrote;
   }

@@ -64,7 +64,7 @@ function wordingOf(refusal: Refusal): Wording {
     case "invalid_api_key":
       return { status: 401, type: invalidRequest, code, message: refusal.message };
     case "budget_exceeded":
-      return budgetExceeded(refusal.shortage, refusal.scopeName);
+      return budgetExceeded(refusal.shortage, refusal.scopeName, refusal.running ?? false);
     case "budget_held":
       return budgetHeld(refusal.shortage, refusal.scopeName);
     case "model_not_allowed":
@@ -102,7 +102,7 @@ function wordingOf(refusal: Refusal): Wording {
     case "gateway_timeout":
       return { status: 504, type: gatewayTrouble, code, message: `The gateway sent nothing for ${refusal.timeoutMs / 1000} s.` };
     case "ledger_unavailable":
-      return unavailable(code, "The ledger cannot be written, so nothing was forwarded.");
+      return unavailable(code, refusal.running === true ? "The ledger cannot be written, so this stream cannot go on." : "The ledger cannot be written, so nothing was forwarded.");
     case "balance_floor":
       return unavailable(code, "The gateway's balance is under FAREBOX_BALANCE_FLOOR, so nothing was forwarded.");
     case "overloaded":
@@ -170,11 +170,12 @@ function unspent({ window }: Shortage): string {
   return formatUsd(larger(noMoney, subtract(window.budget.limit, window.spent)));
 }
 
-function budgetExceeded(shortage: Shortage, scopeName: string): Wording {
-  const { end } = shortage.window;
-  const message =
-    `${nameOfBudget(shortage, scopeName)} has ${unspent(shortage)} USD left, and this request can cost up to ` +
-    `${formatUsd(shortage.needed)} USD. It ${end === null ? "never starts anew" : `starts anew at ${isoTime(end)}`}.`;
+function budgetExceeded(shortage: Shortage, scopeName: string, running: boolean): Wording {
+  const { spent, held, end } = shortage.window;
+  const left = running
+    ? `cannot pay for more of this stream: ${formatUsd(spent)} USD are spent and ${formatUsd(held)} USD held`
+    : `has ${unspent(shortage)} USD left, and this request can cost up to ${formatUsd(shortage.needed)} USD`;
+  const message = `${nameOfBudget(shortage, scopeName)} ${left}. It ${end === null ? "never starts anew" : `starts anew at ${isoTime(end)}`}.`;
   return {
     status: 402,
     type: "insufficient_quota",

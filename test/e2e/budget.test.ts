@@ -1,11 +1,10 @@
-import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
-import type { BudgetWindow } from "../../src/core/budget.ts";
 import { formatUsd, parseUsd, type PicoUsd } from "../../src/core/money.ts";
 import { errorOf } from "../support/answers.ts";
 import { runFarebox } from "../support/farebox-process.ts";
 import { startGate } from "../support/gate.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { watchWindows, windowsOnDisk } from "../support/window-watch.ts";
 
 const burst = 500;
 const admitted = 37;
@@ -27,48 +26,6 @@ async function holdOfOne(): Promise<bigint> {
 
 const text = (amount: bigint) => formatUsd(amount as PicoUsd);
 const usd = (amount: string) => parseUsd(amount) as bigint;
-
-const weight = ({ spent, held }: BudgetWindow) => spent + held;
-const hard = (windows: readonly BudgetWindow[]) => windows.filter(({ budget }) => budget.mode === "hard");
-
-/** The windows of hard budgets as another process sees them. */
-function windowsOnDisk(database: string): { scope: string; limit: bigint; spent: bigint; held: bigint }[] {
-  const db = new Database(database, { readonly: true });
-  try {
-    return db
-      .prepare(`select b.scope, b.amount_limit as "limit", w.spent, w.held from windows w join budgets b on b.seq = w.budget where b.mode = 'hard' order by b.seq`)
-      .safeIntegers()
-      .all() as ReturnType<typeof windowsOnDisk>;
-  } finally {
-    db.close();
-  }
-}
-
-/** Looks at the windows of hard budgets, here and on disk, again and again until told to stop. */
-function watchWindows(proxy: RunningProxy): { stop(): Promise<{ looks: number; broken: string[] }> } {
-  const told = new AbortController();
-  const broken: string[] = [];
-  const watching = (async () => {
-    let looks = 0;
-    while (!told.signal.aborted) {
-      for (const window of hard(await proxy.serving.ledger.windows(Date.now()))) {
-        if (weight(window) > window.budget.limit) broken.push(`${window.budget.id}: ${weight(window)}`);
-      }
-      for (const { scope, spent, held, limit } of windowsOnDisk(proxy.database)) {
-        if (spent + held > limit) broken.push(`${scope} on disk: ${spent + held}`);
-      }
-      looks++;
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    return { looks, broken };
-  })();
-  return {
-    stop() {
-      told.abort();
-      return watching;
-    },
-  };
-}
 
 const numbersAtGateway = (proxy: RunningProxy) =>
   proxy.sandbox.requests.map(({ body }) => String(JSON.parse(body.toString()).user)).toSorted();

@@ -11,13 +11,13 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
   if (!read.ok) throw new Error("the request is sound");
   const settled: SettleOrder[] = [];
   let released = 0;
-  const quote = { request: read.request, at: 0, model: undefined, hold: null, bounded: false };
+  const quote = { request: read.request, at: 0, model: undefined, hold: null, growth: null, bounded: false };
   const steps = {
     authenticate: async () => ({ ok: true, key: null, team: null, caller: { key: "", team: null } }),
     limiter: createLimiter({ clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) } }),
     balanceGuard: async () => null,
     pricer: { quote: () => ({ ok: true, quote }) },
-    hold: async () => ({ ok: true, held: { id: "1", hold: null, price: null, room: null } }),
+    hold: async () => ({ ok: true, held: { id: "1", hold: null, growth: null, price: null, room: null } }),
     forwarder: { forward: () => Promise.reject(new Error("a bug")) },
     settle: async (order: SettleOrder) => void settled.push(order),
     clock: { now: () => 0, monotonic: () => 0 },

@@ -125,6 +125,22 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
+  it("holds the first slice of what grows where a hard budget weighs on it, and the whole elsewhere", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const growing = (id: string) => holdOf(id, usd("5"), { firstSlice: usd("0.3") });
+    await ledger.setBudget(budget({ kind: "all" }, "1d", "1", "soft"), noon);
+    expect(await ledger.hold(growing("a"))).toEqual({ ok: true, room: null });
+    expect((await ledger.charge("a"))?.hold).toBe(usd("5"));
+    await ledger.setBudget(budget({ kind: "all" }, "total", "5.5"), noon);
+    expect(await ledger.hold(growing("b"))).toEqual({ ok: true, room: usd("0.2") });
+    expect((await ledger.charge("b"))?.hold).toBe(usd("0.3"));
+    expect(await ledger.hold(growing("c"))).toMatchObject({ ok: false, reason: "no_room", shortage: { needed: usd("0.3"), exhausted: false } });
+    expect(await ledger.extend("b", usd("4.7"), usd("0.1"))).toEqual({ ok: true, granted: usd("0.2") });
+    expect(await ledger.post("b", assumed(usd("0.3")), endAt(noon))).toMatchObject({ cost: usd("0.5") });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
   it("refuses what is not bounded under a hard budget only", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

@@ -24,7 +24,7 @@ const scopes: Scope[] = [
 const periodsUsed: Period[] = ["total", "1h", "1d"];
 
 type Step =
-  | { readonly do: "hold"; readonly id: string; readonly caller: Caller; readonly amount: PicoUsd | null; readonly bounded: boolean; readonly task: boolean }
+  | { readonly do: "hold"; readonly id: string; readonly caller: Caller; readonly amount: PicoUsd | null; readonly bounded: boolean; readonly task: boolean; readonly firstSlice?: PicoUsd | undefined }
   | { readonly do: "extend"; readonly id: string; readonly atLeast: PicoUsd; readonly more: PicoUsd }
   | { readonly do: "post"; readonly id: string; readonly tokens: number; readonly assumed: boolean }
   | { readonly do: "void"; readonly id: string }
@@ -40,7 +40,7 @@ const scope = fc.constantFrom(...scopes);
 const period = fc.constantFrom(...periodsUsed);
 
 const step = (zones: readonly string[]): fc.Arbitrary<Step> => fc.oneof(
-  { weight: 8, arbitrary: fc.record({ do: fc.constant("hold" as const), id, caller: fc.constantFrom(alice, bob, carol, nobody), amount: fc.option(amount, { freq: 12 }), bounded: fc.integer({ min: 0, max: 12 }).map((n) => n > 0), task: fc.boolean() }) },
+  { weight: 8, arbitrary: fc.record({ do: fc.constant("hold" as const), id, caller: fc.constantFrom(alice, bob, carol, nobody), amount: fc.option(amount, { freq: 12 }), bounded: fc.integer({ min: 0, max: 12 }).map((n) => n > 0), task: fc.boolean(), firstSlice: fc.option(amount, { freq: 2, nil: undefined }) }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant("extend" as const), id, atLeast: amount, more: amount }) },
   { weight: 5, arbitrary: fc.record({ do: fc.constant("post" as const), id, tokens: fc.integer({ min: 0, max: 50 }), assumed: fc.boolean() }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("void" as const), id }) },
@@ -74,7 +74,7 @@ class Told {
     switch (step.do) {
       case "hold": {
         const kind = step.task ? "task" : "request";
-        return ledger.hold(holdOf(step.id, step.amount, { at, caller: step.caller, bounded: step.bounded, kind, price: { id: priceId, canonical } }));
+        return ledger.hold(holdOf(step.id, step.amount, { at, caller: step.caller, bounded: step.bounded, kind, price: { id: priceId, canonical }, ...(step.firstSlice !== undefined && { firstSlice: step.firstSlice }) }));
       }
       case "extend":
         return ledger.extend(step.id, (step.atLeast + step.more) as PicoUsd, step.atLeast);

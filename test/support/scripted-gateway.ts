@@ -19,6 +19,8 @@ export interface ScriptedGateway extends AsyncDisposable {
   readonly connections: number;
   /** The next request, in the order of their coming. */
   next(): Promise<Asked>;
+  /** As `next`, past what a running proxy asks by itself: its samples of the account are answered that there is none. */
+  nextChat(): Promise<Asked>;
   /** No further connection is taken; those that are open stay. */
   stopListening(): Promise<void>;
 }
@@ -37,18 +39,26 @@ export async function scriptedGateway(options: { readonly readBodies?: boolean }
   let connections = 0;
   server.on("connection", () => (connections += 1));
   const port = await listening(server);
+  const next = (): Promise<Asked> => {
+    const asked = arrived.shift();
+    if (asked !== undefined) return Promise.resolve(asked);
+    const { promise, resolve } = Promise.withResolvers<Asked>();
+    awaited.push(resolve);
+    return promise;
+  };
   return {
     url: `http://127.0.0.1:${port}`,
     port,
     get connections() {
       return connections;
     },
-    next() {
-      const asked = arrived.shift();
-      if (asked !== undefined) return Promise.resolve(asked);
-      const { promise, resolve } = Promise.withResolvers<Asked>();
-      awaited.push(resolve);
-      return promise;
+    next,
+    async nextChat() {
+      for (;;) {
+        const asked = await next();
+        if (asked.request.url !== "/account/info") return asked;
+        asked.response.writeHead(404).end();
+      }
     },
     async stopListening() {
       server.close();

@@ -101,13 +101,13 @@ describe("readChatRequest", () => {
     ["max_completion_tokens", { max_completion_tokens: 8 }, 8],
     ["the larger of both", { max_tokens: 9, max_completion_tokens: 8 }, 9],
     ["one of them null", { max_tokens: null, max_completion_tokens: 8 }, 8],
-    ["one of them malformed", { max_tokens: "9", max_completion_tokens: 8 }, null],
-    ["a text", { max_tokens: "9" }, null],
-    ["a fraction", { max_tokens: 1.5 }, null],
-    ["zero", { max_tokens: 0 }, null],
-    ["a negative one", { max_tokens: -5 }, null],
-    ["an absurd one", { max_tokens: 1e15 }, null],
-    ["a list", { max_tokens: [5] }, null],
+    ["one of them malformed", { max_tokens: "9", max_completion_tokens: 8 }, Infinity],
+    ["a text", { max_tokens: "9" }, Infinity],
+    ["a fraction", { max_tokens: 1.5 }, Infinity],
+    ["zero", { max_tokens: 0 }, Infinity],
+    ["a negative one", { max_tokens: -5 }, Infinity],
+    ["an absurd one", { max_tokens: 1e15 }, Infinity],
+    ["a list", { max_tokens: [5] }, Infinity],
   ])("takes the maximum of the output from %s", (_, more, expected) => {
     expect(accepted(request(more)).size.outputLimit).toBe(expected);
   });

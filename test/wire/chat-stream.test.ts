@@ -26,6 +26,21 @@ const figures = ({ usage, finished }: StreamAnswer) => ({ input: usage?.tokens.i
 const done = "[DONE]";
 
 describe("StreamTranscript", () => {
+  it("tells a listener each text of each choice as its event becomes whole, and says the same at the end", () => {
+    const events = [
+      chunk([delta("Hel")]), chunk([delta("a", 1)]), chunk([{ index: 1, delta: { reasoning_content: "hm" } }]),
+      chunk([{ index: 0, delta: { tool_calls: [{ index: 0, function: { name: "f", arguments: "{}" } }] } }]), chunk([finish()]), done,
+    ];
+    const stream = streamOf(...events);
+    for (const pieces of [[stream], everyByte(stream)]) {
+      const heard: [string, number][] = [];
+      const transcript = new StreamTranscript((text, choice) => heard.push([text, choice]));
+      for (const piece of pieces) transcript.push(piece);
+      expect(heard).toEqual([["Hel", 0], ["a", 1], ["hm", 1], ["f", 0], ["{}", 0]]);
+      expect(transcript.end()).toEqual(readAll([stream]));
+    }
+  });
+
   it("finds the usage in the extra chunk", () => {
     const stream = streamOf(chunk([delta("Hel")]), chunk([delta("lo")]), chunk([finish()]), chunk([], usage(7, 2)), done);
     expect(read([stream])).toMatchObject({ servedModel: "gpt-4o-x", finished: true, usage: { tokens: { input: 7, output: 2 } } });

@@ -114,6 +114,14 @@ describe("a refusal", () => {
     );
   });
 
+  it("in the middle of a stream says that it cannot go on, with the same code, figures and shape", () => {
+    const running = { code: "budget_exceeded", shortage, scopeName: "key:alice", running: true } as const;
+    expect(JSON.parse(refusalEvent(running).slice("data: ".length))).toEqual({
+      error: { message: "The budget of key alice (key:alice, 1.00 USD a day) cannot pay for more of this stream: 0.75 USD are spent and 0.20 USD held. It starts anew at 2026-11-21T00:00:00.000Z.", type: "insufficient_quota", param: null, code: "budget_exceeded", metadata },
+    });
+    expect(refusalEvent({ code: "ledger_unavailable", running: true })).toContain("this stream cannot go on");
+  });
+
   it("states money to its last digit", () => {
     const tiny = { ...shortage, needed: 1n as PicoUsd };
     expect(refusalAnswer({ code: "budget_held", shortage: tiny, scopeName: "all" }).body).toContain('"needed_usd":"0.000000000001"');

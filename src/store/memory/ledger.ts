@@ -4,6 +4,7 @@ import { isUntold } from "../../core/alerts.ts";
 import { budgetRemoveEntry, budgetSetEntry, correctionEntry } from "../../core/audit.ts";
 import { invariant } from "../../core/assert.ts";
 import {
+  amountToHold,
   formatScope,
   shortageOf,
   subjectOf,
@@ -55,9 +56,10 @@ export class MemoryLedger implements Ledger {
   }
 
   async hold(request: HoldRequest): Promise<HoldResult> {
-    const { id, at, caller, amount, price } = request;
-    invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
+    const { id, at, caller, price } = request;
     const windows = this.#open(caller, at);
+    const amount = amountToHold(windows, request.amount, request.firstSlice ?? null);
+    invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
     if (this.#state.charges.has(id)) return { ok: true, room: tightestRoom(windows) };
     if (amount === null || !request.bounded) {
       if (windows.some(({ budget }) => budget.mode === "hard")) return { ok: false, reason: "not_bounded" };
@@ -66,7 +68,7 @@ export class MemoryLedger implements Ledger {
       if (shortage !== null) return { ok: false, reason: "no_room", shortage };
     }
     if (price !== null) this.#state.prices.set(price.id, price.canonical);
-    this.#state.charges.set(id, pendingCharge(request, this.#run));
+    this.#state.charges.set(id, pendingCharge(request, amount, this.#run));
     return { ok: true, room: tightestRoom(this.#open(caller, at)) };
   }
 
@@ -382,11 +384,11 @@ function windowName(budget: Budget, start: number, subject: string): string {
   return `${budget.id} ${start} ${subject}`;
 }
 
-function pendingCharge(request: HoldRequest, owner: number): StoredCharge {
-  const { id, kind, at, caller, route, model, group, stream, price, amount, tags, retry } = request;
+function pendingCharge(request: HoldRequest, hold: PicoUsd | null, owner: number): StoredCharge {
+  const { id, kind, at, caller, route, model, group, stream, price, tags, retry } = request;
   return {
     id, kind, state: "pending", at, endedAt: null, key: caller.key, team: caller.team, route, model, servedModel: null, group, stream,
-    priceId: price?.id ?? null, hold: amount, cost: null, listCost: null, overage: noMoney, formula: null, source: null,
+    priceId: price?.id ?? null, hold, cost: null, listCost: null, overage: noMoney, formula: null, source: null,
     minimumApplied: false, clamped: false, tokens: noTokens, status: null, reason: null, gatewayRequestId: null, durationMs: null,
     firstTokenMs: null, tags, retry, owner, adjusts: null, adjustedBy: null,
   };

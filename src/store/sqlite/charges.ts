@@ -72,9 +72,9 @@ export class ChargeBook {
     ).safeIntegers();
   }
 
-  /** Writes the charge as pending, its price before it; false when its id is there already. */
-  insert(command: HoldCommand, owner: number, windows: readonly OpenWindow[]): boolean {
-    const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, amount, , tags, retry] = command;
+  /** Writes the charge as pending with this amount, its price before it; false when its id is there already. */
+  insert(command: HoldCommand, amount: PicoUsd | null, owner: number, windows: readonly OpenWindow[]): boolean {
+    const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, , , tags, retry] = command;
     if (priceId !== null && canonical !== null && !this.#pricesWritten.has(priceId)) {
       this.#insertPrice.run(priceId, canonical);
       this.#pricesWritten.add(priceId);

@@ -20,7 +20,7 @@ import type { ChangedTeam, TeamCreation, TeamRemoval } from "../../ports/team-st
 export type HoldCommand = readonly [
   op: "hold", id: string, kind: HoldKind, at: number, key: string, team: string | null, route: string, model: string,
   group: string | null, stream: boolean, priceId: string | null, canonical: string | null, amount: PicoUsd | null,
-  bounded: boolean, tags: string | null, retry: number,
+  bounded: boolean, tags: string | null, retry: number, firstSlice: PicoUsd | null,
 ];
 export type ExtendCommand = readonly [op: "extend", id: string, amount: PicoUsd, atLeast: PicoUsd];
 type EndFields = readonly [
@@ -114,7 +114,7 @@ export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldC
   return [
     "hold", request.id, request.kind, request.at, caller.key, caller.team, request.route, request.model, request.group,
     request.stream, price?.id ?? null, withCanonical ? (price?.canonical ?? null) : null, request.amount, request.bounded, tags,
-    request.retry,
+    request.retry, request.firstSlice ?? null,
   ];
 }
 

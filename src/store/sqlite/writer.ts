@@ -1,5 +1,5 @@
 import { assertNever, invariant } from "../../core/assert.ts";
-import { shortageOf, tightestRoom, worstShortage } from "../../core/budget.ts";
+import { amountToHold, shortageOf, tightestRoom, worstShortage } from "../../core/budget.ts";
 import { noMoney, picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts";
 import { noTokens } from "../../core/tokens.ts";
 import type { ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
@@ -190,12 +190,13 @@ export class Writer {
   }
 
   #hold(command: HoldCommand): HoldResult {
-    const [, id, , at, key, team, , , , , , , amount, bounded] = command;
-    invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
+    const [, id, , at, key, team, , , , , , , whole, bounded, , , firstSlice] = command;
     const windows = this.#windows.open({ key, team }, at);
+    const amount = amountToHold(windows, whole, firstSlice);
+    invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
     const refusal = refuse(windows, amount, bounded);
     if (refusal !== null) return this.#charges.find(id) === undefined ? refusal : { ok: true, room: tightestRoom(windows) };
-    if (this.#charges.insert(command, this.#ownEpoch(at), windows)) this.#windows.move(windows, 0n, amount ?? 0n);
+    if (this.#charges.insert(command, amount, this.#ownEpoch(at), windows)) this.#windows.move(windows, 0n, amount ?? 0n);
     return { ok: true, room: tightestRoom(windows) };
   }
 

@@ -1,0 +1,246 @@
+import type { Shortage } from "../core/budget.ts";
+import type { PicoUsd } from "../core/money.ts";
+import type { Refusal } from "../core/refusals.ts";
+import { isWorstCase, mustPause, nextCover, nextStep, tokensCovered, tokensUnderWay, type Standing, type Step } from "../core/slices.ts";
+import type { CatalogueModel } from "../ports/catalogue.ts";
+import type { Clock, Timer } from "../ports/clock.ts";
+import type { Ledger } from "../ports/ledger.ts";
+import type { Log } from "../ports/log.ts";
+import type { TokenCounter } from "../ports/token-counter.ts";
+import type { Growth, Pricer, Quote } from "./price.ts";
+import type { StreamWatch, WatchedStream } from "./stream-watch.ts";
+import { WrittenText } from "./written-text.ts";
+
+/** So long a stream may stand still for its hold; the reserve covers what the gateway sends meanwhile. Milliseconds. */
+export const pauseMsMax = 2_000;
+/** What has already arrived of a stream that is ended was billed: it is still passed on and counted. Milliseconds. */
+const drainMs = 10;
+/** How long it may take until the gateway hears of a stream's end. Milliseconds. */
+const hearingMs = 50;
+/** Pauses before a ledger that could not be written is asked again. Milliseconds. */
+const retryMs = { first: 50, longest: 1_000 } as const;
+
+export interface GrowingHold extends StreamWatch {
+  /** What is held, as soon as no extension is under way. Asked for after the end. */
+  settled(): Promise<PicoUsd>;
+  /** Output that the gateway was writing unread when the stream was ended for its hold; 0 where it ended otherwise. */
+  readonly underWayTokens: number;
+}
+
+export interface GrowOrder {
+  readonly id: string;
+  /** What is held at first. */
+  readonly hold: PicoUsd;
+  readonly growth: Growth;
+  readonly quote: Quote & { readonly model: CatalogueModel };
+  readonly body: Buffer;
+}
+
+export interface GrowParts {
+  readonly ledger: Ledger;
+  readonly tokens: TokenCounter;
+  readonly pricer: Pricer;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly scopeName: (shortage: Shortage) => Promise<string>;
+}
+
+/** Makes holds that grow with their streams. */
+export function createGrower(parts: GrowParts): (order: GrowOrder) => GrowingHold {
+  return (order) => new Grower(parts, order);
+}
+
+/**
+ * The hold of one stream that states no maximum. What is written is bounded by its bytes, and counted where that is not
+ * enough. Extensions are asked for ahead of need, so that the stream does not notice them; where one is late, the reading
+ * is paused, and where it is refused and the hold used up, the stream is ended.
+ */
+class Grower implements GrowingHold {
+  readonly #parts: GrowParts;
+  readonly #order: GrowOrder;
+  #growth: Growth;
+  #hold: PicoUsd;
+  #covered: number;
+  #stream: WatchedStream | undefined;
+  #isReadable = true;
+  readonly #written: WrittenText;
+  underWayTokens = 0;
+  #refused = false;
+  #tightened = false;
+  #pauseTimer: Timer | undefined;
+  #retryMs: number = retryMs.first;
+  #wake: (() => void) | undefined;
+  #state: "growing" | "ending" | "over" = "growing";
+  #isWorking = false;
+  #work: Promise<void> = Promise.resolve();
+
+  constructor(parts: GrowParts, order: GrowOrder) {
+    this.#parts = parts;
+    this.#order = order;
+    this.#growth = order.growth;
+    this.#hold = order.hold;
+    this.#covered = this.#coverage();
+    this.#written = new WrittenText(parts, order.quote.model);
+  }
+
+  begin(stream: WatchedStream): void {
+    this.#stream = stream;
+  }
+
+  cannotRead(): void {
+    this.#isReadable = false;
+    this.#pause();
+    this.#start();
+  }
+
+  readonly wrote = (text: string, choice: number): void => {
+    if (this.#state !== "over" && !isWorstCase(this.#standing(), this.#growth)) this.#written.add(text, choice);
+  };
+
+  look(): void {
+    if (this.#state !== "growing") return;
+    const standing = this.#standing();
+    if (mustPause(standing, this.#growth)) this.#pause();
+    if (!this.#isWorking && this.#step() !== "wait") this.#start();
+  }
+
+  end(): void {
+    this.#state = "over";
+    this.#pauseTimer?.cancel();
+    this.#wake?.();
+  }
+
+  async settled(): Promise<PicoUsd> {
+    await this.#work;
+    return this.#hold;
+  }
+
+  #start(): void {
+    this.#isWorking = true;
+    this.#work = this.#grow().catch((error: unknown) => {
+      this.#parts.log.error({ request_id: this.#order.id, err: error }, "a hold could not be extended");
+      return this.#stop({ code: "ledger_unavailable", running: true });
+    });
+  }
+
+  /** One step after the other until there is none to take. */
+  async #grow(): Promise<void> {
+    while (this.#state === "growing") {
+      const step = this.#step();
+      if (step === "wait") {
+        this.#isWorking = false;
+        this.#resume();
+        return;
+      }
+      await (step === "count" ? this.#written.count() : this.#extend());
+    }
+  }
+
+  #step(): Step {
+    const standing = this.#standing();
+    if (this.#isReadable || isWorstCase(standing, this.#growth)) return nextStep(standing, this.#growth);
+    return "extend";
+  }
+
+  async #extend(): Promise<void> {
+    const all = this.#growth.outputTokensMax;
+    const { wanted, least } = this.#isReadable ? nextCover(this.#standing(), this.#growth) : { wanted: all, least: all };
+    const result = await this.#parts.ledger.extend(this.#order.id, this.#lacking(wanted), this.#lacking(least));
+    if (result.ok) {
+      this.#hold = (this.#hold + result.granted) as PicoUsd;
+      this.#covered = this.#coverage();
+      this.#refused = false;
+      this.#retryMs = retryMs.first;
+      return;
+    }
+    switch (result.reason) {
+      case "no_room":
+        return this.#noRoom(result.shortage);
+      case "unavailable":
+        await this.#sleep(this.#retryMs);
+        this.#retryMs = Math.min(this.#retryMs * 2, retryMs.longest);
+        return;
+      case "not_pending":
+        // Somebody else has ended the charge: nothing can be held for this stream any more.
+        return this.#stop({ code: "ledger_unavailable", running: true });
+    }
+  }
+
+  /** The bound of the prompt may hide room; then what is held may still be used; then the stream is over. */
+  async #noRoom(shortage: Shortage): Promise<void> {
+    const isLast = this.#refused || !this.#isReadable;
+    this.#refused = true;
+    if (await this.#tighten()) return;
+    if (!isLast) return;
+    const scopeName = await this.#parts.scopeName(shortage);
+    await this.#stop({ code: "budget_exceeded", shortage, scopeName, running: true });
+  }
+
+  /** Counts the prompt, once: what its bound held too much pays for output. False where that gives nothing. */
+  async #tighten(): Promise<boolean> {
+    if (this.#tightened) return false;
+    this.#tightened = true;
+    const tighter = await this.#parts.pricer.tighten(this.#order.quote, this.#order.body, this.#hold);
+    if (tighter?.growth == null) return false;
+    const before = this.#covered;
+    this.#growth = tighter.growth;
+    this.#covered = Math.max(before, this.#coverage());
+    this.#refused &&= this.#covered === before;
+    return this.#covered > before;
+  }
+
+  /** Ends the stream, after what had arrived of it. */
+  async #stop(refusal: Refusal): Promise<void> {
+    if (this.#state !== "growing") return;
+    this.#state = "ending";
+    this.#wake?.();
+    this.#resume();
+    await this.#sleep(drainMs);
+    if (this.#state !== "ending") return;
+    this.underWayTokens = this.#underWay();
+    this.#stream?.stop(refusal.code, refusal);
+  }
+
+  #underWay(): number {
+    const { silentMs, soFar } = this.#written;
+    return silentMs === null ? 0 : tokensUnderWay(soFar, silentMs + hearingMs, this.#growth);
+  }
+
+  #pause(): void {
+    if (this.#pauseTimer !== undefined) return;
+    this.#stream?.pace.pause();
+    this.#pauseTimer = this.#parts.clock.after(pauseMsMax, () => void this.#stop({ code: "ledger_unavailable", running: true }));
+  }
+
+  #resume(): void {
+    this.#pauseTimer?.cancel();
+    this.#pauseTimer = undefined;
+    this.#stream?.pace.resume();
+  }
+
+  /** Until the time is over, or something makes it pointless to wait. */
+  #sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = this.#parts.clock.after(ms, resolve);
+      this.#wake = () => {
+        timer.cancel();
+        resolve();
+      };
+    });
+  }
+
+  #standing(): Standing {
+    const { counted, uncounted } = this.#written;
+    return { covered: this.#covered, counted, uncounted, refused: this.#refused };
+  }
+
+  #coverage(): number {
+    return tokensCovered(this.#hold, this.#growth.costAt, this.#growth.outputTokensMax);
+  }
+
+  /** What the hold lacks for so many tokens. */
+  #lacking(tokens: number): PicoUsd {
+    const lacking = this.#growth.costAt(tokens) - this.#hold;
+    return (lacking > 0n ? lacking : 0n) as PicoUsd;
+  }
+}

@@ -1,0 +1,25 @@
+/** Stops and resumes reading from the gateway. */
+export interface Pace {
+  pause(): void;
+  resume(): void;
+}
+
+/** One reading that several can stop: it goes on when none of them stops it any more. Each call makes one of them. */
+export function sharedPace(pace: Pace): () => Pace {
+  let stopping = 0;
+  return () => {
+    let stops = false;
+    return {
+      pause() {
+        if (stops) return;
+        stops = true;
+        if (++stopping === 1) pace.pause();
+      },
+      resume() {
+        if (!stops) return;
+        stops = false;
+        if (--stopping === 0) pace.resume();
+      },
+    };
+  };
+}

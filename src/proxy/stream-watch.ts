@@ -1,0 +1,20 @@
+import type { Refusal } from "../core/refusals.ts";
+import type { Pace } from "./pace.ts";
+
+/** Looks on while a stream passes. */
+export interface StreamWatch {
+  /** The stream begins: it can be paused, and ended with a reason for its row and a refusal for its client. */
+  begin(stream: WatchedStream): void;
+  /** Nobody can tell how much is written: the answer is compressed, or no stream after all. One that has not begun goes on anyhow. */
+  cannotRead(): void;
+  readonly wrote: (text: string, choice: number) => void;
+  /** After every chunk. */
+  look(): void;
+  /** Nothing more will come. */
+  end(): void;
+}
+
+export interface WatchedStream {
+  readonly pace: Pace;
+  stop(reason: string, refusal: Refusal): void;
+}

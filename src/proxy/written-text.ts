@@ -1,0 +1,65 @@
+import { scaleTokens } from "../core/tokens.ts";
+import type { WrittenSoFar } from "../core/slices.ts";
+import type { CatalogueModel } from "../ports/catalogue.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { TokenCounter } from "../ports/token-counter.ts";
+
+/** What a running stream has written, in tokens: bounded by its bytes at once, and counted when asked. */
+export class WrittenText {
+  readonly #tokens: TokenCounter;
+  readonly #clock: Clock;
+  readonly #model: CatalogueModel;
+  /** By choice: tokens are counted on joined texts. */
+  readonly #pieces = new Map<number, string[]>();
+  #bytes = 0;
+  #counted = 0;
+  #firstAt: number | undefined;
+  #lastAt = 0;
+
+  constructor(parts: { readonly tokens: TokenCounter; readonly clock: Clock }, model: CatalogueModel) {
+    this.#tokens = parts.tokens;
+    this.#clock = parts.clock;
+    this.#model = model;
+  }
+
+  add(text: string, choice: number): void {
+    this.#lastAt = this.#clock.monotonic();
+    this.#firstAt ??= this.#lastAt;
+    this.#bytes += Buffer.byteLength(text);
+    const pieces = this.#pieces.get(choice);
+    if (pieces === undefined) this.#pieces.set(choice, [text]);
+    else pieces.push(text);
+  }
+
+  /** By the tokenizer, to the dearer side where it is not the model's own. */
+  get counted(): number {
+    return this.#counted;
+  }
+
+  /** The most that what was added since the last count can be. */
+  get uncounted(): number {
+    return scaleTokens(this.#bytes, this.#model.tokensPerByte);
+  }
+
+  /** Counts what was added; what comes meanwhile stays uncounted. Where the counter is busy the bound by bytes stands. */
+  async count(): Promise<void> {
+    const { encoding, errorFactor, tokensPerByte } = this.#model;
+    const texts = [...this.#pieces.values()].map((pieces) => pieces.join(""));
+    const bytes = this.#bytes;
+    this.#pieces.clear();
+    const counts = await Promise.all(texts.map((text) => this.#tokens.countText(text, encoding)));
+    const atMost = scaleTokens(bytes, tokensPerByte);
+    const counted = counts.reduce((sum, count) => sum + (count.ok ? count.tokens : atMost), 0);
+    this.#counted += Math.min(scaleTokens(counted, errorFactor), atMost);
+    this.#bytes -= bytes;
+  }
+
+  get soFar(): WrittenSoFar {
+    return { tokens: this.#counted + this.uncounted, tookMs: this.#firstAt === undefined ? 0 : this.#lastAt - this.#firstAt };
+  }
+
+  /** Since the last text; null before the first. Milliseconds. */
+  get silentMs(): number | null {
+    return this.#firstAt === undefined ? null : this.#clock.monotonic() - this.#lastAt;
+  }
+}

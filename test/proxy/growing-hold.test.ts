@@ -1,0 +1,383 @@
+import { gunzipSync, gzipSync } from "node:zlib";
+import Database from "better-sqlite3";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Charge } from "../../src/core/charge.ts";
+import { formatUsd, type PicoUsd } from "../../src/core/money.ts";
+import type { Clock } from "../../src/ports/clock.ts";
+import { pauseMsMax } from "../../src/proxy/growing-hold.ts";
+import { systemClock } from "../../src/time/clock.ts";
+import { errorOf } from "../support/answers.ts";
+import { Books } from "../support/books.ts";
+import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { delta, done, finish, scriptedGateway, usage, usageChunk, type Asked, type ScriptedGateway } from "../support/scripted-gateway.ts";
+import { bytesOf, errorCode, lastErrorCode, open, ask, type OpenAnswer } from "../support/wire-client.ts";
+
+/** Pico-USD a token of gpt-4o: USD 1.25 in and 5.00 out per 1M. */
+const perToken = { input: 1_250_000n, output: 5_000_000n };
+const slice = 64;
+const modelMax = 16_384;
+
+const request = { model: "gpt-4o", stream: true, messages: [{ role: "user", content: "hello" }] };
+const eventStream = { "content-type": "text/event-stream" };
+
+/** What is held for this request and so much output, by the length of its body and the template of one message. */
+function holdFor(body: object, outputTokens: number): PicoUsd {
+  return (BigInt(bytesOf(body).length + 3 + 8) * perToken.input + BigInt(outputTokens) * perToken.output) as PicoUsd;
+}
+
+/** A text of so many tokens, eight bytes each. */
+const words = (tokens: number): string => " harbour".repeat(tokens);
+
+let gateway: ScriptedGateway;
+const everything = new AsyncDisposableStack();
+beforeAll(async () => {
+  gateway = everything.use(await scriptedGateway());
+});
+afterAll(() => everything.disposeAsync());
+
+type Scene = RunningProxy & { readonly books: Books };
+
+/** A proxy under a hard budget of so much, with slices of 64 tokens. */
+async function underBudget(limit: PicoUsd | string, env: Record<string, string> = {}, clock?: Clock): Promise<Scene> {
+  const proxy = await startProxy({ gatewayUrl: gateway.url, ...(clock && { clock }), env: { FAREBOX_STREAM_SLICE: String(slice), ...env } });
+  await proxy.budget("key:alice", typeof limit === "string" ? limit : formatUsd(limit));
+  return Object.assign(proxy, { books: new Books(proxy) });
+}
+
+/** A stream that has begun on both sides. */
+async function begun(proxy: RunningProxy, body: object = request): Promise<{ asked: Asked; client: OpenAnswer }> {
+  const opening = open(proxy, body);
+  const asked = await gateway.nextChat();
+  asked.response.writeHead(200, eventStream).flushHeaders();
+  return { asked, client: await opening };
+}
+
+/** Writes deltas as long as the other side listens; gives back how many were written. */
+async function writeUntilEnded(asked: Asked, event: (nth: number) => string): Promise<number> {
+  let written = 0;
+  for (; !asked.response.destroyed; written += 1) {
+    await Promise.race([new Promise((resolve) => asked.response.write(event(written), resolve)), asked.closed]);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return written;
+}
+
+async function answeredWhole(proxy: Scene, body: object): Promise<Charge> {
+  const answering = ask(proxy, body);
+  const { response } = await gateway.nextChat();
+  if ((body as { stream?: boolean }).stream === true) response.writeHead(200, eventStream).end(delta("a") + finish({ usage }) + done);
+  else response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
+  await answering;
+  return proxy.books.ended();
+}
+
+describe("at first is held", () => {
+  let proxy: Scene;
+  let free: Scene;
+  beforeAll(async () => {
+    proxy = everything.use(await underBudget("1000"));
+    const unbounded = everything.use(await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_SLICE: String(slice) } }));
+    await unbounded.budget("key:alice", "1", "1d", "soft");
+    free = Object.assign(unbounded, { books: new Books(unbounded) });
+  });
+
+  it.each<[string, object, number]>([
+    ["a slice of a stream without a maximum", {}, slice],
+    ["one whose maximum is null", { max_tokens: null }, slice],
+    ["a slice for each choice", { n: 3 }, 3 * slice],
+    ["the maximum that is stated", { max_tokens: 1000 }, 1000],
+    ["a maximum below a slice", { max_completion_tokens: 7 }, 7],
+    ["the model's maximum where a malformed one is stated", { max_tokens: "1000" }, modelMax],
+    ["the model's maximum where an absurd one is stated", { max_tokens: 1e15 }, modelMax],
+    ["the model's maximum without a stream", { stream: false }, modelMax],
+  ])("%s", async (_, more, tokens) => {
+    const body = { ...request, ...more };
+    expect(await answeredWhole(proxy, body)).toMatchObject({ hold: holdFor(body, tokens), source: "reported" });
+  });
+
+  it("the model's maximum of a stream whose output may be hidden, or is not text", async () => {
+    const reasoning = { ...request, model: "gpt-5" };
+    expect((await answeredWhole(proxy, reasoning)).hold).toBeGreaterThan(128_000n * perToken.output);
+    const spoken = { ...request, modalities: ["text", "audio"] };
+    expect((await answeredWhole(proxy, spoken)).hold).toBeGreaterThan(BigInt(modelMax) * perToken.output);
+  });
+
+  it("the model's maximum where no hard budget weighs: nobody looks on", async () => {
+    expect(await answeredWhole(free, request)).toMatchObject({ hold: holdFor(request, modelMax) });
+  });
+
+  it("nothing where not even the first slice fits: 402, and 429 while others hold the room", async () => {
+    await using poor = await underBudget(holdFor(request, slice));
+    const never = await ask(poor, { ...request, messages: [{ role: "user", content: "hello, hello" }], max_tokens: 100 });
+    expect([never.status, errorCode(never)]).toEqual([402, "budget_exceeded"]);
+    const { asked, client } = await begun(poor);
+    const busy = await poor.chat({ stream: true });
+    expect([busy.status, (await errorOf(busy)).code]).toEqual([429, "budget_held"]);
+    asked.response.end(finish({ usage }) + done);
+    await client.rest();
+    expect(await poor.books.ended()).toMatchObject({ source: "reported", hold: holdFor(request, slice) });
+  });
+});
+
+describe("a stream that goes on", () => {
+  it("never notices that its hold grows: each chunk leaves before the next is sent", async () => {
+    await using proxy = await underBudget("1000");
+    const { asked, client } = await begun(proxy);
+    for (let nth = 0; nth < 60; nth += 1) {
+      const event = delta(words(10));
+      asked.response.write(event);
+      expect((await client.take(event.length)).toString()).toBe(event);
+    }
+    asked.response.end(finish() + done);
+    await client.rest();
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: "counted", tokens: { output: 600 }, overage: 0n });
+    expect(charge.hold).toBeGreaterThan(charge.cost ?? 0n);
+    // Half a slice ahead of need, and a slice at a time.
+    expect(charge.hold).toBeLessThanOrEqual(holdFor(request, 600 + 2 * slice));
+  });
+
+  it("in a few large pieces is held for in time for the next one", async () => {
+    await using proxy = await underBudget("1000");
+    const { asked, client } = await begun(proxy);
+    for (const tokens of [500, 1, 2000]) {
+      const event = delta(words(tokens));
+      asked.response.write(event);
+      expect(await client.take(event.length)).toHaveLength(event.length);
+    }
+    asked.response.end(finish() + done);
+    await client.rest();
+    expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: 2501 }, overage: 0n });
+  });
+
+  it("up to the model's maximum holds the worst case, and is not watched beyond", async () => {
+    await using proxy = await underBudget("1000", { FAREBOX_STREAM_SLICE: "8000" });
+    const { asked, client } = await begun(proxy);
+    const event = delta(words(4000));
+    for (let nth = 0; nth < 5; nth += 1) {
+      asked.response.write(event);
+      await client.take(event.length);
+    }
+    asked.response.end(finish() + done);
+    await client.rest();
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ hold: holdFor(request, modelMax), tokens: { output: 20_000 } });
+    expect(charge.overage).toBe((charge.cost ?? 0n) - (charge.hold ?? 0n));
+  });
+
+  it("with usage injected grows too, and its client does not see the extra chunk", async () => {
+    await using proxy = await underBudget("1000", { FAREBOX_STREAM_USAGE: "inject" });
+    const { asked, client } = await begun(proxy);
+    const pieces = delta(words(200)) + finish();
+    asked.response.end(pieces + usageChunk() + done);
+    expect((await client.rest()).toString()).toBe(pieces + done);
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: "reported", tokens: { output: 3 } });
+    expect(charge.hold).toBeGreaterThan(holdFor(request, 200));
+  });
+});
+
+describe("a stream that its budget cannot pay for", () => {
+  it("takes what room there is, uses it up to the reserve, and is ended at the gateway with its client told", async () => {
+    // 200 words of one token each: their bytes hold for 1,000 tokens more, which is 250 of output.
+    const wordy = { ...request, messages: [{ role: "user", content: " hello".repeat(200) }] };
+    const limit = holdFor(wordy, slice + 30);
+    await using proxy = await underBudget(limit);
+    const { asked, client } = await begun(proxy, wordy);
+    const reading = client.rest();
+    const written = await writeUntilEnded(asked, () => delta(words(1)));
+    const body = await reading;
+    const [error] = body.toString().split("data: ").slice(-1);
+    expect(JSON.parse(error ?? "")).toEqual({
+      error: {
+        message: expect.stringContaining("cannot pay for more of this stream"),
+        type: "insufficient_quota",
+        param: null,
+        code: "budget_exceeded",
+        metadata: {
+          scope: "key:alice", period: "total", limit_usd: formatUsd(limit), spent_usd: "0.00", held_usd: formatUsd(limit),
+          needed_usd: expect.stringMatching(/^0\.\d+$/), resets_at: null,
+        },
+      },
+    });
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "budget_exceeded", status: 200, hold: limit, overage: 0n });
+    const delivered = body.toString().split("harbour").length - 1;
+    // With the prompt counted, what its bytes held pays for output as well.
+    expect(delivered).toBeGreaterThan(slice + 30 + 200 - 16);
+    expect(written).toBeGreaterThanOrEqual(delivered);
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(delivered);
+    expect(charge.tokens.output).toBeLessThanOrEqual(delivered + 16);
+  });
+
+  it.each<[string, object, (nth: number) => object]>([
+    ["text", {}, () => ({ content: words(1) })],
+    ["the arguments of a call", {}, () => ({ tool_calls: [{ index: 0, function: { arguments: words(1) } }] })],
+    ["reasoning that is shown", {}, () => ({ reasoning_content: words(1) })],
+    ["a refusal", {}, () => ({ refusal: words(1) })],
+    ["several choices", { n: 2 }, () => ({ content: words(1) })],
+  ])("is ended whatever it writes: %s", async (_, more, said) => {
+    const body = { ...request, ...more };
+    const choices = "n" in more ? 2 : 1;
+    const limit = holdFor(body, choices * slice);
+    await using proxy = await underBudget(limit);
+    const { asked, client } = await begun(proxy, body);
+    const reading = client.rest();
+    await writeUntilEnded(asked, (nth) => `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: nth % choices, delta: said(nth), finish_reason: null }] })}\n\n`);
+    expect(lastErrorCode(await reading)).toBe("budget_exceeded");
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", overage: 0n });
+    expect(charge.tokens.output).toBeGreaterThan(choices * (slice - 16));
+    expect(charge.cost).toBeLessThanOrEqual(limit);
+  });
+});
+
+describe("a compressed stream cannot be watched", () => {
+  const whole = Buffer.from(delta(words(300)) + finish() + done);
+
+  it("so the model's maximum is held before any of it is read", async () => {
+    await using proxy = await underBudget("1000");
+    const opening = open(proxy, request);
+    const { response } = await gateway.nextChat();
+    response.writeHead(200, { ...eventStream, "content-encoding": "gzip" }).end(gzipSync(whole));
+    const body = await (await opening).rest();
+    expect(gunzipSync(body)).toEqual(whole);
+    expect(await proxy.books.ended()).toMatchObject({ hold: holdFor(request, modelMax), tokens: { output: 300 } });
+  });
+
+  it("and where that does not fit it is ended", async () => {
+    await using proxy = await underBudget("0.01");
+    const answering = ask(proxy, request);
+    const asked = await gateway.nextChat();
+    asked.response.writeHead(200, { ...eventStream, "content-encoding": "gzip" }).write(gzipSync(whole).subarray(0, 40));
+    expect((await answering).broken).not.toBeNull();
+    await asked.closed;
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ state: "posted", overage: 0n });
+    expect(charge.reason).toMatch(/budget_exceeded/);
+  });
+});
+
+it("an answer that is no stream after all is held for whole, where there is room", async () => {
+  for (const [limit, tokens] of [["1000", modelMax], ["0.01", slice]] as const) {
+    await using proxy = await underBudget(limit);
+    const answering = ask(proxy, request);
+    const { response } = await gateway.nextChat();
+    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
+    expect((await answering).status).toBe(200);
+    expect(await proxy.books.ended()).toMatchObject({ source: "reported", hold: holdFor(request, tokens) });
+  }
+});
+
+describe("while the ledger cannot be written", () => {
+  /** Another process writes: nothing can be held until it is done. */
+  function lockLedger({ database }: RunningProxy): Lock {
+    const db = new Database(database);
+    db.exec("begin immediate");
+    const free = () => void db.close();
+    return { free, [Symbol.dispose]: free };
+  }
+
+  interface Lock extends Disposable {
+    free(): void;
+  }
+
+  /** The machine's clock, but no pause is too long before the test says so. */
+  function patientClock(): Clock & { runOut(): void } {
+    const clock = systemClock();
+    const pauses: (() => void)[] = [];
+    return {
+      ...clock,
+      after(ms, callback) {
+        if (ms !== pauseMsMax) return clock.after(ms, callback);
+        pauses.push(callback);
+        return { cancel: () => void pauses.splice(pauses.indexOf(callback), 1) };
+      },
+      runOut() {
+        for (const callback of pauses.splice(0)) callback();
+      },
+    };
+  }
+
+  /** Time enough for more to come, were it read: each turn is a whole exchange with the same proxy. */
+  async function manyExchanges({ url }: RunningProxy): Promise<void> {
+    for (let turn = 0; turn < 50; turn += 1) await (await fetch(`${url}/healthz`)).text();
+  }
+
+  /** A stream that stands still, because its hold is used up and cannot grow yet. */
+  async function standing(proxy: RunningProxy): Promise<{ asked: Asked; client: OpenAnswer; lock: Lock }> {
+    const { asked, client } = await begun(proxy);
+    const lock = lockLedger(proxy);
+    const used = delta(words(slice - 10));
+    asked.response.write(used);
+    await client.take(used.length);
+    return { asked, client, lock };
+  }
+
+  it("a stream pauses as soon as its hold is used, and goes on when it has grown", async () => {
+    await using proxy = await underBudget("1000", {}, patientClock());
+    const { asked, client, lock } = await standing(proxy);
+    using _ = lock;
+    const more = delta(words(5));
+    let came = false;
+    asked.response.write(more);
+    const next = client.take(more.length).then(() => (came = true));
+    await manyExchanges(proxy);
+    expect(came).toBe(false);
+    lock.free();
+    await next;
+    asked.response.end(finish() + done);
+    await client.rest();
+    expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: slice - 5 }, overage: 0n });
+  });
+
+  it("a client can leave in the pause: the gateway's stream ends at once, the charge when the ledger can be written", async () => {
+    await using proxy = await underBudget("1000", {}, patientClock());
+    const { asked, client, lock } = await standing(proxy);
+    using _ = lock;
+    client.leave();
+    await asked.closed;
+    lock.free();
+    expect(await proxy.books.ended()).toMatchObject({ source: "partial", reason: "client_left", tokens: { output: slice - 10 }, overage: 0n });
+  });
+
+  it("a gateway can break off in the pause", async () => {
+    await using proxy = await underBudget("1000", {}, patientClock());
+    const { asked, client, lock } = await standing(proxy);
+    using _ = lock;
+    asked.request.socket.destroy();
+    await manyExchanges(proxy);
+    lock.free();
+    expect(lastErrorCode(await client.rest())).toBe("gateway_stream_broken");
+    expect(await proxy.books.ended()).toMatchObject({ source: "partial", reason: "gateway_reset", tokens: { output: slice - 10 } });
+  });
+
+  it("a stream can come to its end in the pause", async () => {
+    await using proxy = await underBudget("1000", {}, patientClock());
+    const { asked, client, lock } = await standing(proxy);
+    using _ = lock;
+    asked.response.end(delta("!") + finish() + done);
+    await manyExchanges(proxy);
+    lock.free();
+    expect((await client.rest()).toString()).toContain("[DONE]");
+    expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: slice - 9 }, overage: 0n });
+  });
+
+  it("a stream that has stood still for too long is ended, and its client is told what had come by then", async () => {
+    const clock = patientClock();
+    await using proxy = await underBudget("1000", {}, clock);
+    const { asked, client, lock } = await standing(proxy);
+    using _ = lock;
+    asked.response.write(delta(words(5)));
+    await manyExchanges(proxy);
+    clock.runOut();
+    const rest = await client.rest();
+    await asked.closed;
+    lock.free();
+    expect(rest.toString()).toContain("harbour");
+    expect(lastErrorCode(rest)).toBe("ledger_unavailable");
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: "partial", reason: "ledger_unavailable", overage: 0n });
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(slice - 5);
+  });
+});
