@@ -58,7 +58,7 @@ function sdkOf(name: string, modelAt: ModelAt, asksForUsage: boolean, refused: o
       wrongKey: { type: APICallError, like: { statusCode: 401, data: { error: { code: "invalid_api_key" } } } },
       exhausted: {
         type: APICallError,
-        like: { statusCode: 402, isRetryable: false, message: expect.stringContaining("The budget of 0.000001 USD (key:poor, per 1d)"), ...refused },
+        like: { statusCode: 402, isRetryable: false, message: expect.stringContaining("The budget of key poor (key:poor, 0.000001 USD a day)"), ...refused },
       },
       cut: { type: Error, like: { name: "AI_StreamProviderError", code: "gateway_stream_broken", message: "The gateway broke off in the middle of the stream." } },
       brokenOff: { type: RetryError, like: { lastError: { statusCode: 502, data: { error: { code: "gateway_unreachable" } } } } },

@@ -46,7 +46,7 @@ it("prints the answer", async () => {
 it("says once that the budget is exhausted", async () => {
   const end = await ask(proxy.poor);
   expect(end).toMatchObject({ code: 1, stdout: "" });
-  expect(told(end)).toMatchObject({ status: "error", message: expect.stringMatching(/^402 The budget of 0\.000001 USD \(key:poor, per 1d\)/) as string });
+  expect(told(end)).toMatchObject({ status: "error", message: expect.stringMatching(/^402 The budget of key poor \(key:poor, 0\.000001 USD a day\)/) as string });
   refusedAtTheDoor(await proxy.seen());
 });
 

@@ -37,7 +37,7 @@ const langchain: SdkClient = {
   },
   sees: {
     wrongKey: { type: Error, like: { status: 401, code: "invalid_api_key", lc_error_code: "MODEL_AUTHENTICATION" } },
-    exhausted: { type: Error, like: { status: 402, code: "budget_exceeded", message: expect.stringMatching(/^402 The budget of 0\.000001 USD/) } },
+    exhausted: { type: Error, like: { status: 402, code: "budget_exceeded", message: expect.stringMatching(/^402 The budget of key poor/) } },
     cut: { type: Error, like: { code: "gateway_stream_broken", message: "The gateway broke off in the middle of the stream." } },
     brokenOff: { type: Error, like: { status: 502, code: "gateway_unreachable" } },
   },

@@ -59,7 +59,7 @@ it("evaluates an answer, with what Farebox says that it cost in the result's met
 it("shows an exhausted budget as the result's error, after one request", async () => {
   const { code, result } = await evaluate(proxy.poor);
   expect({ code, success: result.success }).toEqual({ code: 100, success: false });
-  expect(result.error).toMatch(/^API error: 402 Payment Required\n.*The budget of 0\.000001 USD.*"code":"budget_exceeded"/s);
+  expect(result.error).toMatch(/^API error: 402 Payment Required\n.*The budget of key poor.*"code":"budget_exceeded"/s);
   refusedAtTheDoor(await proxy.seen());
 });
 
