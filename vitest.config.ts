@@ -1,14 +1,15 @@
 import { defineConfig } from "vitest/config";
-import { nodeFlags } from "./test/support/node-flags.ts";
+import { compileCache, nodeFlags } from "./test/support/node-flags.ts";
 
-const shared = { testTimeout: 20_000, hookTimeout: 20_000, execArgv: nodeFlags };
+const env = { NODE_COMPILE_CACHE: compileCache };
+const shared = { testTimeout: 20_000, hookTimeout: 20_000, execArgv: nodeFlags, env };
 
 export default defineConfig({
   test: {
     projects: [
       { test: { ...shared, name: "farebox", include: ["test/**/*.test.ts"] } },
       // Whatever can go wrong between the proxy and the gateway, with the other engine.
-      { test: { ...shared, name: "undici", include: ["test/proxy/**/*.test.ts"], env: { TEST_ENGINE: "undici" } } },
+      { test: { ...shared, name: "undici", include: ["test/proxy/**/*.test.ts"], env: { ...env, TEST_ENGINE: "undici" } } },
     ],
   },
 });

@@ -3,16 +3,13 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { nodeFlags } from "./node-flags.ts";
+import { compileCache, nodeFlags } from "./node-flags.ts";
 
 /** The program as its users start it. */
 const bin = fileURLToPath(new URL("../../bin/farebox.mjs", import.meta.url));
 
 /** How long a child may take for what is waited for; only a broken one takes it. Milliseconds. */
 const patienceMs = 30_000;
-
-/** Compiled modules that the children share: a start then takes less than half of the CPU. */
-const compileCache = join(tmpdir(), "farebox-test-compile-cache");
 
 export interface Ended {
   /** Null where a signal ended it. */
