@@ -1,51 +1,30 @@
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { formatFault } from "../core/fault.ts";
 import { watchPrices } from "../catalogue/watched-prices.ts";
 import { storeProblem } from "../cli/context.ts";
 import { isLoopback } from "../config/addresses.ts";
 import type { Settings } from "../config/settings.ts";
+import { formatFault } from "../core/fault.ts";
 import { createGateway } from "../gateway/gateway.ts";
+import { createHttpApp } from "../http/http-app.ts";
+import { createHttpServer } from "../http/server.ts";
 import type { Alerts } from "../jobs/alerts.ts";
 import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
-import { healthz, metricsPage, readyz, type Readiness } from "../http/operations.ts";
-import { createHttpApp, type Route } from "../http/http-app.ts";
-import { selfServiceRoutes } from "../http/self-service.ts";
-import { createHttpServer } from "../http/server.ts";
 import { createMetrics } from "../metrics/metrics.ts";
-import type { Shortage } from "../core/budget.ts";
-import { noMoney } from "../core/money.ts";
-import type { Calendar } from "../ports/calendar.ts";
-import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { Gateway } from "../ports/gateway.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TeamStore } from "../ports/team-store.ts";
-import { accountInfo, createAccount } from "../proxy/account.ts";
-import { createAuthenticator } from "../proxy/authenticate.ts";
-import { createBalanceGuard } from "../proxy/balance-guard.ts";
-import { chatCompletions } from "../proxy/chat-completions.ts";
-import { createForwarder } from "../proxy/forward.ts";
-import { createGrower } from "../proxy/growing-hold.ts";
-import { createHolder } from "../proxy/hold.ts";
-import { createLimiter } from "../proxy/process-limiter.ts";
-import { createMask } from "../proxy/mask.ts";
-import { createMeter } from "../proxy/meter.ts";
-import { listModels, showModel } from "../proxy/models.ts";
-import { createPricer } from "../proxy/price.ts";
-import { scopeNameOf } from "../proxy/scope-name.ts";
-import { createSettler } from "../proxy/settle.ts";
-import { openSqlite, type Store } from "../store/sqlite/open.ts";
+import { openSqlite } from "../store/sqlite/open.ts";
 import { calendarOf } from "../time/calendar.ts";
 import { createTokenCounter } from "../tokens/token-counter.ts";
-import { adminApi } from "./admin-api.ts";
 import { heardBy, startAlerting } from "./alerting.ts";
 import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { shippedPrices } from "./package.ts";
-import { spendByTeam } from "./spend.ts";
 import { tellReload } from "./price-reloads.ts";
+import { spendByTeam } from "./spend.ts";
+import { buildStory } from "./story.ts";
 import { Work } from "./work.ts";
 
 /** The running proxy. Disposing of it ends it at once; `drain` first lets running requests finish. */
@@ -133,7 +112,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   const work = new Work();
   const alerts = startAlerting(settings, { ...parts, store, calendar, metrics, drift: difference }, owned);
   const heard = { ...metrics, events: heardBy(alerts, metrics.events) };
-  const story = buildRoutes(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work });
+  const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work });
   const app = createHttpApp({
     routes: story.routes,
     events: heard.events,
@@ -204,89 +183,6 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
 
 function pause(clock: Clock, ms: number): Promise<void> {
   return new Promise((resolve) => clock.after(ms, resolve));
-}
-
-interface StoryParts extends ServingParts {
-  readonly calendar: Calendar;
-  readonly store: Store;
-  readonly gateway: Gateway;
-  readonly tokens: ReturnType<typeof createTokenCounter>;
-  /** The prices in force; asked anew by every request. */
-  readonly catalogue: () => Catalogue;
-  readonly metrics: ReturnType<typeof createMetrics>;
-  readonly work: Work;
-}
-
-interface Story {
-  readonly routes: readonly Route[];
-  stopBeingReady(): void;
-  /** The account record as the gateway has it now; undefined where it gives none. */
-  freshAccount(): Promise<unknown>;
-  /** Ends every running call at the gateway; each is settled. */
-  stopForwarding(): void;
-}
-
-/** The request path: its steps, each with what it needs and no more. */
-function buildRoutes(settings: Settings, parts: StoryParts): Story {
-  const { clock, log, store, gateway, tokens, catalogue, metrics, work } = parts;
-  const { events } = metrics;
-  const { ledger, keys } = store;
-  const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
-  const limiter = createLimiter({ clock });
-  const authenticate = createAuthenticator({ keys, teams: store.teams, changes: store.changes, clock, mode: settings.access.auth });
-  const pricer = createPricer({ catalogue, tokens, unpriced: settings.pricing.unpriced, sliceTokens: settings.stream.sliceTokens });
-  const scopeName = ({ window }: Shortage) => scopeNameOf(window.budget.scope, keys);
-  const forwarder = createForwarder({
-    gateway,
-    clock,
-    mask,
-    limits: { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs },
-  });
-  const account = createAccount({
-    gateway,
-    clock,
-    events,
-    ttlMs: settings.balance.ttlMs,
-    silenceMs: settings.gateway.silenceMs,
-  });
-  let draining = false;
-  const readiness = async (): Promise<Readiness> => {
-    const probe = await ledger.extend("readyz", noMoney, noMoney);
-    const checks = { accepting: !draining, ledger: probe.ok || probe.reason !== "unavailable", prices: true };
-    return { ready: Object.values(checks).every(Boolean), checks, catalogue: catalogue().digest };
-  };
-  const routes: Route[] = [
-    {
-      method: "post",
-      path: "/v1/chat/completions",
-      handler: chatCompletions({
-        authenticate,
-        limiter,
-        balanceGuard: createBalanceGuard({ account, clock, floor: settings.balance.floor, log }),
-        pricer,
-        hold: createHolder({ ledger, pricer, scopeName }),
-        grow: createGrower({ ledger, tokens, pricer, clock, log, scopeName }),
-        forwarder,
-        meter: createMeter({ tokens, clock }),
-        settle: createSettler({ ledger, events, log }),
-        clock,
-        events,
-        log,
-        streamUsage: settings.stream.usage,
-        background: (running) => work.add(running),
-      }),
-    },
-    { method: "get", path: "/v1/models", handler: listModels({ authenticate, catalogue, clock }) },
-    { method: "get", path: "/v1/models/:id", handler: showModel({ authenticate, catalogue, clock }) },
-    { method: "get", path: "/account/info", handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }) },
-    ...selfServiceRoutes({ authenticate, limiter, ledger, calendar: parts.calendar, clock }),
-    ...adminApi(settings, { store, calendar: parts.calendar, clock, catalogue, account, events, version: parts.version }),
-    { method: "get", path: "/healthz", handler: healthz },
-    { method: "get", path: "/readyz", handler: readyz(readiness) },
-    { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },
-  ];
-  const freshAccount = async () => (await account.refresh())?.body;
-  return { routes, freshAccount, stopBeingReady: () => (draining = true), stopForwarding: () => forwarder.stopAll() };
 }
 
 type Listening =

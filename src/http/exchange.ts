@@ -25,7 +25,8 @@ export class HttpExchange implements Exchange {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   readonly #facts: ExchangeFacts;
-  readonly #writer: TickWriter;
+  /** Only an answer that is passed on in pieces has one. */
+  #writer: TickWriter | undefined;
   #onClientGone: (() => void) | undefined;
   #clientGone = false;
   #status: number | null = null;
@@ -35,7 +36,6 @@ export class HttpExchange implements Exchange {
     this.#request = request;
     this.#response = response;
     this.#facts = facts;
-    this.#writer = new TickWriter(response);
     response.on("close", () => this.#closed());
   }
 
@@ -103,19 +103,19 @@ export class HttpExchange implements Exchange {
   }
 
   begin(status: number, headers: HeaderList): void {
-    if (this.#writeHead(status, headers)) this.#writer.begin();
+    if (this.#writeHead(status, headers)) this.#pieces().begin();
   }
 
   write(bytes: Uint8Array): boolean {
-    return this.#clientGone || this.#writer.write(bytes);
+    return this.#clientGone || this.#pieces().write(bytes);
   }
 
   onDrain(listener: () => void): void {
-    this.#writer.onDrain(listener);
+    this.#pieces().onDrain(listener);
   }
 
   end(): void {
-    if (!this.#clientGone) this.#writer.end();
+    if (!this.#clientGone) this.#pieces().end();
   }
 
   answer(status: number, headers: HeaderList, body: Uint8Array | string): void {
@@ -137,6 +137,10 @@ export class HttpExchange implements Exchange {
 
   breakOff(): void {
     this.#response.destroy();
+  }
+
+  #pieces(): TickWriter {
+    return (this.#writer ??= new TickWriter(this.#response));
   }
 
   #writeHead(status: number, headers: HeaderList): boolean {

@@ -1,9 +1,8 @@
 import type { Admin, AdminRole } from "../../core/admins.ts";
 import { adminEntry } from "../../core/audit.ts";
-import type { AdminCreation, AdminStore } from "../../ports/admin-store.ts";
+import type { AdminCreation } from "../../ports/admin-store.ts";
 import { recordAudit } from "./audit-entries.ts";
 import type { Connection, Statement } from "./connection.ts";
-import { submitOrThrow, type CommandQueue } from "./queue.ts";
 
 /** Inserts an admin, unless the name was ever given to another one. */
 export function createAdmin(db: Connection, admin: Admin, by: string): AdminCreation {
@@ -67,35 +66,4 @@ function adminOf({ id, name, role, digest, created_at, expires_at, revoked_at }:
 
 function found(row: unknown): Admin | undefined {
   return row === undefined ? undefined : adminOf(row as AdminRow);
-}
-
-/** Tokens of the admin API in the same file. */
-export class SqliteAdminStore implements AdminStore {
-  readonly #queue: CommandQueue;
-  readonly #reads: AdminReads;
-
-  constructor(queue: CommandQueue, reads: AdminReads) {
-    this.#queue = queue;
-    this.#reads = reads;
-  }
-
-  async create(admin: Admin, by: string): Promise<AdminCreation> {
-    return submitOrThrow(this.#queue, ["createAdmin", admin, by]);
-  }
-
-  async findById(id: string): Promise<Admin | undefined> {
-    return this.#reads.byId(id);
-  }
-
-  async find(nameOrId: string): Promise<Admin | undefined> {
-    return this.#reads.find(nameOrId);
-  }
-
-  async list(): Promise<readonly Admin[]> {
-    return this.#reads.list();
-  }
-
-  async revoke(id: string, at: number, by: string): Promise<boolean> {
-    return submitOrThrow(this.#queue, ["revokeAdmin", id, at, by]);
-  }
 }

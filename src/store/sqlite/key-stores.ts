@@ -1,8 +1,10 @@
-import { fareboxItself } from "../../core/admins.ts";
+import { fareboxItself, type Admin } from "../../core/admins.ts";
 import type { Key, KeyChange } from "../../core/keys.ts";
 import type { Team, TeamChange } from "../../core/teams.ts";
+import type { AdminCreation, AdminStore } from "../../ports/admin-store.ts";
 import type { ChangedKey, KeyCreation, KeyStore } from "../../ports/key-store.ts";
 import type { ChangedTeam, TeamCreation, TeamRemoval, TeamStore } from "../../ports/team-store.ts";
+import type { AdminReads } from "./admins.ts";
 import type { KeyReads } from "./keys.ts";
 import { submitOrThrow, type CommandQueue } from "./queue.ts";
 import type { TeamReads } from "./teams.ts";
@@ -70,5 +72,36 @@ export class SqliteTeamStore implements TeamStore {
 
   async remove(name: string, at: number, by = fareboxItself): Promise<TeamRemoval> {
     return submitOrThrow(this.#queue, ["removeTeam", name, at, by]);
+  }
+}
+
+/** Tokens of the admin API in the ledger's file. */
+export class SqliteAdminStore implements AdminStore {
+  readonly #queue: CommandQueue;
+  readonly #reads: AdminReads;
+
+  constructor(queue: CommandQueue, reads: AdminReads) {
+    this.#queue = queue;
+    this.#reads = reads;
+  }
+
+  async create(admin: Admin, by: string): Promise<AdminCreation> {
+    return submitOrThrow(this.#queue, ["createAdmin", admin, by]);
+  }
+
+  async findById(id: string): Promise<Admin | undefined> {
+    return this.#reads.byId(id);
+  }
+
+  async find(nameOrId: string): Promise<Admin | undefined> {
+    return this.#reads.find(nameOrId);
+  }
+
+  async list(): Promise<readonly Admin[]> {
+    return this.#reads.list();
+  }
+
+  async revoke(id: string, at: number, by: string): Promise<boolean> {
+    return submitOrThrow(this.#queue, ["revokeAdmin", id, at, by]);
   }
 }
