@@ -19,6 +19,8 @@ const mayImport: Record<string, readonly string[]> = {
   // A worker thread cannot be handed a calendar, so it makes its own.
   store: [...everything, "time"],
   sandbox: ["core", "wire"],
+  // Runs in the browser, from a folder that the browser can ask for: an island.
+  dashboard: [],
   http: [...useCases, ...everything, "config"],
   cli: [...useCases, ...everything, "config"],
 };
@@ -27,10 +29,12 @@ const mayImport: Record<string, readonly string[]> = {
 const composition = new Set(["app", "app.ts", "main.ts"]);
 
 /** These have no effects, so they need nothing of the runtime. */
-const withoutRuntime = new Set(["core", "ports"]);
+const withoutRuntime = new Set(["core", "ports", "dashboard"]);
 
 /** Where each dependency lives: folders, or files directly in src. */
 const packageHomes: Record<string, readonly string[]> = {
+  // A font: files that the page asks for.
+  "@fontsource-variable/geist": [],
   "better-sqlite3": ["store"],
   commander: ["cli"],
   express: ["http"],
@@ -39,10 +43,12 @@ const packageHomes: Record<string, readonly string[]> = {
   openai: ["app"],
   pino: ["log"],
   "pino-pretty": ["log"],
+  preact: ["dashboard"],
   "prom-client": ["metrics"],
   "temporal-polyfill": ["time"],
   tiktoken: ["tokens", "sandbox"],
   undici: ["gateway"],
+  uplot: ["dashboard"],
   yaml: ["config", "catalogue", "yaml"],
   zod: ["config", "admin", "reporting", "catalogue", "yaml", "http"],
 };
@@ -171,6 +177,9 @@ describe("the checker", () => {
     ["admin/keys.ts", "await import(name);"],
     ["store/open.ts", 'const fs = require("left-pad");'],
     ["newcomer/x.ts", 'import { x } from "../core/money.ts";'],
+    ["dashboard/money.ts", 'import { x } from "../core/money.ts";'],
+    ["dashboard/money.ts", 'import "node:fs";'],
+    ["http/dashboard.ts", 'import { h } from "preact";'],
     ["core/money.ts", 'const a = `${`nested ${1}`} // x`; import "node:fs";'],
     ["core/money.ts", 'const quote = /["\'`]/; import "node:fs";'],
     ["core/money.ts", '/* comment */ import "node:fs"; // from "x"'],
