@@ -123,6 +123,12 @@ export const operations = dashboardOf({
         unit: "suffix: /min",
         queries: [[`60 * ${perSecond("farebox_client_retries_total", "model")}`, "{{model}}"]],
       }),
+      lines({
+        title: "Overage, per hour",
+        description: "Posted beyond the hold: the gateway reported more than the request allowed.",
+        unit: "currencyUSD",
+        queries: [[`3600 * ${perSecond("farebox_overage_usd_total")}`, "overage"]],
+      }),
     ),
     evenly(
       8,
@@ -131,6 +137,12 @@ export const operations = dashboardOf({
         description: "The gateway's account, as last read. Absent while unknown.",
         unit: "currencyUSD",
         queries: [[lowest("farebox_balance_usd"), "balance"]],
+      }),
+      lines({
+        title: "Credits",
+        description: "The account's credits in the gateway's own unit, as last read.",
+        unit: "short",
+        queries: [[highest("farebox_credits", "kind"), "{{kind}}"]],
       }),
       lines({
         title: "Age of the balance",
@@ -146,12 +158,6 @@ export const operations = dashboardOf({
           [ofLedger("farebox_reconciliation_difference_usd"), "difference"],
           [ofLedger("farebox_reconciliation_unexplained_usd"), "unexplained"],
         ],
-      }),
-      lines({
-        title: "Overage, per hour",
-        description: "Posted beyond the hold: the gateway reported more than the request allowed.",
-        unit: "currencyUSD",
-        queries: [[`3600 * ${perSecond("farebox_overage_usd_total")}`, "overage"]],
       }),
     ),
     evenly(

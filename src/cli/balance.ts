@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import type { SettingName } from "../config/table.ts";
+import { creditKinds } from "../core/account.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import { balanceJson, burnPerHour } from "../reporting/balance.ts";
 import { readAccount } from "../wire/account.ts";
@@ -46,7 +47,8 @@ export function registerBalance(program: Command, context: CliContext): void {
       else {
         printFields(io, [
           ["balance", balance.balance_usd === null ? "unknown" : `USD ${balance.balance_usd}`],
-          ["available credits", balance.available_credits ?? "unknown"],
+          ...creditKinds.map((kind) => [`${kind} credits`, balance.credits[kind] ?? "unknown"] as const),
+          ["plan", planText(balance)],
           ["burn", `USD ${balance.burn_usd_per_hour} an hour over the last 24`],
           ["lasts", balance.hours_left === null ? "unknown" : `${balance.hours_left} hours`],
         ]);
@@ -55,6 +57,10 @@ export function registerBalance(program: Command, context: CliContext): void {
       return 0;
     }),
   );
+}
+
+function planText({ plan, type }: { readonly plan: string | null; readonly type: string | null }): string {
+  return [plan, type].filter((part) => part !== null).join(", ") || "unknown";
 }
 
 type Burn = { readonly ok: true; readonly amount: PicoUsd } | { readonly ok: false; readonly problem: string };

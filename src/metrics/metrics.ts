@@ -1,7 +1,7 @@
 import { collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
-import { balanceGauges } from "./balance-gauges.ts";
+import { accountGauges } from "./account-gauges.ts";
 import { chargeMetrics } from "./charge-metrics.ts";
 import type { Format } from "./family.ts";
 import { genAiMetrics } from "./genai-metrics.ts";
@@ -63,7 +63,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
         charges.heard.posted(event);
         genAi?.heard.posted(event);
       },
-      balanceRead: balanceGauges(registry, options.clock),
+      accountRead: accountGauges(registry, options.clock),
     },
     priceReloads: priceReloads(registers, options.pricesLoadedAt),
     outbox: outboxCounts(registers),

@@ -1,3 +1,4 @@
+import type { Credits } from "../core/account.ts";
 import type { AdminFailure } from "../core/admins.ts";
 import type { Source } from "../core/charge.ts";
 import type { PicoUsd } from "../core/money.ts";
@@ -48,6 +49,16 @@ export interface ChargePosted {
   readonly tokens: TokenCounts;
 }
 
+/** The gateway's account, as it said. Null is unknown, never 0. */
+export interface AccountRead {
+  readonly usd: number | null;
+  readonly credits: Credits;
+  readonly plan: string | null;
+  readonly type: string | null;
+  /** Milliseconds since 1970 UTC. */
+  readonly fetchedAt: number;
+}
+
 /** What happens on the request path, told to whoever counts it. Calls return at once and never throw. */
 export interface Events {
   /** `request` when one arrives, `stream` as well once it is known to be one; `requestEnded` ends both. */
@@ -61,5 +72,6 @@ export interface Events {
   posted(event: ChargePosted): void;
   /** One ledger transaction, in seconds, with the number of calls it took along. */
   ledgerWrote(seconds: number, calls: number): void;
-  balanceRead(balance: { readonly usd: number | null; readonly fetchedAt: number } | null): void;
+  /** Null when there was no record. */
+  accountRead(account: AccountRead | null): void;
 }

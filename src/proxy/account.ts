@@ -1,4 +1,5 @@
 import { LRUCache } from "lru-cache";
+import { creditKinds } from "../core/account.ts";
 import { usdNumber } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -8,7 +9,8 @@ import type { Gateway } from "../ports/gateway.ts";
 import { readAccount } from "../wire/account.ts";
 import { decoded, isPlain } from "../wire/encoding.ts";
 import { answerHeaders } from "../wire/headers.ts";
-import { isObject, objectOr, parseJson, type JsonObject } from "../wire/json.ts";
+import { valueAt, withMembersHidden } from "../wire/json-edit.ts";
+import { isObject, parseJson, type JsonObject } from "../wire/json.ts";
 import type { Authenticate } from "./authenticate.ts";
 import { fetchWhole, type WholeAnswer, type WholeFailure } from "./fetch-whole.ts";
 import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
@@ -19,6 +21,8 @@ const route = "/account/info";
 /** The gateway's account record with the wall time at which it was fetched. */
 export interface AccountRecord {
   readonly body: JsonObject;
+  /** The same as it was written, decoded. */
+  readonly bytes: Buffer;
   readonly fetchedAt: number;
 }
 
@@ -64,15 +68,16 @@ export function createAccount(parts: {
 
   async function fetchRecord(): Promise<AccountRecord> {
     const answer = await fetchWhole(gateway, route, parts.silenceMs);
-    const body = answer.ok && answer.head.status === 200 ? await parsed(answer) : undefined;
-    if (!isObject(body)) {
-      events.balanceRead(null);
+    const bytes = answer.ok && answer.head.status === 200 ? await plainBytes(answer) : undefined;
+    const body = bytes === undefined ? undefined : parseJson(bytes.toString("utf8"));
+    if (bytes === undefined || !isObject(body)) {
+      events.accountRead(null);
       throw new AccountFailure(answer);
     }
     const fetchedAt = clock.now();
-    const { balance } = readAccount(body);
-    events.balanceRead({ usd: balance === null ? null : usdNumber(balance), fetchedAt });
-    return { body, fetchedAt };
+    const { balance, credits, plan, type } = readAccount(body);
+    events.accountRead({ usd: balance === null ? null : usdNumber(balance), credits, plan, type, fetchedAt });
+    return { body, bytes, fetchedAt };
   }
 
   return {
@@ -102,10 +107,10 @@ export function createAccount(parts: {
   };
 }
 
-async function parsed({ head, bytes }: Extract<WholeAnswer, { ok: true }>): Promise<unknown> {
+/** Undefined where it is in an encoding that cannot be read. */
+async function plainBytes({ head, bytes }: Extract<WholeAnswer, { ok: true }>): Promise<Buffer | undefined> {
   const encoding = head.header("content-encoding");
-  const text = isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "");
-  return text === undefined ? undefined : parseJson(text.toString("utf8"));
+  return isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "");
 }
 
 /** `GET /account/info`: the record with its secrets hidden, or the gateway's own error. */
@@ -123,40 +128,35 @@ export function accountInfo(parts: {
     const found = await parts.account.lookUp();
     if (!found.ok) return answerFailure(exchange, found.answer, parts.mask);
     const { record, freshness } = found;
-    const shown = parts.view === "balance" ? balanceOnly(record.body) : withoutSecrets(record.body);
+    const shown = parts.view === "balance" ? balanceOnly(record.bytes) : withMembersHidden(record.bytes, (name) => secretName.test(name), hidden);
     const age = Math.max(0, Math.floor((parts.clock.now() - record.fetchedAt) / 1000));
     const headers: HeaderList = [
       ["content-type", "application/json"],
       ["x-farebox-cache", freshness],
       ["age", String(age)],
     ];
-    exchange.answer(200, headers, parts.mask(Buffer.from(JSON.stringify(shown))));
+    exchange.answer(200, headers, parts.mask(shown));
     return notForwarded;
   });
 }
 
 const secretName = /key$|^key|secret|hook|token|password/i;
 
-/** The same shape with every field that is named like a key, a secret or a hook hidden. */
-function withoutSecrets(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(withoutSecrets);
-  if (!isObject(value)) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([name, inner]) => [name, secretName.test(name) ? hidden : withoutSecrets(inner)]),
-  );
-}
-
-/** Balance and credits alone, at their places in the record. */
-function balanceOnly(record: JsonObject): JsonObject {
-  const { code, message, data, equivalent_in_usd } = record;
-  const inner = objectOr(data);
-  const kept = {
-    ...("equivalent_in_usd" in inner && { equivalent_in_usd: inner["equivalent_in_usd"] }),
-    ...("credit_pack_info" in inner && {
-      credit_pack_info: { available_credits: objectOr(inner["credit_pack_info"])["available_credits"] ?? null },
-    }),
+/** Balance and credits alone, at their places in the record and as they are written there. */
+function balanceOnly(record: Buffer): Buffer {
+  const textAt = (...path: string[]) => {
+    const place = valueAt(record, path);
+    return place && record.toString("utf8", place.valueStart, place.valueEnd);
   };
-  return { code, data: kept, message, ...(equivalent_in_usd !== undefined && { equivalent_in_usd }) };
+  const object = (members: readonly (readonly [name: string, text: string | undefined])[]) =>
+    `{${members.flatMap(([name, text]) => (text === undefined ? [] : `${JSON.stringify(name)}:${text}`)).join(",")}}`;
+  const credits = creditKinds.map((kind) => [`${kind}_credits`, textAt("data", "credit_pack_info", `${kind}_credits`)] as const);
+  const data = object([
+    ["equivalent_in_usd", textAt("data", "equivalent_in_usd")],
+    ["credit_pack_info", object(credits)],
+  ]);
+  const shown = [["code", textAt("code")], ["data", data], ["message", textAt("message")], ["equivalent_in_usd", textAt("equivalent_in_usd")]] as const;
+  return Buffer.from(object(shown));
 }
 
 async function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask): Promise<typeof notForwarded> {
@@ -169,8 +169,7 @@ async function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask
 
 /** The gateway's own error; one that it compressed is shown plain, so that nothing is hidden in it. */
 async function answerError(exchange: Exchange, { head, bytes }: Extract<WholeAnswer, { ok: true }>, mask: Mask): Promise<void> {
-  const encoding = head.header("content-encoding");
-  const plain = isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "");
+  const plain = await plainBytes({ ok: true, head, bytes });
   const dropped = plain === undefined ? ["content-length"] : ["content-length", "content-encoding"];
   const headers = answerHeaders(head.rawHeaders).filter(([name]) => !dropped.includes(name.toLowerCase()));
   exchange.answer(head.status, maskedHeaders(headers, mask), mask(plain ?? bytes));

@@ -1,3 +1,4 @@
+import type { Credits } from "../core/account.ts";
 import { add, formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import type { Account } from "../wire/account.ts";
@@ -8,6 +9,9 @@ import { quarterHours } from "./span.ts";
 export interface Balance {
   readonly balance_usd: string | null;
   readonly available_credits: number | null;
+  readonly credits: Credits;
+  readonly plan: string | null;
+  readonly type: string | null;
   readonly fetched_at: string;
   readonly age_seconds: number;
   readonly stale: boolean;
@@ -35,7 +39,10 @@ export function balanceJson(
   const ageMs = Math.max(read.now - read.fetchedAt, 0);
   return {
     balance_usd: account.balance === null ? null : formatUsd(account.balance),
-    available_credits: account.availableCredits,
+    available_credits: account.credits.available,
+    credits: account.credits,
+    plan: account.plan,
+    type: account.type,
     fetched_at: isoTime(read.fetchedAt),
     age_seconds: Math.floor(ageMs / 1000),
     stale: ageMs > read.ttlMs,

@@ -1,3 +1,4 @@
+import type { CreditKind, Credits } from "../core/account.ts";
 import { accountFigures, type AccountFigure, type AccountFigures } from "../core/account-sample.ts";
 import { parseUsd, type PicoUsd } from "../core/money.ts";
 import { objectOr } from "./json.ts";
@@ -6,9 +7,10 @@ import { objectOr } from "./json.ts";
 export interface Account {
   /** May be below zero. */
   readonly balance: PicoUsd | null;
-  /** In the gateway's own credits, as it stated them. */
-  readonly availableCredits: number | null;
+  readonly credits: Credits;
   readonly plan: string | null;
+  /** How it is billed: `ppu` occurs. */
+  readonly type: string | null;
 }
 
 /**
@@ -18,12 +20,23 @@ export interface Account {
 export function readAccount(record: unknown): Account {
   const root = objectOr(record);
   const data = objectOr(root["data"]);
-  const credits = [data, root].map((place) => objectOr(place["credit_pack_info"])["available_credits"]);
+  const packs = [data, root].map((place) => objectOr(place["credit_pack_info"]));
+  const creditsOf = (kind: CreditKind) => first(packs.map((pack) => readNumber(pack[`${kind}_credits`])));
+  const textOf = (name: string) => first([data, root].map((place) => readText(place[name])));
   return {
     balance: readUsd(data["equivalent_in_usd"]) ?? readUsd(root["equivalent_in_usd"]),
-    availableCredits: credits.map(readNumber).find((value) => value !== null) ?? null,
-    plan: [data["plan"], root["plan"]].find((value) => typeof value === "string" && value !== "") as string | undefined ?? null,
+    credits: { total: creditsOf("total"), used: creditsOf("used"), frozen: creditsOf("frozen"), available: creditsOf("available") },
+    plan: textOf("plan"),
+    type: textOf("type"),
   };
+}
+
+function first<T>(found: readonly (T | null)[]): T | null {
+  return found.find((value) => value !== null) ?? null;
+}
+
+function readText(value: unknown): string | null {
+  return typeof value === "string" && value !== "" ? value : null;
 }
 
 /** The figures of an account record that are kept, each at its first place where it is stated as a number, with the account's id. */
@@ -59,6 +72,9 @@ function readUsd(value: unknown): PicoUsd | null {
   return sign === "-" ? (-amount as PicoUsd) : amount;
 }
 
+/** A number, or a decimal's text. */
 function readNumber(value: unknown): number | null {
-  return typeof value === "number" && Number.isFinite(value) ? value : null;
+  const text = decimalText(value);
+  const number = text !== null && (typeof value === "number" || decimal.test(text)) ? Number(text) : NaN;
+  return Number.isFinite(number) ? number : null;
 }

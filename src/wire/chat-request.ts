@@ -5,6 +5,7 @@ import type { Refusal } from "../core/refusals.ts";
 import type { TokenClass } from "../core/tokens.ts";
 import { clientTools, hasTwinOf, meaningOf, messageMembers, partMembers, plainServiceTiers, pricedTwin } from "./chat-fields.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
+import { replaced } from "./json-edit.ts";
 import { jsonMembers, type JsonMember } from "./json-keys.ts";
 import { jsonSkeleton, lengthInFull } from "./json-skeleton.ts";
 
@@ -268,8 +269,4 @@ export function withStreamUsage(bytes: Buffer): Buffer {
     (whole, wish) => replaced(whole, valueStart + wish.valueStart, valueStart + wish.valueEnd, "true"),
     bytes,
   );
-}
-
-function replaced(bytes: Buffer, start: number, end: number, text: string): Buffer {
-  return Buffer.concat([bytes.subarray(0, start), Buffer.from(text), bytes.subarray(end)]);
 }

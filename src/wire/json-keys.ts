@@ -43,7 +43,8 @@ export function jsonMembers(bytes: Buffer): JsonMember[] {
   return members;
 }
 
-function skipSpace(bytes: Buffer, from: number): number {
+/** The first byte from there on that is no white space. */
+export function skipSpace(bytes: Buffer, from: number): number {
   let at = from;
   while (bytes[at] === 0x20 || bytes[at] === 0x0a || bytes[at] === 0x0d || bytes[at] === 0x09) at++;
   return at;
@@ -61,7 +62,8 @@ export function skipString(bytes: Buffer, from: number): number {
   }
 }
 
-function skipValue(bytes: Buffer, from: number): number {
+/** From a value's first byte to after its last one. */
+export function skipValue(bytes: Buffer, from: number): number {
   const first = bytes[from];
   if (first === quote) return skipString(bytes, from);
   if (first === openBrace || first === openBracket) return skipNested(bytes, from);

@@ -408,19 +408,23 @@ describe("a ledger with charges", () => {
   it("tells the balance and how long it lasts", async () => {
     farebox.env = { ...farebox.env, FAREBOX_GATEWAY_URL: "https://gateway.example", FAREBOX_GATEWAY_API_KEY: "k" };
     expect(await farebox.run("balance")).toMatchObject({ code: 1, stderr: "farebox: the gateway cannot be reached\n" });
-    farebox.account = { ok: true, record: { data: { equivalent_in_usd: 1.2 } }, fetchedAt: farebox.clock.now() };
+    farebox.account = { ok: true, record: { data: { equivalent_in_usd: 1.2, type: "ppu", credit_pack_info: { total_credits: 25e6, available_credits: 12e6 } } }, fetchedAt: farebox.clock.now() };
     // USD 0.005 in the last 24 hours.
     expect(await farebox.json("balance")).toEqual({
       balance_usd: "1.20",
-      available_credits: null,
+      available_credits: 12_000_000,
+      credits: { total: 25_000_000, used: null, frozen: null, available: 12_000_000 },
+      plan: null,
+      type: "ppu",
       fetched_at: "2026-11-20T12:00:00.000Z",
       age_seconds: 0,
       stale: false,
       burn_usd_per_hour: "0.000208333333",
       hours_left: 5760,
     });
+    expect((await farebox.run("balance")).stdout).toMatch(/^total credits\t25000000\nused credits\tunknown\nfrozen credits\tunknown\navailable credits\t12000000\nplan\tppu$/m);
     farebox.account = { ok: true, record: {}, fetchedAt: farebox.clock.now() };
-    expect((await farebox.run("balance")).stdout).toContain("balance\tunknown\n");
+    expect((await farebox.run("balance")).stdout).toMatch(/^balance\tunknown\n(.*\n)*plan\tunknown\n/);
   });
 });
 

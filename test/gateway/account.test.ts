@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createGateway } from "../../src/gateway/gateway.ts";
 import { createMetrics } from "../../src/metrics/metrics.ts";
@@ -82,7 +83,10 @@ describe("views of FAREBOX_ACCOUNT_INFO", () => {
     await using proxy = await startProxy({ env: { FAREBOX_ACCOUNT_INFO: "balance" } });
     expect(jsonOf(await accountInfo(proxy))).toEqual({
       code: 200,
-      data: { equivalent_in_usd: 25, credit_pack_info: { available_credits: 250_000_000 } },
+      data: {
+        equivalent_in_usd: 25,
+        credit_pack_info: { total_credits: 250_000_000, used_credits: 0, frozen_credits: 0, available_credits: 250_000_000 },
+      },
       message: "success",
     });
   });
@@ -165,6 +169,55 @@ describe("an account record that cannot be had", () => {
       expect(answer.status).toBe(401);
       expect(jsonOf(answer).message).toBe("key <hidden>");
       expect(answer.rawHeaders.join("\n")).not.toContain("sk-sandbox");
+    });
+
+    const fixture = readFileSync(new URL("../fixtures/account-record.json", import.meta.url));
+
+    it("the whole record goes through as it is written, besides its secrets, and is told of in the metrics", async () => {
+      await using whole = await startProxy({ gatewayUrl: gateway.url });
+      const asking = accountInfo(whole);
+      const { request, response } = await gateway.next();
+      expect(request.headers["x-api-key"]).toBe("sk-sandbox");
+      response.writeHead(200, { "content-type": "application/json" }).end(fixture);
+      const { body } = await asking;
+      expect(body.toString()).toBe(
+        fixture.toString().replace('"<API_KEY>"', '"<hidden>"').replace('"https://hooks.example.com/gateway?token=hook-secret"', '"<hidden>"'),
+      );
+      const page = await whole.metrics();
+      for (const line of [
+        "farebox_balance_usd 12.345675",
+        'farebox_credits{kind="total"} 2500000', 'farebox_credits{kind="used"} 1265332.5', 'farebox_credits{kind="frozen"} 100', 'farebox_credits{kind="available"} 1234567.5',
+        'farebox_account_info{plan="creator",type="ppu"} 1',
+      ]) expect(page).toContain(`\n${line}\n`);
+    });
+
+    it("the view `balance` has the figures as they are written", async () => {
+      await using view = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_ACCOUNT_INFO: "balance" } });
+      const asking = accountInfo(view);
+      const { response } = await gateway.next();
+      response.writeHead(200, { "content-type": "application/json" }).end(fixture);
+      expect((await asking).body.toString()).toBe(
+        '{"code":200,"data":{"equivalent_in_usd":12.3456750,"credit_pack_info":{"total_credits":2500000.00,"used_credits":1265332.5,"frozen_credits":100,"available_credits":1234567.50}},"message":"success"}',
+      );
+    });
+
+    it("what a later record does not tell is absent again; another plan takes the place of the one before", async () => {
+      await using changing = await startProxy({ gatewayUrl: gateway.url });
+      const read = async (data: object) => {
+        const sampling = changing.serving.sampler.sample();
+        const { response } = await gateway.next();
+        response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ code: 200, data }));
+        await sampling;
+        const lines = (await changing.metrics()).split("\n").filter((line) => /^farebox_(credits|account_info|balance_usd)/.test(line));
+        return new Set(lines);
+      };
+      expect(await read({ plan: 'a "b"\n', credit_pack_info: { used_credits: 5, available_credits: 0 } })).toEqual(new Set([
+        'farebox_credits{kind="used"} 5', 'farebox_credits{kind="available"} 0', 'farebox_account_info{plan="a \\"b\\" ",type=""} 1',
+      ]));
+      expect(await read({ plan: "x".repeat(100), equivalent_in_usd: 3, credit_pack_info: { used_credits: 6 } })).toEqual(new Set([
+        "farebox_balance_usd 3", 'farebox_credits{kind="used"} 6', `farebox_account_info{plan="${"x".repeat(64)}",type=""} 1`,
+      ]));
+      expect(await read({})).toEqual(new Set());
     });
 
     it("one without end is given up", async () => {

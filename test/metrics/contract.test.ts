@@ -45,6 +45,8 @@ const additions: Readonly<Record<string, Row>> = {
   farebox_alerts_total: ["counter", "type"],
   farebox_outbox_deliveries_total: ["counter", "kind", "result"],
   farebox_outbox_waiting: ["gauge"],
+  farebox_credits: ["gauge", "kind"],
+  farebox_account_info: ["gauge", "plan", "type"],
 };
 
 /** What `FAREBOX_METRICS_OTEL` adds. */

@@ -25,8 +25,12 @@ describe("the account record", () => {
   });
 
   it("tells credits and plan where they are", () => {
-    const data = { plan: "pro", credit_pack_info: { available_credits: 40.5 } };
-    expect(readAccount({ code: 200, data })).toEqual({ balance: null, availableCredits: 40.5, plan: "pro" });
+    const data = { plan: "pro", credit_pack_info: { available_credits: 40.5, used_credits: "9.5", frozen_credits: 0, total_credits: null } };
+    expect(readAccount({ code: 200, data })).toEqual({
+      balance: null, credits: { total: null, used: 9.5, frozen: 0, available: 40.5 }, plan: "pro", type: null,
+    });
+    const unknown = { total: null, used: null, frozen: null, available: null };
+    expect(readAccount({ plan: "", type: "ppu", credit_pack_info: [] })).toEqual({ balance: null, credits: unknown, plan: null, type: "ppu" });
   });
 
   it("gives its figures as they were written, and nothing else", () => {
@@ -51,12 +55,16 @@ describe("the account record", () => {
 
 describe("the balance", () => {
   const read = { fetchedAt: Date.parse("2026-11-20T12:00:00Z"), now: Date.parse("2026-11-20T12:00:00Z"), ttlMs: 60_000 };
-  const account = (balance: PicoUsd | null) => ({ balance, availableCredits: null, plan: null });
+  const credits = { total: 100, used: 60, frozen: null, available: 40 };
+  const account = (balance: PicoUsd | null) => ({ balance, credits, plan: "pro", type: null });
 
   it("says how long it lasts, never longer", () => {
     expect(balanceJson(account(usd("10")), usd("0.3"), read)).toEqual({
       balance_usd: "10.00",
-      available_credits: null,
+      available_credits: 40,
+      credits,
+      plan: "pro",
+      type: null,
       fetched_at: "2026-11-20T12:00:00.000Z",
       age_seconds: 0,
       stale: false,

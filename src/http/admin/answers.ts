@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { creditKinds } from "../../core/account.ts";
 import { adminRoles } from "../../core/admins.ts";
 import { alertTypes } from "../../core/alerts.ts";
 import { periods } from "../../core/budget.ts";
@@ -86,7 +87,9 @@ export const price = z.strictObject({
 export const priceList = z.strictObject({ digest: z.string(), models: z.array(price) });
 
 export const balance = z.strictObject({
-  balance_usd: usdOrNull, available_credits: z.number().nullable(), fetched_at: time, age_seconds: count, stale: z.boolean(), burn_usd_per_hour: usd,
+  balance_usd: usdOrNull, available_credits: z.number().nullable(),
+  credits: z.strictObject(Object.fromEntries(creditKinds.map((kind) => [kind, z.number().nullable()]))).meta({ description: "In the gateway's own credits." }),
+  plan: z.string().nullable(), type: z.string().nullable(), fetched_at: time, age_seconds: count, stale: z.boolean(), burn_usd_per_hour: usd,
   hours_left: z.number().nullable(),
 });
 

@@ -1,0 +1,49 @@
+import { jsonMembers, skipSpace, skipString, skipValue, type JsonMember } from "./json-keys.ts";
+import { parseJson } from "./json.ts";
+
+/* Changes to JSON text that leave every other byte as it was. The text must have been parsed before. */
+
+/** The same bytes with one span of them replaced. */
+export function replaced(bytes: Buffer, start: number, end: number, text: string): Buffer {
+  return Buffer.concat([bytes.subarray(0, start), Buffer.from(text), bytes.subarray(end)]);
+}
+
+const quote = 0x22;
+const colon = 0x3a;
+
+/** The value of every member with such a name, at any depth, is replaced by a text; the same bytes where there is none. */
+export function withMembersHidden(bytes: Buffer, isSecret: (name: string) => boolean, shown: string): Buffer {
+  const stand = Buffer.from(JSON.stringify(shown));
+  const pieces: Buffer[] = [];
+  let copied = 0;
+  // Quotes stand nowhere in JSON but around strings, and a colon follows no string but a name.
+  for (let start = bytes.indexOf(quote); start !== -1; ) {
+    const after = skipString(bytes, start);
+    const mark = skipSpace(bytes, after);
+    let next = after;
+    if (bytes[mark] === colon && isSecret(nameIn(bytes.subarray(start, after)))) {
+      const valueStart = skipSpace(bytes, mark + 1);
+      next = skipValue(bytes, valueStart);
+      pieces.push(bytes.subarray(copied, valueStart), stand);
+      copied = next;
+    }
+    start = bytes.indexOf(quote, next);
+  }
+  return pieces.length === 0 ? bytes : Buffer.concat([...pieces, bytes.subarray(copied)]);
+}
+
+function nameIn(written: Buffer): string {
+  return String(parseJson(written.toString("utf8")));
+}
+
+/** Where the value at a path of names stands, offsets of the whole; of a name that is given twice the last one, as `JSON.parse` reads it. */
+export function valueAt(bytes: Buffer, path: readonly string[]): Pick<JsonMember, "valueStart" | "valueEnd"> | undefined {
+  let found: Pick<JsonMember, "valueStart" | "valueEnd"> = { valueStart: 0, valueEnd: bytes.length };
+  for (const name of path) {
+    const { valueStart: offset, valueEnd } = found;
+    const member = jsonMembers(bytes.subarray(offset, valueEnd)).findLast((each) => each.name === name);
+    if (member === undefined) return undefined;
+    found = { valueStart: offset + member.valueStart, valueEnd: offset + member.valueEnd };
+  }
+  return found;
+}
