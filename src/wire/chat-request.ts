@@ -7,7 +7,7 @@ import { clientTools, hasTwinOf, meaningOf, messageMembers, partMembers, plainSe
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { replaced } from "./json-edit.ts";
 import { jsonMembers, type JsonMember } from "./json-keys.ts";
-import { jsonSkeleton, lengthInFull } from "./json-skeleton.ts";
+import { jsonBounds, jsonSkeleton, lengthInFull } from "./json-skeleton.ts";
 
 /** What a chat request says that matters for its price and its forwarding. The bytes themselves are never changed. */
 export interface ChatRequest {
@@ -35,11 +35,13 @@ const modelName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
 /** Reads a chat request for looking only. Refuses what the gateway might read differently. */
 export function readChatRequest(bytes: Buffer): ChatRequestResult {
   const skeleton = jsonSkeleton(bytes);
+  if (skeleton === undefined) return tooMuch;
   const body = isAscii(bytes) || isUtf8(bytes) ? parseJson(skeleton.toString("utf8")) : undefined;
   if (body === undefined) return invalidJson("The request body is not valid JSON in UTF-8.");
   if (!isObject(body)) return invalidJson("The request body must be a JSON object.");
 
-  const members = jsonMembers(skeleton);
+  const members = jsonMembers(skeleton, jsonBounds.names + 1);
+  if (members.length > jsonBounds.names) return tooMuch;
   const ambiguous = ambiguousField(members);
   if (ambiguous !== undefined) return ambiguous;
   if (typeof body["model"] !== "string" || body["model"] === "") {
@@ -191,11 +193,16 @@ function classesOf(body: JsonObject, parts: Parts): ChatRequest["classes"] {
   return { prompt, completion };
 }
 
+const tooMuch = invalid(
+  null,
+  `the request body has more than ${jsonBounds.values} JSON values, ${jsonBounds.names} names or ${jsonBounds.skeletonBytes} bytes beside its long texts`,
+);
+
 function invalidJson(message: string): ChatRequestResult {
   return { ok: false, refusal: { code: "invalid_json", message } };
 }
 
-function invalid(param: string, message: string): ChatRequestResult {
+function invalid(param: string | null, message: string): ChatRequestResult {
   return { ok: false, refusal: { code: "invalid_request", param, message } };
 }
 
