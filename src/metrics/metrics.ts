@@ -44,9 +44,10 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const build = new Gauge({ name: "farebox_build_info", help: "Always 1; the label says which release runs.", labelNames: ["version"], registers });
   build.labels(options.version).set(1);
   const names = new KeyNames(options.keysMax);
-  const requests = requestMetrics(registers, options.clock);
+  // Two more names for the same durations make a long page: it has fewer exemplars then.
+  const requests = requestMetrics(registers, { clock: options.clock, exemplars: options.otel ? "duration" : "all" });
   const charges = chargeMetrics(names);
-  const genAi = options.otel ? genAiMetrics(options.clock) : null;
+  const genAi = options.otel ? genAiMetrics() : null;
   return {
     events: {
       ...requests.heard,

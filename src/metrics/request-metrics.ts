@@ -14,8 +14,11 @@ const statusesMax = 100;
 
 type Heard = Pick<Events, "requestStarted" | "requestEnded" | "refused" | "adminFailed" | "ledgerWrote" | "admitted">;
 
-/** How many requests there were, how they ended, and how long they took. */
-export function requestMetrics(registers: Registry[], clock: Clock): { readonly heard: Heard; readonly families: readonly Family[] } {
+/**
+ * How many requests there were, how they ended, and how long they took. `exemplars`: whether each of the durations names its
+ * requests, or only that of the whole request.
+ */
+export function requestMetrics(registers: Registry[], { clock, exemplars }: { readonly clock: Clock; readonly exemplars: "all" | "duration" }): { readonly heard: Heard; readonly families: readonly Family[] } {
   const requests = counts({
     name: "farebox_requests_total",
     help: "Requests answered, by route, model and the status that the client got.",
@@ -60,8 +63,9 @@ export function requestMetrics(registers: Registry[], clock: Clock): { readonly 
         const from = { requestId: event.id, at: clock.now() };
         requests.of(event.route, model, statuses.of(String(event.status)), String(event.stream)).add(1);
         duration.of(event.route, model).observe(event.durationMs / 1000, from);
-        if (event.firstTokenMs !== null) firstToken.of(event.route, model).observe(event.firstTokenMs / 1000, from);
-        if (event.overheadMs !== null) overhead.of(event.route, model).observe(event.overheadMs / 1000, from);
+        const fromPart = exemplars === "all" ? from : undefined;
+        if (event.firstTokenMs !== null) firstToken.of(event.route, model).observe(event.firstTokenMs / 1000, fromPart);
+        if (event.overheadMs !== null) overhead.of(event.route, model).observe(event.overheadMs / 1000, fromPart);
       },
       refused: ({ code }) => refusals.of(code).add(1),
       adminFailed: (why) => adminTries.of(why).add(1),

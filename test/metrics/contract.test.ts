@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { expect, it } from "vitest";
+import { chatWith } from "../support/books.ts";
 import { openMetrics, proxyWithEverything } from "./everything.ts";
 import { readPage, valueOf, type ReadFamily } from "./read-page.ts";
 
@@ -83,6 +84,7 @@ it("a scrape has the contract's metrics, each with its type and labels, and the 
 
 it("OpenTelemetry's names stand beside them where they are asked for, in its buckets", async () => {
   await using proxy = await proxyWithEverything({ FAREBOX_METRICS_OTEL: "1" });
+  await (await proxy.chat(chatWith("status:500"))).text();
   const families = readPage(await proxy.metrics());
   expect(tableOf(families)).toEqual({ ...contract, ...additions, ...genAi });
   const common = { gen_ai_operation_name: "chat", gen_ai_provider_name: "openai", gen_ai_request_model: "gpt-4o" };
@@ -92,9 +94,27 @@ it("OpenTelemetry's names stand beside them where they are asked for, in its buc
     const samples = families.get("gen_ai_client_token_usage")?.samples.filter(({ labels }) => labels["gen_ai_token_type"] === type) ?? [];
     expect(samples.find(({ name }) => name.endsWith("_sum"))).toMatchObject({ value: String(tokens), labels: common });
     expect(samples.find(({ name }) => name.endsWith("_count"))?.value).toBe("2");
-    expect(samples.map(({ labels }) => labels["le"]).slice(0, 15)).toEqual([..."1,4,16,64,256,1024,4096,16384,65536,262144,1048576,4194304,16777216,67108864".split(","), "+Inf"]);
+    expect(samples.map(({ labels }) => labels["le"]).slice(0, 4)).toEqual(["256", "4096", "65536", "+Inf"]);
   }
   expect(families.get("gen_ai_server_time_to_first_token_seconds")?.samples.at(-1)).toMatchObject({ value: "1", labels: common });
+  const ended = families.get("gen_ai_client_operation_duration_seconds")?.samples.filter(({ name }) => name.endsWith("_count")) ?? [];
+  expect(ended.map(({ labels, value }) => [labels["gen_ai_request_model"], labels["error_type"], value])).toEqual([["gpt-4o", "", "2"], ["", "500", "1"]]);
+});
+
+it("OpenTelemetry's bounds are among those that its conventions advise", async () => {
+  await using proxy = await proxyWithEverything({ FAREBOX_METRICS_OTEL: "1" });
+  const families = readPage(await proxy.metrics());
+  const doubling = Array.from({ length: 14 }, (_, step) => 0.01 * 2 ** step);
+  const advised: Readonly<Record<string, readonly number[]>> = {
+    gen_ai_client_token_usage: Array.from({ length: 14 }, (_, power) => 4 ** power),
+    gen_ai_client_operation_duration_seconds: doubling,
+    gen_ai_server_time_to_first_token_seconds: [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10],
+  };
+  for (const [name, bounds] of Object.entries(advised)) {
+    const shown = new Set(families.get(name)?.samples.flatMap(({ labels }) => labels["le"] ?? []));
+    expect(shown.size, name).toBeGreaterThan(3);
+    for (const bound of shown) expect([...bounds, Infinity], name).toContain(bound === "+Inf" ? Infinity : Number(bound));
+  }
 });
 
 it("series start at 0 when a key and a model are first admitted", async () => {
