@@ -65,9 +65,9 @@ export const operations = dashboardOf({
       }),
       lines({
         title: "Refusals by code",
-        description: "Requests that Farebox itself refused, a minute, by error code.",
+        description: "Requests that Farebox itself refused, and streams that it ended for their hold, a minute, by error code. Codes that did not occur are left out.",
         unit: "suffix: /min",
-        queries: [[`60 * ${perSecond("farebox_refusals_total", "code")}`, "{{code}}"]],
+        queries: [[`60 * ${perSecond("farebox_refusals_total", "code")} > 0`, "{{code}}"]],
         noValue: "none",
       }),
       lines({

@@ -91,7 +91,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
         balanceGuard: createBalanceGuard({ account, clock, floor: settings.balance.floor, log }),
         pricer,
         hold: createHolder({ ledger, pricer, scopeName }),
-        grow: createGrower({ ledger, tokens, pricer, clock, log, scopeName }),
+        grow: createGrower({ ledger, tokens, pricer, clock, log, scopeName, onRefusal: (refusal) => events.refused(refusal) }),
         forwarder,
         meter: createMeter({ tokens, clock }),
         settle: createSettler({ ledger, events, log }),

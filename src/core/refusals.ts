@@ -35,3 +35,36 @@ export type Refusal =
   | { readonly code: "internal_error" };
 
 export type RefusalCode = Refusal["code"];
+
+/** Every code, so that a count of each can start at 0; the compiler misses one that is left out. */
+const everyCode: Readonly<Record<RefusalCode, true>> = {
+  invalid_json: true,
+  invalid_request: true,
+  model_not_priced: true,
+  cost_not_bounded: true,
+  invalid_api_key: true,
+  budget_exceeded: true,
+  budget_held: true,
+  model_not_allowed: true,
+  read_only: true,
+  admin_refused: true,
+  conflict: true,
+  method_not_allowed: true,
+  unsupported_media_type: true,
+  cross_site: true,
+  not_found: true,
+  request_too_large: true,
+  unsupported_encoding: true,
+  unknown_host: true,
+  rate_limit_exceeded: true,
+  concurrency_limit: true,
+  gateway_unreachable: true,
+  gateway_redirect: true,
+  gateway_timeout: true,
+  gateway_stream_broken: true,
+  ledger_unavailable: true,
+  balance_floor: true,
+  overloaded: true,
+  internal_error: true,
+};
+export const refusalCodes = Object.keys(everyCode) as readonly RefusalCode[];

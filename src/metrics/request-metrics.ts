@@ -1,5 +1,6 @@
 import { Gauge, type Registry } from "prom-client";
 import { adminFailures } from "../core/admins.ts";
+import { refusalCodes } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import { overheadBuckets, secondsBuckets, writeBuckets } from "./buckets.ts";
@@ -29,10 +30,11 @@ export function requestMetrics(registers: Registry[], { clock, exemplars }: { re
   const duration = seconds("farebox_request_duration_seconds", "From a request's arrival to the end of its answer, in seconds.", secondsBuckets);
   const firstToken = seconds("farebox_time_to_first_token_seconds", "From a request's arrival to the first byte of its answer's body, in seconds.", secondsBuckets);
   const overhead = seconds("farebox_overhead_seconds", "From a request's arrival to its sending to the gateway, in seconds: what Farebox itself took.", overheadBuckets);
-  const refusals = counts({ name: "farebox_refusals_total", help: "Requests that Farebox itself refused, by error code.", labels: ["code"] });
+  const refusals = counts({ name: "farebox_refusals_total", help: "Requests that Farebox itself refused, and streams that it ended for their hold, by error code.", labels: ["code"] });
   const adminTries = counts({ name: "farebox_admin_failures_total", help: "Tries to use the admin API without a token that opens it, by what was wrong.", labels: ["reason"] });
   // To be looked up is enough: a series starts at 0 when it is made.
   for (const reason of adminFailures) adminTries.of(reason);
+  for (const code of refusalCodes) refusals.of(code);
   const writes = new HistogramFamily({ name: "farebox_ledger_write_seconds", help: "Length of one ledger transaction, which may carry many calls, in seconds.", labels: [], bounds: writeBuckets });
   const writeLengths = writes.of();
   const running = { requests: 0, streams: 0 };

@@ -43,6 +43,8 @@ export interface GrowParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly scopeName: (shortage: Shortage) => Promise<string>;
+  /** Told once of each stream that is ended for its hold. */
+  readonly onRefusal: (refusal: Refusal) => void;
 }
 
 /** Makes holds that grow with their streams. */
@@ -198,7 +200,9 @@ class Grower implements GrowingHold {
     await this.#sleep(drainMs);
     if (this.#state !== "ending") return;
     this.underWayTokens = this.#underWay();
-    this.#stream?.stop(refusal.code, refusal);
+    if (this.#stream === undefined) return;
+    this.#parts.onRefusal(refusal);
+    this.#stream.stop(refusal.code, refusal);
   }
 
   #underWay(): number {

@@ -1,6 +1,8 @@
 import { readFile } from "node:fs/promises";
 import { expect, it } from "vitest";
+import { refusalCodes } from "../../src/core/refusals.ts";
 import { chatWith } from "../support/books.ts";
+import { startProxy } from "../support/running-proxy.ts";
 import { openMetrics, proxyWithEverything } from "./everything.ts";
 import { readPage, valueOf, type ReadFamily } from "./read-page.ts";
 
@@ -128,6 +130,12 @@ it("series start at 0 when a key and a model are first admitted", async () => {
   zero("farebox_key_tokens_total", { key: "alice", team: "", class: "reasoning" });
   zero("farebox_client_retries_total", { model: "gpt-4o" });
   zero("farebox_overage_usd_total", {});
+});
+
+it("refusals of every code start at 0 with the process", async () => {
+  await using proxy = await startProxy();
+  const counted = readPage(await proxy.metrics()).get("farebox_refusals_total")?.samples ?? [];
+  expect(counted.map(({ labels, value }) => [labels["code"], value])).toEqual(refusalCodes.map((code) => [code, "0"]));
 });
 
 it("OpenMetrics has the last request of each bucket; the plain text has none", async () => {

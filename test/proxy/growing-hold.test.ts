@@ -3,9 +3,11 @@ import Database from "better-sqlite3";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../src/core/charge.ts";
 import { formatUsd, type PicoUsd } from "../../src/core/money.ts";
+import type { RefusalCode } from "../../src/core/refusals.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import { pauseMsMax } from "../../src/proxy/growing-hold.ts";
 import { systemClock } from "../../src/time/clock.ts";
+import { readPage, valueOf } from "../metrics/read-page.ts";
 import { errorOf } from "../support/answers.ts";
 import { Books } from "../support/books.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
@@ -50,6 +52,11 @@ async function begun(proxy: RunningProxy, body: object = request): Promise<{ ask
   const asked = await gateway.nextChat();
   asked.response.writeHead(200, eventStream).flushHeaders();
   return { asked, client: await opening };
+}
+
+/** How many were refused with this code, as the metrics say. */
+async function refusalsOf(proxy: RunningProxy, code: RefusalCode): Promise<string | undefined> {
+  return valueOf(readPage(await proxy.metrics()), "farebox_refusals_total", { code });
 }
 
 /** Writes deltas as long as the other side listens; gives back how many were written. */
@@ -208,6 +215,8 @@ describe("a stream that its budget cannot pay for", () => {
     expect(written).toBeGreaterThanOrEqual(delivered);
     expect(charge.tokens.output).toBeGreaterThanOrEqual(delivered);
     expect(charge.tokens.output).toBeLessThanOrEqual(delivered + 16);
+    // However often an extension was refused before, the stream is one refusal.
+    expect(await refusalsOf(proxy, "budget_exceeded")).toBe("1");
   });
 
   it.each<[string, object, (nth: number) => object]>([
@@ -266,6 +275,7 @@ it("an answer that is no stream after all is held for whole, where there is room
     response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
     expect((await answering).status).toBe(200);
     expect(await proxy.books.ended()).toMatchObject({ source: "reported", hold: holdFor(request, tokens) });
+    expect(await refusalsOf(proxy, "budget_exceeded")).toBe("0");
   }
 });
 
