@@ -20,6 +20,12 @@ const rawBytesMax = 128 * 1024;
 /** Where the end of a stream is looked for: enough for the last events of any model. */
 const tailBytes = 8 * 1024;
 
+/** Texts beyond this, in UTF-16 units with something for each piece, are no model's answer: they are not kept to be counted. */
+const textUnitsMax = 16 * 1024 * 1024;
+const pieceUnits = 16;
+/** More choices than any request may ask for. */
+const choicesMax = 1000;
+
 /** Told of each text of a stream with the choice that it belongs to, in the tick in which its event became whole. */
 export type TextListener = (text: string, choice: number) => void;
 
@@ -46,14 +52,14 @@ export class StreamTranscript {
     if (this.#rawBytes > this.#keptBytesMax) this.#readKept();
   }
 
-  /** What the whole stream said. Where its tail has all that is needed, nothing else is read. */
-  end(): StreamAnswer {
+  /** What the whole stream said; undefined where it was too much to be kept. Where its tail has all that is needed, nothing else is read. */
+  end(): StreamAnswer | undefined {
     const tail = this.#reading === undefined ? readTail(this.#chunks) : undefined;
     return tail ?? this.everything();
   }
 
-  /** What was said so far, its texts included. */
-  everything(): StreamAnswer {
+  /** What was said so far, its texts included; undefined where they were too much to be kept and no usage stands for them. */
+  everything(): StreamAnswer | undefined {
     const reading = this.#readKept();
     reading.finish();
     return reading.answer();
@@ -121,6 +127,8 @@ function isDone(data: string): boolean {
 /** Reads every event: texts by choice, usage, finish reasons. */
 class StreamReading {
   readonly #texts = new Map<number, string[]>();
+  #textUnits = 0;
+  #hasLostTexts = false;
   #usage: Usage | undefined;
   #usageIsFinal = false;
   #servedModel: string | null = null;
@@ -140,9 +148,11 @@ class StreamReading {
     this.#reader.finish();
   }
 
-  answer(): StreamAnswer {
+  answer(): StreamAnswer | undefined {
+    const usage = this.#finished || this.#usageIsFinal ? this.#usage : undefined;
+    if (usage === undefined && (this.#hasLostTexts || !this.#reader.isComplete)) return undefined;
     return {
-      usage: this.#finished || this.#usageIsFinal ? this.#usage : undefined,
+      usage,
       servedModel: this.#servedModel,
       texts: [...this.#texts.values()].map((pieces) => pieces.join("")),
       finished: this.#finished || this.#usageIsFinal,
@@ -181,9 +191,19 @@ class StreamReading {
       const before = pieces.length;
       collectTexts(delta, pieces);
       wrote ||= pieces.length > before;
-      if (this.#onText !== undefined) for (const text of pieces.slice(before)) this.#onText(text, key);
+      for (const text of pieces.slice(before)) {
+        this.#textUnits += text.length + pieceUnits;
+        this.#onText?.(text, key);
+      }
     }
+    if (this.#textUnits > textUnitsMax || this.#texts.size > choicesMax) this.#loseTexts();
     return wrote;
+  }
+
+  #loseTexts(): void {
+    this.#hasLostTexts = true;
+    this.#texts.clear();
+    this.#textUnits = 0;
   }
 }
 

@@ -18,12 +18,14 @@ export function isPlain(contentEncoding: string | undefined): boolean {
   return contentEncoding === undefined || contentEncoding === "" || contentEncoding.toLowerCase() === "identity";
 }
 
+/** One after the other: a few kilobytes can become as much as is permitted. */
+let previous: Promise<unknown> = Promise.resolve();
+
 /** A decoded copy of a body, also of one that was cut; undefined where it cannot be decoded. */
-export async function decoded(bytes: Buffer, contentEncoding: string): Promise<Buffer | undefined> {
+export function decoded(bytes: Buffer, contentEncoding: string): Promise<Buffer | undefined> {
   const decode = decoders.get(contentEncoding.toLowerCase().trim().replace(/^x-/, ""));
-  try {
-    return await decode?.(bytes);
-  } catch {
-    return undefined;
-  }
+  if (decode === undefined) return Promise.resolve(undefined);
+  const result = previous.then(() => decode(bytes)).catch(() => undefined);
+  previous = result.then(() => undefined);
+  return result;
 }

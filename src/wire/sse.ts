@@ -1,6 +1,12 @@
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 
+/** An event of more bytes is left out: no answer of a model has one, and a line without an end would fill the memory. */
+export const eventBytesMax = 16 * 1024 * 1024;
+
+/** What a piece takes beside its bytes: a line may come byte by byte. */
+const pieceBytes = 100;
+
 /**
  * Splits a stream of server-sent events into the data of its events (WHATWG HTML, "Server-sent events"): LF, CR and
  * CRLF line ends, comments, blank keep-alives, several `data:` lines, a byte order mark, and bytes cut anywhere.
@@ -9,7 +15,12 @@ const carriageReturn = 0x0d;
 export class SseReader {
   /** Pieces of a line whose end has not come yet. */
   #rest: Buffer[] = [];
+  #restBytes = 0;
   #data: string[] = [];
+  #dataBytes = 0;
+  /** The event at hand is too long: nothing of it is kept. */
+  #leftOut = false;
+  #isComplete = true;
   #skipLineFeed = false;
   #atStart = true;
   readonly #onData: (data: string) => void;
@@ -18,10 +29,15 @@ export class SseReader {
     this.#onData = onData;
   }
 
+  /** False once an event was left out. */
+  get isComplete(): boolean {
+    return this.#isComplete;
+  }
+
   feed(chunk: Buffer): void {
     if (chunk.length === 0) return;
     if (!chunk.includes(lineFeed) && !chunk.includes(carriageReturn)) {
-      this.#rest.push(chunk);
+      this.#keepRest(chunk);
       this.#skipLineFeed = false;
       return;
     }
@@ -38,13 +54,14 @@ export class SseReader {
       if (lineStart === bytes.length) this.#skipLineFeed = true;
       else if (bytes[lineStart] === lineFeed) lineStart++;
     }
-    this.#rest = lineStart === bytes.length ? [] : [bytes.subarray(lineStart)];
+    this.#dropRest();
+    if (lineStart < bytes.length) this.#keepRest(bytes.subarray(lineStart));
   }
 
   /** An event that the end of the stream left without its blank line, as lenient clients read it. */
   finish(): void {
     const rest = Buffer.concat(this.#rest);
-    this.#rest = [];
+    this.#dropRest();
     if (rest.length > 0) this.#line(rest, 0, rest.length);
     this.#dispatch();
   }
@@ -54,10 +71,38 @@ export class SseReader {
     this.#atStart = false;
     if (from === end) return this.#dispatch();
     const value = dataOf(bytes, from, end);
-    if (value !== undefined) this.#data.push(value);
+    if (value === undefined || this.#leftOut) return;
+    this.#data.push(value);
+    this.#dataBytes += end - from + pieceBytes;
+    if (this.#dataBytes > eventBytesMax) this.#leaveOut();
+  }
+
+  #keepRest(bytes: Buffer): void {
+    this.#rest.push(bytes);
+    this.#restBytes += bytes.length + pieceBytes;
+    if (this.#restBytes <= eventBytesMax) return;
+    // What is left of it still says what kind of line it is.
+    const start = Buffer.from(Buffer.concat(this.#rest).subarray(0, 8));
+    if (start.includes("data")) this.#leaveOut();
+    this.#rest = [start];
+    this.#restBytes = start.length;
+  }
+
+  #dropRest(): void {
+    this.#rest = [];
+    this.#restBytes = 0;
+  }
+
+  #leaveOut(): void {
+    this.#leftOut = true;
+    this.#isComplete = false;
+    this.#data = [];
+    this.#dataBytes = 0;
   }
 
   #dispatch(): void {
+    this.#leftOut = false;
+    this.#dataBytes = 0;
     if (this.#data.length === 0) return;
     const data = this.#data.length === 1 ? (this.#data[0] ?? "") : this.#data.join("\n");
     this.#data = [];

@@ -19,8 +19,12 @@ function transcriptOf(chunks: readonly Buffer[]): StreamTranscript {
   for (const piece of chunks) transcript.push(piece);
   return transcript;
 }
-const read = (chunks: readonly Buffer[]): StreamAnswer => transcriptOf(chunks).end();
-const readAll = (chunks: readonly Buffer[]): StreamAnswer => transcriptOf(chunks).everything();
+const read = (chunks: readonly Buffer[]): StreamAnswer => kept(transcriptOf(chunks).end());
+const readAll = (chunks: readonly Buffer[]): StreamAnswer => kept(transcriptOf(chunks).everything());
+function kept(answer: StreamAnswer | undefined): StreamAnswer {
+  if (answer === undefined) throw new Error("too much to be kept");
+  return answer;
+}
 const figures = ({ usage, finished }: StreamAnswer) => ({ input: usage?.tokens.input, output: usage?.tokens.output, finished });
 
 const done = "[DONE]";
@@ -136,7 +140,21 @@ describe("StreamTranscript", () => {
     const before = process.memoryUsage().arrayBuffers;
     for (let count = 0; count < 20_000; count++) transcript.push(streamOf(chunk([delta("a")], padding)));
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(20_000_000);
-    expect(transcript.everything().texts).toEqual(["a".repeat(20_000)]);
+    expect(transcript.everything()?.texts).toEqual(["a".repeat(20_000)]);
+  });
+
+  const flood = {
+    "texts of 40 MB": () => Array.from({ length: 40 }, () => chunk([delta("x".repeat(1024 * 1024))])),
+    "two million texts of a letter": () => Array.from({ length: 2000 }, () => chunk(Array.from({ length: 1000 }, () => delta("a")))),
+    "a thousand and one choices": () => Array.from({ length: 1001 }, (_, index) => chunk([delta("", index)])),
+    "an event of 20 MB": () => [JSON.stringify({ padding: "x".repeat(20 * 1024 * 1024) })],
+  };
+  it.each(Object.entries(flood))("cannot say what was written of a flood, but what the gateway reports of it: %s", (_, events) => {
+    const transcript = new StreamTranscript();
+    for (const one of events()) transcript.push(streamOf(one));
+    expect(transcript.everything()).toBeUndefined();
+    transcript.push(streamOf(chunk([finish()]), chunk([], usage(5, 6)), done));
+    expect(figures(kept(transcript.end()))).toEqual({ input: 5, output: 6, finished: true });
   });
 });
 

@@ -58,10 +58,34 @@ describe("SseReader", () => {
     expect(events).toEqual(["a", "b"]);
   });
 
-  it("reads a line of 20 MB that comes in pieces", () => {
+  it("reads a line of 15 MB that comes in pieces", () => {
     const piece = Buffer.alloc(64 * 1024, "x");
-    const events = read([Buffer.from("data: "), ...Array.from({ length: 320 }, () => piece), Buffer.from("\n\n")]);
-    expect(events.map((data) => data.length)).toEqual([320 * piece.length]);
+    const events = read([Buffer.from("data: "), ...Array.from({ length: 240 }, () => piece), Buffer.from("\n\n")]);
+    expect(events.map((data) => data.length)).toEqual([240 * piece.length]);
+  });
+
+  const megabyte = "x".repeat(1024 * 1024);
+  it.each<[string, () => Iterable<string>]>([
+    ["one line", function* () { yield "data: "; for (let count = 0; count < 100; count++) yield megabyte; yield "\n\n"; }],
+    ["many lines", function* () { for (let count = 0; count < 100; count++) yield `data: ${megabyte}\n`; yield "\n"; }],
+    ["empty lines without an end", function* () { for (let count = 0; count < 40; count++) yield "data:\n".repeat(100_000); yield "\n"; }],
+  ])("leaves out an event of 100 MB, and reads on: %s", (_, pieces) => {
+    const events: string[] = [];
+    const reader = new SseReader((data) => events.push(data));
+    for (const piece of pieces()) reader.feed(Buffer.from(piece));
+    expect(reader.isComplete).toBe(false);
+    reader.feed(Buffer.from("data: after\n\n"));
+    expect(events).toEqual(["after"]);
+  });
+
+  it("leaves nothing out for a comment of 100 MB", () => {
+    const events: string[] = [];
+    const reader = new SseReader((data) => events.push(data));
+    reader.feed(Buffer.from("data: a\n: "));
+    for (let count = 0; count < 100; count++) reader.feed(Buffer.from(megabyte));
+    reader.feed(Buffer.from("\ndata: b\n\n"));
+    expect(events).toEqual(["a\nb"]);
+    expect(reader.isComplete).toBe(true);
   });
 
   it("keeps nothing of comments", () => {
