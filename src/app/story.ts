@@ -13,12 +13,12 @@ import type { Log } from "../ports/log.ts";
 import { accountInfo, createAccount } from "../proxy/account.ts";
 import { createAuthenticator } from "../proxy/authenticate.ts";
 import { createBalanceGuard } from "../proxy/balance-guard.ts";
-import { chatCompletions } from "../proxy/chat-completions.ts";
 import { createForwarder } from "../proxy/forward.ts";
 import { createGrower } from "../proxy/growing-hold.ts";
 import { createHolder } from "../proxy/hold.ts";
 import { createMask } from "../proxy/mask.ts";
 import { createMeter } from "../proxy/meter.ts";
+import { meteredRequest, type RequestSteps } from "../proxy/metered-request.ts";
 import { listModels, showModel } from "../proxy/models.ts";
 import { createPricer } from "../proxy/price.ts";
 import { createLimiter } from "../proxy/process-limiter.ts";
@@ -26,6 +26,7 @@ import { scopeNameOf } from "../proxy/scope-name.ts";
 import { createSettler } from "../proxy/settle.ts";
 import type { Store } from "../store/sqlite/open.ts";
 import type { createTokenCounter } from "../tokens/token-counter.ts";
+import { chatCompletions } from "../wire/endpoints/chat-completions.ts";
 import { adminApi } from "./admin-api.ts";
 import type { Work } from "./work.ts";
 
@@ -81,27 +82,24 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     const checks = { accepting: !draining, ledger: probe.ok || probe.reason !== "unavailable", prices: true };
     return { ready: Object.values(checks).every(Boolean), checks, catalogue: catalogue().digest };
   };
+  const steps: RequestSteps = {
+    authenticate,
+    limiter,
+    balanceGuard: createBalanceGuard({ account, clock, floor: settings.balance.floor, log }),
+    pricer,
+    hold: createHolder({ ledger, pricer, scopeName }),
+    grow: createGrower({ ledger, tokens, pricer, clock, log, scopeName, onRefusal: (refusal) => events.refused(refusal) }),
+    forwarder,
+    meter: createMeter({ tokens, clock }),
+    settle: createSettler({ ledger, events, log }),
+    clock,
+    events,
+    log,
+    streamUsage: settings.stream.usage,
+    background: (running) => work.add(running),
+  };
   const routes: Route[] = [
-    {
-      method: "post",
-      path: "/v1/chat/completions",
-      handler: chatCompletions({
-        authenticate,
-        limiter,
-        balanceGuard: createBalanceGuard({ account, clock, floor: settings.balance.floor, log }),
-        pricer,
-        hold: createHolder({ ledger, pricer, scopeName }),
-        grow: createGrower({ ledger, tokens, pricer, clock, log, scopeName, onRefusal: (refusal) => events.refused(refusal) }),
-        forwarder,
-        meter: createMeter({ tokens, clock }),
-        settle: createSettler({ ledger, events, log }),
-        clock,
-        events,
-        log,
-        streamUsage: settings.stream.usage,
-        background: (running) => work.add(running),
-      }),
-    },
+    ...[chatCompletions].map((endpoint): Route => ({ method: "post", path: endpoint.route, handler: meteredRequest(steps, endpoint) })),
     { method: "get", path: "/v1/models", handler: listModels({ authenticate, catalogue, clock }) },
     { method: "get", path: "/v1/models/:id", handler: showModel({ authenticate, catalogue, clock }) },
     { method: "get", path: "/account/info", handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }) },

@@ -8,6 +8,8 @@ export type { ChatText };
 
 /** Counts tokens with the public tokenizers; long texts on a worker thread, in bounded time whatever the text. */
 export interface TokenCounter {
+  /** Texts one by one, summed. */
+  countTexts(texts: readonly string[], encoding: Encoding): Promise<TokenCount>;
   countText(text: string, encoding: Encoding): Promise<TokenCount>;
   /** Texts, plus the chat template: 3 a message, 1 a name, 3 for the reply, and an estimate for tools. */
   countChat(chat: ChatText, encoding: Encoding): Promise<TokenCount>;

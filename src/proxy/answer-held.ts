@@ -1,50 +1,53 @@
 import type { Refusal } from "../core/refusals.ts";
 import type { HeaderList } from "../ports/exchange.ts";
-import { readChatAnswer, type ChatAnswer } from "../wire/chat-answer.ts";
 import { decoded, isPlain } from "../wire/encoding.ts";
+import { KeptBytes, type AnswerReader, type ModelAnswer } from "../wire/model-answer.ts";
 import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
 import type { Ending } from "./ending.ts";
 import type { Mask } from "./mask.ts";
 
 /** Up to here an answer is held until it is whole, so that its cost can stand in its headers. */
 const heldBytesMax = 1024 * 1024;
-/** Up to here a larger answer is kept for metering while it passes; beyond, it is settled at its hold. */
-const meteredBytesMax = 16 * 1024 * 1024;
 
 type HeldParts = AnswerParts & {
+  readonly reader: AnswerReader;
   readonly mask: Mask;
-  costHeaders(answer: ChatAnswer): HeaderList;
+  costHeaders(answer: ModelAnswer): HeaderList;
 };
 
 /** A plain answer: held until whole up to 1 MB, then passed as it comes. */
 export class HeldAnswer implements AnswerMode {
   readonly #parts: HeldParts;
-  #chunks: Buffer[] = [];
+  /** What has not left yet. */
+  #held: Buffer[] = [];
   #bytes = 0;
+  /** A compressed answer, to be read when it is decoded. */
+  readonly #compressed: KeptBytes | undefined;
   #passing = false;
 
   constructor(parts: HeldParts) {
     this.#parts = parts;
+    this.#compressed = isPlain(parts.head.header("content-encoding")) ? undefined : new KeptBytes();
   }
 
   chunk(bytes: Buffer): void {
     this.#bytes += bytes.length;
-    if (this.#bytes <= meteredBytesMax) this.#chunks.push(bytes);
-    if (this.#passing) passOn(this.#parts, bytes);
-    else if (this.#bytes > heldBytesMax) this.#pass();
+    (this.#compressed ?? this.#parts.reader).push(bytes);
+    if (this.#passing) return passOn(this.#parts, bytes);
+    this.#held.push(bytes);
+    if (this.#bytes > heldBytesMax) this.#pass();
   }
 
   async end(): Promise<Ending> {
-    const { head, exchange } = this.#parts;
-    const bytes = this.#whole();
-    const encoding = head.header("content-encoding");
-    const text = bytes === undefined || isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "");
-    const answer = head.status < 300 && text !== undefined ? readChatAnswer(text) : undefined;
+    const { head, exchange, reader } = this.#parts;
+    const text = this.#compressed === undefined ? null : await this.#decode(this.#compressed);
+    if (text != null) reader.push(text);
+    const answer = head.status < 300 && text !== undefined ? reader.end() : undefined;
     this.#parts.served(answer?.servedModel ?? null);
     if (this.#passing) exchange.end();
-    else this.#answer(bytes ?? Buffer.alloc(0), text, answer);
+    else this.#answer(text, answer);
     if (head.status >= 300) return { kind: "status", status: head.status };
-    if (answer === undefined || (answer.usage === undefined && !answer.hasChoices)) {
+    if (answer === undefined || (answer.usage === undefined && !answer.isAnswer)) {
       return { kind: "unknown", reason: "unreadable_answer" };
     }
     return { kind: "whole", usage: answer.usage, texts: answer.texts, ranMs: this.#parts.ranMs() };
@@ -57,11 +60,13 @@ export class HeldAnswer implements AnswerMode {
     return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason };
   }
 
-  /** The bytes as they came, except where they repeat the gateway's credential. */
-  #answer(bytes: Buffer, text: Buffer | undefined, answer: ChatAnswer | undefined): void {
+  /** The bytes as they came, except where they repeat the gateway's credential. `text`: decoded; null where they are plain. */
+  #answer(text: Buffer | null | undefined, answer: ModelAnswer | undefined): void {
     const { exchange, head, headers, mask } = this.#parts;
-    const masked = text === undefined ? bytes : mask(text);
-    const changed = masked !== text && text !== undefined;
+    const bytes = this.#whole();
+    const plain = text === null ? bytes : text;
+    const masked = plain === undefined ? bytes : mask(plain);
+    const changed = masked !== plain && plain !== undefined;
     const body = changed ? masked : bytes;
     const kept = headers.filter(([name]) => {
       const lower = name.toLowerCase();
@@ -76,11 +81,18 @@ export class HeldAnswer implements AnswerMode {
     const { exchange, head, headers } = this.#parts;
     this.#passing = true;
     exchange.begin(head.status, headers);
-    passOn(this.#parts, Buffer.concat(this.#chunks));
+    passOn(this.#parts, Buffer.concat(this.#held));
+    this.#held = [];
   }
 
-  #whole(): Buffer | undefined {
-    if (this.#bytes > meteredBytesMax) return undefined;
-    return this.#chunks.length === 1 ? this.#chunks[0] : Buffer.concat(this.#chunks);
+  /** Undefined where it cannot be decoded, or is too large to be. */
+  async #decode(compressed: KeptBytes): Promise<Buffer | undefined> {
+    const bytes = compressed.whole();
+    return bytes === undefined ? undefined : decoded(bytes, this.#parts.head.header("content-encoding") ?? "");
+  }
+
+  #whole(): Buffer {
+    const [first, ...more] = this.#held;
+    return first !== undefined && more.length === 0 ? first : Buffer.concat(this.#held);
   }
 }

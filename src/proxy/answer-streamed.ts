@@ -1,7 +1,7 @@
 import type { Refusal } from "../core/refusals.ts";
-import { StreamTranscript, type StreamAnswer } from "../wire/chat-stream.ts";
 import { decoded, isPlain } from "../wire/encoding.ts";
-import { refusalEvent } from "../wire/refusals.ts";
+import type { Endpoint } from "../wire/endpoint.ts";
+import type { StreamAnswer, Transcript } from "../wire/stream-transcript.ts";
 import { UsageChunkFilter } from "../wire/usage-chunk-filter.ts";
 import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
 import type { Ending } from "./ending.ts";
@@ -18,8 +18,8 @@ const brokenByUs: Readonly<Record<string, string>> = {
 
 /** A stream on its way: each chunk leaves in the tick it came, headers before the first. */
 export class StreamedAnswer implements AnswerMode {
-  readonly #parts: AnswerParts;
-  readonly #transcript: StreamTranscript;
+  readonly #parts: AnswerParts & { readonly endpoint: Endpoint };
+  readonly #transcript: Transcript;
   /** Set where the stream could outgrow its hold. */
   readonly #watch: StreamWatch | undefined;
   readonly #filter: UsageChunkFilter | undefined;
@@ -28,10 +28,10 @@ export class StreamedAnswer implements AnswerMode {
   #compressedBytes = 0;
   #last: Buffer = Buffer.alloc(0);
 
-  constructor(parts: AnswerParts & { readonly dropUsageChunk: boolean; readonly watch: StreamWatch | undefined }) {
+  constructor(parts: AnswerParts & { readonly endpoint: Endpoint; readonly dropUsageChunk: boolean; readonly watch: StreamWatch | undefined }) {
     this.#parts = parts;
     this.#watch = parts.watch;
-    this.#transcript = new StreamTranscript(parts.watch?.wrote);
+    this.#transcript = parts.endpoint.transcript(parts.watch?.wrote);
     this.#plain = isPlain(parts.head.header("content-encoding"));
     this.#filter = parts.dropUsageChunk && this.#plain ? new UsageChunkFilter() : undefined;
     // A stated length would leave no room for an error event of ours at the end.
@@ -57,6 +57,7 @@ export class StreamedAnswer implements AnswerMode {
     }
     if (answer.finished) {
       this.#parts.exchange.end();
+      if (answer.failed === true) return this.#cut(answer, "gateway_failed");
       return { kind: "whole", usage: answer.usage, texts: answer.texts, ranMs: this.#parts.ranMs() };
     }
     // A clean end without a finish reason: clients would take the piece for a whole answer.
@@ -84,14 +85,14 @@ export class StreamedAnswer implements AnswerMode {
 
   /** An event of our own at the end; a compressed stream takes none, so it is broken off. */
   #tellBroken(refusal: Refusal): void {
-    const { exchange } = this.#parts;
+    const { exchange, endpoint } = this.#parts;
     if (exchange.clientGone) return;
     if (!this.#plain) {
       exchange.breakOff();
       return;
     }
     const gap = this.#last.length === 0 || endsEvent(this.#last) ? "" : "\n\n";
-    exchange.write(Buffer.from(gap + refusalEvent(refusal)));
+    exchange.write(Buffer.from(gap + endpoint.breakEvent(refusal)));
     exchange.end();
   }
 
@@ -109,7 +110,7 @@ export class StreamedAnswer implements AnswerMode {
     const encoding = this.#parts.head.header("content-encoding") ?? "";
     const bytes = await decoded(Buffer.concat(this.#compressed), encoding);
     if (bytes === undefined) return undefined;
-    const transcript = new StreamTranscript();
+    const transcript = this.#parts.endpoint.transcript();
     transcript.push(bytes);
     return transcript.end();
   }

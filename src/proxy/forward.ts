@@ -2,8 +2,9 @@ import type { Refusal } from "../core/refusals.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Gateway, GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver } from "../ports/gateway.ts";
-import type { ChatAnswer } from "../wire/chat-answer.ts";
+import type { Endpoint } from "../wire/endpoint.ts";
 import { answerHeaders } from "../wire/headers.ts";
+import type { ModelAnswer } from "../wire/model-answer.ts";
 import type { AnswerMode } from "./answer.ts";
 import { HeldAnswer } from "./answer-held.ts";
 import { StreamedAnswer } from "./answer-streamed.ts";
@@ -19,6 +20,8 @@ export interface ForwardOrder {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
+  /** How the answer is read. */
+  readonly endpoint: Endpoint;
   /** Whether the client asked for a stream: it then ends with its client. */
   readonly stream: boolean;
   /** Take out the usage chunk that the client did not ask for. */
@@ -26,7 +29,7 @@ export interface ForwardOrder {
   /** Looks on where the stream could outgrow its hold. */
   readonly watch: StreamWatch | undefined;
   /** Headers that an answer with reported usage gets: what it cost. */
-  costHeaders(answer: ChatAnswer): HeaderList;
+  costHeaders(answer: ModelAnswer): HeaderList;
 }
 
 export interface Forwarder {
@@ -128,7 +131,7 @@ class Forwarding implements GatewayReceiver, Placed {
     const headers = maskedHeaders(answerHeaders(head.rawHeaders), this.#mask);
     const isStream = head.status < 300 && /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
     const reading = { pause: () => this.#call?.pause(), resume: () => this.#call?.resume() };
-    const { watch } = this.#order;
+    const { endpoint, watch } = this.#order;
     const watched = isStream && watch !== undefined ? sharedPace(reading) : undefined;
     if (watched !== undefined) watch?.begin({ pace: watched(), stop: (reason, refusal) => this.#end(reason, refusal) });
     if (!isStream && head.status < 300) watch?.cannotRead();
@@ -141,8 +144,8 @@ class Forwarding implements GatewayReceiver, Placed {
       served: (model: string | null) => (this.#servedModel = model),
     };
     this.#mode = isStream
-      ? new StreamedAnswer({ ...parts, dropUsageChunk: this.#order.dropUsageChunk, watch })
-      : new HeldAnswer({ ...parts, mask: this.#mask, costHeaders: this.#order.costHeaders });
+      ? new StreamedAnswer({ ...parts, endpoint, dropUsageChunk: this.#order.dropUsageChunk, watch })
+      : new HeldAnswer({ ...parts, reader: endpoint.answerReader(), mask: this.#mask, costHeaders: this.#order.costHeaders });
   }
 
   chunk(bytes: Uint8Array): void {

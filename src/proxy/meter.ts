@@ -1,17 +1,18 @@
-import { partTokens, type RequestSize } from "../core/bounds.ts";
+import { partTokens } from "../core/bounds.ts";
 import { outcomeOfStatus, type Outcome } from "../core/settlement.ts";
 import { noTokens, unchanged, type Permille } from "../core/tokens.ts";
 import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCount, TokenCounter } from "../ports/token-counter.ts";
-import { chatTextOf } from "../wire/chat-request.ts";
+import type { ModelRequest } from "../wire/model-request.ts";
+import { countPromptText } from "./count-prompt.ts";
 import type { Ending } from "./ending.ts";
 
 export interface Metered {
   readonly model: CatalogueModel | undefined;
   /** The request's bytes as they were sent. */
   readonly body: Buffer;
-  readonly size: RequestSize;
+  readonly request: ModelRequest;
   /** Output that the gateway was writing unread when Farebox ended the stream. */
   readonly underWayTokens: number;
 }
@@ -38,12 +39,12 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
     return undefined;
   };
 
-  const count = async (texts: readonly string[], { model, body, size }: Metered) => {
+  const count = async (texts: readonly string[], { model, body, request }: Metered) => {
     const encoding = model?.encoding ?? commonEncoding;
     // Images and sounds have no text; what the catalogue cannot bound cannot be counted.
-    const media = model === undefined ? 0 : partTokens(size, model);
+    const media = model === undefined ? 0 : partTokens(request.size, model);
     if (media === null) return undefined;
-    const prompt = await counted(() => parts.tokens.countChat(chatTextOf(body), encoding));
+    const prompt = await counted(() => countPromptText(parts.tokens, request.prompt.text(body), encoding));
     let output: number | undefined = 0;
     for (const text of texts) {
       const tokens = await counted(() => parts.tokens.countText(text, encoding));
@@ -86,7 +87,7 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
 }
 
 /** Output that a reasoning model may have produced unseen while it ran, by its stated speed. */
-function hiddenTokens({ model, size }: Metered, ranMs: number): number {
+function hiddenTokens({ model, request }: Metered, ranMs: number): number {
   if (model === undefined || !model.reasons) return 0;
-  return Math.ceil((model.tokensPerSecond * size.choices * ranMs) / 1000);
+  return Math.ceil((model.tokensPerSecond * request.size.choices * ranMs) / 1000);
 }

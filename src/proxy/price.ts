@@ -1,11 +1,13 @@
 import { outputBound, partTokens, promptBound, worstCase } from "../core/bounds.ts";
 import type { PicoUsd } from "../core/money.ts";
+import type { PromptText } from "../core/prompt-text.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Slices } from "../core/slices.ts";
 import { scaleTokens } from "../core/tokens.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import { bytesBesideMessages, chatTextOf, type ChatRequest } from "../wire/chat-request.ts";
+import type { ModelRequest } from "../wire/model-request.ts";
+import { countPromptText } from "./count-prompt.ts";
 
 /** How the hold of a stream grows that states no maximum. */
 export interface Growth extends Slices {
@@ -23,7 +25,7 @@ export interface Reservation {
 
 /** What a request can cost at most, by the price in force when it came. */
 export interface Quote extends Reservation {
-  readonly request: ChatRequest;
+  readonly request: ModelRequest;
   /** When it was priced: the admission's time, and so the charge's. Milliseconds since 1970 UTC. */
   readonly at: number;
   /** Undefined for a model that the catalogue does not know. */
@@ -38,7 +40,7 @@ export type Pricing = { readonly ok: true; readonly quote: Quote } | { readonly 
 
 export interface Pricer {
   /** The worst case from the length of the body, without tokenising it. */
-  quote(request: ChatRequest, at: number): Pricing;
+  quote(request: ModelRequest, at: number): Pricing;
   /** The prompt counted, with what may surround it; undefined where it cannot be counted. */
   countPrompt(quote: Quote, body: Buffer): Promise<number | undefined>;
   /** A tighter worst case from a count of the prompt; undefined where none can be given, or none that fits into `room`. */
@@ -58,11 +60,12 @@ export function createPricer(parts: {
     if (model === undefined || !model.tokenizerIsPublic || request.size.unboundedFields.length > 0) return undefined;
     const media = partTokens(request.size, model);
     if (media === null) return undefined;
-    const chat = chatTextOf(body);
-    const counted = await parts.tokens.countChat({ ...chat, tools: [] }, model.encoding);
+    const prompt = request.prompt.text(body);
+    const counted = await countPromptText(parts.tokens, prompt.kind === "chat" ? withoutTools(prompt) : prompt, model.encoding);
     if (!counted.ok) return undefined;
-    const beside = scaleTokens(bytesBesideMessages(body), model.tokensPerByte);
-    return Math.min(counted.tokens + templateSlackTokens * chat.messages + beside + media, promptTokens);
+    const template = prompt.kind === "chat" ? templateSlackTokens * prompt.chat.messages : 0;
+    const beside = scaleTokens(request.prompt.bytesBeside(body), model.tokensPerByte);
+    return Math.min(counted.tokens + template + beside + media, promptTokens);
   };
 
   return {
@@ -96,12 +99,17 @@ export function createPricer(parts: {
 /** Template tokens that the published count of a message does not cover on every model. */
 const templateSlackTokens = 5;
 
+/** Tools stand beside the messages, where their bytes bound them. */
+function withoutTools(prompt: Extract<PromptText, { kind: "chat" }>): PromptText {
+  return { ...prompt, chat: { ...prompt.chat, tools: [] } };
+}
+
 /** What a hard budget must have room for at the admission. */
 export function firstHold({ hold, growth }: Reservation): PicoUsd | null {
   return growth === null ? hold : growth.costAt(growth.sliceTokens);
 }
 
-function reservationFor(request: ChatRequest, model: CatalogueModel, promptTokens: number, sliceTokens: number): Reservation {
+function reservationFor(request: ModelRequest, model: CatalogueModel, promptTokens: number, sliceTokens: number): Reservation {
   if (model.price === null) return { hold: null, growth: null };
   const { version } = model.price;
   const { size, classes } = request;
@@ -113,7 +121,7 @@ function reservationFor(request: ChatRequest, model: CatalogueModel, promptToken
 }
 
 /** Whether the output states no maximum and can be seen as it is written: a stream of text, from a model that hides none. */
-function canBeWatched({ stream, size, classes }: ChatRequest, model: CatalogueModel): boolean {
+function canBeWatched({ stream, size, classes }: ModelRequest, model: CatalogueModel): boolean {
   const isText = classes.completion.every((name) => name === "output" || name === "reasoning");
   return stream && isText && !model.reasons && size.outputLimit === null && size.unboundedFields.length === 0;
 }

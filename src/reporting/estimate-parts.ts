@@ -3,8 +3,9 @@ import { tierFor, type PriceVersion } from "../core/price.ts";
 import { noTokens, promptTotal, scaleTokens, type TokenClass, type TokenCounts } from "../core/tokens.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import { chatTextOf, type ChatRequest } from "../wire/chat-request.ts";
+import { chatTextOf } from "../wire/chat-request.ts";
 import { objectOr } from "../wire/json.ts";
+import type { ModelRequest } from "../wire/model-request.ts";
 
 /** How a number of tokens is known: as it will be billed; by a count that may be off; as the most that it can be. */
 export type Known = "exact" | "estimate" | "bound";
@@ -21,7 +22,7 @@ export interface Part {
 export async function promptParts(
   tokens: TokenCounter,
   model: CatalogueModel,
-  { request, body }: { readonly request: ChatRequest; readonly body: Buffer },
+  { request, body }: { readonly request: ModelRequest; readonly body: Buffer },
 ): Promise<Part[]> {
   const { size } = request;
   if (size.unboundedFields.length > 0) {
@@ -79,7 +80,7 @@ function mediaPart(model: CatalogueModel, name: TokenClass, count: number, each:
 }
 
 /** The most that the model may write, at the dearest class that the answer can have. */
-export function outputPart(model: CatalogueModel, price: PriceVersion, prompt: TokenCounts, request: ChatRequest | null): Part {
+export function outputPart(model: CatalogueModel, price: PriceVersion, prompt: TokenCounts, request: ModelRequest | null): Part {
   const { charged } = tierFor(price, promptTotal(prompt));
   const possible = request?.classes.completion ?? (["output", "reasoning"] as const);
   const dearest = possible.reduce<TokenClass>((top, name) => (charged[name] > charged[top] ? name : top), "output");

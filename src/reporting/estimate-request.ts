@@ -1,9 +1,10 @@
 import { isUtf8 } from "node:buffer";
-import { readChatRequest, withModel, type ChatRequest } from "../wire/chat-request.ts";
+import { readChatRequest, withModel } from "../wire/chat-request.ts";
 import { isObject } from "../wire/json.ts";
+import type { ModelRequest } from "../wire/model-request.ts";
 
 export type EstimateRequest =
-  | { readonly ok: true; readonly request: ChatRequest; readonly body: Buffer }
+  | { readonly ok: true; readonly request: ModelRequest; readonly body: Buffer }
   /** The rest of a sentence that begins with the file's name. */
   | { readonly ok: false; readonly problem: string };
 

@@ -4,13 +4,13 @@ import { formatRate, formatUsd, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
-import type { ChatRequest } from "../wire/chat-request.ts";
 import { outputPart, promptParts, tokensOf, worse, type Known, type Part } from "./estimate-parts.ts";
+import type { ModelRequest } from "../wire/model-request.ts";
 
 export interface EstimateWish {
   /** An id or an alias. */
   readonly model: string;
-  readonly given: { readonly request: ChatRequest; readonly body: Buffer } | null;
+  readonly given: { readonly request: ModelRequest; readonly body: Buffer } | null;
   /** Counts that the user knows better; null where the request or the model's bounds say them. */
   readonly inputTokens: number | null;
   readonly outputTokens: number | null;
@@ -20,7 +20,7 @@ export interface EstimateTools {
   readonly catalogue: Catalogue;
   readonly tokens: TokenCounter;
   /** What the proxy would hold for a request: at first, and after counting the prompt where the first does not fit. */
-  readonly holdsFor: (request: ChatRequest, body: Buffer) => Promise<{ readonly hold: PicoUsd | null; readonly counted: PicoUsd | null }>;
+  readonly holdsFor: (request: ModelRequest, body: Buffer) => Promise<{ readonly hold: PicoUsd | null; readonly counted: PicoUsd | null }>;
   /** At which instant's prices; milliseconds since 1970 UTC. */
   readonly at: number;
 }

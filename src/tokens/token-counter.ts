@@ -48,6 +48,7 @@ export function createTokenCounter(options: TokenCounterOptions = {}): WarmableT
   }
 
   return {
+    countTexts,
     countText: (text, encoding) => countTexts([text], encoding),
 
     async countChat(chat: ChatText, encoding: Encoding): Promise<TokenCount> {

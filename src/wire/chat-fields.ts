@@ -1,15 +1,7 @@
-/**
- * The top-level fields of a chat request that Farebox understands, and what each means for its price. This table is the
- * one place for that. A field that is not here may cost money in ways we cannot see: it is `context`.
- *
- * - `priced`: read when the request is priced; refused when given twice or in another letter case.
- * - `free`: cannot raise the cost beyond the text it adds to the prompt.
- * - `context`: may add tokens that the body does not show; holds the model's whole context.
- * - `unbounded`: may cost more than any number of tokens at the model's rates; refused under a hard budget.
- */
-export type FieldMeaning = "priced" | "free" | "context" | "unbounded";
+import { RequestFields, type FieldMeaning } from "./request-fields.ts";
 
-export const chatFields: Readonly<Record<string, FieldMeaning>> = {
+/** The top-level fields of a chat request that Farebox understands. This table is the one place for that. */
+const meanings: Readonly<Record<string, FieldMeaning>> = {
   model: "priced",
   messages: "priced",
   stream: "priced",
@@ -55,6 +47,8 @@ export const chatFields: Readonly<Record<string, FieldMeaning>> = {
   web_search_options: "unbounded",
 };
 
+export const chatFields = new RequestFields(meanings);
+
 /** Service tiers that never cost more than the listed price. */
 export const plainServiceTiers: readonly string[] = ["auto", "default", "flex"];
 
@@ -90,31 +84,3 @@ export const partMembers: Readonly<Record<string, readonly string[]>> = {
   input_audio: ["input_audio", "cache_control"],
   file: ["file", "cache_control"],
 };
-
-/** What a field means, by its exact name. */
-export function meaningOf(field: string): FieldMeaning {
-  return Object.hasOwn(chatFields, field) ? (chatFields[field] ?? "context") : "context";
-}
-
-const pricedByFold = new Map(
-  Object.entries(chatFields)
-    .filter(([, meaning]) => meaning !== "free")
-    .map(([name]) => [fold(name), name]),
-);
-
-/** The priced field that a reader without regard to letter case would take this name for; undefined when none. */
-export function pricedTwin(name: string): string | undefined {
-  const exact = Object.hasOwn(chatFields, name) ? chatFields[name] : undefined;
-  if (exact !== undefined) return exact === "free" ? undefined : name;
-  return pricedByFold.get(fold(name));
-}
-
-/** Whether a reader without regard to letter case would take one of these members for `name`. */
-export function hasTwinOf(name: string, members: object): boolean {
-  return Object.keys(members).some((member) => member !== name && fold(member) === name);
-}
-
-/** Simple case folding as Go's JSON reader does it: the long s and the Kelvin sign fold to s and k. */
-function fold(name: string): string {
-  return name.toLowerCase().replaceAll("\u017f", "s").replaceAll("\u212a", "k");
-}

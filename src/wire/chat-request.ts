@@ -1,63 +1,40 @@
-import { isAscii, isUtf8 } from "node:buffer";
-import type { RequestSize } from "../core/bounds.ts";
 import type { ChatText } from "../core/chat-text.ts";
-import type { Refusal } from "../core/refusals.ts";
 import type { TokenClass } from "../core/tokens.ts";
-import { clientTools, hasTwinOf, meaningOf, messageMembers, partMembers, plainServiceTiers, pricedTwin } from "./chat-fields.ts";
-import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
+import { chatFields, clientTools, messageMembers, partMembers, plainServiceTiers } from "./chat-fields.ts";
+import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
 import { replaced } from "./json-edit.ts";
-import { jsonMembers, type JsonMember } from "./json-keys.ts";
-import { jsonBounds, jsonSkeleton, lengthInFull } from "./json-skeleton.ts";
+import { jsonMembers } from "./json-keys.ts";
+import { lengthInFull } from "./json-skeleton.ts";
+import {
+  bytesBeside,
+  choicesOf,
+  invalid,
+  lookAt,
+  outputLimitOf,
+  parseBody,
+  type ModelRequest,
+  type ModelRequestResult,
+  type PromptReading,
+} from "./model-request.ts";
+import { hasTwinOf } from "./request-fields.ts";
 
-/** What a chat request says that matters for its price and its forwarding. The bytes themselves are never changed. */
-export interface ChatRequest {
-  readonly model: string;
-  readonly stream: boolean;
-  /** Whether the client asked for a usage chunk in its stream. */
-  readonly wantsStreamUsage: boolean;
-  readonly size: RequestSize;
-  /** Fields whose cost nothing bounds; such a request is refused under a hard budget. */
-  readonly unboundedFields: readonly string[];
-  /** Classes that a token of the prompt or of the completion can be billed as. */
-  readonly classes: { readonly prompt: readonly TokenClass[]; readonly completion: readonly TokenClass[] };
-}
-
-export type ChatRequestResult =
-  | { readonly ok: true; readonly request: ChatRequest }
-  | { readonly ok: false; readonly refusal: Refusal };
-
-/** A stated maximum above this is absurd. */
-const outputLimitMax = 100_000_000;
-
-/** What a model can be called: it is written down with the charge. */
-const modelName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
+const prompt: PromptReading = {
+  text: (body) => ({ kind: "chat", chat: chatTextOf(body) }),
+  bytesBeside: (body) => bytesBesideMessages(body),
+};
 
 /** Reads a chat request for looking only. Refuses what the gateway might read differently. */
-export function readChatRequest(bytes: Buffer): ChatRequestResult {
-  const skeleton = jsonSkeleton(bytes);
-  if (skeleton === undefined) return tooMuch;
-  const body = isAscii(bytes) || isUtf8(bytes) ? parseJson(skeleton.toString("utf8")) : undefined;
-  if (body === undefined) return invalidJson("The request body is not valid JSON in UTF-8.");
-  if (!isObject(body)) return invalidJson("The request body must be a JSON object.");
-
-  const members = jsonMembers(skeleton, jsonBounds.names + 1);
-  if (members.length > jsonBounds.names) return tooMuch;
-  const ambiguous = ambiguousField(members);
-  if (ambiguous !== undefined) return ambiguous;
-  if (typeof body["model"] !== "string" || body["model"] === "") {
-    return invalid("model", "you must provide a model parameter");
-  }
-  if (!modelName.test(body["model"])) return invalid("model", "'model' must be a name of at most 256 characters");
+export function readChatRequest(bytes: Buffer): ModelRequestResult {
+  const look = lookAt(bytes, chatFields);
+  if (!look.ok) return look;
+  const { body, given } = look;
   if (!Array.isArray(body["messages"]) || body["messages"].length === 0) {
     return invalid("messages", "'messages' must be a list with at least one message");
   }
-  const choices = body["n"] ?? 1;
-  if (typeof choices !== "number" || !Number.isInteger(choices) || choices < 1 || choices > 1000) {
-    return invalid("n", "'n' must be a whole number of at least 1");
-  }
+  const choices = choicesOf(body["n"]);
+  if (choices === undefined) return invalid("n", "'n' must be a whole number of at least 1");
   const parts = readParts(body["messages"]);
-  const given = members.filter((member) => !isNull(skeleton, member)).map((member) => member.name);
-  const context = given.filter((name) => meaningOf(name) === "context");
+  const context = given.filter((name) => chatFields.meaningOf(name) === "context");
   return {
     ok: true,
     request: {
@@ -72,41 +49,18 @@ export function readChatRequest(bytes: Buffer): ChatRequestResult {
         audioParts: parts.audios,
         fileParts: parts.files,
         choices,
-        outputLimit: outputLimit(body),
+        outputLimit: outputLimitOf(body["max_tokens"], body["max_completion_tokens"]),
         unboundedFields: [...context, ...parts.unknown],
       },
       unboundedFields: unboundedFields(body, given),
       classes: classesOf(body, parts),
+      prompt,
     },
   };
 }
 
-function parseBody(bytes: Buffer): unknown {
-  if (isAscii(bytes)) return parseJson(bytes.toString("latin1"));
-  if (!isUtf8(bytes)) return undefined;
-  return parseJson(bytes.toString("utf8"));
-}
-
-/** A priced field given twice, or under a name that another reader would fold into it. */
-function ambiguousField(members: readonly JsonMember[]): ChatRequestResult | undefined {
-  const seen = new Set<string>();
-  for (const { name } of members) {
-    const priced = pricedTwin(name);
-    if (priced === undefined) continue;
-    if (priced !== name) return invalid(priced, `'${name}' must be written '${priced}'`);
-    if (seen.has(name)) return invalid(name, `'${name}' is given twice`);
-    seen.add(name);
-  }
-  return undefined;
-}
-
-/** A field that is null is not set, whatever it is. */
-function isNull(bytes: Buffer, { valueStart, valueEnd }: JsonMember): boolean {
-  return valueEnd - valueStart === 4 && bytes.toString("latin1", valueStart, valueEnd) === "null";
-}
-
 function unboundedFields(body: JsonObject, given: readonly string[]): string[] {
-  const fields = given.filter((name) => meaningOf(name) === "unbounded");
+  const fields = given.filter((name) => chatFields.meaningOf(name) === "unbounded");
   const tier = body["service_tier"] ?? "auto";
   if (typeof tier !== "string" || !plainServiceTiers.includes(tier)) fields.push("service_tier");
   if (listOr(body["tools"]).some((tool) => !runsAtClient(objectOr(tool)))) fields.push("tools");
@@ -115,16 +69,6 @@ function unboundedFields(body: JsonObject, given: readonly string[]): string[] {
 
 function runsAtClient(tool: JsonObject): boolean {
   return clientTools.includes(String(tool["type"])) && !hasTwinOf("type", tool);
-}
-
-/** The larger stated maximum; null when none is stated, infinite when one is malformed or absurd. */
-function outputLimit(body: JsonObject): number | null {
-  const stated = [body["max_tokens"], body["max_completion_tokens"]].filter((value) => value !== undefined && value !== null);
-  if (stated.length === 0) return null;
-  const sound = stated.every(
-    (value) => typeof value === "number" && Number.isInteger(value) && value > 0 && value <= outputLimitMax,
-  );
-  return sound ? Math.max(...(stated as number[])) : Infinity;
 }
 
 interface Parts {
@@ -182,7 +126,7 @@ function payloadLength(value: unknown): number {
   return typeof value === "string" ? lengthInFull(value) : 0;
 }
 
-function classesOf(body: JsonObject, parts: Parts): ChatRequest["classes"] {
+function classesOf(body: JsonObject, parts: Parts): ModelRequest["classes"] {
   const prompt: TokenClass[] = ["input", "cached_input", "cache_write"];
   if (parts.images > 0) prompt.push("image_input");
   if (parts.audios > 0) prompt.push("audio_input");
@@ -191,19 +135,6 @@ function classesOf(body: JsonObject, parts: Parts): ChatRequest["classes"] {
   if (modalities.includes("audio")) completion.push("audio_output");
   if (modalities.includes("image")) completion.push("image_output");
   return { prompt, completion };
-}
-
-const tooMuch = invalid(
-  null,
-  `the request body has more than ${jsonBounds.values} JSON values, ${jsonBounds.names} names or ${jsonBounds.skeletonBytes} bytes beside its long texts`,
-);
-
-function invalidJson(message: string): ChatRequestResult {
-  return { ok: false, refusal: { code: "invalid_json", message } };
-}
-
-function invalid(param: string | null, message: string): ChatRequestResult {
-  return { ok: false, refusal: { code: "invalid_request", param, message } };
 }
 
 /**
@@ -243,8 +174,7 @@ function addContentTexts(content: unknown, into: string[]): void {
 
 /** Bytes of the request outside its messages: a bound for what tools, schemas and other fields add to the prompt. */
 export function bytesBesideMessages(bytes: Buffer): number {
-  const messages = jsonMembers(bytes).find((member) => member.name === "messages");
-  return messages === undefined ? bytes.length : bytes.length - (messages.valueEnd - messages.valueStart);
+  return bytesBeside(bytes, "messages");
 }
 
 /** The same request to another model, or to one where it names none; every other byte stays as it was. */

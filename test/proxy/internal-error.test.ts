@@ -1,8 +1,9 @@
 import { expect, it } from "vitest";
-import { chatCompletions, type ChatSteps } from "../../src/proxy/chat-completions.ts";
+import { meteredRequest, type RequestSteps } from "../../src/proxy/metered-request.ts";
 import { createLimiter } from "../../src/proxy/process-limiter.ts";
 import type { SettleOrder } from "../../src/proxy/settle.ts";
 import type { Exchange } from "../../src/ports/exchange.ts";
+import { chatCompletions } from "../../src/wire/endpoints/chat-completions.ts";
 import { readChatRequest } from "../../src/wire/chat-request.ts";
 
 it("settles the hold of a request that fails inside Farebox: it does not wait for the next start", async () => {
@@ -24,12 +25,12 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
     events: { admitted: () => undefined },
     streamUsage: "pass",
     background: (work: Promise<void>) => void work.catch(() => undefined),
-  } as unknown as ChatSteps;
+  } as unknown as RequestSteps;
   const exchange = {
     id: "1", query: "", startedAt: 0, clientGone: false, status: null, header: () => undefined, headers: () => [],
     readBody: async () => ({ ok: true, bytes: body, release: () => released++ }),
   } as unknown as Exchange;
-  await expect(chatCompletions(steps)(exchange)).rejects.toThrow("a bug");
+  await expect(meteredRequest(steps, chatCompletions)(exchange)).rejects.toThrow("a bug");
   expect(settled.map(({ outcome }) => outcome)).toEqual([{ kind: "unknown", reason: "internal_error" }]);
   expect(released).toBe(1);
 });

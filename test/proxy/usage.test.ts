@@ -171,7 +171,7 @@ describe("output that is produced unseen", () => {
     const read = readChatRequest(body);
     if (!read.ok) throw new Error("the request is sound");
     const ending = { kind: "cut", usage: undefined, texts: ["Hello"], reason: "gateway_reset", ranMs } as const;
-    return settlementFor({ hold: null, price }, await meter(ending, { model, body, size: read.request.size, underWayTokens: 0 }));
+    return settlementFor({ hold: null, price }, await meter(ending, { model, body, request: read.request, underWayTokens: 0 }));
   }
 
   it("by a reasoning model that is cut is charged by its speed and the time that it ran", async () => {

@@ -14,7 +14,7 @@ describe("readChatAnswer", () => {
       ],
       usage: { prompt_tokens: 1, completion_tokens: 2 },
     });
-    expect(answer).toMatchObject({ servedModel: "gpt-4o-x", hasChoices: true, texts: ["a", "b", "c", "d", "f", "{}", "g", "1"], usage: { tokens: { input: 1, output: 2 } } });
+    expect(answer).toMatchObject({ servedModel: "gpt-4o-x", isAnswer: true, texts: ["a", "b", "c", "d", "f", "{}", "g", "1"], usage: { tokens: { input: 1, output: 2 } } });
   });
 
   it.each(["", "{", "null", "[]", "7", "<html>"])("finds no answer in %j", (body) => {
@@ -22,7 +22,7 @@ describe("readChatAnswer", () => {
   });
 
   it("reads an error page as an answer without choices", () => {
-    expect(read({ error: { message: "x" } })).toEqual({ usage: undefined, servedModel: null, texts: [], hasChoices: false });
+    expect(read({ error: { message: "x" } })).toEqual({ usage: undefined, servedModel: null, texts: [], isAnswer: false });
   });
 
   it("never throws", () => {

@@ -1,7 +1,8 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { bytesBesideMessages, chatTextOf, readChatRequest, withStreamUsage, type ChatRequest } from "../../src/wire/chat-request.ts";
+import { bytesBesideMessages, chatTextOf, readChatRequest, withStreamUsage } from "../../src/wire/chat-request.ts";
 import { chatFields } from "../../src/wire/chat-fields.ts";
+import type { ModelRequest } from "../../src/wire/model-request.ts";
 
 const hello = [{ role: "user", content: "hi" }];
 
@@ -9,7 +10,7 @@ function bytesOf(body: unknown): Buffer {
   return Buffer.from(typeof body === "string" ? body : JSON.stringify(body));
 }
 
-function accepted(body: unknown): ChatRequest {
+function accepted(body: unknown): ModelRequest {
   const result = readChatRequest(bytesOf(body));
   if (!result.ok) throw new Error(JSON.stringify(result.refusal));
   return result.request;
@@ -72,7 +73,7 @@ describe("readChatRequest", () => {
     expect(refusal(body)).toMatchObject({ code: "invalid_request", param });
   });
 
-  const priced = Object.entries(chatFields).filter(([, meaning]) => meaning !== "free").map(([name]) => name);
+  const priced = Object.entries(chatFields.meanings).filter(([, meaning]) => meaning !== "free").map(([name]) => name);
 
   it.each(priced)("refuses %s given twice, or in another letter case", (name) => {
     const more = name === "model" || name === "messages" ? "" : `,"${name}":1`;

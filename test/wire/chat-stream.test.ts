@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { isUsageChunk, StreamTranscript, type StreamAnswer } from "../../src/wire/chat-stream.ts";
+import { chatTranscript, isUsageChunk } from "../../src/wire/chat-stream.ts";
+import type { StreamAnswer, StreamTranscript } from "../../src/wire/stream-transcript.ts";
 import { cutAt, cuts, everyByte } from "./streams.ts";
 
 function chunk(choices: readonly object[], more: object = {}): string {
@@ -15,7 +16,7 @@ function streamOf(...events: string[]): Buffer {
 }
 
 function transcriptOf(chunks: readonly Buffer[]): StreamTranscript {
-  const transcript = new StreamTranscript();
+  const transcript = chatTranscript();
   for (const piece of chunks) transcript.push(piece);
   return transcript;
 }
@@ -29,7 +30,7 @@ const figures = ({ usage, finished }: StreamAnswer) => ({ input: usage?.tokens.i
 
 const done = "[DONE]";
 
-describe("StreamTranscript", () => {
+describe("a chat stream", () => {
   it("tells a listener each text of each choice as its event becomes whole, and says the same at the end", () => {
     const events = [
       chunk([delta("Hel")]), chunk([delta("a", 1)]), chunk([{ index: 1, delta: { reasoning_content: "hm" } }]),
@@ -38,7 +39,7 @@ describe("StreamTranscript", () => {
     const stream = streamOf(...events);
     for (const pieces of [[stream], everyByte(stream)]) {
       const heard: [string, number][] = [];
-      const transcript = new StreamTranscript((text, choice) => heard.push([text, choice]));
+      const transcript = chatTranscript((text, choice) => heard.push([text, choice]));
       for (const piece of pieces) transcript.push(piece);
       expect(heard).toEqual([["Hel", 0], ["a", 1], ["hm", 1], ["f", 0], ["{}", 0]]);
       expect(transcript.end()).toEqual(readAll([stream]));
@@ -135,7 +136,7 @@ describe("StreamTranscript", () => {
   });
 
   it("keeps of a long stream what it said, not its bytes", () => {
-    const transcript = new StreamTranscript();
+    const transcript = chatTranscript();
     const padding = { system_fingerprint: "x".repeat(2000) };
     const before = process.memoryUsage().arrayBuffers;
     for (let count = 0; count < 20_000; count++) transcript.push(streamOf(chunk([delta("a")], padding)));
@@ -150,7 +151,7 @@ describe("StreamTranscript", () => {
     "an event of 20 MB": () => [JSON.stringify({ padding: "x".repeat(20 * 1024 * 1024) })],
   };
   it.each(Object.entries(flood))("cannot say what was written of a flood, but what the gateway reports of it: %s", (_, events) => {
-    const transcript = new StreamTranscript();
+    const transcript = chatTranscript();
     for (const one of events()) transcript.push(streamOf(one));
     expect(transcript.everything()).toBeUndefined();
     transcript.push(streamOf(chunk([finish()]), chunk([], usage(5, 6)), done));

@@ -8,9 +8,9 @@ import type { Events } from "../ports/events.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { ChargeEnd } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
-import type { ChatAnswer } from "../wire/chat-answer.ts";
-import { readChatRequest, withStreamUsage } from "../wire/chat-request.ts";
+import type { Endpoint } from "../wire/endpoint.ts";
 import { forwardableHeaders } from "../wire/headers.ts";
+import type { ModelAnswer } from "../wire/model-answer.ts";
 import { readRetry } from "../wire/retries.ts";
 import { readTags } from "../wire/tags.ts";
 import { mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
@@ -25,10 +25,8 @@ import type { Meter } from "./meter.ts";
 import type { Pricer, Quote } from "./price.ts";
 import type { Settle, SettleOrder } from "./settle.ts";
 
-const route = "/v1/chat/completions";
-
-/** The steps of a chat request, in the order in which they are taken. */
-export interface ChatSteps {
+/** The steps of a request that is priced and metered, in the order in which they are taken. */
+export interface RequestSteps {
   readonly authenticate: Authenticate;
   readonly limiter: Limiter;
   readonly balanceGuard: BalanceGuard;
@@ -49,11 +47,11 @@ export interface ChatSteps {
 }
 
 /** authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle */
-export function chatCompletions(steps: ChatSteps): Handler {
+export function meteredRequest(steps: RequestSteps, endpoint: Endpoint): Handler {
   const answer = withPlace(steps.limiter, async (exchange, who, place) => {
     const body = await exchange.readBody();
     if (!body.ok) return body.refusal === null ? notForwarded : refuse(exchange, body.refusal);
-    const answered = answerChat(steps, exchange, { who, place }, body.bytes);
+    const answered = answerRequest(steps, exchange, { endpoint, who, place }, body.bytes);
     // Until it is settled: a count of the prompt may still need the body.
     steps.background(answered.then(({ settled }) => settled).finally(body.release));
     return (await answered).summary;
@@ -61,8 +59,9 @@ export function chatCompletions(steps: ChatSteps): Handler {
   return withKey(steps.authenticate, answer);
 }
 
-/** Who makes the request, and its place among those that run. */
+/** What is asked for and who asks, with the place among the requests that run. */
 interface Admitted {
+  readonly endpoint: Endpoint;
   readonly who: Authenticated;
   readonly place: Place;
 }
@@ -73,12 +72,13 @@ interface Answered {
   readonly settled: Promise<void>;
 }
 
-async function answerChat(steps: ChatSteps, exchange: Exchange, from: Admitted, body: Buffer): Promise<Answered> {
+async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admitted, body: Buffer): Promise<Answered> {
   const admission = await admit(steps, exchange, from, body);
-  const { who, place } = from;
+  const { endpoint, who, place } = from;
   if (!admission.ok) return { summary: refuse(exchange, admission.refusal), settled: Promise.resolve() };
   const { quote, held } = admission;
-  const { stream, size } = quote.request;
+  const { request } = quote;
+  const { stream } = request;
   const model = quote.model?.id ?? "other";
   if (stream) steps.events.requestStarted("stream");
   if (exchange.clientGone) {
@@ -87,7 +87,7 @@ async function answerChat(steps: ChatSteps, exchange: Exchange, from: Admitted, 
     return { summary: { ...notForwarded, model, stream }, settled: settle(steps, place, { held, quote, who, outcome, end }) };
   }
   const growing = growingHold(steps, admission, body);
-  const forwarded = await forward(steps, exchange, admission, { body, growing }).catch(async (error: unknown) => {
+  const forwarded = await forward(steps, exchange, admission, { endpoint, body, growing }).catch(async (error: unknown) => {
     // A bug of ours; its hold must not stay pending until the next start.
     growing?.end();
     await settle(steps, place, { held, quote, who, outcome: { kind: "unknown", reason: "internal_error" }, end: endOf(exchange, steps.clock, undefined) });
@@ -95,7 +95,7 @@ async function answerChat(steps: ChatSteps, exchange: Exchange, from: Admitted, 
   });
   const end = endOf(exchange, steps.clock, forwarded);
   const settled = steps
-    .meter(forwarded.ending, { model: quote.model, body, size, underWayTokens: growing?.underWayTokens ?? 0 })
+    .meter(forwarded.ending, { model: quote.model, body, request, underWayTokens: growing?.underWayTokens ?? 0 })
     .catch((error: unknown): Outcome => {
       steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
       return { kind: "unknown", reason: "not_metered" };
@@ -109,7 +109,7 @@ async function answerChat(steps: ChatSteps, exchange: Exchange, from: Admitted, 
 }
 
 /** Ends the hold, and puts the tokens that were used in the place of those that were reserved. */
-function settle(steps: ChatSteps, place: Place, order: SettleOrder): Promise<void> {
+function settle(steps: RequestSteps, place: Place, order: SettleOrder): Promise<void> {
   if (place.countsTokens) place.settleTokens(tokensUsed(order.outcome));
   return steps.settle(order);
 }
@@ -125,12 +125,13 @@ type Admission =
   | { readonly ok: false; readonly refusal: Refusal };
 
 /** Price and hold: afterwards the request has a durable row, or it is refused. */
-async function admit(steps: ChatSteps, exchange: Exchange, { who, place }: Admitted, body: Buffer): Promise<Admission> {
-  const read = readChatRequest(body);
+async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, place }: Admitted, body: Buffer): Promise<Admission> {
+  const read = endpoint.readRequest(body);
   if (!read.ok) return read;
   const tags = readTags(exchange.header("x-farebox-tag"));
   if (!tags.ok) return tags;
   const { request } = read;
+  const { route } = endpoint;
   const belowFloor = await steps.balanceGuard();
   if (belowFloor !== null) return { ok: false, refusal: belowFloor };
   const pricing = steps.pricer.quote(request, steps.clock.now());
@@ -154,7 +155,7 @@ async function admit(steps: ChatSteps, exchange: Exchange, { who, place }: Admit
 }
 
 /** The hold of a stream that could outgrow it; undefined where all that it can cost is held. */
-function growingHold(steps: ChatSteps, { quote, held }: Covered, body: Buffer): GrowingHold | undefined {
+function growingHold(steps: RequestSteps, { quote, held }: Covered, body: Buffer): GrowingHold | undefined {
   const { id, hold, growth } = held;
   const { model } = quote;
   if (growth === null || hold === null || model === undefined) return undefined;
@@ -162,19 +163,21 @@ function growingHold(steps: ChatSteps, { quote, held }: Covered, body: Buffer): 
 }
 
 async function forward(
-  steps: ChatSteps,
+  steps: RequestSteps,
   exchange: Exchange,
   { quote, held }: Covered,
-  { body, growing }: { readonly body: Buffer; readonly growing: GrowingHold | undefined },
+  { endpoint, body, growing }: { readonly endpoint: Endpoint; readonly body: Buffer; readonly growing: GrowingHold | undefined },
 ): Promise<Forwarded> {
   const { request } = quote;
-  const inject = steps.streamUsage === "inject" && request.stream && !request.wantsStreamUsage;
+  const { askForUsage } = endpoint;
+  const inject = steps.streamUsage === "inject" && request.stream && !request.wantsStreamUsage && askForUsage !== null;
   return steps.forwarder.forward({
     exchange,
-    path: route + exchange.query,
+    path: exchange.path + exchange.query,
     // A body that we meter should come readable; what is compressed all the same passes as it is.
     headers: { ...forwardableHeaders(exchange.headers()), "accept-encoding": "identity" },
-    body: inject ? withStreamUsage(body) : body,
+    body: inject ? askForUsage(body) : body,
+    endpoint,
     stream: request.stream,
     dropUsageChunk: inject,
     watch: growing,
@@ -183,7 +186,7 @@ async function forward(
 }
 
 /** What an answer cost and what its budget has left, from its reported usage and the hold's own answer. */
-function costHeaders({ price, room, hold }: Held, { usage }: ChatAnswer): HeaderList {
+function costHeaders({ price, room, hold }: Held, { usage }: ModelAnswer): HeaderList {
   if (price === null || usage === undefined) return [];
   const { charged } = costOf(price, usage.tokens);
   const cost: HeaderList = [["x-farebox-cost-usd", formatUsd(charged)], ...(price.model === ceilingPrice ? [ceilingMark] : [])];

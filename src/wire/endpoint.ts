@@ -1,0 +1,18 @@
+import type { Refusal } from "../core/refusals.ts";
+import type { AnswerReader } from "./model-answer.ts";
+import type { ModelRequestResult } from "./model-request.ts";
+import type { TextListener, Transcript } from "./stream-transcript.ts";
+
+/** What the story needs to know of one kind of request: how its bytes are read, and those of its answer. */
+export interface Endpoint {
+  /** Its path, and the name of its route in rows and metrics: "/v1/chat/completions". */
+  readonly route: string;
+  /** Reads a request for looking only. Refuses what the gateway might read differently. */
+  readRequest(body: Buffer): ModelRequestResult;
+  answerReader(): AnswerReader;
+  transcript(onText?: TextListener): Transcript;
+  /** How stream usage is asked for in the place of a client that did not; null where streams report it unasked. */
+  readonly askForUsage: ((body: Buffer) => Buffer) | null;
+  /** The event that ends a stream which cannot go on, so that no client takes it for a whole answer. */
+  breakEvent(refusal: Refusal): string;
+}

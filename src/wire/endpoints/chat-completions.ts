@@ -1,0 +1,15 @@
+import { readChatAnswer } from "../chat-answer.ts";
+import { readChatRequest, withStreamUsage } from "../chat-request.ts";
+import { chatTranscript } from "../chat-stream.ts";
+import type { Endpoint } from "../endpoint.ts";
+import { readerOfWhole } from "../model-answer.ts";
+import { refusalEvent } from "../refusals.ts";
+
+export const chatCompletions: Endpoint = {
+  route: "/v1/chat/completions",
+  readRequest: readChatRequest,
+  answerReader: () => readerOfWhole(readChatAnswer),
+  transcript: chatTranscript,
+  askForUsage: withStreamUsage,
+  breakEvent: refusalEvent,
+};

@@ -1,0 +1,135 @@
+import { isAscii, isUtf8 } from "node:buffer";
+import type { RequestSize } from "../core/bounds.ts";
+import type { PromptText } from "../core/prompt-text.ts";
+import type { Refusal } from "../core/refusals.ts";
+import type { TokenClass } from "../core/tokens.ts";
+import { isObject, parseJson, type JsonObject } from "./json.ts";
+import { jsonMembers, type JsonMember } from "./json-keys.ts";
+import { jsonBounds, jsonSkeleton } from "./json-skeleton.ts";
+import type { RequestFields } from "./request-fields.ts";
+
+/** What a request says that matters for its price and its forwarding. The bytes themselves are never changed. */
+export interface ModelRequest {
+  readonly model: string;
+  readonly stream: boolean;
+  /** Whether the client asked for a usage chunk in its stream. */
+  readonly wantsStreamUsage: boolean;
+  readonly size: RequestSize;
+  /** Fields whose cost nothing bounds; such a request is refused under a hard budget. */
+  readonly unboundedFields: readonly string[];
+  /** Classes that a token of the prompt or of the completion can be billed as. */
+  readonly classes: { readonly prompt: readonly TokenClass[]; readonly completion: readonly TokenClass[] };
+  readonly prompt: PromptReading;
+}
+
+/** How the prompt of a kind of request is read for counting; the request must have been read before. */
+export interface PromptReading {
+  /** The texts that a tokenizer counts. Never a data URL. */
+  text(body: Buffer): PromptText;
+  /** Bytes of the request beside those texts: a bound for what tools, schemas and other fields add to the prompt. */
+  bytesBeside(body: Buffer): number;
+}
+
+export type ModelRequestResult =
+  | { readonly ok: true; readonly request: ModelRequest }
+  | { readonly ok: false; readonly refusal: Refusal };
+
+/** A stated maximum above this is absurd. */
+const outputLimitMax = 100_000_000;
+
+/** What a model can be called: it is written down with the charge. */
+const modelName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
+
+/** A request body that was looked at: its long strings are stand-ins that tell their length. */
+export interface LookedAt {
+  readonly body: JsonObject & { readonly model: string };
+  /** Names of the top-level fields that are set, in their order. */
+  readonly given: readonly string[];
+}
+
+export type Look = ({ readonly ok: true } & LookedAt) | { readonly ok: false; readonly refusal: Refusal };
+
+/** Looks at a JSON body. Refuses what the gateway might read differently, and a request without a model. */
+export function lookAt(bytes: Buffer, fields: RequestFields): Look {
+  const skeleton = jsonSkeleton(bytes);
+  if (skeleton === undefined) return tooMuch;
+  const body = isAscii(bytes) || isUtf8(bytes) ? parseJson(skeleton.toString("utf8")) : undefined;
+  if (body === undefined) return invalidJson("The request body is not valid JSON in UTF-8.");
+  if (!isObject(body)) return invalidJson("The request body must be a JSON object.");
+  const members = jsonMembers(skeleton, jsonBounds.names + 1);
+  if (members.length > jsonBounds.names) return tooMuch;
+  const ambiguous = ambiguousField(members.map(({ name }) => name), fields);
+  if (ambiguous !== undefined) return ambiguous;
+  const fault = modelFault(body["model"]);
+  if (fault !== undefined) return fault;
+  const given = members.filter((member) => !isNull(skeleton, member)).map((member) => member.name);
+  return { ok: true, body: body as LookedAt["body"], given };
+}
+
+/** What is wrong with a model's name; undefined where nothing is. */
+export function modelFault(model: unknown): Refused | undefined {
+  if (typeof model !== "string" || model === "") return invalid("model", "you must provide a model parameter");
+  return modelName.test(model) ? undefined : invalid("model", "'model' must be a name of at most 256 characters");
+}
+
+/** A priced field given twice, or under a name that another reader would fold into it. */
+export function ambiguousField(names: readonly string[], fields: RequestFields): Refused | undefined {
+  const seen = new Set<string>();
+  for (const name of names) {
+    const priced = fields.pricedTwin(name);
+    if (priced === undefined) continue;
+    if (priced !== name) return invalid(priced, `'${name}' must be written '${priced}'`);
+    if (seen.has(name)) return invalid(name, `'${name}' is given twice`);
+    seen.add(name);
+  }
+  return undefined;
+}
+
+/** A field that is null is not set, whatever it is. */
+function isNull(bytes: Buffer, { valueStart, valueEnd }: JsonMember): boolean {
+  return valueEnd - valueStart === 4 && bytes.toString("latin1", valueStart, valueEnd) === "null";
+}
+
+/** How many answers are asked for; undefined where the value is none that can be. */
+export function choicesOf(value: unknown): number | undefined {
+  const choices = value ?? 1;
+  return typeof choices === "number" && Number.isInteger(choices) && choices >= 1 && choices <= 1000 ? choices : undefined;
+}
+
+/** The larger stated maximum; null when none is stated, infinite when one is malformed or absurd. */
+export function outputLimitOf(...values: readonly unknown[]): number | null {
+  const stated = values.filter((value) => value !== undefined && value !== null);
+  if (stated.length === 0) return null;
+  const sound = stated.every(
+    (value) => typeof value === "number" && Number.isInteger(value) && value > 0 && value <= outputLimitMax,
+  );
+  return sound ? Math.max(...(stated as number[])) : Infinity;
+}
+
+/** The body parsed whole; undefined where it is no JSON in UTF-8. */
+export function parseBody(bytes: Buffer): unknown {
+  if (isAscii(bytes)) return parseJson(bytes.toString("latin1"));
+  if (!isUtf8(bytes)) return undefined;
+  return parseJson(bytes.toString("utf8"));
+}
+
+/** Bytes of the request outside one of its fields; all of them where it has none. */
+export function bytesBeside(bytes: Buffer, field: string): number {
+  const found = jsonMembers(bytes).find((member) => member.name === field);
+  return found === undefined ? bytes.length : bytes.length - (found.valueEnd - found.valueStart);
+}
+
+type Refused = { readonly ok: false; readonly refusal: Refusal };
+
+export function invalidJson(message: string): Refused {
+  return { ok: false, refusal: { code: "invalid_json", message } };
+}
+
+export function invalid(param: string | null, message: string): Refused {
+  return { ok: false, refusal: { code: "invalid_request", param, message } };
+}
+
+const tooMuch = invalid(
+  null,
+  `the request body has more than ${jsonBounds.values} JSON values, ${jsonBounds.names} names or ${jsonBounds.skeletonBytes} bytes beside its long texts`,
+);
