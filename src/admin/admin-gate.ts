@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import { settingsAdmin, type AdminFailure, type AdminRole } from "../core/admins.ts";
+import { settingsAdmin, type Admin, type AdminFailure, type AdminRole } from "../core/admins.ts";
 import { isLive } from "../core/keys.ts";
 import type { AdminStore } from "../ports/admin-store.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -13,13 +13,25 @@ export interface AdminCaller {
   readonly expiresAt: number | null;
 }
 
+/** A token as a session remembers it. */
+export interface AdminCredential {
+  /** The admin's id; null for `FAREBOX_ADMIN_TOKEN`. */
+  readonly id: string | null;
+  /** SHA-256 of the token. */
+  readonly digest: Buffer;
+}
+
 export type Admission =
-  | { readonly ok: true; readonly caller: AdminCaller }
+  | { readonly ok: true; readonly caller: AdminCaller; readonly credential: AdminCredential }
   /** `message` is one sentence for a person, without anything of the token. */
   | { readonly ok: false; readonly why: AdminFailure; readonly message: string; readonly retryAfterSeconds: number | null };
 
-/** Decides on the `Authorization` header of a request that came from an address. */
-export type AdminGate = (authorization: string | undefined, address: string) => Promise<Admission>;
+export interface AdminGate {
+  /** Decides on the `Authorization` header of a request that came from an address. */
+  admit(authorization: string | undefined, address: string): Promise<Admission>;
+  /** Whose token opened before, as it is now; undefined where it would not open any more. */
+  stillOpens(credential: AdminCredential): Promise<AdminCaller | undefined>;
+}
 
 /** Tokens that have opened before; beyond these the oldest are forgotten, and have to wait their turn like a new one. */
 const knownTokensMax = 1_000;
@@ -52,7 +64,7 @@ export function createAdminGate(parts: {
 
   async function look(token: string, digest: Buffer): Promise<Admission | { readonly wrong: AdminFailure; readonly message: string }> {
     if (settingsDigest !== null && timingSafeEqual(digest, settingsDigest)) {
-      return { ok: true, caller: { name: settingsAdmin, role: "editor", expiresAt: null } };
+      return { ok: true, caller: settingsCaller, credential: { id: null, digest } };
     }
     const id = tokenPattern.exec(token)?.[1];
     const admin = id === undefined ? undefined : await admins.findById(id);
@@ -62,10 +74,10 @@ export function createAdminGate(parts: {
       const why = admin.revokedAt === null ? "expired" : "revoked";
       return { wrong: why, message: `This admin token ${why === "expired" ? "has expired" : "has been revoked"}.` };
     }
-    return { ok: true, caller: { name: admin.name, role: admin.role, expiresAt: admin.expiresAt } };
+    return { ok: true, caller: callerOf(admin), credential: { id: admin.id, digest } };
   }
 
-  return async (authorization, address) => {
+  async function admit(authorization: string | undefined, address: string): Promise<Admission> {
     const token = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
     // Nothing was tried, so there is nothing to slow down.
     if (token === undefined) return failed("missing", await missingMessage(parts));
@@ -85,7 +97,22 @@ export function createAdminGate(parts: {
     if (isNew) tries.takeBack(address);
     remember(known, name);
     return looked;
-  };
+  }
+
+  async function stillOpens({ id, digest }: AdminCredential): Promise<AdminCaller | undefined> {
+    if (id === null) return settingsDigest !== null && timingSafeEqual(digest, settingsDigest) ? settingsCaller : undefined;
+    const admin = await admins.findById(id);
+    const opens = admin !== undefined && isLive(admin, clock.now()) && timingSafeEqual(digest, Buffer.from(admin.digest, "hex"));
+    return opens ? callerOf(admin) : undefined;
+  }
+
+  return { admit, stillOpens };
+}
+
+const settingsCaller: AdminCaller = { name: settingsAdmin, role: "editor", expiresAt: null };
+
+function callerOf({ name, role, expiresAt }: Admin): AdminCaller {
+  return { name, role, expiresAt };
 }
 
 function remember(known: Set<string>, name: string): void {

@@ -1,38 +1,31 @@
-import { createAdminGate } from "../admin/admin-gate.ts";
-import type { Settings } from "../config/settings.ts";
 import { adminRoutes } from "../http/admin/routes.ts";
-import { serveAdmin } from "../http/admin/serve-route.ts";
+import { serveAdmin, type Doors } from "../http/admin/serve-route.ts";
 import type { Route } from "../http/http-app.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { Events } from "../ports/events.ts";
 import type { Account } from "../proxy/account.ts";
 import type { Store } from "../store/sqlite/open.ts";
 
 /** `/admin/v1`: the routes of its table over the store. */
 export function adminApi(
-  settings: Settings,
-  parts: {
+  parts: Doors & {
     readonly store: Store;
     readonly calendar: Calendar;
     readonly clock: Clock;
     readonly catalogue: () => Catalogue;
     readonly account: Account;
-    readonly events: Events;
+    readonly accountTtlMs: number;
     readonly version: string;
   },
 ): readonly Route[] {
-  const { store, calendar, clock, catalogue, events } = parts;
-  const { ledger, keys, teams, samples, admins, audit, outbox } = store;
-  const gate = createAdminGate({
-    admins, clock, settingsToken: settings.access.adminToken?.reveal() ?? null, onFailure: (why) => events.adminFailed(why),
-  });
+  const { store, calendar, clock, catalogue, accountTtlMs, gate, desk } = parts;
+  const { ledger, keys, teams, samples, audit, outbox } = store;
   const account = async () => {
     const found = await parts.account.lookUp();
     return found.ok ? found.record : undefined;
   };
   return serveAdmin(adminRoutes(parts.version), {
-    ledger, keys, teams, samples, audit, outbox, clock, calendar, catalogue, account, accountTtlMs: settings.balance.ttlMs, gate,
+    ledger, keys, teams, samples, audit, outbox, clock, calendar, catalogue, account, accountTtlMs, gate, desk,
   });
 }

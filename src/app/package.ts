@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 
 /** The price files that came with this release; the same place in a checkout and in a package. */
 export const shippedPrices = new URL("../../pricing/", import.meta.url);
@@ -13,3 +14,6 @@ export function packageVersion(): string {
 export function isCheckout(): boolean {
   return import.meta.url.endsWith(".ts");
 }
+
+/** The browser's side of the dashboard: beside this file in a checkout, compiled in a package. */
+export const dashboardFolder = fileURLToPath(new URL("../dashboard/", import.meta.url));

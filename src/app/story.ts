@@ -1,6 +1,10 @@
+import { createAdminGate } from "../admin/admin-gate.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Shortage } from "../core/budget.ts";
 import { noMoney } from "../core/money.ts";
+import { dashboardRoutes } from "../http/dashboard/files.ts";
+import { sessionRoutes } from "../http/dashboard/session-routes.ts";
+import { createSessionDesk } from "../http/dashboard/signed-in.ts";
 import type { Route } from "../http/http-app.ts";
 import { healthz, metricsPage, readyz, type Readiness } from "../http/operations.ts";
 import { selfServiceRoutes } from "../http/self-service.ts";
@@ -11,7 +15,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import type { Log } from "../ports/log.ts";
 import { accountInfo, createAccount } from "../proxy/account.ts";
-import { createAuthenticator } from "../proxy/authenticate.ts";
+import { createAuthenticator, createKeyring } from "../proxy/authenticate.ts";
 import { createBalanceGuard } from "../proxy/balance-guard.ts";
 import { createForwarder } from "../proxy/forward.ts";
 import { createGrower } from "../proxy/growing-hold.ts";
@@ -28,6 +32,7 @@ import type { Store } from "../store/sqlite/open.ts";
 import type { createTokenCounter } from "../tokens/token-counter.ts";
 import { chatCompletions } from "../wire/endpoints/chat-completions.ts";
 import { adminApi } from "./admin-api.ts";
+import { dashboardFolder } from "./package.ts";
 import type { Work } from "./work.ts";
 
 interface StoryParts {
@@ -60,7 +65,12 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   const { ledger, keys } = store;
   const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
   const limiter = createLimiter({ clock });
-  const authenticate = createAuthenticator({ keys, teams: store.teams, changes: store.changes, clock, mode: settings.access.auth });
+  const keyring = createKeyring({ keys, teams: store.teams, changes: store.changes, clock });
+  const authenticate = createAuthenticator({ keyring, mode: settings.access.auth });
+  const gate = createAdminGate({
+    admins: store.admins, clock, settingsToken: settings.access.adminToken?.reveal() ?? null, onFailure: (why) => events.adminFailed(why),
+  });
+  const desk = createSessionDesk({ gate, keyring, clock });
   const pricer = createPricer({ catalogue, tokens, unpriced: settings.pricing.unpriced, sliceTokens: settings.stream.sliceTokens });
   const scopeName = ({ window }: Shortage) => scopeNameOf(window.budget.scope, keys);
   const forwarder = createForwarder({
@@ -103,8 +113,10 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     { method: "get", path: "/v1/models", handler: listModels({ authenticate, catalogue, clock }) },
     { method: "get", path: "/v1/models/:id", handler: showModel({ authenticate, catalogue, clock }) },
     { method: "get", path: "/account/info", handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }) },
-    ...selfServiceRoutes({ authenticate, limiter, ledger, calendar: parts.calendar, clock }),
-    ...adminApi(settings, { store, calendar: parts.calendar, clock, catalogue, account, events, version: parts.version }),
+    ...selfServiceRoutes({ authenticate: desk.own(authenticate), limiter, ledger, calendar: parts.calendar, clock }),
+    ...adminApi({ store, calendar: parts.calendar, clock, catalogue, account, gate, desk, accountTtlMs: settings.balance.ttlMs, version: parts.version }),
+    ...sessionRoutes({ desk, clock, timeZone: parts.calendar.timeZone, version: parts.version }),
+    ...dashboardRoutes({ folder: dashboardFolder }),
     { method: "get", path: "/healthz", handler: healthz },
     { method: "get", path: "/readyz", handler: readyz(readiness) },
     { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },

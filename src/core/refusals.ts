@@ -17,7 +17,8 @@ export type Refusal =
   | { readonly code: "conflict"; readonly message: string }
   | { readonly code: "method_not_allowed"; readonly allow: readonly string[] }
   | { readonly code: "unsupported_media_type"; readonly contentType: string }
-  | { readonly code: "cross_site"; readonly origin: string | null }
+  /** `session`: a browser's session may write from its own page only. */
+  | { readonly code: "cross_site"; readonly origin: string | null; readonly session?: true }
   | { readonly code: "not_found"; readonly message: string }
   | { readonly code: "request_too_large"; readonly limitBytes: number; readonly setting?: null }
   | { readonly code: "unsupported_encoding"; readonly encoding: string }

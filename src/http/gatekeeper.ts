@@ -5,7 +5,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { HeaderList } from "../ports/exchange.ts";
 import { BodyMemory } from "./body.ts";
 import { HttpExchange } from "./exchange.ts";
-import { browserOrigin, hostName, isForwarded, isLoopbackAddress, isLoopbackHost } from "./origins.ts";
+import { browserOrigin, hostName, isForwarded, isLoopbackAddress, isLoopbackHost, isVisit } from "./origins.ts";
 import { cleanPath } from "./paths.ts";
 
 export interface GatekeeperOptions {
@@ -57,7 +57,7 @@ export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessag
     if (options.loopbackOnly && (host === undefined || !isLoopbackHost(host))) {
       return exchange.refuse({ code: "unknown_host", host: stated ?? "" });
     }
-    if (origin.kind === "foreign") return exchange.refuse({ code: "cross_site", origin: origin.origin });
+    if (origin.kind === "foreign" && !isLinkedPage(request, clean?.path ?? "")) return exchange.refuse({ code: "cross_site", origin: origin.origin });
     if (clean === undefined) return exchange.refuse({ code: "not_found", message: "There is no such path." });
     if (request.method === "OPTIONS" && origin.kind === "permitted") return exchange.answer(204, preflightHeaders(request), "");
     request.url = clean.path + clean.query;
@@ -69,7 +69,16 @@ const nobody: ReadonlySet<string> = new Set();
 
 /** Paths that no page of another origin may call, whatever the settings permit. */
 function isOwnPagesOnly(path: string): boolean {
-  return path === "/admin" || path.startsWith("/admin/");
+  return path === "/admin" || path.startsWith("/admin/") || isDashboard(path);
+}
+
+function isDashboard(path: string): boolean {
+  return path === "/dashboard" || path.startsWith("/dashboard/");
+}
+
+/** A link of another site that somebody follows to the dashboard. The page is the same for everybody, and what it shows it fetches itself. */
+function isLinkedPage(request: IncomingMessage, path: string): boolean {
+  return isDashboard(path) && isVisit(request.method ?? "", request.headers);
 }
 
 function corsHeaders(origin: string): HeaderList {

@@ -57,3 +57,8 @@ export function browserOrigin(headers: IncomingHttpHeaders, permitted: ReadonlyS
   const host = URL.parse(origin)?.host;
   return host !== undefined && host === headers.host ? { kind: "own" } : { kind: "foreign", origin };
 }
+
+/** Whether a browser asks for a page that is to stand in its window, not in a frame or for a script. */
+export function isVisit(method: string, headers: IncomingHttpHeaders): boolean {
+  return method === "GET" && headers["sec-fetch-mode"] === "navigate" && headers["sec-fetch-dest"] === "document";
+}

@@ -35,15 +35,23 @@ const rememberedKeysMax = 20_000;
 /** `sk-fb-<id>-<secret>` */
 const keyPattern = /^sk-fb-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
 
-/** The step that says whose request this is. `open` asks nobody on this machine for a key. */
-export function createAuthenticator(parts: {
+type KeyAuthentication = Known | Extract<Authentication, { ok: false }>;
+
+/** Who has which key. Keys are remembered, and forgotten with every change in the store. */
+export interface Keyring {
+  /** Whose secret this is. */
+  bySecret(secret: string): Promise<KeyAuthentication>;
+  /** As `bySecret` for a secret that was seen before: of a key's id, by its SHA-256. */
+  byDigest(id: string, digest: Buffer): Promise<KeyAuthentication>;
+}
+
+export function createKeyring(parts: {
   readonly keys: KeyStore;
   readonly teams: TeamStore;
   readonly changes: Changes;
   readonly clock: Clock;
-  readonly mode: "keys" | "open";
-}): Authenticate {
-  const { keys, teams, clock, mode } = parts;
+}): Keyring {
+  const { keys, teams, clock } = parts;
   const remembered = new LRUCache<string, Known>({ max: rememberedKeysMax });
   let generation = 0;
   parts.changes.onChange(() => {
@@ -61,26 +69,40 @@ export function createAuthenticator(parts: {
     return known;
   }
 
-  return async (exchange) => {
-    const credential = credentialOf(exchange);
-    if (credential === "two") return refused("Authorization and x-api-key carry two different keys; send one.");
-    const id = credential === undefined ? undefined : keyPattern.exec(credential)?.[1];
-    if (credential === undefined || id === undefined) {
-      if (mode === "open" && exchange.isLocal) return nobody;
-      return refused(
-        credential === undefined
-          ? "No API key was sent. Send a Farebox key as 'Authorization: Bearer sk-fb-…' or in x-api-key."
-          : "This is not a Farebox key; they look like sk-fb-…, and 'farebox keys create NAME' makes one.",
-      );
-    }
+  async function byDigest(id: string, digest: Buffer): Promise<KeyAuthentication> {
     const known = remembered.get(id) ?? (await find(id));
     const now = clock.now();
-    if (known === undefined || !opens(known.key, credential, now)) return refused("This API key is unknown.");
+    if (known === undefined || !opens(known.key, digest, now)) return refused("This API key is unknown.");
     const { key } = known;
     if (!isLive(key, now)) {
       return refused(key.revokedAt === null ? "This API key has expired." : "This API key has been revoked.");
     }
     return known;
+  }
+
+  return {
+    byDigest,
+    async bySecret(secret) {
+      const id = keyPattern.exec(secret)?.[1];
+      return id === undefined ? notAKey : byDigest(id, digestOfSecret(secret));
+    },
+  };
+}
+
+/** SHA-256 of a key's text. */
+export function digestOfSecret(secret: string): Buffer {
+  return hash("sha256", secret, "buffer");
+}
+
+/** The step that says whose request this is. `open` asks nobody on this machine for a key. */
+export function createAuthenticator({ keyring, mode }: { readonly keyring: Keyring; readonly mode: "keys" | "open" }): Authenticate {
+  return async (exchange) => {
+    const credential = credentialOf(exchange);
+    if (credential === "two") return refused("Authorization and x-api-key carry two different keys; send one.");
+    if (credential !== undefined && keyPattern.test(credential)) return keyring.bySecret(credential);
+    if (mode === "open" && exchange.isLocal) return nobody;
+    if (credential !== undefined) return notAKey;
+    return refused("No API key was sent. Send a Farebox key as 'Authorization: Bearer sk-fb-…' or in x-api-key.");
   };
 }
 
@@ -90,14 +112,18 @@ export function mayUseModel({ key, team }: Authenticated, ...names: readonly str
 }
 
 /** Whether it is the key's secret, or after a rotation the one before while the overlap runs. */
-function opens({ digest, previous }: Key, credential: string, now: number): boolean {
-  const sent = hash("sha256", credential, "buffer");
+function opens({ digest, previous }: Key, sent: Buffer, now: number): boolean {
   return isDigest(digest, sent) || (previous !== null && now < previous.validUntil && isDigest(previous.digest, sent));
 }
 
 function isDigest(hex: string, digest: Buffer): boolean {
   const stored = Buffer.from(hex, "hex");
   return stored.length === digest.length && timingSafeEqual(stored, digest);
+}
+
+/** Whether a request carries a credential in one of the headers of keys. */
+export function hasCredential(exchange: Exchange): boolean {
+  return credentialOf(exchange) !== undefined;
 }
 
 /** The one credential that was sent; "two" when both headers carry one and they differ. */
@@ -108,6 +134,8 @@ function credentialOf(exchange: Exchange): string | undefined {
   return bearer ?? apiKey;
 }
 
-function refused(message: string): Authentication {
+function refused(message: string): Extract<Authentication, { ok: false }> {
   return { ok: false, refusal: { code: "invalid_api_key", message } };
 }
+
+const notAKey = refused("This is not a Farebox key; they look like sk-fb-…, and 'farebox keys create NAME' makes one.");

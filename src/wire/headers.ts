@@ -34,12 +34,20 @@ const droppedFromAnswers = new Set([
   "trailer",
   "transfer-encoding",
   "upgrade",
+  "x-content-type-options",
 ]);
 
 /** Of these ours are the only ones: two of a kind make a browser refuse the answer. */
 const ownPrefixes = ["x-farebox-", "access-control-"];
 
-/** The gateway's headers that the client gets, in their order and spelling. `raw` is name, value, name, value … */
+/**
+ * The gateway's answers come from our origin, where the dashboard is. A browser that opens one as a page must take it for
+ * what it says it is, and give it neither scripts nor the origin, whatever a model was made to write. The gateway's own
+ * policy stays beside it: of two, a browser heeds both.
+ */
+const harmless = [["x-content-type-options", "nosniff"], ["content-security-policy", "sandbox"]] as const;
+
+/** The gateway's headers that the client gets, in their order and spelling, and ours for browsers. `raw` is name, value, name, value … */
 export function answerHeaders(raw: readonly string[]): (readonly [string, string])[] {
   const kept: (readonly [string, string])[] = [];
   const named = connectionOptions(raw);
@@ -50,7 +58,7 @@ export function answerHeaders(raw: readonly string[]): (readonly [string, string
     if (ownPrefixes.some((prefix) => lower.startsWith(prefix))) continue;
     kept.push([name, raw[index + 1] ?? ""]);
   }
-  return kept;
+  return kept.concat(harmless);
 }
 
 /** Names that the `connection` header declares to be of this connection only. */

@@ -82,7 +82,7 @@ function wordingOf(refusal: Refusal): Wording {
     case "unsupported_media_type":
       return { status: 415, type: invalidRequest, code, message: `The body must be JSON with content-type application/json; it was '${refusal.contentType}'.` };
     case "cross_site":
-      return { status: 403, type: invalidRequest, code, message: "A web page of another site may not call this proxy. FAREBOX_CORS_ORIGINS names the origins that may." };
+      return { status: 403, type: invalidRequest, code, message: refusal.session ? ownPageOnly : otherSite };
     case "not_found":
       return { status: 404, type: invalidRequest, code, message: refusal.message };
     case "request_too_large":
@@ -200,6 +200,10 @@ function budgetHeld(shortage: Shortage, scopeName: string): Wording {
     headers: [["retry-after", "1"]],
   };
 }
+
+const otherSite = "A web page of another site may not call this proxy. FAREBOX_CORS_ORIGINS names the origins that may.";
+const ownPageOnly =
+  "Whoever is signed in by the dashboard's cookie changes something from the dashboard's own page only: with its Origin and the header x-farebox-dashboard: 1.";
 
 const limitUnits = { rpm: "requests per minute", tpm: "tokens per minute", parallel: "requests at the same time" } as const;
 

@@ -19,7 +19,7 @@ async function gateWith({ settings = settingsToken as string | null } = {}) {
     if (!created.ok) throw new Error(created.message);
     return created.text;
   };
-  return { clock, admins, failures, add, ask: (token: string, from = "10.0.0.1") => gate(`Bearer ${token}`, from), gate };
+  return { clock, admins, failures, add, ask: (token: string, from = "10.0.0.1") => gate.admit(`Bearer ${token}`, from), gate };
 }
 
 /** What became of a promise by now; "waits" where nothing did. */
@@ -27,7 +27,7 @@ async function soFar(asked: Promise<Admission>): Promise<Admission | "waits"> {
   return Promise.race([asked, new Promise<"waits">((resolve) => setImmediate(() => resolve("waits")))]);
 }
 
-const opened = (name: string, role: string) => ({ ok: true, caller: expect.objectContaining({ name, role }) });
+const opened = (name: string, role: string) => expect.objectContaining({ ok: true, caller: expect.objectContaining({ name, role }) });
 
 describe("the admin gate", () => {
   it("opens to named tokens in their role, and to the settings' token as an editor named env", async () => {
@@ -50,14 +50,14 @@ describe("the admin gate", () => {
 
   it("tells what is missing where there is no token at all", async () => {
     const { gate, add } = await gateWith({ settings: null });
-    expect(await gate(undefined, "10.0.0.1")).toMatchObject({ ok: false, message: expect.stringContaining("no admin token yet, so the admin API is closed") });
+    expect(await gate.admit(undefined, "10.0.0.1")).toMatchObject({ ok: false, message: expect.stringContaining("no admin token yet, so the admin API is closed") });
     await add("vera", "viewer");
-    expect(await gate(undefined, "10.0.0.1")).toMatchObject({ ok: false, message: expect.stringContaining("No admin token was sent") });
+    expect(await gate.admit(undefined, "10.0.0.1")).toMatchObject({ ok: false, message: expect.stringContaining("No admin token was sent") });
   });
 
   it.each(["", "Basic abc", "Bearer", "Bearer a b", "bearer", "sk-fba-x"])("takes %j for no token", async (header) => {
     const { gate } = await gateWith();
-    expect(await gate(header, "10.0.0.1")).toMatchObject({ ok: false, why: "missing" });
+    expect(await gate.admit(header, "10.0.0.1")).toMatchObject({ ok: false, why: "missing" });
   });
 
   it("slows failed tries of one address down, one after the other, also when they come at once", async () => {

@@ -15,10 +15,17 @@ describe("forwardableHeaders", () => {
   });
 });
 
+const harmless = [["x-content-type-options", "nosniff"], ["content-security-policy", "sandbox"]];
+
 describe("answerHeaders", () => {
   it("keeps order, spelling and repeated headers", () => {
     const raw = ["Content-Type", "application/json", "X-Request-Id", "req_1", "openai-processing-ms", "12", "x-ratelimit-remaining", "5", "Link", "a", "link", "b"];
-    expect(answerHeaders(raw).flat()).toEqual(raw);
+    expect(answerHeaders(raw).flat()).toEqual([...raw, ...harmless.flat()]);
+  });
+
+  it("makes of each answer one that a browser neither guesses at nor runs, beside the gateway's own policy", () => {
+    const raw = ["content-security-policy", "default-src https:", "X-Content-Type-Options", "nosniff, nosniff"];
+    expect(answerHeaders(raw)).toEqual([["content-security-policy", "default-src https:"], ...harmless]);
   });
 
   it.each([
@@ -26,12 +33,13 @@ describe("answerHeaders", () => {
     "X-Farebox-Request-Id", "x-farebox-cost-usd", "X-Farebox-Error",
     // Of the gateway's own origin; a second allow-origin makes a browser refuse the answer.
     "Access-Control-Allow-Origin", "access-control-expose-headers", "Alt-Svc", "Strict-Transport-Security",
+    "X-Content-Type-Options",
   ])("drops %s", (name) => {
-    expect(answerHeaders(["a", "1", name, "x", "b", "2"])).toEqual([["a", "1"], ["b", "2"]]);
+    expect(answerHeaders(["a", "1", name, "x", "b", "2"])).toEqual([["a", "1"], ["b", "2"], ...harmless]);
   });
 
   it("drops what the connection header names, wherever it stands", () => {
-    expect(answerHeaders(["X-Hop", "1", "X-Stay", "2", "Connection", "close, X-Hop ,", "x-other", "3", "connection", "X-OTHER"])).toEqual([["X-Stay", "2"]]);
+    expect(answerHeaders(["X-Hop", "1", "X-Stay", "2", "Connection", "close, X-Hop ,", "x-other", "3", "connection", "X-OTHER"])).toEqual([["X-Stay", "2"], ...harmless]);
   });
 });
 

@@ -1,7 +1,8 @@
-import type { AdminGate } from "../../admin/admin-gate.ts";
+import type { AdminCaller, AdminGate } from "../../admin/admin-gate.ts";
 import type { Refusal } from "../../core/refusals.ts";
 import type { Exchange, HeaderList } from "../../ports/exchange.ts";
 import { notForwarded, type Summary } from "../../proxy/handler.ts";
+import type { SessionDesk } from "../dashboard/signed-in.ts";
 import type { Route } from "../http-app.ts";
 import { readFields, readJsonBody, readQuery, type Read } from "./input.ts";
 import type { AdminParts, AdminRoute, RouteAnswer } from "./route.ts";
@@ -11,19 +12,25 @@ export const adminBase = "/admin/v1";
 const answerHeaders: HeaderList = [["content-type", "application/json"], ["cache-control", "no-store"]];
 const refusalHeaders: HeaderList = [["cache-control", "no-store"]];
 
+/** Who lets admins in: by their tokens, and by their sessions of the dashboard. */
+export interface Doors {
+  readonly gate: AdminGate;
+  readonly desk: Pick<SessionDesk, "admin">;
+}
+
 /** The routes of the table as the application serves them, and behind them what is left of /admin/v1. */
-export function serveAdmin(routes: readonly AdminRoute[], parts: AdminParts & { readonly gate: AdminGate }): readonly Route[] {
+export function serveAdmin(routes: readonly AdminRoute[], parts: AdminParts & Doors): readonly Route[] {
   const served = routes.map((each): Route => ({
     method: each.method,
     path: adminBase + each.path.replace(/\{(\w+)\}/g, ":$1"),
     handler: (exchange) => serve(exchange, each, parts),
   }));
-  const rest = (exchange: Exchange) => serveRest(exchange, routes, parts.gate);
+  const rest = (exchange: Exchange) => serveRest(exchange, routes, parts);
   return [...served, { method: "all", path: adminBase, handler: rest }, { method: "all", path: `${adminBase}/*rest`, handler: rest }];
 }
 
-async function serve(exchange: Exchange, route: AdminRoute, parts: AdminParts & { readonly gate: AdminGate }): Promise<Summary> {
-  const admission = await admit(exchange, parts.gate);
+async function serve(exchange: Exchange, route: AdminRoute, parts: AdminParts & Doors): Promise<Summary> {
+  const admission = await admit(exchange, parts);
   if (!admission.ok) return refused(exchange, admission.refusal);
   const { caller } = admission;
   if (route.role === "editor" && caller.role !== "editor") return refused(exchange, { code: "read_only" });
@@ -39,19 +46,27 @@ async function serve(exchange: Exchange, route: AdminRoute, parts: AdminParts & 
 }
 
 /** A path that is none, or a method that its path does not take; told to admins alone. */
-async function serveRest(exchange: Exchange, routes: readonly AdminRoute[], gate: AdminGate): Promise<Summary> {
-  const admission = await admit(exchange, gate);
+async function serveRest(exchange: Exchange, routes: readonly AdminRoute[], doors: Doors): Promise<Summary> {
+  const admission = await admit(exchange, doors);
   if (!admission.ok) return refused(exchange, admission.refusal);
   const methods = routes.filter((each) => matches(each, exchange.path)).map(({ method }) => method.toUpperCase());
   if (methods.length > 0) return refused(exchange, { code: "method_not_allowed", allow: methods });
   return refused(exchange, { code: "not_found", message: `There is no such path; ${adminBase}/openapi.json lists those that there are.` });
 }
 
-async function admit(exchange: Exchange, gate: AdminGate) {
-  const admission = await gate(exchange.header("authorization"), exchange.remoteAddress);
+type Admitted = { readonly ok: true; readonly caller: AdminCaller } | { readonly ok: false; readonly refusal: Refusal };
+
+async function admit(exchange: Exchange, { gate, desk }: Doors): Promise<Admitted> {
+  const authorization = exchange.header("authorization");
+  if (authorization === undefined) {
+    const session = await desk.admin(exchange);
+    if (session.ok) return { ok: true, caller: session.by };
+    if (session.refusal !== null) return { ok: false, refusal: session.refusal };
+  }
+  const admission = await gate.admit(authorization, exchange.remoteAddress);
   if (admission.ok) return admission;
   const { message, retryAfterSeconds } = admission;
-  return { ok: false as const, refusal: { code: "admin_refused", message, retryAfterSeconds } satisfies Refusal };
+  return { ok: false, refusal: { code: "admin_refused", message, retryAfterSeconds } };
 }
 
 function refused(exchange: Exchange, refusal: Refusal): Summary {

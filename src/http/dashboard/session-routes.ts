@@ -1,0 +1,84 @@
+import { z } from "zod";
+import type { Refusal } from "../../core/refusals.ts";
+import type { Clock } from "../../ports/clock.ts";
+import type { Exchange, HeaderList } from "../../ports/exchange.ts";
+import { notForwarded, type Handler, type Summary } from "../../proxy/handler.ts";
+import { isoTime } from "../../reporting/names.ts";
+import { readJsonBody } from "../admin/input.ts";
+import type { Route } from "../http-app.ts";
+import { dropSession, keepSession } from "./cookie.ts";
+import type { SessionDesk, SignedIn } from "./signed-in.ts";
+
+/** Signing in and out: what the dashboard's page asks first. */
+export function sessionRoutes(parts: {
+  readonly desk: SessionDesk;
+  readonly clock: Clock;
+  readonly timeZone: string;
+  readonly version: string;
+}): readonly Route[] {
+  const { desk, clock } = parts;
+  const about = { time_zone: parts.timeZone, version: parts.version };
+
+  const show: Handler = async (exchange) => {
+    const signedIn = await desk.signedIn(exchange);
+    return answer(exchange, signedIn === undefined ? nobody : sessionJson(signedIn, about));
+  };
+
+  const signIn: Handler = async (exchange) => {
+    if (!desk.isOwnPage(exchange)) return refused(exchange, notOwnPage(exchange));
+    const read = await exchange.readBody(bodyBytesMax);
+    if (!read.ok) return read.refusal === null ? notForwarded : refused(exchange, read.refusal);
+    const body = readJsonBody(read.bytes, exchange.header("content-type"), tokenBody);
+    read.release();
+    if (!body.ok) return refused(exchange, body.refusal);
+    const { token: text } = body.value as z.output<typeof tokenBody>;
+    const result = await desk.signIn(text, exchange.remoteAddress);
+    if (!result.ok) return refused(exchange, { code: "admin_refused", message: result.message, retryAfterSeconds: result.retryAfterSeconds });
+    // Whoever was signed in before in this browser no longer is.
+    desk.signOut(exchange);
+    const { signedIn, token } = result;
+    return answer(exchange, sessionJson(signedIn, about), keepSession(exchange, token, signedIn.expiresAt - clock.now()));
+  };
+
+  const signOut: Handler = async (exchange) => {
+    if (!desk.isOwnPage(exchange)) return refused(exchange, notOwnPage(exchange));
+    desk.signOut(exchange);
+    return answer(exchange, nobody, dropSession(exchange));
+  };
+
+  const path = "/dashboard/session";
+  return [
+    { method: "get", path, handler: show },
+    { method: "post", path, handler: signIn },
+    { method: "delete", path, handler: signOut },
+  ];
+}
+
+const bodyBytesMax = 10_000;
+
+const tokenBody = z.strictObject({ token: z.string("must be a text").trim().min(1, "must not be empty").max(1000, "is too long") });
+
+const nobody = { kind: "none" };
+
+function sessionJson(signedIn: SignedIn, about: object) {
+  const common = { expires_at: isoTime(signedIn.expiresAt), ...about };
+  if (signedIn.kind === "admin") return { kind: "admin", name: signedIn.caller.name, role: signedIn.caller.role, ...common };
+  const { key } = signedIn.who;
+  return { kind: "key", name: key?.name ?? null, team: key?.team ?? null, role: null, ...common };
+}
+
+const headers: HeaderList = [["content-type", "application/json"], ["cache-control", "no-store"]];
+
+function answer(exchange: Exchange, json: object, more: HeaderList = []): Summary {
+  exchange.answer(200, [...headers, ...more], JSON.stringify(json));
+  return notForwarded;
+}
+
+function refused(exchange: Exchange, refusal: Refusal): Summary {
+  exchange.refuse(refusal, [["cache-control", "no-store"]]);
+  return notForwarded;
+}
+
+function notOwnPage(exchange: Exchange): Refusal {
+  return { code: "cross_site", origin: exchange.header("origin") ?? null, session: true };
+}
