@@ -6,7 +6,7 @@ import { formatScope } from "../core/budget.ts";
 const dayMs = 86_400_000;
 
 /** What the last day's samples say of the gateway's bill; computed anew only when there is another sample. */
-export function differenceOfDay({ ledger, samples }: Pick<Store, "ledger" | "samples">): () => Promise<LedgerFigures["reconciliation"]> {
+export function differenceOfDay({ ledger, samples }: Store["figures"]): () => Promise<LedgerFigures["reconciliation"]> {
   let known: { readonly askedAt: number; readonly figures: LedgerFigures["reconciliation"] } | null = null;
   return async () => {
     const latest = await samples.latest();

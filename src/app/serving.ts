@@ -97,8 +97,8 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   });
   if (!opening.ok) return { ok: false, problems: [storeProblem(opening.failure, settings.database.path)] };
   const store = owned.use(opening.store);
-  const difference = differenceOfDay(store);
-  const spend = spendByTeam(store.ledger, calendar);
+  const difference = differenceOfDay(store.figures);
+  const spend = spendByTeam({ atOnce: store.figures.ledger, later: store.ledger }, calendar);
   const recovered = await store.ledger.recover(parts.clock.now());
 
   const gateway = owned.use(

@@ -8,46 +8,69 @@ const finishedMs = 60_000;
 
 type ByTeam = ReadonlyMap<string | null, PicoUsd>;
 
+interface Finished {
+  /** When their month began. */
+  readonly month: number;
+  readonly until: number;
+  readonly readAt: number;
+  readonly sums: ByTeam;
+}
+
 /**
  * What each team spent since the day and the month began. Today is read as it is now. The finished days before it take
  * a large ledger a third of a second to add up, and only a correction or a settlement over midnight changes them: they
- * are read at most once a minute, and a scrape waits for them only when it has none.
+ * are read at most once a minute, and a scrape waits for them only when it has none; at midnight it adds the day that ended.
+ * `atOnce` answers what a scrape waits for, `later` what it does not, and that may take its turn behind others' reports.
  */
-export function spendByTeam(ledger: Pick<Ledger, "report">, calendar: Calendar): (at: number) => Promise<LedgerFigures["spend"]> {
-  let finished: { readonly until: number; readonly readAt: number; readonly sums: ByTeam } | null = null;
-  let reading: Promise<ByTeam> | null = null;
+export function spendByTeam(
+  { atOnce, later }: { readonly atOnce: Pick<Ledger, "report">; readonly later: Pick<Ledger, "report"> },
+  calendar: Calendar,
+): (at: number) => Promise<LedgerFigures["spend"]> {
+  let finished: Finished | null = null;
+  let reading: Promise<void> | null = null;
 
-  const sumsOf = async (since: number, until: number): Promise<ByTeam> => {
+  const sumsOf = async (ledger: Pick<Ledger, "report">, since: number, until: number): Promise<ByTeam> => {
     if (since >= until) return new Map();
     const rows = await ledger.report({ by: ["team"], since, until });
     return new Map(rows.map(({ dimensions, cost }) => [dimensions.team ?? null, cost]));
   };
-  const readFinished = async (until: number, at: number): Promise<ByTeam> => {
+  /** What was known, with the days that ended since; everything where nothing was. */
+  const broughtTo = async (today: number, month: number, at: number): Promise<Finished> => {
+    const known = finished;
+    if (known === null || known.month !== month || known.until > today) {
+      return { month, until: today, readAt: at, sums: await sumsOf(atOnce, month, today) };
+    }
+    return known.until === today ? known : { ...known, until: today, sums: together(known.sums, await sumsOf(atOnce, known.until, today)) };
+  };
+  const readAnew = async (today: number, month: number, at: number): Promise<void> => {
     try {
-      const sums = await sumsOf(calendar.spanOf("1mo", at).start, until);
-      finished = { until, readAt: at, sums };
-      return sums;
+      finished = { month, until: today, readAt: at, sums: await sumsOf(later, month, today) };
+    } catch {
+      // What was known stays; the next scrape tries again.
     } finally {
       reading = null;
     }
   };
   const finishedBefore = async (today: number, at: number): Promise<ByTeam> => {
-    if (finished?.until !== today) return readFinished(today, at);
-    if (at - finished.readAt >= finishedMs && reading === null) {
-      reading = readFinished(today, at);
-      // What was known stays; the next scrape tries again.
-      reading.catch(() => undefined);
-    }
-    return finished.sums;
+    const month = calendar.spanOf("1mo", at).start;
+    const known = await broughtTo(today, month, at);
+    finished = known;
+    if (at - known.readAt >= finishedMs) reading ??= readAnew(today, month, at);
+    return known.sums;
   };
 
   return async (at) => {
     const { start, end } = calendar.spanOf("1d", at);
     // To the day's end, so that whole days are read: they are far fewer rows than quarter hours.
-    const today = await sumsOf(start, end ?? at + 1);
-    const month = new Map(await finishedBefore(start, at));
-    for (const [team, spent] of today) month.set(team, add(month.get(team) ?? noMoney, spent));
+    const today = await sumsOf(atOnce, start, end ?? at + 1);
+    const month = together(await finishedBefore(start, at), today);
     const rows = (period: "day" | "month", sums: ByTeam) => [...sums].map(([team, spent]) => ({ team, period, spent }));
     return [...rows("day", today), ...rows("month", month)];
   };
+}
+
+function together(some: ByTeam, others: ByTeam): ByTeam {
+  const sums = new Map(some);
+  for (const [team, spent] of others) sums.set(team, add(sums.get(team) ?? noMoney, spent));
+  return sums;
 }

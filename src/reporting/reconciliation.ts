@@ -29,7 +29,7 @@ export interface ReconciliationJson {
 
 /** Compares what the samples of the half-open span allow; milliseconds since 1970 UTC. */
 export async function runReconciliation(
-  { ledger, samples }: { readonly ledger: Ledger; readonly samples: AccountSamples },
+  { ledger, samples }: { readonly ledger: Pick<Ledger, "corrections">; readonly samples: Pick<AccountSamples, "list"> },
   span: { readonly since: number; readonly until: number },
 ): Promise<ReconcileResult> {
   const listed = await samples.list(span.since, span.until);

@@ -64,7 +64,8 @@ export function skipString(bytes: Buffer, from: number): number {
     if (escapes % 2 === 0) return found + 1;
     const isDense = found - at <= denseBytes;
     at = found;
-    for (let next = found + 1; isDense && next - at <= denseBytes; next++) {
+    if (!isDense) continue;
+    for (let next = found + 1; next - at <= denseBytes; next++) {
       const byte = bytes[next];
       if (byte === quote) return next + 1;
       if (byte === backslash) at = ++next;

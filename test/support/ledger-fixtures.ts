@@ -129,7 +129,8 @@ function memoryHome(clock: Clock): LedgerHome {
       const changes = memoryChanges(state);
       const admins = new MemoryAdminStore(state);
       const audit = new MemoryAuditLog(state);
-      return { ledger, keys, teams, samples, admins, audit, outbox: new MemoryOutbox(state), changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
+      const figures = { ledger, samples };
+      return { ledger, figures, keys, teams, samples, admins, audit, outbox: new MemoryOutbox(state), changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
     },
     [Symbol.asyncDispose]: async () => {},
   };

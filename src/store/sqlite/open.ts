@@ -31,6 +31,7 @@ import { registerOwner, Writer } from "./writer.ts";
 
 export interface Store extends AsyncDisposable {
   readonly ledger: Ledger;
+  readonly figures: FigureReads;
   readonly keys: KeyStore;
   readonly teams: TeamStore;
   readonly samples: AccountSamples;
@@ -42,6 +43,15 @@ export interface Store extends AsyncDisposable {
   readonly timeZone: string;
   /** Whether this call created the database. */
   readonly created: boolean;
+}
+
+/**
+ * The same ledger, for what is looked at all the time, as by each scrape of the metrics: where a proxy runs, a thread of
+ * their own answers these, so that they never wait for somebody's report or verification.
+ */
+export interface FigureReads {
+  readonly ledger: Pick<Ledger, "report" | "corrections">;
+  readonly samples: Pick<AccountSamples, "list" | "latest">;
 }
 
 export type OpenFailure =
@@ -146,9 +156,12 @@ function openThreads(options: OpenOptions, opened: AsyncDisposableStack, path: s
   db.pragma("query_only = on");
   const changes = Number(db.prepare("select changes from meta").pluck().get());
   const data = { path, timeZone: calendar.timeZone, owner, changes };
-  const longReads = new ReaderThread(data);
+  const longReads = new ReaderThread(data, "read");
   opened.defer(() => longReads.close());
-  return assemble(options, opened, { db, calendar, channel: (changed) => new WriterThread(data, changed), longReads, created, runningOwner: () => owner });
+  const figureReads = new ReaderThread(data, "figures");
+  opened.defer(() => figureReads.close());
+  const channel = (changed: () => void) => new WriterThread(data, changed);
+  return assemble(options, opened, { db, calendar, channel, longReads, figureReads, created, runningOwner: () => owner });
 }
 
 interface Parts {
@@ -157,6 +170,8 @@ interface Parts {
   readonly calendar: Calendar;
   readonly channel: (onChanged: () => void) => BatchChannel;
   readonly longReads: LongReads;
+  /** Those of `FigureReads`, where others answer them. */
+  readonly figureReads?: LongReads;
   readonly created: boolean;
   /** The epoch of the proxy that runs on the file; null for none. */
   readonly runningOwner: () => number | null;
@@ -171,11 +186,17 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
   const queue = new CommandQueue(parts.channel(changed), options.clock, { write, changed }, options.settlePauseMs);
   opened.defer(() => queue.close());
   const reads = new ShortReads(parts.db, parts.calendar, parts.runningOwner);
+  const on = (longReads: LongReads) => ({
+    ledger: new SqliteLedger(queue, reads, longReads, options.path),
+    samples: new SqliteAccountSamples(queue, reads, longReads),
+  });
+  const { ledger, samples } = on(parts.longReads);
   return {
-    ledger: new SqliteLedger(queue, reads, parts.longReads, options.path),
+    ledger,
+    samples,
+    figures: parts.figureReads === undefined ? { ledger, samples } : on(parts.figureReads),
     keys: new SqliteKeyStore(queue, new KeyReads(parts.db)),
     teams: new SqliteTeamStore(queue, new TeamReads(parts.db)),
-    samples: new SqliteAccountSamples(queue, reads, parts.longReads),
     admins: new SqliteAdminStore(queue, new AdminReads(parts.db)),
     audit: new SqliteAuditLog(parts.longReads),
     outbox: new SqliteOutbox(queue, parts.db),

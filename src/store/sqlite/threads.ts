@@ -3,9 +3,12 @@ import { Worker } from "node:worker_threads";
 import type { BatchChannel, BatchResult, Command } from "./commands.ts";
 import type { LongRead, LongReadAnswers, LongReads } from "./long-reads.ts";
 
+/** `read`: for what may take seconds. `figures`: for what is looked at all the time. */
+export type ReaderRole = "read" | "figures";
+
 /** What a thread is told when it starts. */
 export interface ThreadData {
-  readonly role: "write" | "read";
+  readonly role: "write" | ReaderRole;
   readonly path: string;
   readonly timeZone: string;
   readonly owner: number;
@@ -30,7 +33,7 @@ interface Call<T> {
   readonly reject: (error: Error) => void;
 }
 
-/** A worker thread that answers calls in their order. One that died is started anew by the next call. */
+/** A worker thread that answers calls in their order. It is started by the first call, or before; one that died, by the next call. */
 class CallableThread<T> {
   readonly #data: ThreadData;
   readonly #onMessage: (message: unknown) => T | undefined;
@@ -41,11 +44,14 @@ class CallableThread<T> {
   constructor(data: ThreadData, onMessage: (message: unknown) => T | undefined) {
     this.#data = data;
     this.#onMessage = onMessage;
-    this.#start();
+  }
+
+  start(): void {
+    this.#started();
   }
 
   call(message: unknown): Promise<T> {
-    const worker = this.#worker ?? this.#start();
+    const worker = this.#started();
     return new Promise((resolve, reject) => {
       this.#calls.push({ resolve, reject });
       worker.postMessage(message);
@@ -67,7 +73,8 @@ class CallableThread<T> {
     });
   }
 
-  #start(): Worker {
+  #started(): Worker {
+    if (this.#worker !== null) return this.#worker;
     const worker = new Worker(entry, { workerData: this.#data });
     worker.on("message", (message) => {
       const answer = this.#onMessage(message);
@@ -97,6 +104,8 @@ export class WriterThread implements BatchChannel {
       if (kind === "changed") onChanged();
       return "result" in rest ? rest.result : undefined;
     });
+    // It watches for changes of others from the beginning.
+    this.#thread.start();
   }
 
   apply(commands: readonly Command[]): Promise<BatchResult> {
@@ -113,12 +122,14 @@ export class WriterThread implements BatchChannel {
   }
 }
 
-/** Long reads of a running proxy, in a thread of their own; it also checkpoints the write-ahead log. */
+/** Reads of a running proxy, in a thread of their own; that of `read` also checkpoints the write-ahead log. */
 export class ReaderThread implements LongReads {
   readonly #thread: CallableThread<ReaderMessage>;
 
-  constructor(data: Omit<ThreadData, "role">) {
-    this.#thread = new CallableThread({ ...data, role: "read" }, (message) => message as ReaderMessage);
+  constructor(data: Omit<ThreadData, "role">, role: ReaderRole) {
+    this.#thread = new CallableThread({ ...data, role }, (message) => message as ReaderMessage);
+    // Where nobody looks at the figures there is no thread for them.
+    if (role === "read") this.#thread.start();
   }
 
   async read<R extends LongRead>(read: R): Promise<LongReadAnswers[R["kind"]]> {

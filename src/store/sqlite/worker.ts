@@ -8,7 +8,8 @@ import type { ReaderMessage, ThreadData, WriterMessage } from "./threads.ts";
 import { Writer } from "./writer.ts";
 
 /*
- * Entry of the two threads of a running proxy: the one writer, and the reader for what takes long.
+ * Entry of the threads of a running proxy: the one writer, the reader for what takes long, and the reader of figures that
+ * are looked at all the time.
  */
 
 /** How often the writer looks for changes by other processes, in milliseconds. */
@@ -55,10 +56,8 @@ function watcher(db: Connection, lastChanges: number, onChange: () => void): () 
 
 function read(port: MessagePort, data: ThreadData): () => void {
   const db = connectToRead(data.path);
-  const helper = connectToWrite(data.path);
   const calendar = calendarOf(data.timeZone);
   const send = (message: ReaderMessage) => port.postMessage(message);
-  const checkpoint = setInterval(checkpointer(helper), checkpointEveryMs);
   port.on("message", (message: LongRead | "close") => {
     if (message === "close") return;
     try {
@@ -67,10 +66,15 @@ function read(port: MessagePort, data: ThreadData): () => void {
       send({ ok: false, message: error instanceof Error ? error.message : String(error) });
     }
   });
+  return () => void db.close();
+}
+
+function checkpoint(data: ThreadData): () => void {
+  const helper = connectToWrite(data.path);
+  const timer = setInterval(checkpointer(helper), checkpointEveryMs);
   return () => {
-    clearInterval(checkpoint);
+    clearInterval(timer);
     helper.close();
-    db.close();
   };
 }
 
@@ -93,9 +97,13 @@ function checkpointer(db: Connection): () => void {
 invariant(parentPort !== null, "this file is the entry of a thread");
 const port = parentPort;
 const data = workerData as ThreadData;
-const close = data.role === "write" ? write(port, data) : read(port, data);
+const work: readonly (() => void)[] = {
+  write: () => [write(port, data)],
+  read: () => [read(port, data), checkpoint(data)],
+  figures: () => [read(port, data)],
+}[data.role]();
 port.on("message", (message) => {
   if (message !== "close") return;
-  close();
+  for (const end of work) end();
   port.close();
 });
