@@ -13,7 +13,7 @@ import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sample
 import { createMetrics } from "../metrics/metrics.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import { LedgerUnavailable, type Ledger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import { openSqlite } from "../store/sqlite/open.ts";
@@ -24,6 +24,7 @@ import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { shippedPrices } from "./package.ts";
 import { tellReload } from "./price-reloads.ts";
 import { spendByTeam } from "./spend.ts";
+import { tellStoreEvent } from "./store-events.ts";
 import { buildStory } from "./story.ts";
 import { Work } from "./work.ts";
 
@@ -93,13 +94,15 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     clock: parts.clock,
     access: "serve",
     onWrite: (seconds, calls) => metrics.events.ledgerWrote(seconds, calls),
+    onEvent: (event) => tellStoreEvent(event, settings.database.path, parts.log),
     settlePauseMs,
   });
   if (!opening.ok) return { ok: false, problems: [storeProblem(opening.failure, settings.database.path)] };
   const store = owned.use(opening.store);
   const difference = differenceOfDay(store.figures);
   const spend = spendByTeam({ atOnce: store.figures.ledger, later: store.ledger }, calendar);
-  const recovered = await store.ledger.recover(parts.clock.now());
+  const recovery = await recover(store.ledger, parts.clock.now());
+  if (!recovery.ok) return { ok: false, problems: [`the ledger at ${settings.database.path} cannot be written: ${recovery.message}`] };
 
   const gateway = owned.use(
     createGateway(settings.gateway.engine, {
@@ -168,7 +171,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       teams: store.teams,
       sampler,
       alerts,
-      recovered,
+      recovered: recovery.count,
       created: store.created,
       settled: () => work.done(),
       reloadPrices: () => prices.reload(),
@@ -179,6 +182,16 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       },
     },
   };
+}
+
+/** Posts what a dead proxy left; a disk that is full is no bug. */
+async function recover(ledger: Ledger, at: number): Promise<{ readonly ok: true; readonly count: number } | { readonly ok: false; readonly message: string }> {
+  try {
+    return { ok: true, count: await ledger.recover(at) };
+  } catch (error) {
+    if (!(error instanceof LedgerUnavailable)) throw error;
+    return { ok: false, message: error.message };
+  }
 }
 
 function pause(clock: Clock, ms: number): Promise<void> {

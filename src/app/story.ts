@@ -1,7 +1,6 @@
 import { createAdminGate } from "../admin/admin-gate.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Shortage } from "../core/budget.ts";
-import { noMoney } from "../core/money.ts";
 import { dashboardRoutes } from "../http/dashboard/files.ts";
 import { sessionRoutes } from "../http/dashboard/session-routes.ts";
 import { createSessionDesk } from "../http/dashboard/signed-in.ts";
@@ -88,8 +87,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   });
   let draining = false;
   const readiness = async (): Promise<Readiness> => {
-    const probe = await ledger.extend("readyz", noMoney, noMoney);
-    const checks = { accepting: !draining, ledger: probe.ok || probe.reason !== "unavailable", prices: true };
+    const checks = { accepting: !draining, ledger: await ledger.isWritable(), prices: true };
     return { ready: Object.values(checks).every(Boolean), checks, catalogue: catalogue().digest };
   };
   const steps: RequestSteps = {

@@ -5,6 +5,7 @@ import type { Settings } from "../config/settings.ts";
 import type { Environment, ReadFile } from "../config/sources.ts";
 import type { SettingName } from "../config/table.ts";
 import type { Calendar } from "../ports/calendar.ts";
+import { LedgerUnavailable } from "../ports/ledger.ts";
 import type { Adapters, Store, StoreAccess, StoreFailure } from "./adapters.ts";
 import { fail, note, type ExitCode, type Io } from "./io.ts";
 import { settingFlagsOf } from "./setting-flags.ts";
@@ -83,7 +84,12 @@ export async function withStore(
   if (store.created) note(io, `created the ledger at ${settings.database.path}`);
   const calendar = adapters.calendarOf(store.timeZone);
   const { ledger, keys, teams, samples, admins, audit } = store;
-  return await work({ ledger, keys, teams, samples, admins, audit, settings, calendar });
+  try {
+    return await work({ ledger, keys, teams, samples, admins, audit, settings, calendar });
+  } catch (error) {
+    if (!(error instanceof LedgerUnavailable)) throw error;
+    return fail(io, `the ledger at ${settings.database.path} cannot be written: ${error.message}`);
+  }
 }
 
 /** One sentence on why the store is not open. */

@@ -2,6 +2,7 @@ import type { RequestListener } from "node:http";
 import express, { type ErrorRequestHandler, type RequestHandler } from "express";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
+import { LedgerUnavailable } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import { notForwarded, type Handler, type Summary } from "../proxy/handler.ts";
 import type { HttpExchange } from "./exchange.ts";
@@ -49,8 +50,8 @@ function observed({ path, handler }: Route, options: HttpAppOptions): RequestHan
     const exchange = exchangeOf(response);
     events.requestStarted("request");
     const work = handler(exchange).catch((error: unknown): Summary => {
-      log.error({ request_id: exchange.id, route: path, err: error }, "a request failed inside Farebox");
-      giveUp(exchange);
+      if (!(error instanceof LedgerUnavailable)) log.error({ request_id: exchange.id, route: path, err: error }, "a request failed inside Farebox");
+      giveUp(exchange, error);
       return notForwarded;
     });
     options.running(
@@ -72,8 +73,8 @@ const serverErrorStatus = 500;
 /** What metrics show for a client that left before it was answered, after nginx' custom. */
 const clientLeftStatus = 499;
 
-function giveUp(exchange: HttpExchange): void {
-  if (exchange.status === null) exchange.refuse({ code: "internal_error" });
+function giveUp(exchange: HttpExchange, error: unknown): void {
+  if (exchange.status === null) exchange.refuse({ code: error instanceof LedgerUnavailable ? "ledger_unavailable" : "internal_error" });
   else exchange.breakOff();
 }
 
@@ -81,6 +82,6 @@ function failed(log: Log): ErrorRequestHandler {
   return (error, _request, response, _next) => {
     const exchange = exchangeOf(response);
     log.error({ request_id: exchange.id, err: error }, "a request failed inside Farebox");
-    giveUp(exchange);
+    giveUp(exchange, error);
   };
 }

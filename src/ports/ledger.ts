@@ -75,6 +75,8 @@ export interface Ledger extends AsyncDisposable {
   corrections(since: number, until: number): Promise<readonly CorrectionMade[]>;
   /** Posts, as `assumed`, the pending request holds whose owner no longer runs. Only `serve` calls it. */
   recover(at: number): Promise<number>;
+  /** Whether a hold could be written now: writes, durably, what changes nothing. */
+  isWritable(): Promise<boolean>;
   /**
    * Compares every stored sum and amount with what its charges say, from one snapshot. `onProgress` is told the share of
    * the charges that is done, where the work is not on another thread.
@@ -83,6 +85,9 @@ export interface Ledger extends AsyncDisposable {
   /** Pending holds admitted before the instant, oldest first, at most 1000. */
   oldHolds(before: number): Promise<readonly OldHold[]>;
 }
+
+/** The store cannot be reached or written (a full disk, a lost file): nothing was changed. The message says why. */
+export class LedgerUnavailable extends Error {}
 
 /** The posting half of a settlement. */
 export type Posting = Extract<Settlement, { kind: "post" }>;

@@ -471,6 +471,13 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     expect(await after.ledger.recover(noon)).toBe(1);
   });
 
+  it("says whether it can be written, which changes nothing", async () => {
+    await using store = await opened(kind);
+    await store.ledger.hold(holdOf("a", usd("1")));
+    expect(await store.ledger.isWritable()).toBe(true);
+    expect(await store.ledger.verify()).toEqual({ charges: 1, differences: [] });
+  });
+
   it("counts since its beginning what is posted and what is pending, corrections included", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

@@ -11,6 +11,7 @@ import type { Clock } from "../../src/ports/clock.ts";
 import { connectToWrite, createPrivateFile, type Connection } from "../../src/store/sqlite/connection.ts";
 import { KeyReads } from "../../src/store/sqlite/keys.ts";
 import { SqliteKeyStore } from "../../src/store/sqlite/key-stores.ts";
+import { LedgerUnavailable } from "../../src/ports/ledger.ts";
 import { SqliteLedger } from "../../src/store/sqlite/ledger.ts";
 import { readLong } from "../../src/store/sqlite/long-reads.ts";
 import { knownSchema, migrate } from "../../src/store/sqlite/migrate.ts";
@@ -83,7 +84,7 @@ describe("opening a database", () => {
     await using store = await openStore(options);
     expect(await store.ledger.windows(noon)).toMatchObject([{ held: usd("1") }]);
     expect(await store.ledger.hold(holdOf("b", usd("1")))).toEqual({ ok: false, reason: "unavailable" });
-    await expect(store.ledger.setBudget(budget({ kind: "all" }, "1d", "3"), noon)).rejects.toThrow("could not be written");
+    await expect(store.ledger.setBudget(budget({ kind: "all" }, "1d", "3"), noon)).rejects.toThrow(LedgerUnavailable);
     expect(await store.ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
 
@@ -210,6 +211,7 @@ describe("a database that cannot be written", () => {
     await ledger.setBudget(budget({ kind: "all" }, "1d", "1000"), noon);
     const ids = Array.from({ length: 200 }, (_, n) => `h${n}`);
     await Promise.all(ids.map((id) => ledger.hold(holdOf(id, usd("1")))));
+    expect(await ledger.isWritable()).toBe(true);
     breakIt(db);
     const tags = { long: "x".repeat(20_000) };
     const before = await ledger.windows(noon);
@@ -219,7 +221,7 @@ describe("a database that cannot be written", () => {
     // Larger than the pages that are left, so that it cannot be squeezed in.
     const settled = Promise.all(ids.map((id) => ledger.post(id, { ...posting(1, 1), reason: "r".repeat(2000) }, endAt(noon))));
     await ledger.extend("h0", usd("1"), usd("1"));
-    await expect(keys.create(key("name", { models: ["m".repeat(20_000)] }))).rejects.toThrow("could not be written");
+    await expect(keys.create(key("name", { models: ["m".repeat(20_000)] }))).rejects.toThrow(LedgerUnavailable);
     expect(await ledger.windows(noon)).toEqual(before);
     expect(await ledger.verify()).toEqual({ charges: 200, differences: [] });
     expect(manual.waiting).toBe(1);

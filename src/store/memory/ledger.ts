@@ -244,6 +244,10 @@ export class MemoryLedger implements Ledger {
       .sort((a, b) => a.madeAt - b.madeAt);
   }
 
+  async isWritable(): Promise<boolean> {
+    return true;
+  }
+
   async recover(at: number): Promise<number> {
     const end = { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
     const orphans = this.#all().filter(({ state, kind, owner }) => state === "pending" && kind === "request" && owner !== this.#run);

@@ -50,12 +50,15 @@ export type TriedMessageCommand = readonly [op: "triedMessage", id: string, trie
 export type RemoveMessagesCommand = readonly [op: "removeMessages", endedBefore: number, now: number];
 /** Ends up to `count` holds of dead owners. */
 export type RecoverCommand = readonly [op: "recover", at: number, count: number];
+/** Writes what changes nothing: done says that a write is possible. */
+export type TouchCommand = readonly [op: "touch"];
 
 export type Command =
   | HoldCommand | ExtendCommand | PostCommand | VoidCommand | AdjustCommand | SetBudgetCommand | RemoveBudgetCommand
   | CreateKeyCommand | UpdateKeyCommand | RevokeKeyCommand | CreateTeamCommand | UpdateTeamCommand | RemoveTeamCommand
   | CreateAdminCommand | RevokeAdminCommand
-  | AddSampleCommand | RemoveSamplesCommand | PutMessagesCommand | TriedMessageCommand | RemoveMessagesCommand | RecoverCommand;
+  | AddSampleCommand | RemoveSamplesCommand | PutMessagesCommand | TriedMessageCommand | RemoveMessagesCommand | RecoverCommand
+  | TouchCommand;
 
 export interface Replies {
   hold: HoldResult;
@@ -79,6 +82,7 @@ export interface Replies {
   triedMessage: true;
   removeMessages: number;
   recover: number;
+  touch: true;
 }
 export type ReplyTo<C extends Command> = Replies[C[0]];
 

@@ -1,4 +1,5 @@
-import { closeSync, openSync } from "node:fs";
+import { accessSync, closeSync, constants, openSync } from "node:fs";
+import { dirname } from "node:path";
 import Database from "better-sqlite3";
 
 export type Connection = Database.Database;
@@ -24,16 +25,41 @@ export function createPrivateFile(path: string): "created" | "exists" {
 
 /** A connection that may write. A commit is durable when it returns. */
 export function connectToWrite(path: string): Connection {
-  const db = new Database(path, { timeout: busyTimeoutMs, fileMustExist: true });
-  db.pragma("journal_mode = wal");
-  db.pragma("synchronous = full");
-  db.pragma(`wal_autocheckpoint = ${autoCheckpointPages}`);
-  return db;
+  return opened(path, new Database(path, { timeout: busyTimeoutMs, fileMustExist: true }), (db) => {
+    db.pragma("journal_mode = wal");
+    db.pragma("synchronous = full");
+    db.pragma(`wal_autocheckpoint = ${autoCheckpointPages}`);
+  });
 }
 
 /** A connection that only reads; it sees whole transactions only. */
 export function connectToRead(path: string): Connection {
-  return new Database(path, { readonly: true, timeout: busyTimeoutMs, fileMustExist: true });
+  return opened(path, new Database(path, { readonly: true, timeout: busyTimeoutMs, fileMustExist: true }), (db) => {
+    db.pragma("schema_version");
+  });
+}
+
+/** The connection after its first look into the file; where that fails for want of a right, the fault says of which. */
+function opened(path: string, db: Connection, look: (db: Connection) => void): Connection {
+  try {
+    look(db);
+    return db;
+  } catch (error) {
+    db.close();
+    if (!isStorageFault(error) || !/^SQLITE_(CANTOPEN|READONLY)/.test(error.code)) throw error;
+    const why = notWritable(dirname(path)) ?? notWritable(path);
+    throw why === null ? error : new Database.SqliteError(`${error.message}: ${why}`, error.code);
+  }
+}
+
+/** SQLite needs to write beside its file, even to read it. */
+function notWritable(path: string): string | null {
+  try {
+    accessSync(path, constants.W_OK);
+    return null;
+  } catch (error) {
+    return `${path} may not be written (${error instanceof Error && "code" in error ? error.code : error})`;
+  }
 }
 
 const faults = ["FULL", "IOERR", "READONLY", "BUSY", "LOCKED", "CANTOPEN", "NOMEM", "PROTOCOL", "CORRUPT", "NOTADB", "PERM"];

@@ -157,6 +157,10 @@ export class SqliteLedger implements Ledger {
     }
   }
 
+  async isWritable(): Promise<boolean> {
+    return (await this.#queue.submit(["touch"])).ok;
+  }
+
   async oldHolds(before: number): Promise<readonly OldHold[]> {
     return this.#reads.oldHolds(before);
   }

@@ -15,6 +15,7 @@ import { AdminReads } from "./admins.ts";
 import { WindowBook } from "./budgets.ts";
 import type { BatchChannel } from "./commands.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, writeTransaction, type Connection } from "./connection.ts";
+import { Health, type StoreEvent } from "./health.ts";
 import { KeyReads } from "./keys.ts";
 import { SqliteAdminStore, SqliteKeyStore, SqliteTeamStore } from "./key-stores.ts";
 import { SqliteAccountSamples, SqliteAuditLog, SqliteLedger } from "./ledger.ts";
@@ -76,6 +77,8 @@ export interface OpenOptions {
   readonly access: "serve" | "command" | "read";
   /** Told of each transaction: how long it took, in seconds, and how many calls it took along. */
   readonly onWrite?: (seconds: number, calls: number) => void;
+  /** Told when writing begins to fail, and when it works again. */
+  readonly onEvent?: (event: StoreEvent) => void;
   /** How long a settlement may wait for a hold to share its transaction, in milliseconds; 0 (not at all) unless given. */
   readonly settlePauseMs?: number;
 }
@@ -183,7 +186,8 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     for (const listener of listeners) listener();
   };
   const write = options.onWrite ?? (() => {});
-  const queue = new CommandQueue(parts.channel(changed), options.clock, { write, changed }, options.settlePauseMs);
+  const health = new Health(options.clock, options.onEvent ?? (() => {}));
+  const queue = new CommandQueue(parts.channel(changed), options.clock, { write, changed, health }, options.settlePauseMs);
   opened.defer(() => queue.close());
   const reads = new ShortReads(parts.db, parts.calendar, parts.runningOwner);
   const on = (longReads: LongReads) => ({

@@ -1,5 +1,7 @@
 import type { Clock, Timer } from "../../ports/clock.ts";
+import { LedgerUnavailable } from "../../ports/ledger.ts";
 import { voidCommand, type BatchChannel, type Command, type Outcome, type ReplyTo } from "./commands.ts";
+import type { Health } from "./health.ts";
 
 /** Commands in one transaction at most: it bounds how long the next one waits. */
 const batchMax = 256;
@@ -16,7 +18,15 @@ interface Waiting {
 export type Answer<C extends Command> =
   | { readonly ok: true; readonly reply: ReplyTo<C> }
   /** Nothing was written. */
-  | { readonly ok: false };
+  | { readonly ok: false; readonly message: string };
+
+interface QueueListener {
+  /** Told of each transaction: its time and the calls in it. */
+  write(seconds: number, calls: number): void;
+  changed(): void;
+  /** Whether writing works is told to it. */
+  readonly health?: Pick<Health, "failed" | "works">;
+}
 
 /**
  * Groups commands for the one writer: all that arrive while a transaction runs go into the next one, and nobody who
@@ -28,8 +38,7 @@ export type Answer<C extends Command> =
 export class CommandQueue {
   readonly #channel: BatchChannel;
   readonly #clock: Clock;
-  readonly #onWrite: (seconds: number, calls: number) => void;
-  readonly #onChanged: () => void;
+  readonly #on: QueueListener;
   readonly #settlePauseMs: number;
   /** Fires when settlements have waited long enough for company. */
   #settleTimer: Timer | null = null;
@@ -45,23 +54,22 @@ export class CommandQueue {
   constructor(
     channel: BatchChannel,
     clock: Clock,
-    on: { write(seconds: number, calls: number): void; changed(): void },
+    on: QueueListener,
     settlePauseMs = 0,
   ) {
     this.#settlePauseMs = settlePauseMs;
     this.#channel = channel;
     this.#clock = clock;
-    this.#onWrite = on.write;
-    this.#onChanged = on.changed;
+    this.#on = on;
   }
 
   /** Rejects where the command itself is at fault (an amount beyond 64 bits, a bug). */
   submit<C extends Command>(command: C): Promise<Answer<C>> {
-    if (this.#closed !== null) return Promise.resolve({ ok: false });
+    if (this.#closed !== null) return Promise.resolve({ ok: false, message: "the ledger is closed" });
     return new Promise((resolve, reject) => {
       this.#add(command, (outcome) => {
         if (outcome.kind === "done") resolve({ ok: true, reply: outcome.reply as ReplyTo<C> });
-        else if (outcome.kind === "unavailable") resolve({ ok: false });
+        else if (outcome.kind === "unavailable") resolve({ ok: false, message: outcome.message });
         else reject(new Error(outcome.message));
       });
     });
@@ -112,8 +120,8 @@ export class CommandQueue {
         const result = await this.#channel.apply(batch.map(({ command }) => command));
         batch.forEach((waiting, index) => this.#conclude(waiting, result.outcomes[index]));
         if (result.outcomes.some(({ kind }) => kind === "done")) this.#writerWorks();
-        if (result.changed) this.#onChanged();
-        this.#onWrite(result.seconds, batch.length);
+        if (result.changed) this.#on.changed();
+        this.#on.write(result.seconds, batch.length);
       } catch {
         for (const waiting of batch) this.#concludeUnknown(waiting);
       }
@@ -123,6 +131,7 @@ export class CommandQueue {
   }
 
   #conclude(waiting: Waiting, outcome: Outcome = { kind: "failed", message: "no outcome" }): void {
+    if (outcome.kind === "unavailable") this.#on.health?.failed(outcome.message);
     if (outcome.kind === "unavailable" && endsHold(waiting.command) && this.#closed === null) this.#rest(waiting);
     else waiting.answer(outcome);
   }
@@ -144,6 +153,7 @@ export class CommandQueue {
   }
 
   #writerWorks(): void {
+    this.#on.health?.works(this.#resting.length);
     this.#pauseMs = firstPauseMs;
     this.#wake();
   }
@@ -165,6 +175,6 @@ function endsHold([op]: Command): boolean {
 /** Throws where the command could not be written. */
 export async function submitOrThrow<const C extends Command>(queue: CommandQueue, command: C): Promise<ReplyTo<C>> {
   const answer = await queue.submit(command);
-  if (!answer.ok) throw new Error("the database could not be written");
+  if (!answer.ok) throw new LedgerUnavailable(answer.message);
   return answer.reply;
 }

@@ -36,6 +36,7 @@ export class Writer {
   readonly #commit: Statement;
   readonly #dataVersion: Statement;
   readonly #bump: Statement;
+  readonly #touch: Statement;
   #lastDataVersion: unknown = null;
   #owner: number | null;
   #ownerUncertain = false;
@@ -52,6 +53,7 @@ export class Writer {
     this.#commit = db.prepare("commit");
     this.#dataVersion = db.prepare("pragma data_version").pluck();
     this.#bump = db.prepare("update meta set changes = changes + 1");
+    this.#touch = db.prepare("update meta set changes = changes");
   }
 
   apply(commands: readonly Command[]): BatchResult {
@@ -66,7 +68,7 @@ export class Writer {
       return this.#transaction(() => this.#inOrder(commands));
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
-      if (isStorageFault(error)) return commands.map(() => ({ kind: "unavailable", message }));
+      if (isStorageFault(error)) return commands.map(() => ({ kind: "unavailable", message: `${message} (${error.code})` }));
       if (commands.length === 1) return [{ kind: "failed", message }];
       return this.#applySingly(commands);
     }
@@ -174,6 +176,9 @@ export class Writer {
         return removeMessages(this.#db, command[1], command[2]);
       case "recover":
         return this.#recover(command);
+      case "touch":
+        this.#touch.run();
+        return true;
       default:
         return assertNever(command);
     }

@@ -1,0 +1,44 @@
+import type { Clock } from "../../ports/clock.ts";
+
+/** What happens to the file of a running proxy. */
+export type StoreEvent =
+  /** Nothing can be written. Not told of again before `writable`. */
+  | { readonly kind: "unwritable"; readonly reason: string }
+  /** `waited`: settlements that are written now. */
+  | { readonly kind: "writable"; readonly afterMs: number; readonly waited: number };
+
+/** A disk that is full for one and has room for the next is told of no more often than this. Milliseconds. */
+const tellEveryMs = 10_000;
+
+/** Knows whether writing works, and tells of each change. */
+export class Health {
+  readonly #clock: Clock;
+  readonly #tell: (event: StoreEvent) => void;
+  #failingSince: number | null = null;
+  #toldAt: number | null = null;
+  #isTold = false;
+
+  constructor(clock: Clock, tell: (event: StoreEvent) => void) {
+    this.#clock = clock;
+    this.#tell = tell;
+  }
+
+  failed(reason: string): void {
+    const now = this.#clock.monotonic();
+    this.#failingSince ??= now;
+    if (this.#isTold || (this.#toldAt !== null && now - this.#toldAt < tellEveryMs)) return;
+    this.#isTold = true;
+    this.#toldAt = now;
+    this.#tell({ kind: "unwritable", reason });
+  }
+
+  /** `waited`: how many settlements were written only now. */
+  works(waited: number): void {
+    if (this.#failingSince === null) return;
+    const afterMs = this.#clock.monotonic() - this.#failingSince;
+    this.#failingSince = null;
+    if (!this.#isTold) return;
+    this.#isTold = false;
+    this.#tell({ kind: "writable", afterMs, waited });
+  }
+}

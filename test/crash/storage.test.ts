@@ -1,0 +1,212 @@
+import { writeFileSync, rmSync, mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import type { Sandbox } from "../../src/sandbox/options.ts";
+import { startSandbox } from "../../src/sandbox/server.ts";
+import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../support/farebox-process.ts";
+import { gatewayBooks, readFile } from "./books.ts";
+import { limitFileSize, makeImmutable, makeMutable, mountSmallDisk, skipIfImpossible, whyNot } from "./disks.ts";
+
+/** Room for a ledger of some hundred charges. */
+const diskBytes = 4 * 1024 * 1024;
+
+const noMount = whyNot(() => mountSmallDisk(diskBytes)[Symbol.dispose]());
+const noLimit = whyNot(() => limitFileSize(process.pid, "unlimited"));
+const noImmutable = whyNot(() => {
+  const folder = mkdtempSync(join(tmpdir(), "farebox-immutable-"));
+  const file = join(folder, "file");
+  try {
+    writeFileSync(file, "");
+    makeImmutable([file]);
+    makeMutable([file]);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+if (noMount !== null && noLimit !== null && process.env["FAREBOX_TEST_NO_SKIP"] === "1") {
+  throw new Error(`a full disk cannot be had in any way, and FAREBOX_TEST_NO_SKIP forbids skipping: ${noMount}; ${noLimit}`);
+}
+
+const adminToken = "admin-token-of-this-test";
+const env = { FAREBOX_AUTH: "open", FAREBOX_DRAIN: "5s", FAREBOX_ADMIN_TOKEN: adminToken };
+
+interface Scene extends AsyncDisposable {
+  readonly serve: ServeProcess;
+  readonly sandbox: Sandbox;
+  readonly database: string;
+}
+
+async function startScene(folder: string): Promise<Scene> {
+  await using owned = new AsyncDisposableStack();
+  const sandbox = owned.use(await startSandbox());
+  const database = join(folder, "farebox.db");
+  const serve = owned.use(await startServe({ database, gateway: sandbox, env }));
+  const kept = owned.move();
+  return { serve, sandbox, database, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+}
+
+let count = 0;
+
+async function chat({ serve }: Scene, scenario: string, more: object = {}): Promise<{ readonly number: string; readonly response: Response }> {
+  const number = `n${++count}`;
+  const response = await fetch(`${serve.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-farebox-tag": `number=${number}` },
+    body: JSON.stringify({ model: "gpt-4o", user: number, messages: [{ role: "user", content: `#sandbox ${scenario}` }], max_tokens: 900, ...more }),
+  });
+  return { number, response };
+}
+
+/** Asks until a plain request is refused as it should be while nothing can be recorded; gives those that were refused. */
+async function untilRefused(scene: Scene): Promise<string> {
+  for (;;) {
+    const { number, response } = await chat(scene, "tokens:5");
+    const text = await response.text();
+    if (response.status === 200) continue;
+    expect({ status: response.status, code: response.headers.get("x-farebox-error") }).toEqual({ status: 503, code: "ledger_unavailable" });
+    expect(JSON.parse(text).error).toMatchObject({ code: "ledger_unavailable", param: null });
+    return number;
+  }
+}
+
+/** A change that somebody makes is refused in the same words, never made in memory alone. */
+async function untilChangeRefused({ serve }: Scene): Promise<void> {
+  for (;;) {
+    const response = await fetch(`${serve.url}/admin/v1/teams`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: `Bearer ${adminToken}` },
+      body: JSON.stringify({ name: `team${++count}` }),
+    });
+    await response.text();
+    if (response.status === 201) continue;
+    expect({ status: response.status, code: response.headers.get("x-farebox-error") }).toEqual({ status: 503, code: "ledger_unavailable" });
+    return;
+  }
+}
+
+async function untilReady({ serve }: Scene, ready: boolean): Promise<void> {
+  for (;;) {
+    const response = await fetch(`${serve.url}/readyz`);
+    const { checks } = (await response.json()) as { checks: unknown };
+    if ((response.status === 200) === ready) {
+      expect(checks).toMatchObject({ accepting: true, ledger: ready });
+      return;
+    }
+  }
+}
+
+/** Every request that the gateway read has a row with its bill, and no other one was billed. */
+async function expectSettled(scene: Scene, refused: readonly string[]): Promise<void> {
+  const { serve, sandbox, database } = scene;
+  serve.signal("SIGTERM");
+  expect(await serve.ended).toMatchObject({ code: 0 });
+  const rows = new Map(readFile(database).rows.map((row) => [row.number, row]));
+  const atGateway = gatewayBooks(sandbox, { request: 0, call: 0 });
+  for (const { number, bill } of atGateway) {
+    expect(rows.get(number), number).toMatchObject({ state: "posted", source: "reported", cost: bill?.cost });
+  }
+  expect(rows.size).toBe(atGateway.length);
+  expect(atGateway.map(({ number }) => number).filter((number) => refused.includes(number))).toEqual([]);
+  expect(await runFarebox(["verify", "--database", database])).toMatchObject({ code: 0 });
+}
+
+/** The trouble comes while an answer runs, stays, and goes away; nobody restarts anything. */
+async function livesThrough(scene: Scene, trouble: { readonly begin: () => void; readonly end: () => void; readonly reason: RegExp }): Promise<void> {
+  const { serve, sandbox, database } = scene;
+  const before = await chat(scene, "tokens:5");
+  expect(before.response.status).toBe(200);
+  await before.response.text();
+  const running = chat(scene, "tokens:60+slow:20", { stream: true, stream_options: { include_usage: true } });
+  await sandbox.waitFor(({ requests }) => requests.some(({ deltas }) => deltas > 0));
+  trouble.begin();
+  const refused: string[] = [];
+  try {
+    for (let times = 0; times < 5; times++) refused.push(await untilRefused(scene));
+    await untilReady(scene, false);
+    await untilChangeRefused(scene);
+    await serve.printed(trouble.reason);
+    // It ends whole for its client; what it cost waits to be written.
+    const { number, response } = await running;
+    expect(await response.text()).toMatch(/data: \[DONE\]\s*$/);
+    expect(readFile(database).rows.find((row) => row.number === number)).toMatchObject({ state: "pending" });
+  } finally {
+    trouble.end();
+  }
+  await untilReady(scene, true);
+  await serve.printed(/"level":40.*the ledger can be written again/);
+  const after = await chat(scene, "tokens:5");
+  expect(after.response.status).toBe(200);
+  await after.response.text();
+  await expectSettled(scene, refused);
+}
+
+const fullDisk = /"level":50.*"reason":"(database or disk is full \(SQLITE_FULL\)|disk I\/O error \(SQLITE_IOERR\w*\))".*the ledger cannot be written/;
+
+describe("a disk that is full", { timeout: 60_000 }, () => {
+  it.skipIf(skipIfImpossible("a full disk of its own", noMount))("costs nothing that was acknowledged, and the service comes back by itself", async () => {
+    using disk = mountSmallDisk(diskBytes);
+    await using scene = await startScene(disk.path);
+    await livesThrough(scene, { begin: () => disk.fill(), end: () => disk.free(), reason: fullDisk });
+  });
+
+  it.skipIf(skipIfImpossible("a quota for the ledger's files", noLimit))("or a quota, which is the same", async () => {
+    await using folder = await temporaryFolder();
+    await using scene = await startScene(folder.path);
+    const { pid } = scene.serve;
+    await livesThrough(scene, { begin: () => limitFileSize(pid, 1), end: () => limitFileSize(pid, "unlimited"), reason: fullDisk });
+  });
+
+  it.skipIf(skipIfImpossible("a crash on a full disk", noMount))("and a crash meanwhile: the next start says why it cannot, and one with room recovers", async () => {
+    using disk = mountSmallDisk(diskBytes);
+    await using scene = await startScene(disk.path);
+    const { serve, sandbox, database } = scene;
+    const running = chat(scene, "endless:20", { stream: true });
+    await sandbox.waitFor(({ requests }) => requests.some(({ deltas }) => deltas > 0));
+    disk.fill();
+    await untilRefused(scene);
+    serve.signal("SIGKILL");
+    await serve.ended;
+    await expect(running.then(({ response }) => response.text())).rejects.toThrow();
+
+    const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
+    const refused = await runFarebox(["serve", "--database", database, "--port", "0"], { env });
+    expect(refused).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: the ledger at \S+ cannot be (opened|written): .*full.*\n$/) });
+    const command = await runFarebox(["keys", "create", "alice", "--database", database]);
+    expect(command).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: the ledger at \S+ cannot be (opened|written): .*full.*\n$/) });
+    disk.free();
+    await using again = await startServe({ database, gateway: sandbox });
+    expect(again.stderr).toMatch(/"recovered":\d+/);
+    const charges = readFile(database).rows;
+    expect(charges.filter(({ state }) => state === "pending")).toEqual([]);
+    expect(charges.filter(({ source, reason }) => source === "assumed" && reason === "crash").length).toBeGreaterThan(0);
+    expect(await runFarebox(["verify", "--database", database])).toMatchObject({ code: 0 });
+  });
+});
+
+describe("a ledger that may only be read", { timeout: 60_000 }, () => {
+  it.skipIf(skipIfImpossible("files that nobody may write", noImmutable))("while it runs, is lived through as a full disk is", async () => {
+    await using folder = await temporaryFolder();
+    await using scene = await startScene(folder.path);
+    const files = ["", "-wal"].map((suffix) => `${scene.database}${suffix}`);
+    await livesThrough(scene, { begin: () => makeImmutable(files), end: () => makeMutable(files), reason: /"level":50.*the ledger cannot be written/ });
+  });
+
+  it.skipIf(skipIfImpossible("a disk that is mounted for reading", noMount))("is no place to start, and the refusal says why", async () => {
+    using disk = mountSmallDisk(diskBytes);
+    await using scene = await startScene(disk.path);
+    const { serve, sandbox, database } = scene;
+    expect((await chat(scene, "tokens:5")).response.status).toBe(200);
+    serve.signal("SIGTERM");
+    await serve.ended;
+    disk.remount("ro");
+    const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
+    const refused = await runFarebox(["serve", "--database", database, "--port", "0"], { env });
+    const why = expect.stringMatching(/^farebox: the ledger at \S+ cannot be opened: .*: \S+ may not be written \(EROFS\)\n$/);
+    expect(refused).toMatchObject({ code: 2, stdout: "", stderr: why });
+    expect(await runFarebox(["charges", "--database", database])).toMatchObject({ code: 2, stdout: "", stderr: why });
+    disk.remount("rw");
+    await using again = await startServe({ database, gateway: sandbox });
+    expect((await fetch(`${again.url}/readyz`)).status).toBe(200);
+  });
+});
