@@ -1,0 +1,116 @@
+import { h, type ComponentType } from "preact";
+import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { currentSession, signOut, type Fault } from "./api.ts";
+import { a, button, div, footer, h1, header, li, main, nav, p, span, ul, type View } from "./dom.ts";
+import { brandMark, icon, type IconName } from "./icons.ts";
+import { addressOf, follow, usePlace } from "./location.ts";
+import { attempt, VisitContext, type Who } from "./resource.ts";
+import { setTheme, useTheme, type Theme } from "./theme.ts";
+import { Toasts } from "./toasts.ts";
+import { failure, link } from "./ui.ts";
+import { Health } from "./views/health.ts";
+import { Keys } from "./views/keys.ts";
+import { Overview } from "./views/overview.ts";
+import { OwnStanding } from "./views/own-standing.ts";
+import { Prices } from "./views/prices.ts";
+import { Requests } from "./views/requests.ts";
+import { SignIn } from "./views/sign-in.ts";
+
+interface Section {
+  readonly view: string;
+  readonly name: string;
+  readonly icon: IconName;
+  readonly content: ComponentType;
+}
+
+const overview: Section = { view: "", name: "Overview", icon: "overview", content: Overview };
+const requests: Section = { view: "requests", name: "Requests", icon: "requests", content: Requests };
+
+const sections: Record<Who["kind"], readonly Section[]> = {
+  admin: [
+    overview,
+    requests,
+    { view: "keys", name: "Keys & budgets", icon: "keys", content: Keys },
+    { view: "prices", name: "Prices", icon: "prices", content: Prices },
+    { view: "health", name: "Health", icon: "health", content: Health },
+  ],
+  key: [overview, requests, { view: "standing", name: "My budgets", icon: "standing", content: OwnStanding }],
+};
+
+/** Nobody is known yet; nobody is signed in, and perhaps why; somebody is. */
+type Visitor = { readonly is: "unknown"; readonly fault: Fault | null } | { readonly is: "nobody"; readonly notice: string | null } | { readonly is: "here"; readonly who: Who };
+
+export function App(): View {
+  const [visitor, setVisitor] = useState<Visitor>({ is: "unknown", fault: null });
+  const ask = useCallback(async () => {
+    const outcome = await attempt(currentSession);
+    if (!outcome.ok) setVisitor({ is: "unknown", fault: outcome.fault });
+    else setVisitor(outcome.value.kind === "none" ? { is: "nobody", notice: null } : { is: "here", who: outcome.value });
+  }, []);
+  useEffect(() => void ask(), [ask]);
+  const ended = useCallback(() => setVisitor({ is: "nobody", notice: "Your session has ended. Sign in to go on where you were." }), []);
+  const leave = useCallback(async () => {
+    await attempt(signOut);
+    setVisitor({ is: "nobody", notice: "You are signed out." });
+  }, []);
+  if (visitor.is === "here") return h(Shell, { who: visitor.who, ended, leave: () => void leave() });
+  if (visitor.is === "nobody") return h(SignIn, { notice: visitor.notice, onSignedIn: (who: Who) => setVisitor({ is: "here", who }) });
+  return main({ class: "sign-in" }, visitor.fault !== null && failure({ fault: visitor.fault, retry: () => void ask() }));
+}
+
+function Shell({ who, ended, leave }: { readonly who: Who; readonly ended: () => void; readonly leave: () => void }): View {
+  const place = usePlace();
+  const mine = sections[who.kind];
+  const current = mine.find(({ view }) => view === place.view);
+  const visit = useMemo(() => ({ who, ended }), [who, ended]);
+  useEffect(() => {
+    document.title = `${current?.name ?? "Not here"} · Farebox`;
+  }, [current]);
+  useEnd(who.expires_at, ended);
+  return h(VisitContext.Provider, { value: visit },
+    div(
+      { class: "shell" },
+      a({ class: "skip", href: "#content" }, "Skip to the content"),
+      header(
+        { class: "side" },
+        div({ class: "brand" }, brandMark(), span(null, "Farebox")),
+        nav({ "aria-label": "Views" }, ul({ class: "views" }, mine.map((each) =>
+          li({ key: each.view }, a({ href: addressOf(each.view), onClick: follow, ...(each === current && { "aria-current": "page" }) }, icon(each.icon), span(null, each.name)))))),
+        account(who, leave),
+      ),
+      main({ id: "content", tabIndex: -1 }, current === undefined ? nowhere() : h(current.content, { key: current.view })),
+      h(Toasts, null),
+    ));
+}
+
+function nowhere(): View {
+  return div({ class: "view" }, h1(null, "There is nothing here"), p(null, link(addressOf(""), "Go to the overview")));
+}
+
+/** Ends the visit when the session does, without a failed request first. */
+function useEnd(expiresAt: string, ended: () => void): void {
+  useEffect(() => {
+    const leftMs = Date.parse(expiresAt) - Date.now();
+    const timer = setTimeout(ended, Math.max(Math.min(leftMs, 2 ** 31 - 1), 0));
+    return () => clearTimeout(timer);
+  }, [expiresAt, ended]);
+}
+
+function account(who: Who, leave: () => void): View {
+  const what = who.kind === "key" ? "internal key" : who.role;
+  return footer(
+    { class: "account" },
+    div({ class: "who" }, span({ class: "who-name" }, who.name), span({ class: "muted" }, what)),
+    h(ThemeSwitch, null),
+    button({ type: "button", class: "button icon-only", "aria-label": "Sign out", title: "Sign out", onClick: leave }, icon("signOut")),
+  );
+}
+
+const nextTheme: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
+const themeNames: Record<Theme, string> = { auto: "as the system", light: "light", dark: "dark" };
+
+function ThemeSwitch(): View {
+  const { theme } = useTheme();
+  const what = `Colours: ${themeNames[theme]}. Change to ${themeNames[nextTheme[theme]]}.`;
+  return button({ type: "button", class: "button icon-only", "aria-label": what, title: what, onClick: () => setTheme(nextTheme[theme]) }, icon(theme));
+}

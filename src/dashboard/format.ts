@@ -1,0 +1,108 @@
+/*
+ * Figures for the reader's locale. Money stays the decimal string that the server sent: it is rounded for the eye only, by
+ * Intl on the string itself, and every rounded figure carries the exact one beside it.
+ */
+
+const dollars = { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol" } as const;
+
+const cents = new Intl.NumberFormat(undefined, dollars);
+const fine = new Intl.NumberFormat(undefined, { ...dollars, minimumSignificantDigits: 2, maximumSignificantDigits: 3 });
+const exact = new Intl.NumberFormat(undefined, { ...dollars, minimumFractionDigits: 2, maximumFractionDigits: 12 });
+const rough = new Intl.NumberFormat(undefined, { ...dollars, notation: "compact", minimumSignificantDigits: 1, maximumSignificantDigits: 3 });
+const whole = new Intl.NumberFormat();
+const compact = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
+const percents = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 0 });
+const finePercents = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 1 });
+
+type Numeric = Parameters<typeof cents.format>[0];
+
+/** An amount to read at a glance: whole cents from a dollar on, three digits below. */
+export function money(usd: string): string {
+  const size = Math.abs(Number(usd));
+  return size === 0 || size >= 1 ? cents.format(usd as Numeric) : fine.format(usd as Numeric);
+}
+
+/** Every digit of an amount, up to the pico-dollar. */
+export function exactMoney(usd: string): string {
+  return exact.format(usd as Numeric);
+}
+
+/** For the axis of a chart. */
+export function roughMoney(usd: number): string {
+  return usd === 0 ? cents.format(0).replace(/[.,]00/, "") : rough.format(usd);
+}
+
+export function count(value: number): string {
+  return whole.format(value);
+}
+
+/** 12.3K, 4.5M. */
+export function shortCount(value: number): string {
+  return value < 10_000 ? whole.format(value) : compact.format(value);
+}
+
+export function percent(share: number): string {
+  return Math.abs(share) < 0.1 && share !== 0 ? finePercents.format(share) : percents.format(share);
+}
+
+/** The share of one amount in another, for bars: 0 to 1 and beyond; 0 of nothing. */
+export function shareOf(part: string, all: string): number {
+  const whole = Number(all);
+  return whole > 0 ? Math.max(Number(part) / whole, 0) : 0;
+}
+
+const dayMs = 86_400_000;
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "long" });
+const steps = [["day", dayMs], ["hour", 3_600_000], ["minute", 60_000], ["second", 1000]] as const;
+
+/** "5 minutes ago", "in 3 days". */
+export function ago(iso: string, now = Date.now()): string {
+  const difference = Date.parse(iso) - now;
+  const [unit, size] = steps.find(([, each]) => Math.abs(difference) >= each) ?? ["second", 1000];
+  return relative.format(Math.trunc(difference / size), unit);
+}
+
+/** "3 days", "5 hours": how long a number of hours is. */
+export function lasting(hours: number): string {
+  const [value, unit] = hours >= 48 ? [hours / 24, "day"] : hours >= 1 ? [hours, "hour"] : [hours * 60, "minute"];
+  return new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 }).format(Math.floor(value));
+}
+
+/** "840 ms", "2.4 s". */
+export function duration(ms: number): string {
+  const [value, unit] = ms < 1000 ? [Math.round(ms), "millisecond"] : [ms / 1000, "second"];
+  return new Intl.NumberFormat(undefined, { style: "unit", unit, maximumFractionDigits: value < 10 && unit === "second" ? 1 : 0 }).format(value);
+}
+
+export type TimeStyle = "full" | "moment" | "clock" | "day" | "date" | "hour" | "axisHour" | "short";
+
+const timeStyles: Record<TimeStyle, Intl.DateTimeFormatOptions> = {
+  full: { dateStyle: "medium", timeStyle: "long" },
+  moment: { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" },
+  clock: { hour: "2-digit", minute: "2-digit", second: "2-digit" },
+  day: { weekday: "short", month: "short", day: "numeric" },
+  hour: { weekday: "short", hour: "numeric", minute: "2-digit" },
+  date: { dateStyle: "medium" },
+  axisHour: { hour: "numeric" },
+  short: { month: "short", day: "numeric" },
+};
+
+const made = new Map<string, Intl.DateTimeFormat>();
+
+/** An instant in the reader's way of writing; in the time zone given, else the reader's. */
+export function instant(at: string | number, style: TimeStyle, timeZone?: string): string {
+  const name = `${style} ${timeZone ?? ""}`;
+  let format = made.get(name);
+  if (format === undefined) {
+    format = new Intl.DateTimeFormat(undefined, { ...timeStyles[style], ...(timeZone !== undefined && { timeZone }) });
+    made.set(name, format);
+  }
+  return format.format(new Date(at));
+}
+
+/** A clock today, with the date on any other day. */
+export function when(iso: string, now = Date.now()): string {
+  const at = Date.parse(iso);
+  const today = new Date(now).toDateString() === new Date(at).toDateString();
+  return instant(iso, today ? "clock" : "moment");
+}

@@ -1,0 +1,103 @@
+import { createContext } from "preact";
+import { useCallback, useContext, useEffect, useRef, useState } from "preact/hooks";
+import { Fault } from "./api.ts";
+import type { Session } from "./types.ts";
+
+export type Who = Exclude<Session, { kind: "none" }>;
+
+/** Who is signed in, and what to do when the session turns out to have ended. */
+export interface Visit {
+  readonly who: Who;
+  readonly ended: () => void;
+}
+
+export const VisitContext = createContext<Visit | null>(null);
+
+export function useVisit(): Visit {
+  const visit = useContext(VisitContext);
+  if (visit === null) throw new Error("nobody is signed in");
+  return visit;
+}
+
+/** Whether this reader may change things. */
+export function useMayEdit(): boolean {
+  const { who } = useVisit();
+  return who.kind === "admin" && who.role === "editor";
+}
+
+/** Something of the server: what was read last stays while it is read anew, also after a fault. */
+export interface Resource<T> {
+  readonly data: T | null;
+  readonly fault: Fault | null;
+  readonly reload: () => void;
+}
+
+/** Reads something now, when `subject` changes, and each `everyMs` while the page is seen. */
+export function useResource<T>(read: (signal: AbortSignal) => Promise<T>, subject: string, { everyMs }: { readonly everyMs?: number } = {}): Resource<T> {
+  const { ended } = useVisit();
+  const [state, setState] = useState<{ subject: string; data: T | null; fault: Fault | null }>({ subject, data: null, fault: null });
+  const [turn, setTurn] = useState(0);
+  const latest = useRef(read);
+  latest.current = read;
+  useEffect(() => {
+    const leaving = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const run = async () => {
+      const outcome = await attempt(() => latest.current(leaving.signal));
+      if (leaving.signal.aborted) return;
+      if (!outcome.ok && outcome.fault.signedOut) return ended();
+      setState((before) => ({
+        subject, data: outcome.ok ? outcome.value : before.subject === subject ? before.data : null, fault: outcome.ok ? null : outcome.fault,
+      }));
+      if (everyMs !== undefined) timer = setTimeout(whenSeen, everyMs);
+    };
+    const whenSeen = () => {
+      if (!document.hidden) return void run();
+      document.addEventListener("visibilitychange", () => void run(), { once: true, signal: leaving.signal });
+    };
+    void run();
+    return () => {
+      leaving.abort();
+      clearTimeout(timer);
+    };
+  }, [subject, turn, everyMs, ended]);
+  const reload = useCallback(() => setTurn((before) => before + 1), []);
+  return { data: state.data, fault: state.fault, reload };
+}
+
+export type Outcome<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly fault: Fault };
+
+/** The value, or the Fault; anything else that is thrown is a bug of this page, shown as one. */
+export async function attempt<T>(work: () => Promise<T>): Promise<Outcome<T>> {
+  try {
+    return { ok: true, value: await work() };
+  } catch (error) {
+    if (error instanceof Fault) return { ok: false, fault: error };
+    return { ok: false, fault: new Fault(`Something is wrong in this page: ${String(error)}`, { status: 0, code: "page" }) };
+  }
+}
+
+export interface Action {
+  readonly busy: boolean;
+  readonly fault: Fault | null;
+  /** Does the work once, however often it is asked for meanwhile; tells whether it went well. */
+  readonly run: (work: () => Promise<unknown>) => Promise<boolean>;
+}
+
+/** A change that the reader asks for. */
+export function useAction(): Action {
+  const { ended } = useVisit();
+  const [state, setState] = useState<{ busy: boolean; fault: Fault | null }>({ busy: false, fault: null });
+  const busy = useRef(false);
+  const run = useCallback(async (work: () => Promise<unknown>) => {
+    if (busy.current) return false;
+    busy.current = true;
+    setState({ busy: true, fault: null });
+    const outcome = await attempt(work);
+    busy.current = false;
+    if (!outcome.ok && outcome.fault.signedOut) ended();
+    setState({ busy: false, fault: outcome.ok ? null : outcome.fault });
+    return outcome.ok;
+  }, [ended]);
+  return { ...state, run };
+}

@@ -1,0 +1,147 @@
+import { h } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Fault } from "./api.ts";
+import { a, button, classes, code, data, dialog, div, h2, header, p, pre, section, span, strong, time, type Children, type View } from "./dom.ts";
+import { exactMoney, instant, money, percent, shareOf, type TimeStyle } from "./format.ts";
+import { icon, type IconName } from "./icons.ts";
+import { follow } from "./location.ts";
+import type { Iso, Standing, Usd } from "./types.ts";
+
+/** An amount as it is read at a glance; the exact one is its value and its title. */
+export function amount(usd: Usd | null, { exact = false }: { readonly exact?: boolean } = {}): View {
+  if (usd === null) return span({ class: "muted" }, span({ "aria-hidden": "true" }, "–"), span({ class: "unseen" }, "unknown"));
+  return data({ class: "num", value: usd, title: exactMoney(usd) }, exact ? exactMoney(usd) : money(usd));
+}
+
+export function moment(iso: Iso, text: string): View {
+  return time({ dateTime: iso, title: instant(iso, "full") }, text);
+}
+
+export function instantOf(iso: Iso, style: TimeStyle): View {
+  return moment(iso, instant(iso, style));
+}
+
+export function link(address: string, text: Children, name?: string): View {
+  return a({ href: address, class: name ?? "link", onClick: follow }, text);
+}
+
+interface CardParts {
+  readonly title: Children;
+  readonly hint?: Children;
+  readonly actions?: Children;
+  readonly class?: string;
+  readonly children?: Children;
+}
+
+/** A part of a view under a heading of its own. */
+export function Card({ title, hint, actions, class: name, children }: CardParts): View {
+  return section(
+    { class: classes("card", name) },
+    header({ class: "card-head" }, div({ class: "card-title" }, h2(null, title), hint !== undefined && p({ class: "hint" }, hint)), actions !== undefined && div({ class: "actions" }, actions)),
+    children,
+  );
+}
+
+interface Choice<T extends string> {
+  readonly label: string;
+  readonly options: readonly { readonly value: T; readonly text: string }[];
+  readonly value: T;
+  readonly onChoose: (value: T) => void;
+}
+
+/** One of a few, all of them seen. */
+export function segmented<T extends string>({ label, options, value, onChoose }: Choice<T>): View {
+  return div(
+    { class: "segmented", role: "group", "aria-label": label },
+    options.map((each) => button({ type: "button", key: each.value, "aria-pressed": each.value === value, onClick: () => onChoose(each.value) }, each.text)),
+  );
+}
+
+export type Tone = "good" | "warn" | "bad" | "calm" | "accent";
+
+export function badge(tone: Tone, text: Children, title?: string): View {
+  return span({ class: `badge ${tone}`, ...(title !== undefined && { title }) }, text);
+}
+
+/** How full a budget is: what was spent, what is held for running requests, and where the warning stands. */
+export function budgetBar({ spent_usd: spent, held_usd: held, limit_usd: limit, warn_percent: warn, mode, scope }: Standing): View {
+  const spentShare = shareOf(spent, limit);
+  const heldShare = shareOf(held, limit);
+  const all = spentShare + heldShare;
+  const tone = all >= 1 ? "bad" : warn !== null && all >= warn / 100 ? "warn" : "good";
+  const text = `${percent(all)} of ${money(limit)}: ${money(spent)} spent, ${money(held)} held`;
+  return div(
+    { class: classes("meter", tone, mode), role: "meter", "aria-label": `Budget ${scope}`, "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.min(Math.round(all * 100), 100), "aria-valuetext": text },
+    span({ class: "spent", style: { width: `${Math.min(spentShare, 1) * 100}%` } }),
+    span({ class: "held", style: { width: `${Math.min(heldShare, Math.max(1 - spentShare, 0)) * 100}%` } }),
+    warn !== null && span({ class: "warn-mark", style: { left: `${warn}%` } }),
+  );
+}
+
+/** A share beside a name in a list. */
+export function shareBar(share: number, series?: number): View {
+  return div({ class: "share", "aria-hidden": "true" }, span({ class: series === undefined ? "" : `series-${series}`, style: { width: `${Math.min(share, 1) * 100}%` } }));
+}
+
+export function failure({ fault, retry }: { readonly fault: Fault; readonly retry?: (() => void) | undefined }): View {
+  return div(
+    { class: "failure", role: "alert" },
+    icon("warning"),
+    p(null, fault.message),
+    retry !== undefined && button({ type: "button", class: "button small", onClick: retry }, "Try again"),
+  );
+}
+
+/** What to do where there is nothing to show. */
+export function empty(title: string, ...children: Children[]): View {
+  return div({ class: "empty" }, strong(null, title), ...children);
+}
+
+/** Lines where figures will be. */
+export function waiting(lines: number): View {
+  return div({ class: "waiting", "aria-busy": "true" }, span({ class: "unseen" }, "Loading"), Array.from({ length: lines }, (_, index) => span({ key: index, class: "bone", "aria-hidden": "true" })));
+}
+
+export function CopyButton({ text, label: what }: { readonly text: string; readonly label: string }): View {
+  const [copied, setCopied] = useState<"yes" | "no" | null>(null);
+  const copy = async () => {
+    const done = await navigator.clipboard.writeText(text).then(() => true, () => false);
+    setCopied(done ? "yes" : "no");
+  };
+  return button(
+    { type: "button", class: "button small", onClick: () => void copy(), "aria-label": copied === "yes" ? `${what} copied` : `Copy ${what}` },
+    icon(copied === "yes" ? "done" : "copy"), copied === "yes" ? "Copied" : copied === "no" ? "Select and copy it" : "Copy",
+  );
+}
+
+/** Text for a terminal, with a button that copies it. */
+export function snippet(text: string, what: string): View {
+  return div({ class: "snippet" }, pre({ tabIndex: 0 }, code(null, text)), h(CopyButton, { text, label: what }));
+}
+
+interface DialogParts {
+  readonly title: string;
+  readonly kind?: "drawer" | "box";
+  readonly onClosed: () => void;
+  /** Given what closes it. */
+  readonly body: (close: () => void) => Children;
+}
+
+/** The browser's own dialog: it keeps the focus inside, gives it back, and closes with Escape. */
+export function Dialog({ title, kind = "box", onClosed, body }: DialogParts): View {
+  const place = useRef<HTMLDialogElement>(null);
+  useEffect(() => place.current?.showModal(), []);
+  const close = () => place.current?.close();
+  return dialog(
+    { ref: place, class: kind, "aria-label": title, onClose: onClosed, onMouseDown: (event) => event.target === place.current && close() },
+    div(
+      { class: "dialog-body" },
+      header({ class: "dialog-head" }, h2(null, title), iconButton("close", "Close", close)),
+      body(close),
+    ),
+  );
+}
+
+export function iconButton(name: IconName, what: string, onClick: () => void): View {
+  return button({ type: "button", class: "button icon-only", "aria-label": what, title: what, onClick }, icon(name));
+}

@@ -1,0 +1,92 @@
+import { h } from "preact";
+import { admin, ask, own } from "../api.ts";
+import { caption, code, dd, div, dl, dt, h3, p, section, span, strong, table, tbody, td, tfoot, th, thead, tr, type Children, type View } from "../dom.ts";
+import { count, duration, instant, money, percent } from "../format.ts";
+import { useResource, useVisit } from "../resource.ts";
+import type { Charge, ChargeDetails, Item } from "../types.ts";
+import { amount, badge, Dialog, failure, instantOf, waiting } from "../ui.ts";
+import { knownBadge, tokenName } from "./words.ts";
+
+/** One request, itemised to the last digit. */
+export function ChargeDrawer({ id, onClosed }: { readonly id: string; readonly onClosed: () => void }): View {
+  return h(Dialog, { title: "Request", kind: "drawer", onClosed, body: () => h(Content, { id }) });
+}
+
+const pendingMs = 1000;
+
+function Content({ id }: { readonly id: string }): View {
+  const { who } = useVisit();
+  const source = who.kind === "admin" ? admin : own;
+  const { data, fault, reload } = useResource<ChargeDetails>((signal) => ask(`${source}/charges/${encodeURIComponent(id)}`, { signal }), id, { everyMs: pendingMs * 5 });
+  if (data === null) return fault === null ? waiting(6) : failure({ fault, retry: reload });
+  return div(
+    { class: "charge" },
+    div({ class: "charge-head" }, div(null, strong({ class: "charge-model" }, data.model), span({ class: "muted" }, instantOf(data.time, "full"))), div({ class: "figure" }, data.cost_usd === null ? held(data) : amount(data.total_usd ?? data.cost_usd, { exact: true }))),
+    p({ class: "known-line" }, knownBadge(data), data.known),
+    items(data),
+    corrections(data.corrections),
+    facts(data),
+  );
+}
+
+function held({ state, hold_usd: hold }: ChargeDetails): View | string {
+  if (state === "pending" && hold !== null) return span({ class: "muted" }, "≤ ", amount(hold));
+  return state === "voided" ? span({ class: "muted" }, "nothing") : amount(null);
+}
+
+function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDetails): View | null {
+  if (lines.length === 0 || cost === null) return null;
+  return div({ class: "scroll", tabIndex: 0, role: "region", "aria-label": "What it is made of" }, table(
+    { class: "plain items" },
+    caption({ class: "unseen" }, "What the cost is made of"),
+    thead(null, tr(null, ["", "Tokens", "Rate", "Cost"].map((text, index) => th({ key: text, scope: "col", class: index === 0 ? "" : "right" }, index === 0 ? span({ class: "unseen" }, "What") : text)))),
+    tbody(null, lines.map(itemRow)),
+    tfoot(null,
+      tr(null, th({ scope: "row", colSpan: 3 }, "Cost"), td({ class: "right" }, amount(cost, { exact: true }))),
+      list !== null && tr({ class: "muted" }, th({ scope: "row", colSpan: 3 }, "At list price"), td({ class: "right" }, amount(list, { exact: true })))),
+  ));
+}
+
+function itemRow(item: Item): View {
+  const name = item.class === "minimum" ? "Minimum charge" : item.class === "request" ? "The request" : tokenName(item.class);
+  const tier = item.tier_from > 0 ? ` (from ${count(item.tier_from)})` : "";
+  const rate = item.usd_per_million === null ? "" : money(item.usd_per_million);
+  return tr(
+    { key: `${item.class} ${item.tier_from} ${item.cost_usd}` },
+    th({ scope: "row" }, name, tier),
+    td({ class: "right num" }, item.tokens === 0 ? "" : count(item.tokens)),
+    td({ class: "right num", title: item.list_usd_per_million === null ? "" : `List price ${money(item.list_usd_per_million)} per 1M` }, rate, rate !== "" && span({ class: "muted" }, " /1M")),
+    td({ class: "right" }, amount(item.cost_usd, { exact: true })),
+  );
+}
+
+function corrections(made: readonly Charge[]): View | null {
+  if (made.length === 0) return null;
+  return section(null, h3(null, "Corrections"), made.map((each) =>
+    p({ key: each.request_id }, amount(each.cost_usd, { exact: true }), " ", each.correction?.why ?? "", span({ class: "muted" }, ` by ${each.correction?.by ?? "somebody"}`))));
+}
+
+function facts(charge: ChargeDetails): View {
+  const { price } = charge;
+  const entries: [string, Children][] = [
+    ["Key", charge.key === null ? null : [charge.key, charge.team !== null && span({ class: "muted" }, ` ${charge.team}`)]],
+    ["Status", charge.status],
+    ["Answered by", charge.served_model === charge.model ? null : charge.served_model],
+    ["Duration", charge.duration_ms === null ? null : duration(charge.duration_ms)],
+    ["First token", charge.first_token_ms === null ? null : `after ${duration(charge.first_token_ms)}`],
+    ["Held", charge.hold_usd === null ? null : amount(charge.hold_usd, { exact: true })],
+    ["Beyond the hold", Number(charge.overage_usd) === 0 ? null : badge("warn", amount(charge.overage_usd, { exact: true }))],
+    ["Minimum", charge.minimum_applied ? "applied" : null],
+    ["Usage", charge.clamped ? "contradicted itself; read to the dearer side" : null],
+    ["Ended because", charge.reason?.replaceAll("_", " ")],
+    ["Retry", charge.retry === 0 ? null : count(charge.retry)],
+    ["Group", charge.group],
+    ["Price", price === null ? null : [`in force since ${instant(price.from, "day", "UTC")}`, price.fraction !== null && `, ${percent(Number(price.fraction))} of the official one`]],
+    ["Source", price?.source],
+    ["Tags", Object.entries(charge.tags).length === 0 ? null : Object.entries(charge.tags).map(([name, value]) => span({ key: name, class: "tag" }, `${name}: ${value}`))],
+    ["Request", code(null, charge.request_id)],
+    ["At the gateway", charge.gateway_request_id === null ? null : code(null, charge.gateway_request_id)],
+  ];
+  return dl({ class: "details" }, entries.filter(([, value]) => value !== null && value !== undefined && value !== "")
+    .map(([name, value]) => div({ key: name }, dt(null, name), dd(null, value))));
+}

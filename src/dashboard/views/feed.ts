@@ -1,0 +1,104 @@
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { ask, type Fault, type Parameters } from "../api.ts";
+import { attempt, useVisit } from "../resource.ts";
+import type { Charge } from "../types.ts";
+
+/** Requests as they begin and end, newest first, with older ones on demand. */
+export interface Feed {
+  /** Null until the first answer. */
+  readonly charges: readonly Charge[] | null;
+  readonly fault: Fault | null;
+  readonly hasOlder: boolean;
+  /** Whether older ones are being read. */
+  readonly reading: boolean;
+  readonly readOlder: () => void;
+  readonly retry: () => void;
+}
+
+const pageLength = 50;
+const everyMs = 1000;
+const afterFaultMs = 5000;
+/** Of those that came by themselves so many are kept; older ones that were asked for stay. */
+const keptMax = 200;
+
+interface Known {
+  readonly charges: readonly Charge[] | null;
+  readonly hasOlder: boolean;
+}
+
+const nothing: Known = { charges: null, hasOlder: false };
+
+/** `source`: the address of the API that this reader asks. Reads on while `live`, each second, as long as the page is seen. */
+export function useFeed(source: string, filter: Parameters, live: boolean): Feed {
+  const { ended } = useVisit();
+  const [known, setKnown] = useState<Known>(nothing);
+  const [fault, setFault] = useState<Fault | null>(null);
+  const [reading, setReading] = useState(false);
+  const [turn, setTurn] = useState(0);
+  const subject = JSON.stringify(filter);
+  const cursor = useRef<string | null>(null);
+  const shown = useRef("");
+
+  useEffect(() => {
+    const leaving = new AbortController();
+    const { signal } = leaving;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    if (shown.current !== subject) {
+      shown.current = subject;
+      cursor.current = null;
+      setKnown(nothing);
+    }
+    const wanted = JSON.parse(subject) as Parameters;
+    const run = async () => {
+      const after = cursor.current;
+      const outcome = await attempt(() => ask<{ charges: readonly Charge[]; cursor: string }>(`${source}/requests/live`, { query: { limit: pageLength, ...wanted, after }, signal }));
+      if (signal.aborted) return;
+      if (!outcome.ok && outcome.fault.signedOut) return ended();
+      setFault(outcome.ok ? null : outcome.fault);
+      if (outcome.ok) {
+        const { charges, cursor: next } = outcome.value;
+        cursor.current = next;
+        setKnown((before) => (after === null ? { charges, hasOlder: charges.length >= pageLength } : merged(before, charges, wanted["state"])));
+      }
+      if (live || cursor.current === null) timer = setTimeout(whenSeen, outcome.ok ? everyMs : afterFaultMs);
+    };
+    const whenSeen = () => {
+      if (!document.hidden) return void run();
+      document.addEventListener("visibilitychange", () => void run(), { once: true, signal });
+    };
+    if (live || cursor.current === null) void run();
+    return () => {
+      leaving.abort();
+      clearTimeout(timer);
+    };
+  }, [source, subject, live, turn, ended]);
+
+  const last = known.charges?.at(-1)?.request_id;
+  const readOlder = useCallback(() => {
+    if (last === undefined) return;
+    setReading(true);
+    void attempt(() => ask<{ charges: readonly Charge[]; next: string | null }>(`${source}/charges`, { query: { limit: pageLength, ...(JSON.parse(subject) as Parameters), cursor: last } })).then((outcome) => {
+      setReading(false);
+      if (shown.current !== subject) return;
+      if (!outcome.ok) return outcome.fault.signedOut ? ended() : setFault(outcome.fault);
+      const { charges, next } = outcome.value;
+      setKnown((before) => ({ charges: [...(before.charges ?? []), ...charges], hasOlder: next !== null }));
+    });
+  }, [source, subject, last, ended]);
+  return { ...known, fault, reading, readOlder, retry: useCallback(() => setTurn((before) => before + 1), []) };
+}
+
+/** What is known with what is new: one of each request, newest first. Those that left the state that is asked for go. */
+function merged(before: Known, news: readonly Charge[], state: Parameters[string]): Known {
+  if (news.length === 0 || before.charges === null) return before;
+  const arrived = new Map(news.map((charge) => [charge.request_id, charge]));
+  const updated = before.charges.map((charge) => {
+    const newer = arrived.get(charge.request_id);
+    arrived.delete(charge.request_id);
+    return newer ?? charge;
+  });
+  const all = [...[...arrived.values()].toSorted((one, other) => (one.time < other.time ? 1 : -1)), ...updated];
+  const kept = Math.max(keptMax, before.charges.length);
+  const matching = typeof state === "string" && state !== "" ? all.filter((charge) => charge.state === state) : all;
+  return { charges: matching.slice(0, kept), hasOlder: before.hasOlder || matching.length > kept };
+}

@@ -1,0 +1,149 @@
+import { h } from "preact";
+import { admin, ask, own } from "../api.ts";
+import { SpendChart } from "../chart.ts";
+import { classes, div, h1, header, li, ol, p, section, span, strong, type Children, type View } from "../dom.ts";
+import { ago, count, exactMoney, instant, lasting, money, percent, shareOf, shortCount } from "../format.ts";
+import { addressOf, setQuery, usePlace } from "../location.ts";
+import { useResource, useVisit } from "../resource.ts";
+import { groupings, spans, type Balance, type Grouping, type Overview as Figures, type SpanName, type Spender, type Tokens } from "../types.ts";
+import { amount, badge, Card, failure, link, segmented, shareBar, waiting } from "../ui.ts";
+import { FirstSteps } from "./first-steps.ts";
+import { tokenName } from "./words.ts";
+
+const groupingNames: Record<Grouping, string> = { model: "Model", key: "Key", team: "Team", group: "Group" };
+const spanNames: Record<SpanName, string> = { "24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days" };
+
+function oneOf<T extends string>(known: readonly T[], text: string | null, otherwise: T): T {
+  return known.find((each) => each === text) ?? otherwise;
+}
+
+export function Overview(): View {
+  const { who } = useVisit();
+  const { query } = usePlace();
+  const span = oneOf(spans, query.get("span"), "7d");
+  const offered = who.kind === "admin" ? groupings : (["model", "group"] as const);
+  const by = oneOf<Grouping>(offered, query.get("by"), "model");
+  const source = who.kind === "admin" ? admin : own;
+  const { data, fault, reload } = useResource<Figures>(
+    (signal) => ask(`${source}/overview`, { query: { span, by }, signal }), `${span} ${by}`, { everyMs: 15_000 },
+  );
+  const chooseSpan = segmented({ label: "Time span", value: span, options: spans.map((value) => ({ value, text: value })), onChoose: (value) => setQuery({ span: value }) });
+  return div(
+    { class: "view" },
+    header({ class: "view-head" }, h1(null, "Overview"), data !== null && !data.empty.charges && chooseSpan),
+    fault !== null && failure({ fault, retry: reload }),
+    data === null ? fault === null && waiting(6) : data.empty.charges ? h(FirstSteps, { hasKeys: !data.empty.keys }) : h(Content, { data, by, offered }),
+  );
+}
+
+function Content({ data, by, offered }: { readonly data: Figures; readonly by: Grouping; readonly offered: readonly Grouping[] }): View {
+  const { who } = useVisit();
+  const grouping = segmented({ label: "Split by", value: by, options: offered.map((value) => ({ value, text: groupingNames[value] })), onChoose: (value) => setQuery({ by: value }) });
+  const { span } = data;
+  return div(
+    { class: "stack" },
+    tiles(data, who.kind === "admin"),
+    h(Card, {
+      title: div({ class: "headline" }, span_("Spend in the last ", spanNames[span.name]), strong(null, amount(span.cost_usd))),
+      actions: grouping, class: "chart-card",
+    }, Number(span.cost_usd) === 0 && span.requests === 0
+      ? p({ class: "hint quiet" }, `No requests in the last ${spanNames[span.name]}.`)
+      : h(SpendChart, { series: data.series, total: span.cost_usd, timeZone: data.time_zone })),
+    div(
+      { class: "columns" },
+      who.kind === "admin" && h(Card, { title: "Top keys" }, spenders(data.top.keys, span.cost_usd, "key")),
+      h(Card, { title: "Top models" }, spenders(data.top.models, span.cost_usd, "model")),
+      h(Card, { title: "What went through" }, traffic(data)),
+    ),
+  );
+}
+
+function span_(...children: Children[]): View {
+  return span({ class: "muted" }, ...children);
+}
+
+function tiles(data: Figures, whole: boolean): View {
+  return section(
+    { class: "tiles", "aria-label": "At a glance" },
+    tile("Today", amount(data.today.cost_usd), today(data)),
+    tile("This month", amount(data.month.cost_usd), month(data)),
+    whole && tile("Balance", balanceFigure(data.balance), balanceNote(data.balance)),
+    tile("Saved this month", amount(data.month.saving_usd), saved(data)),
+  );
+}
+
+function tile(name: string, figure: Children, note: Children): View {
+  return div({ class: "tile" }, span({ class: "tile-name" }, name), span({ class: "figure" }, figure), div({ class: "note" }, note));
+}
+
+function today({ today: { cost_usd: cost, yesterday_by_now_usd: before } }: Figures): Children {
+  if (Number(before) === 0) return span(null, Number(cost) === 0 ? "Nothing spent yet" : "Nothing by this time yesterday");
+  const change = Number(cost) / Number(before) - 1;
+  const text = `${change >= 0 ? "+" : "−"}${percent(Math.abs(change))}`;
+  return span({ title: `${exactMoney(before)} by this time yesterday` }, span({ class: "num delta" }, text), " on yesterday by now");
+}
+
+function month({ month: { cost_usd: cost, since, until }, forecast, now }: Figures): Children {
+  const passed = (Date.parse(now) - Date.parse(since)) / (Date.parse(until) - Date.parse(since));
+  if (forecast === null) return span(null, `${percent(passed)} of the month has passed`);
+  return [
+    div({ class: "meter calm", "aria-hidden": "true" }, span({ class: "spent", style: { width: `${shareOf(cost, forecast.month_end_usd) * 100}%` } })),
+    span({ title: `${money(forecast.usd_per_hour)} an hour on average since ${instant(forecast.from, "moment")}` }, amount(forecast.month_end_usd), " by the month’s end, at this pace"),
+  ];
+}
+
+function balanceFigure(balance: Balance | null): Children {
+  if (balance === null) return span({ class: "muted" }, "Unknown");
+  if (balance.balance_usd !== null) return amount(balance.balance_usd);
+  return balance.available_credits === null ? span({ class: "muted" }, "Unknown") : span({ class: "num" }, `${shortCount(balance.available_credits)} credits`);
+}
+
+function balanceNote(balance: Balance | null): Children {
+  if (balance === null) return span(null, "The gateway gives no account record");
+  const age = balance.stale ? badge("warn", `seen ${ago(balance.fetched_at)}`) : null;
+  if (balance.hours_left === null) return span(null, age, Number(balance.burn_usd_per_hour) === 0 ? "Nothing spent in 24 hours" : `${money(balance.burn_usd_per_hour)} an hour`);
+  const tone = balance.hours_left < 24 ? "bad" : balance.hours_left < 72 ? "warn" : null;
+  const text = `Lasts ${lasting(balance.hours_left)}`;
+  return span({ title: `At ${money(balance.burn_usd_per_hour)} an hour, the mean of the last 24 hours` }, tone === null ? text : badge(tone, text), " at the last day’s pace", age);
+}
+
+function saved({ month: { saving_usd: saving, list_cost_usd: list } }: Figures): Children {
+  const share = Number(list) === 0 ? 0 : Number(saving) / Number(list);
+  return span(null, span({ class: "num delta good" }, percent(share)), " below the list price of ", amount(list));
+}
+
+function spenders(rows: readonly Spender[], total: string, what: "key" | "model"): View {
+  if (rows.length === 0) return p({ class: "hint quiet" }, "Nobody spent anything in this time.");
+  const most = rows[0]?.cost_usd ?? total;
+  return ol(
+    { class: "spenders" },
+    rows.map((row) => {
+      const name = row.name ?? (what === "key" ? "without a key" : "no model");
+      return li(
+        { key: name },
+        div({ class: "spender-name" }, row.name === null ? name : link(addressOf("requests", { [what]: row.name }), name), what === "key" && span({ class: "muted" }, row.team ?? "")),
+        div({ class: "spender-cost" }, amount(row.cost_usd), span({ class: "muted num share-text" }, percent(shareOf(row.cost_usd, total)))),
+        shareBar(shareOf(row.cost_usd, most)),
+      );
+    }),
+  );
+}
+
+function traffic({ span: { requests, unpriced_requests: unpriced, tokens, saving_usd: saving } }: Figures): View {
+  return ol(
+    { class: "facts" },
+    fact("Requests", span({ class: "num" }, count(requests))),
+    ...tokenFacts(tokens),
+    fact("Saved", amount(saving)),
+    unpriced > 0 && fact("Without a price", badge("warn", count(unpriced))),
+  );
+}
+
+function tokenFacts(tokens: Tokens): View[] {
+  return Object.entries(tokens).filter(([, number]) => number > 0)
+    .map(([name, number]) => fact(`${tokenName(name)} tokens`, span({ class: "num", title: count(number) }, shortCount(number))));
+}
+
+function fact(name: string, value: Children, tone?: string): View {
+  return li({ class: classes("fact", tone), key: name }, span({ class: "muted" }, name), value);
+}

@@ -1,0 +1,75 @@
+import { h } from "preact";
+import { admin, ask } from "../api.ts";
+import { caption, div, small, span, table, tbody, td, th, thead, tr, type View } from "../dom.ts";
+import { useMayEdit } from "../resource.ts";
+import { say } from "../toasts.ts";
+import type { Team } from "../types.ts";
+import { iconButton } from "../ui.ts";
+import { boundFields, boundsOf, confirmation, FormDialog, nameField, textOf } from "./forms.ts";
+import { limitWords } from "./words.ts";
+
+export type TeamTask = { readonly do: "create" } | { readonly do: "edit" | "delete"; readonly team: Team };
+
+interface TeamsParts {
+  readonly teams: readonly Team[];
+  readonly onTask: (task: TeamTask) => void;
+}
+
+export function Teams({ teams, onTask }: TeamsParts): View {
+  const mayEdit = useMayEdit();
+  return div({ class: "card list-card" }, table(
+    { class: "keys" },
+    caption({ class: "unseen" }, "Teams"),
+    thead(null, tr(null, ["Team", "Keys", "Models and limits"].map((text) => th({ key: text, scope: "col" }, text)), th({ scope: "col" }, span({ class: "unseen" }, "Actions")))),
+    tbody(null, teams.map((team) => tr(
+      { key: team.name },
+      th({ scope: "row" }, team.name),
+      td(null, team.keys.length === 0 ? span({ class: "muted" }, "none") : team.keys.join(", ")),
+      td({ class: "key-limits" }, span(null, team.models?.join(", ") ?? "all models"), small({ class: "muted" }, limitWords(team.limits))),
+      td({ class: "row-actions" }, mayEdit && div({ class: "actions" },
+        iconButton("edit", `Change the team ${team.name}`, () => onTask({ do: "edit", team })),
+        iconButton("bin", `Delete the team ${team.name}`, () => onTask({ do: "delete", team })))),
+    ))),
+  ));
+}
+
+interface TaskParts {
+  readonly task: TeamTask;
+  readonly onClosed: () => void;
+  readonly onDone: () => void;
+}
+
+export function TeamDialog({ task, onClosed, onDone }: TaskParts): View {
+  if (task.do === "delete") {
+    const { name } = task.team;
+    return confirmation({
+      title: `Delete the team ${name}?`, verb: "Delete it", danger: true, onClosed,
+      text: "A team that still has live keys or budgets is not deleted.",
+      work: async () => {
+        await ask(pathOf(name), { method: "DELETE" });
+        say(`The team ${name} is deleted.`);
+        onDone();
+      },
+    });
+  }
+  const team = task.do === "edit" ? task.team : null;
+  const save = async (form: FormData) => {
+    const body = boundsOf(form);
+    const name = team?.name ?? textOf(form, "name");
+    if (team === null) await ask(`${admin}/teams`, { method: "POST", body: { name, ...body } });
+    else await ask(pathOf(name), { method: "PATCH", body });
+    say(`The team ${name} is ${team === null ? "there" : "changed"}.`);
+    onDone();
+  };
+  return h(FormDialog, {
+    title: team === null ? "Create a team" : `Change the team ${team.name}`, verb: team === null ? "Create the team" : "Save", save, onClosed,
+    fields: [
+      team === null && nameField("research"),
+      ...boundFields(team?.models ?? null, team?.limits ?? { rpm: null, tpm: null, parallel: null }),
+    ],
+  });
+}
+
+function pathOf(name: string): string {
+  return `${admin}/teams/${encodeURIComponent(name)}`;
+}
