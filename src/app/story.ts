@@ -29,7 +29,7 @@ import { scopeNameOf } from "../proxy/scope-name.ts";
 import { createSettler } from "../proxy/settle.ts";
 import type { Store } from "../store/sqlite/open.ts";
 import type { createTokenCounter } from "../tokens/token-counter.ts";
-import { chatCompletions } from "../wire/endpoints/chat-completions.ts";
+import { endpoints } from "../wire/endpoints/endpoints.ts";
 import { adminApi } from "./admin-api.ts";
 import { dashboardFolder } from "./package.ts";
 import type { Work } from "./work.ts";
@@ -107,7 +107,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     background: (running) => work.add(running),
   };
   const routes: Route[] = [
-    ...[chatCompletions].map((endpoint): Route => ({ method: "post", path: endpoint.route, handler: meteredRequest(steps, endpoint) })),
+    ...endpoints.map((endpoint): Route => ({ method: "post", path: endpoint.route, handler: meteredRequest(steps, endpoint) })),
     { method: "get", path: "/v1/models", handler: listModels({ authenticate, catalogue, clock }) },
     { method: "get", path: "/v1/models/:id", handler: showModel({ authenticate, catalogue, clock }) },
     { method: "get", path: "/account/info", handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }) },

@@ -11,9 +11,11 @@ export interface RequestSize {
   readonly imageParts: number;
   readonly audioParts: number;
   readonly fileParts: number;
+  /** Prompts in one request, each with a context of its own; one unless given. */
+  readonly prompts?: number;
   /** Choices asked for (`n`), at least 1. */
   readonly choices: number;
-  /** The larger of `max_completion_tokens` and `max_tokens`; null when absent, infinite (the model's) when malformed or absurd. */
+  /** The largest stated maximum; null when absent, infinite (the model's) when malformed or absurd, 0 where nothing is written. */
   readonly outputLimit: number | null;
   /** Fields that can cost money and that no catalogue entry bounds. */
   readonly unboundedFields: readonly string[];
@@ -36,13 +38,14 @@ const templateTokens = { reply: 3, message: 8, tool: 16 } as const;
 
 /** The most prompt tokens this request can be charged for, without tokenising it; at most the model's context. */
 export function promptBound(size: RequestSize, model: ModelLimits): number {
-  if (size.unboundedFields.length > 0) return model.contextTokens;
+  const most = model.contextTokens * (size.prompts ?? 1);
+  if (size.unboundedFields.length > 0) return most;
   const parts = partTokens(size, model);
-  if (parts === null) return model.contextTokens;
+  if (parts === null) return most;
   const text = scaleTokens(size.textBytes, model.tokensPerByte);
   const template =
-    templateTokens.reply + templateTokens.message * size.messages + templateTokens.tool * size.tools;
-  return Math.min(text + template + parts, model.contextTokens);
+    templateTokens.reply * (size.prompts ?? 1) + templateTokens.message * size.messages + templateTokens.tool * size.tools;
+  return Math.min(text + template + parts, most);
 }
 
 /** Tokens of image, audio and file parts by the catalogue's bounds; null when one of them has none. */

@@ -6,7 +6,7 @@ export interface CleanPath {
 }
 
 /** Paths that clients with a base address without `/v1` ask for. */
-const versioned = ["/chat/completions", "/models", "/farebox"];
+const versioned = ["/chat/completions", "/completions", "/embeddings", "/responses", "/images", "/audio", "/models", "/farebox"];
 
 const encodedSeparators = /%(?:2f|5c)/i;
 const dotSegment = /^(?:\.|%2e){1,2}$/i;

@@ -113,7 +113,8 @@ function reservationFor(request: ModelRequest, model: CatalogueModel, promptToke
   if (model.price === null) return { hold: null, growth: null };
   const { version } = model.price;
   const { size, classes } = request;
-  const outputTokensMax = outputBound(size.unboundedFields.length > 0 ? { ...size, outputLimit: null } : size, model);
+  const isHidden = size.unboundedFields.length > 0 && size.outputLimit !== 0;
+  const outputTokensMax = outputBound(isHidden ? { ...size, outputLimit: null } : size, model);
   const costAt = (outputTokens: number) => worstCase(version, { promptTokens, outputTokens }, classes);
   const slices = { sliceTokens: sliceTokens * size.choices, outputTokensMax };
   const grows = canBeWatched(request, model) && version.perRequest === null && slices.sliceTokens < outputTokensMax;

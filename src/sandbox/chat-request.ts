@@ -19,8 +19,8 @@ export interface ChatRequest {
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** Reads the body; a text is what the gateway complains about. */
-export function readChatRequest(body: Buffer): ChatRequest | string {
+/** The JSON object of a body that names a model; a text is what the gateway complains about. */
+export function readBody(body: Buffer): (Fields & { readonly model: string }) | string {
   let parsed: unknown;
   try {
     parsed = JSON.parse(body.toString("utf8"));
@@ -28,8 +28,16 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
     return "We could not parse the JSON body of your request.";
   }
   if (!isFields(parsed)) return "The request body must be a JSON object.";
-  const { model, messages } = parsed;
+  const { model } = parsed;
   if (typeof model !== "string" || model === "") return "you must provide a model parameter";
+  return { ...parsed, model };
+}
+
+/** Reads the body; a text is what the gateway complains about. */
+export function readChatRequest(body: Buffer): ChatRequest | string {
+  const parsed = readBody(body);
+  if (typeof parsed === "string") return parsed;
+  const { model, messages } = parsed;
   if (!Array.isArray(messages) || messages.length === 0) return "[] is too short - 'messages'";
   if (!messages.every(isFields)) return "each of 'messages' must be an object";
   const format = parsed["response_format"];
@@ -44,7 +52,7 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
     logprobs: parsed["logprobs"] === true,
     tool: forcedTool(parsed),
     promptTokens: promptTokens(messages, parsed["tools"]),
-    scenario: body.includes("#sandbox") ? marker(messages.at(-1)) : undefined,
+    scenario: body.includes("#sandbox") ? marker(messages.at(-1)?.["content"]) : undefined,
   };
 }
 
@@ -52,7 +60,7 @@ export function isFields(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function count(value: unknown): number | undefined {
+export function count(value: unknown): number | undefined {
   return typeof value === "number" && Number.isInteger(value) && value > 0 ? value : undefined;
 }
 
@@ -61,7 +69,7 @@ const aroundMessage = 3;
 const aroundName = 1;
 const aroundPrompt = 3;
 
-function promptTokens(messages: readonly Fields[], tools: unknown): number {
+export function promptTokens(messages: readonly Fields[], tools: unknown): number {
   let total = aroundPrompt + (Array.isArray(tools) ? countTokens(JSON.stringify(tools)) : 0);
   for (const message of messages) {
     total += aroundMessage + countTokens(String(message["role"] ?? ""));
@@ -93,6 +101,7 @@ function forcedTool(request: Fields): ChatRequest["tool"] {
   return { name: found["name"], parameters: isFields(found["parameters"]) ? found["parameters"] : {} };
 }
 
-function marker(message: Fields | undefined): string | undefined {
-  return /#sandbox[ :]([^\s"\\]+)/.exec(JSON.stringify(message?.["content"] ?? ""))?.[1];
+/** The scenario that a text names, wherever in it. */
+export function marker(text: unknown): string | undefined {
+  return /#sandbox[ :]([^\s"\\]+)/.exec(JSON.stringify(text ?? ""))?.[1];
 }

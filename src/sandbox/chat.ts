@@ -1,39 +1,61 @@
-import { composeAnswer } from "./answer.ts";
+import { composeAnswer, type Answer } from "./answer.ts";
 import { serveBench } from "./bench.ts";
 import { charge, pause, refuseScenario, sendError, withScenario, type Call } from "./call.ts";
-import { readChatRequest, type ChatRequest } from "./chat-request.ts";
+import { readChatRequest, type ChatRequest, type Fields } from "./chat-request.ts";
+import { completionOf } from "./completion.ts";
+import type { Consumption } from "./billing.ts";
 import { consumptionOf } from "./consumption.ts";
 import { faultOf, serveFault } from "./faults.ts";
 import { sendAnswer } from "./plain.ts";
-import { numberOf, parseScenario } from "./scenarios.ts";
+import { numberOf, parseScenario, type Scenario } from "./scenarios.ts";
+import { streamEvents, type StreamEvent } from "./stream-events.ts";
 import { streamAnswer } from "./stream.ts";
 
+/** An endpoint that writes text: how its requests are read and its answers written. */
+export interface TextForm {
+  /** A text is what the gateway complains about. */
+  read(body: Buffer): ChatRequest | string;
+  body(answer: Answer, request: ChatRequest): Fields;
+  events(answer: Answer, request: ChatRequest, scenario: Scenario): Iterable<StreamEvent>;
+}
+
+const chatForm: TextForm = { read: readChatRequest, body: completionOf, events: streamEvents };
+
 /** `POST /v1/chat/completions`. */
-export async function serveChat(asked: Call): Promise<void> {
-  if (asked.head.headers.authorization !== `Bearer ${asked.house.options.apiKey}`) return refuseKey(asked);
-  if ("bench" in asked.scenario) return serveBench(asked);
-  const read = readChatRequest(asked.seen.body);
+export function serveChat(asked: Call): Promise<void> {
+  if (!hasKey(asked)) return refuseKey(asked);
+  return "bench" in asked.scenario ? serveBench(asked) : serveText(asked, chatForm);
+}
+
+/** An answer of text in any form. */
+export async function serveText(asked: Call, form: TextForm): Promise<void> {
+  if (!hasKey(asked)) return refuseKey(asked);
+  const read = form.read(asked.seen.body);
   if (typeof read === "string") return sendError(asked, 400, "invalid_request_error", null, read);
   const { call, request } = settleScenario(asked, read);
   if (call === undefined) return refuseScenario(asked);
   if ("bench" in call.scenario) return serveBench(call, request);
-  return serveRequest(call, request);
+  const answer = composeAnswer(call, request);
+  const write = () =>
+    request.stream ? streamAnswer(call, answer, form.events(answer, request, call.scenario)) : sendAnswer(call, answer, form.body(answer, request));
+  return answerOrFault(call, request.stream, consumptionOf(call, answer), write);
 }
 
-async function serveRequest(call: Call, request: ChatRequest): Promise<void> {
-  const answer = composeAnswer(call, request);
+/** The answer, or what the scenario puts in its place. */
+export async function answerOrFault(call: Call, stream: boolean, consumption: Consumption, write: () => Promise<void>): Promise<void> {
   const stayed = await pause(numberOf(call.scenario, "latency") ?? call.house.options.latencyMs, call.gone);
-  if (!stayed && request.stream) return undefined;
+  if (!stayed && stream) return undefined;
   const fault = faultOf(call.scenario, call.redirects);
-  if (fault === undefined) {
-    return request.stream ? streamAnswer(call, request, answer) : sendAnswer(call, request, answer);
-  }
-  if ("billed" in call.scenario) charge(call, consumptionOf(call, answer));
+  if (fault === undefined) return write();
+  if ("billed" in call.scenario) charge(call, consumption);
   return stayed ? serveFault(call, fault) : undefined;
 }
 
 /** Adds what the model's suffix and the last message ask for; no call where one of them names an unknown scenario. */
-function settleScenario(asked: Call, read: ChatRequest): { call: Call | undefined; request: ChatRequest } {
+export function settleScenario<Request extends { readonly model: string; readonly scenario: string | undefined }>(
+  asked: Call,
+  read: Request,
+): { call: Call | undefined; request: Request } {
   const plus = read.model.indexOf("+");
   const request = plus < 0 ? read : { ...read, model: read.model.slice(0, plus) };
   const more = [plus < 0 ? "" : read.model.slice(plus + 1), read.scenario ?? ""].filter((text) => text !== "").join("+");
@@ -43,7 +65,11 @@ function settleScenario(asked: Call, read: ChatRequest): { call: Call | undefine
   return { call: scenario === null ? undefined : withScenario(asked, text, scenario), request };
 }
 
-function refuseKey(call: Call): void {
+export function hasKey({ head, house }: Call): boolean {
+  return head.headers.authorization === `Bearer ${house.options.apiKey}`;
+}
+
+export async function refuseKey(call: Call): Promise<void> {
   const given = /^Bearer (.+)$/.exec(call.head.headers.authorization ?? "")?.[1];
   const message =
     given === undefined

@@ -3,6 +3,25 @@ import type { Consumption } from "./billing.ts";
 import type { Call } from "./call.ts";
 import { numberOf } from "./scenarios.ts";
 
+/** What an answer that is no text is billed for. */
+export function plainConsumption(
+  call: Call,
+  used: Pick<Consumption, "model" | "promptTokens"> & Partial<Consumption>,
+): Consumption {
+  return {
+    requestId: call.requestId,
+    completionId: call.requestId,
+    at: call.house.options.now(),
+    scenario: call.seen.scenario,
+    stream: false,
+    cachedTokens: 0,
+    deliveredTokens: null,
+    cutByGateway: false,
+    ...used,
+    completionTokens: (used.completionTokens ?? 0) + (numberOf(call.scenario, "overbill") ?? 0),
+  };
+}
+
 /**
  * What an answer is billed for: in full, or, where a stream ended early, the prompt and what was written to the socket.
  * Hidden tokens come before the first visible one, so they are billed with it.

@@ -1,20 +1,23 @@
 import type { Answer } from "./answer.ts";
 import { breakOff, charge, pause, writeHead, type Call } from "./call.ts";
-import type { ChatRequest } from "./chat-request.ts";
-import { completionOf } from "./completion.ts";
 import { consumptionOf } from "./consumption.ts";
 import { afterHeaders, compress, encodingOf, Outlet } from "./outlet.ts";
 import { numberOf } from "./scenarios.ts";
 
 /** Answers with one JSON object; billed in full before it is written, whether or not the client stays for it. */
-export async function sendAnswer(call: Call, request: ChatRequest, answer: Answer): Promise<void> {
+export function sendAnswer(call: Call, answer: Answer, body: unknown): Promise<void> {
   charge(call, consumptionOf(call, answer));
+  return writeAnswer(call, "application/json", Buffer.from(JSON.stringify(body)));
+}
+
+/** Writes the body of an answer that was billed, as its scenario asks. */
+export async function writeAnswer(call: Call, contentType: string, plain: Buffer): Promise<void> {
   if (call.gone.aborted) return;
   const { scenario, response } = call;
   const encoding = encodingOf(scenario);
-  const body = compress(Buffer.from(JSON.stringify(completionOf(answer, request))), encoding);
+  const body = compress(plain, encoding);
   const headers = {
-    "content-type": "application/json",
+    "content-type": contentType,
     "content-length": String(statedLength(call, body)),
     ...(encoding === undefined ? {} : { "content-encoding": encoding }),
   };

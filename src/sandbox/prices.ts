@@ -24,6 +24,9 @@ const official: Readonly<Record<string, readonly [input: string, output: string,
   "gpt-4.1-nano": ["0.10", "0.40", 75],
   "claude-opus-4-6": ["5.00", "25.00", 75],
   "claude-sonnet-4-6": ["3.00", "15.00", 75],
+  "text-embedding-3-small": ["0.02", "0.00", 100],
+  "text-embedding-3-large": ["0.13", "0.00", 100],
+  "text-embedding-ada-002": ["0.10", "0.00", 100],
   "gemini-2.5-flash": ["0.30", "2.50", 25],
 };
 

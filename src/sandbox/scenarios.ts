@@ -21,6 +21,7 @@ export const scenarios = {
   "reset-after-headers": plain("resets the connection right after the headers"),
   "stream-error": info("CHUNKS", "3", "sends an error event after so many deltas and ends the stream"),
   "no-done": plain("ends a stream cleanly without [DONE]"),
+  failed: plain("a stream of /v1/responses ends with response.failed and no usage"),
   "no-finish": plain("ends a stream cleanly without a finish_reason, usage or [DONE]"),
   "wrong-length": info("long|short", "long", "states a content-length above the body's, or below it, and closes"),
   "bad-json": plain("status 200 with half a JSON text, ended cleanly"),

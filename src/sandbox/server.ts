@@ -4,11 +4,14 @@ import { formatUsd } from "../core/money.ts";
 import { serveAccount } from "./account.ts";
 import { Billing } from "./billing.ts";
 import { refuseScenario, sendError, sendJson, withScenario, type Call, type House } from "./call.ts";
-import { serveChat } from "./chat.ts";
+import { serveChat, serveText } from "./chat.ts";
+import { completionsForm } from "./completions.ts";
+import { serveEmbeddings } from "./embeddings.ts";
 import { serveFault } from "./faults.ts";
 import { Observer } from "./observer.ts";
 import type { RequestHead, Sandbox, SandboxOptions } from "./options.ts";
 import { digest } from "./random.ts";
+import { responsesForm } from "./responses.ts";
 import { parseScenario, type Scenario } from "./scenarios.ts";
 import { countTokens } from "./text.ts";
 
@@ -212,6 +215,9 @@ function moveAccount({ scenario, house: { billing: { purse } } }: Call): void {
 function route(call: Call): Promise<void> | void {
   const endpoint = `${call.head.method} ${call.path}`;
   if (endpoint === "POST /v1/chat/completions") return serveChat(call);
+  if (endpoint === "POST /v1/responses") return serveText(call, responsesForm);
+  if (endpoint === "POST /v1/completions") return serveText(call, completionsForm);
+  if (endpoint === "POST /v1/embeddings") return serveEmbeddings(call);
   if (endpoint === "GET /account/info") return serveAccount(call);
   if (endpoint === "GET /v1/models") return sendModels(call);
   return sendError(call, 404, "invalid_request_error", "unknown_url", `Unknown request URL: ${endpoint}.`);

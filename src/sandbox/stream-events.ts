@@ -8,6 +8,8 @@ import { prose, type Piece } from "./text.ts";
 /** One event of a stream, before it is framed. */
 export interface StreamEvent {
   readonly kind: "role" | "delta" | "finish" | "usage" | "done";
+  /** Its type, where events have one. */
+  readonly name?: string;
   /** JSON, or the word [DONE]. */
   readonly data: string;
   /** Visible tokens in it. */
@@ -76,7 +78,7 @@ function chunkWriter(answer: Answer, request: ChatRequest, scenario: Scenario): 
 }
 
 /** The choices' deltas by turns, as gateways send them. */
-function* interleaved(answer: Answer, scenario: Scenario): Generator<readonly [Choice, readonly Piece[]]> {
+export function* interleaved(answer: Answer, scenario: Scenario): Generator<readonly [Choice, readonly Piece[]]> {
   const size = Math.max(numberOf(scenario, "group") ?? ("big" in scenario ? 64 : 1), 1);
   const longest = Math.max(...answer.choices.map((choice) => choice.pieces.length));
   for (let from = 0; from < longest; from += size) {
@@ -94,7 +96,8 @@ function* interleaved(answer: Answer, scenario: Scenario): Generator<readonly [C
 /** The bytes of one event: `data:` lines and a blank one, in the manner of the scenario. */
 export function frame(event: StreamEvent, scenario: Scenario): string {
   const lines = "multiline-data" in scenario && event.kind !== "done" ? spread(event.data) : [event.data];
-  const text = `${lines.map((line) => `data: ${line}`).join("\n")}\n\n`;
+  const name = event.name === undefined ? "" : `event: ${event.name}\n`;
+  const text = `${name}${lines.map((line) => `data: ${line}`).join("\n")}\n\n`;
   const whole = "comments" in scenario ? `: keep-alive\n\n\n${text}` : text;
   return "crlf" in scenario ? whole.replaceAll("\n", "\r\n") : whole;
 }

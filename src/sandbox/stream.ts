@@ -1,16 +1,15 @@
 import type { Answer } from "./answer.ts";
 import { breakOff, charge, departure, pause, writeHead, type Call } from "./call.ts";
-import type { ChatRequest } from "./chat-request.ts";
 import { consumptionOf } from "./consumption.ts";
 import { afterHeaders, delayOf, encodingOf, Outlet } from "./outlet.ts";
 import { numberOf } from "./scenarios.ts";
-import { frame, streamEvents } from "./stream-events.ts";
+import { frame, type StreamEvent } from "./stream-events.ts";
 
 /** How a stream came to its end. A whole one is billed whole, any other for what was written. */
 type StreamEnd = "whole" | "clientLeft" | "error" | "cut" | "reset";
 
 /** Answers with server-sent events and bills what was delivered. */
-export async function streamAnswer(call: Call, request: ChatRequest, answer: Answer): Promise<void> {
+export async function streamAnswer(call: Call, answer: Answer, events: Iterable<StreamEvent>): Promise<void> {
   const encoding = encodingOf(call.scenario);
   writeHead(call, 200, {
     "content-type": "text/event-stream; charset=utf-8",
@@ -26,7 +25,7 @@ export async function streamAnswer(call: Call, request: ChatRequest, answer: Ans
   };
   try {
     const outlet = new Outlet(call, encoding);
-    const end = await writeEvents(call, request, answer, outlet, meter, () => bill(true, false));
+    const end = await writeEvents(call, events, outlet, meter, () => bill(true, false));
     bill(end === "whole", end === "error" || end === "cut" || end === "reset");
     if (end === "whole" || end === "error") await outlet.end();
     if (end === "cut" || end === "reset") breakOff(call, end === "cut" ? "close" : "reset");
@@ -38,8 +37,7 @@ export async function streamAnswer(call: Call, request: ChatRequest, answer: Ans
 
 async function writeEvents(
   call: Call,
-  request: ChatRequest,
-  answer: Answer,
+  events: Iterable<StreamEvent>,
   outlet: Outlet,
   meter: { delivered: number },
   beforeDone: () => void,
@@ -56,7 +54,7 @@ async function writeEvents(
   const delayMs = delayOf(call);
   const cutAfter = numberOf(scenario, "cut");
   const errorAfter = numberOf(scenario, "stream-error");
-  for (const event of streamEvents(answer, request, scenario)) {
+  for (const event of events) {
     if (event.kind === "delta" || event.kind === "finish") {
       if (seen.deltas === cutAfter) {
         await outlet.flush();

@@ -36,6 +36,13 @@ export function refusalEvent(refusal: Refusal): string {
   return `data: ${JSON.stringify(errorObject(wordingOf(refusal)))}\n\n`;
 }
 
+/** The same for streams whose events have a type: as their own error event, with the object that other streams end with. */
+export function typedRefusalEvent(refusal: Refusal): string {
+  const wording = wordingOf(refusal);
+  const event = { type: "error", code: wording.code, message: wording.message, param: wording.param ?? null, sequence_number: 0, ...errorObject(wording) };
+  return `event: error\ndata: ${JSON.stringify(event)}\n\n`;
+}
+
 /** The status that a refusal is answered with. */
 export function refusalStatus(refusal: Refusal): number {
   return wordingOf(refusal).status;

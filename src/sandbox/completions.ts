@@ -1,0 +1,73 @@
+import type { Answer, Choice } from "./answer.ts";
+import { count, isFields, marker, readBody, type ChatRequest, type Fields } from "./chat-request.ts";
+import type { TextForm } from "./chat.ts";
+import { systemFingerprint } from "./completion.ts";
+import type { Scenario } from "./scenarios.ts";
+import { interleaved, type StreamEvent } from "./stream-events.ts";
+import { countTokens } from "./text.ts";
+
+/** `POST /v1/completions`: text goes on. */
+export const completionsForm: TextForm = { read, body, events };
+
+/** What is written where no maximum is stated. */
+const defaultTokens = 16;
+
+function read(bytes: Buffer): ChatRequest | string {
+  const parsed = readBody(bytes);
+  if (typeof parsed === "string") return parsed;
+  const { prompt, stream_options: options } = parsed;
+  const prompts = Array.isArray(prompt) && !prompt.every((item) => typeof item === "number") ? prompt : [prompt];
+  return {
+    model: parsed.model,
+    stream: parsed["stream"] === true,
+    includeUsage: isFields(options) && options["include_usage"] === true,
+    choices: prompts.length * (count(parsed["n"]) ?? 1),
+    maxTokens: count(parsed["max_tokens"]) ?? defaultTokens,
+    json: false,
+    logprobs: false,
+    tool: undefined,
+    promptTokens: prompts.reduce((sum: number, item) => sum + inputTokens(item), 0),
+    scenario: marker(prompt),
+  };
+}
+
+/** Tokens of a text, or of what came as tokens. */
+export function inputTokens(input: unknown): number {
+  if (Array.isArray(input)) return input.length;
+  return typeof input === "string" ? countTokens(input) : 0;
+}
+
+function head(answer: Answer): Fields {
+  const { created, model } = answer;
+  return { id: answer.id.replace("chatcmpl", "cmpl"), object: "text_completion", created, model, system_fingerprint: systemFingerprint };
+}
+
+function body(answer: Answer): Fields {
+  const choices = answer.choices.map((choice) => choiceOf(choice, textOf(choice), choice.finishReason));
+  return { ...head(answer), choices, ...(answer.usage === undefined ? {} : { usage: answer.usage }) };
+}
+
+function choiceOf({ index }: Choice, text: string, finishReason: string | null): Fields {
+  return { text, index, logprobs: null, finish_reason: finishReason };
+}
+
+function textOf({ pieces }: Pick<Choice, "pieces">): string {
+  return pieces.map(({ text }) => text).join("");
+}
+
+function* events(answer: Answer, request: ChatRequest, scenario: Scenario): Generator<StreamEvent> {
+  const chunk = (kind: StreamEvent["kind"], choices: readonly Fields[], tokens = 0, more: Fields = {}): StreamEvent => ({
+    kind,
+    tokens,
+    data: JSON.stringify({ ...head(answer), choices, ...more }),
+  });
+  for (const [choice, pieces] of interleaved(answer, scenario)) {
+    const tokens = pieces.reduce((total, piece) => total + piece.tokens, 0);
+    yield chunk("delta", [choiceOf(choice, textOf({ pieces }), null)], tokens);
+  }
+  if ("no-finish" in scenario) return;
+  for (const choice of answer.choices) yield chunk("finish", [choiceOf(choice, "", choice.finishReason)]);
+  const isAsked = request.includeUsage || "usage-always" in scenario || "usage" in scenario;
+  if (isAsked && answer.usage !== undefined) yield chunk("usage", [], 0, { usage: answer.usage });
+  if (!("no-done" in scenario)) yield { kind: "done", data: "[DONE]", tokens: 0 };
+}

@@ -1,0 +1,43 @@
+import { answerOrFault, hasKey, refuseKey, settleScenario } from "./chat.ts";
+import { charge, refuseScenario, sendError, type Call } from "./call.ts";
+import { count, marker, readBody, type Fields } from "./chat-request.ts";
+import { inputTokens } from "./completions.ts";
+import { plainConsumption } from "./consumption.ts";
+import { writeAnswer } from "./plain.ts";
+import { digest, randomFrom } from "./random.ts";
+import { numberOf } from "./scenarios.ts";
+
+const defaultDimensions = 1536;
+
+/** `POST /v1/embeddings`: vectors that depend on the seed and the request's bytes alone. */
+export async function serveEmbeddings(asked: Call): Promise<void> {
+  if (!hasKey(asked)) return refuseKey(asked);
+  const parsed = readBody(asked.seen.body);
+  if (typeof parsed === "string") return sendError(asked, 400, "invalid_request_error", null, parsed);
+  const { call, request } = settleScenario(asked, { ...parsed, scenario: marker(parsed["input"]) });
+  if (call === undefined) return refuseScenario(asked);
+  const { input } = parsed;
+  const inputs = Array.isArray(input) && !input.every((item) => typeof item === "number") ? input : [input];
+  const counted = inputs.reduce((sum: number, item) => sum + inputTokens(item), 0);
+  const promptTokens = numberOf(call.scenario, "prompt") ?? counted;
+  const consumption = plainConsumption(call, { model: request.model, promptTokens });
+  return answerOrFault(call, false, consumption, () => {
+    charge(call, consumption);
+    const data = inputs.map((_, index) => ({ object: "embedding", index, embedding: vectorOf(call, parsed, index) }));
+    const body = { object: "list", data, model: call.scenario.served ?? request.model, ...usageOf(call, promptTokens) };
+    return writeAnswer(call, "application/json", Buffer.from(JSON.stringify(body)));
+  });
+}
+
+function vectorOf(call: Call, { dimensions, encoding_format: format }: Fields, index: number): readonly number[] | string {
+  const random = randomFrom(digest(call.house.options.seed, call.seen.body, index));
+  const vector = Float32Array.from({ length: count(dimensions) ?? defaultDimensions }, () => random() * 0.1 - 0.05);
+  return format === "base64" ? Buffer.from(vector.buffer).toString("base64") : [...vector];
+}
+
+function usageOf({ scenario }: Call, promptTokens: number): Fields {
+  if ("no-usage" in scenario) return {};
+  if ("empty-usage" in scenario) return { usage: {} };
+  if (scenario.usage !== undefined) return { usage: JSON.parse(scenario.usage) };
+  return { usage: { prompt_tokens: promptTokens, total_tokens: promptTokens } };
+}

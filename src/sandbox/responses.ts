@@ -1,0 +1,144 @@
+import type { Answer, Choice } from "./answer.ts";
+import { count, isFields, marker, promptTokens, readBody, type ChatRequest, type Fields } from "./chat-request.ts";
+import type { TextForm } from "./chat.ts";
+import type { Scenario } from "./scenarios.ts";
+import { interleaved, type StreamEvent } from "./stream-events.ts";
+
+/** `POST /v1/responses`: items in, items out, events with a type. */
+export const responsesForm: TextForm = { read, body: (answer) => responseOf(answer, whole(answer)), events };
+
+function read(bytes: Buffer): ChatRequest | string {
+  const parsed = readBody(bytes);
+  if (typeof parsed === "string") return parsed;
+  const { model, input, instructions, tools, text, tool_choice: choice } = parsed;
+  const items: readonly Fields[] = typeof input === "string" ? [{ role: "user", content: input }] : Array.isArray(input) ? input.filter(isFields) : [];
+  const system = typeof instructions === "string" ? [{ role: "system", content: instructions }] : [];
+  const format = isFields(text) ? text["format"] : undefined;
+  return {
+    model,
+    stream: parsed["stream"] === true,
+    includeUsage: true,
+    choices: 1,
+    maxTokens: count(parsed["max_output_tokens"]),
+    json: isFields(format) && (format["type"] === "json_object" || format["type"] === "json_schema"),
+    logprobs: false,
+    tool: forcedTool(tools, choice),
+    promptTokens: promptTokens([...system, ...items], tools),
+    scenario: bytes.includes("#sandbox") ? marker(items.at(-1)?.["content"]) : undefined,
+  };
+}
+
+/** The function that tool_choice forces; here a function is its own definition. */
+function forcedTool(tools: unknown, choice: unknown): ChatRequest["tool"] {
+  const functions = Array.isArray(tools) ? tools.filter((tool) => isFields(tool) && tool["type"] === "function").filter(isFields) : [];
+  const named = isFields(choice) ? choice["name"] : undefined;
+  const found = choice === "required" ? functions[0] : functions.find(({ name }) => named !== undefined && name === named);
+  if (typeof found?.["name"] !== "string") return undefined;
+  return { name: found["name"], parameters: isFields(found["parameters"]) ? found["parameters"] : {} };
+}
+
+interface Progress {
+  readonly status: "in_progress" | "completed" | "incomplete";
+  readonly output: readonly Fields[];
+  readonly usage: Fields | null;
+}
+
+function whole(answer: Answer): Progress {
+  const [choice] = answer.choices;
+  const status = choice?.finishReason === "length" ? "incomplete" : "completed";
+  return { status, output: choice === undefined ? [] : [itemOf(answer, choice, status)], usage: usageOf(answer) };
+}
+
+function responseOf(answer: Answer, { status, output, usage }: Progress): Fields {
+  return {
+    id: answer.id.replace("chatcmpl-", "resp_"),
+    object: "response",
+    created_at: answer.created,
+    status,
+    background: false,
+    error: null,
+    incomplete_details: status === "incomplete" ? { reason: "max_output_tokens" } : null,
+    instructions: null,
+    max_output_tokens: null,
+    metadata: {},
+    model: answer.model,
+    output,
+    parallel_tool_calls: true,
+    previous_response_id: null,
+    reasoning: { effort: null, summary: null },
+    service_tier: "default",
+    store: true,
+    temperature: 1,
+    text: { format: { type: "text" } },
+    tool_choice: "auto",
+    tools: [],
+    top_p: 1,
+    truncation: "disabled",
+    usage,
+    user: null,
+  };
+}
+
+function itemOf(answer: Answer, choice: Choice, status: Progress["status"], text = textOf(choice)): Fields {
+  if (choice.tool !== undefined) {
+    return { type: "function_call", id: choice.tool.id.replace("call", "fc"), call_id: choice.tool.id, name: choice.tool.name, arguments: text, status };
+  }
+  const content = status === "in_progress" ? [] : [partOf(text)];
+  return { type: "message", id: answer.id.replace("chatcmpl-", "msg_"), role: "assistant", status, content };
+}
+
+function partOf(text: string): Fields {
+  return { type: "output_text", text, annotations: [], logprobs: [] };
+}
+
+function textOf({ pieces }: Pick<Choice, "pieces">): string {
+  return pieces.map(({ text }) => text).join("");
+}
+
+/** The usage in the words of this interface; what a scenario states is told as it is. */
+function usageOf({ usage }: Answer): Fields | null {
+  if (usage === undefined || !("prompt_tokens" in usage)) return usage ?? null;
+  const { prompt_tokens, completion_tokens, total_tokens, prompt_tokens_details: given, completion_tokens_details: made } = usage;
+  return {
+    input_tokens: prompt_tokens,
+    input_tokens_details: { cached_tokens: isFields(given) ? given["cached_tokens"] : 0 },
+    output_tokens: completion_tokens,
+    output_tokens_details: { reasoning_tokens: isFields(made) ? made["reasoning_tokens"] : 0 },
+    total_tokens,
+  };
+}
+
+function* events(answer: Answer, _request: ChatRequest, scenario: Scenario): Generator<StreamEvent> {
+  let number = 0;
+  const event = (kind: StreamEvent["kind"], name: string, fields: Fields, tokens = 0): StreamEvent => ({
+    kind,
+    name,
+    tokens,
+    data: JSON.stringify({ type: name, sequence_number: number++, ...fields }),
+  });
+  const begun = responseOf(answer, { status: "in_progress", output: [], usage: null });
+  yield event("role", "response.created", { response: begun });
+  yield event("role", "response.in_progress", { response: begun });
+  const [choice] = answer.choices;
+  if (choice === undefined) return;
+  const item = itemOf(answer, choice, "in_progress", "");
+  yield event("role", "response.output_item.added", { output_index: 0, item });
+  const at = { item_id: item["id"], output_index: 0, ...(choice.tool === undefined && { content_index: 0 }) };
+  const what = choice.tool === undefined ? "output_text" : "function_call_arguments";
+  if (choice.tool === undefined) yield event("role", "response.content_part.added", { ...at, part: partOf("") });
+  for (const [, pieces] of interleaved(answer, scenario)) {
+    const tokens = pieces.reduce((total, piece) => total + piece.tokens, 0);
+    yield event("delta", `response.${what}.delta`, { ...at, delta: textOf({ pieces }), ...(choice.tool === undefined && { logprobs: [] }) }, tokens);
+  }
+  if ("no-finish" in scenario) return;
+  const text = textOf(choice);
+  const { status, output, usage } = whole(answer);
+  yield event("role", `response.${what}.done`, choice.tool === undefined ? { ...at, text, logprobs: [] } : { ...at, arguments: text });
+  if (choice.tool === undefined) yield event("role", "response.content_part.done", { ...at, part: partOf(text) });
+  yield event("role", "response.output_item.done", { output_index: 0, item: output[0] });
+  const failed = "failed" in scenario;
+  const response = failed
+    ? { ...responseOf(answer, { status: "incomplete", output, usage: null }), status: "failed", error: { code: "server_error", message: "The model failed." } }
+    : responseOf(answer, { status, output, usage });
+  yield event("done", `response.${failed ? "failed" : status}`, { response });
+}

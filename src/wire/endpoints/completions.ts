@@ -1,0 +1,106 @@
+import type { TokenClass } from "../../core/tokens.ts";
+import { readChatAnswer } from "../chat-answer.ts";
+import { withStreamUsage } from "../chat-request.ts";
+import { chatTranscript } from "../chat-stream.ts";
+import type { Endpoint } from "../endpoint.ts";
+import { objectOr } from "../json.ts";
+import { readerOfWhole } from "../model-answer.ts";
+import {
+  bytesBeside,
+  choicesOf,
+  invalid,
+  lookAt,
+  outputLimitOf,
+  parseBody,
+  type ModelRequest,
+  type ModelRequestResult,
+  type PromptReading,
+} from "../model-request.ts";
+import { refusalEvent } from "../refusals.ts";
+import { RequestFields } from "../request-fields.ts";
+import { promptsOf } from "./plain-prompt.ts";
+
+/** The top-level fields of a request for a completion of text. */
+export const completionFields = new RequestFields({
+  model: "priced",
+  prompt: "priced",
+  stream: "priced",
+  stream_options: "priced",
+  max_tokens: "priced",
+  n: "priced",
+  best_of: "priced",
+
+  echo: "free",
+  frequency_penalty: "free",
+  logit_bias: "free",
+  logprobs: "free",
+  presence_penalty: "free",
+  seed: "free",
+  stop: "free",
+  suffix: "free",
+  temperature: "free",
+  top_p: "free",
+  user: "free",
+});
+
+/** What the interface writes where no maximum is stated. */
+const defaultOutputTokens = 16;
+
+const classes: ModelRequest["classes"] = {
+  prompt: ["input", "cached_input", "cache_write"],
+  completion: ["output", "reasoning"] satisfies TokenClass[],
+};
+
+const prompt: PromptReading = {
+  text(body) {
+    const { prompt: given, suffix } = objectOr(parseBody(body));
+    const { texts, tokens } = promptsOf(given);
+    return { kind: "plain", texts: typeof suffix === "string" ? [...texts, suffix] : texts, tokens };
+  },
+  bytesBeside: (body) => bytesBeside(body, "prompt"),
+};
+
+export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
+  const look = lookAt(bytes, completionFields);
+  if (!look.ok) return look;
+  const { body, given } = look;
+  const choices = choicesOf(body["n"]);
+  if (choices === undefined) return invalid("n", "'n' must be a whole number of at least 1");
+  const best = choicesOf(body["best_of"]);
+  if (best === undefined) return invalid("best_of", "'best_of' must be a whole number of at least 1");
+  const prompts = promptsOf(body["prompt"]).prompts;
+  const outputLimit = outputLimitOf(body["max_tokens"]) ?? defaultOutputTokens;
+  return {
+    ok: true,
+    request: {
+      model: body.model,
+      stream: body["stream"] === true,
+      wantsStreamUsage: objectOr(body["stream_options"])["include_usage"] === true,
+      size: {
+        textBytes: bytes.length,
+        messages: 0,
+        tools: 0,
+        imageParts: 0,
+        audioParts: 0,
+        fileParts: 0,
+        prompts,
+        // Each prompt has choices of its own, and all of `best_of` are billed though the best alone is shown.
+        choices: prompts * Math.max(choices, best),
+        outputLimit,
+        unboundedFields: given.filter((name) => completionFields.meaningOf(name) === "context"),
+      },
+      unboundedFields: [],
+      classes,
+      prompt,
+    },
+  };
+}
+
+export const completions: Endpoint = {
+  route: "/v1/completions",
+  readRequest: readCompletionRequest,
+  answerReader: () => readerOfWhole(readChatAnswer),
+  transcript: chatTranscript,
+  askForUsage: withStreamUsage,
+  breakEvent: refusalEvent,
+};

@@ -1,0 +1,87 @@
+import type { Endpoint } from "../endpoint.ts";
+import { isObject, objectOr } from "../json.ts";
+import { outlineReader } from "../json-outline.ts";
+import type { ModelAnswer } from "../model-answer.ts";
+import {
+  bytesBeside,
+  invalid,
+  lookAt,
+  parseBody,
+  type ModelRequestResult,
+  type PromptReading,
+} from "../model-request.ts";
+import { refusalEvent } from "../refusals.ts";
+import { RequestFields } from "../request-fields.ts";
+import { chatTranscript } from "../chat-stream.ts";
+import { readUsage } from "../usage.ts";
+import { promptsOf } from "./plain-prompt.ts";
+
+/** The top-level fields of a request for embeddings. */
+export const embeddingFields = new RequestFields({
+  model: "priced",
+  input: "priced",
+
+  dimensions: "free",
+  encoding_format: "free",
+  task_type: "free",
+  user: "free",
+});
+
+const prompt: PromptReading = {
+  text: (body) => ({ kind: "plain", ...promptsOf(objectOr(parseBody(body))["input"]) }),
+  bytesBeside: (body) => bytesBeside(body, "input"),
+};
+
+export function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
+  const look = lookAt(bytes, embeddingFields);
+  if (!look.ok) return look;
+  const { body, given } = look;
+  const { input } = body;
+  if (typeof input !== "string" && !Array.isArray(input)) return invalid("input", "'input' must be a text or a list");
+  const { prompts } = promptsOf(input);
+  // Parts that are no text, as models of images take them: nothing says what they cost.
+  const hasParts = Array.isArray(input) && input.some((item) => isObject(item));
+  return {
+    ok: true,
+    request: {
+      model: body.model,
+      stream: false,
+      wantsStreamUsage: false,
+      size: {
+        textBytes: bytes.length,
+        messages: 0,
+        tools: 0,
+        imageParts: 0,
+        audioParts: 0,
+        fileParts: 0,
+        prompts,
+        choices: 1,
+        outputLimit: 0,
+        unboundedFields: given.filter((name) => embeddingFields.meaningOf(name) === "context"),
+      },
+      unboundedFields: hasParts ? ["input"] : [],
+      classes: { prompt: ["input", "cached_input", "cache_write"], completion: [] },
+      prompt,
+    },
+  };
+}
+
+/** Reads the outline of an answer: the vectors are left out of it. */
+function readEmbeddings(body: unknown): ModelAnswer | undefined {
+  if (!isObject(body)) return undefined;
+  return {
+    usage: readUsage(body["usage"]),
+    servedModel: typeof body["model"] === "string" ? body["model"] : null,
+    texts: [],
+    isAnswer: Array.isArray(body["data"]),
+  };
+}
+
+export const embeddings: Endpoint = {
+  route: "/v1/embeddings",
+  readRequest: readEmbeddingRequest,
+  answerReader: () => outlineReader(readEmbeddings),
+  transcript: chatTranscript,
+  askForUsage: null,
+  breakEvent: refusalEvent,
+};

@@ -1,0 +1,8 @@
+import type { Endpoint } from "../endpoint.ts";
+import { chatCompletions } from "./chat-completions.ts";
+import { completions } from "./completions.ts";
+import { embeddings } from "./embeddings.ts";
+import { responses } from "./responses.ts";
+
+/** Every kind of request that is priced and metered, each at its path. */
+export const endpoints: readonly Endpoint[] = [chatCompletions, completions, embeddings, responses];

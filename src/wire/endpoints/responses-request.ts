@@ -1,0 +1,146 @@
+import type { ChatText } from "../../core/chat-text.ts";
+import type { TokenClass } from "../../core/tokens.ts";
+import { clientTools, plainServiceTiers } from "../chat-fields.ts";
+import { listOr, objectOr, type JsonObject } from "../json.ts";
+import { lengthInFull } from "../json-skeleton.ts";
+import {
+  bytesBeside,
+  invalid,
+  lookAt,
+  outputLimitOf,
+  parseBody,
+  type ModelRequestResult,
+  type PromptReading,
+} from "../model-request.ts";
+import { hasTwinOf } from "../request-fields.ts";
+import { itemMembers, partMembers, responsesFields } from "./responses-fields.ts";
+
+const prompt: PromptReading = {
+  text: (body) => ({ kind: "chat", chat: textOf(objectOr(parseBody(body))) }),
+  bytesBeside: (body) => bytesBeside(body, "input"),
+};
+
+export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
+  const look = lookAt(bytes, responsesFields);
+  if (!look.ok) return look;
+  const { body, given } = look;
+  const { input } = body;
+  if (input !== undefined && input !== null && typeof input !== "string" && !Array.isArray(input)) {
+    return invalid("input", "'input' must be a text or a list of items");
+  }
+  const items = listOr(input).map(objectOr);
+  const parts = readParts(items);
+  const context = given.filter((name) => responsesFields.meaningOf(name) === "context");
+  const classes: TokenClass[] = ["input", "cached_input", "cache_write"];
+  if (parts.images > 0) classes.push("image_input");
+  if (parts.audios > 0) classes.push("audio_input");
+  return {
+    ok: true,
+    request: {
+      model: body.model,
+      stream: body["stream"] === true,
+      // Its streams report their usage unasked.
+      wantsStreamUsage: true,
+      size: {
+        textBytes: bytes.length - parts.payloadBytes,
+        messages: Math.max(items.length, 1) + 1,
+        tools: listOr(body["tools"]).length,
+        imageParts: parts.images,
+        audioParts: parts.audios,
+        fileParts: parts.files,
+        choices: 1,
+        outputLimit: outputLimitOf(body["max_output_tokens"]),
+        unboundedFields: [...context, ...parts.unknown],
+      },
+      unboundedFields: unboundedFields(body, given),
+      classes: { prompt: classes, completion: ["output", "reasoning"] },
+      prompt,
+    },
+  };
+}
+
+function unboundedFields(body: JsonObject, given: readonly string[]): string[] {
+  const fields = given.filter((name) => responsesFields.meaningOf(name) === "unbounded");
+  const tier = body["service_tier"] ?? "auto";
+  if (typeof tier !== "string" || !plainServiceTiers.includes(tier)) fields.push("service_tier");
+  if (listOr(body["tools"]).some((tool) => !runsAtClient(objectOr(tool)))) fields.push("tools");
+  // Its answer comes before it has run, so that it carries no usage.
+  if ((body["background"] ?? false) !== false) fields.push("background");
+  return fields;
+}
+
+function runsAtClient(tool: JsonObject): boolean {
+  return clientTools.includes(String(tool["type"])) && !hasTwinOf("type", tool);
+}
+
+interface Parts {
+  readonly images: number;
+  readonly audios: number;
+  readonly files: number;
+  /** Bytes of payloads that the catalogue bounds by the part, never by length. */
+  readonly payloadBytes: number;
+  /** Items and parts whose tokens the body does not show. */
+  readonly unknown: readonly string[];
+}
+
+function readParts(items: readonly JsonObject[]): Parts {
+  const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
+  const unknown = new Set<string>();
+  for (const item of items) {
+    if (!isKnown(item, itemMembers, "message")) unknown.add("input");
+    for (const part of [...listOr(item["content"]), ...listOr(item["output"])].map(objectOr)) {
+      if (!isKnown(part, partMembers, "")) unknown.add("input.content");
+      switch (part["type"]) {
+        case "input_image":
+          found.images++;
+          found.payloadBytes += payloadLength(part["image_url"]);
+          break;
+        case "input_audio":
+          found.audios++;
+          found.payloadBytes += payloadLength(objectOr(part["input_audio"])["data"]);
+          break;
+        case "input_file":
+          found.files++;
+          found.payloadBytes += payloadLength(part["file_data"]);
+          break;
+      }
+    }
+  }
+  return { ...found, unknown: [...unknown] };
+}
+
+function isKnown(thing: JsonObject, kinds: Readonly<Record<string, readonly string[]>>, unsaid: string): boolean {
+  const type = String(thing["type"] ?? unsaid);
+  const members = Object.hasOwn(kinds, type) ? kinds[type] : undefined;
+  if (members === undefined) return false;
+  return Object.entries(thing).every(([name, value]) => value === null || name === "type" || members.includes(name));
+}
+
+/** ASCII payloads (base64, addresses) have as many bytes as characters; counting others low would be unsafe. */
+function payloadLength(value: unknown): number {
+  return typeof value === "string" ? lengthInFull(value) : 0;
+}
+
+/** As a chat: instructions are a message, and so is every item. */
+function textOf(body: JsonObject): ChatText {
+  const { instructions, input } = body;
+  const texts: string[] = [];
+  if (typeof instructions === "string") texts.push("system", instructions);
+  if (typeof input === "string") texts.push("user", input);
+  const items = listOr(input).map(objectOr);
+  for (const item of items) {
+    for (const name of ["role", "content", "output", "name", "arguments", "input"]) addTexts(item[name], texts);
+  }
+  const said = typeof instructions === "string" ? 1 : 0;
+  // The same definitions as in a chat, without the object around them.
+  const tools = listOr(body["tools"]).map((tool) => ({ type: objectOr(tool)["type"], function: tool }));
+  return { texts, messages: Math.max(items.length, 1) + said, names: 0, tools };
+}
+
+function addTexts(value: unknown, into: string[]): void {
+  if (typeof value === "string") into.push(value);
+  for (const part of listOr(value)) {
+    const { text, refusal } = objectOr(part);
+    for (const said of [text, refusal]) if (typeof said === "string") into.push(said);
+  }
+}

@@ -1,0 +1,14 @@
+import type { Endpoint } from "../endpoint.ts";
+import { readerOfWhole } from "../model-answer.ts";
+import { typedRefusalEvent } from "../refusals.ts";
+import { readResponse, responsesTranscript } from "./responses-answer.ts";
+import { readResponsesRequest } from "./responses-request.ts";
+
+export const responses: Endpoint = {
+  route: "/v1/responses",
+  readRequest: readResponsesRequest,
+  answerReader: () => readerOfWhole(readResponse),
+  transcript: responsesTranscript,
+  askForUsage: null,
+  breakEvent: typedRefusalEvent,
+};

@@ -1,0 +1,182 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { errorCode, ask, eventsIn, lastErrorCode, type WireAnswer } from "../support/wire-client.ts";
+import { Books } from "../support/books.ts";
+import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+
+let proxy: RunningProxy;
+let books: Books;
+const everything = new AsyncDisposableStack();
+
+beforeAll(async () => {
+  proxy = everything.use(await startProxy());
+  await proxy.budget("key:alice", "1000", "total", "soft");
+  books = new Books(proxy);
+});
+afterAll(() => everything.disposeAsync());
+
+const at = (path: string, body: object, key = proxy.key): Promise<WireAnswer> => ask({ url: proxy.url, key }, body, { path });
+const responses = (more: object = {}, scenario = "tokens:20") => ({ model: "gpt-4o", input: `Say hello. #sandbox ${scenario}`, ...more });
+const completions = (more: object = {}, scenario = "tokens:10") => ({ model: "gpt-4o", prompt: `Once upon a time #sandbox ${scenario}`, ...more });
+const embeddings = (more: object = {}) => ({ model: "text-embedding-3-small", input: "a text", ...more });
+
+describe("an answer passes to the byte and costs what its usage says", () => {
+  it.each([
+    ["/v1/responses", responses()],
+    ["/v1/responses", responses({ stream: true })],
+    ["/v1/responses", responses({ max_output_tokens: 5 })],
+    ["/v1/responses", responses({}, "cached:8+reasoning:30+tokens:20")],
+    ["/v1/responses", responses({ stream: true }, "cached:8+reasoning:30+tokens:20+split")],
+    ["/v1/responses", responses({ instructions: "Be brief.", tools: [{ type: "function", name: "f", parameters: { properties: { a: {} } } }], tool_choice: "required" })],
+    ["/v1/completions", completions()],
+    ["/v1/completions", completions({ n: 3, max_tokens: 40 })],
+    ["/v1/completions", completions({ prompt: ["a b c", "d e f"], max_tokens: 4 })],
+    ["/v1/completions", completions({ prompt: [1, 2, 3, 4] })],
+    ["/v1/completions", completions({ stream: true, stream_options: { include_usage: true } })],
+    ["/v1/embeddings", embeddings()],
+    ["/v1/embeddings", embeddings({ input: ["one", "two", "three"], encoding_format: "base64", dimensions: 8 })],
+    ["/v1/embeddings", embeddings({ input: [[1, 2, 3], [4, 5]] })],
+  ])("%s %j", async (path, body) => {
+    const answer = await at(path, body);
+    expect(answer.status).toBe(200);
+    const { charge, billed } = await books.endedBeside();
+    expect(charge).toMatchObject({ route: path, state: "posted", source: "reported", formula: "tokens", cost: billed?.cost, overage: 0n });
+    const seen = proxy.sandbox.requests.findLast(({ path: asked }) => asked === path);
+    expect(seen?.body.toString()).toBe(JSON.stringify(body));
+  });
+
+  it("tells the cost of a plain one in its headers, and leaves its bytes alone", async () => {
+    const answer = await at("/v1/responses", responses({}, "prompt:1000+cached:400+tokens:40+reasoning:60"));
+    // 1,000 at 1.25 and 100 at 5 USD a million: gpt-4o at half of the official price; its cached tokens cost the same.
+    expect(answer.headers["x-farebox-cost-usd"]).toBe("0.00175");
+    const charge = await books.ended();
+    books.billed();
+    expect(charge).toMatchObject({ cost: 1_750_000_000n, tokens: { input: 600, cached_input: 400, output: 40, reasoning: 60 } });
+    expect(charge.listCost).toBe(600n * 2_500_000n + 400n * 1_250_000n + 100n * 10_000_000n);
+  });
+});
+
+describe("without usage the texts are counted, and the count is the gateway's own", () => {
+  it.each([
+    ["/v1/responses", responses({}, "no-usage+tokens:50")],
+    ["/v1/responses", responses({ stream: true }, "no-usage+tokens:50")],
+    ["/v1/completions", completions({ max_tokens: 50 }, "no-usage+tokens:50")],
+    ["/v1/completions", completions({ stream: true, max_tokens: 50 }, "no-usage+tokens:50")],
+    ["/v1/embeddings", embeddings({ input: ["one text #sandbox no-usage", "another #sandbox no-usage"] })],
+  ])("%s %j", async (path, body) => {
+    expect((await at(path, body)).status).toBe(200);
+    const { charge, billed } = await books.endedBeside();
+    expect(charge).toMatchObject({ state: "posted", source: "counted", tokens: { input: billed?.promptTokens, output: billed?.completionTokens } });
+  });
+});
+
+describe("a stream of /v1/responses", () => {
+  it("that is cut is charged for what came, and its client is told in both ways", async () => {
+    const answer = await at("/v1/responses", responses({ stream: true }, "cut:7+tokens:40"));
+    const last = JSON.parse(eventsIn(answer.body).at(-1) ?? "");
+    expect(last).toMatchObject({ type: "error", code: "gateway_stream_broken", error: { code: "gateway_stream_broken" } });
+    expect(answer.body.toString()).toContain("event: error\ndata: ");
+    expect(await books.ended()).toMatchObject({ source: "partial", tokens: { output: 7 } });
+    books.billed();
+  });
+
+  it("that ends without its last event is no whole answer", async () => {
+    const answer = await at("/v1/responses", responses({ stream: true }, "no-finish+tokens:12"));
+    expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
+    expect(await books.ended()).toMatchObject({ source: "partial", tokens: { output: 12 } });
+    books.billed();
+  });
+
+  it("that fails, as itself says, ends as it came and is charged for what it wrote", async () => {
+    const answer = await at("/v1/responses", responses({ stream: true }, "failed+tokens:12"));
+    expect(JSON.parse(eventsIn(answer.body).at(-1) ?? "")).toMatchObject({ type: "response.failed" });
+    expect(await books.ended()).toMatchObject({ source: "partial", reason: "gateway_failed", tokens: { output: 12 } });
+    books.billed();
+  });
+
+  it("is not whole for a text that speaks of its end", async () => {
+    const answer = await at("/v1/responses", responses({ stream: true }, "no-usage+tokens:5"));
+    expect(lastErrorCode(answer.body)).toBeUndefined();
+    expect(await books.ended()).toMatchObject({ source: "counted" });
+    books.billed();
+  });
+});
+
+describe("under a hard budget", () => {
+  let poor: string;
+  beforeAll(async () => {
+    poor = await proxy.addKey("poor");
+    await proxy.budget("key:poor", "0.05");
+  });
+
+  it.each([
+    ["/v1/responses", "tools", responses({ tools: [{ type: "web_search" }] })],
+    ["/v1/responses", "background", responses({ background: true })],
+    ["/v1/responses", "prompt", responses({ prompt: { id: "pmpt_1" } })],
+    ["/v1/responses", "service_tier", responses({ service_tier: "priority" })],
+    ["/v1/embeddings", "input", embeddings({ input: [{ image: "x" }] })],
+  ])("%s refuses '%s', which nothing bounds", async (path, param, body) => {
+    const answer = await at(path, body, poor);
+    expect(answer.status).toBe(400);
+    expect(JSON.parse(answer.body.toString()).error).toMatchObject({ code: "invalid_request", param });
+  });
+
+  it.each([
+    // The context of gpt-4o, 128,000 tokens, at 1.25 USD a million.
+    ["/v1/responses", responses({ previous_response_id: "resp_1", max_output_tokens: 10 }), 160_000_000_000n],
+    ["/v1/responses", responses({ input: [{ role: "user", content: [{ type: "input_file", file_id: "file-1" }] }], max_output_tokens: 10 }), 160_000_000_000n],
+  ])("%s holds the whole context for what the body does not show", async (path, body, least) => {
+    expect((await at(path, body)).status).toBe(200);
+    expect((await books.ended()).hold).toBeGreaterThan(least);
+    books.billed();
+  });
+
+  it.each([
+    ["/v1/responses", responses({ max_output_tokens: 1_000_000 })],
+    ["/v1/completions", completions({ max_tokens: 16_000, n: 10 })],
+    ["/v1/embeddings", { model: "text-embedding-3-large", input: Array.from({ length: 1000 }, () => "ab ".repeat(500)) }],
+  ])("%s answers 402 where the worst case does not fit", async (path, body) => {
+    const answer = await at(path, body, poor);
+    expect(answer.status).toBe(402);
+    expect(errorCode(answer)).toBe("budget_exceeded");
+  });
+
+  it("embeddings hold their input and no output", async () => {
+    expect((await at("/v1/embeddings", embeddings({ input: "x".repeat(1000) }))).status).toBe(200);
+    const charge = await books.ended();
+    books.billed();
+    // 1,061 bytes of JSON and 3 tokens of template at 0.02 USD a million.
+    expect(charge.hold).toBe(BigInt(Buffer.byteLength(JSON.stringify(embeddings({ input: "x".repeat(1000) }))) + 3) * 20_000n);
+  });
+
+  it("a stream of responses that states no maximum grows its hold", async () => {
+    const answer = await at("/v1/responses", responses({ stream: true }, "tokens:3000+group:10"), poor);
+    expect(lastErrorCode(answer.body)).toBeUndefined();
+    const charge = await books.ended();
+    books.billed();
+    expect(charge).toMatchObject({ source: "reported", overage: 0n });
+    expect(charge.tokens.output).toBe(3000);
+  });
+});
+
+it("refuses what the gateway might read differently", async () => {
+  for (const [path, body] of [
+    ["/v1/responses", '{"model":"gpt-4o","input":"a","Max_Output_Tokens":9}'],
+    ["/v1/completions", '{"model":"gpt-4o","prompt":"a","n":1,"n":5}'],
+    ["/v1/embeddings", '{"model":"gpt-4o","input":"a","MODEL":"b"}'],
+    ["/v1/embeddings", '{"model":"gpt-4o"}'],
+  ] as const) {
+    const answer = await ask(proxy, body, { path });
+    expect([answer.status, errorCode(answer)]).toEqual([400, "invalid_request"]);
+  }
+});
+
+it("shows its routes in the metrics", async () => {
+  const page = await proxy.metrics();
+  for (const path of ["responses", "completions", "embeddings"]) expect(page).toContain(`route="/v1/${path}"`);
+});
+
+it("counts a client that asks for these paths without /v1", async () => {
+  expect((await at("/embeddings", embeddings())).status).toBe(200);
+  expect(await books.ended()).toMatchObject({ route: "/v1/embeddings" });
+  books.billed();
+});
