@@ -21,20 +21,21 @@ export function differenceOfDay({ ledger, samples }: Store["figures"]): () => Pr
 
 /** What a scrape shows of the ledger: budgets by their users' names, spend by team, holds that are not settled. */
 export async function ledgerFigures(
-  { ledger, keys, outbox }: Pick<Store, "ledger" | "keys" | "outbox">,
+  { ledger, keys, outbox, tasks }: Pick<Store, "ledger" | "keys" | "outbox" | "tasks">,
   at: number,
   also: {
     readonly spend: (at: number) => Promise<LedgerFigures["spend"]>;
     readonly difference: () => Promise<LedgerFigures["reconciliation"]>;
   },
 ): Promise<LedgerFigures> {
-  const [windows, pending, allKeys, spend, reconciliation, outboxWaiting] = await Promise.all([
+  const [windows, pending, allKeys, spend, reconciliation, outboxWaiting, runningTasks] = await Promise.all([
     ledger.windows(at),
     ledger.pending(),
     keys.list(),
     also.spend(at),
     also.difference(),
     outbox.waiting(),
+    tasks.running(),
   ]);
   const names = new Map(allKeys.map((key) => [key.id, key.name]));
   const nameOf = (id: string) => names.get(id) ?? id;
@@ -45,6 +46,7 @@ export async function ledgerFigures(
     })),
     spend,
     pendingHolds: pending.count,
+    runningTasks,
     outboxWaiting,
     reconciliation,
   };

@@ -10,11 +10,13 @@ import { createHttpApp } from "../http/http-app.ts";
 import { createHttpServer } from "../http/server.ts";
 import type { Alerts } from "../jobs/alerts.ts";
 import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
+import { startTaskPoller, type TaskPoller } from "../jobs/task-poller.ts";
 import { createMetrics } from "../metrics/metrics.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import { LedgerUnavailable, type Ledger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
+import type { TaskStore } from "../ports/task-store.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import { openSqlite } from "../store/sqlite/open.ts";
 import { calendarOf } from "../time/calendar.ts";
@@ -35,6 +37,7 @@ export interface Serving extends AsyncDisposable {
   readonly ledger: Ledger;
   readonly keys: KeyStore;
   readonly teams: TeamStore;
+  readonly tasks: TaskStore;
   readonly sampler: BalanceSampler;
   readonly alerts: Alerts;
   /** Holds of a proxy that died, posted at the start. */
@@ -115,7 +118,9 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   const work = new Work();
   const alerts = startAlerting(settings, { ...parts, store, calendar, metrics, drift: difference }, owned);
   const heard = { ...metrics, events: heardBy(alerts, metrics.events) };
-  const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work });
+  let poller: TaskPoller | null = null;
+  const wakePoller = () => poller?.wake();
+  const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work, wakePoller });
   const app = createHttpApp({
     routes: story.routes,
     events: heard.events,
@@ -131,6 +136,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   const sampler = owned.use(
     startBalanceSampler({ ledger, samples, clock: parts.clock, log: parts.log, everyMs: settings.balance.ttlMs, fetch: story.freshAccount }),
   );
+  poller = owned.use(startTaskPoller({ tasks: store.tasks, look: story.lookAtTask, clock: parts.clock, log: parts.log }));
   const listening = await listen(createHttpServer(app), settings.listen);
   if (!listening.ok) return { ok: false, problems: [listening.problem] };
   const { server, url } = listening;
@@ -169,6 +175,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       ledger: store.ledger,
       keys: store.keys,
       teams: store.teams,
+      tasks: store.tasks,
       sampler,
       alerts,
       recovered: recovery.count,

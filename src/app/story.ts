@@ -1,6 +1,7 @@
 import { createAdminGate } from "../admin/admin-gate.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Shortage } from "../core/budget.ts";
+import type { Task } from "../core/tasks.ts";
 import { dashboardRoutes } from "../http/dashboard/files.ts";
 import { sessionRoutes } from "../http/dashboard/session-routes.ts";
 import { createSessionDesk } from "../http/dashboard/signed-in.ts";
@@ -32,6 +33,7 @@ import type { createTokenCounter } from "../tokens/token-counter.ts";
 import { endpoints } from "../wire/endpoints/endpoints.ts";
 import { adminApi } from "./admin-api.ts";
 import { dashboardFolder } from "./package.ts";
+import { buildTasks } from "./tasks.ts";
 import type { Work } from "./work.ts";
 
 interface StoryParts {
@@ -46,6 +48,8 @@ interface StoryParts {
   readonly catalogue: () => Catalogue;
   readonly metrics: ReturnType<typeof createMetrics>;
   readonly work: Work;
+  /** There is a task that the poller is to follow. */
+  readonly wakePoller: () => void;
 }
 
 export interface Story {
@@ -53,6 +57,8 @@ export interface Story {
   stopBeingReady(): void;
   /** The account record as the gateway has it now; undefined where it gives none. */
   freshAccount(): Promise<unknown>;
+  /** Has a task's record fetched and taken to heart. */
+  lookAtTask(task: Task): Promise<void>;
   /** Ends every running call at the gateway; each is settled. */
   stopForwarding(): void;
 }
@@ -72,12 +78,8 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   const desk = createSessionDesk({ gate, keyring, clock });
   const pricer = createPricer({ catalogue, tokens, unpriced: settings.pricing.unpriced, sliceTokens: settings.stream.sliceTokens });
   const scopeName = ({ window }: Shortage) => scopeNameOf(window.budget.scope, keys);
-  const forwarder = createForwarder({
-    gateway,
-    clock,
-    mask,
-    limits: { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs },
-  });
+  const limits = { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs };
+  const forwarder = createForwarder({ gateway, clock, mask, limits });
   const account = createAccount({
     gateway,
     clock,
@@ -106,10 +108,13 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     streamUsage: settings.stream.usage,
     background: (running) => work.add(running),
   };
+  const { wakePoller } = parts;
+  const tasks = buildTasks(settings, { ...steps, store, gateway, catalogue, scopeName, mask, limits, wakePoller });
   const routes: Route[] = [
     ...endpoints.map((endpoint): Route => ({ method: "post", path: endpoint.route, handler: meteredRequest(steps, endpoint) })),
     { method: "get", path: "/v1/models", handler: listModels({ authenticate, catalogue, clock }) },
     { method: "get", path: "/v1/models/:id", handler: showModel({ authenticate, catalogue, clock }) },
+    ...tasks.routes,
     { method: "get", path: "/account/info", handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }) },
     ...selfServiceRoutes({ authenticate: desk.own(authenticate), limiter, ledger, calendar: parts.calendar, clock }),
     ...adminApi({ store, calendar: parts.calendar, clock, catalogue, account, gate, desk, accountTtlMs: settings.balance.ttlMs, version: parts.version }),
@@ -120,5 +125,9 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },
   ];
   const freshAccount = async () => (await account.refresh())?.body;
-  return { routes, freshAccount, stopBeingReady: () => (draining = true), stopForwarding: () => forwarder.stopAll() };
+  const stopForwarding = () => {
+    forwarder.stopAll();
+    tasks.stop();
+  };
+  return { routes, freshAccount, lookAtTask: tasks.look, stopBeingReady: () => (draining = true), stopForwarding };
 }

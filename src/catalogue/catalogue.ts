@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
-import type { Catalogue, CatalogueModel, ModelHistory } from "../ports/catalogue.ts";
+import { anyTaskType } from "../core/price.ts";
+import type { Catalogue, CatalogueModel, CatalogueTask, ModelHistory, TaskQuantity } from "../ports/catalogue.ts";
 import { baseName } from "./names.ts";
 
 /** One model under all its names, at all times. */
@@ -7,8 +8,6 @@ export type Entry = ModelHistory;
 
 /** The catalogue with what price files say beside the models. */
 export interface LoadedCatalogue extends Catalogue {
-  /** Units of a task's consumption for one USD, by the usage's type; types that are not here stay raw. */
-  readonly taskUnits: ReadonlyMap<string, bigint>;
   /** What it is made of, as data that can be sent between threads. */
   readonly parts: CatalogueParts;
 }
@@ -37,13 +36,19 @@ export function catalogueOf(parts: CatalogueParts): LoadedCatalogue {
     return entry;
   };
 
+  const named = (model: string): Entry | undefined => byName.get(model) ?? revisions.get(model) ?? revisionOf(model);
+
   return {
     digest,
     taskUnits,
     parts,
     find(model, at) {
-      const entry = byName.get(model) ?? revisions.get(model) ?? revisionOf(model) ?? fallback;
+      const entry = named(model) ?? fallback;
       return entry === null ? undefined : modelAt(entry, at);
+    },
+    findTask(model, taskType, at) {
+      const entry = named(model);
+      return entry && taskAt(entry, taskType, at);
     },
     list: (at) => entries.map((entry) => modelAt(entry, at)),
     histories: () => (fallback === null ? entries : [...entries, fallback]),
@@ -58,4 +63,14 @@ function modelAt(entry: Entry, at: number): CatalogueModel {
     if (span !== undefined && span.start <= at) return span.model;
   }
   throw new Error(`invariant broken: no span of ${entry.id} holds at ${at}`);
+}
+
+const one: TaskQuantity = { field: null, otherwise: "1", most: "1" };
+
+/** The price of the type itself, else that of all types; one that is stated without being in force is none. */
+function taskAt(entry: Entry, taskType: string | null, at: number): CatalogueTask {
+  const { id, group, billsServerErrors } = modelAt(entry, at);
+  const history = entry.tasks?.find((task) => task.taskType === taskType) ?? entry.tasks?.find((task) => task.taskType === anyTaskType);
+  const span = history?.spans.findLast(({ start }) => start <= at);
+  return { id, group, billsServerErrors, price: span?.price ?? null, quantity: span?.quantity ?? one };
 }

@@ -93,8 +93,8 @@ async function oldHoldsOf(store: OpenStore, { adapters }: CliContext) {
 }
 
 function printOldHolds(io: Io, holds: Awaited<ReturnType<typeof oldHoldsOf>>): void {
-  for (const { request_id, kind, time, hold_usd, owner } of holds) {
-    const why = owner === "running" ? "its serve still runs" : kind === "task" ? "its serve is gone; its task ends it" : "its serve is gone; the next one posts it";
+  for (const { request_id, time, hold_usd, owner } of holds) {
+    const why = owner === "running" ? "its serve still runs" : "its serve is gone; the next one posts it";
     note(io, `note: ${request_id} is pending since ${time} and holds USD ${hold_usd ?? "nothing"}: ${why}`);
   }
 }

@@ -1,7 +1,7 @@
 import type { PicoUsd } from "./money.ts";
 import type { TokenCounts } from "./tokens.ts";
 
-/** What a hold is for: a request ends with its answer, a task by its own record only. */
+/** What a hold is for: a request ends with its answer, a task whose id is known by its own record only. */
 export type HoldKind = "request" | "task";
 
 export type ChargeState = "pending" | "posted" | "voided";

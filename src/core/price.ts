@@ -38,6 +38,22 @@ export interface PriceVersion {
   /** Flat price of one request (image models), beside which tokens cost nothing; null where tokens are priced. */
   readonly perRequest: { readonly charged: PicoUsd; readonly list: PicoUsd } | null;
   readonly minimum: { readonly tokens: number; readonly usd: PicoUsd };
+  /** The price of a task, beside which tokens and requests have none; absent for a price of requests. */
+  readonly task?: TaskPrice;
+}
+
+/** The task type of a price for every type of the model that has none of its own. */
+export const anyTaskType = "*";
+
+/** What a task price is for: the whole task, or each second or piece of what it makes. */
+export type TaskMeasure = "task" | "second" | "piece";
+
+export interface TaskPrice {
+  /** Or `anyTaskType`. */
+  readonly taskType: string;
+  readonly per: TaskMeasure;
+  readonly charged: PicoUsd;
+  readonly list: PicoUsd;
 }
 
 /** The tier that a prompt of this size reaches. */
@@ -69,6 +85,8 @@ export function canonicalPrice(price: PriceVersion): string {
     },
     minimum: { tokens: price.minimum.tokens, usd: price.minimum.usd.toString() },
     classes: tokenClasses,
+    // Left out of others, whose ids must stay as they are.
+    ...(price.task && { task: { ...price.task, charged: price.task.charged.toString(), list: price.task.list.toString() } }),
   });
 }
 
@@ -99,5 +117,8 @@ export function parseCanonicalPrice(text: string): PriceVersion {
       list: BigInt(stored.perRequest.list) as PicoUsd,
     },
     minimum: { tokens: stored.minimum.tokens, usd: BigInt(stored.minimum.usd) as PicoUsd },
+    ...(stored.task && {
+      task: { ...stored.task, charged: BigInt(stored.task.charged) as PicoUsd, list: BigInt(stored.task.list) as PicoUsd },
+    }),
   };
 }

@@ -60,7 +60,7 @@ export type Settlement =
       readonly reason: string | null;
     };
 
-type Posted = Extract<Settlement, { kind: "post" }>;
+export type Posted = Extract<Settlement, { kind: "post" }>;
 
 /** What becomes of a hold. Total and pure; it never gives back what it cannot prove unused. */
 export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement {
@@ -159,7 +159,7 @@ function passesHold({ hold }: Reserved, settlement: Posted): boolean {
 }
 
 /** The hold itself is the amount; its list cost is the same, so that no saving is claimed that cannot be shown. */
-function postHold(reserved: Reserved, source: Source, reason: string | null, tokens: TokenCounts = noTokens): Settlement {
+export function postHold(reserved: Pick<Reserved, "hold">, source: Source, reason: string | null, tokens: TokenCounts = noTokens): Posted {
   return {
     kind: "post",
     cost: reserved.hold,

@@ -9,6 +9,7 @@ export interface LedgerFigures {
   readonly budgets: readonly BudgetFigures[];
   readonly spend: readonly { readonly team: string | null; readonly period: "day" | "month"; readonly spent: PicoUsd }[];
   readonly pendingHolds: number;
+  readonly runningTasks: number;
   readonly outboxWaiting: number;
   /** What the gateway billed beyond the ledger over the last day, and what of it no uncertainty explains; null while nobody knows. */
   readonly reconciliation: { readonly difference: PicoUsd; readonly unexplained: PicoUsd } | null;
@@ -41,6 +42,7 @@ export function ledgerGauges(figures: LedgerFigures, names: KeyNames): readonly 
     gauge("farebox_budget_held_usd", "Held by running requests in a budget's current window, in USD.", budgets.held),
     gauge("farebox_spend_usd", "Spent since the day or the month began, in USD.", spend),
     gauge("farebox_ledger_pending_holds", "Holds that are not settled yet.", [["", String(figures.pendingHolds)]]),
+    gauge("farebox_running_tasks", "Tasks at the gateway that are not settled yet; each has a pending hold.", [["", String(figures.runningTasks)]]),
     gauge("farebox_outbox_waiting", "Messages that are not delivered yet.", [["", String(figures.outboxWaiting)]]),
     gauge(
       "farebox_reconciliation_difference_usd",

@@ -11,6 +11,7 @@ import { outboxCounts, type OutboxCounts } from "./outbox.ts";
 import { contentTypes, familiesOf, PageWriter } from "./page.ts";
 import { priceReloads, type PriceReloads } from "./price-reloads.ts";
 import { requestMetrics } from "./request-metrics.ts";
+import { taskMetrics } from "./task-metrics.ts";
 
 export interface Metrics {
   readonly events: Events;
@@ -47,11 +48,13 @@ export function createMetrics(options: MetricsOptions): Metrics {
   // Two more names for the same durations make a long page: it has fewer exemplars then.
   const requests = requestMetrics(registers, { clock: options.clock, exemplars: options.otel ? "duration" : "all" });
   const charges = chargeMetrics(names);
+  const tasks = taskMetrics();
   const genAi = options.otel ? genAiMetrics() : null;
   return {
     events: {
       ...requests.heard,
       ...charges.heard,
+      ...tasks.heard,
       admitted(admission) {
         requests.heard.admitted(admission);
         charges.heard.admitted(admission);
@@ -78,7 +81,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
 
   async function writePage(format: Format): Promise<PageWriter> {
     const page = new PageWriter(format);
-    for (const family of [...requests.families, ...charges.families, ...(genAi?.families ?? [])]) await page.add(family);
+    for (const family of [...requests.families, ...charges.families, ...tasks.families, ...(genAi?.families ?? [])]) await page.add(family);
     for await (const family of familiesOf(registry)) await page.add(family);
     return page;
   }

@@ -35,6 +35,23 @@ export interface CatalogueModel extends ModelLimits {
   readonly billsServerErrors: boolean;
 }
 
+/** What the request path needs to know of one type of a model's tasks, at one instant. */
+export interface CatalogueTask extends Pick<CatalogueModel, "id" | "group" | "billsServerErrors"> {
+  /** Its `task` says what the price is for. Null where none is in force. */
+  readonly price: PinnedPrice | null;
+  readonly quantity: TaskQuantity;
+}
+
+/** How many of what the price is for a task is made of; decimals as plain text. */
+export interface TaskQuantity {
+  /** The field of `input` that states it; null where it is always one. */
+  readonly field: string | null;
+  /** What holds where the field states nothing; null where that is not known. */
+  readonly otherwise: string | null;
+  /** The most that the gateway makes; null where that is not known. */
+  readonly most: string | null;
+}
+
 /** A model's state from an instant on, until the next one's. The first begins before all time. */
 export interface ModelSpan {
   readonly start: number;
@@ -46,12 +63,31 @@ export interface ModelHistory {
   readonly id: string;
   readonly aliases: readonly string[];
   readonly spans: readonly ModelSpan[];
+  /** Task types with a price, in the order of the file; absent for none. */
+  readonly tasks?: readonly TaskHistory[];
+}
+
+/** The prices of one type of a model's tasks at all times; spans ascend, and before the first there is none. */
+export interface TaskHistory {
+  readonly taskType: string;
+  readonly spans: readonly TaskSpan[];
+}
+
+export interface TaskSpan {
+  readonly start: number;
+  /** Null from where on none is in force. */
+  readonly price: PinnedPrice | null;
+  readonly quantity: TaskQuantity;
 }
 
 /** Reviewed prices. Lookups are synchronous and cheap: they are on the path of every request. */
 export interface Catalogue {
   /** The model by id or alias with its price in force at the instant; undefined when unknown. */
   find(model: string, at: number): CatalogueModel | undefined;
+  /** The model's tasks of a type with their price in force at the instant; undefined when the model is unknown. */
+  findTask(model: string, taskType: string | null, at: number): CatalogueTask | undefined;
+  /** Units of a task's consumption for one USD, by the usage's type; types that are not here stay raw. */
+  readonly taskUnits: ReadonlyMap<string, bigint>;
   /** All models in catalogue order, with their prices in force at the instant. */
   list(at: number): readonly CatalogueModel[];
   /** All models at all times, in catalogue order; the price of unknown models, where one is stated, comes last as `default`. */

@@ -3,6 +3,8 @@ import type { AdminFailure } from "../core/admins.ts";
 import type { Source } from "../core/charge.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
+import type { TaskFailure } from "../core/task-failures.ts";
+import type { FinalStatus } from "../core/tasks.ts";
 import type { TokenCounts } from "../core/tokens.ts";
 
 /** A request that has been answered, whatever the answer. Durations in milliseconds. */
@@ -70,6 +72,8 @@ export interface Events {
   /** A failed try to use the admin API. */
   adminFailed(why: AdminFailure): void;
   posted(event: ChargePosted): void;
+  /** A task is settled: how it ended, and why where it failed. `model` as in a charge. */
+  taskEnded(event: { readonly model: string | null; readonly status: FinalStatus; readonly failure: TaskFailure | null }): void;
   /** One ledger transaction, in seconds, with the number of calls it took along. */
   ledgerWrote(seconds: number, calls: number): void;
   /** Null when there was no record. */

@@ -73,7 +73,10 @@ export interface Ledger extends AsyncDisposable {
   totals(): Promise<LedgerTotals>;
   /** Corrections that were made in the half-open span, and those of charges that ended in it, in their order. */
   corrections(since: number, until: number): Promise<readonly CorrectionMade[]>;
-  /** Posts, as `assumed`, the pending request holds whose owner no longer runs. Only `serve` calls it. */
+  /**
+   * Posts, as `assumed`, the pending holds whose owner no longer runs. Only `serve` calls it. The hold of a task whose id is
+   * known stays: the task ends it.
+   */
   recover(at: number): Promise<number>;
   /** Whether a hold could be written now: writes, durably, what changes nothing. */
   isWritable(): Promise<boolean>;
@@ -82,7 +85,7 @@ export interface Ledger extends AsyncDisposable {
    * the charges that is done, where the work is not on another thread.
    */
   verify(onProgress?: (share: number) => void): Promise<Verification>;
-  /** Pending holds admitted before the instant, oldest first, at most 1000. */
+  /** Pending holds admitted before the instant, oldest first, at most 1000; those of tasks that are known to run are left out. */
   oldHolds(before: number): Promise<readonly OldHold[]>;
 }
 

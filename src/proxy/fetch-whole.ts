@@ -1,4 +1,4 @@
-import type { Gateway, GatewayFailure, GatewayHead } from "../ports/gateway.ts";
+import type { Gateway, GatewayFailure, GatewayHead, GatewayRequest } from "../ports/gateway.ts";
 
 export type WholeAnswer =
   | { readonly ok: true; readonly head: GatewayHead; readonly bytes: Buffer }
@@ -9,32 +9,60 @@ export type WholeFailure =
   | { readonly kind: "silent"; readonly timeoutMs: number }
   | { readonly kind: "too_large" };
 
+/** Ended from our side. */
+export interface Stopped {
+  readonly ok: false;
+  readonly failure: { readonly kind: "stopped"; readonly reason: string };
+}
+
+/** A running request whose answer is wanted whole. */
+export interface WholeCall {
+  readonly answer: Promise<WholeAnswer | Stopped>;
+  /** Whether bytes of the request may have reached the gateway. */
+  readonly sent: boolean;
+  /** Ends it now; nothing happens where it has ended. */
+  stop(reason: string): void;
+}
+
+/** Sends a request and gathers all of its answer, up to so many bytes. */
+export function sendWhole(gateway: Gateway, request: GatewayRequest, bytesMax: number): WholeCall {
+  const { promise, resolve } = Promise.withResolvers<WholeAnswer | Stopped>();
+  const chunks: Buffer[] = [];
+  let size = 0;
+  let head: GatewayHead | undefined;
+  const call = gateway.send(request, {
+    head: (received) => (head = received),
+    chunk(bytes) {
+      size += bytes.length;
+      if (size <= bytesMax) return void chunks.push(bytes as Buffer);
+      call.abort();
+      resolve({ ok: false, failure: { kind: "too_large" } });
+    },
+    end() {
+      if (head !== undefined) resolve({ ok: true, head, bytes: chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks) });
+    },
+    fail: (failure) =>
+      resolve({ ok: false, failure: failure.kind === "silent" ? { ...failure, timeoutMs: request.silenceMs } : failure }),
+  });
+  return {
+    answer: promise,
+    get sent() {
+      return call.sent;
+    },
+    stop(reason) {
+      call.abort();
+      resolve({ ok: false, failure: { kind: "stopped", reason } });
+    },
+  };
+}
+
 /** Answers fetched whole are records, not media. */
-const bytesMax = 4 * 1024 * 1024;
+const recordBytesMax = 4 * 1024 * 1024;
 
 /** Asks the gateway for something small, and waits for all of it. */
 export function fetchWhole(gateway: Gateway, path: string, silenceMs: number): Promise<WholeAnswer> {
-  return new Promise((resolve) => {
-    const chunks: Buffer[] = [];
-    let size = 0;
-    let head: GatewayHead | undefined;
-    const headers = { accept: "application/json", "accept-encoding": "identity" };
-    const call = gateway.send(
-      { method: "GET", path, headers, body: undefined, silenceMs },
-      {
-        head: (received) => (head = received),
-        chunk(bytes) {
-          size += bytes.length;
-          if (size <= bytesMax) return void chunks.push(bytes as Buffer);
-          call.abort();
-          resolve({ ok: false, failure: { kind: "too_large" } });
-        },
-        end() {
-          if (head !== undefined) resolve({ ok: true, head, bytes: Buffer.concat(chunks) });
-        },
-        fail: (failure) =>
-          resolve({ ok: false, failure: failure.kind === "silent" ? { ...failure, timeoutMs: silenceMs } : failure }),
-      },
-    );
-  });
+  const headers = { accept: "application/json", "accept-encoding": "identity" };
+  const { answer } = sendWhole(gateway, { method: "GET", path, headers, body: undefined, silenceMs }, recordBytesMax);
+  // Nobody else has the call, so nobody stops it.
+  return answer as Promise<WholeAnswer>;
 }

@@ -73,7 +73,11 @@ export function createHolder(parts: {
         result = await tryHold(order, reservation);
       }
     }
-    if (!result.ok) return { ok: false, refusal: await refusalOf(result, order.quote, parts.scopeName) };
+    if (!result.ok) {
+      const { request, model } = order.quote;
+      const asked = { model: request.model, isPriced: model?.price != null, fields: request.unboundedFields };
+      return { ok: false, refusal: await refusalOf(result, asked, parts.scopeName) };
+    }
     const price = order.quote.model?.price?.version ?? null;
     // Without a hard budget the whole is held: there is nothing to outgrow.
     const growth = result.room === null ? null : reservation.growth;
@@ -87,9 +91,10 @@ function roomFor({ window, exhausted }: Shortage): bigint {
   return window.budget.limit - window.spent - (exhausted ? 0n : window.held);
 }
 
-async function refusalOf(
+/** Why a hold was refused, in the words of an answer. `fields`: those whose cost nothing bounds. */
+export async function refusalOf(
   result: Extract<HoldResult, { ok: false }>,
-  { request, model }: Quote,
+  asked: { readonly model: string; readonly isPriced: boolean; readonly fields: readonly string[] },
   scopeName: (shortage: Shortage) => Promise<string>,
 ): Promise<Refusal> {
   switch (result.reason) {
@@ -100,9 +105,9 @@ async function refusalOf(
         scopeName: await scopeName(result.shortage),
       };
     case "not_bounded":
-      return model?.price == null
-        ? { code: "model_not_priced", model: request.model, underBudget: true }
-        : { code: "cost_not_bounded", model: request.model, fields: request.unboundedFields };
+      return asked.isPriced
+        ? { code: "cost_not_bounded", model: asked.model, fields: asked.fields }
+        : { code: "model_not_priced", model: asked.model, underBudget: true };
     case "unavailable":
       return { code: "ledger_unavailable" };
   }

@@ -1,14 +1,14 @@
 import { settlementFor, type Outcome, type Settlement } from "../core/settlement.ts";
+import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Events } from "../ports/events.ts";
 import type { ChargeEnd, Ledger, SettleResult } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Authenticated } from "./authenticate.ts";
 import type { Held } from "./hold.ts";
-import type { Quote } from "./price.ts";
 
 export interface SettleOrder {
-  readonly held: Held;
-  readonly quote: Quote;
+  readonly held: Pick<Held, "id" | "route" | "hold" | "price">;
+  readonly quote: { readonly model: Pick<CatalogueModel, "id" | "group"> | undefined };
   readonly who: Authenticated;
   readonly outcome: Outcome;
   readonly end: ChargeEnd;

@@ -71,7 +71,7 @@ it("names holds that are pending for long and whether somebody will end them, as
   });
   expect(await h.run("verify")).toMatchObject({
     code: 0,
-    stderr: "note: task is pending since 2026-11-20T10:00:00.000Z and holds USD 2.00: its serve is gone; its task ends it\n" +
+    stderr: "note: task is pending since 2026-11-20T10:00:00.000Z and holds USD 2.00: its serve is gone; the next one posts it\n" +
       "note: old is pending since 2026-11-20T10:59:59.999Z and holds USD 1.00: its serve is gone; the next one posts it\n",
   });
 });

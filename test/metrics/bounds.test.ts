@@ -6,7 +6,7 @@ import { usd, type PicoUsd } from "../../src/core/money.ts";
 import { systemClock } from "../../src/time/clock.ts";
 import { readPage, valueOf } from "./read-page.ts";
 
-const noFigures: LedgerFigures = { budgets: [], spend: [], pendingHolds: 0, outboxWaiting: 0, reconciliation: null };
+const noFigures: LedgerFigures = { budgets: [], spend: [], pendingHolds: 0, outboxWaiting: 0, runningTasks: 0, reconciliation: null };
 
 function metricsWith(keysMax: number, figures = noFigures) {
   return createMetrics({ version: "0", keysMax, otel: false, clock: systemClock(), pricesLoadedAt: 0, figures: async () => figures });

@@ -22,7 +22,7 @@ function busy(otel: boolean) {
   const metrics = createMetrics({
     version: "1.0.0", keysMax: 1000, otel, clock: systemClock(), pricesLoadedAt: 0,
     figures: async () => ({
-      budgets, pendingHolds: 12, outboxWaiting: 0, reconciliation: { difference: usd("0"), unexplained: usd("0") },
+      budgets, pendingHolds: 12, outboxWaiting: 0, runningTasks: 0, reconciliation: { difference: usd("0"), unexplained: usd("0") },
       spend: teams.flatMap((team) => (["day", "month"] as const).map((period) => ({ team, period, spent: usd("999.123456789012") }))),
     }),
   });

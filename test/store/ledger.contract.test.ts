@@ -6,7 +6,7 @@ import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import type { HoldResult } from "../../src/ports/ledger.ts";
 import type { Store } from "../../src/store/sqlite/open.ts";
 import {
-  alice, assumed, bob, budget, endAt, holdOf, ledgerKinds, noon, posting, priceId, type LedgerKind,
+  alice, assumed, bob, budget, endAt, holdOf, ledgerKinds, noon, posting, taskOf, priceId, type LedgerKind,
 } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
@@ -307,23 +307,26 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
-  it("posts holds whose owner is gone, tasks excepted", async () => {
+  it("posts holds whose owner is gone, tasks that are known excepted", async () => {
     await using home = kind.newHome(manualClock(noon));
     {
       await using before = await home.open();
       await before.ledger.setBudget(budget({ kind: "all" }, "1d", "20"), noon);
       await before.ledger.hold(holdOf("a", usd("1")));
       await before.ledger.hold(holdOf("b", usd("2"), { kind: "task" }));
+      await before.tasks.bind(taskOf("b"));
+      await before.ledger.hold(holdOf("unbound", usd("8"), { kind: "task" }));
       expect(await before.ledger.recover(noon)).toBe(0);
     }
     await using store = await home.open();
     await store.ledger.hold(holdOf("c", usd("4")));
-    expect(await store.ledger.recover(noon + 7)).toBe(1);
+    expect(await store.ledger.recover(noon + 7)).toBe(2);
     expect(await store.ledger.recover(noon + 7)).toBe(0);
+    expect(await store.ledger.charge("unbound")).toMatchObject({ state: "posted", cost: usd("8"), source: "assumed", reason: "crash" });
     expect(await store.ledger.charge("a")).toMatchObject({ state: "posted", cost: usd("1"), formula: "assumed", source: "assumed", reason: "crash", endedAt: noon + 7 });
     expect(await store.ledger.charge("b")).toMatchObject({ state: "pending" });
-    expect(await sums(store)).toEqual([{ id: "all/1d", subject: "", spent: usd("1"), held: usd("6") }]);
-    expect(await store.ledger.verify()).toEqual({ charges: 3, differences: [] });
+    expect(await sums(store)).toEqual([{ id: "all/1d", subject: "", spent: usd("9"), held: usd("6") }]);
+    expect(await store.ledger.verify()).toEqual({ charges: 4, differences: [] });
   });
 
   it("names old holds, oldest first, and whether their owner is gone", async () => {
@@ -331,6 +334,8 @@ describe.each(ledgerKinds)("the ledger: $name", (kind) => {
     {
       await using before = await home.open();
       await before.ledger.hold(holdOf("b", usd("2"), { at: noon - 5, kind: "task" }));
+      await before.ledger.hold(holdOf("runs", usd("2"), { at: noon - 6, kind: "task" }));
+      await before.tasks.bind(taskOf("runs"));
       await before.ledger.hold(holdOf("a", null, { at: noon - 9 }));
       await before.ledger.hold(holdOf("ended", usd("2"), { at: noon - 7 }));
       await before.ledger.void("ended", "left", endAt(noon));

@@ -12,6 +12,7 @@ import { noTokens, tokenClasses, type TokenCounts } from "../../src/core/tokens.
 import type { Calendar } from "../../src/ports/calendar.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import type { ChargeEnd, HoldRequest, Posting } from "../../src/ports/ledger.ts";
+import type { NewTask } from "../../src/ports/task-store.ts";
 import { MemoryAccountSamples } from "../../src/store/memory/account-samples.ts";
 import { MemoryAdminStore } from "../../src/store/memory/admins.ts";
 import { MemoryAuditLog } from "../../src/store/memory/audit-log.ts";
@@ -19,6 +20,7 @@ import { memoryChanges, MemoryKeyStore } from "../../src/store/memory/keys.ts";
 import { MemoryTeamStore } from "../../src/store/memory/teams.ts";
 import { MemoryLedger } from "../../src/store/memory/ledger.ts";
 import { MemoryOutbox } from "../../src/store/memory/outbox.ts";
+import { MemoryTaskStore } from "../../src/store/memory/tasks.ts";
 import { emptyState } from "../../src/store/memory/state.ts";
 import { openSqlite, type OpenOptions, type Store } from "../../src/store/sqlite/open.ts";
 import { calendarOf } from "../../src/time/calendar.ts";
@@ -130,7 +132,8 @@ function memoryHome(clock: Clock): LedgerHome {
       const admins = new MemoryAdminStore(state);
       const audit = new MemoryAuditLog(state);
       const figures = { ledger, samples };
-      return { ledger, figures, keys, teams, samples, admins, audit, outbox: new MemoryOutbox(state), changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
+      const tasks = new MemoryTaskStore(state, ledger);
+      return { ledger, figures, keys, teams, samples, admins, audit, outbox: new MemoryOutbox(state), tasks, changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
     },
     [Symbol.asyncDispose]: async () => {},
   };
@@ -150,3 +153,11 @@ export const ledgerKinds: readonly LedgerKind[] = [
   { name: "sqlite in process", newHome: (clock) => sqliteHome(clock, "command") },
   { name: "sqlite in threads", newHome: (clock) => sqliteHome(clock, "serve") },
 ];
+
+/** A task as it is bound to a pending charge, by the charge's id. */
+export function taskOf(charge: string, more: Partial<NewTask> = {}): NewTask {
+  return {
+    taskId: `task-${charge}`, charge, key: alice.key, model: "model-a", taskType: "video", status: "pending", createdAt: noon, startedAt: null,
+    deadlineAt: noon + 86_400_000, quantity: "5", nextPollAt: noon + 3_000, ...more,
+  };
+}

@@ -250,7 +250,7 @@ export class MemoryLedger implements Ledger {
 
   async recover(at: number): Promise<number> {
     const end = { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
-    const orphans = this.#all().filter(({ state, kind, owner }) => state === "pending" && kind === "request" && owner !== this.#run);
+    const orphans = this.#all().filter(({ id, state, owner }) => state === "pending" && owner !== this.#run && !this.#runsTask(id));
     for (const { id, hold } of orphans) {
       const posting = {
         kind: "post", cost: hold, listCost: hold, tokens: noTokens, formula: hold === null ? "unpriced" : "assumed", source: "assumed",
@@ -263,7 +263,7 @@ export class MemoryLedger implements Ledger {
 
   async oldHolds(before: number): Promise<readonly OldHold[]> {
     return this.#all()
-      .filter(({ state, at }) => state === "pending" && at < before)
+      .filter(({ id, state, at }) => state === "pending" && at < before && !this.#runsTask(id))
       .sort((a, b) => a.at - b.at)
       .slice(0, 1000)
       .map(({ id, kind, at, key, hold, owner }) => ({ id, kind, at, key, amount: hold, isOrphaned: owner !== this.#run }));
@@ -291,6 +291,11 @@ export class MemoryLedger implements Ledger {
     const ended = first ? { ...charge, ...ending(charge), ...known, endedAt } : charge;
     this.#put(ended);
     return { ok: true, first, state: ended.state, cost: ended.cost, overage: ended.overage };
+  }
+
+  /** Whether the charge pays for a task that is known: the task alone ends it. */
+  #runsTask(charge: string): boolean {
+    return [...this.#state.tasks.values()].some((task) => task.charge === charge);
   }
 
   /** The windows that weigh on a caller at an instant; each exists from now on. */

@@ -4,6 +4,7 @@ import type { AuditEntry } from "../../core/audit.ts";
 import type { Budget } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
+import type { Task } from "../../core/tasks.ts";
 import type { Team } from "../../core/teams.ts";
 import type { Message } from "../../ports/outbox.ts";
 
@@ -32,6 +33,8 @@ export interface MemoryState {
   readonly audit: AuditEntry[];
   /** In the order in which they were put in, by id. */
   readonly messages: Map<string, Message>;
+  /** In the order in which they were bound, by the gateway's id. */
+  readonly tasks: Map<string, Task>;
   readonly listeners: Set<() => void>;
   runs: number;
   timeZone: string | null;
@@ -40,7 +43,7 @@ export interface MemoryState {
 export function emptyState(): MemoryState {
   return {
     charges: new Map(), prices: new Map(), budgets: new Map(), opened: new Map(), keys: new Map(), teams: new Map(),
-    samples: new Map(), messages: new Map(), admins: new Map(), audit: [], listeners: new Set(), runs: 0, timeZone: null,
+    samples: new Map(), messages: new Map(), tasks: new Map(), admins: new Map(), audit: [], listeners: new Set(), runs: 0, timeZone: null,
   };
 }
 

@@ -10,7 +10,9 @@ import type { AdminCreation } from "../../ports/admin-store.ts";
 import type { ChangedKey, KeyCreation } from "../../ports/key-store.ts";
 import type { NewMessage, Tried } from "../../ports/outbox.ts";
 import type { AdjustResult, ChargeEnd, Correction, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../../ports/ledger.ts";
+import type { BindResult, NewTask, TaskSight } from "../../ports/task-store.ts";
 import type { ChangedTeam, TeamCreation, TeamRemoval } from "../../ports/team-store.ts";
+import type { TaskEndFacts } from "./tasks.ts";
 
 /*
  * Everything that a writer can be asked to do. The frequent commands are flat arrays, because they cross to the writer's
@@ -48,6 +50,10 @@ export type RemoveSamplesCommand = readonly [op: "removeSamples", askedAts: read
 export type PutMessagesCommand = readonly [op: "putMessages", messages: readonly NewMessage[]];
 export type TriedMessageCommand = readonly [op: "triedMessage", id: string, tried: Tried];
 export type RemoveMessagesCommand = readonly [op: "removeMessages", endedBefore: number, now: number];
+export type BindTaskCommand = readonly [op: "bindTask", task: NewTask];
+export type SawTaskCommand = readonly [op: "sawTask", taskId: string, sight: TaskSight];
+/** Ends the charge as the command in it says, and the task with it. */
+export type EndTaskCommand = readonly [op: "endTask", settling: PostCommand | VoidCommand, taskId: string, facts: TaskEndFacts];
 /** Ends up to `count` holds of dead owners. */
 export type RecoverCommand = readonly [op: "recover", at: number, count: number];
 /** Writes what changes nothing: done says that a write is possible. */
@@ -58,7 +64,7 @@ export type Command =
   | CreateKeyCommand | UpdateKeyCommand | RevokeKeyCommand | CreateTeamCommand | UpdateTeamCommand | RemoveTeamCommand
   | CreateAdminCommand | RevokeAdminCommand
   | AddSampleCommand | RemoveSamplesCommand | PutMessagesCommand | TriedMessageCommand | RemoveMessagesCommand | RecoverCommand
-  | TouchCommand;
+  | BindTaskCommand | SawTaskCommand | EndTaskCommand | TouchCommand;
 
 export interface Replies {
   hold: HoldResult;
@@ -81,6 +87,9 @@ export interface Replies {
   putMessages: readonly string[];
   triedMessage: true;
   removeMessages: number;
+  bindTask: BindResult;
+  sawTask: true;
+  endTask: SettleResult;
   recover: number;
   touch: true;
 }

@@ -9,6 +9,7 @@ import type { Clock } from "../../ports/clock.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
 import type { Ledger } from "../../ports/ledger.ts";
 import type { Outbox } from "../../ports/outbox.ts";
+import type { TaskStore } from "../../ports/task-store.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
 import { calendarOf } from "../../time/calendar.ts";
 import { AdminReads } from "./admins.ts";
@@ -26,6 +27,7 @@ import { addCarriedToDays } from "./prune.ts";
 import { CommandQueue } from "./queue.ts";
 import { ShortReads } from "./reads.ts";
 import { rebuildDays } from "./rollups.ts";
+import { SqliteTaskStore } from "./tasks.ts";
 import { TeamReads } from "./teams.ts";
 import { ReaderThread, WriterThread } from "./threads.ts";
 import { registerOwner, Writer } from "./writer.ts";
@@ -39,6 +41,7 @@ export interface Store extends AsyncDisposable {
   readonly admins: AdminStore;
   readonly audit: AuditLog;
   readonly outbox: Outbox;
+  readonly tasks: TaskStore;
   readonly changes: Changes;
   /** The zone of windows and days, as it is stored. */
   readonly timeZone: string;
@@ -204,6 +207,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     admins: new SqliteAdminStore(queue, new AdminReads(parts.db)),
     audit: new SqliteAuditLog(parts.longReads),
     outbox: new SqliteOutbox(queue, parts.db),
+    tasks: new SqliteTaskStore(queue, parts.db),
     changes: {
       onChange(listener) {
         listeners.add(listener);

@@ -152,6 +152,7 @@ class Carrier {
   readonly #sums: Statement;
   readonly #counts: Statement;
   readonly #unlink: Statement;
+  readonly #forgetTasks: Statement;
   readonly #remove: Statement;
   readonly #selectLast: Statement;
   #lastOfStep = beginning;
@@ -185,6 +186,7 @@ class Carrier {
       "select admitted_at at, seq from charges join temp.step using (seq) order by admitted_at desc, seq desc limit 1",
     );
     this.#unlink = db.prepare("delete from charge_windows where charge in (select seq from temp.step)");
+    this.#forgetTasks = db.prepare("delete from tasks where charge in (select id from charges join temp.step using (seq) where kind = 'task')");
     this.#remove = db.prepare("delete from charges where seq in (select seq from temp.step)");
   }
 
@@ -214,6 +216,7 @@ class Carrier {
     this.#sums.run();
     this.#counts.run();
     this.#unlink.run();
+    this.#forgetTasks.run();
     this.#remove.run();
     return changes;
   }

@@ -32,7 +32,7 @@ interface QueueListener {
  * Groups commands for the one writer: all that arrive while a transaction runs go into the next one, and nobody who
  * waits for an answer waits for a timer. Nobody waits for a settlement, so one that comes alone may rest for a moment
  * and go with the next hold, which sees it: a transaction less, and a hold does not queue behind it.
- * What ends a hold is tried again, with growing pauses, until the writer has acknowledged it; everything else is
+ * What ends a hold, or says which task it pays for, is tried again, with growing pauses, until the writer has acknowledged it; everything else is
  * answered at once when it could not be written.
  */
 export class CommandQueue {
@@ -132,7 +132,7 @@ export class CommandQueue {
 
   #conclude(waiting: Waiting, outcome: Outcome = { kind: "failed", message: "no outcome" }): void {
     if (outcome.kind === "unavailable") this.#on.health?.failed(outcome.message);
-    if (outcome.kind === "unavailable" && endsHold(waiting.command) && this.#closed === null) this.#rest(waiting);
+    if (outcome.kind === "unavailable" && mustBeWritten(waiting.command) && this.#closed === null) this.#rest(waiting);
     else waiting.answer(outcome);
   }
 
@@ -169,7 +169,12 @@ export class CommandQueue {
 }
 
 function endsHold([op]: Command): boolean {
-  return op === "post" || op === "void";
+  return op === "post" || op === "void" || op === "endTask";
+}
+
+/** What is tried until it is written: a task that runs at the gateway must be known, too. */
+function mustBeWritten(command: Command): boolean {
+  return endsHold(command) || command[0] === "bindTask";
 }
 
 /** Throws where the command could not be written. */

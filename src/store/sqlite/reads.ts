@@ -9,6 +9,7 @@ import { readLatestSample } from "./account-samples.ts";
 import { readBudgets, readBudgetsOf, snapshot, sumCharges, withoutSeq, type StoredBudget } from "./budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 import { chargeOf, type ChargeRow } from "./rows.ts";
+import { runsTask } from "./tasks.ts";
 
 /** Reads that take microseconds, on whichever connection. */
 export class ShortReads {
@@ -28,7 +29,7 @@ export class ShortReads {
     this.#runningOwner = runningOwner;
     this.#oldHolds = db
       .prepare(
-        `select id, kind, admitted_at at, key, hold amount, owner from charges where state = 'pending' and admitted_at < ?
+        `select id, kind, admitted_at at, key, hold amount, owner from charges where state = 'pending' and admitted_at < ? and not ${runsTask}
          order by admitted_at, seq limit 1000`,
       )
       .safeIntegers();

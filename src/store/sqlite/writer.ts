@@ -3,6 +3,7 @@ import { amountToHold, shortageOf, tightestRoom, worstShortage } from "../../cor
 import { noMoney, picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts";
 import { noTokens } from "../../core/tokens.ts";
 import type { ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
+import type { BindResult } from "../../ports/task-store.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { addSample, removeSamples } from "./account-samples.ts";
 import { createAdmin, revokeAdmin } from "./admins.ts";
@@ -12,12 +13,13 @@ import { removeBudget, setBudget } from "./budget-changes.ts";
 import { ChargeBook, type EndedCharge, type PendingCharge } from "./charges.ts";
 import { postCommand } from "./commands.ts";
 import type {
-  BatchResult, Command, ExtendCommand, HoldCommand, Outcome, PostCommand, RecoverCommand, Replies, VoidCommand,
+  BatchResult, BindTaskCommand, Command, EndTaskCommand, ExtendCommand, HoldCommand, Outcome, PostCommand, RecoverCommand, Replies, VoidCommand,
 } from "./commands.ts";
 import { isStorageFault, type Connection, type Statement } from "./connection.ts";
 import { createKey, revokeKey, updateKey } from "./keys.ts";
 import { putMessages, recordTry, removeMessages } from "./outbox.ts";
 import { RollupBook } from "./rollups.ts";
+import { bindTask, endTask, runsTask, sawTask } from "./tasks.ts";
 import { createTeam, removeTeam, updateTeam } from "./teams.ts";
 
 /**
@@ -174,6 +176,12 @@ export class Writer {
         return recordTry(this.#db, command[1], command[2]);
       case "removeMessages":
         return removeMessages(this.#db, command[1], command[2]);
+      case "bindTask":
+        return this.#bindTask(command);
+      case "sawTask":
+        return sawTask(this.#db, command[1], command[2]);
+      case "endTask":
+        return this.#endTask(command);
       case "recover":
         return this.#recover(command);
       case "touch":
@@ -227,6 +235,17 @@ export class Writer {
     return { ok: true, first: true, ...ended };
   }
 
+  #bindTask([, task]: BindTaskCommand): BindResult {
+    const found = this.#charges.find(task.charge);
+    return bindTask(this.#db, task, found !== undefined && "pending" in found && found.pending.kind === "task");
+  }
+
+  #endTask([, settling, taskId, facts]: EndTaskCommand): SettleResult {
+    const result = this.#settle(settling);
+    if (result.ok) endTask(this.#db, taskId, facts);
+    return result;
+  }
+
   #post(charge: PendingCharge, command: PostCommand): EndedCharge {
     const [, , stated, statedList, formula, source, , , , , tokens] = command;
     // "assumed" is the hold itself, as the ledger knows it: an extension may have been granted without the caller hearing of it.
@@ -242,10 +261,10 @@ export class Writer {
     return ended;
   }
 
-  /** The amount of an orphaned request is unknown, and it may have been billed: its hold is posted. */
+  /** The amount of an orphaned request is unknown, and it may have been billed: its hold is posted. A task that is known goes on. */
   #recover([, at, count]: RecoverCommand): number {
     const orphans = this.#db
-      .prepare("select id, hold is null from charges where state = 'pending' and kind = 'request' and owner <> ? limit ?")
+      .prepare(`select id, hold is null from charges where state = 'pending' and owner <> ? and not ${runsTask} limit ?`)
       .raw()
       .all(this.#owner ?? -1, count) as [id: string, unpriced: 0 | 1][];
     const end = { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
@@ -287,6 +306,6 @@ function refuse(windows: readonly OpenWindow[], amount: PicoUsd | null, bounded:
 function settlesFirst(commands: readonly Command[]): number[] {
   const settles: number[] = [];
   const others: number[] = [];
-  commands.forEach(([op], index) => (op === "post" || op === "void" ? settles : others).push(index));
+  commands.forEach(([op], index) => (op === "post" || op === "void" || op === "endTask" ? settles : others).push(index));
   return settles.concat(others);
 }

@@ -1,0 +1,133 @@
+import { failureReason } from "../core/task-failures.ts";
+import { taskSettlementFor, type TaskOutcome, type TaskSettlement } from "../core/task-settlement.ts";
+import {
+  clientPauseMs, deadlineOf, finalStatusOf, generalLimitMs, nextPollAt, sightEveryMs, type FinalStatus, type Task, type TaskRecord,
+} from "../core/tasks.ts";
+import type { Charge } from "../core/charge.ts";
+import type { Catalogue } from "../ports/catalogue.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Events } from "../ports/events.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+import type { Ledger } from "../ports/ledger.ts";
+import type { Log } from "../ports/log.ts";
+import type { TaskEnding, TaskStore } from "../ports/task-store.ts";
+
+/** Who has looked at a task: its client, or the poller that follows those that nobody asks for. */
+export type Looker = "client" | "poller";
+
+/** Takes to heart what is heard of tasks; whoever heard it, a task is settled once. */
+export interface TaskBook {
+  /** A record of the task: it is noted, or the task ends. */
+  heard(task: Task, record: TaskRecord, by: Looker): Promise<void>;
+  /** The poller could not have the record: it tries again, until nobody waits any longer. */
+  missed(task: Task): Promise<void>;
+  /** The task is worth a look soon: its client has asked the gateway to cancel it. */
+  lookSoon(task: Task): Promise<void>;
+}
+
+export function createTaskBook(parts: {
+  readonly tasks: TaskStore;
+  readonly ledger: Ledger;
+  readonly keys: KeyStore;
+  readonly catalogue: () => Catalogue;
+  readonly events: Events;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** At least 0, below 1. */
+  readonly random: () => number;
+}): TaskBook {
+  const { tasks, ledger, clock, log } = parts;
+  /** Ends that are being written, by the task: those who hear the same at once wait for the same. */
+  const ending = new Map<string, Promise<void>>();
+
+  const write = async (task: Task, charge: Charge, end: TaskEnding): Promise<void> => {
+    const result = await tasks.end(task, end);
+    if (!result.ok) {
+      log.error({ task_id: task.taskId, reason: result.reason }, "a task could not be settled; the poller tries again");
+      return;
+    }
+    if (!result.first) return;
+    await tellEnd(parts, task, charge, end, result);
+  };
+
+  const conclude = async (task: Task, status: FinalStatus, outcome: TaskOutcome, record: TaskRecord | null): Promise<void> => {
+    const charge = await ledger.charge(task.charge);
+    if (charge === undefined) return;
+    const price = charge.priceId === null ? null : ((await ledger.price(charge.priceId)) ?? null);
+    const units = parts.catalogue().taskUnits;
+    const settled = taskSettlementFor({ hold: charge.hold, price, quantity: task.quantity }, outcome, (type) => units.get(type)?.toString());
+    const failure = status !== "failed" ? null : outcome.kind === "expired" ? "time_limit" : failureReason(record?.errors ?? []);
+    const times = { startedAt: record?.startedAt ?? task.startedAt, endedAt: record?.endedAt ?? null };
+    await write(task, charge, { ...settled, end: chargeEnd(task, charge, clock.now()), status, failure, ...times });
+  };
+
+  const end = (task: Task, ...how: [FinalStatus, TaskOutcome, TaskRecord | null]): Promise<void> => {
+    const running = ending.get(task.taskId);
+    if (running !== undefined) return running;
+    const work = conclude(task, ...how).finally(() => ending.delete(task.taskId));
+    ending.set(task.taskId, work);
+    return work;
+  };
+
+  /** Writes down what is new, and when the poller looks next. */
+  const note = async (task: Task, record: TaskRecord | null, by: Looker | "soon"): Promise<void> => {
+    const now = clock.now();
+    const status = record?.status ?? task.status;
+    const startedAt = record?.startedAt ?? task.startedAt;
+    const isNew = status !== task.status || startedAt !== task.startedAt;
+    if (by === "client" && !isNew && now - task.seenAt < sightEveryMs) return;
+    const deadlineAt = deadlineOf({ ...task, startedAt });
+    const next = by === "client" ? Math.min(now + clientPauseMs, Math.max(deadlineAt, now)) : nextPollAt({ createdAt: by === "soon" ? now : task.createdAt, deadlineAt }, now, parts.random());
+    await tasks.saw(task.taskId, { status, startedAt, seenAt: now, nextPollAt: next, deadlineAt });
+  };
+
+  return {
+    async heard(task, record, by) {
+      if (task.settledAt !== null) return;
+      if (record.taskId !== null && record.taskId !== task.taskId) {
+        log.warn({ task_id: task.taskId }, "the gateway answered with the record of another task");
+        return;
+      }
+      const { consumption } = record;
+      const status = finalStatusOf(record);
+      if (status !== null) return end(task, status, { kind: "ended", status, consumption }, record);
+      const deadlineAt = deadlineOf({ ...task, startedAt: record.startedAt ?? task.startedAt });
+      if (by === "poller" && clock.now() >= deadlineAt) return end(task, "failed", { kind: "expired", consumption }, record);
+      return note(task, record, by);
+    },
+    async missed(task) {
+      if (task.settledAt !== null) return;
+      // Without a record a family's limit may have been kept; nobody waits beyond the general one.
+      if (clock.now() >= task.createdAt + generalLimitMs) return end(task, "failed", { kind: "expired", consumption: null }, null);
+      return note(task, null, "poller");
+    },
+    lookSoon: (task) => (task.settledAt === null ? note(task, null, "soon") : Promise.resolve()),
+  };
+}
+
+/** The creation was answered with success; the task's id is what the gateway knows the charge by. */
+function chargeEnd(task: Task, charge: Charge, at: number) {
+  return { at, status: 200, servedModel: null, gatewayRequestId: task.taskId, durationMs: Math.max(at - charge.at, 0), firstTokenMs: null };
+}
+
+/** A settled task, for the metrics and the log. */
+async function tellEnd(
+  parts: { readonly keys: KeyStore; readonly catalogue: () => Catalogue; readonly events: Events; readonly log: Log },
+  task: Task,
+  charge: Charge,
+  { settlement, status, failure }: TaskEnding & TaskSettlement,
+  { cost, overage }: { readonly cost: Charge["cost"]; readonly overage: Charge["overage"] },
+): Promise<void> {
+  const key = charge.key === "" ? undefined : await parts.keys.findById(charge.key);
+  const model = parts.catalogue().findTask(task.model, task.taskType, charge.at)?.id ?? null;
+  parts.events.taskEnded({ model, status, failure });
+  if (settlement.kind === "void") return;
+  const { source, listCost, tokens, reason } = settlement;
+  parts.events.posted({
+    id: charge.id, key: key === undefined ? null : { id: key.id, name: key.name, team: charge.team }, route: charge.route, model, group: charge.group,
+    source, cost, listCost, overage, tokens,
+  });
+  if (source === "reported" && overage === 0n) return;
+  const fields = { request_id: charge.id, task_id: task.taskId, source, reason, overage: overage.toString() };
+  parts.log.warn(fields, "a task was settled without a plain report");
+}

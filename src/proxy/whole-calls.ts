@@ -1,0 +1,106 @@
+import type { Refusal } from "../core/refusals.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Exchange } from "../ports/exchange.ts";
+import type { Gateway, GatewayHead } from "../ports/gateway.ts";
+import { decoded, isPlain } from "../wire/encoding.ts";
+import { answerHeaders } from "../wire/headers.ts";
+import { sendWhole, type Stopped, type WholeAnswer, type WholeCall } from "./fetch-whole.ts";
+import type { ForwardLimits } from "./forward.ts";
+import { maskedHeaders, type Mask } from "./mask.ts";
+
+/** A request that passes through as it is, and whose answer is wanted whole before its client gets it. */
+export interface WholeOrder {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer | undefined;
+  /** The client; it is not waited for where nothing was sent. Null for our own requests. */
+  readonly exchange: Exchange | null;
+}
+
+/** Its answer, readable: `text` is the body as plain bytes, undefined where nobody can read it. */
+export type Sent = (
+  | (Extract<WholeAnswer, { ok: true }> & { readonly text: Buffer | undefined })
+  | Extract<WholeAnswer | Stopped, { ok: false }>
+) & { readonly sent: boolean };
+
+/** Sends requests whose answers are held whole. */
+export interface WholeCalls {
+  send(order: WholeOrder): Promise<Sent>;
+  /** Ends every running call now, and those that come later. */
+  stopAll(): void;
+}
+
+/** Records may carry images as text. A larger answer is not held. */
+const answerBytesMax = 32 * 1024 * 1024;
+
+/**
+ * The answer is read to its end when its client has left: what was sent may be billed, and only the answer says so. What
+ * was not sent yet ends with its client.
+ */
+export function createWholeCalls(parts: { readonly gateway: Gateway; readonly clock: Clock; readonly limits: ForwardLimits }): WholeCalls {
+  const { gateway, clock, limits } = parts;
+  const running = new Set<WholeCall>();
+  let stopped = false;
+  return {
+    async send({ exchange, ...request }) {
+      if (stopped) return { ok: false, failure: { kind: "stopped", reason: "shutdown" }, sent: false };
+      const call = sendWhole(gateway, { ...request, silenceMs: limits.silenceMs }, answerBytesMax);
+      const timer = clock.after(limits.wholeMs, () => call.stop("time_limit"));
+      running.add(call);
+      exchange?.onClientGone(() => {
+        if (!call.sent) call.stop("client_left");
+      });
+      const answer = await call.answer;
+      timer.cancel();
+      running.delete(call);
+      if (!answer.ok) return { ...answer, sent: call.sent };
+      const encoding = answer.head.header("content-encoding");
+      const text = isPlain(encoding) ? answer.bytes : await decoded(answer.bytes, encoding ?? "");
+      return { ...answer, text, sent: true };
+    },
+    stopAll() {
+      stopped = true;
+      for (const call of running) call.stop("shutdown");
+    },
+  };
+}
+
+/**
+ * Gives the client a whole answer: the gateway's bytes, except where they repeat its credential or `change` makes other
+ * bytes of them. What was compressed and is changed leaves plain.
+ */
+export function passWhole(
+  exchange: Exchange,
+  { head, bytes, text }: { readonly head: GatewayHead; readonly bytes: Buffer; readonly text: Buffer | undefined },
+  mask: Mask,
+  change: (text: Buffer) => Buffer = (same) => same,
+): void {
+  const shown = text === undefined ? undefined : mask(change(text));
+  const changed = shown !== undefined && shown !== text;
+  const headers = maskedHeaders(answerHeaders(head.rawHeaders), mask).filter(([name]) => {
+    const lower = name.toLowerCase();
+    return lower !== "content-length" && !(changed && lower === "content-encoding");
+  });
+  exchange.answer(head.status, headers, changed ? shown : bytes);
+}
+
+/** What the client is told where there is no answer to pass on. */
+export function refusalOfFailure(failure: Extract<Sent, { ok: false }>["failure"], limits: ForwardLimits): Refusal {
+  switch (failure.kind) {
+    case "redirect":
+      return { code: "gateway_redirect" };
+    case "silent":
+      return { code: "gateway_timeout", timeoutMs: failure.timeoutMs };
+    case "too_large":
+      return { code: "gateway_unreachable", message: "The gateway's answer is too large to be held." };
+    case "reset":
+      return { code: "gateway_unreachable", message: "The gateway broke the connection off before its answer was complete." };
+    case "unreachable":
+      return { code: "gateway_unreachable", message: "The gateway cannot be reached." };
+    case "stopped":
+      return failure.reason === "time_limit"
+        ? { code: "gateway_timeout", timeoutMs: limits.wholeMs }
+        : { code: "overloaded", message: "Farebox is shutting down." };
+  }
+}

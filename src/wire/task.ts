@@ -1,0 +1,137 @@
+import { plainDecimal } from "../core/decimal.ts";
+import type { Consumption, TaskRecord, TaskStatus } from "../core/tasks.ts";
+import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
+
+/**
+ * What the gateway says of a task, in any of its forms: the unified one (`timestamp`, `data`; also under `code`, `data`,
+ * `message`), the envelope form of the conversation family (`task_info`, `task_result`), a creation's answer and a
+ * webhook's payload (gateway interface, sections 2.2, 2.3 and 6). Undefined for what is no such text. Fields that nobody
+ * knows, and known ones of another type, are passed over.
+ */
+export function readTaskRecord(text: Buffer | string): TaskRecord | undefined {
+  const root = parseExactly(text.toString());
+  if (!isObject(root)) return undefined;
+  const data = isObject(root["data"]) ? root["data"] : root;
+  const info = objectOr(data["task_info"]);
+  const result = objectOr(data["task_result"]);
+  const meta = objectOr(data["meta"]);
+  const errors = errorTexts(data, result);
+  return {
+    taskId: idOf(data["task_id"]),
+    status: statusOf(data["status"]),
+    startedAt: timeOf(meta["started_at"]) ?? timeOf(info["started_at"]),
+    endedAt: timeOf(meta["ended_at"]) ?? timeOf(info["completed_at"]) ?? timeOf(info["ended_at"]),
+    consumption: consumptionOf(meta, result),
+    hasError: errors.length > 0 || statesCode(objectOr(data["error"])["code"]),
+    errors,
+  };
+}
+
+/** The gateway's own code in an answer's envelope; null where it has none. 200 is success. */
+export function envelopeCode(text: Buffer | string): number | null {
+  const { code } = objectOr(parseExactly(text.toString()));
+  const stated = code instanceof Digits ? code.text : code;
+  return typeof stated === "string" && /^\d{1,6}$/.test(stated) ? Number(stated) : null;
+}
+
+/** Longer names are nobody's task: an id is a path's segment and a database's key. */
+const taskIdPattern = /^[\x21-\x7e]{1,200}$/;
+
+export function isTaskId(text: string): boolean {
+  return taskIdPattern.test(text) && !/[/\\?#%]/.test(text) && !/^\.{1,2}$/.test(text);
+}
+
+function idOf(value: unknown): string | null {
+  const text = value instanceof Digits ? value.text : value;
+  return typeof text === "string" && isTaskId(text) ? text : null;
+}
+
+const statusWords: Readonly<Record<string, TaskStatus>> = {
+  pending: "pending", staged: "pending", queued: "pending", submitted: "pending", created: "pending", waiting: "pending", starting: "pending",
+  processing: "running", running: "running", in_progress: "running", started: "running", retry: "running",
+  completed: "completed", complete: "completed", succeeded: "completed", success: "completed", finished: "completed", done: "completed",
+  failed: "failed", failure: "failed", error: "failed", timeout: "failed", expired: "failed",
+  cancelled: "cancelled", canceled: "cancelled", aborted: "cancelled",
+};
+
+function statusOf(value: unknown): TaskStatus {
+  if (typeof value !== "string") return "unknown";
+  const word = value.trim().toLowerCase().replace(/[\s-]+/g, "_");
+  return Object.hasOwn(statusWords, word) ? (statusWords[word] ?? "unknown") : "unknown";
+}
+
+/** An ISO 8601 time, or seconds since 1970; null for the zero time of year 1, for "" and for what is none. */
+function timeOf(value: unknown): number | null {
+  if (value instanceof Digits) {
+    const seconds = Number(value.text);
+    return seconds > 0 && seconds < 1e11 ? Math.round(seconds * 1000) : null;
+  }
+  if (typeof value !== "string" || !/^\d{4}-\d{2}-\d{2}T/.test(value)) return null;
+  const at = Date.parse(value);
+  return Number.isNaN(at) || at <= 0 ? null : at;
+}
+
+/** `meta.usage` of the unified form, else the credits of the envelope form. */
+function consumptionOf(meta: JsonObject, result: JsonObject): Consumption | null {
+  const usage = objectOr(meta["usage"]);
+  const consumed = decimalOf(usage["consume"]);
+  if (consumed !== null) return { type: typeof usage["type"] === "string" ? typeWord(usage["type"]) : "", units: consumed };
+  const credits = decimalOf(result["used_credits"]);
+  return credits === null ? null : { type: usedCredits, units: credits };
+}
+
+/** Under this name the catalogue's `task_units` may state what the credits of the envelope form are worth. */
+const usedCredits = "used_credits";
+
+/** A type is a word that is written down with the task; a text of another kind is none. */
+function typeWord(text: string): string {
+  const word = text.trim().toLowerCase();
+  return /^[a-z0-9][a-z0-9._-]{0,62}$/.test(word) ? word : "";
+}
+
+/** A number as it was written, or a text of one. Below zero is nothing that was used. */
+function decimalOf(value: unknown): string | null {
+  const text = value instanceof Digits ? value.text : value;
+  return typeof text === "string" ? (plainDecimal(text) ?? null) : null;
+}
+
+function errorTexts(data: JsonObject, result: JsonObject): string[] {
+  const { raw_message: raw, message, detail } = objectOr(data["error"]);
+  const plain = typeof data["error"] === "string" ? data["error"] : undefined;
+  const texts = [message, raw, plain, ...listOr(result["error_messages"]), detailText(detail)];
+  return texts.filter((text): text is string => typeof text === "string" && text.trim() !== "").map((text) => text.slice(0, errorCharsMax));
+}
+
+/** Errors are looked through for their meaning: a longer text says no more. */
+const errorCharsMax = 2000;
+
+function detailText(detail: unknown): string | undefined {
+  if (typeof detail === "string") return detail;
+  return isObject(detail) && typeof detail["message"] === "string" ? detail["message"] : undefined;
+}
+
+/** Any code but 0 is an error. */
+function statesCode(code: unknown): boolean {
+  if (code instanceof Digits) return !/^-?0+(?:\.0+)?$/.test(code.text);
+  return typeof code === "string" && code !== "" && code !== "0";
+}
+
+/** A number in the digits in which it was written. */
+class Digits {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+/** Parsed JSON with every number as it was written, because money must not pass through a float; undefined for no JSON. */
+function parseExactly(text: string): unknown {
+  const keepDigits = (_name: string, value: unknown, context?: { readonly source?: string }) =>
+    typeof value === "number" ? new Digits(context?.source ?? String(value)) : value;
+  try {
+    return JSON.parse(text, keepDigits as (name: string, value: unknown) => unknown);
+  } catch {
+    return undefined;
+  }
+}

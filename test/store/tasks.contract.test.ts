@@ -1,0 +1,126 @@
+import { describe, expect, it } from "vitest";
+import { usd } from "../../src/core/money.ts";
+import type { Posting } from "../../src/ports/ledger.ts";
+import type { TaskEnding } from "../../src/ports/task-store.ts";
+import type { Store } from "../../src/store/sqlite/open.ts";
+import { assumed, bob, budget, endAt, holdOf, ledgerKinds, noon, taskOf, type LedgerKind } from "../support/ledger-fixtures.ts";
+import { manualClock } from "../support/manual-clock.ts";
+
+const llm = { type: "llm", units: "2500000.5" };
+
+/** USD 0.25000005 by units of which ten million are a dollar. */
+const byUnits: Posting = { ...assumed(null), cost: usd("0.25000005"), listCost: usd("0.25000005"), formula: "task", source: "reported", reason: null };
+
+function ending(more: Partial<TaskEnding> = {}): TaskEnding {
+  return {
+    settlement: byUnits, end: endAt(noon + 60_000), status: "completed", startedAt: noon + 1, endedAt: noon + 59_000, failure: null,
+    inputs: { consumption: llm, unitsPerUsd: "10000000", quantity: null }, ...more,
+  };
+}
+
+async function hold({ ledger }: Store, ...ids: string[]): Promise<void> {
+  for (const id of ids) await ledger.hold(holdOf(id, usd("1"), { kind: "task", route: "/api/v1/task" }));
+}
+
+describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
+  it("are bound to one pending charge of a task, once", async () => {
+    await using home = newHome(manualClock(noon));
+    await using store = await home.open();
+    await hold(store, "a", "b", "over");
+    await store.ledger.hold(holdOf("request", usd("1")));
+    await store.ledger.void("over", "left", endAt(noon));
+    expect(await store.tasks.bind(taskOf("a"))).toEqual({ ok: true });
+    expect(await store.tasks.bind(taskOf("a"))).toEqual({ ok: true });
+    expect(await store.tasks.bind(taskOf("b", { taskId: "task-a" }))).toEqual({ ok: false, reason: "taken" });
+    expect(await store.tasks.bind(taskOf("a", { taskId: "another" }))).toEqual({ ok: false, reason: "no_such_charge" });
+    for (const id of ["over", "request", "none"]) expect(await store.tasks.bind(taskOf(id))).toEqual({ ok: false, reason: "no_such_charge" });
+    expect(await store.tasks.find("task-a")).toEqual({
+      ...taskOf("a"), endedAt: null, settledAt: null, seenAt: noon, failure: null, consumption: null, unitsPerUsd: null,
+    });
+    expect(await store.tasks.find("task-b")).toBeUndefined();
+    expect(await store.tasks.running()).toBe(1);
+  });
+
+  it("end with their charge, once, whoever asks", async () => {
+    await using home = newHome(manualClock(noon));
+    await using store = await home.open();
+    await store.ledger.setBudget(budget({ kind: "all" }, "total", "9"), noon);
+    await hold(store, "a");
+    await store.tasks.bind(taskOf("a"));
+    const task = { taskId: "task-a", charge: "a" };
+    const results = await Promise.all(Array.from({ length: 200 }, () => store.tasks.end(task, ending())));
+    expect(results.filter((result) => result.ok && result.first)).toHaveLength(1);
+    expect(results.every((result) => result.ok && result.state === "posted" && result.cost === usd("0.25000005"))).toBe(true);
+    // A late word of another end changes nothing.
+    const late = await store.tasks.end(task, ending({ settlement: { kind: "void", reason: "task_failed" }, status: "failed", failure: "network" }));
+    expect(late).toMatchObject({ ok: true, first: false, state: "posted" });
+    expect(await store.tasks.find("task-a")).toMatchObject({
+      status: "completed", settledAt: noon + 60_000, endedAt: noon + 59_000, startedAt: noon + 1, nextPollAt: null, failure: null,
+      consumption: llm, unitsPerUsd: "10000000", quantity: null,
+    });
+    expect(await store.ledger.charge("a")).toMatchObject({ state: "posted", formula: "task", cost: usd("0.25000005"), endedAt: noon + 60_000 });
+    expect((await store.ledger.windows(noon))[0]).toMatchObject({ spent: usd("0.25000005"), held: 0n });
+    expect(await store.tasks.running()).toBe(0);
+    expect(await store.ledger.verify()).toEqual({ charges: 1, differences: [] });
+  });
+
+  it("are noted while they run, and not after", async () => {
+    await using home = newHome(manualClock(noon));
+    await using store = await home.open();
+    await hold(store, "a");
+    await store.tasks.bind(taskOf("a"));
+    const sight = { status: "running", startedAt: noon + 5, seenAt: noon + 9, nextPollAt: noon + 99, deadlineAt: noon + 900 } as const;
+    expect(await store.tasks.saw("task-a", sight)).toBe(true);
+    expect(await store.tasks.find("task-a")).toMatchObject(sight);
+    const failed = ending({ settlement: { kind: "void", reason: "task_failed" }, status: "failed", failure: "time_limit", inputs: { consumption: null, unitsPerUsd: null, quantity: null } });
+    await store.tasks.end({ taskId: "task-a", charge: "a" }, failed);
+    await store.tasks.saw("task-a", { ...sight, seenAt: noon + 999_999 });
+    expect(await store.tasks.find("task-a")).toMatchObject({ status: "failed", failure: "time_limit", nextPollAt: null, seenAt: noon + 60_000 });
+    expect(await store.ledger.charge("a")).toMatchObject({ state: "voided", reason: "task_failed", cost: null });
+    expect(await store.ledger.verify()).toEqual({ charges: 1, differences: [] });
+  });
+
+  it("are due in the order of time, those that are looked at excepted", async () => {
+    await using home = newHome(manualClock(noon));
+    await using store = await home.open();
+    await hold(store, "a", "b", "c", "d");
+    for (const [index, id] of ["a", "b", "c", "d"].entries()) await store.tasks.bind(taskOf(id, { nextPollAt: noon + 100 - index }));
+    const due = async (now: number, besides: string[] = [], limit = 9) => {
+      const found = await store.tasks.due({ now, limit, besides, pauseMsMax: 1000 });
+      return [found.tasks.map(({ charge }) => charge), found.nextPollAt];
+    };
+    expect(await due(noon + 97)).toEqual([["d"], noon + 98]);
+    expect(await due(noon + 99)).toEqual([["d", "c", "b"], noon + 100]);
+    expect(await due(noon + 99, ["task-c"], 1)).toEqual([["d"], noon + 100]);
+    expect(await due(noon + 100)).toEqual([["d", "c", "b", "a"], null]);
+    // A clock that has stepped back by more than any pause.
+    expect(await due(noon - 5000)).toEqual([["d", "c", "b", "a"], null]);
+    expect(await due(noon - 500)).toEqual([[], noon + 97]);
+  });
+
+  it("are listed, newest first and in pages, and outlive a restart", async () => {
+    await using home = newHome(manualClock(noon));
+    {
+      await using before = await home.open();
+      await hold(before, "a", "b", "c");
+      await before.tasks.bind(taskOf("a"));
+      await before.tasks.bind(taskOf("b", { key: bob.key }));
+      await before.tasks.bind(taskOf("c"));
+      await before.tasks.end({ taskId: "task-c", charge: "c" }, ending());
+    }
+    await using store = await home.open();
+    const listed = async (query: Partial<Parameters<Store["tasks"]["list"]>[0]>) => {
+      const page = await store.tasks.list({ limit: 9, ...query });
+      return [page.tasks.map(({ charge }) => charge).join(""), page.next];
+    };
+    expect(await listed({})).toEqual(["cba", null]);
+    expect(await listed({ limit: 2 })).toEqual(["cb", "task-b"]);
+    expect(await listed({ limit: 2, after: "task-b" })).toEqual(["a", null]);
+    expect(await listed({ key: "k-alice" })).toEqual(["ca", null]);
+    expect(await listed({ running: true })).toEqual(["ba", null]);
+    expect(await listed({ running: false })).toEqual(["c", null]);
+    expect(await listed({ after: "task-none" })).toEqual(["", null]);
+    expect(await store.ledger.recover(noon + 1)).toBe(0);
+    expect(await store.tasks.running()).toBe(2);
+  });
+});
