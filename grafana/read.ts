@@ -43,13 +43,31 @@ export interface TargetFile {
   readonly datasource: { readonly uid: string };
 }
 
-const folder = fileURLToPath(new URL("dashboards", import.meta.url));
+/** Of a panel that asks the ledger's own tables: one query in SQL. */
+export type SqlPanelFile = Omit<PanelFile, "targets"> & { readonly targets: readonly SqlTargetFile[] };
+export type SqlDashboardFile = Omit<DashboardFile, "panels"> & { readonly panels: readonly SqlPanelFile[] };
 
-/** The committed dashboards, by name. */
-export const committedDashboards = (): DashboardFile[] =>
-  globSync("*.json", { cwd: folder })
-    .toSorted()
-    .map((file) => ({ name: file.replace(/\.json$/, ""), ...JSON.parse(readFileSync(`${folder}/${file}`, "utf8")) }));
+export interface SqlTargetFile {
+  /** For SQLite's data source, with the columns that hold times. */
+  readonly queryText?: string;
+  readonly timeColumns?: readonly string[];
+  /** For PostgreSQL's. */
+  readonly rawSql?: string;
+  readonly datasource: { readonly uid: string };
+}
+
+/** The files of a folder, by path. */
+function committed(folder: string) {
+  const path = fileURLToPath(new URL(folder, import.meta.url));
+  const files = globSync("**/*.json", { cwd: path }).toSorted();
+  return files.map((file) => ({ name: file.replace(/\.json$/, ""), ...JSON.parse(readFileSync(`${path}/${file}`, "utf8")) }));
+}
+
+/** The committed dashboards over Prometheus, by name. */
+export const committedDashboards = (): DashboardFile[] => committed("dashboards");
+
+/** Those over the ledger's tables. */
+export const committedExact = (): SqlDashboardFile[] => committed("exact");
 
 /** A query as Grafana sends it while every variable is at All. Lengths in seconds. */
 export function substituted(expression: string, { rangeS, stepS, scrapeS }: { readonly rangeS: number; readonly stepS: number; readonly scrapeS: number }): string {

@@ -1,11 +1,13 @@
 import type { Dashboard } from "@grafana/grafana-foundation-sdk/dashboard";
 import { budgets } from "./budgets.ts";
+import { exactDashboards } from "./exact/dashboards.ts";
 import { operations } from "./operations.ts";
 import { spend } from "./spend.ts";
 
-const byName: Readonly<Record<string, Dashboard>> = { spend, budgets, operations };
+const fileOf = ([name, dashboard]: [string, Dashboard]) => [`${name}.json`, `${JSON.stringify(dashboard, null, 2)}\n`] as const;
 
 /** The committed files, by name: exactly what `npm run grafana` writes into grafana/dashboards. */
-export const dashboardFiles: ReadonlyMap<string, string> = new Map(
-  Object.entries(byName).map(([name, dashboard]) => [`${name}.json`, `${JSON.stringify(dashboard, null, 2)}\n`]),
-);
+export const dashboardFiles: ReadonlyMap<string, string> = new Map(Object.entries({ spend, budgets, operations }).map(fileOf));
+
+/** The same of grafana/exact, by path. */
+export const exactFiles: ReadonlyMap<string, string> = new Map(Object.entries(exactDashboards).map(fileOf));

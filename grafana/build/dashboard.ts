@@ -1,3 +1,4 @@
+import type { Builder } from "@grafana/grafana-foundation-sdk/cog";
 import * as dashboards from "@grafana/grafana-foundation-sdk/dashboard";
 import { chosenSource, type Panel } from "./panels.ts";
 
@@ -9,6 +10,8 @@ export interface DashboardWish {
   /** A span of time until now, as Grafana writes it. */
   readonly since: string;
   readonly rows: readonly Row[];
+  /** Instead of those of Prometheus' dashboards: data source, job and instance. */
+  readonly variables?: readonly Builder<dashboards.VariableModel>[];
 }
 
 /** Panels side by side. `height` in rows of Grafana's grid, 30 pixels each; `widths` add up to 24 columns. */
@@ -34,7 +37,7 @@ export function dashboardOf(wish: DashboardWish): dashboards.Dashboard {
     .time({ from: wish.since, to: "now" })
     .refresh("1m")
     .tooltip(dashboards.DashboardCursorSync.Crosshair)
-    .variables([sourceVariable, scraped("job", "farebox_build_info"), scraped("instance", 'farebox_build_info{job=~"$job"}')])
+    .variables([...(wish.variables ?? [sourceVariable("prometheus"), scraped("job", "farebox_build_info"), scraped("instance", 'farebox_build_info{job=~"$job"}')])])
     .link(
       new dashboards.DashboardLinkBuilder("Farebox").type(dashboards.DashboardLinkType.Dashboards).tags(["farebox"]).keepTime(true).includeVars(true),
     );
@@ -45,7 +48,8 @@ export function dashboardOf(wish: DashboardWish): dashboards.Dashboard {
   return builder.build();
 }
 
-const sourceVariable = new dashboards.DatasourceVariableBuilder("datasource").label("Data source").type("prometheus");
+/** Chooses among the data sources of a type. */
+export const sourceVariable = (type: string) => new dashboards.DatasourceVariableBuilder("datasource").label("Data source").type(type);
 
 /** All values of a label that scraping gives. */
 const scraped = (label: string, series: string) =>

@@ -11,7 +11,7 @@ import * as timeseries from "@grafana/grafana-foundation-sdk/timeseries";
 export const chosenSource: common.DataSourceRef = { type: "prometheus", uid: "${datasource}" };
 
 /** Units of Grafana that the dashboards use, by its names for them. */
-export type Unit = "currencyUSD" | "percentunit" | "short" | "reqps" | "ops" | "s" | "bytes" | "suffix: tok/s" | "suffix: /min";
+export type Unit = "currencyUSD" | "percentunit" | "short" | "reqps" | "ops" | "s" | "bytes" | "string" | "suffix: tok/s" | "suffix: /min";
 
 /** Seen as one by users: red from `red` on, and so on; or the other way round for what is good when high. */
 export interface Limits {
@@ -44,8 +44,8 @@ type Place = Parameters<Panel>[0];
 type AnyPanel = stat.PanelBuilder | bars.PanelBuilder | table.PanelBuilder | timeseries.PanelBuilder;
 
 /** What all kinds of panels have. */
-function dressed<Kind extends AnyPanel>(panel: Kind, wish: PanelWish, place: Place): Kind {
-  panel.id(place.id).title(wish.title).description(wish.description).unit(wish.unit).datasource(chosenSource);
+export function dressed<Kind extends AnyPanel>(panel: Kind, wish: Omit<PanelWish, "queries">, place: Place, source = chosenSource): Kind {
+  panel.id(place.id).title(wish.title).description(wish.description).unit(wish.unit).datasource(source);
   panel.height(place.height).span(place.width);
   if (wish.decimals !== undefined) panel.decimals(wish.decimals);
   if (wish.noValue !== undefined) panel.noValue(wish.noValue);

@@ -2,40 +2,46 @@ import { globSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { dashboardFiles } from "../../grafana/build/all.ts";
-import { committedDashboards } from "../../grafana/read.ts";
+import { dashboardFiles, exactFiles } from "../../grafana/build/all.ts";
+import { committedDashboards, committedExact } from "../../grafana/read.ts";
 
 const grafana = fileURLToPath(new URL("../../grafana", import.meta.url));
 const text = (path: string) => readFileSync(`${grafana}/${path}`, "utf8");
 const yaml = (path: string) => parse(text(path));
 const dashboards = committedDashboards();
+const exact = committedExact();
 
 describe("the committed dashboards", () => {
   it("are what the code builds: npm run grafana writes them", () => {
     expect(globSync("*", { cwd: `${grafana}/dashboards` }).toSorted()).toEqual([...dashboardFiles.keys()].toSorted());
     for (const [name, built] of dashboardFiles) expect(text(`dashboards/${name}`), name).toBe(built);
+    expect(exact.map(({ name }) => `${name}.json`)).toEqual([...exactFiles.keys()].toSorted());
+    for (const [name, built] of exactFiles) expect(text(`exact/${name}`), name).toBe(built);
   });
 
   it("have an id of Grafana's own choice and a uid that stays", () => {
-    expect(dashboards.map(({ id, uid, title }) => [id, uid, title])).toEqual([
+    expect([...dashboards, ...exact].map(({ id, uid, title }) => [id, uid, title])).toEqual([
       [null, "farebox-budgets", "Farebox: Budgets"],
       [null, "farebox-operations", "Farebox: Operations"],
       [null, "farebox-spend", "Farebox: Spend"],
+      [null, "farebox-exact-budgets-postgres", "Farebox: Exact budgets (PostgreSQL)"],
+      [null, "farebox-exact-spend-postgres", "Farebox: Exact spend (PostgreSQL)"],
+      [null, "farebox-exact-budgets-sqlite", "Farebox: Exact budgets (SQLite)"],
+      [null, "farebox-exact-spend-sqlite", "Farebox: Exact spend (SQLite)"],
     ]);
   });
 });
 
-describe.each(dashboards)("$title", ({ panels, templating }) => {
-  it("chooses its data source, job and instance", () => {
-    expect(templating.list.map(({ name, type, query, allValue }) => [name, type, query, allValue])).toEqual([
-      ["datasource", "datasource", "prometheus", undefined],
-      ["job", "query", "label_values(farebox_build_info, job)", ".+"],
-      ["instance", "query", 'label_values(farebox_build_info{job=~"$job"}, instance)', ".+"],
-    ]);
+describe.each(exact)("$title", ({ name, panels, templating }) => {
+  it("chooses its data source, whose type its panels ask", () => {
+    const type = name.startsWith("sqlite") ? "frser-sqlite-datasource" : "grafana-postgresql-datasource";
+    expect(templating.list.map(({ name: variable, type: kind, query }) => [variable, kind, query])).toEqual([["datasource", "datasource", type]]);
     const sources = panels.flatMap((panel) => [panel.datasource, ...panel.targets.map(({ datasource }) => datasource)]);
-    expect(new Set(sources.map(({ uid }) => uid))).toEqual(new Set(["${datasource}"]));
+    expect(sources).toEqual(sources.map(() => ({ type, uid: "${datasource}" })));
   });
+});
 
+describe.each([...dashboards, ...exact])("$title", ({ panels }) => {
   it("says of each panel what it answers, and in which unit", () => {
     for (const { title, description, fieldConfig } of panels) {
       expect(title).not.toBe("");
@@ -54,6 +60,17 @@ describe.each(dashboards)("$title", ({ panels, templating }) => {
     expect(new Set(taken).size).toBe(taken.length);
     expect(taken).toHaveLength(24 * height);
     expect(Math.max(...panels.map(({ gridPos: { x, w } }) => x + w))).toBe(24);
+  });
+});
+
+describe.each(dashboards)("$title", ({ panels, templating }) => {
+  it("chooses its data source, job and instance", () => {    expect(templating.list.map(({ name, type, query, allValue }) => [name, type, query, allValue])).toEqual([
+      ["datasource", "datasource", "prometheus", undefined],
+      ["job", "query", "label_values(farebox_build_info, job)", ".+"],
+      ["instance", "query", 'label_values(farebox_build_info{job=~"$job"}, instance)', ".+"],
+    ]);
+    const sources = panels.flatMap((panel) => [panel.datasource, ...panel.targets.map(({ datasource }) => datasource)]);
+    expect(new Set(sources.map(({ uid }) => uid))).toEqual(new Set(["${datasource}"]));
   });
 
   it("sums counters as rates, and takes the largest of what every proxy reads from the same ledger", () => {
@@ -85,6 +102,15 @@ describe("provisioning", () => {
       `./dashboards:${provider.options.path}:ro`,
     ]);
     expect(services.grafana.environment.GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH).toBe(`${provider.options.path}/spend.json`);
+  });
+
+  it("has an example of each data source of exact amounts, of the type that its dashboards ask for", () => {
+    for (const [name, type] of [["sqlite", "frser-sqlite-datasource"], ["postgres", "grafana-postgresql-datasource"]]) {
+      const [source] = yaml(`exact/provisioning/datasources-${name}.yaml`).datasources;
+      expect(source).toMatchObject({ type, uid: `farebox-ledger-${name}` });
+      expect(exact.filter((dashboard) => dashboard.name.startsWith(`${name}/`)).map(({ panels }) => panels[0]?.datasource.type)).toEqual([type, type]);
+    }
+    expect(yaml("exact/provisioning/dashboards.yaml").providers[0].options.path).toMatch(/^\//);
   });
 
   it("scrapes Farebox with its token, as often as Grafana is told", () => {

