@@ -2,7 +2,9 @@
  * How long a scrape takes on a ledger of 1,000 keys and 60 models with a month behind it, and how long the main thread is
  * held up meanwhile: the real proxy on the real store, asked over HTTP.
  *
- *   node bench/scrape.ts [KEYS] [MODELS-PER-KEY] [DAYS]
+ *   node bench/scrape.ts [KEYS] [MODELS-PER-KEY] [DAYS] [CHARGES]
+ *
+ * "beside" is a scrape while a report of every charge runs.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,8 +20,8 @@ import { rollupDimensions, rollupSums } from "../src/store/sqlite/rollups.ts";
 import { calendarOf, isTimeZone } from "../src/time/calendar.ts";
 import { systemClock } from "../src/time/clock.ts";
 
-const [keysText = "1000", perKeyText = "6", daysText = "31"] = parseArgs({ allowPositionals: true }).positionals;
-const [keys, perKey, days] = [Number(keysText), Number(perKeyText), Number(daysText)];
+const [keysText = "1000", perKeyText = "6", daysText = "31", chargesText = "1000000"] = parseArgs({ allowPositionals: true }).positionals;
+const [keys, perKey, days, charges] = [Number(keysText), Number(perKeyText), Number(daysText), Number(chargesText)];
 const dayMs = 86_400_000;
 const calendar = calendarOf("UTC");
 const now = Date.now();
@@ -42,6 +44,14 @@ function fill(db: Connection): void {
   const { start } = calendar.spanOf("1d", now);
   for (let at = start; at <= now; at += 900_000) {
     for (let key = 0; key < keys; key++) quarter.run(at, ...identity(key, 0), ...sums);
+  }
+  const charge = db.prepare(
+    `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, route, model, stream, hold, cost, list_cost, formula, source, input, output, tags)
+     values (?, 'request', 'posted', 1, ?, ?, ?, '/v1/chat/completions', ?, 0, 2000000, 1250000, 2500000, 'tokens', 'reported', 100, 50, '{"a":"b"}')`,
+  );
+  for (let index = 0; index < charges; index++) {
+    const at = now - Math.floor((index * days * dayMs) / charges);
+    charge.run(`charge-${index}`, at, at, `key-${index % keys}`, `provider-model-${index % 60}`);
   }
   const budget = db.prepare("insert into budgets (scope, period, mode, amount_limit, warn_percent) values ('each-key', ?, 'soft', 5000000000000, null) returning seq");
   const window = db.prepare("insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, 123456789012, 0)");
@@ -68,12 +78,18 @@ try {
   if (!started.ok) throw new Error(started.problems.join("; "));
   await using serving = started.serving;
   const { ledger } = serving;
+  const scrape = async () => (await fetch(`${serving.url}/metrics`)).text();
+  let running: Promise<unknown> | undefined;
   const parts = {
     windows: () => ledger.windows(Date.now()),
     keys: () => serving.keys.list(),
     day: () => ledger.report({ by: ["team"], since: calendar.spanOf("1d", now).start, until: Date.now() + 1 }),
     month: () => ledger.report({ by: ["team"], since: calendar.spanOf("1mo", now).start, until: Date.now() + 1 }),
-    scrape: async () => (await fetch(`${serving.url}/metrics`)).text(),
+    scrape,
+    beside: async () => {
+      running ??= ledger.report({ by: ["tag:a"], since: 0, until: Date.now() }).finally(() => (running = undefined));
+      await scrape();
+    },
   };
   for (const [name, read] of Object.entries(parts)) {
     const taken: number[] = [];
