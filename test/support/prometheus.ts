@@ -1,10 +1,10 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
+import { freePort } from "./free-port.ts";
 
 /** A real Prometheus that scrapes one target under the job `farebox`; disposing of it ends it. */
 export interface Prometheus extends AsyncDisposable {
@@ -108,14 +108,4 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
     if (Date.now() > deadline) throw new Error("waited in vain for Prometheus");
     await pause(50);
   }
-}
-
-/** One that nobody listens on at this moment. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }
