@@ -1,4 +1,5 @@
 import type { Charge, ChargeState } from "../core/charge.ts";
+import type { PriceVersion } from "../core/price.ts";
 import { isTagName } from "../core/tags.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { ChargePage, ChargeQuery, Ledger } from "../ports/ledger.ts";
@@ -49,10 +50,21 @@ export async function listCharges({ ledger, keys }: ChargeTools, wish: ChargeWis
   return { ok: true, page };
 }
 
-/** One charge with its corrections, newest first. */
-export async function showCharge(ledger: Ledger, id: string): Promise<{ readonly ok: true; readonly charge: Charge; readonly corrections: readonly Charge[] } | Failure> {
+export interface ShownCharge {
+  readonly ok: true;
+  readonly charge: Charge;
+  /** Newest first. */
+  readonly corrections: readonly Charge[];
+  /** The price that it was charged by; undefined where it had none. */
+  readonly price: PriceVersion | undefined;
+}
+
+/** One charge with its corrections and its price. */
+export async function showCharge(ledger: Ledger, id: string): Promise<ShownCharge | Failure> {
   const [charge, corrections] = await Promise.all([ledger.charge(id), ledger.charges({ adjusts: id, limit: 1000 })]);
-  return charge === undefined ? noSuchCharge(id) : { ok: true, charge, corrections: corrections.charges };
+  if (charge === undefined) return noSuchCharge(id);
+  const price = charge.priceId === null ? undefined : await ledger.price(charge.priceId);
+  return { ok: true, charge, corrections: corrections.charges, price };
 }
 
 function readTag(text: string): ChargeQuery["tag"] | null {

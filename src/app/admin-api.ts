@@ -5,6 +5,8 @@ import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Account } from "../proxy/account.ts";
+import type { HealthFacts } from "../reporting/health.ts";
+import type { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../store/sqlite/open.ts";
 
 /** `/admin/v1`: the routes of its table over the store. */
@@ -17,15 +19,18 @@ export function adminApi(
     readonly account: Account;
     readonly accountTtlMs: number;
     readonly version: string;
+    readonly memory: SpendMemory;
+    readonly process: HealthFacts;
   },
 ): readonly Route[] {
-  const { store, calendar, clock, catalogue, accountTtlMs, gate, desk } = parts;
+  const { store, calendar, clock, catalogue, accountTtlMs, gate, desk, memory, process } = parts;
   const { ledger, keys, teams, samples, audit, outbox } = store;
+  const latest = store.figures.ledger;
   const account = async () => {
     const found = await parts.account.lookUp();
     return found.ok ? found.record : undefined;
   };
   return serveAdmin(adminRoutes(parts.version), {
-    ledger, keys, teams, samples, audit, outbox, clock, calendar, catalogue, account, accountTtlMs, gate, desk,
+    ledger, latest, keys, teams, samples, audit, outbox, clock, calendar, catalogue, account, accountTtlMs, gate, desk, memory, process,
   });
 }

@@ -18,11 +18,13 @@ import { LedgerUnavailable, type Ledger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import type { TeamStore } from "../ports/team-store.ts";
+import { SpendMemory } from "../reporting/spend-memory.ts";
 import { openSqlite } from "../store/sqlite/open.ts";
 import { calendarOf } from "../time/calendar.ts";
 import { createTokenCounter } from "../tokens/token-counter.ts";
 import { heardBy, startAlerting } from "./alerting.ts";
 import { differenceOfDay, ledgerFigures } from "./figures.ts";
+import { GatewayWatch } from "./gateway-health.ts";
 import { shippedPrices } from "./package.ts";
 import { tellReload } from "./price-reloads.ts";
 import { spendByTeam } from "./spend.ts";
@@ -117,10 +119,12 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   const tokens = owned.use(createTokenCounter());
   const work = new Work();
   const alerts = startAlerting(settings, { ...parts, store, calendar, metrics, drift: difference }, owned);
-  const heard = { ...metrics, events: heardBy(alerts, metrics.events) };
+  const watch = new GatewayWatch(parts.clock);
+  const heard = { ...metrics, events: watch.hears(heardBy(alerts, metrics.events)) };
+  const looks = { memory: new SpendMemory(store.figures.ledger, parts.clock), gatewayHealth: () => watch.health(), startedAt: parts.clock.now() };
   let poller: TaskPoller | null = null;
   const wakePoller = () => poller?.wake();
-  const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work, wakePoller });
+  const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work, wakePoller, ...looks });
   const app = createHttpApp({
     routes: story.routes,
     events: heard.events,

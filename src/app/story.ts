@@ -28,6 +28,8 @@ import { createPricer } from "../proxy/price.ts";
 import { createLimiter } from "../proxy/process-limiter.ts";
 import { scopeNameOf } from "../proxy/scope-name.ts";
 import { createSettler } from "../proxy/settle.ts";
+import type { GatewayHealth, HealthFacts } from "../reporting/health.ts";
+import type { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../store/sqlite/open.ts";
 import type { createTokenCounter } from "../tokens/token-counter.ts";
 import { endpoints } from "../wire/endpoints/endpoints.ts";
@@ -48,6 +50,10 @@ interface StoryParts {
   readonly catalogue: () => Catalogue;
   readonly metrics: ReturnType<typeof createMetrics>;
   readonly work: Work;
+  /** What a page that many look at reads of the ledger; no long work of others holds it up. */
+  readonly memory: SpendMemory;
+  readonly gatewayHealth: () => GatewayHealth;
+  readonly startedAt: number;
   /** There is a task that the poller is to follow. */
   readonly wakePoller: () => void;
 }
@@ -88,6 +94,9 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     silenceMs: settings.gateway.silenceMs,
   });
   let draining = false;
+  const process: HealthFacts = {
+    version: parts.version, startedAt: parts.startedAt, gateway: parts.gatewayHealth, ready: async () => (await readiness()).ready,
+  };
   const readiness = async (): Promise<Readiness> => {
     const checks = { accepting: !draining, ledger: await ledger.isWritable(), prices: true };
     return { ready: Object.values(checks).every(Boolean), checks, catalogue: catalogue().digest };
@@ -116,8 +125,10 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     { method: "get", path: "/v1/models/:id", handler: showModel({ authenticate, catalogue, clock }) },
     ...tasks.routes,
     { method: "get", path: "/account/info", handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }) },
-    ...selfServiceRoutes({ authenticate: desk.own(authenticate), limiter, ledger, calendar: parts.calendar, clock }),
-    ...adminApi({ store, calendar: parts.calendar, clock, catalogue, account, gate, desk, accountTtlMs: settings.balance.ttlMs, version: parts.version }),
+    ...selfServiceRoutes({
+      authenticate: desk.own(authenticate), limiter, ledger, latest: store.figures.ledger, keys, memory: parts.memory, calendar: parts.calendar, clock,
+    }),
+    ...adminApi({ store, calendar: parts.calendar, clock, catalogue, account, gate, desk, accountTtlMs: settings.balance.ttlMs, version: parts.version, memory: parts.memory, process }),
     ...sessionRoutes({ desk, clock, timeZone: parts.calendar.timeZone, version: parts.version }),
     ...dashboardRoutes({ folder: dashboardFolder }),
     { method: "get", path: "/healthz", handler: healthz },

@@ -57,6 +57,15 @@ export function changedKey(key: Key, { team, models, limits, expiresAt, secret }
 /** What names of keys, teams and admins look like. */
 export const namePattern = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 
+export const keyStates = ["live", "expired", "revoked"] as const;
+export type KeyState = (typeof keyStates)[number];
+
+/** Whether a key or an admin opens anything at an instant, and why not. */
+export function stateOf(who: Pick<Key, "revokedAt" | "expiresAt">, at: number): KeyState {
+  if (who.revokedAt !== null) return "revoked";
+  return isLive(who, at) ? "live" : "expired";
+}
+
 /** Whether a key still opens anything at this instant. */
 export function isLive(key: Pick<Key, "revokedAt" | "expiresAt">, at: number): boolean {
   return key.revokedAt === null && (key.expiresAt === null || at < key.expiresAt);

@@ -1,18 +1,30 @@
+import { z } from "zod";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+import type { FigureLedger, Ledger } from "../ports/ledger.ts";
 import type { Authenticate } from "../proxy/authenticate.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "../proxy/handler.ts";
 import type { Limiter } from "../proxy/limits.ts";
 import { meJson } from "../reporting/me.ts";
+import { ownName } from "../reporting/names.ts";
+import { runOverview } from "../reporting/overview.ts";
 import { ownCharge, ownCharges } from "../reporting/own-charges.ts";
+import { recentJson, recentQueryOf } from "../reporting/recent.ts";
+import type { SpendMemory } from "../reporting/spend-memory.ts";
+import { readQuery } from "./admin/input.ts";
+import { liveQuery, overviewQuery } from "./admin/overview-queries.ts";
 import type { Route } from "./http-app.ts";
 
 export interface SelfServiceParts {
   readonly authenticate: Authenticate;
   readonly limiter: Limiter;
   readonly ledger: Ledger;
+  /** For reads that are short and frequent. */
+  readonly latest: FigureLedger;
+  readonly keys: KeyStore;
+  readonly memory: SpendMemory;
   readonly calendar: Calendar;
   readonly clock: Clock;
 }
@@ -23,6 +35,8 @@ const json: HeaderList = [["content-type", "application/json"], ["cache-control"
 export function selfServiceRoutes(parts: SelfServiceParts): readonly Route[] {
   return [
     { method: "get", path: "/v1/farebox/me", handler: me(parts) },
+    { method: "get", path: "/v1/farebox/overview", handler: overview(parts) },
+    { method: "get", path: "/v1/farebox/requests/live", handler: live(parts) },
     { method: "get", path: "/v1/farebox/charges", handler: listCharges(parts) },
     { method: "get", path: "/v1/farebox/charges/:id", handler: showCharge(parts) },
   ];
@@ -32,6 +46,33 @@ function me({ authenticate, limiter, ledger, clock }: SelfServiceParts): Handler
   return withKey(authenticate, async (exchange, who) => {
     if (exchange.query !== "") return refuseAnyQuery(exchange);
     return answerJson(exchange, await meJson(ledger, who, limiter.standing(who), clock.now()));
+  });
+}
+
+const ownOverviewQuery = overviewQuery.extend({ by: z.enum(["model", "group"], "must be model or group").default("model") });
+
+function overview({ authenticate, latest, keys, memory, calendar, clock }: SelfServiceParts): Handler {
+  return withKey(authenticate, async (exchange, { caller }) => {
+    const query = readQuery(exchange.query, ownOverviewQuery);
+    if (!query.ok) return refuse(exchange, query.refusal);
+    const wish = query.value as z.output<typeof ownOverviewQuery>;
+    const found = await runOverview({ ledger: latest, memory, keys, calendar }, { ...wish, now: clock.now(), key: caller.key });
+    const { now, time_zone, today, month, forecast, ...rest } = found;
+    // The account is not a key's to see.
+    return answerJson(exchange, { now, time_zone, today, month, forecast, balance: null, ...rest });
+  });
+}
+
+const ownLiveQuery = liveQuery.omit({ key: true, team: true });
+
+function live({ authenticate, latest }: SelfServiceParts): Handler {
+  return withKey(authenticate, async (exchange, { key, caller }) => {
+    const query = readQuery(exchange.query, ownLiveQuery);
+    if (!query.ok) return refuse(exchange, query.refusal);
+    const wish = query.value as z.output<typeof ownLiveQuery>;
+    const asked = recentQueryOf(wish);
+    if (asked === null) return refuse(exchange, { code: "invalid_request", message: "after must be the cursor of an earlier answer.", param: "after" });
+    return answerJson(exchange, recentJson(await latest.recent({ ...asked, key: caller.key }), ownName(key)));
   });
 }
 

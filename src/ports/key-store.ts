@@ -1,4 +1,4 @@
-import type { Key, KeyChange } from "../core/keys.ts";
+import type { Key, KeyChange, KeyState } from "../core/keys.ts";
 
 export type KeyCreation = { readonly ok: true } | { readonly ok: false; readonly reason: "name_taken" };
 
@@ -6,6 +6,23 @@ export type KeyCreation = { readonly ok: true } | { readonly ok: false; readonly
 export interface ChangedKey {
   readonly before: Key;
   readonly after: Key;
+}
+
+/** One page of the keys, in the order of creation. */
+export interface KeyPageQuery {
+  /** 1 to 1000. */
+  readonly limit: number;
+  /** The id of the last key of the page before. */
+  readonly after?: string;
+  /** Only those that are so at the instant `at`. */
+  readonly state?: KeyState;
+  readonly at: number;
+}
+
+export interface KeyPage {
+  readonly keys: readonly Key[];
+  /** The id to go on after; null where this page is the last. */
+  readonly next: string | null;
 }
 
 /** A team that a key is given and that is not there yet comes to be, without limits, in the same transaction. */
@@ -17,6 +34,8 @@ export interface KeyStore {
   find(nameOrId: string): Promise<Key | undefined>;
   /** In the order of creation. */
   list(): Promise<readonly Key[]>;
+  /** A page of them; one after an id that no key has is empty. */
+  page(query: KeyPageQuery): Promise<KeyPage>;
   /** Changes what `change` names, in one step with reading what was there; undefined when there is no such key. */
   update(id: string, change: KeyChange, at: number, by?: string): Promise<ChangedKey | undefined>;
   /** Sets the instant of revocation, once; false when there is no such key. */

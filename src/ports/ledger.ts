@@ -7,6 +7,7 @@ import type { CorrectionMade } from "../core/reconciliation.ts";
 import type { Settlement } from "../core/settlement.ts";
 import type { TokenCounts } from "../core/tokens.ts";
 import type { ChargedFacts, NotRecomputed, Recomputed } from "../core/what-if.ts";
+import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "./spend.ts";
 
 /**
  * The ledger: a hold is placed, may be extended, and is then posted or voided, once. Every call is idempotent by the
@@ -54,6 +55,11 @@ export interface Ledger extends AsyncDisposable {
   /** Newest first. */
   charges(query: ChargeQuery): Promise<ChargePage>;
   /**
+   * Of the last 5000 charges that were written those that match, the last one first, for who watches: cheap enough to be asked
+   * each second. After an earlier look those that were written or ended since, and perhaps some that ended shortly before.
+   */
+  recent(query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }>;
+  /**
    * All charges of the span, whatever their state, oldest first and in parts: all from one snapshot, which is kept until the
    * last part is taken or the iteration is ended.
    */
@@ -61,6 +67,8 @@ export interface Ledger extends AsyncDisposable {
   /** The price version that charges name; undefined for an id that no hold came with. */
   price(id: string): Promise<PriceVersion | undefined>;
   report(query: ReportQuery): Promise<readonly ReportRow[]>;
+  /** In the order of time, then of names. */
+  spend(query: SpendQuery): Promise<readonly SpendRow[]>;
   /**
    * As `report`, taken from the charges themselves, with what `recompute` says that each would have cost. Read a page at a
    * time, so that it may take long and holds nothing up: a charge that is posted meanwhile is in all of it or in none.
@@ -91,6 +99,9 @@ export interface Ledger extends AsyncDisposable {
 
 /** The store cannot be reached or written (a full disk, a lost file): nothing was changed. The message says why. */
 export class LedgerUnavailable extends Error {}
+
+/** The reads of pages that are looked at often, which are to be short. */
+export type FigureLedger = Pick<Ledger, "report" | "spend" | "recent" | "charges" | "corrections" | "prunedUntil">;
 
 /** The posting half of a settlement. */
 export type Posting = Extract<Settlement, { kind: "post" }>;

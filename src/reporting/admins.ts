@@ -1,6 +1,6 @@
 import type { Admin } from "../core/admins.ts";
 import { adminFacts } from "../core/audit.ts";
-import { stateOf } from "./keys.ts";
+import { stateOf } from "../core/keys.ts";
 
 /** An admin as `admins list` gives it. */
 export function adminJson(admin: Admin, now: number) {

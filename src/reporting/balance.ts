@@ -23,9 +23,9 @@ const burnHours = 24n;
 const hourMs = 3_600_000;
 
 /** What an hour cost on average over the last 24, by the ledger's posted charges. */
-export async function burnPerHour(ledger: Ledger, now: number): Promise<PicoUsd> {
+export async function burnPerHour(ledger: Pick<Ledger, "spend">, now: number): Promise<PicoUsd> {
   const { until } = quarterHours(now, now);
-  const rows = await ledger.report({ by: [], since: until - Number(burnHours) * hourMs, until });
+  const rows = await ledger.spend({ by: [], each: "all", since: until - Number(burnHours) * hourMs, until });
   const spent = rows.reduce((total, row) => add(total, row.cost), noMoney);
   return (spent / burnHours) as PicoUsd;
 }

@@ -1,6 +1,8 @@
 import type { Charge } from "../core/charge.ts";
 import { formatUsd, sum, type PicoUsd } from "../core/money.ts";
+import type { PriceVersion } from "../core/price.ts";
 import type { ChargePage } from "../ports/ledger.ts";
+import { itemisedJson } from "./itemised.ts";
 import { isoTime, type NameOf } from "./names.ts";
 
 /** CONTRACT's `charge`. */
@@ -43,13 +45,14 @@ function correctionOf({ adjusts, adjustedBy, reason, endedAt }: Charge) {
 
 export type ChargeDetailsJson = ReturnType<typeof chargeDetailsJson>;
 
-/** One charge with its corrections, newest first, and what all of them come to. */
-export function chargeDetailsJson(charge: Charge, corrections: readonly Charge[], nameOf: NameOf) {
+/** One charge with its corrections, newest first, what all of them come to, and how its amount comes about by its price. */
+export function chargeDetailsJson(charge: Charge, corrections: readonly Charge[], nameOf: NameOf, price: PriceVersion | undefined) {
   const costs = [charge, ...corrections].map(({ cost }) => cost).filter((cost) => cost !== null);
   return {
     ...chargeJson(charge, nameOf),
     corrections: corrections.map((correction) => chargeJson(correction, nameOf)),
     total_usd: costs.length === 0 ? null : formatUsd(sum(costs)),
+    ...itemisedJson(charge, price),
   };
 }
 

@@ -63,7 +63,8 @@ export async function ownCharge(own: OwnCharges, id: string): Promise<ReturnType
   const charge = await findOwn(own, id);
   if (charge === undefined) return undefined;
   const corrections = await own.ledger.charges({ adjusts: charge.id, limit: limitMax });
-  return chargeDetailsJson(charge, corrections.charges, ownName(own.key));
+  const price = charge.priceId === null ? undefined : await own.ledger.price(charge.priceId);
+  return chargeDetailsJson(charge, corrections.charges, ownName(own.key), price);
 }
 
 async function findOwn({ ledger, key }: OwnCharges, id: string): Promise<Charge | undefined> {

@@ -1,7 +1,8 @@
 import { formatRate, formatUsd } from "../core/money.ts";
 import type { Rates } from "../core/price.ts";
+import { isoTime } from "../core/iso-time.ts";
 import { tokenClasses, type TokenClass } from "../core/tokens.ts";
-import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
+import type { Catalogue, CatalogueModel, ModelHistory } from "../ports/catalogue.ts";
 
 /** USD per 1M tokens by class. */
 type RatesJson = Readonly<Record<TokenClass, string>>;
@@ -15,8 +16,21 @@ export function pricesJson(catalogue: Catalogue, at: number) {
 
 /** One model with its price in force, as the list has it. */
 export function pricedModel(model: CatalogueModel) {
-  const { id, provider, group, price } = model;
-  return { id, provider, group, price: price === null ? null : { id: price.id, ...versionJson(price.version) } };
+  const { id, provider, group } = model;
+  return { id, provider, group, price: priceJson(model) };
+}
+
+/** One model at all times, newest first; the first of its spans has no beginning. */
+export function priceHistoryJson({ id, aliases, spans }: ModelHistory, at: number) {
+  const begun = spans.findLastIndex(({ start }) => start <= at);
+  const entries = spans.map(({ start, model }, index) => ({
+    starts_at: Number.isFinite(start) && index > 0 ? isoTime(start) : null, in_force: index === begun, group: model.group, price: priceJson(model),
+  }));
+  return { id, provider: spans[0]?.model.provider ?? null, aliases, entries: entries.toReversed() };
+}
+
+function priceJson({ price }: CatalogueModel) {
+  return price === null ? null : { id: price.id, ...versionJson(price.version) };
 }
 
 function versionJson(version: NonNullable<CatalogueModel["price"]>["version"]) {

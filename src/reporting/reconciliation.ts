@@ -38,6 +38,13 @@ export async function runReconciliation(
   return reconcile(listed, await ledger.corrections(first.askedAt, last.askedAt));
 }
 
+/** Why there is nothing to compare, in a sentence without its full stop. */
+export function whyNotReconciled(reason: Extract<ReconcileResult, { ok: false }>["reason"]): string {
+  return reason === "no_measure"
+    ? "the account record states no balance in USD, so nobody can tell what its credits are worth"
+    : "fewer than two samples of the account are in this span; one is taken each minute while there is traffic";
+}
+
 export function reconciliationJson(found: Reconciliation): ReconciliationJson {
   const { first, last, samples, measure, requests, ledger, difference, doubts, movements, leftOut } = found;
   return {

@@ -17,6 +17,7 @@ const limits = z.strictObject({ rpm: limit, tpm: limit, parallel: limit });
 const models = z.array(z.string()).nullable().meta({ description: "Patterns of models; null for all." });
 const state = z.enum(["live", "expired", "revoked"]);
 
+const next = z.string().nullable().meta({ description: "The cursor of the next page; null where this one is the last." });
 export const whoami = z.strictObject({ name: z.string(), role: z.enum(adminRoles), expires_at: timeOrNull });
 
 const keyFields = {
@@ -25,7 +26,7 @@ const keyFields = {
 };
 const text = z.string().meta({ description: "The key itself. It is shown this once." });
 export const key = z.strictObject({ ...keyFields, state });
-export const keyList = z.strictObject({ keys: z.array(key) });
+export const keyList = z.strictObject({ keys: z.array(key), next });
 export const newKey = z.strictObject({ ...keyFields, key: text });
 export const rotatedKey = z.strictObject({ id: z.string(), name: z.string(), key: text, previous_valid_until: timeOrNull });
 
@@ -41,7 +42,7 @@ export const setBudget = z.strictObject({ ...budgetFields, note: z.string().null
 export const standing = z.strictObject({
   ...budgetFields, key: z.string().nullable(), spent_usd: usd, held_usd: usd, remaining_usd: usd, starts_at: time, resets_at: timeOrNull,
 });
-export const budgetList = z.strictObject({ budgets: z.array(standing) });
+export const budgetList = z.strictObject({ budgets: z.array(standing), next });
 export const keyWithBudgets = z.strictObject({ ...keyFields, state, budgets: z.array(standing) });
 
 const tokens = z.strictObject(Object.fromEntries(tokenClasses.map((name) => [name, count])));
@@ -55,9 +56,22 @@ const chargeFields = {
   first_token_ms: z.number().nullable(), tags: z.record(z.string(), z.string()), correction: correction.nullable(),
 };
 export const charge = z.strictObject(chargeFields);
-const next = z.string().nullable().meta({ description: "The cursor of the next page; null where this one is the last." });
 export const chargeList = z.strictObject({ charges: z.array(charge), next });
-export const chargeDetails = z.strictObject({ ...chargeFields, corrections: z.array(charge), total_usd: usdOrNull });
+const perMillion = z.string().regex(/^\d+(\.\d+)?$/).nullable().meta({ description: "USD per 1M tokens; null where no tokens are priced." });
+export const chargeDetails = z.strictObject({
+  ...chargeFields, corrections: z.array(charge), total_usd: usdOrNull, ended_at: timeOrNull,
+  formula: z.enum(["tokens", "per_request", "task", "assumed", "adjustment", "unpriced"]).nullable(), reason: z.string().nullable(), clamped: z.boolean(), retry: count,
+  items: z
+    .array(z.strictObject({
+      class: z.enum([...tokenClasses, "request", "minimum"]), tokens: count, usd_per_million: perMillion, cost_usd: usd, list_usd_per_million: perMillion,
+      list_cost_usd: usd, tier_from: count,
+    }))
+    .meta({ description: "The lines that add up to the cost; none where it is not made of tokens or a request." }),
+  price: z
+    .strictObject({ model: z.string(), from: z.string(), source: z.string(), fraction: z.string().nullable(), minimum: z.strictObject({ tokens: count, usd }) })
+    .nullable(),
+  known: z.string().meta({ description: "How the amount is known, in a sentence." }),
+});
 export const correctionMade = z.strictObject({
   repeated: z.boolean().meta({ description: "Whether the same correction was there already, so that nothing was changed." }), charge, correction: charge,
 });
@@ -74,15 +88,17 @@ export const usage = z.strictObject({
 
 const rate = z.string().regex(/^\d+(\.\d+)?$/);
 const rates = z.strictObject(Object.fromEntries(tokenClasses.map((name) => [name, rate])));
-export const price = z.strictObject({
-  id: z.string(), provider: z.string().nullable(), group: z.string().nullable(),
-  price: z
-    .strictObject({
-      id: z.string(), from: z.string(), until: z.string().nullable(), source: z.string(), fraction: z.string().nullable(), tier_mode: z.string(),
-      tiers: z.array(z.strictObject({ from_prompt_tokens: count, gateway_usd_per_million: rates, official_usd_per_million: rates })),
-      per_request_usd: z.strictObject({ gateway: usd, official: usd }).nullable(), minimum: z.strictObject({ tokens: count, usd }),
-    })
-    .nullable(),
+const priceInForce = z
+  .strictObject({
+    id: z.string(), from: z.string(), until: z.string().nullable(), source: z.string(), fraction: z.string().nullable(), tier_mode: z.string(),
+    tiers: z.array(z.strictObject({ from_prompt_tokens: count, gateway_usd_per_million: rates, official_usd_per_million: rates })),
+    per_request_usd: z.strictObject({ gateway: usd, official: usd }).nullable(), minimum: z.strictObject({ tokens: count, usd }),
+  })
+  .nullable();
+export const price = z.strictObject({ id: z.string(), provider: z.string().nullable(), group: z.string().nullable(), price: priceInForce });
+export const priceHistory = z.strictObject({
+  id: z.string(), provider: z.string().nullable(), aliases: z.array(z.string()),
+  entries: z.array(z.strictObject({ starts_at: timeOrNull, in_force: z.boolean(), group: z.string().nullable(), price: priceInForce })),
 });
 export const priceList = z.strictObject({ digest: z.string(), models: z.array(price) });
 
@@ -103,18 +119,53 @@ export const reconciliation = z.strictObject({
   balance: z.strictObject({ from_usd: z.string().nullable(), to_usd: z.string().nullable() }),
 });
 
-export const alertList = z.strictObject({
-  alerts: z.array(
-    z.strictObject({
-      id: z.string(), type: z.enum(alertTypes), time, severity: z.enum(["warning", "critical"]), title: z.string(), text: z.string(),
-      data: z.record(z.string(), z.union([z.string(), z.number(), z.null()])),
-      delivery: z.strictObject({
-        state: z.enum(["waiting", "delivered", "given_up", "unsent"]), tries: count, next_try_at: timeOrNull, ended_at: timeOrNull,
-        last_error: z.string().nullable(),
-      }),
-    }),
-  ),
-  next,
+const alert = z.strictObject({
+  id: z.string(), type: z.enum(alertTypes), time, severity: z.enum(["warning", "critical"]), title: z.string(), text: z.string(),
+  data: z.record(z.string(), z.union([z.string(), z.number(), z.null()])),
+  delivery: z.strictObject({
+    state: z.enum(["waiting", "delivered", "given_up", "unsent"]), tries: count, next_try_at: timeOrNull, ended_at: timeOrNull,
+    last_error: z.string().nullable(),
+  }),
+});
+export const alertList = z.strictObject({ alerts: z.array(alert), next });
+
+const spent = { requests: count, cost_usd: usd, list_cost_usd: usd, saving_usd: usd };
+const line = { cost_usd: usd, requests: count, values: z.array(usd).meta({ description: "One for each of `starts`." }) };
+const spender = { name: z.string().nullable(), requests: count, cost_usd: usd, saving_usd: usd };
+const overviewFields = {
+  span: z.strictObject({ name: z.string(), since: time, until: time, ...spent, unpriced_requests: count }),
+  series: z.strictObject({
+    by: z.string(), bucket: z.enum(["hour", "day"]), starts: z.array(time), rows: z.array(z.strictObject({ name: z.string().nullable(), ...line })),
+    other: z.strictObject({ count, ...line }).nullable().meta({ description: "All names beyond the dearest eight together." }),
+  }),
+  top: z.strictObject({ keys: z.array(z.strictObject({ ...spender, team: z.string().nullable() })), models: z.array(z.strictObject(spender)) }),
+  empty: z.strictObject({ keys: z.boolean(), charges: z.boolean() }).meta({ description: "What there is nothing of yet." }),
+};
+export const overview = z.strictObject({
+  now: time, time_zone: z.string(), today: z.strictObject({ since: time, ...spent, yesterday_by_now_usd: usd }),
+  month: z.strictObject({ since: time, until: time, ...spent }),
+  forecast: z
+    .strictObject({ month_end_usd: usd, usd_per_hour: usd, from: time })
+    .nullable()
+    .meta({ description: "The month's spending by its end at the rate since `from`; null where nothing was spent in the last seven days." }),
+  balance: balance.nullable(), ...overviewFields,
+});
+
+export const live = z.strictObject({ charges: z.array(charge), cursor: z.string().meta({ description: "For `after`." }) });
+
+export const health = z.strictObject({
+  now: time, version: z.string(), started_at: time, ready: z.boolean(), reconciliation: reconciliation.nullable(), reconciliation_missing: z.string().nullable(),
+  pending: z.strictObject({
+    count, oldest_at: timeOrNull,
+    old: z.array(z.strictObject({ request_id: z.string(), key: z.string().nullable(), held_since: time, hold_usd: usdOrNull, orphaned: z.boolean() })),
+  }),
+  gateway: z.strictObject({
+    since: time, requests: count, errors: count, by_status: z.record(z.string(), count),
+    minutes: z.strictObject({ starts: z.array(time), requests: z.array(count), errors: z.array(count) }),
+    last: z.array(z.strictObject({ request_id: z.string(), time, model: z.string().nullable(), status: z.int() })),
+  }),
+  alerts: z.strictObject({ day: count, latest: z.array(alert) }),
+  prices: z.strictObject({ digest: z.string(), models: count }),
 });
 
 const facts = z.record(z.string(), z.unknown()).nullable().meta({ description: "The thing as it was or became, without secrets; null where it was not there." });

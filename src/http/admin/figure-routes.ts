@@ -6,7 +6,7 @@ import { balanceJson, burnPerHour } from "../../reporting/balance.ts";
 import { readDimensions } from "../../reporting/dimensions.ts";
 import { isoTime, keyNames } from "../../reporting/names.ts";
 import { pricedModel, pricesJson } from "../../reporting/prices.ts";
-import { reconciliationJson, runReconciliation } from "../../reporting/reconciliation.ts";
+import { reconciliationJson, runReconciliation, whyNotReconciled } from "../../reporting/reconciliation.ts";
 import { runReport } from "../../reporting/report.ts";
 import { readAccount } from "../../wire/account.ts";
 import * as answers from "./answers.ts";
@@ -77,9 +77,7 @@ export const figureRoutes: readonly AdminRoute[] = [
       if (span === null) return backwards;
       const result = await runReconciliation(tools, { since: span.since, until: span.until + 1 });
       if (result.ok) return found(reconciliationJson(result.reconciliation));
-      return failure("refused", result.reason === "no_measure"
-        ? "the account record states no balance in USD, so nobody can tell what its credits are worth"
-        : "fewer than two samples of the account are in this span; one is taken each minute while there is traffic");
+      return failure("refused", whyNotReconciled(result.reason));
     },
   }),
   route("GET /alerts", {

@@ -1,14 +1,16 @@
 import { z } from "zod";
-import { createKey, listKeys, revokeKey, rotateKey, showKey, updateKey } from "../../admin/keys.ts";
+import { createKey, revokeKey, rotateKey, showKey, updateKey } from "../../admin/keys.ts";
+import { failure } from "../../admin/result.ts";
 import { limitsSchema } from "../../admin/limits.ts";
 import { modelsSchema, nameSchema } from "../../admin/names.ts";
 import { createTeam, deleteTeam, liveMembers, listTeams, showTeam, updateTeam } from "../../admin/teams.ts";
 import { teamFacts } from "../../core/audit.ts";
-import { keyJson, newKeyJson, rotatedKeyJson } from "../../reporting/keys.ts";
+import { keyStates } from "../../core/keys.ts";
+import { keyJson, keysJson, newKeyJson, rotatedKeyJson } from "../../reporting/keys.ts";
 import { ownName } from "../../reporting/names.ts";
 import { standingOf } from "../../reporting/standing.ts";
 import * as answers from "./answers.ts";
-import { lifetime, msOf, overlap } from "./inputs.ts";
+import { cursor, lifetime, limitOf, msOf, overlap } from "./inputs.ts";
 import { answered, found, route, type AdminRoute } from "./route.ts";
 
 const newKey = z.strictObject({
@@ -26,10 +28,18 @@ const keyChange = z.strictObject({
   limits: limitsSchema.optional().meta({ description: "What is left out stays; null takes a limit away." }),
 });
 
+const keyFilter = z.strictObject({
+  state: z.enum(keyStates, `must be one of ${keyStates.join(", ")}`).optional(), limit: limitOf(100), cursor: cursor.optional(),
+});
+
 export const keyRoutes: readonly AdminRoute[] = [
   route("GET /keys", {
-    role: "viewer", summary: "All keys, revoked ones too", answer: answers.keyList,
-    handle: async ({ keys, clock }) => found({ keys: (await listKeys(keys)).map((key) => keyJson(key, clock.now())) }),
+    role: "viewer", summary: "Keys, revoked ones too, in the order of their making and in pages", query: keyFilter, answer: answers.keyList,
+    handle: async ({ keys, clock }, { query: { limit, cursor: after, state } }) => {
+      if (after !== undefined && (await keys.findById(after)) === undefined) return failure("invalid", "cursor must be the cursor that a list of keys ended with");
+      const page = await keys.page({ limit, at: clock.now(), ...(after !== undefined && { after }), ...(state && { state }) });
+      return found(keysJson(page, clock.now()));
+    },
   }),
   route("POST /keys", {
     role: "editor", summary: "Make a key; its text is answered this once", body: newKey, status: 201, answer: answers.newKey,

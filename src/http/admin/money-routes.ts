@@ -2,13 +2,14 @@ import { z } from "zod";
 import { listBudgets, removeBudget, setBudget } from "../../admin/budgets.ts";
 import { listCharges, showCharge } from "../../admin/charge-lists.ts";
 import { correctCharge } from "../../admin/corrections.ts";
+import { failure } from "../../admin/result.ts";
 import { budgetFacts } from "../../core/audit.ts";
 import type { Charge } from "../../core/charge.ts";
-import { periods } from "../../core/budget.ts";
+import { periods, type BudgetWindow } from "../../core/budget.ts";
 import { noMoney, parseSignedUsd, parseUsd } from "../../core/money.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
 import { chargeDetailsJson, chargeJson, chargesJson } from "../../reporting/charges.ts";
-import { keyNames, keyNamesOf, type NameOf } from "../../reporting/names.ts";
+import { keyNamesOf, type NameOf } from "../../reporting/names.ts";
 import { standingOf } from "../../reporting/standing.ts";
 import * as answers from "./answers.ts";
 import { atOf, cursor, instant, limitOf } from "./inputs.ts";
@@ -30,10 +31,16 @@ const newBudget = z.strictObject({
 
 export const budgetRoutes: readonly AdminRoute[] = [
   route("GET /budgets", {
-    role: "viewer", summary: "All budgets with what is spent, held and left in their present windows", answer: answers.budgetList,
-    handle: async (tools) => {
-      const nameOf = await keyNames(tools.keys);
-      return found({ budgets: (await listBudgets(tools)).map((window) => standingOf(window, nameOf)) });
+    role: "viewer", summary: "Budgets with what is spent, held and left in their present windows, in pages", answer: answers.budgetList,
+    query: z.strictObject({ limit: limitOf(100), cursor: cursor.optional() }),
+    handle: async (tools, { query: { limit, cursor: after } }) => {
+      const all = await listBudgets(tools);
+      const last = after === undefined ? -1 : all.findIndex((window) => windowCursor(window) === after);
+      if (after !== undefined && last === -1) return failure("invalid", "cursor must be the cursor that a list of budgets ended with");
+      const shown = all.slice(last + 1, last + 1 + limit);
+      const nameOf = await keyNamesOf(tools.keys, shown.flatMap(({ budget, subject }) => [subject, budget.scope.kind === "key" ? budget.scope.key : ""]));
+      const lastShown = last + limit < all.length - 1 ? shown.at(-1) : undefined;
+      return found({ budgets: shown.map((window) => standingOf(window, nameOf)), next: lastShown === undefined ? null : windowCursor(lastShown) });
     },
   }),
   route("PUT /budgets", {
@@ -51,6 +58,11 @@ export const budgetRoutes: readonly AdminRoute[] = [
     handle: async (tools, { query }) => answered(await removeBudget(tools, query), () => ({ removed: true })),
   }),
 ];
+
+/** One text for a budget's window, by what it is of. */
+function windowCursor({ budget, subject }: BudgetWindow): string {
+  return Buffer.from(`${budget.id} ${subject}`).toString("base64url");
+}
 
 const chargeFilter = z.strictObject({
   key: z.string().optional().meta({ description: "A key's name or id." }),
@@ -91,7 +103,7 @@ export const chargeRoutes: readonly AdminRoute[] = [
     handle: async ({ ledger, keys }, { params: [id = ""] }) => {
       const shown = await showCharge(ledger, id);
       if (!shown.ok) return shown;
-      return found(chargeDetailsJson(shown.charge, shown.corrections, await namesIn(keys, [shown.charge])));
+      return found(chargeDetailsJson(shown.charge, shown.corrections, await namesIn(keys, [shown.charge]), shown.price));
     },
   }),
   route("POST /charges/{request_id}/corrections", {

@@ -8,13 +8,17 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { Catalogue } from "../../ports/catalogue.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
-import type { Ledger } from "../../ports/ledger.ts";
+import type { FigureLedger, Ledger } from "../../ports/ledger.ts";
+import type { SpendMemory } from "../../reporting/spend-memory.ts";
+import type { HealthFacts } from "../../reporting/health.ts";
 import type { Outbox } from "../../ports/outbox.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
 
 /** What the routes of the admin API call. */
 export interface AdminParts {
   readonly ledger: Ledger;
+  /** The same ledger, for reads that are short and frequent: no long work of others holds them up. */
+  readonly latest: FigureLedger;
   readonly keys: KeyStore;
   readonly teams: TeamStore;
   readonly samples: AccountSamples;
@@ -27,6 +31,10 @@ export interface AdminParts {
   /** The gateway's account record, at most `ttlMs` old where the gateway answers; undefined where there is none. */
   readonly account: () => Promise<{ readonly body: unknown; readonly fetchedAt: number } | undefined>;
   readonly accountTtlMs: number;
+  /** What was spent in days and hours that are over. */
+  readonly memory: SpendMemory;
+  /** How this process fares; for its health. */
+  readonly process: HealthFacts;
 }
 
 /** Parts with who asks: a change is made by `by`. */

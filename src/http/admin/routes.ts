@@ -1,10 +1,11 @@
 import { figureRoutes } from "./figure-routes.ts";
 import { keyRoutes, teamRoutes } from "./key-routes.ts";
 import { budgetRoutes, chargeRoutes } from "./money-routes.ts";
+import { overviewRoutes } from "./overview-routes.ts";
 import { withDocument } from "./openapi.ts";
 import type { AdminRoute } from "./route.ts";
 
 /** Every route of the admin API: served, documented and tested from here. */
 export function adminRoutes(version: string): readonly AdminRoute[] {
-  return withDocument([...keyRoutes, ...teamRoutes, ...budgetRoutes, ...chargeRoutes, ...figureRoutes], version);
+  return withDocument([...keyRoutes, ...teamRoutes, ...budgetRoutes, ...chargeRoutes, ...figureRoutes, ...overviewRoutes], version);
 }

@@ -1,8 +1,8 @@
 import { fareboxItself } from "../../core/admins.ts";
 import { keyAction, keyEntry } from "../../core/audit.ts";
-import { changedKey, type Key, type KeyChange } from "../../core/keys.ts";
+import { changedKey, stateOf, type Key, type KeyChange } from "../../core/keys.ts";
 import type { Changes } from "../../ports/changes.ts";
-import type { ChangedKey, KeyCreation, KeyStore } from "../../ports/key-store.ts";
+import type { ChangedKey, KeyCreation, KeyPage, KeyPageQuery, KeyStore } from "../../ports/key-store.ts";
 import { recordAudit } from "./audit-log.ts";
 import { announce, type MemoryState } from "./state.ts";
 import { ensureTeam } from "./teams.ts";
@@ -33,6 +33,14 @@ export class MemoryKeyStore implements KeyStore {
 
   async list(): Promise<readonly Key[]> {
     return this.#all();
+  }
+
+  async page({ limit, after, state, at }: KeyPageQuery): Promise<KeyPage> {
+    const all = this.#all();
+    const last = after === undefined ? -1 : all.findIndex(({ id }) => id === after);
+    const rest = after !== undefined && last === -1 ? [] : all.slice(last + 1).filter((key) => state === undefined || stateOf(key, at) === state);
+    const keys = rest.slice(0, limit);
+    return { keys, next: rest.length > limit ? (keys.at(-1)?.id ?? null) : null };
   }
 
   async update(id: string, change: KeyChange, at: number, by = fareboxItself): Promise<ChangedKey | undefined> {

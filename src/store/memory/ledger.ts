@@ -29,6 +29,8 @@ import {
   type HoldRequest, type HoldResult, type Ledger, type OldHold, type Posting, type ReportDimension, type ReportQuery, type ReportRow, type SettleResult,
   type TimeSpan, type Verification, type WhatIfRow,
 } from "../../ports/ledger.ts";
+import { otherNames, type RecentCursor, type RecentQuery, type SpendQuery, type SpendRow } from "../../ports/spend.ts";
+import { chargesLookedAt, writtenLateMs } from "../recent-charges.ts";
 import { recompute } from "../recompute.ts";
 import { ReportSums } from "../report-sums.ts";
 import { WhatIfSummer, type PostedCharge } from "../what-if-sums.ts";
@@ -36,6 +38,7 @@ import { recordAudit } from "./audit-log.ts";
 import { announce, emptyState, type MemoryState, type StoredCharge } from "./state.ts";
 
 const quarterMs = 900_000;
+const hourMs = 3_600_000;
 
 /**
  * The ledger as plainly as it can be said: the charges are all there is, and every sum is added up from them when it is
@@ -185,6 +188,18 @@ export class MemoryLedger implements Ledger {
     return { charges, next: matching.length > query.limit ? (charges.at(-1)?.id ?? null) : null };
   }
 
+  async recent(query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }> {
+    const all = this.#all();
+    const written = all.length;
+    const looked = all.map((charge, index) => ({ charge, seq: index + 1 })).slice(-chargesLookedAt(query));
+    const charges = looked
+      .filter(({ charge, seq }) => isRecent(charge, seq, query))
+      .toReversed()
+      .slice(0, query.limit)
+      .map(({ charge }) => shown(charge));
+    return { charges, cursor: { written, endedAt: Math.max(0, ...looked.map(({ charge }) => charge.endedAt ?? 0)) } };
+  }
+
   async *stream({ since, until }: TimeSpan): AsyncGenerator<readonly Charge[]> {
     const inside = this.#all().filter(({ at }) => at >= since && at < until);
     yield inside.toSorted((a, b) => a.at - b.at).map(shown);
@@ -199,6 +214,26 @@ export class MemoryLedger implements Ledger {
     const sums = new ReportSums(query.by);
     for (const posted of this.#posted(query)) sums.add({ ...posted, cost: posted.cost ?? 0n, listCost: posted.listCost ?? 0n });
     return sums.rows();
+  }
+
+  async spend({ by, each, since, until, key, apart }: SpendQuery): Promise<readonly SpendRow[]> {
+    const startOf = (at: number) => {
+      if (each === "all") return since;
+      return each === "day" ? this.#calendar.spanOf("1d", at).start : at - ((at - since) % hourMs);
+    };
+    const posted = [...this.#posted({ by: ["key", ...by], since, until })].filter(({ dimensions: [of] }) => key === undefined || of === key);
+    const groups = Map.groupBy(posted, ({ at, dimensions: [, ...names] }) => {
+      const [first = null, ...rest] = names;
+      const shown = apart === undefined || names.length === 0 || apart.includes(first) ? names : [otherNames, ...rest];
+      return JSON.stringify([startOf(at), shown]);
+    });
+    const rows = [...groups].map(([name, posted]): SpendRow => {
+      const [start, names] = JSON.parse(name) as [number, (string | null)[]];
+      const count = (of: "requests" | "unpriced") => posted.reduce((total, each) => total + each[of], 0);
+      const amount = (of: "cost" | "listCost") => sum(posted.map((each) => each[of] ?? noMoney));
+      return { start, names, requests: count("requests"), unpricedRequests: count("unpriced"), cost: amount("cost"), listCost: amount("listCost") };
+    });
+    return rows.sort(byTimeAndNames);
   }
 
   async whatIf(query: ReportQuery, recomputed: (charge: ChargedFacts) => Recomputed): Promise<readonly WhatIfRow[]> {
@@ -401,6 +436,19 @@ function pendingCharge(request: HoldRequest, hold: PicoUsd | null, owner: number
     minimumApplied: false, clamped: false, tokens: noTokens, status: null, reason: null, gatewayRequestId: null, durationMs: null,
     firstTokenMs: null, tags, retry, owner, adjusts: null, adjustedBy: null,
   };
+}
+
+function isRecent(charge: Charge, seq: number, { key, team, model, state, after }: RecentQuery): boolean {
+  const isNew = after === undefined || seq > after.written || (charge.endedAt !== null && charge.endedAt >= after.endedAt - writtenLateMs);
+  return isNew && Object.entries({ key, team, model, state }).every(([name, value]) => value === undefined || charge[name as "key"] === value);
+}
+
+function byTimeAndNames(a: SpendRow, b: SpendRow): number {
+  return a.start - b.start || a.names.reduce((order, name, index) => order || compared(name ?? "", b.names[index] ?? ""), 0);
+}
+
+function compared(a: string, b: string): number {
+  return a === b ? 0 : a < b ? -1 : 1;
 }
 
 function matches(charge: Charge, query: ChargeQuery): boolean {

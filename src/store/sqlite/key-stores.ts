@@ -2,7 +2,7 @@ import { fareboxItself, type Admin } from "../../core/admins.ts";
 import type { Key, KeyChange } from "../../core/keys.ts";
 import type { Team, TeamChange } from "../../core/teams.ts";
 import type { AdminCreation, AdminStore } from "../../ports/admin-store.ts";
-import type { ChangedKey, KeyCreation, KeyStore } from "../../ports/key-store.ts";
+import type { ChangedKey, KeyCreation, KeyPage, KeyPageQuery, KeyStore } from "../../ports/key-store.ts";
 import type { ChangedTeam, TeamCreation, TeamRemoval, TeamStore } from "../../ports/team-store.ts";
 import type { AdminReads } from "./admins.ts";
 import type { KeyReads } from "./keys.ts";
@@ -33,6 +33,10 @@ export class SqliteKeyStore implements KeyStore {
 
   async list(): Promise<readonly Key[]> {
     return this.#reads.list();
+  }
+
+  async page(query: KeyPageQuery): Promise<KeyPage> {
+    return this.#reads.page(query);
   }
 
   async update(id: string, change: KeyChange, at: number, by = fareboxItself): Promise<ChangedKey | undefined> {

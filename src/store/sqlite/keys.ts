@@ -1,6 +1,6 @@
 import { keyAction, keyEntry, type NameOfKey } from "../../core/audit.ts";
-import { changedKey, type Key, type KeyChange } from "../../core/keys.ts";
-import type { ChangedKey, KeyCreation } from "../../ports/key-store.ts";
+import { changedKey, type Key, type KeyChange, type KeyState } from "../../core/keys.ts";
+import type { ChangedKey, KeyCreation, KeyPage, KeyPageQuery } from "../../ports/key-store.ts";
 import { recordAudit } from "./audit-entries.ts";
 import type { Connection, Statement } from "./connection.ts";
 import { keyOf, type KeyRow } from "./rows.ts";
@@ -58,11 +58,13 @@ export function keyNamesIn(db: Connection): NameOfKey {
 
 /** Short reads of keys, on whichever connection. */
 export class KeyReads {
+  readonly #db: Connection;
   readonly #byId: Statement;
   readonly #byName: Statement;
   readonly #all: Statement;
 
   constructor(db: Connection) {
+    this.#db = db;
     this.#byId = db.prepare("select * from keys where id = ?");
     this.#byName = db.prepare("select * from keys where name = ?");
     this.#all = db.prepare("select * from keys order by seq");
@@ -80,7 +82,24 @@ export class KeyReads {
   list(): readonly Key[] {
     return this.#all.all().map((row) => keyOf(row as KeyRow));
   }
+
+  page({ limit, after, state, at }: KeyPageQuery): KeyPage {
+    const where = [...(after === undefined ? [] : ["seq > (select seq from keys where id = ?)"]), ...(state === undefined ? [] : [stateConditions[state]])];
+    const values = [...(after === undefined ? [] : [after]), ...(state === undefined || state === "revoked" ? [] : [at])];
+    const rows = this.#db
+      .prepare(`select * from keys ${where.length === 0 ? "" : `where ${where.join(" and ")}`} order by seq limit ?`)
+      .all(...values, limit + 1);
+    const keys = rows.slice(0, limit).map((row) => keyOf(row as KeyRow));
+    return { keys, next: rows.length > limit ? (keys.at(-1)?.id ?? null) : null };
+  }
 }
+
+/** `stateOf` of core/keys.ts for the database; each but `revoked` with the instant. */
+const stateConditions: Readonly<Record<KeyState, string>> = {
+  revoked: "revoked_at is not null",
+  expired: "revoked_at is null and expires_at is not null and expires_at <= ?",
+  live: "revoked_at is null and (expires_at is null or expires_at > ?)",
+};
 
 function found(row: unknown): Key | undefined {
   return row === undefined ? undefined : keyOf(row as KeyRow);

@@ -12,6 +12,7 @@ import type {
   AdjustResult, ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, OldHold, Posting, ReportQuery, ReportRow,
   SettleResult, TimeSpan, Verification, WhatIfRow,
 } from "../../ports/ledger.ts";
+import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "../../ports/spend.ts";
 import { WhatIfSummer } from "../what-if-sums.ts";
 import { holdCommand, postCommand, voidCommand } from "./commands.ts";
 import type { LongReads } from "./long-reads.ts";
@@ -109,6 +110,10 @@ export class SqliteLedger implements Ledger {
     return this.#longReads.read({ kind: "charges", query });
   }
 
+  async recent(query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }> {
+    return this.#longReads.read({ kind: "recent", query });
+  }
+
   stream(span: TimeSpan): AsyncIterable<readonly Charge[]> {
     return streamCharges(this.#path, span);
   }
@@ -119,6 +124,10 @@ export class SqliteLedger implements Ledger {
 
   async report(query: ReportQuery): Promise<readonly ReportRow[]> {
     return this.#longReads.read({ kind: "report", query });
+  }
+
+  async spend(query: SpendQuery): Promise<readonly SpendRow[]> {
+    return this.#longReads.read({ kind: "spend", query });
   }
 
   async whatIf(query: ReportQuery, recompute: (charge: ChargedFacts) => Recomputed): Promise<readonly WhatIfRow[]> {

@@ -1,22 +1,28 @@
 import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
 import type { BudgetWindow } from "../../core/budget.ts";
+import type { Charge } from "../../core/charge.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { AuditPage, AuditQuery } from "../../ports/audit-log.ts";
 import type { ChargePage, ChargeQuery, ReportQuery, ReportRow, Verification } from "../../ports/ledger.ts";
+import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "../../ports/spend.ts";
 import { readCorrections, readSamples, readTotals } from "./account-samples.ts";
 import { readAudit } from "./audit-entries.ts";
 import type { Connection } from "./connection.ts";
 import { readUntoldWindows } from "./outbox.ts";
 import { readPostings, type PageEnd, type PostingPage } from "./postings.ts";
 import { readCharges } from "./reads.ts";
+import { readRecent } from "./recent.ts";
 import { readPrunedUntil, readReport } from "./report.ts";
+import { readSpend } from "./spend.ts";
 import { verify } from "./verify.ts";
 
 /** Reads that may take seconds. */
 export type LongRead =
   | { readonly kind: "charges"; readonly query: ChargeQuery }
+  | { readonly kind: "recent"; readonly query: RecentQuery }
   | { readonly kind: "report"; readonly query: ReportQuery }
+  | { readonly kind: "spend"; readonly query: SpendQuery }
   | { readonly kind: "postings"; readonly query: ReportQuery; readonly after: PageEnd | null }
   | { readonly kind: "untoldWindows"; readonly at: number; readonly limit: number }
   | { readonly kind: "prunedUntil" }
@@ -28,7 +34,9 @@ export type LongRead =
 
 export interface LongReadAnswers {
   charges: ChargePage;
+  recent: { readonly charges: readonly Charge[]; readonly cursor: RecentCursor };
   report: readonly ReportRow[];
+  spend: readonly SpendRow[];
   postings: PostingPage;
   untoldWindows: readonly BudgetWindow[];
   prunedUntil: number | null;
@@ -55,8 +63,12 @@ export function readLong(
   switch (read.kind) {
     case "charges":
       return readCharges(db, read.query);
+    case "recent":
+      return readRecent(db, read.query);
     case "report":
       return readReport(db, calendar, read.query);
+    case "spend":
+      return readSpend(db, calendar, read.query);
     case "postings":
       return readPostings(db, calendar, read.query, read.after);
     case "untoldWindows":

@@ -7,7 +7,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { Changes } from "../../ports/changes.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
-import type { Ledger } from "../../ports/ledger.ts";
+import type { FigureLedger, Ledger } from "../../ports/ledger.ts";
 import type { Outbox } from "../../ports/outbox.ts";
 import type { TaskStore } from "../../ports/task-store.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
@@ -54,7 +54,7 @@ export interface Store extends AsyncDisposable {
  * their own answers these, so that they never wait for somebody's report or verification.
  */
 export interface FigureReads {
-  readonly ledger: Pick<Ledger, "report" | "corrections">;
+  readonly ledger: FigureLedger;
   readonly samples: Pick<AccountSamples, "list" | "latest">;
 }
 

@@ -156,7 +156,7 @@ export const chargeCounts = Object.fromEntries(
 
 /** See the ledger's port. */
 export function readPrunedUntil(db: Connection, calendar: Calendar): number | null {
-  const last = db.prepare("select max(admitted_at) from carried join charges on seq = charge").pluck().get() as number | null;
+  const last = db.prepare("select max(admitted_at) from carried cross join charges on seq = charge").pluck().get() as number | null;
   return last === null ? null : calendar.spanOf("1d", last).end;
 }
 

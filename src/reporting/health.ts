@@ -1,0 +1,91 @@
+import { formatUsd } from "../core/money.ts";
+import type { AccountSamples } from "../ports/account-samples.ts";
+import type { Catalogue } from "../ports/catalogue.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+import type { Ledger } from "../ports/ledger.ts";
+import type { Outbox } from "../ports/outbox.ts";
+import { listAlerts } from "./alerts.ts";
+import { isoTime, keyNamesOf } from "./names.ts";
+import { reconciliationJson, runReconciliation, whyNotReconciled } from "./reconciliation.ts";
+
+const dayMs = 86_400_000;
+const minuteMs = 60_000;
+/** A hold that is older is worth a look. */
+const oldHoldMs = 5 * minuteMs;
+const oldHoldsMax = 20;
+const alertsMax = 20;
+
+/** What a running process tells of itself. Times are milliseconds since 1970 UTC. */
+export interface HealthFacts {
+  readonly version: string;
+  readonly startedAt: number;
+  ready(): Promise<boolean>;
+  gateway(): GatewayHealth;
+}
+
+/** What the gateway answered since `since`; by minutes over the last hour, the running one last. */
+export interface GatewayHealth {
+  readonly since: number;
+  readonly requests: number;
+  readonly errors: number;
+  readonly byStatus: ReadonlyMap<number, number>;
+  readonly minutes: readonly { readonly start: number; readonly requests: number; readonly errors: number }[];
+  /** The latest first. */
+  readonly last: readonly { readonly id: string; readonly at: number; readonly model: string | null; readonly status: number }[];
+}
+
+interface HealthTools {
+  readonly ledger: Ledger;
+  readonly keys: KeyStore;
+  readonly samples: AccountSamples;
+  readonly outbox: Outbox;
+  readonly catalogue: () => Catalogue;
+  readonly process: HealthFacts;
+}
+
+/** Whether all is well, in one answer: the bill beside the ledger, holds that wait, the gateway's errors, alerts. */
+export async function runHealth({ ledger, keys, samples, outbox, catalogue, process }: HealthTools, now: number) {
+  const [reconciled, pending, old, alerts, ready] = await Promise.all([
+    runReconciliation({ ledger, samples }, { since: now - dayMs, until: now + 1 }),
+    ledger.pending(),
+    ledger.oldHolds(now - oldHoldMs),
+    listAlerts({ outbox }, { limit: alertsMax }),
+    process.ready(),
+  ]);
+  const shown = old.slice(0, oldHoldsMax);
+  const nameOf = await keyNamesOf(keys, shown.map(({ key }) => key));
+  const prices = catalogue();
+  return {
+    now: isoTime(now),
+    version: process.version,
+    started_at: isoTime(process.startedAt),
+    ready,
+    reconciliation: reconciled.ok ? reconciliationJson(reconciled.reconciliation) : null,
+    reconciliation_missing: reconciled.ok ? null : whyNotReconciled(reconciled.reason),
+    pending: {
+      count: pending.count,
+      oldest_at: pending.oldestAt === null ? null : isoTime(pending.oldestAt),
+      old: shown.map(({ id, key, at, amount, isOrphaned }) => ({
+        request_id: id, key: nameOf(key), held_since: isoTime(at), hold_usd: amount === null ? null : formatUsd(amount), orphaned: isOrphaned,
+      })),
+    },
+    gateway: gatewayJson(process.gateway()),
+    alerts: { day: alerts.alerts.filter(({ time }) => Date.parse(time) >= now - dayMs).length, latest: alerts.alerts },
+    prices: { digest: prices.digest, models: prices.list(now).length },
+  };
+}
+
+function gatewayJson({ since, requests, errors, byStatus, minutes, last }: GatewayHealth) {
+  return {
+    since: isoTime(since),
+    requests,
+    errors,
+    by_status: Object.fromEntries([...byStatus].sort(([a], [b]) => a - b).map(([status, count]) => [String(status), count])),
+    minutes: {
+      starts: minutes.map(({ start }) => isoTime(start)),
+      requests: minutes.map((minute) => minute.requests),
+      errors: minutes.map((minute) => minute.errors),
+    },
+    last: last.map(({ id, at, model, status }) => ({ request_id: id, time: isoTime(at), model, status })),
+  };
+}

@@ -1,0 +1,66 @@
+import type { Clock } from "../ports/clock.ts";
+import type { Ledger } from "../ports/ledger.ts";
+import type { SpendQuery, SpendRow } from "../ports/spend.ts";
+
+/** How old sums of what is over may be. A correction of them, or a settlement that comes late, shows after that. Milliseconds. */
+const keptMs = 60_000;
+/** Sums of more queries than these are forgotten, the oldest first. */
+const queriesMax = 200;
+
+/**
+ * Sums of days and hours that are over, remembered for a minute: a month of a large ledger takes tens of milliseconds to add
+ * up, and only a correction or a late settlement changes it.
+ */
+export class SpendMemory {
+  readonly #ledger: Pick<Ledger, "spend">;
+  readonly #clock: Clock;
+  readonly #known = new Map<string, Known>();
+
+  constructor(ledger: Pick<Ledger, "spend">, clock: Clock) {
+    this.#ledger = ledger;
+    this.#clock = clock;
+  }
+
+  /** What was spent up to `over`, perhaps a minute old, and what was since. */
+  async spend(query: SpendQuery, over: number): Promise<readonly SpendRow[]> {
+    if (over <= query.since) return this.#ledger.spend(query);
+    const [past, present] = await Promise.all([this.#past({ ...query, until: over }), this.#ledger.spend({ ...query, since: over })]);
+    return [...past, ...present];
+  }
+
+  /** Sums that are too old are given once more, while they are added up anew. */
+  async #past(query: SpendQuery): Promise<readonly SpendRow[]> {
+    const name = JSON.stringify(query);
+    const known = this.#known.get(name);
+    if (known === undefined) return this.#read(name, query);
+    if (this.#clock.monotonic() - known.at >= keptMs && !known.isRead) {
+      known.isRead = true;
+      this.#read(name, query).catch(() => undefined);
+    }
+    return known.rows;
+  }
+
+  #read(name: string, query: SpendQuery): Promise<readonly SpendRow[]> {
+    const rows = this.#ledger.spend(query);
+    const before = this.#known.get(name);
+    const read = { at: this.#clock.monotonic(), rows, isRead: false };
+    if (before === undefined) this.#keep(name, read);
+    else rows.then(() => this.#keep(name, read)).catch(() => (before.isRead = false));
+    if (before === undefined) rows.catch(() => this.#known.delete(name));
+    return rows;
+  }
+
+  #keep(name: string, read: Known): void {
+    this.#known.delete(name);
+    this.#known.set(name, read);
+    const [oldest] = this.#known.keys();
+    if (this.#known.size > queriesMax && oldest !== undefined) this.#known.delete(oldest);
+  }
+}
+
+interface Known {
+  readonly at: number;
+  readonly rows: Promise<readonly SpendRow[]>;
+  /** Whether it is being read anew. */
+  isRead: boolean;
+}

@@ -1,0 +1,31 @@
+import type { Charge } from "../../core/charge.ts";
+import type { RecentCursor, RecentQuery } from "../../ports/spend.ts";
+import { chargesLookedAt, writtenLateMs } from "../recent-charges.ts";
+import type { Connection } from "./connection.ts";
+import { chargeOf, type ChargeRow } from "./rows.ts";
+
+/** See the ledger's port. The last rows lie together, so that neither filters nor ends need an index. */
+export function readRecent(db: Connection, query: RecentQuery): { readonly charges: readonly Charge[]; readonly cursor: RecentCursor } {
+  const conditions: string[] = [];
+  const values: (string | number)[] = [];
+  for (const name of ["key", "team", "model", "state"] as const) {
+    const value = query[name];
+    if (value === undefined) continue;
+    conditions.push(`${name} = ?`);
+    values.push(value);
+  }
+  if (query.after !== undefined) {
+    conditions.push("(seq > ? or ended_at >= ?)");
+    values.push(query.after.written, query.after.endedAt - writtenLateMs);
+  }
+  const last = "(select * from charges order by seq desc limit ?)";
+  const look = chargesLookedAt(query);
+  return db.transaction(() => {
+    const rows = db
+      .prepare(`select * from ${last} ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by seq desc limit ?`)
+      .safeIntegers()
+      .all(look, ...values, query.limit) as ChargeRow[];
+    const [written, endedAt] = db.prepare(`select max(seq), max(ended_at) from ${last}`).raw().get(look) as [number | null, number | null];
+    return { charges: rows.map(chargeOf), cursor: { written: written ?? 0, endedAt: endedAt ?? 0 } };
+  })();
+}
