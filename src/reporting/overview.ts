@@ -153,7 +153,7 @@ function figures({ requests, cost, listCost }: Sums) {
  * of a day's rate. Null where nothing was.
  */
 async function recentRate({ ledger, calendar }: OverviewTools, days: readonly SpendRow[], { since, now, key }: { readonly since: number; readonly now: number; readonly key?: string }) {
-  const [first] = days.filter(({ requests }) => requests > 0);
+  const first = days.find(({ requests }) => requests > 0);
   if (first === undefined) return null;
   const { end } = calendar.spanOf("1d", first.start);
   const isWholeWeek = first.start === since;

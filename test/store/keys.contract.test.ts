@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { noLimits } from "../../src/core/limits.ts";
 import type { Team } from "../../src/core/teams.ts";
+import type { KeyPageQuery } from "../../src/ports/key-store.ts";
 import { budget, key, ledgerKinds, noon, type LedgerKind } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
@@ -26,6 +27,25 @@ function team(name: string, more: Partial<Team> = {}): Team {
 const limits = { rpm: 60, tpm: 1_000_000_000, parallel: 1 };
 
 describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
+  it("pages through keys in the order of their making, by what they are at an instant", async () => {
+    await using store = await opened(kind);
+    for (const [name, more] of [["a", {}], ["b", { expiresAt: noon + 5 }], ["c", { revokedAt: noon }], ["d", { expiresAt: noon + 6, revokedAt: noon }], ["e", {}]] as const) {
+      await store.keys.create(key(name, more));
+    }
+    const page = async (query: Partial<KeyPageQuery>) => {
+      const { keys, next } = await store.keys.page({ limit: 10, at: noon + 5, ...query });
+      return [...keys.map(({ name }) => name), next];
+    };
+    expect(await page({})).toEqual(["a", "b", "c", "d", "e", null]);
+    expect(await page({ limit: 2 })).toEqual(["a", "b", "id-b"]);
+    expect(await page({ limit: 3, after: "id-b" })).toEqual(["c", "d", "e", null]);
+    expect(await page({ state: "live" })).toEqual(["a", "e", null]);
+    expect(await page({ state: "live", at: noon + 4, limit: 1, after: "id-a" })).toEqual(["b", "id-b"]);
+    expect(await page({ state: "expired" })).toEqual(["b", null]);
+    expect(await page({ state: "revoked" })).toEqual(["c", "d", null]);
+    expect(await page({ after: "id-none" })).toEqual([null]);
+  });
+
   it("keeps keys, each name for ever", async () => {
     await using store = await opened(kind);
     const full = key("full", { team: "red", models: ["gpt-*"], limits, expiresAt: noon + 9, previous: { digest: "d0", validUntil: noon + 5 } });
