@@ -72,6 +72,9 @@ const lameDuckMs = 2_000;
 /** For the error events of streams that the end of the drain cuts off. Milliseconds. */
 const lastWordsMs = 1_000;
 
+/** At the end, settlements that take longer than this may be waiting for a ledger that cannot be written. Milliseconds. */
+const stuckMs = 1_000;
+
 /** Builds everything that a running proxy is made of, and listens. */
 export async function startServing(settings: Settings, parts: ServingParts): Promise<ServingResult> {
   const { address, apiKey } = settings.gateway;
@@ -169,7 +172,14 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     story.stopForwarding();
     server.closeAllConnections();
     await gateway[Symbol.asyncDispose]();
-    await work.done();
+    await settledOrStuck();
+  };
+  /** What a full disk does not take is left to the next start, which posts its hold: nobody has to kill a proxy for it. */
+  const settledOrStuck = async (): Promise<void> => {
+    for (;;) {
+      const isDone = await Promise.race([work.done().then(() => true), pause(parts.clock, stuckMs).then(() => false)]);
+      if (isDone || !(await store.ledger.isWritable())) return;
+    }
   };
   const kept = owned.move();
   return {

@@ -9,5 +9,11 @@ export function tellStoreEvent(event: StoreEvent, path: string, log: Log): void 
       return;
     case "writable":
       log.warn({ database: path, after_ms: Math.round(event.afterMs), settlements: event.waited }, "the ledger can be written again");
+      return;
+    case "copied":
+      log.error({ database: path, copy: event.copy }, "the ledger's file is not at its path any more: stop serve, put the file or this copy of it back, and start again");
+      return;
+    case "not_copied":
+      log.error({ database: path, pid: process.pid, reason: event.reason }, "the ledger's file is not at its path any more, and could not be copied: it is lost with this process");
   }
 }

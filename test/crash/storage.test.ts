@@ -1,4 +1,4 @@
-import { writeFileSync, rmSync, mkdtempSync } from "node:fs";
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -29,7 +29,7 @@ if (noMount !== null && noLimit !== null && process.env["FAREBOX_TEST_NO_SKIP"] 
 }
 
 const adminToken = "admin-token-of-this-test";
-const env = { FAREBOX_AUTH: "open", FAREBOX_DRAIN: "5s", FAREBOX_ADMIN_TOKEN: adminToken };
+const env = { FAREBOX_AUTH: "open", FAREBOX_DRAIN: "2s", FAREBOX_ADMIN_TOKEN: adminToken };
 
 interface Scene extends AsyncDisposable {
   readonly serve: ServeProcess;
@@ -112,7 +112,7 @@ async function expectSettled(scene: Scene, refused: readonly string[]): Promise<
 }
 
 /** The trouble comes while an answer runs, stays, and goes away; nobody restarts anything. */
-async function livesThrough(scene: Scene, trouble: { readonly begin: () => void; readonly end: () => void; readonly reason: RegExp }): Promise<void> {
+async function livesThrough(scene: Scene, trouble: { readonly begin: () => void; readonly end: () => void; readonly reason: RegExp; readonly hidden?: boolean }): Promise<void> {
   const { serve, sandbox, database } = scene;
   const before = await chat(scene, "tokens:5");
   expect(before.response.status).toBe(200);
@@ -129,7 +129,7 @@ async function livesThrough(scene: Scene, trouble: { readonly begin: () => void;
     // It ends whole for its client; what it cost waits to be written.
     const { number, response } = await running;
     expect(await response.text()).toMatch(/data: \[DONE\]\s*$/);
-    expect(readFile(database).rows.find((row) => row.number === number)).toMatchObject({ state: "pending" });
+    if (trouble.hidden !== true) expect(readFile(database).rows.find((row) => row.number === number)).toMatchObject({ state: "pending" });
   } finally {
     trouble.end();
   }
@@ -143,7 +143,7 @@ async function livesThrough(scene: Scene, trouble: { readonly begin: () => void;
 
 const fullDisk = /"level":50.*"reason":"(database or disk is full \(SQLITE_FULL\)|disk I\/O error \(SQLITE_IOERR\w*\))".*the ledger cannot be written/;
 
-describe("a disk that is full", { timeout: 60_000 }, () => {
+describe.concurrent("a disk that is full", { timeout: 40_000 }, () => {
   it.skipIf(skipIfImpossible("a full disk of its own", noMount))("costs nothing that was acknowledged, and the service comes back by itself", async () => {
     using disk = mountSmallDisk(diskBytes);
     await using scene = await startScene(disk.path);
@@ -171,7 +171,7 @@ describe("a disk that is full", { timeout: 60_000 }, () => {
 
     const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
     const refused = await runFarebox(["serve", "--database", database, "--port", "0"], { env });
-    expect(refused).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: the ledger at \S+ cannot be (opened|written): .*full.*\n$/) });
+    expect(refused).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: the ledger at \S+ cannot be (opened|written): .*full.*\n$/m) });
     const command = await runFarebox(["keys", "create", "alice", "--database", database]);
     expect(command).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: the ledger at \S+ cannot be (opened|written): .*full.*\n$/) });
     disk.free();
@@ -184,7 +184,7 @@ describe("a disk that is full", { timeout: 60_000 }, () => {
   });
 });
 
-describe("a ledger that may only be read", { timeout: 60_000 }, () => {
+describe.concurrent("a ledger that may only be read", { timeout: 40_000 }, () => {
   it.skipIf(skipIfImpossible("files that nobody may write", noImmutable))("while it runs, is lived through as a full disk is", async () => {
     await using folder = await temporaryFolder();
     await using scene = await startScene(folder.path);
@@ -208,5 +208,78 @@ describe("a ledger that may only be read", { timeout: 60_000 }, () => {
     disk.remount("rw");
     await using again = await startServe({ database, gateway: sandbox });
     expect((await fetch(`${again.url}/readyz`)).status).toBe(200);
+  });
+});
+
+describe.concurrent("a ledger whose file goes away under it", { timeout: 40_000 }, () => {
+  const suffixes = ["", "-wal", "-shm"];
+  const isReady = async ({ serve }: Scene) => (await fetch(`${serve.url}/readyz`)).status === 200;
+
+  it("is lived through where it comes back", async () => {
+    await using folder = await temporaryFolder();
+    await using scene = await startScene(folder.path);
+    const { database } = scene;
+    await livesThrough(scene, {
+      begin: () => renameSync(database, `${database}.away`),
+      end: () => renameSync(`${database}.away`, database),
+      reason: /"level":50.*farebox\.db was deleted or moved away".*the ledger cannot be written/,
+      hidden: true,
+    });
+  });
+
+  it.each<[string, (database: string) => void, RegExp]>([
+    ["deleted", (database) => suffixes.forEach((suffix) => rmSync(database + suffix)), /farebox\.db was deleted or moved away/],
+    ["replaced by an older one", (database) => renameSync(`${database}.older`, database), /another file is in the place of \S+farebox\.db/],
+    ["without its log", (database) => rmSync(`${database}-wal`), /farebox\.db-wal was deleted or moved away/],
+  ])("%s: nothing is forwarded any more, and what was acknowledged is in a copy that the log names", async (_, takeAway, reason) => {
+    await using folder = await temporaryFolder();
+    await using scene = await startScene(folder.path);
+    const { serve, sandbox, database } = scene;
+    await runFarebox(["db", "backup", `${database}.older`, "--database", database]);
+    const acknowledged: string[] = [];
+    for (let times = 0; times < 5; times++) {
+      const { number, response } = await chat(scene, "tokens:5");
+      expect(response.status).toBe(200);
+      await response.text();
+      acknowledged.push(number);
+    }
+    const running = chat(scene, "tokens:60+slow:10", { stream: true, stream_options: { include_usage: true } });
+    await sandbox.waitFor(({ requests }) => requests.some(({ deltas }) => deltas > 0));
+    takeAway(database);
+    const refused = await chat(scene, "tokens:5");
+    expect(refused.response.status, "the first request afterwards").toBe(503);
+    expect(await isReady(scene)).toBe(false);
+    await serve.printed(reason);
+    const [, copy = ""] = await serve.printed(/"copy":"([^"]+)".*put the file or this copy of it back/);
+    expect(await (await running).response.text()).toMatch(/data: \[DONE\]\s*$/);
+    expect(gatewayBooks(sandbox, { request: 0, call: 0 }).map(({ number }) => number)).not.toContain(refused.number);
+    serve.signal("SIGTERM");
+    expect(await serve.ended).toMatchObject({ code: 0 });
+
+    for (const suffix of suffixes) rmSync(database + suffix, { force: true });
+    renameSync(copy, database);
+    await using again = await startServe({ database, gateway: sandbox, env });
+    expect(again.stderr).toContain('"recovered":1');
+    const rows = new Map(readFile(database).rows.map((row) => [row.number, row]));
+    const late = (await running).number;
+    expect([...rows.keys()].toSorted()).toEqual([...acknowledged, late].toSorted());
+    for (const { number, bill } of gatewayBooks(sandbox, { request: 0, call: 0 })) {
+      if (number === late) expect(rows.get(number)).toMatchObject({ state: "posted", source: "assumed", reason: "crash" });
+      else expect(rows.get(number)).toMatchObject({ state: "posted", source: "reported", cost: bill?.cost });
+    }
+    expect(await runFarebox(["verify", "--database", database])).toMatchObject({ code: 0 });
+  });
+
+  it("without its lock is not shared with a second serve: the first one stops writing", async () => {
+    await using folder = await temporaryFolder();
+    await using scene = await startScene(folder.path);
+    const { serve, database } = scene;
+    const lock = `${database}-serve`;
+    renameSync(lock, `${lock}.away`);
+    expect((await chat(scene, "tokens:5")).response.status).toBe(503);
+    expect(await isReady(scene)).toBe(false);
+    await serve.printed(/farebox\.db-serve was deleted or moved away/);
+    renameSync(`${lock}.away`, lock);
+    expect((await chat(scene, "tokens:5")).response.status).toBe(200);
   });
 });

@@ -238,7 +238,7 @@ describe("a database that cannot be written", () => {
   it("starts a dead writer anew: settlements go on, and no hold is left behind", async () => {
     using folder = tempFolder();
     const db = freshDatabase(folder);
-    const thread = new WriterThread({ path: folder.database, timeZone: "UTC", owner: registerOwner(db, noon), changes: 0 }, () => {});
+    const thread = new WriterThread({ path: folder.database, timeZone: "UTC", owner: registerOwner(db, noon), changes: 0, opened: {} }, { changed: () => {}, lost: () => {} });
     const { ledger } = ledgerOver(db, thread);
     await ledger.setBudget(budget({ kind: "all" }, "1d", "1000"), noon);
     const ids = Array.from({ length: 100 }, (_, n) => `h${n}`);

@@ -1,6 +1,7 @@
 import { accessSync, closeSync, constants, openSync } from "node:fs";
 import { dirname } from "node:path";
 import Database from "better-sqlite3";
+import { FileLost } from "./opened-files.ts";
 
 export type Connection = Database.Database;
 export type Statement = Database.Statement<unknown[]>;
@@ -67,6 +68,12 @@ const faults = ["FULL", "IOERR", "READONLY", "BUSY", "LOCKED", "CANTOPEN", "NOME
 /** Whether the database could not be reached or written, as opposed to a statement that is wrong. */
 export function isStorageFault(error: unknown): error is InstanceType<typeof Database.SqliteError> {
   return error instanceof Database.SqliteError && faults.some((fault) => error.code.startsWith(`SQLITE_${fault}`));
+}
+
+/** What such a fault says; null for any other error. */
+export function storageFault(error: unknown): string | null {
+  if (error instanceof FileLost) return error.message;
+  return isStorageFault(error) ? `${error.message} (${error.code})` : null;
 }
 
 /** Runs the work in one transaction that takes the write lock at once; rolls it back when the work throws. */

@@ -5,7 +5,11 @@ export type StoreEvent =
   /** Nothing can be written. Not told of again before `writable`. */
   | { readonly kind: "unwritable"; readonly reason: string }
   /** `waited`: settlements that are written now. */
-  | { readonly kind: "writable"; readonly afterMs: number; readonly waited: number };
+  | { readonly kind: "writable"; readonly afterMs: number; readonly waited: number }
+  /** A file with charges has lost its name: all that was in it is in this copy now. */
+  | { readonly kind: "copied"; readonly copy: string }
+  /** That could not be done. */
+  | { readonly kind: "not_copied"; readonly reason: string };
 
 /** A disk that is full for one and has room for the next is told of no more often than this. Milliseconds. */
 const tellEveryMs = 10_000;

@@ -9,6 +9,7 @@ import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "../../port
 import { readCorrections, readSamples, readTotals } from "./account-samples.ts";
 import { readAudit } from "./audit-entries.ts";
 import type { Connection } from "./connection.ts";
+import { copyInto } from "./copy.ts";
 import { readUntoldWindows } from "./outbox.ts";
 import { readPostings, type PageEnd, type PostingPage } from "./postings.ts";
 import { readCharges } from "./reads.ts";
@@ -30,7 +31,9 @@ export type LongRead =
   | { readonly kind: "corrections"; readonly since: number; readonly until: number }
   | { readonly kind: "samples"; readonly since: number; readonly until: number }
   | { readonly kind: "audit"; readonly query: AuditQuery }
-  | { readonly kind: "verify" };
+  | { readonly kind: "verify" }
+  /** Writes all that there is into a new file. */
+  | { readonly kind: "copy"; readonly file: string };
 
 export interface LongReadAnswers {
   charges: ChargePage;
@@ -45,6 +48,7 @@ export interface LongReadAnswers {
   samples: readonly AccountSample[];
   audit: AuditPage;
   verify: Verification;
+  copy: string;
 }
 
 /** Answers long reads; in a thread of its own where a proxy runs. */
@@ -85,5 +89,7 @@ export function readLong(
       return readAudit(db, read.query);
     case "verify":
       return verify(db, calendar, onProgress);
+    case "copy":
+      return copyInto(db, read.file);
   }
 }

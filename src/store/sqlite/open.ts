@@ -24,12 +24,13 @@ import { readLong, type LongReads } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { SqliteOutbox } from "./outbox.ts";
 import { addCarriedToDays } from "./prune.ts";
+import { openedFiles } from "./opened-files.ts";
 import { CommandQueue } from "./queue.ts";
 import { ShortReads } from "./reads.ts";
 import { rebuildDays } from "./rollups.ts";
 import { SqliteTaskStore } from "./tasks.ts";
 import { TeamReads } from "./teams.ts";
-import { ReaderThread, WriterThread } from "./threads.ts";
+import { ReaderThread, WriterThread, type Lost, type WatchListener } from "./threads.ts";
 import { registerOwner, Writer } from "./writer.ts";
 
 export interface Store extends AsyncDisposable {
@@ -161,12 +162,12 @@ function openThreads(options: OpenOptions, opened: AsyncDisposableStack, path: s
   // From here on this thread only reads.
   db.pragma("query_only = on");
   const changes = Number(db.prepare("select changes from meta").pluck().get());
-  const data = { path, timeZone: calendar.timeZone, owner, changes };
+  const data = { path, timeZone: calendar.timeZone, owner, changes, opened: openedFiles(path) };
   const longReads = new ReaderThread(data, "read");
   opened.defer(() => longReads.close());
   const figureReads = new ReaderThread(data, "figures");
   opened.defer(() => figureReads.close());
-  const channel = (changed: () => void) => new WriterThread(data, changed);
+  const channel = (on: WatchListener) => new WriterThread(data, on);
   return assemble(options, opened, { db, calendar, channel, longReads, figureReads, created, runningOwner: () => owner });
 }
 
@@ -174,7 +175,7 @@ interface Parts {
   /** For short reads. */
   readonly db: Connection;
   readonly calendar: Calendar;
-  readonly channel: (onChanged: () => void) => BatchChannel;
+  readonly channel: (on: WatchListener) => BatchChannel;
   readonly longReads: LongReads;
   /** Those of `FigureReads`, where others answer them. */
   readonly figureReads?: LongReads;
@@ -189,8 +190,13 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     for (const listener of listeners) listener();
   };
   const write = options.onWrite ?? (() => {});
-  const health = new Health(options.clock, options.onEvent ?? (() => {}));
-  const queue = new CommandQueue(parts.channel(changed), options.clock, { write, changed, health }, options.settlePauseMs);
+  const tell = options.onEvent ?? (() => {});
+  const health = new Health(options.clock, tell);
+  const lost = ({ reason, holdsCharges }: Lost) => {
+    health.failed(reason);
+    if (holdsCharges) void copyBeside(parts.longReads, options).then(tell);
+  };
+  const queue = new CommandQueue(parts.channel({ changed, lost }), options.clock, { write, changed, health }, options.settlePauseMs);
   opened.defer(() => queue.close());
   const reads = new ShortReads(parts.db, parts.calendar, parts.runningOwner);
   const on = (longReads: LongReads) => ({
@@ -218,6 +224,16 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     created: parts.created,
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
   };
+}
+
+/** Saves what has no name any more: it goes with this process. */
+async function copyBeside(longReads: LongReads, { path, clock }: OpenOptions): Promise<StoreEvent> {
+  const stamp = new Date(clock.now()).toISOString().replaceAll(":", "");
+  try {
+    return { kind: "copied", copy: await longReads.read({ kind: "copy", file: `${path}.saved-${stamp}` }) };
+  } catch (error) {
+    return { kind: "not_copied", reason: error instanceof Error ? error.message : String(error) };
+  }
 }
 
 /** A writer in this thread. */

@@ -2,6 +2,7 @@
 import { Worker } from "node:worker_threads";
 import type { BatchChannel, BatchResult, Command } from "./commands.ts";
 import type { LongRead, LongReadAnswers, LongReads } from "./long-reads.ts";
+import type { OpenedFiles } from "./opened-files.ts";
 
 /** `read`: for what may take seconds. `figures`: for what is looked at all the time. */
 export type ReaderRole = "read" | "figures";
@@ -14,12 +15,20 @@ export interface ThreadData {
   readonly owner: number;
   /** The counter of changes when the store was opened. */
   readonly changes: number;
+  readonly opened: OpenedFiles;
 }
 
 export type WriterMessage =
   | { readonly kind: "applied"; readonly result: BatchResult }
   /** Another process changed keys, budgets or settings. */
-  | { readonly kind: "changed" };
+  | { readonly kind: "changed" }
+  | { readonly kind: "lost"; readonly lost: Lost };
+
+/** What is said of a file that was lost. */
+export interface Lost {
+  readonly reason: string;
+  readonly holdsCharges: boolean;
+}
 
 export type ReaderMessage =
   | { readonly ok: true; readonly answer: LongReadAnswers[LongRead["kind"]] }
@@ -94,15 +103,24 @@ class CallableThread<T> {
   }
 }
 
+/** Told of what the writer notices beside its work. */
+export interface WatchListener {
+  /** Another process changed keys, budgets or settings. */
+  changed(): void;
+  /** A file of the ledger was deleted, moved or replaced; told once each time. */
+  lost(lost: Lost): void;
+}
+
 /** The one writer of a running proxy, in a thread of its own. */
 export class WriterThread implements BatchChannel {
   readonly #thread: CallableThread<BatchResult>;
 
-  constructor(data: Omit<ThreadData, "role">, onChanged: () => void) {
-    this.#thread = new CallableThread({ ...data, role: "write" }, (message) => {
-      const { kind, ...rest } = message as WriterMessage;
-      if (kind === "changed") onChanged();
-      return "result" in rest ? rest.result : undefined;
+  constructor(data: Omit<ThreadData, "role">, on: WatchListener) {
+    this.#thread = new CallableThread({ ...data, role: "write" }, (given) => {
+      const message = given as WriterMessage;
+      if (message.kind === "changed") on.changed();
+      if (message.kind === "lost") on.lost(message.lost);
+      return message.kind === "applied" ? message.result : undefined;
     });
     // It watches for changes of others from the beginning.
     this.#thread.start();

@@ -4,7 +4,8 @@ import { calendarOf } from "../../time/calendar.ts";
 import type { Command } from "./commands.ts";
 import { connectToRead, connectToWrite, isStorageFault, type Connection } from "./connection.ts";
 import { readLong, type LongRead } from "./long-reads.ts";
-import type { ReaderMessage, ThreadData, WriterMessage } from "./threads.ts";
+import { lostFile, type OpenedFiles } from "./opened-files.ts";
+import type { Lost, ReaderMessage, ThreadData, WriterMessage } from "./threads.ts";
 import { Writer } from "./writer.ts";
 
 /*
@@ -19,9 +20,14 @@ const checkpointEveryMs = 100;
 
 function write(port: MessagePort, data: ThreadData): () => void {
   const db = connectToWrite(data.path);
-  const writer = new Writer(db, calendarOf(data.timeZone), data.owner);
+  const writer = new Writer(db, calendarOf(data.timeZone), data.owner, data.opened);
   const send = (message: WriterMessage) => port.postMessage(message);
-  const watch = setInterval(watcher(db, data.changes, () => send({ kind: "changed" })), watchEveryMs);
+  const lookForChanges = watcher(db, data.changes, () => send({ kind: "changed" }));
+  const lookForFiles = fileWatcher(data.opened, (lost) => send({ kind: "lost", lost }));
+  const watch = setInterval(() => {
+    lookForChanges();
+    lookForFiles();
+  }, watchEveryMs);
   port.on("message", (message: readonly Command[] | "close") => {
     if (message !== "close") send({ kind: "applied", result: writer.apply(message) });
   });
@@ -51,6 +57,16 @@ function watcher(db: Connection, lastChanges: number, onChange: () => void): () 
     } catch (error) {
       if (!isStorageFault(error)) throw error;
     }
+  };
+}
+
+/** Tells when a file is lost, and anew when it was there again meanwhile. */
+function fileWatcher(opened: OpenedFiles, onLost: (lost: Lost) => void): () => void {
+  let isLost = false;
+  return () => {
+    const lost = lostFile(opened);
+    if (lost !== undefined && !isLost) onLost({ reason: lost.message, holdsCharges: lost.holdsCharges });
+    isLost = lost !== undefined;
   };
 }
 

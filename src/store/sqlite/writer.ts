@@ -15,8 +15,9 @@ import { postCommand } from "./commands.ts";
 import type {
   BatchResult, BindTaskCommand, Command, EndTaskCommand, ExtendCommand, HoldCommand, Outcome, PostCommand, RecoverCommand, Replies, VoidCommand,
 } from "./commands.ts";
-import { isStorageFault, type Connection, type Statement } from "./connection.ts";
+import { storageFault, type Connection, type Statement } from "./connection.ts";
 import { createKey, revokeKey, updateKey } from "./keys.ts";
+import { lostFile, type OpenedFiles } from "./opened-files.ts";
 import { putMessages, recordTry, removeMessages } from "./outbox.ts";
 import { RollupBook } from "./rollups.ts";
 import { bindTask, endTask, runsTask, sawTask } from "./tasks.ts";
@@ -31,6 +32,7 @@ import { createTeam, removeTeam, updateTeam } from "./teams.ts";
  */
 export class Writer {
   readonly #db: Connection;
+  readonly #opened: OpenedFiles;
   readonly #windows: WindowBook;
   readonly #charges: ChargeBook;
   readonly #rollups: RollupBook;
@@ -44,9 +46,10 @@ export class Writer {
   #ownerUncertain = false;
   #changed = false;
 
-  /** `owner`: the epoch of the running proxy; null for a process that gets one with its first hold. */
-  constructor(db: Connection, calendar: Calendar, owner: number | null) {
+  /** `owner`: the epoch of the running proxy; null for a process that gets one with its first hold. `opened`: must still be there when it commits. */
+  constructor(db: Connection, calendar: Calendar, owner: number | null, opened: OpenedFiles = {}) {
     this.#db = db;
+    this.#opened = opened;
     this.#owner = owner;
     this.#windows = new WindowBook(db, calendar);
     this.#charges = new ChargeBook(db, this.#windows);
@@ -69,8 +72,9 @@ export class Writer {
     try {
       return this.#transaction(() => this.#inOrder(commands));
     } catch (error) {
+      const fault = storageFault(error);
+      if (fault !== null) return commands.map(() => ({ kind: "unavailable", message: fault }));
       const message = error instanceof Error ? error.message : String(error);
-      if (isStorageFault(error)) return commands.map(() => ({ kind: "unavailable", message: `${message} (${error.code})` }));
       if (commands.length === 1) return [{ kind: "failed", message }];
       return this.#applySingly(commands);
     }
@@ -100,6 +104,8 @@ export class Writer {
       this.#noticeOthers();
       const result = work();
       this.#flush();
+      const lost = lostFile(this.#opened);
+      if (lost !== undefined) throw lost;
       this.#commit.run();
       this.#charges.confirm();
       this.#ownerUncertain = false;
