@@ -1,5 +1,6 @@
 import type { Clock, Timer } from "../ports/clock.ts";
-import type { GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver, GatewayRequest } from "../ports/gateway.ts";
+import type { GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver, GatewayRequest, StreamedBody } from "../ports/gateway.ts";
+import { isStreamed } from "./outgoing.ts";
 
 /** Redirects to the same origin that are followed for one request. */
 const redirectsMax = 5;
@@ -32,6 +33,8 @@ export class EngineCall implements GatewayCall {
   #over = false;
   #sent = false;
   #paused = false;
+  /** Whether all of the request has been handed to the engine. */
+  #uploaded = true;
   #lastByteAt: number;
   #silence: Timer;
 
@@ -40,7 +43,7 @@ export class EngineCall implements GatewayCall {
     receiver: GatewayReceiver,
     how: { readonly attempts: Attempts; readonly origin: string; readonly clock: Clock },
   ) {
-    this.#request = request;
+    this.#request = isStreamed(request.body) ? { ...request, body: this.#heard(request.body) } : request;
     this.#receiver = receiver;
     this.#attempts = how.attempts;
     this.#origin = how.origin;
@@ -48,7 +51,7 @@ export class EngineCall implements GatewayCall {
     this.#path = request.path;
     this.#lastByteAt = how.clock.monotonic();
     this.#silence = how.clock.after(request.silenceMs, () => this.#checkSilence());
-    this.#attempt = how.attempts(request, this);
+    this.#attempt = how.attempts(this.#request, this);
     this.#attempt.start();
   }
 
@@ -104,13 +107,37 @@ export class EngineCall implements GatewayCall {
 
   /** The answer is complete by its own framing. */
   completed(attempt: Attempt): void {
-    if (this.#hears(attempt) && this.#finish()) this.#receiver.end();
+    if (!this.#hears(attempt) || !this.#finish()) return;
+    // Answered before it had come to its end: the rest of it is not wanted.
+    if (!this.#uploaded) this.#attempt.close();
+    this.#receiver.end();
   }
 
   /** The engine could not connect, or the connection broke before the answer was complete. */
   broken(attempt: Attempt, message: string): void {
     if (!this.#hears(attempt)) return;
     this.#fail(this.#sent ? { kind: "reset", message } : { kind: "unreachable", message });
+  }
+
+  /** The same body; while it is written, the gateway is not silent. */
+  #heard(body: StreamedBody): StreamedBody {
+    this.#uploaded = false;
+    return {
+      length: body.length,
+      resume: () => body.resume(),
+      start: (sink) =>
+        body.start({
+          write: (bytes) => {
+            if (this.#over) return false;
+            this.#lastByteAt = this.#clock.monotonic();
+            return sink.write(bytes);
+          },
+          end: () => {
+            this.#uploaded = true;
+            if (!this.#over) sink.end();
+          },
+        }),
+    };
   }
 
   /** An attempt that was redirected away, and any after the call's end, have nothing more to say. */
@@ -127,7 +154,8 @@ export class EngineCall implements GatewayCall {
   /** 307 and 308 keep method and body, so they alone can be followed, and only within the gateway's own origin. */
   #redirected(status: number, location: string): void {
     const target = URL.parse(location, new URL(this.#path, this.#origin).href);
-    const allowed = (status === 307 || status === 308) && target?.origin === this.#origin && this.#redirects < redirectsMax;
+    const canRepeat = !isStreamed(this.#request.body);
+    const allowed = canRepeat && (status === 307 || status === 308) && target?.origin === this.#origin && this.#redirects < redirectsMax;
     if (target === null || !allowed) {
       this.#fail({ kind: "redirect", status });
       return;

@@ -10,7 +10,7 @@ export type Launch = (pair: EnginePair, attempt: HttpProxyAttempt) => void;
 
 /** One request through http-proxy-middleware. */
 export class HttpProxyAttempt implements Attempt {
-  readonly body: Uint8Array | undefined;
+  readonly body: GatewayRequest["body"];
   readonly #call: EngineCall;
   readonly #launch: Launch;
   readonly #pair: EnginePair;

@@ -1,11 +1,11 @@
 import http, { type ClientRequest, type IncomingMessage, type ServerResponse } from "node:http";
 import https from "node:https";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
-import type { Gateway } from "../ports/gateway.ts";
+import type { Gateway, GatewayRequest } from "../ports/gateway.ts";
 import { EngineCall } from "./call.ts";
 import type { GatewayOptions } from "./gateway.ts";
 import { HttpProxyAttempt } from "./http-proxy-attempt.ts";
-import { destinationOf, idleSocketMs, outgoing } from "./outgoing.ts";
+import { destinationOf, idleSocketMs, isStreamed, outgoing } from "./outgoing.ts";
 import type { EnginePair } from "./pair.ts";
 
 /** The gateway, with http-proxy-middleware 4 as its engine. */
@@ -65,7 +65,13 @@ export function createHttpProxyGateway({ baseUrl, apiKey, clock }: GatewayOption
  */
 type Launched = EnginePair & { attempt?: HttpProxyAttempt };
 
-/** What the engine pipes into its request: the exact bytes, in one write. */
-function bodySource(body: Uint8Array | undefined): { pipe(to: ClientRequest): void } {
-  return { pipe: (to) => void (body === undefined ? to.end() : to.end(body)) };
+/** What the engine pipes into its request: the exact bytes, in one write, or as they come. */
+function bodySource(body: GatewayRequest["body"]): { pipe(to: ClientRequest): void } {
+  if (!isStreamed(body)) return { pipe: (to) => void (body === undefined ? to.end() : to.end(body)) };
+  return {
+    pipe(to) {
+      to.on("drain", () => body.resume());
+      body.start({ write: (bytes) => !to.destroyed && to.write(bytes), end: () => void to.end() });
+    },
+  };
 }

@@ -1,7 +1,12 @@
-import type { GatewayRequest } from "../ports/gateway.ts";
+import type { GatewayRequest, StreamedBody } from "../ports/gateway.ts";
 
 /** Idle sockets are given up before common servers (5 s and more) do, so that no request is sent into a closing one. Milliseconds. */
 export const idleSocketMs = 4_000;
+
+/** Whether a body is sent as it comes. */
+export function isStreamed(body: GatewayRequest["body"]): body is StreamedBody {
+  return body !== undefined && "start" in body;
+}
 
 /** Where an engine sends to. */
 export interface Destination {
@@ -22,7 +27,7 @@ export function destinationOf(baseUrl: string): Destination {
  */
 export function outgoing(request: GatewayRequest, { basePath }: Destination, apiKey: string): GatewayRequest {
   const headers: Record<string, string> = { ...request.headers };
-  if (request.body !== undefined) headers["content-length"] = String(request.body.length);
+  if (request.body !== undefined && request.body.length !== null) headers["content-length"] = String(request.body.length);
   if (request.path.startsWith("/v1/")) headers["authorization"] = `Bearer ${apiKey}`;
   else headers["x-api-key"] = apiKey;
   return { ...request, path: basePath + request.path, headers };

@@ -1,7 +1,9 @@
 import type { IncomingHttpHeaders } from "node:http";
+import { Readable } from "node:stream";
 import type { Dispatcher } from "undici";
-import type { GatewayHead, GatewayRequest } from "../ports/gateway.ts";
+import type { GatewayHead, GatewayRequest, StreamedBody } from "../ports/gateway.ts";
 import type { Attempt, EngineCall } from "./call.ts";
+import { isStreamed } from "./outgoing.ts";
 
 /** One request through undici. */
 export class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
@@ -19,7 +21,8 @@ export class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
 
   start(): void {
     const { method, path, headers, body } = this.#request;
-    this.#dispatcher.dispatch({ method: method as Dispatcher.HttpMethod, path, headers, body: body ?? null }, this);
+    const sent = isStreamed(body) ? readableOf(body) : (body ?? null);
+    this.#dispatcher.dispatch({ method: method as Dispatcher.HttpMethod, path, headers, body: sent }, this);
   }
 
   pause(): void {
@@ -67,6 +70,21 @@ export class UndiciAttempt implements Attempt, Dispatcher.DispatchHandler {
   onResponseError(_controller: Dispatcher.DispatchController | undefined, error: Error): void {
     this.#call.broken(this, error.message);
   }
+}
+
+/** The body as the engine reads it; it begins when the engine does. */
+function readableOf(body: StreamedBody): Readable {
+  let begun = false;
+  const readable = new Readable({
+    read() {
+      if (begun) return body.resume();
+      begun = true;
+      body.start({ write: (bytes) => !readable.destroyed && readable.push(bytes), end: () => void readable.push(null) });
+    },
+  });
+  // The engine destroys it with the request, which is told of by the request.
+  readable.on("error", () => undefined);
+  return readable;
 }
 
 function headOf(

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Refusal } from "../core/refusals.ts";
-import type { BodyResult } from "../ports/exchange.ts";
+import type { BodyOpening, BodyReceiver, BodyResult, OpenBody } from "../ports/exchange.ts";
 
 /** Memory for the bodies of all requests together. */
 export class BodyMemory {
@@ -24,12 +24,9 @@ export class BodyMemory {
 
 /** Reads a request's body once and whole, within one request's limit and the memory of all. */
 export function readBody(request: IncomingMessage, limitBytes: number, memory: BodyMemory): Promise<BodyResult> {
-  const encoding = request.headers["content-encoding"];
-  if (encoding !== undefined && encoding !== "" && encoding.toLowerCase() !== "identity") {
-    return refused({ code: "unsupported_encoding", encoding });
-  }
+  const unfit = unfitness(request, limitBytes);
+  if (unfit !== undefined) return refused(unfit);
   const stated = Number(request.headers["content-length"] ?? 0);
-  if (stated > limitBytes) return refused({ code: "request_too_large", limitBytes });
   if (!memory.take(stated)) return refused(overloaded);
 
   return new Promise((resolve) => {
@@ -60,6 +57,62 @@ export function readBody(request: IncomingMessage, limitBytes: number, memory: B
     request.on("error", () => finish({ ok: false, refusal: null }));
     request.on("close", () => finish({ ok: false, refusal: null }));
   });
+}
+
+/** Why a body is not read at all, by its headers; undefined where it is. */
+function unfitness({ headers }: IncomingMessage, limitBytes: number): Refusal | undefined {
+  const encoding = headers["content-encoding"];
+  if (encoding !== undefined && encoding !== "" && encoding.toLowerCase() !== "identity") {
+    return { code: "unsupported_encoding", encoding };
+  }
+  return Number(headers["content-length"] ?? 0) > limitBytes ? { code: "request_too_large", limitBytes } : undefined;
+}
+
+/** A request's body as it comes: nothing of it is held here but what Node holds of a connection. */
+export function openBody(request: IncomingMessage, limitBytes: number): BodyOpening {
+  const unfit = unfitness(request, limitBytes);
+  return unfit === undefined ? { ok: true, body: new RequestBody(request, limitBytes) } : { ok: false, refusal: unfit };
+}
+
+class RequestBody implements OpenBody {
+  readonly length: number | null;
+  readonly #request: IncomingMessage;
+  readonly #limitBytes: number;
+  #bytes = 0;
+  #over = false;
+
+  constructor(request: IncomingMessage, limitBytes: number) {
+    const stated = request.headers["content-length"];
+    // Without a length and without chunks there is no body (RFC 9112, 6.3).
+    this.length = stated !== undefined ? Number(stated) : request.headers["transfer-encoding"] === undefined ? 0 : null;
+    this.#request = request;
+    this.#limitBytes = limitBytes;
+  }
+
+  read(receiver: BodyReceiver): void {
+    const finish = (tell: () => void): void => {
+      if (this.#over) return;
+      this.#over = true;
+      tell();
+    };
+    this.#request.on("data", (chunk: Buffer) => {
+      if (this.#over) return;
+      this.#bytes += chunk.length;
+      if (this.#bytes <= this.#limitBytes) receiver.chunk(chunk);
+      else finish(() => receiver.fail({ code: "request_too_large", limitBytes: this.#limitBytes }));
+    });
+    this.#request.on("end", () => finish(() => receiver.end()));
+    this.#request.on("error", () => finish(() => receiver.fail(null)));
+    this.#request.on("close", () => finish(() => receiver.fail(null)));
+  }
+
+  pause(): void {
+    if (!this.#over) this.#request.pause();
+  }
+
+  resume(): void {
+    this.#request.resume();
+  }
 }
 
 const overloaded: Refusal = {

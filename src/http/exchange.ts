@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Refusal } from "../core/refusals.ts";
-import type { BodyResult, Exchange, HeaderList } from "../ports/exchange.ts";
+import type { BodyOpening, BodyResult, Exchange, HeaderList } from "../ports/exchange.ts";
 import { refusalAnswer } from "../wire/refusals.ts";
-import { readBody, type BodyMemory } from "./body.ts";
+import { openBody, readBody, type BodyMemory } from "./body.ts";
 import { TickWriter } from "./tick-writer.ts";
 
 /** What an exchange is told when it is made. */
@@ -92,6 +92,10 @@ export class HttpExchange implements Exchange {
 
   readBody(limitBytes = Infinity): Promise<BodyResult> {
     return readBody(this.#request, Math.min(limitBytes, this.#facts.bodyBytesMax), this.#facts.bodyMemory);
+  }
+
+  openBody(): BodyOpening {
+    return openBody(this.#request, this.#facts.bodyBytesMax);
   }
 
   onClientGone(listener: () => void): void {

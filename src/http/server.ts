@@ -5,6 +5,8 @@ import { refusalAnswer } from "../wire/refusals.ts";
 
 /** Longer than the idle time of common clients, so that none sends a request into a closing connection. Milliseconds. */
 const idleConnectionMs = 65_000;
+/** For a large upload over a slow line; bodies that are held whole are small beside it. Milliseconds. */
+const requestMs = 3_600_000;
 
 /** The HTTP server. What Node would answer on its own, without a word of why, gets our errors' shape. */
 export function createHttpServer(listener: RequestListener): Server {
@@ -14,7 +16,7 @@ export function createHttpServer(listener: RequestListener): Server {
     listener(request, response);
   };
   // A request without a host is the gatekeeper's to refuse.
-  const server = createServer({ keepAliveTimeout: idleConnectionMs, requireHostHeader: false }, remembering);
+  const server = createServer({ keepAliveTimeout: idleConnectionMs, requestTimeout: requestMs, requireHostHeader: false }, remembering);
   server.on("checkExpectation", remembering);
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     const answer = answers.get(socket);

@@ -5,6 +5,29 @@ export type BodyResult =
   | { readonly ok: true; readonly bytes: Buffer; readonly release: () => void }
   | { readonly ok: false; readonly refusal: Refusal | null };
 
+/** A body that is read as it comes. */
+export interface OpenBody {
+  /** As the client stated it, in bytes; null where it stated none. */
+  readonly length: number | null;
+  /** Begins to read, once. */
+  read(receiver: BodyReceiver): void;
+  /** Stops the client, and lets it go on. */
+  pause(): void;
+  resume(): void;
+}
+
+/** Receives any number of chunks, then exactly one of `end` and `fail`. */
+export interface BodyReceiver {
+  chunk(bytes: Buffer): void;
+  end(): void;
+  /** It is larger than it may be, or, with null, its client has gone. */
+  fail(refusal: Refusal | null): void;
+}
+
+export type BodyOpening =
+  | { readonly ok: true; readonly body: OpenBody }
+  | { readonly ok: false; readonly refusal: Refusal };
+
 /** Name and value, in the order in which they leave. */
 export type HeaderList = readonly (readonly [name: string, value: string])[];
 
@@ -30,6 +53,8 @@ export interface Exchange {
   /** Reads the whole body once, within the limits. `refusal` is null when the client left meanwhile. */
   /** `limitBytes`: a limit of this path's own, below the one of all. */
   readBody(limitBytes?: number): Promise<BodyResult>;
+  /** In its place: the body as it comes, within the limit of one request's size. */
+  openBody(): BodyOpening;
 
   /** Whether the client has gone before its answer was complete. */
   readonly clientGone: boolean;

@@ -6,9 +6,25 @@ export interface GatewayRequest {
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
   /** The exact bytes to send; undefined for none. */
-  readonly body: Uint8Array | undefined;
+  readonly body: Uint8Array | StreamedBody | undefined;
   /** Milliseconds without a byte after which the call fails as `silent`. */
   readonly silenceMs: number;
+}
+
+/** A body that is sent as it comes and never held whole. It comes once, so that its request follows no redirect. */
+export interface StreamedBody {
+  /** All its bytes, where that is known; null where it ends when it ends. */
+  readonly length: number | null;
+  /** Begins to write; called at most once. A body that cannot come to its end neither writes nor ends: its call is aborted. */
+  start(sink: BodySink): void;
+  /** Goes on after a write that was answered with false. */
+  resume(): void;
+}
+
+export interface BodySink {
+  /** False where the gateway is slow: nothing more is written until `resume`. */
+  write(bytes: Uint8Array): boolean;
+  end(): void;
 }
 
 export interface GatewayHead {
