@@ -71,6 +71,8 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
     imagePartTokens: stated.image_part_tokens ?? null,
     audioPartTokens: stated.audio_part_tokens ?? null,
     filePartTokens: stated.file_part_tokens ?? null,
+    unit: stated.unit ?? "token",
+    imagesOnly: stated.images_only ?? false,
     encoding: encoding ?? "o200k_base",
     tokenizerIsPublic: encoding !== null,
     errorFactor: encoding === null ? permille(stated.error_factor ?? fallback.errorFactor) : unchanged,

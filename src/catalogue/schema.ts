@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { unknownFields } from "../core/fault.ts";
 import { parseRate, parseUsd } from "../core/money.ts";
-import { tokenClasses, type TokenClass } from "../core/tokens.ts";
+import { tokenClasses, units, type TokenClass } from "../core/tokens.ts";
 
 /**
  * The shape of a price file. Every `error` is the end of the sentence "write …", so that a fault says what is wanted.
@@ -119,6 +119,11 @@ const traits = {
   image_part_tokens: partTokens.optional(),
   audio_part_tokens: partTokens.optional(),
   file_part_tokens: partTokens.optional(),
+  unit: z
+    .enum(units, { error: "token, second or character" })
+    .optional()
+    .describe("What rates are for a million of, and sizes are counted in; default token. Seconds are audio_input, characters input."),
+  images_only: flag.optional().describe("Whether its rates are for the images endpoints alone: a chat's usage does not tell an image's tokens; default false."),
   reasoning: flag.optional().describe("Whether it may bill output that the client never sees; default true."),
   tokens_per_second: whole("a whole number of tokens a second", 1).optional(),
   bills_server_errors: flag.optional().describe("Whether the gateway bills an answer of 500, 502 or 503; default false."),

@@ -59,7 +59,7 @@ function print(io: Io, shown: PriceShown): void {
     ["in force", price === null ? `none at ${shown.at}` : `${spanOf(price)} (${price.file}:${price.line})`],
     ["source", price?.source ?? null],
     ["minimum", price === null ? null : minimumOf(price.minimum)],
-    ["context", `${bounds.context_tokens} tokens, at most ${bounds.max_output_tokens} of output`],
+    ["context", `${bounds.context_tokens} ${bounds.unit}s, at most ${bounds.max_output_tokens} of output`],
     ["bound of a part", `image ${boundOf(bounds.image_part_tokens)}, audio ${boundOf(bounds.audio_part_tokens)}, file ${boundOf(bounds.file_part_tokens)}`],
     ["tokenizer", bounds.tokenizer ?? `not published: o200k_base times ${bounds.error_factor}`],
     ["tokens of a byte", `at most ${bounds.tokens_per_byte}`],
@@ -73,7 +73,7 @@ function print(io: Io, shown: PriceShown): void {
   for (const tier of price?.tiers ?? []) {
     printLine(io, "");
     if (price !== null && price.tiers.length > 1) printLine(io, tierTitle(tier.from_prompt_tokens, price.tier_mode));
-    printTable(io, columnsOf(["class"], "USD per 1M tokens"), tier.rates.map(rateCells));
+    printTable(io, columnsOf(["class"], `USD per 1M ${bounds.unit}s`), tier.rates.map(rateCells));
   }
   const others = shown.entries.filter((entry) => !entry.in_force);
   if (others.length > 0) {

@@ -16,7 +16,9 @@ export function registerSandbox(program: Command, context: CliContext): void {
   command.addHelpText(
     "after",
     () =>
-      `\nScenarios, after the model's name (gpt-4o+cut:5+slow:20), or in the last message (#sandbox cut:5):\n${listed(sandboxScenarios)}` +
+      `\nBeside chat completions it serves /v1/responses, completions, embeddings, images/generations|edits|variations and` +
+      `\naudio/speech|transcriptions|translations, each billed in its own books, and answers 401 without its key.\n` +
+      `\nScenarios, after the model's name (gpt-4o+cut:5+slow:20), or in the last message, input or prompt (#sandbox cut:5):\n${listed(sandboxScenarios)}` +
       `\n\nBilling errors, for farebox reconcile to find:\n${listed(sandboxBillingErrors)}`,
   );
   example(command, "farebox sandbox --port 4100");

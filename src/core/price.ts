@@ -56,6 +56,14 @@ export interface TaskPrice {
   readonly list: PicoUsd;
 }
 
+/** A flat price for so many pieces in one request; the minimum is the request's. A version of its own, so that it can be recomputed. */
+export function timesPieces(price: PriceVersion, pieces: number): PriceVersion {
+  const { perRequest } = price;
+  if (perRequest === null) return price;
+  const times = (amount: PicoUsd) => (amount * BigInt(pieces)) as PicoUsd;
+  return { ...price, perRequest: { charged: times(perRequest.charged), list: times(perRequest.list) } };
+}
+
 /** The tier that a prompt of this size reaches. */
 export function tierFor(price: PriceVersion, promptTokens: number): PriceTier {
   let found: PriceTier = price.tiers[0];

@@ -44,6 +44,13 @@ export function completionTotal(tokens: TokenCounts): number {
   return tokens.output + tokens.reasoning + tokens.audio_output + tokens.image_output;
 }
 
+/**
+ * What a model is billed by. Where it is no tokens, seconds of sound take the place of `audio_input` tokens and characters
+ * that of `input` tokens, and its rates are for a million of them.
+ */
+export const units = ["token", "second", "character"] as const;
+export type Unit = (typeof units)[number];
+
 /** A factor in thousandths, so that scaling stays in integers: 1250 is 1.25 times. */
 export type Permille = number & { readonly unit: "permille" };
 

@@ -1,4 +1,4 @@
-import { noTokens, type TokenCounts } from "./tokens.ts";
+import { noTokens, type TokenCounts, type Unit } from "./tokens.ts";
 
 /** What a usage object stated, as whole numbers; absent parts are undefined. Totals include their parts. */
 export interface StatedUsage {
@@ -17,6 +17,8 @@ export interface StatedUsage {
 /** Disjoint token counts, and whether the statement contradicted itself and was read to the dearer side. */
 export interface Usage {
   readonly tokens: TokenCounts;
+  /** What was counted, where it is no tokens: such a usage is none for a model that is billed otherwise. */
+  readonly unit?: Unit;
   readonly clamped: boolean;
 }
 
@@ -49,4 +51,9 @@ export function decompose(stated: StatedUsage): Usage {
     },
     clamped: promptClamped || completionParts > completion,
   };
+}
+
+/** The usage where it counts what the model is billed by; undefined where it does not. */
+export function usageIn(unit: Unit, usage: Usage | undefined): Usage | undefined {
+  return usage !== undefined && (usage.unit ?? "token") === unit ? usage : undefined;
 }

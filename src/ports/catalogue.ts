@@ -1,6 +1,6 @@
 import type { ModelLimits } from "../core/bounds.ts";
 import type { PriceVersion } from "../core/price.ts";
-import type { Permille, TokenClass } from "../core/tokens.ts";
+import type { Permille, TokenClass, Unit } from "../core/tokens.ts";
 
 /** The public tokenizers that Farebox can count with. */
 export type Encoding = "o200k_base" | "cl100k_base";
@@ -21,6 +21,10 @@ export interface CatalogueModel extends ModelLimits {
   readonly group: string | null;
   /** Null for a model that is known and has no price in force. */
   readonly price: PinnedPrice | null;
+  /** What its rates are for a million of, and its sizes are counted in. */
+  readonly unit: Unit;
+  /** Whether its rates hold for the endpoints of images alone. */
+  readonly imagesOnly: boolean;
   /** The encoding to count with. */
   readonly encoding: Encoding;
   /** Whether `encoding` is this model's own, so that a count of it is not an estimate. */

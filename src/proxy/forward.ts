@@ -7,19 +7,21 @@ import { answerHeaders } from "../wire/headers.ts";
 import type { ModelAnswer } from "../wire/model-answer.ts";
 import type { AnswerMode } from "./answer.ts";
 import { HeldAnswer } from "./answer-held.ts";
+import { PassedAnswer } from "./answer-passed.ts";
 import { StreamedAnswer } from "./answer-streamed.ts";
 import type { Ending, Forwarded } from "./ending.ts";
 import { maskedHeaders, type Mask } from "./mask.ts";
 import { sharedPace } from "./pace.ts";
 import { Running, type Placed } from "./running.ts";
 import type { StreamWatch } from "./stream-watch.ts";
+import { Upload } from "./upload.ts";
 
 /** What is sent, and how its answer is to be treated. */
 export interface ForwardOrder {
   readonly exchange: Exchange;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer;
+  readonly body: Buffer | Upload | undefined;
   /** How the answer is read. */
   readonly endpoint: Endpoint;
   /** Whether the client asked for a stream: it then ends with its client. */
@@ -43,6 +45,10 @@ export interface ForwardLimits {
   readonly silenceMs: number;
   /** Milliseconds that one answer may take as a whole. */
   readonly wholeMs: number;
+}
+
+function isJson(contentType: string | undefined): boolean {
+  return /^application\/(?:[\w.+-]+\+)?json\b/i.test(contentType ?? "");
 }
 
 /** The step that passes bytes: the client's to the gateway as they are, the gateway's to the client as they come. */
@@ -107,6 +113,7 @@ class Forwarding implements GatewayReceiver, Placed {
   start(): void {
     const { exchange, path, headers, body } = this.#order;
     exchange.onClientGone(() => this.#clientGone());
+    if (body instanceof Upload) body.onBroken((refusal) => this.#uploadBroken(refusal));
     this.#wholeTimer = this.#clock.after(this.#limits.wholeMs, () => this.stop("time_limit"));
     const request = { method: exchange.method, path, headers, body, silenceMs: this.#limits.silenceMs };
     this.#call = this.#gateway.send(request, this);
@@ -143,7 +150,9 @@ class Forwarding implements GatewayReceiver, Placed {
       ranMs: () => this.#ranMs(),
       served: (model: string | null) => (this.#servedModel = model),
     };
-    this.#mode = isStream
+    const isMedia = endpoint.answersMedia && head.status < 300 && !isJson(head.header("content-type"));
+    if (!isStream && (isMedia || this.#order.exchange.method === "HEAD")) this.#mode = new PassedAnswer(parts);
+    else this.#mode = isStream
       ? new StreamedAnswer({ ...parts, endpoint, dropUsageChunk: this.#order.dropUsageChunk, watch })
       : new HeldAnswer({ ...parts, reader: endpoint.answerReader(), mask: this.#mask, costHeaders: this.#order.costHeaders });
   }
@@ -191,13 +200,26 @@ class Forwarding implements GatewayReceiver, Placed {
   #clientGone(): void {
     if (this.#over) return;
     const sent = this.#call?.sent ?? false;
-    if (sent && !this.#order.stream) {
+    if (sent && !this.#order.stream && !this.#isUploading) {
       this.#call?.resume();
       return;
     }
     this.#call?.abort();
     if (!sent) this.#finish({ kind: "notSent", reason: "client_left" });
     else this.#break("client_left", { code: "gateway_stream_broken", message: "The client left." });
+  }
+
+  /** Whether the gateway has only a part of the request: that is none yet, and nothing to bill. */
+  get #isUploading(): boolean {
+    const { body } = this.#order;
+    return body instanceof Upload && !body.isComplete;
+  }
+
+  /** The client's body cannot come to its end: too large, refused, or, with null, its client has gone. */
+  #uploadBroken(refusal: Refusal | null): void {
+    if (this.#over) return;
+    this.#call?.abort();
+    this.#break(refusal?.code ?? "client_left", refusal ?? { code: "gateway_stream_broken", message: "The client left." });
   }
 
   /** After it was sent: with a stream it is cut, without one nothing tells whether it was billed. */
@@ -207,6 +229,7 @@ class Forwarding implements GatewayReceiver, Placed {
       return;
     }
     this.#refuse(refusal);
+    if (this.#isUploading) return this.#finish({ kind: "notSent", reason });
     const leftStream = this.#order.stream && reason === "client_left";
     this.#finish(
       leftStream ? { kind: "cut", usage: undefined, texts: [], reason, ranMs: this.#ranMs() } : { kind: "unknown", reason },
@@ -227,6 +250,8 @@ class Forwarding implements GatewayReceiver, Placed {
     this.#over = true;
     this.#wholeTimer?.cancel();
     this.#order.watch?.end();
+    // Answered, or given up, before all of it had come: the rest is read past, so that the client can read its answer.
+    if (this.#isUploading) (this.#order.body as Upload).discard();
     if (ending instanceof Promise) void ending.then((known) => this.#done(this.#forwarded(known)));
     else this.#done(this.#forwarded(ending));
   }

@@ -3,6 +3,7 @@ import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { HoldResult, Ledger } from "../ports/ledger.ts";
+import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
 import type { Authenticated } from "./authenticate.ts";
 import { firstHold, type Growth, type Pricer, type Quote, type Reservation } from "./price.ts";
 
@@ -75,6 +76,8 @@ export function createHolder(parts: {
     }
     if (!result.ok) {
       const { request, model } = order.quote;
+      if (result.reason === "not_bounded" && request.isUnpriced === true) return { ok: false, refusal: unknownCost };
+      if (result.reason === "not_bounded" && request.model === unnamedModel) return { ok: false, refusal: sendBeforeFile("model") };
       const asked = { model: request.model, isPriced: model?.price != null, fields: request.unboundedFields };
       return { ok: false, refusal: await refusalOf(result, asked, parts.scopeName) };
     }
@@ -112,3 +115,9 @@ export async function refusalOf(
       return { code: "ledger_unavailable" };
   }
 }
+
+const unknownCost: Refusal = {
+  code: "invalid_request",
+  param: null,
+  message: "What this path costs is not known, so a key under a hard budget cannot use it.",
+};

@@ -1,5 +1,6 @@
 import { partTokens } from "../core/bounds.ts";
 import { outcomeOfStatus, type Outcome } from "../core/settlement.ts";
+import { usageIn } from "../core/usage.ts";
 import { noTokens, unchanged, type Permille } from "../core/tokens.ts";
 import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -55,6 +56,7 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
 
   return async (ending, of) => {
     const errorFactor: Permille = of.model?.errorFactor ?? unchanged;
+    const unit = of.model?.unit ?? "token";
     switch (ending.kind) {
       case "notSent":
       case "unknown":
@@ -62,15 +64,24 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
       case "status":
         return outcomeOfStatus(ending.status, of.model?.billsServerErrors ?? false);
       case "whole": {
-        const { usage } = ending;
-        if (usage !== undefined) return { kind: "reported", ...usage };
+        const usage = usageIn(unit, ending.usage);
+        if (usage !== undefined) return { kind: "reported", tokens: usage.tokens, clamped: usage.clamped };
+        const { characters } = of.request;
+        if (unit === "character" && characters !== undefined) {
+          return { kind: "counted", tokens: { ...noTokens, input: characters }, errorFactor: unchanged, hiddenTokens: 0 };
+        }
+        if (isUncountable(of)) return { kind: "unknown", reason: "no_usage" };
+        // Its price is of the request: nothing need be counted for it, nor can it.
+        if (of.request.isUnseen === true) return { kind: "counted", tokens: noTokens, errorFactor: unchanged, hiddenTokens: 0 };
         const tokens = await count(ending.texts, of);
         if (tokens === undefined) return { kind: "unknown", reason: "not_counted" };
         const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
         return { kind: "counted", tokens: classes, errorFactor, hiddenTokens: hiddenTokens(of, ending.ranMs) };
       }
       case "cut": {
-        if (ending.usage !== undefined) return { kind: "reported", ...ending.usage };
+        const usage = usageIn(unit, ending.usage);
+        if (usage !== undefined) return { kind: "reported", tokens: usage.tokens, clamped: usage.clamped };
+        if (isUncountable(of)) return { kind: "unknown", reason: ending.reason };
         const tokens = await count(ending.texts, of);
         if (tokens === undefined) return { kind: "unknown", reason: "not_counted" };
         return {
@@ -84,6 +95,12 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
       }
     }
   };
+}
+
+/** Whether no text tells what it cost; a price of requests needs none. */
+function isUncountable({ model, request }: Metered): boolean {
+  const { price, unit } = model ?? { price: null, unit: "token" };
+  return (request.isUnseen === true || unit !== "token") && price?.version.perRequest == null;
 }
 
 /** Output that a reasoning model may have produced unseen while it ran, by its stated speed. */

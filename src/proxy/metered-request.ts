@@ -3,14 +3,15 @@ import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import { ceilingPrice } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { tokensUsed, type Outcome } from "../core/settlement.ts";
+import { usageIn, type Usage } from "../core/usage.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { ChargeEnd } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
+import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
 import { forwardableHeaders } from "../wire/headers.ts";
-import type { ModelAnswer } from "../wire/model-answer.ts";
 import { readRetry } from "../wire/retries.ts";
 import { readTags } from "../wire/tags.ts";
 import { mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
@@ -23,6 +24,7 @@ import type { Held, PlaceHold } from "./hold.ts";
 import { reserveTokens, withPlace, type Limiter, type Place } from "./limits.ts";
 import type { Meter } from "./meter.ts";
 import type { Pricer, Quote } from "./price.ts";
+import { readRequestBody, type RequestBody } from "./request-body.ts";
 import type { Settle, SettleOrder } from "./settle.ts";
 
 /** The steps of a request that is priced and metered, in the order in which they are taken. */
@@ -49,11 +51,12 @@ export interface RequestSteps {
 /** authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle */
 export function meteredRequest(steps: RequestSteps, endpoint: Endpoint): Handler {
   const answer = withPlace(steps.limiter, async (exchange, who, place) => {
-    const body = await exchange.readBody();
-    if (!body.ok) return body.refusal === null ? notForwarded : refuse(exchange, body.refusal);
-    const answered = answerRequest(steps, exchange, { endpoint, who, place }, body.bytes);
+    const read = await readRequestBody(exchange, endpoint);
+    if (!read.ok) return read.refusal === null ? notForwarded : refuse(exchange, read.refusal);
+    const { body } = read;
+    const answered = answerRequest(steps, exchange, { endpoint, who, place }, body);
     // Until it is settled: a count of the prompt may still need the body.
-    steps.background(answered.then(({ settled }) => settled).finally(body.release));
+    steps.background(answered.then(({ settled }) => settled).finally(() => body.release()));
     return (await answered).summary;
   });
   return withKey(steps.authenticate, answer);
@@ -72,7 +75,7 @@ interface Answered {
   readonly settled: Promise<void>;
 }
 
-async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admitted, body: Buffer): Promise<Answered> {
+async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admitted, body: RequestBody): Promise<Answered> {
   const admission = await admit(steps, exchange, from, body);
   const { endpoint, who, place } = from;
   if (!admission.ok) return { summary: refuse(exchange, admission.refusal), settled: Promise.resolve() };
@@ -86,7 +89,7 @@ async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admi
     const outcome = { kind: "notSent", reason: "client_left" } as const;
     return { summary: { ...notForwarded, model, stream }, settled: settle(steps, place, { held, quote, who, outcome, end }) };
   }
-  const growing = growingHold(steps, admission, body);
+  const growing = growingHold(steps, admission, body.seen);
   const forwarded = await forward(steps, exchange, admission, { endpoint, body, growing }).catch(async (error: unknown) => {
     // A bug of ours; its hold must not stay pending until the next start.
     growing?.end();
@@ -95,7 +98,7 @@ async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admi
   });
   const end = endOf(exchange, steps.clock, forwarded);
   const settled = steps
-    .meter(forwarded.ending, { model: quote.model, body, request, underWayTokens: growing?.underWayTokens ?? 0 })
+    .meter(forwarded.ending, { model: quote.model, body: body.seen, request, underWayTokens: growing?.underWayTokens ?? 0 })
     .catch((error: unknown): Outcome => {
       steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
       return { kind: "unknown", reason: "not_metered" };
@@ -125,8 +128,8 @@ type Admission =
   | { readonly ok: false; readonly refusal: Refusal };
 
 /** Price and hold: afterwards the request has a durable row, or it is refused. */
-async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, place }: Admitted, body: Buffer): Promise<Admission> {
-  const read = endpoint.readRequest(body);
+async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, place }: Admitted, body: RequestBody): Promise<Admission> {
+  const read = body.read();
   if (!read.ok) return read;
   const tags = readTags(exchange.header("x-farebox-tag"));
   if (!tags.ok) return tags;
@@ -138,18 +141,20 @@ async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, p
   if (!pricing.ok) return pricing;
   const { quote } = pricing;
   if (!mayUseModel(who, request.model, quote.model?.id ?? request.model)) {
-    return { ok: false, refusal: { code: "model_not_allowed", model: request.model } };
+    const refusal: Refusal = request.model === unnamedModel && endpoint.form !== null ? sendBeforeFile("model") : { code: "model_not_allowed", model: request.model };
+    return { ok: false, refusal };
   }
   if (place.countsTokens) {
-    const overLimit = await reserveTokens(place, quote.promptTokens, () => steps.pricer.countPrompt(quote, body));
+    const overLimit = await reserveTokens(place, quote.promptTokens, () => steps.pricer.countPrompt(quote, body.seen));
     if (overLimit !== null) return { ok: false, refusal: overLimit };
   }
   const retry = readRetry(exchange.header("x-stainless-retry-count"));
-  const holding = await steps.hold({ id: exchange.id, route, who, quote, body, tags: tags.tags, retry });
+  const holding = await steps.hold({ id: exchange.id, route, who, quote, body: body.seen, tags: tags.tags, retry });
   if (!holding.ok) {
     place.settleTokens(0);
     return holding;
   }
+  body.seal(holding.held.room !== null);
   steps.events.admitted({ key: who.key, route, model: quote.model?.id ?? null, group: quote.model?.group ?? null, retry });
   return { ok: true, quote, held: holding.held };
 }
@@ -166,7 +171,7 @@ async function forward(
   steps: RequestSteps,
   exchange: Exchange,
   { quote, held }: Covered,
-  { endpoint, body, growing }: { readonly endpoint: Endpoint; readonly body: Buffer; readonly growing: GrowingHold | undefined },
+  { endpoint, body, growing }: { readonly endpoint: Endpoint; readonly body: RequestBody; readonly growing: GrowingHold | undefined },
 ): Promise<Forwarded> {
   const { request } = quote;
   const { askForUsage } = endpoint;
@@ -176,17 +181,17 @@ async function forward(
     path: exchange.path + exchange.query,
     // A body that we meter should come readable; what is compressed all the same passes as it is.
     headers: { ...forwardableHeaders(exchange.headers()), "accept-encoding": "identity" },
-    body: inject ? askForUsage(body) : body,
+    body: inject ? askForUsage(body.seen) : body.sent,
     endpoint,
     stream: request.stream,
     dropUsageChunk: inject,
     watch: growing,
-    costHeaders: (answer) => costHeaders(held, answer),
+    costHeaders: (answer) => costHeaders(held, usageIn(quote.model?.unit ?? "token", answer.usage)),
   });
 }
 
 /** What an answer cost and what its budget has left, from its reported usage and the hold's own answer. */
-function costHeaders({ price, room, hold }: Held, { usage }: ModelAnswer): HeaderList {
+function costHeaders({ price, room, hold }: Held, usage: Usage | undefined): HeaderList {
   if (price === null || usage === undefined) return [];
   const { charged } = costOf(price, usage.tokens);
   const cost: HeaderList = [["x-farebox-cost-usd", formatUsd(charged)], ...(price.model === ceilingPrice ? [ceilingMark] : [])];

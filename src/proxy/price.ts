@@ -1,11 +1,13 @@
 import { outputBound, partTokens, promptBound, worstCase } from "../core/bounds.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { PromptText } from "../core/prompt-text.ts";
+import { canonicalPrice, timesPieces } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Slices } from "../core/slices.ts";
 import { scaleTokens } from "../core/tokens.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
+import { contentId } from "../wire/content-id.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 import { countPromptText } from "./count-prompt.ts";
 
@@ -57,7 +59,7 @@ export function createPricer(parts: {
 }): Pricer {
   const { sliceTokens } = parts;
   const countPrompt: Pricer["countPrompt"] = async ({ request, model, promptTokens }, body) => {
-    if (model === undefined || !model.tokenizerIsPublic || request.size.unboundedFields.length > 0) return undefined;
+    if (model === undefined || model.unit !== "token" || !model.tokenizerIsPublic || request.size.unboundedFields.length > 0) return undefined;
     const media = partTokens(request.size, model);
     if (media === null) return undefined;
     const prompt = request.prompt.text(body);
@@ -70,7 +72,7 @@ export function createPricer(parts: {
 
   return {
     quote(request, at) {
-      const model = parts.catalogue().find(request.model, at);
+      const model = pricedFor(request, parts.catalogue().find(request.model, at));
       if (model?.price == null) {
         if (parts.unpriced === "refuse") {
           return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
@@ -94,6 +96,16 @@ export function createPricer(parts: {
       return prompt === undefined ? undefined : reservationFor(request, model, prompt, sliceTokens);
     },
   };
+}
+
+/** The model with what its price is for this request: none where it is for images alone, and one for all pieces. */
+function pricedFor({ pieces, isUnpriced }: ModelRequest, model: CatalogueModel | undefined): CatalogueModel | undefined {
+  if (model?.price == null) return model;
+  if (isUnpriced === true || (model.imagesOnly && pieces === undefined)) return { ...model, price: null };
+  if (pieces === undefined || pieces === 1 || model.price.version.perRequest === null) return model;
+  const version = timesPieces(model.price.version, pieces);
+  const canonical = canonicalPrice(version);
+  return { ...model, price: { id: contentId(canonical), canonical, version } };
 }
 
 /** Template tokens that the published count of a message does not cover on every model. */

@@ -41,6 +41,8 @@ function boundsOf(model: CatalogueModel) {
     reasoning: model.reasons,
     tokens_per_second: model.tokensPerSecond,
     bills_server_errors: model.billsServerErrors,
+    unit: model.unit,
+    images_only: model.imagesOnly,
   };
 }
 

@@ -16,6 +16,8 @@ export interface Consumption {
   readonly promptTokens: number;
   /** Part of promptTokens. */
   readonly cachedTokens: number;
+  /** Part of promptTokens: images or sound, which have a price of their own. */
+  readonly partTokens?: number;
   /** Everything billed as output, hidden reasoning included. */
   readonly completionTokens: number;
   /** Visible tokens written to the socket; null for a plain answer. */
@@ -60,6 +62,7 @@ export interface BillingOptions {
 interface Rate {
   readonly input: bigint;
   readonly cachedInput: bigint;
+  readonly partInput: bigint;
   readonly output: bigint;
   readonly minimumTokens: number;
   readonly minimumPicoUsd: bigint;
@@ -105,13 +108,14 @@ export class Billing {
   }
 
   /** What such a call would be billed. */
-  quote(call: Pick<Consumption, "model" | "stream" | "promptTokens" | "cachedTokens" | "completionTokens">): {
+  quote(call: Pick<Consumption, "model" | "stream" | "promptTokens" | "cachedTokens" | "partTokens" | "completionTokens">): {
     cost: PicoUsd;
     minimumApplied: boolean;
   } {
     const rate = this.#rateOf(call.model);
-    const uncached = BigInt(call.promptTokens - call.cachedTokens) * rate.input;
-    const cost = uncached + BigInt(call.cachedTokens) * rate.cachedInput + BigInt(call.completionTokens) * rate.output;
+    const parts = call.partTokens ?? 0;
+    const uncached = BigInt(call.promptTokens - call.cachedTokens - parts) * rate.input;
+    const cost = uncached + BigInt(parts) * rate.partInput + BigInt(call.cachedTokens) * rate.cachedInput + BigInt(call.completionTokens) * rate.output;
     const shortfall = rate.minimumTokens - call.promptTokens - call.completionTokens;
     const filled = shortfall > 0 ? cost + BigInt(shortfall) * rate.output : cost;
     const whole = filled < rate.minimumPicoUsd ? rate.minimumPicoUsd : filled;
@@ -148,6 +152,7 @@ export class Billing {
     return {
       input: perToken(price.input),
       cachedInput: perToken(price.cachedInput ?? price.input),
+      partInput: perToken(price.partInput ?? price.input),
       output: perToken(price.output),
       minimumTokens: price.minimumTokens ?? this.#minimum.tokens ?? 0,
       minimumPicoUsd: picoUsd(price.minimumUsd ?? this.#minimum.usd ?? "0"),

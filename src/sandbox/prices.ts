@@ -3,6 +3,8 @@ export interface ModelPrice {
   readonly input: string;
   /** The input's price where it is left out. */
   readonly cachedInput?: string;
+  /** Of images or sound in the prompt; the input's price where it is left out. */
+  readonly partInput?: string;
   readonly output: string;
   /** In place of the sandbox's general minimum. */
   readonly minimumTokens?: number;
@@ -30,6 +32,16 @@ const official: Readonly<Record<string, readonly [input: string, output: string,
   "gemini-2.5-flash": ["0.30", "2.50", 25],
 };
 
+/** What takes or makes images and sound: whisper by a million seconds, tts by a million characters. */
+const media: Readonly<Record<string, ModelPrice>> = {
+  "gpt-image-1": { input: "5.00", partInput: "10.00", output: "40.00" },
+  "gpt-4o-transcribe": { input: "2.50", partInput: "6.00", output: "10.00" },
+  "gpt-4o-mini-transcribe": { input: "1.25", partInput: "3.00", output: "5.00" },
+  "whisper-1": { input: "100.00", output: "0.00" },
+  "tts-1": { input: "15.00", output: "0.00" },
+  "tts-1-hd": { input: "30.00", output: "0.00" },
+};
+
 /** The price of a model that is not in the table. */
 const unknownModel: ModelPrice = { input: "2.00", output: "8.00" };
 
@@ -39,7 +51,7 @@ export function listPrices(): Record<string, ModelPrice> {
   for (const [model, [input, output, percent]] of Object.entries(official)) {
     prices[model] = { input: percentOf(input, percent), output: percentOf(output, percent) };
   }
-  return prices;
+  return { ...prices, ...media };
 }
 
 /** A percentage of a price with two decimals, exactly: such a product has at most four. */

@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from "node:net";
 import { formatUsd } from "../core/money.ts";
 import { serveAccount } from "./account.ts";
+import { serveSpeech, serveTranscription } from "./audio.ts";
 import { Billing } from "./billing.ts";
 import { refuseScenario, sendError, sendJson, withScenario, type Call, type House } from "./call.ts";
 import { serveChat, serveText } from "./chat.ts";
@@ -10,6 +11,7 @@ import { serveEmbeddings } from "./embeddings.ts";
 import { serveFault } from "./faults.ts";
 import { Observer } from "./observer.ts";
 import type { RequestHead, Sandbox, SandboxOptions } from "./options.ts";
+import { serveImages } from "./images.ts";
 import { digest } from "./random.ts";
 import { responsesForm } from "./responses.ts";
 import { parseScenario, type Scenario } from "./scenarios.ts";
@@ -217,6 +219,9 @@ function route(call: Call): Promise<void> | void {
   if (endpoint === "POST /v1/chat/completions") return serveChat(call);
   if (endpoint === "POST /v1/responses") return serveText(call, responsesForm);
   if (endpoint === "POST /v1/completions") return serveText(call, completionsForm);
+  if (/^POST \/v1\/images\/(generations|edits|variations)$/.test(endpoint)) return serveImages(call);
+  if (endpoint === "POST /v1/audio/speech") return serveSpeech(call);
+  if (/^POST \/v1\/audio\/(transcriptions|translations)$/.test(endpoint)) return serveTranscription(call);
   if (endpoint === "POST /v1/embeddings") return serveEmbeddings(call);
   if (endpoint === "GET /account/info") return serveAccount(call);
   if (endpoint === "GET /v1/models") return sendModels(call);

@@ -1,4 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
+import type { FormReading } from "./form.ts";
 import type { AnswerReader } from "./model-answer.ts";
 import type { ModelRequestResult } from "./model-request.ts";
 import type { TextListener, Transcript } from "./stream-transcript.ts";
@@ -9,6 +10,12 @@ export interface Endpoint {
   readonly route: string;
   /** Reads a request for looking only. Refuses what the gateway might read differently. */
   readRequest(body: Buffer): ModelRequestResult;
+  /** How it is read where it is a form with files, which passes without being held; null where it never is one. */
+  readonly form: FormReading | null;
+  /** Whether any body passes without being held, whatever it is: what is read of it is its first bytes. */
+  readonly isOpen?: boolean;
+  /** Whether an answer may be something else than JSON, which is passed on unread. */
+  readonly answersMedia: boolean;
   answerReader(): AnswerReader;
   transcript(onText?: TextListener): Transcript;
   /** How stream usage is asked for in the place of a client that did not; null where streams report it unasked. */

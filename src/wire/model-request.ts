@@ -3,7 +3,7 @@ import type { RequestSize } from "../core/bounds.ts";
 import type { PromptText } from "../core/prompt-text.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { TokenClass } from "../core/tokens.ts";
-import { isObject, parseJson, type JsonObject } from "./json.ts";
+import { isObject, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { jsonMembers, type JsonMember } from "./json-keys.ts";
 import { jsonBounds, jsonSkeleton } from "./json-skeleton.ts";
 import type { RequestFields } from "./request-fields.ts";
@@ -20,6 +20,14 @@ export interface ModelRequest {
   /** Classes that a token of the prompt or of the completion can be billed as. */
   readonly classes: { readonly prompt: readonly TokenClass[]; readonly completion: readonly TokenClass[] };
   readonly prompt: PromptReading;
+  /** Whether what it makes is nothing that can be counted: images, or sound. */
+  readonly isUnseen?: boolean;
+  /** Whether nothing is known of what it costs, whatever its model costs elsewhere. */
+  readonly isUnpriced?: boolean;
+  /** How many pieces a price of requests is charged for; one unless given. */
+  readonly pieces?: number;
+  /** Characters of its text, for a model that is billed by them. */
+  readonly characters?: number;
 }
 
 /** How the prompt of a kind of request is read for counting; the request must have been read before. */
@@ -111,6 +119,11 @@ export function parseBody(bytes: Buffer): unknown {
   if (isAscii(bytes)) return parseJson(bytes.toString("latin1"));
   if (!isUtf8(bytes)) return undefined;
   return parseJson(bytes.toString("utf8"));
+}
+
+/** The members of a body that was read before, long strings whole. */
+export function objectInFull(bytes: Buffer): JsonObject {
+  return objectOr(parseBody(bytes));
 }
 
 /** Bytes of the request outside one of its fields; all of them where it has none. */

@@ -32,6 +32,11 @@ export class RequestFields {
     return this.#pricedByFold.get(fold(name));
   }
 
+  /** Whether a form may have several parts of this name. */
+  repeats(field: string): boolean {
+    return field.endsWith("[]") || this.meanings[field] === "free";
+  }
+
   #exact(field: string): FieldMeaning | undefined {
     return Object.hasOwn(this.meanings, field) ? this.meanings[field] : undefined;
   }

@@ -1,3 +1,4 @@
+import { noTokens } from "../core/tokens.ts";
 import { decompose, type Usage } from "../core/usage.ts";
 import { isObject, objectOr, type JsonObject } from "./json.ts";
 
@@ -5,11 +6,12 @@ import { isObject, objectOr, type JsonObject } from "./json.ts";
 const tokensMax = 1_000_000_000;
 
 /**
- * Reads a usage object of the chat or the responses vocabulary. Undefined where it is absent, empty, all zeros, or has a
+ * Reads a usage object of the chat or the responses vocabulary, or of a duration. Undefined where it is absent, empty, all zeros, or has a
  * negative, fractional or non-numeric total: an unknown usage is never taken for 0.
  */
 export function readUsage(value: unknown): Usage | undefined {
   if (!isObject(value)) return undefined;
+  if (value["type"] === "duration") return durationOf(value["seconds"]);
   const prompt = firstOf(value, ["prompt_tokens", "input_tokens"]);
   const completion = firstOf(value, ["completion_tokens", "output_tokens"]);
   const total = firstOf(value, ["total_tokens"]);
@@ -19,8 +21,8 @@ export function readUsage(value: unknown): Usage | undefined {
   if (completion === undefined && (total === undefined || total < prompt)) return undefined;
   if (prompt + (completion ?? 0) + (total ?? 0) === 0) return undefined;
 
-  const promptParts = objectOr(value["prompt_tokens_details"] ?? value["input_tokens_details"]);
-  const completionParts = objectOr(value["completion_tokens_details"] ?? value["output_tokens_details"]);
+  const promptParts = objectOr(value["prompt_tokens_details"] ?? value["input_tokens_details"] ?? value["input_token_details"]);
+  const completionParts = objectOr(value["completion_tokens_details"] ?? value["output_tokens_details"] ?? value["output_token_details"]);
   return decompose({
     prompt,
     completion,
@@ -33,6 +35,12 @@ export function readUsage(value: unknown): Usage | undefined {
     audioOutput: part(completionParts, "audio_tokens"),
     imageOutput: part(completionParts, "image_tokens"),
   });
+}
+
+/** Seconds of sound; a part of one counts as a whole one. */
+function durationOf(seconds: unknown): Usage | undefined {
+  if (typeof seconds !== "number" || !(seconds > 0) || seconds > tokensMax) return undefined;
+  return { tokens: { ...noTokens, audio_input: Math.ceil(seconds) }, clamped: false, unit: "second" };
 }
 
 function isCount(value: unknown): value is number {

@@ -168,6 +168,8 @@ describe("traits", () => {
       filePartTokens: null,
       reasons: true,
       billsServerErrors: false,
+      unit: "token",
+      imagesOnly: false,
     });
   });
 

@@ -64,8 +64,8 @@ describe("the shipped prices", () => {
     expect(formatRate(priceOf("gpt-5").tiers[0].list.cached_input)).toBe("0.125");
   });
 
-  it("know the image model and price it neither as text nor as nothing", () => {
-    expect(catalogue.find("gpt-image-1", today)).toMatchObject({ group: "image", price: null });
+  it("know the image model, whose rates are for images alone", () => {
+    expect(catalogue.find("gpt-image-1", today)).toMatchObject({ group: "image", imagesOnly: true });
   });
 
   it("charge long prompts of gemini-2.5-pro by their dearer tier, whole", () => {
@@ -92,10 +92,10 @@ describe("the shipped prices", () => {
     }
   });
 
-  it("hold a price in force, a source and plausible bounds for every model but the image one", () => {
+  it("hold a price in force, a source and plausible bounds for every model", () => {
     const models = catalogue.list(today);
     expect(models.length).toBeGreaterThan(60);
-    expect(models.filter(({ price }) => price === null).map(({ id }) => id)).toEqual(["gpt-image-1"]);
+    expect(models.filter(({ price }) => price === null).map(({ id }) => id)).toEqual([]);
     for (const model of models) {
       expect(model.outputTokensMax).toBeLessThanOrEqual(model.contextTokens);
       expect(model.tokensPerByte).toBeGreaterThanOrEqual(1000);

@@ -4,7 +4,7 @@ import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { APICallError, generateText, jsonSchema, NoOutputGeneratedError, RetryError, streamText, tool, type LanguageModel, type ToolSet } from "ai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { describeSdk, errorFrom, weatherTool, type SdkClient, type Wish } from "./support/sdk-contract.ts";
-import { refusedAtTheDoor, startWatchedProxy, type Endpoint, type WatchedProxy } from "./support/watched-proxy.ts";
+import { otherAsBilled, refusedAtTheDoor, startWatchedProxy, type Endpoint, type WatchedProxy } from "./support/watched-proxy.ts";
 
 type ModelAt = (at: Endpoint, wish: { readonly usage?: boolean }) => LanguageModel;
 
@@ -77,13 +77,27 @@ describe("ai", () => {
   });
   afterAll(() => proxy[Symbol.asyncDispose]());
 
-  it("tells a user of @ai-sdk/openai without .chat() that there is no such path: it speaks /v1/responses", async () => {
+  it("serves @ai-sdk/openai without .chat(), which speaks /v1/responses: plain, streamed and cut", async () => {
+    proxy.gatewayWill(undefined);
     const model = createOpenAI(proxy.rich)("gpt-4o");
-    const error = await errorFrom(generateText({ model, prompt: "Say hello." }));
-    expect(error).toBeInstanceOf(APICallError);
-    expect(error).toMatchObject({ statusCode: 404, url: `${proxy.rich.baseURL}/responses`, data: { error: { code: "not_found" } } });
-    const seen = await proxy.seen();
-    expect(seen).toEqual({ atFarebox: ["/v1/responses"], atGateway: [], charges: [], billed: [] });
+    const { text, usage } = await generateText({ model, prompt: "Say hello.", maxOutputTokens: 40 });
+    expect(text).not.toBe("");
+    const plain = otherAsBilled(await proxy.seen(), "/v1/responses");
+    expect({ input: usage.inputTokens, output: usage.outputTokens }).toEqual({ input: plain.tokens.input, output: plain.tokens.output });
+
+    const streamed = streamText({ model, prompt: "Say hello.", maxOutputTokens: 40 });
+    let heard = "";
+    for await (const piece of streamed.textStream) heard += piece;
+    expect(heard).not.toBe("");
+    const charge = otherAsBilled(await proxy.seen(), "/v1/responses");
+    expect((await streamed.usage).outputTokens).toBe(charge.tokens.output);
+
+    proxy.gatewayWill("cut:5");
+    let told: unknown;
+    const cut = streamText({ model, prompt: "Say hello.", onError: ({ error }) => void (told = error) });
+    for await (const _ of cut.textStream) continue;
+    expect(JSON.stringify(told)).toContain("gateway_stream_broken");
+    expect((await proxy.seen()).charges).toMatchObject([{ state: "posted", source: "partial", route: "/v1/responses" }]);
   });
 
   it("shows a cut stream in its finish reason to a user who listens to the text alone", async () => {

@@ -1,7 +1,11 @@
-import OpenAI, { APIError, AuthenticationError, InternalServerError } from "openai";
-import { expect } from "vitest";
+import { createReadStream } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import OpenAI, { APIError, AuthenticationError, InternalServerError, toFile } from "openai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { describeSdk, weatherTool, type SdkClient, type Wish } from "./support/sdk-contract.ts";
-import type { Endpoint } from "./support/watched-proxy.ts";
+import { otherAsBilled, startWatchedProxy, type Endpoint, type WatchedProxy } from "./support/watched-proxy.ts";
 
 const clientAt = (at: Endpoint) => new OpenAI({ ...at, maxRetries: 1, organization: null, project: null, logLevel: "off" });
 
@@ -48,3 +52,77 @@ const openai: SdkClient = {
 };
 
 describeSdk(openai);
+
+describe("openai, beside chat completions", () => {
+  let proxy: WatchedProxy;
+  let client: OpenAI;
+  let folder: string;
+  beforeAll(async () => {
+    proxy = await startWatchedProxy();
+    client = clientAt(proxy.rich);
+    folder = await mkdtemp(join(tmpdir(), "farebox-clients-"));
+  });
+  afterAll(async () => {
+    await proxy[Symbol.asyncDispose]();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it("responses, plain", async () => {
+    const response = await client.responses.create({ model: "gpt-4o", input: "Say hello.", max_output_tokens: 60 });
+    expect(response.output_text).not.toBe("");
+    const { tokens } = otherAsBilled(await proxy.seen(), "/v1/responses");
+    expect(response.usage).toMatchObject({ input_tokens: tokens.input, output_tokens: tokens.output });
+  });
+
+  it("responses, streamed", async () => {
+    const stream = await client.responses.create({ model: "gpt-4o", input: "Say hello.", max_output_tokens: 60, stream: true });
+    const types: string[] = [];
+    for await (const event of stream) types.push(event.type);
+    expect(types.slice(0, 2)).toEqual(["response.created", "response.in_progress"]);
+    expect(["response.completed", "response.incomplete"]).toContain(types.at(-1));
+    otherAsBilled(await proxy.seen(), "/v1/responses");
+  });
+
+  it("responses, in a stream that is cut: an error, not a short answer", async () => {
+    proxy.gatewayWill("cut:5");
+    const stream = await client.responses.create({ model: "gpt-4o", input: "Say hello.", stream: true });
+    const read = async () => {
+      for await (const _ of stream) continue;
+    };
+    await expect(read()).rejects.toMatchObject({ code: "gateway_stream_broken" });
+    proxy.gatewayWill(undefined);
+    expect((await proxy.seen()).charges).toMatchObject([{ source: "partial" }]);
+  });
+
+  it("completions", async () => {
+    const completion = await client.completions.create({ model: "gpt-3.5-turbo", prompt: "Once upon a time", max_tokens: 30 });
+    expect(completion.choices[0]?.text).not.toBe("");
+    expect((await proxy.seen()).charges).toMatchObject([{ route: "/v1/completions", source: "reported", tokens: { output: completion.usage?.completion_tokens } }]);
+  });
+
+  it("embeddings", async () => {
+    const { data, usage } = await client.embeddings.create({ model: "text-embedding-3-small", input: ["one", "two"] });
+    expect(data.map(({ embedding }) => embedding.length)).toEqual([1536, 1536]);
+    expect(otherAsBilled(await proxy.seen(), "/v1/embeddings").tokens.input).toBe(usage.prompt_tokens);
+  });
+
+  it("images, made and edited", async () => {
+    const made = await client.images.generate({ model: "gpt-image-1", prompt: "A harbour", quality: "low" });
+    expect(made.data?.[0]?.b64_json).not.toBe("");
+    expect(otherAsBilled(await proxy.seen(), "/v1/images/generations").tokens.image_output).toBe(made.usage?.output_tokens);
+    const image = await toFile(Buffer.alloc(300_000, 7), "harbour.png", { type: "image/png" });
+    const edited = await client.images.edit({ model: "gpt-image-1", image, prompt: "Make it green" });
+    expect(otherAsBilled(await proxy.seen(), "/v1/images/edits").tokens.image_output).toBe(edited.usage?.output_tokens);
+  });
+
+  it("speech, and a recording from a file that is written down", async () => {
+    const speech = await client.audio.speech.create({ model: "tts-1", voice: "alloy", input: "Good morning" });
+    expect((await speech.arrayBuffer()).byteLength).toBeGreaterThan(1000);
+    expect((await proxy.seen()).charges).toMatchObject([{ route: "/v1/audio/speech", source: "counted", tokens: { input: 12 } }]);
+    const path = join(folder, "speech.wav");
+    await writeFile(path, Buffer.alloc(2_000_000, 3));
+    const { text } = await client.audio.transcriptions.create({ model: "whisper-1", file: createReadStream(path) });
+    expect(text).not.toBe("");
+    expect(otherAsBilled(await proxy.seen(), "/v1/audio/transcriptions").tokens.audio_input).toBe(125);
+  });
+});

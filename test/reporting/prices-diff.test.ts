@@ -16,7 +16,7 @@ function modelWith(price: PriceVersion | null): CatalogueModel {
   return {
     id: "m", provider: "p", group: price?.group ?? null, price: price && { id: "", canonical: "", version: price }, contextTokens: 1, outputTokensMax: 1,
     tokensPerByte: unchanged, imagePartTokens: null, audioPartTokens: null, filePartTokens: null, encoding: "o200k_base", tokenizerIsPublic: true,
-    errorFactor: 1000 as Permille, reasons: false, tokensPerSecond: 1, billsServerErrors: false,
+    errorFactor: 1000 as Permille, reasons: false, tokensPerSecond: 1, billsServerErrors: false, unit: "token", imagesOnly: false,
   };
 }
 

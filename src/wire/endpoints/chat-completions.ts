@@ -8,6 +8,8 @@ import { refusalEvent } from "../refusals.ts";
 export const chatCompletions: Endpoint = {
   route: "/v1/chat/completions",
   readRequest: readChatRequest,
+  form: null,
+  answersMedia: false,
   answerReader: () => readerOfWhole(readChatAnswer),
   transcript: chatTranscript,
   askForUsage: withStreamUsage,

@@ -99,6 +99,8 @@ export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
 export const completions: Endpoint = {
   route: "/v1/completions",
   readRequest: readCompletionRequest,
+  form: null,
+  answersMedia: false,
   answerReader: () => readerOfWhole(readChatAnswer),
   transcript: chatTranscript,
   askForUsage: withStreamUsage,

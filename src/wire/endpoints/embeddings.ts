@@ -80,6 +80,8 @@ function readEmbeddings(body: unknown): ModelAnswer | undefined {
 export const embeddings: Endpoint = {
   route: "/v1/embeddings",
   readRequest: readEmbeddingRequest,
+  form: null,
+  answersMedia: false,
   answerReader: () => outlineReader(readEmbeddings),
   transcript: chatTranscript,
   askForUsage: null,

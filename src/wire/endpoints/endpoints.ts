@@ -1,8 +1,10 @@
 import type { Endpoint } from "../endpoint.ts";
+import { audioEndpoints } from "./audio.ts";
 import { chatCompletions } from "./chat-completions.ts";
 import { completions } from "./completions.ts";
 import { embeddings } from "./embeddings.ts";
+import { imageEndpoints } from "./images.ts";
 import { responses } from "./responses.ts";
 
 /** Every kind of request that is priced and metered, each at its path. */
-export const endpoints: readonly Endpoint[] = [chatCompletions, completions, embeddings, responses];
+export const endpoints: readonly Endpoint[] = [chatCompletions, completions, embeddings, responses, ...imageEndpoints, ...audioEndpoints];

@@ -7,6 +7,8 @@ import { readResponsesRequest } from "./responses-request.ts";
 export const responses: Endpoint = {
   route: "/v1/responses",
   readRequest: readResponsesRequest,
+  form: null,
+  answersMedia: false,
   answerReader: () => readerOfWhole(readResponse),
   transcript: responsesTranscript,
   askForUsage: null,

@@ -86,6 +86,16 @@ export function chargedAsBilled({ charges, billed, atFarebox }: Seen, source: "r
   return charge;
 }
 
+/** The only charge of another endpoint, which is what the gateway billed. */
+export function otherAsBilled({ charges, billed, atFarebox }: Seen, route: string): Charge {
+  const [charge, ...others] = charges;
+  if (charge === undefined || others.length > 0) throw new Error(`expected one charge, found ${charges.length}`);
+  expect(atFarebox).toEqual([route]);
+  expect(billed).toHaveLength(1);
+  expect(charge).toMatchObject({ route, state: "posted", source: "reported", cost: billed[0]?.cost, status: 200, overage: 0n });
+  return charge;
+}
+
 /** One request reached Farebox, and it went no further and cost nothing. */
 export function refusedAtTheDoor(seen: Seen): void {
   expect(seen).toEqual({ atFarebox: ["/v1/chat/completions"], atGateway: [], charges: [], billed: [] });

@@ -1,0 +1,81 @@
+import type { Refusal } from "../core/refusals.ts";
+import type { Exchange } from "../ports/exchange.ts";
+import type { Endpoint } from "../wire/endpoint.ts";
+import { FormWatch, type FormReading } from "../wire/form.ts";
+import type { ModelRequestResult } from "../wire/model-request.ts";
+import { boundaryOf, FormScanner } from "../wire/multipart.ts";
+import { Upload } from "./upload.ts";
+
+/** A request's body: held whole, or a form that passes while it is looked at. */
+export interface RequestBody {
+  /** What was looked at: all of it, or the first bytes of a form. */
+  readonly seen: Buffer;
+  /** What is sent. */
+  readonly sent: Buffer | Upload | undefined;
+  read(): ModelRequestResult;
+  /** The request is priced and held for; `isHard`: under a hard budget. */
+  seal(isHard: boolean): void;
+  /** Nothing of it is needed any more. */
+  release(): void;
+}
+
+export type RequestBodyResult =
+  | { readonly ok: true; readonly body: RequestBody }
+  /** `refusal` is null when the client left meanwhile. */
+  | { readonly ok: false; readonly refusal: Refusal | null };
+
+/** The step that reads a body: once and whole, but of a form with files only what its price needs. */
+export async function readRequestBody(exchange: Exchange, endpoint: Endpoint): Promise<RequestBodyResult> {
+  const contentType = exchange.header("content-type") ?? "";
+  if (endpoint.form !== null && /^multipart\//i.test(contentType)) return openForm(exchange, endpoint.form, contentType);
+  if (endpoint.isOpen === true) return openAny(exchange, endpoint);
+  const body = await exchange.readBody();
+  if (!body.ok) return body;
+  const { bytes, release } = body;
+  return { ok: true, body: { seen: bytes, sent: bytes, read: () => endpoint.readRequest(bytes), seal: () => undefined, release } };
+}
+
+/** A body of any kind: its first bytes are looked at, and may be all of it. */
+async function openAny(exchange: Exchange, endpoint: Endpoint): Promise<RequestBodyResult> {
+  const opened = exchange.openBody();
+  if (!opened.ok) return opened;
+  const upload = new Upload(opened.body, { push: () => undefined, isEnough: false });
+  const head = await upload.readHead();
+  if (!head.ok) return head;
+  const seen = upload.head;
+  const sent = opened.body.length === 0 ? undefined : upload;
+  return { ok: true, body: { seen, sent, read: () => endpoint.readRequest(seen), seal: () => undefined, release: () => discard(upload) } };
+}
+
+function discard(upload: Upload): void {
+  if (!upload.isComplete) upload.discard();
+}
+
+async function openForm(exchange: Exchange, form: FormReading, contentType: string): Promise<RequestBodyResult> {
+  const opened = exchange.openBody();
+  if (!opened.ok) return opened;
+  const boundary = boundaryOf(contentType);
+  const watch = new FormWatch(form.fields);
+  const scanner = boundary === undefined ? undefined : new FormScanner(boundary, watch);
+  if (scanner === undefined) watch.unclear();
+  const upload = new Upload(opened.body, {
+    push: (bytes) => scanner?.push(bytes),
+    get isEnough() {
+      return watch.isEnough;
+    },
+  });
+  const head = await upload.readHead();
+  if (!head.ok) return head;
+  const seen = upload.head;
+  const facts = watch.head({ isOpen: !upload.isShort, bytes: seen.length });
+  return {
+    ok: true,
+    body: {
+      seen,
+      sent: upload,
+      read: () => form.read(facts),
+      seal: (isHard) => watch.seal(isHard, (refusal) => upload.refuse(refusal)),
+      release: () => discard(upload),
+    },
+  };
+}

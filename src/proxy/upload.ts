@@ -1,0 +1,132 @@
+import type { Refusal } from "../core/refusals.ts";
+import type { OpenBody } from "../ports/exchange.ts";
+import type { BodySink, StreamedBody } from "../ports/gateway.ts";
+
+/** So much of a body is read before it is priced. */
+export const headBytesMax = 64 * 1024;
+
+/** Looks at every byte of an upload as it comes; a refusal ends it. */
+export interface UploadObserver {
+  push(bytes: Buffer): void;
+  /** Whether enough was seen to price the request. */
+  readonly isEnough: boolean;
+}
+
+/** How reading the first bytes ended; a refusal of null: the client has gone. */
+export type UploadHead = { readonly ok: true } | { readonly ok: false; readonly refusal: Refusal | null };
+
+/**
+ * A request body on its way through: its first bytes are kept until the request is priced and held for, then they leave,
+ * and the rest as it comes, no faster than the gateway takes it.
+ */
+export class Upload implements StreamedBody {
+  readonly length: number | null;
+  readonly #body: OpenBody;
+  readonly #observer: UploadObserver;
+  #head: Buffer[] = [];
+  #headBytes = 0;
+  #headRead: ((head: UploadHead) => void) | undefined;
+  #sink: BodySink | undefined;
+  #onBroken: ((refusal: Refusal | null) => void) | undefined;
+  #ended = false;
+  #sentWhole = false;
+  #discarding = false;
+
+  constructor(body: OpenBody, observer: UploadObserver) {
+    this.length = body.length;
+    this.#body = body;
+    this.#observer = observer;
+  }
+
+  /** Whether all of it has been handed on. */
+  get isComplete(): boolean {
+    return this.#sentWhole;
+  }
+
+  /** What is kept of it, once its head has been read. */
+  get head(): Buffer {
+    return Buffer.concat(this.#head);
+  }
+
+  /** Whether the head is all of it. */
+  get isShort(): boolean {
+    return this.#ended;
+  }
+
+  /** Reads until the observer has seen enough, at most `headBytesMax`. */
+  readHead(): Promise<UploadHead> {
+    const { promise, resolve } = Promise.withResolvers<UploadHead>();
+    this.#headRead = resolve;
+    this.#body.read({ chunk: (bytes) => this.#chunk(bytes), end: () => this.#end(), fail: (refusal) => this.#fail(refusal) });
+    return promise;
+  }
+
+  /** Told once, where it cannot come to its end: with a refusal, or null where its client has gone. */
+  onBroken(listener: (refusal: Refusal | null) => void): void {
+    this.#onBroken = listener;
+  }
+
+  start(sink: BodySink): void {
+    this.#sink = sink;
+    const head = this.#head;
+    this.#head = [];
+    let isTaken = true;
+    for (const bytes of head) isTaken = sink.write(bytes);
+    if (this.#ended) this.#endSink();
+    else if (isTaken) this.#body.resume();
+  }
+
+  resume(): void {
+    if (this.#sink !== undefined) this.#body.resume();
+  }
+
+  /** Ends it with a refusal. */
+  refuse(refusal: Refusal): void {
+    this.#fail(refusal);
+  }
+
+  /** What is still to come is read past: the answer is there already. */
+  discard(): void {
+    this.#discarding = true;
+    this.#head = [];
+    this.#body.resume();
+  }
+
+  #chunk(bytes: Buffer): void {
+    if (this.#discarding) return;
+    this.#observer.push(bytes);
+    if (this.#discarding) return;
+    if (this.#sink !== undefined) {
+      if (!this.#sink.write(bytes)) this.#body.pause();
+      return;
+    }
+    this.#head.push(bytes);
+    this.#headBytes += bytes.length;
+    if (this.#headBytes < headBytesMax && !this.#observer.isEnough) return;
+    this.#body.pause();
+    this.#tellHead({ ok: true });
+  }
+
+  #end(): void {
+    this.#ended = true;
+    this.#tellHead({ ok: true });
+    if (this.#sink !== undefined && !this.#discarding) this.#endSink();
+  }
+
+  #endSink(): void {
+    this.#sentWhole = true;
+    this.#sink?.end();
+  }
+
+  #fail(refusal: Refusal | null): void {
+    if (this.#discarding || this.#sentWhole) return;
+    this.#discarding = true;
+    this.#tellHead({ ok: false, refusal });
+    this.#onBroken?.(refusal);
+  }
+
+  #tellHead(head: UploadHead): void {
+    this.#headRead?.(head);
+    this.#headRead = undefined;
+  }
+}

@@ -1,0 +1,100 @@
+import type { Consumption } from "./billing.ts";
+import { charge, refuseScenario, sendError, type Call } from "./call.ts";
+import { answerOrFault, hasKey, refuseKey, settleScenario } from "./chat.ts";
+import { marker, type Fields } from "./chat-request.ts";
+import { plainConsumption } from "./consumption.ts";
+import { readForm } from "./form.ts";
+import { writeMediaEvents } from "./media-events.ts";
+import { writeAnswer } from "./plain.ts";
+import { digest, randomFrom } from "./random.ts";
+import { numberOf } from "./scenarios.ts";
+import { countTokens, prose } from "./text.ts";
+
+const bytesOfCharacter = 600;
+/** Sound of 16 kB a second, whatever it is. */
+const bytesOfSecond = 16_000;
+const tokensOfSecond = 10;
+
+/** `POST /v1/audio/speech`: noise, as long as the text is. */
+export async function serveSpeech(asked: Call): Promise<void> {
+  if (!hasKey(asked)) return refuseKey(asked);
+  const form = readForm(asked);
+  if (typeof form === "string") return sendError(asked, 400, "invalid_request_error", null, form);
+  const input = String(form.fields["input"] ?? "");
+  const { call, request } = settleScenario(asked, { ...form.fields, scenario: marker(input) });
+  if (call === undefined) return refuseScenario(asked);
+  const characters = [...input].length;
+  const isByCharacter = request.model.startsWith("tts-");
+  const tokens = { input_tokens: countTokens(input), output_tokens: characters, total_tokens: countTokens(input) + characters };
+  const used = isByCharacter ? { promptTokens: characters } : { promptTokens: tokens.input_tokens, completionTokens: tokens.output_tokens };
+  const consumption = plainConsumption(call, { model: request.model, ...used });
+  const sound = Buffer.alloc(characters * bytesOfCharacter, digest(call.house.options.seed, input));
+  const isStream = form.fields["stream_format"] === "sse";
+  return answerOrFault(call, isStream, consumption, () => {
+    if (isStream) return writeMediaEvents(call, consumption, speechEvents(sound, tokens));
+    charge(call, consumption);
+    return writeAnswer(call, "audio/mpeg", sound);
+  });
+}
+
+function* speechEvents(sound: Buffer, usage: Fields): Generator<Fields> {
+  for (let from = 0; from < sound.length; from += 8192) yield { type: "speech.audio.delta", audio: sound.toString("base64", from, from + 8192) };
+  yield { type: "speech.audio.done", usage };
+}
+
+/** `POST /v1/audio/transcriptions` and `translations`: prose, as long as the sound is. */
+export async function serveTranscription(asked: Call): Promise<void> {
+  if (!hasKey(asked)) return refuseKey(asked);
+  const form = readForm(asked);
+  if (typeof form === "string") return sendError(asked, 400, "invalid_request_error", null, form);
+  const file = form.files.find(({ name }) => name === "file");
+  if (file === undefined) return sendError(asked, 400, "invalid_request_error", null, "file is a required property");
+  const { call, request } = settleScenario(asked, { ...form.fields, scenario: marker(form.fields["prompt"]) });
+  if (call === undefined) return refuseScenario(asked);
+  const heard = hear(call, request.model, file.bytes.length);
+  return answerOrFault(call, heard.isStream(form.fields), heard.consumption, () => writeTranscript(call, form.fields, heard));
+}
+
+interface Heard {
+  readonly text: string;
+  readonly seconds: number;
+  readonly usage: Fields;
+  readonly consumption: Consumption;
+  isStream(fields: Fields): boolean;
+}
+
+function hear(call: Call, model: string, bytes: number): Heard {
+  const seconds = Math.ceil(bytes / bytesOfSecond);
+  const words = numberOf(call.scenario, "tokens") ?? Math.min(Math.max(seconds * 3, 5), 500);
+  const text = prose(randomFrom(digest(call.house.options.seed, call.seen.body))).take(words).toArray().map((piece) => piece.text).join("");
+  const isByDuration = model.startsWith("whisper");
+  const audio = seconds * tokensOfSecond;
+  const used = isByDuration ? { promptTokens: seconds, partTokens: seconds } : { promptTokens: audio, partTokens: audio, completionTokens: words };
+  const tokens = { type: "tokens", input_tokens: audio, input_token_details: { text_tokens: 0, audio_tokens: audio }, output_tokens: words, total_tokens: audio + words };
+  return {
+    text,
+    seconds,
+    usage: isByDuration ? { type: "duration", seconds } : tokens,
+    consumption: plainConsumption(call, { model, ...used }),
+    isStream: (fields) => String(fields["stream"]) === "true" && !isByDuration,
+  };
+}
+
+function writeTranscript(call: Call, fields: Fields, { text, seconds, usage, consumption, isStream }: Heard): Promise<void> {
+  if (isStream(fields)) return writeMediaEvents(call, consumption, transcriptEvents(text, usage));
+  charge(call, consumption);
+  const told = "no-usage" in call.scenario ? {} : { usage };
+  const format = String(fields["response_format"] ?? "json");
+  if (format === "json") return writeAnswer(call, "application/json", Buffer.from(JSON.stringify({ text, ...told })));
+  if (format === "verbose_json") {
+    const verbose = { task: "transcribe", language: "english", duration: seconds, text, segments: [], ...told };
+    return writeAnswer(call, "application/json", Buffer.from(JSON.stringify(verbose)));
+  }
+  const timed = `1\n00:00:00,000 --> 00:00:${String(seconds).padStart(2, "0")},000\n${text}\n`;
+  return writeAnswer(call, "text/plain; charset=utf-8", Buffer.from(format === "text" ? `${text}\n` : timed));
+}
+
+function* transcriptEvents(text: string, usage: Fields): Generator<Fields> {
+  for (const delta of text.split(/(?= )/)) yield { type: "transcript.text.delta", delta };
+  yield { type: "transcript.text.done", text, usage };
+}

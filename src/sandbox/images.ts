@@ -1,0 +1,65 @@
+import { charge, refuseScenario, sendError, type Call } from "./call.ts";
+import { answerOrFault, hasKey, refuseKey, settleScenario } from "./chat.ts";
+import { marker, type Fields } from "./chat-request.ts";
+import { plainConsumption } from "./consumption.ts";
+import { readForm } from "./form.ts";
+import { writeAnswer } from "./plain.ts";
+import { numberOf } from "./scenarios.ts";
+import { writeMediaEvents } from "./media-events.ts";
+import { countTokens } from "./text.ts";
+
+/** One black pixel. */
+const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==";
+
+/** Tokens of a square image, as the provider's table has them. */
+const outputTokens: Readonly<Record<string, number>> = { low: 272, medium: 1056, high: 4160 };
+const tokensOfInputImage = 323;
+
+/** `POST /v1/images/generations`, `edits` and `variations`: every image is one pixel, and billed by its quality. */
+export async function serveImages(asked: Call): Promise<void> {
+  if (!hasKey(asked)) return refuseKey(asked);
+  const form = readForm(asked);
+  if (typeof form === "string") return sendError(asked, 400, "invalid_request_error", null, form);
+  const { fields, files } = form;
+  const { call, request } = settleScenario(asked, { ...fields, scenario: marker(fields["prompt"]) });
+  if (call === undefined) return refuseScenario(asked);
+  const count = Number(fields["n"] ?? 1);
+  const imageTokens = files.length * tokensOfInputImage;
+  const textTokens = numberOf(call.scenario, "prompt") ?? countTokens(String(fields["prompt"] ?? ""));
+  const quality = String(fields["quality"] ?? "high");
+  const perImage = outputTokens[quality] ?? outputTokens["high"] ?? 0;
+  const used = { model: request.model, promptTokens: textTokens + imageTokens, partTokens: imageTokens, completionTokens: count * perImage };
+  const consumption = plainConsumption(call, used);
+  const usage = usageOf(call, { textTokens, imageTokens, outputTokens: count * perImage });
+  const image = pixel + "A".repeat(numberOf(call.scenario, "big") ?? 0);
+  const facts = { created: Math.floor(call.house.options.now() / 1000), background: "opaque", output_format: "png", quality, size: "1024x1024" };
+  const isStream = String(fields["stream"]) === "true";
+  return answerOrFault(call, isStream, consumption, () => {
+    if (isStream) return writeMediaEvents(call, consumption, streamOf(call, { image, usage, partial: Number(fields["partial_images"] ?? 0) }));
+    charge(call, consumption);
+    const data = Array.from({ length: count }, () => ({ b64_json: image }));
+    return writeAnswer(call, "application/json", Buffer.from(JSON.stringify({ ...facts, data, ...usage })));
+  });
+}
+
+function usageOf({ scenario }: Call, used: { readonly textTokens: number; readonly imageTokens: number; readonly outputTokens: number }): Fields {
+  if ("no-usage" in scenario) return {};
+  const input = used.textTokens + used.imageTokens;
+  return {
+    usage: {
+      total_tokens: input + used.outputTokens,
+      input_tokens: input,
+      output_tokens: used.outputTokens,
+      input_tokens_details: { text_tokens: used.textTokens, image_tokens: used.imageTokens },
+    },
+  };
+}
+
+function* streamOf(call: Call, of: { readonly image: string; readonly usage: Fields; readonly partial: number }): Generator<Fields> {
+  const kind = call.path.endsWith("/generations") ? "image_generation" : "image_edit";
+  for (let index = 0; index < of.partial; index++) {
+    yield { type: `${kind}.partial_image`, partial_image_index: index, b64_json: of.image };
+  }
+  if ("no-finish" in call.scenario) return;
+  yield { type: `${kind}.completed`, b64_json: of.image, ...of.usage };
+}

@@ -1,0 +1,33 @@
+import type { Consumption } from "./billing.ts";
+import { breakOff, charge, writeHead, type Call } from "./call.ts";
+import type { Fields } from "./chat-request.ts";
+import { afterHeaders, Outlet } from "./outlet.ts";
+import { numberOf } from "./scenarios.ts";
+import { frame } from "./stream-events.ts";
+
+/** A stream of events with a type, billed whole when it is whole: what is made is not delivered by the token. */
+export async function writeMediaEvents(call: Call, consumption: Consumption, events: Iterable<Fields>): Promise<void> {
+  writeHead(call, 200, { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" });
+  const { observer } = call.house;
+  observer.activeStreams += 1;
+  charge(call, { ...consumption, stream: true });
+  try {
+    const outlet = new Outlet(call, undefined);
+    if (!(await afterHeaders(call))) return;
+    const cutAfter = numberOf(call.scenario, "cut");
+    for (const event of events) {
+      if (call.seen.deltas === cutAfter) {
+        await outlet.flush();
+        return breakOff(call, "close");
+      }
+      call.seen.deltas += 1;
+      observer.changed();
+      const text = frame({ kind: "delta", name: String(event["type"]), data: JSON.stringify(event), tokens: 0 }, call.scenario);
+      if (!(await outlet.write(text))) return;
+    }
+    await outlet.end();
+  } finally {
+    observer.activeStreams -= 1;
+    observer.changed();
+  }
+}

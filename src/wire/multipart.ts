@@ -1,0 +1,158 @@
+/** A part of a form. */
+export interface FormPart {
+  readonly name: string;
+  readonly isFile: boolean;
+}
+
+/** Told of a form's parts as its bytes pass. */
+export interface FormListener {
+  /** A part has begun. */
+  part(part: FormPart): void;
+  /** A part that is no file is complete; null for a value longer than any that is looked at. */
+  field(name: string, value: string | null): void;
+  /** The form is not in the one plain shape that every reader reads alike; nothing more is told. */
+  unclear(): void;
+}
+
+const headersBytesMax = 8 * 1024;
+const valueBytesMax = 64 * 1024;
+const lineEnd = Buffer.from("\r\n");
+const headersEnd = Buffer.from("\r\n\r\n");
+const disposition = /^form-data; *name="([^"\\\r\n]*)"(; *filename\*?=[^\r\n]*)?$/i;
+
+/** The boundary of a multipart form by its content type; undefined where it has none that is plain. */
+export function boundaryOf(contentType: string): string | undefined {
+  const [, quoted, bare] = /^multipart\/form-data\s*;\s*boundary=(?:"([^"\\]{1,70})"|([^\s;,"]{1,70}))\s*$/i.exec(contentType) ?? [];
+  return quoted ?? bare;
+}
+
+/**
+ * Looks at a multipart form (RFC 7578) while it passes, without keeping its files. It reads the plain shape alone, which
+ * clients write: a form that another reader could take differently, by a preamble, folded headers, bare line feeds or
+ * names in other spellings, is unclear.
+ */
+export class FormScanner {
+  readonly #listener: FormListener;
+  readonly #delimiter: Buffer;
+  /** Bytes that may be the beginning of a delimiter, or of what follows one. */
+  #rest: Buffer = lineEnd;
+  #state: "start" | "delimiter" | "headers" | "body" | "over" = "start";
+  #part: FormPart | undefined;
+  #value: Buffer[] = [];
+  #valueBytes = 0;
+
+  constructor(boundary: string, listener: FormListener) {
+    this.#delimiter = Buffer.from(`\r\n--${boundary}`, "latin1");
+    this.#listener = listener;
+  }
+
+  push(bytes: Buffer): void {
+    if (this.#state === "over") return;
+    let left = this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes]);
+    this.#rest = Buffer.alloc(0);
+    for (;;) {
+      const next: Buffer | undefined = this.#step(left);
+      if (next === undefined) return;
+      left = next;
+    }
+  }
+
+  /** What is left after one step; undefined where more has to come. */
+  #step(bytes: Buffer): Buffer | undefined {
+    switch (this.#state) {
+      case "start":
+        return this.#start(bytes);
+      case "delimiter":
+        return this.#delimited(bytes);
+      case "headers":
+        return this.#headers(bytes);
+      case "body":
+        return this.#body(bytes);
+      case "over":
+        return undefined;
+    }
+  }
+
+  #start(bytes: Buffer): Buffer | undefined {
+    if (bytes.length < this.#delimiter.length) return this.#wait(bytes);
+    if (!bytes.subarray(0, this.#delimiter.length).equals(this.#delimiter)) return this.#unclear();
+    this.#state = "delimiter";
+    return bytes.subarray(this.#delimiter.length);
+  }
+
+  #delimited(bytes: Buffer): Buffer | undefined {
+    if (bytes.length < 2) return this.#wait(bytes);
+    const what = bytes.toString("latin1", 0, 2);
+    if (what === "--") {
+      this.#state = "over";
+      return undefined;
+    }
+    if (what !== "\r\n") return this.#unclear();
+    this.#state = "headers";
+    // Its line end is kept before the headers, so that a part without any is seen too.
+    return bytes;
+  }
+
+  #headers(bytes: Buffer): Buffer | undefined {
+    const end = bytes.indexOf(headersEnd);
+    if (end === -1) return bytes.length > headersBytesMax ? this.#unclear() : this.#wait(bytes);
+    const part = partOf(bytes.toString("utf8", 2, Math.max(end, 2)));
+    if (part === undefined || end > headersBytesMax) return this.#unclear();
+    this.#part = part;
+    this.#value = [];
+    this.#valueBytes = 0;
+    this.#state = "body";
+    this.#listener.part(part);
+    // The line end before a delimiter may be the one that ends the headers: an empty value.
+    return bytes.subarray(end + lineEnd.length);
+  }
+
+  #body(bytes: Buffer): Buffer | undefined {
+    const found = bytes.indexOf(this.#delimiter);
+    if (found === -1) {
+      const kept = Math.min(this.#delimiter.length - 1, bytes.length);
+      this.#keep(bytes.subarray(0, bytes.length - kept));
+      return this.#wait(bytes.subarray(bytes.length - kept));
+    }
+    this.#keep(bytes.subarray(0, found));
+    if (this.#part?.isFile === false) this.#listener.field(this.#part.name, this.#valueText());
+    this.#state = "delimiter";
+    return bytes.subarray(found + this.#delimiter.length);
+  }
+
+  #keep(bytes: Buffer): void {
+    if (this.#part?.isFile !== false) return;
+    this.#valueBytes += bytes.length;
+    if (this.#valueBytes <= valueBytesMax) this.#value.push(Buffer.from(bytes));
+    else this.#value = [];
+  }
+
+  /** Without the line end that ends the headers. */
+  #valueText(): string | null {
+    if (this.#valueBytes > valueBytesMax) return null;
+    return Buffer.concat(this.#value).toString("utf8").slice(lineEnd.length);
+  }
+
+  #wait(bytes: Buffer): undefined {
+    this.#rest = Buffer.from(bytes);
+  }
+
+  #unclear(): undefined {
+    this.#state = "over";
+    this.#listener.unclear();
+  }
+}
+
+/** A part by its headers; undefined where they are not plain. */
+function partOf(text: string): FormPart | undefined {
+  let part: FormPart | undefined;
+  for (const line of text.split("\r\n")) {
+    const [, name = "", value = ""] = /^([A-Za-z-]+): *(.*)$/.exec(line) ?? [];
+    if (name === "" || line.includes("\n")) return undefined;
+    if (name.toLowerCase() !== "content-disposition") continue;
+    const [, field, file] = disposition.exec(value.trimEnd()) ?? [];
+    if (part !== undefined || field === undefined) return undefined;
+    part = { name: field, isFile: file !== undefined };
+  }
+  return part;
+}
