@@ -41,7 +41,6 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
 /** Settings of the contract that were given and that this release does not act on: said, never silently ignored. */
 export function withoutEffect(settings: Settings): string[] {
   const given: [string, boolean][] = [
-    ["FAREBOX_PASSTHROUGH=all", settings.gateway.passthrough === "all"],
     ["FAREBOX_PUBLIC_URL", settings.listen.publicUrl !== null],
   ];
   return given.filter(([, isGiven]) => isGiven).map(([name]) => name);

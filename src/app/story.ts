@@ -24,6 +24,7 @@ import { createMask } from "../proxy/mask.ts";
 import { createMeter } from "../proxy/meter.ts";
 import { meteredRequest, type RequestSteps } from "../proxy/metered-request.ts";
 import { listModels, showModel } from "../proxy/models.ts";
+import { passAllThrough } from "../proxy/passthrough.ts";
 import { createPricer } from "../proxy/price.ts";
 import { createLimiter } from "../proxy/process-limiter.ts";
 import { scopeNameOf } from "../proxy/scope-name.ts";
@@ -33,6 +34,7 @@ import type { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../store/sqlite/open.ts";
 import type { createTokenCounter } from "../tokens/token-counter.ts";
 import { endpoints } from "../wire/endpoints/endpoints.ts";
+import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { adminApi } from "./admin-api.ts";
 import { dashboardFolder } from "./package.ts";
 import { buildTasks } from "./tasks.ts";
@@ -134,6 +136,8 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     { method: "get", path: "/healthz", handler: healthz },
     { method: "get", path: "/readyz", handler: readyz(readiness) },
     { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },
+    // What nothing before it serves.
+    ...(settings.gateway.passthrough === "all" ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps) } as const] : []),
   ];
   const freshAccount = async () => (await account.refresh())?.body;
   const stopForwarding = () => {

@@ -1,0 +1,63 @@
+import type { Usage } from "../../core/usage.ts";
+import type { Endpoint } from "../endpoint.ts";
+import { unnamedModel } from "../form.ts";
+import { isObject, objectOr, parseJson } from "../json.ts";
+import { outlineReader } from "../json-outline.ts";
+import type { ModelAnswer } from "../model-answer.ts";
+import { modelFault, objectInFull, type ModelRequest } from "../model-request.ts";
+import { refusalEvent } from "../refusals.ts";
+import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer } from "../stream-transcript.ts";
+import { readUsage } from "../usage.ts";
+import { unread } from "./images.ts";
+
+/**
+ * Every path that is not known otherwise (`FAREBOX_PASSTHROUGH=all`). What it costs is not known, so it has no price: the
+ * model of a short body and the usage of an answer are written down where they are told.
+ */
+export const passthrough: Endpoint = {
+  route: "/*path",
+  readRequest: (body) => ({ ok: true, request: requestOf(body) }),
+  form: null,
+  isOpen: true,
+  answersMedia: true,
+  answerReader: () => outlineReader(readAnswer),
+  transcript: () => new StreamTranscript({ lastEvents: () => undefined, reading: () => new AnyReading() }),
+  askForUsage: null,
+  breakEvent: refusalEvent,
+};
+
+/** `body`: its first bytes, which may be all of it. */
+function requestOf(body: Buffer): ModelRequest {
+  const { model, stream } = objectInFull(body);
+  return {
+    model: modelFault(model) === undefined ? String(model) : unnamedModel,
+    stream: stream === true,
+    wantsStreamUsage: true,
+    size: { textBytes: body.length, messages: 0, tools: 0, imageParts: 0, audioParts: 0, fileParts: 0, choices: 1, outputLimit: 0, unboundedFields: ["path"] },
+    unboundedFields: ["path"],
+    classes: { prompt: ["input"], completion: [] },
+    prompt: unread,
+    isUnseen: true,
+    isUnpriced: true,
+  };
+}
+
+function readAnswer(body: unknown): ModelAnswer | undefined {
+  const { usage, model } = objectOr(body);
+  return { usage: readUsage(usage), servedModel: typeof model === "string" ? model : null, texts: [], isAnswer: true };
+}
+
+/** A stream of an unknown kind is whole when it ends; its last usage counts. */
+class AnyReading implements EventReading {
+  readonly texts = new StreamTexts(undefined);
+  #usage: Usage | undefined;
+
+  event(data: string): void {
+    const event = parseJson(data);
+    if (isObject(event)) this.#usage = readUsage(event["usage"] ?? objectOr(event["response"])["usage"]) ?? this.#usage;
+  }
+
+  answer(): Omit<StreamAnswer, "texts"> {
+    return { usage: this.#usage, servedModel: null, finished: true };
+  }
+}
