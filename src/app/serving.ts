@@ -144,7 +144,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     startBalanceSampler({ ledger, samples, clock: parts.clock, log: parts.log, everyMs: settings.balance.ttlMs, fetch: story.freshAccount }),
   );
   poller = owned.use(startTaskPoller({ tasks: store.tasks, look: story.lookAtTask, clock: parts.clock, log: parts.log }));
-  const listening = await listen(createHttpServer(app), settings.listen);
+  const listening = await listen(createHttpServer(app, { onRefusal: (refusal) => heard.events.refused(refusal) }), settings.listen);
   if (!listening.ok) return { ok: false, problems: [listening.problem] };
   const { server, url } = listening;
 

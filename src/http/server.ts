@@ -1,6 +1,7 @@
 import { randomUUIDv7 } from "node:crypto";
 import { createServer, type RequestListener, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
+import type { Refusal } from "../core/refusals.ts";
 import { refusalAnswer } from "../wire/refusals.ts";
 
 /** Longer than the idle time of common clients, so that none sends a request into a closing connection. Milliseconds. */
@@ -8,21 +9,35 @@ const idleConnectionMs = 65_000;
 /** For a large upload over a slow line; bodies that are held whole are small beside it. Milliseconds. */
 const requestMs = 3_600_000;
 
+export interface HttpServerOptions {
+  /** Told of each request that cannot be read, for its metric. */
+  readonly onRefusal?: (refusal: Refusal) => void;
+  /** For how long a request's head may be on its way. Milliseconds. */
+  readonly headMs?: number;
+}
+
 /** The HTTP server. What Node would answer on its own, without a word of why, gets our errors' shape. */
-export function createHttpServer(listener: RequestListener): Server {
+export function createHttpServer(listener: RequestListener, { onRefusal, headMs = 60_000 }: HttpServerOptions = {}): Server {
   const answers = new WeakMap<Duplex, ServerResponse>();
   const remembering: RequestListener = (request, response) => {
     answers.set(request.socket, response);
     listener(request, response);
   };
   // A request without a host is the gatekeeper's to refuse.
-  const server = createServer({ keepAliveTimeout: idleConnectionMs, requestTimeout: requestMs, requireHostHeader: false }, remembering);
+  const server = createServer(
+    { keepAliveTimeout: idleConnectionMs, requestTimeout: requestMs, headersTimeout: headMs, connectionsCheckingInterval: headMs / 2, requireHostHeader: false },
+    remembering,
+  );
   server.on("checkExpectation", remembering);
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     const answer = answers.get(socket);
     const isMidAnswer = answer !== undefined && answer.headersSent && !answer.writableFinished;
     if (!socket.writable || isMidAnswer || error.code === "ECONNRESET") socket.destroy();
-    else socket.end(unreadableAnswer(error.code));
+    else {
+      const unreadable = unreadableFor(error.code);
+      onRefusal?.(unreadable.refusal);
+      socket.end(answerText(unreadable));
+    }
   });
   return server;
 }
@@ -32,10 +47,20 @@ const statuses: Readonly<Record<string, readonly [status: number, line: string, 
   ERR_HTTP_REQUEST_TIMEOUT: [408, "Request Timeout", "The request did not arrive in time."],
 };
 
-/** The whole answer, as bytes, to what is no request that can be read. */
-function unreadableAnswer(code: string | undefined): string {
+interface Unreadable {
+  readonly status: number;
+  readonly line: string;
+  readonly refusal: Refusal;
+}
+
+function unreadableFor(code: string | undefined): Unreadable {
   const [status, line, message] = statuses[code ?? ""] ?? [400, "Bad Request", "This is not a well-formed HTTP request."];
-  const { headers, body } = refusalAnswer({ code: "invalid_request", message, param: null });
+  return { status, line, refusal: { code: "invalid_request", message, param: null } };
+}
+
+/** The whole answer, as bytes, to what is no request that can be read. */
+function answerText({ status, line, refusal }: Unreadable): string {
+  const { headers, body } = refusalAnswer(refusal);
   const id = randomUUIDv7();
   const all = [
     ...headers,

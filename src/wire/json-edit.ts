@@ -1,4 +1,5 @@
-import { jsonMembers, skipSpace, skipString, skipValue, type JsonMember } from "./json-keys.ts";
+import { jsonMembers, skipSpace, skipValue, type JsonMember } from "./json-keys.ts";
+import { skipString } from "./json-string.ts";
 import { parseJson } from "./json.ts";
 
 /* Changes to JSON text that leave every other byte as it was. The text must have been parsed before. */

@@ -1,4 +1,4 @@
-import { skipString } from "./json-keys.ts";
+import { skipString } from "./json-string.ts";
 
 const quote = 0x22;
 

@@ -1,3 +1,5 @@
+import { jsonSkeleton } from "./json-skeleton.ts";
+
 /** Looking into JSON of unknown shape without trusting it. */
 export type JsonObject = { readonly [name: string]: unknown };
 
@@ -15,8 +17,12 @@ export function listOr(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** The parsed value; undefined where the text is no JSON. */
+/** Shorter texts are parsed at once, whatever they are. */
+const cheapUnits = 64 * 1024;
+
+/** The parsed value; undefined where the text is no JSON, or hardly anything but structure, beyond `jsonBounds`. */
 export function parseJson(text: string): unknown {
+  if (text.length > cheapUnits && jsonSkeleton(Buffer.from(text)) === undefined) return undefined;
   try {
     return JSON.parse(text);
   } catch {

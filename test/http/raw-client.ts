@@ -1,4 +1,3 @@
-import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { expect } from "vitest";
 
@@ -24,7 +23,7 @@ export class RawClient implements Disposable {
       this.#wake();
     });
     this.socket.on("error", () => undefined);
-    this.#closed = once(this.socket, "close").then(() => this.#wake());
+    this.#closed = new Promise<void>((resolve) => this.socket.once("close", () => resolve())).then(() => this.#wake());
   }
 
   send(...parts: readonly (string | Buffer)[]): this {
