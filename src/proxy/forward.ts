@@ -151,10 +151,9 @@ class Forwarding implements GatewayReceiver, Placed {
       served: (model: string | null) => (this.#servedModel = model),
     };
     const isMedia = endpoint.answersMedia && head.status < 300 && !isJson(head.header("content-type"));
-    if (!isStream && (isMedia || this.#order.exchange.method === "HEAD")) this.#mode = new PassedAnswer(parts);
-    else this.#mode = isStream
-      ? new StreamedAnswer({ ...parts, endpoint, dropUsageChunk: this.#order.dropUsageChunk, watch })
-      : new HeldAnswer({ ...parts, reader: endpoint.answerReader(), mask: this.#mask, costHeaders: this.#order.costHeaders });
+    if (isStream) this.#mode = new StreamedAnswer({ ...parts, endpoint, dropUsageChunk: this.#order.dropUsageChunk, watch });
+    else if (isMedia || this.#order.exchange.method === "HEAD") this.#mode = new PassedAnswer(parts);
+    else this.#mode = new HeldAnswer({ ...parts, reader: endpoint.answerReader(), mask: this.#mask, costHeaders: this.#order.costHeaders });
   }
 
   chunk(bytes: Uint8Array): void {
