@@ -26,7 +26,7 @@ export function sessionToken(exchange: Exchange): string | undefined {
 
 /** Keeps the session in the browser, for as long as it lasts. */
 export function keepSession(exchange: Exchange, token: string, forMs: number): HeaderList {
-  return [setCookie(exchange, token, Math.floor(forMs / 1000))];
+  return [setCookie(exchange, token, Math.ceil(forMs / 1000))];
 }
 
 export function dropSession(exchange: Exchange): HeaderList {
