@@ -13,6 +13,11 @@ export interface Session {
   readonly expiresAt: number;
 }
 
+/** A clock that is set back lengthens nobody's session: `overAt` is on the monotonic scale. */
+interface TimedSession extends Session {
+  readonly overAt: number;
+}
+
 /** A day's work; then the token is asked for again. */
 export const sessionMs = 12 * 3_600_000;
 /** Sessions of one token; with another one its oldest ends. */
@@ -24,7 +29,7 @@ const sessionsMax = 10_000;
 export class Sessions {
   readonly #clock: Clock;
   /** By their tokens' digests, in the order of their beginning. */
-  readonly #sessions = new Map<string, Session>();
+  readonly #sessions = new Map<string, TimedSession>();
   /** The names of each holder's, in the same order. */
   readonly #ofHolder = new Map<string, Set<string>>();
 
@@ -40,7 +45,9 @@ export class Sessions {
     if (own.size >= perHolderMax) this.#end(oldestOwn);
     else if (this.#sessions.size >= sessionsMax) this.#end(oldest);
     const token = randomBytes(32).toString("base64url");
-    const session = { holder, expiresAt: Math.min(this.#clock.now() + sessionMs, tokenExpiresAt ?? Infinity) };
+    const now = this.#clock.now();
+    const expiresAt = Math.min(now + sessionMs, tokenExpiresAt ?? Infinity);
+    const session = { holder, expiresAt, overAt: this.#clock.monotonic() + expiresAt - now };
     const name = digestOf(token);
     this.#sessions.set(name, session);
     this.#ofHolder.set(nameOf(holder), own.add(name));
@@ -50,7 +57,8 @@ export class Sessions {
   find(token: string): Session | undefined {
     const name = digestOf(token);
     const session = this.#sessions.get(name);
-    if (session === undefined || this.#clock.now() < session.expiresAt) return session;
+    if (session === undefined) return undefined;
+    if (this.#clock.now() < session.expiresAt && this.#clock.monotonic() < session.overAt) return session;
     this.#end(name);
     return undefined;
   }
