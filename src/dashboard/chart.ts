@@ -2,7 +2,7 @@ import uPlot from "uplot";
 import { h } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { caption, div, li, span, strong, summary, details, table, tbody, td, tfoot, th, thead, tr, ul, type View } from "./dom.ts";
-import { count, exactMoney, instant, money, percent, roughMoney, shareOf } from "./format.ts";
+import { axisMoney, count, exactMoney, instant, money, percent, shareOf } from "./format.ts";
 import { colour, useTheme } from "./theme.ts";
 import type { Series, Usd } from "./types.ts";
 
@@ -30,7 +30,9 @@ interface ChartParts {
 }
 
 /** Spend over time, stacked; with a legend and the same figures as a table. */
-export function SpendChart({ series, total, timeZone }: ChartParts): View {
+export function SpendChart({ series: read, total, timeZone }: ChartParts): View {
+  // What is read anew is mostly the same: it is drawn once, and whoever points at it is not disturbed.
+  const series = useMemo(() => read, [JSON.stringify(read)]);
   const bands = useMemo(() => bandsOf(series), [series]);
   const [marked, setMarked] = useState<number | null>(null);
   const labelOf = (at: string) => instant(at, series.bucket === "day" ? "day" : "hour", timeZone);
@@ -121,17 +123,21 @@ function sizeOf(element: HTMLElement): { width: number; height: number } {
   return { width: Math.max(element.clientWidth, 200), height: Math.max(element.clientHeight, 160) };
 }
 
+const tipWidth = 232;
+
 function tooltip(plot: uPlot, at: number, bands: readonly Band[], label: string): View {
   const parts = bands.map((band) => ({ ...band, value: band.values[at] ?? "0" })).filter(({ value }) => Number(value) !== 0);
   const sum = bands.reduce((total, { values }) => total + Number(values[at] ?? 0), 0);
   const centre = plot.valToPos(at, "x") + plot.over.offsetLeft;
-  const flip = centre > plot.width / 2;
   const width = plot.over.clientWidth / Math.max(plot.data[0].length, 1);
+  // Beside the column where there is room, on the side with more of it.
+  const room = Math.min(tipWidth, plot.width);
+  const beside = centre > plot.width / 2 ? centre - width / 2 - 8 - room : centre + width / 2 + 8;
   return div(
     { class: "plot-marks", role: "status" },
     div({ class: "column", style: { left: `${centre - width / 2}px`, width: `${width}px`, top: `${plot.over.offsetTop}px`, height: `${plot.over.clientHeight}px` } }),
     div(
-      { class: "tip", style: flip ? { right: `${plot.width - centre + width / 2 + 8}px` } : { left: `${centre + width / 2 + 8}px` } },
+      { class: "tip", style: { width: `${room}px`, left: `${Math.min(Math.max(beside, 0), plot.width - room)}px` } },
       div({ class: "tip-head" }, span(null, label), strong({ class: "num" }, money(String(sum)))),
       parts.length === 0
         ? div({ class: "muted" }, "Nothing was spent.")
@@ -167,13 +173,13 @@ function optionsFor({ series, bands, timeZone, onMove, focus }: PlotOptions): uP
   return {
     width: 600,
     height: 240,
-    padding: [12, 0, 0, 0],
+    padding: [12, 14, 0, 0],
     legend: { show: false },
     cursor: { x: false, y: false, points: { show: false }, drag: { x: false, y: false } },
     scales: { x: { time: false, range: [-0.5, length - 0.5] }, y: { range: (_, __, top) => [0, top > 0 ? top * 1.04 : 1] } },
     axes: [
-      { ...axis, grid: { show: false }, gap: 8, size: 30, splits: (plot) => labelled(length, plot.width), values: (_, splits) => splits.map((at) => labelOn(series, at, timeZone)) },
-      { ...axis, grid: { stroke: line, width: 1 }, gap: 8, size: 56, space: 44, values: (_, splits) => splits.map(roughMoney) },
+      { ...axis, grid: { show: false }, gap: 8, size: 30, splits: (plot) => labelled(series, plot.width, timeZone), values: (_, splits) => splits.map((at) => labelOn(series, at, timeZone)) },
+      { ...axis, grid: { stroke: line, width: 1 }, gap: 8, size: 56, space: 44, values: (_, splits) => axisMoney(splits) },
     ],
     series: [{}, ...bands.map((band) => ({ label: band.name, points: { show: false }, paths: () => null }))],
     hooks: {
@@ -183,18 +189,24 @@ function optionsFor({ series, bands, timeZone, onMove, focus }: PlotOptions): uP
   };
 }
 
+/** Of more hours than these, only the first of each day has a label. */
+const hoursMax = 48;
+
 /** Which columns have a label: as many as have room, evenly. */
-function labelled(length: number, width: number): number[] {
+function labelled(series: Series, width: number, timeZone: string): number[] {
+  const { starts, bucket } = series;
   const room = Math.max(Math.floor(width / 84), 2);
-  const step = [1, 2, 3, 4, 6, 7, 12, 14, 24, 28, 48].find((each) => length / each <= room) ?? length;
-  return Array.from({ length: Math.floor((length - 1) / step) + 1 }, (_, index) => length - 1 - index * step).toReversed();
+  const all = starts.map((_, at) => at);
+  const labels = all.map((at) => labelOn(series, at, timeZone));
+  const candidates = bucket === "hour" && starts.length > hoursMax ? all.filter((at) => at > 0 && labels[at] !== labels[at - 1]) : all;
+  const step = [1, 2, 3, 4, 6, 7, 14, 30].find((each) => candidates.length / each <= room) ?? candidates.length;
+  return candidates.filter((_, index) => (candidates.length - 1 - index) % step === 0);
 }
 
 function labelOn({ starts, bucket }: Series, at: number, timeZone: string): string {
   const start = starts[at];
   if (start === undefined) return "";
-  if (bucket === "day") return instant(start, "short", timeZone);
-  return instant(start, starts.length > 48 ? "short" : "axisHour", timeZone);
+  return instant(start, bucket === "day" || starts.length > hoursMax ? "short" : "axisHour", timeZone);
 }
 
 interface Stack {

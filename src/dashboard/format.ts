@@ -6,20 +6,23 @@
 const dollars = { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol" } as const;
 
 const cents = new Intl.NumberFormat(undefined, dollars);
-const fine = new Intl.NumberFormat(undefined, { ...dollars, minimumSignificantDigits: 2, maximumSignificantDigits: 3 });
+const fine = new Intl.NumberFormat(undefined, { ...dollars, minimumSignificantDigits: 1, maximumSignificantDigits: 3 });
 const exact = new Intl.NumberFormat(undefined, { ...dollars, minimumFractionDigits: 2, maximumFractionDigits: 12 });
-const rough = new Intl.NumberFormat(undefined, { ...dollars, notation: "compact", minimumSignificantDigits: 1, maximumSignificantDigits: 3 });
+const rough = new Intl.NumberFormat(undefined, { ...dollars, notation: "compact", minimumFractionDigits: 0, maximumFractionDigits: 1 });
+const roughCents = new Intl.NumberFormat(undefined, { ...dollars, minimumFractionDigits: 2, maximumFractionDigits: 6 });
 const whole = new Intl.NumberFormat();
 const compact = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
 const percents = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 0 });
 const finePercents = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 1 });
 
+const leastShare = 0.001;
+
 type Numeric = Parameters<typeof cents.format>[0];
 
-/** An amount to read at a glance: whole cents from a dollar on, three digits below. */
+/** An amount to read at a glance: whole cents from a dime on, three digits below. */
 export function money(usd: string): string {
   const size = Math.abs(Number(usd));
-  return size === 0 || size >= 1 ? cents.format(usd as Numeric) : fine.format(usd as Numeric);
+  return size === 0 || size >= 0.1 ? cents.format(usd as Numeric) : fine.format(usd as Numeric);
 }
 
 /** Every digit of an amount, up to the pico-dollar. */
@@ -27,9 +30,10 @@ export function exactMoney(usd: string): string {
   return exact.format(usd as Numeric);
 }
 
-/** For the axis of a chart. */
-export function roughMoney(usd: number): string {
-  return usd === 0 ? cents.format(0).replace(/[.,]00/, "") : rough.format(usd);
+/** The labels of an axis: whole dollars where all are, else as many digits as they need. */
+export function axisMoney(usd: readonly number[]): string[] {
+  const whole = usd.every((each) => Number.isInteger(each));
+  return usd.map((each) => (whole ? rough : roughCents).format(each));
 }
 
 export function count(value: number): string {
@@ -41,7 +45,9 @@ export function shortCount(value: number): string {
   return value < 10_000 ? whole.format(value) : compact.format(value);
 }
 
+/** A share that is too small for the digits shown is said to be less than the least of them, so that it is not taken for none. */
 export function percent(share: number): string {
+  if (share > 0 && share < leastShare) return `<${finePercents.format(leastShare)}`;
   return Math.abs(share) < 0.1 && share !== 0 ? finePercents.format(share) : percents.format(share);
 }
 
@@ -68,10 +74,10 @@ export function lasting(hours: number): string {
   return new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 }).format(Math.floor(value));
 }
 
-/** "840 ms", "2.4 s". */
+/** "840ms", "2.4s". */
 export function duration(ms: number): string {
   const [value, unit] = ms < 1000 ? [Math.round(ms), "millisecond"] : [ms / 1000, "second"];
-  return new Intl.NumberFormat(undefined, { style: "unit", unit, maximumFractionDigits: value < 10 && unit === "second" ? 1 : 0 }).format(value);
+  return new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "narrow", maximumFractionDigits: value < 10 && unit === "second" ? 1 : 0 }).format(value);
 }
 
 export type TimeStyle = "full" | "moment" | "clock" | "day" | "date" | "hour" | "axisHour" | "short";
@@ -79,7 +85,7 @@ export type TimeStyle = "full" | "moment" | "clock" | "day" | "date" | "hour" | 
 const timeStyles: Record<TimeStyle, Intl.DateTimeFormatOptions> = {
   full: { dateStyle: "medium", timeStyle: "long" },
   moment: { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" },
-  clock: { hour: "2-digit", minute: "2-digit", second: "2-digit" },
+  clock: { hour: "numeric", minute: "2-digit", second: "2-digit" },
   day: { weekday: "short", month: "short", day: "numeric" },
   hour: { weekday: "short", hour: "numeric", minute: "2-digit" },
   date: { dateStyle: "medium" },

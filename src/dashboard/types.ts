@@ -68,7 +68,7 @@ export interface Overview {
   readonly forecast: { readonly month_end_usd: Usd; readonly usd_per_hour: Usd; readonly from: Iso } | null;
   readonly balance: Balance | null;
   readonly span: Sums & {
-    readonly name: SpanName; readonly since: Iso; readonly until: Iso; readonly unpriced_requests: number; readonly tokens: Tokens;
+    readonly name: SpanName; readonly since: Iso; readonly until: Iso; readonly unpriced_requests: number;
   };
   readonly series: Series;
   readonly top: { readonly keys: readonly Spender[]; readonly models: readonly Spender[] };
@@ -258,6 +258,6 @@ export interface Health {
     readonly minutes: { readonly starts: readonly Iso[]; readonly requests: readonly number[]; readonly errors: readonly number[] };
     readonly last: readonly { readonly request_id: string; readonly time: Iso; readonly model: string; readonly status: number | null }[];
   };
-  readonly alerts: { readonly open: number; readonly latest: readonly Alert[] };
+  readonly alerts: { /** Of the last 24 hours. */ readonly day: number; readonly latest: readonly Alert[] };
   readonly prices: { readonly digest: string; readonly models: number };
 }

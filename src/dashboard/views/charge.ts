@@ -1,7 +1,7 @@
 import { h } from "preact";
 import { admin, ask, own } from "../api.ts";
 import { caption, code, dd, div, dl, dt, h3, p, section, span, strong, table, tbody, td, tfoot, th, thead, tr, type Children, type View } from "../dom.ts";
-import { count, duration, instant, money, percent } from "../format.ts";
+import { count, duration, exactMoney, instant, percent } from "../format.ts";
 import { useResource, useVisit } from "../resource.ts";
 import type { Charge, ChargeDetails, Item } from "../types.ts";
 import { amount, badge, Dialog, failure, instantOf, waiting } from "../ui.ts";
@@ -50,12 +50,12 @@ function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDeta
 function itemRow(item: Item): View {
   const name = item.class === "minimum" ? "Minimum charge" : item.class === "request" ? "The request" : tokenName(item.class);
   const tier = item.tier_from > 0 ? ` (from ${count(item.tier_from)})` : "";
-  const rate = item.usd_per_million === null ? "" : money(item.usd_per_million);
+  const rate = item.usd_per_million === null ? "" : exactMoney(item.usd_per_million);
   return tr(
     { key: `${item.class} ${item.tier_from} ${item.cost_usd}` },
     th({ scope: "row" }, name, tier),
     td({ class: "right num" }, item.tokens === 0 ? "" : count(item.tokens)),
-    td({ class: "right num", title: item.list_usd_per_million === null ? "" : `List price ${money(item.list_usd_per_million)} per 1M` }, rate, rate !== "" && span({ class: "muted" }, " /1M")),
+    td({ class: "right num", title: item.list_usd_per_million === null ? "" : `List price ${exactMoney(item.list_usd_per_million)} per 1M` }, rate, rate !== "" && span({ class: "muted" }, " /1M")),
     td({ class: "right" }, amount(item.cost_usd, { exact: true })),
   );
 }
@@ -81,7 +81,7 @@ function facts(charge: ChargeDetails): View {
     ["Ended because", charge.reason?.replaceAll("_", " ")],
     ["Retry", charge.retry === 0 ? null : count(charge.retry)],
     ["Group", charge.group],
-    ["Price", price === null ? null : [`in force since ${instant(price.from, "day", "UTC")}`, price.fraction !== null && `, ${percent(Number(price.fraction))} of the official one`]],
+    ["Price", price === null ? null : [`in force since ${instant(price.from, "date", "UTC")}`, price.fraction !== null && `, ${percent(Number(price.fraction))} of the official one`]],
     ["Source", price?.source],
     ["Tags", Object.entries(charge.tags).length === 0 ? null : Object.entries(charge.tags).map(([name, value]) => span({ key: name, class: "tag" }, `${name}: ${value}`))],
     ["Request", code(null, charge.request_id)],

@@ -24,15 +24,15 @@ function Content({ data }: { readonly data: Figures }): View {
     { class: "stack" },
     section(
       { class: "tiles", "aria-label": "At a glance" },
-      tile("Gateway errors", count(gateway.errors), gateway.errors === 0 ? "good" : "bad", `of ${count(gateway.requests)} requests since ${instant(gateway.since, "moment")}`),
+      tile("Gateway errors", count(gateway.errors), gateway.errors === 0 ? "good" : gateway.errors < gateway.requests * alarmingShare ? "warn" : "bad", `of ${count(gateway.requests)} requests since ${instant(gateway.since, "moment")}`),
       tile("Running holds", count(pending.count), pending.old.length === 0 ? "good" : "warn", pending.oldest_at === null ? "nothing is running" : `the oldest began ${ago(pending.oldest_at)}`),
-      tile("Bill and ledger", data.reconciliation === null ? "–" : money(data.reconciliation.difference_usd), data.reconciliation === null ? null : data.reconciliation.ok ? "good" : "bad", data.reconciliation === null ? "not compared yet" : "apart in the last 24 hours"),
-      tile("Alerts", count(alerts.open), alerts.open === 0 ? "good" : "bad", alerts.open === 0 ? "none is open" : "open"),
+      billTile(data.reconciliation),
+      tile("Alerts", count(alerts.day), alerts.day === 0 ? "good" : "warn", "in the last 24 hours"),
     ),
     div(
-      { class: "columns halves" },
+      { class: "columns" },
       h(Card, { title: "The gateway", hint: "Requests and errors a minute, in the last hour" }, minutes(gateway), statuses(gateway.by_status), lastErrors(gateway.last)),
-      h(Card, { title: "Does the gateway bill what the ledger says?" }, data.reconciliation === null ? p({ class: "hint quiet" }, sentence(data.reconciliation_missing ?? "there is nothing to compare yet")) : reconciliation(data.reconciliation)),
+      h(Card, { title: "Does the gateway bill what the ledger says?" }, data.reconciliation === null ? p({ class: "hint quiet" }, `${upperFirst(data.reconciliation_missing ?? "there is nothing to compare yet")}.`) : reconciliation(data.reconciliation)),
     ),
     pending.old.length > 0 && h(Card, { title: "Held for over five minutes", hint: "Long streams and tasks are held until they end" }, oldHolds(pending.old)),
     h(Card, { title: "Alerts" }, alerts.latest.length === 0 ? p({ class: "hint quiet" }, "No alerts. Budgets that are nearly used up, a low balance and a bill that drifts from the ledger are told here.") : ul({ class: "alerts" }, alerts.latest.map(alertRow))),
@@ -40,8 +40,21 @@ function Content({ data }: { readonly data: Figures }): View {
   );
 }
 
-function sentence(text: string): string {
-  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;
+/** More errors than one in so many are no accident. */
+const alarmingShare = 0.05;
+
+function billTile(found: Reconciliation | null): View {
+  if (found === null) return tile("Bill and ledger", "–", null, "not compared yet");
+  return tile("Bill and ledger", found.ok ? "Agree" : "Differ", found.ok ? "good" : "bad", `${apart(found.difference_usd)} apart in 24 hours`);
+}
+
+/** What is below a cent needs no digits here. */
+function apart(usd: string): string {
+  return Math.abs(Number(usd)) < 0.01 && Number(usd) !== 0 ? `less than ${money("0.01")}` : money(usd);
+}
+
+function upperFirst(text: string): string {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 
 function tile(name: string, figure: string, tone: Tone | null, note: string): View {
@@ -116,9 +129,11 @@ const deliveryWords: Record<Alert["delivery"]["state"], [Tone, string]> = {
 
 function alertRow({ id, time: at, severity, title, text, delivery }: Alert): View {
   const [tone, word] = deliveryWords[delivery.state];
+  // The text is written for a message that stands by itself.
+  const rest = text.replace(`Farebox: ${title}. `, "");
   return li(
     { key: id, class: classes("alert", severity) },
-    div(null, strong(null, title), p({ class: "hint" }, text)),
+    div(null, strong(null, upperFirst(title)), p({ class: "hint" }, rest)),
     div({ class: "alert-side" }, moment(at, ago(at)), badge(tone, word, delivery.last_error ?? undefined)),
   );
 }

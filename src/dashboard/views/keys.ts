@@ -10,7 +10,7 @@ import type { Key, Standing, Team } from "../types.ts";
 import { badge, budgetBar, empty, failure, iconButton, link, moment, waiting } from "../ui.ts";
 import { BudgetDialog, Budgets, periodNames, type BudgetTask } from "./budgets.ts";
 import { KeyDialog, type KeyTask } from "./key-dialogs.ts";
-import { limitWords } from "./words.ts";
+import { boundWords } from "./words.ts";
 import { TeamDialog, Teams, type TeamTask } from "./teams.ts";
 
 interface Everything {
@@ -137,10 +137,10 @@ function keyRow(key: Key, budgets: readonly Standing[], setTask: ((task: Task) =
     { key: key.id, class: classes(!live && "gone") },
     th({ scope: "row" }, div({ class: "key-name" }, link(addressOf("requests", { key: key.name }), key.name), !live && badge("calm", key.state)), small({ class: "muted" }, key.team ?? "no team")),
     td({ class: "key-budget" }, budgets.length === 0 ? span({ class: "muted" }, "none of its own") : budgets.map(miniBudget)),
-    td({ class: "key-limits" }, span(null, key.models?.join(", ") ?? "all models"), small({ class: "muted" }, limitWords(key.limits))),
+    td({ class: "key-limits" }, ...boundWords(key)),
     td({ class: "key-expires" }, expiry(key)),
     td({ class: "row-actions" }, live && setTask !== null && div({ class: "actions" },
-      iconButton("plus", `Set a budget for ${key.name}`, () => setTask({ of: "budget", task: { do: "set", standing: null, scope: `key:${key.name}` } })),
+      iconButton("standing", `Set a budget for ${key.name}`, () => setTask({ of: "budget", task: { do: "set", standing: null, scope: `key:${key.name}` } })),
       iconButton("edit", `Change ${key.name}`, doThis("edit")),
       iconButton("rotate", `Give ${key.name} a new secret`, doThis("rotate")),
       iconButton("stop", `Revoke ${key.name}`, doThis("revoke")))),

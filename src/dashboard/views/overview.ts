@@ -1,14 +1,13 @@
 import { h } from "preact";
 import { admin, ask, own } from "../api.ts";
 import { SpendChart } from "../chart.ts";
-import { classes, div, h1, header, li, ol, p, section, span, strong, type Children, type View } from "../dom.ts";
+import { div, h1, header, li, ol, p, section, span, strong, type Children, type View } from "../dom.ts";
 import { ago, count, exactMoney, instant, lasting, money, percent, shareOf, shortCount } from "../format.ts";
 import { addressOf, setQuery, usePlace } from "../location.ts";
 import { useResource, useVisit } from "../resource.ts";
-import { groupings, spans, type Balance, type Grouping, type Overview as Figures, type SpanName, type Spender, type Tokens } from "../types.ts";
+import { groupings, spans, type Balance, type Grouping, type Overview as Figures, type SpanName, type Spender } from "../types.ts";
 import { amount, badge, Card, failure, link, segmented, shareBar, waiting } from "../ui.ts";
 import { FirstSteps } from "./first-steps.ts";
-import { tokenName } from "./words.ts";
 
 const groupingNames: Record<Grouping, string> = { model: "Model", key: "Key", team: "Team", group: "Group" };
 const spanNames: Record<SpanName, string> = { "24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days" };
@@ -43,23 +42,33 @@ function Content({ data, by, offered }: { readonly data: Figures; readonly by: G
   return div(
     { class: "stack" },
     tiles(data, who.kind === "admin"),
-    h(Card, {
-      title: div({ class: "headline" }, span_("Spend in the last ", spanNames[span.name]), strong(null, amount(span.cost_usd))),
-      actions: grouping, class: "chart-card",
-    }, Number(span.cost_usd) === 0 && span.requests === 0
-      ? p({ class: "hint quiet" }, `No requests in the last ${spanNames[span.name]}.`)
-      : h(SpendChart, { series: data.series, total: span.cost_usd, timeZone: data.time_zone })),
+    h(Card, { title: "Spend over time", actions: grouping, class: "chart-card" },
+      headlines(span),
+      span.requests === 0
+        ? p({ class: "hint quiet" }, `No requests in the last ${spanNames[span.name]}.`)
+        : h(SpendChart, { series: data.series, total: span.cost_usd, timeZone: data.time_zone })),
     div(
       { class: "columns" },
       who.kind === "admin" && h(Card, { title: "Top keys" }, spenders(data.top.keys, span.cost_usd, "key")),
       h(Card, { title: "Top models" }, spenders(data.top.models, span.cost_usd, "model")),
-      h(Card, { title: "What went through" }, traffic(data)),
     ),
   );
 }
 
-function span_(...children: Children[]): View {
-  return span({ class: "muted" }, ...children);
+/** The figures of the span, before they are taken apart over time. */
+function headlines({ name, cost_usd: cost, list_cost_usd: list, requests, unpriced_requests: unpriced }: Figures["span"]): View {
+  return div(
+    { class: "headlines" },
+    headline(`In the last ${spanNames[name]}`, amount(cost)),
+    headline("At list price", amount(list)),
+    headline("Requests", span({ class: "num", title: count(requests) }, shortCount(requests))),
+    requests > 0 && headline("A request, on average", span({ class: "num" }, money(String(Number(cost) / requests)))),
+    unpriced > 0 && headline("Without a price", span({ class: "num" }, count(unpriced))),
+  );
+}
+
+function headline(name: string, figure: Children): View {
+  return div({ class: "headline", key: name }, span({ class: "muted" }, name), strong(null, figure));
 }
 
 function tiles(data: Figures, whole: boolean): View {
@@ -88,7 +97,7 @@ function month({ month: { cost_usd: cost, since, until }, forecast, now }: Figur
   if (forecast === null) return span(null, `${percent(passed)} of the month has passed`);
   return [
     div({ class: "meter calm", "aria-hidden": "true" }, span({ class: "spent", style: { width: `${shareOf(cost, forecast.month_end_usd) * 100}%` } })),
-    span({ title: `${money(forecast.usd_per_hour)} an hour on average since ${instant(forecast.from, "moment")}` }, amount(forecast.month_end_usd), " by the month’s end, at this pace"),
+    span({ title: `${money(forecast.usd_per_hour)} an hour on average since ${instant(forecast.from, "moment")}` }, amount(forecast.month_end_usd), " by month’s end at this pace"),
   ];
 }
 
@@ -127,23 +136,4 @@ function spenders(rows: readonly Spender[], total: string, what: "key" | "model"
       );
     }),
   );
-}
-
-function traffic({ span: { requests, unpriced_requests: unpriced, tokens, saving_usd: saving } }: Figures): View {
-  return ol(
-    { class: "facts" },
-    fact("Requests", span({ class: "num" }, count(requests))),
-    ...tokenFacts(tokens),
-    fact("Saved", amount(saving)),
-    unpriced > 0 && fact("Without a price", badge("warn", count(unpriced))),
-  );
-}
-
-function tokenFacts(tokens: Tokens): View[] {
-  return Object.entries(tokens).filter(([, number]) => number > 0)
-    .map(([name, number]) => fact(`${tokenName(name)} tokens`, span({ class: "num", title: count(number) }, shortCount(number))));
-}
-
-function fact(name: string, value: Children, tone?: string): View {
-  return li({ class: classes("fact", tone), key: name }, span({ class: "muted" }, name), value);
 }

@@ -32,7 +32,7 @@ function listed(models: readonly PricedModel[]): View {
   return div({ class: "card list-card" }, table(
     { class: "prices" },
     caption({ class: "unseen" }, "Prices in force"),
-    thead(null, tr(null, th({ scope: "col" }, "Model"), ["Input", "Cached input", "Output"].map((text) => th({ key: text, scope: "col", class: "right" }, text)), th({ scope: "col", class: "wide-only" }, "Group"), th({ scope: "col", class: "wide-only" }, "Since"))),
+    thead(null, tr(null, th({ scope: "col" }, "Model"), ["Input", "Cached input", "Output"].map((text) => th({ key: text, scope: "col", class: classes("right", text === "Cached input" && "wide-only") }, text)), th({ scope: "col", class: "wide-only" }, "Group"), th({ scope: "col", class: "wide-only" }, "Since"))),
     tbody(null, models.map(modelRow)),
   ));
 }
@@ -40,23 +40,24 @@ function listed(models: readonly PricedModel[]): View {
 function modelRow({ id, provider, group, price }: PricedModel): View {
   const open = () => setQuery({ model: id });
   const first = price?.tiers[0];
-  const cell = (name: string) => td({ class: "right" }, price === null || first === undefined || price.per_request_usd !== null ? null : rateCell(name, first.gateway_usd_per_million, first.official_usd_per_million));
+  const cell = (name: string) => td({ class: classes("right", name === "cached_input" && "wide-only") }, price === null || first === undefined || price.per_request_usd !== null ? null : rateCell(name, first.gateway_usd_per_million, first.official_usd_per_million));
   return tr(
     { key: id, class: "openable", onClick: open },
     th({ scope: "row" }, button({ type: "button", class: "row-button", onClick: (event) => { event.stopPropagation(); open(); } }, id), small({ class: "muted" }, provider ?? "")),
     price?.per_request_usd
       ? td({ class: "right", colSpan: 3 }, amount(price.per_request_usd.gateway), span({ class: "muted" }, " a request"))
       : price === null ? td({ class: "right", colSpan: 3 }, badge("warn", "no price")) : [cell("input"), cell("cached_input"), cell("output")],
-    td({ class: "wide-only" }, group, price?.fraction && span({ class: "muted num" }, ` ${percent(Number(price.fraction))}`)),
+    td({ class: "wide-only" }, group, price?.fraction && Number(price.fraction) !== 1 && span({ class: "muted num" }, ` ${percent(Number(price.fraction))}`)),
     td({ class: "wide-only muted" }, price === null ? "" : instant(price.from, "date", "UTC")),
   );
 }
 
-/** What the gateway charges, and the official rate struck through where it is another. */
+/** What the gateway charges, and the official rate where it is another: struck through where that is dearer. */
 function rateCell(name: string, charged: Rates, official: Rates): Children {
   const [rate, list] = [charged[name] ?? "0", official[name] ?? "0"];
   return [
-    Number(rate) !== Number(list) && span({ class: "was", title: "official" }, span({ class: "unseen" }, "official "), exactMoney(list)),
+    Number(rate) < Number(list) && span({ class: "was", title: "official" }, span({ class: "unseen" }, "official "), exactMoney(list)),
+    Number(rate) > Number(list) && span({ class: "list-rate" }, "official ", exactMoney(list)),
     span({ class: "num" }, exactMoney(rate)),
   ];
 }

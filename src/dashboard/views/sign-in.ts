@@ -36,6 +36,8 @@ export function SignIn({ notice, onSignedIn }: SignInParts): View {
       div({ class: "brand" }, brandMark(), "Farebox"),
       h1(null, "Sign in"),
       notice !== null && p({ class: "notice", role: "status" }, notice),
+      // For managers of passwords.
+      input({ type: "text", name: "username", autoComplete: "username", defaultValue: "farebox", hidden: true, readOnly: true }),
       label({ class: "field" }, "Admin token or internal key",
         input({ ref: field, type: "password", name: "token", autoComplete: "current-password", spellcheck: false, required: true, placeholder: "sk-fba-… or sk-fb-…", "aria-describedby": "sign-in-hint" })),
       fault !== null && failure({ fault }),

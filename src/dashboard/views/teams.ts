@@ -1,12 +1,12 @@
 import { h } from "preact";
 import { admin, ask } from "../api.ts";
-import { caption, div, small, span, table, tbody, td, th, thead, tr, type View } from "../dom.ts";
+import { caption, div, span, table, tbody, td, th, thead, tr, type View } from "../dom.ts";
 import { useMayEdit } from "../resource.ts";
 import { say } from "../toasts.ts";
 import type { Team } from "../types.ts";
 import { iconButton } from "../ui.ts";
 import { boundFields, boundsOf, confirmation, FormDialog, nameField, textOf } from "./forms.ts";
-import { limitWords } from "./words.ts";
+import { boundWords } from "./words.ts";
 
 export type TeamTask = { readonly do: "create" } | { readonly do: "edit" | "delete"; readonly team: Team };
 
@@ -25,7 +25,7 @@ export function Teams({ teams, onTask }: TeamsParts): View {
       { key: team.name },
       th({ scope: "row" }, team.name),
       td(null, team.keys.length === 0 ? span({ class: "muted" }, "none") : team.keys.join(", ")),
-      td({ class: "key-limits" }, span(null, team.models?.join(", ") ?? "all models"), small({ class: "muted" }, limitWords(team.limits))),
+      td({ class: "key-limits" }, ...boundWords(team)),
       td({ class: "row-actions" }, mayEdit && div({ class: "actions" },
         iconButton("edit", `Change the team ${team.name}`, () => onTask({ do: "edit", team })),
         iconButton("bin", `Delete the team ${team.name}`, () => onTask({ do: "delete", team })))),

@@ -1,4 +1,4 @@
-import type { View } from "../dom.ts";
+import { small, span, type View } from "../dom.ts";
 import { count } from "../format.ts";
 import type { Charge, Limits, Source } from "../types.ts";
 import { badge, type Tone } from "../ui.ts";
@@ -13,17 +13,28 @@ export function tokenName(name: string): string {
   return tokenNames[name] ?? name;
 }
 
-const sourceTones: Record<Source, Tone> = { reported: "good", counted: "accent", partial: "warn", assumed: "warn" };
+const sourceTones: Record<Exclude<Source, "reported">, Tone> = { counted: "accent", partial: "warn", assumed: "warn" };
 
-/** How a charge's amount is known, or why it has none. */
+/** How a charge's amount is known, or why it has none. What is as it should be is quiet. */
 export function knownBadge({ state, source, status, correction }: Charge): View {
   if (correction !== null) return badge("accent", "correction");
   if (state === "pending") return badge("calm", "running");
   if (state === "voided") return badge(status !== null && status >= 500 ? "bad" : "calm", status === null ? "voided" : `voided · ${status}`);
+  if (source === "reported") return span({ class: "known-plain" }, span({ class: "dot good", "aria-hidden": "true" }), "reported");
   return source === null ? badge("warn", "unpriced") : badge(sourceTones[source], source);
 }
 
-export function limitWords({ rpm, tpm, parallel }: Limits): string {
+/** What a key or a team may do, in as many words as it needs. */
+export function boundWords({ models, limits }: { readonly models: readonly string[] | null; readonly limits: Limits }): View[] {
+  const words = limitWords(limits);
+  return [
+    models === null ? span({ class: "muted", key: "models" }, "all models") : span({ key: "models" }, models.join(", ")),
+    ...(words === null ? [] : [small({ class: "muted", key: "limits" }, words)]),
+  ];
+}
+
+/** Null without any. */
+function limitWords({ rpm, tpm, parallel }: Limits): string | null {
   const words = [rpm !== null && `${count(rpm)} requests/min`, tpm !== null && `${count(tpm)} tokens/min`, parallel !== null && `${count(parallel)} at once`].filter((each) => each !== false);
-  return words.length === 0 ? "no limits" : words.join(" · ");
+  return words.length === 0 ? null : words.join(" · ");
 }

@@ -1,0 +1,144 @@
+import { mkdirSync } from "node:fs";
+import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Locator, Page } from "playwright-core";
+import { setBudget } from "../src/admin/budgets.ts";
+import { listPrices } from "../src/sandbox/prices.ts";
+import { launchChromium, signIn, visit } from "../test/support/browser.ts";
+import { liveThrough, members } from "../test/support/company.ts";
+import { manualClock } from "../test/support/manual-clock.ts";
+import { startProxy } from "../test/support/running-proxy.ts";
+
+/**
+ * Pictures of the dashboard in docs/images: a real Chromium before a real Farebox, with the sandbox for a gateway and a
+ * quarter of a company's traffic in the ledger. With a folder, every view in both themes on both screens, to look at.
+ * Needs `chromium`.
+ */
+const [looks] = process.argv.slice(2);
+const folder = looks === undefined ? fileURLToPath(new URL("../docs/images", import.meta.url)) : resolve(looks);
+const token = "an-editor-of-these-pictures-0123456789abcdef";
+/** A Wednesday afternoon, so that the same pictures come out each time. */
+const present = Date.parse("2026-11-18T15:40:00Z");
+const minuteMs = 60_000;
+
+/** Others the gateway would charge at a price of its own. */
+const pricedBySandbox = new Set(Object.keys(listPrices()));
+
+const clock = manualClock(present - 60 * minuteMs);
+let served = 0;
+await using proxy = await startProxy({
+  clock,
+  env: { FAREBOX_ADMIN_TOKEN: token },
+  sandbox: {
+    startingBalanceUsd: "212.40",
+    // The gateway takes its time, by the clock that stands still otherwise.
+    scenario: () => {
+      clock.advance(380 + ((served++ * 617) % 2900));
+      return undefined;
+    },
+  },
+});
+const keys = new Map(await liveThrough(proxy, { until: clock.now(), days: 92 }));
+keys.set("onboarding", await proxy.addKey("onboarding", { team: "support", models: ["gpt-4o*"], limits: { rpm: 60, tpm: 200_000, parallel: 4 }, lifetimeMs: 30 * 24 * 60 * minuteMs }));
+for (const [scope, limit, period, mode, warnPercent] of [
+  ["all", "60", "1mo", "hard", 80],
+  ["team:research", "2.40", "1d", "hard", 80],
+  ["team:product", "4", "1mo", "soft", 90],
+  ["key:support-bot", "0.10", "1d", "hard", null],
+  ["key:nightly-eval", "0.75", "1d", "hard", 80],
+  ["key:onboarding", "0.05", "1w", "hard", 75],
+] as const) {
+  const set = await setBudget({ ledger: proxy.serving.ledger, keys: proxy.serving.keys, clock, by: "pictures" }, { scope, limit, period, mode, warnPercent });
+  if (!set.ok) throw new Error(set.message);
+}
+await lastHour();
+clock.set(present - 2 * minuteMs);
+const leaving = new AbortController();
+await Promise.all([send("alice", "claude-sonnet-4-6", "endless:40", leaving.signal), send("onboarding", "gpt-4o", "endless:30", leaving.signal)]);
+clock.set(present);
+
+/** Requests of everybody as they come; some are cut, some come without usage, and some the gateway fails. */
+async function lastHour(): Promise<void> {
+  await proxy.serving.sampler.sample();
+  for (let minute = 0, number = 0; minute < 60; minute++) {
+    const wanted = Math.round(3 + 2 * Math.sin(minute / 7) + (minute % 3));
+    for (let each = 0; each < wanted; each++, number++) {
+      const member = number % 9 === 4 ? undefined : members[(number * 5) % members.length];
+      const { name, models } = member ?? { name: "onboarding", models: [["gpt-4o-mini", 1]] as const };
+      const priced = models.filter(([model]) => pricedBySandbox.has(model));
+      const model = priced[(number * 3) % priced.length]?.[0] ?? "gpt-4o";
+      const fails = each === 0 && (minute % 23 === 9 || minute === 34);
+      await (await send(name, model, fails ? "status:502" : `tokens:${60 + ((number * 97) % 420)}`)).text();
+      clock.advance(Math.floor(minuteMs / (wanted + 1)) - 3_500);
+    }
+    clock.set(present - (59 - minute) * minuteMs);
+  }
+  await proxy.charges();
+  await proxy.serving.sampler.sample();
+}
+
+function send(name: string, model: string, scenario: string, signal?: AbortSignal): Promise<Response> {
+  const tags = Object.entries(members.find((member) => member.name === name)?.tags ?? {}).map(([tag, value]) => `${tag}=${value}`).join(", ");
+  const stream = scenario.startsWith("endless");
+  const content = `${"The customer wrote again. ".repeat(20 + model.length * 7)}#sandbox ${scenario}`;
+  return proxy.chat(
+    { model, messages: [{ role: "user", content }], max_tokens: stream ? 2000 : 600, ...(stream && { stream }) },
+    { key: keys.get(name) ?? "", ...(tags !== "" && { headers: { "x-farebox-tag": tags } }), ...(signal && { signal }) },
+  );
+}
+
+const screens = {
+  desk: { viewport: { width: 1440, height: 1170 }, deviceScaleFactor: 1 },
+  phone: { viewport: { width: 390, height: 844 }, deviceScaleFactor: 1.5, isMobile: true, hasTouch: true },
+} as const;
+const themes = ["light", "dark"] as const;
+type Picture = `${keyof typeof screens}-${(typeof themes)[number]}`;
+
+interface View {
+  readonly name: string;
+  readonly path: string;
+  readonly shown: (page: Page) => Locator;
+  /** What is done before the picture is taken. */
+  readonly first?: (page: Page) => Promise<unknown>;
+  /** Those for the documents. */
+  readonly kept: readonly Picture[];
+}
+
+const views: readonly View[] = [
+  { name: "overview", path: "?span=30d", shown: (page) => page.locator(".legend"), kept: ["desk-light", "desk-dark", "phone-light", "phone-dark"] },
+  { name: "requests", path: "/requests", shown: (page) => page.locator(".requests tbody tr").nth(9), kept: ["desk-dark", "phone-dark"] },
+  {
+    name: "request", path: "/requests", shown: (page) => page.locator(".requests tbody tr").nth(9), kept: ["desk-light"],
+    first: async (page) => {
+      await page.locator(".requests tbody tr").filter({ hasText: "reported" }).first().click();
+      await page.locator(".items").waitFor();
+    },
+  },
+  { name: "keys", path: "/keys", shown: (page) => page.locator(".keys tbody tr").nth(5), kept: ["desk-light", "phone-light"] },
+  { name: "prices", path: "/prices", shown: (page) => page.locator(".prices tbody tr").nth(5), kept: ["desk-dark"] },
+  { name: "health", path: "/health", shown: (page) => page.locator(".minutes"), kept: ["desk-light"] },
+];
+
+mkdirSync(folder, { recursive: true });
+const browser = await launchChromium();
+for (const screen of ["desk", "phone"] as const) {
+  for (const colorScheme of themes) {
+    await using visitor = await visit(browser, proxy.url, { ...screens[screen], colorScheme });
+    const { page } = visitor;
+    await page.clock.setFixedTime(present);
+    await page.goto(`${proxy.url}/dashboard`);
+    await signIn(page, token);
+    const picture: Picture = `${screen}-${colorScheme}`;
+    for (const { name, path, shown, first } of views.filter(({ kept }) => looks !== undefined || kept.includes(picture))) {
+      await page.goto(`${proxy.url}/dashboard${path}`);
+      await shown(page).waitFor();
+      await first?.(page);
+      await page.evaluate("document.fonts.ready");
+      await page.screenshot({ path: `${folder}/dashboard-${name}-${picture}.png` });
+    }
+  }
+}
+await browser.close();
+leaving.abort();
+// What is left waits for the clock.
+setInterval(() => clock.advance(minuteMs), 10).unref();
