@@ -180,3 +180,15 @@ it("counts a client that asks for these paths without /v1", async () => {
   expect(await books.ended()).toMatchObject({ route: "/v1/embeddings" });
   books.billed();
 });
+
+it("counts against the limits of its key, whatever the endpoint", async () => {
+  const slow = await proxy.addKey("slow", { limits: { rpm: 2, tpm: null, parallel: null } });
+  expect((await at("/v1/embeddings", embeddings(), slow)).status).toBe(200);
+  expect((await at("/v1/responses", responses(), slow)).status).toBe(200);
+  const refused = await at("/v1/completions", completions(), slow);
+  expect([refused.status, errorCode(refused)]).toEqual([429, "rate_limit_exceeded"]);
+  const few = await proxy.addKey("few", { limits: { rpm: null, tpm: 100, parallel: null } });
+  expect((await at("/v1/embeddings", embeddings({ input: "word ".repeat(200) }), few)).status).toBe(429);
+  await books.endings();
+  books.billed();
+});

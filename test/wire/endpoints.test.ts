@@ -1,0 +1,103 @@
+import * as fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { usageIn } from "../../src/core/usage.ts";
+import { endpoints } from "../../src/wire/endpoints/endpoints.ts";
+import { typedRefusalEvent } from "../../src/wire/refusals.ts";
+import { readUsage } from "../../src/wire/usage.ts";
+
+const at = (route: string) => {
+  const found = endpoints.find((endpoint) => endpoint.route === route);
+  if (found === undefined) throw new Error(`no endpoint at ${route}`);
+  return found;
+};
+
+function answerOf(route: string, body: unknown) {
+  const reader = at(route).answerReader();
+  reader.push(Buffer.from(typeof body === "string" ? body : JSON.stringify(body)));
+  return reader.end();
+}
+
+function requestOf(route: string, body: object) {
+  const read = at(route).readRequest(Buffer.from(JSON.stringify(body)));
+  if (!read.ok) throw new Error(JSON.stringify(read.refusal));
+  return read.request;
+}
+
+describe("the usage of an answer, in its endpoint's words", () => {
+  it.each<[string, object, object]>([
+    ["/v1/responses", { output: [], usage: { input_tokens: 75, input_tokens_details: { cached_tokens: 20 }, output_tokens: 1186, output_tokens_details: { reasoning_tokens: 1024 }, total_tokens: 1261 } }, { input: 55, cached_input: 20, output: 162, reasoning: 1024 }],
+    ["/v1/completions", { choices: [{ text: "a" }], usage: { prompt_tokens: 5, completion_tokens: 7, total_tokens: 12 } }, { input: 5, output: 7 }],
+    ["/v1/embeddings", { data: [], usage: { prompt_tokens: 8, total_tokens: 8 } }, { input: 8, output: 0 }],
+    ["/v1/images/generations", { data: [{ b64_json: "A" }], usage: { total_tokens: 100, input_tokens: 50, output_tokens: 50, input_tokens_details: { text_tokens: 10, image_tokens: 40 } } }, { input: 10, image_input: 40, output: 0, image_output: 50 }],
+    ["/v1/images/edits", { data: [], usage: { input_tokens: 9, output_tokens: 50, output_tokens_details: { image_tokens: 45, text_tokens: 5 } } }, { input: 9, output: 5, image_output: 45 }],
+    ["/v1/audio/transcriptions", { text: "a", usage: { type: "tokens", input_tokens: 14, input_token_details: { text_tokens: 4, audio_tokens: 10 }, output_tokens: 45, total_tokens: 59 } }, { input: 4, audio_input: 10, output: 45 }],
+    ["/v1/audio/transcriptions", { text: "a", usage: { type: "duration", seconds: 9 } }, { audio_input: 9 }],
+    ["/v1/audio/translations", { text: "a", duration: 8.47 }, { audio_input: 9 }],
+  ])("%s %j", (route, body, tokens) => {
+    const answer = answerOf(route, body);
+    expect(answer).toMatchObject({ isAnswer: true, usage: { clamped: false } });
+    expect(answer?.usage?.tokens).toMatchObject(tokens);
+  });
+
+  it("is none of a model that is billed otherwise", () => {
+    const seconds = readUsage({ type: "duration", seconds: 3 });
+    expect([usageIn("second", seconds), usageIn("token", seconds), usageIn("character", seconds)]).toEqual([seconds, undefined, undefined]);
+    const tokens = readUsage({ input_tokens: 1, output_tokens: 2 });
+    expect([usageIn("token", tokens), usageIn("second", tokens)]).toEqual([tokens, undefined]);
+  });
+
+  it.each([0, -1, "9", null, Number.NaN, 1e12])("is none with %s seconds", (seconds) => {
+    expect(readUsage({ type: "duration", seconds })).toBeUndefined();
+  });
+
+  it("is not told by a response that is still to run, nor by an error", () => {
+    expect(answerOf("/v1/responses", { status: "queued", output: [], usage: null })?.isAnswer).toBe(false);
+    for (const { route } of endpoints) expect(answerOf(route, { error: { message: "x" } })).toMatchObject({ isAnswer: false, usage: undefined });
+  });
+
+  it("is looked for in whatever comes, without a fault", () => {
+    const shapes = fc.oneof(fc.json(), fc.string(), fc.record({ data: fc.jsonValue(), output: fc.jsonValue(), usage: fc.jsonValue(), text: fc.jsonValue() }).map((body) => JSON.stringify(body)));
+    fc.assert(fc.property(fc.constantFrom(...endpoints), shapes, ({ route }, body) => void answerOf(route, body)), { numRuns: 1000 });
+  });
+});
+
+describe("what a request says of its cost", () => {
+  it("completions: every prompt has choices of its own, and all of best_of are billed", () => {
+    expect(requestOf("/v1/completions", { model: "m", prompt: ["a", "b"], n: 2, best_of: 5 }).size).toMatchObject({ prompts: 2, choices: 10, outputLimit: 16 });
+    expect(requestOf("/v1/completions", { model: "m", prompt: [1, 2, 3], max_tokens: 9 }).size).toMatchObject({ prompts: 1, choices: 1, outputLimit: 9 });
+    expect(requestOf("/v1/completions", { model: "m", prompt: [[1, 2], [3]], max_tokens: "x" }).size).toMatchObject({ prompts: 2, outputLimit: Infinity });
+  });
+
+  it("responses: what the body does not show is named, and what nothing bounds", () => {
+    const hidden = [{ type: "item_reference", id: "x" }, { role: "user", content: [{ type: "input_image", file_id: "f" }] }];
+    expect(requestOf("/v1/responses", { model: "m", input: hidden, conversation: "c", wonder: 1 }).size.unboundedFields).toEqual(["conversation", "wonder", "input", "input.content"]);
+    expect(requestOf("/v1/responses", { model: "m", background: true, tools: [{ type: "mcp" }], prompt: { id: "p" }, service_tier: "priority" }).unboundedFields).toEqual(["prompt", "service_tier", "tools", "background"]);
+    expect(requestOf("/v1/responses", { model: "m", background: false, tools: [{ type: "function", name: "f" }], prompt: null, service_tier: "flex" }).unboundedFields).toEqual([]);
+  });
+
+  it("responses: an image is bounded by the part, not by its bytes", () => {
+    const url = `data:image/png;base64,${"A".repeat(100_000)}`;
+    const { size, classes } = requestOf("/v1/responses", { model: "m", input: [{ role: "user", content: [{ type: "input_image", image_url: url, detail: "low" }] }] });
+    expect(size).toMatchObject({ imageParts: 1, unboundedFields: [] });
+    expect(size.textBytes).toBeLessThan(200);
+    expect(classes.prompt).toContain("image_input");
+  });
+
+  it("speech: characters as Unicode counts them, however long the text", () => {
+    expect(requestOf("/v1/audio/speech", { model: "m", input: "Grüße 😀" }).characters).toBe(7);
+    expect(requestOf("/v1/audio/speech", { model: "m", input: "é".repeat(3000) }).characters).toBe(3000);
+  });
+
+  it("never a fault, whatever comes", () => {
+    const value = fc.oneof(fc.jsonValue(), fc.constantFrom<unknown>(1, "x", [], {}, null));
+    const body = fc.record({ model: fc.constantFrom<unknown>("m", 1, null), input: value, prompt: value, n: value, tools: value, best_of: value, max_output_tokens: value }, { requiredKeys: [] });
+    fc.assert(fc.property(fc.constantFrom(...endpoints), body, ({ route }, fields) => void at(route).readRequest(Buffer.from(JSON.stringify(fields)))), { numRuns: 1000 });
+  });
+});
+
+it("a broken stream of events with types ends with one that both kinds of clients raise", () => {
+  const [name, data] = typedRefusalEvent({ code: "gateway_stream_broken", message: "It broke." }).split("\n");
+  expect(name).toBe("event: error");
+  const event = JSON.parse((data ?? "").slice("data: ".length));
+  expect(event).toMatchObject({ type: "error", code: "gateway_stream_broken", message: "It broke.", error: { code: "gateway_stream_broken", message: "It broke." } });
+});
