@@ -154,7 +154,9 @@ async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, p
     place.settleTokens(0);
     return holding;
   }
-  body.seal(holding.held.room !== null);
+  const { room, price } = holding.held;
+  // A price of requests is times `n`, so that one which comes late would be paid by us.
+  body.seal(room !== null || price?.perRequest != null);
   steps.events.admitted({ key: who.key, route, model: quote.model?.id ?? null, group: quote.model?.group ?? null, retry });
   return { ok: true, quote, held: holding.held };
 }

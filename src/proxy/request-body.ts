@@ -13,8 +13,8 @@ export interface RequestBody {
   /** What is sent. */
   readonly sent: Buffer | Upload | undefined;
   read(): ModelRequestResult;
-  /** The request is priced and held for; `isHard`: under a hard budget. */
-  seal(isHard: boolean): void;
+  /** The request is priced and held for; `isFirm`: nothing that comes may make it dearer. */
+  seal(isFirm: boolean): void;
   /** Nothing of it is needed any more. */
   release(): void;
 }
@@ -74,7 +74,7 @@ async function openForm(exchange: Exchange, form: FormReading, contentType: stri
       seen,
       sent: upload,
       read: () => form.read(facts),
-      seal: (isHard) => watch.seal(isHard, (refusal) => upload.refuse(refusal)),
+      seal: (isFirm) => watch.seal(isFirm, (refusal) => upload.refuse(refusal)),
       release: () => discard(upload),
     },
   };

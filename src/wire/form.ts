@@ -50,7 +50,7 @@ export class FormWatch implements FormListener {
   readonly #names: string[] = [];
   #hasFile = false;
   #isClear = true;
-  #sealed: { readonly isHard: boolean; readonly refuse: (refusal: Refusal) => void } | undefined;
+  #sealed: { readonly isFirm: boolean; readonly refuse: (refusal: Refusal) => void } | undefined;
 
   constructor(fields: RequestFields) {
     this.#fields = fields;
@@ -66,11 +66,11 @@ export class FormWatch implements FormListener {
   }
 
   /**
-   * The request is priced: from now on a second field of a name that prices depend on is refused, and under a hard budget
-   * a first one too, which could make it dearer than what is held.
+   * The request is priced: from now on a second field of a name that prices depend on is refused, and with `isFirm` a first
+   * one too, which could make it dearer than what is held.
    */
-  seal(isHard: boolean, refuse: (refusal: Refusal) => void): void {
-    this.#sealed = { isHard, refuse };
+  seal(isFirm: boolean, refuse: (refusal: Refusal) => void): void {
+    this.#sealed = { isFirm, refuse };
   }
 
   part({ name, isFile }: FormPart): void {
@@ -86,17 +86,17 @@ export class FormWatch implements FormListener {
 
   unclear(): void {
     this.#isClear = false;
-    if (this.#sealed?.isHard === true) this.#sealed.refuse(invalid(null, "the form cannot be read in only one way, so a key under a hard budget cannot send it").refusal);
+    if (this.#sealed?.isFirm === true) this.#sealed.refuse(invalid(null, "the form can be read in several ways, so nothing bounds what it costs").refusal);
   }
 
-  #late(name: string, priced: string, { isHard, refuse }: { readonly isHard: boolean; readonly refuse: (refusal: Refusal) => void }): void {
+  #late(name: string, priced: string, { isFirm, refuse }: { readonly isFirm: boolean; readonly refuse: (refusal: Refusal) => void }): void {
     if (this.#names.includes(name)) refuse(invalid(name, `'${name}' is given twice`).refusal);
     else if (name !== priced) refuse(invalid(priced, `'${name}' must be written '${priced}'`).refusal);
-    else if (isHard) refuse(sendBeforeFile(name));
+    else if (isFirm) refuse(sendBeforeFile(name));
   }
 }
 
 /** For a field that came, or may come, too late for its price. */
 export function sendBeforeFile(name: string): Refusal {
-  return invalid(name, `send '${name}' before the file: this key's budget or models ask for it before the file passes`).refusal;
+  return invalid(name, `send '${name}' before the file: the price, this key's budget or its models ask for it before the file passes`).refusal;
 }

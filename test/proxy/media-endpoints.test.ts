@@ -227,6 +227,13 @@ models:
   expect((await paint(3)).status).toBe(200);
   expect((await paint(1)).status).toBe(402);
   expect(await own.onlyCharge()).toMatchObject({ formula: "per_request", source: "counted", cost: 90_000_000_000n, listCost: 120_000_000_000n });
+  const painted = await own.addKey("painter");
+  const late = await fetch(`${own.url}/v1/images/edits`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${painted}` },
+    body: formOf({ model: "painter-1", image, n: "4" }),
+  });
+  expect(await errorOf(late)).toMatchObject({ param: "n" });
   expect(await own.serving.ledger.verify()).toMatchObject({ differences: [] });
 });
 
