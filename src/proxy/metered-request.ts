@@ -138,10 +138,11 @@ async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, p
   const belowFloor = await steps.balanceGuard();
   if (belowFloor !== null) return { ok: false, refusal: belowFloor };
   const pricing = steps.pricer.quote(request, steps.clock.now());
-  if (!pricing.ok) return pricing;
+  const isNameless = request.model === unnamedModel && endpoint.form !== null;
+  if (!pricing.ok) return isNameless ? { ok: false, refusal: sendBeforeFile("model") } : pricing;
   const { quote } = pricing;
   if (!mayUseModel(who, request.model, quote.model?.id ?? request.model)) {
-    const refusal: Refusal = request.model === unnamedModel && endpoint.form !== null ? sendBeforeFile("model") : { code: "model_not_allowed", model: request.model };
+    const refusal: Refusal = isNameless ? sendBeforeFile("model") : { code: "model_not_allowed", model: request.model };
     return { ok: false, refusal };
   }
   if (place.countsTokens) {
