@@ -134,7 +134,7 @@ function reservationFor(request: ModelRequest, model: CatalogueModel, promptToke
 }
 
 /** Whether the output states no maximum and can be seen as it is written: a stream of text, from a model that hides none. */
-function canBeWatched({ stream, size, classes }: ModelRequest, model: CatalogueModel): boolean {
+function canBeWatched({ stream, size, classes, isUnseen }: ModelRequest, model: CatalogueModel): boolean {
   const isText = classes.completion.every((name) => name === "output" || name === "reasoning");
-  return stream && isText && !model.reasons && size.outputLimit === null && size.unboundedFields.length === 0;
+  return stream && isText && isUnseen !== true && !model.reasons && size.outputLimit === null && size.unboundedFields.length === 0;
 }

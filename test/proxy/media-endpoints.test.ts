@@ -189,6 +189,13 @@ describe("under a hard budget", () => {
     await endedAsBilled();
   });
 
+  it("holds all that a streamed transcription can write: nothing of it is watched", async () => {
+    const answer = await post("/v1/audio/transcriptions", { model: "gpt-4o-transcribe", stream: "true", file: sound }, poor);
+    expect(await answer.text()).toContain("transcript.text.done");
+    // A context of sound, and 2,000 tokens of text.
+    expect((await endedAsBilled()).hold).toBe(16_000n * 6_000_000n + 2_000n * 10_000_000n);
+  });
+
   it("asks for the model before the file", async () => {
     const answer = await post("/v1/images/edits", { image, model: "gpt-image-1" }, poor);
     expect(answer.status).toBe(400);
