@@ -105,7 +105,7 @@ interface View {
 }
 
 const views: readonly View[] = [
-  { name: "overview", path: "?span=30d", shown: (page) => page.locator(".legend"), kept: ["desk-light", "desk-dark", "phone-light", "phone-dark"] },
+  { name: "overview", path: "?span=30d", shown: (page) => page.locator(".legend"), kept: ["desk-light", "desk-dark", "phone-light"] },
   { name: "requests", path: "/requests", shown: (page) => page.locator(".requests tbody tr").nth(9), kept: ["desk-dark", "phone-dark"] },
   {
     name: "request", path: "/requests", shown: (page) => page.locator(".requests tbody tr").nth(9), kept: ["desk-light"],

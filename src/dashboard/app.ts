@@ -1,5 +1,5 @@
 import { h, type ComponentType } from "preact";
-import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { currentSession, signOut, type Fault } from "./api.ts";
 import { a, button, div, footer, h1, header, li, main, nav, p, span, ul, type View } from "./dom.ts";
 import { brandMark, icon, type IconName } from "./icons.ts";
@@ -63,6 +63,13 @@ function Shell({ who, ended, leave }: { readonly who: Who; readonly ended: () =>
   const mine = sections[who.kind];
   const current = mine.find(({ view }) => view === place.view);
   const visit = useMemo(() => ({ who, ended }), [who, ended]);
+  const content = useRef<HTMLElement>(null);
+  const arrived = useRef(false);
+  useEffect(() => {
+    // A new view is read from its beginning; the first one begins with the page.
+    if (arrived.current) content.current?.focus();
+    arrived.current = true;
+  }, [current]);
   useEffect(() => {
     document.title = `${current?.name ?? "Not here"} · Farebox`;
   }, [current]);
@@ -78,7 +85,7 @@ function Shell({ who, ended, leave }: { readonly who: Who; readonly ended: () =>
           li({ key: each.view }, a({ href: addressOf(each.view), onClick: follow, ...(each === current && { "aria-current": "page" }) }, icon(each.icon), span(null, each.name)))))),
         account(who, leave),
       ),
-      main({ id: "content", tabIndex: -1 }, current === undefined ? nowhere() : h(current.content, { key: current.view })),
+      main({ id: "content", tabIndex: -1, ref: content }, current === undefined ? nowhere() : h(current.content, { key: current.view })),
       h(Toasts, null),
     ));
 }

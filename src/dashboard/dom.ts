@@ -16,12 +16,11 @@ function element<Name extends Names>(name: Name) {
 
 export const a = element("a");
 export const article = element("article");
-export const aside = element("aside");
 export const button = element("button");
-export const canvas = element("canvas");
 export const caption = element("caption");
 export const code = element("code");
 export const data = element("data");
+export const datalist = element("datalist");
 export const dd = element("dd");
 export const details = element("details");
 export const dialog = element("dialog");

@@ -58,7 +58,8 @@ export function shareOf(part: string, all: string): number {
 }
 
 const dayMs = 86_400_000;
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "long" });
+/** The page speaks English: so do the words in its sentences. */
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "long" });
 const steps = [["day", dayMs], ["hour", 3_600_000], ["minute", 60_000], ["second", 1000]] as const;
 
 /** "5 minutes ago", "in 3 days". */
@@ -71,7 +72,7 @@ export function ago(iso: string, now = Date.now()): string {
 /** "3 days", "5 hours": how long a number of hours is. */
 export function lasting(hours: number): string {
   const [value, unit] = hours >= 48 ? [hours / 24, "day"] : hours >= 1 ? [hours, "hour"] : [hours * 60, "minute"];
-  return new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 }).format(Math.floor(value));
+  return new Intl.NumberFormat("en", { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 }).format(Math.floor(value));
 }
 
 /** "840ms", "2.4s". */
@@ -89,7 +90,7 @@ const timeStyles: Record<TimeStyle, Intl.DateTimeFormatOptions> = {
   day: { weekday: "short", month: "short", day: "numeric" },
   hour: { weekday: "short", hour: "numeric", minute: "2-digit" },
   date: { dateStyle: "medium" },
-  axisHour: { hour: "numeric" },
+  axisHour: { hour: "numeric", minute: "2-digit" },
   short: { month: "short", day: "numeric" },
 };
 

@@ -209,6 +209,8 @@ export interface PricedModel {
   readonly id: string;
   readonly provider: string | null;
   readonly group: string | null;
+  /** What its rates are for a million of. */
+  readonly unit: "token" | "second" | "character";
   readonly price: Price | null;
 }
 

@@ -16,8 +16,8 @@ export function pricesJson(catalogue: Catalogue, at: number) {
 
 /** One model with its price in force, as the list has it. */
 export function pricedModel(model: CatalogueModel) {
-  const { id, provider, group } = model;
-  return { id, provider, group, price: priceJson(model) };
+  const { id, provider, group, unit } = model;
+  return { id, provider, group, unit, price: priceJson(model) };
 }
 
 /** One model at all times, newest first; the first of its spans has no beginning. */

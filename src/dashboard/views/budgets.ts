@@ -2,7 +2,7 @@ import { h } from "preact";
 import { useState } from "preact/hooks";
 import { admin, ask } from "../api.ts";
 import { article, classes, div, h3, input, option, p, select, span, type Children, type View } from "../dom.ts";
-import { ago, instant, percent, shareOf } from "../format.ts";
+import { ago, count, instant, percent, shareOf } from "../format.ts";
 import { useMayEdit } from "../resource.ts";
 import { say } from "../toasts.ts";
 import type { Period, Standing } from "../types.ts";
@@ -18,12 +18,12 @@ export function scopeName({ scope, key }: Pick<Standing, "scope" | "key">): stri
   if (kind === "team") return `Team ${name}`;
   if (kind === "key") return name;
   const each = name === "" ? "each key" : `each key of ${name}`;
-  return key === null ? each : `${key}, as ${each}`;
+  return key === null ? `E${each.slice(1)}` : `${key}, as ${each}`;
 }
 
 /** One budget: how full it is, what is left, and when it starts anew. */
 export function budgetCard(standing: Standing, actions: Children): View {
-  const { limit_usd: limit, spent_usd: spent, held_usd: held, remaining_usd: left, period, mode, resets_at: resets } = standing;
+  const { limit_usd: limit, spent_usd: spent, held_usd: held, remaining_usd: left, period, mode } = standing;
   const full = shareOf(spent, limit) + shareOf(held, limit);
   return article(
     { class: "card budget", key: `${standing.scope} ${period} ${standing.key}` },
@@ -36,7 +36,7 @@ export function budgetCard(standing: Standing, actions: Children): View {
       full >= 1 ? badge("bad", "used up") : span(null, amount(left), span({ class: "muted" }, " left"))),
     div({ class: "budget-foot muted" },
       span(null, percent(full), " used"),
-      resets === null ? span(null, "never starts anew") : span({ title: instant(resets, "full") }, `starts anew ${ago(resets)}`)),
+      resetWords(standing)),
   );
 }
 
@@ -53,7 +53,33 @@ export function Budgets({ budgets, onTask }: BudgetsParts): View {
     iconButton("edit", `Change the budget of ${scopeName(standing)}, ${periodNames[standing.period]}`, () => onTask({ do: "set", standing, scope: standing.scope })),
     iconButton("bin", `Remove the budget of ${scopeName(standing)}, ${periodNames[standing.period]}`, () => onTask({ do: "remove", standing })),
   ];
-  return div({ class: "budgets" }, budgets.map((standing) => budgetCard(standing, actionsOf(standing))));
+  const each = Map.groupBy(budgets.filter(({ key }) => key !== null), ({ scope, period }) => `${scope} ${period}`);
+  return div(
+    { class: "budgets" },
+    budgets.filter(({ key }) => key === null).map((standing) => budgetCard(standing, actionsOf(standing))),
+    [...each.values()].map((ofKeys) => eachKeyCard(ofKeys, actionsOf)),
+  );
+}
+
+/** A budget that each key has for itself, shown by the key that has used most of it. */
+function eachKeyCard(ofKeys: readonly Standing[], actionsOf: (standing: Standing) => Children): View | null {
+  const used = ({ limit_usd: limit, spent_usd: spent, held_usd: held }: Standing) => shareOf(spent, limit) + shareOf(held, limit);
+  const [fullest] = ofKeys.toSorted((one, other) => used(other) - used(one));
+  if (fullest === undefined) return null;
+  const { scope, period, limit_usd: limit, mode, key } = fullest;
+  return article(
+    { class: "card budget", key: `${scope} ${period}` },
+    div({ class: "budget-head" },
+      div(null, h3(null, scopeName({ scope, key: null })), p({ class: "hint" }, amount(limit), ` ${periodNames[period]}`, mode === "soft" && badge("calm", "soft", "Warns, and lets requests pass"))),
+      div({ class: "actions" }, actionsOf({ ...fullest, key: null }))),
+    budgetBar(fullest),
+    div({ class: "budget-foot" }, span(null, key, span({ class: "muted" }, " used most of it")), span(null, percent(used(fullest)))),
+    div({ class: "budget-foot muted" }, span(null, ofKeys.length === 1 ? "one key has spent" : `${count(ofKeys.length)} keys have spent`), resetWords(fullest)),
+  );
+}
+
+function resetWords({ resets_at: resets }: Standing): View {
+  return resets === null ? span(null, "never starts anew") : span({ title: instant(resets, "full") }, `starts anew ${ago(resets)}`);
 }
 
 interface TaskParts {

@@ -1,7 +1,7 @@
 import { h } from "preact";
 import { useState } from "preact/hooks";
 import { admin, ask } from "../api.ts";
-import { button, code, details, div, footer, input, option, p, pre, select, strong, summary, type View } from "../dom.ts";
+import { button, code, datalist, details, div, footer, input, option, p, pre, select, strong, summary, type View } from "../dom.ts";
 import { instant } from "../format.ts";
 import { say } from "../toasts.ts";
 import type { Key, Limits, NewKey } from "../types.ts";
@@ -81,7 +81,7 @@ function editForm(key: Key, { teams, onClosed, onDone }: Omit<TaskParts, "task">
 function teamField(teams: readonly string[], value: string): View {
   return field("Team", [
     input({ name: "team", list: "known-teams", defaultValue: value, autoComplete: "off", spellcheck: false, placeholder: "none" }),
-    h("datalist", { id: "known-teams", key: "known" }, teams.map((name) => option({ key: name, value: name }))),
+    datalist({ id: "known-teams", key: "known" }, teams.map((name) => option({ key: name, value: name }))),
   ]);
 }
 

@@ -73,13 +73,12 @@ interface ContentParts {
 
 function Content({ data: { keys, moreKeys, budgets, moreBudgets, teams }, setTask, showMore }: ContentParts): View {
   const mayEdit = useMayEdit();
-  const shared = budgets.filter(({ key }) => key === null || key === undefined);
   return div(
     { class: "stack roomy" },
     part("Budgets", mayEdit && button({ type: "button", class: "button", onClick: () => setTask({ of: "budget", task: { do: "set", standing: null, scope: keys.length > 0 ? "key" : "all" } }) }, icon("plus"), "Set a budget"),
-      shared.length === 0
+      budgets.length === 0
         ? empty("No budgets", p({ class: "hint" }, "A budget limits what a key, a team or everything may spend in an hour, a day, a month or in all. Requests that it cannot pay for are refused before they cost anything."))
-        : h(Budgets, { budgets: shared, onTask: (task) => setTask({ of: "budget", task }) })),
+        : h(Budgets, { budgets, onTask: (task) => setTask({ of: "budget", task }) })),
     part("Keys", null, keys.length === 0
       ? empty("No keys yet", p({ class: "hint" }, "Each person or program gets a key of its own, so that its spend has a name."))
       : h(KeyList, { keys, budgets, setTask })),

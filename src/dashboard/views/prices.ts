@@ -20,7 +20,7 @@ export function Prices(): View {
     input({ type: "search", placeholder: "Find a model", value: wanted, onInput: (event) => setWanted(event.currentTarget.value) }));
   return div(
     { class: "view" },
-    header({ class: "view-head" }, div(null, h1(null, "Prices"), p({ class: "hint" }, "In US dollars for a million tokens")), search),
+    header({ class: "view-head" }, div(null, h1(null, "Prices"), p({ class: "hint" }, "In US dollars for a million tokens, or what else a model is billed by")), search),
     fault !== null && failure({ fault, retry: reload }),
     data === null ? fault === null && waiting(8) : listed(data.models.filter((model) => `${model.id} ${model.provider ?? ""} ${model.group ?? ""}`.toLowerCase().includes(wanted.trim().toLowerCase()))),
     opened !== null && h(Dialog, { key: opened, title: opened, kind: "drawer", onClosed: () => setQuery({ model: null }), body: () => h(History, { id: opened }) }),
@@ -37,13 +37,13 @@ function listed(models: readonly PricedModel[]): View {
   ));
 }
 
-function modelRow({ id, provider, group, price }: PricedModel): View {
+function modelRow({ id, provider, group, unit, price }: PricedModel): View {
   const open = () => setQuery({ model: id });
   const first = price?.tiers[0];
   const cell = (name: string) => td({ class: classes("right", name === "cached_input" && "wide-only") }, price === null || first === undefined || price.per_request_usd !== null ? null : rateCell(name, first.gateway_usd_per_million, first.official_usd_per_million));
   return tr(
     { key: id, class: "openable", onClick: open },
-    th({ scope: "row" }, button({ type: "button", class: "row-button", onClick: (event) => { event.stopPropagation(); open(); } }, id), small({ class: "muted" }, provider ?? "")),
+    th({ scope: "row" }, button({ type: "button", class: "row-button", onClick: (event) => { event.stopPropagation(); open(); } }, id), small({ class: "muted" }, provider ?? "", unit !== "token" && `, by the ${unit}`)),
     price?.per_request_usd
       ? td({ class: "right", colSpan: 3 }, amount(price.per_request_usd.gateway), span({ class: "muted" }, " a request"))
       : price === null ? td({ class: "right", colSpan: 3 }, badge("warn", "no price")) : [cell("input"), cell("cached_input"), cell("output")],

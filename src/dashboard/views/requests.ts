@@ -1,7 +1,7 @@
 import { h } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { admin, own, type Parameters } from "../api.ts";
-import { button, caption, classes, div, h1, header, input, label, option, p, select, span, table, tbody, td, th, thead, tr, type View } from "../dom.ts";
+import { button, caption, classes, datalist, div, h1, header, input, label, option, p, select, span, table, tbody, td, th, thead, tr, type View } from "../dom.ts";
 import { count, duration, when } from "../format.ts";
 import { icon } from "../icons.ts";
 import { setQuery, usePlace } from "../location.ts";
@@ -26,7 +26,7 @@ export function Requests(): View {
   return div(
     { class: "view" },
     header({ class: "view-head" }, h1(null, "Requests"), liveSwitch(live, setLive, feed)),
-    h(Filters, { offered, query }),
+    h(Filters, { offered, query, charges: feed.charges ?? [] }),
     feed.fault !== null && failure({ fault: feed.fault, retry: feed.retry }),
     listed(feed, Object.values(filter).some((value) => value !== null), who.kind === "admin"),
     opened !== null && h(ChargeDrawer, { key: opened, id: opened, onClosed: () => setQuery({ request: null }) }),
@@ -44,11 +44,18 @@ function liveSwitch(live: boolean, setLive: (on: boolean) => void, { fault }: Fe
 const fieldNames: Record<FilterName, string> = { key: "Key", team: "Team", model: "Model", state: "State" };
 const typedMs = 350;
 
-function Filters({ offered, query }: { readonly offered: readonly FilterName[]; readonly query: URLSearchParams }): View {
+interface FilterParts {
+  readonly offered: readonly FilterName[];
+  readonly query: URLSearchParams;
+  /** Their names are proposed. */
+  readonly charges: readonly Charge[];
+}
+
+function Filters({ offered, query, charges }: FilterParts): View {
   const any = offered.some((name) => query.get(name) !== null);
   return div(
     { class: "filters", role: "search", "aria-label": "Filter the requests" },
-    offered.map((name) => (name === "state" ? stateFilter(query.get("state")) : h(TextFilter, { key: name, name, value: query.get(name) ?? "" }))),
+    offered.map((name) => (name === "state" ? stateFilter(query.get("state")) : h(TextFilter, { key: name, name, value: query.get(name) ?? "", known: [...new Set(charges.map((charge) => charge[name]))] }))),
     any && button({ type: "button", class: "button small", onClick: () => setQuery(Object.fromEntries(filterNames.map((name) => [name, null]))) }, icon("close"), "Clear"),
   );
 }
@@ -60,7 +67,7 @@ function stateFilter(value: string | null): View {
 }
 
 /** Names are looked for when the reader stops typing. */
-function TextFilter({ name, value }: { readonly name: FilterName; readonly value: string }): View {
+function TextFilter({ name, value, known }: { readonly name: Exclude<FilterName, "state">; readonly value: string; readonly known: readonly (string | null)[] }): View {
   const [text, setText] = useState(value);
   useEffect(() => setText(value), [value]);
   useEffect(() => {
@@ -69,7 +76,8 @@ function TextFilter({ name, value }: { readonly name: FilterName; readonly value
     return () => clearTimeout(timer);
   }, [text, value, name]);
   return label({ class: "filter" }, span({ class: "unseen" }, fieldNames[name]), icon("search"),
-    input({ type: "search", value: text, placeholder: fieldNames[name], autoComplete: "off", spellcheck: false, onInput: (event) => setText(event.currentTarget.value) }));
+    input({ type: "search", value: text, placeholder: fieldNames[name], autoComplete: "off", spellcheck: false, list: `known-${name}`, onInput: (event) => setText(event.currentTarget.value) }),
+    datalist({ id: `known-${name}` }, known.filter((each) => each !== null).toSorted().map((each) => option({ key: each, value: each }))));
 }
 
 function listed(feed: Feed, filtered: boolean, whole: boolean): View | null {

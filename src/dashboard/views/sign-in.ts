@@ -35,7 +35,7 @@ export function SignIn({ notice, onSignedIn }: SignInParts): View {
       { class: "card sign-in-card", onSubmit: (event: SubmitEvent) => void submit(event) },
       div({ class: "brand" }, brandMark(), "Farebox"),
       h1(null, "Sign in"),
-      notice !== null && p({ class: "notice", role: "status" }, notice),
+      notice !== null && fault === null && p({ class: "notice", role: "status" }, notice),
       // For managers of passwords.
       input({ type: "text", name: "username", autoComplete: "username", defaultValue: "farebox", hidden: true, readOnly: true }),
       label({ class: "field" }, "Admin token or internal key",

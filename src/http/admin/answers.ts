@@ -3,7 +3,7 @@ import { creditKinds } from "../../core/account.ts";
 import { adminRoles } from "../../core/admins.ts";
 import { alertTypes } from "../../core/alerts.ts";
 import { periods } from "../../core/budget.ts";
-import { tokenClasses } from "../../core/tokens.ts";
+import { tokenClasses, units } from "../../core/tokens.ts";
 
 /* What the routes answer: for the document, and for the tests, which hold every answer against it. */
 
@@ -95,7 +95,10 @@ const priceInForce = z
     per_request_usd: z.strictObject({ gateway: usd, official: usd }).nullable(), minimum: z.strictObject({ tokens: count, usd }),
   })
   .nullable();
-export const price = z.strictObject({ id: z.string(), provider: z.string().nullable(), group: z.string().nullable(), price: priceInForce });
+export const price = z.strictObject({
+  id: z.string(), provider: z.string().nullable(), group: z.string().nullable(),
+  unit: z.enum(units).meta({ description: "What its rates are for a million of." }), price: priceInForce,
+});
 export const priceHistory = z.strictObject({
   id: z.string(), provider: z.string().nullable(), aliases: z.array(z.string()),
   entries: z.array(z.strictObject({ starts_at: timeOrNull, in_force: z.boolean(), group: z.string().nullable(), price: priceInForce })),
