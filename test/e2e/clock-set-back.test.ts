@@ -51,7 +51,7 @@ it("a request belongs to the windows of its admission, whichever way the clock i
   expect(await stateOf(proxy, today - dayMs)).toEqual([{ period: "1d", spent: costs[1], held: 0n }, { period: "total", spent: costs[0] + costs[1], held: 0n }]);
   clock.stepMs = 0;
   expect(await plain(proxy)).toBe(200);
-  const [newest] = (await proxy.charges()).filter(({ id }) => id !== first?.id && id !== second?.id);
+  const newest = (await proxy.charges()).find(({ id }) => id !== first?.id && id !== second?.id);
   expect((await stateOf(proxy, today))[0]).toEqual({ period: "1d", spent: costs[0] + (newest?.cost ?? 0n), held: 0n });
   const all = await proxy.charges();
   expect(new Set(all.map(({ id }) => id)).size).toBe(3);
