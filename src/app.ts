@@ -4,6 +4,7 @@ import { note, printLine } from "./cli/io.ts";
 import { packageVersion, shippedPrices } from "./app/package.ts";
 import { priceAdapters } from "./app/prices.ts";
 import { tuneRuntime } from "./app/runtime.ts";
+import { startWatching } from "./app/watching.ts";
 import { userName } from "./app/user-name.ts";
 import { billingErrors, type BillingError } from "./sandbox/billing-errors.ts";
 import { scenarioList } from "./sandbox/scenarios.ts";
@@ -51,6 +52,8 @@ export const adapters: Adapters = {
     const { readAccountOnce } = await import("./app/account.ts");
     return readAccountOnce(settings, clock);
   },
+
+  watch: startWatching,
 
   upkeep: {
     migrate: async (settings) => (await upkeep()).migrate(settings),

@@ -45,6 +45,8 @@ export interface Adapters {
   readApplyFile(name: string, text: string): Promise<ReadYaml<ApplyFile>>;
   /** The account record, fresh from the gateway that the settings name. */
   fetchAccount(settings: Settings): Promise<AccountReading>;
+  /** On `screen`, the terminal is taken over until it is disposed of. */
+  watch(options: { readonly screen: boolean }): Watching;
   readonly upkeep: Upkeep;
   /** Looks at everything that `serve` needs, and changes nothing. Each check is told as soon as it is known. */
   examine(subject: ExamineSubject, tell: (check: Check) => void): Promise<void>;
@@ -57,6 +59,16 @@ export interface Adapters {
   readonly sandboxBillingErrors: readonly { readonly usage: string; readonly description: string }[];
   /** Runs the fake gateway until a signal ends it. `misbill` names billing errors. */
   startSandbox(options: { readonly host: string; readonly port: number; readonly misbill: readonly string[] }, io: Io): Promise<ExitCode>;
+}
+
+/** Something that goes on until a person or a signal ends it. */
+export interface Watching extends AsyncDisposable {
+  /** Of the terminal, now. */
+  size(): { readonly columns: number; readonly rows: number };
+  /** Shows these lines in the place of those before. */
+  draw(lines: readonly string[]): void;
+  /** Waits so many milliseconds, less where the terminal changes its size; false once it is to end. */
+  wait(ms: number): Promise<boolean>;
 }
 
 /** Work on the ledger's file as a whole. `onProgress` is told a share from 0 to 1. */

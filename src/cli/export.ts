@@ -10,6 +10,7 @@ import { storeSettings, withStore, type CliContext, type OpenStore } from "./con
 import { example } from "./help.ts";
 import { fail, note, writeTexts } from "./io.ts";
 import { placeProblem, writeWhole } from "./out-file.ts";
+import { withProgress } from "./progress.ts";
 import { addSettingFlags } from "./setting-flags.ts";
 
 /** The price files name the makers of models. */
@@ -82,15 +83,17 @@ async function textsOf(
   leftOut: LeftOut,
 ): Promise<AsyncIterable<string>> {
   const nameOf: NameOf = await keyNames(store.keys);
+  const charges = withProgress(context.io, "exported", store.ledger.stream(span), { until: span.until, toStdout: options.out === undefined });
   switch (options.format) {
     case "csv":
-      return chargesCsv(store.ledger.stream(span), nameOf);
+      return chargesCsv(charges, nameOf);
     case "jsonl":
-      return chargesJsonLines(store.ledger.stream(span), nameOf);
+      return chargesJsonLines(charges, nameOf);
     case "focus": {
       const { focusVersion: version, provider, billingAccount } = options;
       const publisherOf = await publishers(context, store);
-      return focusCsv({ ledger: store.ledger, calendar: store.calendar, nameOf }, span, { version, provider, billingAccount, publisherOf }, leftOut);
+      const ledger = { stream: () => charges, price: (id: string) => store.ledger.price(id) };
+      return focusCsv({ ledger, calendar: store.calendar, nameOf }, span, { version, provider, billingAccount, publisherOf }, leftOut);
     }
     default:
       return assertNever(options.format);

@@ -16,6 +16,10 @@ export interface Io {
   readonly stderr: Output;
   /** Whether stdout is a terminal. */
   readonly isTTY: boolean;
+  /** Whether stderr is one; as stdout where nothing is said. */
+  readonly isErrorTTY?: boolean;
+  /** How wide the terminal is; 80 where nothing is said. */
+  readonly columns?: number;
   readonly env: Environment;
 }
 
@@ -53,9 +57,21 @@ export function fail(io: Io, problems: string | readonly string[], code: ExitCod
   return code;
 }
 
+export type Style = "bold" | "dim" | "red" | "yellow" | "green" | "cyan";
+
+/** Text in a style, on a terminal alone; `NO_COLOR` takes it away, and `FORCE_COLOR` gives it everywhere, as in Node itself. */
+export function styled(io: Io, style: Style, text: string): string {
+  return isColoured(io) ? styleText(style, text, { validateStream: false }) : text;
+}
+
 export function bold(io: Io, text: string): string {
-  const coloured = io.isTTY && !io.env["NO_COLOR"] && io.env["TERM"] !== "dumb";
-  return coloured ? styleText("bold", text, { validateStream: false }) : text;
+  return styled(io, "bold", text);
+}
+
+function isColoured({ env, isTTY }: Io): boolean {
+  const forced = env["FORCE_COLOR"];
+  if (forced !== undefined) return forced !== "0" && forced !== "false";
+  return isTTY && !env["NO_COLOR"] && env["TERM"] !== "dumb";
 }
 
 /** Names that came in requests are shown without control characters: they could steer a terminal. */

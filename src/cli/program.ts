@@ -23,6 +23,7 @@ import { registerSandbox } from "./sandbox.ts";
 import { registerServe } from "./serve.ts";
 import { registerTeams } from "./teams.ts";
 import { registerVerify } from "./verify.ts";
+import { registerWatch } from "./watch.ts";
 
 export interface CliSurroundings {
   readonly io: Io;
@@ -78,6 +79,7 @@ function buildProgram(context: CliContext): Command {
   registerApply(program, context);
   registerReport(program, context);
   registerCharges(program, context);
+  registerWatch(program, context);
   registerExport(program, context);
   registerPrices(program, context);
   registerEstimate(program, context);

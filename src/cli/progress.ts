@@ -1,3 +1,4 @@
+import type { Charge } from "../core/charge.ts";
 import type { Io } from "./io.ts";
 
 const barWidth = 30;
@@ -12,7 +13,7 @@ export interface Progress {
 /** A bar on stderr that moves with the share that is `done` ("copied"), on a terminal only. */
 export function progress(io: Io, done: string, isWanted = true): Progress {
   let shown = "";
-  const isShown = io.isTTY && isWanted;
+  const isShown = (io.isErrorTTY ?? io.isTTY) && isWanted;
   return {
     show: (share) => {
       const filled = Math.floor(share * barWidth);
@@ -25,4 +26,23 @@ export function progress(io: Io, done: string, isWanted = true): Progress {
       shown = "";
     },
   };
+}
+
+/**
+ * Parts of charges as they come, oldest first, with a bar of how far in time they are. Where they go to this very
+ * terminal there is none: the lines show it.
+ */
+export async function* withProgress(io: Io, done: string, parts: AsyncIterable<readonly Charge[]>, { until, toStdout }: { readonly until: number; readonly toStdout: boolean }): AsyncGenerator<readonly Charge[]> {
+  const bar = progress(io, done, !(toStdout && io.isTTY) && (io.isErrorTTY ?? io.isTTY));
+  let since: number | undefined;
+  try {
+    for await (const part of parts) {
+      const last = part.at(-1);
+      since ??= part[0]?.at;
+      if (last !== undefined && since !== undefined && until > since) bar.show(Math.min(1, (last.at - since) / (until - since)));
+      yield part;
+    }
+  } finally {
+    bar.end();
+  }
 }

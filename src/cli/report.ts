@@ -1,4 +1,5 @@
 import { Option, type Command } from "commander";
+import { noMoney, parseSignedUsd } from "../core/money.ts";
 import { completionTotal, promptTotal } from "../core/tokens.ts";
 import { isTagDimension, reportDimensions, type ReportDimension } from "../ports/ledger.ts";
 import { reportCsv } from "../reporting/csv.ts";
@@ -88,6 +89,7 @@ function printReport(io: Io, report: Report): void {
     io,
     [...report.by.map((title) => ({ title })), ...figures.map((title) => ({ title, align: "right" as const }))],
     [...rows, [...totalLabels, ...cells(report.total)]],
+    report.rows.map(({ cost_usd }) => parseSignedUsd(cost_usd) ?? noMoney),
   );
   if (io.isTTY) note(io, `USD, ${report.since} to ${report.until}`);
   const inexact = Object.entries(report.total.by_source).filter(([source]) => source !== "reported");

@@ -1,4 +1,6 @@
-import { bold, visible, type Io } from "./io.ts";
+import { larger, noMoney, type PicoUsd } from "../core/money.ts";
+import { chartBar, isUnicode } from "./bars.ts";
+import { bold, styled, visible, type Io } from "./io.ts";
 
 export interface Column {
   readonly title: string;
@@ -8,8 +10,14 @@ export interface Column {
 
 export type TableCell = string | number | null;
 
+/** What is drawn behind a table's rows where the terminal has room: one part of the widest for each of the first rows. */
+export type Chart = readonly PicoUsd[];
+
+/** A chart narrower than this says nothing; a wider one than that says no more. */
+const chartWidths = { min: 6, max: 30 };
+
 /** A table: aligned under bold titles on a terminal, tab-separated lines elsewhere. Null is shown as a dash. */
-export function printTable(io: Io, columns: readonly Column[], rows: readonly (readonly TableCell[])[]): void {
+export function printTable(io: Io, columns: readonly Column[], rows: readonly (readonly TableCell[])[], chart: Chart = []): void {
   const titles = columns.map(({ title }) => title);
   const body = rows.map((row) => row.map((cell) => (cell === null ? "-" : visible(String(cell)))));
   if (!io.isTTY) {
@@ -23,7 +31,19 @@ export function printTable(io: Io, columns: readonly Column[], rows: readonly (r
       return align === "right" ? text.padStart(width) : text.padEnd(width);
     });
   io.stdout.write(`${bold(io, aligned(titles).join("  ").trimEnd())}\n`);
-  for (const line of body) io.stdout.write(`${aligned(line).join("  ").trimEnd()}\n`);
+  const bars = barsOf(io, chart, widths.reduce((total, width) => total + width + 2, 0));
+  for (const [index, line] of body.entries()) {
+    const bar = bars[index] ?? "";
+    io.stdout.write(`${bar === "" ? aligned(line).join("  ").trimEnd() : `${aligned(line).join("  ")}  ${styled(io, "cyan", bar)}`}\n`);
+  }
+}
+
+function barsOf(io: Io, chart: Chart, tableWidth: number): string[] {
+  const width = Math.min(chartWidths.max, (io.columns ?? 80) - tableWidth);
+  const widest = chart.reduce(larger, noMoney);
+  // One bar is always the widest.
+  if (chart.length < 2 || width < chartWidths.min) return [];
+  return chart.map((part) => chartBar(part, widest, width, isUnicode(io.env)));
 }
 
 /** Names and values below each other, for one thing. */

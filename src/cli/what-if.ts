@@ -7,6 +7,7 @@ import { runWhatIf, type Leftovers, type WhatIfReport } from "../reporting/what-
 import type { CliContext, OpenStore } from "./context.ts";
 import { fail, note, printJson, type ExitCode, type Io } from "./io.ts";
 import { priceFolder } from "./price-folder.ts";
+import { progress } from "./progress.ts";
 import { printTable, type TableCell } from "./table.ts";
 
 /** `report --what-if FOLDER`: the same traffic under the shipped prices and those of a folder. */
@@ -19,7 +20,9 @@ export async function reportWhatIf(
   const loading = await adapters.loadCatalogue(priceFolder(how.folder));
   if (!loading.ok) return fail(io, loading.faults);
   const nameOf = await keyNames(store.keys);
-  const report = await runWhatIf({ ledger: store.ledger, nameOf, catalogue: loading.catalogue }, query);
+  const bar = progress(io, "recomputed", how.format !== "json" && (io.isErrorTTY ?? io.isTTY));
+  const report = await runWhatIf({ ledger: store.ledger, nameOf, catalogue: loading.catalogue }, query, bar.show);
+  bar.end();
   if (how.format === "json") printJson(io, report);
   else if (how.format === "csv") io.stdout.write(whatIfCsv(report));
   else printWhatIf(io, report);

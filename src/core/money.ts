@@ -89,6 +89,12 @@ export function smaller(a: PicoUsd, b: PicoUsd): PicoUsd {
   return a < b ? a : b;
 }
 
+/** How many of `steps` a part of a whole comes to, rounded down and at most all; for bars. */
+export function stepsOf(part: PicoUsd, whole: PicoUsd, steps: number): number {
+  if (part <= 0n || whole <= 0n) return 0;
+  return Math.min(steps, Number((part * BigInt(steps)) / whole));
+}
+
 /** Exact price of a count of tokens. Throws RangeError where the product would not fit 64 bits. */
 export function priceOf(tokens: number, rate: PicoUsdPerToken): PicoUsd {
   const amount = BigInt(tokens) * rate;

@@ -72,8 +72,9 @@ export interface Ledger extends AsyncDisposable {
   /**
    * As `report`, taken from the charges themselves, with what `recompute` says that each would have cost. Read a page at a
    * time, so that it may take long and holds nothing up: a charge that is posted meanwhile is in all of it or in none.
+   * `onProgress` is told how much of the span is done, from 0 to 1.
    */
-  whatIf(query: ReportQuery, recompute: (charge: ChargedFacts) => Recomputed): Promise<readonly WhatIfRow[]>;
+  whatIf(query: ReportQuery, recompute: (charge: ChargedFacts) => Recomputed, onProgress?: (share: number) => void): Promise<readonly WhatIfRow[]>;
   /** The end of the last day of which retention has turned charges into sums; null where it has not. */
   prunedUntil(): Promise<number | null>;
   pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }>;

@@ -24,7 +24,7 @@ const rowsKept = 20_000;
  * The sums of BilledCost and ListCost are the ledger's, to the last digit.
  */
 export async function* focusCsv(
-  tools: { readonly ledger: Ledger; readonly nameOf: NameOf; readonly calendar: Calendar },
+  tools: { readonly ledger: Pick<Ledger, "stream" | "price">; readonly nameOf: NameOf; readonly calendar: Calendar },
   span: TimeSpan,
   options: FocusOptions,
   leftOut: LeftOut,
@@ -53,10 +53,10 @@ export async function* focusCsv(
 
 /** Stored price versions; there are few, and they are asked for with every charge. */
 class Prices {
-  readonly #ledger: Ledger;
+  readonly #ledger: Pick<Ledger, "price">;
   readonly #known = new Map<string, PriceVersion | undefined>();
 
-  constructor(ledger: Ledger) {
+  constructor(ledger: Pick<Ledger, "price">) {
     this.#ledger = ledger;
   }
 

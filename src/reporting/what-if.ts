@@ -38,22 +38,23 @@ export interface WhatIfReport extends Pick<Report, "since" | "until" | "by">, Le
 }
 
 /** The rows of a report with what this catalogue's prices, those in force at each charge's time, make of them. */
-export function rowsUnder(ledger: Ledger, catalogue: Catalogue, query: ReportQuery): Promise<readonly WhatIfRow[]> {
+export function rowsUnder(ledger: Ledger, catalogue: Catalogue, query: ReportQuery, onProgress?: (share: number) => void): Promise<readonly WhatIfRow[]> {
   const priceAt: PriceAt = (model, at) => {
     const found = catalogue.find(model, at);
     if (found === undefined) return "unknown_model";
     return found.price?.version ?? "no_price";
   };
-  return ledger.whatIf(query, (charge) => recomputeUnder(charge, priceAt));
+  return ledger.whatIf(query, (charge) => recomputeUnder(charge, priceAt), onProgress);
 }
 
 /** The same traffic under other prices. The span is widened as `runReport` does. */
 export async function runWhatIf(
   tools: { readonly ledger: Ledger; readonly nameOf: NameOf; readonly catalogue: Catalogue },
   query: ReportQuery,
+  onProgress?: (share: number) => void,
 ): Promise<WhatIfReport> {
   const span = quarterHours(query.since, query.until);
-  const rows = await rowsUnder(tools.ledger, tools.catalogue, { by: query.by, ...span });
+  const rows = await rowsUnder(tools.ledger, tools.catalogue, { by: query.by, ...span }, onProgress);
   return {
     since: isoTime(span.since),
     until: isoTime(span.until),

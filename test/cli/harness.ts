@@ -5,7 +5,7 @@ import { readApplyFile } from "../../src/app/apply-file.ts";
 import { createUpkeep } from "../../src/app/database.ts";
 import { examine } from "../../src/app/doctor.ts";
 import { priceAdapters } from "../../src/app/prices.ts";
-import type { AccountReading, Adapters, Store } from "../../src/cli/adapters.ts";
+import type { AccountReading, Adapters, Store, Watching } from "../../src/cli/adapters.ts";
 import type { ExitCode } from "../../src/cli/io.ts";
 import { runCli } from "../../src/cli/program.ts";
 import { readTextFile } from "../../src/config/environment.ts";
@@ -33,6 +33,8 @@ export interface Harness extends Disposable {
   readonly served: Settings[];
   env: Record<string, string>;
   stdin: string | Buffer;
+  /** What `watch` draws on and is ended by; ends at once unless a test says otherwise. */
+  watching: Watching;
   isTTY: boolean;
   run(...argv: string[]): Promise<Ran>;
   /** The parsed JSON of a command that must succeed. */
@@ -60,6 +62,7 @@ export function harness(): Harness {
     readStdin: async () => Buffer.from(self.stdin as string),
     readApplyFile: async (name, text) => readApplyFile(name, text),
     fetchAccount: () => Promise.resolve(self.account),
+    watch: () => self.watching,
     upkeep: createUpkeep(clock),
     examine: (subject, tell) => examine(subject, clock, tell),
     serve: (settings) => {
@@ -80,6 +83,7 @@ export function harness(): Harness {
     account: { ok: false, message: "the gateway cannot be reached" },
     env: { FAREBOX_DATABASE: database },
     stdin: "",
+    watching: { size: () => ({ columns: 100, rows: 24 }), draw: () => undefined, wait: async () => false, [Symbol.asyncDispose]: async () => {} },
     isTTY: false,
     async run(...argv) {
       let stdout = "";

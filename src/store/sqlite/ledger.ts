@@ -130,13 +130,14 @@ export class SqliteLedger implements Ledger {
     return this.#longReads.read({ kind: "spend", query });
   }
 
-  async whatIf(query: ReportQuery, recompute: (charge: ChargedFacts) => Recomputed): Promise<readonly WhatIfRow[]> {
+  async whatIf(query: ReportQuery, recompute: (charge: ChargedFacts) => Recomputed, onProgress?: (share: number) => void): Promise<readonly WhatIfRow[]> {
     const sums = new WhatIfSummer(query.by, recompute);
     let after: PageEnd | null = null;
     do {
       const page: PostingPage = await this.#longReads.read({ kind: "postings", query, after });
       for (const posting of page.postings) sums.add(posting);
       after = page.end;
+      if (after !== null) onProgress?.((after.at - query.since) / (query.until - query.since));
     } while (after !== null);
     return sums.rows();
   }

@@ -1,0 +1,70 @@
+import type { Watching } from "../cli/adapters.ts";
+
+const enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+const leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+/** A terminal that knows these shows a frame when it is whole. */
+const [beginFrame, endFrame] = ["\x1b[?2026h", "\x1b[?2026l"];
+/** q, and what Ctrl-C and Ctrl-D send to a program that takes the keys itself. */
+const quitKeys = ["q", "Q", "\x03", "\x04"];
+
+/**
+ * Something that goes on until somebody ends it: by a signal, and on a screen by q, Ctrl-C or Ctrl-D. The screen is an
+ * alternate one, which is left as it was found however the process ends.
+ */
+export function startWatching({ screen }: { readonly screen: boolean }): Watching {
+  const { stdin, stdout } = process;
+  const stopping = new AbortController();
+  const stop = () => stopping.abort();
+  let wake = () => {};
+  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  for (const signal of signals) process.on(signal, stop);
+  const takesKeys = screen && stdin.isTTY === true;
+  const onKeys = (keys: Buffer) => {
+    if (quitKeys.some((key) => keys.includes(key))) stop();
+  };
+  const onResize = () => wake();
+  const restore = () => void stdout.write(leaveScreen);
+  if (screen) {
+    process.on("exit", restore);
+    stdout.write(enterScreen);
+    stdout.on("resize", onResize);
+  }
+  if (takesKeys) {
+    stdin.setRawMode(true);
+    stdin.on("data", onKeys);
+    stdin.resume();
+  }
+  return {
+    size: () => ({ columns: stdout.columns || 80, rows: stdout.rows || 24 }),
+    draw(lines) {
+      stdout.write(`${beginFrame}\x1b[H${lines.map((line) => `\x1b[2K${line}`).join("\r\n")}\x1b[J${endFrame}`);
+    },
+    async wait(ms) {
+      if (!stopping.signal.aborted) {
+        await new Promise<void>((resolve) => {
+          const timer = setTimeout(resolve, ms);
+          wake = () => {
+            clearTimeout(timer);
+            resolve();
+          };
+          stopping.signal.addEventListener("abort", wake, { once: true });
+        });
+        stopping.signal.removeEventListener("abort", wake);
+      }
+      return !stopping.signal.aborted;
+    },
+    async [Symbol.asyncDispose]() {
+      for (const signal of signals) process.off(signal, stop);
+      if (takesKeys) {
+        stdin.off("data", onKeys);
+        stdin.setRawMode(false);
+        stdin.pause();
+      }
+      if (!screen) return;
+      stdout.off("resize", onResize);
+      process.off("exit", restore);
+      restore();
+    },
+  };
+}
+

@@ -1,0 +1,122 @@
+import type { Command } from "commander";
+import type { Charge } from "../core/charge.ts";
+import { chargeJson } from "../reporting/charges.ts";
+import { isoTime, keyNamesOf, type NameOf } from "../reporting/names.ts";
+import { SpendMemory } from "../reporting/spend-memory.ts";
+import { RequestWatch, watchedSums, type WatchFilter } from "../reporting/watched.ts";
+import { completionTotal, promptTotal } from "../core/tokens.ts";
+import { storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
+import { example } from "./help.ts";
+import { fail, visible, type ExitCode } from "./io.ts";
+import { addSettingFlags } from "./setting-flags.ts";
+import { budgetRows, frameLines } from "./watch-screen.ts";
+
+interface WatchOptions {
+  readonly key?: string;
+  readonly team?: string;
+  readonly model?: string;
+  readonly json?: true;
+}
+
+/** How often it looks: what is new shows within a second. Milliseconds. */
+const everyMs = 500;
+/** Lines that it begins with where it is no screen. */
+const firstLines = 10;
+/** Requests that a screen can scroll through at most. */
+const chargesKept = 500;
+
+/** `watch`: requests as they come, spending and budgets. */
+export function registerWatch(program: Command, context: CliContext): void {
+  const command = program
+    .command("watch")
+    .description("watch requests as they come, with spending and budgets; where it is not a terminal, a line for each")
+    .option("--key <name>", "only this key's requests")
+    .option("--team <name>", "only this team's requests")
+    .option("--model <model>", "only requests of this model")
+    .option("--json", "print each request as a line of JSON when it begins and when it ends");
+  addSettingFlags(command, storeSettings);
+  example(command, "farebox watch --key alice", "farebox watch --json | jq .cost_usd");
+  command.action(
+    context.run((options: WatchOptions) =>
+      withStore(context, command, "read", async (store) => {
+        const { key: asked } = options;
+        const key = asked === undefined ? undefined : await store.keys.find(asked);
+        if (asked !== undefined && key === undefined) return fail(context.io, `there is no key named ${JSON.stringify(asked)}`);
+        const filter: WatchFilter = {
+          ...(key && { key: key.id }),
+          ...(options.team !== undefined && { team: options.team }),
+          ...(options.model !== undefined && { model: options.model }),
+        };
+        return options.json || !context.io.isTTY ? watchLines(context, store, filter, options.json === true) : watchScreen(context, store, filter);
+      }),
+    ),
+  );
+}
+
+async function watchLines({ io, adapters }: CliContext, store: OpenStore, filter: WatchFilter, json: boolean): Promise<ExitCode> {
+  await using watching = adapters.watch({ screen: false });
+  const requests = new RequestWatch(store.ledger, filter);
+  do {
+    const charges = await requests.look(firstLines);
+    const nameOf = await keyNamesOf(store.keys, charges.map(({ key }) => key));
+    for (const charge of charges) io.stdout.write(`${json ? JSON.stringify(chargeJson(charge, nameOf)) : plainLine(charge, nameOf)}\n`);
+  } while (await watching.wait(everyMs));
+  return 0;
+}
+
+/** The fields of a screen's line, separated by tabs. */
+function plainLine(charge: Charge, nameOf: NameOf): string {
+  const { cost_usd, source, status, duration_ms } = chargeJson(charge, nameOf);
+  const fields = [
+    isoTime(charge.at), charge.id, charge.state, nameOf(charge.key), charge.model, promptTotal(charge.tokens), completionTotal(charge.tokens), cost_usd, source,
+    status, duration_ms,
+  ];
+  return fields.map((field) => (field === null ? "-" : visible(String(field)))).join("\t");
+}
+
+async function watchScreen({ io, adapters }: CliContext, store: OpenStore, filter: WatchFilter): Promise<ExitCode> {
+  const requests = new RequestWatch(store.ledger, filter);
+  const tools = { ...store, memory: new SpendMemory(store.ledger, adapters.clock) };
+  // Read before the screen is taken: what fails then is said where it can be seen.
+  let shown = await requests.look(chargesKept);
+  await watchedSums(tools, adapters.clock.now(), 1);
+  await using watching = adapters.watch({ screen: true });
+  const names = new Map<string, string | null>();
+  do {
+    const size = watching.size();
+    const now = adapters.clock.now();
+    shown = merged(shown, await requests.look(chargesKept));
+    const newestFirst = shown.toReversed().slice(0, size.rows);
+    await learnNames(store, names, newestFirst);
+    watching.draw(
+      frameLines(io, {
+        title: `farebox watch  ${store.settings.database.path}`,
+        time: (at) => clockTime(at, store.calendar.timeZone),
+        now,
+        sums: await watchedSums(tools, now, budgetRows(size)),
+        charges: newestFirst,
+        nameOf: (id) => names.get(id) ?? (id === "" ? null : id),
+      }, size),
+    );
+  } while (await watching.wait(everyMs));
+  return 0;
+}
+
+/** By their times; what ended takes the place of what ran. */
+function merged(shown: readonly Charge[], more: readonly Charge[]): readonly Charge[] {
+  if (more.length === 0) return shown;
+  const byId = new Map([...shown, ...more].map((charge) => [charge.id, charge]));
+  return [...byId.values()].sort((a, b) => a.at - b.at).slice(-chargesKept);
+}
+
+async function learnNames(store: OpenStore, names: Map<string, string | null>, charges: readonly Charge[]): Promise<void> {
+  const unknown = new Set(charges.map(({ key }) => key).filter((id) => !names.has(id)));
+  if (unknown.size === 0) return;
+  const nameOf = await keyNamesOf(store.keys, unknown);
+  for (const id of unknown) names.set(id, nameOf(id));
+}
+
+function clockTime(at: number, timeZone: string): string {
+  return new Intl.DateTimeFormat("en-GB", { timeZone, hour: "2-digit", minute: "2-digit", second: "2-digit" }).format(at);
+}
+

@@ -1,0 +1,85 @@
+import type { BudgetWindow } from "../core/budget.ts";
+import type { Charge } from "../core/charge.ts";
+import { noMoney, stepsOf, type PicoUsd } from "../core/money.ts";
+import type { Calendar } from "../ports/calendar.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+import type { Ledger } from "../ports/ledger.ts";
+import type { RecentCursor, RecentQuery } from "../ports/spend.ts";
+import { keyNamesOf, type NameOf } from "./names.ts";
+import { runOutlook } from "./outlook.ts";
+import type { SpendMemory } from "./spend-memory.ts";
+
+/** Who watches, and what of. */
+export interface WatchTools {
+  readonly ledger: Ledger;
+  readonly keys: KeyStore;
+  readonly memory: SpendMemory;
+  readonly calendar: Calendar;
+}
+
+export type WatchFilter = Pick<RecentQuery, "key" | "team" | "model">;
+
+/** Charges that began or ended since the look before; each state of each charge is told once. */
+export class RequestWatch {
+  readonly #ledger: Pick<Ledger, "recent">;
+  readonly #filter: WatchFilter;
+  #cursor: RecentCursor | undefined;
+  /** The states that were told of charges; the oldest are forgotten. */
+  readonly #told = new Map<string, string>();
+
+  constructor(ledger: Pick<Ledger, "recent">, filter: WatchFilter) {
+    this.#ledger = ledger;
+    this.#filter = filter;
+  }
+
+  /** The oldest first; the first time the last `count`. */
+  async look(count: number): Promise<readonly Charge[]> {
+    const after = this.#cursor === undefined ? {} : { after: this.#cursor };
+    const { charges, cursor } = await this.#ledger.recent({ ...this.#filter, ...after, limit: this.#cursor === undefined ? count : 1000 });
+    this.#cursor = cursor;
+    return charges.toReversed().filter(({ id, state }) => {
+      if (this.#told.get(id) === state) return false;
+      this.#told.delete(id);
+      this.#told.set(id, state);
+      const [oldest] = this.#told.keys();
+      if (this.#told.size > rememberedMax && oldest !== undefined) this.#told.delete(oldest);
+      return true;
+    });
+  }
+}
+
+/** More than a look goes back, so that nothing is told twice. */
+const rememberedMax = 6_000;
+
+/** What stands above the requests. */
+export interface WatchedSums {
+  readonly today: { readonly cost: PicoUsd; readonly requests: number };
+  readonly month: { readonly cost: PicoUsd; readonly requests: number };
+  /** What the month comes to at the last seven days' rate; null where nothing was spent. */
+  readonly monthEnd: PicoUsd | null;
+  readonly running: number;
+  /** Budgets in their present windows, the fullest first. */
+  readonly budgets: readonly BudgetWindow[];
+  readonly nameOf: NameOf;
+}
+
+/** `budgetsMax`: as many as have room. */
+export async function watchedSums({ ledger, keys, memory, calendar }: WatchTools, now: number, budgetsMax: number): Promise<WatchedSums> {
+  const [{ today, month, forecast }, pending, windows] = await Promise.all([runOutlook({ ledger, memory, calendar }, now), ledger.pending(), ledger.windows(now)]);
+  const budgets = windows.toSorted((a, b) => fullness(b) - fullness(a)).slice(0, budgetsMax);
+  const named = budgets.flatMap(({ budget, subject }) => [subject, budget.scope.kind === "key" ? budget.scope.key : ""]);
+  return {
+    today: today.sums,
+    month: month.sums,
+    monthEnd: forecast?.monthEnd ?? null,
+    running: pending.count,
+    budgets,
+    nameOf: await keyNamesOf(keys, named),
+  };
+}
+
+/** In thousandths of the limit, held amounts among them. */
+function fullness({ spent, held, budget }: BudgetWindow): number {
+  if (budget.limit <= noMoney) return 1000;
+  return stepsOf((spent + held) as PicoUsd, budget.limit, 1000);
+}
