@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -36,7 +37,8 @@ export async function demo({ once }: { readonly once: boolean }, io: Io): Promis
   owned.defer(() => rm(folder, { recursive: true, force: true }));
   const database = join(folder, "farebox.db");
   const sandbox = owned.use(await startSandbox({ latencyMs: 40, chunkDelayMs: 4 }));
-  const settings = demoSettings(database, sandbox);
+  const adminToken = `demo-${randomBytes(18).toString("base64url")}`;
+  const settings = demoSettings(database, sandbox, adminToken);
   const started = await startServing(settings, { clock: systemClock(), log: silentLog, version: packageVersion() });
   if (!started.ok) return fail(io, started.problems, 1);
   const serving = owned.use(started.serving);
@@ -54,20 +56,21 @@ export async function demo({ once }: { readonly once: boolean }, io: Io): Promis
   await showRequests(readable(io), serving, lines);
 
   const agrees = await showSums(readable(io), serving, sandbox, database);
-  showHow(io, serving, keys.demo, database);
+  showHow(io, serving, { key: keys.demo, adminToken }, database);
   if (once) return agrees ? 0 : 1;
   printLine(io, "\nStays up until Ctrl-C; its folder goes with it.");
   await stopping;
   return 0;
 }
 
-function demoSettings(database: string, sandbox: Sandbox): Settings {
+function demoSettings(database: string, sandbox: Sandbox, adminToken: string): Settings {
   const loaded = loadSettings({
     env: {
       FAREBOX_GATEWAY_URL: sandbox.url,
       FAREBOX_GATEWAY_API_KEY: sandbox.apiKey,
       FAREBOX_DATABASE: database,
       FAREBOX_PORT: "0",
+      FAREBOX_ADMIN_TOKEN: adminToken,
     },
     flags: {},
     readFile: noFiles,
@@ -121,12 +124,14 @@ async function showSums(io: Io, serving: Serving, sandbox: Sandbox, database: st
   return reported === 0 && verification.differences.length === 0 && total >= sandbox.billed.cost;
 }
 
-function showHow(io: Io, serving: Serving, key: string, database: string): void {
+function showHow(io: Io, serving: Serving, { key, adminToken }: { readonly key: string; readonly adminToken: string }, database: string): void {
   heading(io, "Point your own SDK at it");
   printLine(io, `  export OPENAI_BASE_URL=${serving.url}/v1`);
   printLine(io, `  export OPENAI_API_KEY=${key}`);
   heading(io, "Look around");
+  printLine(io, `  ${serving.url}/dashboard   (sign in with ${adminToken})`);
   const command = isCheckout() ? "npm run --silent farebox --" : "npx farebox";
+  printLine(io, `  ${command} watch --database ${database}`);
   printLine(io, `  ${command} charges --database ${database}`);
   printLine(io, `  ${command} budgets list --database ${database}`);
   printLine(io, `  curl ${serving.url}/metrics`);

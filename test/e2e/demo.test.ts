@@ -58,6 +58,13 @@ it("demo stays up until Ctrl-C, serves meanwhile, and takes its folder with it",
   });
   expect(response.status).toBe(200);
   await response.text();
+  const [, token = ""] = await demo.printed(/\/dashboard {3}\(sign in with (\S+)\)/);
+  const signedIn = await fetch(`${url}/dashboard/session`, {
+    method: "POST",
+    headers: { "content-type": "application/json", origin: url, "x-farebox-dashboard": "1" },
+    body: JSON.stringify({ token }),
+  });
+  expect(await signedIn.json()).toMatchObject({ kind: "admin", role: "editor" });
   expect(await readdir(folder.path)).toHaveLength(1);
   demo.signal("SIGINT");
   expect(await demo.ended).toMatchObject({ code: 0, signal: null });

@@ -66,6 +66,8 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
     const hours = await ledger.spend({ by: ["team", "group"], each: "all", since: midnight - 2 * dayMs, until: midnight + dayMs - 15 * 60_000 });
     expect(hours).toEqual(days);
     expect(days.map(({ names, cost }) => [...names, cost])).toEqual([[null, null, cents("0.004")], ["red", "general", cents("0.005")]]);
+    const edged = await ledger.spend({ by: ["team", "group"], each: "all", since: midnight - 2 * dayMs - 15 * 60_000, until: noon + 15 * 60_000 });
+    expect(edged.map(({ start: _start, ...row }) => row)).toEqual(days.map(({ start: _start, ...row }) => row));
     expect(await ledger.spend({ by: [], each: "all", since: midnight, until: midnight + dayMs, key: "k-bob" })).toMatchObject([{ requests: 1, cost: cents("0.002") }]);
     expect(await ledger.spend({ by: [], each: "all", since: midnight - dayMs, until: midnight })).toEqual([]);
   });
