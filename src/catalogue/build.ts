@@ -8,6 +8,7 @@ import type { Origins } from "./origins.ts";
 import { readFraction, type Fraction } from "./rates.ts";
 import { readPriceFile, type Path, type ReadFile } from "./read.ts";
 import { resolveModel, type ModelStatement } from "./resolve.ts";
+import { resolveTasks } from "./task-prices.ts";
 
 /** A price file's text and the name that its faults are reported under. */
 export interface PriceText {
@@ -43,7 +44,8 @@ export function buildCatalogue(layers: readonly (readonly PriceText[])[], unread
   const resolvedOf = (statement: Statement): Resolved => {
     const group = groupOf(statement, groups);
     const spans = resolveModel(statement, group?.fraction ?? null);
-    return { statement, group, entry: { id: statement.id, aliases: statement.model.aliases ?? [], spans } };
+    const tasks = resolveTasks(statement, group?.fraction ?? null);
+    return { statement, group, entry: { id: statement.id, aliases: statement.model.aliases ?? [], spans, ...(tasks.length > 0 && { tasks }) } };
   };
 
   const resolved = [...statements.models.values()].map(resolvedOf);
@@ -210,6 +212,7 @@ function digestOf(entries: readonly Entry[], fallback: Entry | null, taskUnits: 
     id: entry.id,
     aliases: entry.aliases.toSorted(),
     spans: entry.spans.map(({ start, model }) => [String(start), { ...model, price: model.price?.canonical ?? null }]),
+    ...(entry.tasks && { tasks: entry.tasks.map(({ taskType, spans }) => [taskType, spans.map((span) => [span.start, span.price?.canonical ?? null, span.quantity])]) }),
   }));
   models.sort((a, b) => (a.id < b.id ? -1 : 1));
   const units = [...taskUnits].map(([type, count]) => [type, count.toString()]).sort();

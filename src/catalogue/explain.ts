@@ -27,6 +27,7 @@ export function explainPrice({ catalogue, origins }: Loaded, name: string, at: n
     aliases: origin.model.aliases ?? [],
     place: origin,
     group: groupOf(origin, origins.groups),
+    tasks: catalogue.histories().find(({ id }) => id === model.id)?.tasks ?? [],
     entries,
     inForce: entry === undefined || price === undefined ? null : { entry, ...rulesOf(price, origin.fraction) },
   };

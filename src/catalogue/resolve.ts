@@ -43,7 +43,7 @@ export function resolveModel(statement: ModelStatement, fraction: Fraction | nul
   return resolved;
 }
 
-function pin(version: PriceVersion): PinnedPrice {
+export function pin(version: PriceVersion): PinnedPrice {
   const canonical = canonicalPrice(version);
   return { id: contentId(canonical), canonical, version };
 }
@@ -57,7 +57,9 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
     block.at("error_factor").report("is only for models without a tokenizer of their own; leave it out, or write `tokenizer: null`");
   }
   const needed = (field: "context_tokens" | "max_output_tokens") => {
-    const missing = stated[field] === undefined && block.reliable(field) && defaultsBlock.reliable(field);
+    // What makes tasks only reads no tokens.
+    const isForTasks = model.tasks !== undefined && model.prices === undefined && block.reliable("prices");
+    const missing = stated[field] === undefined && !isForTasks && block.reliable(field) && defaultsBlock.reliable(field);
     if (missing) block.report(`"${field}" is missing; write it here or in \`defaults\``);
     return stated[field] ?? 0;
   };

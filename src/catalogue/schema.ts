@@ -106,6 +106,29 @@ const price = block({
   tiers: z.array(tier, { error: "a list of tiers" }).optional(),
 });
 
+const count = decimal(
+  'a decimal string in quotes, above 0, such as "5"',
+  "it with at most twelve decimals",
+  (text) => parseUsd(text) !== undefined,
+).refine((text) => (parseUsd(text) ?? 0n) > 0n, { error: "a number above 0" });
+
+const fieldWords = "the name of a field of the task's input, such as duration";
+
+const taskPrice = block({
+  from: day.describe("First UTC day of validity."),
+  until: day.optional().describe("First UTC day that is no longer covered; left out, the next entry's `from`."),
+  source: words.describe("Where the price was seen, and when."),
+  per: z
+    .enum(["task", "second", "piece"], { error: "task, second or piece" })
+    .optional()
+    .describe("What the price is for: the whole task (default), or each second or piece of what it makes."),
+  field: z.string({ error: fieldWords }).min(1, { error: fieldWords }).optional().describe("The field of `input` that states how many seconds or pieces."),
+  default: count.optional().describe("How many where the field states none."),
+  max: count.optional().describe("The most that the gateway makes of one task."),
+  official: usd.describe("The provider's price, USD for each."),
+  gateway: usd.optional().describe("The gateway's price, USD for each; it wins over group x official."),
+});
+
 const traits = {
   tokenizer: z
     .enum(["o200k_base", "cl100k_base"], { error: "o200k_base, cl100k_base, or null where it is not published" })
@@ -136,6 +159,9 @@ const modelNameWords = "a model name of letters, digits and . _ : @ / -, at most
 const label = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 const labelWords = "a name of small letters, digits and . _ -, at most 63 characters";
 
+const taskType = /^(\*|[^\p{Cc}\p{Cs}]{1,128})$/u;
+const taskTypeWords = "a task type as clients send it, or * for all that have no price of their own";
+
 const modelFields = {
   group: z.string({ error: "the name of a group" }).nullable().optional().describe("What share of the official price the gateway charges."),
   ...traits,
@@ -148,6 +174,9 @@ const model = block({
   provider: provider.describe("The family's name where it is not the file's."),
   aliases: z.array(alias, { error: "a list of names" }).optional(),
   ...modelFields,
+  tasks: named(taskType, taskTypeWords, z.array(taskPrice, { error: "a list of prices" }))
+    .optional()
+    .describe("Prices of tasks by their type, or * for all others; ascending, appended, never overwritten."),
 });
 
 export const priceFileSchema = block({
@@ -167,8 +196,9 @@ export const priceFileSchema = block({
 
 export type PriceFile = z.infer<typeof priceFileSchema>;
 export type StatedModel = z.infer<typeof model>;
-export type StatedTraits = Omit<StatedModel, "provider" | "aliases" | "group" | "prices">;
+export type StatedTraits = Omit<StatedModel, "provider" | "aliases" | "group" | "prices" | "tasks">;
 export type StatedPrice = z.infer<typeof price>;
+export type StatedTaskPrice = z.infer<typeof taskPrice>;
 export type StatedRates = Partial<Record<TokenClass, string | undefined>>;
 
 /** The same shape as JSON Schema, for editors; `pricing/schema.json` is this text and a test compares them. */

@@ -1,6 +1,9 @@
 import type { Block } from "./block.ts";
 import type { StatedPrice } from "./schema.ts";
 
+/** What of a price says when it holds. */
+type Dated = Pick<StatedPrice, "from" | "until">;
+
 /** A price's half-open span of UTC days as instants, milliseconds since 1970. `end` is null while it has no successor. */
 export interface Validity {
   readonly start: number;
@@ -19,7 +22,7 @@ export function instantOf(day: string): number {
  * successor or leaves a gap, and either is reported, because a gap would make requests free of a price unnoticed.
  * A day that was cut out for a fault of its own is compared with nothing.
  */
-export function validities(prices: readonly (StatedPrice | undefined)[], block: Block): readonly Validity[] {
+export function validities(prices: readonly (Dated | undefined)[], block: Block): readonly Validity[] {
   return prices.map((price, index) => {
     const next = prices[index + 1];
     const until = price?.until ?? next?.from ?? null;
@@ -31,7 +34,7 @@ export function validities(prices: readonly (StatedPrice | undefined)[], block: 
   });
 }
 
-function reportJoint(price: StatedPrice, next: StatedPrice, start: Block): void {
+function reportJoint(price: Dated, next: Dated, start: Block): void {
   if (next.from <= price.from) {
     start.report(`begins on ${next.from}, but the price above it on ${price.from}; write them in ascending order`);
     return;

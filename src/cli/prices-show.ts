@@ -75,6 +75,11 @@ function print(io: Io, shown: PriceShown): void {
     if (price !== null && price.tiers.length > 1) printLine(io, tierTitle(tier.from_prompt_tokens, price.tier_mode));
     printTable(io, columnsOf(["class"], `USD per 1M ${bounds.unit}s`), tier.rates.map(rateCells));
   }
+  if (shown.tasks.length > 0) {
+    printLine(io, "");
+    const columns = [{ title: "task" }, { title: "per" }, ...columnsOf(["in force"], "USD").slice(1), { title: "in force" }];
+    printTable(io, columns, shown.tasks.map((task) => [task.task_type, measureOf(task), task.official_usd, task.gateway_usd, taskRule(task), spanOf(task)]));
+  }
   const others = shown.entries.filter((entry) => !entry.in_force);
   if (others.length > 0) {
     printLine(io, "");
@@ -84,6 +89,19 @@ function print(io: Io, shown: PriceShown): void {
 
 function columnsOf(first: readonly [string], unit: string): Column[] {
   return [{ title: first[0] }, { title: `official, ${unit}`, align: "right" }, { title: `gateway, ${unit}`, align: "right" }, { title: "because" }];
+}
+
+type TaskShown = PriceShown["tasks"][number];
+
+function taskRule({ fraction, official_usd }: TaskShown): string {
+  return fraction === null ? "stated by the gateway" : `${fraction} of ${official_usd}`;
+}
+
+/** "second of input.duration (5 where it states none, at most 10)" */
+function measureOf({ per, field, default: otherwise, max }: TaskShown): string {
+  if (field === null) return per;
+  const bounds = [...(otherwise === null ? [] : [`${otherwise} where it states none`]), ...(max === null ? [] : [`at most ${max}`])];
+  return `${per} of input.${field}${bounds.length === 0 ? "" : ` (${bounds.join(", ")})`}`;
 }
 
 type Rate = NonNullable<PriceShown["price"]>["tiers"][number]["rates"][number];

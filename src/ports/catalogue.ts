@@ -125,6 +125,8 @@ export interface PriceExplanation {
   readonly place: FilePlace;
   /** The group's fraction and where it is stated. */
   readonly group: { readonly name: string; readonly fraction: string; readonly place: FilePlace } | null;
+  /** The prices of its tasks at all times. */
+  readonly tasks: readonly TaskHistory[];
   /** Every entry of the file, ascending. */
   readonly entries: readonly PriceEntry[];
   /** Null where no price is in force. */

@@ -280,8 +280,8 @@ export interface OldHold {
 }
 
 export interface Difference {
-  /** `link`: which windows a charge weighs on. `carried`: how many requests a carried sum is made of. */
-  readonly kind: "charge" | "price" | "window" | "link" | "rollup" | "carried" | "budget";
+  /** `task`: whether a task is settled with its charge. `link`: which windows a charge weighs on. `carried`: how many requests a carried sum is made of. */
+  readonly kind: "charge" | "price" | "window" | "link" | "rollup" | "carried" | "task" | "budget";
   readonly id: string;
   readonly expected: string;
   readonly found: string;

@@ -20,11 +20,12 @@ export interface Change {
 
 /** What changes for a model that both have, field by field; a span is as long as both of its values hold. */
 export function changesOf(before: ModelHistory, after: ModelHistory): Change[] {
-  const starts = [...new Set([...before.spans, ...after.spans].map(({ start }) => start))].sort((a, b) => a - b);
+  const spans = [before, after].flatMap((model) => [...model.spans, ...(model.tasks ?? []).flatMap((task) => task.spans)]);
+  const starts = [...new Set(spans.map(({ start }) => start))].sort((a, b) => a - b);
   const running = new Map<string, OpenChange>();
   const changes: OpenChange[] = [];
   for (const start of starts) {
-    const now = differences(stateAt(before, start), stateAt(after, start));
+    const now = new Map([...differences(stateAt(before, start), stateAt(after, start)), ...taskDifferences(before, after, start)]);
     for (const [name, open] of running) {
       const same = now.get(name);
       if (same?.before === open.before && same.after === open.after) continue;
@@ -105,6 +106,29 @@ function differences(before: CatalogueModel, after: CatalogueModel): Map<string,
     }
   }
   return found;
+}
+
+function taskDifferences(before: ModelHistory, after: ModelHistory, start: number): Map<string, Difference> {
+  const found = new Map<string, Difference>();
+  const types = new Set([before, after].flatMap(({ tasks }) => (tasks ?? []).map(({ taskType }) => taskType)));
+  for (const taskType of types) {
+    const [terms, otherTerms] = [taskTerms(before, taskType, start), taskTerms(after, taskType, start)];
+    for (const name of new Set([...Object.keys(terms), ...Object.keys(otherTerms)])) {
+      const [one, other] = [terms[name] ?? null, otherTerms[name] ?? null];
+      const field = { name: `tasks.${taskType}.${name}`, fromPromptTokens: null };
+      if (one !== other) found.set(field.name, { field, before: one, after: other });
+    }
+  }
+  return found;
+}
+
+function taskTerms({ tasks }: ModelHistory, taskType: string, at: number): Record<string, string | null> {
+  const span = tasks?.find((task) => task.taskType === taskType)?.spans.findLast(({ start }) => start <= at);
+  const price = span?.price?.version;
+  if (span === undefined || price?.task === undefined) return {};
+  const { field, otherwise, most } = span.quantity;
+  const { per, charged, list } = price.task;
+  return { per, gateway: formatUsd(charged), official: formatUsd(list), fraction: price.fraction, field, default: otherwise, max: most };
 }
 
 function tierStarts(...prices: readonly (PriceVersion | null)[]): number[] {

@@ -1,7 +1,7 @@
 import { formatRate, formatUsd } from "../core/money.ts";
 import type { PriceTier } from "../core/price.ts";
 import { tokenClasses, type TokenClass } from "../core/tokens.ts";
-import type { CatalogueModel, PriceExplanation, RateRule, TierRules } from "../ports/catalogue.ts";
+import type { CatalogueModel, PriceExplanation, RateRule, TaskHistory, TierRules } from "../ports/catalogue.ts";
 import { isoTime } from "./names.ts";
 
 /** CONTRACT's `prices show`: how a model's price at an instant comes about. */
@@ -21,7 +21,20 @@ export function priceShown(asked: string, explained: PriceExplanation, at: numbe
     at: isoTime(at),
     entries: entries.map((entry) => ({ from: entry.from, until: entry.until, ...placeJson(entry.place), in_force: entry === inForce?.entry })),
     price: inForce === null ? null : priceOf(model, inForce),
+    tasks: explained.tasks.flatMap((task) => taskJson(task, at)),
   };
+}
+
+/** The price of a task type in force; none where there is none. */
+function taskJson({ taskType, spans }: TaskHistory, at: number) {
+  const span = spans.findLast(({ start }) => start <= at);
+  const version = span?.price?.version;
+  if (span === undefined || version?.task === undefined) return [];
+  const { per, list, charged } = version.task;
+  const { field, otherwise, most } = span.quantity;
+  const { from, until, source, fraction } = version;
+  const amounts = { official_usd: formatUsd(list), gateway_usd: formatUsd(charged), fraction };
+  return [{ task_type: taskType, per, field, default: otherwise, max: most, ...amounts, from, until, source }];
 }
 
 function placeJson({ file, line }: { readonly file: string; readonly line: number }) {

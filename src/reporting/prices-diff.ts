@@ -47,9 +47,10 @@ function byId(catalogue: Catalogue): ReadonlyMap<string, ModelHistory> {
   return new Map(catalogue.histories().map((model) => [model.id, model]));
 }
 
-function presence({ id, spans }: ModelHistory): ModelPresence {
-  const priced = spans.find(({ model }) => model.price !== null);
-  return { model: id, group: spans[0]?.model.group ?? null, from: priced === undefined ? null : dayOf(priced.start) };
+function presence({ id, spans, tasks = [] }: ModelHistory): ModelPresence {
+  const priced = [spans.find(({ model }) => model.price !== null), ...tasks.map((task) => task.spans.find(({ price }) => price !== null))];
+  const starts = priced.flatMap((span) => (span === undefined ? [] : [span.start]));
+  return { model: id, group: spans[0]?.model.group ?? null, from: starts.length === 0 ? null : dayOf(Math.min(...starts)) };
 }
 
 /** The same traffic under two catalogues, by model as it was asked for. */

@@ -3,6 +3,7 @@ import { sources, type Charge, type Formula, type Source } from "../core/charge.
 import { costWithinRange } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
+import { taskAmounts, type TaskInputs } from "../core/task-cost.ts";
 
 interface Mismatch {
   readonly expected: string;
@@ -12,7 +13,7 @@ interface Mismatch {
 /** What of a charge its amounts follow from, and the amounts. */
 export type Audited = Pick<
   Charge,
-  "state" | "endedAt" | "priceId" | "hold" | "cost" | "listCost" | "overage" | "formula" | "source" | "minimumApplied" | "tokens"
+  "id" | "state" | "endedAt" | "priceId" | "hold" | "cost" | "listCost" | "overage" | "formula" | "source" | "minimumApplied" | "tokens"
 >;
 
 const fromTokens: readonly Source[] = ["reported", "counted", "partial"];
@@ -27,8 +28,11 @@ const knownBy: Readonly<Record<Formula, readonly Source[]>> = {
   adjustment: sources,
 };
 
+/** What a charge of the formula `task` is computed from: in the task's row. Null where it is lost. */
+export type TaskInputsOf = (charge: string) => TaskInputs | null;
+
 /** Where a charge's state and amounts do not follow from its formula and inputs. `priceOf` answers null for a lost price. */
-export function recompute(charge: Audited, priceOf: (id: string) => PriceVersion | null): Mismatch[] {
+export function recompute(charge: Audited, priceOf: (id: string) => PriceVersion | null, inputsOf: TaskInputsOf): Mismatch[] {
   const mismatches: Mismatch[] = [];
   const differ = (name: string, expected: unknown, found: unknown) => {
     if (expected !== found) mismatches.push({ expected: `${name} ${String(expected)}`, found: `${name} ${String(found)}` });
@@ -48,8 +52,11 @@ export function recompute(charge: Audited, priceOf: (id: string) => PriceVersion
   }
   if (known.length === 0) return mismatches;
   differ("has a cost", charge.formula !== "unpriced", charge.cost !== null);
-  const amounts = amountsOf(charge, charge.formula, priceOf);
-  if (amounts === null) return [...mismatches, { expected: "its stored price", found: `no price ${charge.priceId}` }];
+  const amounts = charge.formula === "task" ? taskAmountsOf(charge, priceOf, inputsOf) : amountsOf(charge, charge.formula, priceOf);
+  if (amounts === null) {
+    const isTask = charge.formula === "task";
+    return [...mismatches, { expected: isTask ? "what its task was charged by" : "its stored price", found: isTask ? "nothing" : `no price ${charge.priceId}` }];
+  }
   differ("cost", amounts.cost, charge.cost);
   differ("list cost", amounts.list, charge.listCost);
   differ("minimum applied", amounts.minimumApplied, charge.minimumApplied);
@@ -64,7 +71,14 @@ interface Amounts {
   readonly minimumApplied: boolean;
 }
 
-function amountsOf(charge: Audited, formula: Formula, priceOf: (id: string) => PriceVersion | null): Amounts | null {
+function taskAmountsOf(charge: Audited, priceOf: (id: string) => PriceVersion | null, inputsOf: TaskInputsOf): Amounts | null {
+  const inputs = inputsOf(charge.id);
+  const price = charge.priceId === null ? null : (priceOf(charge.priceId)?.task ?? null);
+  const amounts = inputs && taskAmounts(inputs, price);
+  return amounts && { cost: amounts.charged, list: amounts.list, minimumApplied: false };
+}
+
+function amountsOf(charge: Audited, formula: Exclude<Formula, "task">, priceOf: (id: string) => PriceVersion | null): Amounts | null {
   switch (formula) {
     case "tokens":
     case "per_request": {
@@ -77,7 +91,6 @@ function amountsOf(charge: Audited, formula: Formula, priceOf: (id: string) => P
       return { cost: charge.hold, list: charge.hold, minimumApplied: false };
     case "unpriced":
       return { cost: null, list: null, minimumApplied: false };
-    case "task":
     case "adjustment":
       return { cost: charge.cost, list: charge.listCost, minimumApplied: false };
     default:

@@ -10,7 +10,7 @@ import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
  */
 export function readTaskRecord(text: Buffer | string): TaskRecord | undefined {
   const root = parseExactly(text.toString());
-  if (!isObject(root)) return undefined;
+  if (!isObject(root) || root instanceof Digits) return undefined;
   const data = isObject(root["data"]) ? root["data"] : root;
   const info = objectOr(data["task_info"]);
   const result = objectOr(data["task_result"]);

@@ -105,7 +105,7 @@ describe("a fault names its line and says what to write", () => {
     [
       "an empty model",
       oneModel.slice(0, oneModel.indexOf("    group: half")),
-      'a.yaml:5:3: "big": write a block of the fields provider, aliases, group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, prices',
+      'a.yaml:5:3: "big": write a block of the fields provider, aliases, group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, prices, tasks',
     ],
     [
       "models without a provider",

@@ -20,6 +20,8 @@ export interface RunningProxy extends AsyncDisposable {
   readonly database: string;
   readonly sandbox: Sandbox;
   readonly serving: Serving;
+  /** With which it was started, for a start on the same file. */
+  readonly settings: Settings;
   /** The first key, named `alice`. */
   readonly key: string;
   /** Another key; its text. */
@@ -87,6 +89,7 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
     database,
     sandbox,
     serving,
+    settings: adjusted,
     key,
     addKey,
     async budget(scope, limit, period = "total", mode = "hard") {

@@ -21,6 +21,7 @@ import { correctionFault } from "../../core/correction.ts";
 import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
+import type { Task } from "../../core/tasks.ts";
 import { noTokens } from "../../core/tokens.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { Calendar } from "../../ports/calendar.ts";
@@ -311,7 +312,7 @@ export class MemoryLedger implements Ledger {
         const canonical = this.#state.prices.get(id);
         return canonical === undefined ? null : parseCanonicalPrice(canonical);
       };
-      for (const { expected, found } of recompute(charge, priceOf)) differences.push({ kind: "charge", id: charge.id, expected, found });
+      for (const { expected, found } of recompute(charge, priceOf, (id) => this.#taskOf(id) ?? null)) differences.push({ kind: "charge", id: charge.id, expected, found });
     }
     return { charges: this.#state.charges.size, differences };
   }
@@ -330,7 +331,11 @@ export class MemoryLedger implements Ledger {
 
   /** Whether the charge pays for a task that is known: the task alone ends it. */
   #runsTask(charge: string): boolean {
-    return [...this.#state.tasks.values()].some((task) => task.charge === charge);
+    return this.#taskOf(charge) !== undefined;
+  }
+
+  #taskOf(charge: string): Task | undefined {
+    return [...this.#state.tasks.values()].find((task) => task.charge === charge);
   }
 
   /** The windows that weigh on a caller at an instant; each exists from now on. */

@@ -2,6 +2,7 @@ import { parseCanonicalPrice, type PriceVersion } from "../../../core/price.ts";
 import { contentId } from "../../../wire/content-id.ts";
 import { recompute, type Audited } from "../../recompute.ts";
 import type { Connection, Statement } from "../connection.ts";
+import { taskOf, type TaskRow } from "../tasks.ts";
 import type { Report } from "./findings.ts";
 
 /** Parsed prices that are kept in memory at most. */
@@ -12,17 +13,23 @@ export class ChargeCheck {
   readonly #report: Report;
   readonly #findPrice: Statement;
   readonly #stateOf: Statement;
+  readonly #task: Statement;
+  readonly #inputsOf = (charge: string) => {
+    const row = this.#task.get(charge) as TaskRow | undefined;
+    return row === undefined ? null : taskOf(row);
+  };
   readonly #prices = new Map<string, PriceVersion | null>();
   readonly #priceOf = (id: string) => this.#price(id);
 
   constructor(db: Connection, report: Report) {
     this.#report = report;
     this.#findPrice = db.prepare("select canonical from price_versions where id = ?").pluck();
+    this.#task = db.prepare("select * from tasks where charge = ?");
     this.#stateOf = db.prepare("select state from charges where id = ? and formula is not 'adjustment'").pluck();
   }
 
   check(id: string, charge: Audited): void {
-    for (const { expected, found } of recompute(charge, this.#priceOf)) this.#differ(id, expected, found);
+    for (const { expected, found } of recompute(charge, this.#priceOf, this.#inputsOf)) this.#differ(id, expected, found);
   }
 
   /** A correction stands beside the posted charge of a request. */
@@ -43,6 +50,20 @@ export class ChargeCheck {
       this.#prices.set(id, price);
     }
     return price;
+  }
+}
+
+/** A task is settled when its charge has ended, and not before. */
+export function checkTasks(db: Connection, report: Report): void {
+  const rows = db
+    .prepare(
+      `select task_id, settled_at, charge, charges.state from tasks left join charges on charges.id = tasks.charge
+       where charges.state is null or (charges.state = 'pending') <> (settled_at is null)`,
+    )
+    .iterate() as IterableIterator<{ task_id: string; settled_at: number | null; charge: string; state: string | null }>;
+  for (const { task_id: id, settled_at: settledAt, charge, state } of rows) {
+    const expected = settledAt === null ? `a pending charge ${charge}` : `a charge ${charge} that has ended`;
+    report({ kind: "task", id, expected, found: state === null ? "no such charge" : state, derived: null });
   }
 }
 

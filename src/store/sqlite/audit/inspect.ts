@@ -1,7 +1,7 @@
 import type { Calendar } from "../../../ports/calendar.ts";
 import type { Connection } from "../connection.ts";
 import { checkCarried } from "./carried-check.ts";
-import { checkPrices } from "./charge-check.ts";
+import { checkPrices, checkTasks } from "./charge-check.ts";
 import type { Report } from "./findings.ts";
 import { checkDanglingLinks } from "./links-check.ts";
 import { Pass } from "./pass.ts";
@@ -17,6 +17,7 @@ export function inspect(db: Connection, calendar: Calendar, report: Report, onPr
   return db.transaction(() => {
     checkPrices(db, report);
     checkCarried(db, report);
+    checkTasks(db, report);
     const total = onProgress === undefined ? 0 : Number(db.prepare("select count(*) from charges").pluck().get());
     const charges = new Pass(db, calendar, report).run((done) => onProgress?.(done / total));
     checkDanglingLinks(db, report);

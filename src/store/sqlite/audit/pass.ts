@@ -92,7 +92,7 @@ export class Pass {
     const { id, state, key, team, cost, hold, formula, source } = row;
     const tokens = tokensOf(row);
     this.#charges.check(id, {
-      state, tokens, hold, cost, formula, source, priceId: row.price_id, listCost: row.list_cost, overage: row.overage,
+      id, state, tokens, hold, cost, formula, source, priceId: row.price_id, listCost: row.list_cost, overage: row.overage,
       endedAt: row.ended_at === null ? null : Number(row.ended_at), minimumApplied: row.minimum_applied === 1n,
     });
     if (state === "pending") this.#windows.hold({ seq: Number(row.seq), id, key, team, at, hold: hold ?? 0n });

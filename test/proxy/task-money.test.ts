@@ -1,0 +1,247 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { startServing } from "../../src/app/serving.ts";
+import { silentLog } from "../../src/log/log.ts";
+import { generalLimitMs } from "../../src/core/tasks.ts";
+import { usd } from "../../src/core/money.ts";
+import { answeringGateway, type AnsweringGateway } from "../support/answering-gateway.ts";
+import { systemClock } from "../../src/time/clock.ts";
+import type { Clock } from "../../src/ports/clock.ts";
+import { manualClock, type ManualClock } from "../support/manual-clock.ts";
+import { startProxy, type ProxyOptions, type RunningProxy } from "../support/running-proxy.ts";
+import { record } from "../support/task-records.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "farebox-prices-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+writeFileSync(
+  join(folder, "tasks.yaml"),
+  `provider: kling
+task_units: { used_credits: "100" }
+models:
+  kling:
+    tasks:
+      video_generation:
+        - { from: 2026-01-01, source: "made up for a test", per: second, field: duration, default: "5", max: "10", official: "0.20", gateway: "0.10" }
+`,
+);
+
+const unset = "0001-01-01T00:00:00Z";
+
+interface World extends AsyncDisposable {
+  readonly gateway: AnsweringGateway;
+  readonly proxy: RunningProxy;
+  /** What the gateway says of the task from now on. */
+  says(status: string, more?: Parameters<typeof record>[2]): void;
+  create(input?: object, more?: object): Promise<Response>;
+  poll(): Promise<number>;
+}
+
+/** A proxy with the test's prices, before a gateway with one task. */
+async function world(options: ProxyOptions = {}): Promise<World> {
+  const owned = new AsyncDisposableStack();
+  let shown = record("t-1", "pending");
+  const gateway = owned.use(await answeringGateway(({ method }) => ({ body: method === "POST" ? record("t-1", "pending") : shown })));
+  const proxy = owned.use(await startProxy({ ...options, gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder, ...options.env } }));
+  const headers = { "x-api-key": proxy.key };
+  return {
+    gateway,
+    proxy,
+    says: (status, more = {}) => (shown = record("t-1", status, more)),
+    create: (input = { duration: 5 }, more = {}) =>
+      fetch(`${proxy.url}/api/v1/task`, { method: "POST", headers, body: JSON.stringify({ model: "kling", task_type: "video_generation", input, ...more }) }),
+    poll: async () => (await fetch(`${proxy.url}/api/v1/task/t-1`, { headers })).status,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+const llm = (consume: number) => ({ usage: { type: "llm", frozen: 0, consume }, ended_at: "2026-11-20T12:09:00Z" });
+
+async function expectClean({ proxy }: World): Promise<void> {
+  expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
+}
+
+describe("a task is charged", () => {
+  it("once, however often and by how many it is asked for", async () => {
+    await using home = await world();
+    await home.proxy.budget("all", "10");
+    await home.create();
+    home.says("processing", llm(99));
+    expect(await home.poll()).toBe(200);
+    expect(await home.proxy.onlyCharge()).toMatchObject({ state: "pending", hold: usd("0.50") });
+    home.says("Completed", llm(2_500_001));
+    for (let round = 0; round < 5; round++) expect(new Set(await Promise.all(Array.from({ length: 200 }, home.poll)))).toEqual(new Set([200]));
+    expect(await home.proxy.onlyCharge()).toMatchObject({
+      state: "posted", formula: "task", source: "reported", cost: usd("0.2500001"), listCost: usd("1.00"), overage: 0n, gatewayRequestId: "t-1",
+    });
+    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "completed", consumption: { type: "llm", units: "2500001" }, unitsPerUsd: "10000000" });
+    expect((await home.proxy.serving.ledger.windows(Date.now()))[0]).toMatchObject({ spent: usd("0.2500001"), held: 0n });
+    const metrics = await home.proxy.metrics();
+    expect(metrics).toMatch(/farebox_tasks_total\{model="kling",status="completed"\} 1\n/);
+    expect(metrics).toMatch(/farebox_cost_usd_total\{[^}]*model="kling"[^}]*source="reported"[^}]*\} 0\.2500001/);
+    expect(metrics).toMatch(/farebox_running_tasks 0\n/);
+    await expectClean(home);
+  });
+
+  it("by its consumption alone where no price names it", async () => {
+    await using home = await world();
+    await home.create({}, { model: "luma" });
+    home.says("completed", llm(30));
+    await home.poll();
+    expect(await home.proxy.onlyCharge()).toMatchObject({ model: "luma", hold: null, cost: usd("0.000003"), listCost: usd("0.000003"), formula: "task", source: "reported" });
+    await expectClean(home);
+  });
+
+  it.each([
+    ["by its price where the units are not known", { usage: { type: "quota", frozen: 0, consume: 77.25 } }, { cost: usd("0.50"), listCost: usd("1.00"), formula: "task", source: "counted" }],
+    ["beyond its hold where the gateway says so", llm(9_000_000), { cost: usd("0.90"), overage: usd("0.40"), formula: "task", source: "reported" }],
+  ])("%s", async (_how, told, charge) => {
+    await using home = await world();
+    await home.create();
+    home.says("completed", told);
+    await home.poll();
+    expect(await home.proxy.onlyCharge()).toMatchObject(charge);
+    expect((await home.proxy.serving.tasks.find("t-1"))?.consumption).not.toBeNull();
+    await expectClean(home);
+  });
+
+  it("nothing where neither is known: it has no cost, and its raw units are kept", async () => {
+    await using home = await world();
+    await home.create({}, { model: "luma" });
+    home.says("completed", { usage: { type: "quota", frozen: 0, consume: 0.1 } });
+    await home.poll();
+    expect(await home.proxy.onlyCharge()).toMatchObject({ state: "posted", formula: "unpriced", cost: null });
+    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ consumption: { type: "quota", units: "0.1" }, unitsPerUsd: null });
+    await expectClean(home);
+  });
+
+  it.each([
+    ["not at all when it failed without consumption", {}, { state: "voided", reason: "task_failed", cost: null }],
+    ["what it used when it failed with some", { ...llm(1_000_000) }, { state: "posted", cost: usd("0.10"), listCost: usd("0.10"), reason: "task_failed", source: "reported" }],
+  ])("%s", async (_how, told, charge) => {
+    await using home = await world();
+    await home.create();
+    home.says("FAILED", { ...told, error: { code: 10000, raw_message: "", message: "HTTP 429 from upstream", detail: null } });
+    await home.poll();
+    expect(await home.proxy.onlyCharge()).toMatchObject(charge);
+    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "failed", failure: "upstream_rate_limit" });
+    expect(await home.proxy.metrics()).toMatch(/farebox_task_failures_total\{reason="upstream_rate_limit"\} 1\n/);
+    await expectClean(home);
+  });
+
+  it("not at all when it was cancelled, and the one who cancels need not ask again", async () => {
+    const clock = manualClock(Date.now());
+    await using home = await world({ clock });
+    await home.create();
+    const cancelled = await fetch(`${home.proxy.url}/api/v1/task/t-1`, { method: "DELETE", headers: { "x-api-key": home.proxy.key } });
+    expect(cancelled.status).toBe(200);
+    await home.proxy.serving.settled();
+    home.says("cancelled");
+    await settledTask(home, clock);
+    expect(await home.proxy.onlyCharge()).toMatchObject({ state: "voided", reason: "task_cancelled" });
+    await expectClean(home);
+  });
+
+  it("by the credits of the envelope form where a file states their unit", async () => {
+    await using other = await answeringGateway(({ method }) => ({
+      body: method === "POST" ? record("c-1", "pending") : '{"code":200,"data":{"task_id":"c-1","status":"completed","task_result":{"used_credits":12.5,"error_messages":[]}},"message":"success"}',
+    }));
+    await using proxy = await startProxy({ gatewayUrl: other.url, env: { FAREBOX_PRICING: folder } });
+    const headers = { "x-api-key": proxy.key };
+    await fetch(`${proxy.url}/api/v1/task`, { method: "POST", headers, body: '{"model":"x","input":{}}' });
+    await fetch(`${proxy.url}/api/v1/task/c-1`, { headers });
+    expect(await proxy.onlyCharge()).toMatchObject({ cost: usd("0.125"), formula: "task" });
+  });
+});
+
+describe("under a hard budget", () => {
+  it.each([
+    [{ duration: 5 }, "0.50"], [{ duration: "7.5" }, "0.75"], [{}, "0.50"], [{ duration: 600 }, "1.00"], [{ duration: "long" }, "1.00"],
+  ])("the input %j holds USD %s", async (input, held) => {
+    await using home = await world();
+    await home.proxy.budget("all", "1");
+    expect((await home.create(input)).status).toBe(200);
+    expect(await home.proxy.onlyCharge()).toMatchObject({ hold: usd(held) });
+    const refused = await home.create({ duration: 10 });
+    expect([refused.status, refused.headers.get("x-farebox-error")]).toEqual([429, "budget_held"]);
+  });
+});
+
+describe("a task that nobody asks for", () => {
+  it("is followed until it ends", async () => {
+    const clock = manualClock(Date.now());
+    await using home = await world({ clock });
+    await home.create();
+    clock.advance(4_000);
+    await until(() => home.gateway.asked.length >= 2);
+    home.says("completed", llm(5_000_000));
+    await settledTask(home, clock);
+    expect(await home.proxy.onlyCharge()).toMatchObject({ state: "posted", cost: usd("0.50"), source: "reported" });
+    const looks = home.gateway.asked.length;
+    clock.advance(3_600_000);
+    expect(home.gateway.asked.length).toBe(looks);
+    expect(home.gateway.asked.slice(1).every(({ method, path, headers }) => method === "GET" && path === "/api/v1/task/t-1" && headers["x-api-key"] === "sk-sandbox")).toBe(true);
+    await expectClean(home);
+  });
+
+  it.each([
+    ["kling", generalLimitMs, unset],
+    ["suno", 16 * 60_000, "now"],
+  ])("of the model %s is given up after %d ms without an end, and its hold is posted", async (model, limitMs, start) => {
+    const clock = manualClock(Date.now());
+    await using home = await world({ clock });
+    await home.create({ duration: 5 }, { model });
+    const startedAt = start === "now" ? new Date(clock.now()).toISOString() : unset;
+    home.says("processing", { model, started_at: startedAt });
+    await home.poll();
+    await home.proxy.serving.settled();
+    const before = clock.now();
+    await settledTask(home, clock, limitMs / 6);
+    expect(clock.now() - before).toBeGreaterThanOrEqual(limitMs);
+    expect(home.gateway.asked.length).toBeGreaterThan(5);
+    expect(await home.proxy.onlyCharge()).toMatchObject({ state: "posted", source: "assumed", reason: "task_time_limit", ...(model === "kling" && { cost: usd("0.50"), formula: "assumed" }) });
+    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "failed", failure: "time_limit" });
+    await expectClean(home);
+  });
+
+  it("goes on after a restart, its hold with it", async () => {
+    await using home = await world();
+    await home.proxy.budget("all", "10");
+    await home.create();
+    home.says("completed", llm(1_000_000));
+    await home.proxy.serving[Symbol.asyncDispose]();
+    const machine = systemClock();
+    const clock: Clock = { ...machine, now: () => machine.now() + 60_000 };
+    const settings = home.proxy.settings;
+    const started = await startServing(settings, { clock, log: silentLog, version: "test" });
+    if (!started.ok) throw new Error(started.problems.join());
+    await using serving = started.serving;
+    expect(serving.recovered).toBe(0);
+    await until(async () => (await serving.tasks.running()) === 0);
+    const { charges } = await serving.ledger.charges({ limit: 9 });
+    expect(charges).toMatchObject([{ state: "posted", cost: usd("0.10"), formula: "task" }]);
+    expect((await serving.ledger.windows(Date.now()))[0]).toMatchObject({ spent: usd("0.10"), held: 0n });
+    expect((await serving.ledger.verify()).differences).toEqual([]);
+  });
+});
+
+/** Lets turns of the event loop pass until it holds: the work that is waited for is already under way. */
+async function until(holds: () => Promise<boolean> | boolean, turn: () => void = () => undefined): Promise<void> {
+  const endAt = performance.now() + 10_000;
+  while (!(await holds())) {
+    if (performance.now() > endAt) throw new Error("it never came to hold");
+    turn();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+/** Moves the clock, look by look, until the task is settled; a settlement rests for some milliseconds. */
+async function settledTask({ proxy }: World, clock: ManualClock, strideMs = 0): Promise<void> {
+  for (;;) {
+    const task = await proxy.serving.tasks.find("t-1");
+    if (task === undefined || task.nextPollAt === null) return;
+    clock.advance(Math.max(task.nextPollAt - clock.now(), 2_000, strideMs));
+    await until(async () => (await proxy.serving.tasks.find("t-1"))?.seenAt !== task.seenAt, () => clock.advance(10));
+  }
+}
