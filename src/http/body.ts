@@ -68,10 +68,18 @@ function unfitness({ headers }: IncomingMessage, limitBytes: number): Refusal | 
   return Number(headers["content-length"] ?? 0) > limitBytes ? { code: "request_too_large", limitBytes } : undefined;
 }
 
-/** A request's body as it comes: nothing of it is held here but what Node holds of a connection. */
-export function openBody(request: IncomingMessage, limitBytes: number): BodyOpening {
+/** What a body that passes takes of the memory for bodies: its first bytes, and what is on its way. */
+const passingBytes = 128 * 1024;
+
+/** A request's body as it comes, whatever its size; what it takes of the memory is given back when all of it has come. */
+export function openBody(request: IncomingMessage, limitBytes: number, memory: BodyMemory): BodyOpening {
   const unfit = unfitness(request, limitBytes);
-  return unfit === undefined ? { ok: true, body: new RequestBody(request, limitBytes) } : { ok: false, refusal: unfit };
+  if (unfit !== undefined) return { ok: false, refusal: unfit };
+  const body = new RequestBody(request, limitBytes);
+  const share = Math.min(body.length ?? passingBytes, passingBytes);
+  if (!memory.take(share)) return { ok: false, refusal: overloaded };
+  request.once("close", () => memory.give(share));
+  return { ok: true, body };
 }
 
 class RequestBody implements OpenBody {

@@ -95,7 +95,7 @@ export class HttpExchange implements Exchange {
   }
 
   openBody(): BodyOpening {
-    return openBody(this.#request, this.#facts.bodyBytesMax);
+    return openBody(this.#request, this.#facts.bodyBytesMax, this.#facts.bodyMemory);
   }
 
   onClientGone(listener: () => void): void {

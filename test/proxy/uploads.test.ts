@@ -104,6 +104,31 @@ describe("an upload of 200 MB", () => {
   });
 });
 
+it("uploads that pass at the same time take their share of the memory for bodies, and give it back", async () => {
+  await using own = await startProxy({ env: { FAREBOX_BODY_MEMORY: "200kb", FAREBOX_BODY_LIMIT: "200kb" } });
+  const begun = httpRequest(`${own.url}/v1/audio/transcriptions`, {
+    method: "POST",
+    agent: false,
+    headers: { authorization: `Bearer ${own.key}`, "content-type": "multipart/form-data; boundary=b", expect: "100-continue" },
+  });
+  begun.flushHeaders();
+  await once(begun, "continue");
+  const send = () => {
+    const form = new FormData();
+    form.append("model", "whisper-1");
+    form.append("file", new Blob([Buffer.alloc(150_000)]), "a.wav");
+    return fetch(`${own.url}/v1/audio/transcriptions`, { method: "POST", headers: { authorization: `Bearer ${own.key}` }, body: form });
+  };
+  // The first one's share is taken once its key is known, which a second request cannot see.
+  let second = await send();
+  while (second.status === 200) second = await send();
+  expect(second.status).toBe(503);
+  begun.end(Buffer.concat([head, Buffer.alloc(1000), tail]));
+  expect((await answerOf(begun)).status).toBe(200);
+  await own.serving.settled();
+  expect((await send()).status).toBe(200);
+});
+
 describe("an upload that does not come to its end", () => {
   it("ends at the gateway when its client leaves, and costs nothing: a part of a request is none", async () => {
     const request = begin(10 * mb);
