@@ -6,6 +6,7 @@ import { environmentSource, fileSource } from "../config/sources.ts";
 import { configVariable, settingNames, settingOf, variableOf, variablePrefix, type SettingName } from "../config/table.ts";
 import type { Clock } from "../ports/clock.ts";
 import { fetchWhole, type WholeAnswer, type WholeFailure } from "../proxy/fetch-whole.ts";
+import { hostOf, isLoopback } from "../config/addresses.ts";
 import { failed, judgeClock, judgePrices, ok, skipped, warning, type Check } from "../reporting/doctor.ts";
 import { isTimeZone } from "../time/calendar.ts";
 import { isObject, parseJson } from "../wire/json.ts";
@@ -34,6 +35,9 @@ export async function examine(subject: ExamineSubject, clock: Clock, tell: Tell)
     });
   });
   await within(subject, ["alert_webhook", "alert_secret"], "alert webhook", tell, examineWebhook);
+  await within(subject, ["public_url", "gateway_url", "gateway_insecure"], "public address", tell, async ({ listen, gateway }) =>
+    judgePublicUrl(listen.publicUrl, gateway.address?.origin ?? null),
+  );
   await within(subject, ["host", "port"], "port", tell, examinePort);
 }
 
@@ -64,13 +68,8 @@ function settingsOf({ flags, env, readFile }: ExamineSubject, uses: readonly Set
 async function examineSettings({ flags, env, readFile }: ExamineSubject): Promise<Check[]> {
   const loaded = loadSettings({ env, flags, readFile, isTimeZone, uses: "all", needs: ["gateway_url", "gateway_api_key"] });
   if (!loaded.ok) return loaded.problems.map((problem) => failed("settings", problem, "farebox serve --help lists what may be set"));
-  const { withoutEffect } = await import("./serve.ts");
   const given = loaded.inForce.filter(({ from }) => from !== "default").length;
-  const advice = "take it away, or use a release that has it";
-  return [
-    ok("settings", `${given} given${loaded.file === null ? "" : `, with ${loaded.file}`}, the others are defaults`),
-    ...withoutEffect(loaded.settings).map((name) => warning("settings", `${name} has no effect in this release`, advice)),
-  ];
+  return [ok("settings", `${given} given${loaded.file === null ? "" : `, with ${loaded.file}`}, the others are defaults`)];
 }
 
 /** One request tells whether the gateway is there, whether it knows the key, and what time it has. */
@@ -143,6 +142,20 @@ async function examineWebhook({ alerts: { webhook, secret } }: Settings): Promis
   const problem = await probeWebhook(webhook.reveal(), "administrator");
   if (problem === null) return [ok(name, `its receiver can be reached; alerts go ${secret === null ? "unsigned" : "signed"}`)];
   return [warning(name, `its receiver cannot be reached: ${problem}`, "check FAREBOX_ALERT_WEBHOOK, the network and a firewall between; alerts are tried for a day")];
+}
+
+/** Whether the gateway's callbacks can come to it, as far as its text tells. */
+export function judgePublicUrl(publicUrl: string | null, gatewayOrigin: string | null): Check[] {
+  const name = "public address";
+  if (publicUrl === null) return [];
+  const isOwn = isLoopback(hostOf(publicUrl));
+  if (isOwn && gatewayOrigin !== null && !isLoopback(hostOf(gatewayOrigin))) {
+    return [warning(name, `${publicUrl} is this machine, where the gateway cannot reach it`, "set FAREBOX_PUBLIC_URL to the address that leads here from outside")];
+  }
+  if (!isOwn && publicUrl.startsWith("http:")) {
+    return [warning(name, `callbacks to ${publicUrl} would come in the clear, with what the gateway made`, "let FAREBOX_PUBLIC_URL begin with https://")];
+  }
+  return [ok(name, `the gateway's callbacks come to ${publicUrl}`)];
 }
 
 /** Files that hold a secret: those that `_FILE` settings name, and the settings file where a secret stands in it. */

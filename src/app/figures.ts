@@ -1,3 +1,4 @@
+import { countTasks } from "../core/task-ceilings.ts";
 import type { LedgerFigures } from "../metrics/ledger-gauges.ts";
 import { beyondDoubt, runReconciliation } from "../reporting/reconciliation.ts";
 import type { Store } from "../store/sqlite/open.ts";
@@ -35,7 +36,7 @@ export async function ledgerFigures(
     also.spend(at),
     also.difference(),
     outbox.waiting(),
-    tasks.running(),
+    tasks.runningTasks(),
   ]);
   const names = new Map(allKeys.map((key) => [key.id, key.name]));
   const nameOf = (id: string) => names.get(id) ?? id;
@@ -46,7 +47,7 @@ export async function ledgerFigures(
     })),
     spend,
     pendingHolds: pending.count,
-    runningTasks,
+    runningTasks: countTasks(runningTasks),
     outboxWaiting,
     reconciliation,
   };

@@ -29,19 +29,10 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   await using serving = started.serving;
   if (serving.created) note(io, `created the ledger at ${settings.database.path}`);
   if (serving.recovered > 0) log.warn({ recovered: serving.recovered }, "holds of a proxy that died were posted as assumed");
-  for (const setting of withoutEffect(settings)) note(io, `farebox: ${setting} has no effect in this release`);
   printLine(io, `farebox listening on ${serving.url}`);
   process.on("SIGHUP", () => void serving.reloadPrices());
   const signal = await stopping;
   log.info({ signal }, "draining");
   await serving.drain();
   return 0;
-}
-
-/** Settings of the contract that were given and that this release does not act on: said, never silently ignored. */
-export function withoutEffect(settings: Settings): string[] {
-  const given: [string, boolean][] = [
-    ["FAREBOX_PUBLIC_URL", settings.listen.publicUrl !== null],
-  ];
-  return given.filter(([, isGiven]) => isGiven).map(([name]) => name);
 }

@@ -7,6 +7,7 @@ import type { Settings } from "../config/settings.ts";
 import { formatFault } from "../core/fault.ts";
 import { createGateway } from "../gateway/gateway.ts";
 import { createHttpApp } from "../http/http-app.ts";
+import { hostName } from "../http/origins.ts";
 import { createHttpServer } from "../http/server.ts";
 import type { Alerts } from "../jobs/alerts.ts";
 import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
@@ -22,7 +23,9 @@ import { SpendMemory } from "../reporting/spend-memory.ts";
 import { openSqlite } from "../store/sqlite/open.ts";
 import { calendarOf } from "../time/calendar.ts";
 import { createTokenCounter } from "../tokens/token-counter.ts";
+import { createSeal } from "../webhook/seal.ts";
 import { heardBy, startAlerting } from "./alerting.ts";
+import { startDelivering } from "./delivering.ts";
 import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { GatewayWatch } from "./gateway-health.ts";
 import { shippedPrices } from "./package.ts";
@@ -121,19 +124,23 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   );
   const tokens = owned.use(createTokenCounter());
   const work = new Work();
-  const alerts = startAlerting(settings, { ...parts, store, calendar, metrics, drift: difference }, owned);
+  const seal = createSeal(apiKey.reveal());
+  const delivery = startDelivering(settings, { ...parts, outbox: store.outbox, seal, metrics }, owned);
+  const wakeDelivery = () => delivery.wake();
+  const alerts = startAlerting(settings, { ...parts, store, calendar, metrics, drift: difference, wakeDelivery }, owned);
   const watch = new GatewayWatch(parts.clock);
   const heard = { ...metrics, events: watch.hears(heardBy(alerts, metrics.events)) };
   const looks = { memory: new SpendMemory(store.figures.ledger, parts.clock), gatewayHealth: () => watch.health(), startedAt: parts.clock.now() };
   let poller: TaskPoller | null = null;
   const wakePoller = () => poller?.wake();
-  const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work, wakePoller, ...looks });
+  const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work, wakePoller, wakeDelivery, seal, ...looks });
   const app = createHttpApp({
     routes: story.routes,
     events: heard.events,
     log: parts.log,
     clock: parts.clock,
     loopbackOnly: isLoopback(settings.listen.host),
+    publicHost: settings.listen.publicUrl === null ? null : hostName(new URL(settings.listen.publicUrl).host) ?? null,
     corsOrigins: settings.listen.corsOrigins,
     bodyBytesMax: settings.listen.bodyBytesMax,
     bodyMemoryBytesMax: settings.listen.bodyMemoryBytesMax,

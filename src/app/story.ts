@@ -14,6 +14,7 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import type { Log } from "../ports/log.ts";
+import type { Seal } from "../ports/seal.ts";
 import { accountInfo, createAccount } from "../proxy/account.ts";
 import { createAuthenticator, createKeyring } from "../proxy/authenticate.ts";
 import { createBalanceGuard } from "../proxy/balance-guard.ts";
@@ -58,6 +59,9 @@ interface StoryParts {
   readonly startedAt: number;
   /** There is a task that the poller is to follow. */
   readonly wakePoller: () => void;
+  /** Something was put into the outbox. */
+  readonly wakeDelivery: () => void;
+  readonly seal: Seal;
 }
 
 export interface Story {
@@ -119,8 +123,8 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     streamUsage: settings.stream.usage,
     background: (running) => work.add(running),
   };
-  const { wakePoller } = parts;
-  const tasks = buildTasks(settings, { ...steps, store, gateway, catalogue, scopeName, mask, limits, wakePoller });
+  const { wakePoller, wakeDelivery, seal } = parts;
+  const tasks = buildTasks(settings, { ...steps, store, gateway, catalogue, scopeName, mask, limits, wakePoller, account, seal, wakeDelivery });
   const routes: Route[] = [
     ...endpoints.map((endpoint): Route => ({ method: "post", path: endpoint.route, handler: meteredRequest(steps, endpoint) })),
     { method: "get", path: "/v1/models", handler: listModels({ authenticate, catalogue, clock }) },

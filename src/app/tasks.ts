@@ -1,13 +1,21 @@
+import { randomBytes, randomUUIDv7 } from "node:crypto";
 import type { Settings } from "../config/settings.ts";
 import type { Task } from "../core/tasks.ts";
 import type { Route } from "../http/http-app.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Gateway } from "../ports/gateway.ts";
+import type { Seal } from "../ports/seal.ts";
+import type { Account } from "../proxy/account.ts";
 import { createTaskPricer } from "../proxy/task-price.ts";
 import { createTaskBook } from "../proxy/task-settlement.ts";
-import { asIs, cancelTask, createTask, lookAtTask, retrieveTask, type TaskSteps } from "../proxy/tasks.ts";
+import { taskCallback } from "../proxy/task-callback.ts";
+import { createCeilingGate } from "../proxy/task-ceilings.ts";
+import { callbackPath, createTaskWebhooks } from "../proxy/task-webhooks.ts";
+import { cancelTask, createTask, lookAtTask, retrieveTask, type TaskSteps } from "../proxy/tasks.ts";
 import { createWholeCalls } from "../proxy/whole-calls.ts";
 import type { Store } from "../store/sqlite/open.ts";
+import { createJudge } from "../webhook/judge.ts";
+import { taskWebhookRule } from "./delivering.ts";
 
 type Shared = "authenticate" | "limiter" | "balanceGuard" | "scopeName" | "mask" | "settle" | "limits" | "clock" | "events" | "log" | "background" | "wakePoller";
 
@@ -22,10 +30,17 @@ export interface TaskStory {
 /** The path of tasks: its steps, those that all requests share among them. */
 export function buildTasks(
   settings: Settings,
-  parts: Pick<TaskSteps, Shared> & { readonly store: Store; readonly gateway: Gateway; readonly catalogue: () => Catalogue },
+  parts: Pick<TaskSteps, Shared> & {
+    readonly store: Store;
+    readonly gateway: Gateway;
+    readonly catalogue: () => Catalogue;
+    readonly account: Account;
+    readonly seal: Seal;
+    readonly wakeDelivery: () => void;
+  },
 ): TaskStory {
-  const { store, gateway, catalogue, ...shared } = parts;
-  const { ledger, keys, tasks } = store;
+  const { store, gateway, catalogue, account, seal, wakeDelivery, ...shared } = parts;
+  const { ledger, keys, tasks, callbacks, outbox } = store;
   const { clock, events, log, limits } = shared;
   const random = Math.random;
   const calls = createWholeCalls({ gateway, clock, limits });
@@ -36,16 +51,25 @@ export function buildTasks(
     calls,
     tasks,
     book: createTaskBook({ tasks, ledger, keys, catalogue, events, clock, log, random }),
-    rewrite: asIs,
+    webhooks: createTaskWebhooks({
+      callbacks, seal, clock, log,
+      judge: createJudge({ clock, rule: taskWebhookRule(settings) }),
+      publicUrl: settings.listen.publicUrl,
+      newToken: () => randomBytes(32).toString("hex"),
+    }),
+    admitTask: createCeilingGate({ mode: settings.tasks.ceilings, account, tasks, clock }),
     random,
   };
+  const look = lookAtTask(steps);
+  const callback = taskCallback({ callbacks, seal, outbox, clock, log, wakeDelivery, newId: randomUUIDv7, taskOf: (charge) => tasks.ofCharge(charge), look, background: shared.background });
   return {
     routes: [
       { method: "post", path: "/api/v1/task", handler: createTask(steps) },
       { method: "get", path: "/api/v1/task/:task_id", handler: retrieveTask(steps) },
       { method: "delete", path: "/api/v1/task/:task_id", handler: cancelTask(steps) },
+      { method: "post", path: `${callbackPath}/:token`, handler: callback },
     ],
-    look: lookAtTask(steps),
+    look,
     stop: () => calls.stopAll(),
   };
 }

@@ -45,6 +45,11 @@ export interface Settings {
     readonly hoursMin: number | null;
     readonly unsettledMs: number;
   };
+  readonly webhook: {
+    /** Whether clients may have webhooks at private addresses. */
+    readonly private: boolean;
+  };
+  readonly tasks: { readonly ceilings: "off" | "enforce" };
   readonly timeZone: string;
   readonly stream: { readonly usage: "pass" | "inject"; readonly sliceTokens: number };
   readonly metrics: { readonly token: Secret | null; readonly keysMax: number; readonly otel: boolean };
@@ -82,6 +87,8 @@ export function nested(values: SettingValues): Settings {
       hoursMin: values.alert_hours_left === 0 ? null : values.alert_hours_left,
       unsettledMs: values.alert_pending,
     },
+    webhook: { private: values.webhook_private },
+    tasks: { ceilings: values.task_ceilings },
     timeZone: values.time_zone,
     stream: { usage: values.stream_usage, sliceTokens: values.stream_slice },
     metrics: { token: values.metrics_token, keysMax: values.metrics_keys, otel: values.metrics_otel },

@@ -99,6 +99,16 @@ export const settingsTable = {
     default: null,
     meaning: "own address as the gateway reaches it; turns the webhook relay on",
   },
+  webhook_private: {
+    kind: yesNo,
+    default: "0",
+    meaning: "1 permits webhooks of tasks to private addresses, and over plain http to this machine",
+  },
+  task_ceilings: {
+    kind: choice(["off", "enforce"]),
+    default: "off",
+    meaning: "enforce: a task beyond the account's ceilings is refused with 429 instead of failing at the gateway",
+  },
   metrics_token: { kind: secret, default: null, meaning: "bearer for /metrics" },
   metrics_keys: { kind: wholeNumber(0, 100_000), default: "1000", meaning: "how many keys are named in metrics before `other`" },
   metrics_otel: { kind: yesNo, default: "0", meaning: "1 shows OpenTelemetry's gen_ai metrics beside Farebox's own" },

@@ -1,5 +1,6 @@
 import type { Shortage } from "./budget.ts";
 import type { LimitMet } from "./limits.ts";
+import type { CeilingMet } from "./task-ceilings.ts";
 
 /** Every reason for which Farebox itself turns a request down. The wire gives each its status, headers and body. */
 export type Refusal =
@@ -24,7 +25,7 @@ export type Refusal =
   | { readonly code: "unsupported_encoding"; readonly encoding: string }
   | { readonly code: "unknown_host"; readonly host: string }
   | { readonly code: "rate_limit_exceeded"; readonly met: LimitMet; readonly retryAfterSeconds: number }
-  | { readonly code: "concurrency_limit"; readonly met: LimitMet; readonly retryAfterSeconds: number }
+  | { readonly code: "concurrency_limit"; readonly met: LimitMet | CeilingMet; readonly retryAfterSeconds: number }
   | { readonly code: "gateway_unreachable"; readonly message: string }
   | { readonly code: "gateway_redirect" }
   | { readonly code: "gateway_timeout"; readonly timeoutMs: number }

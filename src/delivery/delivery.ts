@@ -4,14 +4,20 @@ import type { Clock, Timer } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { Message, MessageKind, Outbox, Tried } from "../ports/outbox.ts";
 import type { SendResult, WebhookSender } from "../ports/webhook-sender.ts";
-import { signatureHeader, webhookHeaders } from "./signature.ts";
+import { webhookHeaders } from "./signature.ts";
 
-/** Where a target's messages go now. */
+/** Where a message goes now. */
 export interface Destination {
   readonly url: string;
   readonly rule: AddressRule;
-  /** Null: messages go unsigned. */
-  readonly secret: string | null;
+  /** What goes there; its id and time are added to the headers. */
+  readonly body: string;
+  readonly headers: (standard: Readonly<Record<string, string>>, body: string) => Readonly<Record<string, string>>;
+}
+
+/** Why a message has no destination, and never will. */
+export interface NoDestination {
+  readonly gone: string;
 }
 
 /** `failed` is tried again. */
@@ -32,13 +38,12 @@ export interface DeliveryParts {
   readonly log: Log;
   /** At least 0, below 1. */
   readonly random: () => number;
-  /** Undefined for a target that there is no more. */
-  readonly destinationOf: (message: Message) => Destination | undefined;
+  readonly destinationOf: (message: Message) => Promise<Destination | NoDestination>;
   readonly counted: (kind: MessageKind, result: DeliveryResult) => void;
 }
 
-/** Targets that are served at a time. */
-const concurrencyMax = 4;
+/** Targets that are served at a time: so many that a few which do not answer do not keep the others waiting. */
+const concurrencyMax = 16;
 /** What ended is kept so long for who looks at it; its key may be remembered longer. Milliseconds. */
 const keptMs = 7 * 86_400_000;
 const tidyEveryMs = 3_600_000;
@@ -100,26 +105,26 @@ export function startDelivery(parts: DeliveryParts): Delivery {
     wake();
   };
   const attempt = async (message: Message): Promise<void> => {
-    const destination = parts.destinationOf(message);
-    const sent = destination === undefined ? noTarget : await send(message, destination);
+    const destination = await parts.destinationOf(message);
+    const isGone = "gone" in destination;
+    const sent = isGone ? ({ ok: false, error: destination.gone, retryAfterMs: null } as const) : await send(message, destination);
     if (sent === undefined) return;
-    const outcome = outcomeOf(message, sent, destination !== undefined);
+    const outcome = outcomeOf(message, sent, isGone);
     await writeDown(message.id, outcome);
     parts.counted(message.kind, outcome.kind);
     const fields = { message_id: message.id, kind: message.kind, tries: message.tries + 1 };
     if (outcome.kind === "given_up") log.warn({ ...fields, reason: outcome.error }, "a message was given up");
     else log.debug({ ...fields, result: outcome.kind, reason: sent.ok ? undefined : sent.error }, "a message was sent");
   };
-  const send = (message: Message, { url, rule, secret }: Destination): Promise<SendResult | undefined> => {
-    const headers = webhookHeaders(message.id, clock.now());
-    const signature = secret === null ? {} : signatureHeader(secret, headers, message.payload);
-    return parts.sender.send({ url, rule, headers: { ...headers, ...signature }, body: message.payload });
+  const send = (message: Message, { url, rule, body, headers }: Destination): Promise<SendResult | undefined> => {
+    const standard = webhookHeaders(message.id, clock.now());
+    return parts.sender.send({ url, rule, headers: { ...standard, ...headers(standard, body) }, body });
   };
-  const outcomeOf = ({ createdAt, tries }: Message, sent: SendResult, isThere: boolean): Tried => {
+  const outcomeOf = ({ createdAt, tries }: Message, sent: SendResult, isGone: boolean): Tried => {
     const now = clock.now();
     if (sent.ok) return { kind: "delivered", at: now };
     const { error, retryAfterMs } = sent;
-    const next = isThere ? nextTryAt({ createdAt, tries: tries + 1, now, retryAfterMs, random: parts.random() }) : null;
+    const next = isGone ? null : nextTryAt({ createdAt, tries: tries + 1, now, retryAfterMs, random: parts.random() });
     return next === null ? { kind: "given_up", at: now, error } : { kind: "failed", error, nextTryAt: next };
   };
   /** Until it is written: a message that was sent must not go again while this process knows better. */
@@ -162,5 +167,3 @@ export function startDelivery(parts: DeliveryParts): Delivery {
     },
   };
 }
-
-const noTarget: SendResult = { ok: false, error: "nobody to send to is set any more", retryAfterMs: null };

@@ -15,4 +15,9 @@ export function signatureHeader(secret: string, headers: Readonly<Record<string,
   return { "webhook-signature": `v1,${createHmac("sha256", key).update(signed).digest("base64")}` };
 }
 
+/** Adds the signature to the headers of a message; none without a secret. */
+export function signedWith(secret: string | null): (standard: Readonly<Record<string, string>>, body: string) => Record<string, string> {
+  return (standard, body) => (secret === null ? {} : signatureHeader(secret, standard, body));
+}
+
 const encodedPrefix = "whsec_";

@@ -12,6 +12,8 @@ export interface GatekeeperOptions {
   readonly clock: Clock;
   /** Whether we listen on loopback: only loopback names are answered then (DNS rebinding). */
   readonly loopbackOnly: boolean;
+  /** The name under which the gateway reaches us, for its callbacks; null for none. */
+  readonly publicHost: string | null;
   readonly corsOrigins: readonly string[];
   readonly bodyBytesMax: number;
   readonly bodyMemoryBytesMax: number;
@@ -54,7 +56,8 @@ export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessag
 
     const stated = exchange.header("host");
     const host = hostName(stated);
-    if (options.loopbackOnly && (host === undefined || !isLoopbackHost(host))) {
+    const isCallback = host === options.publicHost && clean?.path.startsWith(callbackPaths) === true;
+    if (options.loopbackOnly && !isCallback && (host === undefined || !isLoopbackHost(host))) {
       return exchange.refuse({ code: "unknown_host", host: stated ?? "" });
     }
     if (origin.kind === "foreign" && !isLinkedPage(request, clean?.path ?? "")) return exchange.refuse({ code: "cross_site", origin: origin.origin });
@@ -66,6 +69,9 @@ export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessag
 }
 
 const nobody: ReadonlySet<string> = new Set();
+
+/** What comes in under the public name: callbacks, each with a token of its own. */
+const callbackPaths = "/v1/farebox/callbacks/";
 
 /** Paths that no page of another origin may call, whatever the settings permit. */
 function isOwnPagesOnly(path: string): boolean {

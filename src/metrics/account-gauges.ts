@@ -1,5 +1,4 @@
 import { Gauge, type Registry } from "prom-client";
-import { creditKinds } from "../core/account.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 
@@ -14,6 +13,12 @@ export function accountGauges(registry: Registry, clock: Clock): Events["account
   const usd = new Gauge({ name: "farebox_balance_usd", help: "The gateway's balance, in USD, as last read.", registers });
   const credits = new Gauge({ name: "farebox_credits", help: "The gateway account's credits in its own unit, as last read, by what they are.", labelNames: ["kind"], registers });
   const info = new Gauge({ name: "farebox_account_info", help: "Always 1; the labels say the gateway account's plan and how it is billed.", labelNames: ["plan", "type"], registers });
+  const ceilings = new Gauge({
+    name: "farebox_task_ceiling",
+    help: "Tasks that the gateway's account may run at once, of a family or of all together, as last read.",
+    labelNames: ["family"],
+    registers,
+  });
   const age = new Gauge({
     name: "farebox_balance_age_seconds",
     help: "Age of the last reading of the gateway's account that worked, in seconds.",
@@ -33,10 +38,10 @@ export function accountGauges(registry: Registry, clock: Clock): Events["account
     show(usd, "farebox_balance_usd", reading.usd !== null);
     if (reading.usd !== null) usd.set(reading.usd);
 
-    const known = creditKinds.flatMap((kind) => (reading.credits[kind] === null ? [] : [[kind, reading.credits[kind]] as const]));
-    credits.reset();
-    for (const [kind, amount] of known) credits.labels(kind).set(amount);
-    show(credits, "farebox_credits", known.length > 0);
+    setKnown(credits, reading.credits);
+    show(credits, "farebox_credits", isAnyKnown(reading.credits));
+    setKnown(ceilings, reading.ceilings);
+    show(ceilings, "farebox_task_ceiling", isAnyKnown(reading.ceilings));
 
     // One series at a time: a plan that changes takes the place of the one before.
     const { plan, type } = reading;
@@ -44,6 +49,17 @@ export function accountGauges(registry: Registry, clock: Clock): Events["account
     info.labels(labelOf(plan), labelOf(type)).set(1);
     show(info, "farebox_account_info", plan !== null || type !== null);
   };
+}
+
+type Figures = Readonly<Record<string, number | null>>;
+
+function setKnown(gauge: Gauge<string>, figures: Figures): void {
+  gauge.reset();
+  for (const [label, figure] of Object.entries(figures)) if (figure !== null) gauge.labels(label).set(figure);
+}
+
+function isAnyKnown(figures: Figures): boolean {
+  return Object.values(figures).some((figure) => figure !== null);
 }
 
 function labelOf(text: string | null): string {

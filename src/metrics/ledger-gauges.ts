@@ -1,4 +1,5 @@
 import type { PicoUsd } from "../core/money.ts";
+import { ceilingNames, type TaskCounts } from "../core/task-ceilings.ts";
 import { usdText } from "./counters.ts";
 import { seriesName, type Family } from "./family.ts";
 import type { KeyNames } from "./key-names.ts";
@@ -9,7 +10,7 @@ export interface LedgerFigures {
   readonly budgets: readonly BudgetFigures[];
   readonly spend: readonly { readonly team: string | null; readonly period: "day" | "month"; readonly spent: PicoUsd }[];
   readonly pendingHolds: number;
-  readonly runningTasks: number;
+  readonly runningTasks: TaskCounts;
   readonly outboxWaiting: number;
   /** What the gateway billed beyond the ledger over the last day, and what of it no uncertainty explains; null while nobody knows. */
   readonly reconciliation: { readonly difference: PicoUsd; readonly unexplained: PicoUsd } | null;
@@ -42,7 +43,11 @@ export function ledgerGauges(figures: LedgerFigures, names: KeyNames): readonly 
     gauge("farebox_budget_held_usd", "Held by running requests in a budget's current window, in USD.", budgets.held),
     gauge("farebox_spend_usd", "Spent since the day or the month began, in USD.", spend),
     gauge("farebox_ledger_pending_holds", "Holds that are not settled yet.", [["", String(figures.pendingHolds)]]),
-    gauge("farebox_running_tasks", "Tasks at the gateway that are not settled yet; each has a pending hold.", [["", String(figures.runningTasks)]]),
+    gauge(
+      "farebox_running_tasks",
+      "Tasks at the gateway that are not settled yet, of a family or all together; each has a pending hold.",
+      ceilingNames.map((family) => [labelText(["family"], [family]), String(figures.runningTasks[family])]),
+    ),
     gauge("farebox_outbox_waiting", "Messages that are not delivered yet.", [["", String(figures.outboxWaiting)]]),
     gauge(
       "farebox_reconciliation_difference_usd",

@@ -5,6 +5,7 @@ import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { TaskFailure } from "../core/task-failures.ts";
 import type { FinalStatus } from "../core/tasks.ts";
+import type { TaskCeilings } from "../core/task-ceilings.ts";
 import type { TokenCounts } from "../core/tokens.ts";
 
 /** A request that has been answered, whatever the answer. Durations in milliseconds. */
@@ -57,6 +58,7 @@ export interface AccountRead {
   readonly credits: Credits;
   readonly plan: string | null;
   readonly type: string | null;
+  readonly ceilings: TaskCeilings;
   /** Milliseconds since 1970 UTC. */
   readonly fetchedAt: number;
 }

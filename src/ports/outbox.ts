@@ -1,6 +1,9 @@
-/** What a message is. */
-export const messageKinds = ["alert"] as const;
+/** What a message is. `task_webhook`: a payload of the gateway for the client that made the task, sealed. */
+export const messageKinds = ["alert", "task_webhook"] as const;
 export type MessageKind = (typeof messageKinds)[number];
+
+/** Messages that hold what clients and the gateway say to each other: their payload is forgotten once they have ended. */
+export const privateKinds: readonly MessageKind[] = ["task_webhook"];
 
 export type MessageState =
   | "waiting"
@@ -21,7 +24,7 @@ export interface NewMessage {
   readonly dedupeKey: string;
   /** How long the key is remembered at least, beyond the message itself; null for ever. */
   readonly keyUntil: number | null;
-  /** The body, as it is sent. */
+  /** What is sent; of a private kind sealed, and "" once it has ended. */
   readonly payload: string;
   readonly createdAt: number;
 }

@@ -12,6 +12,8 @@ export interface TaskStore {
   /** Writes down which task a pending charge pays for. Idempotent by the charge. */
   bind(task: NewTask): Promise<BindResult>;
   find(taskId: string): Promise<Task | undefined>;
+  /** The task that a charge pays for; undefined while it is not bound. */
+  ofCharge(charge: string): Promise<Task | undefined>;
   /** Takes note of a running task's record; nothing happens to one that is settled. False where it could not be written. */
   saw(taskId: string, sight: TaskSight): Promise<boolean>;
   /**
@@ -23,6 +25,8 @@ export interface TaskStore {
   due(query: DueQuery): Promise<DueTasks>;
   /** How many are not settled. */
   running(): Promise<number>;
+  /** All that are not settled. */
+  runningTasks(): Promise<readonly Pick<Task, "charge" | "model" | "taskType">[]>;
   /** Newest first. */
   list(query: TaskQuery): Promise<TaskPage>;
 }

@@ -18,3 +18,6 @@ export interface WebhookSender extends AsyncDisposable {
   /** Takes 10 s at most and never rejects; undefined when it was broken off by the sender's disposal. */
   send(request: WebhookRequest): Promise<SendResult | undefined>;
 }
+
+/** Why a client may not have its webhooks at an address, in words that follow its name; null where it may. Takes 2 s at most and never rejects. */
+export type JudgeEndpoint = (endpoint: string) => Promise<string | null>;

@@ -75,8 +75,8 @@ export function createAccount(parts: {
       throw new AccountFailure(answer);
     }
     const fetchedAt = clock.now();
-    const { balance, credits, plan, type } = readAccount(body);
-    events.accountRead({ usd: balance === null ? null : usdNumber(balance), credits, plan, type, fetchedAt });
+    const { balance, ...account } = readAccount(body);
+    events.accountRead({ ...account, usd: balance === null ? null : usdNumber(balance), fetchedAt });
     return { body, bytes, fetchedAt };
   }
 

@@ -13,6 +13,7 @@ import { readRetry } from "../wire/retries.ts";
 import { isTaskId, readTaskRecord } from "../wire/task.ts";
 import { readTaskRequest } from "../wire/task-request.ts";
 import { readTags } from "../wire/tags.ts";
+import type { WebhookConfig } from "../wire/webhook-config.ts";
 import { mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
 import type { ForwardLimits } from "./forward.ts";
@@ -21,9 +22,11 @@ import { refusalOf } from "./hold.ts";
 import { withPlace, type Limiter, type Place } from "./limits.ts";
 import type { Mask } from "./mask.ts";
 import type { Settle } from "./settle.ts";
+import type { AdmitTask } from "./task-ceilings.ts";
 import { creationOf, type Creation } from "./task-creation.ts";
 import type { PriceTask, TaskQuote } from "./task-price.ts";
 import type { TaskBook } from "./task-settlement.ts";
+import type { Shown, TaskWebhooks } from "./task-webhooks.ts";
 import { passWhole, refusalOfFailure, type Sent, type WholeCalls } from "./whole-calls.ts";
 
 const route = "/api/v1/task";
@@ -44,7 +47,8 @@ export interface TaskSteps {
   readonly book: TaskBook;
   /** Ends the hold of a creation that made no task. */
   readonly settle: Settle;
-  readonly rewrite: TaskRewrite;
+  readonly webhooks: TaskWebhooks;
+  readonly admitTask: AdmitTask;
   readonly clock: Clock;
   readonly events: Events;
   readonly log: Log;
@@ -55,17 +59,7 @@ export interface TaskSteps {
   readonly wakePoller: () => void;
 }
 
-/** What of a task's bytes is not passed on as it is; `asIs` changes nothing. */
-export interface TaskRewrite {
-  /** The body of a creation as the gateway gets it. `charge`: the id of its charge, which is its own for ever. */
-  creation(body: Buffer, charge: string): Buffer;
-  /** A record as the client gets it: the same bytes where nothing is changed. */
-  record(text: Buffer, charge: string): Buffer;
-}
-
-export const asIs: TaskRewrite = { creation: (body) => body, record: (text) => text };
-
-/** authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ bind ─▶ answer; the task itself is settled when it ends */
+/** authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ ceilings ─▶ hold ─▶ forward ─▶ bind ─▶ answer; the task itself is settled when it ends */
 export function createTask(steps: TaskSteps): Handler {
   const answer = withPlace(steps.limiter, async (exchange, who, place) => {
     const body = await exchange.readBody();
@@ -81,14 +75,23 @@ async function answerCreation(steps: TaskSteps, exchange: Exchange, { who, place
     place.settleTokens(0);
     return refuse(exchange, admission.refusal);
   }
-  const { quote } = admission;
+  return forwardCreation(steps, exchange, { who, ...admission }, body).finally(admission.leave);
+}
+
+async function forwardCreation(steps: TaskSteps, exchange: Exchange, { who, quote, webhook }: Covered & { readonly webhook: WebhookConfig }, body: Buffer): Promise<Summary> {
+  const end = (outcome: Outcome) => steps.background(settle(steps, exchange, { who, quote }, outcome));
+  const enlisted = await steps.webhooks.enlist(body, exchange.id, webhook);
+  if (!enlisted.ok) {
+    end({ kind: "notSent", reason: enlisted.refusal.code });
+    return refuse(exchange, enlisted.refusal);
+  }
   const sentAt = steps.clock.monotonic();
-  const sent = await forward(steps, exchange, body).catch((error: unknown) => {
+  const sent = await forward(steps, exchange, enlisted.body).catch((error: unknown) => {
     // A bug of ours; its hold must not stay pending until the next start.
-    steps.background(settle(steps, exchange, { who, quote }, { kind: "unknown", reason: "internal_error" }));
+    end({ kind: "unknown", reason: "internal_error" });
     throw error;
   });
-  await conclude(steps, exchange, { who, quote }, sent, creationOf(sent, quote.model?.billsServerErrors ?? false));
+  await conclude(steps, exchange, { who, quote, shown: enlisted.shown }, sent, creationOf(sent, quote.model?.billsServerErrors ?? false));
   return { model: quote.model?.id ?? "other", stream: false, firstTokenMs: null, overheadMs: sentAt - exchange.startedAt };
 }
 
@@ -103,7 +106,14 @@ interface Covered {
   readonly quote: TaskQuote;
 }
 
-type Admission = { readonly ok: true; readonly quote: TaskQuote } | { readonly ok: false; readonly refusal: Refusal };
+/** A creation that was forwarded, with how its client is to see the answers. */
+interface Forwarded extends Covered {
+  readonly shown: Shown;
+}
+
+type Admission =
+  | { readonly ok: true; readonly quote: TaskQuote; readonly webhook: WebhookConfig; readonly leave: () => void }
+  | { readonly ok: false; readonly refusal: Refusal };
 
 /** Price and hold: afterwards the creation has a durable row, or it is refused. */
 async function admit(steps: TaskSteps, exchange: Exchange, who: Authenticated, body: Buffer): Promise<Admission> {
@@ -118,19 +128,32 @@ async function admit(steps: TaskSteps, exchange: Exchange, who: Authenticated, b
   if (!pricing.ok) return pricing;
   const { quote } = pricing;
   if (!mayUseModel(who, model, quote.model?.id ?? model)) return { ok: false, refusal: { code: "model_not_allowed", model } };
+  const webhook = await steps.webhooks.read(body);
+  if (!webhook.ok) return webhook;
+  const room = await steps.admitTask({ charge: exchange.id, model, taskType: read.request.taskType });
+  if (!room.ok) return room;
+  const refusal = await hold(steps, exchange, who, quote, tags.tags);
+  if (refusal === null) return { ok: true, quote, webhook: webhook.config, leave: room.leave };
+  room.leave();
+  return { ok: false, refusal };
+}
+
+/** Null when it holds. */
+async function hold(steps: TaskSteps, exchange: Exchange, who: Authenticated, quote: TaskQuote, tags: Readonly<Record<string, string>>): Promise<Refusal | null> {
+  const { model } = quote.request;
   const price = quote.model?.price ?? null;
   const group = quote.model?.group ?? null;
   const retry = readRetry(exchange.header("x-stainless-retry-count"));
   const held = await steps.ledger.hold({
     id: exchange.id, kind: "task", at: quote.at, caller: who.caller, route, model, group, stream: false, price, amount: quote.hold,
-    bounded: quote.bounded, tags: tags.tags, retry,
+    bounded: quote.bounded, tags, retry,
   });
   if (!held.ok) {
     const fields = [quote.model?.quantity.field ?? "input"];
-    return { ok: false, refusal: await refusalOf(held, { model, isPriced: price !== null, fields }, steps.scopeName) };
+    return refusalOf(held, { model, isPriced: price !== null, fields }, steps.scopeName);
   }
   steps.events.admitted({ key: who.key, route, model: quote.model?.id ?? null, group, retry });
-  return { ok: true, quote };
+  return null;
 }
 
 function forward(steps: TaskSteps, exchange: Exchange, body: Buffer): Promise<Sent> {
@@ -139,15 +162,18 @@ function forward(steps: TaskSteps, exchange: Exchange, body: Buffer): Promise<Se
     method: "POST",
     path: route + exchange.query,
     headers: { ...forwardableHeaders(exchange.headers()), "accept-encoding": "identity" },
-    body: steps.rewrite.creation(body, exchange.id),
+    body,
     exchange,
   });
 }
 
 /** The task's id is written down before the client hears of it; a creation that made no task ends its charge. */
-async function conclude(steps: TaskSteps, exchange: Exchange, covered: Covered, sent: Sent, creation: Creation): Promise<void> {
+async function conclude(steps: TaskSteps, exchange: Exchange, covered: Forwarded, sent: Sent, creation: Creation): Promise<void> {
+  const passOn = (shown: Shown) => {
+    if (sent.ok) passWhole(exchange, sent, steps.mask, shown);
+  };
   if (creation.kind !== "created") {
-    if (sent.ok) passWhole(exchange, sent, steps.mask);
+    if (sent.ok) passOn(covered.shown);
     else if (!exchange.clientGone) exchange.refuse(refusalOfFailure(sent.failure, steps.limits));
     steps.background(settle(steps, exchange, covered, creation));
     return;
@@ -155,23 +181,21 @@ async function conclude(steps: TaskSteps, exchange: Exchange, covered: Covered, 
   const { record } = creation;
   const bound = await bind(steps, exchange, covered, record);
   if (bound.ok) {
-    passOn(steps, exchange, sent);
+    passOn(covered.shown);
     steps.wakePoller();
     if (finalStatusOf(record) !== null) steps.background(hear(steps, record.taskId, record));
     return;
   }
   if (bound.reason === "taken") {
     // The gateway answered with a task that is known, as to a repeated idempotency key: that one's charge pays for it.
-    passOn(steps, exchange, sent);
+    const known = await steps.tasks.find(record.taskId);
+    const shownOfKnown = await steps.webhooks.shownFor(known?.charge ?? exchange.id);
+    passOn((text) => shownOfKnown(covered.shown(text)));
     steps.background(settle(steps, exchange, covered, { kind: "notSent", reason: "task_known" }));
     return;
   }
   steps.log.error({ request_id: exchange.id, task_id: record.taskId, reason: bound.reason }, "a task could not be written down; recovery posts its hold");
   exchange.refuse({ code: "ledger_unavailable" });
-}
-
-function passOn(steps: TaskSteps, exchange: Exchange, sent: Sent): void {
-  if (sent.ok) passWhole(exchange, sent, steps.mask, (text) => steps.rewrite.record(text, exchange.id));
 }
 
 function bind({ tasks, clock, random }: TaskSteps, exchange: Exchange, { who, quote }: Covered, record: TaskRecord & { readonly taskId: string }): Promise<BindResult> {
@@ -243,7 +267,7 @@ async function passAnswer(steps: TaskSteps, exchange: Exchange, task: Task): Pro
     if (!exchange.clientGone) exchange.refuse(refusalOfFailure(sent.failure, steps.limits));
     return undefined;
   }
-  passWhole(exchange, sent, steps.mask, (text) => steps.rewrite.record(text, task.charge));
+  passWhole(exchange, sent, steps.mask, await steps.webhooks.shownFor(task.charge));
   return sent.head.status < 300 && sent.text !== undefined ? readTaskRecord(sent.text) : undefined;
 }
 

@@ -42,7 +42,8 @@ export function createWebhookSender({ clock }: { readonly clock: Clock }): Webho
           timer.cancel();
           running.delete(breakOff);
         });
-        outgoing.end(request.body);
+        // As bytes: a text would go out in one piece with the headers and take its encoding to them.
+        outgoing.end(Buffer.from(request.body));
       }),
     async [Symbol.asyncDispose]() {
       ended = true;

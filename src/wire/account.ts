@@ -1,7 +1,8 @@
 import type { CreditKind, Credits } from "../core/account.ts";
 import { accountFigures, type AccountFigure, type AccountFigures } from "../core/account-sample.ts";
 import { parseUsd, type PicoUsd } from "../core/money.ts";
-import { objectOr } from "./json.ts";
+import type { CeilingName, TaskCeilings } from "../core/task-ceilings.ts";
+import { objectOr, type JsonObject } from "./json.ts";
 
 /** What Farebox uses of the gateway's account record. Null is unknown, never 0. */
 export interface Account {
@@ -11,6 +12,7 @@ export interface Account {
   readonly plan: string | null;
   /** How it is billed: `ppu` occurs. */
   readonly type: string | null;
+  readonly ceilings: TaskCeilings;
 }
 
 /**
@@ -28,7 +30,21 @@ export function readAccount(record: unknown): Account {
     credits: { total: creditsOf("total"), used: creditsOf("used"), frozen: creditsOf("frozen"), available: creditsOf("available") },
     plan: textOf("plan"),
     type: textOf("type"),
+    ceilings: readCeilings(data, root),
   };
+}
+
+const ceilingFields: Readonly<Record<CeilingName, string>> = {
+  all: "max_concurrent_task_count",
+  suno: "max_suno_concurrency",
+  luma: "max_luma_concurrency",
+  kling: "max_kling_concurrency",
+  flux: "max_flux_concurrency",
+};
+
+function readCeilings(...places: readonly JsonObject[]): TaskCeilings {
+  const ceilingOf = (name: CeilingName) => first(places.map((place) => readNumber(place[ceilingFields[name]])));
+  return { all: ceilingOf("all"), suno: ceilingOf("suno"), luma: ceilingOf("luma"), kling: ceilingOf("kling"), flux: ceilingOf("flux") };
 }
 
 function first<T>(found: readonly (T | null)[]): T | null {

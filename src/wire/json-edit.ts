@@ -48,3 +48,32 @@ export function valueAt(bytes: Buffer, path: readonly string[]): Pick<JsonMember
   }
   return found;
 }
+
+/** The same object with one member set, at its place where it has one, else before the others. */
+export function withMember(object: Buffer, name: string, value: string): Buffer {
+  const members = jsonMembers(object);
+  const stated = members.findLast((member) => member.name === name);
+  if (stated !== undefined) return replaced(object, stated.valueStart, stated.valueEnd, value);
+  const brace = object.indexOf(openBrace) + 1;
+  return replaced(object, brace, brace, `${JSON.stringify(name)}:${value}${members.length === 0 ? "" : ","}`);
+}
+
+const openBrace = 0x7b;
+
+/** Every string that is written with one of these texts in it, put as `rewrite` says of what it means; the others stay as they are. */
+export function withStringsRewritten(bytes: Buffer, texts: readonly string[], rewrite: (meaning: string) => string): Buffer {
+  const needles = texts.filter((text) => text !== "");
+  if (!needles.some((text) => bytes.includes(text))) return bytes;
+  const pieces: Buffer[] = [];
+  let copied = 0;
+  for (let start = bytes.indexOf(quote); start !== -1; ) {
+    const after = skipString(bytes, start);
+    const written = bytes.subarray(start, after);
+    if (needles.some((text) => written.includes(text))) {
+      pieces.push(bytes.subarray(copied, start), Buffer.from(JSON.stringify(rewrite(nameIn(written)))));
+      copied = after;
+    }
+    start = bytes.indexOf(quote, after);
+  }
+  return Buffer.concat([...pieces, bytes.subarray(copied)]);
+}

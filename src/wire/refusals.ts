@@ -2,6 +2,7 @@ import { assertNever } from "../core/assert.ts";
 import { formatUsd, larger, noMoney, subtract } from "../core/money.ts";
 import type { Period, Scope, Shortage } from "../core/budget.ts";
 import type { LimitMet } from "../core/limits.ts";
+import type { CeilingMet } from "../core/task-ceilings.ts";
 import type { Refusal } from "../core/refusals.ts";
 
 /** One of our own errors as it leaves: OpenAI's shape with all four fields, `metadata` where there is more to say. */
@@ -98,8 +99,10 @@ function wordingOf(refusal: Refusal): Wording {
       return { status: 415, type: invalidRequest, code, message: `The request body must not be encoded; content-encoding was '${refusal.encoding}'.` };
     case "unknown_host":
       return { status: 421, type: invalidRequest, code, message: `This proxy listens on loopback only and does not answer for the host '${refusal.host}'.` };
-    case "rate_limit_exceeded":
     case "concurrency_limit":
+      if ("family" in refusal.met) return ceilingMet(refusal.met, refusal.retryAfterSeconds);
+      return limitMet(code, refusal.met, refusal.retryAfterSeconds);
+    case "rate_limit_exceeded":
       return limitMet(code, refusal.met, refusal.retryAfterSeconds);
     case "gateway_unreachable":
     case "gateway_stream_broken":
@@ -229,6 +232,19 @@ function limitMet(code: string, { scope, kind, limit, needed }: LimitMet, retryA
     message,
     metadata: { scope, limit: kind, value: String(limit) },
     headers: [["retry-after", String(retryAfterSeconds)], ...never],
+  };
+}
+
+function ceilingMet({ family, limit }: CeilingMet, retryAfterSeconds: number): Wording {
+  const of = family === "all" ? "" : ` of the family ${family}`;
+  const message = `The gateway's account may run ${limit} task${limit === 1 ? "" : "s"}${of} at once, and so many run; try again in ${retryAfterSeconds} s.`;
+  return {
+    status: 429,
+    type: "rate_limit_error",
+    code: "concurrency_limit",
+    message,
+    metadata: { scope: "account", family, limit: "tasks", value: String(limit) },
+    headers: [["retry-after", String(retryAfterSeconds)]],
   };
 }
 

@@ -3,6 +3,7 @@ import { createServer, type AddressInfo } from "node:net";
 import { createServer as createHttpServer, type RequestListener } from "node:http";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { judgePublicUrl } from "../../src/app/doctor.ts";
 import { usd } from "../../src/core/money.ts";
 import { judgeClock, judgeDisk, judgePending, judgePrices, judgeWal, type Check } from "../../src/reporting/doctor.ts";
 import { startSandbox } from "../../src/sandbox/server.ts";
@@ -81,9 +82,18 @@ it("tells every problem of the settings, and looks at what they leave alone", as
   expect(stdout).not.toContain("s3cret");
 });
 
-it("names settings without effect", async () => {
-  h.env = { ...h.env, FAREBOX_GATEWAY_URL: "http://127.0.0.1:9", FAREBOX_GATEWAY_API_KEY: "k", FAREBOX_PUBLIC_URL: "https://f.example" };
-  expect((await doctor()).of("settings")).toContainEqual(expect.objectContaining({ status: "warning", message: "FAREBOX_PUBLIC_URL has no effect in this release" }));
+it("judges the public address of the settings", async () => {
+  h.env = { ...h.env, FAREBOX_PUBLIC_URL: "http://127.0.0.1:4000" };
+  expect((await doctor()).of("public address")).toMatchObject([{ status: "ok" }]);
+});
+
+it.each([
+  ["https://farebox.example/in", "https://gateway.example", "ok", "the gateway's callbacks come to https://farebox.example/in"],
+  ["http://127.0.0.1:4000", "http://127.0.0.1:9", "ok", "the gateway's callbacks come to http://127.0.0.1:4000"],
+  ["http://localhost:4000", "https://gateway.example", "warning", "http://localhost:4000 is this machine, where the gateway cannot reach it"],
+  ["http://farebox.example", "https://gateway.example", "warning", "callbacks to http://farebox.example would come in the clear, with what the gateway made"],
+] as const)("judges the public address %s before the gateway %s", (publicUrl, gatewayUrl, status, message) => {
+  expect(judgePublicUrl(publicUrl, gatewayUrl)).toMatchObject([{ name: "public address", status, message }]);
 });
 
 it("looks whether the receiver of alerts is there, without sending it anything or naming it", async () => {

@@ -30,9 +30,9 @@ function world(urls: Readonly<Record<string, string>>, { rule = "administrator" 
       outbox, clock, log, random,
       sender: createWebhookSender({ clock }),
       counted: (_kind, result) => void results.push(result),
-      destinationOf: ({ target }: Message) => {
+      destinationOf: async ({ target, payload }: Message) => {
         const url = urls[target ?? ""];
-        return url === undefined ? undefined : { url, rule, secret: null };
+        return url === undefined ? { gone: "nobody to send to is set any more" } : { url, rule, body: payload, headers: () => ({}) };
       },
     });
   const of = async (id: string) => (await outbox.list({ kind: "alert", limit: 1000 })).find((each) => each.id === id);

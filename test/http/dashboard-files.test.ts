@@ -28,7 +28,7 @@ beforeAll(async () => {
   const clock = systemClock();
   const metrics = createMetrics({ pricesLoadedAt: 0, version: "x", keysMax: 1, otel: false, clock, figures: async () => { throw new Error("not asked for"); } });
   const server = createHttpServer(createHttpApp({
-    routes: dashboardRoutes({ folder }), events: metrics.events, log: silentLog, clock, loopbackOnly: true, corsOrigins: ["https://allowed.example.com"],
+    routes: dashboardRoutes({ folder }), events: metrics.events, log: silentLog, clock, loopbackOnly: true, publicHost: null, corsOrigins: ["https://allowed.example.com"],
     bodyBytesMax: 1000, bodyMemoryBytesMax: 1000, running: () => undefined,
   }));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

@@ -50,7 +50,7 @@ const start = () =>
         { method: "get", path: "/failing", handler: failing },
         { method: "post", path: "/body", handler: readsBody },
       ],
-      events, log: silentLog, clock: systemClock(), loopbackOnly: true, corsOrigins: [], bodyBytesMax: 1000, bodyMemoryBytesMax: 1000, running: ignored,
+      events, log: silentLog, clock: systemClock(), loopbackOnly: true, publicHost: "farebox.example", corsOrigins: [], bodyBytesMax: 1000, bodyMemoryBytesMax: 1000, running: ignored,
     }),
   );
 

@@ -2,11 +2,12 @@ import { expect, it } from "vitest";
 import type { LedgerFigures } from "../../src/metrics/ledger-gauges.ts";
 import { createMetrics } from "../../src/metrics/metrics.ts";
 import { noTokens } from "../../src/core/tokens.ts";
+import { countTasks } from "../../src/core/task-ceilings.ts";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
 import { systemClock } from "../../src/time/clock.ts";
 import { readPage, valueOf } from "./read-page.ts";
 
-const noFigures: LedgerFigures = { budgets: [], spend: [], pendingHolds: 0, outboxWaiting: 0, runningTasks: 0, reconciliation: null };
+const noFigures: LedgerFigures = { budgets: [], spend: [], pendingHolds: 0, outboxWaiting: 0, runningTasks: countTasks([]), reconciliation: null };
 
 function metricsWith(keysMax: number, figures = noFigures) {
   return createMetrics({ version: "0", keysMax, otel: false, clock: systemClock(), pricesLoadedAt: 0, figures: async () => figures });

@@ -43,7 +43,7 @@ const additions: Readonly<Record<string, Row>> = {
   farebox_client_retries_total: ["counter", "model"],
   farebox_tasks_total: ["counter", "model", "status"],
   farebox_task_failures_total: ["counter", "reason"],
-  farebox_running_tasks: ["gauge"],
+  farebox_running_tasks: ["gauge", "family"],
   farebox_reconciliation_unexplained_usd: ["gauge"],
   farebox_price_reloads_total: ["counter", "result"],
   farebox_price_last_reload_successful: ["gauge"],
@@ -52,6 +52,7 @@ const additions: Readonly<Record<string, Row>> = {
   farebox_outbox_deliveries_total: ["counter", "kind", "result"],
   farebox_outbox_waiting: ["gauge"],
   farebox_credits: ["gauge", "kind"],
+  farebox_task_ceiling: ["gauge", "family"],
   farebox_account_info: ["gauge", "plan", "type"],
 };
 

@@ -1,6 +1,7 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { describe, expect, it } from "vitest";
 import { sources } from "../../src/core/charge.ts";
+import { countTasks } from "../../src/core/task-ceilings.ts";
 import { tokenClasses, type TokenCounts } from "../../src/core/tokens.ts";
 import { usd } from "../../src/core/money.ts";
 import type { Format } from "../../src/metrics/family.ts";
@@ -22,7 +23,7 @@ function busy(otel: boolean) {
   const metrics = createMetrics({
     version: "1.0.0", keysMax: 1000, otel, clock: systemClock(), pricesLoadedAt: 0,
     figures: async () => ({
-      budgets, pendingHolds: 12, outboxWaiting: 0, runningTasks: 0, reconciliation: { difference: usd("0"), unexplained: usd("0") },
+      budgets, pendingHolds: 12, outboxWaiting: 0, runningTasks: countTasks([]), reconciliation: { difference: usd("0"), unexplained: usd("0") },
       spend: teams.flatMap((team) => (["day", "month"] as const).map((period) => ({ team, period, spent: usd("999.123456789012") }))),
     }),
   });

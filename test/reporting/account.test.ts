@@ -25,12 +25,14 @@ describe("the account record", () => {
   });
 
   it("tells credits and plan where they are", () => {
+    const noCeilings = { all: null, suno: null, luma: null, kling: null, flux: null };
     const data = { plan: "pro", credit_pack_info: { available_credits: 40.5, used_credits: "9.5", frozen_credits: 0, total_credits: null } };
     expect(readAccount({ code: 200, data })).toEqual({
-      balance: null, credits: { total: null, used: 9.5, frozen: 0, available: 40.5 }, plan: "pro", type: null,
+      balance: null, credits: { total: null, used: 9.5, frozen: 0, available: 40.5 }, plan: "pro", type: null, ceilings: noCeilings,
     });
     const unknown = { total: null, used: null, frozen: null, available: null };
-    expect(readAccount({ plan: "", type: "ppu", credit_pack_info: [] })).toEqual({ balance: null, credits: unknown, plan: null, type: "ppu" });
+    expect(readAccount({ plan: "", type: "ppu", credit_pack_info: [] })).toEqual({ balance: null, credits: unknown, plan: null, type: "ppu", ceilings: noCeilings });
+    expect(readAccount({ data: { max_concurrent_task_count: 20, max_suno_concurrency: 0, max_flux_concurrency: "many" } }).ceilings).toEqual({ ...noCeilings, all: 20, suno: 0 });
   });
 
   it("gives its figures as they were written, and nothing else", () => {
@@ -56,7 +58,7 @@ describe("the account record", () => {
 describe("the balance", () => {
   const read = { fetchedAt: Date.parse("2026-11-20T12:00:00Z"), now: Date.parse("2026-11-20T12:00:00Z"), ttlMs: 60_000 };
   const credits = { total: 100, used: 60, frozen: null, available: 40 };
-  const account = (balance: PicoUsd | null) => ({ balance, credits, plan: "pro", type: null });
+  const account = (balance: PicoUsd | null) => ({ balance, credits, plan: "pro", type: null, ceilings: { all: 1, suno: 1, luma: 1, kling: 1, flux: 1 } });
 
   it("says how long it lasts, never longer", () => {
     expect(balanceJson(account(usd("10")), usd("0.3"), read)).toEqual({

@@ -36,6 +36,18 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     ]);
   });
 
+  it("forgets what clients and the gateway said to each other once it was delivered or given up", async () => {
+    const { home, store, outbox } = await open();
+    await using _home = home;
+    await using _store = store;
+    await outbox.put(["a", "b", "c"].map((id) => message(id, { kind: "task_webhook", target: id })));
+    await outbox.tried("a", { kind: "delivered", at: noon });
+    await outbox.tried("b", { kind: "given_up", at: noon, error: "no" });
+    await outbox.tried("c", { kind: "failed", error: "no", nextTryAt: noon + 1 });
+    const payloads = (await outbox.list({ kind: "task_webhook", limit: 10 })).map(({ id, payload }) => [id, payload]);
+    expect(payloads).toEqual([["c", '{"id":"c"}'], ["b", ""], ["a", ""]]);
+  });
+
   it("gives out the first of each target, in order, and the next one only after its end", async () => {
     const { home, store, outbox } = await open();
     await using _home = home;

@@ -23,6 +23,32 @@ async function hold({ ledger }: Store, ...ids: string[]): Promise<void> {
 }
 
 describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
+  it("are found by their charge, and counted while they run, also after a restart", async () => {
+    await using home = newHome(manualClock(noon));
+    {
+      await using store = await home.open();
+      await hold(store, "a", "b");
+      for (const id of ["a", "b"]) await store.tasks.bind(taskOf(id, { model: `suno-${id}` }));
+      expect(await store.tasks.ofCharge("a")).toMatchObject({ taskId: "task-a" });
+      expect(await store.tasks.ofCharge("none")).toBeUndefined();
+      await store.tasks.end({ taskId: "task-b", charge: "b" }, ending());
+    }
+    await using again = await home.open();
+    expect((await again.tasks.runningTasks()).map(({ charge, model }) => [charge, model])).toEqual([["a", "suno-a"]]);
+  });
+
+  it("have callbacks, which are found by digest and by charge after a restart", async () => {
+    await using home = newHome(manualClock(noon));
+    const callback = { charge: "a", digest: "d1", sealed: "v1.x", createdAt: noon };
+    {
+      await using store = await home.open();
+      expect(await store.callbacks.put(callback)).toBe(true);
+    }
+    await using again = await home.open();
+    expect([await again.callbacks.byDigest("d1"), await again.callbacks.byCharge("a")]).toEqual([callback, callback]);
+    expect([await again.callbacks.byDigest("d2"), await again.callbacks.byCharge("b")]).toEqual([undefined, undefined]);
+  });
+
   it("are bound to one pending charge of a task, once", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();

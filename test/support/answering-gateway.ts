@@ -20,16 +20,19 @@ export interface AnsweringGateway extends AsyncDisposable {
 }
 
 /** A gateway that gives exactly the bytes that a test says, to each request by itself. */
-export async function answeringGateway(answer: (asked: AskedOf) => Answering | Promise<Answering>): Promise<AnsweringGateway> {
+export async function answeringGateway(
+  answer: (asked: AskedOf) => Answering | Promise<Answering>,
+  account: () => Answering = () => ({ status: 404 }),
+): Promise<AnsweringGateway> {
   const all: AskedOf[] = [];
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
     request.on("end", () => {
       const asked = { method: request.method ?? "", path: request.url ?? "", headers: request.headers, body: Buffer.concat(chunks) };
-      if (asked.path === "/account/info") return void response.writeHead(404).end();
-      all.push(asked);
-      void Promise.resolve(answer(asked)).then((given) => {
+      const isAccount = asked.path === "/account/info";
+      if (!isAccount) all.push(asked);
+      void Promise.resolve(isAccount ? account() : answer(asked)).then((given) => {
         if (given === "break") return request.socket.destroy();
         return response.writeHead(given.status ?? 200, { "content-type": "application/json", ...given.headers }).end(given.body ?? "");
       });

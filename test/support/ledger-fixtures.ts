@@ -21,6 +21,7 @@ import { MemoryTeamStore } from "../../src/store/memory/teams.ts";
 import { MemoryLedger } from "../../src/store/memory/ledger.ts";
 import { MemoryOutbox } from "../../src/store/memory/outbox.ts";
 import { MemoryTaskStore } from "../../src/store/memory/tasks.ts";
+import { MemoryTaskCallbacks } from "../../src/store/memory/task-callbacks.ts";
 import { emptyState } from "../../src/store/memory/state.ts";
 import { openSqlite, type OpenOptions, type Store } from "../../src/store/sqlite/open.ts";
 import { calendarOf } from "../../src/time/calendar.ts";
@@ -133,7 +134,7 @@ function memoryHome(clock: Clock): LedgerHome {
       const audit = new MemoryAuditLog(state);
       const figures = { ledger, samples };
       const tasks = new MemoryTaskStore(state, ledger);
-      return { ledger, figures, keys, teams, samples, admins, audit, outbox: new MemoryOutbox(state), tasks, changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
+      return { ledger, figures, keys, teams, samples, admins, audit, outbox: new MemoryOutbox(state), tasks, callbacks: new MemoryTaskCallbacks(state), changes, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
     },
     [Symbol.asyncDispose]: async () => {},
   };

@@ -1,4 +1,4 @@
-import type { DueMessages, Message, MessageKind, NewMessage, Outbox, Tried } from "../../ports/outbox.ts";
+import { privateKinds, type DueMessages, type Message, type MessageKind, type NewMessage, type Outbox, type Tried } from "../../ports/outbox.ts";
 import type { MemoryState } from "./state.ts";
 
 export class MemoryOutbox implements Outbox {
@@ -30,7 +30,10 @@ export class MemoryOutbox implements Outbox {
 
   async tried(id: string, tried: Tried): Promise<boolean> {
     const message = this.#state.messages.get(id);
-    if (message?.state === "waiting") this.#state.messages.set(id, { ...message, ...after(tried), tries: message.tries + 1 });
+    if (message?.state !== "waiting") return true;
+    const end = after(tried);
+    const payload = end.endedAt !== null && privateKinds.includes(message.kind) ? "" : message.payload;
+    this.#state.messages.set(id, { ...message, ...end, payload, tries: message.tries + 1 });
     return true;
   }
 

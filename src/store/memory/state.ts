@@ -6,6 +6,7 @@ import type { Charge } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
 import type { Task } from "../../core/tasks.ts";
 import type { Team } from "../../core/teams.ts";
+import type { TaskCallback } from "../../ports/task-callbacks.ts";
 import type { Message } from "../../ports/outbox.ts";
 
 /** A charge with what the port does not show. */
@@ -35,6 +36,8 @@ export interface MemoryState {
   readonly messages: Map<string, Message>;
   /** In the order in which they were bound, by the gateway's id. */
   readonly tasks: Map<string, Task>;
+  /** By the charge. */
+  readonly callbacks: Map<string, TaskCallback>;
   readonly listeners: Set<() => void>;
   runs: number;
   timeZone: string | null;
@@ -43,7 +46,7 @@ export interface MemoryState {
 export function emptyState(): MemoryState {
   return {
     charges: new Map(), prices: new Map(), budgets: new Map(), opened: new Map(), keys: new Map(), teams: new Map(),
-    samples: new Map(), messages: new Map(), tasks: new Map(), admins: new Map(), audit: [], listeners: new Set(), runs: 0, timeZone: null,
+    samples: new Map(), messages: new Map(), tasks: new Map(), callbacks: new Map(), admins: new Map(), audit: [], listeners: new Set(), runs: 0, timeZone: null,
   };
 }
 

@@ -30,6 +30,10 @@ export class MemoryTaskStore implements TaskStore {
     return this.#state.tasks.get(taskId);
   }
 
+  async ofCharge(charge: string): Promise<Task | undefined> {
+    return this.#all().find((task) => task.charge === charge);
+  }
+
   async saw(taskId: string, sight: TaskSight): Promise<boolean> {
     const task = this.#state.tasks.get(taskId);
     if (task?.settledAt === null) this.#put({ ...task, ...sight });
@@ -52,6 +56,10 @@ export class MemoryTaskStore implements TaskStore {
       .sort((a, b) => (a.nextPollAt ?? 0) - (b.nextPollAt ?? 0));
     const isDue = ({ nextPollAt }: Task) => nextPollAt !== null && (nextPollAt <= now || nextPollAt > now + pauseMsMax);
     return { tasks: waiting.filter(isDue).slice(0, limit), nextPollAt: waiting.find((task) => !isDue(task))?.nextPollAt ?? null };
+  }
+
+  async runningTasks(): ReturnType<TaskStore["runningTasks"]> {
+    return this.#all().filter(({ settledAt }) => settledAt === null);
   }
 
   async running(): Promise<number> {

@@ -11,6 +11,7 @@ import type { ChangedKey, KeyCreation } from "../../ports/key-store.ts";
 import type { NewMessage, Tried } from "../../ports/outbox.ts";
 import type { AdjustResult, ChargeEnd, Correction, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../../ports/ledger.ts";
 import type { BindResult, NewTask, TaskSight } from "../../ports/task-store.ts";
+import type { TaskCallback } from "../../ports/task-callbacks.ts";
 import type { ChangedTeam, TeamCreation, TeamRemoval } from "../../ports/team-store.ts";
 import type { TaskEndFacts } from "./tasks.ts";
 
@@ -49,6 +50,7 @@ export type AddSampleCommand = readonly [op: "addSample", sample: AccountSample]
 export type RemoveSamplesCommand = readonly [op: "removeSamples", askedAts: readonly number[]];
 export type PutMessagesCommand = readonly [op: "putMessages", messages: readonly NewMessage[]];
 export type TriedMessageCommand = readonly [op: "triedMessage", id: string, tried: Tried];
+export type PutCallbackCommand = readonly [op: "putCallback", callback: TaskCallback];
 export type RemoveMessagesCommand = readonly [op: "removeMessages", endedBefore: number, now: number];
 export type BindTaskCommand = readonly [op: "bindTask", task: NewTask];
 export type SawTaskCommand = readonly [op: "sawTask", taskId: string, sight: TaskSight];
@@ -63,7 +65,7 @@ export type Command =
   | HoldCommand | ExtendCommand | PostCommand | VoidCommand | AdjustCommand | SetBudgetCommand | RemoveBudgetCommand
   | CreateKeyCommand | UpdateKeyCommand | RevokeKeyCommand | CreateTeamCommand | UpdateTeamCommand | RemoveTeamCommand
   | CreateAdminCommand | RevokeAdminCommand
-  | AddSampleCommand | RemoveSamplesCommand | PutMessagesCommand | TriedMessageCommand | RemoveMessagesCommand | RecoverCommand
+  | AddSampleCommand | RemoveSamplesCommand | PutMessagesCommand | TriedMessageCommand | PutCallbackCommand | RemoveMessagesCommand | RecoverCommand
   | BindTaskCommand | SawTaskCommand | EndTaskCommand | TouchCommand;
 
 export interface Replies {
@@ -86,6 +88,7 @@ export interface Replies {
   removeSamples: number;
   putMessages: readonly string[];
   triedMessage: true;
+  putCallback: true;
   removeMessages: number;
   bindTask: BindResult;
   sawTask: true;

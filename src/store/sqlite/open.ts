@@ -10,6 +10,7 @@ import type { KeyStore } from "../../ports/key-store.ts";
 import type { FigureLedger, Ledger } from "../../ports/ledger.ts";
 import type { Outbox } from "../../ports/outbox.ts";
 import type { TaskStore } from "../../ports/task-store.ts";
+import type { TaskCallbacks } from "../../ports/task-callbacks.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
 import { calendarOf } from "../../time/calendar.ts";
 import { AdminReads } from "./admins.ts";
@@ -29,6 +30,7 @@ import { CommandQueue } from "./queue.ts";
 import { ShortReads } from "./reads.ts";
 import { rebuildDays } from "./rollups.ts";
 import { SqliteTaskStore } from "./tasks.ts";
+import { SqliteTaskCallbacks } from "./task-callbacks.ts";
 import { TeamReads } from "./teams.ts";
 import { ReaderThread, WriterThread, type Lost, type WatchListener } from "./threads.ts";
 import { registerOwner, Writer } from "./writer.ts";
@@ -43,6 +45,7 @@ export interface Store extends AsyncDisposable {
   readonly audit: AuditLog;
   readonly outbox: Outbox;
   readonly tasks: TaskStore;
+  readonly callbacks: TaskCallbacks;
   readonly changes: Changes;
   /** The zone of windows and days, as it is stored. */
   readonly timeZone: string;
@@ -214,6 +217,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     audit: new SqliteAuditLog(parts.longReads),
     outbox: new SqliteOutbox(queue, parts.db),
     tasks: new SqliteTaskStore(queue, parts.db),
+    callbacks: new SqliteTaskCallbacks(queue, parts.db),
     changes: {
       onChange(listener) {
         listeners.add(listener);

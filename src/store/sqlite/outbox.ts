@@ -1,7 +1,7 @@
 import { isUntold } from "../../core/alerts.ts";
 import type { BudgetWindow } from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { DueMessages, Message, MessageKind, MessageState, NewMessage, Outbox, Tried } from "../../ports/outbox.ts";
+import { privateKinds, type DueMessages, type Message, type MessageKind, type MessageState, type NewMessage, type Outbox, type Tried } from "../../ports/outbox.ts";
 import type { Connection, Statement } from "./connection.ts";
 import type { CommandQueue } from "./queue.ts";
 import { readWindows } from "./reads.ts";
@@ -122,9 +122,10 @@ export function putMessages(db: Connection, messages: readonly NewMessage[]): re
 export function recordTry(db: Connection, id: string, tried: Tried): true {
   const end = { state: tried.kind === "failed" ? "waiting" : tried.kind, nextTryAt: null, endedAt: null, error: null, id, ...fieldsOf(tried) };
   db.prepare(
-    `update outbox set state = :state, tries = tries + 1, next_try_at = :nextTryAt, ended_at = :endedAt, last_error = :error
+    `update outbox set state = :state, tries = tries + 1, next_try_at = :nextTryAt, ended_at = :endedAt, last_error = :error,
+       payload = case when :endedAt is not null and kind in (select value from json_each(:private)) then '' else payload end
      where id = :id and state = 'waiting'`,
-  ).run(end);
+  ).run({ ...end, private: JSON.stringify(privateKinds) });
   return true;
 }
 

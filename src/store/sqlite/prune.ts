@@ -153,6 +153,7 @@ class Carrier {
   readonly #counts: Statement;
   readonly #unlink: Statement;
   readonly #forgetTasks: Statement;
+  readonly #forgetCallbacks: Statement;
   readonly #remove: Statement;
   readonly #selectLast: Statement;
   #lastOfStep = beginning;
@@ -187,6 +188,7 @@ class Carrier {
     );
     this.#unlink = db.prepare("delete from charge_windows where charge in (select seq from temp.step)");
     this.#forgetTasks = db.prepare("delete from tasks where charge in (select id from charges join temp.step using (seq) where kind = 'task')");
+    this.#forgetCallbacks = db.prepare("delete from task_callbacks where charge in (select id from charges join temp.step using (seq))");
     this.#remove = db.prepare("delete from charges where seq in (select seq from temp.step)");
   }
 
@@ -217,6 +219,7 @@ class Carrier {
     this.#counts.run();
     this.#unlink.run();
     this.#forgetTasks.run();
+    this.#forgetCallbacks.run();
     this.#remove.run();
     return changes;
   }

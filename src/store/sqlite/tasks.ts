@@ -13,14 +13,18 @@ export class SqliteTaskStore implements TaskStore {
   readonly #queue: CommandQueue;
   readonly #db: Connection;
   readonly #find: Statement;
+  readonly #ofCharge: Statement;
   readonly #due: Statement;
   readonly #running: Statement;
+  readonly #runningTasks: Statement;
 
   constructor(queue: CommandQueue, db: Connection) {
     this.#queue = queue;
     this.#db = db;
     this.#find = db.prepare("select * from tasks where task_id = ?");
+    this.#ofCharge = db.prepare("select * from tasks where charge = ?");
     this.#due = db.prepare("select * from tasks where settled_at is null order by next_poll_at");
+    this.#runningTasks = db.prepare("select charge, model, task_type taskType from tasks where settled_at is null");
     this.#running = db.prepare("select count(*) from tasks where settled_at is null").pluck();
   }
 
@@ -31,6 +35,11 @@ export class SqliteTaskStore implements TaskStore {
 
   async find(taskId: string): Promise<Task | undefined> {
     const row = this.#find.get(taskId) as TaskRow | undefined;
+    return row && taskOf(row);
+  }
+
+  async ofCharge(charge: string): Promise<Task | undefined> {
+    const row = this.#ofCharge.get(charge) as TaskRow | undefined;
     return row && taskOf(row);
   }
 
@@ -59,6 +68,10 @@ export class SqliteTaskStore implements TaskStore {
 
   async running(): Promise<number> {
     return this.#running.get() as number;
+  }
+
+  async runningTasks(): ReturnType<TaskStore["runningTasks"]> {
+    return this.#runningTasks.all() as Awaited<ReturnType<TaskStore["runningTasks"]>>;
   }
 
   async list({ key, running, limit, after }: TaskQuery): Promise<TaskPage> {

@@ -21,6 +21,7 @@ import { lostFile, type OpenedFiles } from "./opened-files.ts";
 import { putMessages, recordTry, removeMessages } from "./outbox.ts";
 import { RollupBook } from "./rollups.ts";
 import { bindTask, endTask, runsTask, sawTask } from "./tasks.ts";
+import { putCallback } from "./task-callbacks.ts";
 import { createTeam, removeTeam, updateTeam } from "./teams.ts";
 
 /**
@@ -180,6 +181,8 @@ export class Writer {
         return putMessages(this.#db, command[1]);
       case "triedMessage":
         return recordTry(this.#db, command[1], command[2]);
+      case "putCallback":
+        return putCallback(this.#db, command[1]);
       case "removeMessages":
         return removeMessages(this.#db, command[1], command[2]);
       case "bindTask":

@@ -1,0 +1,52 @@
+import type { Settings } from "../config/settings.ts";
+import type { AddressRule } from "../core/addresses.ts";
+import { startDelivery, type Delivery, type Destination, type NoDestination } from "../delivery/delivery.ts";
+import { signedWith } from "../delivery/signature.ts";
+import type { Metrics } from "../metrics/metrics.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Log } from "../ports/log.ts";
+import type { Message, Outbox } from "../ports/outbox.ts";
+import type { Seal } from "../ports/seal.ts";
+import { openPayload } from "../proxy/task-webhooks.ts";
+import { createWebhookSender } from "../webhook/webhook-sender.ts";
+
+/** The one target of alerts. */
+export const alertTarget = "alert webhook";
+
+/** Where clients may have their webhooks: they choose the address, and Farebox reaches more than they do. */
+export function taskWebhookRule({ webhook }: Settings): AddressRule {
+  return webhook.private ? "administrator" : "strict";
+}
+
+/** The outbox's delivery of a running proxy, ended by what owns it. */
+export function startDelivering(
+  settings: Settings,
+  parts: { readonly outbox: Outbox; readonly seal: Seal; readonly clock: Clock; readonly log: Log; readonly metrics: Metrics },
+  owned: AsyncDisposableStack,
+): Delivery {
+  const { outbox, seal, clock, log, metrics } = parts;
+  const destinationOf = async (message: Message): Promise<Destination | NoDestination> =>
+    message.kind === "alert" ? alertDestination(settings, message) : taskDestination(settings, seal, message);
+  return owned.use(
+    startDelivery({ outbox, clock, log, sender: createWebhookSender({ clock }), random: Math.random, destinationOf, counted: metrics.outbox.delivery }),
+  );
+}
+
+function alertDestination({ alerts: { webhook, secret } }: Settings, { target, payload }: Message): Destination | NoDestination {
+  if (webhook === null || target !== alertTarget) return { gone: "nobody to send to is set any more" };
+  return { url: webhook.reveal(), rule: "administrator", body: payload, headers: signedWith(secret?.reveal() ?? null) };
+}
+
+/** As the gateway would have sent it: the payload, with the client's secret in a header. */
+function taskDestination(settings: Settings, seal: Seal, message: Message): Destination | NoDestination {
+  const opened = openPayload(seal, message);
+  if (opened === undefined) return { gone: "it was sealed with another gateway key" };
+  const { endpoint, secret, body } = opened;
+  const headers = secret === "" ? {} : { "x-webhook-secret": headerText(secret) };
+  return { url: endpoint, rule: taskWebhookRule(settings), body, headers: () => headers };
+}
+
+/** Headers are bytes: each byte of the text's UTF-8 as the character that Node writes as that byte. */
+function headerText(text: string): string {
+  return Buffer.from(text, "utf8").toString("latin1");
+}

@@ -1,0 +1,99 @@
+import { LRUCache } from "lru-cache";
+import { isUtf8 } from "node:buffer";
+import type { Task } from "../core/tasks.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Exchange } from "../ports/exchange.ts";
+import type { Log } from "../ports/log.ts";
+import type { Outbox } from "../ports/outbox.ts";
+import type { Seal } from "../ports/seal.ts";
+import type { TaskCallbacks } from "../ports/task-callbacks.ts";
+import { readTaskRecord } from "../wire/task.ts";
+import { notForwarded, refuse, type Handler, type Summary } from "./handler.ts";
+import { SlidingWindow } from "./sliding-window.ts";
+import { authenticate, callbackPath, isEvent, relay, type Authentic } from "./task-webhooks.ts";
+
+/** As a record that is fetched; with a picture in it, say. */
+const bodyBytesMax = 4 * 1024 * 1024;
+/** Callbacks of one task in a minute: the gateway tells an event three times at most. */
+const callsPerMinuteMax = 30;
+/** Tasks whose callbacks are counted. */
+const countedTasksMax = 10_000;
+
+const tokenPattern = /^[0-9a-f]{64}$/;
+
+export interface TaskCallbackParts {
+  readonly callbacks: TaskCallbacks;
+  readonly seal: Seal;
+  readonly outbox: Outbox;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly newId: () => string;
+  /** The task that a charge pays for; undefined while it is not known. */
+  readonly taskOf: (charge: string) => Promise<Task | undefined>;
+  /** Has the task's record fetched and taken to heart: what a callback says is not believed. */
+  readonly look: (task: Task) => Promise<void>;
+  /** Takes over what goes on after the answer, so that a shutdown can wait for it. */
+  readonly background: (work: Promise<void>) => void;
+  /** Something was put into the outbox. */
+  readonly wakeDelivery: () => void;
+}
+
+/**
+ * `POST /v1/farebox/callbacks/{token}`: the gateway says that something happened to a task. That is a hint to look at the
+ * task ourselves, and its payload goes on to the client. One that is forged is answered as if there were no such path.
+ */
+export function taskCallback(parts: TaskCallbackParts): Handler {
+  const counts = new LRUCache<string, SlidingWindow>({ max: countedTasksMax });
+  const retryAfterSeconds = (charge: string): number => {
+    const now = parts.clock.monotonic();
+    const window = counts.get(charge) ?? new SlidingWindow();
+    counts.set(charge, window);
+    if (window.sum(now) >= callsPerMinuteMax) return Math.ceil(window.msUntilAtMost(callsPerMinuteMax - 1, now) / 1000);
+    window.add(1, now);
+    return 0;
+  };
+  const looking = new Set<string>();
+  /** One look at a time, and none at a task that is settled: callbacks that are repeated cost next to nothing. */
+  const lookOnce = async (task: Task): Promise<void> => {
+    if (task.settledAt !== null || looking.has(task.taskId)) return;
+    looking.add(task.taskId);
+    try {
+      await parts.look(task);
+    } catch (error) {
+      parts.log.error({ task_id: task.taskId, err: error }, "a look at a task failed");
+    } finally {
+      looking.delete(task.taskId);
+    }
+  };
+  return async (exchange) => {
+    const token = exchange.path.slice(callbackPath.length + 1);
+    const found = tokenPattern.test(token) ? await authenticate(parts, token, exchange.header("x-webhook-secret")) : undefined;
+    if (found === undefined) return refuse(exchange, { code: "not_found", message: "There is no such callback." });
+    const waitSeconds = retryAfterSeconds(found.charge);
+    if (waitSeconds > 0) {
+      const met = { scope: `task:${found.charge}`, kind: "rpm", limit: callsPerMinuteMax, needed: null } as const;
+      return refuse(exchange, { code: "rate_limit_exceeded", met, retryAfterSeconds: waitSeconds });
+    }
+    const body = await exchange.readBody(bodyBytesMax);
+    if (!body.ok) return body.refusal === null ? notForwarded : refuse(exchange, body.refusal);
+    return take(parts, exchange, found, body.bytes, (task) => parts.background(lookOnce(task))).finally(body.release);
+  };
+}
+
+/** Answers once the payload is in the outbox: from then on it reaches the client, whatever becomes of this process. */
+async function take(parts: TaskCallbackParts, exchange: Exchange, found: Authentic, payload: Buffer, lookAt: (task: Task) => void): Promise<Summary> {
+  if (!isUtf8(payload) || !isEvent(payload)) return refuse(exchange, { code: "invalid_json", message: "The payload must be a JSON object with 'data'." });
+  const task = await parts.taskOf(found.charge);
+  const named = readTaskRecord(payload)?.taskId ?? null;
+  if (task !== undefined && named !== null && named !== task.taskId) {
+    return refuse(exchange, { code: "invalid_request", param: "data.task_id", message: "The payload is of another task." });
+  }
+  if (found.theirs.endpoint !== "") {
+    if (!(await relay(parts, found, payload))) return refuse(exchange, { code: "ledger_unavailable" });
+    parts.wakeDelivery();
+  }
+  // One that is not bound yet is followed by the poller from the moment at which it is.
+  if (task !== undefined) lookAt(task);
+  exchange.answer(200, [["content-type", "application/json"]], '{"received":true}');
+  return notForwarded;
+}

@@ -1,0 +1,172 @@
+import { hash, timingSafeEqual } from "node:crypto";
+import type { Refusal } from "../core/refusals.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Log } from "../ports/log.ts";
+import type { Outbox } from "../ports/outbox.ts";
+import type { Seal } from "../ports/seal.ts";
+import type { TaskCallback, TaskCallbacks } from "../ports/task-callbacks.ts";
+import type { JudgeEndpoint } from "../ports/webhook-sender.ts";
+import { valueAt } from "../wire/json-edit.ts";
+import { isObject, objectOr, parseJson } from "../wire/json.ts";
+import { noWebhook, readWebhookConfig, withWebhookConfig, withWebhookHidden, withWebhookShown, type WebhookConfig, type WebhookReading } from "../wire/webhook-config.ts";
+import { hidden } from "./mask.ts";
+
+/** Where callbacks come in, followed by the task's token. */
+export const callbackPath = "/v1/farebox/callbacks";
+
+/** An answer or a payload about a task as its client is to see it: the same bytes where nothing in them is ours. */
+export type Shown = (bytes: Buffer) => Buffer;
+
+/** The webhooks of tasks: ours towards the gateway, the client's towards the client. */
+export interface TaskWebhooks {
+  /** What the client wants, before anything is held; nothing is wanted of a relay that is off. */
+  read(body: Buffer): Promise<WebhookReading>;
+  /** The creation with our own callback in it, whose token is written down before the body is given out. */
+  enlist(body: Buffer, charge: string, theirs: WebhookConfig): Promise<Enlisted>;
+  shownFor(charge: string): Promise<Shown>;
+}
+
+export type Enlisted =
+  | { readonly ok: true; readonly body: Buffer; readonly shown: Shown }
+  | { readonly ok: false; readonly refusal: Refusal };
+
+/** What is sealed of a callback. */
+interface SealedCallback {
+  readonly ours: WebhookConfig;
+  readonly theirs: WebhookConfig;
+}
+
+export interface TaskWebhookParts {
+  readonly callbacks: TaskCallbacks;
+  readonly seal: Seal;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly judge: JudgeEndpoint;
+  /** Our own address as the gateway reaches it; null where the relay is off. */
+  readonly publicUrl: string | null;
+  /** 256 random bits, hexadecimal. */
+  readonly newToken: () => string;
+}
+
+const asIs: Shown = (bytes) => bytes;
+
+export function createTaskWebhooks(parts: TaskWebhookParts): TaskWebhooks {
+  const { callbacks, seal, clock, log, publicUrl } = parts;
+  return {
+    async read(body) {
+      if (publicUrl === null) return { ok: true, config: noWebhook };
+      const reading = readWebhookConfig(body);
+      if (!reading.ok || reading.config.endpoint === "") return reading;
+      const problem = await parts.judge(reading.config.endpoint);
+      if (problem === null) return reading;
+      const param = "config.webhook_config.endpoint";
+      return { ok: false, refusal: { code: "invalid_request", param, message: `'${param}' ${problem}` } };
+    },
+
+    async enlist(body, charge, theirs) {
+      if (publicUrl === null) return { ok: true, body, shown: asIs };
+      const token = parts.newToken();
+      const ours = { endpoint: `${publicUrl}${callbackPath}/${token}`, secret: parts.newToken() };
+      const sealed = seal.close(Buffer.from(JSON.stringify({ ours, theirs } satisfies SealedCallback)), purposeOf(charge));
+      const written = await callbacks.put({ charge, digest: digestOf(token), sealed, createdAt: clock.now() });
+      if (!written) return { ok: false, refusal: { code: "ledger_unavailable" } };
+      return { ok: true, body: withWebhookConfig(body, ours), shown: (bytes) => withWebhookShown(bytes, ours, theirs) };
+    },
+
+    async shownFor(charge) {
+      const callback = await callbacks.byCharge(charge);
+      if (callback === undefined) return asIs;
+      const opened = openCallback(seal, callback);
+      if (opened !== undefined) return (bytes) => withWebhookShown(bytes, opened.ours, opened.theirs);
+      log.warn({ request_id: charge }, "a task's webhook was sealed with another gateway key; it is shown hidden");
+      return (bytes) => withWebhookHidden(bytes, hidden);
+    },
+  };
+}
+
+/** What is sealed is of this task alone. */
+function purposeOf(charge: string): string {
+  return `callback of ${charge}`;
+}
+
+function openCallback(seal: Seal, { charge, sealed }: TaskCallback): SealedCallback | undefined {
+  const text = seal.open(sealed, purposeOf(charge));
+  return text && (JSON.parse(text.toString("utf8")) as SealedCallback);
+}
+
+export function digestOf(token: string): string {
+  return hash("sha256", token);
+}
+
+/** A callback that came from who was asked for it. */
+export interface Authentic {
+  readonly charge: string;
+  /** Whom the client wants told; the endpoint is "" for nobody. */
+  readonly theirs: WebhookConfig;
+  readonly shown: Shown;
+}
+
+/**
+ * Whose callback this is, by its token and the secret that goes with it; undefined for a forged one. It is looked up by
+ * digest, so that the time it takes tells nothing of the tokens that there are.
+ */
+export async function authenticate(
+  { callbacks, seal, log }: Pick<TaskWebhookParts, "callbacks" | "seal" | "log">,
+  token: string,
+  secret: string | undefined,
+): Promise<Authentic | undefined> {
+  const callback = await callbacks.byDigest(digestOf(token));
+  if (callback === undefined) return undefined;
+  const opened = openCallback(seal, callback);
+  if (opened === undefined) {
+    log.warn({ request_id: callback.charge }, "a callback cannot be relayed: its webhook was sealed with another gateway key");
+    return undefined;
+  }
+  const { ours, theirs } = opened;
+  const isKnown = timingSafeEqual(Buffer.from(digestOf(secret ?? "")), Buffer.from(digestOf(ours.secret)));
+  return isKnown ? { charge: callback.charge, theirs, shown: (bytes) => withWebhookShown(bytes, ours, theirs) } : undefined;
+}
+
+/** What is sealed of a payload on its way to a client. */
+export interface SealedPayload extends WebhookConfig {
+  readonly body: string;
+}
+
+/** The same event has the same key: the gateway tells it again when it had no answer, with another `timestamp` maybe. */
+function dedupeKeyOf(charge: string, payload: Buffer): string {
+  const data = valueAt(payload, ["data"]);
+  return `task_webhook/${charge}/${hash("sha256", data === undefined ? payload : payload.subarray(data.valueStart, data.valueEnd))}`;
+}
+
+/** An event is known again for so long. Milliseconds. */
+const rememberedMs = 7 * 86_400_000;
+
+/** Puts a payload into the outbox, for the client's endpoint and with its secret. False where nothing could be written. */
+export async function relay(
+  { outbox, seal, clock, newId }: { readonly outbox: Outbox; readonly seal: Seal; readonly clock: Clock; readonly newId: () => string },
+  { charge, theirs, shown }: Authentic,
+  payload: Buffer,
+): Promise<boolean> {
+  const dedupeKey = dedupeKeyOf(charge, payload);
+  const createdAt = clock.now();
+  const text = JSON.stringify({ ...theirs, body: shown(payload).toString("utf8") } satisfies SealedPayload);
+  const added = await outbox.put([
+    {
+      id: newId(), kind: "task_webhook", target: `task webhook ${seal.nameOf(theirs.endpoint)}`, dedupeKey, keyUntil: createdAt + rememberedMs,
+      payload: seal.close(Buffer.from(text), dedupeKey), createdAt,
+    },
+  ]);
+  return added !== undefined;
+}
+
+/** What was sealed by `relay`; undefined where the gateway key is another one since. */
+export function openPayload(seal: Seal, { payload, dedupeKey }: { readonly payload: string; readonly dedupeKey: string }): SealedPayload | undefined {
+  const text = seal.open(payload, dedupeKey);
+  return text && (JSON.parse(text.toString("utf8")) as SealedPayload);
+}
+
+/** Whether a payload tells of something, as the gateway's do. */
+export function isEvent(payload: Buffer): boolean {
+  const parsed = parseJson(payload.toString("utf8"));
+  return isObject(parsed) && Object.keys(objectOr(parsed["data"])).length > 0;
+}

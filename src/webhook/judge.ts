@@ -1,0 +1,34 @@
+import { isIP } from "node:net";
+import type { AddressRule } from "../core/addresses.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { JudgeEndpoint } from "../ports/webhook-sender.ts";
+import { AddressRefused, guardedLookup, hostOf, refusalOf } from "./connect.ts";
+
+/** A client waits for it; a name that takes longer to look up is judged when something is sent. Milliseconds. */
+const patienceMs = 2_000;
+
+/** Judges where a client wants its webhooks. Each sending judges again, by the very address that is connected to. */
+export function createJudge({ clock, rule }: { readonly clock: Clock; readonly rule: AddressRule }): JudgeEndpoint {
+  return async (endpoint) => {
+    if (!URL.canParse(endpoint)) return "must be an address such as https://client.example/hook";
+    const url = new URL(endpoint);
+    const isWeb = url.protocol === "https:" || (url.protocol === "http:" && rule === "administrator");
+    if (!isWeb) return "must begin with https://";
+    const host = hostOf(url);
+    const refused = isIP(host) === 0 ? await refusedName(url, host, rule, clock) : refusalOf(url, rule, [host]);
+    if (refused === null) return null;
+    if (refused.message === "https is needed") return "must begin with https://; plain http only to this machine";
+    return rule === "strict" ? "must lead to a public address, not to one of a private network or this machine" : "must not lead to a link-local, metadata or reserved address";
+  };
+}
+
+/** Null for a name that cannot be looked up: it may be there when something is sent. */
+function refusedName(url: URL, host: string, rule: AddressRule, clock: Clock): Promise<AddressRefused | null> {
+  return new Promise((resolve) => {
+    const timer = clock.after(patienceMs, () => resolve(null));
+    guardedLookup(url, rule)(host, { all: true }, (error) => {
+      timer.cancel();
+      resolve(error instanceof AddressRefused ? error : null);
+    });
+  });
+}
