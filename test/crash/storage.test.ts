@@ -143,7 +143,7 @@ async function livesThrough(scene: Scene, trouble: { readonly begin: () => void;
 
 const fullDisk = /"level":50.*"reason":"(database or disk is full \(SQLITE_FULL\)|disk I\/O error \(SQLITE_IOERR\w*\))".*the ledger cannot be written/;
 
-describe.concurrent("a disk that is full", { timeout: 40_000 }, () => {
+describe.concurrent("a disk that is full", { timeout: 120_000 }, () => {
   it.skipIf(skipIfImpossible("a full disk of its own", noMount))("costs nothing that was acknowledged, and the service comes back by itself", async () => {
     using disk = mountSmallDisk(diskBytes);
     await using scene = await startScene(disk.path);
@@ -184,7 +184,7 @@ describe.concurrent("a disk that is full", { timeout: 40_000 }, () => {
   });
 });
 
-describe.concurrent("a ledger that may only be read", { timeout: 40_000 }, () => {
+describe.concurrent("a ledger that may only be read", { timeout: 120_000 }, () => {
   it.skipIf(skipIfImpossible("files that nobody may write", noImmutable))("while it runs, is lived through as a full disk is", async () => {
     await using folder = await temporaryFolder();
     await using scene = await startScene(folder.path);
@@ -211,7 +211,7 @@ describe.concurrent("a ledger that may only be read", { timeout: 40_000 }, () =>
   });
 });
 
-describe.concurrent("a ledger whose file goes away under it", { timeout: 40_000 }, () => {
+describe.concurrent("a ledger whose file goes away under it", { timeout: 120_000 }, () => {
   const suffixes = ["", "-wal", "-shm"];
   const isReady = async ({ serve }: Scene) => (await fetch(`${serve.url}/readyz`)).status === 200;
 
