@@ -63,6 +63,8 @@ export function createAccount(parts: {
     allowStale: true,
     noDeleteOnStaleGet: true,
     noDeleteOnFetchRejection: true,
+    // A refresh that is done first takes the place of what a look-up still waits for: the look-up keeps its own answer.
+    ignoreFetchAbort: true,
     fetchMethod: () => fetchRecord(),
   });
 

@@ -76,6 +76,22 @@ describe("the account record", () => {
     }
     expect(last).toMatchObject({ usd: 30, at: start + 60_001 });
   });
+
+  it("answers who waits for it while another asks anew", async () => {
+    const clock = manualClock();
+    await using gateway = await scriptedGateway();
+    await using engine = createGateway("http-proxy-middleware", { baseUrl: gateway.url, apiKey: "sk-test", clock: systemClock() });
+    const { events } = createMetrics({ version: "0", keysMax: 10, otel: false, clock, pricesLoadedAt: 0, figures: async () => ({}) as never });
+    const account = createAccount({ gateway: engine, clock, events, ttlMs: 60_000, silenceMs: 5_000 });
+    const looking = account.lookUp();
+    const first = await gateway.next();
+    const refreshing = account.refresh();
+    const second = await gateway.next();
+    second.response.end('{"data":{"equivalent_in_usd":2}}');
+    expect(await refreshing).toMatchObject({ body: { data: { equivalent_in_usd: 2 } } });
+    first.response.end('{"data":{"equivalent_in_usd":1}}');
+    expect(await looking).toMatchObject({ ok: true, record: { body: { data: { equivalent_in_usd: 1 } } } });
+  });
 });
 
 describe("views of FAREBOX_ACCOUNT_INFO", () => {
