@@ -133,7 +133,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   const looks = { memory: new SpendMemory(store.figures.ledger, parts.clock), gatewayHealth: () => watch.health(), startedAt: parts.clock.now() };
   let poller: TaskPoller | null = null;
   const wakePoller = () => poller?.wake();
-  const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work, wakePoller, wakeDelivery, seal, ...looks });
+  const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work, wakePoller, wakeDelivery, seal, random: Math.random, ...looks });
   const app = createHttpApp({
     routes: story.routes,
     events: heard.events,

@@ -8,13 +8,14 @@ import { createSessionDesk } from "../http/dashboard/signed-in.ts";
 import type { Route } from "../http/http-app.ts";
 import { healthz, metricsPage, readyz, type Readiness } from "../http/operations.ts";
 import { selfServiceRoutes } from "../http/self-service.ts";
-import type { createMetrics } from "../metrics/metrics.ts";
+import type { Metrics } from "../metrics/metrics.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Gateway } from "../ports/gateway.ts";
 import type { Log } from "../ports/log.ts";
 import type { Seal } from "../ports/seal.ts";
+import type { TokenCounter } from "../ports/token-counter.ts";
 import { accountInfo, createAccount } from "../proxy/account.ts";
 import { createAuthenticator, createKeyring } from "../proxy/authenticate.ts";
 import { createBalanceGuard } from "../proxy/balance-guard.ts";
@@ -33,7 +34,6 @@ import { createSettler } from "../proxy/settle.ts";
 import type { GatewayHealth, HealthFacts } from "../reporting/health.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../store/sqlite/open.ts";
-import type { createTokenCounter } from "../tokens/token-counter.ts";
 import { endpoints } from "../wire/endpoints/endpoints.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { adminApi } from "./admin-api.ts";
@@ -48,10 +48,10 @@ interface StoryParts {
   readonly calendar: Calendar;
   readonly store: Store;
   readonly gateway: Gateway;
-  readonly tokens: ReturnType<typeof createTokenCounter>;
+  readonly tokens: TokenCounter;
   /** The prices in force; asked anew by every request. */
   readonly catalogue: () => Catalogue;
-  readonly metrics: ReturnType<typeof createMetrics>;
+  readonly metrics: Pick<Metrics, "events" | "scrape">;
   readonly work: Work;
   /** What a page that many look at reads of the ledger; no long work of others holds it up. */
   readonly memory: SpendMemory;
@@ -62,6 +62,10 @@ interface StoryParts {
   /** Something was put into the outbox. */
   readonly wakeDelivery: () => void;
   readonly seal: Seal;
+  /** At least 0, below 1. */
+  readonly random: () => number;
+  /** Keys remembered between requests; as many as the authenticator pleases unless given. */
+  readonly keysRemembered?: number;
 }
 
 export interface Story {
@@ -82,7 +86,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   const { ledger, keys } = store;
   const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
   const limiter = createLimiter({ clock });
-  const keyring = createKeyring({ keys, teams: store.teams, changes: store.changes, clock });
+  const keyring = createKeyring({ keys, teams: store.teams, changes: store.changes, clock, rememberedMax: parts.keysRemembered });
   const authenticate = createAuthenticator({ keyring, mode: settings.access.auth });
   const gate = createAdminGate({
     admins: store.admins, clock, settingsToken: settings.access.adminToken?.reveal() ?? null, onFailure: (why) => events.adminFailed(why),
@@ -123,8 +127,8 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     streamUsage: settings.stream.usage,
     background: (running) => work.add(running),
   };
-  const { wakePoller, wakeDelivery, seal } = parts;
-  const tasks = buildTasks(settings, { ...steps, store, gateway, catalogue, scopeName, mask, limits, wakePoller, account, seal, wakeDelivery });
+  const { wakePoller, wakeDelivery, seal, random } = parts;
+  const tasks = buildTasks(settings, { ...steps, store, gateway, catalogue, scopeName, mask, limits, wakePoller, account, seal, wakeDelivery, random });
   const routes: Route[] = [
     ...endpoints.map((endpoint): Route => ({ method: "post", path: endpoint.route, handler: meteredRequest(steps, endpoint) })),
     { method: "get", path: "/v1/models", handler: listModels({ authenticate, catalogue, clock }) },

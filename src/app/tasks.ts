@@ -30,7 +30,7 @@ export interface TaskStory {
 /** The path of tasks: its steps, those that all requests share among them. */
 export function buildTasks(
   settings: Settings,
-  parts: Pick<TaskSteps, Shared> & {
+  parts: Pick<TaskSteps, Shared | "random"> & {
     readonly store: Store;
     readonly gateway: Gateway;
     readonly catalogue: () => Catalogue;
@@ -41,8 +41,7 @@ export function buildTasks(
 ): TaskStory {
   const { store, gateway, catalogue, account, seal, wakeDelivery, ...shared } = parts;
   const { ledger, keys, tasks, callbacks, outbox } = store;
-  const { clock, events, log, limits } = shared;
-  const random = Math.random;
+  const { clock, events, log, limits, random } = shared;
   const calls = createWholeCalls({ gateway, clock, limits });
   const steps: TaskSteps = {
     ...shared,

@@ -50,9 +50,11 @@ export function createKeyring(parts: {
   readonly teams: TeamStore;
   readonly changes: Changes;
   readonly clock: Clock;
+  /** Keys remembered between requests; 20,000 unless given. Room for all of them is taken at once. */
+  readonly rememberedMax?: number | undefined;
 }): Keyring {
-  const { keys, teams, clock } = parts;
-  const remembered = new LRUCache<string, Known>({ max: rememberedKeysMax });
+  const { keys, teams, clock, rememberedMax = rememberedKeysMax } = parts;
+  const remembered = new LRUCache<string, Known>({ max: rememberedMax });
   let generation = 0;
   parts.changes.onChange(() => {
     generation++;

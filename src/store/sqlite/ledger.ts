@@ -18,7 +18,7 @@ import { holdCommand, postCommand, voidCommand } from "./commands.ts";
 import type { LongReads } from "./long-reads.ts";
 import { submitOrThrow, type CommandQueue } from "./queue.ts";
 import type { PageEnd, PostingPage } from "./postings.ts";
-import type { ShortReads } from "./reads.ts";
+import type { ShortReadings } from "./reads.ts";
 import { streamCharges } from "./stream.ts";
 
 /** Price ids that are remembered as written at most. */
@@ -33,13 +33,13 @@ const unavailable = { ok: false, reason: "unavailable" } as const;
 /** The ledger on one SQLite file: writes through the queue of the one writer, reads on connections of their own. */
 export class SqliteLedger implements Ledger {
   readonly #queue: CommandQueue;
-  readonly #reads: ShortReads;
+  readonly #reads: ShortReadings;
   readonly #longReads: LongReads;
   readonly #path: string;
   /** Prices that are durable: their text need not cross to the writer again. */
   readonly #pricesWritten = new Set<string>();
 
-  constructor(queue: CommandQueue, reads: ShortReads, longReads: LongReads, path: string) {
+  constructor(queue: CommandQueue, reads: ShortReadings, longReads: LongReads, path: string) {
     this.#queue = queue;
     this.#reads = reads;
     this.#longReads = longReads;
@@ -188,10 +188,10 @@ export class SqliteLedger implements Ledger {
 /** Samples of the gateway's account in the same file. */
 export class SqliteAccountSamples implements AccountSamples {
   readonly #queue: CommandQueue;
-  readonly #reads: ShortReads;
+  readonly #reads: ShortReadings;
   readonly #longReads: LongReads;
 
-  constructor(queue: CommandQueue, reads: ShortReads, longReads: LongReads) {
+  constructor(queue: CommandQueue, reads: ShortReadings, longReads: LongReads) {
     this.#queue = queue;
     this.#reads = reads;
     this.#longReads = longReads;

@@ -40,6 +40,7 @@ export class CommandQueue {
   readonly #clock: Clock;
   readonly #on: QueueListener;
   readonly #settlePauseMs: number;
+  readonly #afterTurn: (callback: () => void) => void;
   /** Fires when settlements have waited long enough for company. */
   #settleTimer: Timer | null = null;
   #queue: Waiting[] = [];
@@ -50,14 +51,19 @@ export class CommandQueue {
   #running: Promise<void> | null = null;
   #closed: Promise<void> | null = null;
 
-  /** `settlePauseMs`: how long a settlement may wait for a hold to share its transaction; 0 for not at all. */
+  /**
+   * `settlePauseMs`: how long a settlement may wait for a hold to share its transaction; 0 for not at all. `afterTurn`: calls
+   * back when the present turn of the event loop is over; handed in where a simulation owns what a turn is.
+   */
   constructor(
     channel: BatchChannel,
     clock: Clock,
     on: QueueListener,
     settlePauseMs = 0,
+    afterTurn: (callback: () => void) => void = setImmediate,
   ) {
     this.#settlePauseMs = settlePauseMs;
+    this.#afterTurn = afterTurn;
     this.#channel = channel;
     this.#clock = clock;
     this.#on = on;
@@ -104,7 +110,7 @@ export class CommandQueue {
     this.#settleTimer = null;
     if (this.#queue.length === 0) return;
     // Whatever arrives in the same turn of the event loop shares the first transaction.
-    this.#running ??= new Promise<void>((resolve) => setImmediate(resolve)).then(() => this.#drain());
+    this.#running ??= new Promise<void>((resolve) => this.#afterTurn(resolve)).then(() => this.#drain());
   }
 
   /** Whether there are only settlements, and few. */

@@ -98,6 +98,11 @@ export function readWindows(db: Connection, calendar: Calendar, at: number): rea
   return db.transaction(() => readBudgets(db).flatMap(windowsOf))();
 }
 
+/** The same questions to somebody who may answer later. */
+export type ShortReadings = {
+  readonly [Name in keyof ShortReads]: (...asked: Parameters<ShortReads[Name]>) => ReturnType<ShortReads[Name]> | Promise<ReturnType<ShortReads[Name]>>;
+};
+
 /** One page of charges, newest first; among those of one instant, the last written first. */
 export function readCharges(db: Connection, query: ChargeQuery): ChargePage {
   const conditions: string[] = [];
