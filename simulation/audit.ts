@@ -1,0 +1,113 @@
+import type { Charge } from "../src/core/charge.ts";
+import { costOf } from "../src/core/cost.ts";
+import { formatUsd, noMoney, type PicoUsd } from "../src/core/money.ts";
+import type { PriceVersion } from "../src/core/price.ts";
+import type { TokenCounts } from "../src/core/tokens.ts";
+import { picoUsdPerUnit } from "./prices.ts";
+import type { SimulatedExchange } from "./client.ts";
+import type { Generation } from "./generation.ts";
+
+/** Everything that is known of one request at the end of a run. */
+export interface Case {
+  readonly exchange: SimulatedExchange;
+  readonly charge: Charge | undefined;
+  readonly price: PriceVersion | undefined;
+  /** What the gateway did for it, in the order in which it came. */
+  readonly generations: readonly Generation[];
+  /** Units that the gateway bills for the task that it made; null where it made none. */
+  readonly taskUnits: number | null;
+  /** Whether a task of this id is written down as this request's. */
+  readonly isBound: (taskId: string) => boolean;
+  /** Whether any task is. */
+  readonly isOfTask: boolean;
+  /** Whether a request went out on a connection. */
+  readonly wasSent: boolean;
+  /** Whether the run of the proxy that took it crashed. */
+  readonly crashed: boolean;
+}
+
+/** Refusals that come before anything is forwarded. */
+const before = new Set([
+  "budget_exceeded", "budget_held", "model_not_priced", "cost_not_bounded", "ledger_unavailable", "balance_floor", "invalid_api_key",
+  "rate_limit_exceeded", "concurrency_limit", "invalid_json", "invalid_request", "model_not_allowed",
+]);
+
+/** What is wrong with how one request was charged and answered. */
+export function faultsOf(about: Case): string[] {
+  return [...chargeFaults(about), ...billFaults(about), ...taskFaults(about), ...clientFaults(about)].map((fault) => `${about.exchange.id}: ${fault}`);
+}
+
+function chargeFaults({ charge, wasSent, crashed, exchange }: Case): string[] {
+  const faults: string[] = [];
+  if (charge === undefined) return wasSent ? ["sent to the gateway without a charge"] : [];
+  if (charge.state === "pending") faults.push("its charge is still pending");
+  if (charge.reason === "crash" && !crashed) faults.push("its hold was posted as after a crash, and nothing crashed");
+  if (charge.state === "posted" && !wasSent && !crashed) faults.push(`posted ${charge.cost}, and never sent`);
+  if (exchange.refusal !== null && before.has(exchange.refusal.code) && wasSent) faults.push(`refused with ${exchange.refusal.code}, and sent`);
+  return faults;
+}
+
+/** The gateway bills no more than the ledger has, the stated exceptions aside. */
+function billFaults({ charge, price, generations }: Case): string[] {
+  const billed = generations.filter((generation) => generation.billed !== null);
+  const last = billed.at(-1);
+  if (last === undefined || charge === undefined) return [];
+  if (charge.state === "voided") return [`voided (${charge.reason}), and billed by the gateway`];
+  if (charge.priceId === null) return charge.cost === null ? [] : ["a cost without a price"];
+  if (price === undefined) return ["its price is not in the ledger"];
+  if (charge.cost === null || charge.hold === null) return ["no cost, and a price"];
+  const cost = (tokens: TokenCounts | null): PicoUsd => (tokens === null ? noMoney : costOf(price, tokens).charged);
+  const whole = cost(last.billed);
+  if (charge.source === "reported") {
+    return charge.cost === whole ? [] : [`the gateway billed ${whole}, and ${charge.cost} is posted as reported`];
+  }
+  const faults: string[] = [];
+  // A stream that is cut costs what was delivered: what was under way is an exception that is stated.
+  const due = last.stream ? cost(last.seen) : whole;
+  const least = due < charge.hold ? due : charge.hold;
+  if (charge.cost < least) faults.push(`the gateway billed ${due}, and ${charge.cost} is posted as ${charge.source} (${charge.reason}) under ${charge.hold}`);
+  // What a stream wrote before its hold could grow is overage: it is booked as it was written.
+  const most = last.stream && charge.source === "counted" && whole > charge.hold ? whole : charge.hold;
+  if (charge.cost > most) faults.push(`${charge.cost} is posted as ${charge.source}, beyond the hold ${charge.hold}`);
+  return faults;
+}
+
+/** A task costs what the gateway says that it used; where nobody could hear of it, the hold. */
+function taskFaults({ exchange, charge, taskUnits, isBound, isOfTask }: Case): string[] {
+  if (exchange.path !== "/api/v1/task") return [];
+  const told = exchange.refusal === null && exchange.status === 200 ? /"task_id":"([^"]+)"/.exec(exchange.body)?.[1] : undefined;
+  if (told !== undefined && !isBound(told)) return [`its client was told of ${told}, which is not written down`];
+  if (isOfTask && charge?.reason === "crash") return ["its task is known, and a recovery ended it"];
+  if (taskUnits === null || charge === undefined) return [];
+  const used = BigInt(taskUnits) * picoUsdPerUnit;
+  if (charge.state === "voided") return used > 0n ? [`voided (${charge.reason}), and the task cost ${used}`] : [];
+  if (charge.cost === null) return charge.hold === null ? [] : ["no cost, and a hold"];
+  if (charge.source === "reported") return charge.cost === used ? [] : [`the task cost ${used}, and ${charge.cost} is posted as reported`];
+  return charge.cost >= used || charge.cost === charge.hold ? [] : [`the task cost ${used}, and ${charge.cost} is posted as ${charge.source}`];
+}
+
+function clientFaults({ exchange, charge, generations, crashed }: Case): string[] {
+  const { head, ended, body } = exchange;
+  if (exchange.path !== "/v1/chat/completions") return [];
+  if (!exchange.clientGone && ended === null) return ["never answered"];
+  if (head === null || exchange.refusal !== null || exchange.clientGone) return [];
+  const faults: string[] = [];
+  const written = generations.at(-1)?.handed ?? "";
+  const [own] = /(?:\n\n)?data: \{"error":\{"message":"[^"]*","type":"[^"]*","param":null,"code":"(?:gateway_stream_broken|budget_exceeded|ledger_unavailable)".*\n\n$/s.exec(body) ?? [""];
+  const theirs = body.slice(0, body.length - own.length);
+  if (exchange.isPassed && !written.startsWith(theirs)) faults.push("the client got other bytes than the gateway wrote");
+  const type = head.headers.find(([name]) => name.toLowerCase() === "content-type")?.[1];
+  const isStream = type === "text/event-stream";
+  const saysWhole = /"finish_reason":"stop"|\[DONE\]/.test(theirs);
+  if (isStream && ended === "whole" && !saysWhole && own === "") faults.push("a cut stream looks whole to its client");
+  if (!isStream && ended === "whole" && exchange.isPassed && theirs !== written) faults.push("the client has a part of the answer, and takes it for whole");
+  const isReported = generations.at(-1)?.isReported ?? false;
+  if (isStream && charge?.state === "posted" && !isReported && ended === "whole" && !saysWhole && charge.source !== "partial" && charge.source !== "assumed") {
+    faults.push(`a cut stream is settled as ${charge.source}`);
+  }
+  const stated = head.headers.find(([name]) => name === "x-farebox-cost-usd")?.[1];
+  if (stated !== undefined && charge?.state === "posted" && !crashed && charge.cost !== null && stated !== formatUsd(charge.cost)) {
+    faults.push(`its header says ${stated}, its charge ${formatUsd(charge.cost)}`);
+  }
+  return faults;
+}

@@ -1,0 +1,154 @@
+import type { Refusal } from "../src/core/refusals.ts";
+import type { BodyResult, Exchange, HeaderList } from "../src/ports/exchange.ts";
+import { refusalAnswer } from "../src/wire/refusals.ts";
+import type { Owner, World } from "./world.ts";
+
+export interface ExchangeParts {
+  readonly world: World;
+  readonly owner: Owner;
+  readonly id: string;
+  readonly method: string;
+  readonly path: string;
+  readonly key: string;
+  readonly body: Buffer;
+  /** Whether the answer's bytes must be the gateway's own. */
+  readonly isPassed: boolean;
+  /** How often a client that is written to is too slow. */
+  readonly slow: number;
+  /** Told of what no HTTP server would bear. */
+  readonly onFault: (what: string) => void;
+  readonly onRefusal: (refusal: Refusal) => void;
+}
+
+/** One request of a client, and what the client has seen of its answer. */
+export class SimulatedExchange implements Exchange {
+  readonly startedAt: number;
+  readonly query = "";
+  readonly isLocal = true;
+  readonly remoteAddress = "127.0.0.1";
+  readonly #parts: ExchangeParts;
+  readonly #sent: ReadonlyMap<string, string>;
+  readonly #pieces: Buffer[] = [];
+  #onClientGone: (() => void) | undefined;
+  /** The head of the answer; null while there is none. */
+  head: { readonly status: number; readonly headers: HeaderList } | null = null;
+  clientGone = false;
+  refusal: Refusal | null = null;
+  /** How the answer ended, for the client: by its framing, or by a broken connection. */
+  ended: "whole" | "broken" | null = null;
+
+  constructor(parts: ExchangeParts) {
+    this.#parts = parts;
+    this.startedAt = parts.world.elapsedMs;
+    this.#sent = new Map([["authorization", `Bearer ${parts.key}`], ["content-type", "application/json"]]);
+  }
+
+  get id(): string {
+    return this.#parts.id;
+  }
+  get method(): string {
+    return this.#parts.method;
+  }
+  get path(): string {
+    return this.#parts.path;
+  }
+  get key(): string {
+    return this.#parts.key;
+  }
+  get isPassed(): boolean {
+    return this.#parts.isPassed;
+  }
+  get owner(): Owner {
+    return this.#parts.owner;
+  }
+  get status(): number | null {
+    return this.head?.status ?? null;
+  }
+  /** What the client has of the body. */
+  get body(): string {
+    return Buffer.concat(this.#pieces).toString();
+  }
+
+  header(name: string): string | undefined {
+    return this.#sent.get(name);
+  }
+
+  headers(): Iterable<readonly [string, string]> {
+    return this.#sent;
+  }
+
+  readBody(): Promise<BodyResult> {
+    const { world, owner, body, id } = this.#parts;
+    return world.call(owner, `${id}: its body is read`, async () =>
+      this.clientGone ? { ok: false, refusal: null } : { ok: true, bytes: body, release: () => {} },
+    );
+  }
+
+  openBody(): never {
+    throw new Error("nobody uploads here");
+  }
+
+  onClientGone(listener: () => void): void {
+    this.#onClientGone = listener;
+  }
+
+  replaceHeaders(): void {}
+
+  begin(status: number, headers: HeaderList): void {
+    if (this.clientGone || this.head !== null) return;
+    this.head = { status, headers };
+  }
+
+  write(bytes: Uint8Array): boolean {
+    if (this.clientGone) return true;
+    if (this.head === null || this.ended !== null) this.#parts.onFault(`${this.id}: written to ${this.head === null ? "before its head" : "after its end"}`);
+    this.#pieces.push(Buffer.from(bytes));
+    return !this.#parts.world.chance.happens(this.#parts.slow);
+  }
+
+  onDrain(listener: () => void): void {
+    const { world, owner, id } = this.#parts;
+    world.after(owner, world.chance.pick([1, 50, 1_500, 8_000]), `${id}: its slow client has read`, listener);
+  }
+
+  end(): void {
+    this.#end("whole");
+  }
+
+  answer(status: number, headers: HeaderList, body: Uint8Array | string): void {
+    if (this.clientGone || this.head !== null) return;
+    this.head = { status, headers };
+    this.#pieces.push(Buffer.from(body));
+    this.#end("whole");
+  }
+
+  refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
+    this.#parts.onRefusal(refusal);
+    this.refusal = refusal;
+    const { status, headers, body } = refusalAnswer(refusal);
+    this.answer(status, [...headers, ...extraHeaders], body);
+  }
+
+  breakOff(): void {
+    this.#end("broken");
+  }
+
+  /** The client goes, unless it has its whole answer. */
+  leave(): void {
+    if (this.clientGone || this.ended !== null) return;
+    this.clientGone = true;
+    const { world, owner, id } = this.#parts;
+    world.soon(owner, `${id}: its client is gone`, () => this.#onClientGone?.());
+  }
+
+  /** The proxy is gone. */
+  broken(): void {
+    this.ended ??= "broken";
+  }
+
+  #end(how: "whole" | "broken"): void {
+    if (this.clientGone || this.ended !== null) return;
+    this.ended = how;
+    this.#parts.world.note(`${this.id}: answered ${this.status ?? "nothing"}, ${how}`);
+  }
+}

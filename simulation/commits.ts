@@ -1,0 +1,80 @@
+import type { BatchChannel, BatchResult, Command } from "../src/store/sqlite/commands.ts";
+import type { Apply } from "./disk.ts";
+import type { Owner, World } from "./world.ts";
+
+/** How often commits go wrong; each a probability. */
+export interface CommitFaults {
+  /** Nothing is written, and the writer says so. */
+  readonly unavailable: number;
+  /** The writer dies before it has written. */
+  readonly lost: number;
+  /** The writer dies after it has written: whoever asked cannot tell. */
+  readonly unknown: number;
+  /** A disk that stands still for seconds. */
+  readonly stalled: number;
+}
+
+export const soundCommits: CommitFaults = { unavailable: 0, lost: 0, unknown: 0, stalled: 0 };
+
+/** The way to the disk, on which batches are delayed, refused, lost, or written without an answer. */
+export class Commits {
+  readonly #world: World;
+  readonly #faults: () => CommitFaults;
+  readonly #onWritten: (commands: readonly Command[], result: BatchResult) => void;
+  /** The batch that a crash finds on its way. */
+  #underWay: (() => Promise<void>) | null = null;
+
+  constructor(world: World, faults: () => CommitFaults, onWritten: (commands: readonly Command[], result: BatchResult) => void) {
+    this.#world = world;
+    this.#faults = faults;
+    this.#onWritten = onWritten;
+  }
+
+  channel(owner: Owner, apply: Apply): BatchChannel {
+    const write = async (commands: readonly Command[]): Promise<BatchResult> => {
+      const result = await apply(commands);
+      this.#onWritten(commands, result);
+      return result;
+    };
+    return {
+      apply: (commands) =>
+        new Promise((resolve, reject) => {
+          const { chance } = this.#world;
+          const fault = this.#faults();
+          const what = commands.map(([op, id]) => (typeof id === "string" ? `${op} ${id}` : op)).join(", ");
+          const delayMs = chance.happens(fault.stalled) ? chance.between(1_000, 20_000) : chance.delayMs();
+          this.#underWay = async () => void (await write(commands));
+          this.#world.after(owner, delayMs, `commit: ${what}`, () => {
+            this.#underWay = null;
+            const answer = (how: string, then: () => void) => this.#world.soon(owner, `${how}: ${what}`, then);
+            if (chance.happens(fault.unavailable)) {
+              answer("refused", () => resolve(refused(commands)));
+            } else if (chance.happens(fault.lost)) {
+              answer("writer died before writing", () => reject(new Error("the writer died")));
+            } else {
+              const isUnknown = chance.happens(fault.unknown);
+              void write(commands).then((result) =>
+                isUnknown
+                  ? answer("writer died after writing", () => reject(new Error("the writer died")))
+                  : answer("written", () => resolve(result)),
+              );
+            }
+          });
+        }),
+      close: async () => {},
+    };
+  }
+
+  /** At a crash what is on its way may still be written, or not. */
+  async crash(): Promise<void> {
+    const underWay = this.#underWay;
+    this.#underWay = null;
+    if (underWay === null || this.#world.chance.happens(0.5)) return;
+    this.#world.note("the commit under way is still written");
+    await underWay();
+  }
+}
+
+function refused(commands: readonly Command[]): BatchResult {
+  return { outcomes: commands.map(() => ({ kind: "unavailable", message: "simulated" })), seconds: 0.001, changed: false };
+}

@@ -1,0 +1,252 @@
+import { noTokens, type TokenCounts } from "../src/core/tokens.ts";
+import { chunk, chunkOf, event, headOf, type Manner, type Piece, type Wire } from "./pieces.ts";
+import { promptTokensOf, tokensOf } from "./tokens.ts";
+import { outside, type World } from "./world.ts";
+
+/** Pieces that a connection takes before the gateway has to wait for its reader. */
+const unreadMax = 6;
+/** Of a model that reasons unseen: below what its price file states. Tokens a second. */
+const thinkingSpeed = 40;
+const modelOutputMax = 400;
+
+interface Asked {
+  readonly model: string;
+  readonly stream?: boolean;
+  readonly n?: number;
+  readonly max_tokens?: number;
+  readonly stream_options?: { readonly include_usage?: boolean };
+}
+
+/** One request at the gateway: what it writes, and what it bills for it. */
+export class Generation {
+  readonly marker: string;
+  readonly stream: boolean;
+  readonly manner: Manner;
+  readonly #world: World;
+  readonly #wire: Wire;
+  readonly #asked: Asked;
+  readonly #prompt: number;
+  readonly #cached: number;
+  readonly #path: string;
+  /** What each choice says, as far as it is written, and as far as the proxy has read it. */
+  readonly #written: string[];
+  readonly #read: string[];
+  /** Output unseen beyond what is written. */
+  readonly #handed: Buffer[] = [];
+  #hidden = 0;
+  #beyond = 0;
+  #isBilled = false;
+  #isReported = false;
+  #isOver = false;
+  #beganAt = 0;
+
+  constructor(
+    world: World,
+    wire: Wire,
+    { marker, body, manner, path }: { readonly marker: string; readonly body: Buffer; readonly manner: Manner; readonly path: string },
+  ) {
+    this.marker = marker;
+    this.manner = manner;
+    this.#world = world;
+    this.#wire = wire;
+    this.#path = path;
+    this.#asked = JSON.parse(body.toString()) as Asked;
+    this.stream = this.#asked.stream === true;
+    this.#prompt = promptTokensOf(body);
+    this.#cached = world.chance.happens(0.3) ? world.chance.below(this.#prompt) : 0;
+    this.#written = Array.from({ length: this.#asked.n ?? 1 }, () => "");
+    this.#read = this.#written.map(() => "");
+  }
+
+  /** What the gateway bills; null where it bills nothing. */
+  get billed(): TokenCounts | null {
+    return this.#isBilled ? this.#tokens(this.#written, this.#beyond) : null;
+  }
+
+  /** What the proxy could know of it: the tokens of what it has read. */
+  get seen(): TokenCounts | null {
+    return this.#isBilled ? this.#tokens(this.#read, 0) : null;
+  }
+
+  /** The bytes of its answer that the proxy has read. */
+  get handed(): string {
+    return Buffer.concat(this.#handed).toString();
+  }
+
+  took(bytes: Buffer): void {
+    this.#handed.push(bytes);
+  }
+
+  /** Whether the whole usage has reached the proxy. */
+  get isReported(): boolean {
+    return this.#isReported;
+  }
+
+  /** Whether the gateway is done with it. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  begin(): void {
+    this.#beganAt = this.#world.elapsedMs;
+    this.#after("begins", () => this.#treat());
+  }
+
+  /** Its client has gone: a stream ends, a plain answer is made and billed all the same. */
+  hungUp(): void {
+    if (this.stream) this.#isOver = true;
+  }
+
+  #tokens(texts: readonly string[], beyond: number): TokenCounts {
+    const visible = texts.reduce((sum, text) => sum + tokensOf(text), 0);
+    const reasoning = Math.max(this.#hidden - visible, 0);
+    return { ...noTokens, input: this.#prompt - this.#cached, cached_input: this.#cached, output: visible + beyond, reasoning };
+  }
+
+  #treat(): void {
+    const { manner } = this;
+    switch (manner.kind) {
+      case "status":
+        this.#isBilled = manner.billed;
+        if (manner.billed) this.#writeSome(Math.min(this.#limit, 3));
+        this.#finish({ kind: "head", head: headOf(manner.status, "application/json") }, chunk('{"error":{"message":"simulated"}}'), { kind: "end" });
+        return;
+      case "redirect": {
+        const location = manner.home ? `${this.#path}?moved=1` : "https://elsewhere.simulated/";
+        this.#finish({ kind: "head", head: headOf(307, "text/plain", ["Location", location]) });
+        return;
+      }
+      case "silent":
+      case "reset":
+        if (manner.when === "at_once") {
+          this.#isBilled = manner.billed;
+          if (manner.billed) this.#writeSome(this.#limit);
+          this.#finish(...(manner.kind === "reset" ? [{ kind: "broken" } as const] : []));
+          return;
+        }
+        break;
+      case "unreachable":
+      case "never_connects":
+        return;
+      default:
+    }
+    this.#isBilled = true;
+    if (this.stream) this.#beginStream();
+    else this.#after("thinks", () => this.#answer());
+  }
+
+  get #limit(): number {
+    return Math.min(this.#asked.max_tokens ?? modelOutputMax, modelOutputMax);
+  }
+
+  /** Adds up to so many tokens of text to each choice. */
+  #writeSome(tokensMax: number): string[] {
+    const { chance } = this.#world;
+    const pieces = this.#written.map((text) => {
+      const room = Math.min(this.#limit * 4 - text.length, chance.between(1, Math.max(tokensMax * 4, 1)));
+      return "lorem ipsum dolor ".repeat(Math.ceil(room / 18) + 1).slice(0, Math.max(room, 0));
+    });
+    pieces.forEach((piece, index) => (this.#written[index] += piece));
+    if (this.#asked.model === "thinker") {
+      const all = this.#limit * this.#written.length;
+      this.#hidden = Math.min(Math.floor((thinkingSpeed * (this.#world.elapsedMs - this.#beganAt)) / 1000), all);
+    }
+    return pieces;
+  }
+
+  #usage(): object | undefined {
+    const { manner } = this;
+    if (manner.kind === "answers" && manner.usage === "none") return undefined;
+    if (manner.kind === "answers" && manner.usage === "nonsense") return { prompt_tokens: -1, completion_tokens: 2.5 };
+    if (manner.kind === "answers" && manner.usage === "beyond") this.#beyond = this.#limit * this.#written.length + 17;
+    const { input, cached_input: cached, output, reasoning } = this.#tokens(this.#written, this.#beyond);
+    return {
+      prompt_tokens: input + cached, completion_tokens: output + reasoning, total_tokens: input + cached + output + reasoning,
+      prompt_tokens_details: { cached_tokens: cached }, completion_tokens_details: { reasoning_tokens: reasoning },
+    };
+  }
+
+  #reported = (): void => {
+    this.#isReported = true;
+  };
+
+  #readAll = (): void => {
+    this.#written.forEach((text, index) => (this.#read[index] = text));
+  };
+
+  #answer(): void {
+    const { manner } = this;
+    this.#writeSome(this.#limit);
+    const usage = this.#usage();
+    const choices = this.#written.map((content, index) => ({ index, message: { role: "assistant", content }, finish_reason: "stop" }));
+    const whole = JSON.stringify({ id: "c", object: "chat.completion", model: `${this.#asked.model}-1`, choices, ...(usage && { usage }) });
+    const text = manner.kind === "unreadable" ? "<html>not what was asked for</html>" : whole;
+    const half = Math.floor(text.length / 2);
+    const head: Piece = { kind: "head", head: headOf(200, "application/json") };
+    const isSound = manner.kind !== "unreadable" && !(manner.kind === "answers" && (manner.usage === "none" || manner.usage === "nonsense"));
+    const last: Piece = { kind: "chunk", bytes: Buffer.from(text.slice(half)), read: () => (this.#readAll(), isSound && this.#reported()) };
+    if (manner.kind === "silent") return this.#finish(head, ...(manner.when === "midway" ? [chunk(text.slice(0, half))] : []));
+    if (manner.kind === "reset") return this.#finish(head, ...(manner.when === "midway" ? [chunk(text.slice(0, half))] : []), { kind: "broken" });
+    const ends: Piece[] = manner.kind === "repeats" ? [{ kind: "end" }, { kind: "end" }, { kind: "broken" }] : [{ kind: "end" }];
+    if (manner.kind === "cut") return this.#finish(head, chunk(text.slice(0, half)), ...ends);
+    this.#finish(head, chunk(text.slice(0, half)), last, ...ends);
+  }
+
+  #beginStream(): void {
+    this.#wire.write({ kind: "head", head: headOf(200, "text/event-stream") });
+    const { manner } = this;
+    if ((manner.kind === "silent" || manner.kind === "reset") && manner.when === "after_head") {
+      return this.#finish(...(manner.kind === "reset" ? [{ kind: "broken" } as const] : []));
+    }
+    this.#goOn(this.#world.chance.between(1, 24));
+  }
+
+  /** Writes the next part of a stream, or its end. */
+  #goOn(partsLeft: number): void {
+    if (this.#isOver) return;
+    if (this.#wire.unread > unreadMax) return this.#wire.onRead(() => this.#goOn(partsLeft));
+    const isBroken = this.manner.kind === "cut" || this.manner.kind === "silent" || this.manner.kind === "reset";
+    const isFull = this.#written.every((text) => text.length >= this.#limit * 4);
+    if (partsLeft === 0 || isFull) return isBroken ? this.#breakStream() : this.#endStream();
+    const before = this.#written.map((text) => text.length);
+    this.#writeSome(this.#world.chance.between(1, 24));
+    this.#written.forEach((text, index) => {
+      const content = text.slice(before[index]);
+      if (content === "") return;
+      const upTo = text.length;
+      const read = () => {
+        this.#read[index] = (this.#written[index] ?? "").slice(0, upTo);
+      };
+      this.#wire.write({ kind: "chunk", bytes: event({ choices: [{ index, delta: { content }, finish_reason: null }], model: this.#asked.model }), read });
+    });
+    this.#after("writes on", () => this.#goOn(partsLeft - 1), this.#world.chance.pick([0, 0, 5, 30, 200]));
+  }
+
+  #breakStream(): void {
+    if (this.manner.kind === "silent") return this.#finish();
+    this.#finish({ kind: this.manner.kind === "reset" ? "broken" : "end" });
+  }
+
+  #endStream(): void {
+    const { manner } = this;
+    const asked = this.#asked.stream_options?.include_usage === true || (manner.kind === "answers" && manner.usage === "beyond");
+    const usage = asked ? this.#usage() : undefined;
+    const isSound = usage !== undefined && !(manner.kind === "answers" && manner.usage === "nonsense");
+    const finish = chunkOf(event({ choices: this.#written.map((_, index) => ({ index, delta: {}, finish_reason: "stop" })), model: this.#asked.model }));
+    const report: Piece[] =
+      usage === undefined ? [] : [{ kind: "chunk", bytes: event({ choices: [], usage, model: this.#asked.model }), read: () => void (isSound && this.#reported()) }];
+    const done = chunk("data: [DONE]\n\n");
+    if (manner.kind === "reordered") return this.#finish(...report, finish, done, { kind: "end" });
+    if (manner.kind === "repeats") return this.#finish(finish, finish, ...report, ...report, done, done, { kind: "end" }, { kind: "broken" }, { kind: "end" });
+    this.#finish(finish, ...report, done, { kind: "end" });
+  }
+
+  #finish(...pieces: readonly Piece[]): void {
+    this.#wire.write(...pieces);
+    this.#isOver = true;
+  }
+
+  #after(what: string, then: () => void, ms = this.#world.chance.delayMs()): void {
+    this.#world.after(outside, ms, `${this.marker}: the gateway ${what}`, then);
+  }
+}

@@ -1,0 +1,116 @@
+import { readFileSync } from "node:fs";
+import { registerHooks } from "node:module";
+
+/** A text in the place of another, in one file of `src`. */
+interface Edit {
+  readonly file: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+const memoryLedger = "store/memory/ledger.ts";
+
+/** Bugs that a proxy of this kind has had, or could have. */
+export const mutations: Readonly<Record<string, readonly Edit[]>> = {
+  "a settlement without the check for pending": [
+    { file: memoryLedger, from: 'const first = charge.state === "pending";', to: "const first = true;" },
+  ],
+  "a hold without the check for room": [
+    { file: memoryLedger, from: "const shortage = shortageAmong(windows, amount);", to: "const shortage = shortageAmong([], amount);" },
+  ],
+  "a check for room outside of the transaction": [
+    { file: memoryLedger, from: "const shortage = shortageAmong(windows, amount);", to: "const shortage = shortageAmong([], amount);" },
+    {
+      file: "store/sqlite/ledger.ts",
+      from: "    const priceId = request.price?.id;\n",
+      to: `    const needed = request.firstSlice ?? request.amount;
+    for (const window of await this.#reads.windowsOf(request.caller, request.at)) {
+      const isShort = needed !== null && window.budget.mode === "hard" && window.spent + window.held + needed > window.budget.limit;
+      if (isShort) return { ok: false, reason: "no_room", shortage: { window, needed, exhausted: false } };
+    }
+    const priceId = request.price?.id;\n`,
+    },
+  ],
+  "an admission that ignores pending holds": [
+    { file: "core/budget.ts", from: "if (window.spent + window.held + amount <= limit) return null;", to: "if (window.spent + amount <= limit) return null;" },
+  ],
+  "a hold that is not voided when its client has left": [
+    {
+      file: "proxy/metered-request.ts",
+      from: "settled: settle(steps, place, { held, quote, who, outcome, end }) };",
+      to: "settled: Promise.resolve(void [held, who, outcome, end]) };",
+    },
+  ],
+  "an extension that forgets what is held": [
+    {
+      file: memoryLedger,
+      from: "this.#put({ ...charge, hold: (charge.hold + granted) as PicoUsd });",
+      to: "this.#put({ ...charge, hold: granted });",
+    },
+  ],
+  "a window that is not built from the charges when a budget is set": [
+    { file: memoryLedger, from: "    this.#openFromCharges(stored, at);\n    announce", to: "    announce" },
+  ],
+  "a recovery that voids instead of posting": [
+    { file: memoryLedger, from: "await this.post(id, posting, end);", to: "await this.void(id, posting.reason, end);" },
+  ],
+  "a settlement that is not tried again": [
+    {
+      file: "store/sqlite/queue.ts",
+      from: 'if (outcome.kind === "unavailable" && mustBeWritten(waiting.command) && this.#closed === null) this.#rest(waiting);\n    else waiting',
+      to: "waiting",
+    },
+  ],
+  "a hold whose commit is unknown is forgotten": [
+    { file: "store/sqlite/queue.ts", from: 'if (command[0] !== "hold" || this.#closed !== null) return;', to: "return;" },
+  ],
+  "a price that is taken for written when its hold was not": [
+    {
+      file: "store/sqlite/ledger.ts",
+      from: "if (!answer.ok) return unavailable;\n    if (answer.reply.ok && priceId",
+      to: "if (!answer.ok) return (priceId !== undefined && this.#pricesWritten.add(priceId), unavailable);\n    if (answer.reply.ok && priceId",
+    },
+  ],
+  "a cut stream that is settled as a whole one": [
+    { file: "proxy/answer-streamed.ts", from: "if (answer.finished) {", to: "if (answer.finished || answer.texts.length > 0) {" },
+  ],
+  "a stream that is cut costs nothing": [
+    { file: "proxy/meter.ts", from: "deliveredTokens: tokens.output + of.underWayTokens,", to: "deliveredTokens: of.underWayTokens," },
+  ],
+  "a recovery that ends the holds of running tasks": [
+    { file: memoryLedger, from: 'state === "pending" && owner !== this.#run && !this.#runsTask(id));\n    for', to: 'state === "pending" && owner !== this.#run);\n    for' },
+  ],
+  "a task that its client hears of before it is written down": [
+    {
+      file: "proxy/tasks.ts",
+      from: "const bound = await bind(steps, exchange, covered, record);",
+      to: "void bind(steps, exchange, covered, record);\n  const bound = { ok: true } as BindResult;",
+    },
+  ],
+  "a key that is remembered beyond its revocation": [
+    { file: "proxy/authenticate.ts", from: "    generation++;\n    remembered.clear();", to: "    generation++;" },
+  ],
+};
+
+/** Plants one, in everything that is loaded from now on. Throws where there is no such bug, or a text is not once in its file. */
+export function plant(name: string): void {
+  const edits = Object.hasOwn(mutations, name) ? mutations[name] : undefined;
+  if (edits === undefined) throw new Error(`no such bug; there are:\n  ${Object.keys(mutations).join("\n  ")}`);
+  const sources = new Map(edits.map((edit) => [urlOf(edit), edited(name, edit)]));
+  registerHooks({
+    load(url, context, nextLoad) {
+      const source = sources.get(url);
+      return source === undefined ? nextLoad(url, context) : { ...nextLoad(url, context), source };
+    },
+  });
+}
+
+function urlOf({ file }: Edit): string {
+  return new URL(`../src/${file}`, import.meta.url).href;
+}
+
+function edited(name: string, edit: Edit): string {
+  const [before, after, ...more] = readFileSync(new URL(urlOf(edit)), "utf8").split(edit.from);
+  if (after === undefined || more.length > 0) throw new Error(`the text of "${name}" is not once in ${edit.file}: state it anew`);
+  return before + edit.to + after;
+}

@@ -1,0 +1,79 @@
+import { buildCatalogue } from "../src/catalogue/build.ts";
+import { formatFault } from "../src/core/fault.ts";
+import type { PicoUsd } from "../src/core/money.ts";
+import { anyTaskType, canonicalPrice, type PriceVersion } from "../src/core/price.ts";
+import { contentId } from "../src/wire/content-id.ts";
+import type { Catalogue, CatalogueTask } from "../src/ports/catalogue.ts";
+
+/** Models that differ in all that matters for money. */
+export const models = ["plain", "private", "thinker", "dear-errors", "minimum", "tiered"] as const;
+export const unknownModel = "unheard-of";
+/** A model of tasks. */
+export const taskModel = "film";
+
+/** Units of a task's consumption for one USD. */
+const unitsPerUsd = 10_000_000n;
+export const picoUsdPerUnit = 10n ** 12n / unitsPerUsd;
+
+/** Three editions of the price files: the same models, other rates. */
+export const editions: readonly Catalogue[] = [1, 2, 3].map((edition) => {
+  const built = buildCatalogue([[{ name: "simulated.yaml", text: editionText(edition) }]]);
+  if (!built.ok) throw new Error(built.faults.map(formatFault).join("\n"));
+  return withTasks(built.catalogue, BigInt(edition));
+});
+
+/** Tasks of one model, by the second: price files state no tasks yet. */
+function withTasks(catalogue: Catalogue, edition: bigint): Catalogue {
+  const plain = catalogue.find("plain", 0)?.price?.version ?? catalogue.find("plain", Date.parse("2026-01-01"))?.price?.version;
+  if (plain === undefined) throw new Error("the model has a price");
+  const amount = (100_000_000n * edition) as PicoUsd;
+  const version: PriceVersion = { ...plain, model: taskModel, task: { taskType: anyTaskType, per: "second", charged: amount, list: amount } };
+  const canonical = canonicalPrice(version);
+  const task: CatalogueTask = {
+    id: taskModel, group: "half", billsServerErrors: false, price: { id: contentId(canonical), canonical, version },
+    quantity: { field: "duration", otherwise: "5", most: "10" },
+  };
+  return {
+    ...catalogue,
+    taskUnits: new Map([["llm", unitsPerUsd]]),
+    findTask: (model, taskType, at) => (model === taskModel ? task : catalogue.findTask(model, taskType, at)),
+  };
+}
+
+function editionText(edition: number): string {
+  const rate = (usd: number) => `"${usd * edition}.00"`;
+  const price = (input: number, output: number, more = "") => `
+    prices:
+      - from: 2020-01-01
+        source: "edition ${edition}"
+        official: { input: ${rate(input)}, cached_input: ${rate(1)}, output: ${rate(output)} }${more}`;
+  return `
+groups:
+  half: { fraction: "0.5" }
+  full: { fraction: "1" }
+provider: simulated
+defaults: { tokenizer: o200k_base, context_tokens: 4000, max_output_tokens: 400, reasoning: false }
+models:
+  plain:
+    group: half${price(2, 10)}
+  private:
+    group: full
+    tokenizer: null
+    error_factor: "1.2"
+    tokens_per_byte: "1.5"${price(3, 12)}
+  thinker:
+    group: full
+    reasoning: true
+    tokens_per_second: 50${price(4, 20)}
+  dear-errors:
+    group: full
+    bills_server_errors: true${price(2, 8)}
+  minimum:
+    group: full${price(2, 8, '\n        minimum: { tokens: 40, usd: "0.0002" }')}
+  tiered:
+    group: full${price(2, 8, `
+        tiers:
+          - from_prompt_tokens: 60
+            official: { input: ${rate(6)}, output: ${rate(18)} }`)}
+`;
+}

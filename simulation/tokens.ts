@@ -1,0 +1,31 @@
+import type { TokenCounter } from "../src/ports/token-counter.ts";
+import { chatParts } from "../src/tokens/chat-template.ts";
+import { chatTextOf } from "../src/wire/chat-request.ts";
+import type { Owner, World } from "./world.ts";
+
+const bytesPerToken = 4;
+
+/** A tokenizer that everybody here shares: a token for every four bytes that were begun. */
+export function tokensOf(text: string): number {
+  return Math.ceil(Buffer.byteLength(text) / bytesPerToken);
+}
+
+/** What the gateway counts of a prompt: its texts and the chat template. */
+export function promptTokensOf(body: Buffer): number {
+  return tokensIn(chatTextOf(body));
+}
+
+function tokensIn(chat: Parameters<typeof chatParts>[0]): number {
+  const { texts, tokens } = chatParts(chat, "o200k_base");
+  return texts.reduce((sum, text) => sum + tokensOf(text), tokens);
+}
+
+/** Counts by the simulated tokenizer, in its own time; sometimes it is too busy to. */
+export function simulatedCounter(world: World, owner: Owner, busy: () => number): TokenCounter {
+  const count = (tokens: () => number) =>
+    world.call(owner, "count tokens", async () =>
+      world.chance.happens(busy()) ? ({ ok: false, reason: "busy" } as const) : ({ ok: true, tokens: tokens() } as const),
+    );
+  const countTexts = (texts: readonly string[]) => count(() => texts.reduce((sum, text) => sum + tokensOf(text), 0));
+  return { countTexts, countText: (text) => countTexts([text]), countChat: (chat) => count(() => tokensIn(chat)) };
+}
