@@ -12,6 +12,8 @@ export interface Case {
   readonly exchange: SimulatedExchange;
   readonly charge: Charge | undefined;
   readonly price: PriceVersion | undefined;
+  /** Ids of the prices that were in force between its coming and its sending. */
+  readonly pricesInForce: ReadonlySet<string>;
   /** What the gateway did for it, in the order in which it came. */
   readonly generations: readonly Generation[];
   /** Units that the gateway bills for the task that it made; null where it made none. */
@@ -37,9 +39,10 @@ export function faultsOf(about: Case): string[] {
   return [...chargeFaults(about), ...billFaults(about), ...taskFaults(about), ...clientFaults(about)].map((fault) => `${about.exchange.id}: ${fault}`);
 }
 
-function chargeFaults({ charge, wasSent, crashed, exchange }: Case): string[] {
+function chargeFaults({ charge, wasSent, crashed, exchange, pricesInForce }: Case): string[] {
   const faults: string[] = [];
   if (charge === undefined) return wasSent ? ["sent to the gateway without a charge"] : [];
+  if (wasSent && charge.priceId !== null && !pricesInForce.has(charge.priceId)) faults.push("its price was not in force when it came, nor when it was sent");
   if (charge.state === "pending") faults.push("its charge is still pending");
   if (charge.reason === "crash" && !crashed) faults.push("its hold was posted as after a crash, and nothing crashed");
   if (charge.state === "posted" && !wasSent && !crashed) faults.push(`posted ${charge.cost}, and never sent`);

@@ -72,6 +72,11 @@ function faultyCommits(chance: Chance): CommitFaults {
 export const keyNames = ["alice", "bob", "carol"] as const;
 export const teams: Readonly<Record<string, string | null>> = { alice: "red", bob: "red", carol: null };
 
+/** The whole text of a key. */
+export function secretOf(name: string): string {
+  return `sk-fb-${name}-${"s".repeat(43)}`;
+}
+
 const scopes: readonly [Scope, ...Scope[]] = [
   { kind: "all" }, { kind: "team", team: "red" }, { kind: "key", key: "alice" }, { kind: "eachKey", team: null }, { kind: "eachKey", team: "red" },
 ];

@@ -16,11 +16,18 @@ const unitsPerUsd = 10_000_000n;
 export const picoUsdPerUnit = 10n ** 12n / unitsPerUsd;
 
 /** Three editions of the price files: the same models, other rates. */
-export const editions: readonly Catalogue[] = [1, 2, 3].map((edition) => {
+const editions: readonly Catalogue[] = [1, 2, 3].map((edition) => {
   const built = buildCatalogue([[{ name: "simulated.yaml", text: editionText(edition) }]]);
   if (!built.ok) throw new Error(built.faults.map(formatFault).join("\n"));
   return withTasks(built.catalogue, BigInt(edition));
 });
+
+/** They follow one another for ever. */
+export function editionOf(number: number): Catalogue {
+  const edition = editions[number % editions.length];
+  if (edition === undefined) throw new Error("there are editions");
+  return edition;
+}
 
 /** Tasks of one model, by the second: price files state no tasks yet. */
 function withTasks(catalogue: Catalogue, edition: bigint): Catalogue {

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import { loadSettings } from "../src/config/load.ts";
 import type { Settings } from "../src/config/settings.ts";
 import { noLimits, type Limits } from "../src/core/limits.ts";
-import { usd } from "../src/core/money.ts";
-import { calendarOf, isTimeZone } from "../src/time/calendar.ts";
+import { calendarOf } from "../src/time/calendar.ts";
+import type { Charge } from "../src/core/charge.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
+import type { Catalogue } from "../src/ports/catalogue.ts";
 import { faultsOf, type Case } from "./audit.ts";
 import { Books } from "./books.ts";
 import { SimulatedExchange } from "./client.ts";
@@ -13,8 +13,9 @@ import type { Disk } from "./disk.ts";
 import { SimulatedGateway } from "./gateway.ts";
 import { startInstance, type Instance } from "./instance.ts";
 import { memoryDisk } from "./memory-disk.ts";
-import { bodyOf, budgetOf, taskBodyOf, changeKinds, keyNames, mannerOf, planOf, removalOf, teams, zones, type Change, type Plan } from "./plan.ts";
-import { editions } from "./prices.ts";
+import { bodyOf, budgetOf, taskBodyOf, changeKinds, keyNames, mannerOf, planOf, removalOf, secretOf, teams, zones, type Change, type Plan } from "./plan.ts";
+import { editionOf } from "./prices.ts";
+import { settingsOf } from "./settings.ts";
 import { simulatedCounter } from "./tokens.ts";
 import { Receiver } from "./webhook.ts";
 import { outside, World, type Owner } from "./world.ts";
@@ -75,7 +76,9 @@ class Simulation {
   readonly #books: Books;
   readonly #settings: Settings;
   readonly #exchanges = new Map<string, SimulatedExchange>();
-  readonly #sent = new Set<string>();
+  /** Which edition of the prices was in force when a request came, and when it was sent. */
+  readonly #came = new Map<string, number>();
+  readonly #sent = new Map<string, number>();
   readonly #crashed = new Set<Owner>();
   /** Charges that a run of the proxy could not end before it ended itself. */
   readonly #left = new Set<string>();
@@ -182,7 +185,7 @@ class Simulation {
       settings: this.#settings,
       gateway: this.#gateway.for(owner, clock),
       tokens: simulatedCounter(world, owner, () => (this.#isCalm ? 0 : this.#plan.busyCounter)),
-      catalogue: () => editions[this.#edition % editions.length] as (typeof editions)[number],
+      catalogue: () => editionOf(this.#edition),
       sender: this.#receiver.sender(owner),
       newId: () => `m${++this.#messageIds}`,
       onError: (message, error) => this.#logged(message, error),
@@ -264,6 +267,7 @@ class Simulation {
     });
     world.note(`${id} of ${name} asks ${path}`);
     this.#exchanges.set(id, exchange);
+    this.#came.set(id, this.#edition);
     if (chance.happens(this.#plan.leavingClients)) world.after(outside, chance.pick([0, 5, 100, 3_000]), `${id}: its client leaves`, () => exchange.leave());
     instance.handle(exchange);
   }
@@ -342,7 +346,7 @@ class Simulation {
 
   /** A byte of a request leaves for the gateway: its hold must be durable, and still there. */
   #sending(marker: string): void {
-    this.#sent.add(marker);
+    if (!this.#sent.has(marker)) this.#sent.set(marker, this.#edition);
     const charge = this.#disk.look.charge(marker);
     if (charge?.state !== "pending") this.fault(`${marker} is sent to the gateway, and its charge is ${charge?.state ?? "not there"}`);
     const exchange = this.#exchanges.get(marker);
@@ -397,6 +401,18 @@ class Simulation {
     return this.#disk.look.pendingIds().length > 0;
   }
 
+  #pricesInForce(id: string, charge: Charge | undefined): ReadonlySet<string> {
+    const ids = new Set<string>();
+    if (charge === undefined) return ids;
+    const last = this.#sent.get(id) ?? -1;
+    for (let edition = this.#came.get(id) ?? 0; edition <= last; edition++) {
+      const catalogue = editionOf(edition);
+      const found = charge.kind === "task" ? catalogue.findTask(charge.model, "video", charge.at) : catalogue.find(charge.model, charge.at);
+      if (found?.price != null) ids.add(found.price.id);
+    }
+    return ids;
+  }
+
   async #audit(): Promise<void> {
     this.#isAudit = true;
     const { look } = this.#disk;
@@ -405,6 +421,7 @@ class Simulation {
       const about: Case = {
         exchange, charge,
         price: charge?.priceId == null ? undefined : look.price(charge.priceId),
+        pricesInForce: this.#pricesInForce(exchange.id, charge),
         generations: this.#gateway.books.get(exchange.id) ?? [],
         taskUnits: this.#gateway.tasks.billed(exchange.id),
         isBound: (taskId) => look.task(taskId)?.charge === exchange.id,
@@ -426,25 +443,3 @@ class Simulation {
 }
 
 const creation = "/api/v1/task";
-
-function secretOf(name: string): string {
-  return `sk-fb-${name}-${"s".repeat(43)}`;
-}
-
-const loaded = loadSettings({
-  env: { FAREBOX_GATEWAY_URL: "https://gateway.simulated", FAREBOX_GATEWAY_API_KEY: "gateway-key" },
-  flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all",
-});
-
-function settingsOf({ streamUsage, sliceTokens, hasFloor, zone }: Plan): Settings {
-  if (!loaded.ok) throw new Error(loaded.problems.join("; "));
-  const { settings } = loaded;
-  return {
-    ...settings,
-    timeZone: zone,
-    gateway: { ...settings.gateway, silenceMs: 30_000, streamMs: 300_000 },
-    balance: { ...settings.balance, floor: hasFloor ? usd("1.2") : null },
-    alerts: { ...settings.alerts, balanceFloor: hasFloor ? usd("1.2") : null },
-    stream: { usage: streamUsage, sliceTokens },
-  };
-}

@@ -1,0 +1,24 @@
+import { loadSettings } from "../src/config/load.ts";
+import type { Settings } from "../src/config/settings.ts";
+import { usd } from "../src/core/money.ts";
+import { isTimeZone } from "../src/time/calendar.ts";
+import type { Plan } from "./plan.ts";
+
+const loaded = loadSettings({
+  env: { FAREBOX_GATEWAY_URL: "https://gateway.simulated", FAREBOX_GATEWAY_API_KEY: "gateway-key" },
+  flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all",
+});
+
+/** The settings of a proxy whose gateway falls silent and whose streams end sooner than usual. */
+export function settingsOf({ streamUsage, sliceTokens, hasFloor, zone }: Plan): Settings {
+  if (!loaded.ok) throw new Error(loaded.problems.join("; "));
+  const { settings } = loaded;
+  return {
+    ...settings,
+    timeZone: zone,
+    gateway: { ...settings.gateway, silenceMs: 30_000, streamMs: 300_000 },
+    balance: { ...settings.balance, floor: hasFloor ? usd("1.2") : null },
+    alerts: { ...settings.alerts, balanceFloor: hasFloor ? usd("1.2") : null },
+    stream: { usage: streamUsage, sliceTokens },
+  };
+}
