@@ -4,7 +4,6 @@ import { noLimits, type Limits } from "../src/core/limits.ts";
 import { calendarOf } from "../src/time/calendar.ts";
 import type { Charge } from "../src/core/charge.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
-import type { Catalogue } from "../src/ports/catalogue.ts";
 import { faultsOf, type Case } from "./audit.ts";
 import { Books } from "./books.ts";
 import { SimulatedExchange } from "./client.ts";
