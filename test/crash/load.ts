@@ -75,7 +75,8 @@ function bodyOf({ kind, number }: Sent, random: Random): object {
     plain: () => ({ scenario: `latency:${some(0, 60)}+tokens:${some(1, 80)}`, max_tokens: 100 }),
     stream: () => ({ scenario: paced, max_tokens: 100, ...stream }),
     growing: () => ({ scenario: paced, ...stream }),
-    leaving: () => ({ scenario: `tokens:80+slow:${some(5, 10)}`, max_tokens: 100, ...stream }),
+    // Far longer than what a busy machine lets through before the gateway hears that its reader has left.
+    leaving: () => ({ scenario: `tokens:200+slow:${some(5, 10)}`, max_tokens: 250, ...stream }),
     trouble: () => ({ scenario: pick(random, troubles), max_tokens: 100, ...stream }),
   }[kind]();
   const { scenario, ...rest } = asked;

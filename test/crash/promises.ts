@@ -20,7 +20,7 @@ export interface Aftermath {
  * What a cut stream is booked for is what was delivered. The gateway may have written so many tokens more before it heard of
  * the end: they are in its bill and in nobody's hands. At gpt-4o's output rate, in pico-USD.
  */
-const underWay = 30n * 5_000_000n;
+const underWay = 60n * 5_000_000n;
 
 /** Each promise that does not hold, in words; none where all hold. */
 export function brokenPromises(aftermath: Aftermath): string[] {
