@@ -24,13 +24,13 @@ export function adminApi(
   },
 ): readonly Route[] {
   const { store, calendar, clock, catalogue, accountTtlMs, gate, desk, memory, process } = parts;
-  const { ledger, keys, teams, samples, audit, outbox } = store;
+  const { ledger, keys, teams, samples, audit, outbox, tasks } = store;
   const latest = store.figures.ledger;
   const account = async () => {
     const found = await parts.account.lookUp();
     return found.ok ? found.record : undefined;
   };
   return serveAdmin(adminRoutes(parts.version), {
-    ledger, latest, keys, teams, samples, audit, outbox, clock, calendar, catalogue, account, accountTtlMs, gate, desk, memory, process,
+    ledger, latest, keys, teams, samples, audit, outbox, tasks, clock, calendar, catalogue, account, accountTtlMs, gate, desk, memory, process,
   });
 }

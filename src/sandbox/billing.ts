@@ -18,6 +18,8 @@ export interface Consumption {
   readonly cachedTokens: number;
   /** Part of promptTokens: images or sound, which have a price of their own. */
   readonly partTokens?: number;
+  /** What a task consumed, in ten millionths of a US dollar; it has no tokens. */
+  readonly units?: number;
   /** Everything billed as output, hidden reasoning included. */
   readonly completionTokens: number;
   /** Visible tokens written to the socket; null for a plain answer. */
@@ -108,10 +110,11 @@ export class Billing {
   }
 
   /** What such a call would be billed. */
-  quote(call: Pick<Consumption, "model" | "stream" | "promptTokens" | "cachedTokens" | "partTokens" | "completionTokens">): {
+  quote(call: Pick<Consumption, "model" | "stream" | "promptTokens" | "cachedTokens" | "partTokens" | "completionTokens" | "units">): {
     cost: PicoUsd;
     minimumApplied: boolean;
   } {
+    if (call.units !== undefined) return { cost: (BigInt(call.units) * picoUsdPerUnit) as PicoUsd, minimumApplied: false };
     const rate = this.#rateOf(call.model);
     const parts = call.partTokens ?? 0;
     const uncached = BigInt(call.promptTokens - call.cachedTokens - parts) * rate.input;
@@ -159,6 +162,8 @@ export class Billing {
     };
   }
 }
+
+const picoUsdPerUnit = 100_000n;
 
 /** USD per 1M tokens to pico-USD a token: a millionth of what the same digits are in pico-USD. */
 function perToken(usdPerMillion: string): bigint {

@@ -3,6 +3,7 @@ import type { Billing, Consumption } from "./billing.ts";
 import type { Observer, OpenRequest } from "./observer.ts";
 import type { RequestHead, SandboxOptions } from "./options.ts";
 import type { Scenario } from "./scenarios.ts";
+import type { TaskHall } from "./tasks.ts";
 
 /** What the sandbox's parts share. */
 export interface House {
@@ -12,6 +13,9 @@ export interface House {
   readonly observer: Observer;
   /** Of request ids: made from the seed once, because hashing every id would weigh on benchmarks. */
   readonly idPrefix: string;
+  readonly tasks: TaskHall;
+  /** Tasks that are not billed yet; each answers whether it has been settled now. */
+  readonly unbilled: Set<() => boolean>;
   /** Where it listens; for redirects. */
   url(): URL;
 }

@@ -75,6 +75,15 @@ export const scenarios = {
   freeze: info("USD", "1", "before it is answered, credits worth so much are frozen"),
   unfreeze: info("USD", "1", "before it is answered, credits worth so much are given free again"),
   others: info("USD", "1", "before it is answered, others use so much of the account"),
+  // Tasks: named in the model of their creation.
+  "task-wait": info("MS", "500", "a task is pending for so long"),
+  "task-run": info("MS", "3000", "a task runs for so long, and has ended then"),
+  "task-endless": plain("a task that never ends"),
+  "task-fails": info("TEXT", "upstream overload, try again later", "a task fails, with these words; it is billed only with consume"),
+  consume: info("N", "1000000", "what a task uses up, in ten millionths of a US dollar"),
+  "usage-type": info("TYPE", "quota", "the type that a task's usage states, in place of llm"),
+  unified: plain("a task's record in the unified form: timestamp and data"),
+  conversation: plain("a task's record in the form of the conversation family: task_info and task_result"),
   // Benchmarks.
   bench: info("N", "200", "a prepared answer of N tokens, N deltas when streamed; with slow:MS paced, else in one burst"),
 } as const satisfies Record<string, ScenarioInfo>;

@@ -15,6 +15,7 @@ import { serveImages } from "./images.ts";
 import { digest } from "./random.ts";
 import { responsesForm } from "./responses.ts";
 import { parseScenario, type Scenario } from "./scenarios.ts";
+import { billEndedTasks, serveTasks } from "./tasks.ts";
 import { countTokens } from "./text.ts";
 
 export type { BilledCall, BilledTotals, ModelPrice, Sandbox, SandboxOptions, SandboxRequest, SeenRequest } from "./options.ts";
@@ -66,6 +67,8 @@ function furnish(options: SandboxOptions, url: () => URL): House {
     },
     billing: new Billing({ startingBalanceUsd, keepCalls, prices: options.prices ?? {}, minimum: options.minimum ?? {}, errors: options.billingErrors ?? [] }),
     observer: new Observer(keepRequests),
+    tasks: new Map(),
+    unbilled: new Set(),
     idPrefix: digest(options.seed ?? 1, "request").slice(0, 20),
     url,
   };
@@ -94,6 +97,10 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
     closed ??= shut(server, sockets, observer);
     return closed;
   };
+  const balance = () => {
+    billEndedTasks(house.unbilled);
+    return billing.balance;
+  };
   const sandbox: Sandbox = {
     url: urlOf(server, options.host),
     port: address.port,
@@ -101,6 +108,7 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
     requests: observer.requests,
     ledger: billing.ledger,
     get billed() {
+      billEndedTasks(house.unbilled);
       return billing.totals;
     },
     get openConnections() {
@@ -112,8 +120,8 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
     get accountCalls() {
       return observer.accountCalls;
     },
-    balanceUsd: () => formatUsd(billing.balance),
-    balance: () => billing.balance,
+    balanceUsd: () => formatUsd(balance()),
+    balance,
     topUp: (amountUsd) => billing.purse.topUp(amountUsd),
     expire: (amountUsd) => billing.purse.expire(amountUsd),
     freeze: (amountUsd) => billing.purse.freeze(amountUsd),
@@ -215,6 +223,7 @@ function moveAccount({ scenario, house: { billing: { purse } } }: Call): void {
 }
 
 function route(call: Call): Promise<void> | void {
+  billEndedTasks(call.house.unbilled);
   const endpoint = `${call.head.method} ${call.path}`;
   if (endpoint === "POST /v1/chat/completions") return serveChat(call);
   if (endpoint === "POST /v1/responses") return serveText(call, responsesForm);
@@ -223,6 +232,7 @@ function route(call: Call): Promise<void> | void {
   if (endpoint === "POST /v1/audio/speech") return serveSpeech(call);
   if (/^POST \/v1\/audio\/(transcriptions|translations)$/.test(endpoint)) return serveTranscription(call);
   if (endpoint === "POST /v1/embeddings") return serveEmbeddings(call);
+  if (/^(?:POST \/api\/v1\/task|(?:GET|DELETE) \/api\/v1\/task\/[^/]+)$/.test(endpoint)) return serveTasks(call);
   if (endpoint === "GET /account/info") return serveAccount(call);
   if (endpoint === "GET /v1/models") return sendModels(call);
   return sendError(call, 404, "invalid_request_error", "unknown_url", `Unknown request URL: ${endpoint}.`);

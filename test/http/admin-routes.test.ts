@@ -15,15 +15,22 @@ let proxy: RunningProxy;
 let viewer: string;
 let editor: string;
 let chargeId: string;
+let taskId: string;
 beforeAll(async () => {
   proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: settingsToken } });
   viewer = await addAdmin(proxy.database, "vera", "viewer");
   editor = await addAdmin(proxy.database, "edward", "editor");
   await proxy.addKey("bob", { team: "red" });
+  // Before the budgets: no price names its model.
+  const created = await fetch(`${proxy.url}/api/v1/task`, {
+    method: "POST", headers: { "x-api-key": proxy.key }, body: '{"model":"kling+task-wait:0+task-run:0","task_type":"video_generation","input":{"duration":2}}',
+  });
+  taskId = ((await created.json()) as { data: { task_id: string } }).data.task_id;
+  await (await fetch(`${proxy.url}/api/v1/task/${taskId}`, { headers: { "x-api-key": proxy.key } })).arrayBuffer();
   await proxy.budget("each-key", "5", "1d");
   await proxy.budget("all", "0.000001", "1mo", "soft");
   await answered(proxy);
-  chargeId = (await proxy.onlyCharge()).id;
+  chargeId = (await proxy.charges()).at(-1)?.id ?? "";
   await proxy.serving.sampler.sample();
   await answered(proxy);
   await proxy.serving.settled();
@@ -37,7 +44,7 @@ async function answered({ chat }: RunningProxy): Promise<void> {
 }
 
 function pathOf(path: string): string {
-  return path.replace("{key}", "bob").replace("{team}", "red").replace("{request_id}", chargeId).replace("{model}", "gpt-4o");
+  return path.replace("{key}", "bob").replace("{team}", "red").replace("{request_id}", chargeId).replace("{model}", "gpt-4o").replace("{task_id}", taskId);
 }
 
 function ask(route: (typeof routes)[number], how: AdminAsk & { readonly query?: string }) {

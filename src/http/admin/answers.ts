@@ -4,6 +4,8 @@ import { adminRoles } from "../../core/admins.ts";
 import { alertTypes } from "../../core/alerts.ts";
 import { periods } from "../../core/budget.ts";
 import { tokenClasses, units } from "../../core/tokens.ts";
+import { taskFailures } from "../../core/task-failures.ts";
+import { taskStatuses } from "../../core/tasks.ts";
 
 /* What the routes answer: for the document, and for the tests, which hold every answer against it. */
 
@@ -72,6 +74,14 @@ export const chargeDetails = z.strictObject({
     .nullable(),
   known: z.string().meta({ description: "How the amount is known, in a sentence." }),
 });
+const taskFields = {
+  task_id: z.string(), request_id: z.string().meta({ description: "The charge that pays for it." }), key: z.string().nullable(), model: z.string(),
+  task_type: z.string().nullable(), status: z.enum(taskStatuses), failure: z.enum(taskFailures).nullable(), created_at: time, started_at: timeOrNull,
+  ended_at: timeOrNull, settled_at: timeOrNull, seen_at: time, next_look_at: timeOrNull,
+  consumption: z.strictObject({ type: z.string(), units: z.string(), units_per_usd: z.string().nullable() }).nullable(), quantity: z.string().nullable(),
+};
+export const task = z.strictObject(taskFields);
+export const taskList = z.strictObject({ tasks: z.array(task), next });
 export const correctionMade = z.strictObject({
   repeated: z.boolean().meta({ description: "Whether the same correction was there already, so that nothing was changed." }), charge, correction: charge,
 });

@@ -12,6 +12,7 @@ import type { FigureLedger, Ledger } from "../../ports/ledger.ts";
 import type { SpendMemory } from "../../reporting/spend-memory.ts";
 import type { HealthFacts } from "../../reporting/health.ts";
 import type { Outbox } from "../../ports/outbox.ts";
+import type { TaskStore } from "../../ports/task-store.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
 
 /** What the routes of the admin API call. */
@@ -24,6 +25,7 @@ export interface AdminParts {
   readonly samples: AccountSamples;
   readonly audit: AuditLog;
   readonly outbox: Outbox;
+  readonly tasks: TaskStore;
   readonly clock: Clock;
   readonly calendar: Calendar;
   /** The prices in force. */

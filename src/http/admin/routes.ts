@@ -4,8 +4,9 @@ import { budgetRoutes, chargeRoutes } from "./money-routes.ts";
 import { overviewRoutes } from "./overview-routes.ts";
 import { withDocument } from "./openapi.ts";
 import type { AdminRoute } from "./route.ts";
+import { taskRoutes } from "./task-routes.ts";
 
 /** Every route of the admin API: served, documented and tested from here. */
 export function adminRoutes(version: string): readonly AdminRoute[] {
-  return withDocument([...keyRoutes, ...teamRoutes, ...budgetRoutes, ...chargeRoutes, ...figureRoutes, ...overviewRoutes], version);
+  return withDocument([...keyRoutes, ...teamRoutes, ...budgetRoutes, ...chargeRoutes, ...taskRoutes, ...figureRoutes, ...overviewRoutes], version);
 }

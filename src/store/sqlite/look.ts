@@ -2,6 +2,10 @@ import { accessSync, constants } from "node:fs";
 import { guarded, openKnown, type CopyFailure } from "./backup.ts";
 import { knownSchema } from "./migrate.ts";
 import { isServed } from "./open.ts";
+import { runsTask } from "./tasks.ts";
+
+/** The schema that has tasks. */
+const tasksSince = 11;
 
 /** What there is to know of a ledger's file without changing it. */
 export interface LedgerLook {
@@ -9,6 +13,7 @@ export interface LedgerLook {
   readonly known: number;
   /** The zone of windows and days; null where no store was opened on it yet. */
   readonly timeZone: string | null;
+  /** Tasks that are known to run are left out. */
   readonly pending: { readonly count: number; readonly oldestAt: number | null };
   /** Whether a `serve` runs on it. */
   readonly isServed: boolean;
@@ -26,7 +31,8 @@ export async function lookAt(path: string): Promise<LookResult> {
       if (mayWrite(path)) db.exec("begin immediate; rollback");
       const timeZone = db.prepare("select time_zone from meta").pluck().get() as string | null;
       const [count, oldestAt] = db
-        .prepare("select count(*), min(admitted_at) from charges where state = 'pending'")
+        // A task that is known may run for a day.
+        .prepare(`select count(*), min(admitted_at) from charges where state = 'pending'${schema < tasksSince ? "" : ` and not ${runsTask}`}`)
         .raw()
         .get() as [number, number | null];
       return { ok: true, look: { schema, known: knownSchema(), timeZone, pending: { count, oldestAt }, isServed: isServed(path) } };

@@ -1,0 +1,129 @@
+/** A task as the sandbox keeps it. Times are Unix milliseconds. */
+export interface SandboxTask {
+  readonly id: string;
+  readonly model: string;
+  readonly taskType: string;
+  readonly input: unknown;
+  readonly config: Readonly<Record<string, unknown>>;
+  /** `conversation`: the envelope form with `task_info` and `task_result`. */
+  readonly form: "answer" | "unified" | "conversation";
+  readonly createdAt: number;
+  readonly startsAt: number;
+  /** Infinite for one that never ends. */
+  readonly endsAt: number;
+  /** The words of its error; null for one that completes. */
+  readonly failsWith: string | null;
+  readonly usageType: string;
+  readonly units: number;
+  cancelledAt: number | null;
+  billed: boolean;
+}
+
+type TaskWord = "pending" | "processing" | "completed" | "failed" | "cancelled";
+
+export function wordOf(task: SandboxTask, now: number): TaskWord {
+  if (task.cancelledAt !== null) return "cancelled";
+  if (now >= task.endsAt) return task.failsWith === null ? "completed" : "failed";
+  return now >= task.startsAt ? "processing" : "pending";
+}
+
+/** The record as it is at an instant, in the task's form. */
+export function recordOf(task: SandboxTask, now: number): Record<string, unknown> {
+  if (task.form === "conversation") return { code: 200, data: conversationData(task, now), message: "success" };
+  const data = unifiedData(task, now);
+  return task.form === "unified" ? { timestamp: Math.floor(now / 1000), data } : { code: 200, data, message: "success" };
+}
+
+/** A creation is answered with the unified data in an envelope, whatever the form of the record later. */
+export function creationAnswer(task: SandboxTask, now: number): Record<string, unknown> {
+  return { code: 200, data: unifiedData(task, now), message: "success" };
+}
+
+const zeroTime = "0001-01-01T00:00:00Z";
+
+function timesOf(task: SandboxTask, now: number) {
+  const shown = (at: number) => (at <= now ? new Date(at).toISOString() : zeroTime);
+  const hasStarted = task.cancelledAt === null || task.startsAt <= task.cancelledAt;
+  return {
+    created: new Date(task.createdAt).toISOString(),
+    started: hasStarted ? shown(task.startsAt) : zeroTime,
+    ended: shown(task.cancelledAt ?? task.endsAt),
+  };
+}
+
+/** What is consumed counts at the end; until then it is frozen. A task that failed gives it back unless it used some. */
+function unitsOf(task: SandboxTask, word: TaskWord) {
+  const isOver = word === "completed" || (word === "failed" && task.billed);
+  return { frozen: word === "pending" || word === "processing" ? task.units : 0, consume: isOver ? task.units : 0 };
+}
+
+function unifiedData(task: SandboxTask, now: number) {
+  const word = wordOf(task, now);
+  const { created, started, ended } = timesOf(task, now);
+  const message = word === "failed" ? (task.failsWith ?? "") : "";
+  return {
+    task_id: task.id,
+    model: task.model,
+    task_type: task.taskType,
+    status: word,
+    config: task.config,
+    input: task.input,
+    output: word === "completed" ? outputOf(task) : null,
+    meta: {
+      created_at: created, started_at: started, ended_at: ended,
+      usage: { type: task.usageType, ...unitsOf(task, word) },
+      is_using_private_pool: false,
+    },
+    detail: null,
+    logs: [],
+    error: { code: message === "" ? 0 : 10_000, raw_message: message, message, detail: null },
+  };
+}
+
+function conversationData(task: SandboxTask, now: number) {
+  const word = wordOf(task, now);
+  const { created, started, ended } = timesOf(task, now);
+  const { frozen, consume } = unitsOf(task, word);
+  return {
+    task_id: task.id,
+    task_type: task.taskType,
+    status: `${word.charAt(0).toUpperCase()}${word.slice(1)}`,
+    task_info: { created_at: created, started_at: started, completed_at: ended, frozen_credits: frozen, task_input: task.input },
+    task_result: {
+      used_credits: consume,
+      error_messages: word === "failed" ? [task.failsWith ?? ""] : [],
+      task_output: word === "completed" ? { image_base64: "", image_url: `https://media.sandbox.example/${task.id}.png` } : { image_base64: "", image_url: "" },
+    },
+  };
+}
+
+function outputOf(task: SandboxTask): unknown {
+  if (/music|suno/.test(`${task.model} ${task.taskType}`)) return [trackOf(task, 1), trackOf(task, 2)];
+  if (/image|flux/.test(`${task.model} ${task.taskType}`)) return { image_url: `https://media.sandbox.example/${task.id}.png` };
+  return { video: `https://media.sandbox.example/${task.id}.mp4` };
+}
+
+function trackOf(task: SandboxTask, number: number) {
+  const url = (extension: string) => `https://media.sandbox.example/${task.id}-${number}.${extension}`;
+  const { prompt = "", tags = "", title = "" } = (task.input ?? {}) as Readonly<Record<string, unknown>>;
+  return {
+    audio_url: url("mp3"),
+    created_at: new Date(task.createdAt).toISOString().slice(0, 19).replace("T", " "),
+    id: `${task.id}-${number}`,
+    image_large_url: url("large.png"),
+    image_url: url("png"),
+    is_handle_updated: true,
+    is_video_pending: false,
+    major_model_version: "v3",
+    metadata: {
+      audio_prompt_id: null, concat_history: null, duration: 120.5, error_message: null, error_type: null, gpt_description_prompt: null, history: null,
+      prompt, stream: true, tags, type: "gen",
+    },
+    model_name: "chirp-v3-5",
+    reaction: null,
+    status: "SUCCESS",
+    task_id: task.id,
+    title,
+    video_url: "",
+  };
+}
