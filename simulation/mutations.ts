@@ -92,10 +92,28 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
 };
 
+/** Bugs of the database's own writer, for `--disk sqlite`. */
+export const sqliteMutations: Readonly<Record<string, readonly Edit[]>> = {
+  "a settlement that leaves what was held in its windows": [
+    {
+      file: "store/sqlite/writer.ts",
+      from: "this.#windows.move(found.pending.windows, ended.cost ?? 0n, -(found.pending.hold ?? 0n));",
+      to: "this.#windows.move(found.pending.windows, ended.cost ?? 0n, 0n);",
+    },
+  ],
+  "an extension that weighs on no window": [
+    { file: "store/sqlite/writer.ts", from: "if (pending.hold !== null) this.#windows.move(pending.windows, 0n, granted);", to: "" },
+  ],
+  "a window that begins with nothing spent": [
+    { file: "store/sqlite/budgets.ts", from: "const sums = sumCharges(this.#db, budget.scope, subject, span);", to: "const sums = { spent: 0n as PicoUsd, held: sumCharges(this.#db, budget.scope, subject, span).held };" },
+  ],
+};
+
 /** Plants one, in everything that is loaded from now on. Throws where there is no such bug, or a text is not once in its file. */
 export function plant(name: string): void {
-  const edits = Object.hasOwn(mutations, name) ? mutations[name] : undefined;
-  if (edits === undefined) throw new Error(`no such bug; there are:\n  ${Object.keys(mutations).join("\n  ")}`);
+  const all = { ...mutations, ...sqliteMutations };
+  const edits = Object.hasOwn(all, name) ? all[name] : undefined;
+  if (edits === undefined) throw new Error(`no such bug; there are:\n  ${Object.keys(all).join("\n  ")}`);
   const sources = new Map(edits.map((edit) => [urlOf(edit), edited(name, edit)]));
   registerHooks({
     load(url, context, nextLoad) {

@@ -12,6 +12,7 @@ import type { Disk } from "./disk.ts";
 import { SimulatedGateway } from "./gateway.ts";
 import { startInstance, type Instance } from "./instance.ts";
 import { memoryDisk } from "./memory-disk.ts";
+import { sqliteDisk } from "./sqlite-disk.ts";
 import { bodyOf, budgetOf, taskBodyOf, changeKinds, keyNames, mannerOf, planOf, removalOf, secretOf, teams, zones, type Change, type Plan } from "./plan.ts";
 import { editionOf } from "./prices.ts";
 import { settingsOf } from "./settings.ts";
@@ -22,6 +23,8 @@ import { outside, World, type Owner } from "./world.ts";
 export interface RunOptions {
   readonly seed: string;
   readonly traced?: boolean;
+  /** Which ledger the proxy runs on. */
+  readonly disk?: "memory" | "sqlite";
   /** Crash at this step, whatever else the seed has. */
   readonly crashAt?: number;
 }
@@ -68,7 +71,7 @@ class Simulation {
   readonly #options: RunOptions;
   readonly #world: World;
   readonly #plan: Plan;
-  readonly #disk: Disk = memoryDisk();
+  readonly #disk: Disk;
   readonly #commits: Commits;
   readonly #gateway: SimulatedGateway;
   readonly #receiver: Receiver;
@@ -96,6 +99,7 @@ class Simulation {
 
   constructor(options: RunOptions) {
     this.#options = options;
+    this.#disk = options.disk === "sqlite" ? sqliteDisk() : memoryDisk();
     const world = new World(options.seed, { startsAt: 0, traced: options.traced ?? false });
     this.#world = world;
     const plan = planOf(world.chance);

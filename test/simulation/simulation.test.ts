@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { mutations } from "../../simulation/mutations.ts";
+import { mutations, sqliteMutations } from "../../simulation/mutations.ts";
 import { cleanEnvironment } from "../support/farebox-process.ts";
 import { compileCache, nodeFlags } from "../support/node-flags.ts";
 
@@ -54,6 +54,19 @@ describe("the simulation", { timeout: 120_000 }, () => {
 
   it.each(Object.keys(mutations))("catches %s", async (name) => {
     const { code, output } = await simulate("--seeds", fixedSeeds, "--mutation", name);
+    expect(output).toMatch(/^seed \d+ fails:\n {2}step \d+: /m);
+    expect(code).toBe(1);
+  });
+
+  it("finds no fault on SQLite, where the same seeds are the same steps", async () => {
+    const stepsOf = ({ code, output }: Ended) => [code, /^\d+ runs .*?(\d+) steps/m.exec(output)?.[1]];
+    const [memory, sqlite] = [await simulate("--seeds", "1-60"), await simulate("--seeds", "1-60", "--disk", "sqlite")];
+    expect(stepsOf(sqlite)).toEqual(stepsOf(memory));
+    expect(sqlite).toMatchObject({ code: 0, output: expect.stringContaining(" 0 failures") });
+  });
+
+  it.each(Object.keys(sqliteMutations))("catches, on SQLite, %s", async (name) => {
+    const { code, output } = await simulate("--seeds", "1-100", "--disk", "sqlite", "--mutation", name);
     expect(output).toMatch(/^seed \d+ fails:\n {2}step \d+: /m);
     expect(code).toBe(1);
   });

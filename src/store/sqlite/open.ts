@@ -88,6 +88,25 @@ export interface OpenOptions {
   readonly onEvent?: (event: StoreEvent) => void;
   /** How long a settlement may wait for a hold to share its transaction, in milliseconds; 0 (not at all) unless given. */
   readonly settlePauseMs?: number;
+  /** Calls back when the present turn of the event loop is over; handed in where a simulation owns what a turn is. */
+  readonly afterTurn?: (callback: () => void) => void;
+}
+
+/**
+ * Opens a store over a connection of somebody else, with its writer on this thread, for one run of a proxy: `through` is put
+ * between the queue and the writer. For simulations, in which connections outlive the proxy as a file does.
+ */
+export function openOver(
+  db: Connection,
+  options: Omit<OpenOptions, "path" | "access">,
+  through: (writer: Writer, on: WatchListener) => BatchChannel,
+): Store {
+  const { calendar, clock } = options;
+  applyTimeZone(db, calendar, clock.now());
+  const owner = registerOwner(db, clock.now());
+  const channel = (on: WatchListener) => through(new Writer(db, calendar, owner), on);
+  const parts = { db, calendar, channel, longReads: inProcess(db, calendar), created: false, runningOwner: () => owner };
+  return assemble({ ...options, path: ":memory:", access: "serve" }, new AsyncDisposableStack(), parts);
 }
 
 /** Opens the ledger, the keys and the notice of changes on one SQLite file. */
@@ -199,7 +218,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     health.failed(reason);
     if (holdsCharges) void copyBeside(parts.longReads, options).then(tell);
   };
-  const queue = new CommandQueue(parts.channel({ changed, lost }), options.clock, { write, changed, health }, options.settlePauseMs);
+  const queue = new CommandQueue(parts.channel({ changed, lost }), options.clock, { write, changed, health }, options.settlePauseMs, options.afterTurn);
   opened.defer(() => queue.close());
   const reads = new ShortReads(parts.db, parts.calendar, parts.runningOwner);
   const on = (longReads: LongReads) => ({
