@@ -52,9 +52,9 @@ for (const [scope, limit, period, mode, warnPercent] of [
   if (!set.ok) throw new Error(set.message);
 }
 await lastHour();
-clock.set(present - 2 * minuteMs);
+clock.set(present - 14_000);
 const leaving = new AbortController();
-await Promise.all([send("alice", "claude-sonnet-4-6", "endless:40", leaving.signal), send("onboarding", "gpt-4o", "endless:30", leaving.signal)]);
+await Promise.all([send("alice", "claude-sonnet-4-6", "endless:40", { stream: true, signal: leaving.signal }), send("onboarding", "gpt-4o", "endless:30", { stream: true, signal: leaving.signal })]);
 clock.set(present);
 
 /** Requests of everybody as they come; some are cut, some come without usage, and some the gateway fails. */
@@ -68,18 +68,27 @@ async function lastHour(): Promise<void> {
       const priced = models.filter(([model]) => pricedBySandbox.has(model));
       const model = priced[(number * 3) % priced.length]?.[0] ?? "gpt-4o";
       const fails = each === 0 && (minute % 23 === 9 || minute === 34);
-      await (await send(name, model, fails ? "status:502" : `tokens:${60 + ((number * 97) % 420)}`)).text();
+      const tokens = `tokens:${60 + ((number * 97) % 420)}`;
+      const answer = await (fails ? send(name, model, "status:502") : number % 17 === 5 ? send(name, model, "cut:40", { stream: true }) : send(name, model, tokens, { stream: number % 7 === 3 }));
+      // One that is cut has no end.
+      await answer.text().catch(() => "");
+      await settled();
       clock.advance(Math.floor(minuteMs / (wanted + 1)) - 3_500);
     }
     clock.set(present - (59 - minute) * minuteMs);
   }
-  await proxy.charges();
   await proxy.serving.sampler.sample();
 }
 
-function send(name: string, model: string, scenario: string, signal?: AbortSignal): Promise<Response> {
+/** What is counted waits for moments of the clock. */
+async function settled(): Promise<void> {
+  const ticking = setInterval(() => clock.advance(1), 1);
+  await proxy.serving.settled();
+  clearInterval(ticking);
+}
+
+function send(name: string, model: string, scenario: string, { stream = false, signal }: { readonly stream?: boolean; readonly signal?: AbortSignal } = {}): Promise<Response> {
   const tags = Object.entries(members.find((member) => member.name === name)?.tags ?? {}).map(([tag, value]) => `${tag}=${value}`).join(", ");
-  const stream = scenario.startsWith("endless");
   const content = `${"The customer wrote again. ".repeat(20 + model.length * 7)}#sandbox ${scenario}`;
   return proxy.chat(
     { model, messages: [{ role: "user", content }], max_tokens: stream ? 2000 : 600, ...(stream && { stream }) },

@@ -5,7 +5,7 @@ import { startProxy } from "../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
 
-describe.skipIf(withoutChromium)("a budget for each key", () => {
+describe.skipIf(withoutChromium)("a budget for each key", { timeout: 60_000 }, () => {
   let browser: Browser;
   beforeAll(async () => {
     browser = await launchChromium();

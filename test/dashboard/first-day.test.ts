@@ -14,7 +14,7 @@ function rowOf(page: Page, name: string) {
   return page.getByRole("table", { name: "Internal keys" }).getByRole("row").filter({ hasText: name });
 }
 
-describe.skipIf(withoutChromium)("the first day with the dashboard", () => {
+describe.skipIf(withoutChromium)("the first day with the dashboard", { timeout: 60_000 }, () => {
   let browser: Browser;
   beforeAll(async () => {
     browser = await launchChromium();
@@ -80,5 +80,5 @@ describe.skipIf(withoutChromium)("the first day with the dashboard", () => {
     await page.goto(`${proxy.url}/dashboard/keys`);
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
     expect(visitor.faults).toEqual([]);
-  }, 60_000);
+  });
 });

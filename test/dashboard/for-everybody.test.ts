@@ -29,7 +29,7 @@ async function graveFaults(page: Page): Promise<string[]> {
   return violations.filter(({ impact }) => impact === "serious" || impact === "critical").map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary ?? ""}`).join("; ")}`);
 }
 
-describe.skipIf(withoutChromium)("the dashboard, for everybody", () => {
+describe.skipIf(withoutChromium)("the dashboard, for everybody", { timeout: 60_000 }, () => {
   let browser: Browser;
   let proxy: RunningProxy;
   beforeAll(async () => {
@@ -65,7 +65,7 @@ describe.skipIf(withoutChromium)("the dashboard, for everybody", () => {
     }
     expect(found).toEqual(Object.fromEntries(["sign-in", ...views.map(([path]) => path)].map((path) => [path, []])));
     expect(visitor.faults).toEqual([]);
-  }, 60_000);
+  });
 
   it("fits a phone: no view scrolls sideways", async () => {
     await using visitor = await signedIn({ viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true });
@@ -77,7 +77,7 @@ describe.skipIf(withoutChromium)("the dashboard, for everybody", () => {
       wider[path] = await page.evaluate<number>("document.documentElement.scrollWidth - innerWidth");
     }
     expect(wider).toEqual(Object.fromEntries(views.map(([path]) => [path, 0])));
-  }, 60_000);
+  });
 
   it("works by the keyboard: past the views, into a dialog, out of it, and back to where it was opened", async () => {
     await using visitor = await signedIn();

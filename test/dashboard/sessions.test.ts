@@ -6,7 +6,7 @@ import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
 
-describe.skipIf(withoutChromium)("who sees what", () => {
+describe.skipIf(withoutChromium)("who sees what", { timeout: 60_000 }, () => {
   let browser: Browser;
   let proxy: RunningProxy;
   beforeAll(async () => {

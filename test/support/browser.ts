@@ -19,7 +19,7 @@ export interface Visitor extends AsyncDisposable {
 
 export async function visit(browser: Browser, origin: string, options: BrowserContextOptions = {}): Promise<Visitor> {
   const context = await browser.newContext({ locale: "en-US", timezoneId: "UTC", reducedMotion: "reduce", ...options });
-  context.setDefaultTimeout(10_000);
+  context.setDefaultTimeout(20_000);
   const faults: string[] = [];
   const page = await context.newPage();
   await page.addInitScript({

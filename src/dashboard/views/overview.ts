@@ -121,12 +121,14 @@ function saved({ month: { saving_usd: saving, list_cost_usd: list } }: Figures):
   return span(null, span({ class: "num delta good" }, percent(share)), " below the list price of ", amount(list));
 }
 
+const spendersMax = 6;
+
 function spenders(rows: readonly Spender[], total: string, what: "key" | "model"): View {
   if (rows.length === 0) return p({ class: "hint quiet" }, "Nobody spent anything in this time.");
   const most = rows[0]?.cost_usd ?? total;
   return ol(
     { class: "spenders" },
-    rows.map((row) => {
+    rows.slice(0, spendersMax).map((row) => {
       const name = row.name ?? (what === "key" ? "without a key" : "no model");
       return li(
         { key: name },
