@@ -2,6 +2,7 @@ import { globSync, readFileSync } from "node:fs";
 import { cp, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { loadedByDashboard } from "../support/dashboard-files.ts";
 import { checkout, emptyFolder, machineEnvironment, oldNode, run, RunningProgram, runWell, sendChat, unreported } from "./programs.ts";
 
 /** What `npm pack` reads of a checkout. The rest stays away, so that a package that needs it fails here. */
@@ -82,6 +83,9 @@ describe("the installed package", { timeout: 90_000 }, () => {
     await using serving = new RunningProgram(farebox(), ["serve"], { cwd: home, env });
     const url = await serving.printed(/^farebox listening on (\S+)$/m);
     expect((await sendChat(url, key, unreported)).status).toBe(200);
+    const dashboard = [...await loadedByDashboard(url)];
+    expect(dashboard.filter(([, answer]) => !answer.startsWith("200 "))).toEqual([]);
+    expect(dashboard.map(([address]) => address)).toContain(`${url}/dashboard/assets/views/overview.js`);
     serving.signal("SIGTERM");
     expect(await serving.ended).toMatchObject({ code: 0 });
     // Not a terminal: each line of the log is JSON, none is pretty.
