@@ -42,6 +42,7 @@ describe.skipIf(withoutChromium)("the first day with the dashboard", { timeout: 
     await page.getByRole("button", { name: "the key copied" }).waitFor();
     expect(await page.evaluate("navigator.clipboard.readText()")).toBe(key);
     await page.getByRole("button", { name: "I have it" }).click();
+    await page.getByRole("dialog").waitFor({ state: "detached" });
     await rowOf(page, "bob").waitFor();
     expect(await page.content()).not.toContain(key);
 

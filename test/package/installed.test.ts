@@ -36,7 +36,7 @@ describe("the tarball", () => {
   it("carries each module compiled, and the files that modules read, and nothing else", () => {
     const source = globSync("**/*.*", { cwd: join(copy, "src"), exclude: ["dashboard/tsconfig.json"] }).map((path) => `dist/${path.replace(/\.ts$/, ".js")}`);
     const prices = globSync("*", { cwd: join(copy, "pricing") }).map((path) => `pricing/${path}`);
-    const grafana = [...globSync("dashboards/*", { cwd: join(copy, "grafana") }), "prometheus/rules.yml"].map((path) => `grafana/${path}`);
+    const grafana = [...globSync("{dashboards,exact}/**/*.*", { cwd: join(copy, "grafana") }), "prometheus/rules.yml"].map((path) => `grafana/${path}`);
     const others = ["package.json", "README.md", "LICENSE", "CHANGELOG.md", "bin/farebox.mjs"];
     expect(files.toSorted()).toEqual([...source, ...prices, ...grafana, ...others].toSorted());
     expect(files).toContain("dist/store/migrations/sqlite/001-ledger.sql");
