@@ -24,6 +24,9 @@ export async function serveAccount(call: Call): Promise<void> {
   });
 }
 
+/** Tasks that the account may run at once. */
+export const sandboxCeilings = { all: 20, suno: 3, luma: 3, kling: 3, flux: 10 } as const;
+
 const accountId = 40_213;
 const created = "2026-01-12T09:30:00.000Z";
 const owned = { created_at: created, updated_at: created, deleted_at: null };
@@ -60,11 +63,11 @@ function accountRecord(call: Call): Record<string, unknown> {
     private_suno_pool_size: 0,
     private_luma_pool_size: 0,
     private_kling_pool_size: 0,
-    max_concurrent_task_count: 20,
-    max_suno_concurrency: 3,
-    max_luma_concurrency: 3,
-    max_kling_concurrency: 3,
-    max_flux_concurrency: 10,
+    max_concurrent_task_count: sandboxCeilings.all,
+    max_suno_concurrency: sandboxCeilings.suno,
+    max_luma_concurrency: sandboxCeilings.luma,
+    max_kling_concurrency: sandboxCeilings.kling,
+    max_flux_concurrency: sandboxCeilings.flux,
     is_verified: true,
     wallet: wallet(sums),
     account_tags: [],

@@ -4,6 +4,7 @@ import type { Observer, OpenRequest } from "./observer.ts";
 import type { RequestHead, SandboxOptions } from "./options.ts";
 import type { Scenario } from "./scenarios.ts";
 import type { TaskHall } from "./tasks.ts";
+import type { Webhooks } from "./webhooks.ts";
 
 /** What the sandbox's parts share. */
 export interface House {
@@ -14,6 +15,7 @@ export interface House {
   /** Of request ids: made from the seed once, because hashing every id would weigh on benchmarks. */
   readonly idPrefix: string;
   readonly tasks: TaskHall;
+  readonly webhooks: Webhooks;
   /** Tasks that are not billed yet; each answers whether it has been settled now. */
   readonly unbilled: Set<() => boolean>;
   /** Where it listens; for redirects. */

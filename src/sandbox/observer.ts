@@ -1,3 +1,4 @@
+import type { WebhookTry } from "./webhooks.ts";
 import type { SandboxRequest, SeenRequest } from "./options.ts";
 
 /** A seen request while it is being answered. */
@@ -14,6 +15,7 @@ export class Observer {
   activeStreams = 0;
   openConnections = 0;
   accountCalls = 0;
+  readonly webhookTries: WebhookTry[] = [];
   /** Ever seen; numbers the answers. */
   count = 0;
   readonly #keep: number;
@@ -30,6 +32,11 @@ export class Observer {
     if (this.requests.length > 2 * this.#keep) this.requests.splice(0, this.requests.length - this.#keep);
     this.changed();
     return seen;
+  }
+
+  triedWebhook(tried: WebhookTry): void {
+    this.webhookTries.push(tried);
+    this.changed();
   }
 
   /** To be called after every change that someone may wait for. */

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { PicoUsd } from "../core/money.ts";
 import type { BillingError } from "./billing-errors.ts";
 import type { BilledCall, BilledTotals, Minimum } from "./billing.ts";
+import type { WebhookTry } from "./webhooks.ts";
 import type { ModelPrice } from "./prices.ts";
 
 /** What is known of a request at its headers. */
@@ -66,6 +67,8 @@ export interface SandboxOptions {
   readonly keepRequests?: number;
   /** At least the newest so many are kept in `ledger`. Default 100,000; with 0 none is. */
   readonly keepCalls?: number;
+  /** Between two tries to tell a webhook. Default 5,000. */
+  readonly webhookRetryMs?: number;
   /** Unix time in milliseconds. Default: the machine's. */
   readonly now?: () => number;
 }
@@ -85,6 +88,8 @@ export interface Sandbox extends AsyncDisposable {
   readonly activeStreams: number;
   /** Calls of the account endpoint, refused ones too. */
   readonly accountCalls: number;
+  /** Tries to tell webhooks, oldest first. */
+  readonly webhookTries: readonly WebhookTry[];
   balanceUsd(): string;
   balance(): PicoUsd;
   topUp(amountUsd: string): void;

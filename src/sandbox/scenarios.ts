@@ -84,6 +84,10 @@ export const scenarios = {
   "usage-type": info("TYPE", "quota", "the type that a task's usage states, in place of llm"),
   unified: plain("a task's record in the unified form: timestamp and data"),
   conversation: plain("a task's record in the form of the conversation family: task_info and task_result"),
+  "webhook-begins": plain("a task's webhook is told when it begins, too"),
+  "webhook-twice": plain("a task's webhook is told of the end twice"),
+  "webhook-never": plain("a task's webhook is told nothing"),
+  ceilings: plain("a creation beyond the account's ceilings fails with 429: as many run as it may run at once, of its family or in all"),
   // Benchmarks.
   bench: info("N", "200", "a prepared answer of N tokens, N deltas when streamed; with slow:MS paced, else in one burst"),
 } as const satisfies Record<string, ScenarioInfo>;

@@ -17,6 +17,7 @@ import { responsesForm } from "./responses.ts";
 import { parseScenario, type Scenario } from "./scenarios.ts";
 import { billEndedTasks, serveTasks } from "./tasks.ts";
 import { countTokens } from "./text.ts";
+import { Webhooks } from "./webhooks.ts";
 
 export type { BilledCall, BilledTotals, ModelPrice, Sandbox, SandboxOptions, SandboxRequest, SeenRequest } from "./options.ts";
 
@@ -49,6 +50,8 @@ function furnish(options: SandboxOptions, url: () => URL): House {
   const startingBalanceUsd = options.startingBalanceUsd ?? "25.00";
   const keepCalls = options.keepCalls ?? 100_000;
   const keepRequests = options.keepRequests ?? 1000;
+  const observer = new Observer(keepRequests);
+  const now = options.now ?? (() => Date.now());
   return {
     options: {
       host: "127.0.0.1",
@@ -59,15 +62,17 @@ function furnish(options: SandboxOptions, url: () => URL): House {
       chunkDelayMs: 0,
       keepAliveMs: 65_000,
       equivalentInUsd: "data",
-      now: () => Date.now(),
+      webhookRetryMs: 5_000,
       ...options,
+      now,
       startingBalanceUsd,
       keepCalls,
       keepRequests,
     },
     billing: new Billing({ startingBalanceUsd, keepCalls, prices: options.prices ?? {}, minimum: options.minimum ?? {}, errors: options.billingErrors ?? [] }),
-    observer: new Observer(keepRequests),
+    observer,
     tasks: new Map(),
+    webhooks: new Webhooks({ now, retryMs: options.webhookRetryMs ?? 5_000, onTry: (tried) => observer.triedWebhook(tried) }),
     unbilled: new Set(),
     idPrefix: digest(options.seed ?? 1, "request").slice(0, 20),
     url,
@@ -94,7 +99,7 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
   const address = server.address() as AddressInfo;
   let closed: Promise<void> | undefined;
   const close = () => {
-    closed ??= shut(server, sockets, observer);
+    closed ??= shut(server, sockets, house);
     return closed;
   };
   const balance = () => {
@@ -120,6 +125,7 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
     get accountCalls() {
       return observer.accountCalls;
     },
+    webhookTries: observer.webhookTries,
     balanceUsd: () => formatUsd(balance()),
     balance,
     topUp: (amountUsd) => billing.purse.topUp(amountUsd),
@@ -135,7 +141,8 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
 }
 
 /** Resolves when no socket is open and no stream runs. */
-async function shut(server: Server, sockets: ReadonlySet<Socket>, observer: Observer): Promise<void> {
+async function shut(server: Server, sockets: ReadonlySet<Socket>, { observer, webhooks }: House): Promise<void> {
+  await webhooks.stop();
   observer.giveUp();
   server.close();
   for (const socket of sockets) socket.destroy();

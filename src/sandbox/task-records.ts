@@ -1,10 +1,16 @@
+import type { Webhook } from "./webhooks.ts";
+export interface TaskConfig {
+  readonly service_mode: string;
+  readonly webhook_config: Webhook;
+}
+
 /** A task as the sandbox keeps it. Times are Unix milliseconds. */
 export interface SandboxTask {
   readonly id: string;
   readonly model: string;
   readonly taskType: string;
   readonly input: unknown;
-  readonly config: Readonly<Record<string, unknown>>;
+  readonly config: TaskConfig;
   /** `conversation`: the envelope form with `task_info` and `task_result`. */
   readonly form: "answer" | "unified" | "conversation";
   readonly createdAt: number;
@@ -32,6 +38,11 @@ export function recordOf(task: SandboxTask, now: number): Record<string, unknown
   if (task.form === "conversation") return { code: 200, data: conversationData(task, now), message: "success" };
   const data = unifiedData(task, now);
   return task.form === "unified" ? { timestamp: Math.floor(now / 1000), data } : { code: 200, data, message: "success" };
+}
+
+/** What its webhook is told of a task. */
+export function dataOf(task: SandboxTask, now: number): object {
+  return task.form === "conversation" ? conversationData(task, now) : unifiedData(task, now);
 }
 
 /** A creation is answered with the unified data in an envelope, whatever the form of the record later. */

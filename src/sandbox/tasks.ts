@@ -1,10 +1,12 @@
+import { ceilingMet, countTasks } from "../core/task-ceilings.ts";
+import { sandboxCeilings } from "./account.ts";
 import { charge, pause, refuseScenario, sendJson, type Call } from "./call.ts";
 import { settleScenario } from "./chat.ts";
 import { plainConsumption } from "./consumption.ts";
 import { faultOf, serveFault } from "./faults.ts";
 import { digest } from "./random.ts";
 import { numberOf } from "./scenarios.ts";
-import { creationAnswer, recordOf, wordOf, type SandboxTask } from "./task-records.ts";
+import { creationAnswer, dataOf, recordOf, wordOf, type SandboxTask, type TaskConfig } from "./task-records.ts";
 
 /** The tasks of a sandbox, by their ids. */
 export type TaskHall = Map<string, SandboxTask>;
@@ -27,6 +29,8 @@ export async function serveTasks(asked: Call): Promise<void> {
   const fault = faultOf(call.scenario, call.redirects);
   if (fault !== undefined && "billed" in call.scenario && call.head.method === "POST") create(call, request);
   if (fault !== undefined) return serveFault(call, fault);
+  const passed = call.head.method === "POST" && "ceilings" in call.scenario ? ceilingPassed(call, request) : null;
+  if (passed !== null) return sendEnvelope(call, 429, passed);
   return call.head.method === "POST" ? sendJson(call, 200, creationAnswer(create(call, request), options.now())) : answerFor(call);
 }
 
@@ -34,12 +38,12 @@ interface Creation {
   readonly model: string;
   readonly taskType: string;
   readonly input: unknown;
-  readonly config: Readonly<Record<string, unknown>>;
+  readonly config: TaskConfig;
 }
 
 /** A text is what the gateway complains about. */
 function readCreation(call: Call): Creation | string {
-  if (call.head.method !== "POST") return { model: "", taskType: "", input: {}, config: {} };
+  if (call.head.method !== "POST") return { model: "", taskType: "", input: {}, config: noConfig };
   try {
     const { model, task_type: taskType, input = {}, config = {} } = JSON.parse(call.seen.body.toString()) as Record<string, unknown>;
     if (typeof model !== "string" || model === "") return "invalid request: model is required";
@@ -50,6 +54,8 @@ function readCreation(call: Call): Creation | string {
     return "invalid request: json syntax error";
   }
 }
+
+const noConfig: TaskConfig = { service_mode: "", webhook_config: { endpoint: "", secret: "" } };
 
 function create(call: Call, { model, taskType, input, config }: Creation): SandboxTask {
   const { house, scenario } = call;
@@ -78,7 +84,33 @@ function create(call: Call, { model, taskType, input, config }: Creation): Sandb
     house.tasks.delete(oldest);
   }
   billWhenOver(call, task);
+  tellWhenOver(call, task);
   return task;
+}
+
+/** Its webhook is told when it has ended, unless it was cancelled. */
+function tellWhenOver({ house, scenario }: Call, task: SandboxTask): void {
+  if ("webhook-never" in scenario) return;
+  const { webhooks, options } = house;
+  const { endpoint, secret } = task.config.webhook_config;
+  // A timer may go off a little before its time.
+  const tell = (at: number) => (task.cancelledAt === null ? webhooks.tell({ endpoint, secret }, dataOf(task, Math.max(at, options.now()))) : Promise.resolve());
+  let begun = Promise.resolve();
+  if ("webhook-begins" in scenario) webhooks.after(task.startsAt - options.now(), () => (begun = tell(task.startsAt)));
+  if (task.endsAt === Infinity) return;
+  webhooks.after(task.endsAt - options.now(), async () => {
+    await begun;
+    await tell(task.endsAt);
+    if ("webhook-twice" in scenario) await tell(task.endsAt);
+  });
+}
+
+/** The ceiling that one more such task would pass, in the words of the gateway; null where it would pass none. */
+function ceilingPassed({ house }: Call, creation: Creation): string | null {
+  const now = house.options.now();
+  const running = [...house.tasks.values()].filter((task) => task.cancelledAt === null && now < task.endsAt);
+  const met = ceilingMet(sandboxCeilings, countTasks(running), creation);
+  return met && `failed to create task: ${met.family === "all" ? "account" : met.family} concurrency limit ${met.limit} reached`;
 }
 
 /** USD 0.05 a second of video, 0.10 for music, 0.02 for all else, in ten millionths. */
