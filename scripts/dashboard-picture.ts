@@ -39,7 +39,15 @@ await using proxy = await startProxy({
   },
 });
 const keys = new Map(await liveThrough(proxy, { until: clock.now(), days: 92 }));
-keys.set("onboarding", await proxy.addKey("onboarding", { team: "support", models: ["gpt-4o*"], limits: { rpm: 60, tpm: 200_000, parallel: 4 }, lifetimeMs: 30 * 24 * 60 * minuteMs }));
+keys.set(
+  "onboarding",
+  await proxy.addKey("onboarding", {
+    team: "support",
+    models: ["gpt-4o*"],
+    limits: { rpm: 60, tpm: 200_000, parallel: 4 },
+    lifetimeMs: 30 * 24 * 60 * minuteMs,
+  }),
+);
 for (const [scope, limit, period, mode, warnPercent] of [
   ["all", "60", "1mo", "hard", 80],
   ["team:research", "2.40", "1d", "hard", 80],
@@ -48,13 +56,19 @@ for (const [scope, limit, period, mode, warnPercent] of [
   ["key:nightly-eval", "0.75", "1d", "hard", 80],
   ["key:onboarding", "0.05", "1w", "hard", 75],
 ] as const) {
-  const set = await setBudget({ ledger: proxy.serving.ledger, keys: proxy.serving.keys, clock, by: "pictures" }, { scope, limit, period, mode, warnPercent });
+  const set = await setBudget(
+    { ledger: proxy.serving.ledger, keys: proxy.serving.keys, clock, by: "pictures" },
+    { scope, limit, period, mode, warnPercent },
+  );
   if (!set.ok) throw new Error(set.message);
 }
 await lastHour();
 clock.set(present - 14_000);
 const leaving = new AbortController();
-await Promise.all([send("alice", "claude-sonnet-4-6", "endless:40", { stream: true, signal: leaving.signal }), send("onboarding", "gpt-4o", "endless:30", { stream: true, signal: leaving.signal })]);
+await Promise.all([
+  send("alice", "claude-sonnet-4-6", "endless:40", { stream: true, signal: leaving.signal }),
+  send("onboarding", "gpt-4o", "endless:30", { stream: true, signal: leaving.signal }),
+]);
 clock.set(present);
 
 /** Requests of everybody as they come; some are cut, some come without usage, and some the gateway fails. */
@@ -69,7 +83,11 @@ async function lastHour(): Promise<void> {
       const model = priced[(number * 3) % priced.length]?.[0] ?? "gpt-4o";
       const fails = each === 0 && (minute % 23 === 9 || minute === 34);
       const tokens = `tokens:${60 + ((number * 97) % 420)}`;
-      const answer = await (fails ? send(name, model, "status:502") : number % 17 === 5 ? send(name, model, "cut:40", { stream: true }) : send(name, model, tokens, { stream: number % 7 === 3 }));
+      const answer = await (fails
+        ? send(name, model, "status:502")
+        : number % 17 === 5
+          ? send(name, model, "cut:40", { stream: true })
+          : send(name, model, tokens, { stream: number % 7 === 3 }));
       // One that is cut has no end.
       await answer.text().catch(() => "");
       await settled();
@@ -87,8 +105,15 @@ async function settled(): Promise<void> {
   clearInterval(ticking);
 }
 
-function send(name: string, model: string, scenario: string, { stream = false, signal }: { readonly stream?: boolean; readonly signal?: AbortSignal } = {}): Promise<Response> {
-  const tags = Object.entries(members.find((member) => member.name === name)?.tags ?? {}).map(([tag, value]) => `${tag}=${value}`).join(", ");
+function send(
+  name: string,
+  model: string,
+  scenario: string,
+  { stream = false, signal }: { readonly stream?: boolean; readonly signal?: AbortSignal } = {},
+): Promise<Response> {
+  const tags = Object.entries(members.find((member) => member.name === name)?.tags ?? {})
+    .map(([tag, value]) => `${tag}=${value}`)
+    .join(", ");
   const content = `${"The customer wrote again. ".repeat(20 + model.length * 7)}#sandbox ${scenario}`;
   return proxy.chat(
     { model, messages: [{ role: "user", content }], max_tokens: stream ? 2000 : 600, ...(stream && { stream }) },
@@ -117,7 +142,10 @@ const views: readonly View[] = [
   { name: "overview", path: "?span=30d", shown: (page) => page.locator(".legend"), kept: ["desk-light", "desk-dark", "phone-light"] },
   { name: "requests", path: "/requests", shown: (page) => page.locator(".requests tbody tr").nth(9), kept: ["desk-dark", "phone-dark"] },
   {
-    name: "request", path: "/requests", shown: (page) => page.locator(".requests tbody tr").nth(9), kept: ["desk-light"],
+    name: "request",
+    path: "/requests",
+    shown: (page) => page.locator(".requests tbody tr").nth(9),
+    kept: ["desk-light"],
     first: async (page) => {
       await page.locator(".requests tbody tr").filter({ hasText: "reported" }).first().click();
       await page.locator(".items").waitFor();

@@ -38,7 +38,10 @@ const sections: Record<Who["kind"], readonly Section[]> = {
 };
 
 /** Nobody is known yet; nobody is signed in, and perhaps why; somebody is. */
-type Visitor = { readonly is: "unknown"; readonly fault: Fault | null } | { readonly is: "nobody"; readonly notice: string | null } | { readonly is: "here"; readonly who: Who };
+type Visitor =
+  | { readonly is: "unknown"; readonly fault: Fault | null }
+  | { readonly is: "nobody"; readonly notice: string | null }
+  | { readonly is: "here"; readonly who: Who };
 
 export function App(): View {
   const [visitor, setVisitor] = useState<Visitor>({ is: "unknown", fault: null });
@@ -74,20 +77,37 @@ function Shell({ who, ended, leave }: { readonly who: Who; readonly ended: () =>
     document.title = `${current?.name ?? "Not here"} · Farebox`;
   }, [current]);
   useEnd(who.expires_at, ended);
-  return h(VisitContext.Provider, { value: visit },
+  return h(
+    VisitContext.Provider,
+    { value: visit },
     div(
       { class: "shell" },
       a({ class: "skip", href: "#content" }, "Skip to the content"),
       header(
         { class: "side" },
         div({ class: "brand" }, brandMark(), span(null, "Farebox")),
-        nav({ "aria-label": "Views" }, ul({ class: "views" }, mine.map((each) =>
-          li({ key: each.view }, a({ href: addressOf(each.view), onClick: follow, ...(each === current && { "aria-current": "page" }) }, icon(each.icon), span(null, each.name)))))),
+        nav(
+          { "aria-label": "Views" },
+          ul(
+            { class: "views" },
+            mine.map((each) =>
+              li(
+                { key: each.view },
+                a(
+                  { href: addressOf(each.view), onClick: follow, ...(each === current && { "aria-current": "page" }) },
+                  icon(each.icon),
+                  span(null, each.name),
+                ),
+              ),
+            ),
+          ),
+        ),
         account(who, leave),
       ),
       main({ id: "content", tabIndex: -1, ref: content }, current === undefined ? nowhere() : h(current.content, { key: current.view })),
       h(Toasts, null),
-    ));
+    ),
+  );
 }
 
 function nowhere(): View {
@@ -119,5 +139,8 @@ const themeNames: Record<Theme, string> = { auto: "as the system", light: "light
 function ThemeSwitch(): View {
   const { theme } = useTheme();
   const what = `Colours: ${themeNames[theme]}. Change to ${themeNames[nextTheme[theme]]}.`;
-  return button({ type: "button", class: "button icon-only", "aria-label": what, title: what, onClick: () => setTheme(nextTheme[theme]) }, icon(theme));
+  return button(
+    { type: "button", class: "button icon-only", "aria-label": what, title: what, onClick: () => setTheme(nextTheme[theme]) },
+    icon(theme),
+  );
 }

@@ -18,7 +18,13 @@ interface Band {
 const nameless: Record<Series["by"], string> = { model: "no model", key: "without a key", team: "no team", group: "no group" };
 
 export function bandsOf({ by, rows, other }: Series): Band[] {
-  const named = rows.map((row, index) => ({ name: row.name ?? nameless[by], colour: index + 1, total: row.cost_usd, requests: row.requests, values: row.values }));
+  const named = rows.map((row, index) => ({
+    name: row.name ?? nameless[by],
+    colour: index + 1,
+    total: row.cost_usd,
+    requests: row.requests,
+    values: row.values,
+  }));
   if (other === null) return named;
   return [...named, { name: `${count(other.count)} others`, colour: 0, total: other.cost_usd, requests: other.requests, values: other.values }];
 }
@@ -54,7 +60,8 @@ function legend(bands: readonly Band[], total: Usd, mark: (band: number | null) 
         span({ class: "legend-name" }, band.name),
         span({ class: "num", title: exactMoney(band.total) }, money(band.total)),
         span({ class: "num muted" }, percent(shareOf(band.total, total))),
-      )),
+      ),
+    ),
   );
 }
 
@@ -64,10 +71,32 @@ function asTable({ starts, bucket }: Series, bands: readonly Band[], labelOf: (a
     table(
       { class: "plain" },
       caption({ class: "unseen" }, `Spend by ${bucket}, in US dollars`),
-      thead(null, tr(null, th({ scope: "col" }, bucket === "day" ? "Day" : "Hour"), bands.map(({ name }) => th({ key: name, scope: "col", class: "right" }, name)))),
-      tbody(null, starts.map((start, at) =>
-        tr({ key: start }, th({ scope: "row" }, labelOf(start)), bands.map(({ name, values }) => td({ key: name, class: "right num" }, exactMoney(values[at] ?? "0")))))),
-      tfoot(null, tr(null, th({ scope: "row" }, "All"), bands.map(({ name, total }) => td({ key: name, class: "right num" }, exactMoney(total))))),
+      thead(
+        null,
+        tr(
+          null,
+          th({ scope: "col" }, bucket === "day" ? "Day" : "Hour"),
+          bands.map(({ name }) => th({ key: name, scope: "col", class: "right" }, name)),
+        ),
+      ),
+      tbody(
+        null,
+        starts.map((start, at) =>
+          tr(
+            { key: start },
+            th({ scope: "row" }, labelOf(start)),
+            bands.map(({ name, values }) => td({ key: name, class: "right num" }, exactMoney(values[at] ?? "0"))),
+          ),
+        ),
+      ),
+      tfoot(
+        null,
+        tr(
+          null,
+          th({ scope: "row" }, "All"),
+          bands.map(({ name, total }) => td({ key: name, class: "right num" }, exactMoney(total))),
+        ),
+      ),
     ),
   );
 }
@@ -135,14 +164,23 @@ function tooltip(plot: uPlot, at: number, bands: readonly Band[], label: string)
   const beside = centre > plot.width / 2 ? centre - width / 2 - 8 - room : centre + width / 2 + 8;
   return div(
     { class: "plot-marks", role: "status" },
-    div({ class: "column", style: { left: `${centre - width / 2}px`, width: `${width}px`, top: `${plot.over.offsetTop}px`, height: `${plot.over.clientHeight}px` } }),
+    div({
+      class: "column",
+      style: { left: `${centre - width / 2}px`, width: `${width}px`, top: `${plot.over.offsetTop}px`, height: `${plot.over.clientHeight}px` },
+    }),
     div(
       { class: "tip", style: { width: `${room}px`, left: `${Math.min(Math.max(beside, 0), plot.width - room)}px` } },
       div({ class: "tip-head" }, span(null, label), strong({ class: "num" }, money(String(sum)))),
       parts.length === 0
         ? div({ class: "muted" }, "Nothing was spent.")
         : parts.map(({ name, colour: which, value }) =>
-            div({ key: name, class: "tip-row" }, span({ class: `swatch series-${which}` }), span({ class: "legend-name" }, name), span({ class: "num" }, money(value)))),
+            div(
+              { key: name, class: "tip-row" },
+              span({ class: `swatch series-${which}` }),
+              span({ class: "legend-name" }, name),
+              span({ class: "num" }, money(value)),
+            ),
+          ),
     ),
   );
 }
@@ -178,7 +216,14 @@ function optionsFor({ series, bands, timeZone, onMove, focus }: PlotOptions): uP
     cursor: { x: false, y: false, points: { show: false }, drag: { x: false, y: false } },
     scales: { x: { time: false, range: [-0.5, length - 0.5] }, y: { range: (_, __, top) => [0, top > 0 ? top * 1.04 : 1] } },
     axes: [
-      { ...axis, grid: { show: false }, gap: 8, size: 30, splits: (plot) => labelled(series, plot.width, timeZone), values: (_, splits) => splits.map((at) => labelOn(series, at, timeZone)) },
+      {
+        ...axis,
+        grid: { show: false },
+        gap: 8,
+        size: 30,
+        splits: (plot) => labelled(series, plot.width, timeZone),
+        values: (_, splits) => splits.map((at) => labelOn(series, at, timeZone)),
+      },
       { ...axis, grid: { stroke: line, width: 1 }, gap: 8, size: 56, space: 44, values: (_, splits) => axisMoney(splits) },
     ],
     series: [{}, ...bands.map((band) => ({ label: band.name, points: { show: false }, paths: () => null }))],

@@ -60,7 +60,12 @@ export function shareOf(part: string, all: string): number {
 const dayMs = 86_400_000;
 /** The page speaks English: so do the words in its sentences. */
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "long" });
-const steps = [["day", dayMs], ["hour", 3_600_000], ["minute", 60_000], ["second", 1000]] as const;
+const steps = [
+  ["day", dayMs],
+  ["hour", 3_600_000],
+  ["minute", 60_000],
+  ["second", 1000],
+] as const;
 
 /** "5 minutes ago", "in 3 days". */
 export function ago(iso: string, now = Date.now()): string {
@@ -78,7 +83,12 @@ export function lasting(hours: number): string {
 /** "840ms", "2.4s". */
 export function duration(ms: number): string {
   const [value, unit] = ms < 1000 ? [Math.round(ms), "millisecond"] : [ms / 1000, "second"];
-  return new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "narrow", maximumFractionDigits: value < 10 && unit === "second" ? 1 : 0 }).format(value);
+  return new Intl.NumberFormat(undefined, {
+    style: "unit",
+    unit,
+    unitDisplay: "narrow",
+    maximumFractionDigits: value < 10 && unit === "second" ? 1 : 0,
+  }).format(value);
 }
 
 export type TimeStyle = "full" | "moment" | "clock" | "day" | "date" | "hour" | "axisHour" | "short";

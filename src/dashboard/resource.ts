@@ -33,7 +33,11 @@ export interface Resource<T> {
 }
 
 /** Reads something now, when `subject` changes, and each `everyMs` while the page is seen. */
-export function useResource<T>(read: (signal: AbortSignal) => Promise<T>, subject: string, { everyMs }: { readonly everyMs?: number } = {}): Resource<T> {
+export function useResource<T>(
+  read: (signal: AbortSignal) => Promise<T>,
+  subject: string,
+  { everyMs }: { readonly everyMs?: number } = {},
+): Resource<T> {
   const { ended } = useVisit();
   const [state, setState] = useState<{ subject: string; data: T | null; fault: Fault | null }>({ subject, data: null, fault: null });
   const [turn, setTurn] = useState(0);
@@ -47,7 +51,9 @@ export function useResource<T>(read: (signal: AbortSignal) => Promise<T>, subjec
       if (leaving.signal.aborted) return;
       if (!outcome.ok && outcome.fault.signedOut) return ended();
       setState((before) => ({
-        subject, data: outcome.ok ? outcome.value : before.subject === subject ? before.data : null, fault: outcome.ok ? null : outcome.fault,
+        subject,
+        data: outcome.ok ? outcome.value : before.subject === subject ? before.data : null,
+        fault: outcome.ok ? null : outcome.fault,
       }));
       if (everyMs !== undefined) timer = setTimeout(whenSeen, everyMs);
     };
@@ -89,15 +95,18 @@ export function useAction(): Action {
   const { ended } = useVisit();
   const [state, setState] = useState<{ busy: boolean; fault: Fault | null }>({ busy: false, fault: null });
   const busy = useRef(false);
-  const run = useCallback(async (work: () => Promise<unknown>) => {
-    if (busy.current) return false;
-    busy.current = true;
-    setState({ busy: true, fault: null });
-    const outcome = await attempt(work);
-    busy.current = false;
-    if (!outcome.ok && outcome.fault.signedOut) ended();
-    setState({ busy: false, fault: outcome.ok ? null : outcome.fault });
-    return outcome.ok;
-  }, [ended]);
+  const run = useCallback(
+    async (work: () => Promise<unknown>) => {
+      if (busy.current) return false;
+      busy.current = true;
+      setState({ busy: true, fault: null });
+      const outcome = await attempt(work);
+      busy.current = false;
+      if (!outcome.ok && outcome.fault.signedOut) ended();
+      setState({ busy: false, fault: outcome.ok ? null : outcome.fault });
+      return outcome.ok;
+    },
+    [ended],
+  );
   return { ...state, run };
 }

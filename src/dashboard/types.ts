@@ -68,7 +68,10 @@ export interface Overview {
   readonly forecast: { readonly month_end_usd: Usd; readonly usd_per_hour: Usd; readonly from: Iso } | null;
   readonly balance: Balance | null;
   readonly span: Sums & {
-    readonly name: SpanName; readonly since: Iso; readonly until: Iso; readonly unpriced_requests: number;
+    readonly name: SpanName;
+    readonly since: Iso;
+    readonly until: Iso;
+    readonly unpriced_requests: number;
   };
   readonly series: Series;
   readonly top: { readonly keys: readonly Spender[]; readonly models: readonly Spender[] };
@@ -126,7 +129,10 @@ export interface ChargeDetails extends Charge {
   readonly retry: number;
   readonly items: readonly Item[];
   readonly price: {
-    readonly model: string; readonly from: string; readonly source: string; readonly fraction: string | null;
+    readonly model: string;
+    readonly from: string;
+    readonly source: string;
+    readonly fraction: string | null;
     readonly minimum: { readonly tokens: number; readonly usd: Usd };
   } | null;
   readonly known: string;
@@ -184,7 +190,12 @@ export interface Team {
 }
 
 export interface Me {
-  readonly key: { readonly name: string; readonly team: string | null; readonly models: readonly string[] | null; readonly expires_at: Iso | null } | null;
+  readonly key: {
+    readonly name: string;
+    readonly team: string | null;
+    readonly models: readonly string[] | null;
+    readonly expires_at: Iso | null;
+  } | null;
   readonly limits: Readonly<Record<keyof Limits, { readonly scope: string; readonly limit: number; readonly remaining: number } | null>>;
   readonly budgets: readonly Standing[];
 }
@@ -199,7 +210,9 @@ export interface Price {
   readonly fraction: string | null;
   readonly tier_mode: string;
   readonly tiers: readonly {
-    readonly from_prompt_tokens: number; readonly gateway_usd_per_million: Rates; readonly official_usd_per_million: Rates;
+    readonly from_prompt_tokens: number;
+    readonly gateway_usd_per_million: Rates;
+    readonly official_usd_per_million: Rates;
   }[];
   readonly per_request_usd: { readonly gateway: Usd; readonly official: Usd } | null;
   readonly minimum: { readonly tokens: number; readonly usd: Usd };
@@ -217,7 +230,12 @@ export interface PricedModel {
 export interface PriceHistory {
   readonly id: string;
   readonly aliases: readonly string[];
-  readonly entries: readonly { readonly starts_at: Iso | null; readonly in_force: boolean; readonly group: string | null; readonly price: Price | null }[];
+  readonly entries: readonly {
+    readonly starts_at: Iso | null;
+    readonly in_force: boolean;
+    readonly group: string | null;
+    readonly price: Price | null;
+  }[];
 }
 
 export interface Reconciliation {
@@ -252,11 +270,21 @@ export interface Health {
   readonly reconciliation: Reconciliation | null;
   readonly reconciliation_missing: string | null;
   readonly pending: {
-    readonly count: number; readonly oldest_at: Iso | null;
-    readonly old: readonly { readonly request_id: string; readonly key: string | null; readonly held_since: Iso; readonly hold_usd: Usd | null; readonly orphaned: boolean }[];
+    readonly count: number;
+    readonly oldest_at: Iso | null;
+    readonly old: readonly {
+      readonly request_id: string;
+      readonly key: string | null;
+      readonly held_since: Iso;
+      readonly hold_usd: Usd | null;
+      readonly orphaned: boolean;
+    }[];
   };
   readonly gateway: {
-    readonly since: Iso; readonly requests: number; readonly errors: number; readonly by_status: Readonly<Record<string, number>>;
+    readonly since: Iso;
+    readonly requests: number;
+    readonly errors: number;
+    readonly by_status: Readonly<Record<string, number>>;
     readonly minutes: { readonly starts: readonly Iso[]; readonly requests: readonly number[]; readonly errors: readonly number[] };
     readonly last: readonly { readonly request_id: string; readonly time: Iso; readonly model: string; readonly status: number | null }[];
   };

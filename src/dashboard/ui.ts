@@ -37,7 +37,11 @@ interface CardParts {
 export function Card({ title, hint, actions, class: name, children }: CardParts): View {
   return section(
     { class: classes("card", name) },
-    header({ class: "card-head" }, div({ class: "card-title" }, h2(null, title), hint !== undefined && p({ class: "hint" }, hint)), actions !== undefined && div({ class: "actions" }, actions)),
+    header(
+      { class: "card-head" },
+      div({ class: "card-title" }, h2(null, title), hint !== undefined && p({ class: "hint" }, hint)),
+      actions !== undefined && div({ class: "actions" }, actions),
+    ),
     children,
   );
 }
@@ -53,7 +57,9 @@ interface Choice<T extends string> {
 export function segmented<T extends string>({ label, options, value, onChoose }: Choice<T>): View {
   return div(
     { class: "segmented", role: "group", "aria-label": label },
-    options.map((each) => button({ type: "button", key: each.value, "aria-pressed": each.value === value, onClick: () => onChoose(each.value) }, each.text)),
+    options.map((each) =>
+      button({ type: "button", key: each.value, "aria-pressed": each.value === value, onClick: () => onChoose(each.value) }, each.text),
+    ),
   );
 }
 
@@ -71,7 +77,15 @@ export function budgetBar({ spent_usd: spent, held_usd: held, limit_usd: limit, 
   const tone = all >= 1 ? "bad" : warn !== null && all >= warn / 100 ? "warn" : "good";
   const text = `${percent(all)} of ${money(limit)}: ${money(spent)} spent, ${money(held)} held`;
   return div(
-    { class: classes("meter", tone, mode), role: "meter", "aria-label": `Budget ${scope}`, "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.min(Math.round(all * 100), 100), "aria-valuetext": text },
+    {
+      class: classes("meter", tone, mode),
+      role: "meter",
+      "aria-label": `Budget ${scope}`,
+      "aria-valuemin": 0,
+      "aria-valuemax": 100,
+      "aria-valuenow": Math.min(Math.round(all * 100), 100),
+      "aria-valuetext": text,
+    },
     span({ class: "spent", style: { width: `${Math.min(spentShare, 1) * 100}%` } }),
     span({ class: "held", style: { width: `${Math.min(heldShare, Math.max(1 - spentShare, 0)) * 100}%` } }),
     warn !== null && span({ class: "warn-mark", style: { left: `${warn}%` } }),
@@ -80,7 +94,10 @@ export function budgetBar({ spent_usd: spent, held_usd: held, limit_usd: limit, 
 
 /** A share beside a name in a list. */
 export function shareBar(share: number, series?: number): View {
-  return div({ class: "share", "aria-hidden": "true" }, span({ class: series === undefined ? "" : `series-${series}`, style: { width: `${Math.min(share, 1) * 100}%` } }));
+  return div(
+    { class: "share", "aria-hidden": "true" },
+    span({ class: series === undefined ? "" : `series-${series}`, style: { width: `${Math.min(share, 1) * 100}%` } }),
+  );
 }
 
 export function failure({ fault, retry }: { readonly fault: Fault; readonly retry?: (() => void) | undefined }): View {
@@ -99,18 +116,26 @@ export function empty(title: string, ...children: Children[]): View {
 
 /** Lines where figures will be. */
 export function waiting(lines: number): View {
-  return div({ class: "waiting", "aria-busy": "true" }, span({ class: "unseen" }, "Loading"), Array.from({ length: lines }, (_, index) => span({ key: index, class: "bone", "aria-hidden": "true" })));
+  return div(
+    { class: "waiting", "aria-busy": "true" },
+    span({ class: "unseen" }, "Loading"),
+    Array.from({ length: lines }, (_, index) => span({ key: index, class: "bone", "aria-hidden": "true" })),
+  );
 }
 
 export function CopyButton({ text, label: what }: { readonly text: string; readonly label: string }): View {
   const [copied, setCopied] = useState<"yes" | "no" | null>(null);
   const copy = async () => {
-    const done = await navigator.clipboard.writeText(text).then(() => true, () => false);
+    const done = await navigator.clipboard.writeText(text).then(
+      () => true,
+      () => false,
+    );
     setCopied(done ? "yes" : "no");
   };
   return button(
     { type: "button", class: "button small", onClick: () => void copy(), "aria-label": copied === "yes" ? `${what} copied` : `Copy ${what}` },
-    icon(copied === "yes" ? "done" : "copy"), copied === "yes" ? "Copied" : copied === "no" ? "Select and copy it" : "Copy",
+    icon(copied === "yes" ? "done" : "copy"),
+    copied === "yes" ? "Copied" : copied === "no" ? "Select and copy it" : "Copy",
   );
 }
 
@@ -134,11 +159,7 @@ export function Dialog({ title, kind = "box", onClosed, body }: DialogParts): Vi
   const close = () => place.current?.close();
   return dialog(
     { ref: place, class: kind, "aria-label": title, onClose: onClosed, onMouseDown: (event) => event.target === place.current && close() },
-    div(
-      { class: "dialog-body" },
-      header({ class: "dialog-head" }, h2(null, title), iconButton("close", "Close", close)),
-      body(close),
-    ),
+    div({ class: "dialog-body" }, header({ class: "dialog-head" }, h2(null, title), iconButton("close", "Close", close)), body(close)),
   );
 }
 

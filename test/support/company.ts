@@ -23,13 +23,82 @@ export interface Member {
 }
 
 export const members: readonly Member[] = [
-  { name: "alice", team: "research", daily: 34, models: [["claude-sonnet-4-6", 5], ["gpt-5", 3], ["gemini-2.5-pro", 2]], tokens: [5200, 900] },
-  { name: "bob", team: "research", daily: 22, models: [["gpt-5", 4], ["gpt-4.1", 3]], tokens: [3400, 1100] },
-  { name: "support-bot", team: "support", daily: 60, machine: true, models: [["gpt-4o-mini", 6], ["gpt-4o", 1]], tokens: [2100, 320], tags: { feature: "answers" } },
-  { name: "carol", team: "product", daily: 18, models: [["claude-sonnet-4-6", 2], ["gemini-2.5-flash", 5]], tokens: [2600, 700] },
-  { name: "search", team: "product", daily: 40, machine: true, models: [["gemini-2.5-flash", 5], ["gpt-4.1-mini", 3]], tokens: [1500, 180], tags: { feature: "search" } },
-  { name: "nightly-eval", daily: 14, machine: true, models: [["claude-opus-4-6", 1], ["gpt-5", 2]], tokens: [7800, 1500], tags: { job: "eval" } },
-  { name: "dave", team: "product", daily: 9, models: [["gpt-4o", 3], ["claude-haiku-4-5", 4]], tokens: [1200, 500] },
+  {
+    name: "alice",
+    team: "research",
+    daily: 34,
+    models: [
+      ["claude-sonnet-4-6", 5],
+      ["gpt-5", 3],
+      ["gemini-2.5-pro", 2],
+    ],
+    tokens: [5200, 900],
+  },
+  {
+    name: "bob",
+    team: "research",
+    daily: 22,
+    models: [
+      ["gpt-5", 4],
+      ["gpt-4.1", 3],
+    ],
+    tokens: [3400, 1100],
+  },
+  {
+    name: "support-bot",
+    team: "support",
+    daily: 60,
+    machine: true,
+    models: [
+      ["gpt-4o-mini", 6],
+      ["gpt-4o", 1],
+    ],
+    tokens: [2100, 320],
+    tags: { feature: "answers" },
+  },
+  {
+    name: "carol",
+    team: "product",
+    daily: 18,
+    models: [
+      ["claude-sonnet-4-6", 2],
+      ["gemini-2.5-flash", 5],
+    ],
+    tokens: [2600, 700],
+  },
+  {
+    name: "search",
+    team: "product",
+    daily: 40,
+    machine: true,
+    models: [
+      ["gemini-2.5-flash", 5],
+      ["gpt-4.1-mini", 3],
+    ],
+    tokens: [1500, 180],
+    tags: { feature: "search" },
+  },
+  {
+    name: "nightly-eval",
+    daily: 14,
+    machine: true,
+    models: [
+      ["claude-opus-4-6", 1],
+      ["gpt-5", 2],
+    ],
+    tokens: [7800, 1500],
+    tags: { job: "eval" },
+  },
+  {
+    name: "dave",
+    team: "product",
+    daily: 9,
+    models: [
+      ["gpt-4o", 3],
+      ["claude-haiku-4-5", 4],
+    ],
+    tokens: [1200, 500],
+  },
 ];
 
 const hourMs = 3_600_000;
@@ -51,16 +120,24 @@ function numbers(seed: number): () => number {
  * A company's traffic of the days before `until`: written through the ledger, with holds and postings as a proxy makes them.
  * Gives the members' keys by their names.
  */
-export async function liveThrough(proxy: RunningProxy, { until, days }: { readonly until: number; readonly days: number }): Promise<ReadonlyMap<string, string>> {
+export async function liveThrough(
+  proxy: RunningProxy,
+  { until, days }: { readonly until: number; readonly days: number },
+): Promise<ReadonlyMap<string, string>> {
   const loaded = await loadCatalogue({ shipped: shippedPrices, user: undefined });
   if (!loaded.ok) throw new Error("the shipped prices do not load");
   const { ledger, keys } = proxy.serving;
   const texts = new Map([["alice", proxy.key]]);
-  for (const { name, team } of members.filter((member) => !texts.has(member.name))) texts.set(name, await proxy.addKey(name, team === undefined ? {} : { team }));
+  for (const { name, team } of members.filter((member) => !texts.has(member.name)))
+    texts.set(name, await proxy.addKey(name, team === undefined ? {} : { team }));
   await updateKey({ keys, clock: systemClock(), by: "test" }, "alice", { team: "research" });
   const ids = new Map((await keys.list()).map(({ name, id }) => [name, id]));
   const chance = numbers(7);
-  const requests = members.flatMap((member) => timesOf(member, { until, days }, chance).map((at) => requestOf({ member, at, key: ids.get(member.name) ?? "", catalogue: loaded.catalogue, chance })));
+  const requests = members.flatMap((member) =>
+    timesOf(member, { until, days }, chance).map((at) =>
+      requestOf({ member, at, key: ids.get(member.name) ?? "", catalogue: loaded.catalogue, chance }),
+    ),
+  );
   requests.sort((one, other) => one.hold.at - other.hold.at);
   for (let from = 0; from < requests.length; from += batch) {
     const some = requests.slice(from, from + batch);
@@ -119,11 +196,24 @@ function requestOf({ member, at, key, catalogue, chance }: Wish): PastRequest {
   const { charged } = costOf(model.price.version, tokens);
   made++;
   return {
-    model, tokens, luck: chance(), durationMs: 400 + (output + reasoning) * (9 + 6 * chance()),
+    model,
+    tokens,
+    luck: chance(),
+    durationMs: 400 + (output + reasoning) * (9 + 6 * chance()),
     hold: {
       id: `${at.toString(16).padStart(12, "0").slice(0, 8)}-${at.toString(16).padStart(12, "0").slice(8)}-7${made.toString(16).padStart(3, "0").slice(-3)}-8000-${(made * 2654435761).toString(16).padStart(12, "0").slice(-12)}`,
-      kind: "request", at, caller: { key, team: member.team ?? null }, route: "chat/completions", model: model.id, group: model.group, stream: chance() < 0.6,
-      price: { id: model.price.id, canonical: model.price.canonical }, amount: (charged * 3n) as PicoUsd, bounded: true, tags: member.tags ?? {}, retry: chance() < 0.02 ? 1 : 0,
+      kind: "request",
+      at,
+      caller: { key, team: member.team ?? null },
+      route: "chat/completions",
+      model: model.id,
+      group: model.group,
+      stream: chance() < 0.6,
+      price: { id: model.price.id, canonical: model.price.canonical },
+      amount: (charged * 3n) as PicoUsd,
+      bounded: true,
+      tags: member.tags ?? {},
+      retry: chance() < 0.02 ? 1 : 0,
     },
   };
 }
@@ -139,10 +229,28 @@ function pick(weighted: Member["models"], at: number): string {
 
 /** Most end well; some are counted, a few are cut or fail. */
 async function endOf(ledger: Ledger, { hold, model, tokens, luck, durationMs }: PastRequest): Promise<void> {
-  const end = { at: hold.at + Math.round(durationMs), status: 200, servedModel: model.id, gatewayRequestId: `gw-${hold.id.slice(-10)}`, durationMs, firstTokenMs: hold.stream ? 240 + luck * 500 : null };
+  const end = {
+    at: hold.at + Math.round(durationMs),
+    status: 200,
+    servedModel: model.id,
+    gatewayRequestId: `gw-${hold.id.slice(-10)}`,
+    durationMs,
+    firstTokenMs: hold.stream ? 240 + luck * 500 : null,
+  };
   if (luck < 0.012) return void (await ledger.void(hold.id, "gateway_error", { ...end, status: luck < 0.008 ? 502 : 429, firstTokenMs: null }));
-  const { charged, list, minimumApplied } = model.price === null ? { charged: noMoney, list: noMoney, minimumApplied: false } : costOf(model.price.version, tokens);
+  const { charged, list, minimumApplied } =
+    model.price === null ? { charged: noMoney, list: noMoney, minimumApplied: false } : costOf(model.price.version, tokens);
   const source = luck < 0.025 ? "partial" : luck < 0.1 ? "counted" : "reported";
-  const posting: Posting = { kind: "post", cost: charged, listCost: list, tokens, formula: "tokens", source, minimumApplied, clamped: false, reason: source === "partial" ? "client_left" : null };
+  const posting: Posting = {
+    kind: "post",
+    cost: charged,
+    listCost: list,
+    tokens,
+    formula: "tokens",
+    source,
+    minimumApplied,
+    clamped: false,
+    reason: source === "partial" ? "client_left" : null,
+  };
   await ledger.post(hold.id, posting, end);
 }

@@ -27,20 +27,32 @@ export function budgetCard(standing: Standing, actions: Children): View {
   const full = shareOf(spent, limit) + shareOf(held, limit);
   return article(
     { class: "card budget", key: `${standing.scope} ${period} ${standing.key}` },
-    div({ class: "budget-head" },
-      div(null, h3(null, scopeName(standing)), p({ class: "hint" }, amount(limit), ` ${periodNames[period]}`, mode === "soft" && badge("calm", "soft", "Warns, and lets requests pass"))),
-      div({ class: "actions" }, actions)),
+    div(
+      { class: "budget-head" },
+      div(
+        null,
+        h3(null, scopeName(standing)),
+        p({ class: "hint" }, amount(limit), ` ${periodNames[period]}`, mode === "soft" && badge("calm", "soft", "Warns, and lets requests pass")),
+      ),
+      div({ class: "actions" }, actions),
+    ),
     budgetBar(standing),
-    div({ class: "budget-foot" },
-      span(null, amount(spent), span({ class: "muted" }, " spent"), Number(held) > 0 && [span({ class: "muted" }, " · "), amount(held), span({ class: "muted" }, " held")]),
-      full >= 1 ? badge("bad", "used up") : span(null, amount(left), span({ class: "muted" }, " left"))),
-    div({ class: "budget-foot muted" },
-      span(null, percent(full), " used"),
-      resetWords(standing)),
+    div(
+      { class: "budget-foot" },
+      span(
+        null,
+        amount(spent),
+        span({ class: "muted" }, " spent"),
+        Number(held) > 0 && [span({ class: "muted" }, " · "), amount(held), span({ class: "muted" }, " held")],
+      ),
+      full >= 1 ? badge("bad", "used up") : span(null, amount(left), span({ class: "muted" }, " left")),
+    ),
+    div({ class: "budget-foot muted" }, span(null, percent(full), " used"), resetWords(standing)),
   );
 }
 
-export type BudgetTask = { readonly do: "set"; readonly standing: Standing | null; readonly scope: string } | { readonly do: "remove"; readonly standing: Standing };
+export type BudgetTask =
+  { readonly do: "set"; readonly standing: Standing | null; readonly scope: string } | { readonly do: "remove"; readonly standing: Standing };
 
 interface BudgetsParts {
   readonly budgets: readonly Standing[];
@@ -49,11 +61,17 @@ interface BudgetsParts {
 
 export function Budgets({ budgets, onTask }: BudgetsParts): View {
   const mayEdit = useMayEdit();
-  const actionsOf = (standing: Standing) => mayEdit && [
-    iconButton("edit", `Change the budget of ${scopeName(standing)}, ${periodNames[standing.period]}`, () => onTask({ do: "set", standing, scope: standing.scope })),
-    iconButton("bin", `Remove the budget of ${scopeName(standing)}, ${periodNames[standing.period]}`, () => onTask({ do: "remove", standing })),
-  ];
-  const each = Map.groupBy(budgets.filter(({ key }) => key !== null), ({ scope, period }) => `${scope} ${period}`);
+  const actionsOf = (standing: Standing) =>
+    mayEdit && [
+      iconButton("edit", `Change the budget of ${scopeName(standing)}, ${periodNames[standing.period]}`, () =>
+        onTask({ do: "set", standing, scope: standing.scope }),
+      ),
+      iconButton("bin", `Remove the budget of ${scopeName(standing)}, ${periodNames[standing.period]}`, () => onTask({ do: "remove", standing })),
+    ];
+  const each = Map.groupBy(
+    budgets.filter(({ key }) => key !== null),
+    ({ scope, period }) => `${scope} ${period}`,
+  );
   return div(
     { class: "budgets" },
     budgets.filter(({ key }) => key === null).map((standing) => budgetCard(standing, actionsOf(standing))),
@@ -69,12 +87,22 @@ function eachKeyCard(ofKeys: readonly Standing[], actionsOf: (standing: Standing
   const { scope, period, limit_usd: limit, mode, key } = fullest;
   return article(
     { class: "card budget", key: `${scope} ${period}` },
-    div({ class: "budget-head" },
-      div(null, h3(null, scopeName({ scope, key: null })), p({ class: "hint" }, amount(limit), ` ${periodNames[period]}`, mode === "soft" && badge("calm", "soft", "Warns, and lets requests pass"))),
-      div({ class: "actions" }, actionsOf({ ...fullest, key: null }))),
+    div(
+      { class: "budget-head" },
+      div(
+        null,
+        h3(null, scopeName({ scope, key: null })),
+        p({ class: "hint" }, amount(limit), ` ${periodNames[period]}`, mode === "soft" && badge("calm", "soft", "Warns, and lets requests pass")),
+      ),
+      div({ class: "actions" }, actionsOf({ ...fullest, key: null })),
+    ),
     budgetBar(fullest),
     div({ class: "budget-foot" }, span(null, key, span({ class: "muted" }, " used most of it")), span(null, percent(used(fullest)))),
-    div({ class: "budget-foot muted" }, span(null, ofKeys.length === 1 ? "one key has spent" : `${count(ofKeys.length)} keys have spent`), resetWords(fullest)),
+    div(
+      { class: "budget-foot muted" },
+      span(null, ofKeys.length === 1 ? "one key has spent" : `${count(ofKeys.length)} keys have spent`),
+      resetWords(fullest),
+    ),
   );
 }
 
@@ -94,8 +122,15 @@ export function BudgetDialog({ task, names, onClosed, onDone }: TaskParts): View
   const { standing } = task;
   const { scope, period } = standing;
   return confirmation({
-    title: "Remove this budget?", verb: "Remove it", danger: true, onClosed,
-    text: [`${scopeName({ scope, key: null })} may then spend more than `, amount(standing.limit_usd), ` ${periodNames[period]}. What was spent stays in the ledger.`],
+    title: "Remove this budget?",
+    verb: "Remove it",
+    danger: true,
+    onClosed,
+    text: [
+      `${scopeName({ scope, key: null })} may then spend more than `,
+      amount(standing.limit_usd),
+      ` ${periodNames[period]}. What was spent stays in the ledger.`,
+    ],
     work: async () => {
       await ask(`${admin}/budgets`, { method: "DELETE", query: { scope, period } });
       say("The budget is removed.");
@@ -117,34 +152,90 @@ function SetBudget({ task, names, onClosed, onDone }: TaskParts & { readonly tas
     const scope = standing?.scope ?? (kind === "all" || name === "" ? kind : `${kind}:${name}`);
     const warn = textOf(form, "warn");
     const body = {
-      scope, period: standing?.period ?? textOf(form, "period"), limit_usd: textOf(form, "limit"), mode: textOf(form, "mode"),
+      scope,
+      period: standing?.period ?? textOf(form, "period"),
+      limit_usd: textOf(form, "limit"),
+      mode: textOf(form, "mode"),
       warn_percent: warn === "" ? null : Number(warn),
     };
     const { note } = await ask<{ note: string | null }>(`${admin}/budgets`, { method: "PUT", body });
     say(note ?? "The budget is set.");
     onDone();
   };
-  const where = standing === null
-    ? div({ class: "field-row" },
-        field("For", select({ name: "kind", value: kind, onChange: (event) => setKind(event.currentTarget.value as Kind) }, Object.entries(kinds).map(([value, text]) => option({ key: value, value }, text)))),
-        kind !== "all" && field(kind === "key" ? "Key" : "Team", nameChoice(kind, choices, nameGiven)),
-        field("Per", select({ name: "period", defaultValue: "1mo" }, Object.entries(periodNames).map(([value, text]) => option({ key: value, value, selected: value === "1mo" }, text)))))
-    : p({ class: "hint" }, `${scopeName({ scope: standing.scope, key: null })}, ${periodNames[standing.period]}`);
+  const where =
+    standing === null
+      ? div(
+          { class: "field-row" },
+          field(
+            "For",
+            select(
+              { name: "kind", value: kind, onChange: (event) => setKind(event.currentTarget.value as Kind) },
+              Object.entries(kinds).map(([value, text]) => option({ key: value, value }, text)),
+            ),
+          ),
+          kind !== "all" && field(kind === "key" ? "Key" : "Team", nameChoice(kind, choices, nameGiven)),
+          field(
+            "Per",
+            select(
+              { name: "period", defaultValue: "1mo" },
+              Object.entries(periodNames).map(([value, text]) => option({ key: value, value, selected: value === "1mo" }, text)),
+            ),
+          ),
+        )
+      : p({ class: "hint" }, `${scopeName({ scope: standing.scope, key: null })}, ${periodNames[standing.period]}`);
   return h(FormDialog, {
-    title: standing === null ? "Set a budget" : "Change the budget", verb: "Set the budget", onClosed, save,
+    title: standing === null ? "Set a budget" : "Change the budget",
+    verb: "Set the budget",
+    onClosed,
+    save,
     fields: [
       where,
-      field("Limit in US dollars", input({ name: "limit", class: "num", inputMode: "decimal", required: true, autoComplete: "off", pattern: "[0-9]{1,7}([.][0-9]{1,12})?", title: "An amount such as 5 or 2.50", placeholder: "25.00", defaultValue: standing?.limit_usd ?? "" })),
-      div({ class: "field-row" },
-        field("At the limit", select({ name: "mode" },
-          option({ value: "hard", selected: standing?.mode !== "soft" }, "Refuse requests"), option({ value: "soft", selected: standing?.mode === "soft" }, "Only warn"))),
-        field("Warn at percent", input({ name: "warn", class: "num", type: "number", min: 1, max: 100, step: 1, placeholder: "never", defaultValue: standing === null ? "80" : String(standing.warn_percent ?? "") }))),
+      field(
+        "Limit in US dollars",
+        input({
+          name: "limit",
+          class: "num",
+          inputMode: "decimal",
+          required: true,
+          autoComplete: "off",
+          pattern: "[0-9]{1,7}([.][0-9]{1,12})?",
+          title: "An amount such as 5 or 2.50",
+          placeholder: "25.00",
+          defaultValue: standing?.limit_usd ?? "",
+        }),
+      ),
+      div(
+        { class: "field-row" },
+        field(
+          "At the limit",
+          select(
+            { name: "mode" },
+            option({ value: "hard", selected: standing?.mode !== "soft" }, "Refuse requests"),
+            option({ value: "soft", selected: standing?.mode === "soft" }, "Only warn"),
+          ),
+        ),
+        field(
+          "Warn at percent",
+          input({
+            name: "warn",
+            class: "num",
+            type: "number",
+            min: 1,
+            max: 100,
+            step: 1,
+            placeholder: "never",
+            defaultValue: standing === null ? "80" : String(standing.warn_percent ?? ""),
+          }),
+        ),
+      ),
     ],
   });
 }
 
 function nameChoice(kind: Kind, choices: readonly string[], given: string): View {
-  return select({ name: "name", key: kind, class: classes("names") },
+  return select(
+    { name: "name", key: kind, class: classes("names") },
     kind === "each-key" && option({ value: "" }, "of any team"),
-    choices.map((name) => option({ key: name, value: name, selected: name === given }, name)));
+    choices.map((name) => option({ key: name, value: name, selected: name === given }, name)),
+  );
 }

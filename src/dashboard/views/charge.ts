@@ -1,6 +1,27 @@
 import { h } from "preact";
 import { admin, ask, own } from "../api.ts";
-import { caption, code, dd, div, dl, dt, h3, p, section, span, strong, table, tbody, td, tfoot, th, thead, tr, type Children, type View } from "../dom.ts";
+import {
+  caption,
+  code,
+  dd,
+  div,
+  dl,
+  dt,
+  h3,
+  p,
+  section,
+  span,
+  strong,
+  table,
+  tbody,
+  td,
+  tfoot,
+  th,
+  thead,
+  tr,
+  type Children,
+  type View,
+} from "../dom.ts";
 import { count, duration, exactMoney, instant, percent } from "../format.ts";
 import { useResource, useVisit } from "../resource.ts";
 import type { Charge, ChargeDetails, Item } from "../types.ts";
@@ -17,11 +38,17 @@ const pendingMs = 1000;
 function Content({ id }: { readonly id: string }): View {
   const { who } = useVisit();
   const source = who.kind === "admin" ? admin : own;
-  const { data, fault, reload } = useResource<ChargeDetails>((signal) => ask(`${source}/charges/${encodeURIComponent(id)}`, { signal }), id, { everyMs: pendingMs * 5 });
+  const { data, fault, reload } = useResource<ChargeDetails>((signal) => ask(`${source}/charges/${encodeURIComponent(id)}`, { signal }), id, {
+    everyMs: pendingMs * 5,
+  });
   if (data === null) return fault === null ? waiting(6) : failure({ fault, retry: reload });
   return div(
     { class: "charge" },
-    div({ class: "charge-head" }, div(null, strong({ class: "charge-model" }, data.model), span({ class: "muted" }, instantOf(data.time, "full"))), div({ class: "figure" }, data.cost_usd === null ? held(data) : amount(data.total_usd ?? data.cost_usd, { exact: true }))),
+    div(
+      { class: "charge-head" },
+      div(null, strong({ class: "charge-model" }, data.model), span({ class: "muted" }, instantOf(data.time, "full"))),
+      div({ class: "figure" }, data.cost_usd === null ? held(data) : amount(data.total_usd ?? data.cost_usd, { exact: true })),
+    ),
     p({ class: "known-line" }, knownBadge(data), data.known),
     items(data),
     corrections(data.corrections),
@@ -36,15 +63,29 @@ function held({ state, hold_usd: hold }: ChargeDetails): View | string {
 
 function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDetails): View | null {
   if (lines.length === 0 || cost === null) return null;
-  return div({ class: "scroll", tabIndex: 0, role: "region", "aria-label": "What it is made of" }, table(
-    { class: "plain items" },
-    caption({ class: "unseen" }, "What the cost is made of"),
-    thead(null, tr(null, ["", "Tokens", "Rate", "Cost"].map((text, index) => th({ key: text, scope: "col", class: index === 0 ? "" : "right" }, index === 0 ? span({ class: "unseen" }, "What") : text)))),
-    tbody(null, lines.map(itemRow)),
-    tfoot(null,
-      tr(null, th({ scope: "row", colSpan: 3 }, "Cost"), td({ class: "right" }, amount(cost, { exact: true }))),
-      list !== null && tr({ class: "muted" }, th({ scope: "row", colSpan: 3 }, "At list price"), td({ class: "right" }, amount(list, { exact: true })))),
-  ));
+  return div(
+    { class: "scroll", tabIndex: 0, role: "region", "aria-label": "What it is made of" },
+    table(
+      { class: "plain items" },
+      caption({ class: "unseen" }, "What the cost is made of"),
+      thead(
+        null,
+        tr(
+          null,
+          ["", "Tokens", "Rate", "Cost"].map((text, index) =>
+            th({ key: text, scope: "col", class: index === 0 ? "" : "right" }, index === 0 ? span({ class: "unseen" }, "What") : text),
+          ),
+        ),
+      ),
+      tbody(null, lines.map(itemRow)),
+      tfoot(
+        null,
+        tr(null, th({ scope: "row", colSpan: 3 }, "Cost"), td({ class: "right" }, amount(cost, { exact: true }))),
+        list !== null &&
+          tr({ class: "muted" }, th({ scope: "row", colSpan: 3 }, "At list price"), td({ class: "right" }, amount(list, { exact: true }))),
+      ),
+    ),
+  );
 }
 
 function itemRow(item: Item): View {
@@ -55,15 +96,30 @@ function itemRow(item: Item): View {
     { key: `${item.class} ${item.tier_from} ${item.cost_usd}` },
     th({ scope: "row" }, name, tier),
     td({ class: "right num" }, item.tokens === 0 ? "" : count(item.tokens)),
-    td({ class: "right num", title: item.list_usd_per_million === null ? "" : `List price ${exactMoney(item.list_usd_per_million)} per 1M` }, rate, rate !== "" && span({ class: "muted" }, " /1M")),
+    td(
+      { class: "right num", title: item.list_usd_per_million === null ? "" : `List price ${exactMoney(item.list_usd_per_million)} per 1M` },
+      rate,
+      rate !== "" && span({ class: "muted" }, " /1M"),
+    ),
     td({ class: "right" }, amount(item.cost_usd, { exact: true })),
   );
 }
 
 function corrections(made: readonly Charge[]): View | null {
   if (made.length === 0) return null;
-  return section(null, h3(null, "Corrections"), made.map((each) =>
-    p({ key: each.request_id }, amount(each.cost_usd, { exact: true }), " ", each.correction?.why ?? "", span({ class: "muted" }, ` by ${each.correction?.by ?? "somebody"}`))));
+  return section(
+    null,
+    h3(null, "Corrections"),
+    made.map((each) =>
+      p(
+        { key: each.request_id },
+        amount(each.cost_usd, { exact: true }),
+        " ",
+        each.correction?.why ?? "",
+        span({ class: "muted" }, ` by ${each.correction?.by ?? "somebody"}`),
+      ),
+    ),
+  );
 }
 
 function facts(charge: ChargeDetails): View {
@@ -81,12 +137,29 @@ function facts(charge: ChargeDetails): View {
     ["Ended because", charge.reason?.replaceAll("_", " ")],
     ["Retry", charge.retry === 0 ? null : count(charge.retry)],
     ["Group", charge.group],
-    ["Price", price === null ? null : [`in force since ${instant(price.from, "date", "UTC")}`, price.fraction !== null && `, ${percent(Number(price.fraction))} of the official one`]],
+    [
+      "Price",
+      price === null
+        ? null
+        : [
+            `in force since ${instant(price.from, "date", "UTC")}`,
+            price.fraction !== null && `, ${percent(Number(price.fraction))} of the official one`,
+          ],
+    ],
     ["Source", price?.source],
-    ["Tags", Object.entries(charge.tags).length === 0 ? null : Object.entries(charge.tags).map(([name, value]) => span({ key: name, class: "tag" }, `${name}: ${value}`))],
+    [
+      "Tags",
+      Object.entries(charge.tags).length === 0
+        ? null
+        : Object.entries(charge.tags).map(([name, value]) => span({ key: name, class: "tag" }, `${name}: ${value}`)),
+    ],
     ["Request", code(null, charge.request_id)],
     ["At the gateway", charge.gateway_request_id === null ? null : code(null, charge.gateway_request_id)],
   ];
-  return dl({ class: "details" }, entries.filter(([, value]) => value !== null && value !== undefined && value !== "")
-    .map(([name, value]) => div({ key: name }, dt(null, name), dd(null, value))));
+  return dl(
+    { class: "details" },
+    entries
+      .filter(([, value]) => value !== null && value !== undefined && value !== "")
+      .map(([name, value]) => div({ key: name }, dt(null, name), dd(null, value))),
+  );
 }

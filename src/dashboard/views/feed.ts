@@ -51,7 +51,9 @@ export function useFeed(source: string, filter: Parameters, live: boolean): Feed
     const wanted = JSON.parse(subject) as Parameters;
     const run = async () => {
       const after = cursor.current;
-      const outcome = await attempt(() => ask<{ charges: readonly Charge[]; cursor: string }>(`${source}/requests/live`, { query: { limit: pageLength, ...wanted, after }, signal }));
+      const outcome = await attempt(() =>
+        ask<{ charges: readonly Charge[]; cursor: string }>(`${source}/requests/live`, { query: { limit: pageLength, ...wanted, after }, signal }),
+      );
       if (signal.aborted) return;
       if (!outcome.ok && outcome.fault.signedOut) return ended();
       setFault(outcome.ok ? null : outcome.fault);
@@ -77,7 +79,11 @@ export function useFeed(source: string, filter: Parameters, live: boolean): Feed
   const readOlder = useCallback(() => {
     if (last === undefined) return;
     setReading(true);
-    void attempt(() => ask<{ charges: readonly Charge[]; next: string | null }>(`${source}/charges`, { query: { limit: pageLength, ...(JSON.parse(subject) as Parameters), cursor: last } })).then((outcome) => {
+    void attempt(() =>
+      ask<{ charges: readonly Charge[]; next: string | null }>(`${source}/charges`, {
+        query: { limit: pageLength, ...(JSON.parse(subject) as Parameters), cursor: last },
+      }),
+    ).then((outcome) => {
       setReading(false);
       if (shown.current !== subject) return;
       if (!outcome.ok) return outcome.fault.signedOut ? ended() : setFault(outcome.fault);

@@ -23,14 +23,31 @@ export function FirstSteps({ hasKeys }: { readonly hasKeys: boolean }): View {
     p({ class: "hint" }, "As soon as the first one arrives, this page shows what it cost."),
     ol(
       { class: "steps" },
-      who.kind === "admin" && li({ class: hasKeys ? "done" : "" },
-        hasKeys ? p(null, "A key is there. ", link(addressOf("keys"), "See the keys"))
-          : mayEdit ? p(null, "Make an internal key: ", link(addressOf("keys", { new: "key" }), "Create a key", "button primary"))
-            : p(null, "Somebody with an editor’s token has to make a key: ", code(null, "farebox keys create alice"))),
-      li(null,
-        div(null, p(null, "Send a request with the key. Every OpenAI client works; only its base URL changes."), snippet(firstRequest("sk-fb-…"), "the request"))),
-      li(null,
-        div(null, p(null, "Or point the SDKs here, all at once:"), snippet(`export OPENAI_BASE_URL=${location.origin}/v1\nexport OPENAI_API_KEY=sk-fb-…`, "the variables"))),
+      who.kind === "admin" &&
+        li(
+          { class: hasKeys ? "done" : "" },
+          hasKeys
+            ? p(null, "A key is there. ", link(addressOf("keys"), "See the keys"))
+            : mayEdit
+              ? p(null, "Make an internal key: ", link(addressOf("keys", { new: "key" }), "Create a key", "button primary"))
+              : p(null, "Somebody with an editor’s token has to make a key: ", code(null, "farebox keys create alice")),
+        ),
+      li(
+        null,
+        div(
+          null,
+          p(null, "Send a request with the key. Every OpenAI client works; only its base URL changes."),
+          snippet(firstRequest("sk-fb-…"), "the request"),
+        ),
+      ),
+      li(
+        null,
+        div(
+          null,
+          p(null, "Or point the SDKs here, all at once:"),
+          snippet(`export OPENAI_BASE_URL=${location.origin}/v1\nexport OPENAI_API_KEY=sk-fb-…`, "the variables"),
+        ),
+      ),
     ),
   );
 }

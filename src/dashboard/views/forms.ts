@@ -22,7 +22,9 @@ function numberOf(form: FormData, name: string): number | null {
 
 /** Names separated by commas or spaces; null where none is given. */
 function listOf(form: FormData, name: string): string[] | null {
-  const names = textOf(form, name).split(/[\s,]+/).filter((each) => each !== "");
+  const names = textOf(form, name)
+    .split(/[\s,]+/)
+    .filter((each) => each !== "");
   return names.length === 0 ? null : names;
 }
 
@@ -31,7 +33,19 @@ const nameShape = "[a-z0-9][a-z0-9._\\-]*";
 /** The name of something new. */
 export function nameField(example: string): View {
   const shape = "Small letters, digits, dots, dashes and underscores";
-  return field("Name", input({ name: "name", required: true, maxLength: 63, pattern: nameShape, title: shape, autoComplete: "off", spellcheck: false, placeholder: example }));
+  return field(
+    "Name",
+    input({
+      name: "name",
+      required: true,
+      maxLength: 63,
+      pattern: nameShape,
+      title: shape,
+      autoComplete: "off",
+      spellcheck: false,
+      placeholder: example,
+    }),
+  );
 }
 
 /** Which models, how many requests and tokens a minute, how many at once. */
@@ -39,8 +53,17 @@ export function boundFields(models: readonly string[] | null, limits: Limits): V
   const number = (name: keyof Limits, what: string) =>
     field(what, input({ name, class: "num", type: "number", min: 1, step: 1, placeholder: "no limit", defaultValue: String(limits[name] ?? "") }));
   return [
-    field("Models", input({ name: "models", autoComplete: "off", spellcheck: false, placeholder: "all", defaultValue: models?.join(", ") ?? "" }), "Patterns such as gpt-4o*, separated by commas."),
-    div({ class: "field-row three", key: "limits" }, number("rpm", "Requests a minute"), number("tpm", "Tokens a minute"), number("parallel", "At once")),
+    field(
+      "Models",
+      input({ name: "models", autoComplete: "off", spellcheck: false, placeholder: "all", defaultValue: models?.join(", ") ?? "" }),
+      "Patterns such as gpt-4o*, separated by commas.",
+    ),
+    div(
+      { class: "field-row three", key: "limits" },
+      number("rpm", "Requests a minute"),
+      number("tpm", "Tokens a minute"),
+      number("parallel", "At once"),
+    ),
   ];
 }
 
@@ -76,9 +99,11 @@ function DialogForm({ verb, danger, fields, save, stays, close }: Omit<FormParts
     { class: "form", onSubmit: (event: SubmitEvent) => void submit(event) },
     fields,
     fault !== null && failure({ fault }),
-    footer({ class: "dialog-foot" },
+    footer(
+      { class: "dialog-foot" },
       button({ type: "button", class: "button", onClick: close }, "Cancel"),
-      button({ type: "submit", class: danger === true ? "button danger" : "button primary", disabled: busy }, busy ? "One moment…" : verb)),
+      button({ type: "submit", class: danger === true ? "button danger" : "button primary", disabled: busy }, busy ? "One moment…" : verb),
+    ),
   );
 }
 

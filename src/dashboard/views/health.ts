@@ -1,6 +1,27 @@
 import { h } from "preact";
 import { admin, ask } from "../api.ts";
-import { caption, classes, code, div, h1, header, li, p, section, span, strong, table, tbody, td, th, thead, tr, ul, type Children, type View } from "../dom.ts";
+import {
+  caption,
+  classes,
+  code,
+  div,
+  h1,
+  header,
+  li,
+  p,
+  section,
+  span,
+  strong,
+  table,
+  tbody,
+  td,
+  th,
+  thead,
+  tr,
+  ul,
+  type Children,
+  type View,
+} from "../dom.ts";
 import { ago, count, instant, money, percent } from "../format.ts";
 import { addressOf } from "../location.ts";
 import { useResource } from "../resource.ts";
@@ -24,19 +45,57 @@ function Content({ data }: { readonly data: Figures }): View {
     { class: "stack" },
     section(
       { class: "tiles", "aria-label": "At a glance" },
-      tile("Gateway errors", count(gateway.errors), gateway.errors === 0 ? "good" : gateway.errors < gateway.requests * alarmingShare ? "warn" : "bad", `of ${count(gateway.requests)} requests since ${instant(gateway.since, "moment")}`),
-      tile("Running holds", count(pending.count), pending.old.length === 0 ? "good" : "warn", pending.oldest_at === null ? "nothing is running" : `the oldest began ${ago(pending.oldest_at)}`),
+      tile(
+        "Gateway errors",
+        count(gateway.errors),
+        gateway.errors === 0 ? "good" : gateway.errors < gateway.requests * alarmingShare ? "warn" : "bad",
+        `of ${count(gateway.requests)} requests since ${instant(gateway.since, "moment")}`,
+      ),
+      tile(
+        "Running holds",
+        count(pending.count),
+        pending.old.length === 0 ? "good" : "warn",
+        pending.oldest_at === null ? "nothing is running" : `the oldest began ${ago(pending.oldest_at)}`,
+      ),
       billTile(data.reconciliation),
       tile("Alerts", count(alerts.day), alerts.day === 0 ? "good" : "warn", "in the last 24 hours"),
     ),
     div(
       { class: "columns" },
-      h(Card, { title: "The gateway", hint: "Requests and errors a minute, in the last hour" }, minutes(gateway), statuses(gateway.by_status), lastErrors(gateway.last)),
-      h(Card, { title: "Does the gateway bill what the ledger says?" }, data.reconciliation === null ? p({ class: "hint quiet" }, `${upperFirst(data.reconciliation_missing ?? "there is nothing to compare yet")}.`) : reconciliation(data.reconciliation)),
+      h(
+        Card,
+        { title: "The gateway", hint: "Requests and errors a minute, in the last hour" },
+        minutes(gateway),
+        statuses(gateway.by_status),
+        lastErrors(gateway.last),
+      ),
+      h(
+        Card,
+        { title: "Does the gateway bill what the ledger says?" },
+        data.reconciliation === null
+          ? p({ class: "hint quiet" }, `${upperFirst(data.reconciliation_missing ?? "there is nothing to compare yet")}.`)
+          : reconciliation(data.reconciliation),
+      ),
     ),
-    pending.old.length > 0 && h(Card, { title: "Held for over five minutes", hint: "Long streams and tasks are held until they end" }, oldHolds(pending.old)),
-    h(Card, { title: "Alerts" }, alerts.latest.length === 0 ? p({ class: "hint quiet" }, "No alerts. Budgets that are nearly used up, a low balance and a bill that drifts from the ledger are told here.") : ul({ class: "alerts" }, alerts.latest.map(alertRow))),
-    p({ class: "hint about" }, `Farebox ${data.version}, up since `, moment(data.started_at, instant(data.started_at, "moment")), `, ${count(data.prices.models)} models, prices `, code(null, data.prices.digest.slice(0, 12))),
+    pending.old.length > 0 &&
+      h(Card, { title: "Held for over five minutes", hint: "Long streams and tasks are held until they end" }, oldHolds(pending.old)),
+    h(
+      Card,
+      { title: "Alerts" },
+      alerts.latest.length === 0
+        ? p(
+            { class: "hint quiet" },
+            "No alerts. Budgets that are nearly used up, a low balance and a bill that drifts from the ledger are told here.",
+          )
+        : ul({ class: "alerts" }, alerts.latest.map(alertRow)),
+    ),
+    p(
+      { class: "hint about" },
+      `Farebox ${data.version}, up since `,
+      moment(data.started_at, instant(data.started_at, "moment")),
+      `, ${count(data.prices.models)} models, prices `,
+      code(null, data.prices.digest.slice(0, 12)),
+    ),
   );
 }
 
@@ -58,7 +117,12 @@ function upperFirst(text: string): string {
 }
 
 function tile(name: string, figure: string, tone: Tone | null, note: string): View {
-  return div({ class: "tile" }, span({ class: "tile-name" }, tone !== null && span({ class: `dot ${tone}`, "aria-hidden": "true" }), name), span({ class: "figure num" }, figure), div({ class: "note" }, note));
+  return div(
+    { class: "tile" },
+    span({ class: "tile-name" }, tone !== null && span({ class: `dot ${tone}`, "aria-hidden": "true" }), name),
+    span({ class: "figure num" }, figure),
+    div({ class: "note" }, note),
+  );
 }
 
 function minutes({ minutes: { starts, requests, errors } }: Figures["gateway"]): View {
@@ -80,7 +144,13 @@ function minutes({ minutes: { starts, requests, errors } }: Figures["gateway"]):
 
 function statuses(by: Readonly<Record<string, number>>): Children {
   const rows = Object.entries(by).toSorted(([, one], [, other]) => other - one);
-  return rows.length > 0 && p({ class: "statuses" }, rows.map(([status, number]) => badge("bad", `${status} × ${count(number)}`)));
+  return (
+    rows.length > 0 &&
+    p(
+      { class: "statuses" },
+      rows.map(([status, number]) => badge("bad", `${status} × ${count(number)}`)),
+    )
+  );
 }
 
 function lastErrors(last: Figures["gateway"]["last"]): View {
@@ -88,27 +158,58 @@ function lastErrors(last: Figures["gateway"]["last"]): View {
   return table(
     { class: "plain" },
     caption({ class: "unseen" }, "The last errors of the gateway"),
-    thead(null, tr(null, ["When", "Model", "Status"].map((text) => th({ key: text, scope: "col" }, text)))),
-    tbody(null, last.slice(0, 8).map((each) => tr({ key: each.request_id }, td(null, link(addressOf("requests", { request: each.request_id }), moment(each.time, ago(each.time)))), td(null, each.model), td({ class: "num" }, each.status ?? "none")))),
+    thead(
+      null,
+      tr(
+        null,
+        ["When", "Model", "Status"].map((text) => th({ key: text, scope: "col" }, text)),
+      ),
+    ),
+    tbody(
+      null,
+      last
+        .slice(0, 8)
+        .map((each) =>
+          tr(
+            { key: each.request_id },
+            td(null, link(addressOf("requests", { request: each.request_id }), moment(each.time, ago(each.time)))),
+            td(null, each.model),
+            td({ class: "num" }, each.status ?? "none"),
+          ),
+        ),
+    ),
   );
 }
 
-const kinds: Record<string, string> = { top_up: "Top-ups", topup: "Top-ups", expiry: "Expired", frozen: "Frozen credits", other_use: "Used by others" };
+const kinds: Record<string, string> = {
+  top_up: "Top-ups",
+  topup: "Top-ups",
+  expiry: "Expired",
+  frozen: "Frozen credits",
+  other_use: "Used by others",
+};
 
 function reconciliation(found: Reconciliation): View {
   const { ok, ledger_usd: ledger, gateway_usd: gateway, difference_usd: difference, difference_percent: share, uncertainty } = found;
   const above = uncertainty.above_usd === null ? "any amount" : money(uncertainty.above_usd);
-  const line = (name: string, value: Children, note?: Children) => li({ class: "fact", key: name }, span({ class: "muted" }, name), span(null, value, note));
+  const line = (name: string, value: Children, note?: Children) =>
+    li({ class: "fact", key: name }, span({ class: "muted" }, name), span(null, value, note));
   return div(
     null,
-    p({ class: "verdict" }, badge(ok ? "good" : "bad", ok ? "They agree" : "They differ"), span({ class: "muted" }, ok ? " within what is uncertain" : " by more than is uncertain")),
+    p(
+      { class: "verdict" },
+      badge(ok ? "good" : "bad", ok ? "They agree" : "They differ"),
+      span({ class: "muted" }, ok ? " within what is uncertain" : " by more than is uncertain"),
+    ),
     ul(
       { class: "facts" },
       line("The ledger says", amount(ledger, { exact: true })),
       line("The gateway took", amount(gateway, { exact: true })),
       line("Difference", amount(difference, { exact: true }), share !== null && span({ class: "muted num" }, ` ${percent(share / 100)}`)),
       line("Uncertain", span({ class: "num" }, `−${money(uncertainty.below_usd)} to +${above}`)),
-      ...found.movements.map(({ kind, usd, estimate }) => line(kinds[kind] ?? kind.replaceAll("_", " "), amount(usd), estimate && span({ class: "muted" }, " estimated"))),
+      ...found.movements.map(({ kind, usd, estimate }) =>
+        line(kinds[kind] ?? kind.replaceAll("_", " "), amount(usd), estimate && span({ class: "muted" }, " estimated")),
+      ),
       line("Compared", span(null, `${count(found.samples)} samples, ${count(found.requests)} requests`)),
     ),
   );
@@ -118,13 +219,36 @@ function oldHolds(old: Figures["pending"]["old"]): View {
   return table(
     { class: "plain" },
     caption({ class: "unseen" }, "Old holds"),
-    thead(null, tr(null, th({ scope: "col" }, "Since"), th({ scope: "col" }, "Key"), th({ scope: "col", class: "right" }, "Held"), th({ scope: "col" }, span({ class: "unseen" }, "Notes")))),
-    tbody(null, old.map((each) => tr({ key: each.request_id }, td(null, link(addressOf("requests", { request: each.request_id }), moment(each.held_since, ago(each.held_since)))), td(null, each.key ?? "no key"), td({ class: "right" }, amount(each.hold_usd)), td(null, each.orphaned && badge("warn", "its process is gone"))))),
+    thead(
+      null,
+      tr(
+        null,
+        th({ scope: "col" }, "Since"),
+        th({ scope: "col" }, "Key"),
+        th({ scope: "col", class: "right" }, "Held"),
+        th({ scope: "col" }, span({ class: "unseen" }, "Notes")),
+      ),
+    ),
+    tbody(
+      null,
+      old.map((each) =>
+        tr(
+          { key: each.request_id },
+          td(null, link(addressOf("requests", { request: each.request_id }), moment(each.held_since, ago(each.held_since)))),
+          td(null, each.key ?? "no key"),
+          td({ class: "right" }, amount(each.hold_usd)),
+          td(null, each.orphaned && badge("warn", "its process is gone")),
+        ),
+      ),
+    ),
   );
 }
 
 const deliveryWords: Record<Alert["delivery"]["state"], [Tone, string]> = {
-  delivered: ["good", "delivered"], waiting: ["calm", "on its way"], given_up: ["bad", "not delivered"], unsent: ["calm", "not sent: no webhook"],
+  delivered: ["good", "delivered"],
+  waiting: ["calm", "on its way"],
+  given_up: ["bad", "not delivered"],
+  unsent: ["calm", "not sent: no webhook"],
 };
 
 function alertRow({ id, time: at, severity, title, text, delivery }: Alert): View {

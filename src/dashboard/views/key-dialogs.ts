@@ -34,7 +34,10 @@ export function KeyDialog({ task, teams, onClosed, onDone }: TaskParts): View {
       return rotateForm(task.key, given, onClosed);
     case "revoke":
       return confirmation({
-        title: `Revoke ${task.key.name}?`, verb: "Revoke it", danger: true, onClosed,
+        title: `Revoke ${task.key.name}?`,
+        verb: "Revoke it",
+        danger: true,
+        onClosed,
         text: "Its next request is refused, and it never works again. What it spent stays in the ledger.",
         work: async () => {
           await ask(`${pathOf(task.key)}/revoke`, { method: "POST" });
@@ -49,7 +52,14 @@ function pathOf({ name }: Key): string {
   return `${admin}/keys/${encodeURIComponent(name)}`;
 }
 
-const lifetimes = [["", "Never"], ["1d", "In a day"], ["7d", "In a week"], ["30d", "In 30 days"], ["90d", "In 90 days"], ["365d", "In a year"]] as const;
+const lifetimes = [
+  ["", "Never"],
+  ["1d", "In a day"],
+  ["7d", "In a week"],
+  ["30d", "In 30 days"],
+  ["90d", "In 90 days"],
+  ["365d", "In a year"],
+] as const;
 
 function createForm(teams: readonly string[], given: (key: NewKey) => void, onClosed: () => void): View {
   const save = async (form: FormData) => {
@@ -58,10 +68,24 @@ function createForm(teams: readonly string[], given: (key: NewKey) => void, onCl
     given(await ask<NewKey>(`${admin}/keys`, { method: "POST", body }));
   };
   return h(FormDialog, {
-    title: "Create a key", verb: "Create the key", stays: true, save, onClosed,
+    title: "Create a key",
+    verb: "Create the key",
+    stays: true,
+    save,
+    onClosed,
     fields: [
       nameField("alice"),
-      div({ class: "field-row" }, teamField(teams, ""), field("Expires", select({ name: "expires" }, lifetimes.map(([value, text]) => option({ key: value, value }, text))))),
+      div(
+        { class: "field-row" },
+        teamField(teams, ""),
+        field(
+          "Expires",
+          select(
+            { name: "expires" },
+            lifetimes.map(([value, text]) => option({ key: value, value }, text)),
+          ),
+        ),
+      ),
       moreFields(),
     ],
   });
@@ -75,13 +99,22 @@ function editForm(key: Key, { teams, onClosed, onDone }: Omit<TaskParts, "task">
     say(`${key.name} is changed.`);
     onDone();
   };
-  return h(FormDialog, { title: `Change ${key.name}`, verb: "Save", save, onClosed, fields: [teamField(teams, key.team ?? ""), ...boundFields(key.models, key.limits)] });
+  return h(FormDialog, {
+    title: `Change ${key.name}`,
+    verb: "Save",
+    save,
+    onClosed,
+    fields: [teamField(teams, key.team ?? ""), ...boundFields(key.models, key.limits)],
+  });
 }
 
 function teamField(teams: readonly string[], value: string): View {
   return field("Team", [
     input({ name: "team", list: "known-teams", defaultValue: value, autoComplete: "off", spellcheck: false, placeholder: "none" }),
-    datalist({ id: "known-teams", key: "known" }, teams.map((name) => option({ key: name, value: name }))),
+    datalist(
+      { id: "known-teams", key: "known" },
+      teams.map((name) => option({ key: name, value: name })),
+    ),
   ]);
 }
 
@@ -92,14 +125,29 @@ function moreFields(): View {
 
 const noLimits: Limits = { rpm: null, tpm: null, parallel: null };
 
-const overlaps = [["0s", "Stops at once"], ["1h", "Works for an hour more"], ["24h", "Works for a day more"], ["168h", "Works for a week more"]] as const;
+const overlaps = [
+  ["0s", "Stops at once"],
+  ["1h", "Works for an hour more"],
+  ["24h", "Works for a day more"],
+  ["168h", "Works for a week more"],
+] as const;
 
 function rotateForm(key: Key, given: (key: NewKey) => void, onClosed: () => void): View {
   const save = async (form: FormData) =>
     given(await ask<NewKey>(`${pathOf(key)}/rotate`, { method: "POST", body: { overlap: textOf(form, "overlap") } }));
   return h(FormDialog, {
-    title: `A new secret for ${key.name}`, verb: "Make a new secret", stays: true, save, onClosed,
-    fields: field("The present secret", select({ name: "overlap" }, overlaps.map(([value, text]) => option({ key: value, value, selected: value === "24h" }, text)))),
+    title: `A new secret for ${key.name}`,
+    verb: "Make a new secret",
+    stays: true,
+    save,
+    onClosed,
+    fields: field(
+      "The present secret",
+      select(
+        { name: "overlap" },
+        overlaps.map(([value, text]) => option({ key: value, value, selected: value === "24h" }, text)),
+      ),
+    ),
   });
 }
 
@@ -108,13 +156,14 @@ function shownOnce({ name, key, previous_valid_until: until }: NewKey, onClosed:
   return h(Dialog, {
     title: `The key of ${name}`,
     onClosed,
-    body: (close) => div(
-      { class: "form" },
-      p(null, strong(null, "Copy it now: it is shown this once."), " Farebox keeps only its fingerprint."),
-      div({ class: "secret" }, pre({ tabIndex: 0, "aria-label": "The key" }, code(null, key)), h(CopyButton, { text: key, label: "the key" })),
-      until !== undefined && until !== null && p({ class: "hint" }, `The secret before works until ${instant(until, "moment")}.`),
-      details(null, summary(null, "Try it in a terminal"), snippet(firstRequest(key), "the request")),
-      footer({ class: "dialog-foot" }, button({ type: "button", class: "button primary", onClick: close }, "I have it")),
-    ),
+    body: (close) =>
+      div(
+        { class: "form" },
+        p(null, strong(null, "Copy it now: it is shown this once."), " Farebox keeps only its fingerprint."),
+        div({ class: "secret" }, pre({ tabIndex: 0, "aria-label": "The key" }, code(null, key)), h(CopyButton, { text: key, label: "the key" })),
+        until !== undefined && until !== null && p({ class: "hint" }, `The secret before works until ${instant(until, "moment")}.`),
+        details(null, summary(null, "Try it in a terminal"), snippet(firstRequest(key), "the request")),
+        footer({ class: "dialog-foot" }, button({ type: "button", class: "button primary", onClick: close }, "I have it")),
+      ),
   });
 }

@@ -1,7 +1,28 @@
 import { h } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { admin, ask } from "../api.ts";
-import { button, caption, classes, div, h1, h2, header, input, label, p, section, small, span, table, tbody, td, th, thead, tr, type View } from "../dom.ts";
+import {
+  button,
+  caption,
+  classes,
+  div,
+  h1,
+  h2,
+  header,
+  input,
+  label,
+  p,
+  section,
+  small,
+  span,
+  table,
+  tbody,
+  td,
+  th,
+  thead,
+  tr,
+  type View,
+} from "../dom.ts";
 import { ago, count, instant, money } from "../format.ts";
 import { icon } from "../icons.ts";
 import { addressOf, setQuery, usePlace } from "../location.ts";
@@ -21,7 +42,10 @@ interface Everything {
   readonly teams: readonly Team[];
 }
 
-type Task = { readonly of: "key"; readonly task: KeyTask } | { readonly of: "budget"; readonly task: BudgetTask } | { readonly of: "team"; readonly task: TeamTask };
+type Task =
+  | { readonly of: "key"; readonly task: KeyTask }
+  | { readonly of: "budget"; readonly task: BudgetTask }
+  | { readonly of: "team"; readonly task: TeamTask };
 
 const pageLength = 100;
 
@@ -32,7 +56,13 @@ async function readAll(pages: number, signal: AbortSignal): Promise<Everything> 
     ask<{ budgets: readonly Standing[]; next: string | null }>(`${admin}/budgets`, { query: { limit }, signal }),
     ask<{ teams: readonly Team[] }>(`${admin}/teams`, { signal }),
   ]);
-  return { keys, moreKeys: next !== null && next !== undefined, budgets: budgets.budgets, moreBudgets: budgets.next !== null && budgets.next !== undefined, teams };
+  return {
+    keys,
+    moreKeys: next !== null && next !== undefined,
+    budgets: budgets.budgets,
+    moreBudgets: budgets.next !== null && budgets.next !== undefined,
+    teams,
+  };
 }
 
 export function Keys(): View {
@@ -50,7 +80,11 @@ export function Keys(): View {
   const create = () => setTask({ of: "key", task: { do: "create" } });
   return div(
     { class: "view" },
-    header({ class: "view-head" }, h1(null, "Keys & budgets"), mayEdit && button({ type: "button", class: "button primary", onClick: create }, icon("plus"), "Create a key")),
+    header(
+      { class: "view-head" },
+      h1(null, "Keys & budgets"),
+      mayEdit && button({ type: "button", class: "button primary", onClick: create }, icon("plus"), "Create a key"),
+    ),
     fault !== null && failure({ fault, retry: reload }),
     data === null ? fault === null && waiting(8) : h(Content, { data, setTask, showMore: () => setPages((before) => before + 1) }),
     task !== null && dialogOf(task, data, () => setTask(null), reload),
@@ -75,18 +109,44 @@ function Content({ data: { keys, moreKeys, budgets, moreBudgets, teams }, setTas
   const mayEdit = useMayEdit();
   return div(
     { class: "stack roomy" },
-    part("Budgets", mayEdit && button({ type: "button", class: "button", onClick: () => setTask({ of: "budget", task: { do: "set", standing: null, scope: keys.length > 0 ? "key" : "all" } }) }, icon("plus"), "Set a budget"),
+    part(
+      "Budgets",
+      mayEdit &&
+        button(
+          {
+            type: "button",
+            class: "button",
+            onClick: () => setTask({ of: "budget", task: { do: "set", standing: null, scope: keys.length > 0 ? "key" : "all" } }),
+          },
+          icon("plus"),
+          "Set a budget",
+        ),
       budgets.length === 0
-        ? empty("No budgets", p({ class: "hint" }, "A budget limits what a key, a team or everything may spend in an hour, a day, a month or in all. Requests that it cannot pay for are refused before they cost anything."))
-        : h(Budgets, { budgets, onTask: (task) => setTask({ of: "budget", task }) })),
-    part("Keys", null, keys.length === 0
-      ? empty("No keys yet", p({ class: "hint" }, "Each person or program gets a key of its own, so that its spend has a name."))
-      : h(KeyList, { keys, budgets, setTask })),
+        ? empty(
+            "No budgets",
+            p(
+              { class: "hint" },
+              "A budget limits what a key, a team or everything may spend in an hour, a day, a month or in all. Requests that it cannot pay for are refused before they cost anything.",
+            ),
+          )
+        : h(Budgets, { budgets, onTask: (task) => setTask({ of: "budget", task }) }),
+    ),
+    part(
+      "Keys",
+      null,
+      keys.length === 0
+        ? empty("No keys yet", p({ class: "hint" }, "Each person or program gets a key of its own, so that its spend has a name."))
+        : h(KeyList, { keys, budgets, setTask }),
+    ),
     (moreKeys || moreBudgets) && div({ class: "more" }, button({ type: "button", class: "button", onClick: showMore }, "Show more")),
-    part("Teams", mayEdit && button({ type: "button", class: "button", onClick: () => setTask({ of: "team", task: { do: "create" } }) }, icon("plus"), "Create a team"),
+    part(
+      "Teams",
+      mayEdit &&
+        button({ type: "button", class: "button", onClick: () => setTask({ of: "team", task: { do: "create" } }) }, icon("plus"), "Create a team"),
       teams.length === 0
         ? empty("No teams", p({ class: "hint" }, "A team has models, limits and budgets that all of its keys share."))
-        : h(Teams, { teams, onTask: (task) => setTask({ of: "team", task }) })),
+        : h(Teams, { teams, onTask: (task) => setTask({ of: "team", task }) }),
+    ),
   );
 }
 
@@ -110,15 +170,43 @@ function KeyList({ keys, budgets, setTask }: ListParts): View {
   const shown = keys.filter((key) => (closed || key.state === "live") && `${key.name} ${key.team ?? ""}`.includes(wanted.trim().toLowerCase()));
   return div(
     { class: "card list-card" },
-    (keys.length >= searchFrom || gone > 0) && div(
-      { class: "list-tools" },
-      label({ class: "filter" }, span({ class: "unseen" }, "Find a key"), icon("search"), input({ type: "search", placeholder: "Find a key", value: wanted, onInput: (event) => setWanted(event.currentTarget.value) })),
-      gone > 0 && label({ class: "check" }, input({ type: "checkbox", checked: closed, onChange: (event) => setClosed(event.currentTarget.checked) }), `Show ${count(gone)} revoked or expired`)),
+    (keys.length >= searchFrom || gone > 0) &&
+      div(
+        { class: "list-tools" },
+        label(
+          { class: "filter" },
+          span({ class: "unseen" }, "Find a key"),
+          icon("search"),
+          input({ type: "search", placeholder: "Find a key", value: wanted, onInput: (event) => setWanted(event.currentTarget.value) }),
+        ),
+        gone > 0 &&
+          label(
+            { class: "check" },
+            input({ type: "checkbox", checked: closed, onChange: (event) => setClosed(event.currentTarget.checked) }),
+            `Show ${count(gone)} revoked or expired`,
+          ),
+      ),
     table(
       { class: "keys" },
       caption({ class: "unseen" }, "Internal keys"),
-      thead(null, tr(null, ["Key", "Budget", "Models and limits", "Expires"].map((text) => th({ key: text, scope: "col" }, text)), th({ scope: "col" }, span({ class: "unseen" }, "Actions")))),
-      tbody(null, shown.map((key) => keyRow(key, budgets.filter((standing) => isOf(standing, key)), mayEdit ? setTask : null))),
+      thead(
+        null,
+        tr(
+          null,
+          ["Key", "Budget", "Models and limits", "Expires"].map((text) => th({ key: text, scope: "col" }, text)),
+          th({ scope: "col" }, span({ class: "unseen" }, "Actions")),
+        ),
+      ),
+      tbody(
+        null,
+        shown.map((key) =>
+          keyRow(
+            key,
+            budgets.filter((standing) => isOf(standing, key)),
+            mayEdit ? setTask : null,
+          ),
+        ),
+      ),
     ),
     shown.length === 0 && p({ class: "hint quiet" }, "No key matches."),
   );
@@ -134,25 +222,45 @@ function keyRow(key: Key, budgets: readonly Standing[], setTask: ((task: Task) =
   const doThis = (what: "edit" | "rotate" | "revoke") => () => setTask?.({ of: "key", task: { do: what, key } });
   return tr(
     { key: key.id, class: classes(!live && "gone") },
-    th({ scope: "row" }, div({ class: "key-name" }, link(addressOf("requests", { key: key.name }), key.name), !live && badge("calm", key.state)), small({ class: "muted" }, key.team ?? "no team")),
+    th(
+      { scope: "row" },
+      div({ class: "key-name" }, link(addressOf("requests", { key: key.name }), key.name), !live && badge("calm", key.state)),
+      small({ class: "muted" }, key.team ?? "no team"),
+    ),
     td({ class: "key-budget" }, budgets.length === 0 ? span({ class: "muted" }, "none of its own") : budgets.map(miniBudget)),
     td({ class: "key-limits" }, ...boundWords(key)),
     td({ class: "key-expires" }, expiry(key)),
-    td({ class: "row-actions" }, live && setTask !== null && div({ class: "actions" },
-      iconButton("standing", `Set a budget for ${key.name}`, () => setTask({ of: "budget", task: { do: "set", standing: null, scope: `key:${key.name}` } })),
-      iconButton("edit", `Change ${key.name}`, doThis("edit")),
-      iconButton("rotate", `Give ${key.name} a new secret`, doThis("rotate")),
-      iconButton("stop", `Revoke ${key.name}`, doThis("revoke")))),
+    td(
+      { class: "row-actions" },
+      live &&
+        setTask !== null &&
+        div(
+          { class: "actions" },
+          iconButton("standing", `Set a budget for ${key.name}`, () =>
+            setTask({ of: "budget", task: { do: "set", standing: null, scope: `key:${key.name}` } }),
+          ),
+          iconButton("edit", `Change ${key.name}`, doThis("edit")),
+          iconButton("rotate", `Give ${key.name} a new secret`, doThis("rotate")),
+          iconButton("stop", `Revoke ${key.name}`, doThis("revoke")),
+        ),
+    ),
   );
 }
 
 function miniBudget(standing: Standing): View {
   const { limit_usd: limit, spent_usd: spent, period } = standing;
-  return div({ class: "mini-budget", key: `${standing.scope} ${period}` }, budgetBar(standing), small(null, span({ class: "num", title: spent }, money(spent)), span({ class: "muted" }, ` of ${money(limit)} ${periodNames[period]}`)));
+  return div(
+    { class: "mini-budget", key: `${standing.scope} ${period}` },
+    budgetBar(standing),
+    small(null, span({ class: "num", title: spent }, money(spent)), span({ class: "muted" }, ` of ${money(limit)} ${periodNames[period]}`)),
+  );
 }
 
 function expiry({ expires_at: at, previous_valid_until: until, state }: Key): View {
-  const before = until !== null && Date.parse(until) > Date.now() && small({ class: "muted", title: instant(until, "full") }, `old secret until ${instant(until, "moment")}`);
+  const before =
+    until !== null &&
+    Date.parse(until) > Date.now() &&
+    small({ class: "muted", title: instant(until, "full") }, `old secret until ${instant(until, "moment")}`);
   if (at === null || state === "revoked") return span({ class: "muted" }, state === "revoked" ? "" : "never", before);
   return span(null, moment(at, ago(at)), before);
 }

@@ -23,30 +23,47 @@ export function Overview(): View {
   const offered = who.kind === "admin" ? groupings : (["model", "group"] as const);
   const by = oneOf<Grouping>(offered, query.get("by"), "model");
   const source = who.kind === "admin" ? admin : own;
-  const { data, fault, reload } = useResource<Figures>(
-    (signal) => ask(`${source}/overview`, { query: { span, by }, signal }), `${span} ${by}`, { everyMs: 15_000 },
-  );
-  const chooseSpan = segmented({ label: "Time span", value: span, options: spans.map((value) => ({ value, text: value })), onChoose: (value) => setQuery({ span: value }) });
+  const { data, fault, reload } = useResource<Figures>((signal) => ask(`${source}/overview`, { query: { span, by }, signal }), `${span} ${by}`, {
+    everyMs: 15_000,
+  });
+  const chooseSpan = segmented({
+    label: "Time span",
+    value: span,
+    options: spans.map((value) => ({ value, text: value })),
+    onChoose: (value) => setQuery({ span: value }),
+  });
   return div(
     { class: "view" },
     header({ class: "view-head" }, h1(null, "Overview"), data !== null && !data.empty.charges && chooseSpan),
     fault !== null && failure({ fault, retry: reload }),
-    data === null ? fault === null && waiting(6) : data.empty.charges ? h(FirstSteps, { hasKeys: !data.empty.keys }) : h(Content, { data, by, offered }),
+    data === null
+      ? fault === null && waiting(6)
+      : data.empty.charges
+        ? h(FirstSteps, { hasKeys: !data.empty.keys })
+        : h(Content, { data, by, offered }),
   );
 }
 
 function Content({ data, by, offered }: { readonly data: Figures; readonly by: Grouping; readonly offered: readonly Grouping[] }): View {
   const { who } = useVisit();
-  const grouping = segmented({ label: "Split by", value: by, options: offered.map((value) => ({ value, text: groupingNames[value] })), onChoose: (value) => setQuery({ by: value }) });
+  const grouping = segmented({
+    label: "Split by",
+    value: by,
+    options: offered.map((value) => ({ value, text: groupingNames[value] })),
+    onChoose: (value) => setQuery({ by: value }),
+  });
   const { span } = data;
   return div(
     { class: "stack" },
     tiles(data, who.kind === "admin"),
-    h(Card, { title: "Spend over time", actions: grouping, class: "chart-card" },
+    h(
+      Card,
+      { title: "Spend over time", actions: grouping, class: "chart-card" },
       headlines(span),
       span.requests === 0
         ? p({ class: "hint quiet" }, `No requests in the last ${spanNames[span.name]}.`)
-        : h(SpendChart, { series: data.series, total: span.cost_usd, timeZone: data.time_zone })),
+        : h(SpendChart, { series: data.series, total: span.cost_usd, timeZone: data.time_zone }),
+    ),
     div(
       { class: "columns" },
       who.kind === "admin" && h(Card, { title: "Top keys" }, spenders(data.top.keys, span.cost_usd, "key")),
@@ -96,24 +113,39 @@ function month({ month: { cost_usd: cost, since, until }, forecast, now }: Figur
   const passed = (Date.parse(now) - Date.parse(since)) / (Date.parse(until) - Date.parse(since));
   if (forecast === null) return span(null, `${percent(passed)} of the month has passed`);
   return [
-    div({ class: "meter calm", "aria-hidden": "true" }, span({ class: "spent", style: { width: `${shareOf(cost, forecast.month_end_usd) * 100}%` } })),
-    span({ title: `${money(forecast.usd_per_hour)} an hour on average since ${instant(forecast.from, "moment")}` }, amount(forecast.month_end_usd), " by month’s end at this pace"),
+    div(
+      { class: "meter calm", "aria-hidden": "true" },
+      span({ class: "spent", style: { width: `${shareOf(cost, forecast.month_end_usd) * 100}%` } }),
+    ),
+    span(
+      { title: `${money(forecast.usd_per_hour)} an hour on average since ${instant(forecast.from, "moment")}` },
+      amount(forecast.month_end_usd),
+      " by month’s end at this pace",
+    ),
   ];
 }
 
 function balanceFigure(balance: Balance | null): Children {
   if (balance === null) return span({ class: "muted" }, "Unknown");
   if (balance.balance_usd !== null) return amount(balance.balance_usd);
-  return balance.available_credits === null ? span({ class: "muted" }, "Unknown") : span({ class: "num" }, `${shortCount(balance.available_credits)} credits`);
+  return balance.available_credits === null
+    ? span({ class: "muted" }, "Unknown")
+    : span({ class: "num" }, `${shortCount(balance.available_credits)} credits`);
 }
 
 function balanceNote(balance: Balance | null): Children {
   if (balance === null) return span(null, "The gateway gives no account record");
   const age = balance.stale ? badge("warn", `seen ${ago(balance.fetched_at)}`) : null;
-  if (balance.hours_left === null) return span(null, age, Number(balance.burn_usd_per_hour) === 0 ? "Nothing spent in 24 hours" : `${money(balance.burn_usd_per_hour)} an hour`);
+  if (balance.hours_left === null)
+    return span(null, age, Number(balance.burn_usd_per_hour) === 0 ? "Nothing spent in 24 hours" : `${money(balance.burn_usd_per_hour)} an hour`);
   const tone = balance.hours_left < 24 ? "bad" : balance.hours_left < 72 ? "warn" : null;
   const text = `Lasts ${lasting(balance.hours_left)}`;
-  return span({ title: `At ${money(balance.burn_usd_per_hour)} an hour, the mean of the last 24 hours` }, tone === null ? text : badge(tone, text), " at the last day’s pace", age);
+  return span(
+    { title: `At ${money(balance.burn_usd_per_hour)} an hour, the mean of the last 24 hours` },
+    tone === null ? text : badge(tone, text),
+    " at the last day’s pace",
+    age,
+  );
 }
 
 function saved({ month: { saving_usd: saving, list_cost_usd: list } }: Figures): Children {
@@ -132,7 +164,11 @@ function spenders(rows: readonly Spender[], total: string, what: "key" | "model"
       const name = row.name ?? (what === "key" ? "without a key" : "no model");
       return li(
         { key: name },
-        div({ class: "spender-name" }, row.name === null ? name : link(addressOf("requests", { [what]: row.name }), name), what === "key" && span({ class: "muted" }, row.team ?? "")),
+        div(
+          { class: "spender-name" },
+          row.name === null ? name : link(addressOf("requests", { [what]: row.name }), name),
+          what === "key" && span({ class: "muted" }, row.team ?? ""),
+        ),
         div({ class: "spender-cost" }, amount(row.cost_usd), span({ class: "muted num share-text" }, percent(shareOf(row.cost_usd, total)))),
         shareBar(shareOf(row.cost_usd, most)),
       );

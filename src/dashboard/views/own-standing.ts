@@ -14,11 +14,18 @@ export function OwnStanding(): View {
     { class: "view" },
     header({ class: "view-head" }, h1(null, "My budgets")),
     fault !== null && failure({ fault, retry: reload }),
-    data === null ? fault === null && waiting(4) : div({ class: "stack" },
-      data.budgets.length === 0
-        ? empty("No budget weighs on this key", p({ class: "hint" }, "It may spend what the gateway’s account has."))
-        : div({ class: "budgets" }, data.budgets.map((standing) => budgetCard(standing, null))),
-      h(Card, { title: "What this key may do" }, limits(data))),
+    data === null
+      ? fault === null && waiting(4)
+      : div(
+          { class: "stack" },
+          data.budgets.length === 0
+            ? empty("No budget weighs on this key", p({ class: "hint" }, "It may spend what the gateway’s account has."))
+            : div(
+                { class: "budgets" },
+                data.budgets.map((standing) => budgetCard(standing, null)),
+              ),
+          h(Card, { title: "What this key may do" }, limits(data)),
+        ),
   );
 }
 
@@ -30,5 +37,8 @@ function limits({ key, limits: { rpm, tpm, parallel } }: Me): View {
     parallel !== null && `${count(parallel.limit)} requests at once.`,
     key?.expires_at !== null && key !== null && `Until ${instant(key.expires_at, "moment")}.`,
   ];
-  return div({ class: "quiet" }, lines.filter((line) => line !== false).map((line) => p({ key: line }, span(null, line))));
+  return div(
+    { class: "quiet" },
+    lines.filter((line) => line !== false).map((line) => p({ key: line }, span(null, line))),
+  );
 }

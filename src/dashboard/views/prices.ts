@@ -1,7 +1,30 @@
 import { h } from "preact";
 import { useState } from "preact/hooks";
 import { admin, ask } from "../api.ts";
-import { button, caption, classes, div, h1, header, input, label, li, ol, p, small, span, strong, table, tbody, td, th, thead, tr, type Children, type View } from "../dom.ts";
+import {
+  button,
+  caption,
+  classes,
+  div,
+  h1,
+  header,
+  input,
+  label,
+  li,
+  ol,
+  p,
+  small,
+  span,
+  strong,
+  table,
+  tbody,
+  td,
+  th,
+  thead,
+  tr,
+  type Children,
+  type View,
+} from "../dom.ts";
 import { count, exactMoney, instant, percent } from "../format.ts";
 import { icon } from "../icons.ts";
 import { setQuery, usePlace } from "../location.ts";
@@ -14,40 +37,101 @@ import { tokenName } from "./words.ts";
 export function Prices(): View {
   const { query } = usePlace();
   const [wanted, setWanted] = useState("");
-  const { data, fault, reload } = useResource<{ models: readonly PricedModel[] }>((signal) => ask(`${admin}/prices`, { signal }), "prices", { everyMs: 60_000 });
+  const { data, fault, reload } = useResource<{ models: readonly PricedModel[] }>((signal) => ask(`${admin}/prices`, { signal }), "prices", {
+    everyMs: 60_000,
+  });
   const opened = query.get("model");
-  const search = label({ class: "filter" }, span({ class: "unseen" }, "Find a model"), icon("search"),
-    input({ type: "search", placeholder: "Find a model", value: wanted, onInput: (event) => setWanted(event.currentTarget.value) }));
+  const search = label(
+    { class: "filter" },
+    span({ class: "unseen" }, "Find a model"),
+    icon("search"),
+    input({ type: "search", placeholder: "Find a model", value: wanted, onInput: (event) => setWanted(event.currentTarget.value) }),
+  );
   return div(
     { class: "view" },
-    header({ class: "view-head" }, div(null, h1(null, "Prices"), p({ class: "hint" }, "In US dollars for a million tokens, or what else a model is billed by")), search),
+    header(
+      { class: "view-head" },
+      div(null, h1(null, "Prices"), p({ class: "hint" }, "In US dollars for a million tokens, or what else a model is billed by")),
+      search,
+    ),
     fault !== null && failure({ fault, retry: reload }),
-    data === null ? fault === null && waiting(8) : listed(data.models.filter((model) => `${model.id} ${model.provider ?? ""} ${model.group ?? ""}`.toLowerCase().includes(wanted.trim().toLowerCase()))),
-    opened !== null && h(Dialog, { key: opened, title: opened, kind: "drawer", onClosed: () => setQuery({ model: null }), body: () => h(History, { id: opened }) }),
+    data === null
+      ? fault === null && waiting(8)
+      : listed(
+          data.models.filter((model) =>
+            `${model.id} ${model.provider ?? ""} ${model.group ?? ""}`.toLowerCase().includes(wanted.trim().toLowerCase()),
+          ),
+        ),
+    opened !== null &&
+      h(Dialog, { key: opened, title: opened, kind: "drawer", onClosed: () => setQuery({ model: null }), body: () => h(History, { id: opened }) }),
   );
 }
 
 function listed(models: readonly PricedModel[]): View {
-  if (models.length === 0) return empty("No model matches", p({ class: "hint" }, "Prices come from files: ", strong(null, "farebox prices import"), " proposes what another table has."));
-  return div({ class: "card list-card" }, table(
-    { class: "prices" },
-    caption({ class: "unseen" }, "Prices in force"),
-    thead(null, tr(null, th({ scope: "col" }, "Model"), ["Input", "Cached input", "Output"].map((text) => th({ key: text, scope: "col", class: classes("right", text === "Cached input" && "wide-only") }, text)), th({ scope: "col", class: "wide-only" }, "Group"), th({ scope: "col", class: "wide-only" }, "Since"))),
-    tbody(null, models.map(modelRow)),
-  ));
+  if (models.length === 0)
+    return empty(
+      "No model matches",
+      p({ class: "hint" }, "Prices come from files: ", strong(null, "farebox prices import"), " proposes what another table has."),
+    );
+  return div(
+    { class: "card list-card" },
+    table(
+      { class: "prices" },
+      caption({ class: "unseen" }, "Prices in force"),
+      thead(
+        null,
+        tr(
+          null,
+          th({ scope: "col" }, "Model"),
+          ["Input", "Cached input", "Output"].map((text) =>
+            th({ key: text, scope: "col", class: classes("right", text === "Cached input" && "wide-only") }, text),
+          ),
+          th({ scope: "col", class: "wide-only" }, "Group"),
+          th({ scope: "col", class: "wide-only" }, "Since"),
+        ),
+      ),
+      tbody(null, models.map(modelRow)),
+    ),
+  );
 }
 
 function modelRow({ id, provider, group, unit, price }: PricedModel): View {
   const open = () => setQuery({ model: id });
   const first = price?.tiers[0];
-  const cell = (name: string) => td({ class: classes("right", name === "cached_input" && "wide-only") }, price === null || first === undefined || price.per_request_usd !== null ? null : rateCell(name, first.gateway_usd_per_million, first.official_usd_per_million));
+  const cell = (name: string) =>
+    td(
+      { class: classes("right", name === "cached_input" && "wide-only") },
+      price === null || first === undefined || price.per_request_usd !== null
+        ? null
+        : rateCell(name, first.gateway_usd_per_million, first.official_usd_per_million),
+    );
   return tr(
     { key: id, class: "openable", onClick: open },
-    th({ scope: "row" }, button({ type: "button", class: "row-button", onClick: (event) => { event.stopPropagation(); open(); } }, id), small({ class: "muted" }, provider ?? "", unit !== "token" && `, by the ${unit}`)),
+    th(
+      { scope: "row" },
+      button(
+        {
+          type: "button",
+          class: "row-button",
+          onClick: (event) => {
+            event.stopPropagation();
+            open();
+          },
+        },
+        id,
+      ),
+      small({ class: "muted" }, provider ?? "", unit !== "token" && `, by the ${unit}`),
+    ),
     price?.per_request_usd
       ? td({ class: "right", colSpan: 3 }, amount(price.per_request_usd.gateway), span({ class: "muted" }, " a request"))
-      : price === null ? td({ class: "right", colSpan: 3 }, badge("warn", "no price")) : [cell("input"), cell("cached_input"), cell("output")],
-    td({ class: "wide-only" }, group, price?.fraction && Number(price.fraction) !== 1 && span({ class: "muted num" }, ` ${percent(Number(price.fraction))}`)),
+      : price === null
+        ? td({ class: "right", colSpan: 3 }, badge("warn", "no price"))
+        : [cell("input"), cell("cached_input"), cell("output")],
+    td(
+      { class: "wide-only" },
+      group,
+      price?.fraction && Number(price.fraction) !== 1 && span({ class: "muted num" }, ` ${percent(Number(price.fraction))}`),
+    ),
     td({ class: "wide-only muted" }, price === null ? "" : instant(price.from, "date", "UTC")),
   );
 }
@@ -68,14 +152,21 @@ function History({ id }: { readonly id: string }): View {
   return div(
     { class: "stack" },
     data.aliases.length > 0 && p({ class: "hint" }, "Also called ", data.aliases.join(", ")),
-    ol({ class: "history" }, data.entries.map((entry, index) => li(
-      { key: `${entry.starts_at} ${index}`, class: classes(entry.in_force && "in-force") },
-      div({ class: "history-head" },
-        strong(null, entry.starts_at === null ? "From the beginning" : `Since ${instant(entry.starts_at, "date", "UTC")}`),
-        entry.in_force && badge("good", "in force"),
-        entry.group !== null && span({ class: "muted" }, entry.group)),
-      entry.price === null ? p({ class: "hint" }, "No price") : priceDetails(entry.price),
-    ))),
+    ol(
+      { class: "history" },
+      data.entries.map((entry, index) =>
+        li(
+          { key: `${entry.starts_at} ${index}`, class: classes(entry.in_force && "in-force") },
+          div(
+            { class: "history-head" },
+            strong(null, entry.starts_at === null ? "From the beginning" : `Since ${instant(entry.starts_at, "date", "UTC")}`),
+            entry.in_force && badge("good", "in force"),
+            entry.group !== null && span({ class: "muted" }, entry.group),
+          ),
+          entry.price === null ? p({ class: "hint" }, "No price") : priceDetails(entry.price),
+        ),
+      ),
+    ),
   );
 }
 
@@ -83,22 +174,53 @@ function priceDetails(price: Price): View {
   const { per_request_usd: flat, tiers, minimum, fraction, source } = price;
   return div(
     null,
-    flat !== null ? p(null, amount(flat.gateway), " a request, ", amount(flat.official), " officially") : tiers.map((tier) => tierTable(tier, tiers.length > 1, price.tier_mode)),
-    p({ class: "hint" },
+    flat !== null
+      ? p(null, amount(flat.gateway), " a request, ", amount(flat.official), " officially")
+      : tiers.map((tier) => tierTable(tier, tiers.length > 1, price.tier_mode)),
+    p(
+      { class: "hint" },
       fraction !== null && `${percent(Number(fraction))} of the official rates. `,
       minimum.tokens > 0 && `At least ${count(minimum.tokens)} tokens a request. `,
       Number(minimum.usd) > 0 && `At least ${exactMoney(minimum.usd)} a request. `,
-      `Source: ${source}.`),
+      `Source: ${source}.`,
+    ),
   );
 }
 
-function tierTable({ from_prompt_tokens: from, gateway_usd_per_million: charged, official_usd_per_million: official }: Price["tiers"][number], several: boolean, mode: string): View {
+function tierTable(
+  { from_prompt_tokens: from, gateway_usd_per_million: charged, official_usd_per_million: official }: Price["tiers"][number],
+  several: boolean,
+  mode: string,
+): View {
   const [input, output] = [charged["input"], charged["output"]];
-  const shown = Object.keys(charged).filter((name) => ["input", "cached_input", "output"].includes(name) || (charged[name] !== input && charged[name] !== output));
+  const shown = Object.keys(charged).filter(
+    (name) => ["input", "cached_input", "output"].includes(name) || (charged[name] !== input && charged[name] !== output),
+  );
   return table(
     { class: "plain", key: from },
-    caption({ class: several ? "tier" : "unseen" }, several ? `From ${count(from)} prompt tokens${mode === "marginal" ? ", for those beyond" : ""}` : "Rates"),
-    thead(null, tr(null, th({ scope: "col" }, span({ class: "unseen" }, "Tokens")), th({ scope: "col", class: "right" }, "Gateway"), th({ scope: "col", class: "right" }, "Official"))),
-    tbody(null, shown.map((name) => tr({ key: name }, th({ scope: "row" }, tokenName(name)), td({ class: "right num" }, exactMoney(charged[name] ?? "0")), td({ class: "right num muted" }, exactMoney(official[name] ?? "0"))))),
+    caption(
+      { class: several ? "tier" : "unseen" },
+      several ? `From ${count(from)} prompt tokens${mode === "marginal" ? ", for those beyond" : ""}` : "Rates",
+    ),
+    thead(
+      null,
+      tr(
+        null,
+        th({ scope: "col" }, span({ class: "unseen" }, "Tokens")),
+        th({ scope: "col", class: "right" }, "Gateway"),
+        th({ scope: "col", class: "right" }, "Official"),
+      ),
+    ),
+    tbody(
+      null,
+      shown.map((name) =>
+        tr(
+          { key: name },
+          th({ scope: "row" }, tokenName(name)),
+          td({ class: "right num" }, exactMoney(charged[name] ?? "0")),
+          td({ class: "right num muted" }, exactMoney(official[name] ?? "0")),
+        ),
+      ),
+    ),
   );
 }

@@ -1,7 +1,28 @@
 import { h } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { admin, own, type Parameters } from "../api.ts";
-import { button, caption, classes, datalist, div, h1, header, input, label, option, p, select, span, table, tbody, td, th, thead, tr, type View } from "../dom.ts";
+import {
+  button,
+  caption,
+  classes,
+  datalist,
+  div,
+  h1,
+  header,
+  input,
+  label,
+  option,
+  p,
+  select,
+  span,
+  table,
+  tbody,
+  td,
+  th,
+  thead,
+  tr,
+  type View,
+} from "../dom.ts";
 import { count, duration, when } from "../format.ts";
 import { icon } from "../icons.ts";
 import { setQuery, usePlace } from "../location.ts";
@@ -28,7 +49,11 @@ export function Requests(): View {
     header({ class: "view-head" }, h1(null, "Requests"), liveSwitch(live, setLive, feed)),
     h(Filters, { offered, query, charges: feed.charges ?? [] }),
     feed.fault !== null && failure({ fault: feed.fault, retry: feed.retry }),
-    listed(feed, Object.values(filter).some((value) => value !== null), who.kind === "admin"),
+    listed(
+      feed,
+      Object.values(filter).some((value) => value !== null),
+      who.kind === "admin",
+    ),
     opened !== null && h(ChargeDrawer, { key: opened, id: opened, onClosed: () => setQuery({ request: null }) }),
   );
 }
@@ -37,7 +62,8 @@ function liveSwitch(live: boolean, setLive: (on: boolean) => void, { fault }: Fe
   const flows = live && fault === null;
   return button(
     { type: "button", class: classes("button live", flows && "on"), "aria-pressed": live, onClick: () => setLive(!live) },
-    span({ class: "pulse", "aria-hidden": "true" }), live ? "Live" : "Paused",
+    span({ class: "pulse", "aria-hidden": "true" }),
+    live ? "Live" : "Paused",
   );
 }
 
@@ -55,19 +81,44 @@ function Filters({ offered, query, charges }: FilterParts): View {
   const any = offered.some((name) => query.get(name) !== null);
   return div(
     { class: "filters", role: "search", "aria-label": "Filter the requests" },
-    offered.map((name) => (name === "state" ? stateFilter(query.get("state")) : h(TextFilter, { key: name, name, value: query.get(name) ?? "", known: [...new Set(charges.map((charge) => charge[name]))] }))),
-    any && button({ type: "button", class: "button small", onClick: () => setQuery(Object.fromEntries(filterNames.map((name) => [name, null]))) }, icon("close"), "Clear"),
+    offered.map((name) =>
+      name === "state"
+        ? stateFilter(query.get("state"))
+        : h(TextFilter, { key: name, name, value: query.get(name) ?? "", known: [...new Set(charges.map((charge) => charge[name]))] }),
+    ),
+    any &&
+      button(
+        { type: "button", class: "button small", onClick: () => setQuery(Object.fromEntries(filterNames.map((name) => [name, null]))) },
+        icon("close"),
+        "Clear",
+      ),
   );
 }
 
 function stateFilter(value: string | null): View {
-  return label({ class: "filter", key: "state" }, span({ class: "unseen" }, "State"),
-    select({ value: value ?? "", onChange: (event) => setQuery({ state: event.currentTarget.value }) },
-      option({ value: "" }, "Every state"), option({ value: "pending" }, "Running"), option({ value: "posted" }, "Posted"), option({ value: "voided" }, "Voided")));
+  return label(
+    { class: "filter", key: "state" },
+    span({ class: "unseen" }, "State"),
+    select(
+      { value: value ?? "", onChange: (event) => setQuery({ state: event.currentTarget.value }) },
+      option({ value: "" }, "Every state"),
+      option({ value: "pending" }, "Running"),
+      option({ value: "posted" }, "Posted"),
+      option({ value: "voided" }, "Voided"),
+    ),
+  );
 }
 
 /** Names are looked for when the reader stops typing. */
-function TextFilter({ name, value, known }: { readonly name: Exclude<FilterName, "state">; readonly value: string; readonly known: readonly (string | null)[] }): View {
+function TextFilter({
+  name,
+  value,
+  known,
+}: {
+  readonly name: Exclude<FilterName, "state">;
+  readonly value: string;
+  readonly known: readonly (string | null)[];
+}): View {
   const [text, setText] = useState(value);
   useEffect(() => setText(value), [value]);
   useEffect(() => {
@@ -75,25 +126,71 @@ function TextFilter({ name, value, known }: { readonly name: Exclude<FilterName,
     const timer = setTimeout(() => setQuery({ [name]: text.trim() }), typedMs);
     return () => clearTimeout(timer);
   }, [text, value, name]);
-  return label({ class: "filter" }, span({ class: "unseen" }, fieldNames[name]), icon("search"),
-    input({ type: "search", value: text, placeholder: fieldNames[name], autoComplete: "off", spellcheck: false, list: `known-${name}`, onInput: (event) => setText(event.currentTarget.value) }),
-    datalist({ id: `known-${name}` }, known.filter((each) => each !== null).toSorted().map((each) => option({ key: each, value: each }))));
+  return label(
+    { class: "filter" },
+    span({ class: "unseen" }, fieldNames[name]),
+    icon("search"),
+    input({
+      type: "search",
+      value: text,
+      placeholder: fieldNames[name],
+      autoComplete: "off",
+      spellcheck: false,
+      list: `known-${name}`,
+      onInput: (event) => setText(event.currentTarget.value),
+    }),
+    datalist(
+      { id: `known-${name}` },
+      known
+        .filter((each) => each !== null)
+        .toSorted()
+        .map((each) => option({ key: each, value: each })),
+    ),
+  );
 }
 
 function listed(feed: Feed, filtered: boolean, whole: boolean): View | null {
   const { charges } = feed;
   if (charges === null) return feed.fault === null ? waiting(8) : null;
   if (charges.length === 0) {
-    return empty(filtered ? "No request matches" : "No requests yet", p({ class: "hint" }, filtered ? "Names have to match exactly. New requests that match appear here by themselves." : "They appear here as they arrive."));
+    return empty(
+      filtered ? "No request matches" : "No requests yet",
+      p(
+        { class: "hint" },
+        filtered ? "Names have to match exactly. New requests that match appear here by themselves." : "They appear here as they arrive.",
+      ),
+    );
   }
-  return h(Card, { title: span({ class: "unseen" }, "Newest requests"), class: "list-card" },
+  return h(
+    Card,
+    { title: span({ class: "unseen" }, "Newest requests"), class: "list-card" },
     table(
       { class: "requests" },
       caption({ class: "unseen" }, "Requests, newest first"),
-      thead(null, tr(null, heading("Time"), whole && heading("Key"), heading("Model"), heading("Tokens", "right wide-only"), heading("Duration", "right wide-only"), heading("Known"), heading("Cost", "right"))),
-      tbody(null, charges.map((charge) => row(charge, whole))),
+      thead(
+        null,
+        tr(
+          null,
+          heading("Time"),
+          whole && heading("Key"),
+          heading("Model"),
+          heading("Tokens", "right wide-only"),
+          heading("Duration", "right wide-only"),
+          heading("Known"),
+          heading("Cost", "right"),
+        ),
+      ),
+      tbody(
+        null,
+        charges.map((charge) => row(charge, whole)),
+      ),
     ),
-    feed.hasOlder && div({ class: "more" }, button({ type: "button", class: "button", disabled: feed.reading, onClick: feed.readOlder }, feed.reading ? "Reading…" : "Show older ones")));
+    feed.hasOlder &&
+      div(
+        { class: "more" },
+        button({ type: "button", class: "button", disabled: feed.reading, onClick: feed.readOlder }, feed.reading ? "Reading…" : "Show older ones"),
+      ),
+  );
 }
 
 function heading(text: string, name?: string): View {
@@ -104,9 +201,29 @@ function row(charge: Charge, whole: boolean): View {
   const open = () => setQuery({ request: charge.request_id });
   return tr(
     { key: charge.request_id, class: classes("openable", charge.state), onClick: open },
-    td({ class: "time" }, button({ type: "button", class: "row-button", "aria-label": `Request of ${when(charge.time)}, ${charge.model}`, onClick: (event) => { event.stopPropagation(); open(); } }, moment(charge.time, when(charge.time)))),
-    whole && td({ class: "key" }, charge.key ?? span({ class: "muted" }, "no key"), charge.team !== null && span({ class: "muted" }, ` ${charge.team}`)),
-    td({ class: "model" }, charge.model, charge.stream && span({ class: "tag" }, "stream"), ...Object.entries(charge.tags).map(([name, value]) => span({ key: name, class: "tag" }, `${name}: ${value}`))),
+    td(
+      { class: "time" },
+      button(
+        {
+          type: "button",
+          class: "row-button",
+          "aria-label": `Request of ${when(charge.time)}, ${charge.model}`,
+          onClick: (event) => {
+            event.stopPropagation();
+            open();
+          },
+        },
+        moment(charge.time, when(charge.time)),
+      ),
+    ),
+    whole &&
+      td({ class: "key" }, charge.key ?? span({ class: "muted" }, "no key"), charge.team !== null && span({ class: "muted" }, ` ${charge.team}`)),
+    td(
+      { class: "model" },
+      charge.model,
+      charge.stream && span({ class: "tag" }, "stream"),
+      ...Object.entries(charge.tags).map(([name, value]) => span({ key: name, class: "tag" }, `${name}: ${value}`)),
+    ),
     td({ class: "right num wide-only" }, tokensOf(charge)),
     td({ class: "right num wide-only" }, charge.duration_ms === null ? "" : duration(charge.duration_ms)),
     td({ class: "known" }, knownBadge(charge)),
@@ -120,7 +237,12 @@ function tokensOf({ tokens, state }: Charge): View | string {
   if (state !== "posted") return "";
   const all = Object.entries(tokens);
   const sum = (wanted: boolean) => all.filter(([name]) => prompt.has(name) === wanted).reduce((total, [, number]) => total + number, 0);
-  return span({ title: `${count(sum(true))} tokens in, ${count(sum(false))} out` }, count(sum(true)), span({ class: "muted" }, " → "), count(sum(false)));
+  return span(
+    { title: `${count(sum(true))} tokens in, ${count(sum(false))} out` },
+    count(sum(true)),
+    span({ class: "muted" }, " → "),
+    count(sum(false)),
+  );
 }
 
 /** What it cost; while it runs, what is held for it. */

@@ -38,13 +38,28 @@ export function SignIn({ notice, onSignedIn }: SignInParts): View {
       notice !== null && fault === null && p({ class: "notice", role: "status" }, notice),
       // For managers of passwords.
       input({ type: "text", name: "username", autoComplete: "username", defaultValue: "farebox", hidden: true, readOnly: true }),
-      label({ class: "field" }, "Admin token or internal key",
-        input({ ref: field, type: "password", name: "token", autoComplete: "current-password", spellcheck: false, required: true, placeholder: "sk-fba-… or sk-fb-…", "aria-describedby": "sign-in-hint" })),
+      label(
+        { class: "field" },
+        "Admin token or internal key",
+        input({
+          ref: field,
+          type: "password",
+          name: "token",
+          autoComplete: "current-password",
+          spellcheck: false,
+          required: true,
+          placeholder: "sk-fba-… or sk-fb-…",
+          "aria-describedby": "sign-in-hint",
+        }),
+      ),
       fault !== null && failure({ fault }),
       button({ type: "submit", class: "button primary wide", disabled: busy }, busy ? "Signing in…" : "Sign in"),
-      small({ id: "sign-in-hint", class: "hint" },
-        "An admin token sees everything: make one with ", code(null, "farebox admins create NAME --role editor"),
-        ". An internal key sees its own requests and budgets."),
+      small(
+        { id: "sign-in-hint", class: "hint" },
+        "An admin token sees everything: make one with ",
+        code(null, "farebox admins create NAME --role editor"),
+        ". An internal key sees its own requests and budgets.",
+      ),
     ),
   );
 }

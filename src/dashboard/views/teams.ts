@@ -17,20 +17,41 @@ interface TeamsParts {
 
 export function Teams({ teams, onTask }: TeamsParts): View {
   const mayEdit = useMayEdit();
-  return div({ class: "card list-card" }, table(
-    { class: "keys" },
-    caption({ class: "unseen" }, "Teams"),
-    thead(null, tr(null, ["Team", "Keys", "Models and limits"].map((text) => th({ key: text, scope: "col" }, text)), th({ scope: "col" }, span({ class: "unseen" }, "Actions")))),
-    tbody(null, teams.map((team) => tr(
-      { key: team.name },
-      th({ scope: "row" }, team.name),
-      td(null, team.keys.length === 0 ? span({ class: "muted" }, "none") : team.keys.join(", ")),
-      td({ class: "key-limits" }, ...boundWords(team)),
-      td({ class: "row-actions" }, mayEdit && div({ class: "actions" },
-        iconButton("edit", `Change the team ${team.name}`, () => onTask({ do: "edit", team })),
-        iconButton("bin", `Delete the team ${team.name}`, () => onTask({ do: "delete", team })))),
-    ))),
-  ));
+  return div(
+    { class: "card list-card" },
+    table(
+      { class: "keys" },
+      caption({ class: "unseen" }, "Teams"),
+      thead(
+        null,
+        tr(
+          null,
+          ["Team", "Keys", "Models and limits"].map((text) => th({ key: text, scope: "col" }, text)),
+          th({ scope: "col" }, span({ class: "unseen" }, "Actions")),
+        ),
+      ),
+      tbody(
+        null,
+        teams.map((team) =>
+          tr(
+            { key: team.name },
+            th({ scope: "row" }, team.name),
+            td(null, team.keys.length === 0 ? span({ class: "muted" }, "none") : team.keys.join(", ")),
+            td({ class: "key-limits" }, ...boundWords(team)),
+            td(
+              { class: "row-actions" },
+              mayEdit &&
+                div(
+                  { class: "actions" },
+                  iconButton("edit", `Change the team ${team.name}`, () => onTask({ do: "edit", team })),
+                  iconButton("bin", `Delete the team ${team.name}`, () => onTask({ do: "delete", team })),
+                ),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 interface TaskParts {
@@ -43,7 +64,10 @@ export function TeamDialog({ task, onClosed, onDone }: TaskParts): View {
   if (task.do === "delete") {
     const { name } = task.team;
     return confirmation({
-      title: `Delete the team ${name}?`, verb: "Delete it", danger: true, onClosed,
+      title: `Delete the team ${name}?`,
+      verb: "Delete it",
+      danger: true,
+      onClosed,
       text: "A team that still has live keys or budgets is not deleted.",
       work: async () => {
         await ask(pathOf(name), { method: "DELETE" });
@@ -62,11 +86,11 @@ export function TeamDialog({ task, onClosed, onDone }: TaskParts): View {
     onDone();
   };
   return h(FormDialog, {
-    title: team === null ? "Create a team" : `Change the team ${team.name}`, verb: team === null ? "Create the team" : "Save", save, onClosed,
-    fields: [
-      team === null && nameField("research"),
-      ...boundFields(team?.models ?? null, team?.limits ?? { rpm: null, tpm: null, parallel: null }),
-    ],
+    title: team === null ? "Create a team" : `Change the team ${team.name}`,
+    verb: team === null ? "Create the team" : "Save",
+    save,
+    onClosed,
+    fields: [team === null && nameField("research"), ...boundFields(team?.models ?? null, team?.limits ?? { rpm: null, tpm: null, parallel: null })],
   });
 }
 

@@ -4,8 +4,15 @@ import type { Charge, Limits, Source } from "../types.ts";
 import { badge, type Tone } from "../ui.ts";
 
 const tokenNames: Record<string, string> = {
-  input: "Input", cached_input: "Cached input", cache_write: "Cache writes", audio_input: "Audio input", image_input: "Image input",
-  output: "Output", reasoning: "Reasoning", audio_output: "Audio output", image_output: "Image output",
+  input: "Input",
+  cached_input: "Cached input",
+  cache_write: "Cache writes",
+  audio_input: "Audio input",
+  image_input: "Image input",
+  output: "Output",
+  reasoning: "Reasoning",
+  audio_output: "Audio output",
+  image_output: "Image output",
 };
 
 /** A class of tokens as a reader says it. */
@@ -35,6 +42,10 @@ export function boundWords({ models, limits }: { readonly models: readonly strin
 
 /** Null without any. */
 function limitWords({ rpm, tpm, parallel }: Limits): string | null {
-  const words = [rpm !== null && `${count(rpm)} requests/min`, tpm !== null && `${count(tpm)} tokens/min`, parallel !== null && `${count(parallel)} at once`].filter((each) => each !== false);
+  const words = [
+    rpm !== null && `${count(rpm)} requests/min`,
+    tpm !== null && `${count(tpm)} tokens/min`,
+    parallel !== null && `${count(parallel)} at once`,
+  ].filter((each) => each !== false);
   return words.length === 0 ? null : words.join(" · ");
 }
