@@ -80,7 +80,7 @@ describe("a task is charged", () => {
     const metrics = await home.proxy.metrics();
     expect(metrics).toMatch(/farebox_tasks_total\{model="kling",status="completed"\} 1\n/);
     expect(metrics).toMatch(/farebox_cost_usd_total\{[^}]*model="kling"[^}]*source="reported"[^}]*\} 0\.2500001/);
-    expect(metrics).toMatch(/farebox_running_tasks 0\n/);
+    expect(metrics).toMatch(/farebox_running_tasks\{family="all"\} 0\n/);
     await expectClean(home);
   });
 
