@@ -231,6 +231,9 @@ const busy = Symbol("busy");
  */
 function setAside(path: string, kept: string): string | typeof busy {
   const name = freeName(kept);
+  const log = { there: `${path}-wal`, kept: `${name}-wal` };
+  // A connection that finds no database in the file takes its log away as it closes.
+  if (existsSync(log.there)) linkSync(log.there, log.kept);
   try {
     const db = connectToWrite(path);
     try {
@@ -238,10 +241,13 @@ function setAside(path: string, kept: string): string | typeof busy {
     } finally {
       db.close();
     }
+    rmSync(log.kept, { force: true });
   } catch (error) {
+    const isBusy = isStorageFault(error) && /^SQLITE_(BUSY|LOCKED)/.test(error.code);
+    if (!isStorageFault(error) || isBusy) rmSync(log.kept, { force: true });
+    if (isBusy) return busy;
     if (!isStorageFault(error)) throw error;
-    if (/^SQLITE_(BUSY|LOCKED)/.test(error.code)) return busy;
-    if (existsSync(`${path}-wal`)) renameSync(`${path}-wal`, `${name}-wal`);
+    rmSync(log.there, { force: true });
     rmSync(`${path}-shm`, { force: true });
   }
   linkSync(path, name);
