@@ -13,6 +13,8 @@ import { firstSignal } from "./signals.ts";
 export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   // Heard from the start: one that comes while the ledger is opened is not lost, not even for a process with id 1.
   const stopping = firstSignal();
+  let readPrices = (): void => undefined;
+  process.on("SIGHUP", () => readPrices());
   tuneRuntime();
   const log = createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true });
   const { path } = settings.database;
@@ -29,8 +31,8 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   await using serving = started.serving;
   if (serving.created) note(io, `created the ledger at ${settings.database.path}`);
   if (serving.recovered > 0) log.warn({ recovered: serving.recovered }, "holds of a proxy that died were posted as assumed");
+  readPrices = () => void serving.reloadPrices();
   printLine(io, `farebox listening on ${serving.url}`);
-  process.on("SIGHUP", () => void serving.reloadPrices());
   const signal = await stopping;
   log.info({ signal }, "draining");
   await serving.drain();

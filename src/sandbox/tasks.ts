@@ -93,8 +93,8 @@ function tellWhenOver({ house, scenario }: Call, task: SandboxTask): void {
   if ("webhook-never" in scenario) return;
   const { webhooks, options } = house;
   const { endpoint, secret } = task.config.webhook_config;
-  // A timer may go off a little before its time.
-  const tell = (at: number) => (task.cancelledAt === null ? webhooks.tell({ endpoint, secret }, dataOf(task, Math.max(at, options.now()))) : Promise.resolve());
+  // As the task is at that instant: a timer may go off a little before its time, or late.
+  const tell = (at: number) => (task.cancelledAt === null ? webhooks.tell({ endpoint, secret }, dataOf(task, at)) : Promise.resolve());
   let begun = Promise.resolve();
   if ("webhook-begins" in scenario) webhooks.after(task.startsAt - options.now(), () => (begun = tell(task.startsAt)));
   if (task.endsAt === Infinity) return;
