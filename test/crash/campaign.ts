@@ -1,3 +1,4 @@
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { setBudget } from "../../src/admin/budgets.ts";
@@ -56,6 +57,8 @@ const drains: Readonly<Record<End, number>> = {
 const afterDrainMs = 8_000;
 /** A round ends when the gateway has seen so many requests at most. */
 const requestsMax = 250;
+/** All tasks have ended by then. Milliseconds. */
+const settlingMs = 30_000;
 /** How long a process takes to start, more or less. Milliseconds. */
 const startMs = 900;
 /** A budget that is used up again and again is raised by so much, in pico-USD. */
@@ -72,12 +75,20 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
     broken.push(...found.map((what) => `round ${round}, ${end}: ${what}`));
     options.tell?.(`round ${round}: ${end}, ${scene.sums.requests} requests so far, ${broken.length} broken promises`);
   }
+  broken.push(...(await settleTasks(scene)));
   const { requests, recovered, answeredWhole, booked } = scene.sums;
   return {
     rounds: options.times, ends: counts, requests, recovered, answeredWhole,
     billedUsd: formatUsd(scene.sandbox.billed.cost), bookedUsd: formatUsd(booked as PicoUsd), broken,
   };
 }
+
+const taskPrices = `provider: sandbox
+models:
+  kling:
+    tasks:
+      video_generation: [{ from: 2026-01-01, source: "what the sandbox bills", per: task, official: "0.25", gateway: "0.25" }]
+`;
 
 interface Scene extends AsyncDisposable {
   readonly random: Random;
@@ -87,6 +98,9 @@ interface Scene extends AsyncDisposable {
   /** Another process's view of the file: what a command would write. */
   readonly beside: Store;
   readonly keys: readonly string[];
+  readonly taskKey: string;
+  /** With a price of tasks: what the sandbox bills for one. */
+  readonly pricing: string;
   /** Acknowledged limits by scope. */
   readonly limits: Map<string, bigint>;
   readonly sums: { requests: number; recovered: number; answeredWhole: number; booked: bigint };
@@ -98,18 +112,22 @@ async function openScene({ seed, clients }: CampaignOptions): Promise<Scene> {
   const folder = owned.use(await temporaryFolder());
   const sandbox = owned.use(await startSandbox({ keepRequests: 1_000_000, keepCalls: 1_000_000, seed }));
   const database = join(folder.path, "farebox.db");
+  const pricing = join(folder.path, "pricing");
+  await mkdir(pricing);
+  await writeFile(join(pricing, "tasks.yaml"), taskPrices);
   const opened = await openSqlite({ path: database, calendar: calendarOf("UTC"), clock: systemClock(), access: "command" });
   if (!opened.ok) throw new Error(opened.failure.kind);
   const beside = owned.use(opened.store);
   const keys: string[] = [];
-  for (const name of ["alice", "bob"]) {
+  for (const name of ["alice", "bob", "carol"]) {
     const created = await createKey({ keys: beside.keys, clock: systemClock(), by: "crash" }, { name });
     if (!created.ok) throw new Error(JSON.stringify(created));
     keys.push(created.text);
   }
   const kept = owned.move();
+  const taskKey = keys.pop() ?? "";
   const scene: Scene = {
-    random: randomFrom(digest(seed, "crash")), clients, sandbox, database, beside, keys, limits: new Map(),
+    random: randomFrom(digest(seed, "crash")), clients, sandbox, database, beside, keys, taskKey, pricing, limits: new Map(),
     sums: { requests: 0, recovered: 0, answeredWhole: 0, booked: 0n }, running: null,
     async [Symbol.asyncDispose]() {
       await scene.running?.serve[Symbol.asyncDispose]();
@@ -117,6 +135,7 @@ async function openScene({ seed, clients }: CampaignOptions): Promise<Scene> {
     },
   };
   await raise(scene, "key:alice", 1_000_000_000_000_000n);
+  await raise(scene, "key:carol", 1_000_000_000_000_000n);
   return scene;
 }
 
@@ -128,7 +147,7 @@ async function playRound(scene: Scene, name: string, end: End): Promise<string[]
   const serve = await start(scene, drains[end]);
   const from = { request: sandbox.requests.length, call: sandbox.ledger.length };
   const lastSeq = readFile(database).rows.at(-1)?.seq ?? 0n;
-  const load = startLoad({ url: serve.url, keys: scene.keys, name, clients: scene.clients, random });
+  const load = startLoad({ url: serve.url, keys: scene.keys, taskKey: scene.taskKey, name, clients: scene.clients, random });
   const moment = Math.ceil(random() * requestsMax);
   await sandbox.waitFor(({ requests }) => requests.length - from.request >= moment, 30_000);
   const raising = raise(scene, "key:bob", spent + BigInt(tightRoom));
@@ -136,20 +155,36 @@ async function playRound(scene: Scene, name: string, end: End): Promise<string[]
   await pause(random() * 20);
   const wrong = await endProcess(scene, serve, end);
   await Promise.all([load.stop(), raising]);
-  const pending = readFile(database, lastSeq).rows.filter(({ state }) => state === "pending").length;
+  const pending = readFile(database, lastSeq).rows.filter(({ state, task }) => state === "pending" && task === null).length;
   if (end === "kill twice") await killWhileStarting(scene);
   const next = await start(scene, drains[end]);
   const file = readFile(database, lastSeq);
   scene.sums.requests += load.sent.length;
   scene.sums.recovered += pending;
   scene.sums.answeredWhole += load.sent.filter(({ end }) => end === "whole").length;
-  scene.sums.booked += file.rows.reduce((sum, { cost }) => sum + (cost ?? 0n), 0n);
+  scene.sums.booked += file.rows.reduce((sum, { cost, task }) => sum + (task === null ? (cost ?? 0n) : 0n), 0n);
   const said = Number(/"recovered":(\d+)/.exec(next.stderr)?.[1] ?? 0);
   if (end !== "kill twice" && said !== pending) wrong.push(`${pending} were pending, and ${said} were recovered`);
   const verification = await scene.beside.ledger.verify();
   const death: Death = end === "terminate" ? "inPeace" : end === "terminate in a hurry" ? "hurried" : "killed";
   const gateway = gatewayBooks(sandbox, from);
   return [...wrong, ...brokenPromises({ death, sent: load.sent, file, gateway, verification, limits: scene.limits })];
+}
+
+/** Every task that any of the processes has left is asked for and charged as it was billed; what is wrong with that. */
+async function settleTasks(scene: Scene): Promise<string[]> {
+  const { sandbox, database } = scene;
+  const { url } = await start(scene, drains.terminate);
+  const running = () => readFile(database).rows.filter(({ state, task }) => state === "pending" && task !== null);
+  const until = performance.now() + settlingMs;
+  for (let left = running(); left.length > 0 && performance.now() < until; left = running()) {
+    for (const { task } of left) await (await fetch(`${url}/api/v1/task/${task}`, { headers: { "x-api-key": scene.taskKey } })).text();
+  }
+  const bills = new Map(gatewayBooks(sandbox, { request: 0, call: 0 }).map(({ number, bill }) => [number, bill]));
+  const tasks = readFile(database).rows.filter(({ task }) => task !== null);
+  for (const { cost } of tasks) scene.sums.booked += cost ?? 0n;
+  const wrong = tasks.filter(({ number, state, cost }) => state !== "posted" || cost !== bills.get(number ?? "")?.cost);
+  return wrong.map(({ number, task, state, cost }) => `${number}: the task ${task} is ${state} with cost ${cost}, and was billed ${bills.get(number ?? "")?.cost}`);
 }
 
 /** Ends the process in the given way; what is wrong with how it ended. */
@@ -180,7 +215,7 @@ async function start(scene: Scene, drainSeconds: number): Promise<ServeProcess> 
   const { running } = scene;
   if (running?.drainSeconds === drainSeconds && !running.serve.hasEnded) return running.serve;
   await running?.serve[Symbol.asyncDispose]();
-  const env = { FAREBOX_DRAIN: `${drainSeconds}s`, FAREBOX_LOG_LEVEL: "warn" };
+  const env = { FAREBOX_PRICING: scene.pricing, FAREBOX_DRAIN: `${drainSeconds}s`, FAREBOX_LOG_LEVEL: "warn" };
   const serve = await startServe({ database: scene.database, gateway: scene.sandbox, env });
   scene.running = { serve, drainSeconds };
   return serve;

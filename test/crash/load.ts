@@ -15,9 +15,11 @@ export interface Sent {
   cost: PicoUsd | null;
   /** As the answer says. */
   usage: { readonly prompt_tokens: number; readonly completion_tokens: number } | null;
+  /** Of a creation: the task that its answer names. */
+  task: string | null;
 }
 
-export type Kind = "plain" | "stream" | "growing" | "leaving" | "trouble";
+export type Kind = "plain" | "stream" | "growing" | "leaving" | "trouble" | "task";
 
 export interface Load {
   readonly sent: readonly Sent[];
@@ -29,6 +31,8 @@ export interface LoadOptions {
   readonly url: string;
   /** Each client begins with one of them, and takes the next one when it is refused. */
   readonly keys: readonly string[];
+  /** Creates the tasks. */
+  readonly taskKey: string;
   /** Distinguishes the requests of this load. */
   readonly name: string;
   readonly clients: number;
@@ -38,7 +42,7 @@ export interface LoadOptions {
 /** What the gateway does wrong now and then. */
 const troubles = ["status:500", "status:524", "reset-before", "cut:5+slow:3", "no-done", "stream-error:4"] as const;
 /** Most are plain answers and streams; each of the others is some. */
-const kinds = ["plain", "plain", "plain", "stream", "stream", "stream", "growing", "leaving", "trouble"] as const;
+const kinds = ["plain", "plain", "plain", "stream", "stream", "stream", "growing", "leaving", "trouble", "task"] as const;
 
 /** Clients that send one request after the other, of all kinds mixed, until they are stopped or nobody listens any more. */
 export function startLoad(options: LoadOptions): Load {
@@ -49,12 +53,12 @@ export function startLoad(options: LoadOptions): Load {
       const key = options.keys[turn % options.keys.length] ?? "";
       const one: Sent = {
         number: `${options.name}-${sent.length}`, kind: pick(options.random, kinds),
-        id: null, status: null, end: "open", cost: null, usage: null,
+        id: null, status: null, end: "open", cost: null, usage: null, task: null,
       };
       sent.push(one);
-      await send(one, options.url, key, bodyOf(one, options.random));
+      await send(one, options.url, one.kind === "task" ? options.taskKey : key, bodyOf(one, options.random));
       if (one.end === "unanswered") return;
-      if (one.end === "refused") turn++;
+      if (one.end === "refused" && one.kind !== "task") turn++;
     }
   };
   const clients = Array.from({ length: options.clients }, (_, index) => client(index));
@@ -69,6 +73,10 @@ export function startLoad(options: LoadOptions): Load {
 
 function bodyOf({ kind, number }: Sent, random: Random): object {
   const some = (least: number, most: number) => least + Math.floor(random() * (most - least + 1));
+  if (kind === "task") {
+    const input = { prompt: `#sandbox task-wait:${some(0, 20)}+task-run:${some(0, 80)}`, number };
+    return { model: "kling", task_type: "video_generation", input };
+  }
   const stream = { stream: true, stream_options: { include_usage: true } };
   const paced = `tokens:${some(10, 80)}+slow:${some(1, 5)}`;
   const asked = {
@@ -87,7 +95,7 @@ function bodyOf({ kind, number }: Sent, random: Random): object {
 async function send(one: Sent, url: string, key: string, body: object): Promise<void> {
   const leaving = new AbortController();
   try {
-    const response = await fetch(`${url}/v1/chat/completions`, {
+    const response = await fetch(`${url}${one.kind === "task" ? "/api/v1/task" : "/v1/chat/completions"}`, {
       method: "POST",
       headers: { "content-type": "application/json", authorization: `Bearer ${key}`, "x-farebox-tag": `number=${one.number}` },
       body: JSON.stringify(body),
@@ -122,6 +130,10 @@ async function readBody(response: Response, leave: (() => void) | null): Promise
 /** Also notes the usage of a whole answer. */
 function endOf(one: Sent, text: string): Sent["end"] {
   if (one.status !== 200) return "refused";
+  if (one.kind === "task") {
+    one.task = JSON.parse(text).data.task_id;
+    return "whole";
+  }
   if (one.kind === "plain") {
     one.usage = JSON.parse(text).usage;
     return "whole";

@@ -5,11 +5,11 @@ import type { Sent } from "./load.ts";
 import { brokenPromises, type Aftermath } from "./promises.ts";
 
 const row: Row = {
-  seq: 1n, id: "id-1", number: "r1-0", state: "posted", source: "reported", reason: null, hold: 900n, cost: 500n, prompt: 10n, completion: 20n,
+  seq: 1n, id: "id-1", number: "r1-0", state: "posted", source: "reported", reason: null, hold: 900n, cost: 500n, prompt: 10n, completion: 20n, task: null,
 };
 const sent: Sent = {
   number: "r1-0", kind: "plain", id: "id-1", status: 200, end: "whole", cost: 500n as Sent["cost"],
-  usage: { prompt_tokens: 10, completion_tokens: 20 },
+  usage: { prompt_tokens: 10, completion_tokens: 20 }, task: null,
 };
 const billed: AtGateway = { number: "r1-0", bill: { cost: 500n } as BilledCall };
 const window: Window = { budget: "all", mode: "hard", limit: 1000n, spent: 500n, held: 0n };
@@ -21,7 +21,7 @@ function broken(change: { row?: Partial<Row> | null; sent?: Partial<Sent>; bill?
   return brokenPromises({
     death: "killed",
     sent: [{ ...sent, ...sentChange }],
-    file: { rows: rowChange === null ? [] : [{ ...row, ...rowChange }], windows: [{ ...window, ...windowChange }] },
+    file: { rows: rowChange === null ? [] : [{ ...row, ...rowChange }], windows: [{ ...window, ...windowChange }], heldByTasks: 0n },
     gateway: [bill === undefined ? billed : { ...billed, bill: { cost: bill } as BilledCall }],
     verification: { charges: 1, differences: [] },
     limits: new Map([["all", 1000n]]),
@@ -33,6 +33,7 @@ describe("what the crash suite finds", () => {
   it("is nothing where all is well, nor where a settlement died with its process", () => {
     expect(broken({})).toEqual([]);
     expect(broken({ row: crashed })).toEqual([]);
+    expect(broken({ row: { state: "pending", source: null, cost: null, task: "t-1" }, sent: { kind: "task", task: "t-1", cost: null } })).toEqual([]);
     expect(broken({ row: null, sent: { status: 402, end: "refused", cost: null }, gateway: [] })).toEqual([]);
   });
 
@@ -50,6 +51,8 @@ describe("what the crash suite finds", () => {
     ["a charge for a refused request", { sent: { status: 402, end: "refused" } }, "was refused, and has a row"],
     ["a charge that is voided but billed", { row: { state: "voided", source: null, cost: null }, sent: { kind: "trouble" } }, "was billed 500"],
     ["a cut stream far below the bill", { row: { source: "partial", cost: 0n }, sent: { end: "left" }, bill: 10n ** 9n }, "was billed"],
+    ["a task that its client was told of and nobody knows", { row: crashed, sent: { kind: "task", task: "t-1" } }, "was told the task t-1"],
+    ["a task that ended below the bill", { row: { task: "t-1", cost: 400n }, sent: { kind: "task", task: "t-1" }, bill: 500n }, "was billed 500"],
     ["a client that waits for ever", { sent: { end: "open" } }, "still waits"],
     ["a budget beyond its limit", { window: { spent: 1001n } }, "over its limit"],
     ["money still held", { window: { held: 1n } }, "still holds 1"],
@@ -60,6 +63,6 @@ describe("what the crash suite finds", () => {
   });
 
   it("is two rows of one request", () => {
-    expect(broken({ file: { rows: [row, { ...row, seq: 2n }], windows: [window] } })).toEqual(["r1-0 has two rows"]);
+    expect(broken({ file: { rows: [row, { ...row, seq: 2n }], windows: [window], heldByTasks: 0n } })).toEqual(["r1-0 has two rows"]);
   });
 });

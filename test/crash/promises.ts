@@ -30,7 +30,8 @@ export function brokenPromises(aftermath: Aftermath): string[] {
     if (row.number === null) continue;
     if (byNumber.has(row.number)) found.push(`${row.number} has two rows`);
     byNumber.set(row.number, row);
-    if (row.state === "pending") found.push(`${row.number} is pending, and its owner is dead`);
+    // A task that is known goes on.
+    if (row.state === "pending" && row.task === null) found.push(`${row.number} is pending, and its owner is dead`);
   }
   for (const one of aftermath.sent) found.push(...brokenToClient(one, byNumber.get(one.number), aftermath.death));
   for (const one of aftermath.gateway) found.push(...brokenToGateway(one, byNumber.get(one.number)));
@@ -46,6 +47,7 @@ function brokenToClient(one: Sent, row: Row | undefined, death: Death): string[]
   if (row.id !== one.id) return broken(`its client was told the id ${one.id}`);
   if (death === "inPeace" && one.end === "cut" && one.kind !== "trouble") return broken("was cut although there was time");
   if (one.end !== "whole" || one.kind === "trouble") return [];
+  if (one.kind === "task") return row.task === one.task ? [] : broken(`its client was told the task ${one.task}, and the ledger knows ${row.task}`);
   if (row.source === "assumed" && row.reason === "crash" && death === "killed") {
     return one.cost === null || (row.cost ?? 0n) >= one.cost ? [] : broken(`its client was told that it cost ${one.cost}`);
   }
@@ -59,7 +61,8 @@ function brokenToClient(one: Sent, row: Row | undefined, death: Death): string[]
 
 function brokenToGateway({ number, bill }: AtGateway, row: Row | undefined): string[] {
   if (row === undefined) return [`${number} reached the gateway, and has no row`];
-  if (bill === null) return [];
+  // What a task that runs has cost, its end will say.
+  if (bill === null || (row.state === "pending" && row.task !== null)) return [];
   const booked = row.cost ?? 0n;
   const least = row.source === "partial" ? bill.cost - underWay : bill.cost;
   if (booked < least) return [`${number} was billed ${bill.cost}; ${describe(row)}`];
@@ -69,7 +72,7 @@ function brokenToGateway({ number, bill }: AtGateway, row: Row | undefined): str
 function brokenSums({ file, verification, limits }: Aftermath): string[] {
   const found = verification.differences.map((difference) => `verify: ${JSON.stringify(difference)}`);
   for (const { budget, mode, limit, spent, held } of file.windows) {
-    if (held !== 0n) found.push(`the window of ${budget} still holds ${held}`);
+    if (held !== 0n && held !== file.heldByTasks) found.push(`the window of ${budget} still holds ${held}`);
     if (mode === "hard" && spent + held > limit) found.push(`the window of ${budget} is over its limit: ${spent} of ${limit}`);
     const acknowledged = limits.get(budget);
     if (acknowledged !== undefined && limit < acknowledged) found.push(`the limit ${acknowledged} of ${budget} was acknowledged, and is ${limit}`);

@@ -26,7 +26,7 @@ function simulate(...args: readonly string[]): Promise<Ended> {
 const fixedSeeds = "1-500";
 const randomSeconds = Number(process.env["FAREBOX_TEST_SIMULATION_SECONDS"] ?? 10);
 
-describe("the simulation", { timeout: 120_000 }, () => {
+describe("the simulation", { timeout: 120_000 + randomSeconds * 1_000 }, () => {
   it("finds no fault under the fixed seeds", async () => {
     expect(await simulate("--seeds", fixedSeeds)).toMatchObject({ code: 0, output: expect.stringMatching(/^500 runs .* 0 failures$/m) });
   });
