@@ -49,12 +49,6 @@ const meanings: Readonly<Record<string, FieldMeaning>> = {
 
 export const chatFields = new RequestFields(meanings);
 
-/** Service tiers that never cost more than the listed price. */
-export const plainServiceTiers: readonly string[] = ["auto", "default", "flex"];
-
-/** Kinds of tools that run at the client and cost only their tokens. */
-export const clientTools: readonly string[] = ["function", "custom"];
-
 /** Members of a message whose cost its text or its parts bound; any other, also in another letter case, is `context`. */
 export const messageMembers: ReadonlySet<string> = new Set([
   "annotations",

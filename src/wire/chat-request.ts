@@ -1,6 +1,6 @@
 import type { ChatText } from "../core/chat-text.ts";
 import type { TokenClass } from "../core/tokens.ts";
-import { chatFields, clientTools, messageMembers, partMembers, plainServiceTiers } from "./chat-fields.ts";
+import { chatFields, messageMembers, partMembers } from "./chat-fields.ts";
 import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
 import { replaced } from "./json-edit.ts";
 import { jsonMembers } from "./json-keys.ts";
@@ -16,7 +16,7 @@ import {
   type ModelRequestResult,
   type PromptReading,
 } from "./model-request.ts";
-import { hasTwinOf } from "./request-fields.ts";
+import { unboundedFields, type PromptParts } from "./request-bounds.ts";
 
 const prompt: PromptReading = {
   text: (body) => ({ kind: "chat", chat: chatTextOf(body) }),
@@ -52,36 +52,14 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
         outputLimit: outputLimitOf(body["max_tokens"], body["max_completion_tokens"]),
         unboundedFields: [...context, ...parts.unknown],
       },
-      unboundedFields: unboundedFields(body, given),
+      unboundedFields: unboundedFields(body, given, chatFields),
       classes: classesOf(body, parts),
       prompt,
     },
   };
 }
 
-function unboundedFields(body: JsonObject, given: readonly string[]): string[] {
-  const fields = given.filter((name) => chatFields.meaningOf(name) === "unbounded");
-  const tier = body["service_tier"] ?? "auto";
-  if (typeof tier !== "string" || !plainServiceTiers.includes(tier)) fields.push("service_tier");
-  if (listOr(body["tools"]).some((tool) => !runsAtClient(objectOr(tool)))) fields.push("tools");
-  return fields;
-}
-
-function runsAtClient(tool: JsonObject): boolean {
-  return clientTools.includes(String(tool["type"])) && !hasTwinOf("type", tool);
-}
-
-interface Parts {
-  readonly images: number;
-  readonly audios: number;
-  readonly files: number;
-  /** Bytes of payloads that the catalogue bounds by the part, never by length. */
-  readonly payloadBytes: number;
-  /** Parts whose tokens the body does not show. */
-  readonly unknown: readonly string[];
-}
-
-function readParts(messages: readonly unknown[]): Parts {
+function readParts(messages: readonly unknown[]): PromptParts {
   const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
   const unknown = new Set<string>();
   for (const message of messages) {
@@ -126,7 +104,7 @@ function payloadLength(value: unknown): number {
   return typeof value === "string" ? lengthInFull(value) : 0;
 }
 
-function classesOf(body: JsonObject, parts: Parts): ModelRequest["classes"] {
+function classesOf(body: JsonObject, parts: PromptParts): ModelRequest["classes"] {
   const prompt: TokenClass[] = ["input", "cached_input", "cache_write"];
   if (parts.images > 0) prompt.push("image_input");
   if (parts.audios > 0) prompt.push("audio_input");

@@ -1,6 +1,5 @@
 import type { ChatText } from "../../core/chat-text.ts";
 import type { TokenClass } from "../../core/tokens.ts";
-import { clientTools, plainServiceTiers } from "../chat-fields.ts";
 import { listOr, objectOr, type JsonObject } from "../json.ts";
 import { lengthInFull } from "../json-skeleton.ts";
 import {
@@ -12,7 +11,7 @@ import {
   type ModelRequestResult,
   type PromptReading,
 } from "../model-request.ts";
-import { hasTwinOf } from "../request-fields.ts";
+import { unboundedFields, type PromptParts } from "../request-bounds.ts";
 import { itemMembers, partMembers, responsesFields } from "./responses-fields.ts";
 
 const prompt: PromptReading = {
@@ -52,38 +51,19 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
         outputLimit: outputLimitOf(body["max_output_tokens"]),
         unboundedFields: [...context, ...parts.unknown],
       },
-      unboundedFields: unboundedFields(body, given),
+      unboundedFields: [...unboundedFields(body, given, responsesFields), ...unseenFields(body)],
       classes: { prompt: classes, completion: ["output", "reasoning"] },
       prompt,
     },
   };
 }
 
-function unboundedFields(body: JsonObject, given: readonly string[]): string[] {
-  const fields = given.filter((name) => responsesFields.meaningOf(name) === "unbounded");
-  const tier = body["service_tier"] ?? "auto";
-  if (typeof tier !== "string" || !plainServiceTiers.includes(tier)) fields.push("service_tier");
-  if (listOr(body["tools"]).some((tool) => !runsAtClient(objectOr(tool)))) fields.push("tools");
-  // Its answer comes before it has run, so that it carries no usage.
-  if ((body["background"] ?? false) !== false) fields.push("background");
-  return fields;
+/** The answer to one in the background comes before it has run, so that it carries no usage. */
+function unseenFields(body: JsonObject): string[] {
+  return (body["background"] ?? false) === false ? [] : ["background"];
 }
 
-function runsAtClient(tool: JsonObject): boolean {
-  return clientTools.includes(String(tool["type"])) && !hasTwinOf("type", tool);
-}
-
-interface Parts {
-  readonly images: number;
-  readonly audios: number;
-  readonly files: number;
-  /** Bytes of payloads that the catalogue bounds by the part, never by length. */
-  readonly payloadBytes: number;
-  /** Items and parts whose tokens the body does not show. */
-  readonly unknown: readonly string[];
-}
-
-function readParts(items: readonly JsonObject[]): Parts {
+function readParts(items: readonly JsonObject[]): PromptParts {
   const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
   const unknown = new Set<string>();
   for (const item of items) {
