@@ -104,7 +104,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     silenceMs: settings.gateway.silenceMs,
   });
   let draining = false;
-  const process: HealthFacts = {
+  const healthFacts: HealthFacts = {
     version: parts.version, startedAt: parts.startedAt, gateway: parts.gatewayHealth, ready: async () => (await readiness()).ready,
   };
   const readiness = async (): Promise<Readiness> => {
@@ -138,7 +138,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     ...selfServiceRoutes({
       authenticate: desk.own(authenticate), limiter, ledger, latest: store.figures.ledger, keys, memory: parts.memory, calendar: parts.calendar, clock,
     }),
-    ...adminApi({ store, calendar: parts.calendar, clock, catalogue, account, gate, desk, accountTtlMs: settings.balance.ttlMs, version: parts.version, memory: parts.memory, process }),
+    ...adminApi({ store, calendar: parts.calendar, clock, catalogue, account, gate, desk, accountTtlMs: settings.balance.ttlMs, version: parts.version, memory: parts.memory, process: healthFacts }),
     ...sessionRoutes({ desk, clock, timeZone: parts.calendar.timeZone, version: parts.version }),
     ...dashboardRoutes({ folder: dashboardFolder }),
     { method: "get", path: "/healthz", handler: healthz },

@@ -30,3 +30,6 @@ export interface PromptParts {
   /** Items and parts whose tokens the body does not show. */
   readonly unknown: readonly string[];
 }
+
+/** The size of a request that has neither messages nor parts, beside its text. */
+export const noParts = { messages: 0, tools: 0, imageParts: 0, audioParts: 0, fileParts: 0 } as const;

@@ -11,8 +11,8 @@ export type OpenedFiles = Readonly<Record<string, Identity>>;
 
 /** The ledger, its write-ahead log and the log's index, and the lock of the one proxy. */
 const suffixes = ["", "-wal", "-shm", "-serve"] as const;
-/** The others hold no charges. */
-const hold = new Set(["", "-wal"]);
+/** Those that charges are in. */
+const suffixesWithCharges = new Set(["", "-wal"]);
 
 function identityOf(path: string): Identity | undefined {
   const found = statSync(path, { throwIfNoEntry: false });
@@ -48,7 +48,7 @@ export function lostFile(opened: OpenedFiles): FileLost | undefined {
     const then = opened[path];
     const now = safely(path);
     if (now?.ino === then?.ino && now?.dev === then?.dev) continue;
-    const holdsCharges = hold.has(/(-wal|-shm|-serve)$/.exec(path)?.[0] ?? "");
+    const holdsCharges = suffixesWithCharges.has(/(-wal|-shm|-serve)$/.exec(path)?.[0] ?? "");
     return new FileLost(now === undefined ? `${path} was deleted or moved away` : `another file is in the place of ${path}`, holdsCharges);
   }
   return undefined;

@@ -9,6 +9,7 @@ import { RequestFields } from "../request-fields.ts";
 import { readUsage } from "../usage.ts";
 import { unread } from "./images.ts";
 import { mediaTranscript } from "./media-stream.ts";
+import { noParts } from "../request-bounds.ts";
 
 /** The fields of a request for speech. */
 export const speechFields = new RequestFields({
@@ -37,7 +38,7 @@ export const transcriptionFields = new RequestFields({
   temperature: "free",
 });
 
-const noParts = { messages: 0, tools: 0, imageParts: 0, audioParts: 0, fileParts: 0, choices: 1, outputLimit: null } as const;
+const oneAnswer = { ...noParts, choices: 1, outputLimit: null } as const;
 
 const speechPrompt: PromptReading = {
   text(body) {
@@ -58,7 +59,7 @@ export function readSpeechRequest(bytes: Buffer): ModelRequestResult {
     model: body.model,
     stream: body["stream_format"] === "sse",
     wantsStreamUsage: true,
-    size: { ...noParts, textBytes: bytes.length, unboundedFields: context },
+    size: { ...oneAnswer, textBytes: bytes.length, unboundedFields: context },
     unboundedFields: [],
     classes: { prompt: ["input", "cached_input"], completion: ["output", "audio_output"] },
     prompt: speechPrompt,
@@ -86,7 +87,7 @@ function readTranscriptionForm(form: FormHead): ModelRequestResult {
     stream: form.values.get("stream") === "true",
     wantsStreamUsage: true,
     // How long a sound is does not show in its bytes: the part is bounded by the catalogue, else the whole context is held.
-    size: { ...noParts, audioParts: 1, textBytes: form.bytes, unboundedFields: context },
+    size: { ...oneAnswer, audioParts: 1, textBytes: form.bytes, unboundedFields: context },
     unboundedFields: form.isClear ? [] : ["form"],
     classes: { prompt: ["input", "cached_input", "audio_input"], completion: ["output", "reasoning"] },
     prompt: unread,

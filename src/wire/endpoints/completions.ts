@@ -17,6 +17,7 @@ import {
   type PromptReading,
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
+import { noParts } from "../request-bounds.ts";
 import { RequestFields } from "../request-fields.ts";
 import { promptsOf } from "./plain-prompt.ts";
 
@@ -78,11 +79,7 @@ export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
       wantsStreamUsage: objectOr(body["stream_options"])["include_usage"] === true,
       size: {
         textBytes: bytes.length,
-        messages: 0,
-        tools: 0,
-        imageParts: 0,
-        audioParts: 0,
-        fileParts: 0,
+        ...noParts,
         prompts,
         // Each prompt has choices of its own, and all of `best_of` are billed though the best alone is shown.
         choices: prompts * Math.max(choices, best),

@@ -11,6 +11,7 @@ import {
   type PromptReading,
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
+import { noParts } from "../request-bounds.ts";
 import { RequestFields } from "../request-fields.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import { readUsage } from "../usage.ts";
@@ -49,11 +50,7 @@ export function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
       wantsStreamUsage: false,
       size: {
         textBytes: bytes.length,
-        messages: 0,
-        tools: 0,
-        imageParts: 0,
-        audioParts: 0,
-        fileParts: 0,
+        ...noParts,
         prompts,
         choices: 1,
         outputLimit: 0,

@@ -9,6 +9,7 @@ import { refusalEvent } from "../refusals.ts";
 import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer } from "../stream-transcript.ts";
 import { readUsage } from "../usage.ts";
 import { unread } from "./images.ts";
+import { noParts } from "../request-bounds.ts";
 
 /**
  * Every path that is not known otherwise (`FAREBOX_PASSTHROUGH=all`). What it costs is not known, so it has no price: the
@@ -33,7 +34,7 @@ function requestOf(body: Buffer): ModelRequest {
     model: modelFault(model) === undefined ? String(model) : unnamedModel,
     stream: stream === true,
     wantsStreamUsage: true,
-    size: { textBytes: body.length, messages: 0, tools: 0, imageParts: 0, audioParts: 0, fileParts: 0, choices: 1, outputLimit: 0, unboundedFields: ["path"] },
+    size: { textBytes: body.length, ...noParts, choices: 1, outputLimit: 0, unboundedFields: ["path"] },
     unboundedFields: ["path"],
     classes: { prompt: ["input"], completion: [] },
     prompt: unread,
