@@ -9,7 +9,7 @@ import { costOf } from "../src/core/cost.ts";
 import { usd, type PicoUsd, type PicoUsdPerToken } from "../src/core/money.ts";
 import { canonicalPrice, type PriceVersion, type Rates } from "../src/core/price.ts";
 import { noTokens, tokenClasses } from "../src/core/tokens.ts";
-import { holdCommand, postCommand, voidCommand, type Command } from "../src/store/sqlite/commands.ts";
+import { holdCommand, postCommand, voidCommand, type Command } from "../src/store/commands.ts";
 import { connectToWrite, createPrivateFile } from "../src/store/sqlite/connection.ts";
 import { migrate } from "../src/store/sqlite/migrate.ts";
 import { registerOwner, Writer } from "../src/store/sqlite/writer.ts";

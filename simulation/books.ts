@@ -2,7 +2,7 @@ import { subjectOf, weighsOn, type Budget } from "../src/core/budget.ts";
 import type { Charge } from "../src/core/charge.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
 import type { SettleResult } from "../src/ports/ledger.ts";
-import type { BatchResult, Command } from "../src/store/sqlite/commands.ts";
+import type { BatchResult, Command } from "../src/store/commands.ts";
 import type { Look } from "./disk.ts";
 
 /**

@@ -8,8 +8,8 @@ import type { Ledger } from "../src/ports/ledger.ts";
 import type { Task } from "../src/core/tasks.ts";
 import type { Message } from "../src/ports/outbox.ts";
 import type { PriceVersion } from "../src/core/price.ts";
-import type { BatchChannel, BatchResult, Command } from "../src/store/sqlite/commands.ts";
-import type { Store } from "../src/store/sqlite/open.ts";
+import type { BatchChannel, BatchResult, Command } from "../src/store/commands.ts";
+import type { Store } from "../src/store/store.ts";
 
 /** What survives a crash: a database as it is between two transactions. */
 export interface Disk {

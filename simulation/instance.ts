@@ -20,7 +20,7 @@ import type { Handler } from "../src/proxy/handler.ts";
 import { burnPerHour } from "../src/reporting/balance.ts";
 import { keyNames } from "../src/reporting/names.ts";
 import { SpendMemory } from "../src/reporting/spend-memory.ts";
-import type { Store } from "../src/store/sqlite/open.ts";
+import type { Store } from "../src/store/store.ts";
 import { createSeal } from "../src/webhook/seal.ts";
 import type { SimulatedExchange } from "./client.ts";
 import type { Owner, World } from "./world.ts";

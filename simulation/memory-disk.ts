@@ -15,13 +15,14 @@ import { emptyState, type MemoryState } from "../src/store/memory/state.ts";
 import { MemoryTaskCallbacks } from "../src/store/memory/task-callbacks.ts";
 import { MemoryTaskStore } from "../src/store/memory/tasks.ts";
 import { MemoryTeamStore } from "../src/store/memory/teams.ts";
-import { postCommand, voidCommand } from "../src/store/sqlite/commands.ts";
-import type { Command, EndTaskCommand, HoldCommand, Outcome, PostCommand, Replies, VoidCommand } from "../src/store/sqlite/commands.ts";
-import { SqliteAccountSamples, SqliteLedger } from "../src/store/sqlite/ledger.ts";
-import type { LongRead, LongReadAnswers, LongReads } from "../src/store/sqlite/long-reads.ts";
-import { CommandQueue, submitOrThrow } from "../src/store/sqlite/queue.ts";
-import type { ShortReadings } from "../src/store/sqlite/reads.ts";
-import type { Store } from "../src/store/sqlite/open.ts";
+import { postCommand, voidCommand } from "../src/store/commands.ts";
+import type { Command, EndTaskCommand, HoldCommand, Outcome, PostCommand, Replies, VoidCommand } from "../src/store/commands.ts";
+import type { LongRead, LongReadAnswers, LongReads } from "../src/store/long-reads.ts";
+import { QueuedAccountSamples } from "../src/store/queued/account-samples.ts";
+import { QueuedLedger } from "../src/store/queued/ledger.ts";
+import { CommandQueue, submitOrThrow } from "../src/store/queue.ts";
+import type { ShortReadings } from "../src/store/readings.ts";
+import type { Store } from "../src/store/store.ts";
 import type { Apply, Disk, Look } from "./disk.ts";
 
 /** The stores of one opening, over the same state. */
@@ -82,7 +83,7 @@ function assembled(state: MemoryState, stores: Stores, queue: CommandQueue): Omi
     windowsOf: (caller, at) => ledger.windowsOf(caller, at),
   };
   const longReads = longReadsOf(stores);
-  const queued = { ledger: new SqliteLedger(queue, reads, longReads, "memory"), samples: new SqliteAccountSamples(queue, reads, longReads) };
+  const queued = { ledger: new QueuedLedger(queue, reads, longReads, (span) => ledger.stream(span)), samples: new QueuedAccountSamples(queue, reads, longReads) };
   return {
     ...queued,
     figures: queued,

@@ -21,7 +21,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a check for room outside of the transaction": [
     { file: memoryLedger, from: "const shortage = shortageAmong(windows, amount);", to: "const shortage = shortageAmong([], amount);" },
     {
-      file: "store/sqlite/ledger.ts",
+      file: "store/queued/ledger.ts",
       from: "    const priceId = request.price?.id;\n",
       to: `    const needed = request.firstSlice ?? request.amount;
     for (const window of await this.#reads.windowsOf(request.caller, request.at)) {
@@ -56,17 +56,17 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a settlement that is not tried again": [
     {
-      file: "store/sqlite/queue.ts",
+      file: "store/queue.ts",
       from: 'if (outcome.kind === "unavailable" && mustBeWritten(waiting.command) && this.#closed === null) this.#rest(waiting);\n    else waiting',
       to: "waiting",
     },
   ],
   "a hold whose commit is unknown is forgotten": [
-    { file: "store/sqlite/queue.ts", from: 'if (command[0] !== "hold" || this.#closed !== null) return;', to: "return;" },
+    { file: "store/queue.ts", from: 'if (command[0] !== "hold" || this.#closed !== null) return;', to: "return;" },
   ],
   "a price that is taken for written when its hold was not": [
     {
-      file: "store/sqlite/ledger.ts",
+      file: "store/queued/ledger.ts",
       from: "if (!answer.ok) return unavailable;\n    if (answer.reply.ok && priceId",
       to: "if (!answer.ok) return (priceId !== undefined && this.#pricesWritten.add(priceId), unavailable);\n    if (answer.reply.ok && priceId",
     },

@@ -1,13 +1,13 @@
 import Database from "better-sqlite3";
 import type { Calendar } from "../src/ports/calendar.ts";
-import { chargeOf, type ChargeRow } from "../src/store/sqlite/rows.ts";
+import { chargeOf, type ChargeRow } from "../src/store/rows/charges.ts";
 import { migrate } from "../src/store/sqlite/migrate.ts";
 import { openOver } from "../src/store/sqlite/open.ts";
 import { KeyReads } from "../src/store/sqlite/keys.ts";
 import { ShortReads } from "../src/store/sqlite/reads.ts";
 import type { Connection } from "../src/store/sqlite/connection.ts";
 import type { Message } from "../src/ports/outbox.ts";
-import { taskOf, type TaskRow } from "../src/store/sqlite/tasks.ts";
+import { taskOf, type TaskRow } from "../src/store/rows/tasks.ts";
 import { Writer } from "../src/store/sqlite/writer.ts";
 import type { Clock } from "../src/ports/clock.ts";
 import type { Disk, Look } from "./disk.ts";

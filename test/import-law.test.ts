@@ -41,6 +41,7 @@ const packageHomes: Record<string, readonly string[]> = {
   "http-proxy-middleware": ["gateway"],
   "lru-cache": ["proxy", "http", "tokens", "catalogue"],
   openai: ["app"],
+  pg: ["store"],
   pino: ["log"],
   "pino-pretty": ["log"],
   preact: ["dashboard"],

@@ -7,7 +7,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Account } from "../proxy/account.ts";
 import type { HealthFacts } from "../reporting/health.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
-import type { Store } from "../store/sqlite/open.ts";
+import type { Store } from "../store/store.ts";
 
 /** `/admin/v1`: the routes of its table over the store. */
 export function adminApi(

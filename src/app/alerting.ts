@@ -8,7 +8,7 @@ import type { Events } from "../ports/events.ts";
 import type { Log } from "../ports/log.ts";
 import { burnPerHour } from "../reporting/balance.ts";
 import { keyNames } from "../reporting/names.ts";
-import type { Store } from "../store/sqlite/open.ts";
+import type { Store } from "../store/store.ts";
 import { alertTarget } from "./delivering.ts";
 import type { differenceOfDay } from "./figures.ts";
 

@@ -1,7 +1,7 @@
 import { countTasks } from "../core/task-ceilings.ts";
 import type { LedgerFigures } from "../metrics/ledger-gauges.ts";
 import { beyondDoubt, runReconciliation } from "../reporting/reconciliation.ts";
-import type { Store } from "../store/sqlite/open.ts";
+import type { Store } from "../store/store.ts";
 import { formatScope } from "../core/budget.ts";
 
 const dayMs = 86_400_000;

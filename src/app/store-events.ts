@@ -1,5 +1,5 @@
 import type { Log } from "../ports/log.ts";
-import type { StoreEvent } from "../store/sqlite/health.ts";
+import type { StoreEvent } from "../store/health.ts";
 
 /** Log lines of what happens to the ledger's file; docs/operating.md says what to do about each. */
 export function tellStoreEvent(event: StoreEvent, path: string, log: Log): void {

@@ -33,7 +33,7 @@ import { scopeNameOf } from "../proxy/scope-name.ts";
 import { createSettler } from "../proxy/settle.ts";
 import type { GatewayHealth, HealthFacts } from "../reporting/health.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
-import type { Store } from "../store/sqlite/open.ts";
+import type { Store } from "../store/store.ts";
 import { endpoints } from "../wire/endpoints/endpoints.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { adminApi } from "./admin-api.ts";

@@ -13,7 +13,7 @@ import { createCeilingGate } from "../proxy/task-ceilings.ts";
 import { callbackPath, createTaskWebhooks } from "../proxy/task-webhooks.ts";
 import { cancelTask, createTask, lookAtTask, retrieveTask, type TaskSteps } from "../proxy/tasks.ts";
 import { createWholeCalls } from "../proxy/whole-calls.ts";
-import type { Store } from "../store/sqlite/open.ts";
+import type { Store } from "../store/store.ts";
 import { createJudge } from "../webhook/judge.ts";
 import { taskWebhookRule } from "./delivering.ts";
 

@@ -4,7 +4,7 @@ import { usd, type PicoUsd } from "../../src/core/money.ts";
 import { pruneAgeMsMin } from "../../src/core/retention.ts";
 import { reportDimensions, type ReportDimension } from "../../src/ports/ledger.ts";
 import { connectToWrite, type Connection } from "../../src/store/sqlite/connection.ts";
-import type { Store } from "../../src/store/sqlite/open.ts";
+import type { Store } from "../../src/store/store.ts";
 import { prune, prunePreview } from "../../src/store/sqlite/prune.ts";
 import { calendarOf } from "../../src/time/calendar.ts";
 import { alice, assumed, bob, budget, endAt, holdOf, noon, openStore, posting, tempFolder } from "../support/ledger-fixtures.ts";

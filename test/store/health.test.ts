@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { Health, type StoreEvent } from "../../src/store/sqlite/health.ts";
+import { Health, type StoreEvent } from "../../src/store/health.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
 function healthOver() {

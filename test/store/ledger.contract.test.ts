@@ -4,7 +4,7 @@ import type { AccountSample } from "../../src/core/account-sample.ts";
 import { parseScope, type Caller } from "../../src/core/budget.ts";
 import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import type { HoldResult } from "../../src/ports/ledger.ts";
-import type { Store } from "../../src/store/sqlite/open.ts";
+import type { Store } from "../../src/store/store.ts";
 import {
   alice, assumed, bob, budget, endAt, holdOf, ledgerKinds, noon, posting, taskOf, priceId, type LedgerKind,
 } from "../support/ledger-fixtures.ts";

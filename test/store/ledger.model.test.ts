@@ -5,7 +5,7 @@ import { formatScope, type Caller, type Period, type Scope } from "../../src/cor
 import type { PicoUsd } from "../../src/core/money.ts";
 import type { Charge } from "../../src/core/charge.ts";
 import type { ExtendResult, HoldResult, SettleResult } from "../../src/ports/ledger.ts";
-import type { Store } from "../../src/store/sqlite/open.ts";
+import type { Store } from "../../src/store/store.ts";
 import { repair } from "../../src/store/sqlite/repair.ts";
 import { derivedRows, tamper } from "../support/derived-rows.ts";
 import { alice, assumed, bob, endAt, holdOf, ledgerKinds, noon, posting, priceId, canonical, utc, type LedgerHome } from "../support/ledger-fixtures.ts";

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
 import type { Mended } from "../../src/store/sqlite/audit/mend.ts";
 import { connectToWrite } from "../../src/store/sqlite/connection.ts";
-import type { Store } from "../../src/store/sqlite/open.ts";
+import type { Store } from "../../src/store/store.ts";
 import { prune } from "../../src/store/sqlite/prune.ts";
 import { repair, type RepairOptions } from "../../src/store/sqlite/repair.ts";
 import { derivedRows, tamper } from "../support/derived-rows.ts";

@@ -10,18 +10,19 @@ import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import { connectToWrite, createPrivateFile, type Connection } from "../../src/store/sqlite/connection.ts";
 import { KeyReads } from "../../src/store/sqlite/keys.ts";
-import { SqliteKeyStore } from "../../src/store/sqlite/key-stores.ts";
+import { QueuedKeyStore } from "../../src/store/queued/key-stores.ts";
 import { LedgerUnavailable } from "../../src/ports/ledger.ts";
-import { SqliteLedger } from "../../src/store/sqlite/ledger.ts";
+import { QueuedLedger } from "../../src/store/queued/ledger.ts";
 import { readLong } from "../../src/store/sqlite/long-reads.ts";
 import { knownSchema, migrate } from "../../src/store/sqlite/migrate.ts";
 import { inProcessChannel, openSqlite } from "../../src/store/sqlite/open.ts";
-import { CommandQueue } from "../../src/store/sqlite/queue.ts";
+import { CommandQueue } from "../../src/store/queue.ts";
 import { ShortReads } from "../../src/store/sqlite/reads.ts";
+import { streamCharges } from "../../src/store/sqlite/stream.ts";
 import { WriterThread } from "../../src/store/sqlite/threads.ts";
 import { registerOwner, Writer } from "../../src/store/sqlite/writer.ts";
 import { systemClock } from "../../src/time/clock.ts";
-import type { BatchChannel } from "../../src/store/sqlite/commands.ts";
+import type { BatchChannel } from "../../src/store/commands.ts";
 import { alice, budget, endAt, holdOf, key, noon, openStore, posting, tempFolder, utc, type TempFolder } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
@@ -35,7 +36,7 @@ const command = (path: string) => openStore({ path, calendar: utc, clock, access
 function ledgerOver(db: Connection, channel: BatchChannel, by: Clock = clock) {
   const queue = new CommandQueue(channel, by, { write: () => {}, changed: () => {} });
   const reads = { read: async (read: Parameters<typeof readLong>[2]) => readLong(db, utc, read) as never, close: async () => {} };
-  return { ledger: new SqliteLedger(queue, new ShortReads(db, utc, () => null), reads, db.name), keys: new SqliteKeyStore(queue, new KeyReads(db)) };
+  return { ledger: new QueuedLedger(queue, new ShortReads(db, utc, () => null), reads, (span) => streamCharges(db.name, span)), keys: new QueuedKeyStore(queue, new KeyReads(db)) };
 }
 
 function freshDatabase(folder: TempFolder): Connection {

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
 import type { Posting } from "../../src/ports/ledger.ts";
 import type { TaskEnding } from "../../src/ports/task-store.ts";
-import type { Store } from "../../src/store/sqlite/open.ts";
+import type { Store } from "../../src/store/store.ts";
 import { assumed, bob, budget, endAt, holdOf, ledgerKinds, noon, taskOf, type LedgerKind } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 

@@ -23,7 +23,8 @@ import { MemoryOutbox } from "../../src/store/memory/outbox.ts";
 import { MemoryTaskStore } from "../../src/store/memory/tasks.ts";
 import { MemoryTaskCallbacks } from "../../src/store/memory/task-callbacks.ts";
 import { emptyState } from "../../src/store/memory/state.ts";
-import { openSqlite, type OpenOptions, type Store } from "../../src/store/sqlite/open.ts";
+import { openSqlite, type OpenOptions } from "../../src/store/sqlite/open.ts";
+import type { Store } from "../../src/store/store.ts";
 import { calendarOf } from "../../src/time/calendar.ts";
 import { contentId } from "../../src/wire/content-id.ts";
 

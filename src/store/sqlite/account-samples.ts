@@ -1,7 +1,8 @@
 import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
-import { sources, type Source } from "../../core/charge.ts";
+import type { Source } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
+import { sampleOf, totalsText, type SampleRow } from "../rows/account-samples.ts";
 import type { Connection } from "./connection.ts";
 
 /** The ledger's counters, from one snapshot: the rollup by days has every posted charge, pruned ones too. */
@@ -44,15 +45,6 @@ export function readCorrections(db: Connection, since: number, until: number): r
   ).map(([madeAt, ofChargeAt, amount]) => ({ madeAt: Number(madeAt), ofChargeAt: Number(ofChargeAt), amount }));
 }
 
-interface SampleRow {
-  readonly asked_at: number;
-  readonly answered_at: number;
-  readonly account: string | null;
-  readonly figures: string;
-  readonly ledger_before: string;
-  readonly ledger_after: string;
-}
-
 export function readSamples(db: Connection, since: number, until: number): readonly AccountSample[] {
   const rows = db.prepare("select * from account_samples where asked_at >= ? and asked_at < ? order by asked_at").all(since, until);
   return (rows as SampleRow[]).map(sampleOf);
@@ -74,25 +66,4 @@ export function addSample(db: Connection, sample: AccountSample): true {
 export function removeSamples(db: Connection, askedAts: readonly number[]): number {
   const remove = db.prepare("delete from account_samples where asked_at = ?");
   return askedAts.reduce((count, askedAt) => count + remove.run(askedAt).changes, 0);
-}
-
-function sampleOf(row: SampleRow): AccountSample {
-  return {
-    askedAt: row.asked_at,
-    answeredAt: row.answered_at,
-    account: row.account,
-    figures: JSON.parse(row.figures),
-    before: totalsOf(row.ledger_before),
-    after: totalsOf(row.ledger_after),
-  };
-}
-
-function totalsText(totals: LedgerTotals): string {
-  return JSON.stringify(totals, (_name, value: unknown) => (typeof value === "bigint" ? value.toString() : value));
-}
-
-function totalsOf(text: string): LedgerTotals {
-  const stored = JSON.parse(text) as Omit<LedgerTotals, "posted" | "held"> & { posted: Record<Source, string>; held: string };
-  const posted = Object.fromEntries(sources.map((source) => [source, BigInt(stored.posted[source])])) as LedgerTotals["posted"];
-  return { ...stored, posted, held: BigInt(stored.held) as PicoUsd };
 }

@@ -3,12 +3,12 @@ import { correctionFault } from "../../core/correction.ts";
 import { picoUsdMax, type PicoUsd } from "../../core/money.ts";
 import { tokenClasses } from "../../core/tokens.ts";
 import type { AdjustResult } from "../../ports/ledger.ts";
+import type { AdjustCommand } from "../commands.ts";
+import type { ChargeRow } from "../rows/charges.ts";
 import { recordAudit } from "./audit-entries.ts";
 import type { WindowBook } from "./budgets.ts";
-import type { AdjustCommand } from "./commands.ts";
 import type { Connection } from "./connection.ts";
 import type { Posted, RollupBook } from "./rollups.ts";
-import type { ChargeRow } from "./rows.ts";
 
 /**
  * Adds a correction beside a posted charge: a charge of its own, at the charge's time, of the same caller, model,

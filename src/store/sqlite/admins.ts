@@ -1,6 +1,8 @@
-import type { Admin, AdminRole } from "../../core/admins.ts";
+import type { Admin } from "../../core/admins.ts";
 import { adminEntry } from "../../core/audit.ts";
 import type { AdminCreation } from "../../ports/admin-store.ts";
+import type { AdminReadings } from "../readings.ts";
+import { adminOf, type AdminRow } from "../rows/keys.ts";
 import { recordAudit } from "./audit-entries.ts";
 import type { Connection, Statement } from "./connection.ts";
 
@@ -26,7 +28,7 @@ export function revokeAdmin(db: Connection, id: string, at: number, by: string):
 }
 
 /** Short reads of admins, on whichever connection. */
-export class AdminReads {
+export class AdminReads implements AdminReadings {
   readonly #byId: Statement;
   readonly #byName: Statement;
   readonly #all: Statement;
@@ -48,20 +50,6 @@ export class AdminReads {
   list(): readonly Admin[] {
     return this.#all.all().map((row) => adminOf(row as AdminRow));
   }
-}
-
-interface AdminRow {
-  readonly id: string;
-  readonly name: string;
-  readonly role: AdminRole;
-  readonly digest: string;
-  readonly created_at: number;
-  readonly expires_at: number | null;
-  readonly revoked_at: number | null;
-}
-
-function adminOf({ id, name, role, digest, created_at, expires_at, revoked_at }: AdminRow): Admin {
-  return { id, name, role, digest, createdAt: created_at, expiresAt: expires_at, revokedAt: revoked_at };
 }
 
 function found(row: unknown): Admin | undefined {

@@ -1,8 +1,8 @@
 import { budgetRemoveEntry, budgetSetEntry } from "../../core/audit.ts";
 import { formatScope, type Budget } from "../../core/budget.ts";
+import { budgetId, type RemoveBudgetCommand, type SetBudgetCommand } from "../commands.ts";
 import { recordAudit } from "./audit-entries.ts";
 import { readBudgets, type WindowBook } from "./budgets.ts";
-import { budgetId, type RemoveBudgetCommand, type SetBudgetCommand } from "./commands.ts";
 import type { Connection } from "./connection.ts";
 import { keyNamesIn } from "./keys.ts";
 

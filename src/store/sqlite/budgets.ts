@@ -1,13 +1,10 @@
 import { invariant } from "../../core/assert.ts";
 import {
   formatScope,
-  isPeriod,
-  parseScope,
   scopesWeighingOn,
   subjectOf,
   weighsOn,
   type Budget,
-  type BudgetMode,
   type BudgetWindow,
   type Caller,
   type Scope,
@@ -15,16 +12,9 @@ import {
 } from "../../core/budget.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { budgetId } from "./commands.ts";
+import { budgetId } from "../commands.ts";
+import { budgetOf, endOfTime, withoutSeq, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
-
-/** A budget with its row number. */
-export interface StoredBudget extends Budget {
-  readonly seq: number;
-}
-
-/** In place of "no end" in comparisons. */
-export const endOfTime = Number.MAX_SAFE_INTEGER;
 
 /** All budgets in the order of their creation. */
 export function readBudgets(db: Connection): StoredBudget[] {
@@ -36,29 +26,6 @@ export function readBudgetsOf(db: Connection, caller: Caller): StoredBudget[] {
   const scopes = scopesWeighingOn(caller);
   const select = db.prepare(`select * from budgets where scope in (${scopes.map(() => "?").join(", ")}) order by seq`);
   return (select.safeIntegers().all(...scopes) as BudgetRow[]).map(budgetOf);
-}
-
-interface BudgetRow {
-  readonly seq: bigint;
-  readonly scope: string;
-  readonly period: string;
-  readonly mode: BudgetMode;
-  readonly amount_limit: bigint;
-  readonly warn_percent: bigint | null;
-}
-
-function budgetOf(row: BudgetRow): StoredBudget {
-  const scope = parseScope(row.scope);
-  invariant(scope !== undefined && isPeriod(row.period), `budget ${row.seq} has a scope and a period`);
-  return {
-    seq: Number(row.seq),
-    id: budgetId(row.scope, row.period),
-    scope,
-    period: row.period,
-    mode: row.mode,
-    limit: row.amount_limit as PicoUsd,
-    warnPercent: row.warn_percent === null ? null : Number(row.warn_percent),
-  };
 }
 
 /** The charges of a scope, as a condition with its parameters. `subject` tells members of an `eachKey` scope apart. */
@@ -346,14 +313,4 @@ interface LinkedRow {
 
 function windowName(budget: StoredBudget, subject: string, start: number): string {
   return `${budget.seq} ${start} ${subject}`;
-}
-
-/** A copy that no later movement changes. */
-export function snapshot({ budget, subject, start, end, spent, held }: BudgetWindow): BudgetWindow {
-  return { budget: withoutSeq(budget), subject, start, end, spent, held };
-}
-
-/** A budget as the port shows it. */
-export function withoutSeq({ id, scope, period, mode, limit, warnPercent }: Budget): Budget {
-  return { id, scope, period, mode, limit, warnPercent };
 }

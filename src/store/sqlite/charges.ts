@@ -4,7 +4,7 @@ import type { ChargeState, HoldKind } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
 import { tokenClasses } from "../../core/tokens.ts";
 import type { WindowBook, OpenWindow } from "./budgets.ts";
-import type { HoldCommand, PostCommand, VoidCommand } from "./commands.ts";
+import type { HoldCommand, PostCommand, VoidCommand } from "../commands.ts";
 import type { Connection, Statement } from "./connection.ts";
 
 /** A pending charge as the writer keeps it from its hold to its end. */

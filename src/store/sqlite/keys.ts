@@ -1,10 +1,11 @@
 import { keyAction, keyEntry, type NameOfKey } from "../../core/audit.ts";
 import { changedKey, type Key, type KeyChange, type KeyState } from "../../core/keys.ts";
 import type { ChangedKey, KeyCreation, KeyPage, KeyPageQuery } from "../../ports/key-store.ts";
+import type { KeyReadings } from "../readings.ts";
+import { keyColumns, keyOf, type KeyRow } from "../rows/keys.ts";
 import { recordAudit } from "./audit-entries.ts";
 import type { Connection, Statement } from "./connection.ts";
-import { keyOf, type KeyRow } from "./rows.ts";
-import { ensureTeam, modelsText } from "./teams.ts";
+import { ensureTeam } from "./teams.ts";
 
 /** Inserts a key, unless its name was ever given to another one. Throws where its id or digest is taken. */
 export function createKey(db: Connection, key: Key, by: string): KeyCreation {
@@ -14,7 +15,7 @@ export function createKey(db: Connection, key: Key, by: string): KeyCreation {
   db.prepare(
     `insert into keys (team, digest, models, rpm, tpm, parallel, expires_at, rotated_at, previous_digest, previous_valid_until, id, name,
      created_at, revoked_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-  ).run(...changeable(key), key.id, key.name, key.createdAt, key.revokedAt);
+  ).run(...keyColumns(key), key.id, key.name, key.createdAt, key.revokedAt);
   recordAudit(db, keyEntry("keys.create", null, key, { at: key.createdAt, by }));
   return { ok: true };
 }
@@ -27,17 +28,9 @@ export function updateKey(db: Connection, id: string, change: KeyChange, at: num
   db.prepare(
     `update keys set team = ?, digest = ?, models = ?, rpm = ?, tpm = ?, parallel = ?, expires_at = ?, rotated_at = ?, previous_digest = ?,
      previous_valid_until = ? where id = ?`,
-  ).run(...changeable(after), id);
+  ).run(...keyColumns(after), id);
   recordAudit(db, keyEntry(keyAction(change), before, after, { at, by }));
   return { before, after };
-}
-
-/** The columns that a change may touch, in the order of both statements. */
-function changeable({ team, digest, models, limits, expiresAt, rotatedAt, previous }: Key): readonly unknown[] {
-  return [
-    team, digest, modelsText(models), limits.rpm, limits.tpm, limits.parallel, expiresAt, rotatedAt,
-    previous?.digest ?? null, previous?.validUntil ?? null,
-  ];
 }
 
 /** Sets the instant of revocation, unless one is set; false when there is no such key. */
@@ -57,7 +50,7 @@ export function keyNamesIn(db: Connection): NameOfKey {
 }
 
 /** Short reads of keys, on whichever connection. */
-export class KeyReads {
+export class KeyReads implements KeyReadings {
   readonly #db: Connection;
   readonly #byId: Statement;
   readonly #byName: Statement;

@@ -1,76 +1,31 @@
 import { existsSync, realpathSync } from "node:fs";
 import Database from "better-sqlite3";
-import type { AccountSamples } from "../../ports/account-samples.ts";
-import type { AdminStore } from "../../ports/admin-store.ts";
-import type { AuditLog } from "../../ports/audit-log.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { Changes } from "../../ports/changes.ts";
 import type { Clock } from "../../ports/clock.ts";
-import type { KeyStore } from "../../ports/key-store.ts";
-import type { FigureLedger, Ledger } from "../../ports/ledger.ts";
-import type { Outbox } from "../../ports/outbox.ts";
-import type { TaskStore } from "../../ports/task-store.ts";
-import type { TaskCallbacks } from "../../ports/task-callbacks.ts";
-import type { TeamStore } from "../../ports/team-store.ts";
 import { calendarOf } from "../../time/calendar.ts";
+import type { BatchChannel } from "../commands.ts";
+import { Health, type StoreEvent } from "../health.ts";
+import type { LongReads } from "../long-reads.ts";
+import { ChangeListeners, queuedStore } from "../queued/store.ts";
+import { CommandQueue } from "../queue.ts";
+import type { OpenFailure, OpenResult, Store } from "../store.ts";
 import { AdminReads } from "./admins.ts";
 import { WindowBook } from "./budgets.ts";
-import type { BatchChannel } from "./commands.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, writeTransaction, type Connection } from "./connection.ts";
-import { Health, type StoreEvent } from "./health.ts";
 import { KeyReads } from "./keys.ts";
-import { SqliteAdminStore, SqliteKeyStore, SqliteTeamStore } from "./key-stores.ts";
-import { SqliteAccountSamples, SqliteAuditLog, SqliteLedger } from "./ledger.ts";
-import { readLong, type LongReads } from "./long-reads.ts";
+import { readLong } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
-import { SqliteOutbox } from "./outbox.ts";
-import { addCarriedToDays } from "./prune.ts";
 import { openedFiles } from "./opened-files.ts";
-import { CommandQueue } from "./queue.ts";
+import { OutboxReads } from "./outbox.ts";
+import { addCarriedToDays } from "./prune.ts";
 import { ShortReads } from "./reads.ts";
 import { rebuildDays } from "./rollups.ts";
-import { SqliteTaskStore } from "./tasks.ts";
-import { SqliteTaskCallbacks } from "./task-callbacks.ts";
+import { streamCharges } from "./stream.ts";
+import { CallbackReads } from "./task-callbacks.ts";
+import { TaskReads } from "./tasks.ts";
 import { TeamReads } from "./teams.ts";
 import { ReaderThread, WriterThread, type Lost, type WatchListener } from "./threads.ts";
 import { registerOwner, Writer } from "./writer.ts";
-
-export interface Store extends AsyncDisposable {
-  readonly ledger: Ledger;
-  readonly figures: FigureReads;
-  readonly keys: KeyStore;
-  readonly teams: TeamStore;
-  readonly samples: AccountSamples;
-  readonly admins: AdminStore;
-  readonly audit: AuditLog;
-  readonly outbox: Outbox;
-  readonly tasks: TaskStore;
-  readonly callbacks: TaskCallbacks;
-  readonly changes: Changes;
-  /** The zone of windows and days, as it is stored. */
-  readonly timeZone: string;
-  /** Whether this call created the database. */
-  readonly created: boolean;
-}
-
-/**
- * The same ledger, for what is looked at all the time, as by each scrape of the metrics: where a proxy runs, a thread of
- * their own answers these, so that they never wait for somebody's report or verification.
- */
-export interface FigureReads {
-  readonly ledger: FigureLedger;
-  readonly samples: Pick<AccountSamples, "list" | "latest">;
-}
-
-export type OpenFailure =
-  /** Another `serve` runs on the file. */
-  | { kind: "in_use" }
-  /** A later release wrote it. */
-  | { kind: "newer_schema"; found: number; known: number }
-  | { kind: "missing" }
-  | { kind: "unusable"; message: string };
-
-export type OpenResult = { ok: true; store: Store } | { ok: false; failure: OpenFailure };
 
 export interface OpenOptions {
   readonly path: string;
@@ -207,10 +162,8 @@ interface Parts {
 }
 
 function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Parts): Store {
-  const listeners = new Set<() => void>();
-  const changed = () => {
-    for (const listener of listeners) listener();
-  };
+  const listeners = new ChangeListeners();
+  const changed = () => listeners.tell();
   const write = options.onWrite ?? (() => {});
   const tell = options.onEvent ?? (() => {});
   const health = new Health(options.clock, tell);
@@ -220,33 +173,26 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
   };
   const queue = new CommandQueue(parts.channel({ changed, lost }), options.clock, { write, changed, health }, options.settlePauseMs, options.afterTurn);
   opened.defer(() => queue.close());
-  const reads = new ShortReads(parts.db, parts.calendar, parts.runningOwner);
-  const on = (longReads: LongReads) => ({
-    ledger: new SqliteLedger(queue, reads, longReads, options.path),
-    samples: new SqliteAccountSamples(queue, reads, longReads),
-  });
-  const { ledger, samples } = on(parts.longReads);
-  return {
-    ledger,
-    samples,
-    figures: parts.figureReads === undefined ? { ledger, samples } : on(parts.figureReads),
-    keys: new SqliteKeyStore(queue, new KeyReads(parts.db)),
-    teams: new SqliteTeamStore(queue, new TeamReads(parts.db)),
-    admins: new SqliteAdminStore(queue, new AdminReads(parts.db)),
-    audit: new SqliteAuditLog(parts.longReads),
-    outbox: new SqliteOutbox(queue, parts.db),
-    tasks: new SqliteTaskStore(queue, parts.db),
-    callbacks: new SqliteTaskCallbacks(queue, parts.db),
-    changes: {
-      onChange(listener) {
-        listeners.add(listener);
-        return () => void listeners.delete(listener);
-      },
+  const { db, longReads, figureReads, calendar: { timeZone }, created } = parts;
+  return queuedStore({
+    queue,
+    reads: {
+      ledger: new ShortReads(db, parts.calendar, parts.runningOwner),
+      keys: new KeyReads(db),
+      teams: new TeamReads(db),
+      admins: new AdminReads(db),
+      outbox: new OutboxReads(db),
+      tasks: new TaskReads(db),
+      callbacks: new CallbackReads(db),
     },
-    timeZone: parts.calendar.timeZone,
-    created: parts.created,
-    [Symbol.asyncDispose]: () => opened.disposeAsync(),
-  };
+    longReads,
+    figureReads,
+    stream: (span) => streamCharges(options.path, span),
+    changes: listeners,
+    timeZone,
+    created,
+    close: () => opened.disposeAsync(),
+  });
 }
 
 /** Saves what has no name any more: it goes with this process. */

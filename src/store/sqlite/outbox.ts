@@ -1,25 +1,24 @@
 import { isUntold } from "../../core/alerts.ts";
 import type { BudgetWindow } from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { privateKinds, type DueMessages, type Message, type MessageKind, type MessageState, type NewMessage, type Outbox, type Tried } from "../../ports/outbox.ts";
+import { privateKinds, type DueMessages, type Message, type NewMessage, type Outbox, type Tried } from "../../ports/outbox.ts";
+import type { OutboxReadings } from "../readings.ts";
+import { beginningOf, dueHeads, endOf, messageOf, type MessageHead, type MessageRow } from "../rows/outbox.ts";
 import type { Connection, Statement } from "./connection.ts";
-import type { CommandQueue } from "./queue.ts";
 import { readWindows } from "./reads.ts";
 
 /** Messages that one transaction removes at most: a hold must not wait for many. */
 const removedAtOnce = 200;
 
-/** The outbox in the ledger's file: writes through the queue of the one writer, short reads on this thread. */
-export class SqliteOutbox implements Outbox {
-  readonly #queue: CommandQueue;
+/** Short reads of the outbox, on whichever connection. */
+export class OutboxReads implements OutboxReadings {
   readonly #db: Connection;
   readonly #heads: Statement;
   readonly #byId: Statement;
   readonly #waiting: Statement;
   readonly #page: Statement;
 
-  constructor(queue: CommandQueue, db: Connection) {
-    this.#queue = queue;
+  constructor(db: Connection) {
     this.#db = db;
     // A bare column beside min() is that of the row with the least.
     this.#heads = db.prepare("select id, target, next_try_at, min(seq) from outbox where state = 'waiting' group by target order by min(seq)");
@@ -28,72 +27,21 @@ export class SqliteOutbox implements Outbox {
     this.#page = db.prepare("select * from outbox where kind = ? and seq < ? order by seq desc limit ?");
   }
 
-  async put(messages: readonly NewMessage[]): Promise<readonly string[] | undefined> {
-    const answer = await this.#queue.submit(["putMessages", messages]);
-    return answer.ok ? answer.reply : undefined;
-  }
-
-  async due({ now, besides, limit, pauseMsMax }: Parameters<Outbox["due"]>[0]): Promise<DueMessages> {
-    const messages: Message[] = [];
-    let nextTryAt: number | null = null;
-    this.#db.transaction(() => {
-      for (const head of this.#heads.all() as HeadRow[]) {
-        if (besides.includes(head.target)) continue;
-        const isDue = head.next_try_at <= now || head.next_try_at > now + pauseMsMax;
-        if (!isDue) nextTryAt = Math.min(nextTryAt ?? head.next_try_at, head.next_try_at);
-        else if (messages.length < limit) messages.push(messageOf(this.#byId.get(head.id) as MessageRow));
-      }
+  due(query: Parameters<Outbox["due"]>[0]): DueMessages {
+    return this.#db.transaction(() => {
+      const { ids, nextTryAt } = dueHeads(this.#heads.all() as MessageHead[], query);
+      return { messages: ids.map((id) => messageOf(this.#byId.get(id) as MessageRow)), nextTryAt };
     })();
-    return { messages, nextTryAt };
   }
 
-  async tried(id: string, tried: Tried): Promise<boolean> {
-    return (await this.#queue.submit(["triedMessage", id, tried])).ok;
-  }
-
-  async waiting(): Promise<number> {
+  waiting(): number {
     return this.#waiting.get() as number;
   }
 
-  async list({ kind, limit, after }: { readonly kind: MessageKind; readonly limit: number; readonly after?: string }): Promise<readonly Message[]> {
+  list({ kind, limit, after }: Parameters<Outbox["list"]>[0]): readonly Message[] {
     const last = after === undefined ? Number.MAX_SAFE_INTEGER : (this.#byId.get(after) as MessageRow | undefined)?.seq;
     return last === undefined ? [] : (this.#page.all(kind, last, limit) as MessageRow[]).map(messageOf);
   }
-
-  async remove(endedBefore: number, now: number): Promise<number> {
-    const answer = await this.#queue.submit(["removeMessages", endedBefore, now]);
-    return answer.ok ? answer.reply : 0;
-  }
-}
-
-interface HeadRow {
-  readonly id: string;
-  readonly target: string;
-  readonly next_try_at: number;
-}
-
-interface MessageRow {
-  readonly seq: number;
-  readonly id: string;
-  readonly kind: MessageKind;
-  readonly target: string | null;
-  readonly dedupe_key: string;
-  readonly key_until: number | null;
-  readonly payload: string;
-  readonly created_at: number;
-  readonly state: MessageState;
-  readonly tries: number;
-  readonly next_try_at: number | null;
-  readonly ended_at: number | null;
-  readonly last_error: string | null;
-}
-
-function messageOf(row: MessageRow): Message {
-  const { id, kind, target, payload, state, tries } = row;
-  return {
-    id, kind, target, dedupeKey: row.dedupe_key, keyUntil: row.key_until, payload, createdAt: row.created_at, state, tries,
-    nextTryAt: row.next_try_at, endedAt: row.ended_at, lastError: row.last_error,
-  };
 }
 
 /** Windows that are to be told of and are not yet. */
@@ -111,33 +59,17 @@ export function putMessages(db: Connection, messages: readonly NewMessage[]): re
      values (:id, :kind, :target, :dedupeKey, :keyUntil, :payload, :createdAt, :state, :nextTryAt, :endedAt) on conflict (dedupe_key) do nothing`,
   );
   return messages
-    .filter((message) => {
-      const { target, createdAt } = message;
-      const state = target === null ? { state: "unsent", nextTryAt: null, endedAt: createdAt } : { state: "waiting", nextTryAt: createdAt, endedAt: null };
-      return insert.run({ ...message, ...state }).changes === 1;
-    })
+    .filter((message) => insert.run({ ...message, ...beginningOf(message) }).changes === 1)
     .map(({ id }) => id);
 }
 
 export function recordTry(db: Connection, id: string, tried: Tried): true {
-  const end = { state: tried.kind === "failed" ? "waiting" : tried.kind, nextTryAt: null, endedAt: null, error: null, id, ...fieldsOf(tried) };
   db.prepare(
     `update outbox set state = :state, tries = tries + 1, next_try_at = :nextTryAt, ended_at = :endedAt, last_error = :error,
        payload = case when :endedAt is not null and kind in (select value from json_each(:private)) then '' else payload end
      where id = :id and state = 'waiting'`,
-  ).run({ ...end, private: JSON.stringify(privateKinds) });
+  ).run({ ...endOf(tried), id, private: JSON.stringify(privateKinds) });
   return true;
-}
-
-function fieldsOf(tried: Tried) {
-  switch (tried.kind) {
-    case "delivered":
-      return { endedAt: tried.at };
-    case "failed":
-      return { nextTryAt: tried.nextTryAt, error: tried.error };
-    case "given_up":
-      return { endedAt: tried.at, error: tried.error };
-  }
 }
 
 export function removeMessages(db: Connection, endedBefore: number, now: number): number {

@@ -3,23 +3,11 @@ import type { PicoUsd } from "../../core/money.ts";
 import { tokenClasses, type TokenClass } from "../../core/tokens.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ReportQuery } from "../../ports/ledger.ts";
-import type { PostedCharge } from "../what-if-sums.ts";
+import type { PageEnd, PostingPage } from "../long-reads.ts";
+import { tokensOf } from "../rows/charges.ts";
 import type { Connection } from "./connection.ts";
 import { chargeCounts, chargeGroups, spanOfReport, valueOf, type GroupRow } from "./report.ts";
 import { rollupCounts } from "./rollups.ts";
-import { tokensOf } from "./rows.ts";
-
-/** Where a page ends: its last charge, or the instant from which on there is none. */
-export interface PageEnd {
-  readonly at: number;
-  readonly seq: number;
-}
-
-export interface PostingPage {
-  readonly postings: readonly PostedCharge[];
-  /** Null after the last page. */
-  readonly end: PageEnd | null;
-}
 
 /** Charges of one page: some milliseconds of reading, so that other reads get their turn. */
 const pageCharges = 2_000;

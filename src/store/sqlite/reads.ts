@@ -5,14 +5,16 @@ import type { PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ChargePage, ChargeQuery, OldHold } from "../../ports/ledger.ts";
+import type { ShortReadings } from "../readings.ts";
+import { snapshot, withoutSeq, type StoredBudget } from "../rows/budgets.ts";
+import { chargeOf, type ChargeRow } from "../rows/charges.ts";
 import { readLatestSample } from "./account-samples.ts";
-import { readBudgets, readBudgetsOf, snapshot, sumCharges, withoutSeq, type StoredBudget } from "./budgets.ts";
+import { readBudgets, readBudgetsOf, sumCharges } from "./budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
-import { chargeOf, type ChargeRow } from "./rows.ts";
 import { runsTask } from "./tasks.ts";
 
 /** Reads that take microseconds, on whichever connection. */
-export class ShortReads {
+export class ShortReads implements ShortReadings {
   readonly #db: Connection;
   readonly #calendar: Calendar;
   readonly #charge: Statement;
@@ -97,11 +99,6 @@ export function readWindows(db: Connection, calendar: Calendar, at: number): rea
   };
   return db.transaction(() => readBudgets(db).flatMap(windowsOf))();
 }
-
-/** The same questions to somebody who may answer later. */
-export type ShortReadings = {
-  readonly [Name in keyof ShortReads]: (...asked: Parameters<ShortReads[Name]>) => ReturnType<ShortReads[Name]> | Promise<ReturnType<ShortReads[Name]>>;
-};
 
 /** One page of charges, newest first; among those of one instant, the last written first. */
 export function readCharges(db: Connection, query: ChargeQuery): ChargePage {

@@ -1,8 +1,8 @@
 import type { Charge } from "../../core/charge.ts";
 import type { RecentCursor, RecentQuery } from "../../ports/spend.ts";
 import { chargesLookedAt, writtenLateMs } from "../recent-charges.ts";
+import { chargeOf, type ChargeRow } from "../rows/charges.ts";
 import type { Connection } from "./connection.ts";
-import { chargeOf, type ChargeRow } from "./rows.ts";
 
 /** See the ledger's port. The last rows lie together, so that neither filters nor ends need an index. */
 export function readRecent(db: Connection, query: RecentQuery): { readonly charges: readonly Charge[]; readonly cursor: RecentCursor } {

@@ -3,9 +3,9 @@ import type { TokenClass } from "../../core/tokens.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { isTagDimension, tagNameOf, type ReportDimension, type ReportQuery, type ReportRow } from "../../ports/ledger.ts";
 import { ReportSums } from "../report-sums.ts";
+import { tokensOf } from "../rows/charges.ts";
 import type { Connection } from "./connection.ts";
 import { quarterMs, rollupAmounts, rollupCounts, rollupSums } from "./rollups.ts";
-import { tokensOf } from "./rows.ts";
 
 export type GroupRow = Readonly<Record<TagColumn, string | null>> & {
   readonly time: bigint | string | null;

@@ -1,7 +1,7 @@
 import type { Charge } from "../../core/charge.ts";
 import type { TimeSpan } from "../../ports/ledger.ts";
+import { chargeOf, type ChargeRow } from "../rows/charges.ts";
 import { connectToRead } from "./connection.ts";
-import { chargeOf, type ChargeRow } from "./rows.ts";
 
 /** Charges that are handed over at once: some milliseconds of reading. */
 const partCharges = 500;

@@ -1,29 +1,23 @@
-import type { TaskCallback, TaskCallbacks } from "../../ports/task-callbacks.ts";
+import type { TaskCallback } from "../../ports/task-callbacks.ts";
+import type { CallbackReadings } from "../readings.ts";
 import type { Connection, Statement } from "./connection.ts";
-import type { CommandQueue } from "./queue.ts";
 
-/** Callbacks in the ledger's file: writes through the queue of the one writer, short reads on this thread. */
-export class SqliteTaskCallbacks implements TaskCallbacks {
-  readonly #queue: CommandQueue;
+/** Short reads of callbacks, on whichever connection. */
+export class CallbackReads implements CallbackReadings {
   readonly #byDigest: Statement;
   readonly #byCharge: Statement;
 
-  constructor(queue: CommandQueue, db: Connection) {
+  constructor(db: Connection) {
     const columns = "select charge, digest, sealed, created_at createdAt from task_callbacks";
-    this.#queue = queue;
     this.#byDigest = db.prepare(`${columns} where digest = ?`);
     this.#byCharge = db.prepare(`${columns} where charge = ?`);
   }
 
-  async put(callback: TaskCallback): Promise<boolean> {
-    return (await this.#queue.submit(["putCallback", callback])).ok;
-  }
-
-  async byDigest(digest: string): Promise<TaskCallback | undefined> {
+  byDigest(digest: string): TaskCallback | undefined {
     return this.#byDigest.get(digest) as TaskCallback | undefined;
   }
 
-  async byCharge(charge: string): Promise<TaskCallback | undefined> {
+  byCharge(charge: string): TaskCallback | undefined {
     return this.#byCharge.get(charge) as TaskCallback | undefined;
   }
 }

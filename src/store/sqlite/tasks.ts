@@ -1,16 +1,12 @@
-import type { Task, TaskStatus } from "../../core/tasks.ts";
-import type { TaskFailure } from "../../core/task-failures.ts";
-import type { SettleResult } from "../../ports/ledger.ts";
-import type { BindResult, DueQuery, DueTasks, NewTask, TaskEnding, TaskPage, TaskQuery, TaskSight, TaskStore } from "../../ports/task-store.ts";
-import { postCommand, voidCommand } from "./commands.ts";
+import type { Task } from "../../core/tasks.ts";
+import type { BindResult, DueQuery, DueTasks, NewTask, TaskPage, TaskQuery, TaskSight } from "../../ports/task-store.ts";
+import type { TaskEndFacts } from "../commands.ts";
+import type { RunningTasks, TaskReadings } from "../readings.ts";
+import { endedTask, taskOf, taskPage, type TaskRow } from "../rows/tasks.ts";
 import type { Connection, Statement } from "./connection.ts";
-import type { CommandQueue } from "./queue.ts";
 
-const unavailable = { ok: false, reason: "unavailable" } as const;
-
-/** Tasks in the ledger's file: writes through the queue of the one writer, short reads on this thread. */
-export class SqliteTaskStore implements TaskStore {
-  readonly #queue: CommandQueue;
+/** Short reads of tasks, on whichever connection. */
+export class TaskReads implements TaskReadings {
   readonly #db: Connection;
   readonly #find: Statement;
   readonly #ofCharge: Statement;
@@ -18,8 +14,7 @@ export class SqliteTaskStore implements TaskStore {
   readonly #running: Statement;
   readonly #runningTasks: Statement;
 
-  constructor(queue: CommandQueue, db: Connection) {
-    this.#queue = queue;
+  constructor(db: Connection) {
     this.#db = db;
     this.#find = db.prepare("select * from tasks where task_id = ?");
     this.#ofCharge = db.prepare("select * from tasks where charge = ?");
@@ -28,34 +23,18 @@ export class SqliteTaskStore implements TaskStore {
     this.#running = db.prepare("select count(*) from tasks where settled_at is null").pluck();
   }
 
-  async bind(task: NewTask): Promise<BindResult> {
-    const answer = await this.#queue.submit(["bindTask", task]);
-    return answer.ok ? answer.reply : unavailable;
-  }
-
-  async find(taskId: string): Promise<Task | undefined> {
+  find(taskId: string): Task | undefined {
     const row = this.#find.get(taskId) as TaskRow | undefined;
     return row && taskOf(row);
   }
 
-  async ofCharge(charge: string): Promise<Task | undefined> {
+  ofCharge(charge: string): Task | undefined {
     const row = this.#ofCharge.get(charge) as TaskRow | undefined;
     return row && taskOf(row);
   }
 
-  async saw(taskId: string, sight: TaskSight): Promise<boolean> {
-    return (await this.#queue.submit(["sawTask", taskId, sight])).ok;
-  }
-
-  async end({ taskId, charge }: Pick<Task, "taskId" | "charge">, ending: TaskEnding): Promise<SettleResult> {
-    const { settlement, end, ...facts } = ending;
-    const settling = settlement.kind === "void" ? voidCommand(charge, settlement.reason, end) : postCommand(charge, settlement, end);
-    const answer = await this.#queue.submit(["endTask", settling, taskId, { ...facts, at: end.at }]);
-    return answer.ok ? answer.reply : unavailable;
-  }
-
   /** Read in the order of time until one is not due: few are looked at beyond those that are answered. */
-  async due({ now, limit, pauseMsMax, besides }: DueQuery): Promise<DueTasks> {
+  due({ now, limit, pauseMsMax, besides }: DueQuery): DueTasks {
     const tasks: Task[] = [];
     for (const row of this.#due.iterate() as IterableIterator<TaskRow>) {
       if (besides.includes(row.task_id)) continue;
@@ -66,15 +45,15 @@ export class SqliteTaskStore implements TaskStore {
     return { tasks, nextPollAt: null };
   }
 
-  async running(): Promise<number> {
+  running(): number {
     return this.#running.get() as number;
   }
 
-  async runningTasks(): ReturnType<TaskStore["runningTasks"]> {
-    return this.#runningTasks.all() as Awaited<ReturnType<TaskStore["runningTasks"]>>;
+  runningTasks(): RunningTasks {
+    return this.#runningTasks.all() as unknown as RunningTasks;
   }
 
-  async list({ key, running, limit, after }: TaskQuery): Promise<TaskPage> {
+  list({ key, running, limit, after }: TaskQuery): TaskPage {
     const conditions = [
       ...(key === undefined ? [] : ["key = :key"]),
       ...(running === undefined ? [] : [`settled_at is ${running ? "" : "not "}null`]),
@@ -84,16 +63,12 @@ export class SqliteTaskStore implements TaskStore {
     const rows = this.#db
       .prepare(`select * from tasks ${where} order by seq desc limit :limit`)
       .all({ ...(key !== undefined && { key }), ...(after !== undefined && { after }), limit: limit + 1 }) as TaskRow[];
-    const tasks = rows.slice(0, limit).map(taskOf);
-    return { tasks, next: rows.length > limit ? (tasks.at(-1)?.taskId ?? null) : null };
+    return taskPage(rows, limit);
   }
 }
 
 /** Of a row of `charges`: whether it pays for a task that is known, which alone ends it. */
 export const runsTask = "(kind = 'task' and exists (select 1 from tasks where tasks.charge = charges.id))";
-
-/** What of an ending stands in the task's own row. */
-export type TaskEndFacts = Omit<TaskEnding, "settlement" | "end"> & { readonly at: number };
 
 /** Writes which task the charge pays for; its caller has seen that the charge is a pending one of a task. */
 export function bindTask(db: Connection, task: NewTask, isPending: boolean): BindResult {
@@ -117,55 +92,10 @@ export function sawTask(db: Connection, taskId: string, sight: TaskSight): true 
 }
 
 /** After its charge was ended, in the same transaction. */
-export function endTask(db: Connection, taskId: string, { inputs, ...facts }: TaskEndFacts): void {
-  const { consumption, unitsPerUsd, quantity } = inputs;
+export function endTask(db: Connection, taskId: string, facts: TaskEndFacts): void {
   db.prepare(
     `update tasks set status = :status, started_at = :startedAt, ended_at = :endedAt, settled_at = :at, seen_at = :at,
        next_poll_at = null, failure = :failure, usage_type = :type, usage_units = :units, units_per_usd = :unitsPerUsd, quantity = :quantity
      where task_id = :taskId and settled_at is null`,
-  ).run({ taskId, ...facts, type: consumption?.type ?? null, units: consumption?.units ?? null, unitsPerUsd, quantity });
-}
-
-export interface TaskRow {
-  readonly task_id: string;
-  readonly charge: string;
-  readonly key: string;
-  readonly model: string;
-  readonly task_type: string | null;
-  readonly status: TaskStatus;
-  readonly created_at: number;
-  readonly started_at: number | null;
-  readonly ended_at: number | null;
-  readonly settled_at: number | null;
-  readonly seen_at: number;
-  readonly next_poll_at: number | null;
-  readonly deadline_at: number;
-  readonly failure: TaskFailure | null;
-  readonly usage_type: string | null;
-  readonly usage_units: string | null;
-  readonly units_per_usd: string | null;
-  readonly quantity: string | null;
-}
-
-export function taskOf(row: TaskRow): Task {
-  const { key, model, status, failure, quantity } = row;
-  return {
-    taskId: row.task_id,
-    charge: row.charge,
-    key,
-    model,
-    taskType: row.task_type,
-    status,
-    createdAt: row.created_at,
-    startedAt: row.started_at,
-    endedAt: row.ended_at,
-    settledAt: row.settled_at,
-    seenAt: row.seen_at,
-    nextPollAt: row.next_poll_at,
-    deadlineAt: row.deadline_at,
-    failure,
-    consumption: row.usage_type === null || row.usage_units === null ? null : { type: row.usage_type, units: row.usage_units },
-    unitsPerUsd: row.units_per_usd,
-    quantity,
-  };
+  ).run({ taskId, ...endedTask(facts) });
 }

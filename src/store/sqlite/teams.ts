@@ -2,9 +2,10 @@ import { teamEntry, type NewAuditEntry } from "../../core/audit.ts";
 import { noLimits } from "../../core/limits.ts";
 import { changedTeam, type Team, type TeamChange } from "../../core/teams.ts";
 import type { ChangedTeam, TeamCreation, TeamRemoval } from "../../ports/team-store.ts";
+import type { TeamReadings } from "../readings.ts";
+import { modelsText, teamOf, type TeamRow } from "../rows/keys.ts";
 import { recordAudit } from "./audit-entries.ts";
 import type { Connection, Statement } from "./connection.ts";
-import { teamOf, type TeamRow } from "./rows.ts";
 
 type Made = Pick<NewAuditEntry, "at" | "by">;
 
@@ -49,13 +50,8 @@ export function removeTeam(db: Connection, name: string, made: Made): TeamRemova
   return { ok: true, before };
 }
 
-/** As it is stored, of keys too. */
-export function modelsText(models: readonly string[] | null): string | null {
-  return models === null ? null : JSON.stringify(models);
-}
-
 /** Short reads of teams, on whichever connection. */
-export class TeamReads {
+export class TeamReads implements TeamReadings {
   readonly #byName: Statement;
   readonly #all: Statement;
 

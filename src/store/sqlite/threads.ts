@@ -1,7 +1,7 @@
 /* oxlint-disable unicorn/require-post-message-target-origin -- these are threads, not windows of a browser */
 import { Worker } from "node:worker_threads";
-import type { BatchChannel, BatchResult, Command } from "./commands.ts";
-import type { LongRead, LongReadAnswers, LongReads } from "./long-reads.ts";
+import type { BatchChannel, BatchResult, Command } from "../commands.ts";
+import type { LongRead, LongReadAnswers, LongReads } from "../long-reads.ts";
 import type { OpenedFiles } from "./opened-files.ts";
 
 /** `read`: for what may take seconds. `figures`: for what is looked at all the time. */

@@ -1,9 +1,10 @@
 import { parentPort, workerData, type MessagePort } from "node:worker_threads";
 import { invariant } from "../../core/assert.ts";
 import { calendarOf } from "../../time/calendar.ts";
-import type { Command } from "./commands.ts";
+import type { Command } from "../commands.ts";
+import type { LongRead } from "../long-reads.ts";
 import { connectToRead, connectToWrite, isStorageFault, type Connection } from "./connection.ts";
-import { readLong, type LongRead } from "./long-reads.ts";
+import { readLong } from "./long-reads.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
 import type { Lost, ReaderMessage, ThreadData, WriterMessage } from "./threads.ts";
 import { Writer } from "./writer.ts";

@@ -5,16 +5,17 @@ import { noTokens } from "../../core/tokens.ts";
 import type { ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
 import type { BindResult } from "../../ports/task-store.ts";
 import type { Calendar } from "../../ports/calendar.ts";
+import { postCommand } from "../commands.ts";
+import type {
+  BatchResult, BindTaskCommand, Command, EndTaskCommand, ExtendCommand, HoldCommand, Outcome, PostCommand, RecoverCommand, Replies, VoidCommand,
+} from "../commands.ts";
+import { snapshot } from "../rows/budgets.ts";
 import { addSample, removeSamples } from "./account-samples.ts";
 import { createAdmin, revokeAdmin } from "./admins.ts";
 import { adjust } from "./adjustments.ts";
-import { snapshot, WindowBook, type OpenWindow } from "./budgets.ts";
+import { WindowBook, type OpenWindow } from "./budgets.ts";
 import { removeBudget, setBudget } from "./budget-changes.ts";
 import { ChargeBook, type EndedCharge, type PendingCharge } from "./charges.ts";
-import { postCommand } from "./commands.ts";
-import type {
-  BatchResult, BindTaskCommand, Command, EndTaskCommand, ExtendCommand, HoldCommand, Outcome, PostCommand, RecoverCommand, Replies, VoidCommand,
-} from "./commands.ts";
 import { storageFault, type Connection, type Statement } from "./connection.ts";
 import { createKey, revokeKey, updateKey } from "./keys.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";

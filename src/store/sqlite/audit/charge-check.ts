@@ -2,7 +2,7 @@ import { parseCanonicalPrice, type PriceVersion } from "../../../core/price.ts";
 import { contentId } from "../../../wire/content-id.ts";
 import { recompute, type Audited } from "../../recompute.ts";
 import type { Connection, Statement } from "../connection.ts";
-import { taskOf, type TaskRow } from "../tasks.ts";
+import { taskOf, type TaskRow } from "../../rows/tasks.ts";
 import type { Report } from "./findings.ts";
 
 /** Parsed prices that are kept in memory at most. */

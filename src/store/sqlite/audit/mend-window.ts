@@ -1,6 +1,7 @@
 import { formatScope, isPeriod, parseScope, type Period, type Scope, type Span } from "../../../core/budget.ts";
 import type { Calendar } from "../../../ports/calendar.ts";
-import { endOfTime, scopeCondition, sumCharges } from "../budgets.ts";
+import { endOfTime } from "../../rows/budgets.ts";
+import { scopeCondition, sumCharges } from "../budgets.ts";
 import type { Connection } from "../connection.ts";
 import type { Mended } from "./mend.ts";
 import { spanAt } from "./window-check.ts";

@@ -1,8 +1,5 @@
 import type { Charge, ChargeState, Formula, HoldKind, Source } from "../../core/charge.ts";
-import type { Key } from "../../core/keys.ts";
-import type { Limits } from "../../core/limits.ts";
 import type { PicoUsd } from "../../core/money.ts";
-import type { Team } from "../../core/teams.ts";
 import { tokenClasses, type TokenClass, type TokenCounts } from "../../core/tokens.ts";
 
 /** A row of `charges`, read with safe integers. */
@@ -81,59 +78,6 @@ export function tokensOf(row: Readonly<Record<TokenClass, bigint>>): TokenCounts
   const tokens: Partial<Record<TokenClass, number>> = {};
   for (const name of tokenClasses) tokens[name] = Number(row[name]);
   return tokens as TokenCounts;
-}
-
-/** A row of `keys`; times fit a number. */
-export interface KeyRow extends Limits {
-  readonly id: string;
-  readonly name: string;
-  readonly team: string | null;
-  readonly digest: string;
-  readonly models: string | null;
-  readonly created_at: number;
-  readonly expires_at: number | null;
-  readonly revoked_at: number | null;
-  readonly rotated_at: number | null;
-  readonly previous_digest: string | null;
-  readonly previous_valid_until: number | null;
-}
-
-export function keyOf(row: KeyRow): Key {
-  return {
-    id: row.id,
-    name: row.name,
-    team: row.team,
-    digest: row.digest,
-    models: modelsOf(row),
-    limits: limitsOf(row),
-    createdAt: row.created_at,
-    expiresAt: row.expires_at,
-    revokedAt: row.revoked_at,
-    rotatedAt: row.rotated_at,
-    previous:
-      row.previous_digest === null || row.previous_valid_until === null
-        ? null
-        : { digest: row.previous_digest, validUntil: row.previous_valid_until },
-  };
-}
-
-/** A row of `teams`; times fit a number. */
-export interface TeamRow extends Limits {
-  readonly name: string;
-  readonly models: string | null;
-  readonly created_at: number;
-}
-
-export function teamOf(row: TeamRow): Team {
-  return { name: row.name, models: modelsOf(row), limits: limitsOf(row), createdAt: row.created_at };
-}
-
-function modelsOf({ models }: { readonly models: string | null }): readonly string[] | null {
-  return models === null ? null : JSON.parse(models);
-}
-
-function limitsOf({ rpm, tpm, parallel }: Limits): Limits {
-  return { rpm, tpm, parallel };
 }
 
 function numberOrNull(value: bigint | null): number | null {

@@ -1,49 +1,43 @@
 import { fareboxItself } from "../../core/admins.ts";
-import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
+import type { LedgerTotals } from "../../core/account-sample.ts";
 import type { Budget, BudgetWindow, Caller } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { PriceVersion } from "../../core/price.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
-import type { AccountSamples } from "../../ports/account-samples.ts";
-import type { AuditLog, AuditPage, AuditQuery } from "../../ports/audit-log.ts";
 import type {
   AdjustResult, ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, OldHold, Posting, ReportQuery, ReportRow,
   SettleResult, TimeSpan, Verification, WhatIfRow,
 } from "../../ports/ledger.ts";
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "../../ports/spend.ts";
 import { WhatIfSummer } from "../what-if-sums.ts";
-import { holdCommand, postCommand, voidCommand } from "./commands.ts";
-import type { LongReads } from "./long-reads.ts";
-import { submitOrThrow, type CommandQueue } from "./queue.ts";
-import type { PageEnd, PostingPage } from "./postings.ts";
-import type { ShortReadings } from "./reads.ts";
-import { streamCharges } from "./stream.ts";
+import { holdCommand, postCommand, voidCommand } from "../commands.ts";
+import type { LongReads, PageEnd, PostingPage } from "../long-reads.ts";
+import { submitOrThrow, type CommandQueue } from "../queue.ts";
+import type { ShortReadings } from "../readings.ts";
 
 /** Price ids that are remembered as written at most. */
 const pricesKept = 10_000;
 /** Orphaned holds that one transaction ends at most. */
 const recoveredAtOnce = 200;
-/** Samples that one transaction removes at most. */
-const removedAtOnce = 200;
 
 const unavailable = { ok: false, reason: "unavailable" } as const;
 
-/** The ledger on one SQLite file: writes through the queue of the one writer, reads on connections of their own. */
-export class SqliteLedger implements Ledger {
+/** A ledger in a database: writes through the queue of the writer, reads on connections of their own. */
+export class QueuedLedger implements Ledger {
   readonly #queue: CommandQueue;
   readonly #reads: ShortReadings;
   readonly #longReads: LongReads;
-  readonly #path: string;
+  readonly #stream: Ledger["stream"];
   /** Prices that are durable: their text need not cross to the writer again. */
   readonly #pricesWritten = new Set<string>();
 
-  constructor(queue: CommandQueue, reads: ShortReadings, longReads: LongReads, path: string) {
+  constructor(queue: CommandQueue, reads: ShortReadings, longReads: LongReads, stream: Ledger["stream"]) {
     this.#queue = queue;
     this.#reads = reads;
     this.#longReads = longReads;
-    this.#path = path;
+    this.#stream = stream;
   }
 
   async hold(request: HoldRequest): Promise<HoldResult> {
@@ -115,7 +109,7 @@ export class SqliteLedger implements Ledger {
   }
 
   stream(span: TimeSpan): AsyncIterable<readonly Charge[]> {
-    return streamCharges(this.#path, span);
+    return this.#stream(span);
   }
 
   async price(id: string): Promise<PriceVersion | undefined> {
@@ -182,50 +176,5 @@ export class SqliteLedger implements Ledger {
   /** Writes what waits. Reads need no end of their own. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#queue.close();
-  }
-}
-
-/** Samples of the gateway's account in the same file. */
-export class SqliteAccountSamples implements AccountSamples {
-  readonly #queue: CommandQueue;
-  readonly #reads: ShortReadings;
-  readonly #longReads: LongReads;
-
-  constructor(queue: CommandQueue, reads: ShortReadings, longReads: LongReads) {
-    this.#queue = queue;
-    this.#reads = reads;
-    this.#longReads = longReads;
-  }
-
-  async add(sample: AccountSample): Promise<boolean> {
-    return (await this.#queue.submit(["addSample", sample])).ok;
-  }
-
-  async list(since: number, until: number): Promise<readonly AccountSample[]> {
-    return this.#longReads.read({ kind: "samples", since, until });
-  }
-
-  async latest(): Promise<AccountSample | undefined> {
-    return this.#reads.latestSample();
-  }
-
-  /** Some at a time: a hold must not wait for many. */
-  async remove(askedAts: readonly number[]): Promise<void> {
-    for (let from = 0; from < askedAts.length; from += removedAtOnce) {
-      await submitOrThrow(this.#queue, ["removeSamples", askedAts.slice(from, from + removedAtOnce)]);
-    }
-  }
-}
-
-/** The audit in the same file. */
-export class SqliteAuditLog implements AuditLog {
-  readonly #longReads: LongReads;
-
-  constructor(longReads: LongReads) {
-    this.#longReads = longReads;
-  }
-
-  async entries(query: AuditQuery): Promise<AuditPage> {
-    return this.#longReads.read({ kind: "audit", query });
   }
 }

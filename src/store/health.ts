@@ -1,4 +1,4 @@
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../ports/clock.ts";
 
 /** What happens to the file of a running proxy. */
 export type StoreEvent =

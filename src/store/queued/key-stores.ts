@@ -4,17 +4,15 @@ import type { Team, TeamChange } from "../../core/teams.ts";
 import type { AdminCreation, AdminStore } from "../../ports/admin-store.ts";
 import type { ChangedKey, KeyCreation, KeyPage, KeyPageQuery, KeyStore } from "../../ports/key-store.ts";
 import type { ChangedTeam, TeamCreation, TeamRemoval, TeamStore } from "../../ports/team-store.ts";
-import type { AdminReads } from "./admins.ts";
-import type { KeyReads } from "./keys.ts";
-import { submitOrThrow, type CommandQueue } from "./queue.ts";
-import type { TeamReads } from "./teams.ts";
+import { submitOrThrow, type CommandQueue } from "../queue.ts";
+import type { AdminReadings, KeyReadings, TeamReadings } from "../readings.ts";
 
-/** Internal keys in the ledger's file. */
-export class SqliteKeyStore implements KeyStore {
+/** Internal keys in the ledger's database. */
+export class QueuedKeyStore implements KeyStore {
   readonly #queue: CommandQueue;
-  readonly #reads: KeyReads;
+  readonly #reads: KeyReadings;
 
-  constructor(queue: CommandQueue, reads: KeyReads) {
+  constructor(queue: CommandQueue, reads: KeyReadings) {
     this.#queue = queue;
     this.#reads = reads;
   }
@@ -48,12 +46,12 @@ export class SqliteKeyStore implements KeyStore {
   }
 }
 
-/** Teams in the ledger's file. */
-export class SqliteTeamStore implements TeamStore {
+/** Teams in the ledger's database. */
+export class QueuedTeamStore implements TeamStore {
   readonly #queue: CommandQueue;
-  readonly #reads: TeamReads;
+  readonly #reads: TeamReadings;
 
-  constructor(queue: CommandQueue, reads: TeamReads) {
+  constructor(queue: CommandQueue, reads: TeamReadings) {
     this.#queue = queue;
     this.#reads = reads;
   }
@@ -79,12 +77,12 @@ export class SqliteTeamStore implements TeamStore {
   }
 }
 
-/** Tokens of the admin API in the ledger's file. */
-export class SqliteAdminStore implements AdminStore {
+/** Tokens of the admin API in the ledger's database. */
+export class QueuedAdminStore implements AdminStore {
   readonly #queue: CommandQueue;
-  readonly #reads: AdminReads;
+  readonly #reads: AdminReadings;
 
-  constructor(queue: CommandQueue, reads: AdminReads) {
+  constructor(queue: CommandQueue, reads: AdminReadings) {
     this.#queue = queue;
     this.#reads = reads;
   }

@@ -1,19 +1,18 @@
-import type { AccountSample } from "../../core/account-sample.ts";
-import type { Admin } from "../../core/admins.ts";
-import type { Budget, Period } from "../../core/budget.ts";
-import type { Formula, HoldKind, Source } from "../../core/charge.ts";
-import type { Key, KeyChange } from "../../core/keys.ts";
-import type { PicoUsd } from "../../core/money.ts";
-import type { Team, TeamChange } from "../../core/teams.ts";
-import { tokenClasses } from "../../core/tokens.ts";
-import type { AdminCreation } from "../../ports/admin-store.ts";
-import type { ChangedKey, KeyCreation } from "../../ports/key-store.ts";
-import type { NewMessage, Tried } from "../../ports/outbox.ts";
-import type { AdjustResult, ChargeEnd, Correction, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../../ports/ledger.ts";
-import type { BindResult, NewTask, TaskSight } from "../../ports/task-store.ts";
-import type { TaskCallback } from "../../ports/task-callbacks.ts";
-import type { ChangedTeam, TeamCreation, TeamRemoval } from "../../ports/team-store.ts";
-import type { TaskEndFacts } from "./tasks.ts";
+import type { AccountSample } from "../core/account-sample.ts";
+import type { Admin } from "../core/admins.ts";
+import type { Budget, Period } from "../core/budget.ts";
+import type { Formula, HoldKind, Source } from "../core/charge.ts";
+import type { Key, KeyChange } from "../core/keys.ts";
+import type { PicoUsd } from "../core/money.ts";
+import type { Team, TeamChange } from "../core/teams.ts";
+import { tokenClasses } from "../core/tokens.ts";
+import type { AdminCreation } from "../ports/admin-store.ts";
+import type { ChangedKey, KeyCreation } from "../ports/key-store.ts";
+import type { NewMessage, Tried } from "../ports/outbox.ts";
+import type { AdjustResult, ChargeEnd, Correction, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../ports/ledger.ts";
+import type { BindResult, NewTask, TaskEnding, TaskSight } from "../ports/task-store.ts";
+import type { TaskCallback } from "../ports/task-callbacks.ts";
+import type { ChangedTeam, TeamCreation, TeamRemoval } from "../ports/team-store.ts";
 
 /*
  * Everything that a writer can be asked to do. The frequent commands are flat arrays, because they cross to the writer's
@@ -54,6 +53,8 @@ export type PutCallbackCommand = readonly [op: "putCallback", callback: TaskCall
 export type RemoveMessagesCommand = readonly [op: "removeMessages", endedBefore: number, now: number];
 export type BindTaskCommand = readonly [op: "bindTask", task: NewTask];
 export type SawTaskCommand = readonly [op: "sawTask", taskId: string, sight: TaskSight];
+/** What of an ending stands in the task's own row. */
+export type TaskEndFacts = Omit<TaskEnding, "settlement" | "end"> & { readonly at: number };
 /** Ends the charge as the command in it says, and the task with it. */
 export type EndTaskCommand = readonly [op: "endTask", settling: PostCommand | VoidCommand, taskId: string, facts: TaskEndFacts];
 /** Ends up to `count` holds of dead owners. */

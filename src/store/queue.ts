@@ -1,5 +1,5 @@
-import type { Clock, Timer } from "../../ports/clock.ts";
-import { LedgerUnavailable } from "../../ports/ledger.ts";
+import type { Clock, Timer } from "../ports/clock.ts";
+import { LedgerUnavailable } from "../ports/ledger.ts";
 import { voidCommand, type BatchChannel, type Command, type Outcome, type ReplyTo } from "./commands.ts";
 import type { Health } from "./health.ts";
 

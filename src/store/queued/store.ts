@@ -1,0 +1,74 @@
+import type { Changes } from "../../ports/changes.ts";
+import type { Ledger } from "../../ports/ledger.ts";
+import type { LongReads } from "../long-reads.ts";
+import type { CommandQueue } from "../queue.ts";
+import type { AdminReadings, CallbackReadings, KeyReadings, OutboxReadings, ShortReadings, TaskReadings, TeamReadings } from "../readings.ts";
+import type { Store } from "../store.ts";
+import { QueuedAccountSamples } from "./account-samples.ts";
+import { QueuedAuditLog } from "./audit-log.ts";
+import { QueuedAdminStore, QueuedKeyStore, QueuedTeamStore } from "./key-stores.ts";
+import { QueuedLedger } from "./ledger.ts";
+import { QueuedOutbox } from "./outbox.ts";
+import { QueuedTaskCallbacks } from "./task-callbacks.ts";
+import { QueuedTaskStore } from "./tasks.ts";
+
+/** Who is told of changes; see the port. */
+export class ChangeListeners implements Changes {
+  readonly #listeners = new Set<() => void>();
+
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  tell(): void {
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+/** What an engine brings: the rest of a store is the same over every database. */
+export interface QueuedParts {
+  readonly queue: CommandQueue;
+  readonly reads: {
+    readonly ledger: ShortReadings;
+    readonly keys: KeyReadings;
+    readonly teams: TeamReadings;
+    readonly admins: AdminReadings;
+    readonly outbox: OutboxReadings;
+    readonly tasks: TaskReadings;
+    readonly callbacks: CallbackReadings;
+  };
+  readonly longReads: LongReads;
+  /** Those of `FigureReads`, where others answer them. */
+  readonly figureReads: LongReads | undefined;
+  readonly stream: Ledger["stream"];
+  readonly changes: Changes;
+  readonly timeZone: string;
+  readonly created: boolean;
+  readonly close: () => Promise<void>;
+}
+
+/** The store of an engine whose writes go through a queue. */
+export function queuedStore({ queue, reads, longReads, figureReads, stream, changes, timeZone, created, close }: QueuedParts): Store {
+  const on = (long: LongReads) => ({
+    ledger: new QueuedLedger(queue, reads.ledger, long, stream),
+    samples: new QueuedAccountSamples(queue, reads.ledger, long),
+  });
+  const { ledger, samples } = on(longReads);
+  return {
+    ledger,
+    samples,
+    figures: figureReads === undefined ? { ledger, samples } : on(figureReads),
+    keys: new QueuedKeyStore(queue, reads.keys),
+    teams: new QueuedTeamStore(queue, reads.teams),
+    admins: new QueuedAdminStore(queue, reads.admins),
+    audit: new QueuedAuditLog(longReads),
+    outbox: new QueuedOutbox(queue, reads.outbox),
+    tasks: new QueuedTaskStore(queue, reads.tasks),
+    callbacks: new QueuedTaskCallbacks(queue, reads.callbacks),
+    changes,
+    timeZone,
+    created,
+    [Symbol.asyncDispose]: close,
+  };
+}

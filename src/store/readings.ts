@@ -1,0 +1,71 @@
+import type { AccountSample } from "../core/account-sample.ts";
+import type { Admin } from "../core/admins.ts";
+import type { Budget, BudgetWindow, Caller } from "../core/budget.ts";
+import type { Charge } from "../core/charge.ts";
+import type { Key } from "../core/keys.ts";
+import type { PriceVersion } from "../core/price.ts";
+import type { Task } from "../core/tasks.ts";
+import type { Team } from "../core/teams.ts";
+import type { KeyPage, KeyPageQuery } from "../ports/key-store.ts";
+import type { OldHold } from "../ports/ledger.ts";
+import type { DueMessages, Message, Outbox } from "../ports/outbox.ts";
+import type { DueQuery, DueTasks, TaskPage, TaskQuery, TaskStore } from "../ports/task-store.ts";
+import type { TaskCallback } from "../ports/task-callbacks.ts";
+
+/*
+ * Short reads, as the stores over the queue ask for them: of a file they are answered at once, of a server later.
+ */
+
+export type Later<T> = T | Promise<T>;
+
+/** See the ledger's port. */
+export interface ShortReadings {
+  charge(id: string): Later<Charge | undefined>;
+  price(id: string): Later<PriceVersion | undefined>;
+  pending(): Later<{ readonly count: number; readonly oldestAt: number | null }>;
+  oldHolds(before: number): Later<readonly OldHold[]>;
+  latestSample(): Later<AccountSample | undefined>;
+  budgets(): Later<readonly Budget[]>;
+  windows(at: number): Later<readonly BudgetWindow[]>;
+  windowsOf(caller: Caller, at: number): Later<readonly BudgetWindow[]>;
+}
+
+export interface KeyReadings {
+  byId(id: string): Later<Key | undefined>;
+  find(nameOrId: string): Later<Key | undefined>;
+  list(): Later<readonly Key[]>;
+  page(query: KeyPageQuery): Later<KeyPage>;
+}
+
+export interface TeamReadings {
+  find(name: string): Later<Team | undefined>;
+  list(): Later<readonly Team[]>;
+}
+
+export interface AdminReadings {
+  byId(id: string): Later<Admin | undefined>;
+  find(nameOrId: string): Later<Admin | undefined>;
+  list(): Later<readonly Admin[]>;
+}
+
+export interface OutboxReadings {
+  due(query: Parameters<Outbox["due"]>[0]): Later<DueMessages>;
+  waiting(): Later<number>;
+  list(query: Parameters<Outbox["list"]>[0]): Later<readonly Message[]>;
+}
+
+export type RunningTasks = Awaited<ReturnType<TaskStore["runningTasks"]>>;
+
+export interface TaskReadings {
+  find(taskId: string): Later<Task | undefined>;
+  ofCharge(charge: string): Later<Task | undefined>;
+  due(query: DueQuery): Later<DueTasks>;
+  running(): Later<number>;
+  runningTasks(): Later<RunningTasks>;
+  list(query: TaskQuery): Later<TaskPage>;
+}
+
+export interface CallbackReadings {
+  byDigest(digest: string): Later<TaskCallback | undefined>;
+  byCharge(charge: string): Later<TaskCallback | undefined>;
+}

@@ -1,0 +1,46 @@
+import { invariant } from "../../core/assert.ts";
+import { isPeriod, parseScope, type Budget, type BudgetMode, type BudgetWindow } from "../../core/budget.ts";
+import type { PicoUsd } from "../../core/money.ts";
+import { budgetId } from "../commands.ts";
+
+/** A budget with its row number. */
+export interface StoredBudget extends Budget {
+  readonly seq: number;
+}
+
+/** In place of "no end" in comparisons. */
+export const endOfTime = Number.MAX_SAFE_INTEGER;
+
+/** A row of `budgets`, read with safe integers. */
+export interface BudgetRow {
+  readonly seq: bigint;
+  readonly scope: string;
+  readonly period: string;
+  readonly mode: BudgetMode;
+  readonly amount_limit: bigint;
+  readonly warn_percent: bigint | null;
+}
+
+export function budgetOf(row: BudgetRow): StoredBudget {
+  const scope = parseScope(row.scope);
+  invariant(scope !== undefined && isPeriod(row.period), `budget ${row.seq} has a scope and a period`);
+  return {
+    seq: Number(row.seq),
+    id: budgetId(row.scope, row.period),
+    scope,
+    period: row.period,
+    mode: row.mode,
+    limit: row.amount_limit as PicoUsd,
+    warnPercent: row.warn_percent === null ? null : Number(row.warn_percent),
+  };
+}
+
+/** A copy that no later movement changes. */
+export function snapshot({ budget, subject, start, end, spent, held }: BudgetWindow): BudgetWindow {
+  return { budget: withoutSeq(budget), subject, start, end, spent, held };
+}
+
+/** A budget as the port shows it. */
+export function withoutSeq({ id, scope, period, mode, limit, warnPercent }: Budget): Budget {
+  return { id, scope, period, mode, limit, warnPercent };
+}

@@ -1,0 +1,48 @@
+import type { AccountSamples } from "../ports/account-samples.ts";
+import type { AdminStore } from "../ports/admin-store.ts";
+import type { AuditLog } from "../ports/audit-log.ts";
+import type { Changes } from "../ports/changes.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+import type { FigureLedger, Ledger } from "../ports/ledger.ts";
+import type { Outbox } from "../ports/outbox.ts";
+import type { TaskStore } from "../ports/task-store.ts";
+import type { TaskCallbacks } from "../ports/task-callbacks.ts";
+import type { TeamStore } from "../ports/team-store.ts";
+
+/** All that is kept in one database. */
+export interface Store extends AsyncDisposable {
+  readonly ledger: Ledger;
+  readonly figures: FigureReads;
+  readonly keys: KeyStore;
+  readonly teams: TeamStore;
+  readonly samples: AccountSamples;
+  readonly admins: AdminStore;
+  readonly audit: AuditLog;
+  readonly outbox: Outbox;
+  readonly tasks: TaskStore;
+  readonly callbacks: TaskCallbacks;
+  readonly changes: Changes;
+  /** The zone of windows and days, as it is stored. */
+  readonly timeZone: string;
+  /** Whether this call created the database. */
+  readonly created: boolean;
+}
+
+/**
+ * The same ledger, for what is looked at all the time, as by each scrape of the metrics: where a proxy runs, a thread of
+ * their own answers these, so that they never wait for somebody's report or verification.
+ */
+export interface FigureReads {
+  readonly ledger: FigureLedger;
+  readonly samples: Pick<AccountSamples, "list" | "latest">;
+}
+
+export type OpenFailure =
+  /** Another `serve` runs on the file. */
+  | { kind: "in_use" }
+  /** A later release wrote it. */
+  | { kind: "newer_schema"; found: number; known: number }
+  | { kind: "missing" }
+  | { kind: "unusable"; message: string };
+
+export type OpenResult = { ok: true; store: Store } | { ok: false; failure: OpenFailure };
