@@ -49,3 +49,19 @@ export interface LimitStanding {
 export function tightestOf(kind: keyof Limits, standings: readonly LimitStanding[]): LimitStanding | undefined {
   return standings.filter((each) => each.kind === kind).toSorted((a, b) => a.remaining - b.remaining)[0];
 }
+
+/** What was used of the limits of a key or a team. */
+export interface LimitUse {
+  /** Over the last minute. */
+  readonly requests: number;
+  /** Over the last minute. */
+  readonly tokens: number;
+  /** At work now. */
+  readonly running: number;
+}
+
+export const nothingUsed: LimitUse = { requests: 0, tokens: 0, running: 0 };
+
+export function sumOfUse(a: LimitUse, b: LimitUse): LimitUse {
+  return { requests: a.requests + b.requests, tokens: a.tokens + b.tokens, running: a.running + b.running };
+}

@@ -40,6 +40,8 @@ export interface DeliveryParts {
   readonly random: () => number;
   readonly destinationOf: (message: Message) => Promise<Destination | NoDestination>;
   readonly counted: (kind: MessageKind, result: DeliveryResult) => void;
+  /** Whether it is this proxy that delivers, asked before each message goes; always where it is not given. */
+  readonly isMine?: () => boolean;
 }
 
 /** Targets that are served at a time: so many that a few which do not answer do not keep the others waiting. */
@@ -51,7 +53,7 @@ const tidyEveryMs = 3_600_000;
 const restMs = 5_000;
 
 export function startDelivery(parts: DeliveryParts): Delivery {
-  const { outbox, clock, log } = parts;
+  const { outbox, clock, log, isMine = () => true } = parts;
   /** The targets that are being served, with the work on each. */
   const busy = new Map<string, Promise<void>>();
   const idlers: (() => void)[] = [];
@@ -65,7 +67,7 @@ export function startDelivery(parts: DeliveryParts): Delivery {
   const look = async (): Promise<number | null> => {
     const due = await outbox.due({ now: clock.now(), besides: [...busy.keys()], limit: concurrencyMax - busy.size, pauseMsMax });
     for (const message of due.messages) {
-      if (message.target !== null && !hasEnded()) busy.set(message.target, serve(message, message.target));
+      if (message.target !== null && !hasEnded() && isMine()) busy.set(message.target, serve(message, message.target));
     }
     return due.nextTryAt;
   };
@@ -73,10 +75,10 @@ export function startDelivery(parts: DeliveryParts): Delivery {
   const lookAll = async (): Promise<void> => {
     let afterMs = tidyEveryMs;
     try {
-      await tidy();
+      if (isMine()) await tidy();
       do {
         lookAgain = false;
-        const next = busy.size < concurrencyMax ? await look() : null;
+        const next = busy.size < concurrencyMax && isMine() ? await look() : null;
         afterMs = next === null ? tidyEveryMs : Math.min(Math.max(next - clock.now(), 1), tidyEveryMs);
       } while (lookAgain && !hasEnded());
     } catch (error) {
@@ -116,7 +118,8 @@ export function startDelivery(parts: DeliveryParts): Delivery {
     if (outcome.kind === "given_up") log.warn({ ...fields, reason: outcome.error }, "a message was given up");
     else log.debug({ ...fields, result: outcome.kind, reason: sent.ok ? undefined : sent.error }, "a message was sent");
   };
-  const send = (message: Message, { url, rule, body, headers }: Destination): Promise<SendResult | undefined> => {
+  const send = async (message: Message, { url, rule, body, headers }: Destination): Promise<SendResult | undefined> => {
+    if (!isMine()) return undefined;
     const standard = webhookHeaders(message.id, clock.now());
     return parts.sender.send({ url, rule, headers: { ...standard, ...headers(standard, body) }, body });
   };

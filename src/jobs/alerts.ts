@@ -10,6 +10,7 @@ import type { Ledger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { NewMessage, Outbox } from "../ports/outbox.ts";
 import { alertMessage, type AlertMessage } from "../wire/alert-message.ts";
+import { ownDuty, type Duty } from "./duties.ts";
 
 /** Looks for what somebody should know while a proxy runs. Disposing of it looks at the budgets once more, where something happened since. */
 export interface Alerts extends AsyncDisposable {
@@ -51,6 +52,11 @@ export interface AlertParts {
   readonly counted: (type: AlertType) => void;
   /** There are new messages in the outbox. */
   readonly raised: () => void;
+  /**
+   * To look at the ledger; this proxy's own unless given. Of what it refuses itself every proxy tells, and the outbox takes
+   * each alert once.
+   */
+  readonly duty?: Duty;
 }
 
 /** Budgets are looked at so long after something was spent, and no more often. Milliseconds. */
@@ -70,7 +76,7 @@ const refusedMax = 10_000;
 const toldMax = 100_000;
 
 export function startAlerts(parts: AlertParts): Alerts {
-  const { ledger, clock, calendar, log, rules } = parts;
+  const { ledger, clock, calendar, log, rules, duty = ownDuty } = parts;
   const refusals = new Map<string, Shortage>();
   /** Keys of alerts that are in the outbox for sure; it knows the others itself. */
   const told = new Set<string>();
@@ -91,6 +97,10 @@ export function startAlerts(parts: AlertParts): Alerts {
     hasMoved = false;
     const shortages = [...refusals.values()];
     refusals.clear();
+    if (!duty.isMine()) {
+      lastAt = now;
+      return refusalAlerts(shortages);
+    }
     const startedAt = clock.monotonic();
     const found = await Promise.all(instants.map((at) => ledger.untoldWindows(at, windowsMax)));
     lookMs = clock.monotonic() - startedAt;
@@ -100,6 +110,7 @@ export function startAlerts(parts: AlertParts): Alerts {
     return [...budgetAlerts(windows), ...refusalAlerts(shortages)];
   };
   const rest = async (): Promise<Alert[]> => {
+    if (!duty.isMine()) return [];
     const day = dayOf(calendar, clock.now());
     const [balance, drift, old] = await Promise.all([balanceNow(), parts.drift(), ledger.oldHolds(clock.now() - rules.unsettledMs)]);
     return [
@@ -174,6 +185,7 @@ export function startAlerts(parts: AlertParts): Alerts {
     });
   };
   schedule(budgetPauseMs);
+  duty.onTaken(moved);
   return {
     spent: moved,
     refused(refusal) {

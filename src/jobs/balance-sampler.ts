@@ -1,6 +1,7 @@
 import { samplesToThin, type AccountSample, type LedgerTotals } from "../core/account-sample.ts";
 import type { Timer } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
+import { ownDuty, type Duty } from "./duties.ts";
 import { takeSample, type SampleTools } from "./take-sample.ts";
 
 /** Samples the gateway's account while a proxy runs. Disposing of it ends it, after the sample that is being taken. */
@@ -19,7 +20,8 @@ const thinEveryMs = 86_400_000;
 
 /**
  * Takes a sample every `everyMs` while there is traffic and once more after it, so that there is one at which nothing is
- * pending and nothing comes late; else every hour. Thins out old ones once a day. One timer, at most one request at a time.
+ * pending and nothing comes late; else every hour. Thins out old ones once a day. One timer, at most one request at a time;
+ * nothing while another proxy has the duty.
  */
 export function startBalanceSampler(
   parts: SampleTools & {
@@ -27,9 +29,11 @@ export function startBalanceSampler(
     readonly everyMs: number;
     /** The record fresh from the gateway; undefined where there is none. */
     readonly fetch: () => Promise<unknown>;
+    /** This proxy's own unless given. */
+    readonly duty?: Duty;
   },
 ): BalanceSampler {
-  const { ledger, samples, clock, log } = parts;
+  const { ledger, samples, clock, log, duty = ownDuty } = parts;
   const periodMs = Math.max(parts.everyMs, periodMsMin);
   let timer: Timer | null = null;
   let ended = false;
@@ -59,6 +63,7 @@ export function startBalanceSampler(
     await samples.remove(samplesToThin(await samples.list(0, now), now));
   };
   const tick = async (): Promise<void> => {
+    if (!duty.isMine()) return;
     try {
       if (await isDue()) await sample();
       await thin();

@@ -2,6 +2,7 @@ import { pollPauseMsMax, type Task } from "../core/tasks.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { TaskStore } from "../ports/task-store.ts";
+import { ownDuty, type Duty } from "./duties.ts";
 
 /** Follows the tasks that nobody asks for. Disposing of it ends it, after the looks that run. */
 export interface TaskPoller extends AsyncDisposable {
@@ -20,15 +21,17 @@ const afterFaultMs = 5_000;
 
 /**
  * Looks at each task when it is due: `look` has its record fetched and taken to heart, which also says when it is due
- * again. One timer for the task that is due first.
+ * again. One timer for the task that is due first. Rests while another proxy has the duty.
  */
 export function startTaskPoller(parts: {
   readonly tasks: Pick<TaskStore, "due">;
   readonly look: (task: Task) => Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
+  /** This proxy's own unless given. */
+  readonly duty?: Duty;
 }): TaskPoller {
-  const { tasks, clock, log } = parts;
+  const { tasks, clock, log, duty = ownDuty } = parts;
   const looking = new Map<string, Promise<void>>();
   const resting = new Map<string, Timer>();
   let timer: Timer | null = null;
@@ -58,10 +61,10 @@ export function startTaskPoller(parts: {
   /** Starts what is due and has room; what has none waits for the next look that ends. */
   const plan = async (): Promise<void> => {
     const limit = looksAtOnceMax - looking.size;
-    if (limit <= 0) return;
+    if (limit <= 0 || !duty.isMine()) return;
     const now = clock.now();
     const due = await tasks.due({ now, limit, besides: [...looking.keys(), ...resting.keys()], pauseMsMax: pollPauseMsMax });
-    if (ended) return;
+    if (ended || !duty.isMine()) return;
     for (const task of due.tasks) looking.set(task.taskId, look(task));
     if (due.nextPollAt !== null) arm(due.nextPollAt - now);
   };
@@ -78,6 +81,7 @@ export function startTaskPoller(parts: {
         if (wokenMeanwhile) wake();
       });
   };
+  duty.onTaken(wake);
   wake();
   return {
     wake,
