@@ -5,8 +5,8 @@ import type { Authenticated } from "./authenticate.ts";
 import { refuse, type Summary } from "./handler.ts";
 
 /**
- * The limits of keys and teams. Looking and taking are one step without a wait in between, so that no two requests get
- * the same room; several proxies would each be lent a share of a limit, which leaves this as it is.
+ * The limits of keys and teams. Looking and taking are one step without a wait in between, so that no two requests of a
+ * proxy get the same room.
  */
 export interface Limiter {
   /** Takes a request and a place among the running ones, of the key and its team both or of neither. */

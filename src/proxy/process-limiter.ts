@@ -1,4 +1,4 @@
-import type { LimitMet, Limits, LimitStanding } from "../core/limits.ts";
+import { nothingUsed, sumOfUse, type LimitMet, type Limits, type LimitStanding, type LimitUse } from "../core/limits.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { HeaderList } from "../ports/exchange.ts";
@@ -18,6 +18,16 @@ interface Party {
   readonly scope: string;
   readonly limits: Limits;
   readonly meter: Meter;
+  /** What the other proxies said last that they used. */
+  readonly elsewhere: () => LimitUse;
+}
+
+/** What other proxies used of the limits of whom an id names. */
+export type UsedElsewhere = (id: string) => LimitUse;
+
+export interface ProcessLimiter extends Limiter {
+  /** What this process used, by the ids of those who have limits and used something. */
+  used(): Readonly<Record<string, LimitUse>>;
 }
 
 const free: Entry = { ok: true, place: unlimited };
@@ -25,8 +35,12 @@ const free: Entry = { ok: true, place: unlimited };
 /** Meters in memory before those that nobody uses are looked for. */
 const metersBeforeSweep = 1024;
 
-/** Counts in this process, over any 60 seconds by the monotonic clock. */
-export function createLimiter({ clock }: { readonly clock: Clock }): Limiter {
+/**
+ * Counts in this process, over any 60 seconds by the monotonic clock, and adds what is known of other proxies: together
+ * they pass a limit by what they admit before they have heard of each other, about a second's requests.
+ */
+export function createLimiter(parts: { readonly clock: Clock; readonly elsewhere?: UsedElsewhere | undefined }): ProcessLimiter {
+  const { clock, elsewhere = () => nothingUsed } = parts;
   const meters = new Map<string, Meter>();
   let sweepAt = metersBeforeSweep;
 
@@ -46,15 +60,19 @@ export function createLimiter({ clock }: { readonly clock: Clock }): Limiter {
     return meter;
   };
 
+  const partyOf = (scope: string, limits: Limits, id: string, now: number): Party => ({
+    scope, limits, meter: meterOf(id, now), elsewhere: () => elsewhere(id),
+  });
+
   const partiesOf = ({ key, team }: Authenticated, now: number): Party[] => {
     const parties: Party[] = [];
     // By its id: a meter belongs to the key, whatever secret it is used with.
     if (key !== null && isLimited(key.limits)) {
-      parties.push({ scope: `key:${key.name}`, limits: key.limits, meter: meterOf(`key:${key.id}`, now) });
+      parties.push(partyOf(`key:${key.name}`, key.limits, `key:${key.id}`, now));
     }
     if (team !== null && isLimited(team.limits)) {
       const scope = `team:${team.name}`;
-      parties.push({ scope, limits: team.limits, meter: meterOf(scope, now) });
+      parties.push(partyOf(scope, team.limits, scope, now));
     }
     return parties;
   };
@@ -72,6 +90,12 @@ export function createLimiter({ clock }: { readonly clock: Clock }): Limiter {
     standing(who) {
       const now = clock.monotonic();
       return partiesOf(who, now).flatMap((party) => standingOf(party, now));
+    },
+
+    used() {
+      const now = clock.monotonic();
+      const active = [...meters].map(([id, meter]) => [id, usedHere(meter, now)] as const);
+      return Object.fromEntries(active.filter(([, { requests, tokens, running }]) => requests > 0 || tokens > 0 || running > 0));
     },
   };
 }
@@ -98,7 +122,7 @@ class LimitedPlace implements Place {
 
   reserve(tokens: number): boolean {
     const now = this.#clock.monotonic();
-    const fits = this.#parties.every(({ limits, meter }) => limits.tpm === null || meter.tokens.sum(now) + tokens <= limits.tpm);
+    const fits = this.#parties.every((party) => party.limits.tpm === null || usedOf(party, now).tokens + tokens <= party.limits.tpm);
     if (fits) this.#put(this.#parties.map(() => tokens), now);
     return fits;
   }
@@ -106,11 +130,12 @@ class LimitedPlace implements Place {
   reserveOrRefuse(tokens: number, exact: boolean): Refusal | null {
     const now = this.#clock.monotonic();
     const amounts = this.#parties.map(({ limits }) => (exact ? tokens : Math.min(tokens, limits.tpm ?? tokens)));
-    const met = this.#parties.flatMap(({ scope, limits, meter }, index): Met[] => {
+    const met = this.#parties.flatMap((party, index): Met[] => {
+      const { scope, limits, meter, elsewhere } = party;
       const needed = amounts[index] ?? tokens;
-      if (limits.tpm === null || meter.tokens.sum(now) + needed <= limits.tpm) return [];
+      if (limits.tpm === null || usedOf(party, now).tokens + needed <= limits.tpm) return [];
       const neverFits = needed > limits.tpm;
-      const waitMs = neverFits ? minuteMs : meter.tokens.msUntilAtMost(limits.tpm - needed, now);
+      const waitMs = neverFits ? minuteMs : msUntilRoom(meter.tokens, elsewhere().tokens, limits.tpm - needed, now);
       return [{ scope, kind: "tpm", limit: limits.tpm, needed: neverFits ? needed : null, waitMs }];
     });
     if (met.length === 0) this.#put(amounts, now);
@@ -159,6 +184,23 @@ function isLimited(limits: Limits | undefined): boolean {
   return limits !== undefined && (limits.rpm !== null || limits.tpm !== null || limits.parallel !== null);
 }
 
+function usedHere({ requests, tokens, running }: Meter, now: number): LimitUse {
+  return { requests: requests.sum(now), tokens: tokens.sum(now), running };
+}
+
+function usedOf({ meter, elsewhere }: Party, now: number): LimitUse {
+  return sumOfUse(usedHere(meter, now), elsewhere());
+}
+
+/**
+ * Until this process and the others together are at most there by themselves. Of the others only the sum is known: it is
+ * taken to leave evenly over its minute.
+ */
+function msUntilRoom(window: SlidingWindow, elsewhere: number, most: number, now: number): number {
+  if (elsewhere <= most) return window.msUntilAtMost(most - elsewhere, now);
+  return Math.max(window.msUntilAtMost(0, now), ((elsewhere - most) / elsewhere) * minuteMs);
+}
+
 interface Met extends LimitMet {
   /** Until it would be admitted, as far as that is known. */
   readonly waitMs: number;
@@ -166,11 +208,13 @@ interface Met extends LimitMet {
 
 function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
   const met: Met[] = [];
-  for (const { scope, limits, meter } of parties) {
-    if (limits.rpm !== null && meter.requests.sum(now) >= limits.rpm) {
-      met.push({ scope, kind: "rpm", limit: limits.rpm, needed: null, waitMs: meter.requests.msUntilAtMost(limits.rpm - 1, now) });
+  for (const party of parties) {
+    const { scope, limits, meter, elsewhere } = party;
+    const { requests, running } = usedOf(party, now);
+    if (limits.rpm !== null && requests >= limits.rpm) {
+      met.push({ scope, kind: "rpm", limit: limits.rpm, needed: null, waitMs: msUntilRoom(meter.requests, elsewhere().requests, limits.rpm - 1, now) });
     }
-    if (limits.parallel !== null && meter.running >= limits.parallel) {
+    if (limits.parallel !== null && running >= limits.parallel) {
       met.push({ scope, kind: "parallel", limit: limits.parallel, needed: null, waitMs: 0 });
     }
   }
@@ -186,15 +230,17 @@ function refusalOf(all: readonly Met[]): Refusal | null {
   return { code, met, retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) };
 }
 
-function standingOf({ scope, limits, meter }: Party, now: number): LimitStanding[] {
+function standingOf(party: Party, now: number): LimitStanding[] {
+  const { scope, limits, meter, elsewhere } = party;
+  const { requests, tokens, running } = usedOf(party, now);
   const standing = (kind: keyof Limits, used: number, resetsInMs: number | null): LimitStanding[] => {
     const limit = limits[kind];
     return limit === null ? [] : [{ scope, kind, limit, remaining: Math.max(0, limit - used), resetsInMs }];
   };
   return [
-    ...standing("rpm", meter.requests.sum(now), meter.requests.msUntilAtMost(0, now)),
-    ...standing("tpm", meter.tokens.sum(now), meter.tokens.msUntilAtMost(0, now)),
-    ...standing("parallel", meter.running, null),
+    ...standing("rpm", requests, msUntilRoom(meter.requests, elsewhere().requests, 0, now)),
+    ...standing("tpm", tokens, msUntilRoom(meter.tokens, elsewhere().tokens, 0, now)),
+    ...standing("parallel", running, null),
   ];
 }
 
