@@ -1,6 +1,7 @@
 import { randomUUIDv7 } from "node:crypto";
 import type { Settings } from "../config/settings.ts";
 import { startAlerts, type Alerts } from "../jobs/alerts.ts";
+import type { Duty } from "../jobs/duties.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -21,6 +22,7 @@ export interface AlertingParts {
   readonly drift: ReturnType<typeof differenceOfDay>;
   /** Something was put into the outbox. */
   readonly wakeDelivery: () => void;
+  readonly duty: Duty;
 }
 
 /** Alerts of a running proxy; ended by what owns them, before their delivery. */
@@ -38,6 +40,7 @@ export function startAlerting({ alerts: settings }: Settings, parts: AlertingPar
       drift: parts.drift,
       counted: metrics.outbox.alert,
       raised: parts.wakeDelivery,
+      duty: parts.duty,
     }),
   );
 }

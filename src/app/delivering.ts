@@ -2,6 +2,7 @@ import type { Settings } from "../config/settings.ts";
 import type { AddressRule } from "../core/addresses.ts";
 import { startDelivery, type Delivery, type Destination, type NoDestination } from "../delivery/delivery.ts";
 import { signedWith } from "../delivery/signature.ts";
+import type { Duty } from "../jobs/duties.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
@@ -21,15 +22,23 @@ export function taskWebhookRule({ webhook }: Settings): AddressRule {
 /** The outbox's delivery of a running proxy, ended by what owns it. */
 export function startDelivering(
   settings: Settings,
-  parts: { readonly outbox: Outbox; readonly seal: Seal; readonly clock: Clock; readonly log: Log; readonly metrics: Metrics },
+  parts: { readonly outbox: Outbox; readonly seal: Seal; readonly clock: Clock; readonly log: Log; readonly metrics: Metrics; readonly duty: Duty },
   owned: AsyncDisposableStack,
 ): Delivery {
-  const { outbox, seal, clock, log, metrics } = parts;
+  const { outbox, seal, clock, log, metrics, duty } = parts;
   const destinationOf = async (message: Message): Promise<Destination | NoDestination> =>
     message.kind === "alert" ? alertDestination(settings, message) : taskDestination(settings, seal, message);
-  return owned.use(
-    startDelivery({ outbox, clock, log, sender: createWebhookSender({ clock }), random: Math.random, destinationOf, counted: metrics.outbox.delivery }),
+  const delivery = owned.use(
+    startDelivery({
+      outbox, clock, log, destinationOf,
+      sender: createWebhookSender({ clock }),
+      random: Math.random,
+      counted: metrics.outbox.delivery,
+      isMine: duty.isMine,
+    }),
   );
+  duty.onTaken(() => delivery.wake());
+  return delivery;
 }
 
 function alertDestination({ alerts: { webhook, secret } }: Settings, { target, payload }: Message): Destination | NoDestination {

@@ -11,6 +11,7 @@ import { hostName } from "../http/origins.ts";
 import { createHttpServer } from "../http/server.ts";
 import type { Alerts } from "../jobs/alerts.ts";
 import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
+import { startRecovery } from "../jobs/recovery.ts";
 import { startTaskPoller, type TaskPoller } from "../jobs/task-poller.ts";
 import { createMetrics } from "../metrics/metrics.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -27,6 +28,7 @@ import { createSeal } from "../webhook/seal.ts";
 import { heardBy, startAlerting } from "./alerting.ts";
 import { startDelivering } from "./delivering.ts";
 import { differenceOfDay, ledgerFigures } from "./figures.ts";
+import { fleetMember, type FleetMember } from "./fleet.ts";
 import { GatewayWatch } from "./gateway-health.ts";
 import { shippedPrices } from "./package.ts";
 import { tellReload } from "./price-reloads.ts";
@@ -91,11 +93,16 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     otel: settings.metrics.otel,
     clock: parts.clock,
     figures: () => ledgerFigures(store, parts.clock.now(), { spend: (at) => spend(at), difference: () => difference() }),
+    does: (job) => member?.duties.of(job).isMine() ?? false,
   });
+  let member: FleetMember | null = null;
   const opened = await watchPrices({
     folders: { shipped: shippedPrices, user: settings.pricing.folder ?? undefined },
     clock: parts.clock,
-    onReload: (reload) => tellReload(reload, { log: parts.log, count: metrics.priceReloads, at: parts.clock.now() }),
+    onReload: (reload) => {
+      tellReload(reload, { log: parts.log, count: metrics.priceReloads, at: parts.clock.now() });
+      member?.pricesChanged();
+    },
   });
   if (!opened.ok) return { ok: false, problems: opened.faults.map(formatFault) };
   const prices = owned.use(opened.prices);
@@ -115,6 +122,9 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   const recovery = await recover(store.ledger, parts.clock.now());
   if (!recovery.ok) return { ok: false, problems: [`the ledger at ${settings.database.path} cannot be written: ${recovery.message}`] };
 
+  const fleet = owned.use(fleetMember({ fleet: store.fleet, clock: parts.clock, log: parts.log, gauges: metrics.fleet, prices }));
+  member = fleet;
+  const { duties } = fleet;
   const gateway = owned.use(
     createGateway(settings.gateway.engine, {
       baseUrl: address.origin + address.basePath,
@@ -125,15 +135,25 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   const tokens = owned.use(createTokenCounter());
   const work = new Work();
   const seal = createSeal(apiKey.reveal());
-  const delivery = startDelivering(settings, { ...parts, outbox: store.outbox, seal, metrics }, owned);
-  const wakeDelivery = () => delivery.wake();
-  const alerts = startAlerting(settings, { ...parts, store, calendar, metrics, drift: difference, wakeDelivery }, owned);
+  const delivery = startDelivering(settings, { ...parts, outbox: store.outbox, seal, metrics, duty: duties.of("deliveries") }, owned);
+  const wakeDelivery = () => {
+    fleet.did("queued");
+    delivery.wake();
+  };
+  const alerts = startAlerting(settings, { ...parts, store, calendar, metrics, drift: difference, wakeDelivery, duty: duties.of("alerts") }, owned);
   const watch = new GatewayWatch(parts.clock);
-  const heard = { ...metrics, events: watch.hears(heardBy(alerts, metrics.events)) };
+  const spent = () => {
+    fleet.did("posted");
+    alerts.spent();
+  };
+  const heard = { ...metrics, events: watch.hears(heardBy({ spent, refused: (refusal) => alerts.refused(refusal) }, metrics.events)) };
   const looks = { memory: new SpendMemory(store.figures.ledger, parts.clock), gatewayHealth: () => watch.health(), startedAt: parts.clock.now() };
   let poller: TaskPoller | null = null;
-  const wakePoller = () => poller?.wake();
-  const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work, wakePoller, wakeDelivery, seal, random: Math.random, ...looks });
+  const wakePoller = () => {
+    fleet.did("tasks");
+    poller?.wake();
+  };
+  const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work, wakePoller, wakeDelivery, seal, random: Math.random, elsewhere: fleet.elsewhere, peers: fleet.standing, ...looks });
   const app = createHttpApp({
     routes: story.routes,
     events: heard.events,
@@ -148,9 +168,11 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   });
   const { ledger, samples } = store;
   const sampler = owned.use(
-    startBalanceSampler({ ledger, samples, clock: parts.clock, log: parts.log, everyMs: settings.balance.ttlMs, fetch: story.freshAccount }),
+    startBalanceSampler({ ledger, samples, clock: parts.clock, log: parts.log, everyMs: settings.balance.ttlMs, fetch: story.freshAccount, duty: duties.of("account") }),
   );
-  poller = owned.use(startTaskPoller({ tasks: store.tasks, look: story.lookAtTask, clock: parts.clock, log: parts.log }));
+  poller = owned.use(startTaskPoller({ tasks: store.tasks, look: story.lookAtTask, clock: parts.clock, log: parts.log, duty: duties.of("tasks") }));
+  if (store.fleet !== null) owned.use(startRecovery({ ledger, clock: parts.clock, log: parts.log, duty: duties.of("recovery") }));
+  fleet.join(story.limitsUsed, { posted: () => alerts.spent(), queued: () => delivery.wake(), tasks: () => poller?.wake() });
   const listening = await listen(createHttpServer(app, { onRefusal: (refusal) => heard.events.refused(refusal) }), settings.listen);
   if (!listening.ok) return { ok: false, problems: [listening.problem] };
   const { server, url } = listening;

@@ -28,7 +28,7 @@ import { meteredRequest, type RequestSteps } from "../proxy/metered-request.ts";
 import { listModels, showModel } from "../proxy/models.ts";
 import { passAllThrough } from "../proxy/passthrough.ts";
 import { createPricer } from "../proxy/price.ts";
-import { createLimiter } from "../proxy/process-limiter.ts";
+import { createLimiter, type ProcessLimiter, type UsedElsewhere } from "../proxy/process-limiter.ts";
 import { scopeNameOf } from "../proxy/scope-name.ts";
 import { createSettler } from "../proxy/settle.ts";
 import type { GatewayHealth, HealthFacts } from "../reporting/health.ts";
@@ -37,6 +37,7 @@ import type { Store } from "../store/store.ts";
 import { endpoints } from "../wire/endpoints/endpoints.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { adminApi } from "./admin-api.ts";
+import type { PeersStanding } from "./fleet.ts";
 import { dashboardFolder } from "./package.ts";
 import { buildTasks } from "./tasks.ts";
 import type { Work } from "./work.ts";
@@ -62,6 +63,10 @@ interface StoryParts {
   /** Something was put into the outbox. */
   readonly wakeDelivery: () => void;
   readonly seal: Seal;
+  /** What other proxies used of limits, where there are any. */
+  readonly elsewhere?: UsedElsewhere | undefined;
+  /** What `/readyz` says of them; null where there are none. */
+  readonly peers?: () => PeersStanding | null;
   /** At least 0, below 1. */
   readonly random: () => number;
   /** Keys remembered between requests; as many as the authenticator pleases unless given. */
@@ -77,6 +82,8 @@ export interface Story {
   lookAtTask(task: Task): Promise<void>;
   /** Ends every running call at the gateway; each is settled. */
   stopForwarding(): void;
+  /** What was used here of the limits of keys and teams. */
+  limitsUsed: ProcessLimiter["used"];
 }
 
 /** The request path: its steps, each with what it needs and no more. */
@@ -85,7 +92,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   const { events } = metrics;
   const { ledger, keys } = store;
   const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
-  const limiter = createLimiter({ clock });
+  const limiter = createLimiter({ clock, elsewhere: parts.elsewhere });
   const keyring = createKeyring({ keys, teams: store.teams, changes: store.changes, clock, rememberedMax: parts.keysRemembered });
   const authenticate = createAuthenticator({ keyring, mode: settings.access.auth });
   const gate = createAdminGate({
@@ -109,7 +116,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   };
   const readiness = async (): Promise<Readiness> => {
     const checks = { accepting: !draining, ledger: await ledger.isWritable(), prices: true };
-    return { ready: Object.values(checks).every(Boolean), checks, catalogue: catalogue().digest };
+    return { ready: Object.values(checks).every(Boolean), checks, catalogue: catalogue().digest, peers: parts.peers?.() ?? null };
   };
   const steps: RequestSteps = {
     authenticate,
@@ -152,5 +159,5 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     forwarder.stopAll();
     tasks.stop();
   };
-  return { routes, freshAccount, lookAtTask: tasks.look, stopBeingReady: () => (draining = true), stopForwarding };
+  return { routes, freshAccount, lookAtTask: tasks.look, stopBeingReady: () => (draining = true), stopForwarding, limitsUsed: limiter.used };
 }

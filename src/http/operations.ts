@@ -16,13 +16,18 @@ export interface Readiness {
   readonly checks: Readonly<Record<string, boolean>>;
   /** Equal on proxies with the same prices. */
   readonly catalogue: string;
+  /** The other live proxies of the ledger, and the content ids of their prices that are not these; null for one that is alone by its nature. */
+  readonly peers: { readonly live: number; readonly otherCatalogues: readonly string[] } | null;
 }
 
 /** `GET /readyz`: whether new requests should come here. */
 export function readyz(readiness: () => Promise<Readiness>): Handler {
   return async (exchange) => {
-    const { ready, checks, catalogue } = await readiness();
-    const body = { status: ready ? "ready" : "not_ready", checks, catalogue };
+    const { ready, checks, catalogue, peers } = await readiness();
+    const body = {
+      status: ready ? "ready" : "not_ready", checks, catalogue,
+      ...(peers !== null && { peers: { live: peers.live, catalogue_differs: peers.otherCatalogues.length > 0, other_catalogues: peers.otherCatalogues } }),
+    };
     exchange.answer(ready ? 200 : 503, json, JSON.stringify(body));
     return notForwarded;
   };

@@ -3,7 +3,9 @@ import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import { accountGauges } from "./account-gauges.ts";
 import { chargeMetrics } from "./charge-metrics.ts";
+import type { JobName } from "../ports/fleet.ts";
 import type { Format } from "./family.ts";
+import { fleetGauges, type FleetGauges } from "./fleet-gauges.ts";
 import { genAiMetrics } from "./genai-metrics.ts";
 import { KeyNames } from "./key-names.ts";
 import { ledgerGauges, type LedgerFigures } from "./ledger-gauges.ts";
@@ -17,6 +19,7 @@ export interface Metrics {
   readonly events: Events;
   readonly priceReloads: PriceReloads;
   readonly outbox: OutboxCounts;
+  readonly fleet: FleetGauges;
   /** The page of everything, with the ledger's gauges as of now. OpenMetrics has exemplars with request ids. */
   scrape(format: Format): Promise<{ readonly contentType: string; readonly text: string }>;
 }
@@ -32,6 +35,8 @@ export interface MetricsOptions {
   readonly pricesLoadedAt: number;
   /** The figures of the ledger, asked for at each scrape. */
   readonly figures: () => Promise<LedgerFigures>;
+  /** Whether this proxy does a job, asked at each scrape; every one unless given. */
+  readonly does?: (job: JobName) => boolean;
 }
 
 /** Gauges that prom-client names like counters; their detailed kin stay. */
@@ -71,6 +76,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
     },
     priceReloads: priceReloads(registers, options.pricesLoadedAt),
     outbox: outboxCounts(registers),
+    fleet: fleetGauges(registers, options.does ?? (() => true)),
     async scrape(format) {
       // The ledger is asked by another thread while the rest is written.
       const [figures, page] = await Promise.all([options.figures(), writePage(format)]);

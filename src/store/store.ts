@@ -2,6 +2,7 @@ import type { AccountSamples } from "../ports/account-samples.ts";
 import type { AdminStore } from "../ports/admin-store.ts";
 import type { AuditLog } from "../ports/audit-log.ts";
 import type { Changes } from "../ports/changes.ts";
+import type { Fleet } from "../ports/fleet.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { FigureLedger, Ledger } from "../ports/ledger.ts";
 import type { Outbox } from "../ports/outbox.ts";
@@ -22,6 +23,8 @@ export interface Store extends AsyncDisposable {
   readonly tasks: TaskStore;
   readonly callbacks: TaskCallbacks;
   readonly changes: Changes;
+  /** The proxies that share the ledger; null for a ledger of one, and for whoever is no proxy. */
+  readonly fleet: Fleet | null;
   /** The zone of windows and days, as it is stored. */
   readonly timeZone: string;
   /** Whether this call created the database. */

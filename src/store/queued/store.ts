@@ -1,4 +1,5 @@
 import type { Changes } from "../../ports/changes.ts";
+import type { Fleet } from "../../ports/fleet.ts";
 import type { Ledger } from "../../ports/ledger.ts";
 import type { LongReads } from "../long-reads.ts";
 import type { CommandQueue } from "../queue.ts";
@@ -43,13 +44,15 @@ export interface QueuedParts {
   readonly figureReads: LongReads | undefined;
   readonly stream: Ledger["stream"];
   readonly changes: Changes;
+  /** Null unless given. */
+  readonly fleet?: Fleet | null;
   readonly timeZone: string;
   readonly created: boolean;
   readonly close: () => Promise<void>;
 }
 
 /** The store of an engine whose writes go through a queue. */
-export function queuedStore({ queue, reads, longReads, figureReads, stream, changes, timeZone, created, close }: QueuedParts): Store {
+export function queuedStore({ queue, reads, longReads, figureReads, stream, changes, fleet = null, timeZone, created, close }: QueuedParts): Store {
   const on = (long: LongReads) => ({
     ledger: new QueuedLedger(queue, reads.ledger, long, stream),
     samples: new QueuedAccountSamples(queue, reads.ledger, long),
@@ -67,6 +70,7 @@ export function queuedStore({ queue, reads, longReads, figureReads, stream, chan
     tasks: new QueuedTaskStore(queue, reads.tasks),
     callbacks: new QueuedTaskCallbacks(queue, reads.callbacks),
     changes,
+    fleet,
     timeZone,
     created,
     [Symbol.asyncDispose]: close,
