@@ -1,0 +1,48 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { checkout } from "../package/programs.ts";
+import { freePort } from "./free-port.ts";
+
+/** A real HAProxy with the settings of deploy/haproxy.cfg; disposing of it ends it. */
+export interface Balancer extends AsyncDisposable {
+  readonly url: string;
+}
+
+/** Stands before the proxies at these addresses, "http://127.0.0.1:43210", from the moment that the first one is ready. */
+export async function startBalancer(proxies: readonly string[]): Promise<Balancer> {
+  await using owned = new AsyncDisposableStack();
+  const folder = await mkdtemp(join(tmpdir(), "farebox-haproxy-"));
+  owned.defer(() => rm(folder, { recursive: true, force: true }));
+  const address = `127.0.0.1:${await freePort()}`;
+  const config = join(folder, "haproxy.cfg");
+  await writeFile(config, settingsFor(await readFile(join(checkout, "deploy/haproxy.cfg"), "utf8"), address, proxies));
+  const child = spawn("haproxy", ["-db", "-f", config], { stdio: ["ignore", "pipe", "pipe"] });
+  let said = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece: Buffer) => (said += piece.toString()));
+  const ended = once(child, "close");
+  owned.defer(async () => {
+    child.kill("SIGKILL");
+    await ended;
+  });
+  const url = `http://${address}`;
+  for (;;) {
+    if (child.exitCode !== null) throw new Error(`haproxy does not run: ${said}`);
+    const status = await fetch(`${url}/readyz`).then((answer) => answer.status, () => 0);
+    if (status === 200) break;
+  }
+  const kept = owned.move();
+  return { url, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+}
+
+/** The file as it is, but for where it listens and where its servers are. */
+function settingsFor(file: string, address: string, proxies: readonly string[]): string {
+  const servers = file.match(/^ +server .*\n/gm) ?? [];
+  const [first = ""] = servers;
+  const ours = proxies.map((proxy, index) => `    server farebox-${index + 1} ${new URL(proxy).host}\n`).join("");
+  const text = servers.slice(1).reduce((rest, line) => rest.replace(line, ""), file).replace(first, ours).replace("bind :4000", `bind ${address}`);
+  if (servers.length < 2 || !text.includes(`bind ${address}`)) throw new Error("deploy/haproxy.cfg is not as this expects it");
+  return text;
+}
