@@ -22,6 +22,7 @@ export type Refusal =
   | { readonly code: "cross_site"; readonly origin: string | null; readonly session?: true }
   | { readonly code: "not_found"; readonly message: string }
   | { readonly code: "request_too_large"; readonly limitBytes: number; readonly setting?: null }
+  | { readonly code: "request_timeout" }
   | { readonly code: "unsupported_encoding"; readonly encoding: string }
   | { readonly code: "unknown_host"; readonly host: string }
   | { readonly code: "rate_limit_exceeded"; readonly met: LimitMet; readonly retryAfterSeconds: number }
@@ -56,6 +57,7 @@ const everyCode: Readonly<Record<RefusalCode, true>> = {
   cross_site: true,
   not_found: true,
   request_too_large: true,
+  request_timeout: true,
   unsupported_encoding: true,
   unknown_host: true,
   rate_limit_exceeded: true,

@@ -1,6 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import type { Refusal } from "../core/refusals.ts";
+import type { Clock } from "../ports/clock.ts";
 import type { BodyOpening, BodyReceiver, BodyResult, OpenBody } from "../ports/exchange.ts";
+import { BodyPace } from "./body-pace.ts";
 
 /** Memory for the bodies of all requests together. */
 export class BodyMemory {
@@ -22,8 +24,17 @@ export class BodyMemory {
   }
 }
 
-/** Reads a request's body once and whole, within one request's limit and the memory of all. */
-export function readBody(request: IncomingMessage, limitBytes: number, memory: BodyMemory): Promise<BodyResult> {
+/** Within what a body is read. */
+export interface BodyRules {
+  /** Of one request. */
+  readonly limitBytes: number;
+  /** Of all of them. */
+  readonly memory: BodyMemory;
+  readonly clock: Clock;
+}
+
+/** Reads a request's body once and whole, within one request's limit and the memory of all, while it moves. */
+export function readBody(request: IncomingMessage, { limitBytes, memory, clock }: BodyRules): Promise<BodyResult> {
   const unfit = unfitness(request, limitBytes);
   if (unfit !== undefined) return refused(unfit);
   const stated = Number(request.headers["content-length"] ?? 0);
@@ -37,12 +48,16 @@ export function readBody(request: IncomingMessage, limitBytes: number, memory: B
     const finish = (result: BodyResult): void => {
       if (over) return;
       over = true;
+      pace?.stop();
       if (!result.ok) memory.give(taken);
       resolve(result);
     };
+    // Mostly all of it came with the head.
+    const pace = request.complete ? undefined : new BodyPace(clock, () => finish({ ok: false, refusal: { code: "request_timeout" } }));
     request.on("data", (chunk: Buffer) => {
       if (over) return;
       size += chunk.length;
+      pace?.came(chunk.length);
       if (size > limitBytes) return finish({ ok: false, refusal: { code: "request_too_large", limitBytes } });
       if (size > taken) {
         if (!memory.take(size - taken)) return finish({ ok: false, refusal: overloaded });
@@ -72,10 +87,11 @@ function unfitness({ headers }: IncomingMessage, limitBytes: number): Refusal | 
 const passingBytes = 128 * 1024;
 
 /** A request's body as it comes, whatever its size; what it takes of the memory is given back when all of it has come. */
-export function openBody(request: IncomingMessage, limitBytes: number, memory: BodyMemory): BodyOpening {
+export function openBody(request: IncomingMessage, rules: BodyRules): BodyOpening {
+  const { limitBytes, memory } = rules;
   const unfit = unfitness(request, limitBytes);
   if (unfit !== undefined) return { ok: false, refusal: unfit };
-  const body = new RequestBody(request, limitBytes);
+  const body = new RequestBody(request, rules);
   const share = Math.min(body.length ?? passingBytes, passingBytes);
   if (!memory.take(share)) return { ok: false, refusal: overloaded };
   request.once("close", () => memory.give(share));
@@ -86,26 +102,32 @@ class RequestBody implements OpenBody {
   readonly length: number | null;
   readonly #request: IncomingMessage;
   readonly #limitBytes: number;
+  readonly #clock: Clock;
+  #pace: BodyPace | undefined;
   #bytes = 0;
   #over = false;
 
-  constructor(request: IncomingMessage, limitBytes: number) {
+  constructor(request: IncomingMessage, { limitBytes, clock }: BodyRules) {
     const stated = request.headers["content-length"];
     // Without a length and without chunks there is no body (RFC 9112, 6.3).
     this.length = stated !== undefined ? Number(stated) : request.headers["transfer-encoding"] === undefined ? 0 : null;
     this.#request = request;
     this.#limitBytes = limitBytes;
+    this.#clock = clock;
   }
 
   read(receiver: BodyReceiver): void {
     const finish = (tell: () => void): void => {
       if (this.#over) return;
       this.#over = true;
+      this.#pace?.stop();
       tell();
     };
+    this.#pace = new BodyPace(this.#clock, () => finish(() => receiver.fail({ code: "request_timeout" })));
     this.#request.on("data", (chunk: Buffer) => {
       if (this.#over) return;
       this.#bytes += chunk.length;
+      this.#pace?.came(chunk.length);
       if (this.#bytes <= this.#limitBytes) receiver.chunk(chunk);
       else finish(() => receiver.fail({ code: "request_too_large", limitBytes: this.#limitBytes }));
     });
@@ -115,10 +137,13 @@ class RequestBody implements OpenBody {
   }
 
   pause(): void {
-    if (!this.#over) this.#request.pause();
+    if (this.#over) return;
+    this.#pace?.pause();
+    this.#request.pause();
   }
 
   resume(): void {
+    this.#pace?.resume();
     this.#request.resume();
   }
 }

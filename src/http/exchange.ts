@@ -1,8 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Refusal } from "../core/refusals.ts";
+import type { Clock } from "../ports/clock.ts";
 import type { BodyOpening, BodyResult, Exchange, HeaderList } from "../ports/exchange.ts";
 import { refusalAnswer } from "../wire/refusals.ts";
-import { openBody, readBody, type BodyMemory } from "./body.ts";
+import { openBody, readBody, type BodyMemory, type BodyRules } from "./body.ts";
 import { TickWriter } from "./tick-writer.ts";
 
 /** What an exchange is told when it is made. */
@@ -16,6 +17,7 @@ export interface ExchangeFacts {
   readonly answerHeaders: HeaderList;
   readonly bodyBytesMax: number;
   readonly bodyMemory: BodyMemory;
+  readonly clock: Clock;
   /** Told of each refusal, for its metric. */
   readonly onRefusal: (refusal: Refusal) => void;
 }
@@ -91,11 +93,16 @@ export class HttpExchange implements Exchange {
   }
 
   readBody(limitBytes = Infinity): Promise<BodyResult> {
-    return readBody(this.#request, Math.min(limitBytes, this.#facts.bodyBytesMax), this.#facts.bodyMemory);
+    return readBody(this.#request, { ...this.#bodyRules(), limitBytes: Math.min(limitBytes, this.#facts.bodyBytesMax) });
   }
 
   openBody(): BodyOpening {
-    return openBody(this.#request, this.#facts.bodyBytesMax, this.#facts.bodyMemory);
+    return openBody(this.#request, this.#bodyRules());
+  }
+
+  #bodyRules(): BodyRules {
+    const { bodyBytesMax: limitBytes, bodyMemory: memory, clock } = this.#facts;
+    return { limitBytes, memory, clock };
   }
 
   onClientGone(listener: () => void): void {
@@ -134,8 +141,8 @@ export class HttpExchange implements Exchange {
   refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
     this.#facts.onRefusal(refusal);
     const { status, headers, body } = refusalAnswer(refusal);
-    // What is left of a large body is not worth reading, so the connection ends with the answer.
-    const unread: HeaderList = hasMuchToCome(this.#request) ? [["connection", "close"]] : [];
+    // What is left of a large body, or of one that does not come, is not worth reading: the connection ends with the answer.
+    const unread: HeaderList = refusal.code === "request_timeout" || hasMuchToCome(this.#request) ? [["connection", "close"]] : [];
     this.answer(status, [...headers, ...extraHeaders, ...unread], body);
   }
 

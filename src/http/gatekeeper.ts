@@ -50,6 +50,7 @@ export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessag
       answerHeaders: origin.kind === "permitted" ? corsHeaders(origin.origin) : [],
       bodyBytesMax: options.bodyBytesMax,
       bodyMemory,
+      clock: options.clock,
       onRefusal: options.onRefusal,
     });
     (response as WithLocals).locals = { exchange };

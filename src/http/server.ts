@@ -6,7 +6,7 @@ import { refusalAnswer } from "../wire/refusals.ts";
 
 /** Longer than the idle time of common clients, so that none sends a request into a closing connection. Milliseconds. */
 const idleConnectionMs = 65_000;
-/** For a large upload over a slow line; bodies that are held whole are small beside it. Milliseconds. */
+/** For a large upload over a slow line; one that does not move is given up long before (body-pace.ts). Milliseconds. */
 const requestMs = 3_600_000;
 
 export interface HttpServerOptions {
@@ -42,9 +42,11 @@ export function createHttpServer(listener: RequestListener, { onRefusal, headMs 
   return server;
 }
 
-const statuses: Readonly<Record<string, readonly [status: number, line: string, message: string]>> = {
-  HPE_HEADER_OVERFLOW: [431, "Request Header Fields Too Large", "The request's headers are too large."],
-  ERR_HTTP_REQUEST_TIMEOUT: [408, "Request Timeout", "The request did not arrive in time."],
+const malformed = (message: string): Refusal => ({ code: "invalid_request", message, param: null });
+
+const known: Readonly<Record<string, Unreadable>> = {
+  HPE_HEADER_OVERFLOW: { status: 431, line: "Request Header Fields Too Large", refusal: malformed("The request's headers are too large.") },
+  ERR_HTTP_REQUEST_TIMEOUT: { status: 408, line: "Request Timeout", refusal: { code: "request_timeout" } },
 };
 
 interface Unreadable {
@@ -54,8 +56,7 @@ interface Unreadable {
 }
 
 function unreadableFor(code: string | undefined): Unreadable {
-  const [status, line, message] = statuses[code ?? ""] ?? [400, "Bad Request", "This is not a well-formed HTTP request."];
-  return { status, line, refusal: { code: "invalid_request", message, param: null } };
+  return known[code ?? ""] ?? { status: 400, line: "Bad Request", refusal: malformed("This is not a well-formed HTTP request.") };
 }
 
 /** The whole answer, as bytes, to what is no request that can be read. */

@@ -20,7 +20,7 @@ export interface OpenBody {
 export interface BodyReceiver {
   chunk(bytes: Buffer): void;
   end(): void;
-  /** It is larger than it may be, or, with null, its client has gone. */
+  /** It is larger than it may be, or does not move, or, with null, its client has gone. */
   fail(refusal: Refusal | null): void;
 }
 

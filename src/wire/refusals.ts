@@ -95,6 +95,8 @@ function wordingOf(refusal: Refusal): Wording {
       return { status: 404, type: invalidRequest, code, message: refusal.message };
     case "request_too_large":
       return { status: 413, type: invalidRequest, code, message: `The request body is larger than the ${refusal.limitBytes} bytes that ${refusal.setting === null ? "are allowed here" : "FAREBOX_BODY_LIMIT allows"}.` };
+    case "request_timeout":
+      return { status: 408, type: invalidRequest, code, message: "The request did not arrive in time." };
     case "unsupported_encoding":
       return { status: 415, type: invalidRequest, code, message: `The request body must not be encoded; content-encoding was '${refusal.encoding}'.` };
     case "unknown_host":

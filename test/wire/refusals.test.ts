@@ -61,6 +61,7 @@ const cases: { readonly [Code in RefusalCode]: Expected } = {
   cross_site: { refusal: { code: "cross_site", origin: "https://evil.example" }, status: 403 },
   not_found: { refusal: { code: "not_found", message: "x" }, status: 404 },
   request_too_large: { refusal: { code: "request_too_large", limitBytes: 5 }, status: 413 },
+  request_timeout: { refusal: { code: "request_timeout" }, status: 408 },
   unsupported_encoding: { refusal: { code: "unsupported_encoding", encoding: "gzip" }, status: 415 },
   unknown_host: { refusal: { code: "unknown_host", host: 'a"b' }, status: 421 },
   rate_limit_exceeded: { refusal: { code: "rate_limit_exceeded", met: { scope: "key:alice", kind: "rpm", limit: 60, needed: null }, retryAfterSeconds: 7 }, status: 429, type: "rate_limit_error", headers: { "retry-after": "7" }, metadata: { scope: "key:alice", limit: "rpm", value: "60" } },
