@@ -6,11 +6,14 @@ export type TokenCount = { readonly ok: true; readonly tokens: number } | { read
 
 export type { ChatText };
 
-/** Counts tokens with the public tokenizers; long texts on a worker thread, in bounded time whatever the text. */
+/**
+ * Counts tokens with the public tokenizers; long texts on a worker thread, in bounded time whatever the text. With `atMost`,
+ * no further than that: what is longer counts as that many, so that nobody waits for what makes no difference.
+ */
 export interface TokenCounter {
   /** Texts one by one, summed. */
-  countTexts(texts: readonly string[], encoding: Encoding): Promise<TokenCount>;
-  countText(text: string, encoding: Encoding): Promise<TokenCount>;
+  countTexts(texts: readonly string[], encoding: Encoding, atMost?: number): Promise<TokenCount>;
+  countText(text: string, encoding: Encoding, atMost?: number): Promise<TokenCount>;
   /** Texts, plus the chat template: 3 a message, 1 a name, 3 for the reply, and an estimate for tools. */
-  countChat(chat: ChatText, encoding: Encoding): Promise<TokenCount>;
+  countChat(chat: ChatText, encoding: Encoding, atMost?: number): Promise<TokenCount>;
 }

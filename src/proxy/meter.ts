@@ -22,6 +22,8 @@ export type Meter = (ending: Ending, of: Metered) => Promise<Outcome>;
 
 /** Models that the catalogue does not know are counted with the most common tokenizer. */
 const commonEncoding: Encoding = "o200k_base";
+/** And their context is not known: that of the largest there are. Tokens. */
+const commonContext = 10_000_000;
 
 /** Pauses before a busy counter is asked again; nobody waits for a settlement. */
 const retryMs = [50, 200, 1_000, 5_000, 20_000];
@@ -45,7 +47,7 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
     // Images and sounds have no text; what the catalogue cannot bound cannot be counted.
     const media = model === undefined ? 0 : partTokens(request.size, model);
     if (media === null) return undefined;
-    const prompt = await counted(() => countPromptText(parts.tokens, request.prompt.text(body), encoding));
+    const prompt = await counted(() => countPromptText(parts.tokens, request.prompt.text(body), encoding, model?.contextTokens ?? commonContext));
     let output: number | undefined = 0;
     for (const text of texts) {
       const tokens = await counted(() => parts.tokens.countText(text, encoding));

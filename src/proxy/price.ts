@@ -63,7 +63,7 @@ export function createPricer(parts: {
     const media = partTokens(request.size, model);
     if (media === null) return undefined;
     const prompt = request.prompt.text(body);
-    const counted = await countPromptText(parts.tokens, prompt.kind === "chat" ? withoutTools(prompt) : prompt, model.encoding);
+    const counted = await countPromptText(parts.tokens, prompt.kind === "chat" ? withoutTools(prompt) : prompt, model.encoding, promptTokens);
     if (!counted.ok) return undefined;
     const template = prompt.kind === "chat" ? templateSlackTokens * prompt.chat.messages : 0;
     const beside = scaleTokens(request.prompt.bytesBeside(body), model.tokensPerByte);

@@ -5,6 +5,8 @@ export interface CountJob {
   readonly id: number;
   readonly encoding: Encoding;
   readonly texts: readonly string[];
+  /** Where the count ends: what is longer counts as that many. */
+  readonly atMost: number;
 }
 
 /** The tokens of all of a job's texts. */

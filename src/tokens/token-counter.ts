@@ -39,22 +39,22 @@ export function createTokenCounter(options: TokenCounterOptions = {}): WarmableT
     onThreadDeath: options.onThreadDeath ?? (() => {}),
   });
 
-  async function countTexts(texts: readonly string[], encoding: Encoding): Promise<TokenCount> {
+  async function countTexts(texts: readonly string[], encoding: Encoding, atMost = Infinity): Promise<TokenCount> {
     const filled = texts.filter((text) => text !== "");
     if (filled.length === 0) return { ok: true, tokens: 0 };
     const countPiece = warmed.get(encoding);
-    if (countPiece === undefined || !fits(filled, inlineBytesMax)) return thread.count(filled, encoding);
-    return { ok: true, tokens: filled.reduce((sum, text) => sum + countInPieces(text, countPiece), 0) };
+    if (countPiece === undefined || !fits(filled, inlineBytesMax)) return thread.count(filled, encoding, atMost);
+    return { ok: true, tokens: Math.min(filled.reduce((sum, text) => sum + countInPieces(text, countPiece), 0), atMost) };
   }
 
   return {
     countTexts,
-    countText: (text, encoding) => countTexts([text], encoding),
+    countText: (text, encoding, atMost) => countTexts([text], encoding, atMost),
 
-    async countChat(chat: ChatText, encoding: Encoding): Promise<TokenCount> {
+    async countChat(chat: ChatText, encoding: Encoding, atMost = Infinity): Promise<TokenCount> {
       const parts = chatParts(chat, encoding);
-      const count = await countTexts(parts.texts, encoding);
-      return count.ok ? { ok: true, tokens: count.tokens + parts.tokens } : count;
+      const count = await countTexts(parts.texts, encoding, Math.max(0, atMost - parts.tokens));
+      return count.ok ? { ok: true, tokens: Math.min(count.tokens + parts.tokens, atMost) } : count;
     },
 
     async warm(encoding: Encoding): Promise<void> {

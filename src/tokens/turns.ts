@@ -61,11 +61,11 @@ export class Turns {
     return oldest;
   }
 
-  /** Counts up to about `units` of a job, and takes it off the list when it is finished; returns the units spent. */
+  /** Counts up to about `units` of a job, or to its limit, and takes it off the list when it is finished; returns the units spent. */
   #advance(running: RunningJob, units: number, counted: CountedJob[]): number {
-    const { texts, encoding } = running.job;
+    const { texts, encoding, atMost } = running.job;
     let spent = 0;
-    while (spent < units && running.textIndex < texts.length) {
+    while (spent < units && running.textIndex < texts.length && running.tokens < atMost) {
       const text = texts[running.textIndex] ?? "";
       const end = pieceEnd(text, running.offset);
       if (end > running.offset) running.tokens += this.#countPiece(text.slice(running.offset, end), encoding);
@@ -76,9 +76,9 @@ export class Turns {
       running.offset = 0;
     }
     running.remaining -= spent;
-    if (running.textIndex === texts.length) {
+    if (running.textIndex === texts.length || running.tokens >= atMost) {
       this.#running.splice(this.#running.indexOf(running), 1);
-      counted.push({ id: running.job.id, tokens: running.tokens });
+      counted.push({ id: running.job.id, tokens: Math.min(running.tokens, atMost) });
     }
     return spent;
   }

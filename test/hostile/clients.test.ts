@@ -165,13 +165,17 @@ describe("bodies", () => {
   it("of 32 MB of one letter, and prompts made to be slow for a tokenizer, hold nobody up", async () => {
     // Without usage the prompt has to be counted: quadratic in one piece of the tokenizer's expression, if it came to it.
     const slow = ["a".repeat(100_000), "漢".repeat(30_000), " ".repeat(100_000), "'".repeat(50_000), "\u0301".repeat(50_000), "<|endoftext|>".repeat(5_000)];
-    const bodies = [...slow.map((content) => request("no-usage", content)), request("", "b".repeat(large - 200))];
+    const uncounted = [...slow, "b".repeat(large - 200)];
+    const bodies = [...uncounted.map((content) => request("no-usage", content)), request("", "b".repeat(large - 200))];
     const answers = bodies.map((body) => plainPost(body));
     const quick = await Promise.all(Array.from({ length: 20 }, () => plainPost(request("", "hi"))));
     expect(quick.map(({ status }) => status)).toEqual(quick.map(() => 200));
     expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(bodies.map(() => 200));
     const charges = await plainProxy.charges();
-    expect(charges.filter(({ source }) => source === "counted")).toHaveLength(slow.length);
+    const counted = charges.filter(({ source }) => source === "counted");
+    expect(counted).toHaveLength(uncounted.length);
+    // 32 MB are counted as far as the model's context, which no gateway takes more than.
+    expect(Math.max(...counted.map(({ tokens }) => tokens.input))).toBe(128_000);
     expect(charges.filter(({ source }) => source === "reported")).toHaveLength(quick.length + 1);
   }, 120_000);
 

@@ -54,6 +54,17 @@ describe.each(ways)("a token counter %s", (_way, prepare) => {
     }
   });
 
+  it("counts a chat no further than it is asked to, its template included", async () => {
+    await using counter = createTokenCounter();
+    await prepare(counter);
+    const chat = chatOf([{ role: "user", content: "word ".repeat(300) }], []);
+    const whole = await counter.countChat(chat, "o200k_base");
+    expect(whole).toEqual(tokens(308));
+    expect(await counter.countChat(chat, "o200k_base", 1000)).toEqual(whole);
+    expect(await counter.countChat(chat, "o200k_base", 100)).toEqual(tokens(100));
+    expect(await counter.countChat(chat, "o200k_base", 3)).toEqual(tokens(3));
+  });
+
   it("counts the text of special tokens as plain text", async () => {
     await using counter = createTokenCounter();
     await prepare(counter);

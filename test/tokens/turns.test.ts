@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { CountJob } from "../../src/tokens/messages.ts";
 import { Turns, turnUnits } from "../../src/tokens/turns.ts";
 
-const job = (id: number, ...texts: string[]): CountJob => ({ id, encoding: "o200k_base", texts });
+const job = (id: number, ...texts: string[]): CountJob => ({ id, encoding: "o200k_base", texts, atMost: Infinity });
 const units = (piece: string) => piece.length;
 
 describe("Turns", () => {
@@ -48,9 +48,16 @@ describe("Turns", () => {
     expect(turns.take()).toEqual([]);
   });
 
+  it("ends a job at its limit, whatever is left of it", () => {
+    const turns = new Turns(units);
+    turns.add([{ ...job(1, "a".repeat(10_000_000), "more"), atMost: 3_000 }, { ...job(2, "b".repeat(50)), atMost: 50 }, { ...job(3, "c"), atMost: 0 }]);
+    expect(turns.take()).toEqual([{ id: 3, tokens: 0 }, { id: 2, tokens: 50 }, { id: 1, tokens: 3_000 }]);
+    expect(turns.idle).toBe(true);
+  });
+
   it("hands each job's encoding to the tokenizer", () => {
     const turns = new Turns((_piece, encoding) => (encoding === "cl100k_base" ? 1 : 2));
-    turns.add([job(1, "a"), { id: 2, encoding: "cl100k_base", texts: ["a", ""] }]);
+    turns.add([job(1, "a"), { ...job(2, "a", ""), encoding: "cl100k_base" }]);
     expect(turns.take()).toEqual([
       { id: 1, tokens: 2 },
       { id: 2, tokens: 1 },
