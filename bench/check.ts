@@ -10,18 +10,43 @@ export interface WholeAnswer {
 
 /**
  * Before anything is timed: the gateway's own answer is what it should be, and each proxy gives the same bytes, twice on
- * one connection. Gives the length of the body, which every timed answer must have too.
+ * one connection; or, where it writes answers anew, the same text and usage. Notes the length of each one's body, which
+ * every timed answer of it must have too.
  */
-export async function checkAnswers(workload: Workload, targets: readonly Target[]): Promise<number> {
+export async function checkAnswers(workload: Workload, targets: readonly Target[]): Promise<void> {
   const reference = await askTwice(workload, targets.find(({ name }) => name === "direct"));
   checkReference(workload, reference);
   for (const target of targets) {
-    if (target.name === "direct") continue;
-    const { status, contentType, body } = await askTwice(workload, target);
-    const same = status === reference.status && contentType === reference.contentType && body.equals(reference.body);
-    if (!same) throw new Error(`${workload.name}: ${target.name} answers otherwise than the gateway: ${status} ${body.toString().slice(0, 300)}`);
+    const answer = target.name === "direct" ? reference : await askTwice(workload, target);
+    if (!isSame(workload, target, answer, reference)) {
+      throw new Error(`${workload.name}: ${target.name} answers otherwise than the gateway: ${answer.status} ${answer.body.toString().slice(0, 300)}`);
+    }
+    target.answerBytes = answer.body.length;
   }
-  return reference.body.length;
+}
+
+function isSame(workload: Workload, { passesBytes }: Target, answer: WholeAnswer, reference: WholeAnswer): boolean {
+  if (answer.status !== reference.status) return false;
+  if (passesBytes) return answer.contentType === reference.contentType && answer.body.equals(reference.body);
+  return meaningOf(workload, answer.body) === meaningOf(workload, reference.body);
+}
+
+interface Told {
+  readonly choices?: readonly { readonly message?: { readonly content?: string }; readonly delta?: { readonly content?: string | null } }[];
+  readonly usage?: { readonly prompt_tokens?: number; readonly completion_tokens?: number } | null;
+}
+
+/** What an answer says: its text, its usage, and of a stream the number of its deltas and that it came to its end. */
+export function meaningOf({ deltas }: Pick<Workload, "deltas">, body: Buffer): string {
+  const text = body.toString();
+  if (deltas === null) {
+    const { choices, usage } = JSON.parse(text) as Told;
+    return JSON.stringify([choices?.[0]?.message?.content, usage?.prompt_tokens, usage?.completion_tokens]);
+  }
+  const events = text.split("\n\n").filter((event) => event.startsWith("data: {")).map((event) => JSON.parse(event.slice(6)) as Told);
+  const parts = events.flatMap(({ choices }) => choices?.[0]?.delta?.content ?? []).filter((part) => part !== "");
+  const usage = events.findLast((event) => event.usage != null)?.usage;
+  return JSON.stringify([parts.join(""), parts.length, usage?.prompt_tokens, usage?.completion_tokens, text.trimEnd().endsWith("data: [DONE]")]);
 }
 
 async function askTwice(workload: Workload, target: Target | undefined): Promise<WholeAnswer> {
@@ -29,14 +54,14 @@ async function askTwice(workload: Workload, target: Target | undefined): Promise
   using connection = await Connection.open(target.port);
   const first = await ask(connection, workload, target);
   const second = await ask(connection, workload, target);
-  if (!first.body.equals(second.body)) throw new Error(`${workload.name}: ${target.name} answers twice differently`);
+  if (target.passesBytes ? !first.body.equals(second.body) : first.body.length !== second.body.length) throw new Error(`${workload.name}: ${target.name} answers twice differently`);
   return first;
 }
 
 async function ask(connection: Connection, workload: Workload, target: Target): Promise<WholeAnswer> {
   const parts: Buffer[] = [];
   target.sent++;
-  const { status, head } = await connection.send(chatRequest(target.port, target.key, workload.body), (bytes) => {
+  const { status, head } = await connection.send(chatRequest(target, workload.body), (bytes) => {
     parts.push(Buffer.from(bytes));
   });
   const contentType = /\r\ncontent-type: *([^\r]*)/i.exec(head)?.[1] ?? "";

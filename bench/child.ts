@@ -7,9 +7,9 @@ import type { Answers, FromChild, Question, Ready, StartOrder, ToChild } from ".
 
 /** Until a process that was asked to stop is killed, and until one that was asked anything has failed. */
 const stopMs = 10_000;
-const answerMs = 60_000;
+const answerMs = 300_000;
 
-export type ProgramName = "gateway" | "paced-gateway" | "bare" | "farebox";
+export type ProgramName = "gateway" | "paced-gateway" | "bare" | "farebox" | "nginx" | "portkey" | "litellm";
 
 export interface ChildOrder extends Omit<StartOrder, "folder"> {
   /** Where each of its threads leaves a CPU profile. */

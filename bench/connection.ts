@@ -62,7 +62,7 @@ export class Connection implements Disposable {
 }
 
 /** The bytes of a chat request, whole. */
-export function chatRequest(port: number, key: string, body: object): Buffer {
+export function chatRequest({ port, key, headers }: { readonly port: number; readonly key: string; readonly headers: readonly string[] }, body: object): Buffer {
   const json = Buffer.from(JSON.stringify(body));
   const head = [
     "POST /v1/chat/completions HTTP/1.1",
@@ -72,6 +72,7 @@ export function chatRequest(port: number, key: string, body: object): Buffer {
     "accept: application/json",
     "user-agent: farebox-bench",
     `authorization: Bearer ${key}`,
+    ...headers,
     `content-length: ${json.length}`,
   ];
   return Buffer.concat([Buffer.from(`${head.join("\r\n")}\r\n\r\n`), json]);

@@ -8,8 +8,15 @@ export interface StartOrder {
   readonly folder: string;
   /** What Farebox sends with. */
   readonly engine: "http-proxy-middleware" | "undici";
-  /** Chunks of a paced stream. */
+  /** Chunks of a paced stream, and the time between two of them. */
   readonly chunks: number;
+  readonly chunkMs: number;
+  /** Where the executable of another program is; "" for what is in this repository. */
+  readonly program: string;
+  /** A ledger whose copy Farebox serves; "" for a new one. */
+  readonly database: string;
+  /** Keys with a hard budget each that are there beside its own. */
+  readonly keys: number;
 }
 
 export interface Ready {
@@ -19,7 +26,7 @@ export interface Ready {
   readonly key: string;
 }
 
-/** CPU of all threads since the start, and memory. */
+/** CPU of all threads since the start, and memory: of a program with children, theirs too. */
 export interface ProcessFigures {
   readonly cpuUs: number;
   readonly rssBytes: number;
@@ -34,6 +41,9 @@ export interface Books {
   /** Posted by the usage that the gateway reported. */
   readonly reported: number;
   readonly differences: number;
+  /** How long it took to find that out, and to report a month by key and model. Seconds. */
+  readonly verifySeconds: number;
+  readonly reportSeconds: number;
 }
 
 export interface Answers {

@@ -1,4 +1,6 @@
 import { parseArgs } from "node:util";
+import { othersFolder } from "./others.ts";
+import { targetNames, type TargetName } from "./targets.ts";
 import { workloadNames, type WorkloadName } from "./workloads.ts";
 
 export interface Options {
@@ -9,7 +11,12 @@ export interface Options {
   readonly seconds: number;
   readonly connections: number;
   readonly streams: number;
+  /** Streams held open while their memory is looked at. */
+  readonly held: number;
   readonly only: readonly WorkloadName[];
+  readonly targets: readonly TargetName[];
+  /** Where other programs are installed. */
+  readonly others: string;
   /** Where the figures go as JSON. */
   readonly json: string | null;
   /** Where the proxies under test leave a CPU profile of each of their threads. */
@@ -23,7 +30,10 @@ export const usage = `npm run bench -- [options]
   --seconds S       how long a paced stream runs (2)
   --connections N   clients at once (16)
   --streams N       streams at once in the paced workload (100)
+  --held N          streams at once whose memory is looked at (500)
   --only A,B        of ${workloadNames.join(", ")}
+  --targets A,B     of ${targetNames.join(", ")} (those that are there)
+  --others DIR      where nginx, Portkey's gateway and LiteLLM are installed (bench/.others)
   --json FILE       writes every figure of every round
   --profile DIR     leaves CPU profiles of the proxies there`;
 
@@ -33,7 +43,7 @@ export function readOptions(args: readonly string[]): Options | "help" {
   const { values } = parseArgs({
     args: [...args],
     options: {
-      rounds: text, seconds: text, requests: text, connections: text, streams: text, only: text, json: text, profile: text,
+      rounds: text, seconds: text, requests: text, connections: text, streams: text, held: text, only: text, targets: text, others: text, json: text, profile: text,
       help: { type: "boolean" },
     },
   });
@@ -44,7 +54,10 @@ export function readOptions(args: readonly string[]): Options | "help" {
     seconds: positive("seconds", values.seconds ?? "2"),
     connections: count("connections", values.connections ?? "16"),
     streams: count("streams", values.streams ?? "100"),
-    only: values.only === undefined ? workloadNames : values.only.split(",").map(workloadName),
+    held: count("held", values.held ?? "500"),
+    only: namesOf("only", values.only, workloadNames),
+    targets: namesOf("targets", values.targets, targetNames),
+    others: values.others ?? othersFolder,
     json: values.json ?? null,
     profile: values.profile ?? null,
   };
@@ -62,8 +75,12 @@ function count(name: string, text: string): number {
   return value;
 }
 
-function workloadName(text: string): WorkloadName {
-  const found = workloadNames.find((name) => name === text);
-  if (found === undefined) throw new Error(`--only takes ${workloadNames.join(", ")}, not ${text}`);
-  return found;
+/** Of a list with commas between; all of them where none is given. */
+function namesOf<N extends string>(option: string, text: string | undefined, names: readonly N[]): readonly N[] {
+  if (text === undefined) return names;
+  return text.split(",").map((each) => {
+    const found = names.find((name) => name === each);
+    if (found === undefined) throw new Error(`--${option} takes ${names.join(", ")}, not ${each}`);
+    return found;
+  });
 }

@@ -19,21 +19,22 @@ export function machine(): Record<string, string | number> {
   };
 }
 
-const columns = ["target", "requests/s", "CPU µs", "CPU %", "p50 µs", "p99 µs", "x bare", "(range)", "added p50", "(range)", "added p99", "rest MB", "peak MB"];
+const columns = ["target", "requests/s", "CPU µs", "CPU %", "chunks/CPU s", "p50 µs", "p99 µs", "x bare", "(range)", "added p50", "(range)", "added p99", "rest MB", "peak MB", "kB a stream", "(range)"];
 
 /** One workload as a table: medians over the rounds; ratios and differences are taken within each round first. */
 export function tableOf(measured: Measured): string {
-  const { workload, memory } = measured;
-  const rows = targetNames.map((name) => {
-    const { throughput, cpuUs, cpuPercent, p50, p99, byBare, addedP50, addedP99 } = figuresOf(measured, name);
+  const { workload, memory, samples } = measured;
+  const rows = targetNames.filter((name) => samples[name] !== undefined).map((name) => {
+    const { throughput, cpuUs, cpuPercent, chunksPerCpuSecond, p50, p99, byBare, addedP50, addedP99, heldKb } = figuresOf(measured, name);
     const held = memory[name];
     return [
       name,
       workload.measure === "cpu" ? number(throughput.median) : "",
       workload.measure === "paced" ? "" : number(cpuUs?.median),
       number(cpuPercent?.median),
-      number(p50.median),
-      number(p99.median),
+      number(chunksPerCpuSecond?.median),
+      number(p50?.median),
+      number(p99?.median),
       byBare === null ? "" : byBare.median.toFixed(2),
       byBare === null ? "" : `${byBare.min.toFixed(2)}-${byBare.max.toFixed(2)}`,
       addedP50 === null ? "" : number(addedP50.median),
@@ -41,6 +42,8 @@ export function tableOf(measured: Measured): string {
       number(addedP99?.median),
       number(held && held.atRest / 1e6),
       number(held && held.peak / 1e6),
+      number(heldKb?.median),
+      heldKb === null ? "" : `${number(heldKb.min)}-${number(heldKb.max)}`,
     ];
   });
   return `\n${workload.name}: ${workload.about}\n${aligned([columns, ...rows])}\n`;
@@ -52,37 +55,44 @@ interface Figures {
   readonly cpuUs: Spread | null;
   /** Of one core. */
   readonly cpuPercent: Spread | null;
-  readonly p50: Spread;
-  readonly p99: Spread;
+  /** Of streams: chunks that a second of CPU carries. */
+  readonly chunksPerCpuSecond: Spread | null;
+  readonly p50: Spread | null;
+  readonly p99: Spread | null;
   /** CPU by the bare proxy's of the same round. */
   readonly byBare: Spread | null;
   /** Over the gateway alone in the same round, where one client or a pace makes it mean something. */
   readonly addedP50: Spread | null;
   readonly addedP99: Spread | null;
+  /** What one stream that is held open adds to memory. */
+  readonly heldKb: Spread | null;
 }
 
-export function figuresOf({ workload, samples }: Measured, name: TargetName): Figures {
-  const mine = samples[name];
+export function figuresOf({ workload, samples, chunks }: Measured, name: TargetName): Figures {
+  const mine = samples[name] ?? [];
   const cpu = cpuOf(mine);
-  const bare = cpuOf(samples.bare);
+  const bare = cpuOf(samples.bare ?? []);
+  const isHeld = workload.measure === "held";
   const added = (of: (sample: Sample) => number) =>
-    name === "direct" || workload.measure === "cpu" ? null : spreadOf(pairedDifferences(mine.map(of), samples.direct.map(of)));
+    name === "direct" || workload.measure === "cpu" || isHeld || samples.direct === undefined ? null : spreadOf(pairedDifferences(mine.map(of), samples.direct.map(of)));
   return {
     throughput: spreadOf(mine.map(({ requests, seconds }) => requests / seconds)),
     cpuUs: cpu === null ? null : spreadOf(cpu),
     cpuPercent: cpu === null ? null : spreadOf(mine.map(({ cpuUs, seconds }) => ((cpuUs ?? 0) / seconds) * 1e-4)),
-    p50: spreadOf(mine.map(({ p50Us }) => p50Us)),
-    p99: spreadOf(mine.map(({ p99Us }) => p99Us)),
+    chunksPerCpuSecond: cpu === null || chunks === 0 ? null : spreadOf(cpu.map((each) => (chunks * 1e6) / each)),
+    p50: isHeld ? null : spreadOf(mine.map(({ p50Us }) => p50Us)),
+    p99: isHeld ? null : spreadOf(mine.map(({ p99Us }) => p99Us)),
     byBare: name === "direct" || name === "bare" || cpu === null || bare === null ? null : spreadOf(pairedRatios(cpu, bare)),
     addedP50: added(({ p50Us }) => p50Us),
     addedP99: added(({ p99Us }) => p99Us),
+    heldKb: isHeld && name !== "direct" ? spreadOf(mine.map(({ heldBytes, requests }) => (heldBytes ?? 0) / requests / 1024)) : null,
   };
 }
 
 /** Microseconds a request, by round. */
 function cpuOf(samples: readonly Sample[]): number[] | null {
   const known = samples.flatMap(({ cpuUs, requests }) => (cpuUs === null ? [] : [cpuUs / requests]));
-  return known.length === samples.length ? known : null;
+  return known.length > 0 && known.length === samples.length ? known : null;
 }
 
 function number(value: number | undefined): string {

@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { measure, type Measured } from "./measure.ts";
 import { readOptions, usage, type Options } from "./options.ts";
 import { figuresOf, machine, tableOf } from "./report.ts";
-import { targetNames } from "./targets.ts";
+import { findTargets, targetNames } from "./targets.ts";
 import { workloads } from "./workloads.ts";
 
 /*
@@ -22,23 +22,25 @@ async function run(options: Options): Promise<void> {
   const facts = machine();
   console.log(`${facts["cores"]} cores (${facts["cpu"]}) shared by load generator, proxy and gateway; Node ${facts["node"]}`);
   console.log(`load average before the run ${facts["loadAverage"]}: above 1, trust ratios only`);
+  const { found, missing } = findTargets(options.targets, options.others);
+  for (const sentence of missing) console.log(sentence);
   const all: Measured[] = [];
   for (const workload of workloads.filter(({ name }) => options.only.some((wanted) => wanted === name))) {
-    const measured = await measure(workload, options, (text) => console.error(text));
+    const measured = await measure(workload, found, options, (text) => console.error(text));
     all.push(measured);
     console.log(tableOf(measured));
   }
   if (options.json !== null) await writeFile(options.json, JSON.stringify(asJson(facts, options, all), null, 2));
 }
 
-function asJson(facts: object, { rounds, requests, seconds, connections, streams }: Options, all: readonly Measured[]): object {
+function asJson(facts: object, { rounds, requests, seconds, connections, streams, held }: Options, all: readonly Measured[]): object {
   return {
     machine: facts,
-    options: { rounds, requests, seconds, connections, streams },
+    options: { rounds, requests, seconds, connections, streams, held },
     workloads: all.map((measured) => ({
       name: measured.workload.name,
       memory: measured.memory,
-      figures: Object.fromEntries(targetNames.map((name) => [name, figuresOf(measured, name)])),
+      figures: Object.fromEntries(targetNames.filter((name) => measured.samples[name] !== undefined).map((name) => [name, figuresOf(measured, name)])),
       samples: measured.samples,
     })),
   };

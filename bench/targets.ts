@@ -1,17 +1,31 @@
-import { Child, type ProgramName } from "./child.ts";
+import { Child, type ChildOrder, type ProgramName } from "./child.ts";
 import type { Books, ProcessFigures } from "./messages.ts";
+import { findOther, otherNames, type OtherName } from "./others.ts";
 
 /** `undici` is Farebox again, with its other engine. */
-export const targetNames = ["direct", "bare", "farebox", "undici"] as const;
+export const targetNames = ["direct", "bare", "farebox", "undici", ...otherNames] as const;
 export type TargetName = (typeof targetNames)[number];
 
 const gatewayKey = "sk-sandbox";
 
+/** Of a process that nothing is said of. */
+export const plainOrder: ChildOrder = {
+  gatewayUrl: "", gatewayKey, chunks: 0, chunkMs: 0, engine: "http-proxy-middleware", program: "", database: "", keys: 0, profile: null,
+};
+
 /** What the load generator sends to: the gateway itself, or a proxy before it. */
-export interface Target {
-  readonly name: TargetName;
+export interface Target<Name extends string = string> {
+  readonly name: Name;
   readonly port: number;
   readonly key: string;
+  /** With which its requests are made in turn. */
+  readonly keys: readonly string[];
+  /** Headers that it must have beside a client's own. */
+  readonly headers: readonly string[];
+  /** Whether its answers are the gateway's byte for byte; else they must mean the same. */
+  readonly passesBytes: boolean;
+  /** Of the right answer; known once its answers have been checked. */
+  answerBytes: number;
   /** Requests that it has been sent: what its books must agree with. */
   sent: number;
   /** Null where there is no proxy. */
@@ -21,40 +35,79 @@ export interface Target {
 }
 
 export interface Targets extends AsyncDisposable {
-  readonly all: readonly Target[];
+  readonly all: readonly Target<TargetName>[];
+}
+
+/** Which targets can be measured, and a sentence for each of the wanted that cannot. */
+export function findTargets(wanted: readonly TargetName[], folder: string): { readonly found: readonly FoundTarget[]; readonly missing: readonly string[] } {
+  const found: FoundTarget[] = [];
+  const missing: string[] = [];
+  for (const name of targetNames.filter((each) => wanted.includes(each))) {
+    const other = otherNames.find((each) => each === name);
+    const place = other === undefined ? { ok: true as const, path: "" } : findOther(other, folder);
+    if (place.ok) found.push({ name, path: place.path });
+    else missing.push(place.why);
+  }
+  return { found, missing };
+}
+
+export interface FoundTarget {
+  readonly name: TargetName;
+  /** Of an executable that is not ours. */
+  readonly path: string;
+}
+
+export interface TargetsOrder {
+  readonly gateway: Extract<ProgramName, "gateway" | "paced-gateway">;
+  readonly chunks: number;
+  readonly chunkMs: number;
+  readonly profile: string | null;
+  readonly targets: readonly FoundTarget[];
 }
 
 /** A gateway and, before it, the proxies: each a process of its own. */
-export async function startTargets(order: {
-  readonly gateway: Extract<ProgramName, "gateway" | "paced-gateway">;
-  readonly chunks: number;
-  readonly profile: string | null;
-}): Promise<Targets> {
+export async function startTargets({ gateway: program, chunks, chunkMs, profile, targets }: TargetsOrder): Promise<Targets> {
   await using owned = new AsyncDisposableStack();
-  const { chunks } = order;
-  const gateway = owned.use(await Child.start(order.gateway, { gatewayUrl: "", gatewayKey, chunks, engine: "http-proxy-middleware", profile: null }));
-  const engine = "http-proxy-middleware";
-  const behind = { gatewayUrl: `http://127.0.0.1:${gateway.port}`, gatewayKey, chunks, engine, profile: order.profile } as const;
-  const bare = owned.use(await Child.start("bare", behind));
-  const farebox = owned.use(await Child.start("farebox", behind));
-  const undici = owned.use(await Child.start("farebox", { ...behind, engine: "undici" }));
-  const all = [
-    targetOf("direct", gateway, { figures: false, books: false }),
-    targetOf("bare", bare, { figures: true, books: false }),
-    targetOf("farebox", farebox, { figures: true, books: true }),
-    targetOf("undici", undici, { figures: true, books: true }),
-  ];
+  const order = { ...plainOrder, chunks, chunkMs };
+  const gateway = owned.use(await Child.start(program, order));
+  const gatewayUrl = `http://127.0.0.1:${gateway.port}`;
+  const all: Target<TargetName>[] = [];
+  for (const { name, path } of targets) {
+    const started = name === "direct" ? gateway : owned.use(await Child.start(programOf(name), { ...order, gatewayUrl, program: path, profile, engine: name === "undici" ? "undici" : order.engine }));
+    all.push(targetOf(name, started, gatewayUrl));
+  }
   const kept = owned.move();
   return { all, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }
 
-function targetOf(name: TargetName, child: Child, has: { readonly figures: boolean; readonly books: boolean }): Target {
+function programOf(name: Exclude<TargetName, "direct">): ProgramName {
+  return name === "undici" ? "farebox" : name;
+}
+
+/** These write JSON anew. */
+const rewriting: readonly TargetName[] = ["portkey", "litellm"] satisfies readonly OtherName[];
+
+function targetOf(name: TargetName, child: Child, gatewayUrl: string): Target<TargetName> {
+  return {
+    ...plainTarget(name, child, name === "farebox" || name === "undici"),
+    headers: name === "portkey" ? ["x-portkey-provider: openai", `x-portkey-custom-host: ${gatewayUrl}/v1`] : [],
+    passesBytes: !rewriting.includes(name),
+    figures: async () => (name === "direct" ? null : child.ask("figures")),
+  };
+}
+
+/** A process that passes bytes; whether it keeps books. */
+export function plainTarget<Name extends string>(name: Name, child: Child, keepsBooks: boolean): Target<Name> {
   return {
     name,
     port: child.port,
     key: child.key,
+    keys: [child.key],
+    headers: [],
+    passesBytes: true,
+    answerBytes: 0,
     sent: 0,
-    figures: async () => (has.figures ? child.ask("figures") : null),
-    books: async () => (has.books ? child.ask("books") : null),
+    figures: () => child.ask("figures"),
+    books: async () => (keepsBooks ? child.ask("books") : null),
   };
 }

@@ -7,7 +7,9 @@ export type Measure =
   /** One client: from sending to the first byte of the answer's body. */
   | "firstByte"
   /** Streams held open at once: CPU over time, and each chunk's delay from the gateway to the client. */
-  | "paced";
+  | "paced"
+  /** Streams held open at once: the memory of the proxy's processes. */
+  | "held";
 
 export interface Workload {
   readonly name: string;
@@ -26,6 +28,9 @@ export const burstDeltas = 200;
 export const plainTokens = 50;
 /** Between two chunks of a paced stream. */
 export const pacedChunkMs = 5;
+/** Between two chunks of a stream that is held open, and of how many it is made: longer than a slow proxy takes to open them all. */
+export const heldChunkMs = 1000;
+export const heldChunks = 60;
 
 const hello = [
   { role: "system", content: "You are a helpful assistant." },
@@ -57,6 +62,7 @@ const all = [
   { name: "latency", about: "plain, one client", measure: "latency", body: body(hello, false), deltas: null, requests: 600 },
   { name: "first-byte", about: "burst stream, one client", measure: "firstByte", body: body(hello, true), deltas: burstDeltas, requests: 400 },
   { name: "paced", about: "streams at 5 ms a chunk", measure: "paced", body: body(hello, true), deltas: null, requests: null },
+  { name: "held", about: "streams held open, one chunk a second", measure: "held", body: body(hello, true), deltas: null, requests: null },
 ] as const satisfies readonly Workload[];
 
 export type WorkloadName = (typeof all)[number]["name"];

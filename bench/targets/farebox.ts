@@ -1,3 +1,4 @@
+import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { setBudget } from "../../src/admin/budgets.ts";
 import { createKey } from "../../src/admin/keys.ts";
@@ -7,25 +8,31 @@ import { startServing, type Serving } from "../../src/app/serving.ts";
 import { loadSettings } from "../../src/config/load.ts";
 import type { Settings } from "../../src/config/settings.ts";
 import { createLog } from "../../src/log/log.ts";
+import { connectToWrite, createPrivateFile } from "../../src/store/sqlite/connection.ts";
+import { migrate } from "../../src/store/sqlite/migrate.ts";
 import { isTimeZone } from "../../src/time/calendar.ts";
 import { systemClock } from "../../src/time/clock.ts";
+import { addKeys } from "../many-keys.ts";
 import type { Books, StartOrder } from "../messages.ts";
 import { runProcess, type Running } from "./process.ts";
 
 tuneRuntime();
 const clock = systemClock();
-const keyName = "bench";
+const dayMs = 86_400_000;
+const [keyName, teamName] = ["bench", "benchers"];
 
-/** The proxy as `farebox serve` composes it, with a key, two hard budgets that never run out, and its ledger on disk. */
+/** The proxy as `farebox serve` composes it, with a key of a team, three hard budgets that never run out, and its ledger on disk. */
 await runProcess(async (order): Promise<Running> => {
   const settings = settingsFor(order);
+  prepareLedger(order);
   const log = createLog({ level: settings.logLevel, isTerminal: false });
   const started = await startServing(settings, { clock, log, version: packageVersion() });
   if (!started.ok) throw new Error(started.problems.join("; "));
   const { serving } = started;
-  const created = await createKey({ keys: serving.keys, clock, by: "test" }, { name: keyName });
+  const created = await createKey({ keys: serving.keys, clock, by: "test" }, { name: keyName, team: teamName });
   if (!created.ok) throw new Error(JSON.stringify(created));
   await setHardBudget(serving, `key:${keyName}`);
+  await setHardBudget(serving, `team:${teamName}`);
   await setHardBudget(serving, "all");
   return {
     port: Number(new URL(serving.url).port),
@@ -41,13 +48,30 @@ function settingsFor({ gatewayUrl, gatewayKey, folder, engine }: StartOrder): Se
   const env = {
     FAREBOX_GATEWAY_URL: gatewayUrl,
     FAREBOX_GATEWAY_API_KEY: gatewayKey,
-    FAREBOX_DATABASE: join(folder, "farebox.db"),
+    FAREBOX_DATABASE: databaseIn(folder),
     FAREBOX_PORT: "0",
     FAREBOX_ENGINE: engine,
+    FAREBOX_LOG_LEVEL: "error",
   };
   const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all" });
   if (!loaded.ok) throw new Error(loaded.problems.join("; "));
   return loaded.settings;
+}
+
+function databaseIn(folder: string): string {
+  return join(folder, "farebox.db");
+}
+
+function prepareLedger({ folder, database, keys }: StartOrder): void {
+  const path = databaseIn(folder);
+  if (database !== "") copyFileSync(database, path);
+  if (keys === 0) return;
+  createPrivateFile(path);
+  const db = connectToWrite(path);
+  migrate(db);
+  db.prepare("update meta set time_zone = 'UTC'").run();
+  db.transaction(() => addKeys(db, keys))();
+  db.close();
 }
 
 async function setHardBudget({ ledger, keys }: Serving, scope: string): Promise<void> {
@@ -57,10 +81,16 @@ async function setHardBudget({ ledger, keys }: Serving, scope: string): Promise<
 
 async function booksOf({ ledger, settled }: Serving): Promise<Books> {
   await settled();
+  const verifiedFrom = performance.now();
   const { charges, differences } = await ledger.verify();
+  const verifySeconds = (performance.now() - verifiedFrom) / 1000;
   const { count: pending } = await ledger.pending();
-  const rows = await ledger.report({ by: [], since: 0, until: clock.now() + 86_400_000 });
+  const until = clock.now() + dayMs;
+  const rows = await ledger.report({ by: [], since: 0, until });
+  const reportedFrom = performance.now();
+  await ledger.report({ by: ["key", "model"], since: until - 31 * dayMs, until });
+  const reportSeconds = (performance.now() - reportedFrom) / 1000;
   const posted = rows.reduce((sum, row) => sum + row.requests, 0);
   const reported = rows.reduce((sum, row) => sum + (row.bySource["reported"]?.requests ?? 0), 0);
-  return { charges, pending, posted, reported, differences: differences.length };
+  return { charges, pending, posted, reported, differences: differences.length, verifySeconds, reportSeconds };
 }

@@ -1,6 +1,5 @@
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { pacedChunkMs } from "../workloads.ts";
 import { runProcess } from "./process.ts";
 
 const head = { id: "chatcmpl-bench", object: "chat.completion.chunk", created: 1_760_000_000, model: "gpt-4o" };
@@ -9,10 +8,10 @@ const head = { id: "chatcmpl-bench", object: "chat.completion.chunk", created: 1
  * Streams whose every chunk says when it was written: what the sandbox's prepared answers cannot tell. The clock is the
  * machine's monotonic one, which all its processes share.
  */
-await runProcess(async ({ gatewayKey, chunks }) => {
+await runProcess(async ({ gatewayKey, chunks, chunkMs }) => {
   const server = createServer({ keepAliveTimeout: 65_000 }, (request, response) => {
     request.resume();
-    request.once("end", () => stream(response, chunks));
+    request.once("end", () => stream(response, chunks, chunkMs));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", 4096, resolve));
   return {
@@ -25,7 +24,7 @@ await runProcess(async ({ gatewayKey, chunks }) => {
   };
 });
 
-function stream(response: ServerResponse, chunks: number): void {
+function stream(response: ServerResponse, chunks: number, chunkMs: number): void {
   response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" });
   response.flushHeaders();
   let written = 0;
@@ -37,7 +36,7 @@ function stream(response: ServerResponse, chunks: number): void {
     clearInterval(timer);
     const usage = { prompt_tokens: 100, completion_tokens: chunks, total_tokens: 100 + chunks };
     response.end(event([{ index: 0, delta: {}, finish_reason: "stop" }]) + event([], { usage }) + "data: [DONE]\n\n");
-  }, pacedChunkMs);
+  }, chunkMs);
   response.once("close", () => clearInterval(timer));
 }
 

@@ -4,6 +4,8 @@ export interface Running {
   readonly port: number;
   readonly key: string;
   books?(): Promise<Books>;
+  /** Of what is measured, where that is not this process. */
+  figures?(): ProcessFigures;
   stop(): Promise<void>;
 }
 
@@ -29,7 +31,7 @@ export async function runProcess(start: (order: StartOrder) => Promise<Running>)
 async function answerTo(ask: ToChild["ask"], running: Running): Promise<Answers[keyof Answers]> {
   switch (ask) {
     case "figures":
-      return figures();
+      return running.figures?.() ?? figures();
     case "books":
       if (running.books === undefined) throw new Error("this process keeps no books");
       return running.books();

@@ -20,7 +20,7 @@ it("checks every answer and the ledger, and measures each target in each round",
   const folder = await mkdtemp(join(tmpdir(), "farebox-test-"));
   try {
     const json = join(folder, "figures.json");
-    const tiny = ["--rounds", "2", "--seconds", "0.1", "--requests", "6", "--connections", "3", "--streams", "3"];
+    const tiny = ["--targets", "direct,bare,farebox,undici", "--rounds", "2", "--seconds", "0.1", "--requests", "6", "--connections", "3", "--streams", "3"];
     const { stdout } = await run(...tiny, "--only", "stream,paced", "--json", json);
     expect(stdout).toMatch(/stream: 200 chunks in one burst\ntarget .*x bare/);
 
@@ -35,6 +35,18 @@ it("checks every answer and the ledger, and measures each target in each round",
       expect(Object.keys(memory)).toEqual(["bare", "farebox", "undici"]);
     }
     expect(workloads[0]?.samples["farebox"]?.map(({ requests }) => requests)).toEqual([6, 6]);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+it("measures beside what is installed, and says how the rest would be", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "farebox-test-"));
+  try {
+    const { stdout } = await run("--rounds", "1", "--requests", "2", "--held", "4", "--only", "held", "--targets", "direct,farebox,portkey,litellm", "--others", folder);
+    expect(stdout).toContain("portkey is left out, because it is not installed: mkdir -p bench/.others/portkey");
+    expect(stdout).toContain("litellm is left out, because it is not installed: python3 -m venv");
+    expect(stdout).toMatch(/\nfarebox .* \d+ +\d+-\d+\n/);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
