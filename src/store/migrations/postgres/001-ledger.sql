@@ -139,14 +139,15 @@ create table budget_windows (
 create index windows_by_start on budget_windows (budget, starts_at, subject);
 
 -- The slice of a window that one proxy may fill without touching the window's row, and what stands in it. Of a soft budget
--- nothing is granted: its lease only counts.
+-- nothing is granted (null): its lease only counts.
 create table window_leases (
   win bigint not null,
   owner bigint not null,
-  granted bigint not null default 0 check (granted >= 0),
-  held bigint not null default 0 check (held >= 0),
-  spent bigint not null default 0 check (spent > -9223372036854775807),
-  primary key (win, owner)
+  granted bigint check (granted >= 0),
+  held bigint not null check (held >= 0),
+  spent bigint not null check (spent > -9223372036854775807),
+  primary key (win, owner),
+  check (held + spent <= granted)
 ) with (fillfactor = 50);
 create index window_leases_by_owner on window_leases (owner);
 
