@@ -30,8 +30,8 @@ export const adapters: Adapters = {
   async openStore(settings, access) {
     // A verification makes short-lived objects by the million: the young generation must not grow with them.
     tuneRuntime();
-    const { openSqlite } = await import("./store/sqlite/open.ts");
-    return openSqlite({ path: settings.database.path, calendar: calendarOf(settings.timeZone), clock, access });
+    const { openLedger } = await import("./app/ledger.ts");
+    return openLedger(settings.database, { calendar: calendarOf(settings.timeZone), clock, access });
   },
 
   ...priceAdapters(shippedPrices),

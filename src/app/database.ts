@@ -3,28 +3,34 @@ import type { CopiedLedger, Upkeep, UpkeepResult } from "../cli/adapters.ts";
 import { storeProblem } from "../cli/context.ts";
 import type { ExitCode } from "../cli/io.ts";
 import { isSame, placeProblem } from "../cli/out-file.ts";
+import { shownDatabase } from "../config/database.ts";
 import type { Clock } from "../ports/clock.ts";
-import { backUp, migrateFile, restore, type CopyFailure } from "../store/sqlite/backup.ts";
+import { backUp, restore, type CopyFailure } from "../store/sqlite/backup.ts";
 import { pruneFile } from "../store/sqlite/prune-file.ts";
 import { repair } from "../store/sqlite/repair.ts";
 import { calendarOf } from "../time/calendar.ts";
+import { migrateLedger } from "./ledger.ts";
 
-/** The work of `farebox db` on the SQLite file. */
+/** The work of `farebox db` on the ledger that the settings name. */
 export function createUpkeep(clock: Clock): Upkeep {
   return {
-    async migrate({ database: { path } }) {
-      const result = await migrateFile(path);
-      return result.ok ? result : ledgerRefused(result.failure, path);
+    async migrate({ database }) {
+      const result = await migrateLedger(database, { create: true });
+      return result.ok ? result : ledgerRefused(result.failure, shownDatabase(database));
     },
 
-    async backUp({ database: { path }, timeZone }, file, { replace, onProgress }) {
+    async backUp({ database, timeZone }, file, { replace, onProgress }) {
+      if (database.kind === "postgres") return refused(copiedByServer("backed up with pg_dump"));
+      const { path } = database;
       const problem = placeProblem(file, path, "backup", replace);
       if (problem !== null) return refused(problem);
       const result = await backUp({ path, file, calendar: calendarOf(timeZone), onProgress });
       return result.ok ? { ok: true, ...result.copied } : ledgerRefused(result.failure, path);
     },
 
-    async restore({ database: { path }, timeZone }, file, onProgress) {
+    async restore({ database, timeZone }, file, onProgress) {
+      if (database.kind === "postgres") return refused(copiedByServer("restored with pg_restore"));
+      const { path } = database;
       if (isSame(file, path)) return refused(`${file} is the ledger itself; name a backup of it`);
       const result = await restore({ path, file, calendar: calendarOf(timeZone), stamp: stampOf(clock.now()), onProgress });
       if (result.ok) return { ok: true, ...result.copied, replaced: result.replaced };
@@ -32,19 +38,27 @@ export function createUpkeep(clock: Clock): Upkeep {
       return result.of === "ledger" ? ledgerRefused(result.failure, path) : backupRefused(result.failure, file);
     },
 
-    async repair({ database: { path }, timeZone }, on) {
+    async repair({ database, timeZone }, on) {
+      if (database.kind === "postgres") return refused("verify --repair is for a ledger in an SQLite file");
+      const { path } = database;
       const result = await repair({ path, calendar: calendarOf(timeZone), clock, pause, ...on });
       return result.ok ? result : ledgerRefused(result.failure, path);
     },
 
-    async prune({ database: { path }, timeZone }, { olderThanMs, dryRun, onProgress }) {
+    async prune({ database, timeZone }, { olderThanMs, dryRun, onProgress }) {
+      if (database.kind === "postgres") return refused("db prune is for a ledger in an SQLite file");
+      const { path } = database;
       const result = await pruneFile({ path, calendar: calendarOf(timeZone), clock, pause, olderThanMs, dryRun, onProgress });
       return result.ok ? { ok: true, ...result.pruned } : ledgerRefused(result.failure, path);
     },
   };
 }
 
-/** One sentence on why the ledger's file could not be worked on. */
+function copiedByServer(how: string): string {
+  return `a ledger in PostgreSQL is ${how}, as docs/operating.md says; this command is for a ledger in an SQLite file`;
+}
+
+/** One sentence on why the ledger could not be worked on. */
 export function ledgerProblem(failure: CopyFailure, path: string): string {
   switch (failure.kind) {
     case "in_use":

@@ -5,8 +5,7 @@ import { failed, judgeDisk, judgePending, judgeWal, listed, ok, skipped, warning
 import { ledgerProblem } from "./database.ts";
 
 /** The ledger's file, its folder and disk. Makes nothing. */
-export async function examineDatabase(settings: Settings, now: number): Promise<Check[]> {
-  const given = settings.database.path;
+export async function examineFile(given: string, settings: Settings, now: number): Promise<Check[]> {
   const path = existsSync(given) ? realpathSync(given) : resolve(given);
   const folder = dirname(path);
   const place = examineFolder(folder);
@@ -34,7 +33,7 @@ export async function examineDatabase(settings: Settings, now: number): Promise<
   ];
 }
 
-function zoneOf(set: string, stored: string | null): Check {
+export function zoneOf(set: string, stored: string | null): Check {
   if (stored === null || stored === set) return ok("time zone", set);
   const advice = `the next serve with FAREBOX_TIME_ZONE=${set} makes windows and days anew; set ${stored} to keep them`;
   return warning("time zone", `the ledger counts in ${stored}, the settings say ${set}`, advice);

@@ -1,5 +1,6 @@
 import { createServer } from "node:net";
 import type { ExamineSubject } from "../cli/adapters.ts";
+import { ledgerFile } from "../config/database.ts";
 import { loadSettings, type LoadResult } from "../config/load.ts";
 import type { Settings } from "../config/settings.ts";
 import { environmentSource, fileSource } from "../config/sources.ts";
@@ -10,7 +11,8 @@ import { hostOf, isLoopback } from "../config/addresses.ts";
 import { failed, judgeClock, judgePrices, ok, skipped, warning, type Check } from "../reporting/doctor.ts";
 import { isTimeZone } from "../time/calendar.ts";
 import { isObject, parseJson } from "../wire/json.ts";
-import { examineDatabase, examinePermissions } from "./doctor-files.ts";
+import { examineFile, examinePermissions } from "./doctor-files.ts";
+import { examineServer } from "./doctor-server.ts";
 import { shippedPrices } from "./package.ts";
 
 /** A person waits for it. Milliseconds. */
@@ -29,7 +31,7 @@ export async function examine(subject: ExamineSubject, clock: Clock, tell: Tell)
     const database = settingsOf(subject, ["database", "time_zone"]);
     const pricing = settingsOf(subject, ["pricing"]);
     return examinePermissions({
-      database: database.ok ? database.settings.database.path : null,
+      database: database.ok ? ledgerFile(database.settings.database) : null,
       pricing: pricing.ok ? pricing.settings.pricing.folder : null,
       secrets: secretFiles(subject),
     });
@@ -70,6 +72,11 @@ async function examineSettings({ flags, env, readFile }: ExamineSubject): Promis
   if (!loaded.ok) return loaded.problems.map((problem) => failed("settings", problem, "farebox serve --help lists what may be set"));
   const given = loaded.inForce.filter(({ from }) => from !== "default").length;
   return [ok("settings", `${given} given${loaded.file === null ? "" : `, with ${loaded.file}`}, the others are defaults`)];
+}
+
+async function examineDatabase(settings: Settings, now: number): Promise<Check[]> {
+  const { database } = settings;
+  return database.kind === "sqlite" ? await examineFile(database.path, settings, now) : await examineServer(database, settings, now);
 }
 
 /** One request tells whether the gateway is there, whether it knows the key, and what time it has. */

@@ -1,9 +1,10 @@
 import { fail, note, printLine, type ExitCode, type Io } from "../cli/io.ts";
+import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
 import { createLog } from "../log/log.ts";
-import { migrateFile } from "../store/sqlite/backup.ts";
 import { systemClock } from "../time/clock.ts";
 import { ledgerProblem } from "./database.ts";
+import { migrateLedger } from "./ledger.ts";
 import { packageVersion } from "./package.ts";
 import { tuneRuntime } from "./runtime.ts";
 import { startServing } from "./serving.ts";
@@ -17,11 +18,12 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   process.on("SIGHUP", () => readPrices());
   tuneRuntime();
   const log = createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true });
-  const { path } = settings.database;
-  const migrated = await migrateFile(path);
-  if (!migrated.ok && migrated.failure.kind !== "missing") return fail(io, ledgerProblem(migrated.failure, path));
-  if (migrated.ok && migrated.backup !== null) {
-    note(io, `migrated the ledger at ${path} from schema version ${migrated.from} to ${migrated.to}; as it was before: ${migrated.backup}`);
+  const place = shownDatabase(settings.database);
+  const migrated = await migrateLedger(settings.database);
+  if (!migrated.ok && migrated.failure.kind !== "missing") return fail(io, ledgerProblem(migrated.failure, place));
+  if (migrated.ok && migrated.from !== migrated.to) {
+    const before = migrated.backup === null ? "" : `; as it was before: ${migrated.backup}`;
+    note(io, `migrated the ledger at ${place} from schema version ${migrated.from} to ${migrated.to}${before}`);
   }
   const started = await startServing(settings, { clock: systemClock(), log, version: packageVersion() });
   if (!started.ok) {
@@ -29,7 +31,7 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
     return 2;
   }
   await using serving = started.serving;
-  if (serving.created) note(io, `created the ledger at ${settings.database.path}`);
+  if (serving.created) note(io, `created the ledger at ${place}`);
   if (serving.recovered > 0) log.warn({ recovered: serving.recovered }, "holds of a proxy that died were posted as assumed");
   readPrices = () => void serving.reloadPrices();
   printLine(io, `farebox listening on ${serving.url}`);

@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import { watchPrices } from "../catalogue/watched-prices.ts";
 import { storeProblem } from "../cli/context.ts";
 import { isLoopback } from "../config/addresses.ts";
+import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
 import { formatFault } from "../core/fault.ts";
 import { createGateway } from "../gateway/gateway.ts";
@@ -21,7 +22,6 @@ import type { Log } from "../ports/log.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import { SpendMemory } from "../reporting/spend-memory.ts";
-import { openSqlite } from "../store/sqlite/open.ts";
 import { calendarOf } from "../time/calendar.ts";
 import { createTokenCounter } from "../tokens/token-counter.ts";
 import { createSeal } from "../webhook/seal.ts";
@@ -29,6 +29,7 @@ import { heardBy, startAlerting } from "./alerting.ts";
 import { startDelivering } from "./delivering.ts";
 import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { fleetMember, type FleetMember } from "./fleet.ts";
+import { openLedger } from "./ledger.ts";
 import { GatewayWatch } from "./gateway-health.ts";
 import { shippedPrices } from "./package.ts";
 import { tellReload } from "./price-reloads.ts";
@@ -106,21 +107,22 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   });
   if (!opened.ok) return { ok: false, problems: opened.faults.map(formatFault) };
   const prices = owned.use(opened.prices);
-  const opening = await openSqlite({
-    path: settings.database.path,
+  const place = shownDatabase(settings.database);
+  const opening = await openLedger(settings.database, {
     calendar,
     clock: parts.clock,
     access: "serve",
     onWrite: (seconds, calls) => metrics.events.ledgerWrote(seconds, calls),
-    onEvent: (event) => tellStoreEvent(event, settings.database.path, parts.log),
+    onEvent: (event) => tellStoreEvent(event, place, parts.log),
     settlePauseMs,
+    requestLifeMs: settings.gateway.streamMs + settings.gateway.silenceMs,
   });
-  if (!opening.ok) return { ok: false, problems: [storeProblem(opening.failure, settings.database.path)] };
+  if (!opening.ok) return { ok: false, problems: [storeProblem(opening.failure, place)] };
   const store = owned.use(opening.store);
   const difference = differenceOfDay(store.figures);
   const spend = spendByTeam({ atOnce: store.figures.ledger, later: store.ledger }, calendar);
   const recovery = await recover(store.ledger, parts.clock.now());
-  if (!recovery.ok) return { ok: false, problems: [`the ledger at ${settings.database.path} cannot be written: ${recovery.message}`] };
+  if (!recovery.ok) return { ok: false, problems: [`the ledger at ${place} cannot be written: ${recovery.message}`] };
 
   const fleet = owned.use(fleetMember({ fleet: store.fleet, clock: parts.clock, log: parts.log, gauges: metrics.fleet, prices }));
   member = fleet;

@@ -10,7 +10,7 @@ export interface NewKey {
 }
 
 /** Why new keys cannot go to a file of this name; null when they can. */
-export function keysOutProblem(file: string, ledger: string): string | null {
+export function keysOutProblem(file: string, ledger: string | null): string | null {
   const problem = placeProblem(file, ledger, "new keys", true);
   if (problem !== null) return problem;
   return existsSync(file) ? `${file} is there already; name a new file for the new keys` : null;

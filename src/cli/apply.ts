@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import type { ApplyFile } from "../admin/apply-file.ts";
 import { planOf, type Plan, type PlannedChange, type Present } from "../admin/apply-plan.ts";
 import { applyChanges, readPresent, type Applied } from "../admin/apply.ts";
+import { ledgerFile, shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
 import { formatFault } from "../core/fault.ts";
 import type { Calendar } from "../ports/calendar.ts";
@@ -53,7 +54,7 @@ export function registerApply(program: Command, context: CliContext): void {
       const read = await readApplyFile(context, name);
       if (typeof read === "string") return fail(io, read);
       if (read.faults.length > 0) return fail(io, read.faults.map(formatFault), 1);
-      const problem = options.keysOut === undefined ? null : keysOutProblem(options.keysOut, loaded.settings.database.path);
+      const problem = options.keysOut === undefined ? null : keysOutProblem(options.keysOut, ledgerFile(loaded.settings.database));
       if (problem !== null) return fail(io, problem);
 
       // Looked at before anything is opened for writing: a faulty file, or one with nothing to do, leaves no new ledger behind.
@@ -81,7 +82,7 @@ async function look({ adapters }: CliContext, settings: Settings): Promise<Looki
     await using store = opening.store;
     return { ok: true, present: await readPresent(store), calendar: adapters.calendarOf(store.timeZone) };
   }
-  if (opening.failure.kind !== "missing") return { ok: false, problem: storeProblem(opening.failure, settings.database.path) };
+  if (opening.failure.kind !== "missing") return { ok: false, problem: storeProblem(opening.failure, shownDatabase(settings.database)) };
   return { ok: true, present: { teams: [], keys: [], budgets: [] }, calendar: adapters.calendarOf(settings.timeZone) };
 }
 

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { shownDatabase } from "../config/database.ts";
 import type { SettingName } from "../config/table.ts";
 import { creditKinds } from "../core/account.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
@@ -70,7 +71,7 @@ async function burnOf(context: CliContext, settings: Settings): Promise<Burn> {
   const opening = await context.adapters.openStore(settings, "read");
   if (!opening.ok) {
     if (opening.failure.kind === "missing") return { ok: true, amount: noMoney };
-    return { ok: false, problem: storeProblem(opening.failure, settings.database.path) };
+    return { ok: false, problem: storeProblem(opening.failure, shownDatabase(settings.database)) };
   }
   await using store = opening.store;
   return { ok: true, amount: await burnPerHour(store.ledger, context.adapters.clock.now()) };

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { shownDatabase } from "../config/database.ts";
 import { loadSettings, type LoadResult } from "../config/load.ts";
 import { operatingSystemUser } from "../core/audit.ts";
 import type { Settings } from "../config/settings.ts";
@@ -70,7 +71,7 @@ export async function withStore(
   const loaded = settingsFor(context, command, { uses });
   if (!loaded.ok) return fail(io, loaded.problems);
   const { settings } = loaded;
-  const failed = (failure: StoreFailure) => fail(io, storeProblem(failure, settings.database.path));
+  const failed = (failure: StoreFailure) => fail(io, storeProblem(failure, shownDatabase(settings.database)));
 
   if (intent === "change") {
     const looked = await adapters.openStore(settings, "read");
@@ -81,14 +82,14 @@ export async function withStore(
   const opening = await adapters.openStore(settings, access);
   if (!opening.ok) return failed(opening.failure);
   await using store = opening.store;
-  if (store.created) note(io, `created the ledger at ${settings.database.path}`);
+  if (store.created) note(io, `created the ledger at ${shownDatabase(settings.database)}`);
   const calendar = adapters.calendarOf(store.timeZone);
   const { ledger, keys, teams, samples, admins, audit } = store;
   try {
     return await work({ ledger, keys, teams, samples, admins, audit, settings, calendar });
   } catch (error) {
     if (!(error instanceof LedgerUnavailable)) throw error;
-    return fail(io, `the ledger at ${settings.database.path} cannot be written: ${error.message}`);
+    return fail(io, `the ledger at ${shownDatabase(settings.database)} cannot be written: ${error.message}`);
   }
 }
 

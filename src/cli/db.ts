@@ -1,4 +1,5 @@
 import { InvalidArgumentError, type Command } from "commander";
+import { shownDatabase } from "../config/database.ts";
 import { parseDuration } from "../core/duration.ts";
 import type { Settings } from "../config/settings.ts";
 import { pruneAgeMsMin } from "../core/retention.ts";
@@ -31,10 +32,10 @@ function registerMigrate(db: Command, context: CliContext): void {
     if (!result.ok) return fail(io, result.problem, result.code);
     const { from, to, backup } = result;
     if (options.json) printJson(io, { from, to, backup });
-    else if (backup === null) printLine(io, `the ledger at ${settings.database.path} has schema version ${to}; there is nothing to migrate`);
+    else if (from === to) printLine(io, `the ledger at ${shownDatabase(settings.database)} has schema version ${to}; there is nothing to migrate`);
     else {
-      printLine(io, `migrated the ledger at ${settings.database.path} from schema version ${from} to ${to}`);
-      printLine(io, `as it was before: ${backup}`);
+      printLine(io, `migrated the ledger at ${shownDatabase(settings.database)} from schema version ${from} to ${to}`);
+      if (backup !== null) printLine(io, `as it was before: ${backup}`);
     }
     return 0;
   });

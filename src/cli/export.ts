@@ -1,4 +1,5 @@
 import { InvalidArgumentError, Option, type Command } from "commander";
+import { ledgerFile } from "../config/database.ts";
 import { assertNever } from "../core/assert.ts";
 import type { TimeSpan } from "../ports/ledger.ts";
 import { chargesCsv, chargesJsonLines } from "../reporting/export.ts";
@@ -60,7 +61,7 @@ export function registerExport(program: Command, context: CliContext): void {
         if (!until.ok) return fail(io, until.problem);
         if (until.at < since.at) return fail(io, "--until must not be before --since");
         const { out } = options;
-        const place = out === undefined ? null : placeProblem(out, store.settings.database.path, "export", options.force === true);
+        const place = out === undefined ? null : placeProblem(out, ledgerFile(store.settings.database), "export", options.force === true);
         if (place !== null) return fail(io, place);
 
         const leftOut = { unpriced: 0, pending: 0 };

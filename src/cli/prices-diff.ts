@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import { diffPrices, diffTraffic, type PricesDiff, type TrafficDiff } from "../reporting/prices-diff.ts";
@@ -55,7 +56,7 @@ type Traffic = { readonly ok: true; readonly diff: TrafficDiff } | { readonly ok
 /** Prices can be compared before there is any traffic: a ledger that cannot be opened is only told. */
 async function trafficUnder({ adapters }: CliContext, settings: Settings, before: Catalogue, after: Catalogue): Promise<Traffic> {
   const opening = await adapters.openStore(settings, "read");
-  if (!opening.ok) return { ok: false, problem: storeProblem(opening.failure, settings.database.path) };
+  if (!opening.ok) return { ok: false, problem: storeProblem(opening.failure, shownDatabase(settings.database)) };
   await using store = opening.store;
   return { ok: true, diff: await diffTraffic(store.ledger, before, after, adapters.clock.now()) };
 }

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { shownDatabase } from "../config/database.ts";
 import type { Charge } from "../core/charge.ts";
 import { chargeJson } from "../reporting/charges.ts";
 import { isoTime, keyNamesOf, type NameOf } from "../reporting/names.ts";
@@ -90,7 +91,7 @@ async function watchScreen({ io, adapters }: CliContext, store: OpenStore, filte
     await learnNames(store, names, newestFirst);
     watching.draw(
       frameLines(io, {
-        title: `farebox watch  ${store.settings.database.path}`,
+        title: `farebox watch  ${shownDatabase(store.settings.database)}`,
         time: (at) => clockTime(at, store.calendar.timeZone),
         now,
         sums: await watchedSums(tools, now, budgetRows(size)),

@@ -1,10 +1,20 @@
 import { parseDuration } from "../core/duration.ts";
 import { parseUsd, type PicoUsd } from "../core/money.ts";
 import { parseGatewayAddress, parseHost, parseOrigin, parsePublicAddress, parseWebhookAddress, type GatewayAddress } from "./addresses.ts";
+import { parseDatabase, shownDatabase, type DatabaseSetting } from "./database.ts";
 import { Secret } from "./secret.ts";
 import { parseBytes } from "./units.ts";
 
-export type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly problem: string };
+export type Parsed<T> =
+  | {
+      readonly ok: true;
+      readonly value: T;
+      /** What is printed of it, where that is not its text. */
+      readonly shown?: string;
+      /** Whether it holds a secret, although others of its kind do not. */
+      readonly holdsSecret?: boolean;
+    }
+  | { readonly ok: false; readonly problem: string };
 
 /** How the text of a setting becomes a value. Problems complete the sentence "FAREBOX_X …" and never hold the text. */
 export interface Kind<T> {
@@ -122,17 +132,15 @@ export const gatewayAddress: Kind<GatewayAddress> = {
 
 export const publicAddress: Kind<string> = { placeholder: "url", secret: false, fileForm: false, parse: parsePublicAddress };
 
-/** The path of an SQLite file. Other databases are named, so that nobody takes "postgres:" for a folder. */
-export const database: Kind<string> = {
+/** Where the ledger is. A password in it is shown nowhere, and never taken from a flag: other users of the machine see those. */
+export const database: Kind<DatabaseSetting> = {
   placeholder: "path",
   secret: false,
   fileForm: true,
   parse: (text) => {
-    if (/^postgres(ql)?:/i.test(text)) {
-      return { ok: false, problem: "must be the path of an SQLite file: this release has SQLite only, PostgreSQL is not in it yet" };
-    }
-    if (/^[a-z][a-z0-9+.-]+:/i.test(text)) return { ok: false, problem: "must be the path of an SQLite file, not an address" };
-    return isPlain(text) ? { ok: true, value: text } : { ok: false, problem: "must be the path of an SQLite file" };
+    const parsed = parseDatabase(text);
+    if (!parsed.ok) return parsed;
+    return { ...parsed, shown: shownDatabase(parsed.value), holdsSecret: parsed.value.kind === "postgres" && parsed.value.hasPassword };
   },
 };
 

@@ -86,7 +86,11 @@ function readSetting(name: SettingName, sources: readonly Source[], readFile: Re
     const found = { name, from: source.origin, label: written.label };
     if (!written.ok) return { ...found, value: undefined, text: null, problem: `${written.label} ${written.problem}` };
     const parsed = kind.parse(written.text);
-    if (parsed.ok) return { ...found, value: parsed.value, text: written.text, problem: null };
+    if (parsed.ok && source.origin === "flag" && parsed.holdsSecret === true) {
+      const problem = `${written.label} must not hold a password, which other users of this machine could see: put it in ${variableOf(name)} or ${variableOf(name)}_FILE`;
+      return { ...found, value: undefined, text: null, problem };
+    }
+    if (parsed.ok) return { ...found, value: parsed.value, text: parsed.shown ?? written.text, problem: null };
     return { ...found, value: undefined, text: null, problem: `${written.label} ${parsed.problem}` };
   }
   const parsed = fallback === null ? null : kind.parse(fallback);

@@ -1,5 +1,6 @@
 import type { PicoUsd } from "../core/money.ts";
 import type { GatewayAddress } from "./addresses.ts";
+import type { DatabaseSetting } from "./database.ts";
 import type { Secret } from "./secret.ts";
 import type { SettingValues } from "./table.ts";
 
@@ -26,8 +27,7 @@ export interface Settings {
     readonly publicUrl: string | null;
     readonly corsOrigins: readonly string[];
   };
-  /** Path of the SQLite file. */
-  readonly database: { readonly path: string };
+  readonly database: DatabaseSetting;
   readonly access: {
     readonly auth: "keys" | "open";
     readonly adminToken: Secret | null;
@@ -76,7 +76,7 @@ export function nested(values: SettingValues): Settings {
       publicUrl: values.public_url,
       corsOrigins: values.cors_origins ?? [],
     },
-    database: { path: values.database },
+    database: values.database,
     access: { auth: values.auth, adminToken: values.admin_token, accountInfo: values.account_info },
     pricing: { folder: values.pricing, unpriced: values.unpriced },
     balance: { ttlMs: values.balance_ttl, floor: values.balance_floor },

@@ -43,7 +43,7 @@ export const settingsTable = {
   gateway_api_key: { kind: secret, default: null, meaning: "the gateway key" },
   host: { kind: host, default: "127.0.0.1", meaning: "where to listen" },
   port: { kind: port, default: "4000", meaning: "where to listen; 0 picks a free one" },
-  database: { kind: database, default: "farebox.db", meaning: "path of the SQLite file" },
+  database: { kind: database, default: "farebox.db", meaning: "the ledger: path of an SQLite file, or a postgres:// address" },
   auth: {
     kind: choice(["keys", "open"]),
     default: "keys",

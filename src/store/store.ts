@@ -1,14 +1,17 @@
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { AdminStore } from "../ports/admin-store.ts";
 import type { AuditLog } from "../ports/audit-log.ts";
+import type { Calendar } from "../ports/calendar.ts";
 import type { Changes } from "../ports/changes.ts";
 import type { Fleet } from "../ports/fleet.ts";
+import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { FigureLedger, Ledger } from "../ports/ledger.ts";
 import type { Outbox } from "../ports/outbox.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import type { TaskCallbacks } from "../ports/task-callbacks.ts";
 import type { TeamStore } from "../ports/team-store.ts";
+import type { StoreEvent } from "./health.ts";
 
 /** All that is kept in one database. */
 export interface Store extends AsyncDisposable {
@@ -49,3 +52,25 @@ export type OpenFailure =
   | { kind: "unusable"; message: string };
 
 export type OpenResult = { ok: true; store: Store } | { ok: false; failure: OpenFailure };
+
+/** How a store is opened, whatever its engine. */
+export interface StoreOptions {
+  /** For `serve`, the zone to use from now on; otherwise only for a database that has none stored. */
+  readonly calendar: Calendar;
+  readonly clock: Clock;
+  /**
+   * `serve`: a running proxy; of a file, which has one writer, a second one is refused. `command`: short transactions beside
+   * it; creates the ledger where it is missing. `read`: never writes and never creates.
+   */
+  readonly access: "serve" | "command" | "read";
+  /** Told of each transaction: how long it took, in seconds, and how many calls it took along. */
+  readonly onWrite?: (seconds: number, calls: number) => void;
+  /** Told when writing begins to fail, and when it works again. */
+  readonly onEvent?: (event: StoreEvent) => void;
+  /** How long a settlement may wait for a hold to share its transaction, in milliseconds; 0 (not at all) unless given. */
+  readonly settlePauseMs?: number;
+  /** How long a request may live: a proxy that several share the ledger with, and that was silent for longer, is dead. Milliseconds. */
+  readonly requestLifeMs?: number;
+  /** Calls back when the present turn of the event loop is over; handed in where a simulation owns what a turn is. */
+  readonly afterTurn?: (callback: () => void) => void;
+}

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readApplyFile } from "../../src/app/apply-file.ts";
 import { createUpkeep } from "../../src/app/database.ts";
+import { openLedger } from "../../src/app/ledger.ts";
 import { examine } from "../../src/app/doctor.ts";
 import { priceAdapters } from "../../src/app/prices.ts";
 import type { AccountReading, Adapters, Store, Watching } from "../../src/cli/adapters.ts";
@@ -56,7 +57,7 @@ export function harness(): Harness {
     isTimeZone,
     calendarOf,
     openStore: (settings, access) =>
-      openSqlite({ path: settings.database.path, calendar: calendarOf(settings.timeZone), clock, access }),
+      openLedger(settings.database, { calendar: calendarOf(settings.timeZone), clock, access }),
     ...priceAdapters(new URL("./prices/", import.meta.url)),
     createTokenCounter: async () => createTokenCounter(),
     readStdin: async () => Buffer.from(self.stdin as string),

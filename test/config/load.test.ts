@@ -1,10 +1,12 @@
 import { inspect } from "node:util";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { shownDatabase } from "../../src/config/database.ts";
 import { loadSettings, type LoadRequest, type LoadResult } from "../../src/config/load.ts";
 import type { ReadFile } from "../../src/config/sources.ts";
 import { settingNames, settingOf } from "../../src/config/table.ts";
 import { usd } from "../../src/core/money.ts";
+import { parsePostgresUrl } from "../../src/core/postgres-url.ts";
 
 const serving = { FAREBOX_GATEWAY_URL: "https://gateway.example", FAREBOX_GATEWAY_API_KEY: "gw-secret" };
 
@@ -171,7 +173,7 @@ describe("secrets", () => {
         const env = {
           FAREBOX_GATEWAY_API_KEY: `${text} with spaces`,
           FAREBOX_GATEWAY_URL: `https://user:${text}@gateway.example`,
-          FAREBOX_DATABASE: `postgres://user:${text}@host/db`,
+          FAREBOX_DATABASE: `postgres://user:${text}@host/db?sslmode=${text}`,
           FAREBOX_ADMIN_TOKEN_FILE: text,
           FAREBOX_GATEWAY_KEY: text,
         };
@@ -180,6 +182,43 @@ describe("secrets", () => {
         expect(problems.join("\n")).not.toContain(text);
       }),
     );
+  });
+});
+
+describe("the address of a PostgreSQL database", () => {
+  const url = "postgres://farebox:p%40ss@db.example:6432/books?sslrootcert=ca.pem";
+
+  it("is shown without its password wherever it is shown", () => {
+    const { settings, inForce } = settingsOf({ env: { FAREBOX_DATABASE: url } });
+    expect(inForce.find(({ name }) => name === "database")?.value).toBe("postgres://farebox@db.example:6432/books");
+    expect(shownDatabase(settings.database)).toBe("postgres://farebox@db.example:6432/books");
+    for (const text of [JSON.stringify(settings), inspect(settings, { depth: 9 }), JSON.stringify(inForce)]) expect(text).not.toMatch(/p(@|%40)ss/);
+  });
+
+  it("with a password is not taken from a flag, which other users see", () => {
+    expect(problemsOf({ flags: { database: url } })).toEqual([
+      "--database must not hold a password, which other users of this machine could see: put it in FAREBOX_DATABASE or FAREBOX_DATABASE_FILE",
+    ]);
+    expect(load({ flags: { database: "postgres://farebox@localhost/books" } }).ok).toBe(true);
+  });
+
+  it.each([
+    ["postgres://u:p@db.example/b", "verified"],
+    ["postgresql://u@10.0.0.7/b", "verified"],
+    ["postgres://u@db.example/b?sslmode=require", "verified"],
+    ["postgres://u@db.example/b?sslmode=verify-ca", "authority"],
+    ["postgres://u@db.example/b?sslmode=no-verify", "unverified"],
+    ["postgres://u@db.example/b?sslmode=disable", "none"],
+    ["postgres://u@localhost/b", "none"],
+    ["postgres://u@127.0.0.2:5433/b", "none"],
+    ["postgres://u@[::1]/b", "none"],
+    ["postgres://u@%2Fvar%2Frun%2Fpostgresql/b", "none"],
+    ["postgres://u@localhost/b?host=/var/run/postgresql", "none"],
+    ["postgres://u@localhost/b?host=db.example", "verified"],
+    ["postgres://u@localhost/b?sslmode=verify-full", "verified"],
+  ])("%s: %s", (text, tls) => {
+    const parsed = parsePostgresUrl(text);
+    expect(parsed.ok && parsed.server.tls).toBe(tls);
   });
 });
 
@@ -197,7 +236,12 @@ describe("problems", () => {
     [{ FAREBOX_BALANCE_FLOOR: "1e3" }, "FAREBOX_BALANCE_FLOOR must be an amount of USD"],
     [{ FAREBOX_CORS_ORIGINS: "*" }, "FAREBOX_CORS_ORIGINS must be a list of origins"],
     [{ FAREBOX_TIME_ZONE: "Mars/Olympus" }, "FAREBOX_TIME_ZONE must be an IANA time zone"],
-    [{ FAREBOX_DATABASE: "postgres://h/db" }, "this release has SQLite only"],
+    [{ FAREBOX_DATABASE: "mysql://h/db" }, "FAREBOX_DATABASE must be the path of an SQLite file, or a postgres:// address"],
+    [{ FAREBOX_DATABASE: "postgres://h/db" }, "FAREBOX_DATABASE must name the role to log in as"],
+    [{ FAREBOX_DATABASE: "postgres://user@h" }, "FAREBOX_DATABASE must name one database after the host"],
+    [{ FAREBOX_DATABASE: "postgres://user:half/password@h/db" }, "FAREBOX_DATABASE must be an address such as"],
+    [{ FAREBOX_DATABASE: "postgres://user@h/db?sslmode=prefer" }, "FAREBOX_DATABASE must have one of disable, no-verify, verify-ca, require, verify-full as its sslmode"],
+    [{ FAREBOX_DATABASE: "postgres://user@h/db?ssl=true" }, "FAREBOX_DATABASE must have no other parameters than"],
     [{ FAREBOX_GATEWAY_URL: "gateway.example" }, "FAREBOX_GATEWAY_URL must be an address such as"],
     [{ FAREBOX_GATEWAY_URL: "ftp://gateway.example" }, "FAREBOX_GATEWAY_URL must begin with https://"],
     [{ FAREBOX_GATEWAY_URL: "https://a:b@gateway.example" }, "FAREBOX_GATEWAY_URL must not hold a user name"],

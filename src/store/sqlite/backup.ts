@@ -3,10 +3,11 @@ import { dirname } from "node:path";
 import Database from "better-sqlite3";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Verification } from "../../ports/ledger.ts";
+import { olderSchema } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, type Connection } from "./connection.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
-import { isEmpty, isUnusable, lockForServe, olderSchema, storedCalendar } from "./open.ts";
+import { isEmpty, isUnusable, lockForServe, storedCalendar } from "./open.ts";
 import { verify } from "./verify.ts";
 
 /** Pages that are copied before others in this process have their turn. */

@@ -1,7 +1,5 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { knownSchemaOf, migrationsOf } from "../migrations.ts";
 import { writeTransaction, type Connection } from "./connection.ts";
-
-const folder = new URL("../migrations/sqlite/", import.meta.url);
 
 export type MigrationResult =
   | { readonly ok: true }
@@ -11,22 +9,9 @@ export type MigrationResult =
   /** The file holds tables that are not ours. */
   | { readonly ok: false; readonly reason: "foreign" };
 
-interface Migration {
-  readonly version: number;
-  readonly file: string;
-}
-
-/** The migrations in order; the leading number of a file's name is the schema version that it leads to. */
-function migrations(): Migration[] {
-  return readdirSync(folder)
-    .filter((file) => file.endsWith(".sql"))
-    .map((file) => ({ version: Number.parseInt(file, 10), file }))
-    .sort((a, b) => a.version - b.version);
-}
-
 /** The schema version that this release writes. */
 export function knownSchema(): number {
-  return Math.max(...migrations().map(({ version }) => version));
+  return knownSchemaOf("sqlite");
 }
 
 export function schemaOf(db: Connection): number {
@@ -46,8 +31,8 @@ export function migrate(db: Connection, { forward = false } = {}): MigrationResu
     const tables = db.prepare("select count(*) from sqlite_schema").pluck().get();
     if (found === 0 && tables !== 0) return { ok: false, reason: "foreign" };
     if (found > 0 && found < known && !forward) return { ok: false, reason: "older_schema", found, known };
-    for (const { version, file } of migrations()) {
-      if (version > found) db.exec(readFileSync(new URL(file, folder), "utf8"));
+    for (const { version, sql } of migrationsOf("sqlite")) {
+      if (version > found) db.exec(sql());
     }
     db.pragma(`user_version = ${known}`);
     return { ok: true };

@@ -1,14 +1,14 @@
 import { existsSync, realpathSync } from "node:fs";
 import Database from "better-sqlite3";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { Clock } from "../../ports/clock.ts";
 import { calendarOf } from "../../time/calendar.ts";
 import type { BatchChannel } from "../commands.ts";
 import { Health, type StoreEvent } from "../health.ts";
 import type { LongReads } from "../long-reads.ts";
+import { olderSchema } from "../migrations.ts";
 import { ChangeListeners, queuedStore } from "../queued/store.ts";
 import { CommandQueue } from "../queue.ts";
-import type { OpenFailure, OpenResult, Store } from "../store.ts";
+import type { OpenResult, Store, StoreOptions } from "../store.ts";
 import { AdminReads } from "./admins.ts";
 import { WindowBook } from "./budgets.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, writeTransaction, type Connection } from "./connection.ts";
@@ -27,24 +27,8 @@ import { TeamReads } from "./teams.ts";
 import { ReaderThread, WriterThread, type Lost, type WatchListener } from "./threads.ts";
 import { registerOwner, Writer } from "./writer.ts";
 
-export interface OpenOptions {
+export interface OpenOptions extends StoreOptions {
   readonly path: string;
-  /** For `serve`, the zone to use from now on; otherwise only for a database that has none stored. */
-  readonly calendar: Calendar;
-  readonly clock: Clock;
-  /**
-   * `serve`: the one writer of a running proxy, with threads; a second one on the file is refused. `command`: short
-   * transactions beside it; creates the file when it is missing. `read`: never writes and never creates.
-   */
-  readonly access: "serve" | "command" | "read";
-  /** Told of each transaction: how long it took, in seconds, and how many calls it took along. */
-  readonly onWrite?: (seconds: number, calls: number) => void;
-  /** Told when writing begins to fail, and when it works again. */
-  readonly onEvent?: (event: StoreEvent) => void;
-  /** How long a settlement may wait for a hold to share its transaction, in milliseconds; 0 (not at all) unless given. */
-  readonly settlePauseMs?: number;
-  /** Calls back when the present turn of the event loop is over; handed in where a simulation owns what a turn is. */
-  readonly afterTurn?: (callback: () => void) => void;
 }
 
 /**
@@ -86,11 +70,6 @@ export function isUnusable(error: unknown): error is Error {
 }
 
 const foreign: OpenResult = { ok: false, failure: { kind: "unusable", message: "not a Farebox database" } };
-
-export function olderSchema(found: number, known: number): OpenFailure {
-  const message = `its schema version ${found} is older than ${known}; farebox db migrate brings it forward, as the next serve does`;
-  return { kind: "unusable", message };
-}
 
 function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {
   if (!existsSync(options.path)) return { ok: false, failure: { kind: "missing" } };

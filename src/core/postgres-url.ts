@@ -1,0 +1,110 @@
+import { addressKind } from "./addresses.ts";
+
+/**
+ * How the connection is protected. `verified`: by TLS, with a certificate for this host from an authority that is trusted.
+ * `authority`: the certificate's host may be another one. `unverified`: encrypted, to whoever answers.
+ */
+export type PostgresTls = "none" | "verified" | "authority" | "unverified";
+
+/** Where a PostgreSQL database is, and how to reach it. The password is a secret. */
+export interface PostgresServer {
+  /** A name, an address without brackets, or the folder of a Unix socket ("/var/run/postgresql"). */
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  /** Null where the server asks for none, or the driver finds it elsewhere (PGPASSWORD, ~/.pgpass). */
+  readonly password: string | null;
+  readonly database: string;
+  readonly tls: PostgresTls;
+  /** Files in PEM; null for the authorities that Node trusts, and for no certificate of ours. */
+  readonly authorityFile: string | null;
+  readonly certificateFile: string | null;
+  readonly keyFile: string | null;
+  /** Command-line options of the session, such as "-c search_path=farebox". */
+  readonly options: string | null;
+}
+
+export type PostgresUrlResult =
+  | { readonly ok: true; readonly server: PostgresServer }
+  /** Completes the sentence "FAREBOX_DATABASE …", without any of the text. */
+  | { readonly ok: false; readonly problem: string };
+
+/** The words of `sslmode` that say what they do; see docs/deploy.md. */
+const modes: Readonly<Record<string, PostgresTls>> = {
+  disable: "none",
+  "no-verify": "unverified",
+  "verify-ca": "authority",
+  // Many services hand out addresses with `require`, and libpq then verifies nothing: here it is taken at the word of what is wanted.
+  require: "verified",
+  "verify-full": "verified",
+};
+
+const known = ["sslmode", "sslrootcert", "sslcert", "sslkey", "options", "host"];
+const example = "postgres://farebox:PASSWORD@db.example/farebox";
+
+/** Whether a text is meant as the address of a PostgreSQL database. */
+export function isPostgresUrl(text: string): boolean {
+  return /^postgres(ql)?:/i.test(text);
+}
+
+/** Reads `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`. Without `sslmode`, only a connection within this machine goes without TLS. */
+export function parsePostgresUrl(text: string): PostgresUrlResult {
+  const refused = (problem: string): PostgresUrlResult => ({ ok: false, problem });
+  const url = isPostgresUrl(text) ? urlOf(text) : null;
+  if (url === null || !/^postgres(ql)?:\/\//i.test(text) || url.hash !== "") {
+    return refused(`must be an address such as ${example}; in a password, write @ : / ? # and % as %40 %3A %2F %3F %23 and %25`);
+  }
+  const parameters = url.searchParams;
+  if ([...parameters.keys()].some((name) => !known.includes(name))) {
+    return refused(`must have no other parameters than ${known.join(", ")}`);
+  }
+  const decoded = decodedParts(url);
+  if (decoded === null) return refused("must not have a % that two hexadecimal digits do not follow");
+  const { user, password, database } = decoded;
+  const host = parameters.get("host") ?? decoded.host;
+  const port = url.port === "" ? 5432 : Number(url.port);
+  if (host === "") return refused(`must name the server's host, such as ${example}`);
+  if (host.includes(",")) return refused("must name one host");
+  if (user === "") return refused(`must name the role to log in as, such as ${example}`);
+  if (database === "" || database.includes("/")) return refused(`must name one database after the host, such as ${example}`);
+  const mode = parameters.get("sslmode");
+  const tls = mode === null ? (isThisMachine(host) ? "none" : "verified") : modes[mode];
+  if (tls === undefined) return refused(`must have one of ${Object.keys(modes).join(", ")} as its sslmode`);
+  const file = (name: string) => parameters.get(name) || null;
+  return {
+    ok: true,
+    server: {
+      host, port, user, password: password === "" ? null : password, database, tls,
+      authorityFile: file("sslrootcert"), certificateFile: file("sslcert"), keyFile: file("sslkey"), options: file("options"),
+    },
+  };
+}
+
+/** What may be shown of it: no password, and no parameters. */
+export function shownPostgres({ host, port, user, database }: PostgresServer): string {
+  const place = host.startsWith("/") ? encodeURIComponent(host) : host.includes(":") ? `[${host}]` : host;
+  return `postgres://${encodeURIComponent(user)}@${place}${port === 5432 ? "" : `:${port}`}/${encodeURIComponent(database)}`;
+}
+
+/** Whether what is sent there does not leave this machine. */
+function isThisMachine(host: string): boolean {
+  const name = host.toLowerCase().replace(/\.$/, "");
+  return host.startsWith("/") || name === "localhost" || name.endsWith(".localhost") || addressKind(name) === "loopback";
+}
+
+function urlOf(text: string): URL | null {
+  return URL.canParse(text) ? new URL(text) : null;
+}
+
+function decodedParts(url: URL) {
+  try {
+    return {
+      user: decodeURIComponent(url.username),
+      password: decodeURIComponent(url.password),
+      host: decodeURIComponent(url.hostname.replace(/^\[(.*)\]$/, "$1")),
+      database: decodeURIComponent(url.pathname.slice(1)),
+    };
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,30 @@
+import { readdirSync, readFileSync } from "node:fs";
+import type { OpenFailure } from "./store.ts";
+
+export type Engine = "sqlite" | "postgres";
+
+/** A step of a schema. */
+export interface Migration {
+  /** The schema version that it leads to: the leading number of its file's name. */
+  readonly version: number;
+  readonly sql: () => string;
+}
+
+/** An engine's migrations in order. */
+export function migrationsOf(engine: Engine): readonly Migration[] {
+  const folder = new URL(`./migrations/${engine}/`, import.meta.url);
+  return readdirSync(folder)
+    .filter((file) => file.endsWith(".sql"))
+    .map((file) => ({ version: Number.parseInt(file, 10), sql: () => readFileSync(new URL(file, folder), "utf8") }))
+    .sort((a, b) => a.version - b.version);
+}
+
+/** The schema version that this release writes. */
+export function knownSchemaOf(engine: Engine): number {
+  return Math.max(...migrationsOf(engine).map(({ version }) => version));
+}
+
+export function olderSchema(found: number, known: number): OpenFailure {
+  const message = `its schema version ${found} is older than ${known}; farebox db migrate brings it forward, as the next serve does`;
+  return { kind: "unusable", message };
+}

@@ -1,0 +1,95 @@
+import type { Client } from "pg";
+import type { Clock, Timer } from "../../ports/clock.ts";
+import type { Statements } from "./connection.ts";
+
+/** Channels are the database's: what is sent says whose schema it is of. */
+const channel = "farebox_changes";
+const firstPauseMs = 250;
+const longestPauseMs = 5_000;
+
+/** Tells all who watch the ledger, once the transaction is committed, that keys, teams, budgets or settings changed. */
+export async function announce(db: Statements): Promise<void> {
+  await db.run(
+    `with moved as (update meta set changes = changes + 1 returning changes)
+     select pg_notify('${channel}', current_schema() || ' ' || changes) from moved`,
+  );
+}
+
+/** The counter that moves with each change. */
+export async function changesIn(db: Statements): Promise<bigint> {
+  const row = await db.row<{ changes: bigint }>("select changes from meta");
+  return row?.changes ?? 0n;
+}
+
+export interface ChangeWatchParts {
+  /** Makes a client that is not connected yet. */
+  readonly newClient: () => Client;
+  readonly clock: Clock;
+  /** The counter when the ledger was opened. */
+  readonly seen: bigint;
+  readonly onChange: () => void;
+}
+
+/**
+ * Hears of changes by other processes at once, on a connection of its own that is made again whenever it breaks. Whoever
+ * comes by the counter tells it too (`saw`), so that a notice that was lost is made up for.
+ */
+export class ChangeWatch implements AsyncDisposable {
+  readonly #parts: ChangeWatchParts;
+  #seen: bigint;
+  #client: Client | null = null;
+  #pauseMs = firstPauseMs;
+  #retry: Timer | null = null;
+  #closed = false;
+
+  constructor(parts: ChangeWatchParts) {
+    this.#parts = parts;
+    this.#seen = parts.seen;
+  }
+
+  /** Resolves once it listens, or could not for now. */
+  async start(): Promise<void> {
+    const client = this.#parts.newClient();
+    this.#client = client;
+    const lost = () => this.#lost(client);
+    client.on("error", lost);
+    client.on("end", lost);
+    try {
+      await client.connect();
+      const { rows } = await client.query<{ schema: string }>("select current_schema() as schema");
+      client.on("notification", ({ payload }) => this.#heard(payload ?? "", rows[0]?.schema ?? ""));
+      await client.query(`listen ${channel}`);
+      const counted = await client.query<{ changes: bigint }>("select changes from meta");
+      this.#pauseMs = firstPauseMs;
+      this.saw(counted.rows[0]?.changes ?? 0n);
+    } catch {
+      lost();
+    }
+  }
+
+  /** The counter as somebody read it. */
+  saw(changes: bigint): void {
+    if (this.#closed || changes <= this.#seen) return;
+    this.#seen = changes;
+    this.#parts.onChange();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed = true;
+    this.#retry?.cancel();
+    await this.#client?.end().catch(() => {});
+  }
+
+  #heard(payload: string, schema: string): void {
+    const counter = /^\d+$/.exec(payload.slice(payload.lastIndexOf(" ") + 1))?.[0];
+    if (counter !== undefined && payload === `${schema} ${counter}`) this.saw(BigInt(counter));
+  }
+
+  #lost(client: Client): void {
+    if (this.#closed || this.#client !== client) return;
+    this.#client = null;
+    client.end().catch(() => {});
+    this.#retry = this.#parts.clock.after(this.#pauseMs, () => void this.start());
+    this.#pauseMs = Math.min(this.#pauseMs * 2, longestPauseMs);
+  }
+}

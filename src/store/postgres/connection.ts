@@ -1,0 +1,268 @@
+import { readFileSync } from "node:fs";
+import type { ConnectionOptions } from "node:tls";
+import { DatabaseError, Pool, types, type ClientBase, type ClientConfig, type PoolClient } from "pg";
+import type { PostgresServer } from "../../core/postgres-url.ts";
+
+/** Text with $1 … in it. One with a name is prepared once on each connection. */
+export type Sql = string | { readonly name: string; readonly text: string };
+
+/** What statements can be asked of: a connection, or whichever of a pool is free. 64-bit integers are bigints. */
+export interface Statements {
+  rows<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R[]>;
+  /** The first one; undefined for none. */
+  row<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R | undefined>;
+  /** How many rows were written. */
+  run(sql: Sql, values?: readonly unknown[]): Promise<number>;
+}
+
+/** One connection for as long as it is needed; at its end, what was begun and not committed is rolled back. */
+export interface Session extends Statements, AsyncDisposable {
+  readonly client: ClientBase;
+}
+
+/** The connection went while a transaction was being committed: it may be written, or not. */
+export class OutcomeUnknown extends Error {}
+
+export interface ConnectOptions {
+  /** For people who look at the server's connections. */
+  readonly applicationName: string;
+  /** Connections at most. */
+  readonly max: number;
+  /** How long a statement may run, in milliseconds; the server ends it, and a moment later so does this side. Null: as long as it takes. */
+  readonly statementMs: number | null;
+  /** How long a statement waits for a lock, in milliseconds. */
+  readonly lockMs?: number;
+}
+
+/** How long a server may take to let a client in. Milliseconds. */
+const connectMs = 5_000;
+/** A transaction that its client has left open is ended by the server. Milliseconds. */
+const idleInTransactionMs = 10_000;
+/** How much later than the server this side gives a statement up. Milliseconds. */
+const graceMs = 1_000;
+/** How long an idle connection is kept. Milliseconds. */
+const idleMs = 60_000;
+/** How often a transaction is tried that others keep from being serialised. */
+const triesMax = 5;
+
+/** A database by a pool of connections, which are made as they are needed. */
+export class Database implements Statements, AsyncDisposable {
+  readonly #pool: Pool;
+  #closed: Promise<void> | null = null;
+
+  constructor(pool: Pool) {
+    this.#pool = pool;
+    // A connection that breaks while nobody uses it is replaced by the next use.
+    pool.on("error", () => {});
+  }
+
+  rows<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R[]> {
+    return this.#lent((db) => db.rows<R>(sql, values));
+  }
+
+  row<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R | undefined> {
+    return this.#lent((db) => db.row<R>(sql, values));
+  }
+
+  run(sql: Sql, values?: readonly unknown[]): Promise<number> {
+    return this.#lent((db) => db.run(sql, values));
+  }
+
+  /**
+   * Does the work in one transaction; rolls it back when the work throws. `snapshot`: reads only, all of them from one
+   * moment. The work is done again where the database could not serialise it. Throws `OutcomeUnknown` where the
+   * connection was lost with the commit.
+   */
+  async transaction<T>(work: (db: Statements) => Promise<T>, how: "write" | "snapshot" = "write"): Promise<T> {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.#lent((session) => inTransaction(session, how, work));
+      } catch (error) {
+        if (tries >= triesMax || !isSerialization(error)) throw error;
+      }
+    }
+  }
+
+  /** One connection of the pool, to be disposed of. */
+  async session(): Promise<Session> {
+    const client = await this.#pool.connect();
+    return sessionOver(client);
+  }
+
+  /** Waits for what runs. */
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#closed ??= this.#pool.end();
+    return this.#closed;
+  }
+
+  async #lent<T>(work: (session: Session) => Promise<T>): Promise<T> {
+    await using session = await this.session();
+    return await work(session);
+  }
+}
+
+/** A database to connect to; nothing is sent before the first statement. Throws where a file that the address names cannot be read. */
+export function connect(server: PostgresServer, options: ConnectOptions): Database {
+  return new Database(new Pool({ ...clientConfig(server, options), max: options.max, idleTimeoutMillis: idleMs }));
+}
+
+/** What the driver needs to reach the server. */
+export function clientConfig(server: PostgresServer, { applicationName, statementMs, lockMs }: Omit<ConnectOptions, "max">): ClientConfig {
+  const settings = [
+    `idle_in_transaction_session_timeout=${idleInTransactionMs}`,
+    ...(statementMs === null ? [] : [`statement_timeout=${statementMs}`]),
+    ...(lockMs === undefined ? [] : [`lock_timeout=${lockMs}`]),
+  ];
+  return {
+    host: server.host,
+    port: server.port,
+    user: server.user,
+    ...(server.password !== null && { password: server.password }),
+    database: server.database,
+    ssl: tlsOf(server),
+    // What the address says comes last, and so holds.
+    options: [...settings.map((setting) => `-c ${setting}`), ...(server.options === null ? [] : [server.options])].join(" "),
+    application_name: applicationName,
+    connectionTimeoutMillis: connectMs,
+    ...(statementMs !== null && { query_timeout: statementMs + graceMs }),
+    keepAlive: true,
+    types: { getTypeParser: parserOf },
+  };
+}
+
+function tlsOf({ tls, authorityFile, certificateFile, keyFile }: PostgresServer): ConnectionOptions | false {
+  if (tls === "none") return false;
+  const file = (path: string | null) => (path === null ? undefined : readFileSync(path, "utf8"));
+  return {
+    rejectUnauthorized: tls !== "unverified",
+    ...(tls === "authority" && { checkServerIdentity: () => undefined }),
+    ...(authorityFile !== null && { ca: file(authorityFile) }),
+    ...(certificateFile !== null && { cert: file(certificateFile) }),
+    ...(keyFile !== null && { key: file(keyFile) }),
+  };
+}
+
+const int8 = types.builtins.INT8;
+/** PostgreSQL's number of the type of arrays of 64-bit integers. */
+const int8Array = 1016;
+
+function parserOf(type: number, format?: "text" | "binary"): (text: string) => unknown {
+  if (type === int8) return BigInt;
+  if (type === int8Array) return (text) => (text === "{}" ? [] : text.slice(1, -1).split(",").map(BigInt));
+  return format === "binary" ? types.getTypeParser(type, "binary") : types.getTypeParser(type, "text");
+}
+
+async function inTransaction<T>(session: Session, how: "write" | "snapshot", work: (db: Statements) => Promise<T>): Promise<T> {
+  await session.run(how === "write" ? "begin" : "begin isolation level repeatable read read only");
+  const result = await work(session);
+  await commit(session, how);
+  return result;
+}
+
+async function commit({ client }: Session, how: "write" | "snapshot"): Promise<void> {
+  try {
+    const { command } = await client.query("commit");
+    // What failed in a transaction is not written, whoever caught the error.
+    if (command !== "COMMIT") throw new Error("a transaction with a failed statement was committed");
+  } catch (error) {
+    if (how === "snapshot" || !isConnectionLost(error)) throw error;
+    throw new OutcomeUnknown("the connection to the database was lost", { cause: error });
+  }
+}
+
+/** Rows and counts over one connection. */
+function sessionOver(client: PoolClient): Session {
+  let isLost = false;
+  const query = async <R extends object>(sql: Sql, values: readonly unknown[] = []) => {
+    try {
+      return await client.query<R>(typeof sql === "string" ? { text: sql, values: [...values] } : { ...sql, values: [...values] });
+    } catch (error) {
+      isLost ||= isConnectionLost(error);
+      throw error;
+    }
+  };
+  const onError = () => {
+    isLost = true;
+  };
+  client.on("error", onError);
+  return {
+    client,
+    rows: async <R extends object>(sql: Sql, values?: readonly unknown[]) => (await query<R>(sql, values)).rows,
+    row: async <R extends object>(sql: Sql, values?: readonly unknown[]) => (await query<R>(sql, values)).rows[0],
+    run: async (sql, values) => (await query(sql, values)).rowCount ?? 0,
+    async [Symbol.asyncDispose]() {
+      const isIdle = !isLost && (client.getTransactionStatus() === "I" || (await rolledBack(client)));
+      client.off("error", onError);
+      // A connection that is not at rest is no good to the next one who gets it.
+      client.release(!isIdle);
+    },
+  };
+}
+
+async function rolledBack(client: PoolClient): Promise<boolean> {
+  try {
+    await client.query("rollback");
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether an error says that a transaction lost against others and may be tried again. */
+function isSerialization(error: unknown): boolean {
+  return error instanceof DatabaseError && (error.code === "40001" || error.code === "40P01");
+}
+
+/** Whether the connection went, or gave no answer in time, so that nobody knows what became of what was sent. */
+export function isConnectionLost(error: unknown): boolean {
+  // Where the server ends a connection it says so with one of these.
+  if (error instanceof DatabaseError) return error.severity === "FATAL" || error.severity === "PANIC" || error.code?.startsWith("08") === true;
+  return isOfDriver(error);
+}
+
+/** Errors that the driver makes itself have no code of the server; those of the network have one of Node. */
+function isOfDriver(error: unknown): error is Error {
+  if (!(error instanceof Error) || error instanceof DatabaseError) return false;
+  if ("code" in error && typeof error.code === "string") return true;
+  return /^(Connection terminated|Query read timeout|timeout expired|timeout exceeded|Client (has encountered|was closed)|The server does not support SSL|There was an error establishing an SSL|The client is closed|Cannot use a pool after)/i.test(error.message);
+}
+
+/** Classes of SQLSTATE that are the server's condition rather than a statement's fault. */
+const conditions = ["08", "25006", "28", "3D", "40", "42501", "53", "55P03", "57", "58", "XX"];
+
+/** Why the database could not be reached or written, in one sentence without its password; null for a bug of ours. */
+export function databaseFault(error: unknown): string | null {
+  if (error instanceof OutcomeUnknown) return error.message;
+  if (error instanceof DatabaseError) {
+    const code = error.code ?? "";
+    return conditions.some((condition) => code.startsWith(condition)) ? `${error.message} (${code})` : null;
+  }
+  if (error instanceof AggregateError && error.errors.length > 0) return databaseFault(error.errors[0]);
+  return isOfDriver(error) ? whyNotReached(error) : null;
+}
+
+const unanswered: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "no server listens there",
+  ENOTFOUND: "there is no such host",
+  EAI_AGAIN: "the name of its host cannot be looked up now",
+  ENOENT: "there is no such file or socket",
+  ETIMEDOUT: "the server does not answer",
+  EHOSTUNREACH: "its host cannot be reached",
+  ENETUNREACH: "its network cannot be reached",
+  ECONNRESET: "the connection was cut",
+  EPIPE: "the connection was cut",
+  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for another host",
+  CERT_HAS_EXPIRED: "its certificate has expired",
+};
+const untrusted = new Set([
+  "DEPTH_ZERO_SELF_SIGNED_CERT", "SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_VERIFY_LEAF_SIGNATURE", "UNABLE_TO_GET_ISSUER_CERT", "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
+]);
+
+function whyNotReached(error: Error): string {
+  const code = "code" in error ? String(error.code) : "";
+  if (untrusted.has(code)) return `nobody trusted vouches for its certificate; sslrootcert=FILE in the address names who does (${code})`;
+  if (/does not support SSL/.test(error.message)) return "the server offers no TLS, without which the password and all figures would be sent in the clear; sslmode=disable in the address permits that";
+  if (/timeout/i.test(error.message)) return "the server does not answer in time";
+  const why = unanswered[code];
+  return why === undefined ? error.message : `${why} (${code})`;
+}

@@ -1,0 +1,91 @@
+import type { PostgresServer } from "../../core/postgres-url.ts";
+import { olderSchema } from "../migrations.ts";
+import type { OpenFailure } from "../store.ts";
+import { connect, databaseFault, type Database } from "./connection.ts";
+import { knownSchema, migrate, schemaOf } from "./migrate.ts";
+
+interface Failed {
+  readonly ok: false;
+  readonly failure: OpenFailure;
+}
+
+export type MigrateResult = { readonly ok: true; readonly from: number; readonly to: number; readonly backup: null } | Failed;
+
+/** Brings a ledger to this release's schema, only while no proxy runs on it; with `create` it makes one where there is none. */
+export async function migrateServer(server: PostgresServer, { create }: { readonly create: boolean }): Promise<MigrateResult> {
+  return onServer<MigrateResult>(server, async (database) => {
+    if (!create && (await schemaOf(database)) === 0) return { ok: false, failure: { kind: "missing" } };
+    const migrated = await migrate(database, { forward: true });
+    return migrated.ok ? { ...migrated, backup: null } : migrated;
+  });
+}
+
+/** What there is to know of a ledger without changing it. */
+export interface ServerLook {
+  readonly schema: number;
+  readonly known: number;
+  /** As the server states it. */
+  readonly version: string;
+  readonly isEncrypted: boolean;
+  /** Whether the role may make partitions. */
+  readonly mayCreate: boolean;
+  /** As the schema is an older one, nothing more is looked at; null where there is no ledger either. */
+  readonly ledger: {
+    readonly timeZone: string | null;
+    /** Tasks that are known to run are left out. */
+    readonly pending: { readonly count: number; readonly oldestAt: number | null };
+    /** Proxies that run on it. */
+    readonly proxies: number;
+  } | null;
+}
+
+export type ServerLookResult = { readonly ok: true; readonly look: ServerLook } | Failed;
+
+export async function lookAtServer(server: PostgresServer): Promise<ServerLookResult> {
+  return onServer<ServerLookResult>(server, async (database) => {
+    const known = knownSchema();
+    const schema = await schemaOf(database);
+    if (schema > known) return { ok: false, failure: { kind: "newer_schema", found: schema, known } };
+    const facts = await database.row<{ version: string; encrypted: boolean | null; may: boolean | null }>(
+      `select current_setting('server_version') as version, (select ssl from pg_stat_ssl where pid = pg_backend_pid()) as encrypted,
+         has_schema_privilege(current_schema(), 'create') as may`,
+    );
+    const look = { schema, known, version: facts?.version ?? "?", isEncrypted: facts?.encrypted === true, mayCreate: facts?.may === true };
+    return { ok: true, look: { ...look, ledger: schema === known ? await ledgerOf(database) : null } };
+  });
+}
+
+async function ledgerOf(database: Database): Promise<ServerLook["ledger"]> {
+  const row = await database.row<{ zone: string | null; count: bigint; oldest: bigint | null; proxies: bigint }>(
+    `select (select time_zone from meta) as zone, count(*) as count, min(admitted_at) as oldest,
+       (select count(*) from owners where serves = 1 and ended_at is null and beat_at > clock_timestamp() - interval '5 seconds') as proxies
+     from charges where state = 'pending'
+       and not (kind = 'task' and exists (select 1 from tasks where tasks.charge = charges.id))`,
+  );
+  if (row === undefined) return null;
+  const oldestAt = row.oldest === null ? null : Number(row.oldest);
+  return { timeZone: row.zone, pending: { count: Number(row.count), oldestAt }, proxies: Number(row.proxies) };
+}
+
+/** Works with a database of this release's schema; what is in the way is an answer. */
+export async function onLedger<R>(server: PostgresServer, work: (database: Database) => Promise<R>): Promise<R | Failed> {
+  return onServer<R | Failed>(server, async (database) => {
+    const found = await schemaOf(database);
+    const known = knownSchema();
+    if (found > known) return { ok: false, failure: { kind: "newer_schema", found, known } };
+    if (found === 0) return { ok: false, failure: { kind: "missing" } };
+    return found < known ? { ok: false, failure: olderSchema(found, known) } : await work(database);
+  });
+}
+
+/** Turns faults of the server and the network into an answer. */
+async function onServer<R>(server: PostgresServer, work: (database: Database) => Promise<R>): Promise<R | Failed> {
+  try {
+    await using database = connect(server, { applicationName: "farebox", max: 2, statementMs: null, lockMs: 60_000 });
+    return await work(database);
+  } catch (error) {
+    const message = databaseFault(error);
+    if (message === null) throw error;
+    return { ok: false, failure: { kind: "unusable", message } };
+  }
+}
