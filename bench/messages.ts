@@ -17,6 +17,8 @@ export interface StartOrder {
   readonly database: string;
   /** Keys with a hard budget each that are there beside its own. */
   readonly keys: number;
+  /** Processes of Farebox that answer; 1 unless given. */
+  readonly workers?: number;
 }
 
 export interface Ready {

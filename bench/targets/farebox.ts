@@ -44,7 +44,7 @@ await runProcess(async (order): Promise<Running> => {
   };
 });
 
-function settingsFor({ gatewayUrl, gatewayKey, folder, engine }: StartOrder): Settings {
+function settingsFor({ gatewayUrl, gatewayKey, folder, engine, workers = 1 }: StartOrder): Settings {
   const env = {
     FAREBOX_GATEWAY_URL: gatewayUrl,
     FAREBOX_GATEWAY_API_KEY: gatewayKey,
@@ -52,6 +52,7 @@ function settingsFor({ gatewayUrl, gatewayKey, folder, engine }: StartOrder): Se
     FAREBOX_PORT: "0",
     FAREBOX_ENGINE: engine,
     FAREBOX_LOG_LEVEL: "error",
+    FAREBOX_WORKERS: String(workers),
   };
   const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all" });
   if (!loaded.ok) throw new Error(loaded.problems.join("; "));

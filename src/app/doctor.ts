@@ -1,4 +1,5 @@
 import { createServer } from "node:net";
+import { availableParallelism } from "node:os";
 import type { ExamineSubject } from "../cli/adapters.ts";
 import { ledgerFile } from "../config/database.ts";
 import { loadSettings, type LoadResult } from "../config/load.ts";
@@ -8,9 +9,10 @@ import { configVariable, settingNames, settingOf, variableOf, variablePrefix, ty
 import type { Clock } from "../ports/clock.ts";
 import { fetchWhole, type WholeAnswer, type WholeFailure } from "../proxy/fetch-whole.ts";
 import { hostOf, isLoopback } from "../config/addresses.ts";
-import { failed, judgeClock, judgePrices, ok, skipped, warning, type Check } from "../reporting/doctor.ts";
+import { failed, judgeClock, judgePrices, judgeWorkers, ok, skipped, warning, type Check } from "../reporting/doctor.ts";
 import { isTimeZone } from "../time/calendar.ts";
 import { isObject, parseJson } from "../wire/json.ts";
+import { workerCount } from "./workers/count.ts";
 import { examineFile, examinePermissions } from "./doctor-files.ts";
 import { examineServer } from "./doctor-server.ts";
 import { shippedPrices } from "./package.ts";
@@ -41,6 +43,7 @@ export async function examine(subject: ExamineSubject, clock: Clock, tell: Tell)
     judgePublicUrl(listen.publicUrl, gateway.address?.origin ?? null),
   );
   await within(subject, ["host", "port"], "port", tell, examinePort);
+  await within(subject, ["workers"], "workers", tell, async (settings) => judgeWorkers(workerCount(settings), availableParallelism()));
 }
 
 /** Tells the checks of a part; a fault of the part itself is told as well. */

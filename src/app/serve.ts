@@ -35,8 +35,9 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   if (serving.recovered > 0) log.warn({ recovered: serving.recovered }, "holds of a proxy that died were posted as assumed");
   readPrices = () => void serving.reloadPrices();
   printLine(io, `farebox listening on ${serving.url}`);
-  const signal = await stopping;
-  log.info({ signal }, "draining");
+  const end = await Promise.race([stopping.then((signal) => ({ signal })), serving.failed.then((problem) => ({ problem }))]);
+  if ("problem" in end) return fail(io, end.problem);
+  log.info({ signal: end.signal }, "draining");
   await serving.drain();
   return 0;
 }

@@ -1,15 +1,9 @@
-import type { Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { watchPrices } from "../catalogue/watched-prices.ts";
 import { storeProblem } from "../cli/context.ts";
-import { isLoopback } from "../config/addresses.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
 import { formatFault } from "../core/fault.ts";
 import { createGateway } from "../gateway/gateway.ts";
-import { createHttpApp } from "../http/http-app.ts";
-import { hostName } from "../http/origins.ts";
-import { createHttpServer } from "../http/server.ts";
 import type { Alerts } from "../jobs/alerts.ts";
 import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
 import { startRecovery } from "../jobs/recovery.ts";
@@ -31,12 +25,15 @@ import { differenceOfDay, ledgerFigures } from "./figures.ts";
 import { fleetMember, type FleetMember } from "./fleet.ts";
 import { openLedger } from "./ledger.ts";
 import { GatewayWatch } from "./gateway-health.ts";
+import { openHttpFront, type FrontResult } from "./http-front.ts";
 import { shippedPrices } from "./package.ts";
 import { tellReload } from "./price-reloads.ts";
 import { spendByTeam } from "./spend.ts";
 import { tellStoreEvent } from "./store-events.ts";
 import { buildStory } from "./story.ts";
 import { Work } from "./work.ts";
+import { workerCount } from "./workers/count.ts";
+import type { CrewParts } from "./workers/crew.ts";
 
 /** The running proxy. Disposing of it ends it at once; `drain` first lets running requests finish. */
 export interface Serving extends AsyncDisposable {
@@ -58,6 +55,8 @@ export interface Serving extends AsyncDisposable {
   reloadPrices(): Promise<void>;
   /** Not ready at once, deaf after two seconds; done when every request is settled, those that are cut off at the end of the time too. */
   drain(): Promise<void>;
+  /** Resolves with one sentence where workers answer the requests and none can be kept running. */
+  readonly failed: Promise<string>;
 }
 
 export type ServingResult =
@@ -73,13 +72,6 @@ export interface ServingParts {
 
 /** A settlement waits so long for a hold to share its transaction. A crash meanwhile posts the hold, as assumed. Milliseconds. */
 const settlePauseMs = 10;
-/** For this long a draining proxy still takes new requests, so that balancers notice first. Milliseconds. */
-const lameDuckMs = 2_000;
-/** For the error events of streams that the end of the drain cuts off. Milliseconds. */
-const lastWordsMs = 1_000;
-
-/** At the end, settlements that take longer than this may be waiting for a ledger that cannot be written. Milliseconds. */
-const stuckMs = 1_000;
 
 /** Builds everything that a running proxy is made of, and listens. */
 export async function startServing(settings: Settings, parts: ServingParts): Promise<ServingResult> {
@@ -97,11 +89,13 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     does: (job) => member?.duties.of(job).isMine() ?? false,
   });
   let member: FleetMember | null = null;
+  const pricesListeners: (() => void)[] = [];
   const opened = await watchPrices({
     folders: { shipped: shippedPrices, user: settings.pricing.folder ?? undefined },
     clock: parts.clock,
     onReload: (reload) => {
       tellReload(reload, { log: parts.log, count: metrics.priceReloads, at: parts.clock.now() });
+      if (reload.kind === "taken") for (const listener of pricesListeners) listener();
       member?.pricesChanged();
     },
   });
@@ -156,18 +150,6 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     poller?.wake();
   };
   const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work, wakePoller, wakeDelivery, seal, random: Math.random, elsewhere: fleet.elsewhere, peers: fleet.standing, ...looks });
-  const app = createHttpApp({
-    routes: story.routes,
-    events: heard.events,
-    log: parts.log,
-    clock: parts.clock,
-    loopbackOnly: isLoopback(settings.listen.host),
-    publicHost: settings.listen.publicUrl === null ? null : hostName(new URL(settings.listen.publicUrl).host) ?? null,
-    corsOrigins: settings.listen.corsOrigins,
-    bodyBytesMax: settings.listen.bodyBytesMax,
-    bodyMemoryBytesMax: settings.listen.bodyMemoryBytesMax,
-    running: (running) => work.add(running),
-  });
   const { ledger, samples } = store;
   const sampler = owned.use(
     startBalanceSampler({ ledger, samples, clock: parts.clock, log: parts.log, everyMs: settings.balance.ttlMs, fetch: story.freshAccount, duty: duties.of("account") }),
@@ -175,48 +157,27 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   poller = owned.use(startTaskPoller({ tasks: store.tasks, look: story.lookAtTask, clock: parts.clock, log: parts.log, duty: duties.of("tasks") }));
   if (store.fleet !== null) owned.use(startRecovery({ ledger, clock: parts.clock, log: parts.log, duty: duties.of("recovery") }));
   fleet.join(story.limitsUsed, { posted: () => alerts.spent(), queued: () => delivery.wake(), tasks: () => poller?.wake() });
-  const listening = await listen(createHttpServer(app, { onRefusal: (refusal) => heard.events.refused(refusal) }), settings.listen);
-  if (!listening.ok) return { ok: false, problems: [listening.problem] };
-  const { server, url } = listening;
-
-  let draining = false;
-  server.prependListener("request", (_request, response) => {
-    // A connection that stays open would bring requests until it is cut off in the middle of one.
-    if (draining) response.shouldKeepAlive = false;
+  const { events } = heard;
+  const { routes, shared, stopForwarding } = story;
+  const common = { ...parts, routes, events, work, gateway, stopForwarding, isLedgerWritable: () => store.ledger.isWritable() };
+  const fronting = await openFront(settings, {
+    ...common, shared,
+    commands: store.commands,
+    keys: store.keys,
+    teams: store.teams,
+    changes: store.changes,
+    catalogue: () => prices.current,
+    onPrices: (listener) => pricesListeners.push(listener),
+    lost: metrics.lost,
   });
-  const drain = async (): Promise<void> => {
-    draining = true;
-    story.stopBeingReady();
-    const { drainMs } = settings.listen;
-    const takingMs = Math.min(lameDuckMs, drainMs);
-    await pause(parts.clock, takingMs);
-    server.close();
-    server.closeIdleConnections();
-    await Promise.race([work.done(), pause(parts.clock, drainMs - takingMs)]);
-    story.stopForwarding();
-    await Promise.race([work.done(), pause(parts.clock, lastWordsMs)]);
-    await cutOff();
-  };
-  /** Whoever still waits, on either side, waits for a connection: without one all come to their end and are settled. */
-  const cutOff = async (): Promise<void> => {
-    server.close();
-    story.stopForwarding();
-    server.closeAllConnections();
-    await gateway[Symbol.asyncDispose]();
-    await settledOrStuck();
-  };
-  /** What a full disk does not take is left to the next start, which posts its hold: nobody has to kill a proxy for it. */
-  const settledOrStuck = async (): Promise<void> => {
-    for (;;) {
-      const isDone = await Promise.race([work.done().then(() => true), pause(parts.clock, stuckMs).then(() => false)]);
-      if (isDone || !(await store.ledger.isWritable())) return;
-    }
-  };
+  if (!fronting.ok) return { ok: false, problems: [fronting.problem] };
+  const { front } = fronting;
+  metrics.showWorkers(front.processMetrics ?? null);
   const kept = owned.move();
   return {
     ok: true,
     serving: {
-      url,
+      url: front.url,
       ledger: store.ledger,
       keys: store.keys,
       teams: store.teams,
@@ -227,13 +188,24 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       created: store.created,
       settled: () => work.done(),
       reloadPrices: () => prices.reload(),
-      drain,
+      failed: front.failed ?? new Promise(() => undefined),
+      async drain() {
+        story.stopBeingReady();
+        await front.drain();
+      },
       async [Symbol.asyncDispose]() {
-        await cutOff();
+        await front.cutOff();
         await kept.disposeAsync();
       },
     },
   };
+}
+
+/** Whoever answers the requests: this process, or workers of it. */
+async function openFront(settings: Settings, parts: CrewParts): Promise<FrontResult> {
+  if (workerCount(settings) === 1) return await openHttpFront(settings, parts);
+  const { openCrew } = await import("./workers/crew.ts");
+  return await openCrew(settings, parts);
 }
 
 /** Posts what a dead proxy left; a disk that is full is no bug. */
@@ -244,35 +216,4 @@ async function recover(ledger: Ledger, at: number): Promise<{ readonly ok: true;
     if (!(error instanceof LedgerUnavailable)) throw error;
     return { ok: false, message: error.message };
   }
-}
-
-function pause(clock: Clock, ms: number): Promise<void> {
-  return new Promise((resolve) => clock.after(ms, resolve));
-}
-
-type Listening =
-  | { readonly ok: true; readonly server: Server; readonly url: string }
-  | { readonly ok: false; readonly problem: string };
-
-const listenProblems: Readonly<Record<string, string>> = {
-  EADDRINUSE: "another program listens there; choose another --port, or 0 for a free one",
-  EACCES: "this user may not listen there; choose a port above 1023",
-  EADDRNOTAVAIL: "this machine has no such address; choose another --host",
-};
-
-/** Connections that may wait to be accepted: a burst of clients beyond it would wait a second for their next try. */
-const backlogMax = 4096;
-
-function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<Listening> {
-  return new Promise((resolve) => {
-    server.once("error", (error: NodeJS.ErrnoException) => {
-      const why = listenProblems[error.code ?? ""] ?? error.message;
-      resolve({ ok: false, problem: `cannot listen on ${host}:${port}: ${why}` });
-    });
-    server.listen({ port, host, backlog: backlogMax }, () => {
-      const bound = server.address() as AddressInfo;
-      const shown = bound.family === "IPv6" ? `[${bound.address}]` : bound.address;
-      resolve({ ok: true, server, url: `http://${shown}:${bound.port}` });
-    });
-  });
 }

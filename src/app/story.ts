@@ -1,6 +1,5 @@
 import { createAdminGate } from "../admin/admin-gate.ts";
 import type { Settings } from "../config/settings.ts";
-import type { Shortage } from "../core/budget.ts";
 import type { Task } from "../core/tasks.ts";
 import { dashboardRoutes } from "../http/dashboard/files.ts";
 import { sessionRoutes } from "../http/dashboard/session-routes.ts";
@@ -19,26 +18,16 @@ import type { TokenCounter } from "../ports/token-counter.ts";
 import { accountInfo, createAccount } from "../proxy/account.ts";
 import { createAuthenticator, createKeyring } from "../proxy/authenticate.ts";
 import { createBalanceGuard } from "../proxy/balance-guard.ts";
-import { createForwarder } from "../proxy/forward.ts";
-import { createGrower } from "../proxy/growing-hold.ts";
-import { createHolder } from "../proxy/hold.ts";
 import { createMask } from "../proxy/mask.ts";
-import { createMeter } from "../proxy/meter.ts";
-import { meteredRequest, type RequestSteps } from "../proxy/metered-request.ts";
-import { listModels, showModel } from "../proxy/models.ts";
-import { passAllThrough } from "../proxy/passthrough.ts";
-import { createPricer } from "../proxy/price.ts";
+import type { RequestSteps } from "../proxy/metered-request.ts";
 import { createLimiter, type ProcessLimiter, type UsedElsewhere } from "../proxy/process-limiter.ts";
-import { scopeNameOf } from "../proxy/scope-name.ts";
-import { createSettler } from "../proxy/settle.ts";
 import type { GatewayHealth, HealthFacts } from "../reporting/health.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../store/store.ts";
-import { endpoints } from "../wire/endpoints/endpoints.ts";
-import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { adminApi } from "./admin-api.ts";
 import type { PeersStanding } from "./fleet.ts";
 import { dashboardFolder } from "./package.ts";
+import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "./steps.ts";
 import { buildTasks } from "./tasks.ts";
 import type { Work } from "./work.ts";
 
@@ -75,6 +64,8 @@ interface StoryParts {
 
 export interface Story {
   readonly routes: readonly Route[];
+  /** What is one for all processes of this proxy, and used by its workers. */
+  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle">;
   stopBeingReady(): void;
   /** The account record as the gateway has it now; undefined where it gives none. */
   freshAccount(): Promise<unknown>;
@@ -99,10 +90,6 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     admins: store.admins, clock, settingsToken: settings.access.adminToken?.reveal() ?? null, onFailure: (why) => events.adminFailed(why),
   });
   const desk = createSessionDesk({ gate, keyring, clock });
-  const pricer = createPricer({ catalogue, tokens, unpriced: settings.pricing.unpriced, sliceTokens: settings.stream.sliceTokens });
-  const scopeName = ({ window }: Shortage) => scopeNameOf(window.budget.scope, keys);
-  const limits = { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs };
-  const forwarder = createForwarder({ gateway, clock, mask, limits });
   const account = createAccount({
     gateway,
     clock,
@@ -118,28 +105,13 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     const checks = { accepting: !draining, ledger: await ledger.isWritable(), prices: true };
     return { ready: Object.values(checks).every(Boolean), checks, catalogue: catalogue().digest, peers: parts.peers?.() ?? null };
   };
-  const steps: RequestSteps = {
-    authenticate,
-    limiter,
-    balanceGuard: createBalanceGuard({ account, clock, floor: settings.balance.floor, log }),
-    pricer,
-    hold: createHolder({ ledger, pricer, scopeName }),
-    grow: createGrower({ ledger, tokens, pricer, clock, log, scopeName, onRefusal: (refusal) => events.refused(refusal) }),
-    forwarder,
-    meter: createMeter({ tokens, clock }),
-    settle: createSettler({ ledger, events, log }),
-    clock,
-    events,
-    log,
-    streamUsage: settings.stream.usage,
-    background: (running) => work.add(running),
-  };
+  const balanceGuard = createBalanceGuard({ account, clock, floor: settings.balance.floor, log });
+  const { steps, forwarder, limits, scopeName } = buildSteps(settings, { clock, log, events, authenticate, limiter, balanceGuard, ledger, keys, gateway, mask, tokens, catalogue, work });
   const { wakePoller, wakeDelivery, seal, random } = parts;
   const tasks = buildTasks(settings, { ...steps, store, gateway, catalogue, scopeName, mask, limits, wakePoller, account, seal, wakeDelivery, random });
   const routes: Route[] = [
-    ...endpoints.map((endpoint): Route => ({ method: "post", path: endpoint.route, handler: meteredRequest(steps, endpoint) })),
-    { method: "get", path: "/v1/models", handler: listModels({ authenticate, catalogue, clock }) },
-    { method: "get", path: "/v1/models/:id", handler: showModel({ authenticate, catalogue, clock }) },
+    ...meteredRoutes(steps),
+    ...modelRoutes({ authenticate, catalogue, clock }),
     ...tasks.routes,
     { method: "get", path: "/account/info", handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }) },
     ...selfServiceRoutes({
@@ -151,13 +123,18 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     { method: "get", path: "/healthz", handler: healthz },
     { method: "get", path: "/readyz", handler: readyz(readiness) },
     { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },
-    // What nothing before it serves.
-    ...(settings.gateway.passthrough === "all" ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps) } as const] : []),
+    ...passedRoutes(settings, steps),
   ];
   const freshAccount = async () => (await account.refresh())?.body;
   const stopForwarding = () => {
     forwarder.stopAll();
     tasks.stop();
   };
-  return { routes, freshAccount, lookAtTask: tasks.look, stopBeingReady: () => (draining = true), stopForwarding, limitsUsed: limiter.used };
+  return {
+    routes, freshAccount, stopForwarding,
+    shared: { limiter, balanceGuard, settle: steps.settle },
+    lookAtTask: tasks.look,
+    stopBeingReady: () => (draining = true),
+    limitsUsed: limiter.used,
+  };
 }

@@ -27,6 +27,9 @@ export interface Kind<T> {
   readonly fileForm: boolean;
 }
 
+/** Far more than one primary can feed; what is above is a slip of the hand. */
+const workersMax = 128;
+
 /** A kind from a parser that answers undefined, and one sentence of what is allowed. */
 function kind<T>(placeholder: string, allowed: string, parse: (text: string) => T | undefined): Kind<T> {
   return {
@@ -60,6 +63,11 @@ export function wholeNumber(min: number, max: number): Kind<number> {
     within(/^\d{1,10}$/.test(text) ? Number(text) : undefined, min, max),
   );
 }
+
+/** How many processes answer requests: a whole number, or "auto" for what the machine has room for. */
+export const workerCount: Kind<number | "auto"> = kind("number|auto", `auto, or a whole number from 1 to ${workersMax}`, (text) =>
+  text === "auto" ? text : within(/^\d{1,3}$/.test(text) ? Number(text) : undefined, 1, workersMax),
+);
 
 export function choice<const C extends string>(choices: readonly C[]): Kind<C> {
   return kind(choices.join("|"), `one of ${choices.join(", ")}`, (text) => choices.find((known) => known === text));

@@ -21,6 +21,8 @@ export interface Settings {
     readonly host: string;
     /** 0 picks a free one. */
     readonly port: number;
+    /** Processes that answer requests: 1 for this one alone, `auto` for one a core. */
+    readonly workers: number | "auto";
     readonly drainMs: number;
     readonly bodyBytesMax: number;
     readonly bodyMemoryBytesMax: number;
@@ -70,6 +72,7 @@ export function nested(values: SettingValues): Settings {
     listen: {
       host: values.host,
       port: values.port,
+      workers: values.workers,
       drainMs: values.drain,
       bodyBytesMax: values.body_limit,
       bodyMemoryBytesMax: values.body_memory,

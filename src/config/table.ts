@@ -15,6 +15,7 @@ import {
   usdAmount,
   webhookAddress,
   wholeNumber,
+  workerCount,
   yesNo,
   type Kind,
 } from "./kinds.ts";
@@ -43,6 +44,11 @@ export const settingsTable = {
   gateway_api_key: { kind: secret, default: null, meaning: "the gateway key" },
   host: { kind: host, default: "127.0.0.1", meaning: "where to listen" },
   port: { kind: port, default: "4000", meaning: "where to listen; 0 picks a free one" },
+  workers: {
+    kind: workerCount,
+    default: "1",
+    meaning: "processes that answer requests; auto for one for each core of this machine",
+  },
   database: { kind: database, default: "farebox.db", meaning: "the ledger: path of an SQLite file, or a postgres:// address" },
   auth: {
     kind: choice(["keys", "open"]),

@@ -5,7 +5,14 @@ import type { BodyOpening, BodyReceiver, BodyResult, OpenBody } from "../ports/e
 import { BodyPace } from "./body-pace.ts";
 
 /** Memory for the bodies of all requests together. */
-export class BodyMemory {
+export interface BodyMemory {
+  /** Takes so many bytes, or none of them where there is no room. It may have to be asked for elsewhere. */
+  take(bytes: number): boolean | Promise<boolean>;
+  give(bytes: number): void;
+}
+
+/** So much memory, counted here. */
+export class BodyAllowance implements BodyMemory {
   readonly #bytesMax: number;
   #bytes = 0;
 
@@ -34,12 +41,18 @@ export interface BodyRules {
 }
 
 /** Reads a request's body once and whole, within one request's limit and the memory of all, while it moves. */
-export function readBody(request: IncomingMessage, { limitBytes, memory, clock }: BodyRules): Promise<BodyResult> {
+export function readBody(request: IncomingMessage, rules: BodyRules): Promise<BodyResult> {
+  const { limitBytes, memory } = rules;
   const unfit = unfitness(request, limitBytes);
   if (unfit !== undefined) return refused(unfit);
   const stated = Number(request.headers["content-length"] ?? 0);
-  if (!memory.take(stated)) return refused(overloaded);
+  const read = (isTaken: boolean) => (isTaken ? readAll(request, stated, rules) : refused(overloaded));
+  const taking = memory.take(stated);
+  return typeof taking === "boolean" ? read(taking) : taking.then(read);
+}
 
+/** After room for what was stated of its size is taken. */
+function readAll(request: IncomingMessage, stated: number, { limitBytes, memory, clock }: BodyRules): Promise<BodyResult> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
     let size = 0;
@@ -54,16 +67,28 @@ export function readBody(request: IncomingMessage, { limitBytes, memory, clock }
     };
     // Mostly all of it came with the head.
     const pace = request.complete ? undefined : new BodyPace(clock, () => finish({ ok: false, refusal: { code: "request_timeout" } }));
+    const grow = (bytes: number, isTaken: boolean): void => {
+      if (!isTaken) return finish({ ok: false, refusal: overloaded });
+      if (over) memory.give(bytes);
+      else taken += bytes;
+    };
     request.on("data", (chunk: Buffer) => {
       if (over) return;
       size += chunk.length;
       pace?.came(chunk.length);
       if (size > limitBytes) return finish({ ok: false, refusal: { code: "request_too_large", limitBytes } });
-      if (size > taken) {
-        if (!memory.take(size - taken)) return finish({ ok: false, refusal: overloaded });
-        taken = size;
-      }
       chunks.push(chunk);
+      const more = size - taken;
+      if (more <= 0) return;
+      const taking = memory.take(more);
+      if (typeof taking === "boolean") return grow(more, taking);
+      pace?.pause();
+      request.pause();
+      void taking.then((isTaken) => {
+        grow(more, isTaken);
+        if (!over) pace?.resume();
+        request.resume();
+      });
     });
     request.on("end", () => {
       const bytes = chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
@@ -71,6 +96,8 @@ export function readBody(request: IncomingMessage, { limitBytes, memory, clock }
     });
     request.on("error", () => finish({ ok: false, refusal: null }));
     request.on("close", () => finish({ ok: false, refusal: null }));
+    // It may have gone while the memory was asked for.
+    if (request.destroyed) finish({ ok: false, refusal: null });
   });
 }
 
@@ -87,15 +114,20 @@ function unfitness({ headers }: IncomingMessage, limitBytes: number): Refusal | 
 const passingBytes = 128 * 1024;
 
 /** A request's body as it comes, whatever its size; what it takes of the memory is given back when all of it has come. */
-export function openBody(request: IncomingMessage, rules: BodyRules): BodyOpening {
+export function openBody(request: IncomingMessage, rules: BodyRules): BodyOpening | Promise<BodyOpening> {
   const { limitBytes, memory } = rules;
   const unfit = unfitness(request, limitBytes);
   if (unfit !== undefined) return { ok: false, refusal: unfit };
   const body = new RequestBody(request, rules);
   const share = Math.min(body.length ?? passingBytes, passingBytes);
-  if (!memory.take(share)) return { ok: false, refusal: overloaded };
-  request.once("close", () => memory.give(share));
-  return { ok: true, body };
+  const open = (isTaken: boolean): BodyOpening => {
+    if (!isTaken) return { ok: false, refusal: overloaded };
+    if (request.closed) memory.give(share);
+    else request.once("close", () => memory.give(share));
+    return { ok: true, body };
+  };
+  const taking = memory.take(share);
+  return typeof taking === "boolean" ? open(taking) : taking.then(open);
 }
 
 class RequestBody implements OpenBody {
@@ -134,6 +166,8 @@ class RequestBody implements OpenBody {
     this.#request.on("end", () => finish(() => receiver.end()));
     this.#request.on("error", () => finish(() => receiver.fail(null)));
     this.#request.on("close", () => finish(() => receiver.fail(null)));
+    // It may have gone while the memory for it was asked for.
+    if (this.#request.destroyed) finish(() => receiver.fail(null));
   }
 
   pause(): void {

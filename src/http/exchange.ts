@@ -96,7 +96,7 @@ export class HttpExchange implements Exchange {
     return readBody(this.#request, { ...this.#bodyRules(), limitBytes: Math.min(limitBytes, this.#facts.bodyBytesMax) });
   }
 
-  openBody(): BodyOpening {
+  openBody(): BodyOpening | Promise<BodyOpening> {
     return openBody(this.#request, this.#bodyRules());
   }
 

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { HeaderList } from "../ports/exchange.ts";
-import { BodyMemory } from "./body.ts";
+import type { BodyMemory } from "./body.ts";
 import { HttpExchange } from "./exchange.ts";
 import { browserOrigin, hostName, isForwarded, isLoopbackAddress, isLoopbackHost, isVisit } from "./origins.ts";
 import { cleanPath } from "./paths.ts";
@@ -16,7 +16,8 @@ export interface GatekeeperOptions {
   readonly publicHost: string | null;
   readonly corsOrigins: readonly string[];
   readonly bodyBytesMax: number;
-  readonly bodyMemoryBytesMax: number;
+  /** For the bodies of all requests. */
+  readonly bodyMemory: BodyMemory;
   readonly onRefusal: (refusal: Refusal) => void;
 }
 
@@ -36,7 +37,6 @@ export function exchangeOf(response: ServerResponse): HttpExchange {
  */
 export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessage, response: ServerResponse, next: () => void) => void {
   const permitted = new Set(options.corsOrigins);
-  const bodyMemory = new BodyMemory(options.bodyMemoryBytesMax);
 
   return (request, response, next) => {
     const clean = cleanPath(request.url ?? "");
@@ -49,7 +49,7 @@ export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessag
       isLocal: isLoopbackAddress(request.socket.remoteAddress) && !isForwarded(request.headers),
       answerHeaders: origin.kind === "permitted" ? corsHeaders(origin.origin) : [],
       bodyBytesMax: options.bodyBytesMax,
-      bodyMemory,
+      bodyMemory: options.bodyMemory,
       clock: options.clock,
       onRefusal: options.onRefusal,
     });

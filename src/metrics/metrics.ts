@@ -1,4 +1,4 @@
-import { collectDefaultMetrics, Gauge, Registry } from "prom-client";
+import { Gauge, Registry } from "prom-client";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import { accountGauges } from "./account-gauges.ts";
@@ -10,7 +10,8 @@ import { genAiMetrics } from "./genai-metrics.ts";
 import { KeyNames } from "./key-names.ts";
 import { ledgerGauges, type LedgerFigures } from "./ledger-gauges.ts";
 import { outboxCounts, type OutboxCounts } from "./outbox.ts";
-import { contentTypes, familiesOf, PageWriter } from "./page.ts";
+import { contentTypes, PageWriter } from "./page.ts";
+import { createProcessMetrics, familiesByProcess, familiesOf, readRegistry, type ProcessMetric } from "./process-metrics.ts";
 import { priceReloads, type PriceReloads } from "./price-reloads.ts";
 import { requestMetrics } from "./request-metrics.ts";
 import { taskMetrics } from "./task-metrics.ts";
@@ -20,9 +21,16 @@ export interface Metrics {
   readonly priceReloads: PriceReloads;
   readonly outbox: OutboxCounts;
   readonly fleet: FleetGauges;
+  /** Requests and streams have ended with the process that they were in. */
+  readonly lost: (requests: number, streams: number) => void;
+  /** Has each page show the processes of workers too. They are asked first: by then, all that happened in them is told. */
+  showWorkers(read: (() => Promise<WorkerProcesses>) | null): void;
   /** The page of everything, with the ledger's gauges as of now. OpenMetrics has exemplars with request ids. */
   scrape(format: Format): Promise<{ readonly contentType: string; readonly text: string }>;
 }
+
+/** The metrics of each worker's process, by its number. */
+type WorkerProcesses = ReadonlyMap<string, readonly ProcessMetric[]>;
 
 export interface MetricsOptions {
   readonly version: string;
@@ -39,14 +47,11 @@ export interface MetricsOptions {
   readonly does?: (job: JobName) => boolean;
 }
 
-/** Gauges that prom-client names like counters; their detailed kin stay. */
-const misnamedDefaults = ["nodejs_active_handles_total", "nodejs_active_requests_total", "nodejs_active_resources_total"];
-
 export function createMetrics(options: MetricsOptions): Metrics {
   const registry = new Registry();
   const registers = [registry];
-  collectDefaultMetrics({ register: registry });
-  for (const misnamed of misnamedDefaults) registry.removeSingleMetric(misnamed);
+  const ownProcess = createProcessMetrics();
+  let readWorkers: (() => Promise<WorkerProcesses>) | null = null;
   const build = new Gauge({ name: "farebox_build_info", help: "Always 1; the label says which release runs.", labelNames: ["version"], registers });
   build.labels(options.version).set(1);
   const names = new KeyNames(options.keysMax);
@@ -77,18 +82,23 @@ export function createMetrics(options: MetricsOptions): Metrics {
     priceReloads: priceReloads(registers, options.pricesLoadedAt),
     outbox: outboxCounts(registers),
     fleet: fleetGauges(registers, options.does ?? (() => true)),
+    lost: requests.lost,
+    showWorkers: (read) => (readWorkers = read),
     async scrape(format) {
+      const workers = readWorkers === null ? null : await readWorkers();
       // The ledger is asked by another thread while the rest is written.
-      const [figures, page] = await Promise.all([options.figures(), writePage(format)]);
+      const [figures, page] = await Promise.all([options.figures(), writePage(format, workers)]);
       for (const family of ledgerGauges(figures, names)) await page.add(family);
       return { contentType: contentTypes[format], text: page.text() };
     },
   };
 
-  async function writePage(format: Format): Promise<PageWriter> {
+  async function writePage(format: Format, workers: WorkerProcesses | null): Promise<PageWriter> {
     const page = new PageWriter(format);
     for (const family of [...requests.families, ...charges.families, ...tasks.families, ...(genAi?.families ?? [])]) await page.add(family);
-    for await (const family of familiesOf(registry)) await page.add(family);
+    const own = await ownProcess.read();
+    const processes = workers === null ? familiesOf(own) : familiesByProcess(new Map([["primary", own], ...workers]));
+    for (const family of [...familiesOf(await readRegistry(registry)), ...processes]) await page.add(family);
     return page;
   }
 }

@@ -1,6 +1,5 @@
-import type { MetricObjectWithValues, MetricValue, Registry } from "prom-client";
-import { escaped, labelText } from "./labels.ts";
-import { numberText, seriesName, type Family, type Format } from "./family.ts";
+import { escaped } from "./labels.ts";
+import type { Family, Format } from "./family.ts";
 
 export const contentTypes: Readonly<Record<Format, string>> = {
   prometheus: "text/plain; version=0.0.4; charset=utf-8",
@@ -50,26 +49,4 @@ function headOf({ name, help, type }: Family, format: Format): string {
   const family = isOpen && type === "counter" ? name.replace(/_total$/, "") : name;
   const told = isOpen ? escaped(help) : help.replace(/\\/g, "\\\\").replace(/\n/g, "\\n");
   return `# HELP ${family} ${told}\n# TYPE ${family} ${type}\n`;
-}
-
-/** What prom-client keeps, a family at a time. */
-export async function* familiesOf(registry: Registry): AsyncGenerator<Family> {
-  for (const metric of registry.getMetricsAsArray() as unknown as { get(): Promise<Read> }[]) yield familyOf(await metric.get());
-}
-
-type Read = MetricObjectWithValues<MetricValue<string> & { readonly metricName?: string }>;
-
-function familyOf({ name, help, type, values }: Read): Family {
-  return {
-    name,
-    help,
-    // Its enumeration is a number in its types and a text in what it gives.
-    type: type as unknown as Family["type"],
-    *lines() {
-      for (const { metricName = name, labels, value } of values) {
-        const text = labelText(Object.keys(labels), Object.values(labels).map((label) => label ?? ""));
-        yield `${seriesName(metricName, text)} ${numberText(value)}\n`;
-      }
-    },
-  };
 }

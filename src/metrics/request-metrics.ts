@@ -19,7 +19,11 @@ type Heard = Pick<Events, "requestStarted" | "requestEnded" | "refused" | "admin
  * How many requests there were, how they ended, and how long they took. `exemplars`: whether each of the durations names its
  * requests, or only that of the whole request.
  */
-export function requestMetrics(registers: Registry[], { clock, exemplars }: { readonly clock: Clock; readonly exemplars: "all" | "duration" }): { readonly heard: Heard; readonly families: readonly Family[] } {
+export function requestMetrics(registers: Registry[], { clock, exemplars }: { readonly clock: Clock; readonly exemplars: "all" | "duration" }): {
+  readonly heard: Heard;
+  readonly lost: (requests: number, streams: number) => void;
+  readonly families: readonly Family[];
+} {
   const requests = counts({
     name: "farebox_requests_total",
     help: "Requests answered, by route, model and the status that the client got.",
@@ -48,6 +52,10 @@ export function requestMetrics(registers: Registry[], { clock, exemplars }: { re
   const modelLabel = (model: string | null) => (model === null ? "" : models.of(model));
   return {
     families: [requests, duration, firstToken, overhead, refusals, adminTries, writes],
+    lost(requests, streams) {
+      running.requests -= requests;
+      running.streams -= streams;
+    },
     heard: {
       requestStarted(kind) {
         if (kind === "stream") running.streams++;

@@ -54,7 +54,7 @@ export interface Exchange {
   /** `limitBytes`: a limit of this path's own, below the one of all. */
   readBody(limitBytes?: number): Promise<BodyResult>;
   /** In its place: the body as it comes, within the limit of one request's size. */
-  openBody(): BodyOpening;
+  openBody(): BodyOpening | Promise<BodyOpening>;
 
   /** Whether the client has gone before its answer was complete. */
   readonly clientGone: boolean;

@@ -104,6 +104,9 @@ export class LedgerUnavailable extends Error {}
 /** The reads of pages that are looked at often, which are to be short. */
 export type FigureLedger = Pick<Ledger, "report" | "spend" | "recent" | "charges" | "corrections" | "prunedUntil">;
 
+/** What the path of a request asks of the ledger, from its hold to its end. */
+export type ChargeLedger = Pick<Ledger, "hold" | "extend" | "post" | "void">;
+
 /** The posting half of a settlement. */
 export type Posting = Extract<Settlement, { kind: "post" }>;
 

@@ -46,8 +46,8 @@ export interface Keyring {
 }
 
 export function createKeyring(parts: {
-  readonly keys: KeyStore;
-  readonly teams: TeamStore;
+  readonly keys: Pick<KeyStore, "findById">;
+  readonly teams: Pick<TeamStore, "find">;
   readonly changes: Changes;
   readonly clock: Clock;
   /** Keys remembered between requests; 20,000 unless given. Room for all of them is taken at once. */

@@ -4,7 +4,7 @@ import type { Refusal } from "../core/refusals.ts";
 import { isWorstCase, mustPause, nextCover, nextStep, tokensCovered, tokensUnderWay, type Standing, type Step } from "../core/slices.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { ChargeLedger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Growth, Pricer, Quote } from "./price.ts";
@@ -37,7 +37,7 @@ export interface GrowOrder {
 }
 
 export interface GrowParts {
-  readonly ledger: Ledger;
+  readonly ledger: Pick<ChargeLedger, "extend">;
   readonly tokens: TokenCounter;
   readonly pricer: Pricer;
   readonly clock: Clock;

@@ -2,7 +2,7 @@ import type { Shortage } from "../core/budget.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
-import type { HoldResult, Ledger } from "../ports/ledger.ts";
+import type { ChargeLedger, HoldResult } from "../ports/ledger.ts";
 import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
 import type { Authenticated } from "./authenticate.ts";
 import { firstHold, type Growth, type Pricer, type Quote, type Reservation } from "./price.ts";
@@ -35,7 +35,7 @@ export type PlaceHold = (order: HoldOrder) => Promise<Holding>;
 
 /** The step that reserves the worst case. Only when the cheap bound does not fit is the prompt counted, once. */
 export function createHolder(parts: {
-  readonly ledger: Ledger;
+  readonly ledger: Pick<ChargeLedger, "hold">;
   readonly pricer: Pricer;
   /** The name under which a user knows a budget's scope. */
   readonly scopeName: (shortage: Shortage) => Promise<string>;

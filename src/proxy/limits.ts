@@ -6,11 +6,11 @@ import { refuse, type Summary } from "./handler.ts";
 
 /**
  * The limits of keys and teams. Looking and taking are one step without a wait in between, so that no two requests of a
- * proxy get the same room.
+ * proxy get the same room. Who counts may be in another process, and then answers later.
  */
 export interface Limiter {
   /** Takes a request and a place among the running ones, of the key and its team both or of neither. */
-  enter(who: Authenticated): Entry;
+  enter(who: Authenticated): Entry | Promise<Entry>;
   /** What is left of each limit that weighs on the caller, the key's before the team's. */
   standing(who: Authenticated): readonly LimitStanding[];
 }
@@ -24,12 +24,12 @@ export interface Place {
   /** Whether a limit of tokens weighs on it. */
   readonly countsTokens: boolean;
   /** Reserves so many tokens with everybody who limits them; false, and nothing reserved, where they do not fit. */
-  reserve(tokens: number): boolean;
+  reserve(tokens: number): boolean | Promise<boolean>;
   /**
    * As `reserve`, with the reason where they do not fit. `exact` tells a count from a bound: a bound above a whole
    * limit is cut to it, because the request may well be smaller; a count above it never fits.
    */
-  reserveOrRefuse(tokens: number, exact: boolean): Refusal | null;
+  reserveOrRefuse(tokens: number, exact: boolean): Refusal | null | Promise<Refusal | null>;
   /** Puts what was used in the place of what was reserved, once; null keeps the reservation. */
   settleTokens(used: number | null): void;
   /** Takes the request back: it was refused by a limit, and counts for none. */
@@ -53,11 +53,11 @@ export const unlimited: Place = {
 
 /** A handler of requests that count against the limits of their key and team. */
 export function withPlace(
-  limiter: Limiter,
+  limiter: Pick<Limiter, "enter">,
   handle: (exchange: Exchange, who: Authenticated, place: Place) => Promise<Summary>,
 ): (exchange: Exchange, who: Authenticated) => Promise<Summary> {
   return async (exchange, who) => {
-    const entry = limiter.enter(who);
+    const entry = await limiter.enter(who);
     if (!entry.ok) {
       exchange.replaceHeaders(headerPrefix, () => entry.headers);
       return refuse(exchange, entry.refusal);
@@ -78,9 +78,9 @@ export function withPlace(
  * answers undefined where the prompt cannot be counted. The refusal leaves nothing behind but the place.
  */
 export async function reserveTokens(place: Place, bound: number, count: () => Promise<number | undefined>): Promise<Refusal | null> {
-  if (place.reserve(bound)) return null;
+  if (await place.reserve(bound)) return null;
   const counted = await count();
-  const refusal = counted === undefined ? place.reserveOrRefuse(bound, false) : place.reserveOrRefuse(Math.min(counted, bound), true);
+  const refusal = counted === undefined ? await place.reserveOrRefuse(bound, false) : await place.reserveOrRefuse(Math.min(counted, bound), true);
   if (refusal !== null) place.cancel();
   return refusal;
 }

@@ -30,7 +30,7 @@ import type { Settle, SettleOrder } from "./settle.ts";
 /** The steps of a request that is priced and metered, in the order in which they are taken. */
 export interface RequestSteps {
   readonly authenticate: Authenticate;
-  readonly limiter: Limiter;
+  readonly limiter: Pick<Limiter, "enter">;
   readonly balanceGuard: BalanceGuard;
   readonly pricer: Pricer;
   readonly hold: PlaceHold;

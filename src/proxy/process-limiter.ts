@@ -25,7 +25,9 @@ interface Party {
 /** What other proxies used of the limits of whom an id names. */
 export type UsedElsewhere = (id: string) => LimitUse;
 
+/** It answers at once. */
 export interface ProcessLimiter extends Limiter {
+  enter(who: Authenticated): Entry;
   /** What this process used, by the ids of those who have limits and used something. */
   used(): Readonly<Record<string, LimitUse>>;
 }
@@ -180,7 +182,8 @@ class LimitedPlace implements Place {
 
 const minuteMs = 60_000;
 
-function isLimited(limits: Limits | undefined): boolean {
+/** Whether there is anything to count. */
+export function isLimited(limits: Limits | undefined): boolean {
   return limits !== undefined && (limits.rpm !== null || limits.tpm !== null || limits.parallel !== null);
 }
 

@@ -37,7 +37,7 @@ export async function readRequestBody(exchange: Exchange, endpoint: Endpoint): P
 
 /** A body of any kind: its first bytes are looked at, and may be all of it. */
 async function openAny(exchange: Exchange, endpoint: Endpoint): Promise<RequestBodyResult> {
-  const opened = exchange.openBody();
+  const opened = await exchange.openBody();
   if (!opened.ok) return opened;
   const upload = new Upload(opened.body, { push: () => undefined, isEnough: false });
   const head = await upload.readHead();
@@ -52,7 +52,7 @@ function discard(upload: Upload): void {
 }
 
 async function openForm(exchange: Exchange, form: FormReading, contentType: string): Promise<RequestBodyResult> {
-  const opened = exchange.openBody();
+  const opened = await exchange.openBody();
   if (!opened.ok) return opened;
   const boundary = boundaryOf(contentType);
   const watch = new FormWatch(form.fields);

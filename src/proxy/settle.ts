@@ -1,7 +1,7 @@
 import { settlementFor, type Outcome, type Settlement } from "../core/settlement.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Events } from "../ports/events.ts";
-import type { ChargeEnd, Ledger, SettleResult } from "../ports/ledger.ts";
+import type { ChargeEnd, ChargeLedger, SettleResult } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Authenticated } from "./authenticate.ts";
 import type { Held } from "./hold.ts";
@@ -18,7 +18,7 @@ export type Settle = (order: SettleOrder) => Promise<void>;
 
 /** The step that ends the hold. The ledger retries it until it is written; nobody waits for it, and it never rejects. */
 export function createSettler(parts: {
-  readonly ledger: Ledger;
+  readonly ledger: Pick<ChargeLedger, "post" | "void">;
   readonly events: Events;
   readonly log: Log;
 }): Settle {

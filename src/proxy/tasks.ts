@@ -34,7 +34,7 @@ const route = "/api/v1/task";
 /** The steps of tasks, in the order in which they are taken. */
 export interface TaskSteps {
   readonly authenticate: Authenticate;
-  readonly limiter: Limiter;
+  readonly limiter: Pick<Limiter, "enter">;
   readonly balanceGuard: BalanceGuard;
   readonly price: PriceTask;
   readonly ledger: Ledger;

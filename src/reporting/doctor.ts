@@ -93,6 +93,15 @@ export function judgePending(pending: { readonly count: number; readonly oldestA
   return warning("holds", message, "farebox charges --state pending lists them; a serve that is started anew posts what is left over");
 }
 
+/** Nothing to say of one process. */
+export function judgeWorkers(workers: number, cores: number): Check[] {
+  const name = "workers";
+  const message = `${workers} on ${cores} ${cores === 1 ? "core" : "cores"}`;
+  if (workers === 1) return [];
+  if (workers <= cores) return [ok(name, message)];
+  return [warning(name, message, "workers beyond the cores wait for each other: FAREBOX_WORKERS=auto starts one for each")];
+}
+
 /** A write-ahead log beyond this is not being moved into the database. Bytes. */
 const walBytesMax = 256 * 1024 ** 2;
 

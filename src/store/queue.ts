@@ -20,6 +20,12 @@ export type Answer<C extends Command> =
   /** Nothing was written. */
   | { readonly ok: false; readonly message: string };
 
+/** Takes commands and answers each. */
+export interface CommandSink {
+  /** Rejects where the command itself is at fault (an amount beyond 64 bits, a bug). */
+  submit<C extends Command>(command: C): Promise<Answer<C>>;
+}
+
 interface QueueListener {
   /** Told of each transaction: its time and the calls in it. */
   write(seconds: number, calls: number): void;
@@ -35,7 +41,7 @@ interface QueueListener {
  * What ends a hold, or says which task it pays for, is tried again, with growing pauses, until the writer has acknowledged it; everything else is
  * answered at once when it could not be written.
  */
-export class CommandQueue {
+export class CommandQueue implements CommandSink {
   readonly #channel: BatchChannel;
   readonly #clock: Clock;
   readonly #on: QueueListener;
@@ -69,7 +75,6 @@ export class CommandQueue {
     this.#on = on;
   }
 
-  /** Rejects where the command itself is at fault (an amount beyond 64 bits, a bug). */
   submit<C extends Command>(command: C): Promise<Answer<C>> {
     if (this.#closed !== null) return Promise.resolve({ ok: false, message: "the ledger is closed" });
     return new Promise((resolve, reject) => {

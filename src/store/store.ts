@@ -12,6 +12,7 @@ import type { TaskStore } from "../ports/task-store.ts";
 import type { TaskCallbacks } from "../ports/task-callbacks.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import type { StoreEvent } from "./health.ts";
+import type { CommandSink } from "./queue.ts";
 
 /** All that is kept in one database. */
 export interface Store extends AsyncDisposable {
@@ -34,6 +35,12 @@ export interface Store extends AsyncDisposable {
   readonly created: boolean;
 }
 
+/** One whose writes go through a queue. */
+export interface QueuedStore extends Store {
+  /** The queue, for commands of a proxy's workers: they share transactions with the others. */
+  readonly commands: CommandSink;
+}
+
 /**
  * The same ledger, for what is looked at all the time, as by each scrape of the metrics: where a proxy runs, a thread of
  * their own answers these, so that they never wait for somebody's report or verification.
@@ -51,7 +58,7 @@ export type OpenFailure =
   | { kind: "missing" }
   | { kind: "unusable"; message: string };
 
-export type OpenResult = { ok: true; store: Store } | { ok: false; failure: OpenFailure };
+export type OpenResult = { ok: true; store: QueuedStore } | { ok: false; failure: OpenFailure };
 
 /** How a store is opened, whatever its engine. */
 export interface StoreOptions {

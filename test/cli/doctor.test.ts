@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { judgePublicUrl } from "../../src/app/doctor.ts";
 import { usd } from "../../src/core/money.ts";
-import { judgeClock, judgeDisk, judgePending, judgePrices, judgeWal, type Check } from "../../src/reporting/doctor.ts";
+import { judgeClock, judgeDisk, judgePending, judgePrices, judgeWal, judgeWorkers, type Check } from "../../src/reporting/doctor.ts";
 import { startSandbox } from "../../src/sandbox/server.ts";
 import { holdOf } from "../support/ledger-fixtures.ts";
 import { startProxy } from "../support/running-proxy.ts";
@@ -214,6 +214,7 @@ it("judges by stated bounds", () => {
   const now = Date.parse("2026-11-20T12:00:00Z");
   const statuses = (checks: Check[]) => checks.map(({ status }) => status);
   expect(statuses([judgeClock(now, now), judgeClock(now, now - 30_000), judgeClock(now, now + 30_001), judgeClock(0, null)])).toEqual(["ok", "ok", "warning", "failed"]);
+  expect(statuses([1, 2, 4, 5].flatMap((workers) => judgeWorkers(workers, 4)))).toEqual(["ok", "ok", "warning"]);
   expect(statuses([judgeWal(0), judgeWal(2 ** 28), judgeWal(2 ** 28 + 1)])).toEqual(["ok", "ok", "warning"]);
   expect(statuses([judgeDisk(2 ** 40, "/"), judgeDisk(2 ** 29, "/"), judgeDisk(2 ** 20, "/")])).toEqual(["ok", "warning", "failed"]);
   const pending = { count: 1, oldestAt: now - 3_600_000 };

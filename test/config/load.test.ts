@@ -227,6 +227,7 @@ describe("problems", () => {
     [{ FAREBOX_GATEWAY_KEY: "x" }, "FAREBOX_GATEWAY_KEY is not a setting; did you mean FAREBOX_GATEWAY_URL?"],
     [{ FAREBOX_DATABSE: "x" }, "FAREBOX_DATABSE is not a setting; did you mean FAREBOX_DATABASE?"],
     [{ FAREBOX_PORT: "65536" }, "FAREBOX_PORT must be a whole number from 0 to 65535"],
+    [{ FAREBOX_WORKERS: "0" }, "FAREBOX_WORKERS must be auto, or a whole number from 1 to 128"],
     [{ FAREBOX_AUTH: "none" }, "FAREBOX_AUTH must be one of keys, open"],
     [{ FAREBOX_HOST: "http://localhost" }, "FAREBOX_HOST must be a host name or an IP address alone"],
     [{ FAREBOX_DRAIN: "30" }, "FAREBOX_DRAIN must be a duration from 0s to 1d"],

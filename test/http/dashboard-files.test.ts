@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { dashboardRoutes } from "../../src/http/dashboard/files.ts";
+import { BodyAllowance } from "../../src/http/body.ts";
 import { createHttpApp } from "../../src/http/http-app.ts";
 import { createHttpServer } from "../../src/http/server.ts";
 import { silentLog } from "../../src/log/log.ts";
@@ -29,7 +30,7 @@ beforeAll(async () => {
   const metrics = createMetrics({ pricesLoadedAt: 0, version: "x", keysMax: 1, otel: false, clock, figures: async () => { throw new Error("not asked for"); } });
   const server = createHttpServer(createHttpApp({
     routes: dashboardRoutes({ folder }), events: metrics.events, log: silentLog, clock, loopbackOnly: true, publicHost: null, corsOrigins: ["https://allowed.example.com"],
-    bodyBytesMax: 1000, bodyMemoryBytesMax: 1000, running: () => undefined,
+    bodyBytesMax: 1000, bodyMemory: new BodyAllowance(1000), running: () => undefined,
   }));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   owned.defer(() => void server.close());

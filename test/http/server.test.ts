@@ -2,6 +2,7 @@ import { once } from "node:events";
 import type { RequestListener, Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
+import { BodyAllowance } from "../../src/http/body.ts";
 import { createHttpApp } from "../../src/http/http-app.ts";
 import { healthz } from "../../src/http/operations.ts";
 import { createHttpServer } from "../../src/http/server.ts";
@@ -50,7 +51,7 @@ const start = () =>
         { method: "get", path: "/failing", handler: failing },
         { method: "post", path: "/body", handler: readsBody },
       ],
-      events, log: silentLog, clock: systemClock(), loopbackOnly: true, publicHost: "farebox.example", corsOrigins: [], bodyBytesMax: 1000, bodyMemoryBytesMax: 1000, running: ignored,
+      events, log: silentLog, clock: systemClock(), loopbackOnly: true, publicHost: "farebox.example", corsOrigins: [], bodyBytesMax: 1000, bodyMemory: new BodyAllowance(1000), running: ignored,
     }),
   );
 

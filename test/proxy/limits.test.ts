@@ -6,7 +6,7 @@ import type { Exchange, HeaderList } from "../../src/ports/exchange.ts";
 import type { Authenticated } from "../../src/proxy/authenticate.ts";
 import { notForwarded } from "../../src/proxy/handler.ts";
 import { limitHeaders, reserveTokens, unlimited, withPlace, type Limiter, type Place } from "../../src/proxy/limits.ts";
-import { createLimiter } from "../../src/proxy/process-limiter.ts";
+import { createLimiter, type ProcessLimiter } from "../../src/proxy/process-limiter.ts";
 import { key, noon } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
@@ -19,7 +19,7 @@ function caller(name: string, limits: Partial<Limits>, team: Partial<Limits> | n
   };
 }
 
-function entered(limiter: Limiter, who: Authenticated): Place {
+function entered(limiter: ProcessLimiter, who: Authenticated): Place {
   const entry = limiter.enter(who);
   if (!entry.ok) throw new Error(JSON.stringify(entry.refusal));
   return entry.place;

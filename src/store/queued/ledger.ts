@@ -2,69 +2,35 @@ import { fareboxItself } from "../../core/admins.ts";
 import type { LedgerTotals } from "../../core/account-sample.ts";
 import type { Budget, BudgetWindow, Caller } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
-import type { PicoUsd } from "../../core/money.ts";
 import type { PriceVersion } from "../../core/price.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
 import type {
-  AdjustResult, ChargeEnd, ChargePage, ChargeQuery, Correction, ExtendResult, HoldRequest, HoldResult, Ledger, OldHold, Posting, ReportQuery, ReportRow,
-  SettleResult, TimeSpan, Verification, WhatIfRow,
+  AdjustResult, ChargePage, ChargeQuery, Correction, Ledger, OldHold, ReportQuery, ReportRow, TimeSpan, Verification, WhatIfRow,
 } from "../../ports/ledger.ts";
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "../../ports/spend.ts";
 import { WhatIfSummer } from "../what-if-sums.ts";
-import { holdCommand, postCommand, voidCommand } from "../commands.ts";
 import type { LongReads, PageEnd, PostingPage } from "../long-reads.ts";
 import { submitOrThrow, type CommandQueue } from "../queue.ts";
 import type { ShortReadings } from "../readings.ts";
+import { QueuedCharges } from "./charges.ts";
 
-/** Price ids that are remembered as written at most. */
-const pricesKept = 10_000;
 /** Orphaned holds that one transaction ends at most. */
 const recoveredAtOnce = 200;
 
-const unavailable = { ok: false, reason: "unavailable" } as const;
-
 /** A ledger in a database: writes through the queue of the writer, reads on connections of their own. */
-export class QueuedLedger implements Ledger {
+export class QueuedLedger extends QueuedCharges implements Ledger {
   readonly #queue: CommandQueue;
   readonly #reads: ShortReadings;
   readonly #longReads: LongReads;
   readonly #stream: Ledger["stream"];
-  /** Prices that are durable: their text need not cross to the writer again. */
-  readonly #pricesWritten = new Set<string>();
 
   constructor(queue: CommandQueue, reads: ShortReadings, longReads: LongReads, stream: Ledger["stream"]) {
+    super(queue);
     this.#queue = queue;
     this.#reads = reads;
     this.#longReads = longReads;
     this.#stream = stream;
-  }
-
-  async hold(request: HoldRequest): Promise<HoldResult> {
-    const priceId = request.price?.id;
-    const isWritten = priceId !== undefined && this.#pricesWritten.has(priceId);
-    const answer = await this.#queue.submit(holdCommand(request, !isWritten));
-    if (!answer.ok) return unavailable;
-    if (answer.reply.ok && priceId !== undefined && !isWritten) {
-      if (this.#pricesWritten.size >= pricesKept) this.#pricesWritten.clear();
-      this.#pricesWritten.add(priceId);
-    }
-    return answer.reply;
-  }
-
-  async extend(id: string, amount: PicoUsd, atLeast: PicoUsd): Promise<ExtendResult> {
-    const answer = await this.#queue.submit(["extend", id, amount, atLeast]);
-    return answer.ok ? answer.reply : unavailable;
-  }
-
-  async post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult> {
-    const answer = await this.#queue.submit(postCommand(id, posting, end));
-    return answer.ok ? answer.reply : unavailable;
-  }
-
-  async void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult> {
-    const answer = await this.#queue.submit(voidCommand(id, reason, end));
-    return answer.ok ? answer.reply : unavailable;
   }
 
   async adjust(id: string, correction: Correction): Promise<AdjustResult> {

@@ -4,7 +4,7 @@ import type { Ledger } from "../../ports/ledger.ts";
 import type { LongReads } from "../long-reads.ts";
 import type { CommandQueue } from "../queue.ts";
 import type { AdminReadings, CallbackReadings, KeyReadings, OutboxReadings, ShortReadings, TaskReadings, TeamReadings } from "../readings.ts";
-import type { Store } from "../store.ts";
+import type { QueuedStore } from "../store.ts";
 import { QueuedAccountSamples } from "./account-samples.ts";
 import { QueuedAuditLog } from "./audit-log.ts";
 import { QueuedAdminStore, QueuedKeyStore, QueuedTeamStore } from "./key-stores.ts";
@@ -52,13 +52,14 @@ export interface QueuedParts {
 }
 
 /** The store of an engine whose writes go through a queue. */
-export function queuedStore({ queue, reads, longReads, figureReads, stream, changes, fleet = null, timeZone, created, close }: QueuedParts): Store {
+export function queuedStore({ queue, reads, longReads, figureReads, stream, changes, fleet = null, timeZone, created, close }: QueuedParts): QueuedStore {
   const on = (long: LongReads) => ({
     ledger: new QueuedLedger(queue, reads.ledger, long, stream),
     samples: new QueuedAccountSamples(queue, reads.ledger, long),
   });
   const { ledger, samples } = on(longReads);
   return {
+    commands: queue,
     ledger,
     samples,
     figures: figureReads === undefined ? { ledger, samples } : on(figureReads),

@@ -8,7 +8,7 @@ import type { LongReads } from "../long-reads.ts";
 import { olderSchema } from "../migrations.ts";
 import { ChangeListeners, queuedStore } from "../queued/store.ts";
 import { CommandQueue } from "../queue.ts";
-import type { OpenResult, Store, StoreOptions } from "../store.ts";
+import type { OpenResult, QueuedStore, StoreOptions } from "../store.ts";
 import { AdminReads } from "./admins.ts";
 import { WindowBook } from "./budgets.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, writeTransaction, type Connection } from "./connection.ts";
@@ -39,7 +39,7 @@ export function openOver(
   db: Connection,
   options: Omit<OpenOptions, "path" | "access">,
   through: (writer: Writer, on: WatchListener) => BatchChannel,
-): Store {
+): QueuedStore {
   const { calendar, clock } = options;
   applyTimeZone(db, calendar, clock.now());
   const owner = registerOwner(db, clock.now());
@@ -111,7 +111,7 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   return { ok: true, store: assemble(options, opened, { db, calendar, channel: () => channel, longReads: inProcess(db, calendar), created, runningOwner: ownerOfServe(db, path) }) };
 }
 
-function openThreads(options: OpenOptions, opened: AsyncDisposableStack, path: string, db: Connection, created: boolean): Store {
+function openThreads(options: OpenOptions, opened: AsyncDisposableStack, path: string, db: Connection, created: boolean): QueuedStore {
   const { calendar, clock } = options;
   applyTimeZone(db, calendar, clock.now());
   const owner = registerOwner(db, clock.now());
@@ -140,7 +140,7 @@ interface Parts {
   readonly runningOwner: () => number | null;
 }
 
-function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Parts): Store {
+function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Parts): QueuedStore {
   const listeners = new ChangeListeners();
   const changed = () => listeners.tell();
   const write = options.onWrite ?? (() => {});

@@ -1,0 +1,98 @@
+import type { Settings } from "../config/settings.ts";
+import type { Shortage } from "../core/budget.ts";
+import type { Route } from "../http/http-app.ts";
+import type { Catalogue } from "../ports/catalogue.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Events } from "../ports/events.ts";
+import type { Gateway } from "../ports/gateway.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+import type { ChargeLedger } from "../ports/ledger.ts";
+import type { Log } from "../ports/log.ts";
+import type { TokenCounter } from "../ports/token-counter.ts";
+import type { Authenticate } from "../proxy/authenticate.ts";
+import type { BalanceGuard } from "../proxy/balance-guard.ts";
+import { createForwarder, type Forwarder, type ForwardLimits } from "../proxy/forward.ts";
+import { createGrower } from "../proxy/growing-hold.ts";
+import { createHolder } from "../proxy/hold.ts";
+import type { Limiter } from "../proxy/limits.ts";
+import type { Mask } from "../proxy/mask.ts";
+import { createMeter } from "../proxy/meter.ts";
+import { meteredRequest, type RequestSteps } from "../proxy/metered-request.ts";
+import { listModels, showModel } from "../proxy/models.ts";
+import { passAllThrough } from "../proxy/passthrough.ts";
+import { createPricer } from "../proxy/price.ts";
+import { scopeNameOf } from "../proxy/scope-name.ts";
+import { createSettler } from "../proxy/settle.ts";
+import { endpoints } from "../wire/endpoints/endpoints.ts";
+import { passthrough } from "../wire/endpoints/passthrough.ts";
+import type { Work } from "./work.ts";
+
+/** What the path of a metered request is made of, in whichever process it runs. */
+export interface StepParts {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly events: Events;
+  readonly authenticate: Authenticate;
+  readonly limiter: Pick<Limiter, "enter">;
+  readonly balanceGuard: BalanceGuard;
+  readonly ledger: ChargeLedger;
+  readonly keys: Pick<KeyStore, "findById">;
+  readonly gateway: Gateway;
+  readonly mask: Mask;
+  readonly tokens: TokenCounter;
+  /** The prices in force; asked anew by every request. */
+  readonly catalogue: () => Catalogue;
+  readonly work: Work;
+}
+
+export interface BuiltSteps {
+  readonly steps: RequestSteps;
+  readonly forwarder: Forwarder;
+  readonly limits: ForwardLimits;
+  /** The name under which a user knows a budget's scope. */
+  readonly scopeName: (shortage: Shortage) => Promise<string>;
+}
+
+/** The steps of metered requests, each with what it needs and no more. */
+export function buildSteps(settings: Settings, parts: StepParts): BuiltSteps {
+  const { clock, log, events, ledger, keys, tokens } = parts;
+  const pricer = createPricer({ catalogue: parts.catalogue, tokens, unpriced: settings.pricing.unpriced, sliceTokens: settings.stream.sliceTokens });
+  const scopeName = ({ window }: Shortage) => scopeNameOf(window.budget.scope, keys);
+  const limits = { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs };
+  const forwarder = createForwarder({ gateway: parts.gateway, clock, mask: parts.mask, limits });
+  const steps: RequestSteps = {
+    authenticate: parts.authenticate,
+    limiter: parts.limiter,
+    balanceGuard: parts.balanceGuard,
+    pricer,
+    hold: createHolder({ ledger, pricer, scopeName }),
+    grow: createGrower({ ledger, tokens, pricer, clock, log, scopeName, onRefusal: (refusal) => events.refused(refusal) }),
+    forwarder,
+    meter: createMeter({ tokens, clock }),
+    settle: createSettler({ ledger, events, log }),
+    clock,
+    events,
+    log,
+    streamUsage: settings.stream.usage,
+    background: (running) => parts.work.add(running),
+  };
+  return { steps, forwarder, limits, scopeName };
+}
+
+/** What is forwarded and metered, before all other routes. */
+export function meteredRoutes(steps: RequestSteps): readonly Route[] {
+  return endpoints.map((endpoint) => ({ method: "post", path: endpoint.route, handler: meteredRequest(steps, endpoint) }));
+}
+
+/** The catalogue as a key sees it. */
+export function modelRoutes(parts: Pick<StepParts, "authenticate" | "catalogue" | "clock">): readonly Route[] {
+  return [
+    { method: "get", path: "/v1/models", handler: listModels(parts) },
+    { method: "get", path: "/v1/models/:id", handler: showModel(parts) },
+  ];
+}
+
+/** What nothing before it serves, where that is wished. */
+export function passedRoutes({ gateway }: Settings, steps: RequestSteps): readonly Route[] {
+  return gateway.passthrough === "all" ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps) }] : [];
+}

@@ -1,0 +1,26 @@
+import type { KeyStore } from "../../ports/key-store.ts";
+import type { ChargeLedger } from "../../ports/ledger.ts";
+import type { TeamStore } from "../../ports/team-store.ts";
+import type { Command } from "../../store/commands.ts";
+import { QueuedCharges } from "../../store/queued/charges.ts";
+import type { Answer, CommandSink } from "../../store/queue.ts";
+import type { RequestCommand } from "./protocol.ts";
+import type { PrimaryLink } from "./worker-link.ts";
+
+/** What the path of a request writes, sent to the primary, where the commands of all workers share transactions. */
+export function createRemoteLedger(link: PrimaryLink): ChargeLedger {
+  const sink: CommandSink = {
+    async submit<C extends Command>(command: C): Promise<Answer<C>> {
+      const outcome = await link.ask("command", command as unknown as RequestCommand);
+      if (outcome.kind === "done") return { ok: true, reply: outcome.reply } as Answer<C>;
+      if (outcome.kind === "unavailable") return { ok: false, message: outcome.message };
+      throw new Error(outcome.message);
+    },
+  };
+  return new QueuedCharges(sink);
+}
+
+/** Who has which key: remembered by a worker's keyring, so that the primary is asked once. */
+export function remoteKeys(link: PrimaryLink): { readonly keys: Pick<KeyStore, "findById">; readonly teams: Pick<TeamStore, "find"> } {
+  return { keys: { findById: (id) => link.ask("key", id) }, teams: { find: (name) => link.ask("team", name) } };
+}

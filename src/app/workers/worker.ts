@@ -1,0 +1,124 @@
+import { catalogueOf, type LoadedCatalogue } from "../../catalogue/catalogue.ts";
+import type { Settings } from "../../config/settings.ts";
+import { createGateway } from "../../gateway/gateway.ts";
+import { dashboardRoutes } from "../../http/dashboard/files.ts";
+import type { Route } from "../../http/http-app.ts";
+import { healthz } from "../../http/operations.ts";
+import { createLog } from "../../log/log.ts";
+import { createProcessMetrics } from "../../metrics/process-metrics.ts";
+import type { Events } from "../../ports/events.ts";
+import { createAuthenticator, createKeyring } from "../../proxy/authenticate.ts";
+import { createMask } from "../../proxy/mask.ts";
+import { ChangeListeners } from "../../store/queued/store.ts";
+import { systemClock } from "../../time/clock.ts";
+import { createTokenCounter } from "../../tokens/token-counter.ts";
+import { openHttpFront, type Front } from "../http-front.ts";
+import { dashboardFolder } from "../package.ts";
+import { tuneRuntime } from "../runtime.ts";
+import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "../steps.ts";
+import { Work } from "../work.ts";
+import { LentBodyMemory } from "./lent-memory.ts";
+import { Link } from "./link.ts";
+import type { EventCall, PrimaryCalls, Start, WorkerCalls } from "./protocol.ts";
+import { createRemoteLedger, remoteKeys } from "./remote-ledger.ts";
+import { createRemoteLimiter } from "./remote-limiter.ts";
+import { RoutedRequests, routeName } from "./routed-requests.ts";
+import { unpackSettings } from "./settings.ts";
+import type { PrimaryLink } from "./worker-link.ts";
+
+/** Runs a worker until its primary lets it go, or dies. */
+export async function runWorker(): Promise<void> {
+  // A terminal and a service manager signal all processes of a group: what a worker is to do its primary says.
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => undefined);
+  tuneRuntime();
+  const changes = new ChangeListeners();
+  const metrics = createProcessMetrics();
+  let catalogue: LoadedCatalogue | null = null;
+  let front: Front | null = null;
+  let routed: RoutedRequests | null = null;
+  const link: PrimaryLink = new Link<PrimaryCalls, WorkerCalls>((message) => void process.send?.(message, undefined, undefined, () => undefined), {
+    changed: () => changes.tell(),
+    prices: (parts) => void (catalogue = catalogueOf(parts)),
+    drain: async () => await front?.drain(),
+    cutOff: async () => await front?.cutOff(),
+    readBody: async ({ id, limitBytes }) => (await routed?.readBody(id, limitBytes)) ?? { ok: false, refusal: null },
+    metrics: () => metrics.read(),
+  });
+  process.on("message", (message) => link.receive(message));
+  // The primary has let it go, or has died: nobody is left to hold for a request.
+  process.on("disconnect", () => process.exit());
+
+  const start = await link.ask("hello", null);
+  process.title = `farebox worker ${start.number}`;
+  catalogue = catalogueOf(start.prices);
+  routed = new RoutedRequests(link, systemClock());
+  const prices = () => catalogue ?? catalogueOf(start.prices);
+  const opened = await openFront(unpackSettings(start.settings), start, { link, changes, routed, prices });
+  if (!opened.ok) return link.tell("unfit", { problem: opened.problem });
+  front = opened.front;
+  link.tell("listening", { url: front.url });
+}
+
+interface WorkerParts {
+  readonly link: PrimaryLink;
+  readonly changes: ChangeListeners;
+  readonly routed: RoutedRequests;
+  readonly prices: () => LoadedCatalogue;
+}
+
+/** Builds what a worker answers requests with: the path of metered requests here, all else at the primary. */
+async function openFront(settings: Settings, start: Start, { link, changes, routed, prices }: WorkerParts): ReturnType<typeof openHttpFront> {
+  const { address, apiKey } = settings.gateway;
+  if (address === null || apiKey === null) return { ok: false, problem: "a worker needs a gateway address and its key" };
+  const clock = systemClock();
+  const log = createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true, worker: start.number });
+  const gateway = createGateway(settings.gateway.engine, { baseUrl: address.origin + address.basePath, apiKey: apiKey.reveal(), clock });
+  const work = new Work();
+  const events = remoteEvents(link);
+  const keyring = createKeyring({ ...remoteKeys(link), changes, clock });
+  const authenticate = createAuthenticator({ keyring, mode: settings.access.auth });
+  const { steps, forwarder } = buildSteps(settings, {
+    clock, log, events, authenticate, gateway, work,
+    limiter: createRemoteLimiter(link),
+    balanceGuard: settings.balance.floor === null ? async () => null : () => link.ask("belowFloor", null),
+    ledger: createRemoteLedger(link),
+    keys: remoteKeys(link).keys,
+    mask: createMask(apiKey.reveal()),
+    tokens: createTokenCounter(),
+    catalogue: prices,
+  });
+  const own: readonly Route[] = [
+    ...meteredRoutes(steps),
+    ...modelRoutes({ authenticate, catalogue: prices, clock }),
+    ...dashboardRoutes({ folder: dashboardFolder }),
+    { method: "get", path: "/healthz", handler: healthz },
+    ...passedRoutes(settings, steps),
+  ];
+  const ownByName = new Map(own.map((route) => [routeName(route), route]));
+  return await openHttpFront(settings, {
+    routes: start.routes.map((route, index) => ownByName.get(routeName(route)) ?? { ...route, handler: routed.handler(index) }),
+    events, log, clock, work, gateway,
+    bodyMemory: new LentBodyMemory(link, { bytesMax: settings.listen.bodyMemoryBytesMax, workers: start.workers }),
+    stopForwarding: () => forwarder.stopAll(),
+    isLedgerWritable: () => link.ask("isLedgerWritable", null).catch(() => false),
+  });
+}
+
+/** What happens to a worker's requests, told to the primary, where all of it is counted. */
+function remoteEvents(link: PrimaryLink): Events {
+  const tell = (event: EventCall) => link.tell("event", event);
+  const elsewhere = (): never => {
+    throw new Error("only the primary tells of this");
+  };
+  return {
+    requestStarted: (kind) => tell(["requestStarted", kind]),
+    requestEnded: (event) => tell(["requestEnded", event]),
+    admitted: ({ key, ...admission }) => tell(["admitted", { ...admission, key: key && { id: key.id, name: key.name, team: key.team } }]),
+    refused: (refusal) => tell(["refused", refusal]),
+    posted: (event) => tell(["posted", event]),
+    adminFailed: elsewhere,
+    taskEnded: elsewhere,
+    ledgerWrote: elsewhere,
+    accountRead: elsewhere,
+  };
+}

@@ -1,0 +1,47 @@
+import type { PicoUsd } from "../../core/money.ts";
+import type { ChargeEnd, ChargeLedger, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../../ports/ledger.ts";
+import { holdCommand, postCommand, voidCommand } from "../commands.ts";
+import type { CommandSink } from "../queue.ts";
+
+/** Price ids that are remembered as written at most. */
+const pricesKept = 10_000;
+
+const unavailable = { ok: false, reason: "unavailable" } as const;
+
+/** What a request does with its charge, as commands to a writer, wherever that is. */
+export class QueuedCharges implements ChargeLedger {
+  readonly #commands: CommandSink;
+  /** Prices that are durable: their text need not cross to the writer again. */
+  readonly #pricesWritten = new Set<string>();
+
+  constructor(commands: CommandSink) {
+    this.#commands = commands;
+  }
+
+  async hold(request: HoldRequest): Promise<HoldResult> {
+    const priceId = request.price?.id;
+    const isWritten = priceId !== undefined && this.#pricesWritten.has(priceId);
+    const answer = await this.#commands.submit(holdCommand(request, !isWritten));
+    if (!answer.ok) return unavailable;
+    if (answer.reply.ok && priceId !== undefined && !isWritten) {
+      if (this.#pricesWritten.size >= pricesKept) this.#pricesWritten.clear();
+      this.#pricesWritten.add(priceId);
+    }
+    return answer.reply;
+  }
+
+  async extend(id: string, amount: PicoUsd, atLeast: PicoUsd): Promise<ExtendResult> {
+    const answer = await this.#commands.submit(["extend", id, amount, atLeast]);
+    return answer.ok ? answer.reply : unavailable;
+  }
+
+  async post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult> {
+    const answer = await this.#commands.submit(postCommand(id, posting, end));
+    return answer.ok ? answer.reply : unavailable;
+  }
+
+  async void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult> {
+    const answer = await this.#commands.submit(voidCommand(id, reason, end));
+    return answer.ok ? answer.reply : unavailable;
+  }
+}
