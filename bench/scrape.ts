@@ -16,7 +16,7 @@ import { loadSettings } from "../src/config/load.ts";
 import { silentLog } from "../src/log/log.ts";
 import { connectToWrite, createPrivateFile, type Connection } from "../src/store/sqlite/connection.ts";
 import { migrate } from "../src/store/sqlite/migrate.ts";
-import { rollupDimensions, rollupSums } from "../src/store/sqlite/rollups.ts";
+import { rollupDimensions, rollupSums } from "../src/store/rollup-columns.ts";
 import { calendarOf, isTimeZone } from "../src/time/calendar.ts";
 import { systemClock } from "../src/time/clock.ts";
 

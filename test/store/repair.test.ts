@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
-import type { Mended } from "../../src/store/sqlite/audit/mend.ts";
+import type { Mended } from "../../src/store/audit/mend.ts";
 import { connectToWrite } from "../../src/store/sqlite/connection.ts";
 import type { Store } from "../../src/store/store.ts";
 import { prune } from "../../src/store/sqlite/prune.ts";

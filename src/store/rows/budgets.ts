@@ -1,5 +1,5 @@
 import { invariant } from "../../core/assert.ts";
-import { isPeriod, parseScope, type Budget, type BudgetMode, type BudgetWindow } from "../../core/budget.ts";
+import { isPeriod, parseScope, type Budget, type BudgetMode, type BudgetWindow, type Scope } from "../../core/budget.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import { budgetId } from "../commands.ts";
 
@@ -33,6 +33,22 @@ export function budgetOf(row: BudgetRow): StoredBudget {
     limit: row.amount_limit as PicoUsd,
     warnPercent: row.warn_percent === null ? null : Number(row.warn_percent),
   };
+}
+
+/** The charges of a scope, as a condition with its parameters. `subject` tells members of an `eachKey` scope apart. */
+export function scopeCondition(scope: Scope, subject: string): { readonly sql: string; readonly values: readonly string[] } {
+  switch (scope.kind) {
+    case "all":
+      return { sql: "true", values: [] };
+    case "team":
+      return { sql: "team = ?", values: [scope.team] };
+    case "key":
+      return { sql: "key = ?", values: [scope.key] };
+    case "eachKey":
+      return scope.team === null
+        ? { sql: "key = ?", values: [subject] }
+        : { sql: "key = ? and team = ?", values: [subject, scope.team] };
+  }
 }
 
 /** A copy that no later movement changes. */

@@ -217,7 +217,7 @@ function check(file: string, calendar: Calendar): CopyResult {
     const found = db.pragma("integrity_check(1)", { simple: true });
     if (found !== "ok") return { ok: false, failure: { kind: "corrupt", message: String(found) } };
     migrate(db, { forward: true });
-    const verification = verify(db, storedCalendar(db, calendar));
+    const verification = verify(db, { calendar: storedCalendar(db, calendar) });
     return { ok: true, copied: { file, schema: schemaOf(db), verification } };
   } finally {
     db.close();

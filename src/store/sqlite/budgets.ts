@@ -13,7 +13,7 @@ import {
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { budgetId } from "../commands.ts";
-import { budgetOf, endOfTime, withoutSeq, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
+import { budgetOf, endOfTime, scopeCondition, withoutSeq, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 
 /** All budgets in the order of their creation. */
@@ -26,22 +26,6 @@ export function readBudgetsOf(db: Connection, caller: Caller): StoredBudget[] {
   const scopes = scopesWeighingOn(caller);
   const select = db.prepare(`select * from budgets where scope in (${scopes.map(() => "?").join(", ")}) order by seq`);
   return (select.safeIntegers().all(...scopes) as BudgetRow[]).map(budgetOf);
-}
-
-/** The charges of a scope, as a condition with its parameters. `subject` tells members of an `eachKey` scope apart. */
-export function scopeCondition(scope: Scope, subject: string): { readonly sql: string; readonly values: readonly string[] } {
-  switch (scope.kind) {
-    case "all":
-      return { sql: "true", values: [] };
-    case "team":
-      return { sql: "team = ?", values: [scope.team] };
-    case "key":
-      return { sql: "key = ?", values: [scope.key] };
-    case "eachKey":
-      return scope.team === null
-        ? { sql: "key = ?", values: [subject] }
-        : { sql: "key = ? and team = ?", values: [subject, scope.team] };
-  }
 }
 
 /** What the charges of a scope in a span add up to. Throws where the sum is beyond 64 bits. */

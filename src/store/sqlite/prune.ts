@@ -1,9 +1,9 @@
-import { createHash } from "node:crypto";
 import { quartersKeptMs } from "../../core/retention.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Clock } from "../../ports/clock.ts";
+import { carriedDigest, rollupAmounts, rollupCounts, rollupDimensions, rollupSums } from "../rollup-columns.ts";
+import { carriedByDay } from "../rollup-sums.ts";
 import { writeTransaction, type Connection, type Statement } from "./connection.ts";
-import { rollupAmounts, rollupCounts, rollupDimensions, rollupSums } from "./rollups.ts";
 
 const dayMs = 86_400_000;
 
@@ -261,23 +261,11 @@ function carriedId(calendar: Calendar, identity: readonly unknown[]): string {
   return `carried-${calendar.dateOf(Number(identity[0]))}-${carriedDigest(identity)}`;
 }
 
-/** What the id of a carried sum ends with, from its time, key, team, model, group and source. */
-export function carriedDigest(identity: readonly unknown[]): string {
-  const text = JSON.stringify(identity.map((part) => (part === null ? null : String(part))));
-  return createHash("sha256").update(text).digest("hex").slice(0, 16);
-}
-
-/** What the rollup by days has of carried sums beyond what their rows in `charges` add to it. Needs `local_date`. */
-export const carriedByDay = (condition = "true") => `
-  select local_date(admitted_at) day, key, coalesce(team, '') team, model, coalesce(price_group, '') price_group, source,
-    ${rollupCounts.join(", ")}, ${rollupAmounts.map((name) => `0 ${name}`).join(", ")}
-  from carried join charges on charges.seq = carried.charge where ${condition}`;
-
 /** After the rollup by days was made anew from the charges. */
 export function addCarriedToDays(db: Connection): void {
   db.exec(
     `insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")})
-     select day, ${rollupDimensions.join(", ")}, ${rollupSums.map((name) => `sum(${name})`).join(", ")} from (${carriedByDay()})
+     select day, ${rollupDimensions.join(", ")}, ${rollupSums.map((name) => `sum(${name})`).join(", ")} from (${carriedByDay("local_date(admitted_at) as day")})
      where true group by day, ${rollupDimensions.join(", ")}
      on conflict do update set ${addedUp(rollupCounts)}`,
   );

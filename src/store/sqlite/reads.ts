@@ -1,14 +1,15 @@
 import type { AccountSample } from "../../core/account-sample.ts";
 import { subjectOf, type Budget, type BudgetWindow, type Caller } from "../../core/budget.ts";
-import type { Charge, ChargeState, HoldKind } from "../../core/charge.ts";
+import type { Charge, HoldKind } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { ChargePage, ChargeQuery, OldHold } from "../../ports/ledger.ts";
+import type { OldHold } from "../../ports/ledger.ts";
+import { readLatestSample } from "../reading/account.ts";
 import type { ShortReadings } from "../readings.ts";
 import { snapshot, withoutSeq, type StoredBudget } from "../rows/budgets.ts";
 import { chargeOf, type ChargeRow } from "../rows/charges.ts";
-import { readLatestSample } from "./account-samples.ts";
+import { answer } from "./answer.ts";
 import { readBudgets, readBudgetsOf, sumCharges } from "./budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 import { runsTask } from "./tasks.ts";
@@ -63,7 +64,7 @@ export class ShortReads implements ShortReadings {
   }
 
   latestSample(): AccountSample | undefined {
-    return readLatestSample(this.#db);
+    return answer(this.#db, readLatestSample());
   }
 
   budgets(): readonly Budget[] {
@@ -98,34 +99,4 @@ export function readWindows(db: Connection, calendar: Calendar, at: number): rea
     return rows.map((row) => snapshot({ budget, ...span, ...row }));
   };
   return db.transaction(() => readBudgets(db).flatMap(windowsOf))();
-}
-
-/** One page of charges, newest first; among those of one instant, the last written first. */
-export function readCharges(db: Connection, query: ChargeQuery): ChargePage {
-  const conditions: string[] = [];
-  const values: (string | number)[] = [];
-  const where = (sql: string, ...given: (string | number | undefined)[]) => {
-    const known = given.filter((value) => value !== undefined);
-    if (known.length < given.length) return;
-    conditions.push(sql);
-    values.push(...known);
-  };
-  where("key = ?", query.key);
-  where("model = ?", query.model);
-  // Spelled out, because the index of pending charges serves a constant only.
-  if (query.state !== undefined) where(`state = '${query.state satisfies ChargeState}'`);
-  where("adjusts = ?", query.adjusts);
-  if (query.tag !== undefined) where("tags ->> ? = ?", `$."${query.tag.name}"`, query.tag.value);
-  where("admitted_at >= ?", query.since);
-  where("admitted_at < ?", query.until);
-  where("(admitted_at, seq) < (select admitted_at, seq from charges where id = ?)", query.after);
-  const rows = db
-    .prepare(
-      `select * from charges ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`}
-       order by admitted_at desc, seq desc limit ?`,
-    )
-    .safeIntegers()
-    .all(...values, query.limit + 1) as ChargeRow[];
-  const charges = rows.slice(0, query.limit).map(chargeOf);
-  return { charges, next: rows.length > query.limit ? (charges.at(-1)?.id ?? null) : null };
 }

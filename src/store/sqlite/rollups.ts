@@ -1,9 +1,8 @@
 import { tokenClasses } from "../../core/tokens.ts";
 import type { Calendar } from "../../ports/calendar.ts";
+import { quarterMs, rollupDimensions, rollupSums } from "../rollup-columns.ts";
+import { sumsFromCharges } from "../rollup-sums.ts";
 import type { Connection, Statement } from "./connection.ts";
-
-/** Rollups are kept by quarter hours of UTC: all zones of today are whole quarters apart from it. Milliseconds. */
-export const quarterMs = 900_000;
 
 /** What one posted charge adds to the rollups of its quarter hour and its day. */
 export interface Posted {
@@ -33,13 +32,6 @@ interface Cell {
   cost: bigint;
   listCost: bigint;
 }
-
-/** Sums that count charges; the row of a carried sum cannot say them. */
-export const rollupCounts = ["requests", "unpriced", "retries"] as const;
-/** Sums that a carried sum's row has like any other's. */
-export const rollupAmounts = [...tokenClasses, "cost", "list_cost"] as const;
-export const rollupSums = [...rollupCounts, ...rollupAmounts] as const;
-export const rollupDimensions = ["key", "team", "model", "price_group", "source"] as const;
 
 /** Gathers what a transaction adds to the rollups and writes each of their rows once. */
 export class RollupBook {
@@ -126,18 +118,5 @@ function upsert(table: string, time: string): string {
 export function rebuildDays(db: Connection, calendar: Calendar): void {
   db.prepare("delete from rollup_day").run();
   db.function("local_date", { deterministic: true }, (at: unknown) => calendar.dateOf(Number(at)));
-  db.prepare(`insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")}) ${sumsByDay()}`).run();
+  db.prepare(`insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")}) ${sumsFromCharges("local_date(admitted_at)")}`).run();
 }
-
-/** The rows that the rollups must have, summed from the posted charges that a condition picks. */
-const sumsFromCharges = (condition: string) => `
-    key, coalesce(team, ''), model, coalesce(price_group, ''), source,
-    sum(formula <> 'adjustment') requests, sum(cost is null) unpriced, sum(retry > 0) retries,
-    ${tokenClasses.map((name) => `sum(${name}) ${name}`).join(", ")},
-    coalesce(sum(cost), 0) cost, coalesce(sum(list_cost), 0) list_cost
-  from charges where state = 'posted' and ${condition} group by 1, 2, 3, 4, 5, 6`;
-/** The quarter hour of a charge. */
-export const quarterOf = `admitted_at - admitted_at % ${quarterMs}`;
-export const sumsByQuarter = (condition = "true") => `select ${quarterOf}, ${sumsFromCharges(condition)}`;
-/** Needs the function `local_date` on the connection. */
-export const sumsByDay = (condition = "true") => `select local_date(admitted_at), ${sumsFromCharges(condition)}`;

@@ -1,4 +1,4 @@
-import type { Difference } from "../../../ports/ledger.ts";
+import type { Difference } from "../../ports/ledger.ts";
 
 /** A derived row that can be made anew from the charges. */
 export type Derived =

@@ -1,6 +1,7 @@
-import { isPeriod, parseScope, subjectOf, weighsOn, type Period, type Scope, type Span } from "../../../core/budget.ts";
-import type { Calendar } from "../../../ports/calendar.ts";
-import type { Connection, Statement } from "../connection.ts";
+import { isPeriod, parseScope, subjectOf, weighsOn, type Period, type Scope, type Span } from "../../core/budget.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import { rowsOf, type Reading } from "../reading/reading.ts";
+import { Feed } from "./feed.ts";
 import type { Report } from "./findings.ts";
 
 interface Budget {
@@ -8,6 +9,24 @@ interface Budget {
   readonly scope: Scope;
   readonly period: Period;
   readonly name: string;
+}
+
+/** A budget as it is stored, whatever became of it. */
+export interface BudgetText {
+  readonly seq: bigint;
+  readonly scope: string;
+  readonly period: string;
+}
+
+interface PendingCharge {
+  readonly seq: number;
+  readonly id: string;
+  readonly key: string;
+  readonly team: string | null;
+  readonly at: number;
+  readonly hold: bigint;
+  /** The windows that it is said to weigh on, in their order: "1,2". */
+  readonly links: string;
 }
 
 /** A stored window with what the charges that were passed so far add up to. */
@@ -39,24 +58,20 @@ export class WindowCheck {
   readonly #calendar: Calendar;
   readonly #report: Report;
   readonly #budgets: ReadonlyMap<number, Budget>;
-  readonly #stored: Iterator<WindowRow>;
-  readonly #links: Statement;
+  readonly #stored = new Feed<WindowRow>("select seq, budget, subject, starts_at, ends_at, spent, held from windows order by starts_at");
   /** With a budget that cannot be read nobody knows what is linked to its windows. */
   readonly #comparesLinks: boolean;
-  #next: WindowRow | undefined;
   readonly #open = new Map<string, OpenWindow>();
   /** By caller: under which names its windows are open. */
   readonly #names = new Map<string, readonly string[]>();
 
-  constructor(db: Connection, calendar: Calendar, report: Report) {
+  /** `budgets`: all that there are. */
+  constructor(calendar: Calendar, budgets: readonly BudgetText[], report: Report) {
     this.#calendar = calendar;
     this.#report = report;
-    const budgets = soundBudgets(db, report);
-    this.#budgets = new Map(budgets.map((budget) => [budget.seq, budget]));
-    this.#comparesLinks = db.prepare("select count(*) from budgets").pluck().get() === budgets.length;
-    this.#stored = db.prepare("select * from windows order by starts_at").safeIntegers().iterate() as IterableIterator<WindowRow>;
-    this.#links = db.prepare("select window from charge_windows where charge = ? order by window").pluck();
-    this.#advance();
+    const sound = soundBudgets(budgets, report);
+    this.#budgets = new Map(sound.map((budget) => [budget.seq, budget]));
+    this.#comparesLinks = sound.length === budgets.length;
   }
 
   /** The periods of the budgets: their windows begin and end where these do. */
@@ -65,10 +80,13 @@ export class WindowCheck {
   }
 
   /** Opens the windows that begin before an instant. */
-  openUntil(end: number): void {
-    while (this.#next !== undefined && this.#next.starts_at < end) {
-      this.#take(this.#next);
-      this.#advance();
+  *openUntil(end: number): Reading<void> {
+    for (;;) {
+      if (this.#stored.isUsedUp) yield* this.#stored.fill();
+      const row = this.#stored.next;
+      if (row === undefined || row.starts_at >= end) return;
+      this.#take(row);
+      this.#stored.advance();
     }
   }
 
@@ -78,24 +96,19 @@ export class WindowCheck {
   }
 
   /** Adds a pending charge's hold, and compares which windows the charge is linked to. */
-  hold(charge: { readonly seq: number; readonly id: string; readonly key: string; readonly team: string | null; readonly at: number; readonly hold: bigint }): void {
+  hold(charge: PendingCharge): void {
     const windows = this.#of(charge.key, charge.team, charge.at);
     for (const window of windows) window.held += charge.hold;
     if (!this.#comparesLinks) return;
-    const expected = windows.map(({ seq }) => seq).sort((a, b) => a - b);
-    const found = this.#links.all(charge.seq) as number[];
-    if (String(expected) === String(found)) return;
-    const text = (seqs: readonly number[]) => (seqs.length === 0 ? "no window" : `windows ${seqs.join(", ")}`);
-    this.#report({ kind: "link", id: charge.id, expected: text(expected), found: text(found), derived: { of: "links", charge: charge.seq } });
+    const expected = windows.map(({ seq }) => seq).sort((a, b) => a - b).join(",");
+    if (expected === charge.links) return;
+    const text = (seqs: string) => (seqs === "" ? "no window" : `windows ${seqs.replaceAll(",", ", ")}`);
+    this.#report({ kind: "link", id: charge.id, expected: text(expected), found: text(charge.links), derived: { of: "links", charge: charge.seq } });
   }
 
-  end(): void {
-    this.openUntil(Number.POSITIVE_INFINITY);
+  *end(): Reading<void> {
+    yield* this.openUntil(Number.POSITIVE_INFINITY);
     for (const window of this.#open.values()) this.#conclude(window);
-  }
-
-  stop(): void {
-    this.#stored.return?.();
   }
 
   #of(key: string, team: string | null, at: number): OpenWindow[] {
@@ -147,18 +160,17 @@ export class WindowCheck {
     if (spent !== storedSpent) this.#report({ kind: "window", id, expected: `spent ${spent}`, found: `spent ${storedSpent}`, derived });
     if (held !== storedHeld) this.#report({ kind: "window", id, expected: `held ${held}`, found: `held ${storedHeld}`, derived });
   }
+}
 
-  #advance(): void {
-    const { done, value } = this.#stored.next();
-    this.#next = done === true ? undefined : value;
-  }
+export function* readBudgetTexts(): Reading<readonly BudgetText[]> {
+  return yield* rowsOf<BudgetText>({ sql: "select seq, scope, period from budgets order by seq", values: [] });
 }
 
 /** Budgets whose scope and period can be read; the others are reported. */
-export function soundBudgets(db: Connection, report?: Report): Budget[] {
-  const rows = db.prepare("select seq, scope, period from budgets order by seq").all() as { seq: number; scope: string; period: string }[];
-  return rows.flatMap(({ seq, scope: text, period }) => {
+export function soundBudgets(budgets: readonly BudgetText[], report?: Report): Budget[] {
+  return budgets.flatMap(({ seq: stored, scope: text, period }) => {
     const scope = parseScope(text);
+    const seq = Number(stored);
     const name = `${text}/${period}`;
     if (scope !== undefined && isPeriod(period)) return [{ seq, scope, period, name }];
     report?.({ kind: "budget", id: String(seq), expected: "a budget with a scope and a period", found: name, derived: null });

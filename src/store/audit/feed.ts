@@ -1,0 +1,35 @@
+import type { Reading, Statement } from "../reading/reading.ts";
+
+/** Rows of one statement in their order, of which memory holds some at a time. */
+export class Feed<R> {
+  readonly #statement: Statement;
+  #rows: readonly R[] = [];
+  #at = 0;
+  #isOver = false;
+
+  constructor(sql: string) {
+    this.#statement = { sql, values: [], inParts: true };
+  }
+
+  /** The row that is next; undefined after the last one, and before the feed was filled. */
+  get next(): R | undefined {
+    return this.#rows[this.#at];
+  }
+
+  /** Goes on to the row after it. */
+  advance(): void {
+    this.#at++;
+  }
+
+  /** Reads more where all that was read is used up: to be called before each look at `next`, where `isUsedUp`. */
+  *fill(): Reading<void> {
+    if (!this.isUsedUp) return;
+    this.#rows = (yield this.#statement) as readonly R[];
+    this.#at = 0;
+    this.#isOver = this.#rows.length === 0;
+  }
+
+  get isUsedUp(): boolean {
+    return !this.#isOver && this.#at >= this.#rows.length;
+  }
+}

@@ -1,0 +1,96 @@
+import { formatScope, isPeriod, parseScope, type Period, type Scope, type Span } from "../../core/budget.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import type { Dialect } from "../reading/dialects.ts";
+import { rowOf, sumOf, type Reading } from "../reading/reading.ts";
+import { endOfTime, scopeCondition } from "../rows/budgets.ts";
+import type { Mended } from "./mend.ts";
+import { spanAt } from "./window-check.ts";
+
+interface WindowRow {
+  readonly budget: bigint;
+  readonly subject: string;
+  readonly starts_at: bigint;
+  readonly ends_at: bigint | null;
+  readonly spent: bigint;
+  readonly held: bigint;
+  readonly scope: string | null;
+  readonly period: string | null;
+}
+
+/**
+ * Gives a window its span and its sums. One of no budget goes, as does one that has the span of another. Rollups by days
+ * are to be mended before: the sums of whole days are taken from them, so that others wait for milliseconds.
+ */
+export function* mendWindow(dialect: Dialect, calendar: Calendar, seq: number): Reading<Mended[]> {
+  const row = yield* rowOf<WindowRow>({
+    sql: `select budget, subject, starts_at, ends_at, spent, held, scope, period
+      from windows left join budgets on budgets.seq = budget where windows.seq = ?`,
+    values: [seq],
+  });
+  if (row === undefined) return yield* removedLeases(dialect, seq);
+  if (row.scope === null || row.period === null) return yield* removed(dialect, seq, `window ${seq}`, "of no budget");
+  const scope = parseScope(row.scope);
+  if (scope === undefined || !isPeriod(row.period)) return [];
+  const id = [`${formatScope(scope)}/${row.period}`, row.subject].filter((part) => part !== "").join(" ");
+  const span = spanAt(calendar, row.period, Number(row.starts_at));
+  if (span === null || (yield* isTaken(row, span, seq))) return yield* removed(dialect, seq, id, `from ${row.starts_at}`);
+
+  const sums = yield* sumsOf(calendar, { scope, period: row.period, subject: row.subject, span });
+  const from = textOf(Number(row.starts_at), row.ends_at === null ? null : Number(row.ends_at), row) + (yield* leasesOf(dialect, seq));
+  for (const { sql, values } of dialect.setWindow(seq, { ...span, ...sums })) yield { sql, values };
+  const to = textOf(span.start, span.end, sums) + (yield* leasesOf(dialect, seq));
+  return from === to ? [] : [{ kind: "window", id, from, to }];
+}
+
+function* removed(dialect: Dialect, seq: number, id: string, from: string): Reading<Mended[]> {
+  for (const { sql, values } of dialect.removeWindow(seq)) yield { sql, values };
+  return [{ kind: "window", id, from, to: "no window" }];
+}
+
+/** Leases of a window that is not there. */
+function* removedLeases(dialect: Dialect, seq: number): Reading<Mended[]> {
+  const leases = yield* leasesOf(dialect, seq);
+  return leases === "" ? [] : yield* removed(dialect, seq, `window ${seq}`, `no window${leases}`);
+}
+
+function* isTaken({ budget, subject }: WindowRow, { start }: Span, seq: number): Reading<boolean> {
+  const sql = "select 1 from windows where budget = ? and subject = ? and starts_at = ? and seq <> ?";
+  return (yield* rowOf<object>({ sql, values: [budget, subject, start, seq] })) !== undefined;
+}
+
+function* leasesOf(dialect: Dialect, seq: number): Reading<string> {
+  return (yield* rowOf<{ text: string }>(dialect.leases(seq)))?.text ?? "";
+}
+
+interface Wanted {
+  readonly scope: Scope;
+  readonly period: Period;
+  readonly subject: string;
+  readonly span: Span;
+}
+
+interface Sums {
+  readonly spent: bigint;
+  readonly held: bigint;
+}
+
+/** Windows longer than an hour are made of whole days. */
+function* sumsOf(calendar: Calendar, { scope, period, subject, span }: Wanted): Reading<Sums> {
+  const { sql, values } = scopeCondition(scope, subject);
+  const [since, until] = [span.start, span.end ?? endOfTime];
+  const inSpan = `${sql} and admitted_at >= ? and admitted_at < ?`;
+  const pending = yield* rowOf<{ sum: bigint }>({ sql: `select ${sumOf("hold")} as sum from charges where state = 'pending' and ${inSpan}`, values: [...values, since, until] });
+  const spent = yield* rowOf<{ sum: bigint }>(
+    period === "1h"
+      ? { sql: `select ${sumOf("cost")} as sum from charges where ${inSpan}`, values: [...values, since, until] }
+      : {
+          sql: `select ${sumOf("cost")} as sum from rollup_day where ${sql} and day >= ? and day < ?`,
+          values: [...values, calendar.dateOf(span.start), span.end === null ? "9999" : calendar.dateOf(span.end)],
+        },
+  );
+  return { spent: spent?.sum ?? 0n, held: pending?.sum ?? 0n };
+}
+
+function textOf(start: number, end: number | null, { spent, held }: Sums): string {
+  return `from ${start} to ${end ?? "the end"}, spent ${spent}, held ${held}`;
+}

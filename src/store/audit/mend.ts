@@ -1,0 +1,154 @@
+import { assertNever } from "../../core/assert.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import type { Dialect } from "../reading/dialects.ts";
+import { rowOf, rowsOf, sumOf, write, type Reading, type Value } from "../reading/reading.ts";
+import { quarterMs, rollupCounts, rollupDimensions, rollupSums } from "../rollup-columns.ts";
+import { carriedByDay, identityOf, quarterOf, sumsFromCharges } from "../rollup-sums.ts";
+import { differing, type Derived } from "./findings.ts";
+import { mendLinks } from "./mend-links.ts";
+import { mendWindow } from "./mend-window.ts";
+
+/** What was changed in a derived row, from what to what. */
+export interface Mended {
+  readonly kind: "window" | "link" | "rollup" | "carried";
+  readonly id: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+/** Makes one derived row anew from what it is derived from. Within a transaction that keeps others from writing; answers what it changed. */
+export function mend(dialect: Dialect, calendar: Calendar, derived: Derived): Reading<Mended[]> {
+  switch (derived.of) {
+    case "rollup_quarter":
+      return mendQuarter(dialect, derived.time, derived.key);
+    case "rollup_day":
+      return mendDay(dialect, calendar, derived.time, derived.key);
+    case "window":
+      return mendWindow(dialect, calendar, derived.seq);
+    case "links":
+      return mendLinks(dialect, calendar, derived.charge);
+    case "carried":
+      return mendCarried(calendar, derived.charge);
+    default:
+      return assertNever(derived);
+  }
+}
+
+function* mendQuarter(dialect: Dialect, time: number, key: string): Reading<Mended[]> {
+  const kept = yield* rowOf<object>({ sql: "select 1 from meta where quarters_from <= ?", values: [time] });
+  if (kept === undefined) return [];
+  const sums = sumsFromCharges(quarterOf, `key = ? and admitted_at >= ? and admitted_at < ? and ${quarterOf} = ?`);
+  const values = [key, time, time + quarterMs, time];
+  return yield* replaceRows(dialect, { table: "rollup_quarter", column: "starts_at", time, key, sums, values, shown: new Date(time).toISOString() });
+}
+
+function* mendDay(dialect: Dialect, calendar: Calendar, time: string, key: string): Reading<Mended[]> {
+  const names = ["day", ...rollupDimensions].join(", ");
+  const { sql, values } = dayParts(calendar, time, key);
+  const sums = `select ${names}, ${rollupSums.map((name) => `sum(${name})`).join(", ")} from (${sql}) parts group by ${names}`;
+  return yield* replaceRows(dialect, { table: "rollup_day", column: "day", time, key, sums, values, shown: time });
+}
+
+/** What a key's charges of a day, and carried sums, add to the rollup by days. */
+function dayParts(calendar: Calendar, date: string, key: string): { readonly sql: string; readonly values: readonly Value[] } {
+  const { start, end } = spanOfDate(calendar, date);
+  const day = "cast(? as text) as day";
+  const ofKeyAndSpan = "key = ? and admitted_at >= ? and admitted_at < ?";
+  const values = [date, key, start, end];
+  return { sql: `${sumsFromCharges(day, ofKeyAndSpan)} union all ${carriedByDay(day, ofKeyAndSpan)}`, values: [...values, ...values] };
+}
+
+/** The instants of a local date; none for a text that is no date. */
+function spanOfDate(calendar: Calendar, date: string): { readonly start: number; readonly end: number } {
+  const parsed = /^[12]\d{3}-\d{2}-\d{2}$/.test(date) ? new Date(`${date}T00:00:00Z`) : null;
+  if (parsed === null || Number.isNaN(parsed.getTime()) || !parsed.toISOString().startsWith(date)) return { start: 0, end: 0 };
+  const span = calendar.spanOf("1d", Math.max(calendar.startOfDate(date), 0));
+  return calendar.dateOf(span.start) === date ? { start: span.start, end: span.end ?? span.start } : { start: 0, end: 0 };
+}
+
+interface Rows {
+  readonly table: string;
+  readonly column: string;
+  readonly time: number | string;
+  readonly key: string;
+  /** Selects what the rows must be, with these values. */
+  readonly sums: string;
+  readonly values: readonly Value[];
+  readonly shown: string;
+}
+
+type RollupRow = Readonly<Record<string, string | bigint>>;
+
+function* replaceRows({ isSharded }: Dialect, { table, column, time, key, sums, values, shown }: Rows): Reading<Mended[]> {
+  const names = rollupDimensions.join(", ");
+  const stored = {
+    sql: `select ${names}, ${rollupSums.map((name) => `${sumOf(name)} as ${name}`).join(", ")} from ${table} where ${column} = ? and key = ? group by ${names}`,
+    values: [time, key],
+  };
+  const before = byIdentity(yield* rowsOf<RollupRow>(stored));
+  yield* write(`delete from ${table} where ${column} = ? and key = ?`, time, key);
+  const into = [column, ...rollupDimensions, ...rollupSums];
+  yield* write(
+    isSharded ? `insert into ${table} (${into.join(", ")}, shard) select made.*, 0 from (${sums}) made` : `insert into ${table} (${into.join(", ")}) ${sums}`,
+    ...values,
+  );
+  const after = byIdentity(yield* rowsOf<RollupRow>(stored));
+  return [...new Set([...before.keys(), ...after.keys()])].flatMap((identity) => {
+    const [from, to] = [before.get(identity), after.get(identity)];
+    const none = rollupSums.map(() => 0);
+    const change = differing(rollupSums, to ?? none, from ?? none);
+    if (change === null && from !== undefined && to !== undefined) return [];
+    const text = (row: unknown, sums: string | undefined) => (row === undefined ? "no row" : (sums ?? "a row of zeros"));
+    return [{ kind: "rollup" as const, id: `${table} ${shown}/${identity}`, from: text(from, change?.found), to: text(to, change?.expected) }];
+  });
+}
+
+/** The sums of rows by their dimensions. */
+function byIdentity(rows: readonly RollupRow[]): Map<string, (string | bigint | undefined)[]> {
+  return new Map(rows.map((row) => [rollupDimensions.map((name) => row[name]).join("/"), rollupSums.map((name) => row[name])]));
+}
+
+interface SumRow {
+  readonly id: string;
+  readonly admitted_at: bigint;
+  readonly key: string;
+  readonly team: string | null;
+  readonly model: string;
+  readonly price_group: string | null;
+  readonly source: string;
+  readonly route: string;
+}
+
+/**
+ * Counts of no sum go. Counts that are missing are what the rollup by days has beyond the other charges of that day, where
+ * that is possible; they stay missing otherwise.
+ */
+function* mendCarried(calendar: Calendar, charge: number): Reading<Mended[]> {
+  const row = yield* rowOf<SumRow>({ sql: "select id, admitted_at, key, team, model, price_group, source, route from charges where seq = ?", values: [charge] });
+  const counted = yield* rowOf<object>({ sql: "select 1 from carried where charge = ?", values: [charge] });
+  if (row === undefined) {
+    if (counted === undefined) return [];
+    yield* write("delete from carried where charge = ?", charge);
+    return [{ kind: "carried", id: String(charge), from: "counts of none", to: "no row" }];
+  }
+  if (counted !== undefined || row.route !== "carried") return [];
+  const counts = yield* missingCounts(calendar, row);
+  const [requests = 0n, unpriced = 0n, retries = 0n] = counts;
+  if (counts.some((count) => count < 0n) || requests < unpriced || requests < retries) return [];
+  yield* write(`insert into carried (charge, ${rollupCounts.join(", ")}) values (?, ?, ?, ?)`, charge, ...counts);
+  const to = rollupCounts.map((name, index) => `${name} ${counts[index]}`).join(", ");
+  return [{ kind: "carried", id: row.id, from: "no counts", to }];
+}
+
+type Counts = Readonly<Record<(typeof rollupCounts)[number], bigint>>;
+
+function* missingCounts(calendar: Calendar, row: SumRow): Reading<bigint[]> {
+  const day = calendar.dateOf(Number(row.admitted_at));
+  const identity = identityOf(row);
+  const same = rollupDimensions.map((name) => `${name} = ?`).join(" and ");
+  const counted = rollupCounts.map((name) => `${sumOf(name)} as ${name}`).join(", ");
+  const stored = yield* rowOf<Counts>({ sql: `select ${counted} from rollup_day where day = ? and ${same}`, values: [day, ...identity] });
+  const parts = dayParts(calendar, day, row.key);
+  const own = yield* rowOf<Counts>({ sql: `select ${counted} from (${parts.sql}) parts where ${same}`, values: [...parts.values, ...identity] });
+  return rollupCounts.map((name) => (stored?.[name] ?? 0n) - (own?.[name] ?? 0n));
+}

@@ -1,0 +1,174 @@
+import { tokenClasses } from "../../core/tokens.ts";
+import type { Formula, Source } from "../../core/charge.ts";
+import type { TaskInputs } from "../../core/task-cost.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import type { Dialect } from "../reading/dialects.ts";
+import type { Reading } from "../reading/reading.ts";
+import { quarterMs } from "../rollup-columns.ts";
+import { tokensOf, type ChargeRow } from "../rows/charges.ts";
+import { CellBook, firstTokenClass, type Cell } from "./cells.ts";
+import { ChargeCheck } from "./charge-check.ts";
+import { Feed } from "./feed.ts";
+import type { Report } from "./findings.ts";
+import { days, quarters, RollupCheck } from "./rollup-check.ts";
+import type { WindowCheck } from "./window-check.ts";
+
+const columns = [
+  "seq", "id", "state", "admitted_at", "ended_at", "key", "team", "model", "price_group", "price_id", "hold", "cost", "list_cost",
+  "overage", "formula", "source", "minimum_applied", "retry", "adjusts", ...tokenClasses,
+] as const;
+
+type Row = Pick<ChargeRow, (typeof columns)[number]> & {
+  /** What other rows say of the charge, where its kind has any; null where they say nothing. */
+  readonly beside: string | null;
+};
+
+/** One text of a pending charge's links, of a carried sum's counts, of the state of what is corrected, or of what a task was charged by. */
+const besideCharge = ({ linksOfCharge }: Dialect) => `case
+  when state = 'pending' then ${linksOfCharge}
+  when formula = 'adjustment' then coalesce(
+    (select 'carried ' || requests || ' ' || unpriced || ' ' || retries from carried where carried.charge = charges.seq),
+    (select 'corrects ' || corrected.state from charges corrected where corrected.id = charges.adjusts and coalesce(corrected.formula, '') <> 'adjustment'))
+  when formula = 'task' then (
+    select coalesce(units_per_usd, '-') || ' ' || coalesce(quantity, '-') || ' ' || coalesce(usage_units, '-') || ' ' || coalesce(usage_type, '')
+    from tasks where tasks.charge = charges.id)
+  end as beside`;
+
+interface PassOptions {
+  readonly dialect: Dialect;
+  readonly calendar: Calendar;
+  readonly report: Report;
+  readonly windows: WindowCheck;
+  /** Before this instant there are days only. */
+  readonly quartersFrom: number;
+}
+
+/**
+ * All charges once, in the order of their time: each is recomputed by itself, and added to the sums of the span that it
+ * falls into. A span ends where a quarter hour, a day or a window does, and its sums go on to the rollups and windows, which
+ * are read in the same order. So memory holds what is open at one time, however many charges there are.
+ */
+export class Pass {
+  readonly #calendar: Calendar;
+  readonly #report: Report;
+  readonly #rows: Feed<Row>;
+  readonly #charges: ChargeCheck;
+  readonly #windows: WindowCheck;
+  readonly #quarters: RollupCheck<number>;
+  readonly #days: RollupCheck<string>;
+  readonly #quartersFrom: number;
+  #start = 0;
+  #end = 0;
+  readonly #cells = new CellBook();
+
+  constructor({ dialect, calendar, report, windows, quartersFrom }: PassOptions) {
+    this.#calendar = calendar;
+    this.#report = report;
+    this.#rows = new Feed(`select ${columns.join(", ")}, ${besideCharge(dialect)} from charges ${dialect.byTime} order by admitted_at, seq`);
+    this.#charges = new ChargeCheck(report);
+    this.#windows = windows;
+    this.#quarters = new RollupCheck(dialect, quarters, report);
+    this.#days = new RollupCheck(dialect, days, report);
+    this.#quartersFrom = quartersFrom;
+  }
+
+  /** Answers how many charges there are. `tell` is called now and then with how many are done. */
+  *run(tell: (done: number) => void): Reading<number> {
+    for (let count = 0; ; this.#rows.advance()) {
+      if (this.#rows.isUsedUp) yield* this.#rows.fill();
+      const row = this.#rows.next;
+      if (row === undefined) {
+        yield* this.#settle();
+        yield* this.#quarters.end();
+        yield* this.#days.end();
+        yield* this.#windows.end();
+        return count;
+      }
+      count++;
+      const at = Number(row.admitted_at);
+      if (at >= this.#end) {
+        yield* this.#settle();
+        yield* this.#begin(at);
+        tell(count);
+      }
+      if (this.#charges.isMissing(row.price_id)) yield* this.#charges.getPrice(row.price_id);
+      this.#take(row, at);
+    }
+  }
+
+  *#begin(at: number): Reading<void> {
+    const quarter = at - (at % quarterMs);
+    const spans = [...this.#windows.periods, "1d" as const].map((period) => this.#calendar.spanOf(period, at));
+    this.#start = Math.max(quarter, ...spans.map(({ start }) => start));
+    this.#end = Math.min(quarter + quarterMs, ...spans.map(({ end }) => end ?? Number.POSITIVE_INFINITY));
+    yield* this.#windows.openUntil(this.#end);
+  }
+
+  #take(row: Row, at: number): void {
+    const { id, state, key, team, cost, hold, formula, source, beside } = row;
+    const tokens = tokensOf(row);
+    const charge = {
+      id, state, tokens, hold, cost, formula, source, priceId: row.price_id, listCost: row.list_cost, overage: row.overage,
+      endedAt: row.ended_at === null ? null : Number(row.ended_at), minimumApplied: row.minimum_applied === 1n,
+    };
+    this.#charges.check(id, charge, formula === "task" && beside !== null ? taskInputsOf(beside) : null);
+    if (state === "pending") this.#windows.hold({ seq: Number(row.seq), id, key, team, at, hold: hold ?? 0n, links: beside ?? "" });
+    if (state !== "posted" || formula === null || source === null) return;
+    const cell = this.#cellOf(row, source);
+    this.#count(cell, row, formula);
+    for (let index = 0; index < tokenClasses.length; index++) {
+      const count = tokens[tokenClasses[index] as (typeof tokenClasses)[number]];
+      if (count !== 0) cell.counts[firstTokenClass + index] = (cell.counts[firstTokenClass + index] ?? 0) + count;
+    }
+    cell.cost += cost ?? 0n;
+    cell.listCost += row.list_cost ?? 0n;
+  }
+
+  #cellOf({ key, team, model, price_group: group }: Row, source: Source): Cell {
+    const name = `${key}\0${team ?? ""}\0${model}\0${group ?? ""}\0${source}`;
+    return this.#cells.of(name, () => [key, team ?? "", model, group ?? "", source]);
+  }
+
+  /** How many requests a charge is, and of which kind. */
+  #count({ counts }: Cell, row: Row, formula: Formula): void {
+    if (formula !== "adjustment") {
+      add(counts, [1, row.cost === null ? 1 : 0, row.retry > 0n ? 1 : 0]);
+      return;
+    }
+    const [what, ...said] = (row.beside ?? "").split(" ");
+    if (what === "carried") add(counts, said.map(Number));
+    else if (row.adjusts !== null) this.#charges.checkCorrection(row.id, row.adjusts, said[0] ?? null);
+    else {
+      const derived = { of: "carried", charge: Number(row.seq) } as const;
+      this.#report({ kind: "carried", id: row.id, expected: "counts of a carried sum, or a charge that it corrects", found: "neither", derived });
+    }
+  }
+
+  /** Hands the sums of the span on. */
+  *#settle(): Reading<void> {
+    const at = this.#start;
+    const quarter = at - (at % quarterMs);
+    const cells = [...this.#cells.used()];
+    if (cells.length === 0) return;
+    const isQuarterKept = quarter >= this.#quartersFrom;
+    if (isQuarterKept) yield* this.#quarters.moveTo(quarter);
+    yield* this.#days.moveTo(this.#calendar.dateOf(at));
+    for (const cell of cells) {
+      const [key = "", team = ""] = cell.identity;
+      this.#windows.spend(key, team === "" ? null : team, at, cell.cost);
+      if (isQuarterKept) this.#quarters.add(cell);
+      this.#days.add(cell);
+    }
+    this.#cells.clear();
+  }
+}
+
+function add(counts: number[], more: readonly number[]): void {
+  for (let index = 0; index < more.length; index++) counts[index] = (counts[index] ?? 0) + (more[index] ?? 0);
+}
+
+function taskInputsOf(beside: string): TaskInputs {
+  const [unitsPerUsd = "-", quantity = "-", units = "-", ...type] = beside.split(" ");
+  const given = (text: string) => (text === "-" ? null : text);
+  return { consumption: units === "-" ? null : { type: type.join(" "), units }, unitsPerUsd: given(unitsPerUsd), quantity: given(quantity) };
+}

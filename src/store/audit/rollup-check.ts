@@ -1,0 +1,138 @@
+import { rollupDimensions, rollupSums } from "../rollup-columns.ts";
+import type { Dialect } from "../reading/dialects.ts";
+import { sumOf, type Reading } from "../reading/reading.ts";
+import { addCell, CellBook, nameOf, type Cell } from "./cells.ts";
+import { Feed } from "./feed.ts";
+import { differing, type Derived, type Report } from "./findings.ts";
+
+/** Which rollup, and how it says time. Times of both grow with the instants of the charges. */
+export interface RollupKind<T extends number | string> {
+  readonly table: "rollup_quarter" | "rollup_day";
+  readonly column: string;
+  /** Rows that are looked at. */
+  readonly kept: string;
+  readonly read: (stored: unknown) => T;
+  readonly show: (time: T) => string;
+  readonly derived: (time: T, key: string) => Derived;
+}
+
+export const quarters: RollupKind<number> = {
+  table: "rollup_quarter", column: "starts_at", kept: "starts_at >= (select quarters_from from meta)", read: Number,
+  show: (time) => new Date(time).toISOString(), derived: (time, key) => ({ of: "rollup_quarter", time, key }),
+};
+
+export const days: RollupKind<string> = {
+  table: "rollup_day", column: "day", kept: "true", read: String, show: (time) => time,
+  derived: (time, key) => ({ of: "rollup_day", time, key }),
+};
+
+type StoredRow = Readonly<Record<string, string | bigint>>;
+
+const noRow = "no row";
+
+/** Compares a rollup with what its charges add up to, both in the order of time, and keeps the present time's sums only. */
+export class RollupCheck<T extends number | string> {
+  readonly #kind: RollupKind<T>;
+  readonly #report: Report;
+  readonly #stored: Feed<StoredRow>;
+  #time: T | null = null;
+  readonly #cells = new CellBook();
+
+  constructor(dialect: Dialect, kind: RollupKind<T>, report: Report) {
+    this.#kind = kind;
+    this.#report = report;
+    this.#stored = new Feed(storedRows(dialect, kind));
+  }
+
+  /** Goes on to a time that is not before the last one's. */
+  *moveTo(time: T): Reading<void> {
+    if (this.#time === time) return;
+    yield* this.#settle();
+    this.#time = time;
+  }
+
+  /** Adds sums of the present time. */
+  add(cell: Cell): void {
+    addCell(this.#cells.of(cell.name, cell.identity), cell);
+  }
+
+  /** Compares what is left when all charges have been added. */
+  *end(): Reading<void> {
+    yield* this.#settle();
+    for (yield* this.#stored.fill(); this.#stored.next !== undefined; yield* this.#stored.fill()) this.#extra(this.#stored.next);
+  }
+
+  *#settle(): Reading<void> {
+    const time = this.#time;
+    if (time === null) return;
+    for (;;) {
+      if (this.#stored.isUsedUp) yield* this.#stored.fill();
+      const row = this.#stored.next;
+      if (row === undefined || this.#timeOf(row) > time) break;
+      this.#compare(row, time);
+    }
+    for (const cell of this.#cells.used()) this.#differ(time, cell.identity, rowText(cell), noRow);
+    this.#cells.clear();
+  }
+
+  #compare(row: StoredRow, time: T): void {
+    const identity = identityOf(row);
+    const cell = this.#timeOf(row) === time ? this.#cells.find(nameOf(identity)) : undefined;
+    if (cell === undefined) {
+      this.#extra(row);
+      return;
+    }
+    if (!agrees(cell, row)) {
+      const difference = differing(rollupSums, sumsOf(cell), storedSums(row));
+      if (difference !== null) this.#differ(time, identity, difference.expected, difference.found);
+    }
+    cell.isUsed = false;
+    this.#stored.advance();
+  }
+
+  #extra(row: StoredRow): void {
+    const difference = differing(rollupSums, rollupSums.map(() => 0), storedSums(row));
+    this.#differ(this.#timeOf(row), identityOf(row), noRow, difference?.found ?? "a row of zeros");
+    this.#stored.advance();
+  }
+
+  #timeOf(row: StoredRow): T {
+    return this.#kind.read(row[this.#kind.column]);
+  }
+
+  #differ(time: T, identity: readonly string[], expected: string, found: string): void {
+    const { table, show, derived } = this.#kind;
+    const id = `${table} ${[show(time), ...identity].join("/")}`;
+    this.#report({ kind: "rollup", id, expected, found, derived: derived(time, identity[0] ?? "") });
+  }
+}
+
+/** Selects the sums of a rollup in the order of time. */
+function storedRows({ isSharded }: Dialect, { table, column, kept }: Pick<RollupKind<number>, "table" | "column" | "kept">): string {
+  const names = [column, ...rollupDimensions].join(", ");
+  const sums = rollupSums.map((name) => (isSharded ? `${sumOf(name)} as ${name}` : name)).join(", ");
+  return `select ${names}, ${sums} from ${table} where ${kept} ${isSharded ? `group by ${names}` : ""} order by ${names}`;
+}
+
+function identityOf(row: StoredRow): string[] {
+  return rollupDimensions.map((name) => String(row[name]));
+}
+
+function storedSums(row: StoredRow): (string | bigint | undefined)[] {
+  return rollupSums.map((name) => row[name]);
+}
+
+/** Without making texts of it: nearly every row agrees. */
+function agrees(cell: Cell, row: StoredRow): boolean {
+  const { counts } = cell;
+  for (let index = 0; index < counts.length; index++) if (Number(row[rollupSums[index] as string]) !== counts[index]) return false;
+  return row["cost"] === cell.cost && row["list_cost"] === cell.listCost;
+}
+
+function sumsOf({ counts, cost, listCost }: Cell): (number | bigint)[] {
+  return [...counts, cost, listCost];
+}
+
+function rowText(cell: Cell): string {
+  return differing(rollupSums, sumsOf(cell), rollupSums.map(() => 0))?.expected ?? "a row of zeros";
+}

@@ -1,0 +1,65 @@
+import type { AccountSample, LedgerTotals } from "../../core/account-sample.ts";
+import type { Source } from "../../core/charge.ts";
+import { noMoney, type PicoUsd } from "../../core/money.ts";
+import type { CorrectionMade } from "../../core/reconciliation.ts";
+import { sampleOf, type SampleRow } from "../rows/account-samples.ts";
+import { rowsOf, sumOf, withNumbers, type Reading } from "./reading.ts";
+
+interface PostedRow {
+  readonly source: Source;
+  readonly cost: PicoUsd;
+  readonly requests: bigint;
+  readonly unpriced: bigint;
+}
+
+interface PendingRow {
+  readonly pending: bigint;
+  readonly unpriced: bigint;
+  readonly held: PicoUsd;
+  readonly last: bigint;
+}
+
+/** The ledger's counters: the rollup by days has every posted charge, pruned ones too. */
+export function* readTotals(): Reading<LedgerTotals> {
+  const posted: Record<Source, PicoUsd> = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };
+  let [requests, unpriced] = [0, 0];
+  const sums = yield* rowsOf<PostedRow>({
+    sql: `select source, ${sumOf("cost")} as cost, ${sumOf("requests")} as requests, ${sumOf("unpriced")} as unpriced from rollup_day group by source`,
+    values: [],
+  });
+  for (const row of sums) {
+    posted[row.source] = row.cost;
+    requests += Number(row.requests);
+    unpriced += Number(row.unpriced);
+  }
+  const [row] = yield* rowsOf<PendingRow>({
+    sql: `select count(*) as pending, count(*) - count(hold) as unpriced, ${sumOf("hold")} as held, (select coalesce(max(seq), 0) from charges) as last
+      from charges where state = 'pending'`,
+    values: [],
+  });
+  const { pending = 0n, unpriced: pendingUnpriced = 0n, held = noMoney, last = 0n } = row ?? {};
+  return { written: Number(last), posted, requests, unpriced, pending: Number(pending), pendingUnpriced: Number(pendingUnpriced), held };
+}
+
+/** Corrections that were made in the half-open span, and those of charges that ended in it. */
+export function* readCorrections(since: number, until: number): Reading<readonly CorrectionMade[]> {
+  const rows = yield* rowsOf<{ made_at: bigint; of_charge_at: bigint; cost: PicoUsd }>({
+    sql: `select correction.ended_at as made_at, corrected.ended_at as of_charge_at, correction.cost
+      from charges correction join charges corrected on corrected.id = correction.adjusts
+      where correction.adjusts is not null and (correction.ended_at >= ? and correction.ended_at < ?
+        or corrected.ended_at >= ? and corrected.ended_at < ?)
+      order by correction.ended_at, correction.seq`,
+    values: [since, until, since, until],
+  });
+  return rows.map((row) => ({ madeAt: Number(row.made_at), ofChargeAt: Number(row.of_charge_at), amount: row.cost }));
+}
+
+export function* readSamples(since: number, until: number): Reading<readonly AccountSample[]> {
+  const rows = yield* rowsOf<object>({ sql: "select * from account_samples where asked_at >= ? and asked_at < ? order by asked_at", values: [since, until] });
+  return rows.map((row) => sampleOf(withNumbers<SampleRow>(row)));
+}
+
+export function* readLatestSample(): Reading<AccountSample | undefined> {
+  const [row] = yield* rowsOf<object>({ sql: "select * from account_samples order by asked_at desc limit 1", values: [] });
+  return row && sampleOf(withNumbers<SampleRow>(row));
+}

@@ -1,0 +1,48 @@
+import type { ChargeState } from "../../core/charge.ts";
+import type { ChargePage, ChargeQuery } from "../../ports/ledger.ts";
+import type { PageEnd } from "../long-reads.ts";
+import { chargeOf, type ChargeRow } from "../rows/charges.ts";
+import type { Dialect } from "./dialects.ts";
+import { rowsOf, withNumbers, type Reading, type Statement, type Value } from "./reading.ts";
+
+/** See the ledger's port: newest first; among the charges of one instant, the last written first. */
+export function* readCharges(dialect: Dialect, query: ChargeQuery): Reading<ChargePage> {
+  const after = query.after === undefined ? null : yield* placeOf(query.after);
+  if (after === undefined) return { charges: [], next: null };
+  const rows = yield* rowsOf<ChargeRow>(statementOf(dialect, query, after));
+  const charges = rows.slice(0, query.limit).map(chargeOf);
+  return { charges, next: rows.length > query.limit ? (charges.at(-1)?.id ?? null) : null };
+}
+
+function* placeOf(id: string): Reading<PageEnd | undefined> {
+  const [row] = yield* rowsOf<object>({ sql: "select admitted_at as at, seq from charges where id = ?", values: [id] });
+  return row && withNumbers<PageEnd>(row);
+}
+
+function statementOf(dialect: Dialect, query: ChargeQuery, after: PageEnd | null): Statement {
+  const conditions: string[] = [];
+  const values: Value[] = [];
+  const where = (sql: string, ...given: (Value | undefined)[]) => {
+    const known = given.filter((value) => value !== undefined);
+    if (known.length < given.length) return;
+    conditions.push(sql);
+    values.push(...known);
+  };
+  where("key = ?", query.key);
+  where("model = ?", query.model);
+  // Spelled out, because the index of pending charges serves a constant only.
+  if (query.state !== undefined) where(`state = '${query.state satisfies ChargeState}'`);
+  where("adjusts = ?", query.adjusts);
+  if (query.tag !== undefined) {
+    const tag = dialect.tag(query.tag.name);
+    where(`${tag.sql} = ?`, ...tag.values, query.tag.value);
+  }
+  where("admitted_at >= ?", query.since);
+  where("admitted_at < ?", query.until);
+  // The first half is what an index helps with.
+  where("admitted_at <= ? and (admitted_at < ? or seq < ?)", after?.at, after?.at, after?.seq);
+  return {
+    sql: `select * from charges ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by admitted_at desc, seq desc limit ?`,
+    values: [...values, query.limit + 1],
+  };
+}

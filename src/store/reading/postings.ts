@@ -1,0 +1,56 @@
+import type { Formula, Source } from "../../core/charge.ts";
+import type { PicoUsd } from "../../core/money.ts";
+import { tokenClasses, type TokenClass } from "../../core/tokens.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import type { ReportQuery, TimeSpan } from "../../ports/ledger.ts";
+import type { PageEnd, PostingPage } from "../long-reads.ts";
+import { rollupCounts } from "../rollup-columns.ts";
+import { tokensOf } from "../rows/charges.ts";
+import type { Dialect } from "./dialects.ts";
+import { rowsOf, type Reading, type Statement } from "./reading.ts";
+import { chargeCounts, chargeGroups, countsOf, groupOf, reportSpan, type GroupRow } from "./report.ts";
+
+/** Charges of one page: some milliseconds of reading, so that other reads get their turn. */
+const pageCharges = 2_000;
+
+type PostingRow = GroupRow & Readonly<Record<TokenClass | (typeof rollupCounts)[number], bigint>> & {
+  readonly seq: bigint;
+  readonly admitted_at: bigint;
+  readonly asked_model: string;
+  readonly formula: Formula;
+  readonly source: Source;
+  readonly cost: PicoUsd | null;
+  readonly list_cost: PicoUsd | null;
+};
+
+/** The posted charges of a report's span, oldest first, a page of them. */
+export function* readPostings(dialect: Dialect, calendar: Calendar, query: ReportQuery, after: PageEnd | null): Reading<PostingPage> {
+  const span = yield* reportSpan(calendar, query);
+  const rows = yield* rowsOf<PostingRow>(statementOf(dialect, query, span, after));
+  const postings = rows.map((row) => ({
+    ...groupOf(calendar, query.by, row),
+    ...countsOf(row),
+    at: Number(row.admitted_at),
+    model: row.asked_model,
+    formula: row.formula,
+    source: row.source,
+    tokens: tokensOf(row),
+    cost: row.cost,
+    listCost: row.list_cost,
+  }));
+  const last = rows.length < pageCharges ? undefined : rows.at(-1);
+  return { postings, end: last === undefined ? null : { at: Number(last.admitted_at), seq: Number(last.seq) } };
+}
+
+function statementOf(dialect: Dialect, { by }: ReportQuery, { since, until }: TimeSpan, after: PageEnd | null): Statement {
+  const { groups, values } = chargeGroups(dialect, by);
+  const from = after ?? { at: since, seq: 0 };
+  return {
+    sql: `select ${groups.join(", ")}, charges.seq, admitted_at, model as asked_model, formula, cost, list_cost, ${tokenClasses.join(", ")},
+        ${rollupCounts.map((name) => `${chargeCounts[name]} as ${name}`).join(", ")}
+      from charges left join carried on carried.charge = charges.seq
+      where state = 'posted' and admitted_at >= ? and admitted_at < ? and (admitted_at > ? or charges.seq > ?)
+      order by admitted_at, charges.seq limit ${pageCharges}`,
+    values: [...values, from.at, until, from.at, from.seq],
+  };
+}

@@ -1,0 +1,9 @@
+import type { Calendar } from "../../ports/calendar.ts";
+import type { Dialect } from "./dialects.ts";
+import { rowsOf, type Reading } from "./reading.ts";
+
+/** See the ledger's port. */
+export function* readPrunedUntil(dialect: Dialect, calendar: Calendar): Reading<number | null> {
+  const [row] = yield* rowsOf<{ last: bigint | null }>({ sql: dialect.lastCarried, values: [] });
+  return row === undefined || row.last === null ? null : calendar.spanOf("1d", Number(row.last)).end;
+}

@@ -1,0 +1,40 @@
+/*
+ * Reads that SQLite and PostgreSQL answer alike. Each is written once, as a generator: it asks one statement after the other
+ * and is handed their rows, at once from a file and later from a server.
+ */
+
+/** A statement, with `?` for its values. Whole numbers come back as bigint. One that writes has no rows. */
+export interface Statement {
+  readonly sql: string;
+  readonly values: readonly Value[];
+  /** Its rows are handed over some at a time: each time that this very statement is asked, the next of them; none at the end. */
+  readonly inParts?: true;
+}
+
+export type Value = string | number | bigint | null;
+
+/** All its statements are answered from one snapshot. */
+export type Reading<T> = Generator<Statement, T, readonly unknown[]>;
+
+/** The rows of one statement. */
+export function* rowsOf<R>({ sql, values }: Statement): Reading<readonly R[]> {
+  return (yield { sql, values }) as readonly R[];
+}
+
+/** A sum of whole numbers, 0 of none; beyond 64 bits it is an error in both. */
+export const sumOf = (sql: string) => `cast(coalesce(sum(${sql}), 0) as bigint)`;
+
+/** The first row of a statement; undefined for none. */
+export function* rowOf<R>(statement: Statement): Reading<R | undefined> {
+  return (yield* rowsOf<R>(statement))[0];
+}
+
+/** Writes, where the reading is answered within a transaction that may. */
+export function* write(sql: string, ...values: readonly Value[]): Reading<void> {
+  yield { sql, values };
+}
+
+/** A row of whole numbers that all fit a number. */
+export function withNumbers<R extends object>(row: object): R {
+  return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, typeof value === "bigint" ? Number(value) : value])) as R;
+}

@@ -1,0 +1,181 @@
+import { assertNever } from "../../core/assert.ts";
+import type { TokenClass } from "../../core/tokens.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import { isTagDimension, tagNameOf, type ReportDimension, type ReportQuery, type ReportRow, type TimeSpan } from "../../ports/ledger.ts";
+import { ReportSums, type ReportPart } from "../report-sums.ts";
+import { quarterMs, rollupAmounts, rollupCounts, rollupSums } from "../rollup-columns.ts";
+import { tokensOf } from "../rows/charges.ts";
+import type { Dialect } from "./dialects.ts";
+import { rowsOf, sumOf, type Reading, type Statement, type Value } from "./reading.ts";
+
+/** What a row of a report is grouped by, as it is read. */
+export type GroupRow = Readonly<Record<TagColumn, string | null>> & {
+  /** A local date, the beginning of a quarter hour, or an instant of a whole day. */
+  readonly time: bigint | string | null;
+  /** 1 where `time` stands for its whole day. */
+  readonly whole_day?: bigint | number;
+  readonly key: string;
+  readonly team: string;
+  readonly model: string;
+  readonly price_group: string;
+  readonly source: string;
+};
+
+type SumRow = GroupRow & Readonly<Record<TokenClass, bigint>> & {
+  readonly requests: bigint;
+  readonly unpriced: bigint;
+  readonly retries: bigint;
+  readonly cost: bigint;
+  readonly list_cost: bigint;
+};
+
+/** The column of a tag, by its place among the dimensions. */
+type TagColumn = `tag_${number}`;
+
+const columns = { key: "key", team: "team", model: "model", group: "price_group" } as const;
+
+/** A span as it is reported, and from where on there are quarter hours. */
+interface ReportSpan extends TimeSpan {
+  readonly quartersFrom: number;
+}
+
+/** See the ledger's port. */
+export function* readReport(dialect: Dialect, calendar: Calendar, query: ReportQuery): Reading<readonly ReportRow[]> {
+  const { by } = query;
+  const sums = new ReportSums(by);
+  const span = yield* reportSpan(calendar, query);
+  for (const statement of statementsOf(calendar, dialect, query, span)) {
+    for (const row of yield* rowsOf<SumRow>(statement)) {
+      sums.add({ ...groupOf(calendar, by, row), ...countsOf(row), source: row.source, tokens: tokensOf(row), cost: row.cost, listCost: row.list_cost });
+    }
+  }
+  return sums.rows();
+}
+
+export function* reportSpan(calendar: Calendar, query: TimeSpan): Reading<ReportSpan> {
+  const [meta] = yield* rowsOf<{ quarters_from: bigint }>({ sql: "select quarters_from from meta", values: [] });
+  const quartersFrom = startOfQuarters(calendar, Number(meta?.quarters_from ?? 0));
+  const since = outwards(calendar, query.since, quartersFrom, "start");
+  const until = outwards(calendar, query.until, quartersFrom, "end");
+  return { since, until, quartersFrom };
+}
+
+/** The first whole day of this zone after the horizon of retention. */
+function startOfQuarters(calendar: Calendar, stored: number): number {
+  if (stored === 0) return 0;
+  const { start, end } = calendar.spanOf("1d", stored);
+  return start === stored ? stored : (end ?? stored);
+}
+
+/** An edge of a span, moved to the next one that there are sums for. */
+function outwards(calendar: Calendar, at: number, quartersFrom: number, edge: "start" | "end"): number {
+  if (at >= quartersFrom) return (edge === "start" ? Math.floor(at / quarterMs) : Math.ceil(at / quarterMs)) * quarterMs;
+  const day = calendar.spanOf("1d", at);
+  return edge === "start" || day.start === at ? day.start : (day.end ?? at);
+}
+
+/**
+ * The statements whose rows add up to the report: whole days from the rollup by days, the edges (and hours) from the quarter
+ * hours. Where retention has left days only, a span is rounded outwards to them, and an hour is null. Rollups have no tags:
+ * where one is asked for, the sums are taken from the charges.
+ */
+function statementsOf(calendar: Calendar, dialect: Dialect, { by }: ReportQuery, span: ReportSpan): readonly Statement[] {
+  const { since, until, quartersFrom } = span;
+  if (by.some(isTagDimension)) return [chargeSums(dialect, by, span)];
+  const dates = (from: number, to: number) => sumsOfRollup(by, "rollup_day", "day", calendar.dateOf(from), calendar.dateOf(to));
+  const quarters = (from: number, to: number) => sumsOfRollup(by, "rollup_quarter", "starts_at", from, to);
+  const firstDay = calendar.spanOf("1d", since).start === since ? since : (calendar.spanOf("1d", since).end ?? until);
+  const lastDay = calendar.spanOf("1d", until).start;
+  if (by.includes("hour") || firstDay >= lastDay) {
+    const daysUntil = Math.min(until, Math.max(since, quartersFrom));
+    return [...dates(since, daysUntil), ...quarters(daysUntil, until)];
+  }
+  return [...quarters(since, firstDay), ...dates(firstDay, lastDay), ...quarters(lastDay, until)];
+}
+
+export function groupOf(calendar: Calendar, by: readonly ReportDimension[], row: GroupRow): Pick<ReportPart, "dimensions"> {
+  return { dimensions: by.map((dimension, index) => valueOf(dimension, index, row, calendar)) };
+}
+
+export function countsOf(row: Readonly<Record<(typeof rollupCounts)[number], bigint>>): Pick<ReportPart, "requests" | "unpriced" | "retries"> {
+  return { requests: Number(row.requests), unpriced: Number(row.unpriced), retries: Number(row.retries) };
+}
+
+function sumsOfRollup(by: readonly ReportDimension[], table: string, time: string, from: string | number, to: string | number): Statement[] {
+  if (from >= to) return [];
+  const named = namedColumns(by);
+  const byTime = isByTime(by);
+  const grouped = ["source", ...named, ...(byTime ? [time] : [])];
+  return [{
+    sql: `select ${byTime ? time : "null"} as time, ${["source", ...named].join(", ")}, ${rollupSums.map((name) => `${sumOf(name)} as ${name}`).join(", ")}
+      from ${table} where ${time} >= ? and ${time} < ? group by ${grouped.join(", ")}`,
+    values: [from, to],
+  }];
+}
+
+/** The same from the posted charges. */
+function chargeSums(dialect: Dialect, by: readonly ReportDimension[], { since, until }: TimeSpan): Statement {
+  const { groups, values } = chargeGroups(dialect, by);
+  return {
+    sql: `select ${groups.join(", ")},
+        ${rollupCounts.map((name) => `${sumOf(chargeCounts[name])} as ${name}`).join(", ")},
+        ${rollupAmounts.map((name) => `${sumOf(`charges.${name}`)} as ${name}`).join(", ")}
+      from charges left join carried on carried.charge = charges.seq
+      where state = 'posted' and admitted_at >= ? and admitted_at < ? group by ${groups.map((_, index) => index + 1).join(", ")}`,
+    values: [...values, since, until],
+  };
+}
+
+/**
+ * What a charge, with its carried sum beside it, is grouped by. A carried sum stands at noon of its day, which is then all
+ * that is known of its time; how many requests it is made of stands beside it.
+ */
+export function chargeGroups(dialect: Dialect, by: readonly ReportDimension[]): { readonly groups: readonly string[]; readonly values: readonly Value[] } {
+  const time = `case when carried.charge is null then admitted_at - admitted_at % ${quarterMs} else admitted_at end`;
+  const isDay = "case when carried.charge is null then 0 else 1 end";
+  const tags = by.flatMap((dimension, index) => (isTagDimension(dimension) ? [{ index, ...dialect.tag(tagNameOf(dimension)) }] : []));
+  const groups = [
+    ...(isByTime(by) ? [`${time} as time`, `${isDay} as whole_day`] : ["null as time"]),
+    ...["source", ...namedColumns(by)].map((name) => `coalesce(${name}, '') as ${name}`),
+    ...tags.map(({ sql, index }) => `${sql} as tag_${index}`),
+  ];
+  return { groups, values: tags.flatMap(({ values }) => values) };
+}
+
+/** What a charge, or the carried sum that it is, counts for. */
+export const chargeCounts = Object.fromEntries(
+  Object.entries({ requests: "formula <> 'adjustment'", unpriced: "cost is null", retries: "retry > 0" }).map(
+    ([name, ofOne]) => [name, `case when carried.charge is not null then carried.${name} when ${ofOne} then 1 else 0 end`],
+  ),
+) as Record<(typeof rollupCounts)[number], string>;
+
+function isByTime(by: readonly ReportDimension[]): boolean {
+  return by.includes("day") || by.includes("hour");
+}
+
+function namedColumns(by: readonly ReportDimension[]): string[] {
+  return by.flatMap((dimension) => (dimension in columns ? [columns[dimension as keyof typeof columns]] : []));
+}
+
+/** The value of the dimension at this place. */
+function valueOf(dimension: ReportDimension, index: number, row: GroupRow, calendar: Calendar): string | null {
+  if (isTagDimension(dimension)) return row[`tag_${index}`] ?? null;
+  switch (dimension) {
+    case "key":
+    case "team":
+    case "model":
+    case "group":
+      return row[columns[dimension]] === "" ? null : row[columns[dimension]];
+    case "day":
+      return typeof row.time === "string" ? row.time : calendar.dateOf(Number(row.time));
+    case "hour":
+      return typeof row.time === "string" || Number(row.whole_day ?? 0) === 1 ? null : hourOf(calendar, Number(row.time));
+    default:
+      return assertNever(dimension);
+  }
+}
+
+/** The instant at which the local hour of a time began. */
+function hourOf(calendar: Calendar, at: number): string {
+  return new Date(calendar.spanOf("1h", at).start).toISOString();
+}

@@ -1,0 +1,24 @@
+import { quarterMs, rollupAmounts, rollupCounts, rollupDimensions } from "./rollup-columns.ts";
+
+/** The quarter hour of a charge. */
+export const quarterOf = `admitted_at - admitted_at % ${quarterMs}`;
+
+/** The rows that a rollup must have, summed from the posted charges that a condition picks; `time` is what the rollup says of their time. */
+export function sumsFromCharges(time: string, condition = "true"): string {
+  return `select ${time}, key, coalesce(team, '') as team, model, coalesce(price_group, '') as price_group, source,
+      sum(case when formula <> 'adjustment' then 1 else 0 end) as requests, sum(case when cost is null then 1 else 0 end) as unpriced,
+      sum(case when retry > 0 then 1 else 0 end) as retries, ${rollupAmounts.map((name) => `coalesce(sum(${name}), 0) as ${name}`).join(", ")}
+    from charges where state = 'posted' and ${condition} group by 1, 2, 3, 4, 5, 6`;
+}
+
+/** What the rollup by days has of carried sums beyond what their rows in `charges` add to it. `day` is the date of their time. */
+export function carriedByDay(day: string, condition = "true"): string {
+  return `select ${day}, key, coalesce(team, '') as team, model, coalesce(price_group, '') as price_group, source,
+      ${rollupCounts.join(", ")}, ${rollupAmounts.map((name) => `0 as ${name}`).join(", ")}
+    from carried join charges on charges.seq = carried.charge where ${condition}`;
+}
+
+/** In the order of `rollupDimensions`, the values of a charge's columns as a rollup has them. */
+export function identityOf(row: { readonly key: string; readonly team: string | null; readonly model: string; readonly price_group: string | null; readonly source: string }): readonly string[] {
+  return rollupDimensions.map((name) => row[name] ?? "");
+}

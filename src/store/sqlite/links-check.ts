@@ -1,0 +1,25 @@
+import { Feed } from "../audit/feed.ts";
+import type { Report } from "../audit/findings.ts";
+import type { Reading } from "../reading/reading.ts";
+
+interface LinkRow {
+  readonly charge: bigint;
+  readonly window: bigint;
+  readonly id: string | null;
+}
+
+/**
+ * Links of charges that have ended, from or to nothing: rows get used numbers again, so that such a link could one day be
+ * another charge's. Those of pending charges are compared one by one.
+ */
+export function* checkDanglingLinks(report: Report): Reading<void> {
+  const rows = new Feed<LinkRow>(
+    `select charge, window, charges.id from charge_windows left join charges on charges.seq = charge
+     where (charges.seq is null or not exists (select 1 from windows where windows.seq = window)) and charges.state is not 'pending'`,
+  );
+  for (yield* rows.fill(); rows.next !== undefined; rows.advance(), yield* rows.fill()) {
+    const { charge, window, id } = rows.next;
+    const found = id === null ? `no charge ${charge}` : `no window ${window}`;
+    report({ kind: "link", id: id ?? String(charge), expected: "a charge and its window", found, derived: { of: "links", charge: Number(charge) } });
+  }
+}
