@@ -5,7 +5,7 @@ import type { AdminReadings } from "../readings.ts";
 import { adminOf, type AdminRow } from "../rows/keys.ts";
 import { recordAudit } from "./audit-entries.ts";
 import type { Statements } from "./connection.ts";
-import { withNumbers } from "./numbers.ts";
+import { withNumbers } from "../numbers.ts";
 
 /** Inserts an admin, unless the name was ever given to another one. */
 export async function createAdmin(db: Statements, admin: Admin, by: string): Promise<AdminCreation> {

@@ -5,7 +5,7 @@ import type { KeyReadings } from "../readings.ts";
 import { keyColumns, keyOf, type KeyRow } from "../rows/keys.ts";
 import { recordAudit } from "./audit-entries.ts";
 import type { Statements } from "./connection.ts";
-import { withNumbers } from "./numbers.ts";
+import { withNumbers } from "../numbers.ts";
 import { ensureTeam } from "./teams.ts";
 
 /** Inserts a key, unless its name was ever given to another one. Throws where its id or digest is taken. */

@@ -2,7 +2,7 @@ import { privateKinds, type DueMessages, type Message, type NewMessage, type Out
 import type { OutboxReadings } from "../readings.ts";
 import { beginningOf, dueHeads, endOf, messageOf, type MessageHead, type MessageRow } from "../rows/outbox.ts";
 import type { Statements } from "./connection.ts";
-import { withNumbers } from "./numbers.ts";
+import { withNumbers } from "../numbers.ts";
 
 /** Messages that one transaction removes at most. */
 const removedAtOnce = 200;

@@ -1,7 +1,7 @@
 import type { TaskCallback } from "../../ports/task-callbacks.ts";
 import type { CallbackReadings } from "../readings.ts";
 import type { Statements } from "./connection.ts";
-import { withNumbers } from "./numbers.ts";
+import { withNumbers } from "../numbers.ts";
 
 const columns = `select charge, digest, sealed, created_at as "createdAt" from task_callbacks`;
 

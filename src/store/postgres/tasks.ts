@@ -3,7 +3,7 @@ import type { DueQuery, DueTasks, TaskPage, TaskQuery } from "../../ports/task-s
 import type { RunningTasks, TaskReadings } from "../readings.ts";
 import { taskOf, taskPage, type TaskRow } from "../rows/tasks.ts";
 import type { Statements } from "./connection.ts";
-import { withNumbers } from "./numbers.ts";
+import { withNumbers } from "../numbers.ts";
 
 /** Short reads of tasks. */
 export class TaskReads implements TaskReadings {

@@ -6,7 +6,7 @@ import type { TeamReadings } from "../readings.ts";
 import { modelsText, teamOf, type TeamRow } from "../rows/keys.ts";
 import { recordAudit } from "./audit-entries.ts";
 import type { Statements } from "./connection.ts";
-import { withNumbers } from "./numbers.ts";
+import { withNumbers } from "../numbers.ts";
 
 type Made = Pick<NewAuditEntry, "at" | "by">;
 

@@ -1,9 +1,10 @@
 import type { ChargeState } from "../../core/charge.ts";
 import type { ChargePage, ChargeQuery } from "../../ports/ledger.ts";
 import type { PageEnd } from "../long-reads.ts";
+import { withNumbers } from "../numbers.ts";
 import { chargeOf, type ChargeRow } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
-import { rowsOf, withNumbers, type Reading, type Statement, type Value } from "./reading.ts";
+import { rowOf, rowsOf, type Reading, type Statement, type Value } from "./reading.ts";
 
 /** See the ledger's port: newest first; among the charges of one instant, the last written first. */
 export function* readCharges(dialect: Dialect, query: ChargeQuery): Reading<ChargePage> {
@@ -15,8 +16,8 @@ export function* readCharges(dialect: Dialect, query: ChargeQuery): Reading<Char
 }
 
 function* placeOf(id: string): Reading<PageEnd | undefined> {
-  const [row] = yield* rowsOf<object>({ sql: "select admitted_at as at, seq from charges where id = ?", values: [id] });
-  return row && withNumbers<PageEnd>(row);
+  const row = yield* rowOf<PageEnd>({ sql: "select admitted_at as at, seq from charges where id = ?", values: [id] });
+  return row && withNumbers(row);
 }
 
 function statementOf(dialect: Dialect, query: ChargeQuery, after: PageEnd | null): Statement {

@@ -33,8 +33,3 @@ export function* rowOf<R>(statement: Statement): Reading<R | undefined> {
 export function* write(sql: string, ...values: readonly Value[]): Reading<void> {
   yield { sql, values };
 }
-
-/** A row of whole numbers that all fit a number. */
-export function withNumbers<R extends object>(row: object): R {
-  return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, typeof value === "bigint" ? Number(value) : value])) as R;
-}

@@ -219,6 +219,7 @@ create index charges_by_time on charges (admitted_at, seq);
 create index charges_by_key on charges (key, admitted_at);
 create index charges_pending on charges (admitted_at) where state = 'pending';
 create index charges_adjusting on charges (adjusts) where adjusts is not null;
+create index charges_carried on charges (admitted_at) where route = 'carried';
 
 -- A carried sum is an adjustment at noon of its day that has the money and the tokens of the charges deleted there, one
 -- for each key, team, model, group and source: so windows, rollups and lists count it like any other charge. What an

@@ -1,0 +1,42 @@
+import type { Charge } from "../../core/charge.ts";
+import type { RecentCursor, RecentQuery } from "../../ports/spend.ts";
+import { chargesLookedAt } from "../recent-charges.ts";
+import { chargeOf, type ChargeRow } from "../rows/charges.ts";
+import { numbered } from "./answer.ts";
+import type { Statements } from "./connection.ts";
+
+/** Numbers of transactions, as rows have them, go around after so many. */
+const around = 2 ** 32;
+
+/**
+ * See the ledger's port. Rows of several proxies become visible out of the order of their numbers, and their clocks differ. So
+ * what is new since a look is what transactions wrote that were not over then: the cursor's `written` is the oldest of these.
+ */
+export async function readRecent(db: Statements, query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }> {
+  const conditions: string[] = [];
+  const values: (string | number)[] = [chargesLookedAt(query)];
+  for (const name of ["key", "team", "model", "state"] as const) {
+    const value = query[name];
+    if (value === undefined) continue;
+    conditions.push(`${name} = ?`);
+    values.push(value);
+  }
+  if (query.after !== undefined) {
+    // A cursor of another database is as good as none.
+    conditions.push(`(running < ?::bigint or (written_by - ?::bigint + ${around}) % ${around} < ${around / 2})`);
+    values.push(query.after.written, query.after.written % around);
+  }
+  const rows = await db.rows<ChargeRow & { readonly running: bigint }>(
+    numbered(
+      `select looked.*, running
+       from (select pg_snapshot_xmin(pg_current_snapshot())::text::bigint as running) now
+       left join lateral (
+         select * from (select *, xmin::text::bigint as written_by from charges order by seq desc limit ?) last
+         ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by seq desc limit ?
+       ) looked on true
+       order by seq desc`,
+    ),
+    [...values, query.limit],
+  );
+  return { charges: rows.filter(({ id }) => id !== null).map(chargeOf), cursor: { written: Number(rows[0]?.running ?? 0n), endedAt: 0 } };
+}

@@ -1,0 +1,19 @@
+import type { Charge } from "../../core/charge.ts";
+import type { TimeSpan } from "../../ports/ledger.ts";
+import { chargeOf, type ChargeRow } from "../rows/charges.ts";
+import type { Database } from "./connection.ts";
+import { cursorOf, keepsSnapshot } from "./cursor.ts";
+
+/** Charges that are handed over at once. */
+const partCharges = 500;
+
+/** The charges of a span, oldest first, from one snapshot that is kept as long as it is read; what is left of it ends with the iteration. */
+export async function* streamCharges(database: Database, { since, until }: TimeSpan): AsyncGenerator<readonly Charge[]> {
+  await using session = await database.session();
+  await session.run(keepsSnapshot);
+  const charges = await cursorOf<ChargeRow>(session, "streamed", {
+    sql: "select * from charges where admitted_at >= $1 and admitted_at < $2 order by admitted_at, seq",
+    values: [since, until],
+  });
+  for (let part = await charges.next(partCharges); part.length > 0; part = await charges.next(partCharges)) yield part.map(chargeOf);
+}
