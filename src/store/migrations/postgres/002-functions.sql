@@ -270,12 +270,12 @@ $$;
 -- Decides on holds and extensions one by one, over arrays. Reads and writes no table.
 --
 -- A claim is a hold of `amounts` (null: only looked at), or, where `at_least` is not null, an extension by as much of it as there is room for. It weighs
--- on the items of its set, each a window with a slot: 0 for none. `by_lease`: holds may go into slots, and slices be taken.
+-- on the items of its set, each a window with a slot: 0 for none. What is `weightless` (a hold without an amount) moves nothing. `by_lease`: holds may go into slots, and slices be taken.
 -- Whole answers: what was granted (null: refused), what the tightest hard window has left, the windows of those in whose slots
 -- it stands, and for a refused one which windows were short at what gap; `again`: others have idle parts of those.
 -- Then what moves, by window and by slot, of those slots that are used.
 create or replace function farebox_admit(
-  by_lease boolean, sharers integer, sets integer[], amounts bigint[], at_least bigint[],
+  by_lease boolean, sharers integer, sets integer[], amounts bigint[], at_least bigint[], weightless boolean[],
   set_from integer[], set_to integer[], item_window integer[], item_slot integer[],
   wins bigint[], hard boolean[], gap bigint[], room bigint[], elsewhere bigint[], locked boolean[],
   idle bigint[], slot_spent bigint[],
@@ -352,6 +352,12 @@ begin
       end if;
     end loop;
 
+    if not is_short then
+      granted[c] := amount;
+      if weightless[c] then
+        amount := 0;
+      end if;
+    end if;
     for i in set_from[sets[c]] .. set_to[sets[c]] loop
       p := item_window[i];
       s := item_slot[i];
@@ -386,16 +392,11 @@ begin
           leased[c] := coalesce(leased[c] || ',', '') || wins[p];
         end if;
         gap[p] := gap[p] - amount;
-        granted[c] := amount;
       end if;
       if hard[p] then
         rest[c] := least(rest[c], greatest(gap[p], 0));
       end if;
     end loop;
-    -- Nothing weighs on it.
-    if not is_short then
-      granted[c] := amount;
-    end if;
   end loop;
 end
 $$;
@@ -452,16 +453,16 @@ end
 $$;
 
 -- What must be granted to locked leases for what was posted beyond the holds in them: what a window knows to be out is never
--- less than what is.
+-- less than what is. One that was given back meanwhile, because nothing was held in it, is made again.
 create or replace function farebox_overage(m farebox_moves) returns farebox_moves language sql as $$
   select (
-    coalesce(array_agg(l.win), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(more), '{}'),
-    coalesce(array_agg(l.win), '{}'), coalesce(array_agg(l.owner), '{}'), coalesce(array_agg(more), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(0), '{}')
+    coalesce(array_agg(d.win), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(more), '{}'),
+    coalesce(array_agg(d.win), '{}'), coalesce(array_agg(d.owner), '{}'), coalesce(array_agg(more), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(0), '{}')
   )::farebox_moves
   from unnest(m.l_wins, m.l_owners, m.l_spent, m.l_held) d (win, owner, spent, held)
-  join window_leases l on l.win = any(m.l_wins) and l.win = d.win and l.owner = d.owner
-  cross join lateral (select l.held + d.held + l.spent + d.spent - l.granted as more) beyond
-  where more > 0
+  left join window_leases l on l.win = any(m.l_wins) and l.win = d.win and l.owner = d.owner
+  cross join lateral (select case when l.win is null then d.held + d.spent else l.held + d.held + l.spent + d.spent - l.granted end as more) beyond
+  where more > 0 or l.win is null
 $$;
 
 -- Takes the idle parts of all leases of these windows back, where they are more than nothing after what moves; all are locked.
@@ -638,6 +639,7 @@ declare
   slot_owner bigint[] := '{}';
   is_hard boolean[] := array(select jsonb_array_elements_text(jsonb_path_query_array(batch, '$.windows[*].hard')));
   known boolean[];
+  weightless boolean[];
   sets integer[];
   amounts bigint[];
   at_least bigint[];
@@ -655,8 +657,8 @@ begin
     item_slot := array_fill(0, array[cardinality(item_window)]);
   end if;
   select array_agg(c.set order by c.n), array_agg(case when l.id is null or c.op = 'extend' then c.amount end order by c.n), array_agg(c.at_least order by c.n),
-    array_agg(l.id is not null order by c.n)
-  into sets, amounts, at_least, known
+    array_agg(l.id is not null order by c.n), array_agg(c.op = 'extend' and l.hold is null order by c.n)
+  into sets, amounts, at_least, known, weightless
   from rows from (jsonb_to_recordset(claims) as (op text, id text, "set" integer, amount bigint, at_least bigint)) with ordinality c (op, id, "set", amount, at_least, n)
   left join unnest(locked) l on l.id = c.id;
   if at_least <> array_fill(null::bigint, array[cardinality(at_least)]) then
@@ -683,7 +685,7 @@ begin
   perform from budget_windows where seq = any(needed) order by seq for update;
   select * into f from farebox_figures(wins, m, slot_window, idle);
   select * into a from farebox_admit(
-    by_lease, sharers, sets, amounts, at_least, set_from, set_to, item_window, item_slot,
+    by_lease, sharers, sets, amounts, at_least, weightless, set_from, set_to, item_window, item_slot,
     wins, f.hard, f.gap, f.room, f.elsewhere, array(select win = any(needed) from unnest(wins) win), idle, slot_spent
   );
 

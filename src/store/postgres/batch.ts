@@ -1,0 +1,271 @@
+import { assertNever, invariant } from "../../core/assert.ts";
+import { picoUsdMax } from "../../core/money.ts";
+import type {
+  BindTaskCommand, Command, EndTaskCommand, ExtendCommand, HoldCommand, PostCommand, SawTaskCommand, VoidCommand,
+} from "../commands.ts";
+import { amountUnder, type KnownBudgets, type NamedWindow } from "./known-budgets.ts";
+
+/*
+ * Commands as farebox_apply takes them: objects with the names of columns, amounts as text. See 002-functions.sql.
+ */
+
+/** Commands that one call of farebox_apply carries out together. */
+export type HotCommand = HoldCommand | ExtendCommand | PostCommand | VoidCommand | BindTaskCommand | SawTaskCommand | EndTaskCommand;
+export type Settling = PostCommand | VoidCommand;
+export type Claim = HoldCommand | ExtendCommand;
+
+/** How long before and after its own time a hold of the same id is looked for: a repeat has the time of the first. */
+const repeatedWithinMs = 40 * 86_400_000;
+
+export function isHot(command: Command): command is HotCommand {
+  switch (command[0]) {
+    case "hold":
+    case "extend":
+    case "post":
+    case "void":
+    case "bindTask":
+    case "sawTask":
+    case "endTask":
+      return true;
+    default:
+      return false;
+  }
+}
+
+/** What a command is about: in one batch everything is named once, so that its order of work is any order. */
+export function namesIn(command: HotCommand): string[] {
+  switch (command[0]) {
+    case "hold":
+    case "extend":
+    case "post":
+    case "void":
+      return [`charge ${command[1]}`];
+    case "bindTask":
+      return [`charge ${command[1].charge}`, `task ${command[1].taskId}`];
+    case "sawTask":
+      return [`task ${command[1]}`];
+    case "endTask":
+      return [`charge ${command[1][1]}`, `task ${command[2]}`];
+    default:
+      return assertNever(command);
+  }
+}
+
+/** The charge that has to be there already, whose time of admission narrows the search. */
+export function chargeOf(command: HotCommand): string | null {
+  switch (command[0]) {
+    case "extend":
+    case "post":
+    case "void":
+      return command[1];
+    case "bindTask":
+      return command[1].charge;
+    case "endTask":
+      return command[1][1];
+    default:
+      return null;
+  }
+}
+
+/** Throws where the command is at fault. */
+export function check(command: HotCommand): void {
+  if (command[0] === "extend") {
+    const [, , amount, atLeast] = command;
+    invariant(amount >= atLeast && atLeast >= 0n && amount <= picoUsdMax, "an extension is an amount");
+  }
+  if (command[0] === "hold") {
+    for (const amount of [command[12], command[16]]) invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
+  }
+}
+
+/** A batch with what its replies are read by. */
+export interface PlannedBatch {
+  readonly text: string;
+  /** Which of the commands these are, in the order of their answers. The end of a task is one of both. */
+  readonly settles: readonly number[];
+  readonly claims: readonly number[];
+  readonly tasks: readonly number[];
+  /** What the claims need, in their order: a hold's amount, the least of an extension. */
+  readonly needed: readonly (bigint | null)[];
+}
+
+export interface PlanOptions {
+  readonly budgets: KnownBudgets;
+  /** When charges were admitted, as far as it is known. */
+  readonly admittedAt: (id: string) => number | undefined;
+  /** Settle only charges of dead owners that no task is known of. */
+  readonly orphans?: boolean;
+}
+
+/** Plans commands, which name everything once. */
+export function planBatch(commands: readonly HotCommand[], { budgets, admittedAt, orphans = false }: PlanOptions): PlannedBatch {
+  const plan = new Plan(budgets, admittedAt, orphans);
+  commands.forEach((command, index) => plan.add(command, index));
+  return plan.finish();
+}
+
+class Plan {
+  readonly #budgets: KnownBudgets;
+  readonly #admittedAt: (id: string) => number | undefined;
+  readonly #orphans: boolean;
+  readonly #ids: string[] = [];
+  #since = Number.MAX_SAFE_INTEGER;
+  #until = 0;
+  readonly #prices = new Map<string, string>();
+  readonly #sets = new WindowSets();
+  readonly #rows = { settles: [] as object[], claims: [] as object[], tasks: [] as object[] };
+  readonly #places = { settles: [] as number[], claims: [] as number[], tasks: [] as number[] };
+  readonly #needed: (bigint | null)[] = [];
+
+  constructor(budgets: KnownBudgets, admittedAt: (id: string) => number | undefined, orphans: boolean) {
+    this.#budgets = budgets;
+    this.#admittedAt = admittedAt;
+    this.#orphans = orphans;
+  }
+
+  add(command: HotCommand, index: number): void {
+    switch (command[0]) {
+      case "hold":
+        return this.#put("claims", index, this.#hold(command));
+      case "extend":
+        return this.#put("claims", index, this.#extend(command));
+      case "post":
+      case "void":
+        return this.#put("settles", index, this.#settle(command));
+      case "endTask":
+        this.#put("settles", index, this.#settle(command[1]));
+        return this.#put("tasks", index, taskEnd(command));
+      case "bindTask":
+        this.#name(command[1].charge);
+        return this.#put("tasks", index, taskBinding(command));
+      case "sawTask":
+        return this.#put("tasks", index, taskSight(command));
+      default:
+        return assertNever(command);
+    }
+  }
+
+  finish(): PlannedBatch {
+    const { windows, sets } = this.#sets.finish();
+    const prices = [...this.#prices].map(([id, canonical]) => ({ id, canonical }));
+    const text = JSON.stringify({
+      ids: this.#ids, since: this.#since, until: this.#until, prices, windows, sets, settles: this.#rows.settles, claims: this.#rows.claims, tasks: this.#rows.tasks,
+    });
+    return { text, ...this.#places, needed: this.#needed };
+  }
+
+  #put(kind: "settles" | "claims" | "tasks", index: number, row: object): void {
+    this.#places[kind].push(index);
+    this.#rows[kind].push(row);
+  }
+
+  #name(id: string, at = this.#admittedAt(id), withinMs = 0): number | undefined {
+    this.#ids.push(id);
+    if (at === undefined) return at;
+    this.#since = Math.min(this.#since, at - withinMs);
+    this.#until = Math.max(this.#until, at + withinMs);
+    return at;
+  }
+
+  #hold(command: HoldCommand): object {
+    const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, whole, bounded, tags, retry, firstSlice] = command;
+    this.#name(id, at, repeatedWithinMs);
+    if (priceId !== null && canonical !== null) this.#prices.set(priceId, canonical);
+    const windows = this.#budgets.windowsOf({ key, team }, at);
+    const amount = amountUnder(windows, whole, firstSlice);
+    const isRefused = (amount === null || !bounded) && windows.some(({ budget }) => budget.mode === "hard");
+    this.#needed.push(amount);
+    return {
+      op: "hold", id, kind, admitted_at: at, key, team, route, model, price_group: group, stream: stream ? 1 : 0, price_id: priceId, tags, retry,
+      set: this.#sets.position(windows), hold: amount?.toString() ?? null, amount: isRefused ? null : (amount ?? 0n).toString(),
+    };
+  }
+
+  #extend([, id, amount, atLeast]: ExtendCommand): object {
+    this.#name(id);
+    this.#needed.push(atLeast);
+    return { op: "extend", id, amount: amount.toString(), at_least: atLeast.toString() };
+  }
+
+  #settle(command: Settling): object {
+    const at = this.#name(command[1]);
+    const day = at === undefined ? null : this.#budgets.calendar.dateOf(at);
+    const orphan = this.#orphans;
+    if (command[0] === "void") {
+      const [, id, reason, end] = command;
+      return { id, orphan, state: "voided", reason, ...endColumns(end) };
+    }
+    const [, id, cost, listCost, formula, source, minimumApplied, clamped, reason, end, tokens] = command;
+    return {
+      id, orphan, day, state: "posted", cost: cost?.toString() ?? null, list_cost: listCost?.toString() ?? null, formula, source,
+      minimum_applied: minimumApplied ? 1 : 0, clamped: clamped ? 1 : 0, reason, tokens, ...endColumns(end),
+    };
+  }
+}
+
+/** The windows of a batch, each once, and the sets of them that weigh on a hold. */
+class WindowSets {
+  readonly #windows = new Map<string, { readonly window: NamedWindow; position: number }>();
+  readonly #sets = new Map<string, { readonly position: number; readonly names: readonly string[] }>();
+
+  /** The position of the set, from 1. */
+  position(windows: readonly NamedWindow[]): number {
+    const names = windows.map((window) => {
+      const name = `${window.budget.seq} ${window.start} ${window.subject}`;
+      if (!this.#windows.has(name)) this.#windows.set(name, { window, position: 0 });
+      return name;
+    });
+    const set = names.join("\0");
+    const known = this.#sets.get(set);
+    if (known !== undefined) return known.position;
+    const position = this.#sets.size + 1;
+    this.#sets.set(set, { position, names });
+    return position;
+  }
+
+  finish(): { readonly windows: readonly object[]; readonly sets: object } {
+    const windows = [...this.#windows.values()].map((entry, index) => {
+      entry.position = index + 1;
+      const { budget, subject, start, end } = entry.window;
+      return { budget: budget.seq, subject, starts_at: start, ends_at: end, hard: budget.mode === "hard" };
+    });
+    const from: number[] = [];
+    const to: number[] = [];
+    const items: number[] = [];
+    for (const { names } of this.#sets.values()) {
+      from.push(items.length + 1);
+      for (const name of names) items.push(this.#windows.get(name)?.position ?? 0);
+      to.push(items.length);
+    }
+    return { windows, sets: { from, to, items } };
+  }
+}
+
+function endColumns([at, status, servedModel, gatewayRequestId, durationMs, firstTokenMs]: PostCommand[9]): object {
+  return { ended_at: at, status, served_model: servedModel, gateway_request_id: gatewayRequestId, duration_ms: durationMs, first_token_ms: firstTokenMs };
+}
+
+function taskBinding([, task]: BindTaskCommand): object {
+  const { taskId, charge, key, model, taskType, status, createdAt, startedAt, deadlineAt, quantity, nextPollAt } = task;
+  return {
+    op: "bind",
+    row: {
+      task_id: taskId, charge, key, model, task_type: taskType, status, created_at: createdAt, started_at: startedAt, deadline_at: deadlineAt, quantity,
+      next_poll_at: nextPollAt,
+    },
+  };
+}
+
+function taskSight([, taskId, { status, startedAt, seenAt, nextPollAt, deadlineAt }]: SawTaskCommand): object {
+  return { op: "saw", row: { task_id: taskId, status, started_at: startedAt, seen_at: seenAt, next_poll_at: nextPollAt, deadline_at: deadlineAt } };
+}
+
+function taskEnd([, settling, taskId, { at, status, startedAt, endedAt, failure, inputs }]: EndTaskCommand): object {
+  return {
+    op: "end",
+    row: {
+      task_id: taskId, charge: settling[1], status, started_at: startedAt, ended_at: endedAt, settled_at: at, failure,
+      usage_type: inputs.consumption?.type ?? null, usage_units: inputs.consumption?.units ?? null, units_per_usd: inputs.unitsPerUsd, quantity: inputs.quantity,
+    },
+  };
+}

@@ -1,0 +1,117 @@
+import { budgetRemoveEntry, budgetSetEntry } from "../../core/audit.ts";
+import { formatScope, type Budget, type Span } from "../../core/budget.ts";
+import { invariant } from "../../core/assert.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import type { RemoveBudgetCommand, SetBudgetCommand } from "../commands.ts";
+import { endOfTime, withoutSeq, type StoredBudget } from "../rows/budgets.ts";
+import { recordAudit } from "./audit-entries.ts";
+import { announce } from "./changes.ts";
+import type { Statements } from "./connection.ts";
+import { keyNamesIn } from "./keys.ts";
+import { findBudget, readBudgets } from "./known-budgets.ts";
+
+/**
+ * Takes the budgets' lock for the rest of the transaction: no batch of any proxy is applied meanwhile, and what was prepared
+ * by the budgets of before is not applied afterwards.
+ */
+export async function lockBudgets(db: Statements): Promise<void> {
+  await db.run("select pg_advisory_xact_lock('budgets'::regclass::oid::integer, 0)");
+}
+
+/** Adds or changes a budget, opens its window at the instant from the charges, and writes down who did. */
+export async function setBudget(db: Statements, calendar: Calendar, [, budget, at, by]: SetBudgetCommand): Promise<Budget> {
+  await lockBudgets(db);
+  const scope = formatScope(budget.scope);
+  const before = await findBudget(db, scope, budget.period);
+  await db.run(
+    `insert into budgets (scope, period, mode, amount_limit, warn_percent) values ($1, $2, $3, $4, $5)
+     on conflict (scope, period) do update set mode = excluded.mode, amount_limit = excluded.amount_limit, warn_percent = excluded.warn_percent`,
+    [scope, budget.period, budget.mode, budget.limit, budget.warnPercent],
+  );
+  const stored = await findBudget(db, scope, budget.period);
+  invariant(stored !== undefined, "a budget that was set is there");
+  await takeLeasesBack(db, stored);
+  await openAll(db, calendar, stored, at);
+  await recordAudit(db, budgetSetEntry(stored, before, await namesFor(db, stored), { at, by }));
+  await changed(db);
+  return withoutSeq(stored);
+}
+
+/** Removes a budget with its windows, and writes down who did; false when there is none. */
+export async function removeBudget(db: Statements, [, scope, period, at, by]: RemoveBudgetCommand): Promise<boolean> {
+  await lockBudgets(db);
+  const before = await findBudget(db, scope, period);
+  if (before === undefined) return false;
+  await db.run("delete from window_leases where win in (select seq from budget_windows where budget = $1)", [before.seq]);
+  await db.run(
+    `with gone as (select array_agg(seq) as wins from budget_windows where budget = $1)
+     update charges c set
+       windows = array(select win from unnest(c.windows) win where not win = any(gone.wins)),
+       leased = array(select win from unnest(c.leased) win where not win = any(gone.wins))
+     from gone where c.state = 'pending' and c.windows && gone.wins`,
+    [before.seq],
+  );
+  await db.run("delete from budget_windows where budget = $1", [before.seq]);
+  await db.run("delete from budgets where seq = $1", [before.seq]);
+  await recordAudit(db, budgetRemoveEntry(before, await namesFor(db, before), { at, by }));
+  await changed(db);
+  return true;
+}
+
+/** Makes all windows anew from the charges: only those that hold the instant. Under the budgets' lock. */
+export async function rebuildWindows(db: Statements, calendar: Calendar, at: number): Promise<void> {
+  await db.run("delete from window_leases");
+  await db.run("delete from budget_windows");
+  await db.run("update charges set windows = '{}', leased = '{}' where state = 'pending'");
+  for (const budget of await readBudgets(db)) await openAll(db, calendar, budget, at);
+  await db.run("update meta set budgets_version = budgets_version + 1");
+}
+
+async function changed(db: Statements): Promise<void> {
+  await db.run("update meta set budgets_version = budgets_version + 1");
+  await announce(db);
+}
+
+function namesFor(db: Statements, { scope }: Budget): ReturnType<typeof keyNamesIn> {
+  return keyNamesIn(db, scope.kind === "key" ? [scope.key] : []);
+}
+
+/** What was granted before counts by the rules of then: leases keep what they hold, and nothing beyond. */
+async function takeLeasesBack(db: Statements, { seq, mode }: StoredBudget): Promise<void> {
+  await db.run(
+    `select farebox_fold_leases(array_agg(l.win order by l.win, l.owner), array_agg(l.owner order by l.win, l.owner))
+     from window_leases l join budget_windows w on w.seq = l.win where w.budget = $1 having count(*) > 0`,
+    [seq],
+  );
+  await db.run(
+    `update window_leases l set granted = case when $2 then l.held end from budget_windows w where w.seq = l.win and w.budget = $1`,
+    [seq, mode === "hard"],
+  );
+  await db.run(
+    `update budget_windows w set leased = known.granted
+     from (
+       select w.seq, coalesce(sum(l.granted), 0)::bigint as granted from budget_windows w left join window_leases l on l.win = w.seq
+       where w.budget = $1 group by w.seq
+     ) known
+     where w.seq = known.seq and w.leased <> known.granted`,
+    [seq],
+  );
+}
+
+async function openAll(db: Statements, calendar: Calendar, budget: StoredBudget, at: number): Promise<void> {
+  const { start, end } = calendar.spanOf(budget.period, at);
+  const asked = (await subjectsOf(db, budget, { start, end })).map((subject) => ({ budget: budget.seq, subject, starts_at: start, ends_at: end }));
+  const opened = await db.row<{ made: bigint[] }>("select made from farebox_open_windows($1)", [JSON.stringify(asked)]);
+  await db.run("select farebox_fill_windows($1)", [opened?.made ?? []]);
+}
+
+/** Whom an `eachKey` budget has charges of in a span; a budget of another scope has the one subject "". */
+async function subjectsOf(db: Statements, { scope }: Budget, { start, end }: Span): Promise<string[]> {
+  if (scope.kind !== "eachKey") return [""];
+  const rows = await db.rows<{ key: string }>(
+    `select distinct key from charges
+     where key <> '' and state <> 'voided' and admitted_at >= $1 and admitted_at < $2 and ($3::text is null or team = $3) order by key`,
+    [start, end ?? endOfTime, scope.team],
+  );
+  return rows.map(({ key }) => key);
+}

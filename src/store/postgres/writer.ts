@@ -1,0 +1,274 @@
+import type { Calendar } from "../../ports/calendar.ts";
+import type { Clock } from "../../ports/clock.ts";
+import { orphanPost, settlesFirst, type BatchChannel, type BatchResult, type Command, type Outcome, type RecoverCommand } from "../commands.ts";
+import { adjust } from "./adjustments.ts";
+import { chargeOf, check, isHot, namesIn, planBatch, type HotCommand, type PlanOptions } from "./batch.ts";
+import { removeBudget, setBudget } from "./budgets.ts";
+import { databaseFault, isConnectionLost, OutcomeUnknown, type Database, type Statements } from "./connection.ts";
+import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";
+import { leaseOptions, type LeasePolicy } from "./leases.ts";
+import { runOrdinary, type OrdinaryCommand } from "./ordinary.ts";
+import { endDeadOwners, returnLeasesOfDead, type OwnRun } from "./owners.ts";
+import { ensurePartition, monthOf } from "./partitions.ts";
+import { conclude, type AppliedBatch, type BatchAnswer, type Concluded } from "./replies.ts";
+
+/** Own charges whose time of admission is remembered at most, so that their end finds them at once. */
+const admittedKept = 100_000;
+/** How often a batch is tried again that came to nothing for a reason that passes. */
+const triesMax = 8;
+
+export interface WriterOptions {
+  readonly database: Database;
+  readonly clock: Clock;
+  /** Of the zone that the ledger had when it was opened. */
+  readonly calendar: Calendar;
+  readonly run: OwnRun;
+  readonly leases: LeasePolicy;
+}
+
+/**
+ * Applies batches of commands to PostgreSQL. What is asked for often goes in one call, one transaction and one round trip for
+ * all of a batch; everything else is a transaction of its own. What ends holds comes first, as everywhere.
+ */
+export class PostgresWriter implements BatchChannel {
+  readonly #database: Database;
+  readonly #clock: Clock;
+  readonly #calendar: Calendar;
+  readonly #run: OwnRun;
+  readonly #leases: LeasePolicy;
+  #budgets: KnownBudgets | null = null;
+  readonly #admitted = new Map<string, number>();
+  /** Months of which the partition is known to be there. */
+  readonly #months = new Set<number>();
+
+  constructor({ database, clock, calendar, run, leases }: WriterOptions) {
+    this.#database = database;
+    this.#clock = clock;
+    this.#calendar = calendar;
+    this.#run = run;
+    this.#leases = leases;
+  }
+
+  async apply(commands: readonly Command[]): Promise<BatchResult> {
+    const start = this.#clock.monotonic();
+    const outcomes: Outcome[] = commands.map(() => ({ kind: "failed", message: "not applied" }));
+    let changed = false;
+    for (const part of inParts(commands)) {
+      const results = await this.#applyPart(part.map((index) => commands[index] as Command));
+      part.forEach((index, n) => {
+        const { outcome, isChange } = results[n] ?? failed("no outcome");
+        outcomes[index] = outcome;
+        changed ||= isChange;
+      });
+    }
+    return { outcomes, seconds: (this.#clock.monotonic() - start) / 1000, changed };
+  }
+
+  async close(): Promise<void> {}
+
+  /** The commands of a part: such as go into one batch, or a single other one. Throws where the outcome is unknown. */
+  async #applyPart(commands: readonly Command[]): Promise<readonly Applied[]> {
+    try {
+      if (commands.every(isHot)) return (await this.#applyHot(commands)).map((outcome) => ({ outcome, isChange: false }));
+      const [command] = commands;
+      if (command === undefined || isHot(command)) throw new Error("a part is a batch or one command");
+      const { reply, changed } = await this.#applyOther(command);
+      return [{ outcome: { kind: "done", reply }, isChange: changed }];
+    } catch (error) {
+      if (error instanceof OutcomeUnknown) throw error;
+      const outcome = faultOf(error);
+      if (outcome.kind === "unavailable" || commands.length === 1) return commands.map(() => ({ outcome, isChange: false }));
+      // One that is at fault harms itself alone.
+      const results: Applied[] = [];
+      for (const command of commands) results.push(...(await this.#applyPart([command])));
+      return results;
+    }
+  }
+
+  async #applyHot(commands: readonly HotCommand[]): Promise<readonly Outcome[]> {
+    for (const command of commands) check(command);
+    await this.#lookUp(commands);
+    const outcomes = await this.#applyBatch(commands, false);
+    for (const command of commands) {
+      if (command[0] === "post" || command[0] === "void") this.#admitted.delete(command[1]);
+    }
+    return outcomes;
+  }
+
+  /** Asks until everything is answered: again with other budgets, as another run, and for what the leases of others may have left. */
+  async #applyBatch(commands: readonly HotCommand[], orphans: boolean): Promise<readonly Outcome[]> {
+    const outcomes: Outcome[] = commands.map(() => failed("no outcome").outcome);
+    let places = commands.map((_, index) => index);
+    let collect = false;
+    while (places.length > 0) {
+      const asked = places.map((index) => commands[index] as HotCommand);
+      const { outcomes: answered, again } = await this.#askOnce(asked, { orphans, collect });
+      answered.forEach((outcome, n) => {
+        if (outcome !== undefined) outcomes[places[n] as number] = outcome;
+      });
+      places = again.map((n) => places[n] as number);
+      collect = true;
+    }
+    return outcomes;
+  }
+
+  async #askOnce(commands: readonly HotCommand[], how: { readonly orphans: boolean; readonly collect: boolean }): Promise<Pick<Concluded, "outcomes" | "again">> {
+    try {
+      const { answer, plan, budgets } = await this.#ask(commands, how);
+      const concluded = conclude(commands, plan, answer, budgets, how.collect);
+      for (const n of concluded.placed) this.#placed(commands[n]);
+      return concluded;
+    } catch (error) {
+      // What was asked for together with these is done by now: what is wrong here is theirs alone.
+      if (!how.collect || error instanceof OutcomeUnknown) throw error;
+      const outcome = faultOf(error);
+      return { outcomes: commands.map(() => outcome), again: [] };
+    }
+  }
+
+  async #ask(commands: readonly HotCommand[], { orphans, collect }: { orphans: boolean; collect: boolean }) {
+    const admittedAt: PlanOptions["admittedAt"] = (id) => this.#admitted.get(id);
+    const places = commands.some(([op]) => op === "hold" || op === "extend");
+    for (let tries = 1; ; tries++) {
+      const budgets = (this.#budgets ??= await readKnownBudgets(this.#database, this.#calendar));
+      const plan = planBatch(commands, { budgets, admittedAt, orphans });
+      const epoch = places ? await this.#run.epoch() : this.#run.known();
+      await this.#ensureMonths(commands);
+      const answer = await this.#call(epoch, budgets, plan.text, collect);
+      if (answer === "again") this.#months.clear();
+      else if (answer.refused === undefined) return { answer: answer satisfies AppliedBatch, plan, budgets };
+      else if (answer.refused === "stale") this.#budgets = null;
+      else await this.#run.renew(epoch);
+      if (tries >= triesMax) throw new Error("a batch came to nothing again and again");
+    }
+  }
+
+  /** One call of the database; "again" where it was not carried out for a reason that passes. */
+  async #call(epoch: number | null, { version }: KnownBudgets, batch: string, collect: boolean): Promise<BatchAnswer | "again"> {
+    const options = JSON.stringify(leaseOptions(this.#leases, this.#run.live(), collect));
+    await using session = await this.#database.session();
+    try {
+      const row = await session.row<{ answer: BatchAnswer }>(applySql, [epoch, version, options, batch]);
+      if (row === undefined) throw new Error("farebox_apply answers");
+      return row.answer;
+    } catch (error) {
+      if (passes(error)) return "again";
+      // It was sent: whether it was committed, nobody knows.
+      throw isConnectionLost(error) ? new OutcomeUnknown("the connection to the database was lost", { cause: error }) : error;
+    }
+  }
+
+  /** Partitions are made ahead; where the clock is elsewhere, or retention was faster, here. */
+  async #ensureMonths(commands: readonly HotCommand[]): Promise<void> {
+    for (const command of commands) {
+      if (command[0] !== "hold" || this.#months.has(monthOf(command[3]))) continue;
+      await ensurePartition(this.#database, command[3]);
+      this.#months.add(monthOf(command[3]));
+    }
+  }
+
+  /** Finds out when charges were admitted that another run placed, or that were forgotten. */
+  async #lookUp(commands: readonly HotCommand[]): Promise<void> {
+    const unknown = commands.map(chargeOf).filter((id) => id !== null && !this.#admitted.has(id));
+    if (unknown.length === 0) return;
+    const found = await this.#database.rows<{ id: string; admitted_at: bigint }>({ name: "admitted", text: "select id, admitted_at from charges where id = any($1)" }, [unknown]);
+    for (const { id, admitted_at } of found) this.#admit(id, Number(admitted_at));
+  }
+
+  #placed(command: HotCommand | undefined): void {
+    if (command?.[0] === "hold") this.#admit(command[1], command[3]);
+  }
+
+  #admit(id: string, at: number): void {
+    if (this.#admitted.size >= admittedKept) {
+      const [oldest] = this.#admitted.keys();
+      if (oldest !== undefined) this.#admitted.delete(oldest);
+    }
+    this.#admitted.set(id, at);
+  }
+
+  async #applyOther(command: Exclude<Command, HotCommand>): Promise<{ readonly reply: Extract<Outcome, { kind: "done" }>["reply"]; readonly changed: boolean }> {
+    const announced = async <T extends Extract<Outcome, { kind: "done" }>["reply"]>(work: (db: Statements) => Promise<T>) => {
+      this.#budgets = null;
+      return { reply: await this.#database.transaction(work), changed: true };
+    };
+    switch (command[0]) {
+      case "setBudget":
+        return announced((db) => setBudget(db, this.#calendar, command));
+      case "removeBudget":
+        return announced((db) => removeBudget(db, command));
+      case "adjust":
+        return announced((db) => adjust(db, this.#calendar, command));
+      case "recover":
+        return { reply: await this.#recover(command), changed: false };
+      case "touch":
+        await this.#database.run("update meta set changes = changes");
+        return { reply: true, changed: false };
+      default:
+        return this.#database.transaction((db) => runOrdinary(db, command satisfies OrdinaryCommand));
+    }
+  }
+
+  /** The amount of an orphaned request is unknown, and it may have been billed: its hold is posted. A task that is known goes on. */
+  async #recover([, at, count]: RecoverCommand): Promise<number> {
+    await endDeadOwners(this.#database, this.#run.known());
+    const orphans = await this.#database.rows<{ id: string; admitted_at: bigint; unpriced: boolean }>(orphansSql, [count]);
+    for (const { id, admitted_at } of orphans) this.#admit(id, Number(admitted_at));
+    const outcomes = orphans.length === 0 ? [] : await this.#applyBatch(orphans.map(({ id, unpriced }) => orphanPost(id, unpriced, at)), true);
+    for (const { id } of orphans) this.#admitted.delete(id);
+    await returnLeasesOfDead(this.#database);
+    return outcomes.filter((outcome) => outcome.kind === "done" && (outcome.reply as { first?: boolean }).first === true).length;
+  }
+}
+
+interface Applied {
+  readonly outcome: Outcome;
+  readonly isChange: boolean;
+}
+
+const applySql = { name: "farebox_apply", text: "select farebox_apply($1, $2, $3, $4) as answer" };
+
+/** Holds whose run is over, oldest first, except those of tasks that are known. */
+const orphansSql = `
+  select c.id, c.admitted_at, c.hold is null as unpriced from charges c
+  where c.state = 'pending' and not exists (select from owners o where o.epoch = c.owner and o.ended_at is null)
+    and not (c.kind = 'task' and exists (select from tasks t where t.charge = c.id))
+  order by c.admitted_at limit $1`;
+
+function failed(message: string): Applied {
+  return { outcome: { kind: "failed", message }, isChange: false };
+}
+
+/** What an error makes of the commands that it was met with: nothing of them was written. */
+function faultOf(error: unknown): Outcome {
+  const fault = databaseFault(error);
+  if (fault !== null) return { kind: "unavailable", message: fault };
+  return { kind: "failed", message: error instanceof Error ? error.message : String(error) };
+}
+
+/** A transaction that the database gave up in favour of another one, or a partition that was missing. */
+function passes(error: unknown): boolean {
+  const code = error instanceof Error && "code" in error ? error.code : null;
+  return code === "40001" || code === "40P01" || (code === "23514" && /no partition of relation/.test((error as Error).message));
+}
+
+/**
+ * Positions in the order of work, what ends holds before what needs room, in parts: as many hot commands together as name
+ * everything once, every other command alone.
+ */
+export function inParts(commands: readonly Command[]): number[][] {
+  const parts: number[][] = [];
+  let names: Set<string> | null = null;
+  for (const index of settlesFirst(commands)) {
+    const command = commands[index] as Command;
+    const here = isHot(command) ? namesIn(command) : null;
+    if (here === null || names === null || here.some((name) => names?.has(name))) {
+      parts.push([index]);
+      names = here === null ? null : new Set(here);
+    } else {
+      parts.at(-1)?.push(index);
+      for (const name of here) names.add(name);
+    }
+  }
+  return parts;
+}
