@@ -59,6 +59,7 @@ export const adapters: Adapters = {
     migrate: async (settings) => (await upkeep()).migrate(settings),
     backUp: async (settings, file, options) => (await upkeep()).backUp(settings, file, options),
     restore: async (settings, file, onProgress) => (await upkeep()).restore(settings, file, onProgress),
+    move: async (from, to, on) => (await upkeep()).move(from, to, on),
     repair: async (settings, on) => (await upkeep()).repair(settings, on),
     prune: async (settings, options) => (await upkeep()).prune(settings, options),
   },

@@ -5,11 +5,13 @@ import type { ExitCode } from "../cli/io.ts";
 import { isSame, placeProblem } from "../cli/out-file.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Clock } from "../ports/clock.ts";
+import type { RowDifference } from "../store/copy/copy.ts";
+import type { MoveFailure } from "../store/copy/move.ts";
 import { backUp, restore, type CopyFailure } from "../store/sqlite/backup.ts";
 import { pruneFile } from "../store/sqlite/prune-file.ts";
 import { repair } from "../store/sqlite/repair.ts";
 import { calendarOf } from "../time/calendar.ts";
-import { migrateLedger } from "./ledger.ts";
+import { migrateLedger, serverOf } from "./ledger.ts";
 
 /** The work of `farebox db` on the ledger that the settings name. */
 export function createUpkeep(clock: Clock): Upkeep {
@@ -36,6 +38,12 @@ export function createUpkeep(clock: Clock): Upkeep {
       if (result.ok) return { ok: true, ...result.copied, replaced: result.replaced };
       if ("verification" in result) return refused(unsound(file, result.verification.differences.length), 1);
       return result.of === "ledger" ? ledgerRefused(result.failure, path) : backupRefused(result.failure, file);
+    },
+
+    async move(from, to, on) {
+      const { moveToPostgres } = await import("../store/copy/move.ts");
+      const result = await moveToPostgres({ path: from, server: serverOf(to), ...on });
+      return result.ok ? result : refused(movingProblem(result, from, to.shown), result.kind === "differs" ? 1 : 2);
     },
 
     async repair({ database, timeZone }, on) {
@@ -72,6 +80,27 @@ export function ledgerProblem(failure: CopyFailure, path: string): string {
     case "unusable":
       return storeProblem(failure, path);
   }
+}
+
+function movingProblem(failure: MoveFailure, from: string, to: string): string {
+  switch (failure.kind) {
+    case "source":
+      return failure.failure.kind === "missing" ? `there is no ledger in ${from}` : ledgerProblem(failure.failure, from);
+    case "target":
+      return storeProblem(failure.failure, to);
+    case "target_in_use":
+      return `another farebox db copy into ${to} runs; let it end first`;
+    case "target_not_empty":
+      return `${to} is not empty: it has rows in its table ${failure.table}; a ledger is copied into an empty database (or schema) only`;
+    case "lost":
+      return `the copy to ${to} stopped: ${failure.message}; the same command goes on where it was`;
+    case "differs":
+      return `the copy in ${to} is not the ledger in ${from}, and no farebox uses it: ${failure.differences.map(differenceText).join(", ")}; the same command begins it anew`;
+  }
+}
+
+function differenceText({ table, row, column }: RowDifference): string {
+  return column === null ? `${table} ${row} is on one side only` : `${column} of ${table} ${row} differs`;
 }
 
 function backupProblem(failure: CopyFailure, file: string): string {

@@ -1,6 +1,8 @@
 import type { ApplyFile } from "../admin/apply-file.ts";
+import type { DatabaseSetting } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Environment, Flags, ReadFile } from "../config/sources.ts";
+import type { PicoUsd } from "../core/money.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { AdminStore } from "../ports/admin-store.ts";
 import type { AuditLog } from "../ports/audit-log.ts";
@@ -71,6 +73,8 @@ export interface Watching extends AsyncDisposable {
   wait(ms: number): Promise<boolean>;
 }
 
+export type PostgresSetting = Extract<DatabaseSetting, { readonly kind: "postgres" }>;
+
 /** Work on the ledger's file as a whole. `onProgress` is told a share from 0 to 1. */
 export interface Upkeep {
   /** Brings the file to this release's schema; `backup` is null when there was nothing to do. */
@@ -79,6 +83,8 @@ export interface Upkeep {
   backUp(settings: Settings, file: string, options: { readonly replace: boolean; readonly onProgress: (share: number) => void }): Promise<UpkeepResult<CopiedLedger>>;
   /** Puts a checked copy of `file` in the ledger's place; `replaced` is where the ledger before it is now. */
   restore(settings: Settings, file: string, onProgress: (share: number) => void): Promise<UpkeepResult<CopiedLedger & { readonly replaced: string | null }>>;
+  /** Moves the ledger in a file into an empty PostgreSQL database, while no proxy runs on it, and compares every row. */
+  move(from: string, to: PostgresSetting, on: { readonly onCopied: (share: number) => void; readonly onCompared: (share: number) => void }): Promise<UpkeepResult<MovedLedger>>;
   /** Makes derived sums that differ anew from the charges; `onMended` is told of each change once it is durable. */
   repair(settings: Settings, on: { readonly onMended: (mended: MendedRow) => void; readonly onProgress: (share: number) => void }): Promise<UpkeepResult<{ readonly verification: Verification }>>;
   /** Turns charges of ended days into sums; with `dryRun` it only counts. */
@@ -94,6 +100,14 @@ export interface CopiedLedger {
   readonly file: string;
   readonly schema: number;
   readonly verification: Verification;
+}
+
+/** What is in PostgreSQL now, as it was added up there. */
+export interface MovedLedger {
+  readonly rows: number;
+  readonly totals: { readonly charges: number; readonly pending: number; readonly cost: PicoUsd; readonly listCost: PicoUsd; readonly held: PicoUsd };
+  /** Whether it went on with a copy that had been broken off, or began again since the ledger had changed. */
+  readonly resumed: "no" | "yes" | "anew";
 }
 
 /** What a repair changed, from what to what. */

@@ -6,6 +6,7 @@ import { pruneAgeMsMin } from "../core/retention.ts";
 import { verificationJson } from "../reporting/verification.ts";
 import type { CopiedLedger } from "./adapters.ts";
 import { settingsFor, storeSettings, type CliContext } from "./context.ts";
+import { registerCopy } from "./db-copy.ts";
 import { example } from "./help.ts";
 import { fail, note, printJson, printLine, type ExitCode } from "./io.ts";
 import { progress } from "./progress.ts";
@@ -13,11 +14,12 @@ import { addSettingFlags } from "./setting-flags.ts";
 
 /** `db`: the ledger's file as a whole. */
 export function registerDb(program: Command, context: CliContext): void {
-  const db = program.command("db").description("migrate, back up, restore and prune the ledger");
+  const db = program.command("db").description("migrate, back up, restore, prune and move the ledger");
   registerMigrate(db, context);
   registerBackup(db, context);
   registerRestore(db, context);
   registerPrune(db, context);
+  registerCopy(db, context);
 }
 
 function registerMigrate(db: Command, context: CliContext): void {

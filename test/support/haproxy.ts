@@ -39,10 +39,13 @@ export async function startBalancer(proxies: readonly string[]): Promise<Balance
 
 /** The file as it is, but for where it listens and where its servers are. */
 function settingsFor(file: string, address: string, proxies: readonly string[]): string {
-  const servers = file.match(/^ +server .*\n/gm) ?? [];
-  const [first = ""] = servers;
-  const ours = proxies.map((proxy, index) => `    server farebox-${index + 1} ${new URL(proxy).host}\n`).join("");
-  const text = servers.slice(1).reduce((rest, line) => rest.replace(line, ""), file).replace(first, ours).replace("bind :4000", `bind ${address}`);
-  if (servers.length < 2 || !text.includes(`bind ${address}`)) throw new Error("deploy/haproxy.cfg is not as this expects it");
+  const lines = file.replace("bind :4000", `bind ${address}`).split("\n").flatMap((line) => {
+    const name = /^ +server farebox-(\d) /.exec(line)?.[1];
+    if (name === undefined) return [line];
+    const proxy = proxies[Number(name) - 1];
+    return proxy === undefined ? [] : [line.replace(`farebox-${name}:4000`, new URL(proxy).host)];
+  });
+  const text = lines.join("\n");
+  if (!text.includes(`bind ${address}`) || proxies.some((proxy) => !text.includes(new URL(proxy).host))) throw new Error("deploy/haproxy.cfg is not as this expects it");
   return text;
 }

@@ -23,6 +23,13 @@ export interface Session extends Statements, AsyncDisposable {
 /** The connection went while a transaction was being committed: it may be written, or not. */
 export class OutcomeUnknown extends Error {}
 
+/** A part of a ledger is there, which nobody may take for the whole. */
+export class CopyUnfinished extends Error {
+  constructor() {
+    super("a copy into it has not ended; the same farebox db copy goes on with it");
+  }
+}
+
 export interface ConnectOptions {
   /** For people who look at the server's connections. */
   readonly applicationName: string;
@@ -232,7 +239,7 @@ const conditions = ["08", "25006", "28", "3D", "40", "42501", "53", "55P03", "57
 
 /** Why the database could not be reached or written, in one sentence without its password; null for a bug of ours. */
 export function databaseFault(error: unknown): string | null {
-  if (error instanceof OutcomeUnknown) return error.message;
+  if (error instanceof OutcomeUnknown || error instanceof CopyUnfinished) return error.message;
   if (error instanceof DatabaseError) {
     const code = error.code ?? "";
     return conditions.some((condition) => code.startsWith(condition)) ? `${error.message} (${code})` : null;

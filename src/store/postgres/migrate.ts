@@ -1,12 +1,15 @@
 import { knownSchemaOf, migrationsOf, olderSchema } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
-import type { Database, Statements } from "./connection.ts";
+import { CopyUnfinished, type Database, type Statements } from "./connection.ts";
 
 /** Taken while the schema is made or brought forward: proxies that start together do it one after the other. */
 const migrationLock = 7_165_420_011n;
 
 /** How long a running proxy may have been silent for this to count as running. Milliseconds. */
 const beatMs = 5_000;
+
+/** Stands in a database for as long as a copy into it has not ended; it says how far the copy is. */
+export const copyProgressTable = "copy_progress";
 
 export type SchemaResult =
   | { readonly ok: true; readonly from: number; readonly to: number }
@@ -17,10 +20,13 @@ export function knownSchema(): number {
   return knownSchemaOf("postgres");
 }
 
-/** The version that is there; 0 for none. */
-export async function schemaOf(db: Statements): Promise<number> {
-  const there = await db.row<{ there: boolean }>("select to_regclass('farebox_migrations') is not null as there");
-  if (there?.there !== true) return 0;
+/** The version that is there; 0 for none. Throws `CopyUnfinished` for all but the copy itself. */
+export async function schemaOf(db: Statements, { copying = false } = {}): Promise<number> {
+  const there = await db.row<{ ledger: boolean; copy: boolean }>(
+    `select to_regclass('farebox_migrations') is not null as ledger, to_regclass('${copyProgressTable}') is not null as copy`,
+  );
+  if (there?.copy === true && !copying) throw new CopyUnfinished();
+  if (there?.ledger !== true) return 0;
   const row = await db.row<{ version: bigint | null }>("select max(version) as version from farebox_migrations");
   return Number(row?.version ?? 0);
 }
@@ -29,13 +35,13 @@ export async function schemaOf(db: Statements): Promise<number> {
  * Makes the schema where there is none, and with `forward` brings an older one to this release's, in one transaction. Never
  * goes forward under a proxy that runs on the older one.
  */
-export async function migrate(database: Database, { forward = false } = {}): Promise<SchemaResult> {
+export async function migrate(database: Database, { forward = false, copying = false } = {}): Promise<SchemaResult> {
   const known = knownSchema();
-  const there = await schemaOf(database);
+  const there = await schemaOf(database, { copying });
   if (there === known) return { ok: true, from: known, to: known };
   return database.transaction(async (db): Promise<SchemaResult> => {
     await db.run("select pg_advisory_xact_lock($1)", [migrationLock]);
-    const found = await schemaOf(db);
+    const found = await schemaOf(db, { copying });
     const failure = found === 0 ? await noPlace(db) : await notForward(db, found, known, forward);
     if (failure !== null) return { ok: false, failure };
     await db.run("create table if not exists farebox_migrations (version bigint primary key, applied_at timestamptz not null default now())");

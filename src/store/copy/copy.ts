@@ -1,0 +1,168 @@
+import type { ClientBase } from "pg";
+import { add, noMoney, type PicoUsd } from "../../core/money.ts";
+import { guarded, type CopyFailure } from "../sqlite/backup.ts";
+import { openSource, type Position, type Row, type Source, type SourceTable } from "./source.ts";
+import { Target } from "./target.ts";
+
+/** Rows of one transaction, which also are what memory holds at a time. */
+const partRows = 2000;
+
+/** What went over, as it was added up from the rows of the target. */
+export interface CopyTotals {
+  readonly charges: number;
+  readonly pending: number;
+  /** Of posted charges. */
+  readonly cost: PicoUsd;
+  readonly listCost: PicoUsd;
+  /** Of pending charges. */
+  readonly held: PicoUsd;
+}
+
+export interface RowDifference {
+  readonly table: string;
+  /** The row's key, as it is in the ledger or, where it has no such row, in the target. */
+  readonly row: string;
+  readonly column: string | null;
+}
+
+export type PostgresCopyResult =
+  | {
+      readonly ok: true;
+      readonly rows: number;
+      readonly totals: CopyTotals;
+      /** Whether it went on with a copy that had not ended (`yes`), or began again since the ledger had changed (`anew`). */
+      readonly resumed: "no" | "yes" | "anew";
+    }
+  | { readonly ok: false; readonly kind: "source"; readonly failure: CopyFailure }
+  /** Another copy into the same database runs. */
+  | { readonly ok: false; readonly kind: "target_in_use" }
+  | { readonly ok: false; readonly kind: "target_not_empty"; readonly table: string }
+  /** The target is not used: the next copy into it begins anew. */
+  | { readonly ok: false; readonly kind: "differs"; readonly differences: readonly RowDifference[] };
+
+export interface PostgresCopyOptions {
+  /** The ledger's SQLite file. */
+  readonly path: string;
+  /** A connection of its own to the database that the ledger goes to, with the tables made. */
+  readonly client: ClientBase;
+  /** Each is told a share from 0 to 1. */
+  readonly onCopied?: (share: number) => void;
+  readonly onCompared?: (share: number) => void;
+}
+
+/**
+ * Copies a ledger into an empty PostgreSQL, a part a transaction, and compares every row afterwards. Killed at any moment,
+ * it goes on where it stopped. Throws what the connection throws.
+ */
+export async function copyToPostgres({ path, client, onCopied, onCompared }: PostgresCopyOptions): Promise<PostgresCopyResult> {
+  await using owned = new AsyncDisposableStack();
+  const opened = await guarded(async () => openSource(path, owned));
+  if (!opened.ok) return { ok: false, kind: "source", failure: opened.failure };
+  const { source } = opened;
+  const target = new Target(client);
+  if (!(await target.claim())) return { ok: false, kind: "target_in_use" };
+  const begun = await target.begin(source);
+  if (!begun.ok) return { ok: false, kind: "target_not_empty", table: begun.table };
+
+  const rows = source.tables.reduce((total, table) => total + table.rows, 0);
+  const before = [...begun.done.values()].reduce((total, done) => total + done.rows, 0);
+  const copied = shareOf(rows, onCopied, before);
+  await target.hurry();
+  await target.makePartitions(source.months);
+  for (const table of source.tables) await copyTable(table, target, begun.done.get(table.table.name)?.position ?? null, copied);
+  await target.analyze();
+
+  const { differences, totals } = await compare(source, target, shareOf(rows, onCompared));
+  if (differences.length > 0) {
+    await target.distrust();
+    return { ok: false, kind: "differs", differences };
+  }
+  await target.finish(source);
+  return { ok: true, rows, totals, resumed: begun.resumed };
+}
+
+/** The next part is read while PostgreSQL writes this one. */
+async function copyTable(table: SourceTable, target: Target, from: Position | null, copied: (rows: number) => void): Promise<void> {
+  let position = from;
+  let writing = Promise.resolve();
+  for (let part = table.after(position, partRows); part.length > 0; part = table.after(position, partRows)) {
+    await writing;
+    writing = target.write(table, part, position);
+    // Its fault is met where it is waited for.
+    writing.catch(() => undefined);
+    position = table.positionOf(part.at(-1) ?? []);
+    copied(part.length);
+  }
+  await writing;
+}
+
+/** Every value of every row, of both sides in the same order; the first difference of a table ends its comparison. */
+async function compare({ tables }: Source, target: Target, compared: (rows: number) => void) {
+  const differences: RowDifference[] = [];
+  const totals = new Totals();
+  for (const table of tables) {
+    const difference = await compareTable(table, target, (rows) => {
+      if (table.table.name === "charges") totals.take(table.columns, rows);
+      compared(rows.length);
+    });
+    if (difference !== null) differences.push(difference);
+  }
+  return { differences, totals: totals.sums };
+}
+
+async function compareTable(table: SourceTable, target: Target, compared: (rows: readonly Row[]) => void): Promise<RowDifference | null> {
+  const { name } = table.table;
+  const keyOf = (row: Row) => table.positionOf(row).join(" ");
+  let position: Position | null = null;
+  for await (const found of target.read(table, partRows)) {
+    const expected: Row[] = table.after(position, found.length);
+    for (const [index, row] of found.entries()) {
+      const other = expected[index];
+      if (other === undefined) return { table: name, row: keyOf(row), column: null };
+      const column = table.columns.find((each, at) => !isSame(row[at] ?? null, other[at] ?? null, table.fractions.has(each)));
+      if (column !== undefined) return { table: name, row: keyOf(other), column };
+    }
+    position = table.positionOf(found.at(-1) ?? []);
+    compared(found);
+  }
+  const [missed] = table.after(position, 1);
+  return missed === undefined ? null : { table: name, row: keyOf(missed), column: null };
+}
+
+function isSame(found: string | null, expected: string | null, isFraction: boolean): boolean {
+  if (found === expected) return true;
+  return isFraction && found !== null && expected !== null && Number(found) === Number(expected);
+}
+
+class Totals {
+  #charges = 0;
+  #pending = 0;
+  #cost: PicoUsd = noMoney;
+  #listCost: PicoUsd = noMoney;
+  #held: PicoUsd = noMoney;
+
+  take(columns: readonly string[], rows: readonly Row[]): void {
+    const [state = 0, cost = 0, listCost = 0, hold = 0] = ["state", "cost", "list_cost", "hold"].map((name) => columns.indexOf(name));
+    const amount = (text: string | null | undefined) => BigInt(text ?? 0) as PicoUsd;
+    for (const row of rows) {
+      this.#charges++;
+      this.#cost = add(this.#cost, amount(row[cost]));
+      this.#listCost = add(this.#listCost, amount(row[listCost]));
+      if (row[state] !== "pending") continue;
+      this.#pending++;
+      this.#held = add(this.#held, amount(row[hold]));
+    }
+  }
+
+  get sums(): CopyTotals {
+    return { charges: this.#charges, pending: this.#pending, cost: this.#cost, listCost: this.#listCost, held: this.#held };
+  }
+}
+
+function shareOf(rows: number, tell: ((share: number) => void) | undefined, before = 0): (more: number) => void {
+  let done = before;
+  return (more) => {
+    done += more;
+    if (rows > 0) tell?.(done / rows);
+  };
+}

@@ -1,0 +1,114 @@
+import { realpathSync } from "node:fs";
+import { openCurrent, type CopyFailure } from "../sqlite/backup.ts";
+import { connectToWrite, isStorageFault, type Connection } from "../sqlite/connection.ts";
+import { lockForServe } from "../sqlite/open.ts";
+import { copiedTables, type CopiedTable } from "./tables.ts";
+
+/** One row as both databases write it down: whole numbers as digits, null for none. */
+export type Row = readonly (string | null)[];
+
+/** Where in a table's order a row stands: the digits and texts of its key. */
+export type Position = readonly string[];
+
+export interface SourceTable {
+  readonly table: CopiedTable;
+  /** Those that SQLite has or forms, in the order in which rows have them. */
+  readonly columns: readonly string[];
+  /** Which of them are fractions, which the two databases write differently: 1e-7 and 1e-07. */
+  readonly fractions: ReadonlySet<string>;
+  readonly rows: number;
+  /** The rows that come after `position` (the first ones where it is null), `count` at most. */
+  after(position: Position | null, count: number): Row[];
+  positionOf(row: Row): Position;
+}
+
+export interface Source {
+  readonly tables: readonly SourceTable[];
+  readonly meta: { readonly timeZone: string | null; readonly changes: string; readonly quartersFrom: string };
+  /** Another one when anything that a proxy or a command does to a ledger was done in between. */
+  readonly fingerprint: string;
+  /** The beginning of each month of UTC that has charges, milliseconds since 1970, oldest first. */
+  readonly months: readonly number[];
+}
+
+export type SourceResult = { readonly ok: true; readonly source: Source } | { readonly ok: false; readonly failure: CopyFailure };
+
+/**
+ * Opens a ledger so that nobody changes it for as long as it is open: no serve starts on it, and commands that would write
+ * are told that it is busy. Nothing is written to it here either.
+ */
+export function openSource(path: string, owned: AsyncDisposableStack): SourceResult {
+  const looked = openCurrent(path);
+  if (!looked.ok) return looked;
+  looked.db.close();
+  const target = realpathSync(path);
+  if (!lockForServe(target, owned)) return { ok: false, failure: { kind: "in_use" } };
+  const db = owned.adopt(connectToWrite(target), (each) => void each.close());
+  try {
+    db.exec("begin immediate");
+  } catch (error) {
+    if (isStorageFault(error) && /^SQLITE_(BUSY|LOCKED)/.test(error.code)) return { ok: false, failure: { kind: "busy" } };
+    throw error;
+  }
+  owned.defer(() => void db.exec("rollback"));
+  const tables = copiedTables.map((table) => sourceTable(db, table));
+  const meta = db.prepare("select time_zone, changes, quarters_from from meta").safeIntegers().raw().get() as [string | null, bigint, bigint];
+  return {
+    ok: true,
+    source: {
+      tables,
+      meta: { timeZone: meta[0], changes: String(meta[1]), quartersFrom: String(meta[2]) },
+      fingerprint: fingerprintOf(db, tables, meta),
+      months: monthsOf(db),
+    },
+  };
+}
+
+function sourceTable(db: Connection, table: CopiedTable): SourceTable {
+  const { name, key, formed = {} } = table;
+  const stored = db.pragma(`table_info(${name})`) as readonly { readonly name: string; readonly type: string }[];
+  const columns = [...stored.map((column) => column.name), ...Object.keys(formed)];
+  const selected = [...stored.map((column) => column.name), ...Object.values(formed)].join(", ");
+  const order = key.join(", ");
+  const beyond = `(${order}) > (${key.map(() => "?").join(", ")})`;
+  const statement = (where: string) => db.prepare(`select ${selected} from ${name} ${where} order by ${order} limit ?`).safeIntegers().raw();
+  const first = statement("");
+  const next = statement(`where ${beyond}`);
+  const isWhole = key.map((part) => stored.find((column) => column.name === part)?.type === "INTEGER");
+  const places = key.map((part) => columns.indexOf(part));
+  return {
+    table,
+    columns,
+    fractions: new Set(stored.filter(({ type }) => type === "REAL").map((column) => column.name)),
+    rows: db.prepare(`select count(*) from ${name}`).pluck().get() as number,
+    after: (position, count) => {
+      const bound = position?.map((part, index) => (isWhole[index] === true ? BigInt(part) : part));
+      const rows = (bound === undefined ? first.all(count) : next.all(...bound, count)) as unknown[][];
+      return rows.map((row) => row.map(written));
+    },
+    positionOf: (row) => places.map((place) => row[place] ?? ""),
+  };
+}
+
+/** PostgreSQL's text cannot hold the character of code 0, which a gateway may have put into a name. */
+function written(value: unknown): string | null {
+  if (value === null) return null;
+  return typeof value === "string" ? value.replaceAll("\0", "\uFFFD") : String(value);
+}
+
+function fingerprintOf(db: Connection, tables: readonly SourceTable[], meta: readonly unknown[]): string {
+  const newest = tables.map(({ table: { name, key }, rows }) => [name, rows, String(db.prepare(`select max(${key.at(-1)}) from ${name}`).pluck().get())]);
+  const pending = db.prepare("select count(*), total(hold) from charges where state = 'pending'").raw().get();
+  return JSON.stringify([meta.map(String), newest, pending]);
+}
+
+function monthsOf(db: Connection): number[] {
+  const nextFrom = db.prepare("select min(admitted_at) from charges where admitted_at >= ?").pluck();
+  const months: number[] = [];
+  for (let at = nextFrom.get(Number.MIN_SAFE_INTEGER) as number | null; at !== null; ) {
+    const date = new Date(at);
+    months.push(Date.UTC(date.getUTCFullYear(), date.getUTCMonth()));
+    at = nextFrom.get(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1)) as number | null;
+  }
+  return months;
+}

@@ -1,0 +1,209 @@
+import { DatabaseError, escapeIdentifier, type ClientBase } from "pg";
+import { copyProgressTable } from "../postgres/migrate.ts";
+import type { Row, Position, Source, SourceTable } from "./source.ts";
+import { copiedTables } from "./tables.ts";
+
+/** Tables of which a copy brings no rows, and which must have none. */
+const otherTables = ["window_leases"];
+
+export interface Done {
+  readonly position: Position | null;
+  readonly rows: number;
+}
+
+export type BeginResult =
+  | { readonly ok: true; /** By the table's name; empty tables at a new beginning. */ readonly done: ReadonlyMap<string, Done>; readonly resumed: "no" | "yes" | "anew" }
+  /** The target has rows that no copy brought. */
+  | { readonly ok: false; readonly table: string };
+
+const lockNotAvailable = "55P03";
+
+/** Text as PostgreSQL writes it, whatever the column's type. */
+const asText = { types: { getTypeParser: () => (text: string | Buffer) => text as never }, rowMode: "array" } as const;
+
+/** The side of a copy that is written to; the tables are there. */
+export class Target {
+  readonly #client: ClientBase;
+  readonly #inserts = new Map<string, string>();
+
+  constructor(client: ClientBase) {
+    this.#client = client;
+  }
+
+  /** Whether this is the only copy into the database from now on, until the connection ends. */
+  async claim(): Promise<boolean> {
+    // What a copy that was killed had sent last may still be being written.
+    await this.#client.query("set lock_timeout = '10s'");
+    try {
+      await this.#client.query("select pg_advisory_lock(hashtext('farebox db copy'), hashtext(current_schema()))");
+      return true;
+    } catch (error) {
+      if (error instanceof DatabaseError && error.code === lockNotAvailable) return false;
+      throw error;
+    } finally {
+      await this.#client.query("reset lock_timeout");
+    }
+  }
+
+  /** Goes on where a copy of the same ledger stopped, begins again when the ledger is not what it was, or begins. */
+  async begin({ fingerprint, tables }: Source): Promise<BeginResult> {
+    return await this.#transaction(async (): Promise<BeginResult> => {
+      // A proxy that is about to register waits, and is seen.
+      await this.#client.query("lock table owners in exclusive mode");
+      const [[found] = []] = await this.#rows(`select to_regclass('${copyProgressTable}')`);
+      if (found !== null) {
+        const done = await this.#rows(`select name, position, rows, source from ${copyProgressTable}`);
+        if (done.every(([, , , source]) => source === fingerprint)) return { ok: true, done: new Map(done.map(doneOf)), resumed: "yes" };
+        await this.#empty();
+        await this.#note(fingerprint, tables);
+        return { ok: true, done: new Map(), resumed: "anew" };
+      }
+      for (const table of [...copiedTables.map(({ target }) => target), ...otherTables]) {
+        const [[isFilled] = []] = await this.#rows(`select exists (select from ${table})`);
+        if (isFilled === "t") return { ok: false, table };
+      }
+      await this.#client.query(`create table ${copyProgressTable} (name text primary key, position text, rows bigint not null, source text not null)`);
+      await this.#note(fingerprint, tables);
+      return { ok: true, done: new Map(), resumed: "no" };
+    });
+  }
+
+  /** From now on a commit may be lost when the server fails, but only with all that came after it, its progress too. */
+  async hurry(): Promise<void> {
+    await this.#client.query("set synchronous_commit = off");
+  }
+
+  async makePartitions(months: readonly number[]): Promise<void> {
+    for (const month of months) await this.#client.query("select farebox_ensure_partitions($1::bigint)", [month]);
+  }
+
+  /** Writes the rows after `from`, and that they are there, in one transaction. Throws when somebody else did meanwhile. */
+  async write({ table, columns, positionOf }: SourceTable, rows: readonly Row[], from: Position | null): Promise<void> {
+    const last = rows.at(-1);
+    if (last === undefined) return;
+    let text = this.#inserts.get(table.name);
+    if (text === undefined) {
+      text = await this.#insertOf(table, columns);
+      this.#inserts.set(table.name, text);
+    }
+    const arrays = columns.map((_, index) => arrayOf(rows, index));
+    const place = (position: Position | null) => (position === null ? null : JSON.stringify(position));
+    const { rowCount } = await this.#client.query({ name: `copy_${table.name}`, text, values: [...arrays, place(positionOf(last)), rows.length, place(from)] });
+    if (rowCount !== 1) throw new Error(`the rows of ${table.name} after ${place(from)} are there already`);
+  }
+
+  /** All rows of a table as they are at this moment, in parts. */
+  async *read({ table: { target, key }, columns }: SourceTable, count: number): AsyncGenerator<Row[]> {
+    await this.#client.query("begin isolation level repeatable read, read only");
+    try {
+      const names = columns.map(escapeIdentifier).join(", ");
+      await this.#client.query(`declare copied no scroll cursor for select ${names} from ${target} order by ${key.join(", ")}`);
+      for (;;) {
+        const rows = await this.#rows(`fetch ${count} from copied`);
+        if (rows.length > 0) yield rows;
+        if (rows.length < count) return;
+      }
+    } finally {
+      await this.#client.query("rollback");
+    }
+  }
+
+  /** So that the planner knows the tables before anybody asks them. */
+  async analyze(): Promise<void> {
+    await this.#client.query(`analyze ${copiedTables.map(({ target }) => target).join(", ")}`);
+  }
+
+  /** What a proxy finds from now on is a whole ledger. Durable once it returns. */
+  async finish({ meta, tables }: Source): Promise<void> {
+    await this.#client.query("set synchronous_commit = on");
+    await this.#transaction(async () => {
+      for (const { table: { target, counted, sequence } } of tables) {
+        if (counted === undefined) continue;
+        const named = sequence === undefined ? `pg_get_serial_sequence('${target}', '${counted}')` : `'${sequence}'`;
+        await this.#client.query(`select setval(${named}, (select coalesce(max(${counted}), 0) + 1 from ${target}), false)`);
+      }
+      await this.#client.query(
+        "update meta set time_zone = $1, changes = greatest(changes, $2::bigint) + 1, quarters_from = $3::bigint, budgets_version = budgets_version + 1",
+        [meta.timeZone, meta.changes, meta.quartersFrom],
+      );
+      await this.#client.query(`drop table ${copyProgressTable}`);
+    });
+  }
+
+  /** The next copy begins anew: what is there is not what it should be. */
+  async distrust(): Promise<void> {
+    await this.#client.query(`update ${copyProgressTable} set source = ''`);
+  }
+
+  async #empty(): Promise<void> {
+    await this.#client.query(`drop table ${copyProgressTable}`);
+    await this.#client.query(`create table ${copyProgressTable} (name text primary key, position text, rows bigint not null, source text not null)`);
+    // The audit refuses to be emptied, but these entries are nobody's yet.
+    await this.#client.query("alter table audit_entries disable trigger user");
+    await this.#client.query(`truncate ${copiedTables.map(({ target }) => target).join(", ")}`);
+    await this.#client.query("alter table audit_entries enable trigger user");
+  }
+
+  async #note(fingerprint: string, tables: readonly SourceTable[]): Promise<void> {
+    await this.#client.query(`insert into ${copyProgressTable} (name, rows, source) select name, 0, $2 from unnest($1::text[]) as name`, [
+      tables.map(({ table: { name } }) => name), fingerprint,
+    ]);
+  }
+
+  async #insertOf({ name, target, added = {} }: SourceTable["table"], columns: readonly string[]): Promise<string> {
+    const stored = new Map(
+      (await this.#rows("select attname, format_type(atttypid, null) from pg_attribute where attrelid = to_regclass($1) and attnum > 0 and not attisdropped", [target])) as [string, string][],
+    );
+    const typeOf = (column: string) => stored.get(column) ?? missing(target, column);
+    // Arrays of arrays would be one: an array goes as its text.
+    const givenType = (column: string) => (typeOf(column).endsWith("[]") ? "text" : typeOf(column));
+    const given = columns.map((column, index) => `$${index + 1}::${givenType(column)}[]`).join(", ");
+    const names = columns.map(escapeIdentifier);
+    const values = columns.map((column) => `${escapeIdentifier(column)}::${typeOf(column)}`);
+    const next = columns.length + 1;
+    return `with written as (
+        insert into ${target} (${[...names, ...Object.keys(added)].join(", ")}) overriding system value
+        select ${[...values, ...Object.values(added)].join(", ")} from unnest(${given}) as given (${names.join(", ")})
+      )
+      update ${copyProgressTable} set position = $${next}::text, rows = rows + $${next + 1}::bigint
+      where name = '${name}' and position is not distinct from $${next + 2}::text`;
+  }
+
+  async #rows(text: string, values: unknown[] = []): Promise<(string | null)[][]> {
+    const { rows } = await this.#client.query<(string | null)[]>({ ...asText, text, values });
+    return rows;
+  }
+
+  async #transaction<T>(work: () => Promise<T>): Promise<T> {
+    await this.#client.query("begin");
+    try {
+      const result = await work();
+      await this.#client.query("commit");
+      return result;
+    } catch (error) {
+      await this.#client.query("rollback").catch(() => undefined);
+      throw error;
+    }
+  }
+}
+
+function doneOf([name, position, rows]: readonly (string | null)[]): [string, Done] {
+  return [name ?? "", { position: position === null || position === undefined ? null : (JSON.parse(position) as string[]), rows: Number(rows) }];
+}
+
+function missing(target: string, column: string): never {
+  throw new Error(`${target} has no column ${column} in PostgreSQL`);
+}
+
+/** One column of the rows as the text of an array. */
+function arrayOf(rows: readonly Row[], index: number): string {
+  const parts = rows.map((row) => {
+    const value = row[index] ?? null;
+    if (value === null) return "NULL";
+    return plain.test(value) ? value : `"${value.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
+  });
+  return `{${parts.join(",")}}`;
+}
+
+/** Digits need no quotes; a word might be NULL. */
+const plain = /^-?[\d.]+$/;
