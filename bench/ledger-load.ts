@@ -1,10 +1,14 @@
-import { usd, type PicoUsd } from "../src/core/money.ts";
-import { noTokens } from "../src/core/tokens.ts";
 import type { Caller } from "../src/core/budget.ts";
+import { costOf } from "../src/core/cost.ts";
+import { usd } from "../src/core/money.ts";
+import { canonicalPrice } from "../src/core/price.ts";
+import { noTokens } from "../src/core/tokens.ts";
 import type { Ledger, Posting } from "../src/ports/ledger.ts";
+import { contentId } from "../src/wire/content-id.ts";
+import { priceOf } from "./prices.ts";
 import { percentile, sortedCopy } from "./statistics.ts";
 
-/** How the ledger alone is driven: each of so many loops places a hold, posts it, and goes on with the next caller. */
+/** How the ledger alone is driven: each of so many loops places a hold, posts it, and goes on with the next caller, as a proxy's clients do not wait for a settlement. */
 export interface LedgerLoad {
   readonly inFlight: number;
   readonly seconds: number;
@@ -24,16 +28,19 @@ export interface LedgerSample {
 }
 
 const amount = usd("0.01");
-const posting = {
-  kind: "post", cost: usd("0.0005"), listCost: usd("0.001"), tokens: { ...noTokens, input: 100, output: 50 }, formula: "tokens", source: "reported",
-  minimumApplied: false, clamped: false, reason: null,
-} as const satisfies Posting;
+const version = priceOf(0);
+const canonical = canonicalPrice(version);
+const price = { id: contentId(canonical), canonical };
+const tokens = { ...noTokens, input: 100, output: 50 };
+const { charged, list, minimumApplied } = costOf(version, tokens);
+const posting = { kind: "post", cost: charged, listCost: list, tokens, formula: "tokens", source: "reported", minimumApplied, clamped: false, reason: null } as const satisfies Posting;
 
 let count = 0;
 
 /** Throws where a hold was not written, or a settlement not taken. */
 export async function drive(ledger: Ledger, { inFlight, seconds, callers, prefix }: LedgerLoad): Promise<LedgerSample> {
   const times: number[] = [];
+  const settling: Promise<boolean>[] = [];
   let [admitted, refused] = [0, 0];
   const startedAt = performance.now();
   const endsAt = startedAt + seconds * 1000;
@@ -46,19 +53,20 @@ export async function drive(ledger: Ledger, { inFlight, seconds, callers, prefix
       if (caller === undefined) throw new Error("there are callers");
       const from = performance.now();
       const held = await ledger.hold({
-        id, kind: "request", at, caller, route: "/v1/chat/completions", model: "gpt-4o", group: "large-general", stream: false, price: null, amount: amount as PicoUsd, bounded: true,
+        id, kind: "request", at, caller, route: "/v1/chat/completions", model: version.model, group: version.group, stream: false, price, amount, bounded: true,
         tags: {}, retry: 0,
       });
       times.push((performance.now() - from) * 1000);
       if (held.ok) {
         admitted++;
-        const posted = await ledger.post(id, posting, { at: Date.now(), status: 200, servedModel: "gpt-4o", gatewayRequestId: `chatcmpl-${index}`, durationMs: 1, firstTokenMs: null });
-        if (!posted.ok) throw new Error(`a settlement was not taken: ${JSON.stringify(posted)}`);
+        const end = { at: Date.now(), status: 200, servedModel: version.model, gatewayRequestId: `chatcmpl-${index}`, durationMs: 1, firstTokenMs: null };
+        settling.push(ledger.post(id, posting, end).then((posted) => posted.ok));
       } else if (held.reason === "no_room") refused++;
       else throw new Error(`a hold was not written: ${held.reason}`);
     }
   };
   await Promise.all(Array.from({ length: inFlight }, loop));
+  if ((await Promise.all(settling)).includes(false)) throw new Error("a settlement was not taken");
   const sorted = sortedCopy(times);
   return { seconds: (performance.now() - startedAt) / 1000, admitted, refused, p50Us: percentile(sorted, 0.5), p99Us: percentile(sorted, 0.99) };
 }

@@ -6,15 +6,16 @@
  */
 import { parseArgs } from "node:util";
 import { costOf } from "../src/core/cost.ts";
-import { usd, type PicoUsd, type PicoUsdPerToken } from "../src/core/money.ts";
-import { canonicalPrice, type PriceVersion, type Rates } from "../src/core/price.ts";
-import { noTokens, tokenClasses } from "../src/core/tokens.ts";
+import { usd, type PicoUsd } from "../src/core/money.ts";
+import { canonicalPrice } from "../src/core/price.ts";
+import { noTokens } from "../src/core/tokens.ts";
 import { holdCommand, postCommand, voidCommand, type Command } from "../src/store/commands.ts";
 import { connectToWrite, createPrivateFile } from "../src/store/sqlite/connection.ts";
 import { migrate } from "../src/store/sqlite/migrate.ts";
 import { registerOwner, Writer } from "../src/store/sqlite/writer.ts";
 import { calendarOf } from "../src/time/calendar.ts";
 import { contentId } from "../src/wire/content-id.ts";
+import { priceOf } from "./prices.ts";
 
 const dayMs = 86_400_000;
 const end = Date.parse("2026-11-20T00:00:00Z");
@@ -27,20 +28,6 @@ function random(seed: number): (below: number) => number {
   return (below) => {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
     return Math.floor((state / 2 ** 32) * below);
-  };
-}
-
-function priceOf(index: number): PriceVersion {
-  const rates = (factor: bigint): Rates =>
-    Object.fromEntries(
-      tokenClasses.map((name) => [name, (BigInt(index + 1) * (/output|reasoning/.test(name) ? 400_000n : 100_000n) * factor) as PicoUsdPerToken]),
-    ) as unknown as Rates;
-  const tier = (fromPromptTokens: number, factor: bigint) => ({ fromPromptTokens, charged: rates(factor), list: rates(2n * factor) });
-  return {
-    model: `model-${index}`, group: `group-${index % 4}`, fraction: "0.5", from: "2025-01-01", until: null, source: "bench",
-    tierMode: index % 6 === 1 ? "marginal" : "whole_request",
-    tiers: index % 3 === 1 ? [tier(0, 1n), tier(4000, 2n)] : [tier(0, 1n)],
-    perRequest: null, minimum: { tokens: index % 4 === 2 ? 100 : 0, usd: usd("0") },
   };
 }
 
