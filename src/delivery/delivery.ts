@@ -75,7 +75,7 @@ export function startDelivery(parts: DeliveryParts): Delivery {
   const lookAll = async (): Promise<void> => {
     let afterMs = tidyEveryMs;
     try {
-      if (isMine()) await tidy();
+      await tidy();
       do {
         lookAgain = false;
         const next = busy.size < concurrencyMax && isMine() ? await look() : null;
@@ -135,6 +135,7 @@ export function startDelivery(parts: DeliveryParts): Delivery {
     while (!(await outbox.tried(id, outcome)) && !hasEnded()) await pause(restMs);
   };
   const tidy = async (): Promise<void> => {
+    if (!isMine()) return;
     const now = clock.now();
     if (tidiedAt !== null && now >= tidiedAt && now - tidiedAt < tidyEveryMs) return;
     tidiedAt = now;

@@ -6,7 +6,10 @@ import type { Duty } from "./duties.ts";
 /** So often the holds of proxies that died are looked for while others live. Milliseconds. */
 const periodMs = 5_000;
 
-/** Posts what a proxy left that died while this one runs. Disposing of it ends it, after the look that runs. */
+/**
+ * Posts what a proxy left that died while this one runs. The first look is a period after the duty was taken: where the
+ * ledger was out of reach for all, the others have shown by then that they live. Disposing of it ends it, after the look that runs.
+ */
 export function startRecovery(parts: {
   readonly ledger: Pick<Ledger, "recover">;
   readonly clock: Clock;
@@ -29,12 +32,14 @@ export function startRecovery(parts: {
     }
   };
   const schedule = (): void => {
+    timer?.cancel();
     timer = clock.after(periodMs, () => {
       running = look().then(() => {
         if (!ended) schedule();
       });
     });
   };
+  duty.onTaken(schedule);
   schedule();
   return {
     async [Symbol.asyncDispose]() {
