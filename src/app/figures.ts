@@ -1,5 +1,6 @@
 import { countTasks } from "../core/task-ceilings.ts";
 import type { LedgerFigures } from "../metrics/ledger-gauges.ts";
+import { LedgerUnavailable } from "../ports/ledger.ts";
 import { beyondDoubt, runReconciliation } from "../reporting/reconciliation.ts";
 import type { Store } from "../store/store.ts";
 import { formatScope } from "../core/budget.ts";
@@ -18,6 +19,16 @@ export function differenceOfDay({ ledger, samples }: Store["figures"]): () => Pr
     known = { askedAt: latest.askedAt, figures };
     return figures;
   };
+}
+
+/** As long as a database does not answer, what else there is to know is worth a scrape all the same. */
+export async function unlessUnavailable<T>(figures: Promise<T>): Promise<T | null> {
+  try {
+    return await figures;
+  } catch (error) {
+    if (!(error instanceof LedgerUnavailable)) throw error;
+    return null;
+  }
 }
 
 /** What a scrape shows of the ledger: budgets by their users' names, spend by team, holds that are not settled. */

@@ -21,7 +21,7 @@ import { createTokenCounter } from "../tokens/token-counter.ts";
 import { createSeal } from "../webhook/seal.ts";
 import { heardBy, startAlerting } from "./alerting.ts";
 import { startDelivering } from "./delivering.ts";
-import { differenceOfDay, ledgerFigures } from "./figures.ts";
+import { differenceOfDay, ledgerFigures, unlessUnavailable } from "./figures.ts";
 import { fleetMember, type FleetMember } from "./fleet.ts";
 import { openLedger } from "./ledger.ts";
 import { GatewayWatch } from "./gateway-health.ts";
@@ -85,7 +85,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     keysMax: settings.metrics.keysMax,
     otel: settings.metrics.otel,
     clock: parts.clock,
-    figures: () => ledgerFigures(store, parts.clock.now(), { spend: (at) => spend(at), difference: () => difference() }),
+    figures: () => unlessUnavailable(ledgerFigures(store, parts.clock.now(), { spend: (at) => spend(at), difference: () => difference() })),
     does: (job) => member?.duties.of(job).isMine() ?? false,
   });
   let member: FleetMember | null = null;

@@ -41,8 +41,8 @@ export interface MetricsOptions {
   readonly clock: Clock;
   /** When the prices in force at the start were read, milliseconds since 1970 UTC. */
   readonly pricesLoadedAt: number;
-  /** The figures of the ledger, asked for at each scrape. */
-  readonly figures: () => Promise<LedgerFigures>;
+  /** The figures of the ledger, asked for at each scrape; null while it does not answer, when the page goes without them. */
+  readonly figures: () => Promise<LedgerFigures | null>;
   /** Whether this proxy does a job, asked at each scrape; every one unless given. */
   readonly does?: (job: JobName) => boolean;
 }
@@ -88,7 +88,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
       const workers = readWorkers === null ? null : await readWorkers();
       // The ledger is asked by another thread while the rest is written.
       const [figures, page] = await Promise.all([options.figures(), writePage(format, workers)]);
-      for (const family of ledgerGauges(figures, names)) await page.add(family);
+      if (figures !== null) for (const family of ledgerGauges(figures, names)) await page.add(family);
       return { contentType: contentTypes[format], text: page.text() };
     },
   };
