@@ -1,5 +1,5 @@
-import type { RequestListener, Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { RequestListener, Server as HttpServer } from "node:http";
+import type { AddressInfo, Server } from "node:net";
 import { isLoopback } from "../config/addresses.ts";
 import type { Settings } from "../config/settings.ts";
 import { BodyAllowance, type BodyMemory } from "../http/body.ts";
@@ -48,14 +48,21 @@ export interface HttpFrontParts {
 }
 
 /** For this long a draining proxy still takes new requests, so that balancers notice first. Milliseconds. */
-const lameDuckMs = 2_000;
+export const lameDuckMs = 2_000;
 /** For the error events of streams that the end of the drain cuts off. Milliseconds. */
 export const lastWordsMs = 1_000;
 /** At the end, settlements that take longer than this may be waiting for a ledger that cannot be written. Milliseconds. */
 const stuckMs = 1_000;
 
-/** Answers requests in this process. */
-export async function openHttpFront({ listen: settings }: Pick<Settings, "listen">, parts: HttpFrontParts): Promise<FrontResult> {
+/** Answers requests in this process, which listens for them itself. */
+export async function openHttpFront(settings: Pick<Settings, "listen">, parts: HttpFrontParts): Promise<FrontResult> {
+  const { server, ...ending } = buildHttpFront(settings, parts);
+  const listening = await listen(server, settings.listen);
+  return listening.ok ? { ok: true, front: { url: listening.url, ...ending } } : listening;
+}
+
+/** A server that answers requests, and its end; wherever its connections come from. */
+export function buildHttpFront({ listen: settings }: Pick<Settings, "listen">, parts: HttpFrontParts): Pick<Front, "drain" | "cutOff"> & { readonly server: HttpServer } {
   const { events, clock, work, stopForwarding, gateway } = parts;
   const app: RequestListener = createHttpApp({
     routes: parts.routes,
@@ -69,9 +76,7 @@ export async function openHttpFront({ listen: settings }: Pick<Settings, "listen
     bodyMemory: parts.bodyMemory ?? new BodyAllowance(settings.bodyMemoryBytesMax),
     running: (running) => work.add(running),
   });
-  const listening = await listen(createHttpServer(app, { onRefusal: (refusal) => events.refused(refusal) }), settings);
-  if (!listening.ok) return listening;
-  const { server, url } = listening;
+  const server = createHttpServer(app, { onRefusal: (refusal) => events.refused(refusal) });
 
   let draining = false;
   server.prependListener("request", (_request, response) => {
@@ -87,21 +92,18 @@ export async function openHttpFront({ listen: settings }: Pick<Settings, "listen
     await settledOrStuck(parts);
   };
   return {
-    ok: true,
-    front: {
-      url,
-      cutOff,
-      async drain() {
-        draining = true;
-        const takingMs = Math.min(lameDuckMs, settings.drainMs);
-        await pause(clock, takingMs);
-        server.close();
-        server.closeIdleConnections();
-        await Promise.race([work.done(), pause(clock, settings.drainMs - takingMs)]);
-        stopForwarding();
-        await Promise.race([work.done(), pause(clock, lastWordsMs)]);
-        await cutOff();
-      },
+    server,
+    cutOff,
+    async drain() {
+      draining = true;
+      const takingMs = Math.min(lameDuckMs, settings.drainMs);
+      await pause(clock, takingMs);
+      server.close();
+      server.closeIdleConnections();
+      await Promise.race([work.done(), pause(clock, settings.drainMs - takingMs)]);
+      stopForwarding();
+      await Promise.race([work.done(), pause(clock, lastWordsMs)]);
+      await cutOff();
     },
   };
 }
@@ -119,7 +121,7 @@ export function pause(clock: Clock, ms: number): Promise<void> {
 }
 
 type Listening =
-  | { readonly ok: true; readonly server: Server; readonly url: string }
+  | { readonly ok: true; readonly url: string }
   | { readonly ok: false; readonly problem: string };
 
 const listenProblems: Readonly<Record<string, string>> = {
@@ -131,7 +133,7 @@ const listenProblems: Readonly<Record<string, string>> = {
 /** Connections that may wait to be accepted: a burst of clients beyond it would wait a second for their next try. */
 const backlogMax = 4096;
 
-function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<Listening> {
+export function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<Listening> {
   return new Promise((resolve) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       const why = listenProblems[error.code ?? ""] ?? error.message;
@@ -140,7 +142,7 @@ function listen(server: Server, { host, port }: { readonly host: string; readonl
     server.listen({ port, host, backlog: backlogMax }, () => {
       const bound = server.address() as AddressInfo;
       const shown = bound.family === "IPv6" ? `[${bound.address}]` : bound.address;
-      resolve({ ok: true, server, url: `http://${shown}:${bound.port}` });
+      resolve({ ok: true, url: `http://${shown}:${bound.port}` });
     });
   });
 }

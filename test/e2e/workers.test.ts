@@ -265,6 +265,40 @@ describe("a worker that dies", { timeout: 60_000 }, () => {
   });
 });
 
+describe("a burst of 200 in which a worker is killed", { timeout: 60_000 }, () => {
+  it("loses no request that reached the gateway, and ends every one", async () => {
+    await using scene = await startScene();
+    const { serve, sandbox, database } = scene;
+    const key = await scene.addKey("alice");
+    await scene.budget("key:alice", "1000");
+    await scene.budget("all", "1000");
+    const sent = Array.from({ length: 200 }, async (_, number) => {
+      const stream = number % 3 !== 0;
+      const asked = { ...sandboxed(stream ? "tokens:40+slow:10" : "latency:40", stream), max_tokens: 300, user: String(number) };
+      return await chat(scene, key, asked, { headers: { "x-farebox-tag": `number=${number}` } }).then(({ broken }) => broken === null, () => false);
+    });
+    await sandbox.waitFor(({ requests }) => requests.length > 100);
+    process.kill(workerPid(serve, 2), "SIGKILL");
+    const whole = (await Promise.all(sent)).filter(Boolean).length;
+    expect(whole).toBeGreaterThan(20);
+    expect(whole).toBeLessThan(200);
+    await until(async () => (await metric(scene, "farebox_ledger_pending_holds")) === 0);
+
+    const rows = read<Row & { number: string }>(database, "select json_extract(tags, '$.number') number, state, source, reason, hold, cost from charges");
+    const known = new Set(rows.map(({ number }) => number));
+    expect(known.size).toBe(rows.length);
+    const seen = sandbox.requests.filter((request) => request.body.length > 0).map((request) => String(JSON.parse(request.body.toString()).user));
+    expect(seen.filter((number) => !known.has(number))).toEqual([]);
+    const crashed = rows.filter(({ reason }) => reason === "crash");
+    expect(crashed.length).toBeGreaterThan(0);
+    expect(crashed.every(({ source, hold, cost }) => source === "assumed" && cost === hold)).toBe(true);
+    const spent = rows.reduce((sum, { cost }) => sum + (cost ?? 0), 0);
+    expect(read(database, "select spent, held from windows")).toEqual([{ spent, held: 0 }, { spent, held: 0 }]);
+    expect(BigInt(spent)).toBeGreaterThanOrEqual(sandbox.billed.cost);
+    expect((await runFarebox(["verify", "--database", database])).code).toBe(0);
+  });
+});
+
 describe("signals", { timeout: 60_000 }, () => {
   it("SIGHUP has every worker take other prices; SIGTERM lets every worker finish what it runs", async () => {
     await using folder = await temporaryFolder();
@@ -310,7 +344,7 @@ describe.concurrent("a start that cannot be", { timeout: 60_000 }, () => {
     const env = { ...variables(folder.path), NODE_OPTIONS: `--import=${bomb}` };
     const { code, stdout, stderr } = await runFarebox(["serve", "--workers", "2", "--port", "0"], { env });
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toContain("farebox: no worker can be started: 3 in a row ended before they listened, the last with exit code 7\n");
+    expect(stderr).toContain("farebox: no worker can be started: 3 in a row ended before they were ready, the last with exit code 7\n");
   });
 
   it("ends with exit code 2 and a sentence where another program listens", async () => {

@@ -36,7 +36,7 @@ export interface DeskParts {
   readonly changesHeard: () => Promise<void>;
 }
 
-type DeskCalls = Omit<PrimaryCalls, "hello" | "listening" | "unfit">;
+type DeskCalls = Omit<PrimaryCalls, "hello" | "ready" | "took">;
 
 /**
  * The primary's desk for one worker: does what the worker asks, and remembers what it would leave behind. When it dies, its

@@ -19,9 +19,10 @@ import type { ExtendCommand, HoldCommand, Outcome, PostCommand, VoidCommand } fr
 export interface PrimaryCalls {
   /** The first thing that a worker says. */
   hello(given: null): Start;
-  listening(given: { readonly url: string }): void;
-  /** It cannot do its work, and why, in one sentence. */
-  unfit(given: { readonly problem: string }): void;
+  /** It can answer requests from now on. */
+  ready(given: null): void;
+  /** The connection that it was handed last is its own now. */
+  took(given: null): void;
 
   command(given: RequestCommand): Outcome;
   isLedgerWritable(given: null): boolean;

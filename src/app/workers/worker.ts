@@ -1,5 +1,7 @@
+import { Socket } from "node:net";
 import { catalogueOf, type LoadedCatalogue } from "../../catalogue/catalogue.ts";
 import type { Settings } from "../../config/settings.ts";
+import { invariant } from "../../core/assert.ts";
 import { createGateway } from "../../gateway/gateway.ts";
 import { dashboardRoutes } from "../../http/dashboard/files.ts";
 import type { Route } from "../../http/http-app.ts";
@@ -12,7 +14,7 @@ import { createMask } from "../../proxy/mask.ts";
 import { ChangeListeners } from "../../store/queued/store.ts";
 import { systemClock } from "../../time/clock.ts";
 import { createTokenCounter } from "../../tokens/token-counter.ts";
-import { openHttpFront, type Front } from "../http-front.ts";
+import { buildHttpFront, type Front } from "../http-front.ts";
 import { dashboardFolder } from "../package.ts";
 import { tuneRuntime } from "../runtime.ts";
 import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "../steps.ts";
@@ -34,7 +36,7 @@ export async function runWorker(): Promise<void> {
   const changes = new ChangeListeners();
   const metrics = createProcessMetrics();
   let catalogue: LoadedCatalogue | null = null;
-  let front: Front | null = null;
+  let front: WorkerFront | null = null;
   let routed: RoutedRequests | null = null;
   const link: PrimaryLink = new Link<PrimaryCalls, WorkerCalls>((message) => void process.send?.(message, undefined, undefined, () => undefined), {
     changed: () => changes.tell(),
@@ -44,7 +46,11 @@ export async function runWorker(): Promise<void> {
     readBody: async ({ id, limitBytes }) => (await routed?.readBody(id, limitBytes)) ?? { ok: false, refusal: null },
     metrics: () => metrics.read(),
   });
-  process.on("message", (message) => link.receive(message));
+  process.on("message", (message, connection) => {
+    if (Array.isArray(message)) return link.receive(message);
+    link.tell("took", null);
+    if (connection instanceof Socket) front?.take(connection);
+  });
   // The primary has let it go, or has died: nobody is left to hold for a request.
   process.on("disconnect", () => process.exit());
 
@@ -53,10 +59,8 @@ export async function runWorker(): Promise<void> {
   catalogue = catalogueOf(start.prices);
   routed = new RoutedRequests(link, systemClock());
   const prices = () => catalogue ?? catalogueOf(start.prices);
-  const opened = await openFront(unpackSettings(start.settings), start, { link, changes, routed, prices });
-  if (!opened.ok) return link.tell("unfit", { problem: opened.problem });
-  front = opened.front;
-  link.tell("listening", { url: front.url });
+  front = openFront(unpackSettings(start.settings), start, { link, changes, routed, prices });
+  link.tell("ready", null);
 }
 
 interface WorkerParts {
@@ -66,10 +70,15 @@ interface WorkerParts {
   readonly prices: () => LoadedCatalogue;
 }
 
+interface WorkerFront extends Pick<Front, "drain" | "cutOff"> {
+  /** Answers the requests of a connection. */
+  take(connection: Socket): void;
+}
+
 /** Builds what a worker answers requests with: the path of metered requests here, all else at the primary. */
-async function openFront(settings: Settings, start: Start, { link, changes, routed, prices }: WorkerParts): ReturnType<typeof openHttpFront> {
+function openFront(settings: Settings, start: Start, { link, changes, routed, prices }: WorkerParts): WorkerFront {
   const { address, apiKey } = settings.gateway;
-  if (address === null || apiKey === null) return { ok: false, problem: "a worker needs a gateway address and its key" };
+  invariant(address !== null && apiKey !== null, "a primary has a gateway");
   const clock = systemClock();
   const log = createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true, worker: start.number });
   const gateway = createGateway(settings.gateway.engine, { baseUrl: address.origin + address.basePath, apiKey: apiKey.reveal(), clock });
@@ -95,13 +104,20 @@ async function openFront(settings: Settings, start: Start, { link, changes, rout
     ...passedRoutes(settings, steps),
   ];
   const ownByName = new Map(own.map((route) => [routeName(route), route]));
-  return await openHttpFront(settings, {
+  const { server, ...ending } = buildHttpFront(settings, {
     routes: start.routes.map((route, index) => ownByName.get(routeName(route)) ?? { ...route, handler: routed.handler(index) }),
     events, log, clock, work, gateway,
     bodyMemory: new LentBodyMemory(link, { bytesMax: settings.listen.bodyMemoryBytesMax, workers: start.workers }),
     stopForwarding: () => forwarder.stopAll(),
     isLedgerWritable: () => link.ask("isLedgerWritable", null).catch(() => false),
   });
+  // Its timeouts begin when it listens, which the primary does for it.
+  server.emit("listening");
+  const take = (connection: Socket) => {
+    server.emit("connection", connection);
+    connection.resume();
+  };
+  return { ...ending, take };
 }
 
 /** What happens to a worker's requests, told to the primary, where all of it is counted. */
