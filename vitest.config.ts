@@ -6,6 +6,7 @@ const shared = { testTimeout: 20_000, hookTimeout: 20_000, execArgv: nodeFlags, 
 
 export default defineConfig({
   test: {
+    globalSetup: "test/support/shared-postgres.ts",
     projects: [
       { test: { ...shared, name: "farebox", include: ["test/**/*.test.ts"] } },
       // Whatever can go wrong between the proxy and the gateway, with the other engine.

@@ -8,6 +8,7 @@ import type { Key } from "../../src/core/keys.ts";
 import { noLimits } from "../../src/core/limits.ts";
 import { usd, type PicoUsd, type PicoUsdPerToken } from "../../src/core/money.ts";
 import { canonicalPrice, type PriceVersion, type Rates } from "../../src/core/price.ts";
+import { parsePostgresUrl } from "../../src/core/postgres-url.ts";
 import { noTokens, tokenClasses, type TokenCounts } from "../../src/core/tokens.ts";
 import type { Calendar } from "../../src/ports/calendar.ts";
 import type { Clock } from "../../src/ports/clock.ts";
@@ -23,9 +24,11 @@ import { MemoryOutbox } from "../../src/store/memory/outbox.ts";
 import { MemoryTaskStore } from "../../src/store/memory/tasks.ts";
 import { MemoryTaskCallbacks } from "../../src/store/memory/task-callbacks.ts";
 import { emptyState } from "../../src/store/memory/state.ts";
+import { openPostgres, type OpenPostgresOptions } from "../../src/store/postgres/open.ts";
 import { openSqlite, type OpenOptions } from "../../src/store/sqlite/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { calendarOf } from "../../src/time/calendar.ts";
+import { newDatabase, type TestDatabase } from "./shared-postgres.ts";
 import { contentId } from "../../src/wire/content-id.ts";
 
 export const noon = Date.parse("2026-11-20T12:00:00Z");
@@ -150,11 +153,35 @@ function sqliteHome(clock: Clock, access: "serve" | "command"): LedgerHome {
   };
 }
 
+function postgresHome(clock: Clock, more: Pick<OpenPostgresOptions, "leases"> = {}): LedgerHome {
+  let made: Promise<TestDatabase> | null = null;
+  return {
+    database: null,
+    async open(zone = "UTC") {
+      made ??= newDatabase();
+      return openPostgresStore({ url: (await made).url, calendar: calendarOf(zone), clock, access: "serve", ...more });
+    },
+    [Symbol.asyncDispose]: async () => (await made)?.[Symbol.asyncDispose](),
+  };
+}
+
+/** Opens a store in a database of a test that is expected to open. */
+export async function openPostgresStore({ url, ...options }: Omit<OpenPostgresOptions, "server"> & { readonly url: string }): Promise<Store> {
+  const parsed = parsePostgresUrl(url);
+  const result = parsed.ok ? await openPostgres({ ...options, server: parsed.server }) : parsed;
+  if (!result.ok) throw new Error(`not opened: ${JSON.stringify(result)}`);
+  return result.store;
+}
+
 export const ledgerKinds: readonly LedgerKind[] = [
   { name: "memory", newHome: memoryHome },
   { name: "sqlite in process", newHome: (clock) => sqliteHome(clock, "command") },
   { name: "sqlite in threads", newHome: (clock) => sqliteHome(clock, "serve") },
+  { name: "postgres", newHome: (clock) => postgresHome(clock) },
 ];
+
+/** One proxy alone, which leases slices of every budget all the same. */
+export const leasingKind: LedgerKind = { name: "postgres in leases", newHome: (clock) => postgresHome(clock, { leases: "always" }) };
 
 /** A task as it is bound to a pending charge, by the charge's id. */
 export function taskOf(charge: string, more: Partial<NewTask> = {}): NewTask {

@@ -2,6 +2,7 @@ import type { Reading, Statement } from "../reading/reading.ts";
 
 /** Rows of one statement in their order, of which memory holds some at a time. */
 export class Feed<R> {
+  // oxlint-disable-next-line no-unused-private-class-members -- what is yielded is not seen to be used
   readonly #statement: Statement;
   #rows: readonly R[] = [];
   #at = 0;

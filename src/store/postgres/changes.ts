@@ -2,7 +2,7 @@ import type { Client } from "pg";
 import type { Clock, Timer } from "../../ports/clock.ts";
 import type { Statements } from "./connection.ts";
 
-/** Channels are the database's: what is sent says whose schema it is of. */
+/** Channels are the database's: what is sent says of which schema it is, and from whom. */
 const channel = "farebox_changes";
 const firstPauseMs = 250;
 const longestPauseMs = 5_000;
@@ -11,7 +11,7 @@ const longestPauseMs = 5_000;
 export async function announce(db: Statements): Promise<void> {
   await db.run(
     `with moved as (update meta set changes = changes + 1 returning changes)
-     select pg_notify('${channel}', current_schema() || ' ' || changes) from moved`,
+     select pg_notify('${channel}', json_build_array(current_schema(), changes, current_setting('application_name'))::text) from moved`,
   );
 }
 
@@ -25,6 +25,8 @@ export interface ChangeWatchParts {
   /** Makes a client that is not connected yet. */
   readonly newClient: () => Client;
   readonly clock: Clock;
+  /** Part of the name of every connection that this process changes something on: it knows of its own changes. */
+  readonly ownName: string;
   /** The counter when the ledger was opened. */
   readonly seen: bigint;
   readonly onChange: () => void;
@@ -81,8 +83,10 @@ export class ChangeWatch implements AsyncDisposable {
   }
 
   #heard(payload: string, schema: string): void {
-    const counter = /^\d+$/.exec(payload.slice(payload.lastIndexOf(" ") + 1))?.[0];
-    if (counter !== undefined && payload === `${schema} ${counter}`) this.saw(BigInt(counter));
+    const [sentIn, changes, by] = JSON.parse(payload) as [schema: string, changes: number, by: string];
+    if (sentIn !== schema) return;
+    if (by.includes(this.#parts.ownName) && BigInt(changes) === this.#seen + 1n) this.#seen++;
+    else this.saw(BigInt(changes));
   }
 
   #lost(client: Client): void {

@@ -39,6 +39,8 @@ export interface ConnectOptions {
   readonly statementMs: number | null;
   /** How long a statement waits for a lock, in milliseconds. */
   readonly lockMs?: number;
+  /** Whether the server is to refuse what would write. */
+  readonly readOnly?: boolean;
 }
 
 /** How long a server may take to let a client in. Milliseconds. */
@@ -114,10 +116,11 @@ export function connect(server: PostgresServer, options: ConnectOptions): Databa
 }
 
 /** What the driver needs to reach the server. */
-export function clientConfig(server: PostgresServer, { applicationName, statementMs, lockMs }: Omit<ConnectOptions, "max">): ClientConfig {
+export function clientConfig(server: PostgresServer, { applicationName, statementMs, lockMs, readOnly }: Omit<ConnectOptions, "max">): ClientConfig {
   const settings = [
     `idle_in_transaction_session_timeout=${idleInTransactionMs}`,
     ...(statementMs === null ? [] : [`statement_timeout=${statementMs}`]),
+    ...(readOnly === true ? ["default_transaction_read_only=on"] : []),
     ...(lockMs === undefined ? [] : [`lock_timeout=${lockMs}`]),
   ];
   return {

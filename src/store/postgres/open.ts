@@ -1,11 +1,196 @@
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import { Client } from "pg";
 import type { PostgresServer } from "../../core/postgres-url.ts";
-import type { OpenResult, StoreOptions } from "../store.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import { calendarOf } from "../../time/calendar.ts";
+import type { BatchChannel } from "../commands.ts";
+import { Health } from "../health.ts";
+import { olderSchema } from "../migrations.ts";
+import { ChangeListeners, queuedStore, refusing } from "../queued/store.ts";
+import { CommandQueue } from "../queue.ts";
+import type { OpenFailure, OpenResult, QueuedStore, StoreOptions } from "../store.ts";
+import { AdminReads } from "./admins.ts";
+import { changesIn, ChangeWatch } from "./changes.ts";
+import { clientConfig, connect, databaseFault, type ConnectOptions, type Database } from "./connection.ts";
+import { KeyReads } from "./keys.ts";
+import type { LeasePolicy } from "./leases.ts";
+import { PostgresLongReads } from "./long-reads.ts";
+import { knownSchema, migrate, schemaOf } from "./migrate.ts";
+import { OutboxReads } from "./outbox.ts";
+import { CommandRun, Owner } from "./owners.ts";
+import { ensureMonths } from "./partitions.ts";
+import { PostgresReads } from "./reads.ts";
+import { streamCharges } from "./stream.ts";
+import { CallbackReads } from "./task-callbacks.ts";
+import { TaskReads } from "./tasks.ts";
+import { TeamReads } from "./teams.ts";
+import { applyTimeZone, storedTimeZone } from "./time-zone.ts";
+import { PostgresWriter } from "./writer.ts";
 
 export interface OpenPostgresOptions extends StoreOptions {
   readonly server: PostgresServer;
+  /** Whether this proxy leases slices of budgets; with others beside it, unless given. */
+  readonly leases?: LeasePolicy;
 }
 
+/** A command may wait for a server that is busy; a request does not. Milliseconds. */
+const waits = {
+  serve: { statementMs: 5_000, lockMs: 4_000 },
+  command: { statementMs: 60_000, lockMs: 30_000 },
+  read: { statementMs: 60_000, lockMs: 30_000 },
+} as const;
+
+/** Where nobody says how long a request may live. Milliseconds. */
+const requestLifeMs = 2 * 3_600_000;
+/** A proxy that was silent for so much longer than a request may live is dead. Milliseconds. */
+const marginMs = 60_000;
+
 /** Opens the ledger, the keys and the notice of changes in one PostgreSQL database. */
-export async function openPostgres(_options: OpenPostgresOptions): Promise<OpenResult> {
-  return { ok: false, failure: { kind: "unusable", message: "this build cannot open a ledger in PostgreSQL yet" } };
+export async function openPostgres(options: OpenPostgresOptions): Promise<OpenResult> {
+  // What was opened so far is closed again when a later step fails.
+  const opened = new AsyncDisposableStack();
+  try {
+    const pools = openPools(options, opened);
+    const result = options.access === "read" ? await openToRead(options, opened, pools) : await openToWrite(options, opened, pools);
+    if (!result.ok) await opened.disposeAsync();
+    return result;
+  } catch (error) {
+    await opened.disposeAsync();
+    const message = databaseFault(error) ?? missingFile(error);
+    if (message === null) throw error;
+    return { ok: false, failure: { kind: "unusable", message } };
+  }
+}
+
+/** A file that the address names, of a certificate. */
+function missingFile(error: unknown): string | null {
+  return error instanceof Error && "syscall" in error ? error.message : null;
+}
+
+interface Pools {
+  /** What the names of all their connections begin with; no other process has it. */
+  readonly name: string;
+  /** For what is written, and what a request waits for. */
+  readonly short: Database;
+  /** For what may take long. */
+  readonly long: Database;
+  /** Where a proxy runs: for its beats, which wait for nothing else. */
+  readonly beats: Database;
+  /** For figures that are looked at all the time. */
+  readonly figures: Database;
+}
+
+function openPools({ server, access }: OpenPostgresOptions, opened: AsyncDisposableStack): Pools {
+  const name = `farebox ${access} ${randomUUID().slice(0, 8)}`;
+  const open = (what: string, max: number, more: Omit<ConnectOptions, "applicationName" | "max">) =>
+    opened.use(connect(server, { applicationName: name + what, max, readOnly: access === "read", ...more }));
+  const short = open("", access === "serve" ? 6 : 2, waits[access]);
+  const long = open(", long reads", 3, { statementMs: null });
+  if (access !== "serve") return { name, short, long, beats: short, figures: long };
+  return { name, short, long, beats: open(", beats", 2, waits.serve), figures: open(", figures", 2, { statementMs: null }) };
+}
+
+async function openToRead(options: OpenPostgresOptions, opened: AsyncDisposableStack, pools: Pools): Promise<OpenResult> {
+  const failure = await unreadable(pools.short);
+  if (failure !== null) return { ok: false, failure };
+  const calendar = await storedCalendar(pools.short, options.calendar);
+  return { ok: true, store: assemble(options, opened, { pools, calendar, channel: refusing, created: false, listeners: new ChangeListeners() }) };
+}
+
+async function unreadable(database: Database): Promise<OpenFailure | null> {
+  const found = await schemaOf(database);
+  const known = knownSchema();
+  if (found > known) return { kind: "newer_schema", found, known };
+  if (found === 0) return { kind: "missing" };
+  return found < known ? olderSchema(found, known) : null;
+}
+
+async function openToWrite(options: OpenPostgresOptions, opened: AsyncDisposableStack, pools: Pools): Promise<OpenResult> {
+  const found = await schemaOf(pools.short);
+  if (found !== knownSchema()) {
+    const migrated = await migrate(pools.long);
+    if (!migrated.ok) return migrated;
+  }
+  const created = found === 0;
+  await ensureMonths(pools.short, options.clock.now());
+  return options.access === "serve" ? await openProxy(options, opened, pools, created) : await openCommand(options, opened, pools, created);
+}
+
+async function openCommand(options: OpenPostgresOptions, opened: AsyncDisposableStack, pools: Pools, created: boolean): Promise<OpenResult> {
+  const { clock } = options;
+  const calendar = await storedCalendar(pools.short, options.calendar);
+  if ((await storedTimeZone(pools.short)) === null) await applyTimeZone(pools.long, calendar, { at: clock.now(), besides: null });
+  const run = opened.use(new CommandRun({ database: pools.short, clock, instance: instanceName(), lifeMs: lifeMs(options) }));
+  const channel = new PostgresWriter({ database: pools.short, clock, calendar, run, leases: "never" });
+  return { ok: true, store: assemble(options, opened, { pools, calendar, channel, created, listeners: new ChangeListeners() }) };
+}
+
+async function openProxy(options: OpenPostgresOptions, opened: AsyncDisposableStack, pools: Pools, created: boolean): Promise<OpenResult> {
+  const { calendar, clock, server } = options;
+  const listeners = new ChangeListeners();
+  const seen = await changesIn(pools.short);
+  const newClient = () => new Client(clientConfig(server, { applicationName: `${pools.name}, changes`, statementMs: waits.serve.statementMs }));
+  const watch = opened.use(new ChangeWatch({ newClient, clock, ownName: pools.name, seen, onChange: () => listeners.tell() }));
+  const owner = opened.use(
+    await Owner.start({
+      database: pools.beats, clock, instance: instanceName(), lifeMs: lifeMs(options), onBeat: ({ changes }) => watch.saw(changes),
+    }),
+  );
+  if ((await storedTimeZone(pools.short)) !== calendar.timeZone) {
+    const failure = await applyTimeZone(pools.long, calendar, { at: clock.now(), besides: owner.known() });
+    if (failure !== null) return { ok: false, failure };
+  }
+  await watch.start();
+  const channel = new PostgresWriter({ database: pools.short, clock, calendar, run: owner, leases: options.leases ?? "auto" });
+  return { ok: true, store: assemble(options, opened, { pools, calendar, channel, created, listeners }) };
+}
+
+interface Parts {
+  readonly pools: Pools;
+  readonly calendar: Calendar;
+  readonly channel: BatchChannel;
+  readonly created: boolean;
+  readonly listeners: ChangeListeners;
+}
+
+function assemble(options: OpenPostgresOptions, opened: AsyncDisposableStack, { pools, calendar, channel, created, listeners }: Parts): QueuedStore {
+  const { clock, onWrite: write = () => {}, onEvent: tell = () => {}, settlePauseMs, afterTurn } = options;
+  const health = new Health(clock, tell);
+  const queue = new CommandQueue(channel, clock, { write, changed: () => listeners.tell(), health }, settlePauseMs, afterTurn);
+  opened.defer(() => queue.close());
+  const { short, long, figures } = pools;
+  return queuedStore({
+    queue,
+    reads: {
+      ledger: new PostgresReads(short, calendar),
+      keys: new KeyReads(short),
+      teams: new TeamReads(short),
+      admins: new AdminReads(short),
+      outbox: new OutboxReads(short),
+      tasks: new TaskReads(short),
+      callbacks: new CallbackReads(short),
+    },
+    longReads: new PostgresLongReads(long, calendar),
+    figureReads: new PostgresLongReads(figures, calendar),
+    stream: (span) => streamCharges(long, span),
+    changes: listeners,
+    timeZone: calendar.timeZone,
+    created,
+    close: () => opened.disposeAsync(),
+  });
+}
+
+async function storedCalendar(database: Database, otherwise: Calendar): Promise<Calendar> {
+  const stored = await storedTimeZone(database);
+  return stored === null || stored === otherwise.timeZone ? otherwise : calendarOf(stored);
+}
+
+function lifeMs(options: OpenPostgresOptions): number {
+  return (options.requestLifeMs ?? requestLifeMs) + marginMs;
+}
+
+/** Where this process runs, for people. */
+function instanceName(): string {
+  return `${hostname()}/${process.pid}`;
 }

@@ -1,6 +1,7 @@
 import type { Changes } from "../../ports/changes.ts";
 import type { Fleet } from "../../ports/fleet.ts";
 import type { Ledger } from "../../ports/ledger.ts";
+import type { BatchChannel } from "../commands.ts";
 import type { LongReads } from "../long-reads.ts";
 import type { CommandQueue } from "../queue.ts";
 import type { AdminReadings, CallbackReadings, KeyReadings, OutboxReadings, ShortReadings, TaskReadings, TeamReadings } from "../readings.ts";
@@ -26,6 +27,14 @@ export class ChangeListeners implements Changes {
     for (const listener of this.#listeners) listener();
   }
 }
+
+/** Writes nothing: of a store that was opened for reading. */
+export const refusing: BatchChannel = {
+  apply: async (commands) => ({
+    outcomes: commands.map(() => ({ kind: "unavailable", message: "opened for reading" })), seconds: 0, changed: false,
+  }),
+  close: async () => {},
+};
 
 /** What an engine brings: the rest of a store is the same over every database. */
 export interface QueuedParts {

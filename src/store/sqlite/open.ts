@@ -6,7 +6,7 @@ import type { BatchChannel } from "../commands.ts";
 import { Health, type StoreEvent } from "../health.ts";
 import type { LongReads } from "../long-reads.ts";
 import { olderSchema } from "../migrations.ts";
-import { ChangeListeners, queuedStore } from "../queued/store.ts";
+import { ChangeListeners, queuedStore, refusing } from "../queued/store.ts";
 import { CommandQueue } from "../queue.ts";
 import type { OpenResult, QueuedStore, StoreOptions } from "../store.ts";
 import { AdminReads } from "./admins.ts";
@@ -80,12 +80,6 @@ function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenRes
   if (found === 0 && isEmpty(db)) return { ok: false, failure: { kind: "missing" } };
   if (found < known) return { ok: false, failure: olderSchema(found, known) };
   const calendar = storedCalendar(db, options.calendar);
-  const refusing: BatchChannel = {
-    apply: async (commands) => ({
-      outcomes: commands.map(() => ({ kind: "unavailable", message: "opened for reading" })), seconds: 0, changed: false,
-    }),
-    close: async () => {},
-  };
   return { ok: true, store: assemble(options, opened, { db, calendar, channel: () => refusing, longReads: inProcess(db, calendar), created: false, runningOwner: ownerOfServe(db, options.path) }) };
 }
 
