@@ -91,6 +91,13 @@ for (let round = 0; round < rounds; round++) {
   }
 }
 
+const cpu = (samples: readonly Sample[]) => samples.map((each) => (each.cpuUs ?? 0) / each.requests);
+const range = ({ median, min, max }: Spread, digits = 0) => `${median.toFixed(digits)} (${min.toFixed(digits)}-${max.toFixed(digits)})`;
+// What follows may take minutes; who is in a hurry has seen this.
+for (const [index, { name }] of targets.entries()) {
+  const { many, one } = measured[index] ?? { many: [], one: [] };
+  console.error(`${name}: CPU ${range(spreadOf(cpu(many)))} µs, p50 of one client ${range(spreadOf(one.map(({ p50Us }) => p50Us)))} µs`);
+}
 const lines: Line[] = [];
 for (const [index, target] of targets.entries()) {
   const [{ many, one } = { many: [], one: [] }, was] = [measured[index], before[index]];
@@ -105,7 +112,6 @@ for (const [index, target] of targets.entries()) {
   if (books === null || was === undefined || books.charges - was.charges !== target.sent || books.pending !== 0 || books.differences !== 0) {
     throw new Error(`${target.name}: ${target.sent} requests were sent, and the ledger says ${JSON.stringify(books)}`);
   }
-  const cpu = (samples: readonly Sample[]) => samples.map((each) => (each.cpuUs ?? 0) / each.requests);
   lines.push({
     name: target.name,
     cpuUs: spreadOf(cpu(many)),
@@ -120,7 +126,6 @@ for (const [index, target] of targets.entries()) {
     charges: was.charges,
   });
 }
-const range = ({ median, min, max }: Spread, digits = 0) => `${median.toFixed(digits)} (${min.toFixed(digits)}-${max.toFixed(digits)})`;
 console.table(
   lines.map((line) => ({
     ledger: line.name, charges: line.charges, "CPU µs": range(line.cpuUs), ratio: range(line.ratio, 2), "p50 µs, one client": range(line.p50Us), "p99 µs": range(line.p99Us),

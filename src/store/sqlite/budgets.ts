@@ -3,7 +3,6 @@ import {
   formatScope,
   scopesWeighingOn,
   subjectOf,
-  weighsOn,
   type Budget,
   type BudgetWindow,
   type Caller,
@@ -12,7 +11,6 @@ import {
 } from "../../core/budget.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { budgetId } from "../commands.ts";
 import { budgetOf, endOfTime, scopeCondition, withoutSeq, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
 
@@ -26,6 +24,12 @@ export function readBudgetsOf(db: Connection, caller: Caller): StoredBudget[] {
   const scopes = scopesWeighingOn(caller);
   const select = db.prepare(`select * from budgets where scope in (${scopes.map(() => "?").join(", ")}) order by seq`);
   return (select.safeIntegers().all(...scopes) as BudgetRow[]).map(budgetOf);
+}
+
+/** The budget of a scope and period; undefined where there is none. */
+export function readBudget(db: Connection, scope: string, period: string): StoredBudget | undefined {
+  const row = db.prepare("select * from budgets where scope = ? and period = ?").safeIntegers().get(scope, period) as BudgetRow | undefined;
+  return row === undefined ? undefined : budgetOf(row);
 }
 
 /** What the charges of a scope in a span add up to. Throws where the sum is beyond 64 bits. */
@@ -83,7 +87,9 @@ export class WindowBook {
   readonly #insert: Statement;
   readonly #link: Statement;
   readonly #update: Statement;
-  #budgets: StoredBudget[] | null = null;
+  readonly #selectBudget: Statement;
+  /** Those that were met, by row: one object each. All of them are never read, for there may be a hundred thousand. */
+  readonly #budgets = new Map<number, StoredBudget>();
   readonly #weighing = new Map<string, readonly StoredBudget[]>();
   /** Latest window of a budget, by subject: nearly every look-up ends here. */
   readonly #latest = new Map<StoredBudget, Map<string, OpenWindow>>();
@@ -101,6 +107,7 @@ export class WindowBook {
          from charge_windows join windows on windows.seq = charge_windows.window where charge = ? order by seq`,
       )
       .safeIntegers();
+    this.#selectBudget = db.prepare("select * from budgets where seq = ?").safeIntegers();
     this.#link = db.prepare("insert into charge_windows (charge, window) values (?, ?)");
     this.#insert = db.prepare("insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, ?, ?)");
     this.#update = db.prepare("update windows set spent = ?, held = ? where seq = ?");
@@ -130,8 +137,7 @@ export class WindowBook {
   ofCharge(charge: number): OpenWindow[] {
     const rows = this.#selectOfCharge.all(charge) as LinkedRow[];
     return rows.map(({ seq, budget: budgetSeq, subject, starts_at, ends_at, spent, held }) => {
-      const budget = this.#all().find((each) => each.seq === Number(budgetSeq));
-      invariant(budget !== undefined, `window ${seq} has a budget`);
+      const budget = this.#budget(Number(budgetSeq));
       const start = Number(starts_at);
       const end = ends_at === null ? null : Number(ends_at);
       const known = this.#windows.get(windowName(budget, subject, start));
@@ -165,7 +171,7 @@ export class WindowBook {
 
   /** Drops what is in memory; what was not flushed is lost. */
   forget(): void {
-    this.#budgets = null;
+    this.#budgets.clear();
     this.#weighing.clear();
     this.#latest.clear();
     this.#windows.clear();
@@ -193,9 +199,9 @@ export class WindowBook {
          on conflict (scope, period) do update set mode = excluded.mode, amount_limit = excluded.amount_limit, warn_percent = excluded.warn_percent`,
       )
       .run(scope, budget.period, budget.mode, budget.limit, budget.warnPercent);
-    const stored = this.#all().find(({ id }) => id === budgetId(scope, budget.period));
+    const stored = readBudget(this.#db, scope, budget.period);
     invariant(stored !== undefined, "a budget that was set is there");
-    this.#openAll(stored, at);
+    this.#openAll(this.#known(stored), at);
     return withoutSeq(stored);
   }
 
@@ -215,7 +221,7 @@ export class WindowBook {
   rebuild(at: number): void {
     this.forget();
     this.#db.exec("delete from charge_windows; delete from windows");
-    for (const budget of this.#all()) this.#openAll(budget, at);
+    for (const budget of readBudgets(this.#db)) this.#openAll(this.#known(budget), at);
   }
 
   #openAll(budget: StoredBudget, at: number): void {
@@ -225,16 +231,27 @@ export class WindowBook {
     }
   }
 
-  #all(): readonly StoredBudget[] {
-    this.#budgets ??= readBudgets(this.#db);
-    return this.#budgets;
+  #budget(seq: number): StoredBudget {
+    const known = this.#budgets.get(seq);
+    if (known !== undefined) return known;
+    const row = this.#selectBudget.get(seq) as BudgetRow | undefined;
+    invariant(row !== undefined, `a window has budget ${seq}`);
+    return this.#known(budgetOf(row));
+  }
+
+  /** The object by which a budget is known here, as its windows name it. */
+  #known(budget: StoredBudget): StoredBudget {
+    const known = this.#budgets.get(budget.seq);
+    if (known !== undefined) return known;
+    this.#budgets.set(budget.seq, budget);
+    return budget;
   }
 
   #weighingOn(caller: Caller): readonly StoredBudget[] {
     const name = `${caller.key}\0${caller.team ?? ""}`;
     let budgets = this.#weighing.get(name);
     if (budgets === undefined) {
-      budgets = this.#all().filter(({ scope }) => weighsOn(scope, caller));
+      budgets = readBudgetsOf(this.#db, caller).map((budget) => this.#known(budget));
       this.#weighing.set(name, budgets);
     }
     return budgets;
