@@ -25,7 +25,8 @@ export class Feed<R> {
   /** Reads more where all that was read is used up: to be called before each look at `next`, where `isUsedUp`. */
   *fill(): Reading<void> {
     if (!this.isUsedUp) return;
-    this.#rows = (yield this.#statement) as readonly R[];
+    const statement = this.#statement;
+    this.#rows = (yield statement) as readonly R[];
     this.#at = 0;
     this.#isOver = this.#rows.length === 0;
   }
