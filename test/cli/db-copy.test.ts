@@ -3,11 +3,13 @@ import { join } from "node:path";
 import Database from "better-sqlite3";
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import { openLedger } from "../../src/app/ledger.ts";
+import { parseDatabase } from "../../src/config/database.ts";
 import { copiedTables } from "../../src/store/copy/tables.ts";
 import { startFarebox } from "../support/farebox-process.ts";
 import { tamper } from "../support/derived-rows.ts";
 import { fillLedger } from "../support/full-ledger.ts";
-import { tempFolder } from "../support/ledger-fixtures.ts";
+import { tempFolder, utc } from "../support/ledger-fixtures.ts";
 import { startPostgres, type Postgres } from "../support/postgres.ts";
 import { harness, type Harness } from "./harness.ts";
 
@@ -78,6 +80,26 @@ it("moves a ledger row by row: every table, every value, what a pending charge w
   expect((await client.query("select nextval('charges_seq') as next")).rows).toEqual([{ next: String(newest + 1) }]);
   const { rows: [meta] } = await client.query("select time_zone, quarters_from > '0' as pruned, budgets_version from meta");
   expect(meta).toEqual({ time_zone: "UTC", pruned: true, budgets_version: "1" });
+});
+
+it("is the same ledger there: it verifies, says the same figures, and the next serve posts what a dead one left", { timeout: 60_000 }, async () => {
+  const { url } = await emptyDatabase();
+  const figures = async () => {
+    const asked = [["verify"], ["report", "--by", "key,model,day", "--since", "300d"], ["report", "--by", "hour", "--since", "3d"], ["budgets", "list"], ["keys", "list"], ["charges"], ["audit"]];
+    return await Promise.all(asked.map((argv) => h.json<object>(...argv)));
+  };
+  h.env = { FAREBOX_DATABASE: h.database };
+  const before = await figures();
+  h.env = { FAREBOX_DATABASE: url };
+  await h.json("db", "copy", h.database);
+  expect(await figures()).toEqual(before);
+  expect(before[0]).toMatchObject({ ok: true, differences: [] });
+  const database = parseDatabase(url);
+  const opening = database.ok && (await openLedger(database.value, { calendar: utc, clock: h.clock, access: "serve" }));
+  if (!opening || !opening.ok) return expect.fail("not opened");
+  await using store = opening.store;
+  expect(await store.ledger.recover(h.clock.now())).toBe(5);
+  expect(await store.ledger.verify()).toMatchObject({ differences: [] });
 });
 
 it("goes on where it was killed, and brings no row twice", { timeout: 60_000 }, async () => {
