@@ -25,9 +25,10 @@ export interface Postgres extends AsyncDisposable {
 const user = "postgres";
 const password = "only-for-this-test";
 /** What survives a power cut is the server's own matter. */
-const quick = ["-c", "fsync=off", "-c", "full_page_writes=off", "-c", "max_connections=200"];
+const quick = ["-c", "fsync=off", "-c", "full_page_writes=off"];
 
-export async function startPostgres(): Promise<Postgres> {
+/** `isDurable`: with the settings that a server has by itself, for measurements. */
+export async function startPostgres({ isDurable = false }: { readonly isDurable?: boolean } = {}): Promise<Postgres> {
   await using owned = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "farebox-postgres-"));
   owned.defer(() => rm(folder, { recursive: true, force: true }));
@@ -43,7 +44,7 @@ export async function startPostgres(): Promise<Postgres> {
     persistent: true,
     createPostgresUser: process.getuid?.() === 0,
     initdbFlags: ["--encoding=UTF8", "--locale=C", "--no-sync"],
-    postgresFlags: quick,
+    postgresFlags: [...(isDurable ? [] : quick), "-c", "max_connections=200"],
     onLog: (line) => said.push(line),
     onError: (line) => said.push(line),
   });

@@ -1,0 +1,54 @@
+import { formatScope } from "../../src/core/budget.ts";
+import { parsePostgresUrl } from "../../src/core/postgres-url.ts";
+import { openPostgres } from "../../src/store/postgres/open.ts";
+import { openSqlite } from "../../src/store/sqlite/open.ts";
+import type { OpenResult, Store } from "../../src/store/store.ts";
+import { calendarOf } from "../../src/time/calendar.ts";
+import { systemClock } from "../../src/time/clock.ts";
+import { drive, type LedgerLoad, type LedgerSample } from "../ledger-load.ts";
+import type { BudgetsOrder, FromLedger, LedgerOrder, ToLedger } from "../postgres.ts";
+
+/** A proxy's store in a process of its own, which does what it is told: bench/postgres.ts. */
+process.once("disconnect", () => process.exit());
+const tell = (message: FromLedger) => process.send?.(message);
+const order = JSON.parse(process.argv[2] ?? "") as LedgerOrder;
+const clock = systemClock();
+const opened = await open(order);
+if (!opened.ok) throw new Error(JSON.stringify(opened.failure));
+const { store } = opened;
+process.on("message", (message: ToLedger) => {
+  answer(store, message).then(tell, (error: unknown) => tell({ kind: "failed", message: String(error) }));
+});
+tell({ kind: "ready" });
+
+function open({ database, leases }: LedgerOrder): Promise<OpenResult> {
+  const options = { calendar: calendarOf("UTC"), clock, access: "serve", settlePauseMs: 10 } as const;
+  const url = parsePostgresUrl(database);
+  return url.ok ? openPostgres({ ...options, server: url.server, leases }) : openSqlite({ ...options, path: database });
+}
+
+async function answer(store: Store, message: ToLedger): Promise<FromLedger> {
+  switch (message.kind) {
+    case "budgets":
+      await setBudgets(store, message);
+      return { kind: "done", sample: null };
+    case "drive":
+      return { kind: "done", sample: await measured(store, message.load) };
+    case "stop":
+      await store[Symbol.asyncDispose]();
+      setImmediate(() => process.disconnect());
+      return { kind: "done", sample: null };
+  }
+}
+
+async function setBudgets({ ledger }: Store, { scopes, limit }: BudgetsOrder): Promise<void> {
+  for (const { scope, period } of await ledger.budgets()) await ledger.removeBudget(formatScope(scope), period, clock.now());
+  for (const scope of scopes) await ledger.setBudget({ scope, period: "1mo", mode: "hard", limit: BigInt(limit) as never, warnPercent: null }, clock.now());
+}
+
+async function measured({ ledger }: Store, load: LedgerLoad): Promise<LedgerSample & { readonly cpuUs: number }> {
+  const before = process.cpuUsage();
+  const sample = await drive(ledger, load);
+  const { user, system } = process.cpuUsage(before);
+  return { ...sample, cpuUs: (user + system) / Math.max(1, sample.admitted + sample.refused) };
+}
