@@ -47,17 +47,15 @@ export function createUpkeep(clock: Clock): Upkeep {
     },
 
     async repair({ database, timeZone }, on) {
-      if (database.kind === "postgres") return refused("verify --repair is for a ledger in an SQLite file");
-      const { path } = database;
-      const result = await repair({ path, calendar: calendarOf(timeZone), clock, pause, ...on });
-      return result.ok ? result : ledgerRefused(result.failure, path);
+      const how = { calendar: calendarOf(timeZone), clock, pause, ...on };
+      const result = database.kind === "postgres" ? await (await import("../store/postgres/repair.ts")).repairServer({ server: serverOf(database), ...how }) : await repair({ path: database.path, ...how });
+      return result.ok ? result : ledgerRefused(result.failure, shownDatabase(database));
     },
 
-    async prune({ database, timeZone }, { olderThanMs, dryRun, onProgress }) {
-      if (database.kind === "postgres") return refused("db prune is for a ledger in an SQLite file");
-      const { path } = database;
-      const result = await pruneFile({ path, calendar: calendarOf(timeZone), clock, pause, olderThanMs, dryRun, onProgress });
-      return result.ok ? { ok: true, ...result.pruned } : ledgerRefused(result.failure, path);
+    async prune({ database, timeZone }, options) {
+      const how = { calendar: calendarOf(timeZone), clock, pause, ...options };
+      const result = database.kind === "postgres" ? await (await import("../store/postgres/prune.ts")).pruneServer({ server: serverOf(database), ...how }) : await pruneFile({ path: database.path, ...how });
+      return result.ok ? { ok: true, ...result.pruned } : ledgerRefused(result.failure, shownDatabase(database));
     },
   };
 }

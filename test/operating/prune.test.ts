@@ -5,7 +5,9 @@ import { pruneAgeMsMin } from "../../src/core/retention.ts";
 import { reportDimensions, type ReportDimension } from "../../src/ports/ledger.ts";
 import { connectToWrite, type Connection } from "../../src/store/sqlite/connection.ts";
 import type { Store } from "../../src/store/store.ts";
-import { prune, prunePreview } from "../../src/store/sqlite/prune.ts";
+import { horizons, prunePreview } from "../../src/store/pruning.ts";
+import { answer } from "../../src/store/sqlite/answer.ts";
+import { prune } from "../../src/store/sqlite/prune.ts";
 import { calendarOf } from "../../src/time/calendar.ts";
 import { alice, assumed, bob, budget, endAt, holdOf, noon, openStore, posting, tempFolder } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
@@ -75,7 +77,7 @@ it("pruning keeps every sum, leaves verify clean after each step, and touches no
   using _ = { [Symbol.dispose]: () => db.close() };
   const had = counts(db);
 
-  const preview = prunePreview(db, rules);
+  const preview = answer(db, prunePreview(horizons(rules)));
   expect(counts(db)).toEqual(had);
   const unclean: unknown[] = [];
   const pause = async () => {

@@ -49,5 +49,5 @@ function* windowsOf(calendar: Calendar, { at, key, team }: LinkedCharge): Readin
     });
     if (row !== undefined) windows.push(Number(row.seq));
   }
-  return windows;
+  return windows.sort((a, b) => a - b);
 }

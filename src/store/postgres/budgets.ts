@@ -12,10 +12,10 @@ import { findBudget, readBudgets } from "./known-budgets.ts";
 
 /**
  * Takes the budgets' lock for the rest of the transaction: no batch of any proxy is applied meanwhile, and what was prepared
- * by the budgets of before is not applied afterwards.
+ * by the budgets of before is not applied afterwards. `shared`: no budget is changed and no charge corrected.
  */
-export async function lockBudgets(db: Statements): Promise<void> {
-  await db.run("select pg_advisory_xact_lock('budgets'::regclass::oid::integer, 0)");
+export async function lockBudgets(db: Statements, how: "exclusive" | "shared" = "exclusive"): Promise<void> {
+  await db.run(`select pg_advisory_xact_lock${how === "shared" ? "_shared" : ""}('budgets'::regclass::oid::integer, 0)`);
 }
 
 /** Adds or changes a budget, opens its window at the instant from the charges, and writes down who did. */

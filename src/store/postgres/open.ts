@@ -3,7 +3,6 @@ import { hostname } from "node:os";
 import { Client } from "pg";
 import type { PostgresServer } from "../../core/postgres-url.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { calendarOf } from "../../time/calendar.ts";
 import type { BatchChannel } from "../commands.ts";
 import { Health } from "../health.ts";
 import { olderSchema } from "../migrations.ts";
@@ -21,6 +20,7 @@ import { OutboxReads } from "./outbox.ts";
 import { CommandRun, Owner } from "./owners.ts";
 import { ensureMonths } from "./partitions.ts";
 import { PostgresReads } from "./reads.ts";
+import { storedCalendar } from "./stored-calendar.ts";
 import { streamCharges } from "./stream.ts";
 import { CallbackReads } from "./task-callbacks.ts";
 import { TaskReads } from "./tasks.ts";
@@ -179,11 +179,6 @@ function assemble(options: OpenPostgresOptions, opened: AsyncDisposableStack, { 
     created,
     close: () => opened.disposeAsync(),
   });
-}
-
-async function storedCalendar(database: Database, otherwise: Calendar): Promise<Calendar> {
-  const stored = await storedTimeZone(database);
-  return stored === null || stored === otherwise.timeZone ? otherwise : calendarOf(stored);
 }
 
 function lifeMs(options: OpenPostgresOptions): number {

@@ -65,9 +65,10 @@ export const postgresDialect: Dialect = {
   links: (charge) => ({ sql: "select win from charges, unnest(windows) win where seq = ? order by win", values: [charge] }),
   setLinks: (charge, windows) => [{ sql: "update charges set windows = cast(? as bigint[]) where seq = ?", values: [`{${windows.join(",")}}`, charge] }],
   leases: (window) => ({
-    sql: `select coalesce(string_agg(format(', lease of %s: granted %s, held %s, spent %s', owner, granted, held, spent), '' order by owner), '') as text
-      from window_leases where win = ?`,
-    values: [window],
+    sql: `select coalesce((select ', leased ' || leased from budget_windows where seq = ? and leased <> 0), '') || coalesce((
+        select string_agg(format(', lease of %s: granted %s, held %s, spent %s', owner, granted, held, spent), '' order by owner)
+        from window_leases where win = ?), '') as text`,
+    values: [window, window],
   }),
   setWindow: (window, { start, end, spent, held }) => [
     { sql: `update window_leases set held = ${heldInLease}, granted = case when granted is not null then greatest(granted, ${heldInLease} + spent) end where win = ?`, values: [window] },

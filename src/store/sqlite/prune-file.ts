@@ -1,7 +1,9 @@
+import { horizons, prunePreview, type Pruned, type PruneOptions } from "../pruning.ts";
+import { answer } from "./answer.ts";
 import { connectToRead, connectToWrite } from "./connection.ts";
 import { guarded, openCurrent, type CopyFailure } from "./backup.ts";
 import { storedCalendar } from "./open.ts";
-import { prune, prunePreview, type Pruned, type PruneOptions } from "./prune.ts";
+import { prune } from "./prune.ts";
 
 export interface PruneFileOptions extends Omit<PruneOptions, "onProgress"> {
   readonly path: string;
@@ -24,7 +26,7 @@ export async function pruneFile({ path, dryRun, onProgress, ...options }: PruneF
     const db = dryRun ? connectToRead(path) : connectToWrite(path);
     try {
       const inZone = { ...options, calendar: storedCalendar(db, options.calendar) };
-      const preview = prunePreview(db, inZone);
+      const preview = answer(db, prunePreview(horizons(inZone)));
       if (dryRun) return { ok: true, pruned: preview };
       const told = (charges: number) => onProgress?.(Math.min(charges / Math.max(preview.charges, 1), 1));
       return { ok: true, pruned: await prune(db, { ...inZone, onProgress: told }) };

@@ -1,11 +1,8 @@
-import { quartersKeptMs } from "../../core/retention.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import type { Clock } from "../../ports/clock.ts";
-import { carriedDigest, rollupAmounts, rollupCounts, rollupDimensions, rollupSums } from "../rollup-columns.ts";
+import { carriedId, horizons, noonOfDay, prunable, repeatStep, type Pruned, type PruneOptions } from "../pruning.ts";
+import { rollupAmounts, rollupCounts, rollupDimensions, rollupSums } from "../rollup-columns.ts";
 import { carriedByDay } from "../rollup-sums.ts";
 import { writeTransaction, type Connection, type Statement } from "./connection.ts";
-
-const dayMs = 86_400_000;
 
 /** Charges that one transaction deletes: it takes some milliseconds, in which the proxy's writer waits. */
 const stepCharges = 200;
@@ -13,75 +10,16 @@ const stepCharges = 200;
 /** Rows of windows or rollups that one transaction deletes, about. */
 const stepRows = 500;
 
-/** The least pause between two transactions, in milliseconds; a step that took longer is followed by as long a pause. */
-const pauseMsMin = 5;
-
-/** What was pruned, or would be. */
-export interface Pruned {
-  /** Charges admitted before this instant, the beginning of a day in the ledger's zone, were looked at. */
-  readonly before: number;
-  readonly charges: number;
-  /** Windows that had ended by then. */
-  readonly windows: number;
-  /** Rows of the rollup by quarter hours. */
-  readonly quarters: number;
-}
-
-export interface PruneOptions {
-  readonly calendar: Calendar;
-  readonly clock: Clock;
-  /** Waits, and keeps the process alive meanwhile. */
-  readonly pause: (ms: number) => Promise<unknown>;
-  /** At least `pruneAgeMsMin`. */
-  readonly olderThanMs: number;
-  /** Told after each step how many charges are done. */
-  readonly onProgress?: (charges: number) => void;
-}
-
-interface Horizons {
-  readonly charges: number;
-  readonly quarters: number;
-}
-
-/** Whole days only, so that a carried sum never straddles what is kept. */
-function horizons({ calendar, clock, olderThanMs }: PruneOptions): Horizons {
-  const startOfDay = (at: number) => calendar.spanOf("1d", Math.max(at, 0)).start;
-  const now = clock.now();
-  return { charges: startOfDay(now - olderThanMs), quarters: startOfDay(now - quartersKeptMs) };
-}
-
-/** Pending charges stay, as do carried sums, and what a charge that stays corrects. */
-const prunable = `state <> 'pending' and admitted_at < :before
-  and not exists (select 1 from carried where carried.charge = charges.seq)
-  and not exists (select 1 from charges correction where correction.adjusts = charges.id)`;
-
-/** Counts what `prune` would delete; an old charge that an old correction keeps until then is counted in. */
-export function prunePreview(db: Connection, options: PruneOptions): Pruned {
-  const horizon = horizons(options);
-  const count = (sql: string, before: number) => Number(db.prepare(sql).pluck().get({ before }));
-  return db.transaction(() => ({
-    before: horizon.charges,
-    charges: count(
-      `select count(*) from charges where state <> 'pending' and admitted_at < :before
-         and not exists (select 1 from carried where carried.charge = charges.seq)
-         and not exists (select 1 from charges correction where correction.adjusts = charges.id and correction.admitted_at >= :before)`,
-      horizon.charges,
-    ),
-    windows: count("select count(*) from windows where ends_at <= :before", horizon.charges),
-    quarters: count("select count(*) from rollup_quarter where starts_at < :before", horizon.quarters),
-  }))();
-}
-
 /**
  * Deletes what is older, in transactions of some milliseconds with pauses between them, beside a running proxy or
  * alone. After each of them the ledger is in order; when it is interrupted the rest is left for the next time.
  */
 export async function prune(db: Connection, options: PruneOptions): Promise<Pruned> {
   const horizon = horizons(options);
-  const steps = new Steps(db, options);
+  const repeat = (step: () => number, told?: (count: number) => void) => repeatStep(options, () => writeTransaction(db, step), told);
   // First what a carried sum, at noon of its day, would no longer agree with.
-  const quarters = await steps.repeat(deleteQuarters(db, horizon.quarters));
-  const windows = await steps.repeat(deleteWindows(db, horizon.charges));
+  const quarters = await repeat(deleteQuarters(db, horizon.quarters));
+  const windows = await repeat(deleteWindows(db, horizon.charges));
   const carrier = new Carrier(db, options.calendar, horizon.charges);
   let charges = 0;
   const told = (count: number) => {
@@ -89,32 +27,9 @@ export async function prune(db: Connection, options: PruneOptions): Promise<Prun
     options.onProgress?.(charges);
   };
   // A correction goes before what it corrects, and a correction of that one before it.
-  await steps.repeat(() => carrier.carryCorrections(), told);
-  await steps.repeat(() => carrier.carryOthers(), told);
+  await repeat(() => carrier.carryCorrections(), told);
+  await repeat(() => carrier.carryOthers(), told);
   return { before: horizon.charges, charges, windows, quarters };
-}
-
-/** Runs a step until it finds nothing more, and lets others write in between. */
-class Steps {
-  readonly #db: Connection;
-  readonly #options: PruneOptions;
-
-  constructor(db: Connection, options: PruneOptions) {
-    this.#db = db;
-    this.#options = options;
-  }
-
-  async repeat(step: () => number, told?: (count: number) => void): Promise<number> {
-    const { clock, pause } = this.#options;
-    for (let sum = 0; ; ) {
-      const start = clock.monotonic();
-      const count = writeTransaction(this.#db, step);
-      if (count === 0) return sum;
-      sum += count;
-      told?.(count);
-      await pause(Math.max(pauseMsMin, clock.monotonic() - start));
-    }
-  }
 }
 
 /**
@@ -211,7 +126,7 @@ class Carrier {
   #carry(index: string, which: string, from: { readonly at?: number; readonly seq?: number }): number {
     this.#db.exec("delete from temp.step");
     const { changes } = this.#db
-      .prepare(`insert into temp.step select seq from charges ${index} where ${prunable} and ${which} limit ${stepCharges}`)
+      .prepare(`insert into temp.step select seq from charges ${index} where ${prunable(":before")} and ${which} limit ${stepCharges}`)
       .run({ before: this.#before, ...from });
     if (changes === 0) return 0;
     this.#lastOfStep = this.#selectLast.get() as Place;
@@ -252,13 +167,8 @@ function noonOf(calendar: Calendar): (at: number) => number {
       const day = calendar.spanOf("1d", at);
       [start, end] = [day.start, day.end ?? day.start];
     }
-    return start + dayMs / 2;
+    return noonOfDay(start);
   };
-}
-
-/** The same for the same sum, so that each step adds to what is there. */
-function carriedId(calendar: Calendar, identity: readonly unknown[]): string {
-  return `carried-${calendar.dateOf(Number(identity[0]))}-${carriedDigest(identity)}`;
 }
 
 /** After the rollup by days was made anew from the charges. */
