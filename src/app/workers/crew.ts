@@ -35,6 +35,8 @@ const longestPauseMs = 5_000;
 const soundMs = 10_000;
 /** A worker that is asked for its metrics is waited for this long. Milliseconds. */
 const metricsMs = 2_000;
+/** Whoever makes a change waits so long for a worker to hear of it: one that hangs keeps nobody waiting. Milliseconds. */
+const heardMs = 1_000;
 /** What a dead worker had said is read within this time. Milliseconds. */
 const lastReadMs = 250;
 /** So long before its workers a draining primary is deaf: what it has handed on is taken by then. Milliseconds. */
@@ -269,7 +271,8 @@ class Crew implements Front {
 
   #spreadChange(): void {
     const heard = [...this.#members.values()].map(({ link }) => link.ask("changed", null).catch(() => undefined));
-    this.#changesHeard = Promise.all([this.#changesHeard, ...heard]).then(() => undefined);
+    const all = Promise.all([this.#changesHeard, ...heard]).then(() => undefined);
+    this.#changesHeard = Promise.race([all, pause(this.#clock, heardMs)]);
   }
 
   #tellAll<N extends keyof WorkerCalls>(name: N, given: Parameters<WorkerCalls[N]>[0]): void {
