@@ -17,12 +17,18 @@ const template = "like_new";
 export async function setup(): Promise<() => Promise<void>> {
   let started: Promise<Postgres> | null = null;
   let made = 0;
+  let last: Promise<unknown> = Promise.resolve();
+  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
+    const turn = last.then(work, work);
+    last = turn;
+    return turn;
+  };
   const server = createServer((request, response) => {
     const answer = async () => {
       const postgres = await (started ??= startWithTemplate());
-      if (request.method === "POST") return postgres.create(`ledger_${++made}`, request.url === "/empty" ? undefined : template);
+      if (request.method === "POST") return inTurn(() => postgres.create(`ledger_${++made}`, request.url === "/empty" ? undefined : template));
       // Nobody waits for it.
-      void postgres.client.query(`drop database if exists ${request.url?.slice(1)} with (force)`).catch(() => {});
+      inTurn(() => postgres.client.query(`drop database if exists ${request.url?.slice(1)} with (force)`)).catch(() => {});
       return "";
     };
     answer().then(

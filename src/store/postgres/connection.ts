@@ -255,7 +255,7 @@ const unanswered: Readonly<Record<string, string>> = {
   ECONNREFUSED: "no server listens there",
   ENOTFOUND: "there is no such host",
   EAI_AGAIN: "the name of its host cannot be looked up now",
-  ENOENT: "there is no such file or socket",
+  ENOENT: "there is no socket there",
   ETIMEDOUT: "the server does not answer",
   EHOSTUNREACH: "its host cannot be reached",
   ENETUNREACH: "its network cannot be reached",
@@ -270,6 +270,8 @@ const untrusted = new Set([
 
 function whyNotReached(error: Error): string {
   const code = "code" in error ? String(error.code) : "";
+  // A file of a certificate that the address names.
+  if ("path" in error && "syscall" in error && error.syscall === "open") return `${String(error.path)} cannot be read (${code})`;
   if (untrusted.has(code)) return `nobody trusted vouches for its certificate; sslrootcert=FILE in the address names who does (${code})`;
   if (/does not support SSL/.test(error.message)) return "the server offers no TLS, without which the password and all figures would be sent in the clear; sslmode=disable in the address permits that";
   if (/timeout/i.test(error.message)) return "the server does not answer in time";

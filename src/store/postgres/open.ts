@@ -57,15 +57,10 @@ export async function openPostgres(options: OpenPostgresOptions): Promise<OpenRe
     return result;
   } catch (error) {
     await opened.disposeAsync();
-    const message = databaseFault(error) ?? missingFile(error);
+    const message = databaseFault(error);
     if (message === null) throw error;
     return { ok: false, failure: { kind: "unusable", message } };
   }
-}
-
-/** A file that the address names, of a certificate. */
-function missingFile(error: unknown): string | null {
-  return error instanceof Error && "syscall" in error ? error.message : null;
 }
 
 interface Pools {
