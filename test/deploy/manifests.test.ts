@@ -2,7 +2,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
-import { unknownVariables } from "../../src/config/sources.ts";
+import { shownDatabase } from "../../src/config/database.ts";
+import { loadSettings } from "../../src/config/load.ts";
 import { settingsTable } from "../../src/config/table.ts";
 import { parseDuration } from "../../src/core/duration.ts";
 import { checkout } from "../package/programs.ts";
@@ -12,6 +13,14 @@ const read = (name: string) => readFileSync(join(checkout, "deploy", name), "utf
 type Any = any;
 const millisecondsOf = (text: unknown) => parseDuration(String(text)) ?? Number.NaN;
 const secretNames = /KEY|TOKEN|SECRET|PASSWORD|DATABASE/;
+
+/** The ledger that a proxy of these variables has, as it starts in the image: each secret is read from its file. */
+function databaseBy(variables: Readonly<Record<string, string>>): string {
+  const env = { FAREBOX_DATABASE: "/data/farebox.db", ...variables };
+  const readFile = (path: string) => (path.startsWith("/run/secrets/") ? { ok: true as const, text: path.includes("database") ? "postgres://farebox:word@postgres/farebox" : "word" } : { ok: false as const, code: "ENOENT" });
+  const loaded = loadSettings({ env, flags: {}, readFile, isTimeZone: () => true, uses: "all", needs: ["gateway_url", "gateway_api_key"] });
+  return loaded.ok ? shownDatabase(loaded.settings.database) : loaded.problems.join("\n");
+}
 
 describe("compose.postgres.yaml", () => {
   const { services, secrets, volumes } = parse(read("compose.postgres.yaml")) as Any;
@@ -23,7 +32,7 @@ describe("compose.postgres.yaml", () => {
       expect(proxy.volumes).toBeUndefined();
       expect(proxy.ports).toBeUndefined();
       expect(proxy.depends_on).toEqual({ postgres: { condition: "service_healthy" } });
-      expect(unknownVariables(proxy.environment)).toEqual([]);
+      expect(databaseBy({ ...proxy.environment, FAREBOX_GATEWAY_URL: "https://gateway.example" })).toEqual("postgres://farebox@postgres/farebox");
     }
   });
 
@@ -83,7 +92,7 @@ describe("the manifests for Kubernetes", () => {
   });
 
   it("name settings that there are, and secrets by reference only", () => {
-    expect(unknownVariables({ ...settings, ...variables })).toEqual([]);
+    expect(databaseBy({ ...settings, ...variables })).toEqual("postgres://farebox@postgres/farebox");
     const given = Object.entries(variables).filter(([name, value]) => secretNames.test(name) && value !== "");
     const keys = Object.keys(ofKind("Secret").stringData);
     const [{ mountPath }] = container.volumeMounts;
