@@ -14,9 +14,6 @@ export type HotCommand = HoldCommand | ExtendCommand | PostCommand | VoidCommand
 export type Settling = PostCommand | VoidCommand;
 export type Claim = HoldCommand | ExtendCommand;
 
-/** How long before and after its own time a hold of the same id is looked for: a repeat has the time of the first. */
-const repeatedWithinMs = 40 * 86_400_000;
-
 export function isHot(command: Command): command is HotCommand {
   switch (command[0]) {
     case "hold":
@@ -51,20 +48,16 @@ export function namesIn(command: HotCommand): string[] {
   }
 }
 
-/** The charge that has to be there already, whose time of admission narrows the search. */
-export function chargeOf(command: HotCommand): string | null {
-  switch (command[0]) {
-    case "extend":
-    case "post":
-    case "void":
-      return command[1];
-    case "bindTask":
-      return command[1].charge;
-    case "endTask":
-      return command[1][1];
-    default:
-      return null;
-  }
+/** The charge that a command ends; null where it ends none. */
+export function endedBy(command: HotCommand): string | null {
+  const settling = command[0] === "endTask" ? command[1] : command;
+  return settling[0] === "post" || settling[0] === "void" ? settling[1] : null;
+}
+
+/** The charge that a command posts, whose time of admission says of which day it is; null where it posts none. */
+export function postedBy(command: HotCommand): string | null {
+  const settling = command[0] === "endTask" ? command[1] : command;
+  return settling[0] === "post" ? settling[1] : null;
 }
 
 /** Throws where the command is at fault. */
@@ -109,9 +102,8 @@ class Plan {
   readonly #admittedAt: (id: string) => number | undefined;
   readonly #orphans: boolean;
   readonly #ids: string[] = [];
-  #since = Number.MAX_SAFE_INTEGER;
-  #until = 0;
   readonly #prices = new Map<string, string>();
+  readonly #days = new Map<string, object>();
   readonly #sets = new WindowSets();
   readonly #rows = { settles: [] as object[], claims: [] as object[], tasks: [] as object[] };
   readonly #places = { settles: [] as number[], claims: [] as number[], tasks: [] as number[] };
@@ -136,7 +128,7 @@ class Plan {
         this.#put("settles", index, this.#settle(command[1]));
         return this.#put("tasks", index, taskEnd(command));
       case "bindTask":
-        this.#name(command[1].charge);
+        this.#ids.push(command[1].charge);
         return this.#put("tasks", index, taskBinding(command));
       case "sawTask":
         return this.#put("tasks", index, taskSight(command));
@@ -149,7 +141,7 @@ class Plan {
     const { windows, sets } = this.#sets.finish();
     const prices = [...this.#prices].map(([id, canonical]) => ({ id, canonical }));
     const text = JSON.stringify({
-      ids: this.#ids, since: this.#since, until: this.#until, prices, windows, sets, settles: this.#rows.settles, claims: this.#rows.claims, tasks: this.#rows.tasks,
+      ids: this.#ids, prices, windows, sets, days: [...this.#days.values()], settles: this.#rows.settles, claims: this.#rows.claims, tasks: this.#rows.tasks,
     });
     return { text, ...this.#places, needed: this.#needed };
   }
@@ -159,17 +151,16 @@ class Plan {
     this.#rows[kind].push(row);
   }
 
-  #name(id: string, at = this.#admittedAt(id), withinMs = 0): number | undefined {
-    this.#ids.push(id);
-    if (at === undefined) return at;
-    this.#since = Math.min(this.#since, at - withinMs);
-    this.#until = Math.max(this.#until, at + withinMs);
-    return at;
+  #day(at: number): void {
+    const day = this.#budgets.calendar.dateOf(at);
+    if (this.#days.has(day)) return;
+    const { start, end } = this.#budgets.calendar.spanOf("1d", at);
+    this.#days.set(day, { day, starts_at: start, ends_at: end });
   }
 
   #hold(command: HoldCommand): object {
     const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, whole, bounded, tags, retry, firstSlice] = command;
-    this.#name(id, at, repeatedWithinMs);
+    this.#ids.push(id);
     if (priceId !== null && canonical !== null) this.#prices.set(priceId, canonical);
     const windows = this.#budgets.windowsOf({ key, team }, at);
     const amount = amountUnder(windows, whole, firstSlice);
@@ -182,22 +173,23 @@ class Plan {
   }
 
   #extend([, id, amount, atLeast]: ExtendCommand): object {
-    this.#name(id);
+    this.#ids.push(id);
     this.#needed.push(atLeast);
     return { op: "extend", id, amount: amount.toString(), at_least: atLeast.toString() };
   }
 
   #settle(command: Settling): object {
-    const at = this.#name(command[1]);
-    const day = at === undefined ? null : this.#budgets.calendar.dateOf(at);
-    const orphan = this.#orphans;
+    this.#ids.push(command[1]);
+    const known = { id: command[1], ...(this.#orphans && { orphan: true }) };
     if (command[0] === "void") {
-      const [, id, reason, end] = command;
-      return { id, orphan, state: "voided", reason, ...endColumns(end) };
+      const [, , reason, end] = command;
+      return { ...known, state: "voided", reason, ...endColumns(end) };
     }
-    const [, id, cost, listCost, formula, source, minimumApplied, clamped, reason, end, tokens] = command;
+    const at = this.#admittedAt(command[1]);
+    if (at !== undefined) this.#day(at);
+    const [, , cost, listCost, formula, source, minimumApplied, clamped, reason, end, tokens] = command;
     return {
-      id, orphan, day, state: "posted", cost: cost?.toString() ?? null, list_cost: listCost?.toString() ?? null, formula, source,
+      ...known, state: "posted", cost: cost?.toString() ?? null, list_cost: listCost?.toString() ?? null, formula, source,
       minimum_applied: minimumApplied ? 1 : 0, clamped: clamped ? 1 : 0, reason, tokens, ...endColumns(end),
     };
   }

@@ -6,7 +6,7 @@ import type { SettleResult } from "../../ports/ledger.ts";
 import type { BindResult } from "../../ports/task-store.ts";
 import type { Outcome, Replies } from "../commands.ts";
 import { snapshot } from "../rows/budgets.ts";
-import type { HotCommand, PlannedBatch } from "./batch.ts";
+import { endedBy, type HotCommand, type PlannedBatch } from "./batch.ts";
 import type { KnownBudgets } from "./known-budgets.ts";
 
 /** What farebox_apply answers; amounts are text. */
@@ -15,7 +15,8 @@ export type BatchAnswer =
   | { readonly refused: "stale" | "fenced" }
   | {
       readonly refused?: undefined;
-      readonly settles: readonly (readonly [first: boolean, state: ChargeState, cost: string | null, overage: string] | null)[];
+      /** Of the charges that have ended; there is none of an id that is not here. */
+      readonly settles: readonly (readonly [id: string, first: boolean, state: ChargeState, cost: string | null, overage: string])[];
       readonly claims: readonly ClaimAnswer[];
       readonly tasks: readonly ("ok" | "taken" | "no_such_charge" | true)[];
       /** Of claims that were short, all windows. */
@@ -47,7 +48,8 @@ export function conclude(commands: readonly HotCommand[], plan: PlannedBatch, an
   const again: number[] = [];
   const placed: number[] = [];
   const done = (index: number, reply: Replies[keyof Replies]) => void (outcomes[index] = { kind: "done", reply });
-  plan.settles.forEach((index, n) => done(index, settled(answer.settles[n])));
+  const ended = new Map(answer.settles.map((each) => [each[0], each]));
+  for (const index of plan.settles) done(index, settled(ended.get(endedBy(commands[index] as HotCommand) ?? "")));
   plan.tasks.forEach((index, n) => {
     const op = commands[index]?.[0];
     if (op === "sawTask") done(index, true);
@@ -64,8 +66,8 @@ export function conclude(commands: readonly HotCommand[], plan: PlannedBatch, an
 }
 
 function settled(answer: AppliedBatch["settles"][number] | undefined): SettleResult {
-  if (answer == null) return { ok: false, reason: "no_such_charge" };
-  const [first, state, cost, overage] = answer;
+  if (answer === undefined) return { ok: false, reason: "no_such_charge" };
+  const [, first, state, cost, overage] = answer;
   return { ok: true, first, state, cost: amountOf(cost), overage: BigInt(overage) as PicoUsd };
 }
 

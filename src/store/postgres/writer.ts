@@ -2,7 +2,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { Clock } from "../../ports/clock.ts";
 import { orphanPost, settlesFirst, type BatchChannel, type BatchResult, type Command, type Outcome, type RecoverCommand } from "../commands.ts";
 import { adjust } from "./adjustments.ts";
-import { chargeOf, check, isHot, namesIn, planBatch, type HotCommand, type PlanOptions } from "./batch.ts";
+import { check, endedBy, isHot, namesIn, planBatch, postedBy, type HotCommand, type PlanOptions } from "./batch.ts";
 import { removeBudget, setBudget } from "./budgets.ts";
 import { databaseFault, isConnectionLost, OutcomeUnknown, type Database, type Statements } from "./connection.ts";
 import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";
@@ -12,7 +12,7 @@ import { endDeadOwners, returnLeasesOfDead, type OwnRun } from "./owners.ts";
 import { ensurePartition, monthOf } from "./partitions.ts";
 import { conclude, type AppliedBatch, type BatchAnswer, type Concluded } from "./replies.ts";
 
-/** Own charges whose time of admission is remembered at most, so that their end finds them at once. */
+/** Own charges whose time of admission is remembered at most, so that it need not be asked for when they are posted. */
 const admittedKept = 100_000;
 /** How often a batch is tried again that came to nothing for a reason that passes. */
 const triesMax = 8;
@@ -89,9 +89,7 @@ export class PostgresWriter implements BatchChannel {
     for (const command of commands) check(command);
     await this.#lookUp(commands);
     const outcomes = await this.#applyBatch(commands, false);
-    for (const command of commands) {
-      if (command[0] === "post" || command[0] === "void") this.#admitted.delete(command[1]);
-    }
+    for (const command of commands) this.#admitted.delete(endedBy(command) ?? "");
     return outcomes;
   }
 
@@ -167,9 +165,9 @@ export class PostgresWriter implements BatchChannel {
     }
   }
 
-  /** Finds out when charges were admitted that another run placed, or that were forgotten. */
+  /** Finds out when charges were admitted that another run placed, or that were forgotten: their day depends on it. */
   async #lookUp(commands: readonly HotCommand[]): Promise<void> {
-    const unknown = commands.map(chargeOf).filter((id) => id !== null && !this.#admitted.has(id));
+    const unknown = commands.map(postedBy).filter((id) => id !== null && !this.#admitted.has(id));
     if (unknown.length === 0) return;
     const found = await this.#database.rows<{ id: string; admitted_at: bigint }>({ name: "admitted", text: "select id, admitted_at from charges where id = any($1)" }, [unknown]);
     for (const { id, admitted_at } of found) this.#admit(id, Number(admitted_at));

@@ -87,11 +87,16 @@ begin
 end
 $$;
 
-create or replace function farebox_find_windows(asked jsonb) returns bigint[] language sql stable as $$
-  select coalesce(array_agg(w.seq order by a.n), '{}')
-  from rows from (jsonb_to_recordset(asked) as (budget bigint, subject text, starts_at bigint, ends_at bigint))
-    with ordinality a (budget, subject, starts_at, ends_at, n)
-  left join budget_windows w on w.budget = a.budget and w.subject = a.subject collate "C" and w.starts_at = a.starts_at
+create or replace function farebox_find_windows(asked jsonb) returns bigint[]
+language plpgsql set enable_hashjoin = off set enable_mergejoin = off as $$
+begin
+  return (
+    select coalesce(array_agg(w.seq order by a.n), '{}')
+    from rows from (jsonb_to_recordset(asked) as (budget bigint, subject text, starts_at bigint, ends_at bigint))
+      with ordinality a (budget, subject, starts_at, ends_at, n)
+    left join budget_windows w on w.budget = a.budget and w.subject = a.subject collate "C" and w.starts_at = a.starts_at
+  );
+end
 $$;
 
 -- Gives windows that were just made, and stand empty, the sums of their charges. Charges that are pending in them weigh on them
@@ -116,41 +121,45 @@ $$;
 
 -- Part three: what a batch does with charges.
 
--- The charges of these ids, locked in the order of id.
-create or replace function farebox_lock_charges(ids text[], since bigint, until bigint) returns charges[] language sql as $$
-  select coalesce(array_agg(charge), '{}')
-  from (select c as charge from charges c where c.id = any(ids) and c.admitted_at >= since and c.admitted_at <= until order by c.id for update) locked
+-- The charges of these ids, locked in the order of id. Each month's index of ids is asked: a plan that went by the time, where a
+-- month is new and nothing is known of its size, would read all of it.
+create or replace function farebox_lock_charges(ids text[]) returns charges[] language plpgsql as $$
+begin
+  return (
+    select coalesce(array_agg(charge), '{}')
+    from (select c as charge from charges c where c.id = any(ids) order by c.id for update) locked
+  );
+end
 $$;
 
 -- Ends those of the locked charges that are pending as `settles` says, and answers them as they are now. `orphan`: only while no
 -- task is known that it pays for. "assumed" is the hold itself, as the ledger knows it: an extension may have been granted
 -- without the caller hearing of it.
-create or replace function farebox_end_charges(settles jsonb, locked charges[], since bigint, until bigint) returns charges[] language plpgsql as $$
+create or replace function farebox_end_charges(settles jsonb, ids text[]) returns charges[]
+language plpgsql set enable_nestloop = off as $$
 declare
   ended charges[];
 begin
-  with given as (
-    select s.*, l.hold from jsonb_to_recordset(settles) s (
-      id text, orphan boolean, state text, ended_at bigint, status bigint, served_model text, gateway_request_id text,
-      duration_ms double precision, first_token_ms double precision, reason text, cost bigint, list_cost bigint, formula text,
-      source text, minimum_applied bigint, clamped bigint, tokens bigint[]
-    )
-    join unnest(locked) l on l.id = s.id
-    where l.state = 'pending' and not (coalesce(s.orphan, false) and exists (select from tasks where tasks.charge = s.id))
-  ), done as (
+  with done as (
     update charges c set
       state = g.state, ended_at = g.ended_at, status = g.status, served_model = g.served_model, gateway_request_id = g.gateway_request_id,
       duration_ms = g.duration_ms, first_token_ms = g.first_token_ms, reason = g.reason,
-      cost = case when g.formula = 'assumed' then g.hold else g.cost end,
-      list_cost = case when g.formula = 'assumed' then g.hold else g.list_cost end,
-      overage = case when g.formula <> 'assumed' and g.cost > g.hold then g.cost - g.hold else 0 end,
+      cost = case when g.formula = 'assumed' then c.hold else g.cost end,
+      list_cost = case when g.formula = 'assumed' then c.hold else g.list_cost end,
+      overage = case when g.formula <> 'assumed' and g.cost > c.hold then g.cost - c.hold else 0 end,
       formula = g.formula, source = g.source,
       minimum_applied = coalesce(g.minimum_applied, 0), clamped = coalesce(g.clamped, 0),
       input = coalesce(g.tokens[1], 0), cached_input = coalesce(g.tokens[2], 0), cache_write = coalesce(g.tokens[3], 0),
       audio_input = coalesce(g.tokens[4], 0), image_input = coalesce(g.tokens[5], 0), output = coalesce(g.tokens[6], 0),
       reasoning = coalesce(g.tokens[7], 0), audio_output = coalesce(g.tokens[8], 0), image_output = coalesce(g.tokens[9], 0)
-    from given g
-    where c.id = any(array(select l.id from unnest(locked) l)) and c.id = g.id and c.admitted_at >= since and c.admitted_at <= until
+    from jsonb_to_recordset(settles) g (
+      id text, orphan boolean, state text, ended_at bigint, status bigint, served_model text, gateway_request_id text,
+      duration_ms double precision, first_token_ms double precision, reason text, cost bigint, list_cost bigint, formula text,
+      source text, minimum_applied bigint, clamped bigint, tokens bigint[]
+    )
+    -- Found by their ids alone: the plan must not go by way of all that is pending, or of all of a time.
+    where c.id = any(ids) and c.id = g.id and c.state || '' = 'pending'
+      and not (coalesce(g.orphan, false) and exists (select from tasks where tasks.charge = g.id))
     returning c as charge
   )
   select coalesce(array_agg(charge), '{}') into ended from done;
@@ -161,20 +170,24 @@ begin
 end
 $$;
 
--- What is answered to each of `settles`: null where there is no such charge, else [first, state, cost, overage].
-create or replace function farebox_settle_replies(settles jsonb, locked charges[], ended charges[]) returns jsonb language sql stable as $$
-  select coalesce(jsonb_agg(case
-    when e.id is not null then jsonb_build_array(true, e.state, e.cost::text, e.overage::text)
-    when l.id is not null then jsonb_build_array(false, l.state, l.cost::text, l.overage::text)
-    else 'null'::jsonb
-  end order by s.n), '[]')
-  from rows from (jsonb_to_recordset(settles) as (id text)) with ordinality s (id, n)
-  left join unnest(locked) l on l.id = s.id
-  left join unnest(ended) e on e.id = s.id
+-- What is answered of charges that have ended: [id, first, state, cost, overage]. Of those that were to end and are not here
+-- there is no such charge.
+create or replace function farebox_settle_replies(locked charges[], ended charges[]) returns jsonb language plpgsql as $$
+begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_array(c.id, c.first, c.state, c.cost::text, c.overage::text)), '[]')
+    from (
+      select e.id, true as first, e.state, e.cost, e.overage from unnest(ended) e
+      union all
+      select l.id, false, l.state, l.cost, l.overage from unnest(locked) l where l.state <> 'pending'
+    ) c
+  );
+end
 $$;
 
 -- Adds posted charges to the rollups, each row once and in the order of their keys. Each proxy writes rows of its own shard.
-create or replace function farebox_roll_up(settles jsonb, ended charges[], own_shard bigint) returns void language plpgsql as $$
+-- `days`: [{day, starts_at, ends_at}], all that they are of.
+create or replace function farebox_roll_up(days jsonb, ended charges[], own_shard bigint) returns void language plpgsql as $$
 begin
   insert into rollup_quarter as r
   select c.admitted_at - c.admitted_at % 900000, c.key, coalesce(c.team, ''), c.model, coalesce(c.price_group, ''), c.source, own_shard,
@@ -192,12 +205,14 @@ begin
     cost = r.cost + excluded.cost, list_cost = r.list_cost + excluded.list_cost;
 
   insert into rollup_day as r
-  select s.day, c.key, coalesce(c.team, ''), c.model, coalesce(c.price_group, ''), c.source, own_shard,
+  select d.day, c.key, coalesce(c.team, ''), c.model, coalesce(c.price_group, ''), c.source, own_shard,
     count(*), count(*) filter (where c.cost is null), count(*) filter (where c.retry > 0),
     sum(c.input), sum(c.cached_input), sum(c.cache_write), sum(c.audio_input), sum(c.image_input), sum(c.output), sum(c.reasoning),
     sum(c.audio_output), sum(c.image_output), coalesce(sum(c.cost), 0), coalesce(sum(c.list_cost), 0)
-  from unnest(ended) c join jsonb_to_recordset(settles) s (id text, day text) on s.id = c.id where c.state = 'posted'
-  group by 1, 2, 3, 4, 5, 6 order by s.day collate "C", 2, 3, 4, 5, 6
+  from jsonb_to_recordset(days) d (day text, starts_at bigint, ends_at bigint)
+  join unnest(ended) c on c.admitted_at >= d.starts_at and c.admitted_at < d.ends_at
+  where c.state = 'posted'
+  group by 1, 2, 3, 4, 5, 6 order by d.day collate "C", 2, 3, 4, 5, 6
   on conflict (day, key, team, model, price_group, source, shard) do update set
     requests = r.requests + excluded.requests, unpriced = r.unpriced + excluded.unpriced, retries = r.retries + excluded.retries,
     input = r.input + excluded.input, cached_input = r.cached_input + excluded.cached_input, cache_write = r.cache_write + excluded.cache_write,
@@ -410,11 +425,15 @@ create type farebox_moves as (
   l_wins bigint[], l_owners bigint[], l_granted bigint[], l_spent bigint[], l_held bigint[]
 );
 
-create or replace function farebox_both(a farebox_moves, b farebox_moves) returns farebox_moves language sql immutable as $$
-  select (
-    a.wins || b.wins, a.spent || b.spent, a.held || b.held, a.leased || b.leased,
-    a.l_wins || b.l_wins, a.l_owners || b.l_owners, a.l_granted || b.l_granted, a.l_spent || b.l_spent, a.l_held || b.l_held
-  )::farebox_moves
+create or replace function farebox_both(a farebox_moves, b farebox_moves) returns farebox_moves language plpgsql immutable as $$
+begin
+  return (
+    select (
+      a.wins || b.wins, a.spent || b.spent, a.held || b.held, a.leased || b.leased,
+      a.l_wins || b.l_wins, a.l_owners || b.l_owners, a.l_granted || b.l_granted, a.l_spent || b.l_spent, a.l_held || b.l_held
+    )::farebox_moves
+  );
+end
 $$;
 
 -- What the end of charges moves: in the window's row where the hold stands there, in the lease where it stands in one.
@@ -454,30 +473,38 @@ $$;
 
 -- What must be granted to locked leases for what was posted beyond the holds in them: what a window knows to be out is never
 -- less than what is. One that was given back meanwhile, because nothing was held in it, is made again.
-create or replace function farebox_overage(m farebox_moves) returns farebox_moves language sql as $$
-  select (
-    coalesce(array_agg(d.win), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(more), '{}'),
-    coalesce(array_agg(d.win), '{}'), coalesce(array_agg(d.owner), '{}'), coalesce(array_agg(more), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(0), '{}')
-  )::farebox_moves
-  from unnest(m.l_wins, m.l_owners, m.l_spent, m.l_held) d (win, owner, spent, held)
-  left join window_leases l on l.win = any(m.l_wins) and l.win = d.win and l.owner = d.owner
-  cross join lateral (select case when l.win is null then d.held + d.spent else l.held + d.held + l.spent + d.spent - l.granted end as more) beyond
-  where more > 0 or l.win is null
+create or replace function farebox_overage(m farebox_moves) returns farebox_moves language plpgsql as $$
+begin
+  return (
+    select (
+      coalesce(array_agg(d.win), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(more), '{}'),
+      coalesce(array_agg(d.win), '{}'), coalesce(array_agg(d.owner), '{}'), coalesce(array_agg(more), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(0), '{}')
+    )::farebox_moves
+    from unnest(m.l_wins, m.l_owners, m.l_spent, m.l_held) d (win, owner, spent, held)
+    left join window_leases l on l.win = any(m.l_wins) and l.win = d.win and l.owner = d.owner
+    cross join lateral (select case when l.win is null then d.held + d.spent else l.held + d.held + l.spent + d.spent - l.granted end as more) beyond
+    where more > 0 or l.win is null
+  );
+end
 $$;
 
 -- Takes the idle parts of all leases of these windows back, where they are more than nothing after what moves; all are locked.
-create or replace function farebox_collect(wins bigint[], m farebox_moves) returns farebox_moves language sql as $$
-  select (
-    coalesce(array_agg(l.win), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(-idle.part), '{}'),
-    coalesce(array_agg(l.win), '{}'), coalesce(array_agg(l.owner), '{}'), coalesce(array_agg(-idle.part), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(0), '{}')
-  )::farebox_moves
-  from window_leases l
-  left join (
-    select win, owner, sum(granted) - sum(spent) - sum(held) as part
-    from unnest(m.l_wins, m.l_owners, m.l_granted, m.l_spent, m.l_held) a (win, owner, granted, spent, held) group by win, owner
-  ) d on d.win = l.win and d.owner = l.owner
-  cross join lateral (select (l.granted - l.spent - l.held + coalesce(d.part, 0))::bigint as part) idle
-  where l.win = any(wins) and idle.part > 0
+create or replace function farebox_collect(wins bigint[], m farebox_moves) returns farebox_moves language plpgsql as $$
+begin
+  return (
+    select (
+      coalesce(array_agg(l.win), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(-idle.part), '{}'),
+      coalesce(array_agg(l.win), '{}'), coalesce(array_agg(l.owner), '{}'), coalesce(array_agg(-idle.part), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(0), '{}')
+    )::farebox_moves
+    from window_leases l
+    left join (
+      select win, owner, sum(granted) - sum(spent) - sum(held) as part
+      from unnest(m.l_wins, m.l_owners, m.l_granted, m.l_spent, m.l_held) a (win, owner, granted, spent, held) group by win, owner
+    ) d on d.win = l.win and d.owner = l.owner
+    cross join lateral (select (l.granted - l.spent - l.held + coalesce(d.part, 0))::bigint as part) idle
+    where l.win = any(wins) and idle.part > 0
+  );
+end
 $$;
 
 -- Applies what moves to locked rows. A lease that is not there yet is made; of a soft budget nothing is granted: null.
@@ -522,14 +549,12 @@ $$;
 
 -- Part six: a batch.
 
--- Writes the holds that were admitted, as pending. One that is there already by now was written by another connection meanwhile:
+-- Writes the holds that were admitted, as pending: so many are `wanted`. One that is there already by now was written by another connection meanwhile:
 -- an error that asks to be tried again.
-create or replace function farebox_insert_holds(claims jsonb, run bigint, granted bigint[], set_wins text[], leased text[]) returns void language plpgsql as $$
+create or replace function farebox_insert_holds(claims jsonb, run bigint, wanted integer, granted bigint[], set_wins text[], leased text[]) returns void language plpgsql as $$
 declare
-  wanted integer;
   written integer;
 begin
-  wanted := (select count(*) from rows from (jsonb_to_recordset(claims) as (op text, "set" integer)) with ordinality h (op, "set", n) where h.op = 'hold' and granted[h.n] is not null);
   insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags, retry, windows, leased)
   select h.id, h.kind, 'pending', run, h.admitted_at, h.key, h.team, h.route, h.model, h.price_group, h.stream, h.price_id, h.hold, h.tags, h.retry,
     coalesce(set_wins[h.set], '{}')::bigint[], ('{' || coalesce(leased[h.n], '') || '}')::bigint[]
@@ -553,21 +578,20 @@ $$;
 --
 --   options {leases, sharers, collect}   whether holds may go into the run's own leases; how many share a window; whether the idle
 --                                        parts of all leases are taken back first, for claims that found others to have some
---   batch   {ids, since, until}          all charges that it names, and between which instants they were admitted
+--   batch   {ids}                        all charges that it names
 --           {prices}                     [{id, canonical}], by id
 --           {windows}                    [{budget, subject, starts_at, ends_at, hard}] of the holds, by budget, subject and start
 --           {sets}                       {from, to, items}: which windows weigh on a caller, as positions
+--           {days}                       the days of the settlements
 --           {settles, claims, tasks}     see the functions above; a claim is {op: hold | extend, id, set, amount, at_least, ...}
 create or replace function farebox_apply(run bigint, version bigint, options jsonb, batch jsonb) returns jsonb
-language plpgsql set enable_seqscan = off as $$
+language plpgsql set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   class integer := 'budgets'::regclass::oid::integer;
   settles jsonb := batch -> 'settles';
   claims jsonb := batch -> 'claims';
   tasks jsonb := batch -> 'tasks';
   ids text[] := array(select jsonb_array_elements_text(batch -> 'ids'));
-  since bigint := batch ->> 'since';
-  until bigint := batch ->> 'until';
   wins bigint[];
   made bigint[];
   late text[];
@@ -593,21 +617,21 @@ begin
 
   select o.wins, o.made, o.late into wins, made, late from farebox_open_windows(batch -> 'windows') o;
   if late <> '{}' then
-    locked := farebox_lock_charges(ids || late, 0, 9223372036854775807);
+    locked := farebox_lock_charges(ids || late);
   elsif ids <> '{}' then
-    locked := farebox_lock_charges(ids, since, until);
+    locked := farebox_lock_charges(ids);
   else
     locked := '{}';
   end if;
   if made <> '{}' then
     perform farebox_fill_windows(made);
     if late <> '{}' then
-      locked := farebox_lock_charges(ids, since, until);
+      locked := farebox_lock_charges(ids);
     end if;
   end if;
 
   if settles <> '[]' then
-    ended := farebox_end_charges(settles, locked, since, until);
+    ended := farebox_end_charges(settles, ids);
   end if;
   if claims <> '[]' then
     admitted := farebox_claim(run, options, batch, wins, locked, farebox_moves_of(ended));
@@ -615,10 +639,10 @@ begin
     perform farebox_settle(farebox_moves_of(ended));
   end if;
   if exists (select from unnest(ended) e where e.state = 'posted') then
-    perform farebox_roll_up(settles, ended, coalesce(run, 0) % 8);
+    perform farebox_roll_up(batch -> 'days', ended, coalesce(run, 0) % 8);
   end if;
   return admitted || jsonb_build_object(
-    'settles', case when settles = '[]' then '[]' else farebox_settle_replies(settles, locked, ended) end,
+    'settles', case when settles = '[]' then '[]' else farebox_settle_replies(locked, ended) end,
     'tasks', case when tasks = '[]' then '[]' else farebox_write_tasks(tasks, locked) end
   );
 end
@@ -695,8 +719,8 @@ begin
     array(select case when idle[s] is not null then a.s_granted[s] end from unnest(a.used) s), array(select a.s_spent[s] from unnest(a.used) s),
     array(select a.s_held[s] from unnest(a.used) s)
   )::farebox_moves));
-  perform farebox_write_claims(run, batch, a.granted, sets, set_from, set_to, item_window, wins, a.leased);
-  return farebox_claim_replies(claims, wins, sets, known, f.spent, a.granted, a.rest, a.short, a.again);
+  perform farebox_write_claims(run, batch, a.granted, at_least, set_from, set_to, item_window, wins, a.leased);
+  return farebox_claim_replies(at_least, wins, sets, known, f.spent, a.granted, a.rest, a.short, a.again);
 end
 $$;
 
@@ -765,14 +789,18 @@ $$;
 -- The windows whose own rows the claims need: where they do not go into a lease, or it has not enough for all of them.
 create or replace function farebox_short_windows(
   wins bigint[], sets integer[], amounts bigint[], set_from integer[], set_to integer[], item_window integer[], item_slot integer[], idle bigint[]
-) returns bigint[] language sql immutable as $$
-  select coalesce(array_agg(distinct wins[p]), '{}')
-  from (
-    select item_window[i] as p, item_slot[i] as s, sum(c.amount) as wanted
-    from unnest(sets, amounts) c (in_set, amount) cross join lateral generate_series(set_from[c.in_set], set_to[c.in_set]) i
-    where c.amount is not null group by 1, 2
-  ) demand
-  where s = 0 or wanted > idle[s]
+) returns bigint[] language plpgsql immutable as $$
+begin
+  return (
+    select coalesce(array_agg(distinct wins[p]), '{}')
+    from (
+      select item_window[i] as p, item_slot[i] as s, sum(c.amount) as wanted
+      from unnest(sets, amounts) c (in_set, amount) cross join lateral generate_series(set_from[c.in_set], set_to[c.in_set]) i
+      where c.amount is not null group by 1, 2
+    ) demand
+    where s = 0 or wanted > idle[s]
+  );
+end
 $$;
 
 -- Of each window, after what moves: whether it is hard; how far its limit is above all that is spent and held; what may be
@@ -780,72 +808,96 @@ $$;
 create or replace function farebox_figures(
   wins bigint[], m farebox_moves, slot_window integer[], idle bigint[],
   out hard boolean[], out gap bigint[], out room bigint[], out elsewhere bigint[], out spent bigint[]
-) language sql as $$
-  select
-    coalesce(array_agg(b.mode = 'hard' order by x.p), '{}'),
-    coalesce(array_agg(case when b.mode = 'hard' then b.amount_limit - all_spent - all_held end order by x.p), '{}'),
-    coalesce(array_agg(case when b.mode = 'hard' then b.amount_limit - w.spent - w.held - w.leased - coalesce(d.spent + d.held + d.leased, 0) end order by x.p)::bigint[], '{}'),
-    coalesce(array_agg(coalesce(l.idle, 0) + coalesce(dl.idle, 0) - coalesce((select sum(farebox_figures.idle[s]) from generate_subscripts(slot_window, 1) s where slot_window[s] = x.p), 0) order by x.p)::bigint[], '{}'),
-    coalesce(array_agg(all_spent order by x.p), '{}')
-  from unnest(wins) with ordinality x (win, p)
-  join budget_windows w on w.seq = any(wins) and w.seq = x.win
-  join budgets b on b.seq = w.budget
-  left join (
-    select a.win, sum(a.spent) as spent, sum(a.held) as held, sum(a.leased) as leased from unnest(m.wins, m.spent, m.held, m.leased) a (win, spent, held, leased) group by 1
-  ) d on d.win = x.win
-  left join (
-    select a.win, sum(a.spent) as spent, sum(a.held) as held, sum(a.granted) - sum(a.spent) - sum(a.held) as idle
-    from unnest(m.l_wins, m.l_granted, m.l_spent, m.l_held) a (win, granted, spent, held) group by 1
-  ) dl on dl.win = x.win
-  left join lateral (
-    select sum(e.spent) as spent, sum(e.held) as held, sum(e.granted - e.held - e.spent) as idle from window_leases e where e.win = x.win
-  ) l on true
-  cross join lateral (
-    select (w.spent + coalesce(l.spent, 0) + coalesce(d.spent, 0) + coalesce(dl.spent, 0))::bigint as all_spent,
-      (w.held + coalesce(l.held, 0) + coalesce(d.held, 0) + coalesce(dl.held, 0))::bigint as all_held
-  ) whole
+) language plpgsql as $$
+begin
+    select
+      coalesce(array_agg(b.mode = 'hard' order by x.p), '{}'),
+      coalesce(array_agg(case when b.mode = 'hard' then b.amount_limit - all_spent - all_held end order by x.p), '{}'),
+      coalesce(array_agg(case when b.mode = 'hard' then b.amount_limit - w.spent - w.held - w.leased - coalesce(d.spent + d.held + d.leased, 0) end order by x.p)::bigint[], '{}'),
+      coalesce(array_agg(coalesce(l.idle, 0) + coalesce(dl.idle, 0) - coalesce((select sum(farebox_figures.idle[s]) from generate_subscripts(slot_window, 1) s where slot_window[s] = x.p), 0) order by x.p)::bigint[], '{}'),
+      coalesce(array_agg(all_spent order by x.p), '{}')
+    into hard, gap, room, elsewhere, spent
+    from unnest(wins) with ordinality x (win, p)
+    join budget_windows w on w.seq = any(wins) and w.seq = x.win
+    join budgets b on b.seq = w.budget
+    left join (
+      select a.win, sum(a.spent) as spent, sum(a.held) as held, sum(a.leased) as leased from unnest(m.wins, m.spent, m.held, m.leased) a (win, spent, held, leased) group by 1
+    ) d on d.win = x.win
+    left join (
+      select a.win, sum(a.spent) as spent, sum(a.held) as held, sum(a.granted) - sum(a.spent) - sum(a.held) as idle
+      from unnest(m.l_wins, m.l_granted, m.l_spent, m.l_held) a (win, granted, spent, held) group by 1
+    ) dl on dl.win = x.win
+    left join lateral (
+      select sum(e.spent) as spent, sum(e.held) as held, sum(e.granted - e.held - e.spent) as idle from window_leases e where e.win = x.win
+    ) l on true
+    cross join lateral (
+      select (w.spent + coalesce(l.spent, 0) + coalesce(d.spent, 0) + coalesce(dl.spent, 0))::bigint as all_spent,
+        (w.held + coalesce(l.held, 0) + coalesce(d.held, 0) + coalesce(dl.held, 0))::bigint as all_held
+    ) whole;
+end
+$$;
+
+-- Enlarges the holds of extensions that were granted.
+create or replace function farebox_enlarge_holds(claims jsonb, granted bigint[]) returns void
+language plpgsql set enable_nestloop = off as $$
+begin
+  update charges c set hold = c.hold + granted[e.n]
+  from rows from (jsonb_to_recordset(claims) as (op text, id text)) with ordinality e (op, id, n)
+  where c.id = any(array(select x.id from jsonb_to_recordset(claims) x (op text, id text) where x.op = 'extend'))
+    and c.id = e.id and granted[e.n] > 0 and c.state || '' = 'pending';
+end
 $$;
 
 -- Writes what was granted: new charges, and larger holds.
 create or replace function farebox_write_claims(
-  run bigint, batch jsonb, granted bigint[], sets integer[], set_from integer[], set_to integer[], item_window integer[], wins bigint[], leased text[]
+  run bigint, batch jsonb, granted bigint[], at_least bigint[], set_from integer[], set_to integer[], item_window integer[], wins bigint[], leased text[]
 ) returns void language plpgsql as $$
 declare
+  holds integer := 0;
+  extensions integer := 0;
   set_wins text[] := '{}';
 begin
-  for s in 1 .. cardinality(set_from) loop
-    set_wins[s] := (select coalesce(array_agg(wins[item_window[i]]), '{}')::text from generate_series(set_from[s], set_to[s]) i);
+  for c in 1 .. cardinality(granted) loop
+    if at_least[c] is not null then
+      extensions := extensions + 1;
+    elsif granted[c] is not null then
+      holds := holds + 1;
+    end if;
   end loop;
-  perform farebox_insert_holds(batch -> 'claims', run, granted, set_wins, leased);
-  update charges c set hold = c.hold + granted[e.n]
-  from rows from (jsonb_to_recordset(batch -> 'claims') as (op text, id text)) with ordinality e (op, id, n)
-  where e.op = 'extend' and granted[e.n] > 0 and c.id = e.id and c.state = 'pending'
-    and c.id = any(array(select x.id from jsonb_to_recordset(batch -> 'claims') x (op text, id text) where x.op = 'extend'))
-    and c.admitted_at >= (batch ->> 'since')::bigint and c.admitted_at <= (batch ->> 'until')::bigint;
+  if holds > 0 then
+    for s in 1 .. cardinality(set_from) loop
+      set_wins[s] := (select coalesce(array_agg(wins[item_window[i]]), '{}')::text from generate_series(set_from[s], set_to[s]) i);
+    end loop;
+    perform farebox_insert_holds(batch -> 'claims', run, holds, granted, set_wins, leased);
+  end if;
+  if extensions > 0 then
+    perform farebox_enlarge_holds(batch -> 'claims', granted);
+  end if;
 end
 $$;
 
 -- What is answered to each claim: [ok, room], [granted, amount], [not_pending], [looked, room, known], or
 -- [short, again, [[window, gap], ...]] with `windows` beside: [budget, subject, starts_at, ends_at, spent] of each.
 create or replace function farebox_claim_replies(
-  claims jsonb, wins bigint[], sets integer[], known boolean[], all_spent bigint[], granted bigint[], rest bigint[], short text[], again boolean[]
+  at_least bigint[], wins bigint[], sets integer[], known boolean[], all_spent bigint[], granted bigint[], rest bigint[], short text[], again boolean[]
 ) returns jsonb language plpgsql as $$
 declare
-  replies jsonb;
+  replies jsonb[] := '{}';
   shown jsonb := '[]';
 begin
-  select jsonb_agg(case
-    when c.op = 'extend' and granted[c.n] is not null then jsonb_build_array('granted', granted[c.n]::text)
-    when c.op = 'extend' and sets[c.n] is null then jsonb_build_array('not_pending')
-    when granted[c.n] is not null then jsonb_build_array('ok', rest[c.n]::text)
-    when short[c.n] is not null then jsonb_build_array('short', again[c.n], ('[' || short[c.n] || ']')::jsonb)
-    else jsonb_build_array('looked', rest[c.n]::text, known[c.n])
-  end order by c.n) into replies
-  from rows from (jsonb_to_recordset(claims) as (op text)) with ordinality c (op, n);
+  for c in 1 .. cardinality(sets) loop
+    replies[c] := case
+      when at_least[c] is not null and granted[c] is not null then jsonb_build_array('granted', granted[c]::text)
+      when at_least[c] is not null and sets[c] is null then jsonb_build_array('not_pending')
+      when granted[c] is not null then jsonb_build_array('ok', rest[c]::text)
+      when short[c] is not null then jsonb_build_array('short', again[c], ('[' || short[c] || ']')::jsonb)
+      else jsonb_build_array('looked', rest[c]::text, known[c])
+    end;
+  end loop;
   if array_remove(short, null) <> '{}' then
     select jsonb_agg(jsonb_build_array(w.budget, w.subject, w.starts_at, w.ends_at, all_spent[x.p]::text) order by x.p) into shown
     from unnest(wins) with ordinality x (win, p) join budget_windows w on w.seq = x.win;
   end if;
-  return jsonb_build_object('claims', replies, 'windows', shown);
+  return jsonb_build_object('claims', to_jsonb(replies), 'windows', shown);
 end
 $$;
