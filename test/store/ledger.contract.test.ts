@@ -6,7 +6,7 @@ import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import type { HoldResult } from "../../src/ports/ledger.ts";
 import type { Store } from "../../src/store/store.ts";
 import {
-  alice, assumed, bob, budget, endAt, holdOf, ledgerKinds, noon, posting, taskOf, priceId, type LedgerKind,
+  alice, assumed, bob, budget, endAt, holdOf, ledgerKinds, leasingKind, noon, posting, taskOf, priceId, type LedgerKind,
 } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
@@ -31,7 +31,7 @@ async function sums({ ledger }: Store, at = noon) {
 
 const clean = { differences: [] };
 
-describe.each(ledgerKinds)("the ledger: $name", (kind) => {
+describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
   it("admits one of two holds that together pass the limit", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

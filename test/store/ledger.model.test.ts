@@ -8,12 +8,12 @@ import type { ExtendResult, HoldResult, SettleResult } from "../../src/ports/led
 import type { Store } from "../../src/store/store.ts";
 import { repair } from "../../src/store/sqlite/repair.ts";
 import { derivedRows, tamper } from "../support/derived-rows.ts";
-import { alice, assumed, bob, endAt, holdOf, ledgerKinds, noon, posting, priceId, canonical, utc, type LedgerHome } from "../support/ledger-fixtures.ts";
+import { alice, assumed, bob, endAt, holdOf, ledgerKinds, leasingKind, noon, posting, priceId, canonical, utc, type LedgerHome } from "../support/ledger-fixtures.ts";
 import { manualClock, type ManualClock } from "../support/manual-clock.ts";
 
 /*
- * The same random story is told to the memory ledger, which adds every sum up from the charges, and to SQLite, which
- * keeps sums. All that they answer must agree, and SQLite's own verification must find nothing.
+ * The same random story is told to the memory ledger, which adds every sum up from the charges, and to SQLite or PostgreSQL, which
+ * keep sums. All that they answer must agree, and their own verification must find nothing.
  */
 
 const carol: Caller = { key: "k-carol", team: null };
@@ -125,7 +125,7 @@ class Told {
 
 async function compare(kindName: string, steps: readonly Step[]): Promise<void> {
   const clock = manualClock(noon);
-  const homes = ledgerKinds.filter(({ name }) => name === "memory" || name === kindName).map((kind) => kind.newHome(clock));
+  const homes = [...ledgerKinds, leasingKind].filter(({ name }) => name === "memory" || name === kindName).map((kind) => kind.newHome(clock));
   const [model, real] = await Promise.all(homes.map((home) => Told.begin(home, clock)));
   if (model === undefined || real === undefined) throw new Error("two ledgers are compared");
   try {
@@ -213,5 +213,12 @@ describe("SQLite against the model", () => {
   it("agrees on random stories, in threads and across time zones", { timeout: 120_000 }, async () => {
     const stories = fc.array(step(["UTC", "Europe/Berlin", "Asia/Kathmandu"]), { minLength: 20, maxLength: 60 });
     await fc.assert(fc.asyncProperty(stories, (steps) => compare("sqlite in threads", steps)), { numRuns: 8, endOnFailure: true });
+  });
+});
+
+describe("PostgreSQL against the model", () => {
+  it.each(["postgres", leasingKind.name])("agrees on random stories across time zones: %s", { timeout: 120_000 }, async (kindName) => {
+    const stories = fc.array(step(["UTC", "Europe/Berlin", "Asia/Kathmandu"]), { minLength: 20, maxLength: 60 });
+    await fc.assert(fc.asyncProperty(stories, (steps) => compare(kindName, steps)), { numRuns: Number(process.env["MODEL_RUNS"] ?? 6), endOnFailure: true });
   });
 });
