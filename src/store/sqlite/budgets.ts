@@ -32,16 +32,29 @@ export function readBudget(db: Connection, scope: string, period: string): Store
   return row === undefined ? undefined : budgetOf(row);
 }
 
+/** By connection and text: preparing one takes longer than most sums, and there may be one for each of 100,000 budgets. */
+const sumStatements = new WeakMap<Connection, Map<string, Statement>>();
+
+function sumStatement(db: Connection, condition: string): Statement {
+  let known = sumStatements.get(db);
+  if (known === undefined) sumStatements.set(db, (known = new Map<string, Statement>()));
+  let statement = known.get(condition);
+  if (statement === undefined) {
+    statement = db
+      .prepare(
+        `select coalesce(sum(cost), 0) spent, coalesce(sum(case state when 'pending' then hold end), 0) held
+         from charges where ${condition} and admitted_at >= ? and admitted_at < ?`,
+      )
+      .safeIntegers();
+    known.set(condition, statement);
+  }
+  return statement;
+}
+
 /** What the charges of a scope in a span add up to. Throws where the sum is beyond 64 bits. */
 export function sumCharges(db: Connection, scope: Scope, subject: string, span: Span): { spent: PicoUsd; held: PicoUsd } {
   const condition = scopeCondition(scope, subject);
-  const row = db
-    .prepare(
-      `select coalesce(sum(cost), 0) spent, coalesce(sum(case state when 'pending' then hold end), 0) held
-       from charges where ${condition.sql} and admitted_at >= ? and admitted_at < ?`,
-    )
-    .safeIntegers()
-    .get(...condition.values, span.start, span.end ?? endOfTime) as { spent: bigint; held: bigint };
+  const row = sumStatement(db, condition.sql).get(...condition.values, span.start, span.end ?? endOfTime) as { spent: bigint; held: bigint };
   return { spent: row.spent as PicoUsd, held: row.held as PicoUsd };
 }
 

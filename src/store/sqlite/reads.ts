@@ -1,5 +1,5 @@
 import type { AccountSample } from "../../core/account-sample.ts";
-import { subjectOf, type Budget, type BudgetWindow, type Caller } from "../../core/budget.ts";
+import { subjectOf, type Budget, type BudgetWindow, type Caller, type Period, type Span } from "../../core/budget.ts";
 import type { Charge, HoldKind } from "../../core/charge.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
@@ -90,8 +90,14 @@ export class ShortReads implements ShortReadings {
 /** Every budget's window at the instant. One that no hold has opened yet has the sums of its charges all the same. */
 export function readWindows(db: Connection, calendar: Calendar, at: number): readonly BudgetWindow[] {
   const select = db.prepare("select subject, spent, held from windows where budget = ? and starts_at = ? order by subject").safeIntegers();
+  const spans = new Map<Period, Span>();
+  const spanOf = (period: Period): Span => {
+    const span = spans.get(period) ?? calendar.spanOf(period, at);
+    spans.set(period, span);
+    return span;
+  };
   const windowsOf = (budget: StoredBudget): BudgetWindow[] => {
-    const span = calendar.spanOf(budget.period, at);
+    const span = spanOf(budget.period);
     const rows = select.all(budget.seq, span.start) as { subject: string; spent: PicoUsd; held: PicoUsd }[];
     if (rows.length === 0 && budget.scope.kind !== "eachKey") {
       return [snapshot({ budget, subject: "", ...span, ...sumCharges(db, budget.scope, "", span) })];
