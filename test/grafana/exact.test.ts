@@ -1,16 +1,19 @@
 import { join } from "node:path";
 import Database from "better-sqlite3";
+import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { committedExact, type SqlPanelFile } from "../../grafana/read.ts";
 import { correctCharge } from "../../src/admin/corrections.ts";
 import { namedScope, type BudgetWindow } from "../../src/core/budget.ts";
 import { parseSignedUsd } from "../../src/core/money.ts";
 import { keyNames } from "../../src/reporting/names.ts";
+import { copyToPostgres } from "../../src/store/copy/copy.ts";
+import { migrateServer } from "../../src/store/postgres/upkeep.ts";
 import { systemClock } from "../../src/time/clock.ts";
 import { harness, type Harness } from "../cli/harness.ts";
 import { temporaryFolder } from "../support/farebox-process.ts";
 import { openOffice } from "../support/office.ts";
-import { startPostgres, type Postgres } from "../support/postgres.ts";
+import { startPostgres } from "../support/postgres.ts";
 import { startProxy } from "../support/running-proxy.ts";
 
 type Row = Readonly<Record<string, unknown>>;
@@ -145,22 +148,18 @@ describe("through the SQLite data source", () => {
 });
 
 describe("through the PostgreSQL data source", () => {
-  let postgres: Postgres;
+  let client: Client;
+  /** The same ledger there, in the tables that a proxy works on. */
   beforeAll(async () => {
-    postgres = owned.use(await startPostgres());
-    for (const table of ["meta", "keys", "budgets", "windows", "charges", "carried", "rollup_quarter", "rollup_day"]) await copy(table);
+    const postgres = owned.use(await startPostgres());
+    const server = await postgres.newDatabase();
+    expect(await migrateServer(server, { create: true })).toMatchObject({ ok: true });
+    const { host, port, user, password, database: name } = server;
+    client = new Client({ host, port, user, password: password ?? "", database: name });
+    await client.connect();
+    owned.defer(() => client.end());
+    expect(await copyToPostgres({ path: database, client })).toMatchObject({ ok: true });
   }, 60_000);
-
-  /** A table of the same name and columns, with the same rows. */
-  async function copy(table: string): Promise<void> {
-    const types: Readonly<Record<string, string>> = { INTEGER: "bigint", TEXT: "text", REAL: "double precision" };
-    const columns = ask(`select name, type from pragma_table_info('${table}')`) as { name: string; type: string }[];
-    await postgres.client.query(`create table ${table} (${columns.map(({ name, type }) => `${name} ${types[type]}`).join(", ")})`);
-    const places = columns.map((_, index) => `$${index + 1}`).join(", ");
-    for (const row of ask(`select * from ${table}`)) {
-      await postgres.client.query(`insert into ${table} values (${places})`, columns.map(({ name }) => row[name]));
-    }
-  }
 
   /** A value as both say it; times in seconds since 1970. */
   const alike = (value: unknown) => (value instanceof Date ? value.getTime() / 1000 : typeof value === "bigint" ? String(value) : value);
@@ -168,7 +167,7 @@ describe("through the PostgreSQL data source", () => {
 
   it.each(pairs)("$name shows what it shows through SQLite", async ({ panel, other }) => {
     expect(panel.title).toBe(other.title);
-    const { rows } = await postgres.client.query<Row>(sqlOf(panel));
+    const { rows } = await client.query<Row>(sqlOf(panel));
     const shown = (row: Row) => Object.fromEntries(Object.entries(row).map(([column, value]) => [column, alike(value)]));
     expect(rows.map(shown)).toEqual(ask(sqlOf(other)).map(shown));
   });
