@@ -176,6 +176,36 @@ async function sums(database: Database) {
   };
 }
 
+it("months that are emptied by pruning are dropped, and large ones with a rest are made small; beside whoever reads them the next time", async () => {
+  await using copy = await copied();
+  const { database, server } = copy;
+  const rules = { calendar: utc, clock, olderThanMs: 40 * dayMs, pause: () => nextTurn(), dryRun: false };
+  const voided = (at: string) => `
+    select farebox_ensure_partitions(extract(epoch from '${at}'::timestamptz)::bigint * 1000);
+    insert into charges (id, kind, state, owner, admitted_at, ended_at, key, route, model, stream)
+      select 'v-${at}-' || n, 'request', 'voided', 7, extract(epoch from '${at}'::timestamptz)::bigint * 1000 + n, 1, 'k', 'chat', 'm', 0 from generate_series(1, 2000) n`;
+  await database.run(voided("2025-03-05"));
+  await database.run(voided("2026-09-05"));
+  const months = async () =>
+    (await database.rows<{ name: string; bytes: bigint }>("select relname as name, pg_relation_size(oid) as bytes from pg_class where relname in ('charges_2025_03', 'charges_2026_09') order by 1"))
+      .map(({ name, bytes }) => [name, bytes > 100_000n]);
+  expect(await months()).toEqual([["charges_2025_03", true], ["charges_2026_09", true]]);
+  const before = await sums(database);
+  {
+    await using reader = await database.session();
+    await reader.run("begin");
+    await reader.rows("select 1 from charges limit 1");
+    expect(await pruneServer({ server, ...rules })).toMatchObject({ ok: true });
+    expect(await months()).toEqual([["charges_2025_03", true], ["charges_2026_09", true]]);
+  }
+  expect(await pruneServer({ server, ...rules })).toMatchObject({ ok: true, pruned: { charges: 0 } });
+  expect(await months()).toEqual([["charges_2026_09", false]]);
+  expect((await verify(database, { calendar: utc })).differences).toEqual([]);
+  expect(await sums(database)).toEqual(before);
+  const indexes = await database.rows<{ of: string; count: bigint }>("select relname as of, count(*) from pg_index join pg_class on pg_class.oid = indrelid where relname like 'charges\\_2026%' group by 1");
+  expect(new Set(indexes.map(({ count }) => count)).size).toBe(1);
+});
+
 it("pruning keeps every sum, leaves verify clean after each step, and touches nothing that is pending", async () => {
   await using copy = await copied();
   const { database, server } = copy;

@@ -223,6 +223,11 @@ function isSerialization(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "40001" || error.code === "40P01");
 }
 
+/** Whether a statement waited in vain for a lock. */
+export function isLockTimeout(error: unknown): boolean {
+  return error instanceof DatabaseError && error.code === "55P03";
+}
+
 /** Whether the connection went, or gave no answer in time, so that nobody knows what became of what was sent. */
 export function isConnectionLost(error: unknown): boolean {
   // Where the server ends a connection it says so with one of these.

@@ -6,6 +6,7 @@ import type { OpenFailure } from "../store.ts";
 import { answer } from "./answer.ts";
 import { lockBudgets } from "./budgets.ts";
 import type { Database, Statements } from "./connection.ts";
+import { dropEmptiedMonths } from "./emptied-months.ts";
 import { storedCalendar } from "./stored-calendar.ts";
 import { onLedger } from "./upkeep.ts";
 
@@ -37,7 +38,7 @@ export async function pruneServer({ server, dryRun, onProgress, ...options }: Pr
 
 /**
  * Deletes what is older, in transactions of some milliseconds with pauses between them. After each of them the ledger is in
- * order; when it is interrupted the rest is left for the next time.
+ * order; when it is interrupted the rest is left for the next time. Months that are emptied so are dropped.
  */
 export async function prune(database: Database, options: PruneOptions): Promise<Pruned> {
   const horizon = horizons(options);
@@ -56,6 +57,7 @@ export async function prune(database: Database, options: PruneOptions): Promise<
   // A correction goes before what it corrects, and a correction of that one before it.
   await carry("adjusts is not null order by admitted_at desc, seq desc");
   await carry("adjusts is null order by admitted_at, seq");
+  await dropEmptiedMonths(database, horizon.charges);
   return { before: horizon.charges, charges, windows, quarters };
 }
 
