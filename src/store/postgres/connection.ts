@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import type { ConnectionOptions } from "node:tls";
 import { DatabaseError, Pool, types, type ClientBase, type ClientConfig, type PoolClient } from "pg";
 import type { PostgresServer } from "../../core/postgres-url.ts";
+import { LedgerUnavailable } from "../../ports/ledger.ts";
 
 /** Text with $1 … in it. One with a name is prepared once on each connection. */
 export type Sql = string | { readonly name: string; readonly text: string };
@@ -98,6 +99,11 @@ export class Database implements Statements, AsyncDisposable {
     return sessionOver(client);
   }
 
+  /** The same connections for what is read: where the server does not answer, the ledger is unavailable, which its reader can tell from a bug. */
+  forReading(): Database {
+    return new ReadDatabase(this.#pool);
+  }
+
   /** Waits for what runs. */
   [Symbol.asyncDispose](): Promise<void> {
     this.#closed ??= this.#pool.end();
@@ -107,6 +113,29 @@ export class Database implements Statements, AsyncDisposable {
   async #lent<T>(work: (session: Session) => Promise<T>): Promise<T> {
     await using session = await this.session();
     return await work(session);
+  }
+}
+
+class ReadDatabase extends Database {
+  override rows<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R[]> {
+    return orUnavailable(super.rows<R>(sql, values));
+  }
+
+  override row<R extends object>(sql: Sql, values?: readonly unknown[]): Promise<R | undefined> {
+    return orUnavailable(super.row<R>(sql, values));
+  }
+
+  override transaction<T>(work: (db: Statements) => Promise<T>, how?: "write" | "snapshot"): Promise<T> {
+    return orUnavailable(super.transaction(work, how));
+  }
+}
+
+async function orUnavailable<T>(answer: Promise<T>): Promise<T> {
+  try {
+    return await answer;
+  } catch (error) {
+    const fault = databaseFault(error);
+    throw fault === null ? error : new LedgerUnavailable(fault, { cause: error });
   }
 }
 

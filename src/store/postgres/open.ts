@@ -3,6 +3,7 @@ import { hostname } from "node:os";
 import { Client } from "pg";
 import type { PostgresServer } from "../../core/postgres-url.ts";
 import type { Calendar } from "../../ports/calendar.ts";
+import type { Fleet } from "../../ports/fleet.ts";
 import type { BatchChannel } from "../commands.ts";
 import { Health } from "../health.ts";
 import { olderSchema } from "../migrations.ts";
@@ -12,12 +13,13 @@ import type { OpenFailure, OpenResult, QueuedStore, StoreOptions } from "../stor
 import { AdminReads } from "./admins.ts";
 import { changesIn, ChangeWatch } from "./changes.ts";
 import { clientConfig, connect, databaseFault, type ConnectOptions, type Database } from "./connection.ts";
+import { PostgresFleet } from "./fleet.ts";
 import { KeyReads } from "./keys.ts";
 import type { LeasePolicy } from "./leases.ts";
 import { PostgresLongReads } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { OutboxReads } from "./outbox.ts";
-import { CommandRun, Owner } from "./owners.ts";
+import { CommandRun, Owner, type Beat } from "./owners.ts";
 import { ensureMonths } from "./partitions.ts";
 import { PostgresReads } from "./reads.ts";
 import { storedCalendar } from "./stored-calendar.ts";
@@ -44,7 +46,7 @@ const waits = {
 /** Where nobody says how long a request may live. Milliseconds. */
 const requestLifeMs = 2 * 3_600_000;
 /** A proxy that was silent for so much longer than a request may live is dead. Milliseconds. */
-const marginMs = 60_000;
+const marginMs = 5_000;
 
 /** Opens the ledger, the keys and the notice of changes in one PostgreSQL database. */
 export async function openPostgres(options: OpenPostgresOptions): Promise<OpenResult> {
@@ -127,18 +129,20 @@ async function openProxy(options: OpenPostgresOptions, opened: AsyncDisposableSt
   const seen = await changesIn(pools.short);
   const newClient = () => new Client(clientConfig(server, { applicationName: `${pools.name}, changes`, statementMs: waits.serve.statementMs }));
   const watch = opened.use(new ChangeWatch({ newClient, clock, ownName: pools.name, seen, onChange: () => listeners.tell() }));
-  const owner = opened.use(
-    await Owner.start({
-      database: pools.beats, clock, instance: instanceName(), lifeMs: lifeMs(options), onBeat: ({ changes }) => watch.saw(changes),
-    }),
-  );
+  let fleet: PostgresFleet | null = null;
+  const onBeat = ({ changes, peers }: Beat) => {
+    watch.saw(changes);
+    fleet?.heard(peers);
+  };
+  const owner = opened.use(await Owner.start({ database: pools.beats, clock, instance: instanceName(), lifeMs: lifeMs(options), onBeat }));
+  fleet = new PostgresFleet(pools.beats, owner);
   if ((await storedTimeZone(pools.short)) !== calendar.timeZone) {
     const failure = await applyTimeZone(pools.long, calendar, { at: clock.now(), besides: owner.known() });
     if (failure !== null) return { ok: false, failure };
   }
   await watch.start();
   const channel = new PostgresWriter({ database: pools.short, clock, calendar, run: owner, leases: options.leases ?? "auto" });
-  return { ok: true, store: assemble(options, opened, { pools, calendar, channel, created, listeners }) };
+  return { ok: true, store: assemble(options, opened, { pools, calendar, channel, created, listeners, fleet }) };
 }
 
 interface Parts {
@@ -147,14 +151,16 @@ interface Parts {
   readonly channel: BatchChannel;
   readonly created: boolean;
   readonly listeners: ChangeListeners;
+  /** Null unless given. */
+  readonly fleet?: Fleet;
 }
 
-function assemble(options: OpenPostgresOptions, opened: AsyncDisposableStack, { pools, calendar, channel, created, listeners }: Parts): QueuedStore {
+function assemble(options: OpenPostgresOptions, opened: AsyncDisposableStack, { pools, calendar, channel, created, listeners, fleet }: Parts): QueuedStore {
   const { clock, onWrite: write = () => {}, onEvent: tell = () => {}, settlePauseMs, afterTurn } = options;
   const health = new Health(clock, tell);
   const queue = new CommandQueue(channel, clock, { write, changed: () => listeners.tell(), health }, settlePauseMs, afterTurn);
   opened.defer(() => queue.close());
-  const { short, long, figures } = pools;
+  const [short, long, figures] = [pools.short, pools.long, pools.figures].map((pool) => pool.forReading()) as [Database, Database, Database];
   return queuedStore({
     queue,
     reads: {
@@ -170,6 +176,7 @@ function assemble(options: OpenPostgresOptions, opened: AsyncDisposableStack, { 
     figureReads: new PostgresLongReads(figures, calendar),
     stream: (span) => streamCharges(long, span),
     changes: listeners,
+    fleet: fleet ?? null,
     timeZone: calendar.timeZone,
     created,
     close: () => opened.disposeAsync(),

@@ -23,6 +23,12 @@ export interface OwnRun {
   live(): number;
 }
 
+/** What a beat says of the proxy beside that it lives. */
+export interface Told {
+  readonly catalogue: string | null;
+  readonly uses: string | null;
+}
+
 /** Another proxy that lives. */
 export interface LivePeer {
   readonly epoch: number;
@@ -55,7 +61,7 @@ export interface OwnerOptions {
 export class Owner implements OwnRun, AsyncDisposable {
   readonly #options: OwnerOptions;
   #epoch: number;
-  #told: { readonly catalogue: string | null; readonly uses: string | null } = { catalogue: null, uses: null };
+  #told: () => Told = () => ({ catalogue: null, uses: null });
   #live = 1;
   #timer: Timer | null = null;
   #beating: Promise<void> | null = null;
@@ -91,8 +97,8 @@ export class Owner implements OwnRun, AsyncDisposable {
     return this.#live;
   }
 
-  /** What each beat takes along from now on. */
-  tell(told: { readonly catalogue: string; readonly uses: string }): void {
+  /** Has each beat take along what this answers. */
+  tell(told: () => Told): void {
     this.#told = told;
   }
 
@@ -160,7 +166,7 @@ export class Owner implements OwnRun, AsyncDisposable {
 
   async #beat(): Promise<void> {
     const epoch = await this.epoch();
-    const { catalogue, uses } = this.#told;
+    const { catalogue, uses } = this.#told();
     const beat = await this.#options.database.row<{ is_live: boolean; changes: bigint; live: number; peers: readonly LivePeer[] }>(
       { name: "farebox_beat", text: "select * from farebox_beat($1, $2, $3)" },
       [epoch, catalogue, uses],

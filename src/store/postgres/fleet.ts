@@ -1,0 +1,89 @@
+import type { LimitUse } from "../../core/limits.ts";
+import type { Fleet, JobClaims, JobName, News, Peer, Peers, WorkDone } from "../../ports/fleet.ts";
+import { databaseFault, type Statements } from "./connection.ts";
+import type { LivePeer, Owner } from "./owners.ts";
+
+type Db = Pick<Statements, "rows" | "run">;
+
+/** The proxies of a database, as the beats of this one's run tell of them: whoever makes the run passes each beat on to `heard`. */
+export class PostgresFleet implements Fleet {
+  readonly peers: Peers;
+  readonly claims: JobClaims;
+  readonly #listeners = new Set<() => void>();
+  #live: readonly Peer[] = [];
+
+  constructor(db: Db, run: Pick<Owner, "known" | "tell" | "hasten">) {
+    this.claims = jobClaims(db, run);
+    this.peers = {
+      tell: (news) => {
+        run.tell(() => toldOf(news()));
+        run.hasten();
+      },
+      hasten: () => run.hasten(),
+      live: () => this.#live,
+      onBeat: (listener) => {
+        this.#listeners.add(listener);
+        return () => void this.#listeners.delete(listener);
+      },
+    };
+  }
+
+  /** The other proxies that live, as of a beat that came through. */
+  heard(others: readonly LivePeer[]): void {
+    this.#live = others.map((peer) => ({ epoch: peer.epoch, instance: peer.instance, news: newsOf(peer) }));
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+const claimJobs = `
+  insert into jobs as job (name, owner, until)
+  select name, $1::bigint, clock_timestamp() + $2::bigint * interval '1 millisecond' from unnest($3::text[]) as name order by name
+  on conflict (name) do update set owner = excluded.owner, until = excluded.until
+    where job.owner = excluded.owner or job.until <= clock_timestamp()
+  returning name`;
+
+function jobClaims(db: Db, run: Pick<Owner, "known">): JobClaims {
+  return {
+    async claim(jobs, forMs) {
+      try {
+        const claimed = await db.rows<{ name: JobName }>({ name: "claim_jobs", text: claimJobs }, [run.known(), forMs, [...jobs]]);
+        return claimed.map(({ name }) => name);
+      } catch (error) {
+        if (databaseFault(error) === null) throw error;
+        return [];
+      }
+    },
+    async release() {
+      try {
+        await db.run("delete from jobs where owner = $1", [run.known()]);
+      } catch (error) {
+        // What cannot be given up ends by itself.
+        if (databaseFault(error) === null) throw error;
+      }
+    },
+  };
+}
+
+/** What a beat takes along. Limits are `[requests, tokens, running]`: every proxy writes them twice a second, and every other one reads them. */
+interface Uses {
+  readonly used: Readonly<Record<string, readonly [requests: number, tokens: number, running: number]>>;
+  readonly done: WorkDone;
+}
+
+function toldOf({ catalogue, used, done }: News): { readonly catalogue: string; readonly uses: string } {
+  const short = Object.entries(used).map(([id, { requests, tokens, running }]) => [id, [requests, tokens, running]] as const);
+  return { catalogue, uses: JSON.stringify({ used: Object.fromEntries(short), done } satisfies Uses) };
+}
+
+/** Null for what another release wrote in another way. */
+function newsOf({ catalogue, uses }: LivePeer): News | null {
+  if (catalogue === null || uses === null) return null;
+  try {
+    const { used, done } = JSON.parse(uses) as Uses;
+    const whole = Object.entries(used).map(([id, [requests, tokens, running]]): [string, LimitUse] => [id, { requests, tokens, running }]);
+    const counts = [...whole.flatMap(([, use]) => Object.values(use)), done.posted, done.queued, done.tasks];
+    return counts.every((count) => Number.isFinite(count)) ? { catalogue, used: Object.fromEntries(whole), done } : null;
+  } catch {
+    return null;
+  }
+}
