@@ -6,6 +6,8 @@ const shared = { testTimeout: 20_000, hookTimeout: 20_000, execArgv: nodeFlags, 
 
 export default defineConfig({
   test: {
+    // Vitest leaves one core alone, which of two is half: many tests here wait for processes of their own.
+    maxWorkers: 2,
     globalSetup: "test/support/shared-postgres.ts",
     projects: [
       { test: { ...shared, name: "farebox", include: ["test/**/*.test.ts"] } },
