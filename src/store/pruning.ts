@@ -82,9 +82,16 @@ export async function repeatStep({ clock, pause }: PruneOptions, step: () => num
   }
 }
 
-/** Noon of the day that begins then: the time of its carried sums. */
-export function noonOfDay(start: number): number {
-  return start + dayMs / 2;
+/** Noon of an instant's day, the time of its carried sums; charges come day by day, so the last one is remembered. */
+export function noonOf(calendar: Calendar): (at: number) => number {
+  let [start, end] = [0, 0];
+  return (at) => {
+    if (at < start || at >= end) {
+      const day = calendar.spanOf("1d", at);
+      [start, end] = [day.start, day.end ?? day.start];
+    }
+    return start + dayMs / 2;
+  };
 }
 
 /** The id of a carried sum, from its time, key, team, model, group and source: the same for the same sum, so that each step adds to what is there. */

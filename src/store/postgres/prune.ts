@@ -1,6 +1,6 @@
 import type { PostgresServer } from "../../core/postgres-url.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { carriedId, horizons, noonOfDay, prunable, prunePreview, repeatStep, type Pruned, type PruneOptions } from "../pruning.ts";
+import { carriedId, horizons, noonOf, prunable, prunePreview, repeatStep, type Pruned, type PruneOptions } from "../pruning.ts";
 import { rollupAmounts, rollupCounts } from "../rollup-columns.ts";
 import type { OpenFailure } from "../store.ts";
 import { answer } from "./answer.ts";
@@ -109,14 +109,13 @@ async function carryStep(db: Statements, calendar: Calendar, before: number, whi
   const times = rows.map(({ at }) => Number(at));
   const step = [seqs, Math.min(...times), Math.max(...times)];
   const inStep = "seq = any($1) and admitted_at >= $2 and admitted_at <= $3";
-  const noonOf = noons(calendar);
   const sums = await db.rows<SumRow & Readonly<Record<string, bigint>>>(
     `select noon, key, team, model, price_group, source,
        ${Object.entries(counts).map(([name, isOne]) => `count(*) filter (where ${isOne}) as ${name}`).join(", ")},
        ${rollupAmounts.map((name) => `coalesce(sum(${name}), 0)::bigint as ${name}`).join(", ")}
      from charges join unnest($1::bigint[], $4::bigint[]) as step (of, noon) on seq = of
      where ${inStep} and state = 'posted' group by 1, 2, 3, 4, 5, 6`,
-    [...step, times.map(noonOf)],
+    [...step, times.map(noonOf(calendar))],
   );
   await addCarried(db, calendar, sums);
   await db.run(`delete from tasks where charge in (select id from charges where ${inStep} and kind = 'task')`, step);
@@ -150,16 +149,4 @@ async function addCarried(db: Statements, calendar: Calendar, sums: readonly (Su
      on conflict (charge) do update set ${added("carried", rollupCounts)}`,
     [JSON.stringify(given)],
   );
-}
-
-/** Noon of an instant's day; charges come day by day, so the last one is remembered. */
-function noons(calendar: Calendar): (at: number) => number {
-  let [start, end] = [0, 0];
-  return (at) => {
-    if (at < start || at >= end) {
-      const day = calendar.spanOf("1d", at);
-      [start, end] = [day.start, day.end ?? day.start];
-    }
-    return noonOfDay(start);
-  };
 }

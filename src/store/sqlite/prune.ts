@@ -1,5 +1,5 @@
 import type { Calendar } from "../../ports/calendar.ts";
-import { carriedId, horizons, noonOfDay, prunable, repeatStep, type Pruned, type PruneOptions } from "../pruning.ts";
+import { carriedId, horizons, noonOf, prunable, repeatStep, type Pruned, type PruneOptions } from "../pruning.ts";
 import { rollupAmounts, rollupCounts, rollupDimensions, rollupSums } from "../rollup-columns.ts";
 import { carriedByDay } from "../rollup-sums.ts";
 import { writeTransaction, type Connection, type Statement } from "./connection.ts";
@@ -157,18 +157,6 @@ const carried = {
 /** The part of an upsert that adds what is there and what comes. */
 function addedUp(names: readonly string[]): string {
   return names.map((name) => `${name} = ${name} + excluded.${name}`).join(", ");
-}
-
-/** Noon of an instant's day; charges come day by day, so the last one is remembered. */
-function noonOf(calendar: Calendar): (at: number) => number {
-  let [start, end] = [0, 0];
-  return (at) => {
-    if (at < start || at >= end) {
-      const day = calendar.spanOf("1d", at);
-      [start, end] = [day.start, day.end ?? day.start];
-    }
-    return noonOfDay(start);
-  };
 }
 
 /** After the rollup by days was made anew from the charges. */
