@@ -72,6 +72,20 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     expect(await ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
 
+  it("ends a charge whose names no database could hold as they are", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "all" }, "total", "1"), noon);
+    const odd = "a\0b\ud800 \\u0000";
+    const results = await Promise.all([ledger.hold(holdOf("a", usd("0.1"), { model: odd })), ledger.hold(holdOf("b", usd("0.1")))]);
+    expect(results.map(({ ok }) => ok)).toEqual([true, true]);
+    const served = { ...endAt(noon), servedModel: odd, gatewayRequestId: odd };
+    expect(await ledger.post("a", posting(100_000, 0), served)).toMatchObject({ ok: true, first: true, cost: usd("0.1") });
+    expect((await ledger.charge("a"))?.servedModel?.endsWith("\\u0000")).toBe(true);
+    expect(await ledger.charge("no\0such")).toBeUndefined();
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
   it("books what a charge costs beyond its hold as overage, past the limit too", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

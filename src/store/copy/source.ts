@@ -1,4 +1,5 @@
 import { realpathSync } from "node:fs";
+import { storable } from "../postgres/text.ts";
 import { openCurrent, type CopyFailure } from "../sqlite/backup.ts";
 import { connectToWrite, isStorageFault, type Connection } from "../sqlite/connection.ts";
 import { lockForServe } from "../sqlite/open.ts";
@@ -90,10 +91,9 @@ function sourceTable(db: Connection, table: CopiedTable): SourceTable {
   };
 }
 
-/** PostgreSQL's text cannot hold the character of code 0, which a gateway may have put into a name. */
 function written(value: unknown): string | null {
   if (value === null) return null;
-  return typeof value === "string" ? value.replaceAll("\0", "\uFFFD") : String(value);
+  return typeof value === "string" ? storable(value) : String(value);
 }
 
 function fingerprintOf(db: Connection, tables: readonly SourceTable[], meta: readonly unknown[]): string {

@@ -4,6 +4,7 @@ import type {
   BindTaskCommand, Command, EndTaskCommand, ExtendCommand, HoldCommand, PostCommand, SawTaskCommand, VoidCommand,
 } from "../commands.ts";
 import { amountUnder, type KnownBudgets, type NamedWindow } from "./known-budgets.ts";
+import { storableJson } from "./text.ts";
 
 /*
  * Commands as farebox_apply takes them: objects with the names of columns, amounts as text. See 002-functions.sql.
@@ -140,7 +141,7 @@ class Plan {
   finish(): PlannedBatch {
     const { windows, sets } = this.#sets.finish();
     const prices = [...this.#prices].map(([id, canonical]) => ({ id, canonical }));
-    const text = JSON.stringify({
+    const text = storableJson({
       ids: this.#ids, prices, windows, sets, days: [...this.#days.values()], settles: this.#rows.settles, claims: this.#rows.claims, tasks: this.#rows.tasks,
     });
     return { text, ...this.#places, needed: this.#needed };

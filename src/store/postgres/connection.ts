@@ -3,6 +3,7 @@ import type { ConnectionOptions } from "node:tls";
 import { DatabaseError, Pool, types, type ClientBase, type ClientConfig, type PoolClient } from "pg";
 import type { PostgresServer } from "../../core/postgres-url.ts";
 import { LedgerUnavailable } from "../../ports/ledger.ts";
+import { storable } from "./text.ts";
 
 /** Text with $1 … in it. One with a name is prepared once on each connection. */
 export type Sql = string | { readonly name: string; readonly text: string };
@@ -214,7 +215,8 @@ function sessionOver(client: PoolClient): Session {
   let isLost = false;
   const query = async <R extends object>(sql: Sql, values: readonly unknown[] = []) => {
     try {
-      return await client.query<R>(typeof sql === "string" ? { text: sql, values: [...values] } : { ...sql, values: [...values] });
+      const given = values.map((value) => (typeof value === "string" ? storable(value) : value));
+      return await client.query<R>(typeof sql === "string" ? { text: sql, values: given } : { ...sql, values: given });
     } catch (error) {
       isLost ||= isConnectionLost(error);
       throw error;
