@@ -79,11 +79,10 @@ function assembled(state: MemoryState, stores: Stores, queue: CommandQueue): Omi
     oldHolds: (before) => ledger.oldHolds(before),
     latestSample: () => samples.latest(),
     budgets: () => ledger.budgets(),
-    windows: (at) => ledger.windows(at),
     windowsOf: (caller, at) => ledger.windowsOf(caller, at),
   };
   const longReads = longReadsOf(stores);
-  const queued = { ledger: new QueuedLedger(queue, reads, longReads, (span) => ledger.stream(span)), samples: new QueuedAccountSamples(queue, reads, longReads) };
+  const queued = { ledger: new QueuedLedger(queue, reads, longReads, longReads, (span) => ledger.stream(span)), samples: new QueuedAccountSamples(queue, reads, longReads) };
   return {
     ...queued,
     figures: queued,
@@ -110,6 +109,8 @@ function longReadsOf({ ledger, samples }: Stores): LongReads {
         return ledger.report(asked.query);
       case "spend":
         return ledger.spend(asked.query);
+      case "windows":
+        return ledger.windows(asked.at);
       case "untoldWindows":
         return ledger.untoldWindows(asked.at, asked.limit);
       case "prunedUntil":

@@ -14,6 +14,7 @@ export type LongRead =
   | { readonly kind: "report"; readonly query: ReportQuery }
   | { readonly kind: "spend"; readonly query: SpendQuery }
   | { readonly kind: "postings"; readonly query: ReportQuery; readonly after: PageEnd | null }
+  | { readonly kind: "windows"; readonly at: number }
   | { readonly kind: "untoldWindows"; readonly at: number; readonly limit: number }
   | { readonly kind: "prunedUntil" }
   | { readonly kind: "totals" }
@@ -30,6 +31,7 @@ export interface LongReadAnswers {
   report: readonly ReportRow[];
   spend: readonly SpendRow[];
   postings: PostingPage;
+  windows: readonly BudgetWindow[];
   untoldWindows: readonly BudgetWindow[];
   prunedUntil: number | null;
   totals: LedgerTotals;

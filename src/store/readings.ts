@@ -26,7 +26,6 @@ export interface ShortReadings {
   oldHolds(before: number): Later<readonly OldHold[]>;
   latestSample(): Later<AccountSample | undefined>;
   budgets(): Later<readonly Budget[]>;
-  windows(at: number): Later<readonly BudgetWindow[]>;
   windowsOf(caller: Caller, at: number): Later<readonly BudgetWindow[]>;
 }
 

@@ -168,7 +168,7 @@ async function sums(database: Database) {
   const reads = new PostgresLongReads(database, utc);
   const read = async (asked: LongRead) => reads.read(asked);
   return {
-    windows: await new PostgresReads(database, utc).windows(noon),
+    windows: await read({ kind: "windows", at: noon }),
     parts: await read({ kind: "report", query: { by: byAll, ...span } }),
     // Taken from the charges: as much as the rollups say.
     untagged: await read({ kind: "report", query: { by: [...byAll, "tag:none"], ...span } }),

@@ -36,7 +36,7 @@ const command = (path: string) => openStore({ path, calendar: utc, clock, access
 function ledgerOver(db: Connection, channel: BatchChannel, by: Clock = clock) {
   const queue = new CommandQueue(channel, by, { write: () => {}, changed: () => {} });
   const reads = { read: async (read: Parameters<typeof readLong>[2]) => readLong(db, utc, read) as never, close: async () => {} };
-  return { ledger: new QueuedLedger(queue, new ShortReads(db, utc, () => null), reads, (span) => streamCharges(db.name, span)), keys: new QueuedKeyStore(queue, new KeyReads(db)) };
+  return { ledger: new QueuedLedger(queue, new ShortReads(db, utc, () => null), reads, reads, (span) => streamCharges(db.name, span)), keys: new QueuedKeyStore(queue, new KeyReads(db)) };
 }
 
 function freshDatabase(folder: TempFolder): Connection {

@@ -6,7 +6,7 @@ import { readingOf } from "../reading/long-reads.ts";
 import type { Reading } from "../reading/reading.ts";
 import { answer } from "./answer.ts";
 import type { Database } from "./connection.ts";
-import { readUntoldWindows } from "./reads.ts";
+import { readUntoldWindows, readWindows } from "./reads.ts";
 import { readRecent } from "./recent.ts";
 import { verify } from "./verify.ts";
 
@@ -32,6 +32,8 @@ export class PostgresLongReads implements LongReads {
     switch (read.kind) {
       case "recent":
         return await readRecent(this.#db, read.query);
+      case "windows":
+        return await this.#db.transaction((db) => readWindows(db, this.#calendar, read.at), "snapshot");
       case "untoldWindows":
         return await this.#db.transaction((db) => readUntoldWindows(db, this.#calendar, read.at, read.limit), "snapshot");
       case "verify":

@@ -69,10 +69,6 @@ export class PostgresReads implements ShortReadings {
     return (await readBudgets(this.#db)).map(withoutSeq);
   }
 
-  async windows(at: number): Promise<readonly BudgetWindow[]> {
-    return await this.#db.transaction((db) => readWindows(db, this.#calendar, at), "snapshot");
-  }
-
   async windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]> {
     return await this.#db.transaction(async (db) => {
       const wanted = (await readBudgetsOf(db, caller)).map((budget) => windowAt(this.#calendar, budget, at, subjectOf(budget.scope, caller)));
@@ -106,7 +102,7 @@ function windowAt(calendar: Calendar, budget: StoredBudget, at: number, subject 
 }
 
 /** Every budget's window at the instant. One that no hold has opened yet has the sums of its charges all the same. Within a snapshot. */
-async function readWindows(db: Statements, calendar: Calendar, at: number): Promise<readonly BudgetWindow[]> {
+export async function readWindows(db: Statements, calendar: Calendar, at: number): Promise<readonly BudgetWindow[]> {
   const wanted = (await readBudgets(db)).map((budget) => windowAt(calendar, budget, at));
   const stored = Map.groupBy(await storedSums(db, wanted), ({ budget }) => Number(budget));
   const summed = await summedUp(db, wanted.filter(({ budget }) => budget.scope.kind !== "eachKey" && !stored.has(budget.seq)));

@@ -23,13 +23,16 @@ export class QueuedLedger extends QueuedCharges implements Ledger {
   readonly #queue: CommandQueue;
   readonly #reads: ShortReadings;
   readonly #longReads: LongReads;
+  readonly #figureReads: LongReads;
   readonly #stream: Ledger["stream"];
 
-  constructor(queue: CommandQueue, reads: ShortReadings, longReads: LongReads, stream: Ledger["stream"]) {
+  /** `figureReads`: answers what is looked at all the time, and may be the same as `longReads`. */
+  constructor(queue: CommandQueue, reads: ShortReadings, longReads: LongReads, figureReads: LongReads, stream: Ledger["stream"]) {
     super(queue);
     this.#queue = queue;
     this.#reads = reads;
     this.#longReads = longReads;
+    this.#figureReads = figureReads;
     this.#stream = stream;
   }
 
@@ -51,7 +54,7 @@ export class QueuedLedger extends QueuedCharges implements Ledger {
   }
 
   async windows(at: number): Promise<readonly BudgetWindow[]> {
-    return this.#reads.windows(at);
+    return this.#figureReads.read({ kind: "windows", at });
   }
 
   async windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]> {

@@ -63,7 +63,7 @@ export interface QueuedParts {
 /** The store of an engine whose writes go through a queue. */
 export function queuedStore({ queue, reads, longReads, figureReads, stream, changes, fleet = null, timeZone, created, close }: QueuedParts): QueuedStore {
   const on = (long: LongReads) => ({
-    ledger: new QueuedLedger(queue, reads.ledger, long, stream),
+    ledger: new QueuedLedger(queue, reads.ledger, long, figureReads ?? long, stream),
     samples: new QueuedAccountSamples(queue, reads.ledger, long),
   });
   const { ledger, samples } = on(longReads);

@@ -11,7 +11,7 @@ import { readReport } from "./report.ts";
 import { readSpend } from "./spend.ts";
 
 /** Long reads that both databases answer alike. */
-export type SharedRead = Exclude<LongRead, { readonly kind: "recent" | "untoldWindows" | "verify" | "copy" }>;
+export type SharedRead = Exclude<LongRead, { readonly kind: "recent" | "windows" | "untoldWindows" | "verify" | "copy" }>;
 
 export function readingOf(dialect: Dialect, calendar: Calendar, read: SharedRead): Reading<LongReadAnswers[SharedRead["kind"]]> {
   switch (read.kind) {

@@ -6,6 +6,7 @@ import { answer } from "./answer.ts";
 import type { Connection } from "./connection.ts";
 import { copyInto } from "./copy.ts";
 import { readUntoldWindows } from "./outbox.ts";
+import { readWindows } from "./reads.ts";
 import { readRecent } from "./recent.ts";
 import { verify } from "./verify.ts";
 
@@ -18,6 +19,8 @@ export function readLong(
   switch (read.kind) {
     case "recent":
       return readRecent(db, read.query);
+    case "windows":
+      return readWindows(db, calendar, read.at);
     case "untoldWindows":
       return readUntoldWindows(db, calendar, read.at, read.limit);
     case "verify":

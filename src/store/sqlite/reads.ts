@@ -71,10 +71,6 @@ export class ShortReads implements ShortReadings {
     return readBudgets(this.#db).map(withoutSeq);
   }
 
-  windows(at: number): readonly BudgetWindow[] {
-    return readWindows(this.#db, this.#calendar, at);
-  }
-
   windowsOf(caller: Caller, at: number): readonly BudgetWindow[] {
     const read = () => readBudgetsOf(this.#db, caller).map((budget) => this.#windowOf(budget, subjectOf(budget.scope, caller), at));
     return this.#db.transaction(read)();
