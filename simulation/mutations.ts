@@ -22,13 +22,17 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     { file: memoryLedger, from: "const shortage = shortageAmong(windows, amount);", to: "const shortage = shortageAmong([], amount);" },
     {
       file: "store/queued/ledger.ts",
-      from: "    const priceId = request.price?.id;\n",
-      to: `    const needed = request.firstSlice ?? request.amount;
+      from: "  async adjust(id: string,",
+      to: `  override async hold(request) {
+    const needed = request.firstSlice ?? request.amount;
     for (const window of await this.#reads.windowsOf(request.caller, request.at)) {
       const isShort = needed !== null && window.budget.mode === "hard" && window.spent + window.held + needed > window.budget.limit;
       if (isShort) return { ok: false, reason: "no_room", shortage: { window, needed, exhausted: false } };
     }
-    const priceId = request.price?.id;\n`,
+    return super.hold(request);
+  }
+
+  async adjust(id: string,`,
     },
   ],
   "an admission that ignores pending holds": [
@@ -66,7 +70,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a price that is taken for written when its hold was not": [
     {
-      file: "store/queued/ledger.ts",
+      file: "store/queued/charges.ts",
       from: "if (!answer.ok) return unavailable;\n    if (answer.reply.ok && priceId",
       to: "if (!answer.ok) return (priceId !== undefined && this.#pricesWritten.add(priceId), unavailable);\n    if (answer.reply.ok && priceId",
     },
