@@ -1,6 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import Database from "better-sqlite3";
+import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatUsd, type PicoUsd } from "../../src/core/money.ts";
 import type { Sandbox, SandboxOptions } from "../../src/sandbox/options.ts";
@@ -10,6 +11,7 @@ import { askAdmin } from "../support/admin-client.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../support/farebox-process.ts";
 import { startGate, type Gate } from "../support/gate.ts";
 import { oneModelFile, replaceFile } from "../support/price-files.ts";
+import { newDatabase } from "../support/shared-postgres.ts";
 import { ask, open as openAnswer, type OpenAnswer, type WireAnswer, type WireOptions } from "../support/wire-client.ts";
 
 const adminToken = "from-the-settings-0123456789";
@@ -95,6 +97,10 @@ function read<T>(database: string, sql: string): T[] {
 }
 
 const rowsOf = (database: string) => read<Row>(database, "select state, source, reason, hold, cost from charges order by seq");
+
+function owning(client: Client): AsyncDisposable & { readonly client: Client } {
+  return { client, [Symbol.asyncDispose]: () => client.end() };
+}
 
 /** Until it is so; bounded by the test's own time. */
 async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
@@ -262,6 +268,41 @@ describe("a worker that dies", { timeout: 60_000 }, () => {
     expect(again.stderr).toContain(`"recovered":${left}`);
     expect(rowsOf(database).filter(({ state }) => state === "pending")).toEqual([]);
     expect((await runFarebox(["verify", "--database", database])).code).toBe(0);
+  });
+});
+
+describe("two workers on PostgreSQL", { timeout: 60_000 }, () => {
+  it("hold one budget to the last request, and leave nothing open where one of them dies", async () => {
+    await using ledger = await newDatabase();
+    await using gate = await startGate();
+    await using scene = await startScene({ gatewayUrl: gate.url, env: { FAREBOX_DATABASE: ledger.url } });
+    await using database = owning(new Client({ connectionString: ledger.url }));
+    await database.client.connect();
+    const sums = async () => (await database.client.query("select spent, held from windows")).rows as { spent: string; held: string }[];
+    const key = await scene.addKey("alice");
+    const first = chat(scene, key);
+    await gate.waitFor(1);
+    const hold = BigInt((await database.client.query("select hold from charges")).rows[0].hold);
+    await scene.budget("all", formatUsd((hold * 37n) as PicoUsd));
+
+    const refusals = Promise.withResolvers<void>();
+    let refused = 0;
+    const others = Array.from({ length: 199 }, async () => {
+      const answer = await chat(scene, key);
+      if (answer.status === 429 && ++refused === 163) refusals.resolve();
+      return answer;
+    });
+    const ends = Promise.allSettled([first, ...others]);
+    await Promise.all([gate.waitFor(37), refusals.promise]);
+    expect(await sums()).toEqual([{ spent: "0", held: String(hold * 37n) }]);
+    process.kill(workerPid(scene.serve, 1), "SIGKILL");
+    await scene.serve.printed(/requests ended with their worker/);
+    gate.open(scene.sandbox.url);
+    const answered = (await ends).filter((end) => end.status === "fulfilled" && end.value.status === 200).length;
+    await until(async () => (await metric(scene, "farebox_ledger_pending_holds")) === 0);
+    const { rows } = await database.client.query("select source, count(*)::int as count from charges group by source order by source");
+    expect(rows).toEqual([{ source: "assumed", count: 37 - answered }, { source: "reported", count: answered }]);
+    expect((await runFarebox(["verify"], { env: { FAREBOX_DATABASE: ledger.url } })).code).toBe(0);
   });
 });
 
