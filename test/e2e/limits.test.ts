@@ -103,7 +103,7 @@ describe("requests per minute", () => {
     const theirs = { "x-ratelimit-limit-requests": "10000", "X-RateLimit-Remaining-Tokens": "77", "retry-after": "3" };
     const ask = async (init: object) => {
       const response = proxy.chat(small, init);
-      const asked = await gateway.next();
+      const asked = await gateway.nextChat();
       asked.response.writeHead(429, { "content-type": "application/json", ...theirs }).end('{"error":{"message":"slow down"}}');
       return await response;
     };

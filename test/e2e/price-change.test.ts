@@ -47,7 +47,7 @@ async function scene(text: string, clock?: Clock): Promise<Scene> {
 /** A stream that has begun: the client has its first chunk. */
 async function beginStream({ proxy, gateway }: Scene): Promise<{ asked: Asked; answer: Response }> {
   const answer = proxy.chat({ model: "mine", stream: true, max_tokens: 50 });
-  const asked = await gateway.next();
+  const asked = await gateway.nextChat();
   asked.response.writeHead(200, { "content-type": "text/event-stream" });
   asked.response.write(delta("first words"));
   return { asked, answer: await answer };

@@ -129,7 +129,7 @@ describe("a gateway that answers with an error", () => {
     await using early = await proxyWith({ gatewayUrl: gateway.url });
     const huge = { model: "gpt-4o", messages: [{ role: "user", content: "x".repeat(12_000_000) }] };
     const asking = ask(early.proxy, huge);
-    const { request, response } = await gateway.next();
+    const { request, response } = await gateway.nextChat();
     response.writeHead(413, { "content-type": "application/json", "content-length": Buffer.byteLength(text), connection: "close" });
     response.end(text, () => request.socket.end());
     const answer = await asking;
@@ -259,7 +259,7 @@ describe("a gateway that breaks off", () => {
   it("a stream with a stated length that breaks off still ends with our error event", async () => {
     const { gateway, ...own } = scripted;
     const opening = open(own.proxy, helloStream);
-    const { request, response } = await gateway.next();
+    const { request, response } = await gateway.nextChat();
     const first = delta("Hello");
     response.writeHead(200, { "content-type": "text/event-stream", "content-length": first.length + 20 });
     response.write(first);
@@ -273,7 +273,7 @@ describe("a gateway that breaks off", () => {
   it("in the middle of an answer too large to hold: the client's connection breaks too, and the hold is charged", async () => {
     const { gateway, ...own } = scripted;
     const opening = open(own.proxy, hello);
-    const { request, response } = await gateway.next();
+    const { request, response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "application/json" });
     response.write(`{"choices":[{"message":{"content":"${"x".repeat(1_500_000)}`);
     const answer = await opening;
@@ -386,7 +386,7 @@ describe("redirects", () => {
   it.each([301, 302, 303])("does not turn a POST into a GET: %i is refused and void", async (status) => {
     const { gateway, ...own } = scripted;
     const asking = ask(own.proxy, hello);
-    const { response } = await gateway.next();
+    const { response } = await gateway.nextChat();
     response.writeHead(status, { location: "/elsewhere" }).end();
     const answer = await asking;
     expect(answer.status).toBe(502);
@@ -398,7 +398,7 @@ describe("redirects", () => {
     await using gateway = await scriptedGateway();
     await using own = await proxyWith({ gatewayUrl: gateway.url });
     const asking = ask(own.proxy, hello);
-    const { response, request } = await gateway.next();
+    const { response, request } = await gateway.nextChat();
     await gateway.stopListening();
     response.writeHead(307, { location: "/moved", connection: "close", "content-length": "0" });
     response.end(() => request.socket.destroy());
@@ -446,7 +446,7 @@ const refusals = async (proxy: RunningProxy) => (await proxy.metrics()).match(/^
 describe("a client that leaves", () => {
   async function asked(stream: boolean): Promise<{ request: ClientRequest; gateway: Asked }> {
     const request = send(scripted.proxy, { ...hello, stream });
-    return { request, gateway: await scripted.gateway.next() };
+    return { request, gateway: await scripted.gateway.nextChat() };
   }
 
   it("before the headers of a stream: the gateway's request ends at once, and the prompt is charged", async () => {

@@ -27,7 +27,7 @@ const answerText = JSON.stringify({ choices: [{ message: { content: "x" } }], us
 /** Sends a request, lets the gateway answer it plainly, and gives what both ends saw. */
 async function passed(body: Body, options?: WireOptions): Promise<{ asked: Asked; answer: WireAnswer }> {
   const answering = ask(proxy, body, options);
-  const asked = await gateway.next();
+  const asked = await gateway.nextChat();
   asked.response.writeHead(200, { "content-type": "application/json" }).end(answerText);
   return { asked, answer: await answering };
 }
@@ -35,7 +35,7 @@ async function passed(body: Body, options?: WireOptions): Promise<{ asked: Asked
 /** Answers a plain request in this way and gives what the client saw. */
 async function answeredWith(respond: (asked: Asked) => void): Promise<WireAnswer> {
   const answering = ask(proxy, { model: "gpt-4o", messages: [{ role: "user", content: "hello" }] });
-  respond(await gateway.next());
+  respond(await gateway.nextChat());
   return answering;
 }
 
@@ -81,7 +81,7 @@ describe("the request's bytes reach the gateway as they were", () => {
       socket.write(Buffer.concat([Buffer.from(`${piece.length.toString(16)}\r\n`), piece, Buffer.from("\r\n")]));
     }
     socket.write("0\r\n\r\n");
-    const asked = await gateway.next();
+    const asked = await gateway.nextChat();
     asked.response.writeHead(200, { "content-type": "application/json" }).end(answerText);
     expect(asked.body.toString()).toBe(text);
     expect(asked.request.headers["connection"]).toBe("keep-alive");
@@ -275,7 +275,7 @@ describe("the gateway's credential never reaches a client", () => {
 
 it("a stream has no cost headers and keeps its own", async () => {
   const opening = open(proxy, { model: "gpt-4o", stream: true, messages: [{ role: "user", content: "hi" }] });
-  const { response } = await gateway.next();
+  const { response } = await gateway.nextChat();
   response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no" });
   response.end(delta("a") + finish({ usage }) + done);
   const answer = await opening;

@@ -38,7 +38,7 @@ afterAll(() => everything.disposeAsync());
 /** Asks the scripted gateway for a stream; it has the request when this resolves. */
 async function asking(body: object = helloStream): Promise<{ asked: Asked; answer: Promise<OpenAnswer> }> {
   const answer = open(scripted, body);
-  return { asked: await gateway.next(), answer };
+  return { asked: await gateway.nextChat(), answer };
 }
 
 /** Plays a whole stream at once. */
@@ -352,7 +352,7 @@ describe("FAREBOX_STREAM_USAGE=inject", () => {
 
   async function injected(text: Buffer, events: readonly (string | Buffer)[]): Promise<{ sent: string; body: Buffer; charge: Charge }> {
     const opening = open(injecting, text);
-    const { body, response } = await gateway.next();
+    const { body, response } = await gateway.nextChat();
     response.writeHead(200, eventStream).flushHeaders();
     const client = await opening;
     for (const event of events) await new Promise((resolve) => response.write(event, resolve));
@@ -381,7 +381,7 @@ describe("FAREBOX_STREAM_USAGE=inject", () => {
 
   it("each event leaves before the next is sent", async () => {
     const opening = open(injecting, helloStream);
-    const { response } = await gateway.next();
+    const { response } = await gateway.nextChat();
     response.writeHead(200, eventStream).flushHeaders();
     const client = await opening;
     for (const event of [delta("a"), delta("b"), finish()]) {
@@ -404,7 +404,7 @@ describe("FAREBOX_STREAM_USAGE=inject", () => {
   it("a plain request is not touched", async () => {
     const text = JSON.stringify({ ...helloStream, stream: false }, null, 1);
     const answering = ask(injecting, text);
-    const { body, response } = await gateway.next();
+    const { body, response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ choices: [{ message: { content: "x" } }], usage }));
     expect(body.toString()).toBe(text);
     expect((await answering).status).toBe(200);
@@ -413,7 +413,7 @@ describe("FAREBOX_STREAM_USAGE=inject", () => {
 
   it("a stream that breaks is counted, and its half event does not leave", async () => {
     const opening = open(injecting, helloStream);
-    const { request, response } = await gateway.next();
+    const { request, response } = await gateway.nextChat();
     response.writeHead(200, eventStream).flushHeaders();
     const client = await opening;
     response.write(delta("a") + delta("b").slice(0, 30));
