@@ -1,6 +1,6 @@
 import type { Catalogue, FilePlace, PriceEntry, PriceExplanation, RateRule, TierRules } from "../ports/catalogue.ts";
 import { ceilingPrice } from "../core/price.ts";
-import { parentClass, tokenClasses } from "../core/tokens.ts";
+import { statedClass, tokenClasses } from "../core/tokens.ts";
 import { nearest } from "../core/fault.ts";
 import type { ModelOrigin, Origins } from "./origins.ts";
 import { rateRule, type Fraction, type StatedSides } from "./rates.ts";
@@ -71,7 +71,7 @@ function rulesOf(price: StatedPrice, fraction: Fraction | null): { tiers: readon
 
 function tierRules(sides: StatedSides, fraction: Fraction | null): TierRules {
   const rules = tokenClasses.map((name) => {
-    const listed = sides.official[name] === undefined ? (parentClass[name] ?? name) : name;
+    const listed = statedClass(name, sides.official);
     return [name, { listed, rule: rateRule(name, sides, fraction) ?? { kind: "stated" } }] as const;
   });
   return Object.fromEntries(rules) as unknown as TierRules;

@@ -1,6 +1,6 @@
 import { parseRate, parseUsd, type PicoUsd, type PicoUsdPerToken } from "../core/money.ts";
 import type { Rates } from "../core/price.ts";
-import { parentClass, tokenClasses, type TokenClass } from "../core/tokens.ts";
+import { parentClass, statedClass, tokenClasses, type TokenClass } from "../core/tokens.ts";
 import { invariant } from "../core/assert.ts";
 import type { RateRule } from "../ports/catalogue.ts";
 import type { StatedRates } from "./schema.ts";
@@ -38,7 +38,7 @@ export function readFraction(group: string, text: string): Fraction {
 
 /** The official rates; a class that is left out takes its parent's. `input` and `output` are stated. */
 export function listRates(official: StatedRates): Rates {
-  return fill((name) => rateOf(official[name] ?? official[parentClass[name] ?? name]));
+  return fill((name) => rateOf(official[statedClass(name, official)]));
 }
 
 /**

@@ -1,8 +1,8 @@
 import { invariant } from "../core/assert.ts";
 import { parseRate } from "../core/money.ts";
-import { canonicalPrice, ceilingPrice, type PriceTier, type PriceVersion } from "../core/price.ts";
+import { canonicalPrice, ceilingPrice, type PinnedPrice, type PriceTier, type PriceVersion } from "../core/price.ts";
 import { unchanged, type Permille } from "../core/tokens.ts";
-import type { CatalogueModel, ModelSpan, PinnedPrice } from "../ports/catalogue.ts";
+import type { CatalogueModel, ModelSpan } from "../ports/catalogue.ts";
 import { contentId } from "../wire/content-id.ts";
 import type { Block } from "./block.ts";
 import { chargedRates, chargedUsd, freeRates, inexact, listRates, usdOf, type Fraction, type StatedSides } from "./rates.ts";

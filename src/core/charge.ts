@@ -1,4 +1,7 @@
+import type { Billing } from "./cost.ts";
+import type { Doubt } from "./doubts.ts";
 import type { PicoUsd } from "./money.ts";
+import type { Delivered } from "./settlement.ts";
 import type { TokenCounts } from "./tokens.ts";
 
 /** What a hold is for: a request ends with its answer, a task whose id is known by its own record only. */
@@ -36,6 +39,8 @@ export interface Charge {
   readonly group: string | null;
   readonly stream: boolean;
   readonly priceId: string | null;
+  /** The price of the model that answered, where it is another one than was asked for: the cost is the larger of both. */
+  readonly servedPriceId: string | null;
   /** Null for a model without a price. */
   readonly hold: PicoUsd | null;
   readonly cost: PicoUsd | null;
@@ -47,6 +52,11 @@ export interface Charge {
   /** Whether the gateway's usage contradicted itself and was read to the dearer side. */
   readonly clamped: boolean;
   readonly tokens: TokenCounts;
+  readonly billing: Billing;
+  /** Why the amount may differ from the bill. */
+  readonly doubts: readonly Doubt[];
+  /** The tokens that were plainly counted, apart from estimates; null where nothing was, and in rows of earlier versions. */
+  readonly delivered: Delivered | null;
   /** The status that the client was answered with; null while pending and after a crash. */
   readonly status: number | null;
   /** Why it ended as it did, for voided, partial and assumed charges: a short word such as `client_left`. */

@@ -1,5 +1,6 @@
 import { add, larger, noMoney, picoUsdMax, priceOf, subtract, sum, type PicoUsd, type PicoUsdPerToken } from "./money.ts";
-import { tierFor, type PriceTier, type PriceVersion } from "./price.ts";
+import type { Formula } from "./charge.ts";
+import { inServiceTier, tierFor, type PriceTier, type PriceVersion } from "./price.ts";
 import {
   completionClasses,
   completionTotal,
@@ -18,10 +19,20 @@ export interface Cost {
   readonly minimumApplied: boolean;
 }
 
-/** One line of an itemised cost: tokens of one class and tier, a flat request, or what a minimum adds. */
+/** What of an answer decides its cost beside its tokens. */
+export interface Billing {
+  /** The service tier that answered; null for the standard one. */
+  readonly serviceTier: string | null;
+  /** Calls of hosted tools by the type of their items, those that the gateway may charge a fee for. */
+  readonly calls: Readonly<Record<string, number>>;
+}
+
+export const standardBilling: Billing = { serviceTier: null, calls: {} };
+
+/** One line of an itemised cost: tokens of one class and tier, a flat request, what a minimum adds, or calls of a hosted tool. */
 export interface CostItem {
-  readonly class: TokenClass | "request" | "minimum";
-  /** For `minimum`, the tokens that the minimum asks for beyond those there are. */
+  readonly class: TokenClass | "request" | "minimum" | "fee";
+  /** For `minimum`, the tokens that the minimum asks for beyond those there are. For `fee`, the calls. */
   readonly tokens: number;
   /** Null where no tokens are priced: a flat request, and what is filled up to a minimum of USD. */
   readonly rate: PicoUsdPerToken | null;
@@ -33,18 +44,37 @@ export interface CostItem {
   readonly tierFrom: number;
 }
 
-/** Exact cost of these tokens: tokens times rate, no rounding. */
-export function costOf(price: PriceVersion, tokens: TokenCounts): Cost {
+/** Exact cost of these tokens: tokens times rate, no rounding; and the fees of hosted tools. */
+export function costOf(standard: PriceVersion, tokens: TokenCounts, billing: Billing = standardBilling): Cost {
+  const price = inServiceTier(standard, billing.serviceTier);
   const before = price.perRequest?.charged ?? tokenCost(price, tokens, "charged");
   const list = price.perRequest?.list ?? tokenCost(price, tokens, "list");
   const charged = withMinimum(price, tokens, before);
-  return { charged, list, minimumApplied: charged !== before };
+  const cost = { charged, list, minimumApplied: charged !== before };
+  if (price.fees === undefined) return cost;
+  const fees = feeItems(price, billing);
+  return { ...cost, charged: sum([charged, ...fees.map((fee) => fee.cost)]), list: sum([list, ...fees.map((fee) => fee.listCost)]) };
 }
 
-/** As `costOf`; null where it is more than 64 bits of pico-USD hold. */
-export function costWithinRange(price: PriceVersion, tokens: TokenCounts): Cost | null {
+/** The prices that a charge is computed from: that of the model asked for, and that of another one that answered. */
+export interface ChargePrices {
+  readonly price: PriceVersion;
+  readonly servedPrice: PriceVersion | null;
+}
+
+/** What a request costs, and by which formula. Where another model answered, the larger cost of the two. */
+export function costUnder({ price, servedPrice }: ChargePrices, tokens: TokenCounts, billing: Billing = standardBilling): Cost & { readonly formula: Formula } {
+  const under = (version: PriceVersion) =>
+    ({ ...costOf(version, tokens, billing), formula: version.perRequest === null ? "tokens" : "per_request" }) as const;
+  const asked = under(price);
+  const served = servedPrice === null ? asked : under(servedPrice);
+  return served.charged > asked.charged ? served : asked;
+}
+
+/** As `costUnder`; null where it is more than 64 bits of pico-USD hold. */
+export function costWithinRange(prices: ChargePrices, tokens: TokenCounts, billing: Billing = standardBilling): ReturnType<typeof costUnder> | null {
   try {
-    const cost = costOf(price, tokens);
+    const cost = costUnder(prices, tokens, billing);
     return larger(cost.charged, cost.list) > picoUsdMax ? null : cost;
   } catch (error) {
     if (error instanceof RangeError) return null;
@@ -53,9 +83,20 @@ export function costWithinRange(price: PriceVersion, tokens: TokenCounts): Cost 
 }
 
 /** The lines that add up to `costOf`: their costs to the charged cost, their list costs to the list cost. */
-export function itemise(price: PriceVersion, tokens: TokenCounts): CostItem[] {
+export function itemise(standard: PriceVersion, tokens: TokenCounts, billing: Billing = standardBilling): CostItem[] {
+  const price = inServiceTier(standard, billing.serviceTier);
   const items = price.perRequest === null ? tokenItems(price, tokens) : [requestItem(price.perRequest)];
-  return [...items, ...minimumItems(price, tokens, sum(items.map((item) => item.cost)))];
+  return [...items, ...minimumItems(price, tokens, sum(items.map((item) => item.cost))), ...feeItems(price, billing)];
+}
+
+/** One line for each kind of hosted tool that was called and has a fee. */
+function feeItems({ fees = {} }: PriceVersion, { calls }: Billing): CostItem[] {
+  return Object.entries(calls).flatMap(([kind, count]) => {
+    const fee = Object.hasOwn(fees, kind) ? fees[kind] : undefined;
+    if (fee === undefined || count === 0) return [];
+    const times = (amount: PicoUsd) => (amount * BigInt(count)) as PicoUsd;
+    return [{ class: "fee", tokens: count, rate: null, cost: times(fee.charged), listRate: null, listCost: times(fee.list), tierFrom: 0 } as const];
+  });
 }
 
 function tokenItems(price: PriceVersion, tokens: TokenCounts): CostItem[] {
@@ -118,7 +159,7 @@ interface PricedPart {
 }
 
 /** Marginal tiers are filled from the front of the prompt, where cached tokens are; the others follow in this order. */
-const promptOrder = ["cached_input", "cache_write", "image_input", "audio_input", "input"] as const satisfies readonly (typeof promptClasses)[number][];
+const promptOrder = ["cached_input", "cache_write", "cache_write_1h", "image_input", "audio_input", "input"] as const satisfies readonly (typeof promptClasses)[number][];
 
 function pricedParts(price: PriceVersion, tokens: TokenCounts): PricedPart[] {
   const reached = tierFor(price, promptTotal(tokens));

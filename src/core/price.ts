@@ -17,6 +17,16 @@ export interface PriceTier {
   readonly list: Rates;
 }
 
+export type PriceTiers = readonly [PriceTier, ...PriceTier[]];
+
+/** What one call of a hosted tool costs beside its tokens. */
+export interface ToolFee {
+  readonly charged: PicoUsd;
+  readonly list: PicoUsd;
+  /** The most tokens that one call adds to the prompt. */
+  readonly inputTokens: number;
+}
+
 /**
  * One model's price, resolved: group, fraction and absolute rates are already worked into the rates.
  * It is stored by its content, so that a charge can be recomputed when the file it came from is gone.
@@ -34,12 +44,24 @@ export interface PriceVersion {
   /** `whole_request`: the tier that the prompt reaches prices all of it. `marginal`: each tier prices its own part of the prompt. */
   readonly tierMode: "whole_request" | "marginal";
   /** Ascending; the first starts at 0. */
-  readonly tiers: readonly [PriceTier, ...PriceTier[]];
+  readonly tiers: PriceTiers;
+  /** The tiers of other service tiers ("priority", "flex", "batch"); absent for none. `tiers` are those of the standard one. */
+  readonly serviceTiers?: Readonly<Record<string, PriceTiers>>;
+  /** The price of a call of a hosted tool, by the type of its item in an answer ("web_search_call"); absent for none. */
+  readonly fees?: Readonly<Record<string, ToolFee>>;
   /** Flat price of one request (image models), beside which tokens cost nothing; null where tokens are priced. */
   readonly perRequest: { readonly charged: PicoUsd; readonly list: PicoUsd } | null;
   readonly minimum: { readonly tokens: number; readonly usd: PicoUsd };
   /** The price of a task, beside which tokens and requests have none; absent for a price of requests. */
   readonly task?: TaskPrice;
+}
+
+/** A price with its content address, ready to be written next to a hold. */
+export interface PinnedPrice {
+  /** Digest of the canonical text. */
+  readonly id: string;
+  readonly canonical: string;
+  readonly version: PriceVersion;
 }
 
 /** The task type of a price for every type of the model that has none of its own. */
@@ -64,6 +86,14 @@ export function timesPieces(price: PriceVersion, pieces: number): PriceVersion {
   return { ...price, perRequest: { charged: times(perRequest.charged), list: times(perRequest.list) } };
 }
 
+/** The price as a service tier has it; the price itself where it states no rates for that tier. */
+export function inServiceTier(price: PriceVersion, serviceTier: string | null): PriceVersion {
+  const { serviceTiers } = price;
+  if (serviceTier === null || serviceTiers === undefined) return price;
+  const tiers = Object.hasOwn(serviceTiers, serviceTier) ? serviceTiers[serviceTier] : undefined;
+  return tiers === undefined ? price : { ...price, tiers };
+}
+
 /** The tier that a prompt of this size reaches. */
 export function tierFor(price: PriceVersion, promptTokens: number): PriceTier {
   let found: PriceTier = price.tiers[0];
@@ -74,6 +104,10 @@ export function tierFor(price: PriceVersion, promptTokens: number): PriceTier {
 /** One text for one price: fixed key order, integers as decimal strings. Its digest is the version's id. */
 export function canonicalPrice(price: PriceVersion): string {
   const rates = (from: Rates) => tokenClasses.map((name) => from[name].toString());
+  const tiersOf = (tiers: PriceTiers) =>
+    tiers.map((tier) => ({ fromPromptTokens: tier.fromPromptTokens, charged: rates(tier.charged), list: rates(tier.list) }));
+  const byName = <T, U>(from: Readonly<Record<string, T>>, form: (value: T) => U) =>
+    Object.keys(from).sort().map((name) => [name, form(from[name] as T)]);
   return JSON.stringify({
     model: price.model,
     group: price.group,
@@ -82,11 +116,7 @@ export function canonicalPrice(price: PriceVersion): string {
     until: price.until,
     source: price.source,
     tierMode: price.tierMode,
-    tiers: price.tiers.map((tier) => ({
-      fromPromptTokens: tier.fromPromptTokens,
-      charged: rates(tier.charged),
-      list: rates(tier.list),
-    })),
+    tiers: tiersOf(price.tiers),
     perRequest: price.perRequest && {
       charged: price.perRequest.charged.toString(),
       list: price.perRequest.list.toString(),
@@ -94,6 +124,8 @@ export function canonicalPrice(price: PriceVersion): string {
     minimum: { tokens: price.minimum.tokens, usd: price.minimum.usd.toString() },
     classes: tokenClasses,
     // Left out of others, whose ids must stay as they are.
+    ...(price.serviceTiers && { serviceTiers: byName(price.serviceTiers, tiersOf) }),
+    ...(price.fees && { fees: byName(price.fees, (fee) => ({ ...fee, charged: fee.charged.toString(), list: fee.list.toString() })) }),
     ...(price.task && { task: { ...price.task, charged: price.task.charged.toString(), list: price.task.list.toString() } }),
   });
 }
@@ -103,10 +135,13 @@ export function parseCanonicalPrice(text: string): PriceVersion {
   const stored = JSON.parse(text);
   const names: string[] = stored.classes;
   const rates = (values: string[]) => {
-    const written = (name: TokenClass) => values[names.indexOf(name)];
-    const rate = (name: TokenClass) => BigInt(written(name) ?? written(parentClass[name] ?? name) ?? "0");
-    return Object.fromEntries(tokenClasses.map((name) => [name, rate(name)])) as unknown as Rates;
+    const written = (name: TokenClass | null): string => (name === null ? "0" : (values[names.indexOf(name)] ?? written(parentClass[name])));
+    return Object.fromEntries(tokenClasses.map((name) => [name, BigInt(written(name))])) as unknown as Rates;
   };
+  const tiersOf = (tiers: { fromPromptTokens: number; charged: string[]; list: string[] }[]) =>
+    tiers.map((tier) => ({ fromPromptTokens: tier.fromPromptTokens, charged: rates(tier.charged), list: rates(tier.list) })) as unknown as PriceTiers;
+  const amounts = ({ charged, list }: { charged: string; list: string }) => ({ charged: BigInt(charged) as PicoUsd, list: BigInt(list) as PicoUsd });
+  type Named<T> = [name: string, value: T][];
   return {
     model: stored.model,
     group: stored.group,
@@ -115,18 +150,17 @@ export function parseCanonicalPrice(text: string): PriceVersion {
     until: stored.until,
     source: stored.source,
     tierMode: stored.tierMode,
-    tiers: stored.tiers.map((tier: { fromPromptTokens: number; charged: string[]; list: string[] }) => ({
-      fromPromptTokens: tier.fromPromptTokens,
-      charged: rates(tier.charged),
-      list: rates(tier.list),
-    })),
-    perRequest: stored.perRequest && {
-      charged: BigInt(stored.perRequest.charged) as PicoUsd,
-      list: BigInt(stored.perRequest.list) as PicoUsd,
-    },
+    tiers: tiersOf(stored.tiers),
+    perRequest: stored.perRequest && amounts(stored.perRequest),
     minimum: { tokens: stored.minimum.tokens, usd: BigInt(stored.minimum.usd) as PicoUsd },
-    ...(stored.task && {
-      task: { ...stored.task, charged: BigInt(stored.task.charged) as PicoUsd, list: BigInt(stored.task.list) as PicoUsd },
+    ...(stored.serviceTiers && {
+      serviceTiers: Object.fromEntries((stored.serviceTiers as Named<Parameters<typeof tiersOf>[0]>).map(([name, tiers]) => [name, tiersOf(tiers)])),
     }),
+    ...(stored.fees && {
+      fees: Object.fromEntries(
+        (stored.fees as Named<{ charged: string; list: string; inputTokens: number }>).map(([name, fee]) => [name, { ...fee, ...amounts(fee) }]),
+      ),
+    }),
+    ...(stored.task && { task: { ...stored.task, ...amounts(stored.task) } }),
   };
 }

@@ -1,18 +1,39 @@
 import { assertNever } from "./assert.ts";
 import type { Formula, Source } from "./charge.ts";
-import { costOf } from "./cost.ts";
+import { costUnder, type Billing } from "./cost.ts";
+import type { Doubt } from "./doubts.ts";
 import type { PicoUsd } from "./money.ts";
-import type { PriceVersion } from "./price.ts";
+import type { PinnedPrice, PriceVersion } from "./price.ts";
 import { completionTotal, noTokens, promptTotal, scaleTokens, type Permille, type TokenCounts } from "./tokens.ts";
 
 /** What was reserved for a request, and by which price; both null for a model without a price. */
 export interface Reserved {
   readonly hold: PicoUsd | null;
   readonly price: PriceVersion | null;
+  /** The price of the model that answered, where it is another one than was asked for. */
+  readonly servedPrice?: PinnedPrice | null;
+}
+
+/** What an answer's output was counted to be, in tokens. */
+export interface CountedOutput {
+  /** By how much the tokenizer may undercount this model. */
+  readonly errorFactor: Permille;
+  /** Output that may have been produced unseen: the model's speed times the time it ran; 0 where it shows all. */
+  readonly hiddenTokens: number;
+  /** The most that output can be whose meaning is not known. */
+  readonly unknownTokens?: number;
+  /** The most that the model writes for all choices together, which no estimate passes. */
+  readonly outputTokensMax?: number;
 }
 
 /** Every way in which a forwarded request can end. Settlement is total over it. */
-export type Outcome =
+export type Outcome = OutcomeKind & {
+  /** Why the amount may differ from the bill. */
+  readonly doubts?: readonly Doubt[];
+  readonly billing?: Billing;
+};
+
+type OutcomeKind =
   /** No byte of the request reached the gateway: no connection, or the client had left before it was sent. */
   | { readonly kind: "notSent"; readonly reason: string }
   /** The gateway answered 4xx. */
@@ -22,25 +43,16 @@ export type Outcome =
   /** The gateway reported its usage. */
   | { readonly kind: "reported"; readonly tokens: TokenCounts; readonly clamped: boolean }
   /** The answer is whole, and was counted because the gateway reported no usage. */
-  | {
-      readonly kind: "counted";
-      readonly tokens: TokenCounts;
-      /** By how much the tokenizer may undercount this model. */
-      readonly errorFactor: Permille;
-      /** Output that may have been produced unseen: the model's speed times the time it ran; 0 where it shows all. */
-      readonly hiddenTokens: number;
-    }
+  | ({ readonly kind: "counted"; readonly tokens: TokenCounts } & CountedOutput)
   /** The answer broke off after it began, without usage. */
-  | {
+  | ({
       readonly kind: "cut";
       readonly promptTokens: number;
-      /** With what was under way when Farebox ended the stream. */
       readonly deliveredTokens: number;
-      readonly errorFactor: Permille;
-      /** As for `counted`. */
-      readonly hiddenTokens: number;
+      /** What was under way at the gateway when Farebox ended the stream. */
+      readonly underWayTokens?: number;
       readonly reason: string;
-    }
+    } & CountedOutput)
   /** Sent, and nothing tells whether it was billed. */
   | { readonly kind: "unknown"; readonly reason: string };
 
@@ -58,7 +70,21 @@ export type Settlement =
       readonly minimumApplied: boolean;
       readonly clamped: boolean;
       readonly reason: string | null;
+      /** Why the amount may differ from the bill; absent for no reason. */
+      readonly doubts?: readonly Doubt[];
+      /** The price of the model that answered, where it is another one than was asked for. */
+      readonly servedPrice?: PinnedPrice;
+      /** Absent for the standard service tier and no calls of hosted tools. */
+      readonly billing?: Billing;
+      /** What was plainly counted, apart from estimates: the amount is never below its cost. Absent where nothing was counted. */
+      readonly delivered?: Delivered;
     };
+
+/** Tokens of a request and its answer that were counted as they passed. */
+export interface Delivered {
+  readonly input: number;
+  readonly output: number;
+}
 
 export type Posted = Extract<Settlement, { kind: "post" }>;
 
@@ -74,13 +100,12 @@ export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement 
         ? postHold(reserved, "assumed", `gateway_${outcome.status}`)
         : { kind: "void", reason: `gateway_${outcome.status}` };
     case "reported":
-      return postTokens(reserved, outcome.tokens, { source: "reported", clamped: outcome.clamped, reason: null });
+      return postTokens(reserved, outcome.tokens, { source: "reported", clamped: outcome.clamped, reason: null, ...notesOf(outcome) });
     case "counted":
-      return postCounted(reserved, outcome);
     case "cut":
-      return postCut(reserved, outcome);
+      return postCount(reserved, outcome);
     case "unknown":
-      return postHold(reserved, "assumed", outcome.reason);
+      return { ...postHold(reserved, "assumed", outcome.reason), ...notesOf(outcome) };
     default:
       return assertNever(outcome);
   }
@@ -98,7 +123,7 @@ export function tokensUsed(outcome: Outcome): number | null {
     case "counted":
       return promptTotal(outcome.tokens) + completionTotal(outcome.tokens);
     case "cut":
-      return outcome.promptTokens + outcome.deliveredTokens;
+      return outcome.promptTokens + outcome.deliveredTokens + (outcome.underWayTokens ?? 0);
     case "unknown":
       return null;
     default:
@@ -106,52 +131,43 @@ export function tokensUsed(outcome: Outcome): number | null {
   }
 }
 
-/** Counted tokens with the tokenizer's error to the dearer side, and at least the output that may have been unseen. */
-function estimateOf(
-  counted: TokenCounts,
-  how: { readonly errorFactor: Permille; readonly hiddenTokens: number },
-): TokenCounts {
-  const input = scaleTokens(counted.input, how.errorFactor);
-  const output = Math.max(scaleTokens(counted.output, how.errorFactor), how.hiddenTokens);
-  return { ...counted, input, output };
+type HowKnown = Pick<Posted, "source" | "clamped" | "reason" | "doubts" | "billing" | "delivered">;
+
+function notesOf({ doubts, billing }: Pick<Outcome, "doubts" | "billing">): Pick<Posted, "doubts" | "billing"> {
+  return { ...(doubts !== undefined && doubts.length > 0 && { doubts }), ...(billing !== undefined && { billing }) };
 }
 
-function postTokens(
-  reserved: Reserved,
-  tokens: TokenCounts,
-  how: { readonly source: Source; readonly clamped: boolean; readonly reason: string | null },
-): Posted {
-  const known = { tokens, source: how.source, clamped: how.clamped, reason: how.reason };
+function postTokens(reserved: Reserved, tokens: TokenCounts, how: HowKnown): Posted {
   if (reserved.price === null) {
-    return { kind: "post", cost: null, listCost: null, formula: "unpriced", minimumApplied: false, ...known };
+    return { kind: "post", cost: null, listCost: null, formula: "unpriced", minimumApplied: false, tokens, ...how };
   }
-  const cost = costOf(reserved.price, tokens);
-  return {
-    kind: "post",
-    cost: cost.charged,
-    listCost: cost.list,
-    formula: reserved.price.perRequest === null ? "tokens" : "per_request",
-    minimumApplied: cost.minimumApplied,
-    ...known,
-  };
+  const served = reserved.servedPrice == null ? {} : { servedPrice: reserved.servedPrice };
+  const { charged, list, formula, minimumApplied } = costUnder({ price: reserved.price, servedPrice: reserved.servedPrice?.version ?? null }, tokens, how.billing);
+  return { kind: "post", cost: charged, listCost: list, formula, minimumApplied, tokens, ...served, ...how };
 }
 
 /** The estimate up to the hold; beyond it only what was plainly written, which is then overage. */
-function postCounted(reserved: Reserved, outcome: Extract<Outcome, { kind: "counted" }>): Settlement {
-  const how = { source: "counted", clamped: false, reason: null } as const;
-  const tokens = estimateOf(outcome.tokens, outcome);
+function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counted" | "cut" }>): Posted {
+  const isWhole = outcome.kind === "counted";
+  const { unknownTokens = 0, hiddenTokens, errorFactor, outputTokensMax = Infinity } = outcome;
+  const counted = isWhole ? outcome.tokens : { ...noTokens, input: outcome.promptTokens, output: outcome.deliveredTokens };
+  const underWay = isWhole ? 0 : (outcome.underWayTokens ?? 0);
+  // Text that was counted is a fact; what is not known to be text counts up to what the model can write.
+  const bounded = (output: number) => Math.max(counted.output, Math.min(output, outputTokensMax));
+  const delivered = { input: promptTotal(counted), output: completionTotal({ ...counted, output: bounded(counted.output + unknownTokens) }) };
+  const how: HowKnown = {
+    source: isWhole && unknownTokens === 0 ? "counted" : "partial",
+    clamped: false,
+    reason: isWhole ? null : outcome.reason,
+    delivered,
+    ...notesOf(outcome),
+  };
+  const estimated = Math.max(scaleTokens(counted.output + underWay, errorFactor) + unknownTokens, hiddenTokens);
+  const tokens = { ...counted, input: scaleTokens(counted.input, errorFactor), output: bounded(estimated) };
   const estimate = postTokens(reserved, tokens, how);
   if (!passesHold(reserved, estimate)) return estimate;
-  const written = postTokens(reserved, outcome.tokens, how);
-  return passesHold(reserved, written) ? written : postHold(reserved, "counted", null, tokens);
-}
-
-/** What was delivered, or may have been produced unseen, never above the hold. */
-function postCut(reserved: Reserved, outcome: Extract<Outcome, { kind: "cut" }>): Settlement {
-  const { promptTokens, deliveredTokens, reason } = outcome;
-  const tokens = estimateOf({ ...noTokens, input: promptTokens, output: deliveredTokens }, outcome);
-  const estimate = postTokens(reserved, tokens, { source: "partial", clamped: false, reason });
-  return passesHold(reserved, estimate) ? postHold(reserved, "partial", reason, tokens) : estimate;
+  const written = postTokens(reserved, { ...counted, output: bounded(counted.output + unknownTokens) }, how);
+  return passesHold(reserved, written) ? written : { ...postHold(reserved, how.source, how.reason, tokens), ...how };
 }
 
 function passesHold({ hold }: Reserved, settlement: Posted): boolean {

@@ -2,7 +2,7 @@
  * Disjoint classes of tokens: a token is counted in one of them only. `input` is the prompt less its cached, written,
  * audio and image tokens; `output` is the completion less its reasoning, audio and image tokens.
  */
-export const promptClasses = ["input", "cached_input", "cache_write", "audio_input", "image_input"] as const;
+export const promptClasses = ["input", "cached_input", "cache_write", "cache_write_1h", "audio_input", "image_input"] as const;
 export const completionClasses = ["output", "reasoning", "audio_output", "image_output"] as const;
 export const tokenClasses = [...promptClasses, ...completionClasses] as const;
 
@@ -11,11 +11,12 @@ export type CompletionClass = (typeof completionClasses)[number];
 export type TokenClass = (typeof tokenClasses)[number];
 export type TokenCounts = Readonly<Record<TokenClass, number>>;
 
-/** The class whose rate serves where a price names none of its own. */
+/** The class whose rate serves where a price names none of its own. A parent stands before its children in `tokenClasses`. */
 export const parentClass: Readonly<Record<TokenClass, TokenClass | null>> = {
   input: null,
   cached_input: "input",
   cache_write: "input",
+  cache_write_1h: "cache_write",
   audio_input: "input",
   image_input: "input",
   output: null,
@@ -24,10 +25,17 @@ export const parentClass: Readonly<Record<TokenClass, TokenClass | null>> = {
   image_output: "output",
 };
 
+/** The class whose rate a list has for this one: its own, or that of the nearest parent that the list states. */
+export function statedClass(name: TokenClass, stated: Readonly<Partial<Record<TokenClass, unknown>>>): TokenClass {
+  const parent = parentClass[name];
+  return stated[name] !== undefined || parent === null ? name : statedClass(parent, stated);
+}
+
 export const noTokens: TokenCounts = {
   input: 0,
   cached_input: 0,
   cache_write: 0,
+  cache_write_1h: 0,
   audio_input: 0,
   image_input: 0,
   output: 0,
@@ -37,7 +45,7 @@ export const noTokens: TokenCounts = {
 };
 
 export function promptTotal(tokens: TokenCounts): number {
-  return tokens.input + tokens.cached_input + tokens.cache_write + tokens.audio_input + tokens.image_input;
+  return tokens.input + tokens.cached_input + tokens.cache_write + tokens.cache_write_1h + tokens.audio_input + tokens.image_input;
 }
 
 export function completionTotal(tokens: TokenCounts): number {

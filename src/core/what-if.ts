@@ -4,7 +4,7 @@ import { costWithinRange, type Cost } from "./cost.ts";
 import type { PriceVersion } from "./price.ts";
 
 /** What the amount of a posted charge followed from. */
-export type ChargedFacts = Pick<Charge, "at" | "model" | "formula" | "source" | "tokens" | "cost" | "listCost">;
+export type ChargedFacts = Pick<Charge, "at" | "model" | "formula" | "source" | "tokens" | "cost" | "listCost"> & Partial<Pick<Charge, "billing">>;
 
 /**
  * Why a charge cannot be recomputed under other prices:
@@ -29,7 +29,7 @@ export function recomputeUnder(charge: ChargedFacts, priceAt: PriceAt): Recomput
   if (obstacle !== null) return { ok: false, why: obstacle };
   const price = priceAt(charge.model, charge.at);
   if (typeof price === "string") return { ok: false, why: price };
-  const cost = costWithinRange(price, charge.tokens);
+  const cost = costWithinRange({ price, servedPrice: null }, charge.tokens, charge.billing);
   return cost === null ? { ok: false, why: "too_large" } : { ok: true, cost };
 }
 

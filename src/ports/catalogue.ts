@@ -1,17 +1,9 @@
 import type { ModelLimits } from "../core/bounds.ts";
-import type { PriceVersion } from "../core/price.ts";
+import type { PinnedPrice } from "../core/price.ts";
 import type { Permille, TokenClass, Unit } from "../core/tokens.ts";
 
 /** The public tokenizers that Farebox can count with. */
 export type Encoding = "o200k_base" | "cl100k_base";
-
-/** A price with its content address, ready to be written beside a hold. */
-export interface PinnedPrice {
-  /** Digest of the canonical text. */
-  readonly id: string;
-  readonly canonical: string;
-  readonly version: PriceVersion;
-}
 
 /** All that the request path needs to know of one model, at one instant. */
 export interface CatalogueModel extends ModelLimits {

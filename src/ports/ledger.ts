@@ -250,6 +250,8 @@ export interface ReportRow {
   readonly tokens: TokenCounts;
   readonly cost: PicoUsd;
   readonly listCost: PicoUsd;
+  /** Of the cost, that of charges with doubts. */
+  readonly inDoubt: PicoUsd;
   readonly bySource: Readonly<Record<string, { readonly requests: number; readonly cost: PicoUsd }>>;
 }
 

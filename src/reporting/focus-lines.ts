@@ -6,7 +6,7 @@ import type { PriceVersion } from "../core/price.ts";
 import { completionTotal, promptTotal, type TokenClass } from "../core/tokens.ts";
 
 /** What a line of a charge was metered by. */
-export type Meter = TokenClass | "request" | "minimum" | "assumed" | "stated" | "adjustment" | "carried";
+export type Meter = TokenClass | "request" | "minimum" | "fee" | "assumed" | "stated" | "adjustment" | "carried";
 
 /**
  * One line of a charge as FOCUS has it: a quantity at a contracted unit price (the gateway's) and a list unit price (the
@@ -42,9 +42,9 @@ export function focusLines(charge: Charge, price: PriceVersion | undefined): Foc
   switch (charge.formula) {
     case "tokens":
     case "per_request": {
-      const items = price === undefined ? [] : itemise(price, charge.tokens);
+      const items = price === undefined ? [] : itemise(price, charge.tokens, charge.billing);
       const isWhole = sum(items.map((item) => item.cost)) === cost && sum(items.map((item) => item.listCost)) === listCost;
-      if (isWhole && price !== undefined) return items.map((item) => itemLine(item, price));
+      if (isWhole && price !== undefined) return items.flatMap((item) => itemLines(item, price));
       return stated("stated", cost, listCost, tokensOf(charge));
     }
     case "assumed":
@@ -58,6 +58,10 @@ export function focusLines(charge: Charge, price: PriceVersion | undefined): Foc
     default:
       return assertNever(charge.formula);
   }
+}
+
+function itemLines(item: CostItem, price: PriceVersion): FocusLine[] {
+  return item.class === "fee" ? stated("fee", item.cost, item.listCost, BigInt(item.tokens)) : [itemLine(item, price)];
 }
 
 function itemLine(item: CostItem, price: PriceVersion): FocusLine {

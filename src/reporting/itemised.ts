@@ -7,7 +7,7 @@ import { isoTime } from "./names.ts";
 /** A charge as its amount comes about: the lines that add up to it, the price they are of, and how that is known. */
 export function itemisedJson(charge: Charge, price: PriceVersion | undefined) {
   const isPriced = charge.formula === "tokens" || charge.formula === "per_request";
-  const items = price === undefined || !isPriced ? [] : itemise(price, charge.tokens);
+  const items = price === undefined || !isPriced ? [] : itemise(price, charge.tokens, charge.billing);
   return {
     ended_at: charge.endedAt === null ? null : isoTime(charge.endedAt),
     formula: charge.formula,

@@ -58,7 +58,7 @@ async function ceilingOf(ledger: Ledger, span: Pick<ReportQuery, "since" | "unti
 export type Sums = Omit<ReportRow, "dimensions">;
 
 export const nothing: Sums = {
-  requests: 0, unpricedRequests: 0, retries: 0, tokens: noTokens, cost: noMoney, listCost: noMoney, bySource: {},
+  requests: 0, unpricedRequests: 0, retries: 0, tokens: noTokens, cost: noMoney, listCost: noMoney, inDoubt: noMoney, bySource: {},
 };
 
 export function together(total: Sums, row: Sums): Sums {
@@ -74,6 +74,7 @@ export function together(total: Sums, row: Sums): Sums {
     tokens: Object.fromEntries(tokenClasses.map((name) => [name, total.tokens[name] + row.tokens[name]])) as TokenCounts,
     cost: add(total.cost, row.cost),
     listCost: add(total.listCost, row.listCost),
+    inDoubt: add(total.inDoubt, row.inDoubt),
     bySource,
   };
 }

@@ -2,6 +2,7 @@ import type { AccountSample } from "../core/account-sample.ts";
 import type { Admin } from "../core/admins.ts";
 import type { Budget, Period } from "../core/budget.ts";
 import type { Formula, HoldKind, Source } from "../core/charge.ts";
+import { formatDoubts } from "../core/doubts.ts";
 import type { Key, KeyChange } from "../core/keys.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { Team, TeamChange } from "../core/teams.ts";
@@ -31,8 +32,21 @@ type EndFields = readonly [
 ];
 export type PostCommand = readonly [
   op: "post", id: string, cost: PicoUsd | null, listCost: PicoUsd | null, formula: Formula, source: Source,
-  minimumApplied: boolean, clamped: boolean, reason: string | null, end: EndFields, tokens: readonly number[],
+  minimumApplied: boolean, clamped: boolean, reason: string | null, end: EndFields, tokens: readonly number[], notes: PostNotes | null,
 ];
+/** What few charges have; by the names of columns, as they are stored. */
+export interface PostNotes {
+  readonly served_price_id: string | null;
+  readonly service_tier: string | null;
+  readonly tool_calls: string | null;
+  readonly doubts: string | null;
+  readonly delivered_input: number | null;
+  readonly delivered_output: number | null;
+  /** The text of the served price, to be written before the charge. */
+  readonly servedCanonical: string | null;
+}
+export const noteColumns = ["served_price_id", "service_tier", "tool_calls", "doubts", "delivered_input", "delivered_output"] as const;
+
 export type VoidCommand = readonly [op: "void", id: string, reason: string, end: EndFields];
 export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
 export type SetBudgetCommand = readonly [op: "setBudget", budget: Omit<Budget, "id">, at: number, by: string];
@@ -139,7 +153,27 @@ export function postCommand(id: string, posting: Posting, end: ChargeEnd): PostC
   return [
     "post", id, posting.cost, posting.listCost, posting.formula, posting.source, posting.minimumApplied, posting.clamped,
     posting.reason, endFields(end), tokenClasses.map((name) => posting.tokens[name]),
+    notesOf(posting),
   ];
+}
+
+/** The amount of a charge that is in doubt: all of it, for whatever reason. */
+export function inDoubt(notes: PostNotes | null, cost: PicoUsd | null): bigint {
+  return notes === null || notes.doubts === null ? 0n : (cost ?? 0n);
+}
+
+function notesOf({ servedPrice, billing, doubts, delivered }: Posting): PostNotes | null {
+  if (servedPrice === undefined && billing === undefined && doubts === undefined && delivered === undefined) return null;
+  const calls = billing?.calls ?? {};
+  return {
+    served_price_id: servedPrice?.id ?? null,
+    service_tier: billing?.serviceTier ?? null,
+    tool_calls: Object.keys(calls).length === 0 ? null : JSON.stringify(calls),
+    doubts: formatDoubts(doubts),
+    delivered_input: delivered?.input ?? null,
+    delivered_output: delivered?.output ?? null,
+    servedCanonical: servedPrice?.canonical ?? null,
+  };
 }
 
 export function voidCommand(id: string, reason: string, end: ChargeEnd): VoidCommand {

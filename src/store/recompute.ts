@@ -1,8 +1,9 @@
 import { assertNever } from "../core/assert.ts";
 import { sources, type Charge, type Formula, type Source } from "../core/charge.ts";
-import { costWithinRange } from "../core/cost.ts";
+import { costWithinRange, type ChargePrices } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
+import { noTokens } from "../core/tokens.ts";
 import { taskAmounts, type TaskInputs } from "../core/task-cost.ts";
 
 interface Mismatch {
@@ -13,7 +14,7 @@ interface Mismatch {
 /** What of a charge its amounts follow from, and the amounts. */
 export type Audited = Pick<
   Charge,
-  "id" | "state" | "endedAt" | "priceId" | "hold" | "cost" | "listCost" | "overage" | "formula" | "source" | "minimumApplied" | "tokens"
+  "id" | "state" | "endedAt" | "priceId" | "hold" | "cost" | "listCost" | "overage" | "formula" | "source" | "minimumApplied" | "tokens" | "servedPriceId" | "billing" | "delivered"
 >;
 
 const fromTokens: readonly Source[] = ["reported", "counted", "partial"];
@@ -60,9 +61,26 @@ export function recompute(charge: Audited, priceOf: (id: string) => PriceVersion
   differ("cost", amounts.cost, charge.cost);
   differ("list cost", amounts.list, charge.listCost);
   differ("minimum applied", amounts.minimumApplied, charge.minimumApplied);
+  const delivered = costOfDelivered(charge, priceOf);
+  if (delivered !== null && charge.cost !== null && delivered > charge.cost) {
+    mismatches.push({ expected: `cost of at least ${delivered} for what was delivered`, found: `cost ${charge.cost}` });
+  }
   const { hold } = charge;
   differ("overage", hold === null || amounts.cost === null || amounts.cost <= hold ? 0n : amounts.cost - hold, charge.overage);
   return mismatches;
+}
+
+/** What was counted as it passed costs no more than the charge; rows of earlier versions do not state it. */
+function costOfDelivered(charge: Audited, priceOf: (id: string) => PriceVersion | null): PicoUsd | null {
+  const prices = charge.delivered === null || charge.cost === null ? null : pricesOf(charge, priceOf);
+  return prices && (costWithinRange(prices, { ...noTokens, ...charge.delivered }, charge.billing)?.charged ?? null);
+}
+
+/** Null where a price that the charge names is lost. */
+function pricesOf({ priceId, servedPriceId }: Audited, priceOf: (id: string) => PriceVersion | null): ChargePrices | null {
+  const price = priceId === null ? null : priceOf(priceId);
+  const servedPrice = servedPriceId === null ? null : priceOf(servedPriceId);
+  return price === null || (servedPriceId !== null && servedPrice === null) ? null : { price, servedPrice };
 }
 
 interface Amounts {
@@ -82,10 +100,10 @@ function amountsOf(charge: Audited, formula: Exclude<Formula, "task">, priceOf: 
   switch (formula) {
     case "tokens":
     case "per_request": {
-      const price = charge.priceId === null ? null : priceOf(charge.priceId);
-      if (price === null || (price.perRequest !== null) !== (formula === "per_request")) return null;
-      const cost = costWithinRange(price, charge.tokens);
-      return cost && { cost: cost.charged, list: cost.list, minimumApplied: cost.minimumApplied };
+      const prices = pricesOf(charge, priceOf);
+      const cost = prices && costWithinRange(prices, charge.tokens, charge.billing);
+      if (cost === null || cost.formula !== formula) return null;
+      return { cost: cost.charged, list: cost.list, minimumApplied: cost.minimumApplied };
     }
     case "assumed":
       return { cost: charge.hold, list: charge.hold, minimumApplied: false };

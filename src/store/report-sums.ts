@@ -12,6 +12,7 @@ export interface ReportPart {
   readonly tokens: TokenCounts;
   readonly cost: bigint;
   readonly listCost: bigint;
+  readonly inDoubt: bigint;
 }
 
 interface Sums {
@@ -22,6 +23,7 @@ interface Sums {
   readonly tokens: Record<TokenClass, number>;
   cost: bigint;
   listCost: bigint;
+  inDoubt: bigint;
   readonly bySource: Record<string, { requests: number; cost: PicoUsd }>;
 }
 
@@ -41,6 +43,7 @@ export class ReportSums {
     row.retries += part.retries;
     row.cost += part.cost;
     row.listCost += part.listCost;
+    row.inDoubt += part.inDoubt;
     for (const name of tokenClasses) row.tokens[name] += part.tokens[name];
     const source = (row.bySource[part.source] ??= { requests: 0, cost: 0n as PicoUsd });
     source.requests += part.requests;
@@ -58,6 +61,7 @@ export class ReportSums {
         tokens: row.tokens,
         cost: row.cost as PicoUsd,
         listCost: row.listCost as PicoUsd,
+        inDoubt: row.inDoubt as PicoUsd,
         bySource: row.bySource,
       }));
   }
@@ -67,7 +71,7 @@ export class ReportSums {
     let row = this.#rows.get(name);
     if (row === undefined) {
       const tokens = Object.fromEntries(tokenClasses.map((each) => [each, 0])) as Record<TokenClass, number>;
-      row = { dimensions, requests: 0, unpricedRequests: 0, retries: 0, tokens, cost: 0n, listCost: 0n, bySource: {} };
+      row = { dimensions, requests: 0, unpricedRequests: 0, retries: 0, tokens, cost: 0n, listCost: 0n, inDoubt: 0n, bySource: {} };
       this.#rows.set(name, row);
     }
     return row;

@@ -7,7 +7,7 @@ export const quarterMs = 900_000;
 /** Sums that count charges; the row of a carried sum cannot say them. */
 export const rollupCounts = ["requests", "unpriced", "retries"] as const;
 /** Sums that a carried sum's row has like any other's. */
-export const rollupAmounts = [...tokenClasses, "cost", "list_cost"] as const;
+export const rollupAmounts = [...tokenClasses, "cost", "list_cost", "in_doubt"] as const;
 export const rollupSums = [...rollupCounts, ...rollupAmounts] as const;
 export const rollupDimensions = ["key", "team", "model", "price_group", "source"] as const;
 

@@ -4,7 +4,7 @@ import type { ReportDimension, WhatIfRow } from "../ports/ledger.ts";
 import { ReportSums, rowName, type ReportPart } from "./report-sums.ts";
 
 /** A posted charge, or a carried sum, with where it belongs in a report and how much it counts there. */
-export interface PostedCharge extends ChargedFacts, Pick<ReportPart, "dimensions" | "requests" | "unpriced" | "retries"> {
+export interface PostedCharge extends ChargedFacts, Pick<ReportPart, "dimensions" | "requests" | "unpriced" | "retries" | "inDoubt"> {
   readonly source: NonNullable<ChargedFacts["source"]>;
 }
 
@@ -29,9 +29,9 @@ export class WhatIfSummer {
   }
 
   add(charge: PostedCharge): void {
-    const { dimensions, source, requests, unpriced, retries, tokens } = charge;
+    const { dimensions, source, requests, unpriced, retries, tokens, inDoubt } = charge;
     const stored = { cost: charge.cost ?? 0n, listCost: charge.listCost ?? 0n };
-    this.#report.add({ dimensions, source, requests, unpriced, retries, tokens, ...stored });
+    this.#report.add({ dimensions, source, requests, unpriced, retries, tokens, inDoubt, ...stored });
     const sums = this.#sumsOf(dimensions);
     const recomputed = this.#recompute(charge);
     if (!recomputed.ok) {

@@ -198,7 +198,7 @@ describe("litellm", () => {
     expect(model).toMatchObject({ contextTokens: 1_048_576, outputTokensMax: 65_535 });
     const [base, above] = model?.price?.version.tiers ?? [];
     expect(base && Object.entries(base.list).map(([name, rate]) => `${name} ${formatRate(rate)}`)).toEqual([
-      "input 1.25", "cached_input 0.3125", "cache_write 1.25", "audio_input 0.70", "image_input 1.25", "output 10.00", "reasoning 11.00", "audio_output 10.00", "image_output 10.00",
+      "input 1.25", "cached_input 0.3125", "cache_write 1.25", "cache_write_1h 1.25", "audio_input 0.70", "image_input 1.25", "output 10.00", "reasoning 11.00", "audio_output 10.00", "image_output 10.00",
     ]);
     expect(above).toMatchObject({ fromPromptTokens: 200_001, list: { input: 2_500_000n, output: 15_000_000n, cached_input: 312_500n } });
   });

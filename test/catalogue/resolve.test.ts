@@ -65,6 +65,7 @@ ${listed}        official: { input: "2", cached_input: "0.2", cache_write: "2.5"
       "input 1.00",
       "cached_input 1.00",
       "cache_write 1.25",
+      "cache_write_1h 1.25",
       "audio_input 1.00",
       "image_input 1.00",
       "output 5.00",

@@ -1,4 +1,6 @@
 import * as fc from "fast-check";
+import { standardBilling } from "../../src/core/cost.ts";
+import { doubts } from "../../src/core/doubts.ts";
 import type { PicoUsd, PicoUsdPerToken } from "../../src/core/money.ts";
 import type { PriceTier, PriceVersion, Rates } from "../../src/core/price.ts";
 import type { Outcome, Reserved } from "../../src/core/settlement.ts";
@@ -22,7 +24,14 @@ function tierFrom(fromPromptTokens: number): fc.Arbitrary<PriceTier> {
   return fc.record({ fromPromptTokens: fc.constant(fromPromptTokens), charged: rates, list: rates });
 }
 
-export const prices: fc.Arbitrary<PriceVersion> = fc.record({
+const extras = fc.constantFrom("none", "tiers", "fees", "both").chain((kind) =>
+  fc.record({
+    ...((kind === "tiers" || kind === "both") && { serviceTiers: fc.record({ flex: tiers, priority: tiers }) }),
+    ...((kind === "fees" || kind === "both") && { fees: fc.record({ web_search_call: fc.record({ charged: amount, list: amount, inputTokens: fc.nat(20_000) }) }) }),
+  }),
+) as fc.Arbitrary<Pick<PriceVersion, "serviceTiers" | "fees">>;
+
+export const prices: fc.Arbitrary<PriceVersion> = fc.tuple(extras, fc.record({
   model: fc.string(),
   group: fc.option(fc.string()),
   fraction: fc.constantFrom(null, "0.75", "1"),
@@ -33,7 +42,7 @@ export const prices: fc.Arbitrary<PriceVersion> = fc.record({
   tiers,
   perRequest: fc.option(fc.record({ charged: amount, list: amount }), { freq: 5 }),
   minimum: fc.record({ tokens: fc.oneof(fc.constant(0), fc.nat(5000)), usd: fc.oneof(fc.constant(0n as PicoUsd), amount) }),
-});
+})).map(([more, price]) => ({ ...price, ...more }) as PriceVersion);
 
 const count = fc.oneof(fc.constant(0), fc.nat(1000));
 
@@ -43,6 +52,13 @@ export const tokenCounts: fc.Arbitrary<TokenCounts> = fc
 
 const reason = fc.constantFrom("client_left", "timeout");
 const permille = fc.integer({ min: 1000, max: 3000 }).map((value) => value as Permille);
+
+const uncertain = {
+  unknownTokens: fc.oneof(fc.constant(0), fc.nat(5000)),
+  outputTokensMax: fc.constantFrom(4000, 16_000),
+  doubts: fc.subarray([...doubts]),
+  billing: fc.constantFrom(standardBilling, { serviceTier: "flex", calls: {} }, { serviceTier: "none", calls: { web_search_call: 2, other_call: 1 } }),
+};
 
 /** Every way in which a request can end. */
 export const outcomes: fc.Arbitrary<Outcome> = fc.oneof(
@@ -55,13 +71,16 @@ export const outcomes: fc.Arbitrary<Outcome> = fc.oneof(
     tokens: tokenCounts,
     errorFactor: permille,
     hiddenTokens: fc.oneof(fc.constant(0), fc.nat(5000)),
+    ...uncertain,
   }),
   fc.record({
     kind: fc.constant("cut" as const),
     promptTokens: fc.nat(5000),
     deliveredTokens: fc.nat(5000),
     errorFactor: permille,
+    underWayTokens: fc.nat(300),
     hiddenTokens: fc.oneof(fc.constant(0), fc.nat(5000)),
+    ...uncertain,
     reason,
   }),
   fc.record({ kind: fc.constant("unknown" as const), reason }),

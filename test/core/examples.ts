@@ -1,10 +1,10 @@
 import { noMoney, parseRate, type PicoUsdPerToken } from "../../src/core/money.ts";
 import type { PriceTier, PriceVersion, Rates } from "../../src/core/price.ts";
-import { parentClass, tokenClasses, type TokenClass } from "../../src/core/tokens.ts";
+import { statedClass, tokenClasses, type TokenClass } from "../../src/core/tokens.ts";
 
 /** A full set of rates from decimal strings, USD per 1M tokens; classes that are left out take their parent's. */
 export function rates(stated: { readonly input: string; readonly output: string } & Partial<Record<TokenClass, string>>): Rates {
-  const of = (name: TokenClass) => parseRate(stated[name] ?? stated[parentClass[name] ?? name] ?? "") as PicoUsdPerToken;
+  const of = (name: TokenClass) => parseRate(stated[statedClass(name, stated)] ?? "") as PicoUsdPerToken;
   return Object.fromEntries(tokenClasses.map((name) => [name, of(name)])) as unknown as Rates;
 }
 

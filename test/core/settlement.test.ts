@@ -1,11 +1,12 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { costOf } from "../../src/core/cost.ts";
-import { noMoney, usd } from "../../src/core/money.ts";
+import { larger, noMoney, usd } from "../../src/core/money.ts";
 import { outcomeOfStatus, settlementFor, type Outcome, type Reserved } from "../../src/core/settlement.ts";
 import { noTokens, unchanged, type Permille } from "../../src/core/tokens.ts";
 import { anyReserved, outcomes } from "./arbitraries.ts";
-import { price } from "./examples.ts";
+import { canonicalPrice } from "../../src/core/price.ts";
+import { price, rates, tier } from "./examples.ts";
 
 const reserved: Reserved = { hold: usd("1"), price: price() };
 const million = 1_000_000;
@@ -113,15 +114,55 @@ describe("settlementFor", () => {
     );
   });
 
-  it("posts no more than the hold for a cut answer, and the hold itself for an unknown end", () => {
+  it("posts no estimate above the hold, never less than what was delivered, and the hold itself for an unknown end", () => {
     fc.assert(
       fc.property(anyReserved, outcomes, (reserved, outcome) => {
         const settlement = settlementFor(reserved, outcome);
         if (settlement.kind === "void") return;
-        if (outcome.kind === "cut") expect(settlement.cost ?? 0n).toBeLessThanOrEqual(reserved.hold ?? 0n);
+        const { delivered } = settlement;
+        expect(delivered !== undefined).toBe(outcome.kind === "cut" || outcome.kind === "counted");
+        if (delivered !== undefined && outcome.kind !== "counted" && reserved.price !== null) {
+          const cost = costOf(reserved.price, { ...noTokens, ...delivered }, settlement.billing).charged;
+          expect(settlement.cost).toBeGreaterThanOrEqual(cost);
+          expect(settlement.cost).toBeLessThanOrEqual(larger(cost, reserved.hold ?? noMoney));
+        }
         if (outcome.kind === "unknown") expect(settlement.cost).toBe(reserved.hold);
       }),
     );
+  });
+
+  it("posts a count of a whole answer at what was delivered at least, and an estimate up to what the model can write", () => {
+    fc.assert(
+      fc.property(anyReserved, outcomes, (reserved, outcome) => {
+        const settlement = settlementFor(reserved, outcome);
+        if (settlement.kind === "void" || (outcome.kind !== "counted" && outcome.kind !== "cut")) return;
+        const { delivered = { input: 0, output: 0 }, tokens, source } = settlement;
+        const text = outcome.kind === "cut" ? outcome.deliveredTokens : outcome.tokens.output;
+        expect(delivered.output).toBeGreaterThanOrEqual(text);
+        expect(tokens.output).toBeGreaterThanOrEqual(text);
+        expect(tokens.output).toBeLessThanOrEqual(Math.max(text, outcome.outputTokensMax ?? 0));
+        expect(source).toBe(outcome.kind === "counted" && outcome.unknownTokens === 0 ? "counted" : "partial");
+      }),
+    );
+  });
+
+  it("posts a cut answer beyond its hold as overage, as a whole one", () => {
+    const small: Reserved = { hold: usd("0.01"), price: price() };
+    const counts = { errorFactor: unchanged, hiddenTokens: 0 };
+    const cut: Outcome = { kind: "cut", promptTokens: 0, deliveredTokens: 16_010, reason: "budget_exceeded", ...counts };
+    const whole: Outcome = { kind: "counted", tokens: { ...noTokens, output: 16_010 }, ...counts };
+    for (const outcome of [cut, whole]) {
+      expect(settlementFor(small, outcome)).toMatchObject({ cost: usd("0.08005"), formula: "tokens", delivered: { input: 0, output: 16_010 } });
+    }
+  });
+
+  it("posts the larger cost where another model answered, and names both prices", () => {
+    const expensive = price({ model: "other", tiers: [tier(0, rates({ input: "150", output: "600" }))] });
+    const servedPrice = { id: "served", canonical: canonicalPrice(expensive), version: expensive };
+    const outcome: Outcome = { kind: "reported", tokens: { ...noTokens, input: 1000, output: 1000 }, clamped: false, doubts: ["served_model"] };
+    expect(settlementFor({ ...reserved, servedPrice }, outcome)).toMatchObject({ cost: usd("0.75"), servedPrice, doubts: ["served_model"] });
+    const both = { hold: usd("1"), price: expensive, servedPrice: { ...servedPrice, version: price() } };
+    expect(settlementFor(both, outcome)).toMatchObject({ cost: usd("0.75"), doubts: ["served_model"] });
   });
 
   it("posts an amount that follows from its formula and inputs", () => {
@@ -133,16 +174,18 @@ describe("settlementFor", () => {
           expect(settlement.cost).toBe(reserved.hold);
           return;
         }
-        const cost = costOf(reserved.price, settlement.tokens);
+        const cost = costOf(reserved.price, settlement.tokens, settlement.billing);
         expect(settlement).toMatchObject({ cost: cost.charged, listCost: cost.list, minimumApplied: cost.minimumApplied });
         expect(settlement.formula).toBe(reserved.price.perRequest === null ? "tokens" : "per_request");
       }),
     );
   });
 
-  it("holds nothing for nothing", () => {
+  it("posts what was written beyond a hold of nothing, and no estimate", () => {
     const free: Reserved = { hold: noMoney, price: price() };
     const cut: Outcome = { kind: "cut", promptTokens: 9, deliveredTokens: 9, errorFactor: unchanged, hiddenTokens: 0, reason: "client_left" };
-    expect(settlementFor(free, cut)).toMatchObject({ cost: 0n, source: "partial", formula: "assumed" });
+    const written = costOf(price(), { ...noTokens, input: 9, output: 9 }).charged;
+    expect(settlementFor(free, cut)).toMatchObject({ cost: written, source: "partial", formula: "tokens" });
+    expect(settlementFor(free, { ...cut, promptTokens: 0, deliveredTokens: 0, hiddenTokens: 9 })).toMatchObject({ cost: 0n, formula: "assumed" });
   });
 });

@@ -232,5 +232,5 @@ describe("the FOCUS export", () => {
 });
 
 function tokensOf(input: number, output: number): TokenCounts {
-  return { input, output, cached_input: 0, cache_write: 0, audio_input: 0, image_input: 0, reasoning: 0, audio_output: 0, image_output: 0 };
+  return { input, output, cached_input: 0, cache_write: 0, cache_write_1h: 0, audio_input: 0, image_input: 0, reasoning: 0, audio_output: 0, image_output: 0 };
 }

@@ -45,10 +45,11 @@ describe("changesOf", () => {
         const changes = changesOf(a, b).filter((change) => holdsAt(change, at));
         const reached = Math.max(0, ...[a, b].flatMap((one) => (priceAt(one, at)?.tiers ?? []).map((tier) => tier.fromPromptTokens)).filter((from) => from <= prompt));
         const field = (of: TokenClass) => `${side === "charged" ? "gateway" : "official"}.${of}`;
-        const told = (of: TokenClass) => changes.find((change) => change.field === field(of) && change.from_prompt_tokens === reached);
+        const told = (of: TokenClass): (typeof changes)[number] | undefined => changes.find((change) => change.field === field(of) && change.from_prompt_tokens === reached);
         const [before, after] = [rateAt(a, at, prompt, side, name), rateAt(b, at, prompt, side, name)];
         // A class that has its parent's rate in both is told with its parent.
-        const change = told(name) ?? told(parentClass[name] ?? name);
+        const nearest = (of: TokenClass | null): (typeof changes)[number] | undefined => (of === null ? undefined : (told(of) ?? nearest(parentClass[of])));
+        const change = nearest(name);
         if (before !== after) expect(change).toMatchObject({ before, after });
         else expect(told(name)).toBeUndefined();
       }),

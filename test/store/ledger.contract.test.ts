@@ -2,11 +2,14 @@ import { describe, expect, it } from "vitest";
 import { budgetAlerts } from "../../src/core/alerts.ts";
 import type { AccountSample } from "../../src/core/account-sample.ts";
 import { parseScope, type Caller } from "../../src/core/budget.ts";
+import { costOf } from "../../src/core/cost.ts";
 import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
+import { canonicalPrice } from "../../src/core/price.ts";
 import type { HoldResult } from "../../src/ports/ledger.ts";
 import type { Store } from "../../src/store/store.ts";
+import { contentId } from "../../src/wire/content-id.ts";
 import {
-  alice, assumed, bob, budget, endAt, holdOf, ledgerKinds, leasingKind, noon, posting, taskOf, priceId, type LedgerKind,
+  alice, assumed, bob, budget, endAt, holdOf, ledgerKinds, leasingKind, noon, posting, price, taskOf, tokens, priceId, type LedgerKind,
 } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
@@ -54,6 +57,33 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     expect(await ledger.pending()).toEqual({ count: 37, oldestAt: noon });
   });
 
+  it("keeps what few charges have, reports what is in doubt, and recomputes it", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "all" }, "1d", "10"), noon);
+    for (const id of ["plain", "served", "below", "held", "short"]) await ledger.hold(holdOf(id, usd("1")));
+    const version = { ...price, model: "model-b", tiers: [{ ...price.tiers[0], charged: price.tiers[0].list }] as const };
+    const servedPrice = { id: contentId(canonicalPrice(version)), canonical: canonicalPrice(version), version };
+    const doubts = ["served_model", "service_tier"] as const;
+    const served = { ...posting(1000, 1000), cost: costOf(version, tokens(1000, 1000)).charged, servedPrice, doubts, billing: { serviceTier: "priority", calls: { web_search_call: 2 } } };
+    const delivered = { input: 1000, output: 900 };
+    await ledger.post("plain", posting(1000, 1000), endAt(noon));
+    await ledger.post("served", served, endAt(noon));
+    await ledger.post("below", { ...posting(1000, 1000), source: "counted", delivered }, endAt(noon));
+    await ledger.post("held", { ...assumed(usd("0")), doubts: ["task_consumption"] }, endAt(noon));
+    await ledger.post("short", { ...posting(1000, 1000), source: "counted", delivered: { input: 1000, output: 1001 } }, endAt(noon));
+    expect(await ledger.charge("served")).toMatchObject({ servedPriceId: servedPrice.id, doubts, billing: served.billing, delivered: null });
+    expect(await ledger.charge("below")).toMatchObject({ servedPriceId: null, doubts: [], billing: { serviceTier: null, calls: {} }, delivered });
+    expect(await ledger.charge("held")).toMatchObject({ cost: usd("1"), doubts: ["task_consumption"] });
+    expect(await ledger.price(servedPrice.id)).toEqual(version);
+    const inDoubt = served.cost + usd("1");
+    for (const by of [["day"], ["hour"], ["tag:feature"]] as const) {
+      const rows = await ledger.report({ by, since: noon - 86_400_000, until: noon + 86_400_000 });
+      expect(rows.reduce((sum, row) => sum + row.inDoubt, 0n)).toBe(inDoubt);
+    }
+    expect((await ledger.verify()).differences).toMatchObject([{ kind: "charge", id: "short", expected: expect.stringContaining("for what was delivered") }]);
+  });
+
   it("moves a hold to spent when it is posted, and answers a repeat with the first result", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
@@ -67,7 +97,8 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
       adjusts: null, adjustedBy: null, id: "a", kind: "request", state: "posted", at: noon, endedAt: noon + 5, key: "k-alice", team: "red", route: "chat", model: "model-a",
       servedModel: "model-a-1", group: "general", stream: false, priceId, hold: usd("1"), cost: usd("0.2"), listCost: usd("0.4"), overage: 0n,
       formula: "tokens", source: "reported", minimumApplied: false, clamped: false, tokens: posting(100_000, 25_000).tokens, status: 200,
-      reason: null, gatewayRequestId: "gw-1", durationMs: 12.5, firstTokenMs: 3, tags: {}, retry: 0,
+      reason: null, gatewayRequestId: "gw-1", durationMs: 12.5, firstTokenMs: 3, tags: {}, retry: 0, servedPriceId: null,
+      billing: { serviceTier: null, calls: {} }, doubts: [], delivered: null,
     });
     expect(await ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
@@ -400,11 +431,11 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     expect(await ledger.report({ by: ["key", "team"], since: noon - 20 * 60_000, until: noon + 60_000 })).toEqual([
       {
         dimensions: { key: null, team: null }, requests: 1, unpricedRequests: 0, retries: 0, tokens: posting(1000, 1).tokens, cost: posting(1000, 1).cost,
-        listCost: posting(1000, 1).listCost, bySource: { reported: { requests: 1, cost: posting(1000, 1).cost } },
+        listCost: posting(1000, 1).listCost, inDoubt: 0n, bySource: { reported: { requests: 1, cost: posting(1000, 1).cost } },
       },
       {
         dimensions: { key: "k-alice", team: "red" }, requests: 1, unpricedRequests: 0, retries: 0, tokens: posting(0, 0).tokens, cost: usd("1"), listCost: usd("1"),
-        bySource: { assumed: { requests: 1, cost: usd("1") } },
+        inDoubt: 0n, bySource: { assumed: { requests: 1, cost: usd("1") } },
       },
     ]);
     const hours = await ledger.report({ by: ["hour", "group"], since: noon - hourMs, until: noon + hourMs });

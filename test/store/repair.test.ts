@@ -59,7 +59,7 @@ it.each<[string, string, string, string]>([
   ["a day of carried sums", "update rollup_day set requests = requests + 1 where day < '2026-09-15'", "rollup", "rollup"],
   ["every quarter hour lost", "delete from rollup_quarter", "rollup", "rollup"],
   ["a quarter hour that is none", "update rollup_quarter set starts_at = starts_at + 1", "rollup", "rollup"],
-  ["a row of zeros", "insert into rollup_day select '2026-11-01', key, team, model, price_group, source, 0,0,0,0,0,0,0,0,0,0,0,0,0,0 from rollup_day limit 1", "rollup", "rollup"],
+  ["a row of zeros", "insert into rollup_day select '2026-11-01', key, team, model, price_group, source, 0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0 from rollup_day limit 1", "rollup", "rollup"],
   ["lost links", `delete from charge_windows where charge in ${pending}`, "link", "link"],
   ["a link to nothing", `insert into charge_windows values (${pending}, 999)`, "link", "link"],
   ["a link of no charge", "insert into charge_windows values (99999, 1)", "link", "link"],

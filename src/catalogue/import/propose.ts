@@ -1,6 +1,6 @@
 import { parseRate, parseUsd } from "../../core/money.ts";
 import { ceilingPrice } from "../../core/price.ts";
-import { parentClass, tokenClasses, type TokenClass } from "../../core/tokens.ts";
+import { statedClass, tokenClasses, type TokenClass } from "../../core/tokens.ts";
 import type { Catalogue } from "../../ports/catalogue.ts";
 import type { ModelOrigin, Origins } from "../origins.ts";
 import type { StatedModel, StatedPrice, StatedRates, StatedTraits } from "../schema.ts";
@@ -207,7 +207,7 @@ export function differs(table: TablePrice, stated: StatedPrice): boolean {
 /** Classes whose rate is another one in `after`, of those that it states; each with both rates. */
 export function changedClasses(after: StatedRates, before: StatedRates): { class: TokenClass; before: string | null; after: string }[] {
   return tokenClasses.flatMap((name) => {
-    const [now, was] = [after[name], before[name] ?? before[parentClass[name] ?? name]];
+    const [now, was] = [after[name], before[statedClass(name, before)]];
     const same = now === undefined || (was !== undefined && parseRate(now) === parseRate(was));
     return same ? [] : [{ class: name, before: was ?? null, after: now }];
   });

@@ -10,6 +10,7 @@ export interface Cell {
   readonly counts: number[];
   cost: bigint;
   listCost: bigint;
+  inDoubt: bigint;
   isUsed: boolean;
 }
 
@@ -33,7 +34,7 @@ export class CellBook {
   of(name: string, identity: readonly string[] | (() => readonly string[])): Cell {
     let cell = this.#cells.get(name);
     if (cell === undefined) {
-      cell = { name, identity: typeof identity === "function" ? identity() : identity, counts: zeros.slice(), cost: 0n, listCost: 0n, isUsed: false };
+      cell = { name, identity: typeof identity === "function" ? identity() : identity, counts: zeros.slice(), cost: 0n, listCost: 0n, inDoubt: 0n, isUsed: false };
       this.#cells.set(name, cell);
     }
     if (!cell.isUsed) {
@@ -59,6 +60,7 @@ export class CellBook {
       cell.counts.fill(0);
       cell.cost = 0n;
       cell.listCost = 0n;
+      cell.inDoubt = 0n;
       cell.isUsed = false;
     }
     this.#used = [];
@@ -70,6 +72,7 @@ export function addCell(to: Cell, from: Cell): void {
   for (let index = 0; index < to.counts.length; index++) to.counts[index] = (to.counts[index] ?? 0) + (from.counts[index] ?? 0);
   to.cost += from.cost;
   to.listCost += from.listCost;
+  to.inDoubt += from.inDoubt;
 }
 
 export function nameOf(identity: readonly string[]): string {

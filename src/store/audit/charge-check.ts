@@ -1,6 +1,7 @@
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { TaskInputs } from "../../core/task-cost.ts";
 import { contentId } from "../../wire/content-id.ts";
+import type { ChargeRow } from "../rows/charges.ts";
 import { rowsOf, type Reading } from "../reading/reading.ts";
 import { recompute, type Audited } from "../recompute.ts";
 import { Feed } from "./feed.ts";
@@ -33,6 +34,12 @@ export class ChargeCheck {
   /** `task`: what a charge of the formula `task` was charged by; null where it is lost. */
   check(id: string, charge: Audited, task: TaskInputs | null): void {
     for (const { expected, found } of recompute(charge, this.#priceOf, () => task)) this.#differ(id, expected, found);
+  }
+
+  /** What is in doubt is the whole cost of a charge with doubts; of a carried sum it is what its charges had. */
+  checkDoubts({ id, state, formula, cost, doubts, in_doubt: found }: Pick<ChargeRow, "id" | "state" | "formula" | "cost" | "doubts" | "in_doubt">): void {
+    const expected = state === "posted" && doubts !== null ? (cost ?? 0n) : 0n;
+    if (formula !== "adjustment" && found !== expected) this.#differ(id, `in doubt ${expected}`, `in doubt ${found}`);
   }
 
   /** A correction stands beside the posted charge of a request. `state` is that charge's, null for none. */

@@ -4,8 +4,9 @@ import type { TaskInputs } from "../../core/task-cost.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../reading/dialects.ts";
 import type { Reading } from "../reading/reading.ts";
+import { noteColumns } from "../commands.ts";
 import { quarterMs } from "../rollup-columns.ts";
-import { tokensOf, type ChargeRow } from "../rows/charges.ts";
+import { billingOf, deliveredOf, tokensOf, type ChargeRow } from "../rows/charges.ts";
 import { CellBook, firstTokenClass, type Cell } from "./cells.ts";
 import { ChargeCheck } from "./charge-check.ts";
 import { Feed } from "./feed.ts";
@@ -15,7 +16,7 @@ import type { WindowCheck } from "./window-check.ts";
 
 const columns = [
   "seq", "id", "state", "admitted_at", "ended_at", "key", "team", "model", "price_group", "price_id", "hold", "cost", "list_cost",
-  "overage", "formula", "source", "minimum_applied", "retry", "adjusts", ...tokenClasses,
+  "overage", "formula", "source", "minimum_applied", "retry", "adjusts", ...noteColumns, "in_doubt", ...tokenClasses,
 ] as const;
 
 type Row = Pick<ChargeRow, (typeof columns)[number]> & {
@@ -91,7 +92,7 @@ export class Pass {
         yield* this.#begin(at);
         tell(count);
       }
-      if (this.#charges.isMissing(row.price_id)) yield* this.#charges.getPrice(row.price_id);
+      for (const price of [row.price_id, row.served_price_id]) if (this.#charges.isMissing(price)) yield* this.#charges.getPrice(price);
       this.#take(row, at);
     }
   }
@@ -110,7 +111,9 @@ export class Pass {
     const charge = {
       id, state, tokens, hold, cost, formula, source, priceId: row.price_id, listCost: row.list_cost, overage: row.overage,
       endedAt: row.ended_at === null ? null : Number(row.ended_at), minimumApplied: row.minimum_applied === 1n,
+      servedPriceId: row.served_price_id, billing: billingOf(row), delivered: deliveredOf(row),
     };
+    this.#charges.checkDoubts(row);
     this.#charges.check(id, charge, formula === "task" && beside !== null ? taskInputsOf(beside) : null);
     if (state === "pending") this.#windows.hold({ seq: Number(row.seq), id, key, team, at, hold: hold ?? 0n, links: beside ?? "" });
     if (state !== "posted" || formula === null || source === null) return;
@@ -122,6 +125,7 @@ export class Pass {
     }
     cell.cost += cost ?? 0n;
     cell.listCost += row.list_cost ?? 0n;
+    cell.inDoubt += row.in_doubt;
   }
 
   #cellOf({ key, team, model, price_group: group }: Row, source: Source): Cell {

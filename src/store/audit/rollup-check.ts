@@ -126,11 +126,11 @@ function storedSums(row: StoredRow): (string | bigint | undefined)[] {
 function agrees(cell: Cell, row: StoredRow): boolean {
   const { counts } = cell;
   for (let index = 0; index < counts.length; index++) if (Number(row[rollupSums[index] as string]) !== counts[index]) return false;
-  return row["cost"] === cell.cost && row["list_cost"] === cell.listCost;
+  return row["cost"] === cell.cost && row["list_cost"] === cell.listCost && row["in_doubt"] === cell.inDoubt;
 }
 
-function sumsOf({ counts, cost, listCost }: Cell): (number | bigint)[] {
-  return [...counts, cost, listCost];
+function sumsOf({ counts, cost, listCost, inDoubt }: Cell): (number | bigint)[] {
+  return [...counts, cost, listCost, inDoubt];
 }
 
 function rowText(cell: Cell): string {

@@ -18,6 +18,8 @@ import {
 } from "../../core/budget.ts";
 import type { Charge, Source } from "../../core/charge.ts";
 import { correctionFault } from "../../core/correction.ts";
+import { standardBilling } from "../../core/cost.ts";
+import { noDoubts } from "../../core/doubts.ts";
 import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
@@ -94,9 +96,10 @@ export class MemoryLedger implements Ledger {
       const cost = posting.formula === "assumed" ? charge.hold : posting.cost;
       const listCost = posting.formula === "assumed" ? charge.hold : posting.listCost;
       invariant((cost === null) === (posting.formula === "unpriced"), "only an unpriced charge has no cost");
-      const { formula, source, minimumApplied, clamped, tokens, reason } = posting;
+      const { formula, source, minimumApplied, clamped, tokens, reason, servedPrice, billing = standardBilling, doubts = noDoubts, delivered = null } = posting;
+      if (servedPrice !== undefined) this.#state.prices.set(servedPrice.id, servedPrice.canonical);
       const overage = charge.hold === null || cost === null || cost <= charge.hold ? noMoney : ((cost - charge.hold) as PicoUsd);
-      return { state: "posted", cost, listCost, overage, formula, source, minimumApplied, clamped, tokens, reason };
+      return { state: "posted", cost, listCost, overage, formula, source, minimumApplied, clamped, tokens, reason, servedPriceId: servedPrice?.id ?? null, billing, doubts, delivered };
     });
   }
 
@@ -120,7 +123,7 @@ export class MemoryLedger implements Ledger {
       id: correction.id, kind, state: "posted", at, endedAt: correction.at, key, team, route, model, servedModel, group, stream, priceId: null,
       hold: null, cost: amount, listCost: null, overage: noMoney, formula: "adjustment", source, minimumApplied: false, clamped: false,
       tokens: noTokens, status: null, reason: why, gatewayRequestId: null, durationMs: null, firstTokenMs: null, tags, retry: 0, owner: 0,
-      adjusts: id, adjustedBy: by,
+      adjusts: id, adjustedBy: by, servedPriceId: null, billing: standardBilling, doubts: noDoubts, delivered: null,
     });
     const isKnown = corrected.cost !== null || corrections.length > 0;
     recordAudit(this.#state, correctionEntry(id, correction, isKnown ? sum([corrected.cost ?? noMoney, before]) : null));
@@ -412,6 +415,7 @@ export class MemoryLedger implements Ledger {
         requests: charge.formula === "adjustment" ? 0 : 1,
         unpriced: charge.cost === null ? 1 : 0,
         retries: charge.retry > 0 ? 1 : 0,
+        inDoubt: charge.doubts.length > 0 ? (charge.cost ?? 0n) : 0n,
       };
     }
   }
@@ -439,7 +443,7 @@ function pendingCharge(request: HoldRequest, hold: PicoUsd | null, owner: number
     id, kind, state: "pending", at, endedAt: null, key: caller.key, team: caller.team, route, model, servedModel: null, group, stream,
     priceId: price?.id ?? null, hold, cost: null, listCost: null, overage: noMoney, formula: null, source: null,
     minimumApplied: false, clamped: false, tokens: noTokens, status: null, reason: null, gatewayRequestId: null, durationMs: null,
-    firstTokenMs: null, tags, retry, owner, adjusts: null, adjustedBy: null,
+    firstTokenMs: null, tags, retry, owner, adjusts: null, adjustedBy: null, servedPriceId: null, billing: standardBilling, doubts: noDoubts, delivered: null,
   };
 }
 

@@ -1,7 +1,7 @@
 import { assertNever, invariant } from "../../core/assert.ts";
 import { picoUsdMax } from "../../core/money.ts";
 import type {
-  BindTaskCommand, Command, EndTaskCommand, ExtendCommand, HoldCommand, PostCommand, SawTaskCommand, VoidCommand,
+  BindTaskCommand, Command, EndTaskCommand, ExtendCommand, HoldCommand, PostCommand, PostNotes, SawTaskCommand, VoidCommand,
 } from "../commands.ts";
 import { amountUnder, type KnownBudgets, type NamedWindow } from "./known-budgets.ts";
 import { storableJson } from "./text.ts";
@@ -173,6 +173,14 @@ class Plan {
     };
   }
 
+  /** The columns that few charges have, with the price of the model that answered next to the others. */
+  #notes(notes: PostNotes | null): object {
+    if (notes === null) return {};
+    const { servedCanonical, ...columns } = notes;
+    if (notes.served_price_id !== null && servedCanonical !== null) this.#prices.set(notes.served_price_id, servedCanonical);
+    return columns;
+  }
+
   #extend([, id, amount, atLeast]: ExtendCommand): object {
     this.#ids.push(id);
     this.#needed.push(atLeast);
@@ -188,10 +196,10 @@ class Plan {
     }
     const at = this.#admittedAt(command[1]);
     if (at !== undefined) this.#day(at);
-    const [, , cost, listCost, formula, source, minimumApplied, clamped, reason, end, tokens] = command;
+    const [, , cost, listCost, formula, source, minimumApplied, clamped, reason, end, tokens, notes] = command;
     return {
       ...known, state: "posted", cost: cost?.toString() ?? null, list_cost: listCost?.toString() ?? null, formula, source,
-      minimum_applied: minimumApplied ? 1 : 0, clamped: clamped ? 1 : 0, reason, tokens, ...endColumns(end),
+      minimum_applied: minimumApplied ? 1 : 0, clamped: clamped ? 1 : 0, reason, tokens, ...endColumns(end), ...this.#notes(notes),
     };
   }
 }

@@ -1,6 +1,5 @@
-import { tokenClasses } from "../../core/tokens.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { rollupDimensions, rollupSums } from "../rollup-columns.ts";
+import { rollupAmounts, rollupDimensions, rollupSums } from "../rollup-columns.ts";
 import type { Statements } from "./connection.ts";
 
 /** Makes the rollup by days anew from the charges and the carried sums, for another time zone. Under the budgets' lock. */
@@ -13,7 +12,7 @@ export async function rebuildDays(db: Statements, calendar: Calendar): Promise<v
        sum(case when c.formula = 'adjustment' then coalesce(k.requests, 0) else 1 end),
        sum(case when c.formula = 'adjustment' then coalesce(k.unpriced, 0) when c.cost is null then 1 else 0 end),
        sum(case when c.formula = 'adjustment' then coalesce(k.retries, 0) when c.retry > 0 then 1 else 0 end),
-       ${tokenClasses.map((name) => `sum(c.${name})`).join(", ")}, coalesce(sum(c.cost), 0), coalesce(sum(c.list_cost), 0)
+       ${rollupAmounts.map((name) => `coalesce(sum(c.${name}), 0)`).join(", ")}
      from unnest($1::text[], $2::bigint[], $3::bigint[]) d (day, starts_at, ends_at)
      join charges c on c.admitted_at >= d.starts_at and c.admitted_at < d.ends_at and c.state = 'posted'
      left join carried k on k.charge = c.seq

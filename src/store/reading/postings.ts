@@ -5,7 +5,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import type { ReportQuery, TimeSpan } from "../../ports/ledger.ts";
 import type { PageEnd, PostingPage } from "../long-reads.ts";
 import { rollupCounts } from "../rollup-columns.ts";
-import { tokensOf } from "../rows/charges.ts";
+import { billingOf, tokensOf, type ChargeRow } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
 import { rowsOf, type Reading, type Statement } from "./reading.ts";
 import { chargeCounts, chargeGroups, countsOf, groupOf, reportSpan, type GroupRow } from "./report.ts";
@@ -21,7 +21,8 @@ type PostingRow = GroupRow & Readonly<Record<TokenClass | (typeof rollupCounts)[
   readonly source: Source;
   readonly cost: PicoUsd | null;
   readonly list_cost: PicoUsd | null;
-};
+  readonly in_doubt: bigint;
+} & Pick<ChargeRow, "service_tier" | "tool_calls">;
 
 /** The posted charges of a report's span, oldest first, a page of them. */
 export function* readPostings(dialect: Dialect, calendar: Calendar, query: ReportQuery, after: PageEnd | null): Reading<PostingPage> {
@@ -37,6 +38,8 @@ export function* readPostings(dialect: Dialect, calendar: Calendar, query: Repor
     tokens: tokensOf(row),
     cost: row.cost,
     listCost: row.list_cost,
+    inDoubt: row.in_doubt,
+    billing: billingOf(row),
   }));
   const last = rows.length < pageCharges ? undefined : rows.at(-1);
   return { postings, end: last === undefined ? null : { at: Number(last.admitted_at), seq: Number(last.seq) } };
@@ -46,7 +49,7 @@ function statementOf(dialect: Dialect, { by }: ReportQuery, { since, until }: Ti
   const { groups, values } = chargeGroups(dialect, by);
   const from = after ?? { at: since, seq: 0 };
   return {
-    sql: `select ${groups.join(", ")}, charges.seq, admitted_at, model as asked_model, formula, cost, list_cost, ${tokenClasses.join(", ")},
+    sql: `select ${groups.join(", ")}, charges.seq, admitted_at, model as asked_model, formula, cost, list_cost, in_doubt, service_tier, tool_calls, ${tokenClasses.join(", ")},
         ${rollupCounts.map((name) => `${chargeCounts[name]} as ${name}`).join(", ")}
       from charges left join carried on carried.charge = charges.seq
       where state = 'posted' and admitted_at >= ? and admitted_at < ? and (admitted_at > ? or charges.seq > ?)

@@ -27,6 +27,7 @@ type SumRow = GroupRow & Readonly<Record<TokenClass, bigint>> & {
   readonly retries: bigint;
   readonly cost: bigint;
   readonly list_cost: bigint;
+  readonly in_doubt: bigint;
 };
 
 /** The column of a tag, by its place among the dimensions. */
@@ -46,7 +47,7 @@ export function* readReport(dialect: Dialect, calendar: Calendar, query: ReportQ
   const span = yield* reportSpan(calendar, query);
   for (const statement of statementsOf(calendar, dialect, query, span)) {
     for (const row of yield* rowsOf<SumRow>(statement)) {
-      sums.add({ ...groupOf(calendar, by, row), ...countsOf(row), source: row.source, tokens: tokensOf(row), cost: row.cost, listCost: row.list_cost });
+      sums.add({ ...groupOf(calendar, by, row), ...countsOf(row), source: row.source, tokens: tokensOf(row), cost: row.cost, listCost: row.list_cost, inDoubt: row.in_doubt });
     }
   }
   return sums.rows();

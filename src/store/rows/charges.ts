@@ -1,5 +1,8 @@
 import type { Charge, ChargeState, Formula, HoldKind, Source } from "../../core/charge.ts";
+import { standardBilling, type Billing } from "../../core/cost.ts";
+import { parseDoubts } from "../../core/doubts.ts";
 import type { PicoUsd } from "../../core/money.ts";
+import type { Delivered } from "../../core/settlement.ts";
 import { tokenClasses, type TokenClass, type TokenCounts } from "../../core/tokens.ts";
 
 /** A row of `charges`, read with safe integers. */
@@ -36,6 +39,13 @@ export type ChargeRow = Readonly<Record<TokenClass, bigint>> & {
   readonly retry: bigint;
   readonly adjusts: string | null;
   readonly adjusted_by: string | null;
+  readonly served_price_id: string | null;
+  readonly service_tier: string | null;
+  readonly tool_calls: string | null;
+  readonly doubts: string | null;
+  readonly in_doubt: bigint;
+  readonly delivered_input: bigint | null;
+  readonly delivered_output: bigint | null;
 };
 
 export function chargeOf(row: ChargeRow): Charge {
@@ -53,6 +63,7 @@ export function chargeOf(row: ChargeRow): Charge {
     group: row.price_group,
     stream: row.stream === 1n,
     priceId: row.price_id,
+    servedPriceId: row.served_price_id,
     hold: row.hold,
     cost: row.cost,
     listCost: row.list_cost,
@@ -62,6 +73,9 @@ export function chargeOf(row: ChargeRow): Charge {
     minimumApplied: row.minimum_applied === 1n,
     clamped: row.clamped === 1n,
     tokens: tokensOf(row),
+    billing: billingOf(row),
+    doubts: parseDoubts(row.doubts),
+    delivered: deliveredOf(row),
     status: numberOrNull(row.status),
     reason: row.reason,
     gatewayRequestId: row.gateway_request_id,
@@ -78,6 +92,14 @@ export function tokensOf(row: Readonly<Record<TokenClass, bigint>>): TokenCounts
   const tokens: Partial<Record<TokenClass, number>> = {};
   for (const name of tokenClasses) tokens[name] = Number(row[name]);
   return tokens as TokenCounts;
+}
+
+export function billingOf({ service_tier: serviceTier, tool_calls: calls }: Pick<ChargeRow, "service_tier" | "tool_calls">): Billing {
+  return serviceTier === null && calls === null ? standardBilling : { serviceTier, calls: calls === null ? {} : JSON.parse(calls) };
+}
+
+export function deliveredOf({ delivered_input: input, delivered_output: output }: Pick<ChargeRow, "delivered_input" | "delivered_output">): Delivered | null {
+  return input === null || output === null ? null : { input: Number(input), output: Number(output) };
 }
 
 function numberOrNull(value: bigint | null): number | null {

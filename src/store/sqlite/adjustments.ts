@@ -29,7 +29,7 @@ export function adjust(db: Connection, windows: WindowBook, rollups: RollupBook,
   const moved = windows.existing({ key, team }, at);
   const posted: Posted = {
     at, key, team, model, group, source: source ?? "", requests: 0, unpriced: 0, retries: 0, tokens: tokenClasses.map(() => 0),
-    cost: amount, listCost: 0n,
+    cost: amount, listCost: 0n, inDoubt: 0n,
   };
   const sums = [...moved.map(({ spent }) => spent), ...rollups.costs(posted)];
   if (sums.some((sum) => sum + amount > picoUsdMax - 1n)) return "too_large";

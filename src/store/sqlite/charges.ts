@@ -4,7 +4,7 @@ import type { ChargeState, HoldKind } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
 import { tokenClasses } from "../../core/tokens.ts";
 import type { WindowBook, OpenWindow } from "./budgets.ts";
-import type { HoldCommand, PostCommand, VoidCommand } from "../commands.ts";
+import { inDoubt, noteColumns, type HoldCommand, type PostCommand, type VoidCommand } from "../commands.ts";
 import type { Connection, Statement } from "./connection.ts";
 
 /** A pending charge as the writer keeps it from its hold to its end. */
@@ -45,6 +45,7 @@ export class ChargeBook {
   readonly #insertPrice: Statement;
   readonly #enlarge: Statement;
   readonly #post: Statement;
+  readonly #note: Statement;
   readonly #void: Statement;
   readonly #find: Statement;
 
@@ -63,6 +64,7 @@ export class ChargeBook {
        reason = ?, ${tokenClasses.map((name) => `${name} = ?`).join(", ")}
        where seq = ? and state = 'pending'`,
     );
+    this.#note = db.prepare(`update charges set ${[...noteColumns, "in_doubt"].map((name) => `${name} = ?`).join(", ")} where seq = ?`);
     this.#void = db.prepare(
       `update charges set state = 'voided', ended_at = ?, status = ?, served_model = ?, gateway_request_id = ?, duration_ms = ?,
        first_token_ms = ?, reason = ? where seq = ? and state = 'pending'`,
@@ -75,11 +77,7 @@ export class ChargeBook {
   /** Writes the charge as pending with this amount, its price before it; false when its id is there already. */
   insert(command: HoldCommand, amount: PicoUsd | null, owner: number, windows: readonly OpenWindow[]): boolean {
     const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, , , tags, retry] = command;
-    if (priceId !== null && canonical !== null && !this.#pricesWritten.has(priceId)) {
-      this.#insertPrice.run(priceId, canonical);
-      this.#pricesWritten.add(priceId);
-      this.#pricesUncertain.push(priceId);
-    }
+    this.#writePrice(priceId, canonical);
     const { changes, lastInsertRowid } = this.#insert.run(
       id, kind, owner, at, key, team, route, model, group, stream ? 1 : 0, priceId, amount, tags, retry,
     );
@@ -118,13 +116,17 @@ export class ChargeBook {
   }
 
   post(charge: PendingCharge, command: PostCommand, cost: PicoUsd | null, listCost: PicoUsd | null): EndedCharge {
-    const [, id, , , formula, source, minimumApplied, clamped, reason, end, tokens] = command;
+    const [, id, , , formula, source, minimumApplied, clamped, reason, end, tokens, notes] = command;
     const overage = charge.hold === null || cost === null || cost <= charge.hold ? noMoney : ((cost - charge.hold) as PicoUsd);
     this.#once(
       this.#post.run(
         ...end, cost, listCost, overage, formula, source, minimumApplied ? 1 : 0, clamped ? 1 : 0, reason, ...tokens, charge.seq,
       ).changes,
     );
+    if (notes !== null) {
+      this.#writePrice(notes.served_price_id, notes.servedCanonical);
+      this.#note.run(...noteColumns.map((name) => notes[name]), inDoubt(notes, cost), charge.seq);
+    }
     this.#pending.delete(id);
     return { state: "posted", cost, overage };
   }
@@ -150,6 +152,13 @@ export class ChargeBook {
 
   get isLarge(): boolean {
     return this.#pending.size > pendingKept;
+  }
+
+  #writePrice(id: string | null, canonical: string | null): void {
+    if (id === null || canonical === null || this.#pricesWritten.has(id)) return;
+    this.#insertPrice.run(id, canonical);
+    this.#pricesWritten.add(id);
+    this.#pricesUncertain.push(id);
   }
 
   #once(changes: number): void {

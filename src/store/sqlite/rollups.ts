@@ -21,6 +21,7 @@ export interface Posted {
   readonly tokens: readonly number[];
   readonly cost: bigint;
   readonly listCost: bigint;
+  readonly inDoubt: bigint;
 }
 
 interface Cell {
@@ -31,6 +32,7 @@ interface Cell {
   readonly tokens: number[];
   cost: bigint;
   listCost: bigint;
+  inDoubt: bigint;
 }
 
 /** Gathers what a transaction adds to the rollups and writes each of their rows once. */
@@ -81,7 +83,7 @@ export class RollupBook {
     let cell = cells.get(cellName);
     if (cell === undefined) {
       const tokens = tokenClasses.map(() => 0);
-      cell = { identity: [time, ...identity], requests: 0, unpriced: 0, retries: 0, tokens, cost: 0n, listCost: 0n };
+      cell = { identity: [time, ...identity], requests: 0, unpriced: 0, retries: 0, tokens, cost: 0n, listCost: 0n, inDoubt: 0n };
       cells.set(cellName, cell);
     }
     cell.requests += posted.requests;
@@ -89,13 +91,14 @@ export class RollupBook {
     cell.retries += posted.retries;
     cell.cost += posted.cost;
     cell.listCost += posted.listCost;
+    cell.inDoubt += posted.inDoubt;
     for (let index = 0; index < cell.tokens.length; index++) cell.tokens[index] = (cell.tokens[index] ?? 0) + (posted.tokens[index] ?? 0);
   }
 }
 
 function writeCells(cells: Map<string, Cell>, statement: Statement): void {
   for (const cell of cells.values()) {
-    statement.run(...cell.identity, cell.requests, cell.unpriced, cell.retries, ...cell.tokens, cell.cost, cell.listCost);
+    statement.run(...cell.identity, cell.requests, cell.unpriced, cell.retries, ...cell.tokens, cell.cost, cell.listCost, cell.inDoubt);
   }
 }
 

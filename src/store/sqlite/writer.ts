@@ -4,7 +4,7 @@ import { picoUsdMax, smaller, type PicoUsd } from "../../core/money.ts";
 import type { ExtendResult, HoldResult, SettleResult } from "../../ports/ledger.ts";
 import type { BindResult } from "../../ports/task-store.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { orphanPost, settlesFirst } from "../commands.ts";
+import { inDoubt, orphanPost, settlesFirst } from "../commands.ts";
 import type {
   BatchResult, BindTaskCommand, Command, EndTaskCommand, ExtendCommand, HoldCommand, Outcome, PostCommand, RecoverCommand, Replies, VoidCommand,
 } from "../commands.ts";
@@ -256,7 +256,7 @@ export class Writer {
   }
 
   #post(charge: PendingCharge, command: PostCommand): EndedCharge {
-    const [, , stated, statedList, formula, source, , , , , tokens] = command;
+    const [, , stated, statedList, formula, source, , , , , tokens, notes] = command;
     // "assumed" is the hold itself, as the ledger knows it: an extension may have been granted without the caller hearing of it.
     const cost = formula === "assumed" ? charge.hold : stated;
     const listCost = formula === "assumed" ? charge.hold : statedList;
@@ -266,6 +266,7 @@ export class Writer {
     this.#rollups.add({
       at: charge.at, key: charge.caller.key, team: charge.caller.team, model: charge.model, group: charge.group, source, tokens,
       requests: 1, unpriced: cost === null ? 1 : 0, retries: charge.retry > 0 ? 1 : 0, cost: cost ?? 0n, listCost: listCost ?? 0n,
+      inDoubt: inDoubt(notes, cost),
     });
     return ended;
   }

@@ -1,0 +1,45 @@
+/** The reasons why a posted amount may differ from the gateway's bill, in the order in which they are shown. */
+export const doubts = [
+  /** The answer carries text in a member that Farebox does not know. */
+  "unknown_output",
+  /** The request has a field that Farebox does not know. */
+  "unknown_field",
+  /** Another model answered than the one that was asked for. */
+  "served_model",
+  /** A service tier answered for which no rate is known. */
+  "service_tier",
+  /** The answer used a hosted tool whose fee is not known. */
+  "hosted_tool",
+  /** The reported usage contradicts itself; the more expensive reading is posted. */
+  "usage_contradicts",
+  /** The reported usage has a count that Farebox does not know. */
+  "usage_unknown_class",
+  /** The task's record does not state what it consumed. */
+  "task_consumption",
+  /** The amount rests on how long a model ran that reasons unseen. */
+  "time_based",
+  /** The amount rests on the catalogue's bound for images, audio or files. */
+  "image_bound",
+] as const;
+export type Doubt = (typeof doubts)[number];
+
+/** Each doubt once, in the order of `doubts`. */
+export function mergeDoubts(...lists: readonly (readonly Doubt[] | undefined)[]): readonly Doubt[] {
+  const stated = lists.filter((list) => list !== undefined && list.length > 0);
+  if (stated.length === 0) return noDoubts;
+  return doubts.filter((doubt) => stated.some((list) => list?.includes(doubt)));
+}
+
+export const noDoubts: readonly Doubt[] = [];
+
+/** As a ledger stores them: names with a comma between; null for none. */
+export function formatDoubts(list: readonly Doubt[] | undefined): string | null {
+  return list === undefined || list.length === 0 ? null : mergeDoubts(list).join(",");
+}
+
+/** Reads what `formatDoubts` wrote; a name that a later release added is left out. */
+export function parseDoubts(text: string | null): readonly Doubt[] {
+  if (text === null) return noDoubts;
+  const names = text.split(",");
+  return doubts.filter((doubt) => names.includes(doubt));
+}
