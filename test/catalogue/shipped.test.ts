@@ -8,6 +8,9 @@ import { formatRate, formatUsd } from "../../src/core/money.ts";
 import { noTokens } from "../../src/core/tokens.ts";
 import { expectCatalogue, pricing, today } from "./examples.ts";
 
+/** Beginning of the day on which the shipped prices were last reviewed. */
+const reviewed = Date.parse("2026-11-22T00:00:00Z");
+
 let catalogue: LoadedCatalogue;
 beforeAll(async () => {
   catalogue = expectCatalogue(await loadCatalogue({ shipped: pricing }));
@@ -81,8 +84,36 @@ describe("the shipped prices", () => {
     expect(after.tiers).toHaveLength(1);
   });
 
+  describe("reviewed on 2026-11-22", () => {
+    const ratesOf = (model: string, at: number) =>
+      priceOf(model, at).tiers.map(({ list }) => [list.input, list.cached_input, list.cache_write, list.output].map(formatRate).join(" "));
+
+    it.each([
+      ["gpt-5.6-luna", ["1.00 0.10 1.25 6.00", "2.00 0.20 2.50 9.00"], ["0.20 0.02 0.25 1.20", "0.40 0.04 0.50 1.80"]],
+      ["gpt-5.6-sol", ["5.00 0.50 6.25 30.00", "10.00 1.00 12.50 45.00"], ["4.00 0.40 5.00 20.00", "8.00 0.80 10.00 30.00"]],
+      ["gpt-5.6-terra", ["2.50 0.25 3.125 15.00", "5.00 0.50 6.25 22.50"], ["2.00 0.20 2.50 12.00", "4.00 0.40 5.00 18.00"]],
+      ["claude-sonnet-5", ["3.00 0.30 3.75 15.00"], ["2.00 0.20 2.50 10.00"]],
+      ["gemini-3.6-flash", ["1.50 0.15 1.50 7.50"], ["0.75 0.075 0.75 3.75"]],
+      ["gpt-5.5", ["5.00 0.50 5.00 30.00"], ["5.00 0.50 5.00 30.00", "10.00 1.00 10.00 45.00"]],
+      ["gpt-5.5-pro", ["30.00 30.00 30.00 180.00"], ["30.00 30.00 30.00 180.00", "60.00 60.00 60.00 270.00"]],
+    ])("ask of %s what the official list asks, and keep the earlier entry for earlier days", (model, was, is) => {
+      expect(ratesOf(model, reviewed - 1)).toEqual(was);
+      expect(ratesOf(model, reviewed)).toEqual(is);
+    });
+
+    it("end the introductory rates of gemini-3.6-flash on the day that the list announces", () => {
+      expect(ratesOf("gemini-3.6-flash", Date.parse("2026-12-31T23:59:59.999Z"))).toEqual(["0.75 0.075 0.75 3.75"]);
+      expect(ratesOf("gemini-3.6-flash", Date.parse("2027-01-01T00:00:00Z"))).toEqual(["1.50 0.15 1.50 7.50"]);
+    });
+
+    it.each([["gpt-5.5", "1.36", "2.72001"], ["gpt-5.5-pro", "8.16", "16.32006"]])("charge long prompts of %s by their tier, whole", (model, short, long) => {
+      const cost = (input: number) => formatUsd(costOf(priceOf(model, reviewed), { ...noTokens, input }).charged);
+      expect([cost(272_000), cost(272_001)]).toEqual([short, long]);
+    });
+  });
+
   it("never charge less than the official price where the gateway states none", () => {
-    for (const { group, price } of catalogue.list(today)) {
+    for (const { group, price } of [...catalogue.list(today), ...catalogue.list(reviewed)]) {
       if (group !== "official" || price === null) continue;
       for (const tier of price.version.tiers) {
         expect(tier.charged.input).toBeGreaterThanOrEqual(tier.list.cached_input);
@@ -93,7 +124,7 @@ describe("the shipped prices", () => {
   });
 
   it("hold a price in force, a source and plausible bounds for every model", () => {
-    const models = catalogue.list(today);
+    const models = catalogue.list(reviewed);
     expect(models.length).toBeGreaterThan(60);
     expect(models.filter(({ price }) => price === null).map(({ id }) => id)).toEqual([]);
     for (const model of models) {
