@@ -11,7 +11,9 @@ import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Authenticate } from "../proxy/authenticate.ts";
 import type { BalanceGuard } from "../proxy/balance-guard.ts";
+import { createForeignTaskCheck, type TaskOwner } from "../proxy/foreign-task.ts";
 import { createForwarder, type Forwarder, type ForwardLimits } from "../proxy/forward.ts";
+import { createGatewayHeaders } from "../proxy/gateway-headers.ts";
 import { createGrower } from "../proxy/growing-hold.ts";
 import { createHolder } from "../proxy/hold.ts";
 import type { Limiter } from "../proxy/limits.ts";
@@ -38,6 +40,7 @@ export interface StepParts {
   readonly ledger: ChargeLedger;
   readonly keys: Pick<KeyStore, "findById">;
   readonly gateway: Gateway;
+  readonly taskOwner: TaskOwner;
   readonly mask: Mask;
   readonly tokens: TokenCounter;
   /** The prices in force; asked anew by every request. */
@@ -67,6 +70,8 @@ export function buildSteps(settings: Settings, parts: StepParts): BuiltSteps {
     pricer,
     hold: createHolder({ ledger, pricer, scopeName }),
     grow: createGrower({ ledger, tokens, pricer, clock, log, scopeName, onRefusal: (refusal) => events.refused(refusal) }),
+    gatewayHeaders: createGatewayHeaders(settings.gateway.apiKey?.reveal() ?? ""),
+    showsForeignTask: createForeignTaskCheck({ taskOwner: parts.taskOwner, log }),
     forwarder,
     meter: createMeter({ tokens, clock }),
     settle: createSettler({ ledger, events, log }),

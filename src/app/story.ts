@@ -18,6 +18,7 @@ import type { TokenCounter } from "../ports/token-counter.ts";
 import { accountInfo, createAccount } from "../proxy/account.ts";
 import { createAuthenticator, createKeyring } from "../proxy/authenticate.ts";
 import { createBalanceGuard } from "../proxy/balance-guard.ts";
+import type { TaskOwner } from "../proxy/foreign-task.ts";
 import { createMask } from "../proxy/mask.ts";
 import type { RequestSteps } from "../proxy/metered-request.ts";
 import { createLimiter, type ProcessLimiter, type UsedElsewhere } from "../proxy/process-limiter.ts";
@@ -65,7 +66,7 @@ interface StoryParts {
 export interface Story {
   readonly routes: readonly Route[];
   /** What is one for all processes of this proxy, and used by its workers. */
-  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle">;
+  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle"> & { readonly taskOwner: TaskOwner };
   stopBeingReady(): void;
   /** The account record as the gateway has it now; undefined where it gives none. */
   freshAccount(): Promise<unknown>;
@@ -106,7 +107,8 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     return { ready: Object.values(checks).every(Boolean), checks, catalogue: catalogue().digest, peers: parts.peers?.() ?? null };
   };
   const balanceGuard = createBalanceGuard({ account, clock, floor: settings.balance.floor, log });
-  const { steps, forwarder, limits, scopeName } = buildSteps(settings, { clock, log, events, authenticate, limiter, balanceGuard, ledger, keys, gateway, mask, tokens, catalogue, work });
+  const taskOwner: TaskOwner = async (taskId) => (await store.tasks.find(taskId))?.key;
+  const { steps, forwarder, limits, scopeName } = buildSteps(settings, { clock, log, events, authenticate, limiter, balanceGuard, ledger, keys, taskOwner, gateway, mask, tokens, catalogue, work });
   const { wakePoller, wakeDelivery, seal, random } = parts;
   const tasks = buildTasks(settings, { ...steps, store, gateway, catalogue, scopeName, mask, limits, wakePoller, account, seal, wakeDelivery, random });
   const routes: Route[] = [
@@ -132,7 +134,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   };
   return {
     routes, freshAccount, stopForwarding,
-    shared: { limiter, balanceGuard, settle: steps.settle },
+    shared: { limiter, balanceGuard, settle: steps.settle, taskOwner },
     lookAtTask: tasks.look,
     stopBeingReady: () => (draining = true),
     limitsUsed: limiter.used,

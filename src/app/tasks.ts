@@ -17,7 +17,7 @@ import type { Store } from "../store/store.ts";
 import { createJudge } from "../webhook/judge.ts";
 import { taskWebhookRule } from "./delivering.ts";
 
-type Shared = "authenticate" | "limiter" | "balanceGuard" | "scopeName" | "mask" | "settle" | "limits" | "clock" | "events" | "log" | "background" | "wakePoller";
+type Shared = "authenticate" | "limiter" | "balanceGuard" | "scopeName" | "mask" | "settle" | "limits" | "gatewayHeaders" | "showsForeignTask" | "clock" | "events" | "log" | "background" | "wakePoller";
 
 export interface TaskStory {
   readonly routes: readonly Route[];
@@ -60,7 +60,7 @@ export function buildTasks(
     random,
   };
   const look = lookAtTask(steps);
-  const callback = taskCallback({ callbacks, seal, outbox, clock, log, wakeDelivery, newId: randomUUIDv7, taskOf: (charge) => tasks.ofCharge(charge), look, background: shared.background });
+  const callback = taskCallback({ callbacks, seal, outbox, clock, log, wakeDelivery, newId: randomUUIDv7, taskOf: (charge) => tasks.ofCharge(charge), find: (taskId) => tasks.find(taskId), look, background: shared.background });
   return {
     routes: [
       { method: "post", path: "/api/v1/task", handler: createTask(steps) },

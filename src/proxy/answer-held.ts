@@ -4,6 +4,7 @@ import { decoded, isPlain } from "../wire/encoding.ts";
 import { KeptBytes, type AnswerReader, type ModelAnswer } from "../wire/model-answer.ts";
 import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
 import type { Ending } from "./ending.ts";
+import { foreignTask, noSuchTask } from "./foreign-task.ts";
 import type { Mask } from "./mask.ts";
 
 /** Up to here an answer is held until it is whole, so that its cost can stand in its headers. */
@@ -13,6 +14,7 @@ type HeldParts = AnswerParts & {
   readonly reader: AnswerReader;
   readonly mask: Mask;
   costHeaders(answer: ModelAnswer): HeaderList;
+  showsForeignTask(answer: Buffer): Promise<boolean>;
 };
 
 /** A plain answer: held until whole up to 1 MB, then passed as it comes. */
@@ -42,10 +44,16 @@ export class HeldAnswer implements AnswerMode {
     const { head, exchange, reader } = this.#parts;
     const text = this.#compressed === undefined ? null : await this.#decode(this.#compressed);
     if (text != null) reader.push(text);
+    const bytes = this.#whole();
+    const plain = text === null ? bytes : text;
+    if (!this.#passing && plain !== undefined && (await this.#parts.showsForeignTask(plain))) {
+      if (!exchange.clientGone) exchange.refuse(noSuchTask);
+      return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason: foreignTask };
+    }
     const answer = head.status < 300 && text !== undefined ? reader.end() : undefined;
     this.#parts.served(answer?.servedModel ?? null);
     if (this.#passing) exchange.end();
-    else this.#answer(text, answer);
+    else this.#answer(bytes, plain, answer);
     if (head.status >= 300) return { kind: "status", status: head.status };
     if (answer === undefined || (answer.usage === undefined && !answer.isAnswer)) {
       return { kind: "unknown", reason: "unreadable_answer" };
@@ -60,11 +68,9 @@ export class HeldAnswer implements AnswerMode {
     return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason };
   }
 
-  /** The bytes as they came, except where they repeat the gateway's credential. `text`: decoded; null where they are plain. */
-  #answer(text: Buffer | null | undefined, answer: ModelAnswer | undefined): void {
+  /** The bytes as they came, except where they repeat the gateway's credential. `plain`: decoded; undefined where they cannot be. */
+  #answer(bytes: Buffer, plain: Buffer | undefined, answer: ModelAnswer | undefined): void {
     const { exchange, head, headers, mask } = this.#parts;
-    const bytes = this.#whole();
-    const plain = text === null ? bytes : text;
     const masked = plain === undefined ? bytes : mask(plain);
     const changed = masked !== plain && plain !== undefined;
     const body = changed ? masked : bytes;

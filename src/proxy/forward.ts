@@ -30,6 +30,8 @@ export interface ForwardOrder {
   readonly dropUsageChunk: boolean;
   /** Looks on where the stream could outgrow its hold. */
   readonly watch: StreamWatch | undefined;
+  /** Whether a whole answer shows a task of another key, which the client must not see. */
+  showsForeignTask(answer: Buffer): Promise<boolean>;
   /** Headers that an answer with reported usage gets: what it cost. */
   costHeaders(answer: ModelAnswer): HeaderList;
 }
@@ -153,7 +155,10 @@ class Forwarding implements GatewayReceiver, Placed {
     const isMedia = endpoint.answersMedia && head.status < 300 && !isJson(head.header("content-type"));
     if (isStream) this.#mode = new StreamedAnswer({ ...parts, endpoint, dropUsageChunk: this.#order.dropUsageChunk, watch });
     else if (isMedia || this.#order.exchange.method === "HEAD") this.#mode = new PassedAnswer(parts);
-    else this.#mode = new HeldAnswer({ ...parts, reader: endpoint.answerReader(), mask: this.#mask, costHeaders: this.#order.costHeaders });
+    else {
+      const { costHeaders, showsForeignTask } = this.#order;
+      this.#mode = new HeldAnswer({ ...parts, reader: endpoint.answerReader(), mask: this.#mask, costHeaders, showsForeignTask });
+    }
   }
 
   chunk(bytes: Uint8Array): void {

@@ -11,13 +11,14 @@ import type { ChargeEnd } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
-import { forwardableHeaders } from "../wire/headers.ts";
 import { readRetry } from "../wire/retries.ts";
 import { readTags } from "../wire/tags.ts";
 import { mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
 import type { Forwarded } from "./ending.ts";
+import type { ShowsForeignTask } from "./foreign-task.ts";
 import type { Forwarder } from "./forward.ts";
+import type { GatewayHeaders } from "./gateway-headers.ts";
 import type { GrowingHold, GrowOrder } from "./growing-hold.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
 import type { Held, PlaceHold } from "./hold.ts";
@@ -36,6 +37,8 @@ export interface RequestSteps {
   readonly hold: PlaceHold;
   /** Makes the hold of a stream grow that states no maximum. */
   readonly grow: (order: GrowOrder) => GrowingHold;
+  readonly gatewayHeaders: GatewayHeaders;
+  readonly showsForeignTask: ShowsForeignTask;
   readonly forwarder: Forwarder;
   readonly meter: Meter;
   readonly settle: Settle;
@@ -90,7 +93,7 @@ async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admi
     return { summary: { ...notForwarded, model, stream }, settled: settle(steps, place, { held, quote, who, outcome, end }) };
   }
   const growing = growingHold(steps, admission, body.seen);
-  const forwarded = await forward(steps, exchange, admission, { endpoint, body, growing }).catch(async (error: unknown) => {
+  const forwarded = await forward(steps, exchange, admission, { endpoint, who, body, growing }).catch(async (error: unknown) => {
     // A bug of ours; its hold must not stay pending until the next start.
     growing?.end();
     await settle(steps, place, { held, quote, who, outcome: { kind: "unknown", reason: "internal_error" }, end: endOf(exchange, steps.clock, undefined) });
@@ -174,7 +177,12 @@ async function forward(
   steps: RequestSteps,
   exchange: Exchange,
   { quote, held }: Covered,
-  { endpoint, body, growing }: { readonly endpoint: Endpoint; readonly body: RequestBody; readonly growing: GrowingHold | undefined },
+  { endpoint, who, body, growing }: {
+    readonly endpoint: Endpoint;
+    readonly who: Authenticated;
+    readonly body: RequestBody;
+    readonly growing: GrowingHold | undefined;
+  },
 ): Promise<Forwarded> {
   const { request } = quote;
   const { askForUsage } = endpoint;
@@ -182,13 +190,13 @@ async function forward(
   return steps.forwarder.forward({
     exchange,
     path: exchange.path + exchange.query,
-    // A body that we meter should come readable; what is compressed all the same passes as it is.
-    headers: { ...forwardableHeaders(exchange.headers()), "accept-encoding": "identity" },
+    headers: steps.gatewayHeaders(exchange, who.caller),
     body: inject ? askForUsage(body.seen) : body.sent,
     endpoint,
     stream: request.stream,
     dropUsageChunk: inject,
     watch: growing,
+    showsForeignTask: (answer) => steps.showsForeignTask(answer, { requestId: exchange.id, key: who.caller.key }),
     costHeaders: (answer) => costHeaders(held, usageIn(quote.model?.unit ?? "token", answer.usage)),
   });
 }

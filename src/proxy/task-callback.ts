@@ -7,7 +7,7 @@ import type { Log } from "../ports/log.ts";
 import type { Outbox } from "../ports/outbox.ts";
 import type { Seal } from "../ports/seal.ts";
 import type { TaskCallbacks } from "../ports/task-callbacks.ts";
-import { readTaskRecord } from "../wire/task.ts";
+import { readTaskRecord, tasksNamed } from "../wire/task.ts";
 import { notForwarded, refuse, type Handler, type Summary } from "./handler.ts";
 import { SlidingWindow } from "./sliding-window.ts";
 import { authenticate, callbackPath, isEvent, relay, type Authentic } from "./task-webhooks.ts";
@@ -30,6 +30,7 @@ export interface TaskCallbackParts {
   readonly newId: () => string;
   /** The task that a charge pays for; undefined while it is not known. */
   readonly taskOf: (charge: string) => Promise<Task | undefined>;
+  readonly find: (taskId: string) => Promise<Task | undefined>;
   /** Has the task's record fetched and taken to heart: what a callback says is not believed. */
   readonly look: (task: Task) => Promise<void>;
   /** Takes over what goes on after the answer, so that a shutdown can wait for it. */
@@ -85,7 +86,7 @@ async function take(parts: TaskCallbackParts, exchange: Exchange, found: Authent
   if (!isUtf8(payload) || !isEvent(payload)) return refuse(exchange, { code: "invalid_json", message: "The payload must be a JSON object with 'data'." });
   const task = await parts.taskOf(found.charge);
   const named = readTaskRecord(payload)?.taskId ?? null;
-  if (task !== undefined && named !== null && named !== task.taskId) {
+  if ((task !== undefined && named !== null && named !== task.taskId) || (await showsOther(parts, found.charge, payload))) {
     return refuse(exchange, { code: "invalid_request", param: "data.task_id", message: "The payload is of another task." });
   }
   if (found.theirs.endpoint !== "") {
@@ -96,4 +97,13 @@ async function take(parts: TaskCallbackParts, exchange: Exchange, found: Authent
   if (task !== undefined) lookAt(task);
   exchange.answer(200, [["content-type", "application/json"]], '{"received":true}');
   return notForwarded;
+}
+
+/** Whether a payload shows a task that another charge pays for; its own may not be bound yet. */
+async function showsOther({ find }: TaskCallbackParts, charge: string, payload: Buffer): Promise<boolean> {
+  for (const taskId of tasksNamed(payload)) {
+    const known = await find(taskId);
+    if (known !== undefined && known.charge !== charge) return true;
+  }
+  return false;
 }

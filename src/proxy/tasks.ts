@@ -8,7 +8,6 @@ import type { Exchange } from "../ports/exchange.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { BindResult, TaskStore } from "../ports/task-store.ts";
-import { forwardableHeaders } from "../wire/headers.ts";
 import { readRetry } from "../wire/retries.ts";
 import { isTaskId, readTaskRecord } from "../wire/task.ts";
 import { readTaskRequest } from "../wire/task-request.ts";
@@ -16,7 +15,9 @@ import { readTags } from "../wire/tags.ts";
 import type { WebhookConfig } from "../wire/webhook-config.ts";
 import { mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
+import { foreignTask, noSuchTask, type ShowsForeignTask } from "./foreign-task.ts";
 import type { ForwardLimits } from "./forward.ts";
+import type { GatewayHeaders } from "./gateway-headers.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
 import { refusalOf } from "./hold.ts";
 import { withPlace, type Limiter, type Place } from "./limits.ts";
@@ -40,6 +41,8 @@ export interface TaskSteps {
   readonly ledger: Ledger;
   /** The name under which a user knows a budget's scope. */
   readonly scopeName: (shortage: Shortage) => Promise<string>;
+  readonly gatewayHeaders: GatewayHeaders;
+  readonly showsForeignTask: ShowsForeignTask;
   readonly calls: WholeCalls;
   readonly limits: ForwardLimits;
   readonly mask: Mask;
@@ -86,7 +89,7 @@ async function forwardCreation(steps: TaskSteps, exchange: Exchange, { who, quot
     return refuse(exchange, enlisted.refusal);
   }
   const sentAt = steps.clock.monotonic();
-  const sent = await forward(steps, exchange, enlisted.body).catch((error: unknown) => {
+  const sent = await forward(steps, exchange, who, enlisted.body).catch((error: unknown) => {
     // A bug of ours; its hold must not stay pending until the next start.
     end({ kind: "unknown", reason: "internal_error" });
     throw error;
@@ -156,27 +159,36 @@ async function hold(steps: TaskSteps, exchange: Exchange, who: Authenticated, qu
   return null;
 }
 
-function forward(steps: TaskSteps, exchange: Exchange, body: Buffer): Promise<Sent> {
+function forward(steps: TaskSteps, exchange: Exchange, who: Authenticated, body: Buffer): Promise<Sent> {
   if (exchange.clientGone) return Promise.resolve({ ok: false, failure: { kind: "stopped", reason: "client_left" }, sent: false });
   return steps.calls.send({
     method: "POST",
     path: route + exchange.query,
-    headers: { ...forwardableHeaders(exchange.headers()), "accept-encoding": "identity" },
+    headers: steps.gatewayHeaders(exchange, who.caller),
     body,
     exchange,
   });
 }
 
-/** The task's id is written down before the client hears of it; a creation that made no task ends its charge. */
+/** Binds the task before the client sees its id. Settles the charge of a creation that made no task of this key. */
 async function conclude(steps: TaskSteps, exchange: Exchange, covered: Forwarded, sent: Sent, creation: Creation): Promise<void> {
+  const settleAs = (outcome: Outcome) => steps.background(settle(steps, exchange, covered, outcome));
   const passOn = (shown: Shown) => {
     if (sent.ok) passWhole(exchange, sent, steps.mask, shown);
   };
+  const created = creation.kind === "created" ? creation.record : undefined;
+  const { key } = covered.who.caller;
+  const refuseForeign = () => {
+    if (!exchange.clientGone) exchange.refuse(noSuchTask);
+  };
+  if (sent.ok && sent.text !== undefined && (await steps.showsForeignTask(sent.text, { requestId: exchange.id, key, own: created?.taskId }))) {
+    refuseForeign();
+    return settleAs(creation.kind === "created" ? { kind: "unknown", reason: foreignTask } : creation);
+  }
   if (creation.kind !== "created") {
     if (sent.ok) passOn(covered.shown);
     else if (!exchange.clientGone) exchange.refuse(refusalOfFailure(sent.failure, steps.limits));
-    steps.background(settle(steps, exchange, covered, creation));
-    return;
+    return settleAs(creation);
   }
   const { record } = creation;
   const bound = await bind(steps, exchange, covered, record);
@@ -187,12 +199,16 @@ async function conclude(steps: TaskSteps, exchange: Exchange, covered: Forwarded
     return;
   }
   if (bound.reason === "taken") {
-    // The gateway answered with a task that is known, as to a repeated idempotency key: that one's charge pays for it.
     const known = await steps.tasks.find(record.taskId);
-    const shownOfKnown = await steps.webhooks.shownFor(known?.charge ?? exchange.id);
+    if (known?.key !== key) {
+      steps.log.warn({ request_id: exchange.id, task_id: record.taskId }, "the gateway answered with a task of another key; the answer is not shown");
+      refuseForeign();
+      return settleAs({ kind: "unknown", reason: foreignTask });
+    }
+    // The gateway answered with a task that is known, as to a repeated idempotency key: that one's charge pays for it.
+    const shownOfKnown = await steps.webhooks.shownFor(known.charge);
     passOn((text) => shownOfKnown(covered.shown(text)));
-    steps.background(settle(steps, exchange, covered, { kind: "notSent", reason: "task_known" }));
-    return;
+    return settleAs({ kind: "notSent", reason: "task_known" });
   }
   steps.log.error({ request_id: exchange.id, task_id: record.taskId, reason: bound.reason }, "a task could not be written down; recovery posts its hold");
   exchange.refuse({ code: "ledger_unavailable" });
@@ -248,7 +264,7 @@ function ofOwnTask(steps: TaskSteps, handle: (exchange: Exchange, task: Task) =>
   return withKey(steps.authenticate, async (exchange, who) => {
     const asked = decodeURIComponent(exchange.path.slice(route.length + 1));
     const task = isTaskId(asked) ? await steps.tasks.find(asked) : undefined;
-    if (task === undefined || task.key !== who.caller.key) return refuse(exchange, { code: "not_found", message: "There is no such task." });
+    if (task === undefined || task.key !== who.caller.key) return refuse(exchange, noSuchTask);
     await handle(exchange, task);
     return notForwarded;
   });
@@ -259,12 +275,17 @@ async function passAnswer(steps: TaskSteps, exchange: Exchange, task: Task): Pro
   const sent = await steps.calls.send({
     method: exchange.method,
     path: `${route}/${encodeURIComponent(task.taskId)}${exchange.query}`,
-    headers: { ...forwardableHeaders(exchange.headers()), "accept-encoding": "identity" },
+    headers: steps.gatewayHeaders(exchange, { key: task.key, team: null }),
     body: undefined,
     exchange,
   });
   if (!sent.ok) {
     if (!exchange.clientGone) exchange.refuse(refusalOfFailure(sent.failure, steps.limits));
+    return undefined;
+  }
+  const { key, taskId: own } = task;
+  if (sent.text !== undefined && (await steps.showsForeignTask(sent.text, { requestId: exchange.id, key, own }))) {
+    if (!exchange.clientGone) exchange.refuse(noSuchTask);
     return undefined;
   }
   passWhole(exchange, sent, steps.mask, await steps.webhooks.shownFor(task.charge));

@@ -9,11 +9,23 @@ const requestNames = new Set([
 ]);
 const requestPrefixes = ["openai-", "anthropic-", "x-stainless-"];
 
-/** Of the client's headers those that may reach the gateway; credentials, cookies and forwarding headers never do. */
-export function forwardableHeaders(headers: Iterable<readonly [string, string]>): Record<string, string> {
+/** `idempotency-key`, and names with a prefix that a gateway may read as one. */
+const idempotencyName = /idempoten/;
+
+/**
+ * Returns the client's headers that may reach the gateway; credentials, cookies and forwarding headers never do.
+ * `idempotencyKey` gives the value to forward in place of the client's: the gateway knows one account, not our keys.
+ */
+export function forwardableHeaders(
+  headers: Iterable<readonly [string, string]>,
+  idempotencyKey: (value: string) => string,
+): Record<string, string> {
   const kept: Record<string, string> = {};
   for (const [name, value] of headers) {
-    if (requestNames.has(name) || requestPrefixes.some((prefix) => name.startsWith(prefix))) kept[name] = value;
+    if (!requestNames.has(name) && !requestPrefixes.some((prefix) => name.startsWith(prefix))) continue;
+    if (!idempotencyName.test(name)) kept[name] = value;
+    // An empty value is no key; its digest would be one, the same for every request.
+    else if (value.trim() !== "") kept[name] = idempotencyKey(value);
   }
   return kept;
 }

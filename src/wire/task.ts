@@ -27,6 +27,30 @@ export function readTaskRecord(text: Buffer | string): TaskRecord | undefined {
   };
 }
 
+/** Members of an answer that hold the record of a task, or a list of records. */
+const recordMembers = ["data", "task", "task_info", "task_result", "tasks", "items", "list", "records", "results"];
+/** Records nest in at most so many of these. */
+const recordDepthMax = 8;
+
+/**
+ * Returns the ids of the tasks whose records an answer shows: of one record in any form, or of each record in a list. An
+ * id within what a record repeats of its request is no record.
+ */
+export function tasksNamed(text: Buffer): ReadonlySet<string> {
+  const named = new Set<string>();
+  const collect = (value: unknown, depth: number): void => {
+    if (depth > recordDepthMax) return;
+    for (const item of listOr(value)) collect(item, depth + 1);
+    if (!isObject(value)) return;
+    const id = idOf(value["task_id"]);
+    if (id !== null) named.add(id);
+    for (const member of recordMembers) collect(value[member], depth + 1);
+  };
+  // Most answers name no task and are not parsed for it.
+  if (text.includes('"task_id"')) collect(parseExactly(text.toString()), 0);
+  return named;
+}
+
 /** The gateway's own code in an answer's envelope; null where it has none. 200 is success. */
 export function envelopeCode(text: Buffer | string): number | null {
   const { code } = objectOr(parseExactly(text.toString()));

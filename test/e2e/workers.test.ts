@@ -8,6 +8,7 @@ import type { Sandbox, SandboxOptions } from "../../src/sandbox/options.ts";
 import { startSandbox } from "../../src/sandbox/server.ts";
 import { head, RawClient } from "../http/raw-client.ts";
 import { askAdmin } from "../support/admin-client.ts";
+import { answeringGateway } from "../support/answering-gateway.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../support/farebox-process.ts";
 import { startGate, type Gate } from "../support/gate.ts";
 import { oneModelFile, replaceFile } from "../support/price-files.ts";
@@ -373,6 +374,24 @@ describe("signals", { timeout: 60_000 }, () => {
     expect(workers.some(isRunning)).toBe(false);
     expect(rowsOf(database).filter(({ state, source }) => state !== "posted" || source !== "reported")).toEqual([]);
   });
+});
+
+it("workers forward the idempotency key that the primary forwards, and show no task of another key", { timeout: 60_000 }, async () => {
+  await using gateway = await answeringGateway(() => ({ body: '{"code":200,"data":{"task_id":"t-1","status":"pending"}}' }));
+  await using scene = await startScene({ gatewayUrl: gateway.url });
+  const [one, other] = [await scene.addKey("one"), await scene.addKey("other")];
+  const headers = { "idempotency-key": "k" };
+  const { url } = scene.serve;
+  expect((await ask({ url, key: one }, '{"model":"kling","input":{}}', { path: "/api/v1/task", headers })).status).toBe(200);
+  for (const key of [one, other]) {
+    const answers = await Promise.all(Array.from({ length: 4 }, () => chat(scene, key, {}, { headers })));
+    expect(statuses(answers)).toEqual({ [key === one ? 200 : 404]: 4 });
+  }
+  await until(() => Object.keys(answeredBy(scene.serve, "/v1/chat/completions")).length === 2);
+  const values = gateway.asked.map((asked) => asked.headers["idempotency-key"]);
+  expect(new Set(values.slice(0, 5)).size).toBe(1);
+  expect(new Set(values.slice(5)).size).toBe(1);
+  expect(values[5]).not.toBe(values[0]);
 });
 
 describe.concurrent("a start that cannot be", { timeout: 60_000 }, () => {

@@ -19,6 +19,7 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
     balanceGuard: async () => null,
     pricer: { quote: () => ({ ok: true, quote }) },
     hold: async () => ({ ok: true, held: { id: "1", hold: null, growth: null, price: null, room: null } }),
+    gatewayHeaders: () => ({}),
     forwarder: { forward: () => Promise.reject(new Error("a bug")) },
     settle: async (order: SettleOrder) => void settled.push(order),
     clock: { now: () => 0, monotonic: () => 0 },

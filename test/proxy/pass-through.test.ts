@@ -134,7 +134,7 @@ describe("the request's headers pass by an allow-list", () => {
       "openai-organization": "org-1",
       "openai-beta": "x=1",
       "x-stainless-retry-count": "0",
-      "idempotency-key": "abc",
+      "idempotency-key": expect.stringMatching(/^[0-9a-f]{64}$/),
       authorization: "Bearer sk-sandbox",
       host: `127.0.0.1:${gateway.port}`,
       connection: "keep-alive",

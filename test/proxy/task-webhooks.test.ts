@@ -174,6 +174,34 @@ describe("a callback", () => {
     expect(await proxy.onlyCharge()).toMatchObject({ state: "pending" });
   });
 
+  it("that shows a task of another charge is refused, also before its own task is bound", async () => {
+    await using receiver = await startReceiver();
+    const { promise: mayAnswer, resolve: answerNow } = Promise.withResolvers<void>();
+    const { promise: arrived, resolve: arrive } = Promise.withResolvers<Webhook>();
+    const webhook = { endpoint: "", secret: "" };
+    let number = 0;
+    await using gateway = await answeringGateway(async ({ body }) => {
+      const taskId = `t-${++number}`;
+      if (number === 2) {
+        arrive(JSON.parse(body.toString()).config.webhook_config as Webhook);
+        await mayAnswer;
+      }
+      return { body: recordOf(taskId, "pending", webhook) };
+    });
+    await using proxy = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PUBLIC_URL: "https://farebox.example/in", FAREBOX_WEBHOOK_PRIVATE: "1" } });
+    await create(proxy);
+    const creating = create(proxy, withWebhook(receiver.url));
+    const ours = await arrived;
+    const refused = await callBack(proxy, ours, recordOf("t-1", "completed", webhook));
+    expect([refused.status, refused.headers.get("x-farebox-error")]).toEqual([400, "invalid_request"]);
+    answerNow();
+    expect((await creating).status).toBe(200);
+    expect((await callBack(proxy, ours, `{"data":{"task_id":"t-2","status":"running","task_info":{"task_id":"t-1"}}}`)).status).toBe(400);
+    expect((await callBack(proxy, ours, recordOf("t-2", "running", webhook))).status).toBe(200);
+    const told = await receiver.waitFor(1);
+    expect(told.map(({ body }) => body)).toEqual([recordOf("t-2", "running", webhook)]);
+  });
+
   it("that is told again is delivered once, and one that never stops is slowed", async () => {
     await using receiver = await startReceiver();
     await using home = await relaying({}, () => true);

@@ -4,14 +4,21 @@ import { readTags } from "../../src/wire/tags.ts";
 
 describe("forwardableHeaders", () => {
   it("lets through what is listed and nothing else", () => {
-    const kept = { accept: "*/*", "accept-language": "de", "content-type": "application/json", "idempotency-key": "1", "user-agent": "x", "x-client-request-id": "2", "openai-organization": "o", "anthropic-version": "v", "x-stainless-lang": "js" };
+    const kept = { accept: "*/*", "accept-language": "de", "content-type": "application/json", "user-agent": "x", "x-client-request-id": "2", "openai-organization": "o", "anthropic-version": "v", "x-stainless-lang": "js" };
     const held = {
       authorization: "Bearer sk-fb-x", "x-api-key": "sk-fb-x", "proxy-authorization": "Basic x", cookie: "a=b", "api-key": "x", "x-goog-api-key": "x",
       "x-farebox-tag": "a=b", "x-farebox-anything": "1", forwarded: "for=1", "x-forwarded-for": "1", "x-forwarded-host": "h", "x-real-ip": "1", via: "1.1 x", "cf-connecting-ip": "1",
       host: "h", origin: "o", referer: "r", connection: "keep-alive", te: "trailers", "transfer-encoding": "chunked", "content-length": "5", "accept-encoding": "gzip", expect: "100-continue",
       "x-sandbox-scenario": "gzip", openai: "1", "sec-fetch-site": "none", "x-request-id": "mine", "x-openai-organization": "1",
     };
-    expect(forwardableHeaders(Object.entries({ ...kept, ...held }))).toEqual(kept);
+    expect(forwardableHeaders(Object.entries({ ...kept, ...held }), String)).toEqual(kept);
+  });
+
+  it("replaces each header that a gateway may read as an idempotency key, and drops one that is empty", () => {
+    const sent = { "idempotency-key": "1", "x-stainless-idempotency-key": "2", "openai-idempotency-token": "3", "anthropic-idempotency-key": " ", "x-idempotency-key": "5" };
+    expect(forwardableHeaders(Object.entries(sent), (value) => `<${value}>`)).toEqual({
+      "idempotency-key": "<1>", "x-stainless-idempotency-key": "<2>", "openai-idempotency-token": "<3>",
+    });
   });
 });
 

@@ -6,6 +6,7 @@ import type { Events } from "../../ports/events.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
 import type { Log } from "../../ports/log.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
+import type { TaskOwner } from "../../proxy/foreign-task.ts";
 import type { Place } from "../../proxy/limits.ts";
 import type { RequestSteps } from "../../proxy/metered-request.ts";
 import { voidCommand, type HoldCommand, type Outcome } from "../../store/commands.ts";
@@ -22,7 +23,7 @@ export interface DeskParts {
   readonly isLedgerWritable: () => Promise<boolean>;
   readonly keys: Pick<KeyStore, "findById">;
   readonly teams: Pick<TeamStore, "find">;
-  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle">;
+  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle"> & { readonly taskOwner: TaskOwner };
   readonly events: Events;
   /** Requests and streams that ended with their process. */
   readonly lost: (requests: number, streams: number) => void;
@@ -73,6 +74,7 @@ export class WorkerDesk {
       cancel: ({ id }) => this.#places.get(id)?.place.cancel(),
       leave: ({ id }) => this.#leave(id),
       belowFloor: () => shared.balanceGuard(),
+      taskOwner: (taskId) => shared.taskOwner(taskId),
       borrow: ({ needed, wanted }) => this.#borrow(needed, wanted),
       giveBack: (bytes) => this.#giveBack(bytes),
       event: (event) => this.#event(event),

@@ -38,6 +38,8 @@ export interface PrimaryCalls {
   leave(given: { readonly id: number }): void;
 
   belowFloor(given: null): Refusal | null;
+  /** The id of the key that made a task; undefined for a task that the ledger does not know. */
+  taskOwner(taskId: string): string | undefined;
   /** Memory for bodies: answers with what is lent, at least `needed` bytes and at most `wanted`; 0 where there is no room. */
   borrow(given: { readonly needed: number; readonly wanted: number }): number;
   giveBack(bytes: number): void;

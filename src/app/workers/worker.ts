@@ -91,6 +91,7 @@ function openFront(settings: Settings, start: Start, { link, changes, routed, pr
     limiter: createRemoteLimiter(link),
     balanceGuard: settings.balance.floor === null ? async () => null : () => link.ask("belowFloor", null),
     ledger: createRemoteLedger(link),
+    taskOwner: (taskId) => link.ask("taskOwner", taskId),
     keys: remoteKeys(link).keys,
     mask: createMask(apiKey.reveal()),
     tokens: createTokenCounter(),
