@@ -3,7 +3,7 @@ import type { Refusal } from "../core/refusals.ts";
 import { scaledDecimal } from "../core/decimal.ts";
 import { taskAmounts } from "../core/task-cost.ts";
 import type { Catalogue, CatalogueTask, TaskQuantity } from "../ports/catalogue.ts";
-import type { TaskRequest } from "../wire/task-request.ts";
+import type { Stated, TaskRequest } from "../wire/task-request.ts";
 
 /** What a task can cost at most, by the price in force when it was asked for. */
 export interface TaskQuote {
@@ -40,16 +40,31 @@ export function createTaskPricer(parts: { readonly catalogue: () => Catalogue; r
   };
 }
 
-/**
- * What is asked for, and what is held for it where that may be more: without a clear statement, and for one beyond what the
- * gateway makes, it is the most that it makes.
- */
-function quantityOf(request: TaskRequest, { field, otherwise, most }: TaskQuantity): { readonly quantity: string | null; readonly most: string | null } {
-  const stated = field === null ? "absent" : request.stated(field);
+/** What a creation asks for, and what is held for it where that may be more; null where nothing says it. */
+interface Asked {
+  readonly quantity: string | null;
+  readonly most: string | null;
+}
+
+/** Returns what the most expensive element of the input asks for. */
+function quantityOf(request: TaskRequest, task: TaskQuantity): Asked {
+  const elements = task.field === null ? (["absent"] as const) : request.stated(task.field);
+  return elements.map((stated) => askedBy(stated, task)).reduce(larger);
+}
+
+/** Without a clear statement, and for one beyond what the gateway makes, it is the most that it makes. */
+function askedBy(stated: Stated, { otherwise, most }: TaskQuantity): Asked {
   const quantity = stated === "absent" ? otherwise : stated === "unclear" ? null : stated;
   if (quantity === null) return { quantity, most };
   const isBeyond = most !== null && compare(quantity, most) > 0;
   return { quantity: isBeyond ? most : quantity, most: null };
+}
+
+/** An element that is not clear leaves the whole unclear. */
+function larger(one: Asked, other: Asked): Asked {
+  if (one.quantity !== null && other.quantity !== null) return compare(one.quantity, other.quantity) < 0 ? other : one;
+  const [a, b] = [one.most ?? one.quantity, other.most ?? other.quantity];
+  return { quantity: null, most: a === null || b === null ? null : compare(a, b) < 0 ? b : a };
 }
 
 function compare(one: string, other: string): number {

@@ -43,6 +43,22 @@ export function jsonMembers(bytes: Buffer, most = Infinity): JsonMember[] {
   return members;
 }
 
+/** The elements of a JSON list in their bytes, at most so many; undefined for anything else. The bytes must have been read before. */
+export function jsonElements(bytes: Buffer, most: number): Buffer[] | undefined {
+  let at = skipSpace(bytes, 0);
+  if (bytes[at] !== openBracket) return undefined;
+  const elements: Buffer[] = [];
+  at = skipSpace(bytes, at + 1);
+  while (at < bytes.length && bytes[at] !== closeBracket && elements.length < most) {
+    const end = skipValue(bytes, at);
+    elements.push(bytes.subarray(at, end));
+    at = skipSpace(bytes, end);
+    if (bytes[at] !== comma) break;
+    at = skipSpace(bytes, at + 1);
+  }
+  return elements;
+}
+
 /** The first byte from there on that is no white space. */
 export function skipSpace(bytes: Buffer, from: number): number {
   let at = from;

@@ -47,6 +47,11 @@ export function hasTwinOf(name: string, members: object): boolean {
   return Object.keys(members).some((member) => member !== name && fold(member) === name);
 }
 
+/** Whether a reader without regard to letter case would take one name for the other. */
+export function areTwins(one: string, other: string): boolean {
+  return fold(one) === fold(other);
+}
+
 /** Simple case folding as Go's JSON reader does it: the long s and the Kelvin sign fold to s and k. */
 function fold(name: string): string {
   return name.toLowerCase().replaceAll("\u017f", "s").replaceAll("\u212a", "k");

@@ -1,71 +1,72 @@
-import { isAscii, isUtf8 } from "node:buffer";
 import { plainDecimal } from "../core/decimal.ts";
 import type { Refusal } from "../core/refusals.ts";
-import { isObject, objectOr, parseJson, type JsonObject } from "./json.ts";
-import { jsonMembers } from "./json-keys.ts";
+import { parseJson } from "./json.ts";
+import { jsonElements, jsonMembers } from "./json-keys.ts";
+import { ambiguousField, invalid, lookAt } from "./model-request.ts";
+import { areTwins, RequestFields } from "./request-fields.ts";
 
 /** What the creation of a task says that matters for its price. The bytes themselves are never changed. */
 export interface TaskRequest {
   readonly model: string;
   /** Null where none is named. */
   readonly taskType: string | null;
-  /**
-   * How much the named field of `input` states: a plain decimal above 0. `absent` where it states nothing, `unclear` where it
-   * is no number, or two readers could take different ones.
-   */
-  stated(field: string): string | "absent" | "unclear";
+  /** How much the named field states: once for an `input` that is an object, else for each element of the list; never empty. */
+  stated(field: string): readonly Stated[];
 }
+
+/** A plain decimal above 0; `absent` where nothing is stated; `unclear` for no number, or where two readers could take different ones. */
+export type Stated = string | "absent" | "unclear";
 
 export type TaskRequestResult =
   | { readonly ok: true; readonly request: TaskRequest }
   | { readonly ok: false; readonly refusal: Refusal };
 
-/** Fields of the body that a price depends on. */
-const pricedFields = ["model", "task_type", "input"];
+/** The fields of a creation that are read, or that the gateway reads for its price. */
+const taskFields = new RequestFields({ model: "priced", task_type: "priced", input: "priced", config: "priced" });
 
-/** What a model or a task type can be called: it is written down with the charge. */
+/** Members of `config`; the webhook's are read where Farebox relays it. */
+const configFields = new RequestFields({ service_mode: "priced" });
+
+/** What a task type can be called: it is written down with the charge. */
 const nameText = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
 
-/** Reads the creation of a task for looking only. Refuses what the gateway might read differently. */
+const openBracket = 0x5b;
+
+/** A list with more elements than any gateway takes is not read: each is `unclear`. */
+const elementsMax = 1000;
+
+/** Reads the creation of a task for looking only. Refuses what the gateway might read differently, as for a chat. */
 export function readTaskRequest(bytes: Buffer): TaskRequestResult {
-  const body = isAscii(bytes) || isUtf8(bytes) ? parseJson(bytes.toString("utf8")) : undefined;
-  if (body === undefined) return invalidJson("The request body is not valid JSON in UTF-8.");
-  if (!isObject(body)) return invalidJson("The request body must be a JSON object.");
-  const members = jsonMembers(bytes);
-  for (const field of pricedFields) {
-    const twins = members.filter(({ name }) => name.toLowerCase() === field);
-    if (twins.length > 1) return invalid(field, `'${field}' is given twice`);
-    if (twins[0] !== undefined && twins[0].name !== field) return invalid(field, `'${twins[0].name}' must be written '${field}'`);
-  }
-  const { model, task_type: taskType } = body;
-  if (typeof model !== "string" || model === "") return invalid("model", "you must provide a model parameter");
-  if (!nameText.test(model)) return invalid("model", "'model' must be a name of at most 256 characters");
+  const look = lookAt(bytes, taskFields);
+  if (!look.ok) return look;
+  const { model, task_type: taskType } = look.body;
   if (taskType !== undefined && taskType !== null && (typeof taskType !== "string" || !nameText.test(taskType))) {
     return invalid("task_type", "'task_type' must be a name of at most 256 characters");
   }
-  const inputAt = members.find(({ name }) => name === "input");
-  const names = inputAt === undefined ? [] : jsonMembers(bytes.subarray(inputAt.valueStart, inputAt.valueEnd)).map(({ name }) => name);
-  const input = objectOr(body["input"]);
-  return {
-    ok: true,
-    request: { model, taskType: typeof taskType === "string" ? taskType : null, stated: (field) => stated(input, names, field) },
+  const valueOf = (field: string): Buffer => {
+    const found = jsonMembers(bytes).find(({ name }) => name === field);
+    return found === undefined ? Buffer.from("null") : bytes.subarray(found.valueStart, found.valueEnd);
   };
+  const ambiguous = ambiguousField(jsonMembers(valueOf("config")).map(({ name }) => name), configFields);
+  if (ambiguous !== undefined) return ambiguous;
+  const stated = (field: string) => statedIn(valueOf("input"), field);
+  return { ok: true, request: { model, taskType: typeof taskType === "string" ? taskType : null, stated } };
 }
 
-function stated(input: JsonObject, names: readonly string[], field: string): string {
-  const twins = names.filter((name) => name.toLowerCase() === field.toLowerCase());
-  if (twins.length === 0) return "absent";
-  if (twins.length > 1 || twins[0] !== field) return "unclear";
-  const value = input[field];
+function statedIn(input: Buffer, field: string): readonly Stated[] {
+  const elements = jsonElements(input, elementsMax + 1);
+  if (elements === undefined) return [statedBy(input, field)];
+  if (elements.length > elementsMax) return ["unclear"];
+  return elements.length === 0 ? ["absent"] : elements.map((element) => statedBy(element, field));
+}
+
+function statedBy(element: Buffer, field: string): Stated {
+  if (element[0] === openBracket) return "unclear";
+  const [only, ...more] = jsonMembers(element).filter(({ name }) => areTwins(name, field));
+  if (only === undefined) return "absent";
+  if (more.length > 0 || only.name !== field) return "unclear";
+  const value = parseJson(element.toString("utf8", only.valueStart, only.valueEnd));
   if (value === null) return "absent";
   const text = typeof value === "number" || typeof value === "string" ? plainDecimal(String(value)) : undefined;
   return text === undefined || text === "0" ? "unclear" : text;
-}
-
-function invalidJson(message: string): TaskRequestResult {
-  return { ok: false, refusal: { code: "invalid_json", message } };
-}
-
-function invalid(param: string, message: string): TaskRequestResult {
-  return { ok: false, refusal: { code: "invalid_request", param, message } };
 }

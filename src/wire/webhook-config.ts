@@ -2,6 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 import { withMember, withMembersHidden, withStringsRewritten } from "./json-edit.ts";
 import { jsonMembers } from "./json-keys.ts";
 import { isObject, parseJson } from "./json.ts";
+import { areTwins } from "./request-fields.ts";
 
 /** `config.webhook_config` of a task: whom the gateway tells of its end. "" stands for none. */
 export interface WebhookConfig {
@@ -57,7 +58,7 @@ function textOf(webhook: Buffer, name: "endpoint" | "secret"): { readonly ok: tr
 type SoleMember = { readonly ok: true; readonly value: Buffer | undefined } | { readonly ok: false; readonly refusal: Refusal };
 
 function soleMember(object: Buffer, name: string, shown: string): SoleMember {
-  const twins = jsonMembers(object).filter((member) => member.name.toLowerCase() === name);
+  const twins = jsonMembers(object).filter((member) => areTwins(member.name, name));
   const [only] = twins;
   if (twins.length > 1) return invalid(shown, `'${shown}' is given twice`);
   if (only !== undefined && only.name !== name) return invalid(shown, `'${only.name}' must be written '${name}'`);

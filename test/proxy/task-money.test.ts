@@ -62,6 +62,29 @@ async function expectClean({ proxy }: World): Promise<void> {
   expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
 }
 
+describe("a creation holds", () => {
+  it.each<[string, object, string]>([
+    ["its most expensive element where the input is a list", [{ duration: 2 }, { duration: 7 }, { duration: 4 }], "0.70"],
+    ["the default for an element that states nothing", [{ duration: 2 }, {}], "0.50"],
+    ["the most that the gateway makes for an element beyond it", [{ duration: 2 }, { duration: 99 }], "1.00"],
+    ["the most for an element that is not clear", [{ duration: 2 }, { Duration: 3 }], "1.00"],
+  ])("%s", async (_what, input, hold) => {
+    await using home = await world();
+    await home.proxy.budget("all", "10");
+    expect((await home.create(input)).status).toBe(200);
+    expect(await home.proxy.onlyCharge()).toMatchObject({ state: "pending", hold: usd(hold) });
+    await expectClean(home);
+  });
+
+  it("nothing under a second name of its task type or input: it is refused, whichever folding the gateway does", async () => {
+    await using home = await world();
+    await home.proxy.budget("all", "10");
+    for (const more of [{ "ta\u017fk_type": "*" }, { Input: { duration: 9 } }, { Config: {} }]) expect((await home.create({}, more)).status).toBe(400);
+    expect(home.gateway.asked).toEqual([]);
+    expect(await home.proxy.charges()).toEqual([]);
+  });
+});
+
 describe("a task is charged", () => {
   it("once, however often and by how many it is asked for", async () => {
     await using home = await world();

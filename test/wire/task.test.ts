@@ -69,14 +69,36 @@ function known(word: string) {
 describe("a task's creation", () => {
   const stated = (input: string, field = "duration") => {
     const read = readTaskRequest(Buffer.from(`{"model":"m","input":${input}}`));
-    return read.ok ? read.request.stated(field) : read.refusal.code;
+    return read.ok ? read.request.stated(field).join() : read.refusal.code;
   };
 
   it.each([
     ['{"duration":5}', "5"], ['{"duration":"7.50"}', "7.5"], ['{"duration":null}', "absent"], ["{}", "absent"], ["null", "absent"], ["[]", "absent"],
     ['{"duration":"long"}', "unclear"], ['{"duration":-5}', "unclear"], ['{"duration":0}', "unclear"], ['{"duration":true}', "unclear"],
-    ['{"duration":5,"duration":9}', "unclear"], ['{"Duration":9}', "unclear"], ['{"duration":1,"DURATION":9}', "unclear"],
+    ['{"duration":5,"duration":9}', "unclear"], ['{"Duration":9}', "unclear"], ['{"duration":{"a":5}}', "unclear"],
+    ['[{"duration":5},{"duration":9}]', "5,9"], ['[{"duration":5}, {}, null, "x"]', "5,absent,absent,absent"], ['[{"DURATION":9}]', "unclear"], ["[[]]", "unclear"],
+    [`[${"{},".repeat(1000)}{}]`, "unclear"], ['{"duration":1,"DURATION":9}', "unclear"],
   ])("with the input %s states %s", (input, quantity) => {
     expect(stated(input)).toBe(quantity);
+  });
+
+  it("reads a field under every name that folds to it", () => {
+    expect(stated('{"\u017feconds":9}', "seconds")).toBe("unclear");
+    expect(stated('{"seconds":1,"\\u017fECONDS":9}', "seconds")).toBe("unclear");
+    expect(stated('{"\u212aeyframes":9}', "keyframes")).toBe("unclear");
+  });
+
+  it.each([
+    ['{"model":"m","task_type":"a","ta\u017fk_type":"b"}', "task_type", "'ta\u017fk_type' must be written 'task_type'"],
+    ['{"model":"m","ta\u017fk_type":"b"}', "task_type", "'ta\u017fk_type' must be written 'task_type'"],
+    ['{"model":"m","ta\\u017fk_type":"b"}', "task_type", "'ta\u017fk_type' must be written 'task_type'"],
+    ['{"model":"m","MODEL":"n"}', "model", "'MODEL' must be written 'model'"],
+    ['{"model":"m","input":{},"input":{"duration":9}}', "input", "'input' is given twice"],
+    ['{"model":"m","INPUT":{"duration":9}}', "input", "'INPUT' must be written 'input'"],
+    ['{"model":"m","Config":{}}', "config", "'Config' must be written 'config'"],
+    ['{"model":"m","config":{"\u017fervice_mode":"private"}}', "service_mode", "'\u017fervice_mode' must be written 'service_mode'"],
+    ['{"model":"m","config":{"service_mode":"a","service_mode":"b"}}', "service_mode", "'service_mode' is given twice"],
+  ])("refuses %s", (body, param, message) => {
+    expect(readTaskRequest(Buffer.from(body))).toEqual({ ok: false, refusal: { code: "invalid_request", param, message } });
   });
 });

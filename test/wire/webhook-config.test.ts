@@ -25,6 +25,7 @@ describe("readWebhookConfig", () => {
     ['{"config":{"webhook_config":{},"WEBHOOK_CONFIG":{}}}', "config.webhook_config", "'config.webhook_config' is given twice"],
     ['{"config":{"webhook_config":{"endpoint":5}}}', "config.webhook_config.endpoint", "'config.webhook_config.endpoint' must be a text of at most 2048 characters on one line"],
     ['{"config":{"webhook_config":{"secret":"a\\r\\nx: y"}}}', "config.webhook_config.secret", "'config.webhook_config.secret' must be a text of at most 2048 characters on one line"],
+    ['{"config":{"webhoo\u212a_config":{}}}', "config.webhook_config", "'webhoo\u212a_config' must be written 'webhook_config'"],
     ['{"config":{"webhook_config":{"Endpoint":"https://c.example"}}}', "config.webhook_config.endpoint", "'Endpoint' must be written 'endpoint'"],
   ])("refuses %s", (body, param, message) => expect(read(body)).toEqual({ ok: false, refusal: { code: "invalid_request", param, message } }));
 });
