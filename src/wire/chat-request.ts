@@ -12,11 +12,10 @@ import {
   lookAt,
   outputLimitOf,
   parseBody,
-  type ModelRequest,
   type ModelRequestResult,
   type PromptReading,
 } from "./model-request.ts";
-import { unboundedFields, type PromptParts } from "./request-bounds.ts";
+import { partsOf, promptClasses, unboundedFields, type PromptParts } from "./request-bounds.ts";
 
 const prompt: PromptReading = {
   text: (body) => ({ kind: "chat", chat: chatTextOf(body) }),
@@ -53,7 +52,7 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
         unboundedFields: [...context, ...parts.unknown],
       },
       unboundedFields: unboundedFields(body, given, chatFields),
-      classes: classesOf(body, parts),
+      classes: { prompt: promptClasses(parts, context), completion: completionClasses(body) },
       prompt,
     },
   };
@@ -66,7 +65,7 @@ function readParts(messages: readonly unknown[]): PromptParts {
     const { content, audio } = objectOr(message) as { content?: unknown; audio?: unknown };
     if (audio !== undefined && audio !== null) unknown.add("messages.audio");
     if (hasUnknownMember(objectOr(message), (name) => messageMembers.has(name))) unknown.add("messages");
-    for (const part of listOr(content)) {
+    for (const part of partsOf(content)) {
       const { type, image_url, input_audio, file } = objectOr(part);
       if (!isKnownPart(objectOr(part))) unknown.add("messages.content");
       switch (type) {
@@ -104,15 +103,12 @@ function payloadLength(value: unknown): number {
   return typeof value === "string" ? lengthInFull(value) : 0;
 }
 
-function classesOf(body: JsonObject, parts: PromptParts): ModelRequest["classes"] {
-  const prompt: TokenClass[] = ["input", "cached_input", "cache_write"];
-  if (parts.images > 0) prompt.push("image_input");
-  if (parts.audios > 0) prompt.push("audio_input");
+function completionClasses(body: JsonObject): TokenClass[] {
   const completion: TokenClass[] = ["output", "reasoning"];
   const modalities = listOr(body["modalities"]);
   if (modalities.includes("audio")) completion.push("audio_output");
   if (modalities.includes("image")) completion.push("image_output");
-  return { prompt, completion };
+  return completion;
 }
 
 /**
@@ -144,7 +140,7 @@ export function chatTextOf(bytes: Buffer): ChatText {
 
 function addContentTexts(content: unknown, into: string[]): void {
   if (typeof content === "string") into.push(content);
-  for (const part of listOr(content)) {
+  for (const part of partsOf(content)) {
     const { text, refusal } = objectOr(part);
     for (const value of [text, refusal]) if (typeof value === "string") into.push(value);
   }

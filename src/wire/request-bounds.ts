@@ -1,4 +1,5 @@
-import { listOr, objectOr, type JsonObject } from "./json.ts";
+import type { TokenClass } from "../core/tokens.ts";
+import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
 import { hasTwinOf, type RequestFields } from "./request-fields.ts";
 
 /** Service tiers that never cost more than the listed price. */
@@ -29,6 +30,21 @@ export interface PromptParts {
   readonly payloadBytes: number;
   /** Items and parts whose tokens the body does not show. */
   readonly unknown: readonly string[];
+}
+
+/** The parts of a content that is no text. Gateways take a single part without a list around it. */
+export function partsOf(content: unknown): readonly unknown[] {
+  return isObject(content) ? [content] : listOr(content);
+}
+
+/** Classes that a token of a prompt can be billed as. What the body does not show may be images or sound. */
+export function promptClasses({ images, audios, unknown }: Pick<PromptParts, "images" | "audios" | "unknown">, hidden: readonly string[]): TokenClass[] {
+  const isHidden = unknown.length > 0 || hidden.length > 0;
+  return [
+    "input", "cached_input", "cache_write",
+    ...(images > 0 || isHidden ? (["image_input"] as const) : []),
+    ...(audios > 0 || isHidden ? (["audio_input"] as const) : []),
+  ];
 }
 
 /** The size of a request that has neither messages nor parts, beside its text. */

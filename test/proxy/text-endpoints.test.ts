@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { usd } from "../../src/core/money.ts";
 import { errorCode, ask, eventsIn, lastErrorCode, type WireAnswer } from "../support/wire-client.ts";
 import { Books } from "../support/books.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
@@ -191,4 +192,18 @@ it("counts against the limits of its key, whatever the endpoint", async () => {
   expect((await at("/v1/embeddings", embeddings({ input: "word ".repeat(200) }), few)).status).toBe(429);
   await books.endings();
   books.billed();
+});
+
+it("holds an image for a content that is an image without a list around it", async () => {
+  await using own = await startProxy();
+  const image = "https://media.example/a.png";
+  const chat = { type: "image_url", image_url: { url: image } };
+  const part = { type: "input_image", image_url: image };
+  const sent = [
+    ["/v1/chat/completions", { model: "gpt-4o", max_tokens: 1, messages: [{ role: "user", content: chat }] }],
+    ["/v1/responses", { model: "gpt-4o", max_output_tokens: 1, input: [{ role: "user", content: part }] }],
+  ] as const;
+  for (const [path, body] of sent) await ask({ url: own.url, key: own.key }, body, { path });
+  // 1,445 tokens of the largest image at 1.25 USD a million.
+  for (const { hold } of await own.charges()) expect(hold).toBeGreaterThan(usd("0.0018"));
 });

@@ -129,6 +129,25 @@ describe("readChatRequest", () => {
     expect(classes.prompt).toEqual(expect.arrayContaining(["image_input", "audio_input"]));
   });
 
+  it("reads a content that is one part without a list around it as it reads the list", () => {
+    const url = `data:image/png;base64,${"A".repeat(10_000)}`;
+    for (const part of [{ type: "image_url", image_url: { url } }, { type: "input_audio", input_audio: { data: url } }, { type: "file", file: { file_data: url } }, { type: "video_url" }]) {
+      const [bare, listed] = [part, [part]].map((content) => accepted({ model: "m", messages: [{ role: "user", content }] }));
+      expect(bare).toEqual({ ...listed, size: { ...listed?.size, textBytes: (listed?.size.textBytes ?? 0) - 2 }, prompt: bare?.prompt });
+    }
+    expect(accepted({ model: "m", messages: [{ role: "user", content: { type: "image_url", image_url: { url } } }] })).toMatchObject({
+      size: { imageParts: 1, unboundedFields: [] }, classes: { prompt: expect.arrayContaining(["image_input"]) },
+    });
+    expect(chatTextOf(bytesOf({ model: "m", messages: [{ role: "user", content: { type: "text", text: "look" } }] })).texts).toEqual(["user", "look"]);
+  });
+
+  it("takes what the body does not show for images or sound, where those cost more", () => {
+    for (const body of [request({ something_new: 1 }), withParts({ type: "video_url" }), withParts({ image_url: { url: "https://x" } })]) {
+      expect(accepted(body).classes.prompt).toEqual(["input", "cached_input", "cache_write", "image_input", "audio_input"]);
+    }
+    expect(accepted(request({})).classes.prompt).toEqual(["input", "cached_input", "cache_write"]);
+  });
+
   it("never takes more for a payload than its bytes", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), fc.boolean(), (url, escapes) => {

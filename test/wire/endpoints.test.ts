@@ -83,6 +83,29 @@ describe("what a request says of its cost", () => {
     expect(classes.prompt).toContain("image_input");
   });
 
+  it("responses: a content that is one part without a list around it is that part", () => {
+    const image = { type: "input_image", image_url: "https://x/a.png" };
+    for (const item of [{ role: "user", content: image }, { type: "function_call_output", call_id: "c", output: image }]) {
+      const { size, classes } = requestOf("/v1/responses", { model: "m", input: [item] });
+      expect(size).toMatchObject({ imageParts: 1, unboundedFields: [] });
+      expect(classes.prompt).toContain("image_input");
+    }
+    expect(requestOf("/v1/responses", { model: "m", input: "x", previous_response_id: "r" }).classes.prompt).toEqual(expect.arrayContaining(["image_input", "audio_input"]));
+  });
+
+  it.each<[string, string, unknown]>([
+    ["/v1/completions", "prompt", { type: "image_url" }], ["/v1/completions", "prompt", ["a", { type: "image_url" }]], ["/v1/completions", "prompt", [[{ type: "image_url" }]]],
+    ["/v1/embeddings", "input", [{ type: "image_url" }]], ["/v1/embeddings", "input", [[{ type: "image_url" }]]],
+  ])("%s: nothing bounds a part of %s that is no text: %j", (route, field, value) => {
+    expect(requestOf(route, { model: "m", input: "x", [field]: value }).unboundedFields).toEqual([field]);
+  });
+
+  it("images: those that are sent along in JSON are parts", () => {
+    expect(requestOf("/v1/images/edits", { model: "m", image: ["https://x/a.png", "https://x/b.png"], mask: "https://x/m.png" }).size.imageParts).toBe(3);
+    expect(requestOf("/v1/images/edits", { model: "m", image: { url: "https://x/a.png" } }).size.imageParts).toBe(1);
+    expect(requestOf("/v1/images/generations", { model: "m", prompt: "x", image: null }).size.imageParts).toBe(0);
+  });
+
   it("speech: characters as Unicode counts them, however long the text", () => {
     expect(requestOf("/v1/audio/speech", { model: "m", input: "Grüße 😀" }).characters).toBe(7);
     expect(requestOf("/v1/audio/speech", { model: "m", input: "é".repeat(3000) }).characters).toBe(3000);

@@ -69,7 +69,7 @@ export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
   if (choices === undefined) return invalid("n", "'n' must be a whole number of at least 1");
   const best = choicesOf(body["best_of"]);
   if (best === undefined) return invalid("best_of", "'best_of' must be a whole number of at least 1");
-  const prompts = promptsOf(body["prompt"]).prompts;
+  const { prompts, hasParts } = promptsOf(body["prompt"]);
   const outputLimit = outputLimitOf(body["max_tokens"]) ?? defaultOutputTokens;
   return {
     ok: true,
@@ -86,7 +86,7 @@ export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
         outputLimit,
         unboundedFields: given.filter((name) => completionFields.meaningOf(name) === "context"),
       },
-      unboundedFields: [],
+      unboundedFields: hasParts ? ["prompt"] : [],
       classes,
       prompt,
     },

@@ -39,9 +39,7 @@ export function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
   const { body, given } = look;
   const { input } = body;
   if (typeof input !== "string" && !Array.isArray(input)) return invalid("input", "'input' must be a text or a list");
-  const { prompts } = promptsOf(input);
-  // Parts that are no text, as models of images take them: nothing says what they cost.
-  const hasParts = Array.isArray(input) && input.some((item) => isObject(item));
+  const { prompts, hasParts } = promptsOf(input);
   return {
     ok: true,
     request: {

@@ -66,7 +66,8 @@ export function readImageRequest(bytes: Buffer): ModelRequestResult {
   const pieces = choicesOf(body["n"]);
   if (pieces === undefined) return invalid("n", "'n' must be a whole number of at least 1");
   const context = given.filter((name) => imageFields.meaningOf(name) === "context");
-  return requestOf({ model: body.model, stream: body["stream"] === true, pieces, textBytes: bytes.length, imageParts: 0, context, unbounded: [], prompt });
+  const imageParts = [body["image"], body["mask"]].flatMap((given) => given ?? []).length;
+  return requestOf({ model: body.model, stream: body["stream"] === true, pieces, textBytes: bytes.length, imageParts, context, unbounded: [], prompt });
 }
 
 function readImageForm(form: FormHead): ModelRequestResult {

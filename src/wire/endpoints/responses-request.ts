@@ -1,5 +1,4 @@
 import type { ChatText } from "../../core/chat-text.ts";
-import type { TokenClass } from "../../core/tokens.ts";
 import { listOr, objectOr, type JsonObject } from "../json.ts";
 import { lengthInFull } from "../json-skeleton.ts";
 import {
@@ -11,7 +10,7 @@ import {
   type ModelRequestResult,
   type PromptReading,
 } from "../model-request.ts";
-import { unboundedFields, type PromptParts } from "../request-bounds.ts";
+import { partsOf, promptClasses, unboundedFields, type PromptParts } from "../request-bounds.ts";
 import { itemMembers, partMembers, responsesFields } from "./responses-fields.ts";
 
 const prompt: PromptReading = {
@@ -30,9 +29,6 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
   const items = listOr(input).map(objectOr);
   const parts = readParts(items);
   const context = given.filter((name) => responsesFields.meaningOf(name) === "context");
-  const classes: TokenClass[] = ["input", "cached_input", "cache_write"];
-  if (parts.images > 0) classes.push("image_input");
-  if (parts.audios > 0) classes.push("audio_input");
   return {
     ok: true,
     request: {
@@ -52,7 +48,7 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
         unboundedFields: [...context, ...parts.unknown],
       },
       unboundedFields: [...unboundedFields(body, given, responsesFields), ...unseenFields(body)],
-      classes: { prompt: classes, completion: ["output", "reasoning"] },
+      classes: { prompt: promptClasses(parts, context), completion: ["output", "reasoning"] },
       prompt,
     },
   };
@@ -68,7 +64,7 @@ function readParts(items: readonly JsonObject[]): PromptParts {
   const unknown = new Set<string>();
   for (const item of items) {
     if (!isKnown(item, itemMembers, "message")) unknown.add("input");
-    for (const part of [...listOr(item["content"]), ...listOr(item["output"])].map(objectOr)) {
+    for (const part of [...partsOf(item["content"]), ...partsOf(item["output"])].map(objectOr)) {
       if (!isKnown(part, partMembers, "")) unknown.add("input.content");
       switch (part["type"]) {
         case "input_image":
@@ -119,7 +115,7 @@ function textOf(body: JsonObject): ChatText {
 
 function addTexts(value: unknown, into: string[]): void {
   if (typeof value === "string") into.push(value);
-  for (const part of listOr(value)) {
+  for (const part of partsOf(value)) {
     const { text, refusal } = objectOr(part);
     for (const said of [text, refusal]) if (typeof said === "string") into.push(said);
   }
