@@ -98,6 +98,6 @@ export function modelRoutes(parts: Pick<StepParts, "authenticate" | "catalogue" 
 }
 
 /** What nothing before it serves, where that is wished. */
-export function passedRoutes({ gateway }: Settings, steps: RequestSteps): readonly Route[] {
-  return gateway.passthrough === "all" ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps) }] : [];
+export function passedRoutes({ gateway }: Settings, steps: RequestSteps, catalogue: () => Catalogue): readonly Route[] {
+  return gateway.passthrough === "all" ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps, catalogue) }] : [];
 }

@@ -125,7 +125,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     { method: "get", path: "/healthz", handler: healthz },
     { method: "get", path: "/readyz", handler: readyz(readiness) },
     { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },
-    ...passedRoutes(settings, steps),
+    ...passedRoutes(settings, steps, catalogue),
   ];
   const freshAccount = async () => (await account.refresh())?.body;
   const stopForwarding = () => {

@@ -113,6 +113,11 @@ export function mayUseModel({ key, team }: Authenticated, ...names: readonly str
   return (key === null || mayUse(key, ...names)) && (team === null || mayUse(team, ...names));
 }
 
+/** Whether the key or its team may use some models only. */
+export function hasModelList({ key, team }: Authenticated): boolean {
+  return key?.models != null || team?.models != null;
+}
+
 /** Whether it is the key's secret, or after a rotation the one before while the overlap runs. */
 function opens({ digest, previous }: Key, sent: Buffer, now: number): boolean {
   return isDigest(digest, sent) || (previous !== null && now < previous.validUntil && isDigest(previous.digest, sent));

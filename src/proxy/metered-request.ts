@@ -13,7 +13,7 @@ import type { Endpoint } from "../wire/endpoint.ts";
 import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
 import { readRetry } from "../wire/retries.ts";
 import { readTags } from "../wire/tags.ts";
-import { mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
+import { hasModelList, mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
 import type { Forwarded } from "./ending.ts";
 import type { ShowsForeignTask } from "./foreign-task.ts";
@@ -144,6 +144,7 @@ async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, p
   const isNameless = request.model === unnamedModel && endpoint.form !== null;
   if (!pricing.ok) return isNameless ? { ok: false, refusal: sendBeforeFile("model") } : pricing;
   const { quote } = pricing;
+  if (request.modelDoubt !== undefined && hasModelList(who)) return { ok: false, refusal: request.modelDoubt };
   if (!mayUseModel(who, request.model, quote.model?.id ?? request.model)) {
     const refusal: Refusal = isNameless ? sendBeforeFile("model") : { code: "model_not_allowed", model: request.model };
     return { ok: false, refusal };

@@ -1,17 +1,57 @@
+import type { Refusal } from "../core/refusals.ts";
+import type { Catalogue } from "../ports/catalogue.ts";
+import type { Exchange } from "../ports/exchange.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
-import { refuse, type Handler } from "./handler.ts";
+import { invalid } from "../wire/model-request.ts";
+import { areTwins } from "../wire/request-fields.ts";
+import { hasModelList } from "./authenticate.ts";
+import { refuse, withKey, type Handler } from "./handler.ts";
 import { meteredRequest, type RequestSteps } from "./metered-request.ts";
 
 /** Paths of Farebox's own, and those whose records belong to one key: none of them passes through, in no method. */
 const ownPaths = ["/admin", "/dashboard", "/metrics", "/healthz", "/readyz", "/v1/farebox", "/account/info", "/api/v1/task"];
 
 /** Every path of the gateway that nothing else here serves, for every key. */
-export function passAllThrough(steps: RequestSteps): Handler {
+export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue): Handler {
   const pass = meteredRequest(steps, passthrough);
+  const isModel = (name: string): boolean => catalogue().findTask(name, null, steps.clock.now()) !== undefined;
+  const passForKey = withKey(steps.authenticate, async (exchange, who) => {
+    const refusal = hasModelList(who) ? modelElsewhere(exchange, isModel) : null;
+    return refusal === null ? pass(exchange) : refuse(exchange, refusal);
+  });
   return async (exchange) => {
     // As a gateway may read it that is careless about escapes and letter case.
     const asked = decodeURIComponent(exchange.path).toLowerCase();
     const isOwn = ownPaths.some((path) => asked === path || asked.startsWith(`${path}/`));
-    return isOwn ? refuse(exchange, { code: "not_found", message: "There is no such path here." }) : pass(exchange);
+    return isOwn ? refuse(exchange, { code: "not_found", message: "There is no such path here." }) : passForKey(exchange);
   };
+}
+
+/** Why a request may ask for another model than its JSON body names; null where only that can name one. */
+function modelElsewhere(exchange: Exchange, isModel: (name: string) => boolean): Refusal | null {
+  const model = modelInPath(exchange.path, isModel);
+  if (model !== undefined) return nameInBody(`the path names the model '${model}'`);
+  const inQuery = [...new URLSearchParams(exchange.query)].find(([name, value]) => areTwins(name, "model") || isModel(value));
+  if (inQuery !== undefined) return nameInBody(`the query names the model '${inQuery[1]}'`);
+  const contentType = exchange.header("content-type") ?? "application/json";
+  return /\bjson\b/i.test(contentType) ? null : nameInBody(`a body of type '${contentType}' may name another model`);
+}
+
+function nameInBody(what: string): Refusal {
+  return invalid("model", `${what}; a key that may use some models only must name its model as 'model' in a JSON body`).refusal;
+}
+
+/** A segment after one of these names a model, also one that the catalogue does not know. */
+const modelFolders = new Set(["model", "models", "engines", "deployments"]);
+
+/** The model that a path names, as in /v1beta/models/gemini-2.5-flash:generateContent; undefined where none does. */
+function modelInPath(path: string, isModel: (name: string) => boolean): string | undefined {
+  const segments = decodeURIComponent(path).split("/");
+  for (const [index, segment] of segments.entries()) {
+    if (segment !== "" && modelFolders.has((segments[index - 1] ?? "").toLowerCase())) return segment;
+    const names = [segment, segment.replace(/:.*$/s, ""), segment.replace(/:[^:]*$/, ""), `${segment}/${segments[index + 1]}`];
+    const found = names.find((name) => isModel(name) || isModel(name.toLowerCase()));
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }

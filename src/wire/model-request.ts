@@ -24,6 +24,8 @@ export interface ModelRequest {
   readonly isUnseen?: boolean;
   /** Whether nothing is known of what it costs, whatever its model costs elsewhere. */
   readonly isUnpriced?: boolean;
+  /** Why another reader could take another model; such a request is refused for keys that may use some models only. */
+  readonly modelDoubt?: Refusal | undefined;
   /** How many pieces a price of requests is charged for; one unless given. */
   readonly pieces?: number;
   /** Characters of its text, for a model that is billed by them. */

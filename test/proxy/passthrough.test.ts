@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createTeam } from "../../src/admin/teams.ts";
+import { systemClock } from "../../src/time/clock.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { scriptedGateway, type ScriptedGateway } from "../support/scripted-gateway.ts";
 import { ask, errorCode, type WireAnswer } from "../support/wire-client.ts";
@@ -70,6 +72,51 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
     expect((await ask({ url: proxy.url, key: "no" }, {}, { path: "/v1/files" })).status).toBe(401);
     const narrow = await proxy.addKey("narrow", { models: ["gpt-4o"] });
     expect((await ask({ url: proxy.url, key: narrow }, undefined, { method: "GET", path: "/v1/files" })).status).toBe(403);
+  });
+
+  it.each<[string, string, string, string]>([
+    ["a model given twice", "/v1/moderations", '{"model":"o3","model":"gpt-4o"}', "'model' is given twice"],
+    ["a second model under an escaped name", "/v1/moderations", '{"model":"gpt-4o","\\u006dodel":"o3"}', "'model' is given twice"],
+    ["a model in another letter case", "/v1/moderations", '{"model":"gpt-4o","Model":"o3"}', "'Model' must be written 'model'"],
+    ["a model in another letter case alone", "/v1/moderations", '{"MODEL":"gpt-4o"}', "'MODEL' must be written 'model'"],
+    ["a model in the path", "/v1beta/models/gemini-2.5-flash:generateContent", '{"model":"gpt-4o"}', "the path names the model 'gemini-2.5-flash:generateContent'"],
+    ["its own model in the path", "/v1/engines/gpt-4o/completions", '{"model":"gpt-4o"}', "the path names the model 'gpt-4o'"],
+    ["a model in the path that no price file knows", "/openai/deployments/mine/chat/completions", '{"model":"gpt-4o"}', "the path names the model 'mine'"],
+    ["a model anywhere in the path", "/v2/gemini-2.5-flash:generate", '{"model":"gpt-4o"}', "the path names the model 'gemini-2.5-flash'"],
+    ["a model in the path in escapes and capitals", "/v2/%47emini%2D2.5-flash", '{"model":"gpt-4o"}', "the path names the model 'Gemini-2.5-flash'"],
+    ["a dated model in the path", "/v2/gpt-4o-2024-11-20/x", '{"model":"gpt-4o"}', "the path names the model 'gpt-4o-2024-11-20'"],
+    ["a model in the query", "/v1/realtime?Model=o3", '{"model":"gpt-4o"}', "the query names the model 'o3'"],
+    ["a model in the query by another name", "/v1/realtime?with=o3", '{"model":"gpt-4o"}', "the query names the model 'o3'"],
+  ])("refuses %s to a key that may use some models, and to one under a hard budget", async (what, path, body, message) => {
+    const name = what.replaceAll(" ", "-");
+    const narrow = await proxy.addKey(`narrow-${name}`, { models: ["gpt-4o"] });
+    await createTeam({ teams: proxy.serving.teams, clock: systemClock(), by: "test" }, { name: `team-${name}`, models: ["gpt-4o"] });
+    const member = await proxy.addKey(`member-${name}`, { team: `team-${name}` });
+    for (const key of [narrow, member]) {
+      const answer = await ask({ url: proxy.url, key }, body, { path });
+      expect([answer.status, errorCode(answer)]).toEqual([400, "invalid_request"]);
+      expect(answer.body.toString()).toContain(message);
+    }
+    const poor = await proxy.addKey(`poor-${name}`);
+    await proxy.budget(`key:poor-${name}`, "100");
+    expect((await ask({ url: proxy.url, key: poor }, body, { path })).status).toBe(400);
+    const answered = ask(proxy, body, { path });
+    const { request, response } = await gateway.nextChat();
+    expect(request.url).toBe(path);
+    response.writeHead(200, { "content-type": "application/json" }).end("{}");
+    expect((await answered).status).toBe(200);
+    expect(await newCharges()).toHaveLength(1);
+  });
+
+  it("refuses a body that is no JSON to a key that may use some models", async () => {
+    const narrow = await proxy.addKey("narrow-form", { models: ["gpt-4o"] });
+    const body = '{"model":"gpt-4o","x":"&model=o3&"}';
+    const answer = await ask({ url: proxy.url, key: narrow }, body, { path: "/v1/moderations", headers: { "content-type": "application/x-www-form-urlencoded" } });
+    expect([answer.status, errorCode(answer)]).toEqual([400, "invalid_request"]);
+    const answered = ask({ url: proxy.url, key: narrow }, body, { path: "/v1/moderations", headers: { "content-type": "application/json; charset=utf-8" } });
+    (await gateway.nextChat()).response.writeHead(200, { "content-type": "application/json" }).end("{}");
+    expect((await answered).status).toBe(200);
+    expect(await newCharges()).toHaveLength(1);
   });
 
   it("is refused under a hard budget, whatever the method", async () => {

@@ -102,7 +102,7 @@ function openFront(settings: Settings, start: Start, { link, changes, routed, pr
     ...modelRoutes({ authenticate, catalogue: prices, clock }),
     ...dashboardRoutes({ folder: dashboardFolder }),
     { method: "get", path: "/healthz", handler: healthz },
-    ...passedRoutes(settings, steps),
+    ...passedRoutes(settings, steps, prices),
   ];
   const ownByName = new Map(own.map((route) => [routeName(route), route]));
   const { server, ...ending } = buildHttpFront(settings, {

@@ -2,14 +2,16 @@ import type { Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { unnamedModel } from "../form.ts";
 import { isObject, objectOr, parseJson } from "../json.ts";
+import { jsonMembers } from "../json-keys.ts";
 import { outlineReader } from "../json-outline.ts";
 import type { ModelAnswer } from "../model-answer.ts";
-import { modelFault, objectInFull, type ModelRequest } from "../model-request.ts";
+import { ambiguousField, modelFault, objectInFull, type ModelRequest } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
 import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer } from "../stream-transcript.ts";
 import { readUsage } from "../usage.ts";
-import { unread } from "./images.ts";
 import { noParts } from "../request-bounds.ts";
+import { RequestFields } from "../request-fields.ts";
+import { unread } from "./images.ts";
 
 /**
  * Every path that is not known otherwise (`FAREBOX_PASSTHROUGH=all`). What it costs is not known, so it has no price: the
@@ -27,9 +29,12 @@ export const passthrough: Endpoint = {
   breakEvent: refusalEvent,
 };
 
+const fields = new RequestFields({ model: "priced" });
+
 /** `body`: its first bytes, which may be all of it. */
 function requestOf(body: Buffer): ModelRequest {
   const { model, stream } = objectInFull(body);
+  const ambiguous = ambiguousField(jsonMembers(body).map(({ name }) => name), fields);
   return {
     model: modelFault(model) === undefined ? String(model) : unnamedModel,
     stream: stream === true,
@@ -40,6 +45,7 @@ function requestOf(body: Buffer): ModelRequest {
     prompt: unread,
     isUnseen: true,
     isUnpriced: true,
+    modelDoubt: ambiguous?.refusal,
   };
 }
 
