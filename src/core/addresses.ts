@@ -27,12 +27,19 @@ export function isSchemeAllowed(scheme: string, address: string, rule: AddressRu
 /** The kind of an IPv4 or IPv6 address; undefined for any other text. */
 export function addressKind(text: string): AddressKind | undefined {
   const address = parseIp(text);
-  if (address === undefined) return undefined;
-  const found = ranges.find(({ range }) => contains(range, address));
-  if (found === undefined) return "public";
-  if (found.kind !== "ipv4_inside") return found.kind;
-  const inside = { bits: 32, value: (address.value >> BigInt(found.shift)) & 0xffff_ffffn } as const;
-  return ranges.find(({ range }) => contains(range, inside))?.kind as AddressKind | undefined ?? "public";
+  return address === undefined ? undefined : kindOf(address);
+}
+
+function kindOf(address: Ip): AddressKind {
+  const carrier = carriers.find(({ range }) => contains(range, address));
+  if (carrier === undefined) return ranges.find(({ range }) => contains(range, address))?.kind ?? elsewhere(address);
+  const inside = kindOf({ bits: 32, value: (address.value >> carrier.shift) & 0xffff_ffffn });
+  return inside === "public" ? carrier.ofPublic : inside;
+}
+
+/** IPv4 is public where no range says otherwise; of IPv6 only the global unicast space that IANA has given out. */
+function elsewhere(address: Ip): AddressKind {
+  return address.bits === 32 || contains(globalUnicast, address) ? "public" : "reserved";
 }
 
 interface Ip {
@@ -44,31 +51,35 @@ interface Range extends Ip {
   readonly prefix: number;
 }
 
-/** Addresses at which clouds tell a machine its credentials, before the ranges that hold them. Then IANA's special-purpose registries. */
-const named: readonly (readonly [kind: AddressKind, ranges: string])[] = [
-  ["metadata", "169.254.169.254/32 169.254.170.2/32 169.254.170.23/32 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32"],
-  ["metadata", "fd00:ec2::254/128 fd00:ec2::23/128 fd20:ce::254/128"],
-  ["loopback", "127.0.0.0/8 ::1/128"],
-  ["private", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 fc00::/7 fec0::/10"],
-  ["link_local", "169.254.0.0/16 fe80::/10"],
-  ["reserved", "0.0.0.0/8 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3"],
-];
-const namedLater: readonly (readonly [kind: AddressKind, ranges: string])[] = [
-  ["reserved", "::/16 64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 3fff::/20 5f00::/16 ff00::/8"],
-];
+/**
+ * The first range that holds an address gives its kind. Cloud metadata addresses come before the ranges around them; the rest
+ * are IANA's special-purpose registries, with the anycast prefixes that they call reachable: the nearest instance of those
+ * (AS112, AMT, PCP, TURN) may be in the own network, and no webhook receiver is there.
+ */
+const ranges: readonly { readonly kind: AddressKind; readonly range: Range }[] = (
+  [
+    ["metadata", "169.254.169.254/32 169.254.170.2/32 169.254.170.23/32 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32"],
+    ["metadata", "fd00:ec2::254/128 fd00:ec2::23/128 fd20:ce::254/128"],
+    ["loopback", "127.0.0.0/8 ::1/128"],
+    ["private", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 fc00::/7 fec0::/10"],
+    ["link_local", "169.254.0.0/16 fe80::/10"],
+    ["reserved", "0.0.0.0/8 192.0.0.0/24 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.175.48.0/24"],
+    ["reserved", "198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3"],
+    // Inside the global unicast space: 2001::/23 holds Teredo, benchmarking, ORCHID and the other protocol assignments.
+    ["reserved", "2001::/23 2001:db8::/32 2620:4f:8000::/48 3fff::/20"],
+  ] as const
+).flatMap(([kind, list]) => list.split(" ").map((text) => ({ kind, range: parseRange(text) })));
 
-/** IPv6 addresses that lead to the IPv4 address in their lowest 32 bits above `shift`: mapped, NAT64, 6to4. */
-const embedding: readonly (readonly [range: string, shift: number])[] = [["::ffff:0:0/96", 0], ["64:ff9b::/96", 0], ["2002::/16", 80]];
+const globalUnicast = parseRange("2000::/3");
 
-type Entry = { readonly range: Range } & ({ readonly kind: AddressKind } | { readonly kind: "ipv4_inside"; readonly shift: number });
-
-const entriesOf = (all: typeof named): Entry[] => all.flatMap(([kind, list]) => list.split(" ").map((text) => ({ kind, range: parseRange(text) })));
-
-/** In order: the first that holds an address says what it is. */
-const ranges: readonly Entry[] = [
-  ...entriesOf(named),
-  ...embedding.map(([text, shift]): Entry => ({ kind: "ipv4_inside", shift, range: parseRange(text) })),
-  ...entriesOf(namedLater),
+/**
+ * IPv6 addresses that lead to the IPv4 address in their lowest 32 bits above `shift`. Only NAT64 is a way to a public one: DNS64
+ * answers with it for every name in a network without IPv4. IPv4-mapped and 6to4 addresses are never public by themselves.
+ */
+const carriers: readonly { readonly range: Range; readonly shift: bigint; readonly ofPublic: AddressKind }[] = [
+  { range: parseRange("64:ff9b::/96"), shift: 0n, ofPublic: "public" },
+  { range: parseRange("::ffff:0:0/96"), shift: 0n, ofPublic: "reserved" },
+  { range: parseRange("2002::/16"), shift: 80n, ofPublic: "reserved" },
 ];
 
 function contains({ bits, value, prefix }: Range, address: Ip): boolean {

@@ -16,6 +16,7 @@ it.each([
   ["https://[::1]/", publicOnly],
   ["https://[::ffff:192.168.1.1]/", publicOnly],
   ["https://[64:ff9b::a9fe:a9fe]/", publicOnly],
+  ["https://[100:0:0:1::1]/", publicOnly],
   ["https://169.254.169.254/latest/meta-data", publicOnly],
   ["https://2130706433/", publicOnly],
   ["https://0x7f.1/", publicOnly],
