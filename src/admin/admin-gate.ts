@@ -33,16 +33,12 @@ export interface AdminGate {
   stillOpens(credential: AdminCredential): Promise<AdminCaller | undefined>;
 }
 
-/** Tokens that have opened before; beyond these the oldest are forgotten, and have to wait their turn like a new one. */
-const knownTokensMax = 1_000;
-
 /** `sk-fba-<id>-<secret>` */
 const tokenPattern = /^sk-fba-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
 
 /**
- * The gate of the admin API. A token that has opened it before is looked at at once. Any other one from an address with
- * failed tries waits its turn before it is looked at, so that trying in parallel is no faster; and each turn is later than
- * the one before.
+ * The gate of the admin API. A valid token is accepted at once, whatever came before it from the same address; a wrong one is
+ * answered the later, the more wrong ones came from there.
  */
 export function createAdminGate(parts: {
   readonly admins: AdminStore;
@@ -55,7 +51,6 @@ export function createAdminGate(parts: {
   const { admins, clock } = parts;
   const settingsDigest = parts.settingsToken === null ? null : digestOf(parts.settingsToken);
   const tries = new FailedTries(clock);
-  const known = new Set<string>();
 
   const failed = (why: AdminFailure, message: string, retryAfterSeconds: number | null = null): Admission => {
     parts.onFailure(why);
@@ -81,22 +76,11 @@ export function createAdminGate(parts: {
     const token = /^Bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
     // Nothing was tried, so there is nothing to slow down.
     if (token === undefined) return failed("missing", await missingMessage(parts));
-    const digest = digestOf(token);
-    const name = digest.toString("base64");
-    const isNew = !known.has(name);
-    if (isNew) {
-      const turn = tries.turnOf(address);
-      if (!turn.ok) return failed("too_many", "Too many tries with wrong admin tokens came from this address.", turn.retryAfterSeconds);
-      await turn.wait();
-    }
-    const looked = await look(token, digest);
-    if ("wrong" in looked) {
-      known.delete(name);
-      return failed(looked.wrong, looked.message);
-    }
-    if (isNew) tries.takeBack(address);
-    remember(known, name);
-    return looked;
+    const looked = await look(token, digestOf(token));
+    if (!("wrong" in looked)) return looked;
+    const slowed = await tries.slow(address);
+    if (!slowed.ok) return failed("too_many", "Too many tries with wrong admin tokens came from this address.", slowed.retryAfterSeconds);
+    return failed(looked.wrong, looked.message);
   }
 
   async function stillOpens({ id, digest }: AdminCredential): Promise<AdminCaller | undefined> {
@@ -113,16 +97,6 @@ const settingsCaller: AdminCaller = { name: settingsAdmin, role: "editor", expir
 
 function callerOf({ name, role, expiresAt }: Admin): AdminCaller {
   return { name, role, expiresAt };
-}
-
-function remember(known: Set<string>, name: string): void {
-  if (known.has(name)) return;
-  known.add(name);
-  if (known.size <= knownTokensMax) return;
-  for (const oldest of known) {
-    known.delete(oldest);
-    return;
-  }
 }
 
 /** A digest that nothing has: to compare with where there is no admin, so that it takes as long. */

@@ -3,8 +3,10 @@ import type { Clock } from "../ports/clock.ts";
 
 /** Addresses that are remembered; beyond these the one that failed longest ago is forgotten. */
 const addressesMax = 10_000;
-/** Tries of one address that wait at the same time; more are turned away unseen. */
+/** Failed tries of one address that wait at the same time; more are answered at once. */
 const waitingMax = 20;
+/** Failed tries of all addresses that wait at the same time: each keeps a request open. */
+const waitingInAllMax = 1_000;
 /** Slips that cost nothing. */
 const freeTries = 3;
 const firstWaitMs = 250;
@@ -20,47 +22,43 @@ interface Tries {
   lastAt: number;
 }
 
-export type Turn =
-  | { readonly ok: true; wait(): Promise<void> }
-  | { readonly ok: false; readonly retryAfterSeconds: number };
+/** `retryAfterSeconds`: too many wait already, so this one did not. */
+export type Slowed = { readonly ok: true } | { readonly ok: false; readonly retryAfterSeconds: number };
 
 /**
- * Failed tries by address: the more there were, the longer the next one takes, one after the other. A try counts as
- * failed from its beginning, so that many at once are no way around, until it is known to be good.
+ * Failed tries by address: the more there were, the later the next one is answered, one after the other. What succeeds is
+ * never delayed, so no one can lock others out by failing from a shared address.
  */
 export class FailedTries {
   readonly #clock: Clock;
   /** In the order of the last try. */
   readonly #addresses = new Map<string, Tries>();
+  #waiting = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Counts a try from this address, and says when it may be looked at. */
-  turnOf(address: string): Turn {
+  /** Counts a failed try from this address; resolves when it may be answered. */
+  async slow(address: string): Promise<Slowed> {
     const tries = this.#remember(address);
     const now = this.#clock.monotonic();
     const waitMs = waitMsAfter(tries.failures);
     const start = Math.max(now, tries.freeAt);
-    if (waitMs > 0 && tries.waiting >= waitingMax) return { ok: false, retryAfterSeconds: Math.max(1, Math.ceil((start - now) / 1000)) };
+    if (waitMs > 0 && (tries.waiting >= waitingMax || this.#waiting >= waitingInAllMax)) {
+      return { ok: false, retryAfterSeconds: Math.max(1, Math.ceil((start - now) / 1000)) };
+    }
     tries.failures++;
     tries.lastAt = now;
-    if (waitMs === 0) return { ok: true, wait: async () => {} };
+    if (waitMs === 0) return { ok: true };
     tries.waiting++;
+    this.#waiting++;
     tries.freeAt = start + waitMs;
     const untilMs = tries.freeAt - now;
-    const wait = async () => {
-      await new Promise<void>((resolve) => this.#clock.after(untilMs, resolve));
-      tries.waiting--;
-    };
-    return { ok: true, wait };
-  }
-
-  /** The try was a good one after all. */
-  takeBack(address: string): void {
-    const tries = this.#addresses.get(groupOf(address));
-    if (tries !== undefined) tries.failures = Math.max(0, tries.failures - 1);
+    await new Promise<void>((resolve) => this.#clock.after(untilMs, resolve));
+    tries.waiting--;
+    this.#waiting--;
+    return { ok: true };
   }
 
   /** How many addresses are remembered. */

@@ -18,6 +18,6 @@ export const fareboxItself = "farebox";
 /** Names of the audit that no admin can have. */
 export const reservedAdminNames: readonly string[] = [settingsAdmin, fareboxItself];
 
-/** What can be wrong with a try to use the admin API. `too_many`: it was not looked at, because so many failed before. */
+/** What can be wrong with a try to use the admin API. `too_many`: wrong, and answered at once because too many wrong ones wait. */
 export const adminFailures = ["missing", "unknown", "expired", "revoked", "too_many"] as const;
 export type AdminFailure = (typeof adminFailures)[number];

@@ -74,31 +74,40 @@ describe("the admin gate", () => {
     expect(await states()).toEqual(["answered", "answered", "answered"]);
   });
 
-  it("lets a good token through at once that opened before, and a new one after its turn, from a slowed address too", async () => {
-    const { ask, add, clock } = await gateWith();
-    const [known, fresh] = [await add("known", "viewer"), await add("fresh", "viewer")];
-    await ask(known);
-    for (let slip = 0; slip < 3; slip++) await ask("wrong");
-    const guess = ask("wrong");
-    expect(await soFar(ask(known))).toEqual(opened("known", "viewer"));
-    const first = ask(fresh);
-    expect(await soFar(first)).toBe("waits");
-    expect(await soFar(ask(fresh, "10.0.0.2"))).toEqual(opened("fresh", "viewer"));
-    clock.advance(750);
-    expect([await guess, await first]).toMatchObject([{ ok: false }, { ok: true }]);
+  it("accepts a valid token at once, also one that was never used, whatever wrong ones came and wait from its address", async () => {
+    const { ask, add, clock, admins } = await gateWith();
+    const fresh = await add("fresh", "viewer");
+    const guesses = Array.from({ length: 40 }, (_, index) => ask(`wrong-${index}`));
+    expect(await soFar(ask(fresh))).toEqual(opened("fresh", "viewer"));
+    expect(await soFar(ask(settingsToken))).toEqual(opened("env", "editor"));
+    await revokeAdmin({ admins, clock, by: "test" }, "fresh");
+    expect(await soFar(ask(fresh, "10.0.0.2"))).toMatchObject({ ok: false, why: "revoked" });
+    clock.advance(200_000);
+    expect((await Promise.all(guesses)).every(({ ok }) => !ok)).toBe(true);
   });
 
-  it("turns away unseen what would wait behind too many, and says when to come again", async () => {
+  it("slows revoked and expired tokens as it does unknown ones, and says nothing of them before", async () => {
+    const { ask, add, clock } = await gateWith();
+    const short = await add("short", "viewer", 60_000);
+    clock.advance(60_000);
+    for (let slip = 0; slip < 3; slip++) await ask("wrong");
+    const asked = ask(short);
+    expect(await soFar(asked)).toBe("waits");
+    clock.advance(250);
+    expect(await asked).toMatchObject({ ok: false, why: "expired" });
+  });
+
+  it("answers wrong ones at once where too many wait, and says when to come again", async () => {
     const { ask, clock, failures } = await gateWith();
     for (let slip = 0; slip < 3; slip++) await ask("wrong");
     const waiting = Array.from({ length: 20 }, (_, index) => ask(`wrong-${index}`));
-    const refused = await soFar(ask(settingsToken));
-    expect(refused).toMatchObject({ ok: false, why: "too_many", retryAfterSeconds: expect.any(Number) });
+    expect(await soFar(ask("wrong-20"))).toMatchObject({ ok: false, why: "too_many", retryAfterSeconds: expect.any(Number) });
+    expect(await soFar(ask("wrong", "10.0.0.2"))).toMatchObject({ ok: false, why: "unknown" });
     clock.advance(200_000);
     await Promise.all(waiting);
     expect(failures.filter((why) => why === "too_many")).toHaveLength(1);
     clock.advance(15 * 60_000 + 1);
-    expect(await soFar(ask(settingsToken))).toEqual(opened("env", "editor"));
+    expect(await soFar(ask("wrong"))).toMatchObject({ why: "unknown" });
   });
 });
 
@@ -107,12 +116,26 @@ describe("failed tries", () => {
     expect([0, 2, 3, 4, 5, 8, 9, 500].map(waitMsAfter)).toEqual([0, 0, 250, 500, 1000, 8000, 8000, 8000]);
   });
 
-  it("are remembered for a bounded number of addresses, those of one IPv6 network as one", () => {
+  it("are remembered for a bounded number of addresses, those of one IPv6 network as one", async () => {
     const tries = new FailedTries(manualClock());
-    for (let index = 0; index < 300; index++) tries.turnOf(`2001:db8:1:2::${index.toString(16)}`);
-    tries.turnOf("2001:db8:1:2:3:4:5:6");
+    for (let index = 0; index < 300; index++) void tries.slow(`2001:db8:1:2::${index.toString(16)}`);
+    void tries.slow("2001:db8:1:2:3:4:5:6");
     expect(tries.size).toBe(1);
-    for (let index = 0; index < 20_000; index++) tries.turnOf(`10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`);
+    for (let index = 0; index < 20_000; index++) await tries.slow(`10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`);
     expect(tries.size).toBe(10_000);
+  });
+
+  it("wait in a bounded number, from however many addresses they come", async () => {
+    const clock = manualClock();
+    const tries = new FailedTries(clock);
+    const asked = Array.from({ length: 100 }, (_, index) => Array.from({ length: 23 }, () => tries.slow(`10.0.0.${index}`))).flat();
+    const atOnce = await Promise.all(asked.map((each) => Promise.race([each, new Promise<"waits">((resolve) => setImmediate(() => resolve("waits")))])));
+    expect(atOnce.filter((each) => each === "waits")).toHaveLength(1_000);
+    expect(atOnce.filter((each) => each !== "waits" && !each.ok)).toHaveLength(2_300 - 300 - 1_000);
+    clock.advance(200_000);
+    expect((await Promise.all(asked)).filter(({ ok }) => ok)).toHaveLength(1_300);
+    const again = tries.slow("10.0.0.0");
+    clock.advance(8_000);
+    expect(await again).toEqual({ ok: true });
   });
 });

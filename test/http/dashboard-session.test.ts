@@ -141,6 +141,17 @@ describe("a session of the dashboard", () => {
     await page.signIn("sk-fb-abc-012345678901234567890123456789x");
     expect(performance.now() - began).toBeGreaterThan(200);
   });
+
+  it("is begun by a valid token or key at once, while wrong ones from the same address wait", async () => {
+    await using proxy = await started();
+    const page = browser(proxy);
+    let answered = 0;
+    const wrong = ["sk-fba", "sk-fb"].flatMap((kind) => Array.from({ length: 7 }, (_, index) => page.signIn(`${kind}-abc-0123456789012345678901234567890${index}`)));
+    const all = Promise.all(wrong.map((each) => each.then(() => answered++)));
+    for (const token of [settingsToken, proxy.key]) expect(await page.signIn(token)).toMatchObject({ status: 200 });
+    expect(answered).toBeLessThan(wrong.length);
+    await all;
+  });
 });
 
 describe("sessions", () => {

@@ -69,14 +69,14 @@ export function createSessionDesk(parts: {
     return { ok: true, token, signedIn: { kind: "admin", caller, expiresAt: session.expiresAt } };
   }
 
-  /** Slowed like the admins': guessing at keys is no easier here. */
+  /** Wrong keys are slowed as wrong admin tokens are. */
   async function signInWithKey(text: string, address: string): Promise<SignIn> {
-    const turn = tries.turnOf(address);
-    if (!turn.ok) return { ok: false, message: "Too many tries with wrong keys came from this address.", retryAfterSeconds: turn.retryAfterSeconds };
-    await turn.wait();
     const who = await keyring.bySecret(text);
-    if (!who.ok) return { ok: false, message: "message" in who.refusal ? who.refusal.message : "This API key does not open.", retryAfterSeconds: null };
-    tries.takeBack(address);
+    if (!who.ok) {
+      const slowed = await tries.slow(address);
+      if (!slowed.ok) return { ok: false, message: "Too many tries with wrong keys came from this address.", retryAfterSeconds: slowed.retryAfterSeconds };
+      return { ok: false, message: "message" in who.refusal ? who.refusal.message : "This API key does not open.", retryAfterSeconds: null };
+    }
     const { id, expiresAt } = who.key;
     const { token, session } = sessions.begin({ kind: "key", id, digest: digestOfSecret(text) }, expiresAt);
     return { ok: true, token, signedIn: { kind: "key", who, expiresAt: session.expiresAt } };
