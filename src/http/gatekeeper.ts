@@ -46,7 +46,7 @@ export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessag
       startedAt: options.clock.monotonic(),
       path: clean?.path ?? "",
       query: clean?.query ?? "",
-      isLocal: isLoopbackAddress(request.socket.remoteAddress) && !isForwarded(request.headers),
+      isLocal: isLocalRequest(request),
       answerHeaders: origin.kind === "permitted" ? corsHeaders(origin.origin) : [],
       bodyBytesMax: options.bodyBytesMax,
       bodyMemory: options.bodyMemory,
@@ -70,6 +70,11 @@ export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessag
 }
 
 const nobody: ReadonlySet<string> = new Set();
+
+/** A page that has its own name lead here (DNS rebinding) asks from this machine too, but not under a loopback name. */
+function isLocalRequest({ socket, headers }: IncomingMessage): boolean {
+  return isLoopbackAddress(socket.remoteAddress) && isLoopbackHost(hostName(headers.host) ?? "") && !isForwarded(headers);
+}
 
 /** What comes in under the public name: callbacks, each with a token of its own. */
 const callbackPaths = "/v1/farebox/callbacks/";

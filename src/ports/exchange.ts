@@ -45,7 +45,7 @@ export interface Exchange {
   /** Lower-case name; undefined when absent. Repeated values are joined as HTTP joins them. */
   header(name: string): string | undefined;
   headers(): Iterable<readonly [name: string, value: string]>;
-  /** Whether it came from this machine without a forwarder in between. */
+  /** Whether it came from this machine, under a loopback name and without a forwarder in between. */
   readonly isLocal: boolean;
   /** The address that the connection came from; "" where it is gone. */
   readonly remoteAddress: string;

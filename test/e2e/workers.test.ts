@@ -229,6 +229,22 @@ describe("two workers are one proxy", { timeout: 60_000 }, () => {
   });
 });
 
+describe("two workers that listen on every address", { timeout: 60_000 }, () => {
+  it("answer /metrics without a token under a loopback name only, and accept a valid admin token while wrong ones wait", async () => {
+    await using scene = await startScene({ env: { FAREBOX_HOST: "0.0.0.0" } });
+    const url = `http://127.0.0.1:${new URL(scene.serve.url).port}`;
+    for (const [host, status] of [["127.0.0.1", 200], ["localhost", 200], ["rebound.example", 404]] as const) {
+      using client = new RawClient(url);
+      expect(await client.send(head(url, "GET /metrics", `Host: ${host}`)).answer(), host).toMatchObject({ status });
+    }
+    let answered = 0;
+    const wrong = Array.from({ length: 7 }, (_, index) => askAdmin(url, "GET", "/whoami", { token: `wrong-${index}` }).then(() => answered++));
+    expect(await askAdmin(url, "GET", "/whoami", { token: adminToken })).toMatchObject({ status: 200 });
+    expect(answered).toBeLessThan(wrong.length);
+    await Promise.all(wrong);
+  });
+});
+
 describe("a worker that dies", { timeout: 60_000 }, () => {
   it("leaves nothing open: its holds are posted at once, others go on, another one comes; and none outlives the primary", async () => {
     await using scene = await startScene();

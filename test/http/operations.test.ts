@@ -26,12 +26,24 @@ describe("/metrics", () => {
     }
   });
 
+  it.each(["127.0.0.1", "0.0.0.0", "::"])("without a token is answered under a loopback name only, listening on %s", async (listenOn) => {
+    await using proxy = await startProxy({ env: { FAREBOX_HOST: listenOn } });
+    const { port } = new URL(proxy.url);
+    const metrics = (...lines: string[]) => ask(`http://127.0.0.1:${port}`, head(`http://127.0.0.1:${port}`, "GET /metrics", ...lines));
+    for (const host of ["127.0.0.1", `localhost:${port}`, "[::1]"]) expect(await metrics(`Host: ${host}`)).toMatchObject({ status: 200 });
+    for (const host of ["rebound.example", `rebound.example:${port}`, "0.0.0.0", "localhost.rebound.example", ""]) {
+      const answer = await metrics(`Host: ${host}`);
+      expect([404, 421], host).toContain(answer.status);
+      expect(answer.body).not.toContain("farebox_requests_total");
+    }
+  });
+
   it("with a token is for its bearer only, from anywhere", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_METRICS_TOKEN: "scrape-me-please-1234567890" } });
     for (const lines of [[], ["Authorization: Bearer wrong"], [`Authorization: Bearer ${proxy.key}`], ["x-api-key: scrape-me-please-1234567890"], ["Authorization: Basic scrape-me-please-1234567890"]]) {
       expectRefusal(await get(proxy, "/metrics", ...lines), 401, "invalid_api_key");
     }
-    for (const lines of [[], ["X-Forwarded-For: 10.0.0.1"]]) {
+    for (const lines of [[], ["X-Forwarded-For: 10.0.0.1"], ["Host: localhost"]]) {
       expect((await get(proxy, "/metrics", "Authorization: bearer scrape-me-please-1234567890", ...lines)).status).toBe(200);
     }
   });
