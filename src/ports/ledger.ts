@@ -22,13 +22,16 @@ export interface Ledger extends AsyncDisposable {
   hold(request: HoldRequest): Promise<HoldResult>;
   /** Enlarges a pending hold by as much of `amount` as every hard window has room for, and by nothing below `atLeast`. */
   extend(id: string, amount: PicoUsd, atLeast: PicoUsd): Promise<ExtendResult>;
-  /** Ends a hold with an amount. Never refused for lack of room; a repeat is answered with the first result. */
+  /**
+   * Ends a hold with an amount. Never refused for lack of room; a repeat is answered with the first result. After `recover` has
+   * posted it, the first settlement corrects the charge to its amount.
+   */
   post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult>;
-  /** Ends a hold without an amount; a repeat is answered with the first result. */
+  /** Ends a hold without an amount; a repeat is answered with the first result, and corrects as `post` does. */
   void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult>;
   /**
    * Adds a correction beside a posted charge: a new row, never an edit. It has the charge's time, so it moves the windows,
-   * days and reports that the charge is in; its list cost is none.
+   * days and reports that the charge is in.
    */
   adjust(id: string, correction: Correction): Promise<AdjustResult>;
 
@@ -169,6 +172,8 @@ export interface Correction {
   readonly at: number;
   /** What is added to the charge's cost; below zero for a credit. */
   readonly amount: PicoUsd;
+  /** What is added to its list cost; nothing unless given. */
+  readonly listAmount?: PicoUsd;
   readonly why: string;
   readonly by: string;
 }

@@ -374,6 +374,33 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     expect(await store.ledger.verify()).toEqual({ charges: 4, differences: [] });
   });
 
+  it("corrects a hold that was posted for a dead owner to what it is settled with later, once", async () => {
+    await using home = kind.newHome(manualClock(noon));
+    {
+      await using before = await home.open();
+      await before.ledger.setBudget(budget({ kind: "all" }, "1d", "20"), noon);
+      for (const id of ["down", "up", "void", "assumed", "reported"]) await before.ledger.hold(holdOf(id, usd("1")));
+      await before.ledger.post("reported", posting(1_000_000, 0), endAt(noon));
+    }
+    await using store = await home.open();
+    expect(await store.ledger.recover(noon + 7)).toBe(4);
+    for (let time = 0; time < 2; time++) {
+      expect(await store.ledger.post("down", posting(250_000, 0), endAt(noon + 9))).toMatchObject({ ok: true, first: false, state: "posted", cost: usd("1") });
+      await store.ledger.post("up", posting(3_000_000, 0), endAt(noon + 9));
+      await store.ledger.void("void", "left", endAt(noon + 9));
+      await store.ledger.post("assumed", assumed(usd("1")), endAt(noon + 9));
+      await store.ledger.post("reported", posting(2_000_000, 0), endAt(noon + 9));
+    }
+    expect(await store.ledger.corrections(noon, noon + 100)).toMatchObject([-usd("0.75"), usd("2"), -usd("1")].map((amount) => ({ amount, madeAt: noon + 9 })));
+    expect((await store.audit.entries({ limit: 10 })).entries.filter(({ action }) => action === "charges.adjust").map(({ by, object }) => [by, object])).toEqual([
+      ["farebox", "charge:void"], ["farebox", "charge:up"], ["farebox", "charge:down"],
+    ]);
+    // List costs are twice the costs; an assumed charge claims no saving.
+    expect(await store.ledger.report({ by: ["model"], since: noon, until: noon + 1 })).toMatchObject([{ requests: 5, cost: usd("5.25"), listCost: usd("9.5") }]);
+    expect(await sums(store)).toMatchObject([{ spent: usd("5.25"), held: 0n }]);
+    expect(await store.ledger.verify()).toEqual({ charges: 8, differences: [] });
+  });
+
   it("names old holds, oldest first, and whether their owner is gone", async () => {
     await using home = kind.newHome(manualClock(noon));
     {

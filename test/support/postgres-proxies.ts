@@ -125,7 +125,7 @@ export async function differencesIn(database: Database): Promise<object[]> {
       )),
       ...(await db.rows<object>(
         `select 'rollup' as what, r.cost, c.cost as charged from (select coalesce(sum(cost), 0) as cost, coalesce(sum(requests), 0) as requests from rollup_day) r,
-           (select coalesce(sum(cost), 0) as cost, count(*) as requests from charges where state = 'posted') c
+           (select coalesce(sum(cost), 0) as cost, count(*) filter (where adjusts is null) as requests from charges where state = 'posted') c
          where r.cost <> c.cost or r.requests <> c.requests`,
       )),
     ],

@@ -33,6 +33,8 @@ import {
   type TimeSpan, type Verification, type WhatIfRow,
 } from "../../ports/ledger.ts";
 import { otherNames, type RecentCursor, type RecentQuery, type SpendQuery, type SpendRow } from "../../ports/spend.ts";
+import { postCommand, voidCommand, type PostCommand, type VoidCommand } from "../commands.ts";
+import { isPostedForTheDead, lateCorrection, lateSettlement } from "../late-settlement.ts";
 import { chargesLookedAt, writtenLateMs } from "../recent-charges.ts";
 import { recompute } from "../recompute.ts";
 import { ReportSums } from "../report-sums.ts";
@@ -91,6 +93,7 @@ export class MemoryLedger implements Ledger {
   }
 
   async post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult> {
+    if (this.#state.charges.get(id)?.state === "posted") await this.#correctLate(postCommand(id, posting, end));
     return this.#settle(id, end, (charge) => {
       // "assumed" is the hold itself, as the ledger knows it.
       const cost = posting.formula === "assumed" ? charge.hold : posting.cost;
@@ -104,6 +107,7 @@ export class MemoryLedger implements Ledger {
   }
 
   async void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult> {
+    if (this.#state.charges.get(id)?.state === "posted") await this.#correctLate(voidCommand(id, reason, end));
     return this.#settle(id, end, () => ({ state: "voided", reason }));
   }
 
@@ -117,11 +121,11 @@ export class MemoryLedger implements Ledger {
     if (fault !== null) return fault;
     if (this.#existing(corrected).some(({ spent }) => spent + correction.amount > picoUsdMax - 1n)) return "too_large";
     const { kind, key, team, route, model, servedModel, group, stream, source, tags } = corrected;
-    const { amount, why, by } = correction;
+    const { amount, listAmount = null, why, by } = correction;
     const { at } = corrected;
     this.#put({
       id: correction.id, kind, state: "posted", at, endedAt: correction.at, key, team, route, model, servedModel, group, stream, priceId: null,
-      hold: null, cost: amount, listCost: null, overage: noMoney, formula: "adjustment", source, minimumApplied: false, clamped: false,
+      hold: null, cost: amount, listCost: listAmount, overage: noMoney, formula: "adjustment", source, minimumApplied: false, clamped: false,
       tokens: noTokens, status: null, reason: why, gatewayRequestId: null, durationMs: null, firstTokenMs: null, tags, retry: 0, owner: 0,
       adjusts: id, adjustedBy: by, servedPriceId: null, billing: standardBilling, doubts: noDoubts, delivered: null,
     });
@@ -321,6 +325,15 @@ export class MemoryLedger implements Ledger {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {}
+
+  async #correctLate(command: PostCommand | VoidCommand): Promise<void> {
+    const late = lateSettlement(command);
+    const charge = late && this.#state.charges.get(late.id);
+    if (!late || !charge || !isPostedForTheDead(charge)) return;
+    const all = this.#all().filter(({ id, adjusts }) => id === late.id || adjusts === late.id);
+    const correction = lateCorrection(late, sum(all.map(({ cost }) => cost ?? noMoney)), sum(all.map(({ listCost }) => listCost ?? noMoney)));
+    if (correction !== null) await this.adjust(late.id, correction);
+  }
 
   #settle(id: string, end: ChargeEnd, ending: (charge: StoredCharge) => Partial<StoredCharge>): SettleResult {
     const charge = this.#state.charges.get(id);

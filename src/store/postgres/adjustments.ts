@@ -1,6 +1,6 @@
 import { correctionEntry } from "../../core/audit.ts";
 import { correctionFault } from "../../core/correction.ts";
-import { picoUsdMax, type PicoUsd } from "../../core/money.ts";
+import { noMoney, picoUsdMax, type PicoUsd } from "../../core/money.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { AdjustResult } from "../../ports/ledger.ts";
 import type { AdjustCommand } from "../commands.ts";
@@ -33,15 +33,15 @@ export async function adjust(db: Statements, calendar: Calendar, [, id, correcti
   const times = [at - (at % quarterMs), calendar.dateOf(at)] as const;
   if ([...moved.map(({ spent }) => spent), ...(await rollupCosts(db, corrected, times))].some((sum) => sum + amount > picoUsdMax - 1n)) return "too_large";
   await db.run(
-    `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, served_model, price_group, stream, cost, formula,
+    `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, served_model, price_group, stream, cost, list_cost, formula,
        source, reason, tags, adjusts, adjusted_by)
-     select $1, kind, 'posted', 0, admitted_at, $2, key, team, route, model, served_model, price_group, stream, $3, 'adjustment',
+     select $1, kind, 'posted', 0, admitted_at, $2, key, team, route, model, served_model, price_group, stream, $3, $8, 'adjustment',
        source, $4, tags, id, $5
      from charges where id = $6 and admitted_at = $7`,
-    [correction.id, correction.at, amount, why, by, id, at],
+    [correction.id, correction.at, amount, why, by, id, at, correction.listAmount ?? null],
   );
   await db.run("update budget_windows set spent = spent + $1 where seq = any($2)", [amount, moved.map(({ seq }) => seq)]);
-  await addToRollups(db, corrected, times, amount);
+  await addToRollups(db, corrected, times, [amount, correction.listAmount ?? noMoney]);
   const isKnown = corrected.cost !== null || before !== null;
   await recordAudit(db, correctionEntry(id, correction, isKnown ? (((corrected.cost ?? 0n) + (before ?? 0n)) as PicoUsd) : null));
   await announce(db);
@@ -69,13 +69,13 @@ async function rollupCosts(db: Statements, charge: ChargeRow, [quarter, day]: re
   return [ofQuarter, ofDay].flatMap((row) => (row?.cost == null ? [] : [BigInt(row.cost)]));
 }
 
-async function addToRollups(db: Statements, charge: ChargeRow, [quarter, day]: readonly [number, string], amount: bigint): Promise<void> {
+async function addToRollups(db: Statements, charge: ChargeRow, [quarter, day]: readonly [number, string], amounts: readonly [cost: bigint, listCost: bigint]): Promise<void> {
   for (const [table, column, time] of [["rollup_quarter", "starts_at", quarter], ["rollup_day", "day", day]] as const) {
     await db.run(
       `insert into ${table} as r (${[column, ...rollupDimensions, "shard", ...rollupSums].join(", ")})
-       values ($1, $2, $3, $4, $5, $6, 0, ${rollupSums.map((name) => (name === "cost" ? "$7" : "0")).join(", ")})
-       on conflict (${[column, ...rollupDimensions, "shard"].join(", ")}) do update set cost = r.cost + excluded.cost`,
-      [time, ...identityOf(charge), amount],
+       values ($1, $2, $3, $4, $5, $6, 0, ${rollupSums.map((name) => ({ cost: "$7", list_cost: "$8" })[name as string] ?? "0").join(", ")})
+       on conflict (${[column, ...rollupDimensions, "shard"].join(", ")}) do update set cost = r.cost + excluded.cost, list_cost = r.list_cost + excluded.list_cost`,
+      [time, ...identityOf(charge), ...amounts],
     );
   }
 }

@@ -1,9 +1,12 @@
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Clock } from "../../ports/clock.ts";
+import type { SettleResult } from "../../ports/ledger.ts";
 import { orphanPost, settlesFirst, type BatchChannel, type BatchResult, type Command, type Outcome, type RecoverCommand } from "../commands.ts";
+import { isPostedForTheDead, lateCorrection, lateSettlement, type LateSettlement } from "../late-settlement.ts";
+import type { ChargeRow } from "../rows/charges.ts";
 import { adjust } from "./adjustments.ts";
 import { check, endedBy, isHot, namesIn, planBatch, postedBy, type HotCommand, type PlanOptions } from "./batch.ts";
-import { removeBudget, setBudget } from "./budgets.ts";
+import { lockBudgets, removeBudget, setBudget } from "./budgets.ts";
 import { databaseFault, isConnectionLost, OutcomeUnknown, type Database, type Statements } from "./connection.ts";
 import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";
 import { leaseOptions, type LeasePolicy } from "./leases.ts";
@@ -69,7 +72,7 @@ export class PostgresWriter implements BatchChannel {
   /** The commands of a part: such as go into one batch, or a single other one. Throws where the outcome is unknown. */
   async #applyPart(commands: readonly Command[]): Promise<readonly Applied[]> {
     try {
-      if (commands.every(isHot)) return (await this.#applyHot(commands)).map((outcome) => ({ outcome, isChange: false }));
+      if (commands.every(isHot)) return await this.#correctLate(commands, await this.#applyHot(commands));
       const [command] = commands;
       if (command === undefined || isHot(command)) throw new Error("a part is a batch or one command");
       const { reply, changed } = await this.#applyOther(command);
@@ -91,6 +94,38 @@ export class PostgresWriter implements BatchChannel {
     const outcomes = await this.#applyBatch(commands, false);
     for (const command of commands) this.#admitted.delete(endedBy(command) ?? "");
     return outcomes;
+  }
+
+  /**
+   * Corrects charges that were posted because this proxy was taken for dead, and that it settles now. A settlement whose correction
+   * cannot be written is not acknowledged, so it is tried again.
+   */
+  async #correctLate(commands: readonly HotCommand[], outcomes: readonly Outcome[]): Promise<readonly Applied[]> {
+    const applied = outcomes.map((outcome): Applied => ({ outcome, isChange: false }));
+    const late = commands.flatMap((command, n) => {
+      const found = isRepeat(command, outcomes[n]) ? lateSettlement(command) : null;
+      return found === null ? [] : [{ n, found }];
+    });
+    for (const { n, found } of late) {
+      try {
+        const isChange = await this.#database.transaction((db) => this.#correctToTrueAmount(db, found));
+        applied[n] = { outcome: outcomes[n] as Outcome, isChange };
+      } catch (error) {
+        applied[n] = { outcome: error instanceof OutcomeUnknown ? { kind: "unavailable", message: error.message } : faultOf(error), isChange: false };
+      }
+    }
+    return applied;
+  }
+
+  async #correctToTrueAmount(db: Statements, late: LateSettlement): Promise<boolean> {
+    const charge = await db.row<ChargeRow>("select * from charges where id = $1", [late.id]);
+    if (charge === undefined || !isPostedForTheDead(charge)) return false;
+    await lockBudgets(db);
+    const sums = await db.row<{ total: string; list: string }>(
+      "select coalesce(sum(cost), 0)::text as total, coalesce(sum(list_cost), 0)::text as list from charges where id = $1 or adjusts = $1", [late.id],
+    );
+    const correction = lateCorrection(late, BigInt(sums?.total ?? 0), BigInt(sums?.list ?? 0));
+    return correction !== null && (await adjust(db, this.#calendar, ["adjust", late.id, correction])) === "ok";
   }
 
   /** Asks until everything is answered: again with other budgets, as another run, and for what the leases of others may have left. */
@@ -217,6 +252,13 @@ export class PostgresWriter implements BatchChannel {
     await returnLeasesOfDead(this.#database);
     return outcomes.filter((outcome) => outcome.kind === "done" && (outcome.reply as { first?: boolean }).first === true).length;
   }
+}
+
+/** Whether it settles a charge that is posted already. */
+function isRepeat(command: HotCommand, outcome: Outcome | undefined): command is Extract<HotCommand, readonly ["post" | "void", ...unknown[]]> {
+  if ((command[0] !== "post" && command[0] !== "void") || outcome?.kind !== "done") return false;
+  const reply = outcome.reply as SettleResult;
+  return reply.ok && !reply.first && reply.state === "posted";
 }
 
 interface Applied {

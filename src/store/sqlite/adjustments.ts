@@ -29,17 +29,17 @@ export function adjust(db: Connection, windows: WindowBook, rollups: RollupBook,
   const moved = windows.existing({ key, team }, at);
   const posted: Posted = {
     at, key, team, model, group, source: source ?? "", requests: 0, unpriced: 0, retries: 0, tokens: tokenClasses.map(() => 0),
-    cost: amount, listCost: 0n, inDoubt: 0n,
+    cost: amount, listCost: correction.listAmount ?? 0n, inDoubt: 0n,
   };
   const sums = [...moved.map(({ spent }) => spent), ...rollups.costs(posted)];
   if (sums.some((sum) => sum + amount > picoUsdMax - 1n)) return "too_large";
   db.prepare(
     `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, served_model, price_group,
-       stream, cost, formula, source, reason, tags, adjusts, adjusted_by)
-     values (?, ?, 'posted', 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'adjustment', ?, ?, ?, ?, ?)`,
+       stream, cost, list_cost, formula, source, reason, tags, adjusts, adjusted_by)
+     values (?, ?, 'posted', 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'adjustment', ?, ?, ?, ?, ?)`,
   ).run(
     correction.id, corrected.kind, at, correction.at, key, team, corrected.route, model, corrected.served_model, group, corrected.stream,
-    amount, source, why, corrected.tags, id, by,
+    amount, correction.listAmount ?? null, source, why, corrected.tags, id, by,
   );
   windows.move(moved, amount, 0n);
   rollups.add(posted);

@@ -11,6 +11,8 @@ import type {
 import { snapshot } from "../rows/budgets.ts";
 import { addSample, removeSamples } from "./account-samples.ts";
 import { createAdmin, revokeAdmin } from "./admins.ts";
+import { isPostedForTheDead, lateCorrection, lateSettlement } from "../late-settlement.ts";
+import type { ChargeRow } from "../rows/charges.ts";
 import { adjust } from "./adjustments.ts";
 import { WindowBook, type OpenWindow } from "./budgets.ts";
 import { removeBudget, setBudget } from "./budget-changes.ts";
@@ -148,9 +150,8 @@ export class Writer {
       case "extend":
         return this.#extend(command);
       case "post":
-        return this.#settle(command);
       case "void":
-        return this.#settle(command);
+        return this.#settleOrCorrect(command);
       case "adjust":
         return this.#announcing(() => adjust(this.#db, this.#windows, this.#rollups, command));
       case "setBudget":
@@ -242,6 +243,18 @@ export class Writer {
     const ended = command[0] === "post" ? this.#post(found.pending, command) : this.#charges.void(found.pending, command);
     this.#windows.move(found.pending.windows, ended.cost ?? 0n, -(found.pending.hold ?? 0n));
     return { ok: true, first: true, ...ended };
+  }
+
+  #settleOrCorrect(command: PostCommand | VoidCommand): SettleResult {
+    const result = this.#settle(command);
+    const late = result.ok && !result.first && result.state === "posted" ? lateSettlement(command) : null;
+    const charge = late && (this.#db.prepare("select * from charges where id = ?").safeIntegers().get(late.id) as ChargeRow);
+    if (late === null || charge === null || !isPostedForTheDead(charge)) return result;
+    const sums = "select coalesce(sum(cost), 0), coalesce(sum(list_cost), 0) from charges where id = ? or adjusts = ?";
+    const [total, listTotal] = this.#db.prepare(sums).raw().safeIntegers().get(late.id, late.id) as [bigint, bigint];
+    const correction = lateCorrection(late, total, listTotal);
+    if (correction !== null) this.#announcing(() => adjust(this.#db, this.#windows, this.#rollups, ["adjust", late.id, correction]));
+    return result;
   }
 
   #bindTask([, task]: BindTaskCommand): BindResult {

@@ -1,0 +1,46 @@
+import { createHash } from "node:crypto";
+import { fareboxItself } from "../core/admins.ts";
+import type { Charge } from "../core/charge.ts";
+import { noMoney, subtract, type PicoUsd } from "../core/money.ts";
+import type { Correction } from "../ports/ledger.ts";
+import type { PostCommand, VoidCommand } from "./commands.ts";
+
+/*
+ * A proxy that was taken for dead may only have slept. What it settles after its holds were posted as assumed becomes a
+ * correction of each charge to its true amount.
+ */
+
+export interface LateSettlement {
+  readonly id: string;
+  readonly at: number;
+  readonly cost: PicoUsd;
+  readonly listCost: PicoUsd;
+  readonly why: string;
+}
+
+/** What a settlement says of its charge; null where it knows no better than the hold. */
+export function lateSettlement(command: PostCommand | VoidCommand): LateSettlement | null {
+  if (command[0] === "void") {
+    const [, id, reason, [at]] = command;
+    return { id, at, cost: noMoney, listCost: noMoney, why: `settled after its proxy was ended: not billed (${reason})` };
+  }
+  const [, id, cost, listCost, formula, source, , , , [at]] = command;
+  if (cost === null || formula === "assumed") return null;
+  return { id, at, cost, listCost: listCost ?? cost, why: `settled after its proxy was ended: ${source}` };
+}
+
+/** Whether a charge was posted because its proxy was taken for dead. */
+export function isPostedForTheDead({ state, formula, source, reason }: Pick<Charge, "state" | "formula" | "source" | "reason">): boolean {
+  return state === "posted" && formula === "assumed" && source === "assumed" && reason === "crash";
+}
+
+/**
+ * The correction that brings a charge, with the corrections it has, to its true amount; null where it is there. Its id is the
+ * charge's alone, so it is made once. It corrects the list cost too: an assumed charge claims no saving, and must not begin to.
+ */
+export function lateCorrection({ id, at, cost, listCost, why }: LateSettlement, total: bigint, listTotal: bigint): Correction | null {
+  const amount = subtract(cost, total as PicoUsd);
+  if (amount === noMoney) return null;
+  const digest = createHash("sha256").update(JSON.stringify(["settled late", id])).digest("hex");
+  return { id: `adj-${digest.slice(0, 32)}`, at, amount, listAmount: subtract(listCost, listTotal as PicoUsd), why, by: fareboxItself };
+}
