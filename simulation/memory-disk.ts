@@ -95,6 +95,7 @@ function assembled(state: MemoryState, stores: Stores, queue: CommandQueue): Omi
     // Nobody turns the relay of webhooks on here.
     callbacks: new MemoryTaskCallbacks(state),
     fleet: null,
+    proxies: null,
     created: false,
     [Symbol.asyncDispose]: () => queue.close(),
   };

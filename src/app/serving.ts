@@ -110,6 +110,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     onEvent: (event) => tellStoreEvent(event, place, parts.log),
     settlePauseMs,
     requestLifeMs: settings.gateway.streamMs + settings.gateway.silenceMs,
+    version: parts.version,
   });
   if (!opening.ok) return { ok: false, problems: [storeProblem(opening.failure, place)] };
   const store = owned.use(opening.store);

@@ -12,6 +12,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { PriceImportOrder, PriceImportResult } from "../ports/price-import.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger, Verification } from "../ports/ledger.ts";
+import type { ProxyRuns } from "../ports/proxies.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { ReadYaml } from "../ports/yaml.ts";
@@ -142,6 +143,8 @@ export interface Store extends AsyncDisposable {
   readonly samples: AccountSamples;
   readonly admins: AdminStore;
   readonly audit: AuditLog;
+  /** Null for a ledger that one proxy has alone. */
+  readonly proxies: ProxyRuns | null;
   /** The zone of windows and days, as the running proxy stored it. */
   readonly timeZone: string;
   /** Whether opening it made the database. */

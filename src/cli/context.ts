@@ -40,7 +40,7 @@ export function settingsFor(context: CliContext, command: Command, use: SettingU
 }
 
 /** An open store with what its users need beside it. */
-export interface OpenStore extends Pick<Store, "ledger" | "keys" | "teams" | "samples" | "admins" | "audit"> {
+export interface OpenStore extends Pick<Store, "ledger" | "keys" | "teams" | "samples" | "admins" | "audit" | "proxies"> {
   readonly settings: Settings;
   readonly calendar: Calendar;
 }
@@ -84,9 +84,9 @@ export async function withStore(
   await using store = opening.store;
   if (store.created) note(io, `created the ledger at ${shownDatabase(settings.database)}`);
   const calendar = adapters.calendarOf(store.timeZone);
-  const { ledger, keys, teams, samples, admins, audit } = store;
+  const { ledger, keys, teams, samples, admins, audit, proxies } = store;
   try {
-    return await work({ ledger, keys, teams, samples, admins, audit, settings, calendar });
+    return await work({ ledger, keys, teams, samples, admins, audit, proxies, settings, calendar });
   } catch (error) {
     if (!(error instanceof LedgerUnavailable)) throw error;
     return fail(io, `the ledger at ${shownDatabase(settings.database)} cannot be written: ${error.message}`);

@@ -17,6 +17,7 @@ import { registerExport } from "./export.ts";
 import type { ExitCode, Io } from "./io.ts";
 import { registerKeys } from "./keys.ts";
 import { registerPrices } from "./prices.ts";
+import { registerProxies } from "./proxies.ts";
 import { registerReconcile } from "./reconcile.ts";
 import { registerReport } from "./report.ts";
 import { registerSandbox } from "./sandbox.ts";
@@ -88,6 +89,7 @@ function buildProgram(context: CliContext): Command {
   registerVerify(program, context);
   registerAudit(program, context);
   registerDb(program, context);
+  registerProxies(program, context);
   registerConfig(program, context);
   registerDoctor(program, context);
   return program;

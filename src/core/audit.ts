@@ -2,7 +2,7 @@ import type { Admin } from "./admins.ts";
 import { namedScope, type Budget } from "./budget.ts";
 import { isoTime, isoTimeOrNull } from "./iso-time.ts";
 import type { Key, KeyChange } from "./keys.ts";
-import { formatUsd, type PicoUsd } from "./money.ts";
+import { formatUsd, noMoney, type PicoUsd } from "./money.ts";
 import type { Team } from "./teams.ts";
 
 /*
@@ -16,7 +16,8 @@ export type AuditAction =
   | "teams.create" | "teams.update" | "teams.delete"
   | "budgets.set" | "budgets.remove"
   | "charges.adjust"
-  | "admins.create" | "admins.revoke";
+  | "admins.create" | "admins.revoke"
+  | "proxies.end";
 
 /** The name under which the operating system's user makes changes from the command line; no admin is called so. */
 export function operatingSystemUser(name: string): string {
@@ -32,7 +33,7 @@ export interface NewAuditEntry {
   /** An admin's name, `os:NAME` for a user of the command line, or `farebox`. */
   readonly by: string;
   readonly action: AuditAction;
-  /** What was changed: `key:NAME`, `team:NAME`, `budget:SCOPE/PERIOD`, `charge:ID`, `admin:NAME`. */
+  /** What was changed: `key:NAME`, `team:NAME`, `budget:SCOPE/PERIOD`, `charge:ID`, `admin:NAME`, `proxy:NAME`. */
   readonly object: string;
   /** Null for what was not there before. */
   readonly before: Facts | null;
@@ -133,6 +134,17 @@ export function keyEntry(
   action: AuditAction, before: Key | null, after: Key, made: Pick<NewAuditEntry, "at" | "by">,
 ): NewAuditEntry {
   return { ...made, action, object: keyObject(after), before: before && keyFacts(before), after: keyFacts(after) };
+}
+
+/** The entry of a proxy that was ended by an administrator, with what it held until then. */
+export function proxyEndEntry(
+  { name, run, state, holds, held }: { readonly name: string; readonly run: number; readonly state: string; readonly holds: number; readonly held: PicoUsd },
+  made: Pick<NewAuditEntry, "at" | "by">,
+): NewAuditEntry {
+  return {
+    ...made, action: "proxies.end", object: `proxy:${name}`,
+    before: { run, state, holds, held_usd: formatUsd(held) }, after: { run, state: "ended", holds: 0, held_usd: formatUsd(noMoney) },
+  };
 }
 
 /** What a charge costs with its corrections, before another one and after it. */

@@ -8,6 +8,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { FigureLedger, Ledger } from "../ports/ledger.ts";
 import type { Outbox } from "../ports/outbox.ts";
+import type { ProxyRuns } from "../ports/proxies.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import type { TaskCallbacks } from "../ports/task-callbacks.ts";
 import type { TeamStore } from "../ports/team-store.ts";
@@ -29,6 +30,8 @@ export interface Store extends AsyncDisposable {
   readonly changes: Changes;
   /** The proxies that share the ledger; null for a ledger of one, and for whoever is no proxy. */
   readonly fleet: Fleet | null;
+  /** Null for a ledger that one proxy has alone. */
+  readonly proxies: ProxyRuns | null;
   /** The zone of windows and days, as it is stored. */
   readonly timeZone: string;
   /** Whether this call created the database. */
@@ -78,6 +81,8 @@ export interface StoreOptions {
   readonly settlePauseMs?: number;
   /** How long a request may live: a proxy that several share the ledger with, and that was silent for longer, is dead. Milliseconds. */
   readonly requestLifeMs?: number;
+  /** Of the program, told to those who list the proxies. */
+  readonly version?: string;
   /** Calls back when the present turn of the event loop is over; handed in where a simulation owns what a turn is. */
   readonly afterTurn?: (callback: () => void) => void;
 }

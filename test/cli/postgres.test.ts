@@ -43,6 +43,40 @@ describe("a ledger in PostgreSQL, from the command line", () => {
     }
   });
 
+  it("lists its proxies, and ends one that is dead; a live or unknown one, and a file, get one sentence", async () => {
+    await using database = await newDatabase();
+    await besides(
+      database.url,
+      "insert into owners (epoch, started_at, beat_at, life_ms, serves, instance, uses) values (7, 0, clock_timestamp() - interval '10 minutes', 4200000, 1, 'host/1', '{\"version\":\"1.2.3\"}')",
+      "insert into owners (epoch, started_at, beat_at, life_ms, serves, instance) values (8, 0, clock_timestamp() + interval '1 hour', 4200000, 1, 'host/2')",
+      "insert into owners (epoch, started_at, beat_at, life_ms, serves, instance) values (9, 0, clock_timestamp(), 4200000, 0, 'command/3')",
+      "select farebox_ensure_partitions((extract(epoch from now()) * 1000)::bigint)",
+      "insert into charges (id, kind, state, owner, admitted_at, key, route, model, stream, hold) values ('a', 'request', 'pending', 7, (extract(epoch from now()) * 1000)::bigint, 'k', '/v1/chat/completions', 'm', 0, 250000000000)",
+    );
+    using cli = on(database.url);
+    expect(await cli.json("proxies", "list")).toEqual({
+      proxies: [
+        { name: "host/1", run: 7, version: "1.2.3", state: "silent", since: "1970-01-01T00:00:00.000Z", silent_seconds: 600, holds: 1, held_usd: "0.25", leases: 0 },
+        { name: "host/2", run: 8, version: null, state: "live", since: "1970-01-01T00:00:00.000Z", silent_seconds: 0, holds: 0, held_usd: "0.00", leases: 0 },
+      ],
+    });
+    expect((await cli.run("proxies", "list")).stdout.split("\n")[1]).toBe("host/1\t7\t1.2.3\tsilent\t1970-01-01T00:00:00.000Z\t10 min ago\t1\t0.25\t0");
+    expect(await cli.run("proxies", "end", "host/2")).toEqual({ code: 1, stdout: "", stderr: "farebox: host/2 is alive: its last heartbeat was 0 s ago; stop it first, and end it 5 s later\n" });
+    for (const name of ["host/3", "command/3", "9"]) {
+      expect(await cli.run("proxies", "end", name)).toEqual({ code: 2, stdout: "", stderr: `farebox: there is no proxy "${name}" that has not ended; farebox proxies list shows them\n` });
+    }
+    expect(await cli.run("proxies", "end", "host/1")).toMatchObject({ code: 0, stdout: "ended host/1 (run 7): 1 hold posted as assumed, USD 0.25\n" });
+    expect(await cli.json("audit")).toMatchObject({ entries: [{ action: "proxies.end", object: "proxy:host/1", before: { run: 7, state: "silent", holds: 1, held_usd: "0.25" } }] });
+    expect(await cli.json("charges", "--limit", "1")).toMatchObject({ charges: [{ state: "posted", source: "assumed", cost_usd: "0.25" }] });
+    expect(await cli.run("proxies", "end", "7")).toMatchObject({ code: 2 });
+
+    using file = harness();
+    await file.run("keys", "create", "alice");
+    for (const command of [["list"], ["end", "host/1"]]) {
+      expect(await file.run("proxies", ...command)).toEqual({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: the ledger at .+ is an SQLite file, which has one proxy; farebox proxies is for a ledger in PostgreSQL\n$/) });
+    }
+  });
+
   it("is not taken for one that a later release wrote, nor for the tables of others", async () => {
     await using database = await newDatabase();
     await besides(database.url, "insert into farebox_migrations (version) values (9999)");

@@ -1,4 +1,5 @@
 import { mkdir, writeFile } from "node:fs/promises";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -62,12 +63,12 @@ interface Answer {
 }
 
 /** A request that is told apart at the gateway by `user` and in the ledger by its tag. */
-async function ask({ url }: { readonly url: string }, { key }: Pick<Scene, "key">, name: string, scenario = ""): Promise<Answer> {
+async function ask({ url }: { readonly url: string }, { key }: Pick<Scene, "key">, name: string, scenario = "", more: object = {}): Promise<Answer> {
   try {
     const response = await fetch(`${url}/v1/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json", authorization: `Bearer ${key}`, "x-farebox-tag": `name=${name}` },
-      body: JSON.stringify({ model, messages: [{ role: "user", content: `hello ${scenario}` }], max_tokens: 5, user: name }),
+      body: JSON.stringify({ model, messages: [{ role: "user", content: `hello ${scenario}` }], max_tokens: 5, user: name, ...more }),
     });
     await response.arrayBuffer();
     return { name, status: response.status, code: response.headers.get("x-farebox-error") };
@@ -243,6 +244,70 @@ describe("two proxies", { timeout: 120_000 }, () => {
         await until(async () => (await readyz(proxy)).peers?.catalogue_differs === true, "the difference is seen");
         expect((await readyz(proxy)).status).toBe(200);
       }
+    }));
+});
+
+describe("a proxy that is ended by hand", { timeout: 120_000 }, () => {
+  /** Holds five cents; costs a cent, by the minimum. */
+  const wide = "wide";
+  const wideFile = `${oneModelFile(wide, [{ from: "2026-01-01", input: "0", output: "50" }])}        minimum: { usd: "0.01" }\n`;
+  const usage = `usage:${JSON.stringify({ prompt_tokens: 1, completion_tokens: 5, total_tokens: 6 })}`;
+  const nameOf = ({ pid }: ServeProcess) => `${hostname()}/${pid}`;
+  const pendingIn = async (scene: Scene) => Number(await one(scene, "select count(*) from charges where state = 'pending'"));
+  const ended = (scene: Scene, proxy: ServeProcess) => until(async () => {
+    const { code, stderr } = await scene.farebox("proxies", "end", nameOf(proxy));
+    if (code !== 0) expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/ is alive: its last heartbeat was \d s ago; stop it first/) });
+    return code === 0;
+  }, "it may be ended");
+
+  async function withTwo(run: (scene: Scene, lost: ServeProcess, other: ServeProcess) => Promise<void>): Promise<void> {
+    await withScene(async (scene) => {
+      await writeFile(join(scene.prices, "wide.yaml"), wideFile);
+      await scene.farebox("budgets", "set", "key:alice", "1.00", "--per", "total");
+      const [lost, other] = [await scene.serve(), await scene.serve()];
+      await until(async () => (await readyz(other)).peers?.live === 1 && (await readyz(lost)).peers?.live === 1, "they have met");
+      await run(scene, lost, other);
+    });
+  }
+
+  it("that was killed leaves no hold: what it held is settled at once, not in 70 minutes", () =>
+    withTwo(async (scene, lost, other) => {
+      const sent = names(10).map((name) => ask(lost, scene, name, `#sandbox latency:60000 ${usage}`, { model: wide, max_tokens: 1000 }));
+      await scene.sandbox.waitFor(({ requests }) => requests.length === 10, 30_000);
+      expect(await scene.farebox("proxies", "end", nameOf(lost))).toMatchObject({ code: 1, stderr: expect.stringContaining("is alive") });
+      lost.signal("SIGKILL");
+      await Promise.all(sent);
+      expect((await booksOf(scene)).windows).toEqual([{ spent: 0n, held: 50n * cent }]);
+      await ended(scene, lost);
+      expect((await booksOf(scene)).windows).toEqual([{ spent: 50n * cent, held: 0n }]);
+      const paid = (await Promise.all(names(60).map((name) => ask(other, scene, `after-${name}`)))).filter(({ status }) => status === 200);
+      expect(paid).toHaveLength(50);
+      await until(async () => (await pendingIn(scene)) === 0, "all have ended");
+      await agree(scene, 100n);
+      expect(JSON.parse((await scene.farebox("proxies", "list", "--json")).stdout)).toMatchObject({ proxies: [{ name: nameOf(other), state: "live", version: expect.stringMatching(/^\d/), holds: 0 }] });
+      expect(JSON.parse((await scene.farebox("audit", "--json")).stdout)).toMatchObject({ entries: [{ action: "proxies.end", object: `proxy:${nameOf(lost)}`, before: { holds: 10, held_usd: "0.50" } }, {}, {}] });
+    }));
+
+  it("that only slept settles what it held as corrections to the true amounts, once, and goes on as another run", () =>
+    withTwo(async (scene, asleep, other) => {
+      const sent = Promise.all(names(10).map((name) => ask(asleep, scene, name, `#sandbox latency:1000 ${usage}`, { model: wide, max_tokens: 1000 })));
+      await scene.sandbox.waitFor(({ requests }) => requests.length === 10, 30_000);
+      asleep.signal("SIGSTOP");
+      await ended(scene, asleep);
+      expect((await booksOf(scene)).windows).toEqual([{ spent: 50n * cent, held: 0n }]);
+      asleep.signal("SIGCONT");
+      expect((await sent).map(({ status }) => status)).toEqual(names(10).map(() => 200));
+      await until(async () => Number(await one(scene, "select count(*) from charges where adjusts is not null")) === 10, "it has settled");
+      expect((await booksOf(scene)).windows).toEqual([{ spent: 10n * cent, held: 0n }]);
+      expect(await one(scene, "select count(distinct adjusts) from charges where adjusted_by = 'farebox' and cost = -40000000000")).toBe("10");
+      expect((await ask(asleep, scene, "again")).status).toBe(200);
+      expect((await ask(other, scene, "other")).status).toBe(200);
+      await until(async () => (await pendingIn(scene)) === 0, "all have ended");
+      expect((await booksOf(scene)).windows).toEqual([{ spent: 12n * cent, held: 0n }]);
+      expect(scene.sandbox.billed.cost).toBe(12n * cent);
+      expect(await scene.farebox("verify")).toMatchObject({ code: 0, stdout: expect.stringContaining("no difference") });
+      expect(JSON.parse((await scene.farebox("audit", "--json")).stdout).entries.filter(({ action, by }: { action: string; by: string }) => action === "charges.adjust" && by === "farebox")).toHaveLength(10);
+      expect(JSON.parse((await scene.farebox("proxies", "list", "--json")).stdout)).toMatchObject({ proxies: [{ name: nameOf(other) }, { name: nameOf(asleep), state: "live" }] });
     }));
 });
 

@@ -2,9 +2,11 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { PicoUsd } from "../../src/core/money.ts";
 import { usd } from "../../src/core/money.ts";
 import type { PostgresServer } from "../../src/core/postgres-url.ts";
+import { adjust } from "../../src/store/postgres/adjustments.ts";
 import { connect, type Database } from "../../src/store/postgres/connection.ts";
+import { PostgresProxies } from "../../src/store/postgres/proxies.ts";
 import { startPostgres, type Postgres } from "../support/postgres.ts";
-import { alice, bob, budget, holdOf, noon, posting, assumed } from "../support/ledger-fixtures.ts";
+import { alice, bob, budget, holdOf, noon, posting, assumed, utc } from "../support/ledger-fixtures.ts";
 import { differencesIn, LedgerProxy, type ProxyOptions } from "../support/postgres-proxies.ts";
 
 let postgres: Postgres;
@@ -165,14 +167,115 @@ describe("several proxies on one PostgreSQL", () => {
     expect(await sums(ledger.look)).toEqual([{ spent: usd("1"), held: 0n }]);
     expect(await ledger.look.rows("select * from window_leases where owner = $1", [lost.owner.known()])).toEqual([]);
 
-    // It wakes: what it held is answered as it ended, and it holds under another epoch only.
+    // It wakes: what it held is answered as it ended and corrected, and it holds under another epoch only.
     const before = lost.owner.known();
     expect(await lost.post("a", posting(10, 0))).toMatchObject({ first: false, cost: usd("1") });
     expect(await lost.hold(holdOf("c", usd("1")))).toMatchObject({ ok: true });
     expect(lost.owner.known()).not.toBe(before);
+    expect(await sums(ledger.look)).toEqual([{ spent: usd("0.00001"), held: usd("1") }]);
     expect(await ledger.look.rows("select id from charges where state = 'pending' and owner = $1", [lost.owner.known()])).toEqual([{ id: "c" }]);
     expect(await other.recover()).toBe(0);
     expect(await differencesIn(ledger.look)).toEqual([]);
+  });
+
+  describe("ends a silent proxy when it is told to", () => {
+    const silence = (look: Database, { owner }: LedgerProxy, seconds = 6) =>
+      look.run("update owners set beat_at = clock_timestamp() - $2::integer * interval '1 second' where epoch = $1", [owner.known(), seconds]);
+    const correctionsIn = (look: Database) =>
+      look.rows<{ adjusts: string; cost: bigint; adjusted_by: string; reason: string }>("select adjusts, cost, adjusted_by, reason from charges where adjusts is not null order by adjusts");
+
+    it.each(["always", "never"] as const)("posts its holds, gives back its leases and writes an audit entry, in one step; leases: %s", async (leases) => {
+      await using ledger = await opened(2, { leases });
+      const { look, proxies: [lost = never(), other = never()] } = ledger;
+      const runs = new PostgresProxies(look, utc);
+      await other.setBudget(budget({ kind: "all" }, "total", "10"));
+      for (let n = 0; n < 5; n++) await lost.hold(holdOf(`lost-${n}`, usd("1")));
+      await lost.hold(holdOf("unpriced", null, { caller: bob, bounded: true }));
+      await other.hold(holdOf("other", usd("1")));
+      expect(await runs.end(String(lost.owner.known()), noon, "os:ops")).toMatchObject({ ok: false, reason: "live" });
+      expect(await runs.end("nowhere/1", noon, "os:ops")).toEqual({ ok: false, reason: "unknown" });
+      expect(await sums(look)).toEqual([{ spent: 0n, held: usd("6") }]);
+
+      await silence(look, lost);
+      const before = await runs.list();
+      expect(before).toMatchObject([{ run: lost.owner.known(), state: "silent", holds: 5, held: usd("5") }, { run: other.owner.known(), state: "live", holds: 1 }]);
+      expect(await runs.end("test", noon, "os:ops")).toMatchObject({ ok: true, ended: [{ run: lost.owner.known(), holds: 5, held: usd("5") }] });
+      expect(await sums(look)).toEqual([{ spent: usd("5"), held: usd("1") }]);
+      expect(await look.rows("select * from window_leases where owner = $1", [lost.owner.known()])).toEqual([]);
+      expect(await look.rows("select made_by, action, object from audit_entries where action = 'proxies.end'")).toEqual([{ made_by: "os:ops", action: "proxies.end", object: "proxy:test" }]);
+      expect((await runs.list()).map(({ run }) => run)).toEqual([other.owner.known()]);
+      expect(await runs.end(String(lost.owner.known()), noon, "os:ops")).toEqual({ ok: false, reason: "unknown" });
+      expect(await other.hold(holdOf("next", usd("4")))).toEqual({ ok: true, room: 0n });
+      expect(await differencesIn(look)).toEqual([]);
+    });
+
+    it("has what it settles later become one correction each, up or down to the true amount", async () => {
+      await using ledger = await opened(2, { leases: "always" });
+      const { look, proxies: [asleep = never(), other = never()] } = ledger;
+      await other.setBudget(budget({ kind: "all" }, "total", "100"));
+      for (const id of ["down", "up", "void", "same", "unknown", "by-hand"]) await asleep.hold(holdOf(id, usd("1")));
+      await silence(look, asleep);
+      expect(await new PostgresProxies(look, utc).end("test", noon, "os:ops")).toMatchObject({ ok: true, ended: [{ holds: 6 }] });
+      await look.transaction((db) => adjust(db, utc, ["adjust", "by-hand", { id: "adj-by-hand", at: noon, amount: -usd("0.5") as PicoUsd, why: "it was half", by: "os:ops" }]));
+
+      for (let time = 0; time < 2; time++) {
+        expect(await asleep.post("down", posting(250_000, 0))).toMatchObject({ ok: true, first: false, cost: usd("1") });
+        await asleep.post("up", posting(3_000_000, 0));
+        await asleep.void("void");
+        await asleep.post("same", posting(1_000_000, 0));
+        await asleep.post("unknown", assumed(usd("1")));
+        await asleep.post("by-hand", posting(250_000, 0));
+      }
+      expect(await correctionsIn(look)).toMatchObject([
+        { adjusts: "by-hand", cost: -usd("0.5"), adjusted_by: "os:ops" },
+        { adjusts: "by-hand", cost: -usd("0.25"), adjusted_by: "farebox" },
+        { adjusts: "down", cost: -usd("0.75"), adjusted_by: "farebox", reason: "settled after its proxy was ended: reported" },
+        { adjusts: "up", cost: usd("2"), adjusted_by: "farebox" },
+        { adjusts: "void", cost: -usd("1"), adjusted_by: "farebox" },
+      ]);
+      expect(await sums(look)).toEqual([{ spent: usd("5.5"), held: 0n }]);
+      // The list cost of each is that of its settlement, twice its cost; of what is not corrected, the hold.
+      const total = { cost: usd("5.5"), list_cost: usd("9") };
+      expect(await look.rows("select sum(cost)::bigint as cost, sum(list_cost)::bigint as list_cost from charges")).toEqual([total]);
+      expect(await look.rows("select sum(cost)::bigint as cost, sum(list_cost)::bigint as list_cost from rollup_day")).toEqual([total]);
+      expect(await look.rows("select count(*)::integer as n from audit_entries where action = 'charges.adjust'")).toEqual([{ n: 5 }]);
+      expect(await differencesIn(look)).toEqual([]);
+    });
+
+    it("ends a settlement that was merely sent twice as before, without a correction", async () => {
+      await using ledger = await opened(1);
+      await ledger.first.hold(holdOf("a", usd("1")));
+      await ledger.first.post("a", posting(250_000, 0));
+      await ledger.first.post("a", posting(750_000, 0));
+      expect(await correctionsIn(ledger.look)).toEqual([]);
+    });
+
+    it("takes no live proxy for it, though it has the name of a dead one", async () => {
+      await using ledger = await opened(2);
+      const { look, proxies: [old = never(), restarted = never()] } = ledger;
+      await old.hold(holdOf("old", usd("1")));
+      await restarted.hold(holdOf("new", usd("1")));
+      await silence(look, old);
+      expect(await new PostgresProxies(look, utc).end("test", noon, "os:ops")).toMatchObject({ ok: true, ended: [{ run: old.owner.known() }] });
+      expect(await look.rows("select id from charges where state = 'pending'")).toEqual([{ id: "new" }]);
+    });
+
+    it("fences it first: a hold that was on its way is placed under another run, or not at all", async () => {
+      await using ledger = await opened(2, { leases: "always" });
+      const { look, proxies: [asleep = never(), other = never()] } = ledger;
+      await other.setBudget(budget({ kind: "all" }, "total", "100"));
+      await asleep.hold(holdOf("held", usd("1")));
+      const run = asleep.owner.known();
+      await silence(look, asleep);
+      const [ending] = await Promise.all([
+        new PostgresProxies(look, utc).end("test", noon, "os:ops"),
+        ...Array.from({ length: 50 }, (_, n) => asleep.hold(holdOf(`late-${n}`, usd("1")))),
+      ]);
+      expect(ending).toMatchObject({ ok: true });
+      expect(await look.rows("select id from charges where state = 'pending' and owner = $1", [run])).toEqual([]);
+      expect(await asleep.extend("held", usd("1"))).toMatchObject({ ok: false, reason: "not_pending" });
+      expect(await differencesIn(look)).toEqual([]);
+    });
   });
 
   it("gives its leases back when it closes", async () => {

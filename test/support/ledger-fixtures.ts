@@ -138,7 +138,7 @@ function memoryHome(clock: Clock): LedgerHome {
       const audit = new MemoryAuditLog(state);
       const figures = { ledger, samples };
       const tasks = new MemoryTaskStore(state, ledger);
-      return { ledger, figures, keys, teams, samples, admins, audit, outbox: new MemoryOutbox(state), tasks, callbacks: new MemoryTaskCallbacks(state), changes, fleet: null, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
+      return { ledger, figures, keys, teams, samples, admins, audit, outbox: new MemoryOutbox(state), tasks, callbacks: new MemoryTaskCallbacks(state), changes, fleet: null, proxies: null, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
     },
     [Symbol.asyncDispose]: async () => {},
   };

@@ -12,11 +12,12 @@ export class PostgresFleet implements Fleet {
   readonly #listeners = new Set<() => void>();
   #live: readonly Peer[] = [];
 
-  constructor(db: Db, run: Pick<Owner, "known" | "tell" | "hasten">) {
+  /** `version`: of this proxy's program, for people who list the proxies. */
+  constructor(db: Db, run: Pick<Owner, "known" | "tell" | "hasten">, version: string | null = null) {
     this.claims = jobClaims(db, run);
     this.peers = {
       tell: (news) => {
-        run.tell(() => toldOf(news()));
+        run.tell(() => toldOf(news(), version));
         run.hasten();
       },
       hasten: () => run.hasten(),
@@ -68,11 +69,12 @@ function jobClaims(db: Db, run: Pick<Owner, "known">): JobClaims {
 interface Uses {
   readonly used: Readonly<Record<string, readonly [requests: number, tokens: number, running: number]>>;
   readonly done: WorkDone;
+  readonly version: string | null;
 }
 
-function toldOf({ catalogue, used, done }: News): { readonly catalogue: string; readonly uses: string } {
+function toldOf({ catalogue, used, done }: News, version: string | null): { readonly catalogue: string; readonly uses: string } {
   const short = Object.entries(used).map(([id, { requests, tokens, running }]) => [id, [requests, tokens, running]] as const);
-  return { catalogue, uses: JSON.stringify({ used: Object.fromEntries(short), done } satisfies Uses) };
+  return { catalogue, uses: JSON.stringify({ used: Object.fromEntries(short), done, version } satisfies Uses) };
 }
 
 /** Null for what another release wrote in another way. */

@@ -21,6 +21,7 @@ import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { OutboxReads } from "./outbox.ts";
 import { CommandRun, Owner, type Beat } from "./owners.ts";
 import { ensureMonths } from "./partitions.ts";
+import { PostgresProxies } from "./proxies.ts";
 import { PostgresReads } from "./reads.ts";
 import { storedCalendar } from "./stored-calendar.ts";
 import { streamCharges } from "./stream.ts";
@@ -135,7 +136,7 @@ async function openProxy(options: OpenPostgresOptions, opened: AsyncDisposableSt
     fleet?.heard(peers);
   };
   const owner = opened.use(await Owner.start({ database: pools.beats, clock, instance: instanceName(), lifeMs: lifeMs(options), onBeat }));
-  fleet = new PostgresFleet(pools.beats, owner);
+  fleet = new PostgresFleet(pools.beats, owner, options.version);
   if ((await storedTimeZone(pools.short)) !== calendar.timeZone) {
     const failure = await applyTimeZone(pools.long, calendar, { at: clock.now(), besides: owner.known() });
     if (failure !== null) return { ok: false, failure };
@@ -177,6 +178,7 @@ function assemble(options: OpenPostgresOptions, opened: AsyncDisposableStack, { 
     stream: (span) => streamCharges(long, span),
     changes: listeners,
     fleet: fleet ?? null,
+    proxies: new PostgresProxies(pools.short, calendar),
     timeZone: calendar.timeZone,
     created,
     close: () => opened.disposeAsync(),

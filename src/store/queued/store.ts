@@ -1,6 +1,7 @@
 import type { Changes } from "../../ports/changes.ts";
 import type { Fleet } from "../../ports/fleet.ts";
 import type { Ledger } from "../../ports/ledger.ts";
+import type { ProxyRuns } from "../../ports/proxies.ts";
 import type { BatchChannel } from "../commands.ts";
 import type { LongReads } from "../long-reads.ts";
 import type { CommandQueue } from "../queue.ts";
@@ -55,13 +56,15 @@ export interface QueuedParts {
   readonly changes: Changes;
   /** Null unless given. */
   readonly fleet?: Fleet | null;
+  /** Null unless given. */
+  readonly proxies?: ProxyRuns | null;
   readonly timeZone: string;
   readonly created: boolean;
   readonly close: () => Promise<void>;
 }
 
 /** The store of an engine whose writes go through a queue. */
-export function queuedStore({ queue, reads, longReads, figureReads, stream, changes, fleet = null, timeZone, created, close }: QueuedParts): QueuedStore {
+export function queuedStore({ queue, reads, longReads, figureReads, stream, changes, fleet = null, proxies = null, timeZone, created, close }: QueuedParts): QueuedStore {
   const on = (long: LongReads) => ({
     ledger: new QueuedLedger(queue, reads.ledger, long, figureReads ?? long, stream),
     samples: new QueuedAccountSamples(queue, reads.ledger, long),
@@ -81,6 +84,7 @@ export function queuedStore({ queue, reads, longReads, figureReads, stream, chan
     callbacks: new QueuedTaskCallbacks(queue, reads.callbacks),
     changes,
     fleet,
+    proxies,
     timeZone,
     created,
     [Symbol.asyncDispose]: close,

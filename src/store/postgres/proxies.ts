@@ -1,0 +1,112 @@
+import { proxyEndEntry } from "../../core/audit.ts";
+import { invariant } from "../../core/assert.ts";
+import type { PicoUsd } from "../../core/money.ts";
+import type { Calendar } from "../../ports/calendar.ts";
+import { liveMs, type ProxyEnding, type ProxyRun, type ProxyRuns, type ProxyState } from "../../ports/proxies.ts";
+import { orphanPost } from "../commands.ts";
+import { recordAudit } from "./audit-entries.ts";
+import { planBatch } from "./batch.ts";
+import { lockBudgets } from "./budgets.ts";
+import { databaseFault, type Database, type Statements } from "./connection.ts";
+import { readKnownBudgets, type KnownBudgets } from "./known-budgets.ts";
+import { leaseOptions } from "./leases.ts";
+import { LedgerUnavailable } from "../../ports/ledger.ts";
+import type { BatchAnswer } from "./replies.ts";
+
+/** Holds that one call posts at most. */
+const postedAtOnce = 256;
+
+/** The runs of the proxies on one database. */
+export class PostgresProxies implements ProxyRuns {
+  readonly #database: Database;
+  readonly #calendar: Calendar;
+
+  constructor(database: Database, calendar: Calendar) {
+    this.#database = database;
+    this.#calendar = calendar;
+  }
+
+  async list(): Promise<readonly ProxyRun[]> {
+    return runsIn(this.#database.forReading());
+  }
+
+  async end(nameOrRun: string, at: number, by: string): Promise<ProxyEnding> {
+    try {
+      return await this.#database.transaction((db) => this.#endIn(db, nameOrRun, at, by));
+    } catch (error) {
+      const fault = databaseFault(error);
+      throw fault === null ? error : new LedgerUnavailable(fault, { cause: error });
+    }
+  }
+
+  async #endIn(db: Statements, nameOrRun: string, at: number, by: string): Promise<ProxyEnding> {
+    // No batch is applied meanwhile, so that nothing is placed or settled between the fence and the last posting.
+    await lockBudgets(db);
+    const named = (await runsIn(db)).filter(({ name, run }) => name === nameOrRun || String(run) === nameOrRun);
+    const [newest] = named.toSorted((a, b) => a.silentMs - b.silentMs);
+    if (newest === undefined) return { ok: false, reason: "unknown" };
+    const ended: ProxyRun[] = [];
+    for (const each of named) if (await fence(db, each)) ended.push(each);
+    if (ended.length === 0) return { ok: false, reason: "live", silentMs: newest.silentMs };
+    const budgets = await readKnownBudgets(this.#database, this.#calendar);
+    for (const each of ended) {
+      await postHolds(db, budgets, each.run, at);
+      await db.run("select farebox_return_leases($1)", [each.run]);
+      await recordAudit(db, proxyEndEntry(each, { at, by }));
+    }
+    return { ok: true, ended };
+  }
+}
+
+/** Ends the run where it still does not beat, after a batch of it that is being applied: it can commit nothing more. */
+async function fence(db: Statements, { run, state }: ProxyRun): Promise<boolean> {
+  if (state !== "silent") return state === "ended";
+  await db.run("select pg_advisory_xact_lock('budgets'::regclass::oid::integer, $1::integer)", [run]);
+  const fenced = await db.run(
+    "update owners set ended_at = clock_timestamp() where epoch = $1 and ended_at is null and beat_at <= clock_timestamp() - $2::bigint * interval '1 millisecond'", [run, liveMs],
+  );
+  return fenced === 1;
+}
+
+const endsWithIt = "c.state = 'pending' and not (c.kind = 'task' and exists (select from tasks t where t.charge = c.id))";
+
+/** Posts the holds of a run that is over as the recovery of dead proxies does. */
+async function postHolds(db: Statements, budgets: KnownBudgets, run: number, at: number): Promise<void> {
+  const open = await db.rows<{ id: string; admitted_at: bigint; unpriced: boolean }>(
+    `select c.id, c.admitted_at, c.hold is null as unpriced from charges c where c.owner = $1 and ${endsWithIt} order by c.admitted_at`, [run],
+  );
+  const admittedAt = new Map(open.map(({ id, admitted_at }) => [id, Number(admitted_at)]));
+  for (let from = 0; from < open.length; from += postedAtOnce) {
+    const posts = open.slice(from, from + postedAtOnce).map(({ id, unpriced }) => orphanPost(id, unpriced, at));
+    const { text } = planBatch(posts, { budgets, admittedAt: (id) => admittedAt.get(id), orphans: true });
+    const row = await db.row<{ answer: BatchAnswer }>("select farebox_apply(null, $1, $2, $3) as answer", [budgets.version, JSON.stringify(leaseOptions("never", 1, false)), text]);
+    invariant(row !== undefined && row.answer.refused === undefined, "the budgets are locked");
+  }
+}
+
+async function runsIn(db: Pick<Statements, "rows">): Promise<ProxyRun[]> {
+  const rows = await db.rows<{ run: bigint; name: string | null; uses: string | null; state: ProxyState; started_at: bigint; silent_ms: bigint; holds: bigint; held: string; leases: bigint }>(
+    `with held as (select c.owner, count(*) as holds, coalesce(sum(c.hold), 0)::text as held from charges c where ${endsWithIt} group by c.owner)
+     select o.epoch as run, o.instance as name, o.uses, o.started_at,
+       case when o.ended_at is not null then 'ended' when o.beat_at > clock_timestamp() - $1::bigint * interval '1 millisecond' then 'live' else 'silent' end as state,
+       greatest(0, extract(epoch from clock_timestamp() - o.beat_at) * 1000)::bigint as silent_ms,
+       coalesce(h.holds, 0) as holds, coalesce(h.held, '0') as held, (select count(*) from window_leases l where l.owner = o.epoch) as leases
+     from owners o left join held h on h.owner = o.epoch
+     where o.serves = 1 and (o.ended_at is null or h.holds > 0) order by o.epoch`,
+    [liveMs],
+  );
+  return rows.map(({ run, name, uses, state, started_at, silent_ms, holds, held, leases }) => ({
+    run: Number(run), name: name ?? String(run), version: versionIn(uses), state, startedAt: Number(started_at), silentMs: Number(silent_ms),
+    holds: Number(holds), held: BigInt(held) as PicoUsd, leases: Number(leases),
+  }));
+}
+
+/** The version that a beat took along; releases before this one tell none. */
+function versionIn(uses: string | null): string | null {
+  try {
+    const { version } = JSON.parse(uses ?? "{}") as { version?: unknown };
+    return typeof version === "string" ? version : null;
+  } catch {
+    return null;
+  }
+}
