@@ -1,7 +1,8 @@
-import type { PicoUsd } from "./money.ts";
+import type { Source } from "./charge.ts";
+import { noMoney, type PicoUsd } from "./money.ts";
 import type { PriceVersion } from "./price.ts";
 import { postHold, type Settlement } from "./settlement.ts";
-import { taskAmounts, type TaskInputs } from "./task-cost.ts";
+import { taskAmounts, type TaskAmounts, type TaskInputs } from "./task-cost.ts";
 import type { Consumption, FinalStatus } from "./tasks.ts";
 import { noTokens } from "./tokens.ts";
 
@@ -16,7 +17,13 @@ export interface ReservedTask {
 
 /** Every way in which a task that has an id can end. */
 export type TaskOutcome =
-  | { readonly kind: "ended"; readonly status: FinalStatus; readonly consumption: Consumption | null }
+  | {
+      readonly kind: "ended";
+      readonly status: FinalStatus;
+      readonly consumption: Consumption | null;
+      /** Whether the record says that the account's own pool made it, which the gateway does not bill. */
+      readonly isPrivatePool?: boolean;
+    }
   /** Nothing said that it ended until its time was over. */
   | { readonly kind: "expired"; readonly consumption: Consumption | null };
 
@@ -24,6 +31,24 @@ export type TaskOutcome =
 export interface TaskSettlement {
   readonly settlement: Settlement;
   readonly inputs: TaskInputs;
+}
+
+/** Whether a completed task states nothing that it used, although the catalogue has a price for it: its record is asked for again. */
+export function isUnstated({ price }: Pick<ReservedTask, "price">, outcome: TaskOutcome): boolean {
+  if (outcome.kind !== "ended" || outcome.status !== "completed" || outcome.isPrivatePool === true || price?.task === undefined) return false;
+  return outcome.consumption === null || outcome.consumption.units === "0";
+}
+
+/**
+ * The amounts that a record proves after its task was settled: what it used where that can be priced, and nothing for a task that
+ * failed and used nothing. Null where it proves none.
+ */
+export function laterAmounts(reserved: ReservedTask, outcome: TaskOutcome, unitsPerUsd: (type: string) => string | undefined): TaskAmounts | null {
+  if (isUnstated(reserved, outcome)) return null;
+  const { settlement } = taskSettlementFor(reserved, outcome, unitsPerUsd);
+  if (settlement.kind === "void") return { charged: noMoney, list: noMoney };
+  const { source, cost, listCost } = settlement;
+  return source === "reported" && cost !== null ? { charged: cost, list: listCost ?? cost } : null;
 }
 
 /**
@@ -46,17 +71,19 @@ export function taskSettlementFor(
   const how = outcomeWords[outcome.kind === "ended" ? outcome.status : "expired"];
   // What it used decides where it can be priced; the official price of the whole is the list cost of what came to be.
   const reported: TaskInputs = { ...raw, unitsPerUsd: unit, quantity: isDone ? reserved.quantity : null };
-  if (unit !== null && (used || isDone)) {
+  const unstated = isUnstated(reserved, outcome);
+  if (unit !== null && (used || isDone) && !unstated) {
     const posted = post(reserved, reported, { source: outcome.kind === "expired" ? "partial" : "reported", reason: how });
     if (outcome.kind === "expired" && !covers(posted, reserved)) return { settlement: postHold(reserved, "assumed", how), inputs: raw };
     return posted === null ? { settlement: postHold(reserved, "assumed", "not_recordable"), inputs: raw } : { settlement: posted, inputs: reported };
   }
+  const doubts = unstated ? { doubts: ["task_consumption"] as const } : {};
   if (outcome.kind === "ended" && reserved.price?.task !== undefined && reserved.quantity !== null) {
     const priced: TaskInputs = { ...raw, quantity: reserved.quantity };
-    const posted = post(reserved, priced, { source: "counted", reason: how });
-    if (posted !== null) return { settlement: posted, inputs: priced };
+    const posted = post(reserved, priced, { source: unstated ? "assumed" : "counted", reason: unstated ? "task_not_measured" : how });
+    if (posted !== null) return { settlement: { ...posted, ...doubts }, inputs: priced };
   }
-  return { settlement: postHold(reserved, "assumed", how ?? "task_not_measured"), inputs: raw };
+  return { settlement: { ...postHold(reserved, "assumed", how ?? "task_not_measured"), ...doubts }, inputs: raw };
 }
 
 /** Why an amount is as it is, for the charge's row. */
@@ -65,7 +92,7 @@ const outcomeWords = { completed: null, failed: "task_failed", cancelled: "task_
 function post(
   { price }: ReservedTask,
   inputs: TaskInputs,
-  how: { readonly source: "reported" | "counted" | "partial"; readonly reason: string | null },
+  how: { readonly source: Source; readonly reason: string | null },
 ): Extract<Settlement, { kind: "post" }> | null {
   const amounts = taskAmounts(inputs, price?.task ?? null);
   if (amounts === null) return null;

@@ -28,6 +28,8 @@ export interface TaskRecord {
   readonly endedAt: number | null;
   /** Null where the record states none. May be stated while the task runs; it is final when the task is. */
   readonly consumption: Consumption | null;
+  /** Whether it says that the account's own pool made it. */
+  readonly isPrivatePool: boolean;
   /** Whether it states an error, and its texts, for their meaning only. */
   readonly hasError: boolean;
   readonly errors: readonly string[];
@@ -61,7 +63,7 @@ export interface Task {
   readonly seenAt: number;
   /** When the poller looks at it; null when it is settled. */
   readonly nextPollAt: number | null;
-  /** From then on it is taken for failed. */
+  /** From then on it is taken for failed; for a completed one, from then on its consumption is no longer asked for. */
   readonly deadlineAt: number;
   readonly failure: TaskFailure | null;
   readonly consumption: Consumption | null;
@@ -80,6 +82,14 @@ interface TimeLimit {
 
 /** The families that state a time limit. Music: 15 minutes from `started_at` (gateway interface, section 8). */
 const timeLimits: readonly TimeLimit[] = [{ family: /suno|music|udio/i, limitMs: 15 * 60_000 }];
+
+/** How long a completed task that states no consumption is asked for it again. Milliseconds. */
+export const confirmMs = 10 * 60_000;
+
+/** Whether the task has completed and is not settled yet, because its record states no consumption. */
+export function isConfirming({ status, settledAt }: Pick<Task, "status" | "settledAt">): boolean {
+  return status === "completed" && settledAt === null;
+}
 
 /** Nobody waits longer for a task of any family, from its creation. Milliseconds. */
 export const generalLimitMs = 24 * 3_600_000;

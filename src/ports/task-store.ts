@@ -25,7 +25,7 @@ export interface TaskStore {
   due(query: DueQuery): Promise<DueTasks>;
   /** How many are not settled. */
   running(): Promise<number>;
-  /** All that are not settled. */
+  /** All that run at the gateway: those that have completed and are asked for their consumption do not. */
   runningTasks(): Promise<readonly Pick<Task, "charge" | "model" | "taskType">[]>;
   /** Newest first. */
   list(query: TaskQuery): Promise<TaskPage>;

@@ -1,7 +1,9 @@
+import { fareboxItself } from "../core/admins.ts";
+import { noMoney, subtract, sum } from "../core/money.ts";
 import { failureReason } from "../core/task-failures.ts";
-import { taskSettlementFor, type TaskOutcome, type TaskSettlement } from "../core/task-settlement.ts";
+import { isUnstated, laterAmounts, taskSettlementFor, type ReservedTask, type TaskOutcome, type TaskSettlement } from "../core/task-settlement.ts";
 import {
-  clientPauseMs, deadlineOf, finalStatusOf, generalLimitMs, nextPollAt, sightEveryMs, type FinalStatus, type Task, type TaskRecord,
+  clientPauseMs, confirmMs, deadlineOf, finalStatusOf, generalLimitMs, isConfirming, nextPollAt, sightEveryMs, type FinalStatus, type Task, type TaskRecord,
 } from "../core/tasks.ts";
 import type { Charge } from "../core/charge.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
@@ -14,6 +16,15 @@ import type { TaskEnding, TaskStore } from "../ports/task-store.ts";
 
 /** Who has looked at a task: its client, or the poller that follows those that nobody asks for. */
 export type Looker = "client" | "poller";
+
+/** A record of a task, null where it could not be had, and who asked for it. */
+interface Heard {
+  readonly record: TaskRecord | null;
+  readonly by: Looker;
+}
+
+/** A gateway whose record of a settled task changes more often than this is not followed. */
+const correctionsMax = 20;
 
 /** Takes to heart what is heard of tasks; whoever heard it, a task is settled once. */
 export interface TaskBook {
@@ -50,18 +61,29 @@ export function createTaskBook(parts: {
     await tellEnd(parts, task, charge, end, result);
   };
 
-  const conclude = async (task: Task, status: FinalStatus, outcome: TaskOutcome, record: TaskRecord | null): Promise<void> => {
+  const unitsPerUsd = (type: string) => parts.catalogue().taskUnits.get(type)?.toString();
+
+  /** What is reserved for the task, with its charge; undefined where retention has deleted it. */
+  const reservedFor = async (task: Task): Promise<{ readonly charge: Charge; readonly reserved: ReservedTask } | undefined> => {
     const charge = await ledger.charge(task.charge);
-    if (charge === undefined) return;
+    if (charge === undefined) return undefined;
     const price = charge.priceId === null ? null : ((await ledger.price(charge.priceId)) ?? null);
-    const units = parts.catalogue().taskUnits;
-    const settled = taskSettlementFor({ hold: charge.hold, price, quantity: task.quantity }, outcome, (type) => units.get(type)?.toString());
+    return { charge, reserved: { hold: charge.hold, price, quantity: task.quantity } };
+  };
+
+  const conclude = async (task: Task, status: FinalStatus, outcome: TaskOutcome, { record, by }: Heard): Promise<void> => {
+    const found = await reservedFor(task);
+    if (found === undefined) return;
+    const { charge, reserved } = found;
+    const isLate = isConfirming(task) && clock.now() >= task.deadlineAt;
+    if (isUnstated(reserved, outcome) && !isLate) return note(task, record, by);
+    const settled = taskSettlementFor(reserved, outcome, unitsPerUsd);
     const failure = status !== "failed" ? null : outcome.kind === "expired" ? "time_limit" : failureReason(record?.errors ?? []);
     const times = { startedAt: record?.startedAt ?? task.startedAt, endedAt: record?.endedAt ?? null };
     await write(task, charge, { ...settled, end: chargeEnd(task, charge, clock.now()), status, failure, ...times });
   };
 
-  const end = (task: Task, ...how: [FinalStatus, TaskOutcome, TaskRecord | null]): Promise<void> => {
+  const end = (task: Task, ...how: [FinalStatus, TaskOutcome, Heard]): Promise<void> => {
     const running = ending.get(task.taskId);
     if (running !== undefined) return running;
     const work = conclude(task, ...how).finally(() => ending.delete(task.taskId));
@@ -72,33 +94,65 @@ export function createTaskBook(parts: {
   /** Writes down what is new, and when the poller looks next. */
   const note = async (task: Task, record: TaskRecord | null, by: Looker | "soon"): Promise<void> => {
     const now = clock.now();
-    const status = record?.status ?? task.status;
+    const status = (record && finalStatusOf(record)) ?? record?.status ?? task.status;
     const startedAt = record?.startedAt ?? task.startedAt;
     const isNew = status !== task.status || startedAt !== task.startedAt;
     if (by === "client" && !isNew && now - task.seenAt < sightEveryMs) return;
-    const deadlineAt = deadlineOf({ ...task, startedAt });
-    const next = by === "client" ? Math.min(now + clientPauseMs, Math.max(deadlineAt, now)) : nextPollAt({ createdAt: by === "soon" ? now : task.createdAt, deadlineAt }, now, parts.random());
+    const confirmUntil = isConfirming(task) ? task.deadlineAt : now + confirmMs;
+    const isDone = status === "completed";
+    const deadlineAt = isDone ? confirmUntil : deadlineOf({ ...task, startedAt });
+    const bornAt = isDone ? confirmUntil - confirmMs : task.createdAt;
+    const next = by === "client" ? Math.min(now + clientPauseMs, Math.max(deadlineAt, now)) : nextPollAt({ createdAt: by === "soon" ? now : bornAt, deadlineAt }, now, parts.random());
     await tasks.saw(task.taskId, { status, startedAt, seenAt: now, nextPollAt: next, deadlineAt });
+  };
+
+  /** A record that states another amount than a settled task was charged corrects its charge, up or down. */
+  const correct = async (task: Task, outcome: TaskOutcome): Promise<void> => {
+    const found = await reservedFor(task);
+    if (found === undefined || found.charge.state !== "posted") return;
+    const { charge, reserved } = found;
+    const stated = laterAmounts(reserved, outcome, unitsPerUsd);
+    if (stated === null) return;
+    const { charges: corrections, next } = await ledger.charges({ adjusts: charge.id, limit: correctionsMax });
+    const rows = [charge, ...corrections];
+    const charged = sum(rows.map(({ cost }) => cost ?? noMoney));
+    const amount = subtract(stated.charged, charged);
+    if (amount === noMoney || next !== null) return;
+    const listAmount = subtract(stated.list, sum(rows.map(({ listCost }) => listCost ?? noMoney)));
+    // The same record seen by several at once is one correction; the same amount after another one is a new one.
+    const id = `adj-${task.charge}-${corrections.length + 1}`;
+    const why = "a later record of the task states another amount";
+    const result = await ledger.adjust(charge.id, { id, at: clock.now(), amount, listAmount, why, by: fareboxItself });
+    log.warn({ request_id: charge.id, task_id: task.taskId, from: charged.toString(), to: stated.charged.toString(), result }, why);
   };
 
   return {
     async heard(task, record, by) {
-      if (task.settledAt !== null) return;
       if (record.taskId !== null && record.taskId !== task.taskId) {
         log.warn({ task_id: task.taskId }, "the gateway answered with the record of another task");
         return;
       }
-      const { consumption } = record;
+      const { consumption, isPrivatePool } = record;
       const status = finalStatusOf(record);
-      if (status !== null) return end(task, status, { kind: "ended", status, consumption }, record);
+      const outcome = status === null ? null : ({ kind: "ended", status, consumption, isPrivatePool } as const);
+      if (task.settledAt !== null) {
+        const isKnown = status === task.status && consumption?.units === task.consumption?.units && consumption?.type === task.consumption?.type;
+        return outcome === null || isKnown ? undefined : correct(task, outcome);
+      }
+      if (status !== null && outcome !== null) return end(task, status, outcome, { record, by });
       const deadlineAt = deadlineOf({ ...task, startedAt: record.startedAt ?? task.startedAt });
-      if (by === "poller" && clock.now() >= deadlineAt) return end(task, "failed", { kind: "expired", consumption }, record);
+      if (by === "poller" && clock.now() >= deadlineAt) return end(task, "failed", { kind: "expired", consumption }, { record, by });
       return note(task, record, by);
     },
     async missed(task) {
       if (task.settledAt !== null) return;
+      const now = clock.now();
+      const missing = { record: null, by: "poller" } as const;
+      if (isConfirming(task)) {
+        return now >= task.deadlineAt ? end(task, "completed", { kind: "ended", status: "completed", consumption: null }, missing) : note(task, null, "poller");
+      }
       // Without a record a family's limit may have been kept; nobody waits beyond the general one.
-      if (clock.now() >= task.createdAt + generalLimitMs) return end(task, "failed", { kind: "expired", consumption: null }, null);
+      if (now >= task.createdAt + generalLimitMs) return end(task, "failed", { kind: "expired", consumption: null }, missing);
       return note(task, null, "poller");
     },
     lookSoon: (task) => (task.settledAt === null ? note(task, null, "soon") : Promise.resolve()),

@@ -22,6 +22,7 @@ export function readTaskRecord(text: Buffer | string): TaskRecord | undefined {
     startedAt: timeOf(meta["started_at"]) ?? timeOf(info["started_at"]),
     endedAt: timeOf(meta["ended_at"]) ?? timeOf(info["completed_at"]) ?? timeOf(info["ended_at"]),
     consumption: consumptionOf(meta, result),
+    isPrivatePool: meta["is_using_private_pool"] === true,
     hasError: errors.length > 0 || statesCode(objectOr(data["error"])["code"]),
     errors,
   };

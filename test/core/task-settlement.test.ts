@@ -21,9 +21,11 @@ describe("what becomes of a task's hold", () => {
   it.each<[string, ReservedTask, TaskOutcome, object]>([
     ["completed, consumption of a known unit", held, completed(llm("2500001")), { kind: "post", formula: "task", source: "reported", cost: usd("0.2500001"), listCost: usd("0.70") }],
     ["completed, a part of a unit", unpriced, completed(llm("0.5")), { kind: "post", formula: "task", source: "reported", cost: 50_000n, listCost: 50_000n }],
-    ["completed, nothing used by a known unit", held, completed(llm("0")), { kind: "post", formula: "task", source: "reported", cost: 0n }],
+    ["completed, nothing used, although the catalogue has a price", held, completed(llm("0")), { kind: "post", formula: "task", source: "assumed", cost: usd("0.50"), doubts: ["task_consumption"] }],
+    ["completed in a private pool, nothing used", held, { kind: "ended", status: "completed", consumption: llm("0"), isPrivatePool: true }, { kind: "post", source: "reported", cost: 0n }],
+    ["completed, nothing used and no price", unpriced, completed(llm("0")), { kind: "post", formula: "task", source: "reported", cost: 0n }],
     ["completed, an unknown unit", held, completed({ type: "quota", units: "77" }), { kind: "post", formula: "task", source: "counted", cost: usd("0.50"), listCost: usd("0.70") }],
-    ["completed, no consumption stated", held, completed(null), { kind: "post", formula: "task", source: "counted", cost: usd("0.50") }],
+    ["completed, no consumption stated", held, completed(null), { kind: "post", formula: "task", source: "assumed", cost: usd("0.50"), doubts: ["task_consumption"] }],
     ["completed, the quantity is not known", { ...held, quantity: null }, completed(null), { kind: "post", formula: "assumed", source: "assumed", cost: usd("0.50"), reason: "task_not_measured" }],
     ["completed, nothing prices it", unpriced, completed({ type: "quota", units: "77" }), { kind: "post", formula: "unpriced", source: "assumed", cost: null }],
     ["failed, nothing used", held, failed(llm("0")), { kind: "void", reason: "task_failed" }],

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { startServing } from "../../src/app/serving.ts";
 import { silentLog } from "../../src/log/log.ts";
-import { generalLimitMs } from "../../src/core/tasks.ts";
+import { confirmMs, generalLimitMs } from "../../src/core/tasks.ts";
 import { usd } from "../../src/core/money.ts";
 import { answeringGateway, type AnsweringGateway } from "../support/answering-gateway.ts";
 import { systemClock } from "../../src/time/clock.ts";
@@ -34,6 +34,8 @@ interface World extends AsyncDisposable {
   readonly proxy: RunningProxy;
   /** What the gateway says of the task from now on. */
   says(status: string, more?: Parameters<typeof record>[2]): void;
+  /** What status the gateway answers a look at the task with from now on. */
+  fails(status: number): void;
   create(input?: object, more?: object): Promise<Response>;
   poll(): Promise<number>;
 }
@@ -42,13 +44,15 @@ interface World extends AsyncDisposable {
 async function world(options: ProxyOptions = {}): Promise<World> {
   const owned = new AsyncDisposableStack();
   let shown = record("t-1", "pending");
-  const gateway = owned.use(await answeringGateway(({ method }) => ({ body: method === "POST" ? record("t-1", "pending") : shown })));
+  let status = 200;
+  const gateway = owned.use(await answeringGateway(({ method }) => ({ status: method === "POST" ? 200 : status, body: method === "POST" ? record("t-1", "pending") : shown })));
   const proxy = owned.use(await startProxy({ ...options, gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder, ...options.env } }));
   const headers = { "x-api-key": proxy.key };
   return {
     gateway,
     proxy,
-    says: (status, more = {}) => (shown = record("t-1", status, more)),
+    says: (word, more = {}) => (shown = record("t-1", word, more)),
+    fails: (code) => (status = code),
     create: (input = { duration: 5 }, more = {}) =>
       fetch(`${proxy.url}/api/v1/task`, { method: "POST", headers, body: JSON.stringify({ model: "kling", task_type: "video_generation", input, ...more }) }),
     poll: async () => (await fetch(`${proxy.url}/api/v1/task/t-1`, { headers })).status,
@@ -175,6 +179,83 @@ describe("a task is charged", () => {
     await fetch(`${proxy.url}/api/v1/task`, { method: "POST", headers, body: '{"model":"x","input":{}}' });
     await fetch(`${proxy.url}/api/v1/task/c-1`, { headers });
     expect(await proxy.onlyCharge()).toMatchObject({ cost: usd("0.125"), formula: "task" });
+  });
+});
+
+describe("a completed task that states no consumption", () => {
+  it.each([["0", {}], ["none", { usage: {} }]])("of %s is asked for it again, then posted at the catalogue's price with a doubt", async (_what, told) => {
+    const clock = manualClock(Date.now());
+    await using home = await world({ clock });
+    await home.create();
+    home.says("completed", told);
+    await home.poll();
+    await home.proxy.serving.settled();
+    const before = clock.now();
+    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "completed", settledAt: null });
+    expect(await home.proxy.serving.tasks.runningTasks()).toEqual([]);
+    const asked = home.gateway.asked.length;
+    await settledTask(home, clock);
+    expect(clock.now() - before).toBeGreaterThanOrEqual(confirmMs);
+    expect(home.gateway.asked.length - asked).toBeGreaterThanOrEqual(5);
+    expect(await home.proxy.onlyCharge()).toMatchObject({
+      state: "posted", cost: usd("0.50"), formula: "task", source: "assumed", reason: "task_not_measured", doubts: ["task_consumption"],
+    });
+    await expectClean(home);
+  });
+
+  it("is charged by its consumption as soon as a record states it", async () => {
+    const clock = manualClock(Date.now());
+    await using home = await world({ clock });
+    await home.create();
+    home.says("completed");
+    await home.poll();
+    await home.proxy.serving.settled();
+    home.says("completed", llm(1_000_000));
+    await settledTask(home, clock);
+    expect(await home.proxy.onlyCharge()).toMatchObject({ cost: usd("0.10"), source: "reported", doubts: [] });
+  });
+
+  it("is free at once where the record names a private pool", async () => {
+    await using home = await world();
+    await home.create();
+    home.says("completed", { usage: { type: "llm", frozen: 0, consume: 0 }, isPrivatePool: true });
+    await home.poll();
+    expect(await home.proxy.onlyCharge()).toMatchObject({ cost: 0n, source: "reported", doubts: [] });
+  });
+
+  it("is settled with a doubt where its record can no longer be had", async () => {
+    const clock = manualClock(Date.now());
+    await using home = await world({ clock });
+    await home.create();
+    home.says("completed");
+    await home.poll();
+    await home.proxy.serving.settled();
+    home.fails(404);
+    await settledTask(home, clock);
+    expect(await home.proxy.onlyCharge()).toMatchObject({ cost: usd("0.50"), source: "assumed", doubts: ["task_consumption"] });
+  });
+
+  it("is corrected once, up or down, by a later record that differs", async () => {
+    const clock = manualClock(Date.now());
+    await using home = await world({ clock });
+    await home.proxy.budget("all", "10");
+    await home.create();
+    home.says("completed");
+    await home.poll();
+    await settledTask(home, clock);
+    const total = async () => {
+      await home.proxy.serving.settled();
+      return (await home.proxy.serving.ledger.windows(clock.now()))[0]?.spent;
+    };
+    expect(await total()).toBe(usd("0.50"));
+    for (const [units, cost, rows] of [[1_000_000, "0.10", 2], [9_000_000, "0.90", 3], [1_000_000, "0.10", 4], [0, "0.10", 4]] as const) {
+      home.says("completed", llm(units));
+      await Promise.all(Array.from({ length: 20 }, home.poll));
+      expect(await total()).toBe(usd(cost));
+      expect((await home.proxy.serving.ledger.charges({ limit: 99 })).charges).toHaveLength(rows);
+    }
+    expect((await home.proxy.serving.ledger.charges({ limit: 99 })).charges.filter(({ adjusts }) => adjusts !== null)).toMatchObject([{ adjustedBy: "farebox" }, {}, {}]);
+    await expectClean(home);
   });
 });
 

@@ -46,12 +46,12 @@ export const conversationRecord = `{"code":200,"data":{"task_id":"conv-1","task_
 "task_result":{"used_credits":0.1000000000000000055,"error_messages":[],"task_output":{"image_base64":"iVBORw0KGgo=","image_url":"https://media.example/o.png"}}},"message":"success"}`;
 
 /** A record of the unified form with what a test is about. */
-export function record(taskId: string, status: string, more: { usage?: object; started_at?: string; ended_at?: string; error?: object; model?: string } = {}): string {
+export function record(taskId: string, status: string, more: { usage?: object; started_at?: string; ended_at?: string; error?: object; model?: string; isPrivatePool?: boolean } = {}): string {
   const unset = "0001-01-01T00:00:00Z";
   const { usage = { type: "", frozen: 0, consume: 0 }, started_at = unset, ended_at = unset, error = { code: 0, raw_message: "", message: "", detail: null } } = more;
   const data = {
     task_id: taskId, model: more.model ?? "kling", task_type: "video_generation", status, config: { service_mode: "", webhook_config: { endpoint: "", secret: "" } },
-    input: {}, output: {}, meta: { created_at: "2026-11-20T12:00:00Z", started_at, ended_at, usage, is_using_private_pool: false }, detail: null, logs: [], error,
+    input: {}, output: {}, meta: { created_at: "2026-11-20T12:00:00Z", started_at, ended_at, usage, is_using_private_pool: more.isPrivatePool ?? false }, detail: null, logs: [], error,
   };
   return JSON.stringify({ code: 200, data, message: "success" });
 }

@@ -10,12 +10,12 @@ describe("a task's record", () => {
   it("is read in the unified form, in the envelope form, and with its numbers exactly as written", () => {
     expect(readTaskRecord(videoRecord)).toEqual({
       taskId: "vid-1", status: "completed", startedAt: at("2026-11-20T12:00:01.5Z"), endedAt: at("2026-11-20T12:01:02.000Z"),
-      consumption: { type: "llm", units: "2600000.5" }, hasError: false, errors: [],
+      consumption: { type: "llm", units: "2600000.5" }, hasError: false, errors: [], isPrivatePool: false,
     });
     expect(readTaskRecord(Buffer.from(musicRecord))).toMatchObject({ taskId: "music-1", status: "completed", consumption: { type: "", units: "120000" }, hasError: false });
     expect(readTaskRecord(conversationRecord)).toEqual({
       taskId: "conv-1", status: "completed", startedAt: at("2026-11-20T12:00:00Z"), endedAt: at("2026-11-20T12:00:09Z"),
-      consumption: { type: "used_credits", units: "0.1000000000000000055" }, hasError: false, errors: [],
+      consumption: { type: "used_credits", units: "0.1000000000000000055" }, hasError: false, errors: [], isPrivatePool: false,
     });
   });
 
@@ -42,7 +42,7 @@ describe("a task's record", () => {
   });
 
   it("is tolerated whatever else it is", () => {
-    const nothing = { taskId: null, status: "unknown", startedAt: null, endedAt: null, consumption: null, hasError: false, errors: [] };
+    const nothing = { taskId: null, status: "unknown", startedAt: null, endedAt: null, consumption: null, hasError: false, errors: [], isPrivatePool: false };
     for (const text of ["{}", '{"data":null}', '{"data":[]}', '{"data":{"task_id":{},"status":4,"meta":"x","error":7,"task_result":null}}']) {
       expect(readTaskRecord(text), text).toEqual(nothing);
     }

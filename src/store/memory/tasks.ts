@@ -59,7 +59,7 @@ export class MemoryTaskStore implements TaskStore {
   }
 
   async runningTasks(): ReturnType<TaskStore["runningTasks"]> {
-    return this.#all().filter(({ settledAt }) => settledAt === null);
+    return this.#all().filter(({ settledAt, status }) => settledAt === null && status !== "completed");
   }
 
   async running(): Promise<number> {

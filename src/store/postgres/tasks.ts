@@ -40,7 +40,7 @@ export class TaskReads implements TaskReadings {
   }
 
   async runningTasks(): Promise<RunningTasks> {
-    return this.#db.rows(`select charge, model, task_type as "taskType" from tasks where settled_at is null`);
+    return this.#db.rows(`select charge, model, task_type as "taskType" from tasks where settled_at is null and status <> 'completed'`);
   }
 
   async list({ key, running, limit, after }: TaskQuery): Promise<TaskPage> {

@@ -19,7 +19,7 @@ export class TaskReads implements TaskReadings {
     this.#find = db.prepare("select * from tasks where task_id = ?");
     this.#ofCharge = db.prepare("select * from tasks where charge = ?");
     this.#due = db.prepare("select * from tasks where settled_at is null order by next_poll_at");
-    this.#runningTasks = db.prepare("select charge, model, task_type taskType from tasks where settled_at is null");
+    this.#runningTasks = db.prepare("select charge, model, task_type taskType from tasks where settled_at is null and status <> 'completed'");
     this.#running = db.prepare("select count(*) from tasks where settled_at is null").pluck();
   }
 
