@@ -67,10 +67,12 @@ function billFaults({ charge, price, generations }: Case): string[] {
   const faults: string[] = [];
   // A stream that is cut costs what was delivered: what was under way is an exception that is stated.
   const due = last.stream ? cost(last.seen) : whole;
-  const least = due < charge.hold ? due : charge.hold;
+  const isCounted = charge.source === "counted" || charge.source === "partial";
+  // What was counted is never below what was delivered; where nothing could be counted, the hold stands for it.
+  const least = isCounted || due < charge.hold ? due : charge.hold;
   if (charge.cost < least) faults.push(`the gateway billed ${due}, and ${charge.cost} is posted as ${charge.source} (${charge.reason}) under ${charge.hold}`);
-  // What a stream wrote before its hold could grow is overage: it is booked as it was written.
-  const most = last.stream && charge.source === "counted" && whole > charge.hold ? whole : charge.hold;
+  // What a stream wrote before its hold could grow is overage: it is posted as it was written.
+  const most = last.stream && isCounted && whole > charge.hold ? whole : charge.hold;
   if (charge.cost > most) faults.push(`${charge.cost} is posted as ${charge.source}, beyond the hold ${charge.hold}`);
   return faults;
 }

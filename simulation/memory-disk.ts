@@ -1,3 +1,4 @@
+import { parseDoubts } from "../src/core/doubts.ts";
 import { parseCanonicalPrice } from "../src/core/price.ts";
 import { tokenClasses, type TokenCounts } from "../src/core/tokens.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
@@ -16,12 +17,13 @@ import { MemoryTaskCallbacks } from "../src/store/memory/task-callbacks.ts";
 import { MemoryTaskStore } from "../src/store/memory/tasks.ts";
 import { MemoryTeamStore } from "../src/store/memory/teams.ts";
 import { postCommand, voidCommand } from "../src/store/commands.ts";
-import type { Command, EndTaskCommand, HoldCommand, Outcome, PostCommand, Replies, VoidCommand } from "../src/store/commands.ts";
+import type { Command, EndTaskCommand, HoldCommand, Outcome, PostCommand, PostNotes, Replies, VoidCommand } from "../src/store/commands.ts";
 import type { LongRead, LongReadAnswers, LongReads } from "../src/store/long-reads.ts";
 import { QueuedAccountSamples } from "../src/store/queued/account-samples.ts";
 import { QueuedLedger } from "../src/store/queued/ledger.ts";
 import { CommandQueue, submitOrThrow } from "../src/store/queue.ts";
 import type { ShortReadings } from "../src/store/readings.ts";
+import { billingOf } from "../src/store/rows/charges.ts";
 import type { Store } from "../src/store/store.ts";
 import type { Apply, Disk, Look } from "./disk.ts";
 
@@ -260,9 +262,9 @@ function holdRequest(state: MemoryState, command: HoldCommand): HoldRequest {
   };
 }
 
-function posting([, , cost, listCost, formula, source, minimumApplied, clamped, reason, , counts]: PostCommand): Posting {
+function posting([, , cost, listCost, formula, source, minimumApplied, clamped, reason, , counts, notes]: PostCommand): Posting {
   const tokens = Object.fromEntries(tokenClasses.map((name, index) => [name, counts[index] ?? 0])) as unknown as TokenCounts;
-  return { kind: "post", cost, listCost, formula, source, minimumApplied, clamped, reason, tokens };
+  return { kind: "post", cost, listCost, formula, source, minimumApplied, clamped, reason, tokens, ...(notes !== null && notesOf(notes)) };
 }
 
 function ending([, settling, , { at: _at, ...facts }]: EndTaskCommand): TaskEnding {
@@ -287,5 +289,16 @@ function lookAt(state: MemoryState): Look {
       const canonical = state.prices.get(id);
       return canonical === undefined || canonical === "" ? undefined : parseCanonicalPrice(canonical);
     },
+  };
+}
+
+/** What `postCommand` wrote for the few charges that have it. */
+function notesOf(notes: PostNotes): Partial<Posting> {
+  const { served_price_id: id, servedCanonical: canonical, delivered_input: input, delivered_output: output } = notes;
+  return {
+    ...(id !== null && canonical !== null && { servedPrice: { id, canonical, version: parseCanonicalPrice(canonical) } }),
+    ...(input !== null && output !== null && { delivered: { input, output } }),
+    billing: billingOf(notes),
+    doubts: parseDoubts(notes.doubts),
   };
 }

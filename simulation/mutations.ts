@@ -79,7 +79,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     { file: "proxy/answer-streamed.ts", from: "if (answer.finished) {", to: "if (answer.finished || answer.texts.length > 0) {" },
   ],
   "a stream that is cut costs nothing": [
-    { file: "proxy/meter.ts", from: "deliveredTokens: tokens.output + of.underWayTokens,", to: "deliveredTokens: of.underWayTokens," },
+    { file: "proxy/meter.ts", from: "deliveredTokens: tokens.output,", to: "deliveredTokens: 0," },
   ],
   "a recovery that ends the holds of running tasks": [
     { file: memoryLedger, from: 'state === "pending" && owner !== this.#run && !this.#runsTask(id));\n    for', to: 'state === "pending" && owner !== this.#run);\n    for' },

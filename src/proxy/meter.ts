@@ -89,7 +89,8 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
         return {
           kind: "cut",
           promptTokens: tokens.prompt,
-          deliveredTokens: tokens.output + of.underWayTokens,
+          deliveredTokens: tokens.output,
+          underWayTokens: of.underWayTokens,
           errorFactor,
           hiddenTokens: hiddenTokens(of, ending.ranMs),
           reason: ending.reason,
