@@ -1,7 +1,7 @@
-import { accessSync, constants, existsSync, lstatSync, readdirSync, realpathSync, statfsSync, statSync } from "node:fs";
+import { accessSync, constants, existsSync, lstatSync, readdirSync, readFileSync, realpathSync, statfsSync, statSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import type { Settings } from "../config/settings.ts";
-import { failed, judgeDisk, judgePending, judgeWal, listed, ok, skipped, warning, type Check } from "../reporting/doctor.ts";
+import { failed, judgeDisk, judgeNames, judgePending, judgeWal, listed, ok, skipped, warning, type Check } from "../reporting/doctor.ts";
 import { ledgerProblem } from "./database.ts";
 
 /** The ledger's file, its folder and disk. Makes nothing. */
@@ -13,11 +13,12 @@ export async function examineFile(given: string, settings: Settings, now: number
   const disk = diskOf(folder);
   if (!existsSync(path)) return [ok("database", `none yet at ${path}; the first serve or keys create makes it`), disk];
 
+  const names = judgeNames(path, statSync(path).nlink, isMountPoint(path, mountinfo()));
   const { lookAt, mayWrite } = await import("../store/sqlite/look.ts");
   const looked = await lookAt(path);
   if (!looked.ok) {
     const advice = "see docs/operating.md, or farebox db restore FILE with a backup";
-    return [failed("database", ledgerProblem(looked.failure, path), advice), disk];
+    return [failed("database", ledgerProblem(looked.failure, path), advice), ...names, disk];
   }
   if (!mayWrite(path)) return [failed("database", `this user may not write ${path}`, `chown it to the user that runs farebox`), disk];
   const { schema, known, timeZone, pending, isServed } = looked.look;
@@ -26,6 +27,7 @@ export async function examineFile(given: string, settings: Settings, now: number
     schema < known
       ? warning("database", `${path} has schema version ${schema} of an earlier release; ${runs}`, `the next serve brings it to ${known} after a backup, or farebox db migrate does now`)
       : ok("database", `${path}, schema version ${schema}; ${runs}`),
+    ...names,
     disk,
     judgeWal(existsSync(`${path}-wal`) ? statSync(`${path}-wal`).size : 0),
     judgePending(pending, now, isServed),
@@ -53,6 +55,21 @@ function examineFolder(folder: string): Check | null {
 function diskOf(folder: string): Check {
   const { bavail, bsize } = statfsSync(folder);
   return judgeDisk(bavail * bsize, folder);
+}
+
+/** Mounts of this process as Linux lists them; "" elsewhere. */
+function mountinfo(): string {
+  try {
+    return readFileSync("/proc/self/mountinfo", "utf8");
+  } catch {
+    return "";
+  }
+}
+
+/** True where the path itself is mounted, by the fifth field of `/proc/self/mountinfo`. */
+export function isMountPoint(path: string, mounts: string): boolean {
+  const unescaped = (field: string) => field.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCodePoint(Number.parseInt(octal, 8)));
+  return mounts.split("\n").some((line) => unescaped(line.split(" ")[4] ?? "") === path);
 }
 
 export interface GuardedFiles {

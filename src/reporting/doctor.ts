@@ -102,6 +102,19 @@ export function judgeWorkers(workers: number, cores: number): Check[] {
   return [warning(name, message, "workers beyond the cores wait for each other: FAREBOX_WORKERS=auto starts one for each")];
 }
 
+/** Names of the ledger's file other than its own: SQLite keeps the newest charges in a log that is named after the path. */
+export function judgeNames(path: string, links: number, isMounted: boolean): Check[] {
+  const name = "ledger file";
+  const checks: Check[] = [];
+  if (links > 1) {
+    checks.push(warning(name, `${path} has ${links} names (hard links)`, "remove the others: a ledger opened under another name lacks what its write-ahead log holds"));
+  }
+  if (isMounted) {
+    checks.push(warning(name, `the volume holds only the file ${path}, not the write-ahead log next to it`, "mount its folder: charges in the log are lost with the container"));
+  }
+  return checks;
+}
+
 /** A write-ahead log beyond this is not being moved into the database. Bytes. */
 const walBytesMax = 256 * 1024 ** 2;
 

@@ -1,11 +1,12 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, linkSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { createServer, type AddressInfo } from "node:net";
 import { createServer as createHttpServer, type RequestListener } from "node:http";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { judgePublicUrl } from "../../src/app/doctor.ts";
+import { isMountPoint } from "../../src/app/doctor-files.ts";
 import { usd } from "../../src/core/money.ts";
-import { judgeClock, judgeDisk, judgePending, judgePrices, judgeWal, judgeWorkers, type Check } from "../../src/reporting/doctor.ts";
+import { judgeClock, judgeDisk, judgeNames, judgePending, judgePrices, judgeWal, judgeWorkers, type Check } from "../../src/reporting/doctor.ts";
 import { startSandbox } from "../../src/sandbox/server.ts";
 import { holdOf } from "../support/ledger-fixtures.ts";
 import { startProxy } from "../support/running-proxy.ts";
@@ -203,6 +204,25 @@ it("tells who listens on the port", async () => {
   await using proxy = await startProxy();
   const listening = new URL(proxy.url).port;
   expect((await doctor("--port", listening)).of("port")).toMatchObject([{ status: "ok", message: `a farebox listens on 127.0.0.1:${listening}` }]);
+});
+
+it("warns about another name of the ledger's file", async () => {
+  await h.run("keys", "create", "alice");
+  expect((await doctor()).of("ledger file")).toEqual([]);
+  linkSync(h.database, `${h.database}.link`);
+  expect((await doctor()).of("ledger file")).toMatchObject([{ status: "warning", message: `${h.database} has 2 names (hard links)` }]);
+});
+
+it("warns about a volume that holds only the ledger's file", () => {
+  const mounts = [
+    "22 1 0:21 / / rw,relatime - overlay overlay rw",
+    "31 22 8:1 /srv/farebox.db /data/farebox.db rw,relatime - ext4 /dev/sda1 rw",
+    String.raw`32 22 8:1 /srv/b /my\040data/farebox.db rw - ext4 /dev/sda1 rw`,
+  ].join("\n");
+  expect(["/data/farebox.db", "/my data/farebox.db", "/data", "/data/farebox.db-wal"].map((path) => isMountPoint(path, mounts))).toEqual([true, true, false, false]);
+  expect(isMountPoint("/data/farebox.db", "")).toBe(false);
+  expect(judgeNames("/data/farebox.db", 1, false)).toEqual([]);
+  expect(judgeNames("/data/farebox.db", 1, true)).toMatchObject([{ status: "warning", message: expect.stringContaining("only the file /data/farebox.db") }]);
 });
 
 it("unknown flags are wrong usage", async () => {

@@ -8,6 +8,7 @@ import type { OpenFailure } from "../store.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, type Connection } from "./connection.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { isEmpty, isUnusable, lockForServe, storedCalendar } from "./open.ts";
+import { connectUnderOneName } from "./one-name.ts";
 import { verify } from "./verify.ts";
 
 /** Pages that are copied before others in this process have their turn. */
@@ -148,7 +149,7 @@ type Looked =
  */
 export function openKnown(path: string, access: "read" | "write" = "read"): Looked {
   if (!existsSync(path)) return { ok: false, failure: { kind: "missing" } };
-  const db = access === "read" ? connectToRead(path) : new Database(path, { fileMustExist: true });
+  const db = access === "read" ? connectToRead(path) : connectUnderOneName(path, "write", () => new Database(path, { fileMustExist: true }));
   const refused = (failure: OpenFailure): Looked => {
     db.close();
     return { ok: false, failure };

@@ -1,6 +1,7 @@
 import { accessSync, closeSync, constants, openSync } from "node:fs";
 import { dirname } from "node:path";
 import Database from "better-sqlite3";
+import { connectUnderOneName } from "./one-name.ts";
 import { FileLost } from "./opened-files.ts";
 
 export type Connection = Database.Database;
@@ -26,7 +27,7 @@ export function createPrivateFile(path: string): "created" | "exists" {
 
 /** A connection that may write. A commit is durable when it returns. */
 export function connectToWrite(path: string): Connection {
-  return opened(path, new Database(path, { timeout: busyTimeoutMs, fileMustExist: true }), (db) => {
+  return opened(path, "write", (db) => {
     db.pragma("journal_mode = wal");
     db.pragma("synchronous = full");
     db.pragma(`wal_autocheckpoint = ${autoCheckpointPages}`);
@@ -35,18 +36,21 @@ export function connectToWrite(path: string): Connection {
 
 /** A connection that only reads; it sees whole transactions only. */
 export function connectToRead(path: string): Connection {
-  return opened(path, new Database(path, { readonly: true, timeout: busyTimeoutMs, fileMustExist: true }), (db) => {
+  return opened(path, "read", (db) => {
     db.pragma("schema_version");
   });
 }
 
 /** The connection after its first look into the file; where that fails for want of a right, the fault says of which. */
-function opened(path: string, db: Connection, look: (db: Connection) => void): Connection {
+function opened(path: string, access: "read" | "write", look: (db: Connection) => void): Connection {
+  const connect = () => new Database(path, { readonly: access === "read", timeout: busyTimeoutMs, fileMustExist: true });
+  let db: Connection | undefined;
   try {
+    db = connectUnderOneName(path, access, connect);
     look(db);
     return db;
   } catch (error) {
-    db.close();
+    db?.close();
     if (!isStorageFault(error) || !/^SQLITE_(CANTOPEN|READONLY)/.test(error.code)) throw error;
     const why = notWritable(dirname(path)) ?? notWritable(path);
     throw why === null ? error : new Database.SqliteError(`${error.message}: ${why}`, error.code);
