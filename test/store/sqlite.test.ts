@@ -136,7 +136,9 @@ describe("opening a database", () => {
     ["the name that it was moved to", renameSync],
   ])("refuses all work through %s while it is open", async (_way, give) => {
     using folder = tempFolder();
+    using owned = new DisposableStack();
     const { process: running } = await startChild(folder.database, 0);
+    owned.defer(() => running.kill("SIGKILL"));
     mkdirSync(join(folder.path, "other"));
     const other = join(folder.path, "other", "ledger.db");
     give(folder.database, other);
