@@ -1,4 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
+import { storedText } from "../core/stored-text.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Gateway, GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver } from "../ports/gateway.ts";
@@ -262,10 +263,11 @@ class Forwarding implements GatewayReceiver, Placed {
 
   #forwarded(ending: Ending): Forwarded {
     const { startedAt } = this.#order.exchange;
+    const requestId = this.#head?.header("x-request-id");
     return {
       ending,
       servedModel: this.#servedModel,
-      gatewayRequestId: this.#head?.header("x-request-id")?.slice(0, 200) ?? null,
+      gatewayRequestId: requestId === undefined ? null : storedText(requestId),
       firstTokenMs: this.#firstByteAt === null ? null : this.#firstByteAt - startedAt,
       overheadMs: this.#sentAt - startedAt,
     };

@@ -2,6 +2,7 @@ import type { CreditKind, Credits } from "../core/account.ts";
 import { accountFigures, type AccountFigure, type AccountFigures } from "../core/account-sample.ts";
 import { parseUsd, type PicoUsd } from "../core/money.ts";
 import type { CeilingName, TaskCeilings } from "../core/task-ceilings.ts";
+import { storedCharsMax, storedText } from "../core/stored-text.ts";
 import { objectOr, type JsonObject } from "./json.ts";
 
 /** What Farebox uses of the gateway's account record. Null is unknown, never 0. */
@@ -52,7 +53,7 @@ function first<T>(found: readonly (T | null)[]): T | null {
 }
 
 function readText(value: unknown): string | null {
-  return typeof value === "string" && value !== "" ? value : null;
+  return typeof value === "string" && value !== "" ? storedText(value) : null;
 }
 
 /** The figures of an account record that are kept, each at its first place where it is stated as a number, with the account's id. */
@@ -71,11 +72,12 @@ export function readAccountFigures(record: unknown): { readonly account: string 
 
 const decimal = /^(-?)(\d+)(?:\.(\d+))?$/;
 
-/** A number as JSON carries it, or its text. A number's own shortest text is what was sent; only a tiny one has an exponent. */
+/** A number as JSON carries it, or its text; null where it is too long to be stored. A number's own shortest text is what was sent; only a tiny one has an exponent. */
 function decimalText(value: unknown): string | null {
   if (typeof value !== "string" && typeof value !== "number") return null;
   const isTiny = typeof value === "number" && value !== 0 && Math.abs(value) < 1e-6;
-  return isTiny ? value.toFixed(12) : String(value).trim();
+  const text = isTiny ? value.toFixed(12) : String(value).trim();
+  return text.length > storedCharsMax ? null : text;
 }
 
 /** An amount; what is finer than a pico-USD is cut off. */

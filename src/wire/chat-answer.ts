@@ -1,5 +1,5 @@
 import { isObject, listOr, objectOr, parseJson } from "./json.ts";
-import type { ModelAnswer } from "./model-answer.ts";
+import { servedModelOf, type ModelAnswer } from "./model-answer.ts";
 import { readUsage } from "./usage.ts";
 
 /** Reads a whole JSON answer; undefined where it is no JSON object. Never throws. */
@@ -10,7 +10,7 @@ export function readChatAnswer(bytes: Buffer): ModelAnswer | undefined {
   for (const choice of listOr(body["choices"])) collectChoice(choice, "message", texts);
   return {
     usage: readUsage(body["usage"]),
-    servedModel: typeof body["model"] === "string" ? body["model"] : null,
+    servedModel: servedModelOf(body),
     texts,
     isAnswer: listOr(body["choices"]).length > 0,
   };

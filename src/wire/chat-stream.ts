@@ -1,6 +1,7 @@
 import type { Usage } from "../core/usage.ts";
 import { collectChoice } from "./chat-answer.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
+import { servedModelOf } from "./model-answer.ts";
 import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer, type StreamForm, type TextListener } from "./stream-transcript.ts";
 import { readUsage } from "./usage.ts";
 
@@ -31,7 +32,7 @@ function lastUsage(events: readonly string[]): StreamAnswer | undefined {
       if (hasText(event)) return undefined;
       continue;
     }
-    const servedModel = modelOf(event);
+    const servedModel = servedModelOf(event);
     if (servedModel === null || (!finished && listOr(event["choices"]).length > 0)) return undefined;
     return { usage, servedModel, texts: [], finished: true };
   }
@@ -76,7 +77,7 @@ class ChatReading implements EventReading {
     }
     const event = parseJson(data);
     if (!isObject(event)) return;
-    this.#servedModel ??= modelOf(event);
+    this.#servedModel ??= servedModelOf(event);
     if (finishes(event)) this.#finished = true;
     const usage = readUsage(event["usage"]);
     const wrote = this.#addTexts(event);
@@ -110,10 +111,6 @@ function finishes(event: JsonObject): boolean {
     const reason = objectOr(choice)["finish_reason"];
     return reason !== undefined && reason !== null;
   });
-}
-
-function modelOf(event: JsonObject): string | null {
-  return typeof event["model"] === "string" ? event["model"] : null;
 }
 
 /** Whether an event is the extra usage chunk that `include_usage` adds: a usage and exactly no choices. */

@@ -88,3 +88,10 @@ describe("the balance", () => {
     expect(balanceJson(account(null), usd("0"), { ...read, now: read.now + 61_500 })).toMatchObject({ age_seconds: 61, stale: true });
   });
 });
+
+it("no text of a record is kept beyond 256 characters, and no longer number", () => {
+  const digits = "9".repeat(1_000_000);
+  const record = { data: { plan: "p".repeat(1000), type: "t".repeat(1000), equivalent_in_usd: digits } };
+  expect(readAccount(record)).toMatchObject({ plan: "p".repeat(256), type: "t".repeat(256), balance: null });
+  expect(Object.values(readAccountFigures(record).figures)).toEqual([]);
+});

@@ -2,6 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { usageIn } from "../../src/core/usage.ts";
 import { endpoints } from "../../src/wire/endpoints/endpoints.ts";
+import { passthrough } from "../../src/wire/endpoints/passthrough.ts";
 import { typedRefusalEvent } from "../../src/wire/refusals.ts";
 import { readUsage } from "../../src/wire/usage.ts";
 
@@ -14,6 +15,12 @@ const at = (route: string) => {
 function answerOf(route: string, body: unknown) {
   const reader = at(route).answerReader();
   reader.push(Buffer.from(typeof body === "string" ? body : JSON.stringify(body)));
+  return reader.end();
+}
+
+function passthroughAnswer(body: object) {
+  const reader = passthrough.answerReader();
+  reader.push(Buffer.from(JSON.stringify(body)));
   return reader.end();
 }
 
@@ -53,6 +60,30 @@ describe("the usage of an answer, in its endpoint's words", () => {
   it("is not told by a response that is still to run, nor by an error", () => {
     expect(answerOf("/v1/responses", { status: "queued", output: [], usage: null })?.isAnswer).toBe(false);
     for (const { route } of endpoints) expect(answerOf(route, { error: { message: "x" } })).toMatchObject({ isAnswer: false, usage: undefined });
+  });
+
+  it("names its model in at most 256 characters, of which none is half a pair", () => {
+    const bodies = [{ choices: [] }, { output: [] }, { data: [] }, { text: "" }];
+    for (const [length, kept] of [[256, 256], [257, 256], [5_000_000, 256]] as const) {
+      for (const { route } of [...endpoints, passthrough]) {
+        const models = bodies.map((body) => (route === passthrough.route ? passthroughAnswer : (each: object) => answerOf(route, each))({ ...body, model: "m".repeat(length) })?.servedModel);
+        for (const model of models) expect([null, "m".repeat(kept)]).toContain(model);
+      }
+    }
+    expect(answerOf("/v1/chat/completions", { choices: [], model: `${"m".repeat(255)}\u{1F600}` })?.servedModel).toBe("m".repeat(255));
+  });
+
+  it.each([
+    ["/v1/chat/completions", { choices: [{ delta: { content: "a" } }] }],
+    ["/v1/completions", { choices: [{ text: "a" }] }],
+    ["/v1/responses", { type: "response.created", response: {} }],
+    ["/v1/responses", { type: "response.completed", response: { usage: { input_tokens: 1, output_tokens: 1 } } }],
+  ])("names the model of a stream of %s in at most 256 characters: %j", (route, event) => {
+    const transcript = at(route).transcript();
+    const model = "m".repeat(100_000);
+    const named = "response" in event ? { ...event, response: { ...event.response, model } } : { ...event, model };
+    transcript.push(Buffer.from(`data: ${JSON.stringify(named)}\n\n`));
+    expect(transcript.everything()?.servedModel).toBe("m".repeat(256));
   });
 
   it("is looked for in whatever comes, without a fault", () => {

@@ -2,7 +2,7 @@ import type { Endpoint } from "../endpoint.ts";
 import { modelOf, unshown, type FormHead, type FormReading } from "../form.ts";
 import { isObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
-import type { ModelAnswer } from "../model-answer.ts";
+import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
 import { invalid, lookAt, objectInFull, type ModelRequest, type ModelRequestResult, type PromptReading } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
 import { RequestFields } from "../request-fields.ts";
@@ -106,7 +106,7 @@ function readTranscript(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
     usage: readUsage(body["usage"]) ?? readUsage({ type: "duration", seconds: body["duration"] }),
-    servedModel: typeof body["model"] === "string" ? body["model"] : null,
+    servedModel: servedModelOf(body),
     texts: [],
     isAnswer: "text" in body,
   };

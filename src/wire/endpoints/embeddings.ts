@@ -1,7 +1,7 @@
 import type { Endpoint } from "../endpoint.ts";
 import { isObject, objectOr } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
-import type { ModelAnswer } from "../model-answer.ts";
+import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
 import {
   bytesBeside,
   invalid,
@@ -66,7 +66,7 @@ function readEmbeddings(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
     usage: readUsage(body["usage"]),
-    servedModel: typeof body["model"] === "string" ? body["model"] : null,
+    servedModel: servedModelOf(body),
     texts: [],
     isAnswer: Array.isArray(body["data"]),
   };

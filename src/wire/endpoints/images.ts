@@ -3,7 +3,7 @@ import type { Endpoint } from "../endpoint.ts";
 import { modelOf, unshown, type FormHead, type FormReading } from "../form.ts";
 import { isObject, objectOr, type JsonObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
-import type { ModelAnswer } from "../model-answer.ts";
+import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
 import {
   bytesBeside,
   choicesOf,
@@ -123,7 +123,7 @@ function readImages(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
     usage: readUsage(imageUsage(body["usage"])),
-    servedModel: typeof body["model"] === "string" ? body["model"] : null,
+    servedModel: servedModelOf(body),
     texts: [],
     isAnswer: Array.isArray(body["data"]),
   };

@@ -4,7 +4,7 @@ import { unnamedModel } from "../form.ts";
 import { isObject, objectOr, parseJson } from "../json.ts";
 import { jsonMembers } from "../json-keys.ts";
 import { outlineReader } from "../json-outline.ts";
-import type { ModelAnswer } from "../model-answer.ts";
+import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
 import { ambiguousField, modelFault, objectInFull, type ModelRequest } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
 import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer } from "../stream-transcript.ts";
@@ -50,8 +50,8 @@ function requestOf(body: Buffer): ModelRequest {
 }
 
 function readAnswer(body: unknown): ModelAnswer | undefined {
-  const { usage, model } = objectOr(body);
-  return { usage: readUsage(usage), servedModel: typeof model === "string" ? model : null, texts: [], isAnswer: true };
+  const answer = objectOr(body);
+  return { usage: readUsage(answer["usage"]), servedModel: servedModelOf(answer), texts: [], isAnswer: true };
 }
 
 /** A stream of an unknown kind is whole when it ends; its last usage counts. */

@@ -1,6 +1,6 @@
 import type { Usage } from "../../core/usage.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "../json.ts";
-import type { ModelAnswer } from "../model-answer.ts";
+import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
 import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer, type StreamForm, type TextListener } from "../stream-transcript.ts";
 import { readUsage } from "../usage.ts";
 
@@ -12,7 +12,7 @@ export function readResponse(bytes: Buffer): ModelAnswer | undefined {
   for (const item of listOr(body["output"])) collectItem(objectOr(item), texts);
   return {
     usage: readUsage(body["usage"]),
-    servedModel: modelOf(body),
+    servedModel: servedModelOf(body),
     texts,
     // One that is still to run says nothing of its cost.
     isAnswer: Array.isArray(body["output"]) && !unended.has(String(body["status"])),
@@ -55,7 +55,7 @@ function endingOf(event: JsonObject): Ending | undefined {
   const kind = endings.get(String(event["type"]));
   if (kind === undefined) return undefined;
   const response = objectOr(event["response"]);
-  return { usage: readUsage(response["usage"]), servedModel: modelOf(response), finished: true, failed: kind === "failed" };
+  return { usage: readUsage(response["usage"]), servedModel: servedModelOf(response), finished: true, failed: kind === "failed" };
 }
 
 const endings: ReadonlyMap<string, "whole" | "failed"> = new Map([
@@ -79,7 +79,7 @@ class ResponsesReading implements EventReading {
     const event = parseJson(data);
     if (!isObject(event)) return;
     const { type, delta, output_index, content_index, summary_index } = event;
-    this.#servedModel ??= modelOf(objectOr(event["response"]));
+    this.#servedModel ??= servedModelOf(objectOr(event["response"]));
     this.#ending ??= endingOf(event);
     this.#usage ??= this.#ending?.usage;
     const place = `${type} ${output_index} ${content_index ?? summary_index}`;
@@ -92,8 +92,4 @@ class ResponsesReading implements EventReading {
     const servedModel = this.#ending?.servedModel ?? this.#servedModel;
     return { finished: false, ...this.#ending, usage: this.#usage, servedModel };
   }
-}
-
-function modelOf(response: JsonObject): string | null {
-  return typeof response["model"] === "string" ? response["model"] : null;
 }
