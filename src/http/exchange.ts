@@ -4,6 +4,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { BodyOpening, BodyResult, Exchange, HeaderList } from "../ports/exchange.ts";
 import { refusalAnswer } from "../wire/refusals.ts";
 import { openBody, readBody, type BodyMemory, type BodyRules } from "./body.ts";
+import { lingerAfterAnswer } from "./linger.ts";
 import { TickWriter } from "./tick-writer.ts";
 
 /** What an exchange is told when it is made. */
@@ -141,9 +142,12 @@ export class HttpExchange implements Exchange {
   refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
     this.#facts.onRefusal(refusal);
     const { status, headers, body } = refusalAnswer(refusal);
-    // What is left of a large body, or of one that does not come, is not worth reading: the connection ends with the answer.
-    const unread: HeaderList = refusal.code === "request_timeout" || hasMuchToCome(this.#request) ? [["connection", "close"]] : [];
-    this.answer(status, [...headers, ...extraHeaders, ...unread], body);
+    // The connection of a body that is large, or does not come, ends with the answer.
+    const isStuck = refusal.code === "request_timeout";
+    const closes = isStuck || hasMuchToCome(this.#request);
+    if (closes && !isStuck && !this.#response.headersSent) lingerAfterAnswer(this.#request, this.#facts.clock);
+    const close: HeaderList = closes ? [["connection", "close"]] : [];
+    this.answer(status, [...headers, ...extraHeaders, ...close], body);
   }
 
   breakOff(): void {

@@ -3,6 +3,7 @@ import { createServer, type RequestListener, type Server, type ServerResponse } 
 import type { Duplex } from "node:stream";
 import type { Refusal } from "../core/refusals.ts";
 import { refusalAnswer } from "../wire/refusals.ts";
+import { isLingering } from "./linger.ts";
 
 /** Longer than the idle time of common clients, so that none sends a request into a closing connection. Milliseconds. */
 const idleConnectionMs = 65_000;
@@ -20,6 +21,7 @@ export interface HttpServerOptions {
 export function createHttpServer(listener: RequestListener, { onRefusal, headMs = 60_000 }: HttpServerOptions = {}): Server {
   const answers = new WeakMap<Duplex, ServerResponse>();
   const remembering: RequestListener = (request, response) => {
+    if (isLingering(request.socket)) return void request.socket.destroy();
     answers.set(request.socket, response);
     listener(request, response);
   };
