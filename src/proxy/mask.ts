@@ -15,20 +15,56 @@ export function maskedHeaders(headers: HeaderList, mask: Mask): HeaderList {
   return headers.map(([name], index) => [name, shown[index] ?? ""]);
 }
 
+/** Base64 of fewer characters of a secret may be found by chance. */
+const base64CharsMin = 12;
+
+/**
+ * Finds the secret as it is, in base64 (of both alphabets, inside a longer text too), and each of these with JSON's `\u` and
+ * `\/` escapes. The text of escapes is searched only where there are any.
+ */
 export function createMask(secret: string): Mask {
-  const needle = Buffer.from(secret);
-  const replacement = Buffer.from(hidden);
+  if (secret === "") return (bytes) => bytes;
+  const forms = [secret, ...base64Forms(secret)];
+  const needles = forms.map((form) => Buffer.from(form));
+  const escaped = new RegExp(forms.map((form) => Array.from(form, escapable).join("")).join("|"), "g");
   return (bytes) => {
-    let found = needle.length === 0 ? -1 : bytes.indexOf(needle);
-    if (found === -1) return bytes;
-    const pieces: Buffer[] = [];
-    let from = 0;
-    while (found !== -1) {
-      pieces.push(bytes.subarray(from, found), replacement);
-      from = found + needle.length;
-      found = bytes.indexOf(needle, from);
-    }
-    pieces.push(bytes.subarray(from));
-    return Buffer.concat(pieces);
+    const plain = needles.reduce(without, bytes);
+    if (!plain.includes(String.raw`\u`) && !plain.includes(String.raw`\/`)) return plain;
+    const text = plain.toString("latin1");
+    const shown = text.replace(escaped, hidden);
+    return shown === text ? plain : Buffer.from(shown, "latin1");
   };
+}
+
+function without(bytes: Buffer, needle: Buffer): Buffer {
+  let found = bytes.indexOf(needle);
+  if (found === -1) return bytes;
+  const pieces: Buffer[] = [];
+  let from = 0;
+  while (found !== -1) {
+    pieces.push(bytes.subarray(from, found), Buffer.from(hidden));
+    from = found + needle.length;
+    found = bytes.indexOf(needle, from);
+  }
+  pieces.push(bytes.subarray(from));
+  return Buffer.concat(pieces);
+}
+
+/** The characters of base64 that depend on the secret alone, after 0, 1 or 2 other bytes of a group of three. */
+function base64Forms(secret: string): string[] {
+  const bytes = Buffer.from(secret);
+  const forms = [0, 1, 2].flatMap((before) => {
+    const whole = Buffer.concat([Buffer.alloc(before), bytes]);
+    const [from, to] = [Math.ceil((before * 8) / 6), Math.floor((whole.length * 8) / 6)];
+    return [whole.toString("base64").slice(from, to), whole.toString("base64url").slice(from, to)];
+  });
+  return [...new Set(forms)].filter((form) => form.length >= base64CharsMin);
+}
+
+/** A pattern for one character, as it is or escaped; an escape within a text of JSON has more than one backslash. */
+function escapable(char: string): string {
+  const code = char.codePointAt(0) ?? 0;
+  const hex = Array.from(code.toString(16).padStart(4, "0"), (digit) => (/\d/.test(digit) ? digit : `[${digit}${digit.toUpperCase()}]`)).join("");
+  const slash = char === "/" ? String.raw`|\\{1,8}/` : "";
+  return String.raw`(?:\x${code.toString(16).padStart(2, "0")}|\\{1,8}u${hex}${slash})`;
 }

@@ -227,6 +227,16 @@ describe("the answer reaches the client as it was", () => {
   });
 });
 
+it("what the gateway names is stored in at most 256 characters, and reaches the client whole", async () => {
+  const model = "m".repeat(300_000);
+  const answer = await answeredWith(({ response }) => {
+    response.writeHead(200, { "content-type": "application/json", "x-request-id": "r".repeat(1000) }).end(JSON.stringify({ ...JSON.parse(answerText), model }));
+  });
+  expect(JSON.parse(answer.body.toString()).model).toBe(model);
+  expect(answer.headers["x-request-id"]).toBe("r".repeat(1000));
+  expect(await books.ended()).toMatchObject({ servedModel: "m".repeat(256), gatewayRequestId: "r".repeat(256) });
+});
+
 describe("the gateway's credential never reaches a client", () => {
   const secret = "sk-sandbox";
   it("not in a held answer that repeats it", async () => {
@@ -252,6 +262,18 @@ describe("the gateway's credential never reaches a client", () => {
     expect(answer.body.toString()).not.toContain(secret);
     expect(JSON.parse(answer.body.toString()).error.message).toContain("You called with Bearer <hidden>");
     await sandboxBooks.endedBeside();
+  });
+
+  it("nor in one that repeats it in base64, or escaped", async () => {
+    const echo = { plain: "x", basic: Buffer.from(`Bearer ${secret}`).toString("base64"), url: Buffer.from(`a:${secret}?`).toString("base64url") };
+    const answer = await answeredWith(({ response }) => {
+      response.writeHead(400, { "content-type": "application/json" }).end(JSON.stringify(echo).replace('"x"', String.raw`"\u0073k-sandb\u006Fx"`));
+    });
+    const { plain, basic, url } = JSON.parse(answer.body.toString()) as typeof echo;
+    expect(plain).toBe("<hidden>");
+    for (const text of [basic, url]) expect(Buffer.from(text.replace("<hidden>", ""), "base64").toString()).not.toMatch(/sk|andbox/);
+    expect(basic + url).toMatch(/<hidden>.*<hidden>/);
+    await books.ended();
   });
 
   it("nor in a header", async () => {
