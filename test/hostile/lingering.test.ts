@@ -13,6 +13,8 @@ afterAll(() => proxy[Symbol.asyncDispose]());
 async function refused(): Promise<RawClient> {
   const client = new RawClient(proxy.url);
   client.socket.allowHalfOpen = true;
+  // Each byte leaves at once.
+  client.socket.setNoDelay(true);
   client.send(head(proxy.url, "POST /v1/chat/completions", `Authorization: Bearer ${proxy.key}`, "Content-Length: 1000000000"), "{");
   expectRefusal(await client.answer(), 413, "request_too_large");
   return client;
