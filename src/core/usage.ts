@@ -1,59 +1,130 @@
-import { noTokens, type TokenCounts, type Unit } from "./tokens.ts";
+import { mergeDoubts, noDoubts, type Doubt } from "./doubts.ts";
+import { noTokens, tokenClasses, type TokenClass, type TokenCounts, type Unit } from "./tokens.ts";
 
-/** What a usage object stated, as whole numbers; absent parts are undefined. Totals include their parts. */
+/**
+ * How a usage states its cached and written tokens. `parts`: in the details of the prompt. `inside`: next to a prompt that
+ * includes them, unless they exceed it. `outside`: next to a prompt without them. `unclear`: as `inside` and `outside` at once.
+ */
+export type CacheStatement = "parts" | "inside" | "outside" | "unclear";
+
+/** What a usage object stated, as whole numbers; absent parts are 0. Totals include their parts. */
 export interface StatedUsage {
   readonly prompt: number;
   readonly completion: number | undefined;
   readonly total: number | undefined;
+  readonly cache: CacheStatement;
   readonly cached: number;
   readonly cacheWrite: number;
+  readonly cacheWrite1h: number;
   readonly audioInput: number;
   readonly imageInput: number;
   readonly reasoning: number;
   readonly audioOutput: number;
   readonly imageOutput: number;
+  /** Members for one count state different numbers; the count is the largest of them. */
+  readonly promptContradicts: boolean;
+  readonly completionContradicts: boolean;
 }
 
-/** Disjoint token counts, and whether the statement contradicted itself and was read to the dearer side. */
+/** Disjoint token counts, and how far they can be believed. */
 export interface Usage {
   readonly tokens: TokenCounts;
-  /** What was counted, where it is no tokens: such a usage is none for a model that is billed otherwise. */
+  /** The unit of the counts, absent for tokens: it must be the one that the model is billed by. */
   readonly unit?: Unit;
+  /** Whether the members contradict each other, so that the more expensive reading was taken. */
   readonly clamped: boolean;
+  /** Why the amount may differ from the bill; absent for no reason. */
+  readonly doubts?: readonly Doubt[];
+  /** Whether cache writes are stated without how long they last. */
+  readonly writesAreUnsplit?: true;
 }
 
 /**
- * Takes a nested usage statement apart into disjoint classes; the one place that does.
+ * Takes a usage statement apart into disjoint classes; the one place that does.
  *
  * The completion is the larger of what is stated and total less prompt, because some conversions leave reasoning out.
- * Parts that exceed their whole are not believed: the whole grows to hold them, and the discounted part (cached) is
- * read as plain input, which is the dearer reading.
+ * Where members contradict each other, parts stand outside their whole and the discounted part (cached) is plain input:
+ * no reading of the same members costs more while cached input costs no more than input.
  */
 export function decompose(stated: StatedUsage): Usage {
-  const completion = Math.max(stated.completion ?? 0, (stated.total ?? 0) - stated.prompt);
-  const dearPrompt = stated.cacheWrite + stated.audioInput + stated.imageInput;
-  const promptClamped = dearPrompt + stated.cached > stated.prompt;
-  const prompt = Math.max(stated.prompt, dearPrompt + stated.cached);
-  const cached = promptClamped ? 0 : stated.cached;
-  const completionParts = stated.reasoning + stated.audioOutput + stated.imageOutput;
+  const { prompt, total, cached, cacheWrite, cacheWrite1h, audioInput, imageInput, reasoning, audioOutput, imageOutput } = stated;
+  const kept = cached + cacheWrite + cacheWrite1h;
+  const media = audioInput + imageInput;
+  const place = placeOfCache(stated, kept);
+  const remainder = prompt - media - (place === "inside" ? kept : 0);
+  const promptClamped = place === undefined || remainder < 0;
+  const input = promptClamped ? (media > prompt ? prompt : prompt - media) + cached : remainder;
+
+  const outside = place === "outside" ? kept : 0;
+  const completion = Math.max(stated.completion ?? 0, (total ?? 0) - prompt - outside);
+  const completionParts = reasoning + audioOutput + imageOutput;
+  const completionClamped = stated.completionContradicts || completionParts > completion;
+
+  const clamped = promptClamped || completionClamped;
+  const totalIsLess = total !== undefined && total < prompt + outside + (stated.completion ?? 0);
   return {
     tokens: {
-      ...noTokens,
-      input: prompt - cached - dearPrompt,
-      cached_input: cached,
-      cache_write: stated.cacheWrite,
-      audio_input: stated.audioInput,
-      image_input: stated.imageInput,
-      output: Math.max(completion - completionParts, 0),
-      reasoning: stated.reasoning,
-      audio_output: stated.audioOutput,
-      image_output: stated.imageOutput,
+      input,
+      cached_input: promptClamped ? 0 : cached,
+      cache_write: cacheWrite,
+      cache_write_1h: cacheWrite1h,
+      audio_input: audioInput,
+      image_input: imageInput,
+      output: completionClamped ? completion : completion - completionParts,
+      reasoning,
+      audio_output: audioOutput,
+      image_output: imageOutput,
     },
-    clamped: promptClamped || completionParts > completion,
+    clamped,
+    ...((clamped || totalIsLess) && { doubts: ["usage_contradicts"] }),
   };
 }
 
-/** The usage where it counts what the model is billed by; undefined where it does not. */
-export function usageIn(unit: Unit, usage: Usage | undefined): Usage | undefined {
-  return usage !== undefined && (usage.unit ?? "token") === unit ? usage : undefined;
+/** Whether the stated prompt includes the cached and written tokens; undefined where the members contradict each other. */
+function placeOfCache(stated: StatedUsage, kept: number): "inside" | "outside" | undefined {
+  const { prompt, completion, total, reasoning, cache } = stated;
+  if (stated.promptContradicts) return undefined;
+  if (kept === 0) return "inside";
+  const mayBeInside = kept <= prompt;
+  if (cache === "parts") return mayBeInside ? "inside" : total === prompt + kept + (completion ?? NaN) ? "outside" : undefined;
+  const usual = cache === "unclear" ? undefined : cache === "inside" && mayBeInside ? "inside" : "outside";
+  if (total === undefined) return usual;
+  const fits = (rest: number) => (completion === undefined ? rest >= 0 : rest === completion || rest === completion + reasoning);
+  const isInside = mayBeInside && fits(total - prompt);
+  const isOutside = fits(total - prompt - kept);
+  if (isInside !== isOutside) return isInside ? "inside" : "outside";
+  if (completion === undefined) return isInside ? usual : undefined;
+  // More than prompt and completion, and less than with another prompt: reasoning that the completion leaves out.
+  const hidesReasoning = !isInside && total > prompt + completion && total < prompt + kept + completion;
+  return usual === "inside" && hidesReasoning ? "inside" : undefined;
+}
+
+/** One usage for two statements of the same answer. Where they differ, each class counts as the larger statement has it. */
+export function mergeUsage(one: Usage | undefined, other: Usage | undefined): Usage | undefined {
+  if (one === undefined || other === undefined) return one ?? other;
+  if (one.unit !== other.unit) return one;
+  const doubts = mergeDoubts(one.doubts, other.doubts);
+  if (tokenClasses.every((name) => one.tokens[name] === other.tokens[name])) return withDoubts(one, doubts);
+  const tokens = { ...noTokens };
+  for (const name of tokenClasses) tokens[name] = Math.max(one.tokens[name], other.tokens[name]);
+  return withDoubts({ ...other, ...one, tokens, clamped: true }, [...doubts, "usage_contradicts"]);
+}
+
+/** The usage with these doubts added to its own. */
+export function withDoubts(usage: Usage, more: readonly Doubt[]): Usage {
+  const doubts = mergeDoubts(usage.doubts, more);
+  return doubts === noDoubts ? usage : { ...usage, doubts };
+}
+
+/**
+ * The usage where it counts what the model is billed by; undefined where it does not. `promptClasses`: those that the
+ * request's prompt can become.
+ */
+export function usageIn(unit: Unit, usage: Usage | undefined, promptClasses: readonly TokenClass[]): Usage | undefined {
+  if (usage === undefined || (usage.unit ?? "token") !== unit) return undefined;
+  const { tokens, writesAreUnsplit } = usage;
+  if (writesAreUnsplit !== true || !promptClasses.includes("cache_write_1h")) return usage;
+  // The request wrote for an hour, and nothing says that it wrote for less.
+  const moved = { ...tokens, cache_write: 0, cache_write_1h: tokens.cache_write_1h + tokens.cache_write };
+  return withDoubts({ ...usage, tokens: moved }, ["usage_unknown_class"]);
 }

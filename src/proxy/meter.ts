@@ -1,6 +1,6 @@
 import { partTokens } from "../core/bounds.ts";
 import { outcomeOfStatus, type Outcome } from "../core/settlement.ts";
-import { usageIn } from "../core/usage.ts";
+import { usageIn, type Usage } from "../core/usage.ts";
 import { noTokens, unchanged, type Permille } from "../core/tokens.ts";
 import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -66,8 +66,8 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
       case "status":
         return outcomeOfStatus(ending.status, of.model?.billsServerErrors ?? false);
       case "whole": {
-        const usage = usageIn(unit, ending.usage);
-        if (usage !== undefined) return { kind: "reported", tokens: usage.tokens, clamped: usage.clamped };
+        const usage = usageIn(unit, ending.usage, of.request.classes.prompt);
+        if (usage !== undefined) return reported(usage);
         const { characters } = of.request;
         if (unit === "character" && characters !== undefined) {
           return { kind: "counted", tokens: { ...noTokens, input: characters }, errorFactor: unchanged, hiddenTokens: 0 };
@@ -81,8 +81,8 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
         return { kind: "counted", tokens: classes, errorFactor, hiddenTokens: hiddenTokens(of, ending.ranMs) };
       }
       case "cut": {
-        const usage = usageIn(unit, ending.usage);
-        if (usage !== undefined) return { kind: "reported", tokens: usage.tokens, clamped: usage.clamped };
+        const usage = usageIn(unit, ending.usage, of.request.classes.prompt);
+        if (usage !== undefined) return reported(usage);
         if (isUncountable(of)) return { kind: "unknown", reason: ending.reason };
         const tokens = await count(ending.texts, of);
         if (tokens === undefined) return { kind: "unknown", reason: "not_counted" };
@@ -98,6 +98,10 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
       }
     }
   };
+}
+
+function reported({ tokens, clamped, doubts }: Usage): Outcome {
+  return { kind: "reported", tokens, clamped, ...(doubts !== undefined && { doubts }) };
 }
 
 /** Whether no text tells what it cost; a price of requests needs none. */

@@ -198,7 +198,7 @@ async function forward(
     dropUsageChunk: inject,
     watch: growing,
     showsForeignTask: (answer) => steps.showsForeignTask(answer, { requestId: exchange.id, key: who.caller.key }),
-    costHeaders: (answer) => costHeaders(held, usageIn(quote.model?.unit ?? "token", answer.usage)),
+    costHeaders: (answer) => costHeaders(held, usageIn(quote.model?.unit ?? "token", answer.usage, request.classes.prompt)),
   });
 }
 

@@ -62,7 +62,7 @@ async function textPart(tokens: TokenCounter, model: CatalogueModel, body: Buffe
   }
   const why: string[] = [];
   const rates = model.price?.version.tiers[0].charged;
-  if (rates !== undefined && (rates.cached_input !== rates.input || rates.cache_write !== rates.input)) {
+  if (rates !== undefined && (["cached_input", "cache_write", "cache_write_1h"] as const).some((name) => rates[name] !== rates.input)) {
     why.push("tokens that a cache reads or writes cost otherwise");
   }
   if (!model.tokenizerIsPublic) why.push(`counted with ${model.encoding}, not the model's own tokenizer, and widened by ${model.errorFactor / 1000}`);

@@ -1,6 +1,6 @@
 import { isObject, listOr, objectOr, parseJson } from "./json.ts";
 import { servedModelOf, type ModelAnswer } from "./model-answer.ts";
-import { readUsage } from "./usage.ts";
+import { readUsageOf } from "./usage.ts";
 
 /** Reads a whole JSON answer; undefined where it is no JSON object. Never throws. */
 export function readChatAnswer(bytes: Buffer): ModelAnswer | undefined {
@@ -9,7 +9,7 @@ export function readChatAnswer(bytes: Buffer): ModelAnswer | undefined {
   const texts: string[] = [];
   for (const choice of listOr(body["choices"])) collectChoice(choice, "message", texts);
   return {
-    usage: readUsage(body["usage"]),
+    usage: readUsageOf(body),
     servedModel: servedModelOf(body),
     texts,
     isAnswer: listOr(body["choices"]).length > 0,

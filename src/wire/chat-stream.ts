@@ -3,7 +3,7 @@ import { collectChoice } from "./chat-answer.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { servedModelOf } from "./model-answer.ts";
 import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer, type StreamForm, type TextListener } from "./stream-transcript.ts";
-import { readUsage } from "./usage.ts";
+import { readUsageOf } from "./usage.ts";
 
 /** Chunks of choices with deltas or bare texts, whole with a finish reason or `[DONE]`. */
 const chatForm: StreamForm = {
@@ -27,13 +27,13 @@ function lastUsage(events: readonly string[]): StreamAnswer | undefined {
     const event = parseJson(data);
     if (!isObject(event)) continue;
     finished ||= finishes(event);
-    const usage = readUsage(event["usage"]);
+    const usage = readUsageOf(event);
     if (usage === undefined) {
       if (hasText(event)) return undefined;
       continue;
     }
     const servedModel = servedModelOf(event);
-    if (servedModel === null || (!finished && listOr(event["choices"]).length > 0)) return undefined;
+    if (servedModel === null || (!finished && !isUsageAlone(event))) return undefined;
     return { usage, servedModel, texts: [], finished: true };
   }
   return undefined;
@@ -79,11 +79,11 @@ class ChatReading implements EventReading {
     if (!isObject(event)) return;
     this.#servedModel ??= servedModelOf(event);
     if (finishes(event)) this.#finished = true;
-    const usage = readUsage(event["usage"]);
+    const usage = readUsageOf(event);
     const wrote = this.#addTexts(event);
     if (usage !== undefined) {
       this.#usage = usage;
-      this.#usageIsFinal = listOr(event["choices"]).length === 0;
+      this.#usageIsFinal = isUsageAlone(event);
     } else if (wrote) {
       // An early usage, as some conversions send one: it does not cover what came after it.
       this.#usage = undefined;
@@ -111,6 +111,11 @@ function finishes(event: JsonObject): boolean {
     const reason = objectOr(choice)["finish_reason"];
     return reason !== undefined && reason !== null;
   });
+}
+
+/** Whether an event carries no part of the answer. Gemini's own chunks state the usage so far next to their candidates. */
+function isUsageAlone(event: JsonObject): boolean {
+  return listOr(event["choices"]).length === 0 && listOr(event["candidates"]).length === 0;
 }
 
 /** Whether an event is the extra usage chunk that `include_usage` adds: a usage and exactly no choices. */

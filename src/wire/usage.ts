@@ -1,40 +1,155 @@
+import type { Doubt } from "../core/doubts.ts";
 import { noTokens } from "../core/tokens.ts";
-import { decompose, type Usage } from "../core/usage.ts";
-import { isObject, objectOr, type JsonObject } from "./json.ts";
+import { decompose, mergeUsage, withDoubts, type CacheStatement, type Usage } from "../core/usage.ts";
+import { isObject, type JsonObject } from "./json.ts";
 
 /** More than any model can bill for one request; a larger number is no usage but noise. */
 const tokensMax = 1_000_000_000;
 
+/** Counts that a usage can state. Those of `totals` make it unreadable where they are malformed. */
+type Count =
+  | (typeof totals)[number]
+  | "toolPrompt"
+  /** Cached and written tokens: parts of the prompt by definition, or stated next to it. */
+  | "cached" | "hit" | "miss" | "written" | "written5m" | "written1h"
+  | "cacheRead" | "created" | "created5m" | "created1h"
+  | "cachedAudio" | "cachedImage" | "cachedVideo" | "cachedDocument"
+  | "audioInput" | "imageInput" | "videoInput" | "documentInput"
+  | "reasoning" | "audioOutput" | "imageOutput";
+
+const totals = ["prompt", "input", "completion", "candidates", "thoughts", "total"] as const;
+const isTotal: ReadonlySet<string> = new Set(totals);
+
 /**
- * Reads a usage object of the chat or the responses vocabulary, or of a duration. Undefined where it is absent, empty, all zeros, or has a
+ * The meaning of a member. `known`: a part of another count, or no count. `tool`: calls that are billed next to tokens.
+ * `once`: a list that repeats the usage where it has one entry. Others are counts, or objects with members of their own.
+ */
+type Meaning = { readonly count: Count } | "known" | "tool" | "once" | Members;
+type Members = ReadonlyMap<string, Meaning>;
+type Written = Count | "known" | "tool" | "once" | Members;
+
+/** One spelling for `prompt_tokens` and `promptTokens`, where a name is not in the table as it is. */
+const fold = (name: string) => name.replaceAll("_", "").toLowerCase();
+
+function membersOf(members: Readonly<Record<string, Written>>): Members {
+  const meaning = (written: Written): Meaning =>
+    typeof written !== "string" || written === "known" || written === "tool" || written === "once" ? written : { count: written };
+  const entries = Object.entries(members).map(([name, written]) => [name, meaning(written)] as const);
+  return new Map([...entries, ...entries.map(([name, written]) => [fold(name), written] as const)]);
+}
+
+const cachedParts = membersOf({
+  text_tokens: "known",
+  audio_tokens: "cachedAudio",
+  image_tokens: "cachedImage",
+  video_tokens: "cachedVideo",
+  document_tokens: "cachedDocument",
+});
+
+const promptParts = membersOf({
+  text_tokens: "known",
+  cached_tokens: "cached",
+  cached_tokens_details: cachedParts,
+  cache_creation_tokens: "written",
+  cached_creation_tokens: "written",
+  cache_write_tokens: "written",
+  cache_creation_input_tokens: "written",
+  cache_creation: membersOf({ ephemeral_5m_input_tokens: "written5m", ephemeral_1h_input_tokens: "written1h" }),
+  audio_tokens: "audioInput",
+  image_tokens: "imageInput",
+  video_tokens: "videoInput",
+  document_tokens: "documentInput",
+});
+
+const completionParts = membersOf({
+  text_tokens: "known",
+  reasoning_tokens: "reasoning",
+  audio_tokens: "audioOutput",
+  image_tokens: "imageOutput",
+  accepted_prediction_tokens: "known",
+  rejected_prediction_tokens: "known",
+});
+
+/** Every member that is known, in any vocabulary: OpenAI, Anthropic, Gemini, and what conversions between them add. */
+const usageMembers = membersOf({
+  prompt_tokens: "prompt",
+  prompt_token_count: "prompt",
+  input_tokens: "input",
+  tool_use_prompt_token_count: "toolPrompt",
+  completion_tokens: "completion",
+  output_tokens: "completion",
+  candidates_token_count: "candidates",
+  response_token_count: "candidates",
+  thoughts_token_count: "thoughts",
+  total_tokens: "total",
+  total_token_count: "total",
+
+  cached_tokens: "cached",
+  num_cached_tokens: "cached",
+  cached_content_token_count: "cached",
+  prompt_cache_hit_tokens: "hit",
+  prompt_cache_miss_tokens: "miss",
+  cache_read_input_tokens: "cacheRead",
+  cache_creation_input_tokens: "created",
+  cache_write_input_tokens: "created",
+  cache_write_tokens: "created",
+  cached_creation_tokens: "created",
+  cache_creation: membersOf({ ephemeral_5m_input_tokens: "created5m", ephemeral_1h_input_tokens: "created1h" }),
+  claude_cache_creation_5_m_tokens: "created5m",
+  claude_cache_creation_1_h_tokens: "created1h",
+
+  prompt_tokens_details: promptParts,
+  input_tokens_details: promptParts,
+  input_token_details: promptParts,
+  cache_tokens_details: cachedParts,
+  tool_use_prompt_tokens_details: membersOf({ text_tokens: "known" }),
+  completion_tokens_details: completionParts,
+  output_tokens_details: completionParts,
+  output_token_details: completionParts,
+  candidates_tokens_details: completionParts,
+  response_tokens_details: completionParts,
+  reasoning_tokens: "reasoning",
+  accepted_prediction_tokens: "known",
+  rejected_prediction_tokens: "known",
+
+  audio_seconds: "known",
+  seconds: "known",
+  image_count: "known",
+  cost: "known",
+  cost_details: "known",
+  cost_in_usd_ticks: "known",
+  estimated_cost: "known",
+  is_byok: "known",
+  queue_time: "known",
+  prompt_time: "known",
+  completion_time: "known",
+  total_time: "known",
+  x_details: "known",
+  iterations: "once",
+
+  server_tool_use: membersOf({ web_search_requests: "known", web_fetch_requests: "known" }),
+  num_sources_used: "tool",
+  num_search_queries: "tool",
+  num_server_side_tools_used: "tool",
+  server_side_tool_usage: "tool",
+  server_side_tool_usage_details: "tool",
+});
+
+/** Reads what an answer or an event states of its usage: `usage`, and Gemini's `usageMetadata`. */
+export function readUsageOf(answer: JsonObject): Usage | undefined {
+  return mergeUsage(readUsage(answer["usage"]), readUsage(answer["usageMetadata"] ?? answer["usage_metadata"]));
+}
+
+/**
+ * Reads a usage object of any vocabulary, or of a duration. Undefined where it is absent, empty, all zeros, or has a
  * negative, fractional or non-numeric total: an unknown usage is never taken for 0.
  */
 export function readUsage(value: unknown): Usage | undefined {
   if (!isObject(value)) return undefined;
-  if (value["type"] === "duration") return durationOf(value["seconds"]);
-  const prompt = firstOf(value, ["prompt_tokens", "input_tokens"]);
-  const completion = firstOf(value, ["completion_tokens", "output_tokens"]);
-  const total = firstOf(value, ["total_tokens"]);
-  if (!isCount(prompt)) return undefined;
-  if (completion !== undefined && !isCount(completion)) return undefined;
-  if (total !== undefined && !isCount(total)) return undefined;
-  if (completion === undefined && (total === undefined || total < prompt)) return undefined;
-  if (prompt + (completion ?? 0) + (total ?? 0) === 0) return undefined;
-
-  const promptParts = objectOr(value["prompt_tokens_details"] ?? value["input_tokens_details"] ?? value["input_token_details"]);
-  const completionParts = objectOr(value["completion_tokens_details"] ?? value["output_tokens_details"] ?? value["output_token_details"]);
-  return decompose({
-    prompt,
-    completion,
-    total,
-    cached: part(promptParts, "cached_tokens"),
-    cacheWrite: part(promptParts, "cache_creation_tokens") || part(promptParts, "cache_write_tokens"),
-    audioInput: part(promptParts, "audio_tokens"),
-    imageInput: part(promptParts, "image_tokens"),
-    reasoning: part(completionParts, "reasoning_tokens"),
-    audioOutput: part(completionParts, "audio_tokens"),
-    imageOutput: part(completionParts, "image_tokens"),
-  });
+  const statement = new Statement();
+  statement.add(value, usageMembers);
+  const usage = value["type"] === "duration" ? durationOf(value["seconds"]) : usageOf(statement);
+  return usage === undefined ? undefined : withDoubts(usage, statement.doubts());
 }
 
 /** Seconds of sound; a part of one counts as a whole one. */
@@ -43,21 +158,205 @@ function durationOf(seconds: unknown): Usage | undefined {
   return { tokens: { ...noTokens, audio_input: Math.ceil(seconds) }, clamped: false, unit: "second" };
 }
 
+function usageOf(statement: Statement): Usage | undefined {
+  if (statement.isMalformed) return undefined;
+  const cache = cacheOf(statement);
+  const prompt = promptOf(statement, cache);
+  const { completion, reasoning, ...written } = completionOf(statement);
+  const total = statement.agreed("total");
+  if (prompt === undefined) return undefined;
+  if (completion.count === undefined && (total.count === undefined || total.count < prompt.count)) return undefined;
+  const { cached, five, hour } = cache;
+  // Details say nothing of totals that are 0; what stands next to them does.
+  const beside = cache.isBeside ? cached + five + hour : 0;
+  if (prompt.count + (completion.count ?? 0) + (total.count ?? 0) + beside === 0) return undefined;
+
+  const sum = (...counts: Count[]) => counts.reduce((all, name) => all + (statement.agreed(name).count ?? 0), 0);
+  const differs = (...counts: Count[]) => counts.some((name) => statement.agreed(name).contradicts);
+  const cachedAudio = sum("cachedAudio");
+  const cachedImages = sum("cachedImage", "cachedVideo", "cachedDocument");
+  const usage = decompose({
+    prompt: prompt.count,
+    completion: completion.count,
+    total: total.count,
+    cache: prompt.cache,
+    // Cached sound and images have no class of their own: they count in full with the others of their kind.
+    cached: Math.max(cached - cachedAudio - cachedImages, 0),
+    cacheWrite: five,
+    cacheWrite1h: hour,
+    audioInput: Math.max(sum("audioInput"), cachedAudio),
+    imageInput: Math.max(sum("imageInput", "videoInput", "documentInput"), cachedImages),
+    reasoning: reasoning.count ?? 0,
+    ...written,
+    promptContradicts: prompt.contradicts || cache.contradicts || differs("audioInput", "imageInput", "videoInput", "documentInput"),
+    completionContradicts: completion.contradicts || reasoning.contradicts || differs("audioOutput", "imageOutput"),
+  });
+  const doubts: Doubt[] = [];
+  if (cache.splitContradicts || total.contradicts) doubts.push("usage_contradicts");
+  if (cachedAudio + cachedImages > 0) doubts.push("usage_unknown_class");
+  return withDoubts(cache.isUnsplit ? { ...usage, writesAreUnsplit: true } : usage, doubts);
+}
+
+interface CacheCounts {
+  readonly cached: number;
+  /** Written for five minutes, and for an hour. */
+  readonly five: number;
+  readonly hour: number;
+  readonly isUnsplit: boolean;
+  readonly contradicts: boolean;
+  readonly splitContradicts: boolean;
+  /** Whether members next to the prompt state them, and whether its details do. */
+  readonly isBeside: boolean;
+  readonly isDetailed: boolean;
+}
+
+function cacheOf(statement: Statement): CacheCounts {
+  const cached = statement.agreed("cached", "hit", "cacheRead");
+  const written = statement.agreed("written", "created");
+  const [five, hour] = [statement.agreed("written5m", "created5m"), statement.agreed("written1h", "created1h")];
+  const [whole = 0, short = 0, long = 0] = [written.count, five.count, hour.count];
+  const isUnsplit = whole > 0 && short + long === 0;
+  const splitContradicts = !isUnsplit && whole > 0 && whole !== short + long;
+  return {
+    cached: cached.count ?? 0,
+    five: isUnsplit ? whole : short,
+    // What the two do not explain is the more expensive one.
+    hour: splitContradicts ? Math.max(whole - short, long) : long,
+    isUnsplit,
+    contradicts: cached.contradicts || written.contradicts || five.contradicts || hour.contradicts,
+    splitContradicts,
+    isBeside: statement.states("cacheRead", "created", "created5m", "created1h"),
+    isDetailed: statement.states("cached", "hit", "written", "written5m", "written1h"),
+  };
+}
+
+interface PromptCount {
+  readonly count: number;
+  readonly cache: CacheStatement;
+  readonly contradicts: boolean;
+}
+
+/** The prompt as any vocabulary states it, and where that has the cached tokens. */
+function promptOf(statement: Statement, { cached, five, hour, isBeside, isDetailed }: CacheCounts): PromptCount | undefined {
+  const [prompt, input] = [statement.agreed("prompt"), statement.agreed("input")];
+  const [hit, miss] = [statement.agreed("hit").count ?? 0, statement.agreed("miss").count ?? 0];
+  const hitAndMiss = miss > 0 ? hit + miss : undefined;
+  const stated = larger(prompt.count, input.count);
+  const count = larger(stated, hitAndMiss);
+  if (count === undefined) return undefined;
+  const isPrompt = statement.states("prompt") || input.count === undefined;
+  const isBoth = statement.states("prompt") && statement.states("input");
+  const differs = isBoth && prompt.count !== input.count && prompt.count !== (input.count ?? 0) + cached + five + hour;
+  const isUnclear = isBoth ? prompt.count === input.count : !isPrompt && isDetailed;
+  return {
+    count: count + (statement.agreed("toolPrompt").count ?? 0),
+    cache: !isBeside ? "parts" : isUnclear ? "unclear" : isPrompt ? "inside" : "outside",
+    contradicts: prompt.contradicts || input.contradicts || differs || (hitAndMiss !== undefined && stated !== undefined && stated !== hitAndMiss),
+  };
+}
+
+function completionOf(statement: Statement) {
+  const [completion, candidates, thoughts] = [statement.agreed("completion"), statement.agreed("candidates"), statement.agreed("thoughts")];
+  // Gemini's candidates do not include its thoughts.
+  const written = larger(candidates.count, thoughts.count) === undefined ? undefined : (candidates.count ?? 0) + (thoughts.count ?? 0);
+  const differs = (completion.count ?? 0) > 0 && (written ?? 0) > 0 && completion.count !== written;
+  return {
+    completion: { count: larger(completion.count, written), contradicts: completion.contradicts || candidates.contradicts || differs },
+    reasoning: statement.agreed("reasoning", "thoughts"),
+    audioOutput: statement.agreed("audioOutput").count ?? 0,
+    imageOutput: statement.agreed("imageOutput").count ?? 0,
+  };
+}
+
+function larger(one: number | undefined, other: number | undefined): number | undefined {
+  return one === undefined || other === undefined ? (one ?? other) : Math.max(one, other);
+}
+
+interface Agreed {
+  /** The largest number stated; undefined for none. */
+  readonly count: number | undefined;
+  /** Whether different numbers are stated. 0 is how conversions fill members that they do not use. */
+  readonly contradicts: boolean;
+}
+
+/** Counts by their meaning, as the members of one usage object state them. */
+class Statement {
+  /** Whether a total is no count. */
+  isMalformed = false;
+  readonly #counts = new Map<Count, number[]>();
+  #hasUnknown = false;
+  #hasTools = false;
+
+  add(object: JsonObject, members: Members): void {
+    for (const name in object) {
+      const value = object[name];
+      if (value === null || value === undefined) continue;
+      const meaning = members.get(name) ?? members.get(fold(name));
+      if (meaning === "known" || (meaning === "once" && Array.isArray(value) && value.length <= 1)) continue;
+      if (meaning === "tool") this.#hasTools ||= hasNumbers(value);
+      else if (meaning === undefined || meaning === "once") this.#hasUnknown ||= hasNumbers(value);
+      else if ("count" in meaning) this.#count(meaning.count, value);
+      else if (Array.isArray(value)) this.add(this.#modalities(value), meaning);
+      else if (isObject(value)) this.add(value, meaning);
+      else this.#hasUnknown ||= hasNumbers(value);
+    }
+  }
+
+  agreed(...names: readonly Count[]): Agreed {
+    let count: number | undefined;
+    let contradicts = false;
+    for (const name of names) {
+      for (const value of this.#counts.get(name) ?? []) {
+        contradicts ||= value > 0 && (count ?? 0) > 0 && value !== count;
+        count = larger(count, value);
+      }
+    }
+    return { count, contradicts };
+  }
+
+  /** Whether any of these counts is stated and not 0. */
+  states(...names: readonly Count[]): boolean {
+    return (this.agreed(...names).count ?? 0) > 0;
+  }
+
+  doubts(): Doubt[] {
+    return [...(this.#hasTools ? ["hosted_tool" as const] : []), ...(this.#hasUnknown ? ["usage_unknown_class" as const] : [])];
+  }
+
+  /** A malformed part counts as none: its tokens stay in the plain class of their whole. */
+  #count(name: Count, value: unknown): void {
+    const counts = this.#counts.get(name);
+    if (!isCount(value)) {
+      if (isTotal.has(name)) this.isMalformed = true;
+      else this.#hasUnknown = true;
+    } else if (counts === undefined) this.#counts.set(name, [value]);
+    else counts.push(value);
+  }
+
+  /** Gemini's list of tokens by modality, as the object that other vocabularies have in its place. */
+  #modalities(list: readonly unknown[]): JsonObject {
+    const parts: Record<string, number> = {};
+    for (const item of list) {
+      const { modality, tokenCount, token_count: snake = tokenCount } = isObject(item) ? item : {};
+      // Proto3 leaves a count of 0 out.
+      const count = snake ?? 0;
+      if (typeof modality !== "string" || !isCount(count)) this.#hasUnknown = true;
+      else parts[`${modality.toLowerCase()}_tokens`] = (parts[`${modality.toLowerCase()}_tokens`] ?? 0) + count;
+    }
+    return parts;
+  }
+}
+
 function isCount(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= tokensMax;
 }
 
-/** The first member that is stated; null counts as not stated. */
-function firstOf(object: JsonObject, names: readonly string[]): unknown {
-  for (const name of names) {
-    const value = object[name];
-    if (value !== undefined && value !== null) return value;
-  }
-  return undefined;
-}
+/** Deeper than any usage; what lies below it is not looked into. */
+const depthMax = 8;
 
-/** A malformed part counts as none: its tokens stay in the plain class of their whole. */
-function part(object: JsonObject, name: string): number {
-  const value = object[name];
-  return isCount(value) ? value : 0;
+/** Whether there is a whole number other than 0 in it, at any depth. */
+function hasNumbers(value: unknown, depth = 0): boolean {
+  if (typeof value === "number") return value !== 0 && Number.isInteger(value);
+  if (typeof value !== "object" || value === null) return false;
+  return depth >= depthMax || Object.values(value).some((part) => hasNumbers(part, depth + 1));
 }

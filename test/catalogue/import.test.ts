@@ -185,7 +185,7 @@ describe("litellm", () => {
     "gpt-4.1": { "input_cost_per_token": 2e-06, "cache_read_input_token_cost": 5e-07, "output_cost_per_token": 8e-06, "litellm_provider": "openai", "mode": "chat" },
     "gpt-noisy": { "input_cost_per_token": 1.5000000000000002e-06, "output_cost_per_token": 8e-06, "litellm_provider": "openai", "max_input_tokens": 1000, "max_output_tokens": 100, "mode": "chat" },
     "text-embedding-9": { "input_cost_per_token": 2e-08, "output_cost_per_token": 0.0, "litellm_provider": "openai", "mode": "embedding" },
-    "gemini/gemini-9-pro": { "input_cost_per_token": 1.25e-06, "input_cost_per_token_above_200k_tokens": 2.5e-06, "output_cost_per_token": 1e-05, "output_cost_per_token_above_200k_tokens": 1.5e-05, "cache_read_input_token_cost": 3.125e-07, "input_cost_per_audio_token": 7e-07, "output_cost_per_reasoning_token": 1.1e-05, "litellm_provider": "gemini", "max_input_tokens": 1048576, "max_output_tokens": 65535, "mode": "chat", "supports_vision": true },
+    "gemini/gemini-9-pro": { "input_cost_per_token": 1.25e-06, "input_cost_per_token_above_200k_tokens": 2.5e-06, "output_cost_per_token": 1e-05, "output_cost_per_token_above_200k_tokens": 1.5e-05, "cache_read_input_token_cost": 3.125e-07, "cache_creation_input_token_cost_above_1hr": 2.25e-06, "input_cost_per_audio_token": 7e-07, "output_cost_per_reasoning_token": 1.1e-05, "litellm_provider": "gemini", "max_input_tokens": 1048576, "max_output_tokens": 65535, "mode": "chat", "supports_vision": true },
     "bedrock/other": { "input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06, "litellm_provider": "bedrock", "max_tokens": 10, "mode": "chat" }
   }`;
   const proposal = imported(order("litellm", table));
@@ -198,7 +198,7 @@ describe("litellm", () => {
     expect(model).toMatchObject({ contextTokens: 1_048_576, outputTokensMax: 65_535 });
     const [base, above] = model?.price?.version.tiers ?? [];
     expect(base && Object.entries(base.list).map(([name, rate]) => `${name} ${formatRate(rate)}`)).toEqual([
-      "input 1.25", "cached_input 0.3125", "cache_write 1.25", "cache_write_1h 1.25", "audio_input 0.70", "image_input 1.25", "output 10.00", "reasoning 11.00", "audio_output 10.00", "image_output 10.00",
+      "input 1.25", "cached_input 0.3125", "cache_write 1.25", "cache_write_1h 2.25", "audio_input 0.70", "image_input 1.25", "output 10.00", "reasoning 11.00", "audio_output 10.00", "image_output 10.00",
     ]);
     expect(above).toMatchObject({ fromPromptTokens: 200_001, list: { input: 2_500_000n, output: 15_000_000n, cached_input: 312_500n } });
   });

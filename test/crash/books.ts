@@ -33,7 +33,7 @@ export interface FileBooks {
 }
 
 const rowsSql = `select c.seq, c.id, json_extract(c.tags, '$.number') number, c.state, c.source, c.reason, c.hold, c.cost,
-  c.input + c.cached_input + c.cache_write prompt, c.output + c.reasoning completion, t.task_id task
+  c.input + c.cached_input + c.cache_write + c.cache_write_1h prompt, c.output + c.reasoning completion, t.task_id task
   from charges c left join tasks t on t.charge = c.id where c.seq > ? order by c.seq`;
 const windowsSql = `select scope budget, mode, amount_limit "limit", spent, held from windows w join budgets b on b.seq = w.budget`;
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { shippedPrices } from "../../src/app/package.ts";
 import { loadCatalogue } from "../../src/catalogue/load.ts";
+import { formatUsd, noMoney } from "../../src/core/money.ts";
 import { settlementFor } from "../../src/core/settlement.ts";
 import type { Catalogue } from "../../src/ports/catalogue.ts";
 import { createMeter } from "../../src/proxy/meter.ts";
@@ -9,6 +10,7 @@ import { createTokenCounter } from "../../src/tokens/token-counter.ts";
 import { readChatRequest } from "../../src/wire/chat-request.ts";
 import { Books, chatWith } from "../support/books.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { delta, done, finish, scriptedGateway } from "../support/scripted-gateway.ts";
 import { ask, bytesOf, open } from "../support/wire-client.ts";
 
 let proxy: RunningProxy;
@@ -106,6 +108,53 @@ describe("usage is taken apart once", () => {
     expect(charge.cost).toBe(billed?.cost);
     expect(charge.overage).toBe((charge.cost ?? 0n) - (charge.hold ?? 0n));
     expect(charge.overage).toBeGreaterThan(0n);
+  });
+});
+
+describe("a usage of another vocabulary", () => {
+  type Scripted = readonly [name: string, member: "usage" | "usageMetadata", usage: object, tokens: object, doubts: readonly string[]];
+  const usages: readonly Scripted[] = [
+    ["Anthropic's", "usage", { input_tokens: 10, output_tokens: 5, cache_read_input_tokens: 600, cache_creation: { ephemeral_5m_input_tokens: 30, ephemeral_1h_input_tokens: 10 } }, { input: 10, cached_input: 600, cache_write: 30, cache_write_1h: 10, output: 5 }, []],
+    ["a conversion's that contradicts itself", "usage", { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 60 }, cache_read_input_tokens: 50 }, { input: 160, cached_input: 0, output: 5 }, ["usage_contradicts"]],
+    ["one with a count that is not known", "usage", { prompt_tokens: 100, completion_tokens: 5, video_seconds: 8 }, { input: 100, output: 5 }, ["usage_unknown_class"]],
+    ["Gemini's", "usageMetadata", { promptTokenCount: 100, candidatesTokenCount: 5, thoughtsTokenCount: 20, cachedContentTokenCount: 60, totalTokenCount: 125 }, { input: 40, cached_input: 60, output: 5, reasoning: 20 }, []],
+  ];
+
+  it.each(usages)("is charged as it is stated, with its doubts: %s", async (_name, member, usage, tokens, doubts) => {
+    await using gateway = await scriptedGateway();
+    await using scripted = await startProxy({ gatewayUrl: gateway.url });
+    const ledger = new Books(scripted);
+    const hello = { model: "claude-sonnet-4-6", max_tokens: 2_000, messages: [{ role: "user", content: "hello" }] };
+
+    const plain = ask(scripted, hello);
+    const whole = await gateway.nextChat();
+    const choice = { index: 0, message: { role: "assistant", content: "Hi" }, finish_reason: "stop" };
+    whole.response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ id: "c", model: "claude-sonnet-4-6", choices: [choice], [member]: usage }));
+    const { headers } = await plain;
+    const charge = await ledger.ended();
+    expect(charge).toMatchObject({ source: "reported", tokens, doubts });
+    expect(headers["x-farebox-cost-usd"]).toBe(formatUsd(charge.cost ?? noMoney));
+
+    // Gemini states in every chunk what was used so far.
+    const streamed = ask(scripted, { ...hello, stream: true });
+    const { response } = await gateway.nextChat();
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write(delta("Hi", member === "usage" ? {} : { [member]: { ...usage, candidatesTokenCount: 1, totalTokenCount: 121 } }));
+    response.end(finish({ [member]: usage }) + done);
+    await streamed;
+    expect(await ledger.ended()).toMatchObject({ source: "reported", tokens, doubts, cost: charge.cost });
+  });
+
+  it("so far does not stand for an answer that broke off", async () => {
+    await using gateway = await scriptedGateway();
+    await using scripted = await startProxy({ gatewayUrl: gateway.url });
+    const streamed = ask(scripted, { model: "gemini-2.5-flash", stream: true, messages: [{ role: "user", content: "hello" }] });
+    const { response } = await gateway.nextChat();
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const event = { candidates: [{ content: { parts: [{ text: "Hi" }] } }], model: "gemini-2.5-flash", usageMetadata: { promptTokenCount: 5, candidatesTokenCount: 1, totalTokenCount: 6 } };
+    response.write(`data: ${JSON.stringify(event)}\n\n`, () => response.destroy());
+    await streamed;
+    expect((await new Books(scripted).ended()).source).not.toBe("reported");
   });
 });
 

@@ -1,5 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { noTokens } from "../../src/core/tokens.ts";
 import { usageIn } from "../../src/core/usage.ts";
 import { endpoints } from "../../src/wire/endpoints/endpoints.ts";
 import { passthrough } from "../../src/wire/endpoints/passthrough.ts";
@@ -48,9 +49,16 @@ describe("the usage of an answer, in its endpoint's words", () => {
 
   it("is none of a model that is billed otherwise", () => {
     const seconds = readUsage({ type: "duration", seconds: 3 });
-    expect([usageIn("second", seconds), usageIn("token", seconds), usageIn("character", seconds)]).toEqual([seconds, undefined, undefined]);
+    expect([usageIn("second", seconds, []), usageIn("token", seconds, []), usageIn("character", seconds, [])]).toEqual([seconds, undefined, undefined]);
     const tokens = readUsage({ input_tokens: 1, output_tokens: 2 });
-    expect([usageIn("token", tokens), usageIn("second", tokens)]).toEqual([tokens, undefined]);
+    expect([usageIn("token", tokens, []), usageIn("second", tokens, [])]).toEqual([tokens, undefined]);
+  });
+
+  it.each(["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/images/generations", "/v1/audio/transcriptions"])("stands under Gemini's name in answers of %s", (route) => {
+    for (const name of ["usageMetadata", "usage_metadata"]) {
+      const answer = answerOf(route, { [name]: { promptTokenCount: 100, candidatesTokenCount: 5, thoughtsTokenCount: 3, cachedContentTokenCount: 60, totalTokenCount: 108 } });
+      expect(answer?.usage).toEqual({ tokens: { ...noTokens, input: 40, cached_input: 60, output: 5, reasoning: 3 }, clamped: false });
+    }
   });
 
   it.each([0, -1, "9", null, Number.NaN, 1e12])("is none with %s seconds", (seconds) => {

@@ -56,6 +56,7 @@ const classes: readonly (readonly [prefix: string, name: TokenClass])[] = [
   ["input_cost_per_token", "input"],
   ["cache_read_input_token_cost", "cached_input"],
   ["cache_creation_input_token_cost", "cache_write"],
+  ["cache_creation_input_token_cost_above_1hr", "cache_write_1h"],
   ["input_cost_per_audio_token", "audio_input"],
   ["input_cost_per_image_token", "image_input"],
   ["output_cost_per_token", "output"],
@@ -64,7 +65,7 @@ const classes: readonly (readonly [prefix: string, name: TokenClass])[] = [
   ["output_cost_per_image_token", "image_output"],
 ];
 
-/** Prices of other service tiers, batches and longer caches have other endings and are not read. */
+/** Prices of other service tiers and batches have other endings and are not read. */
 const ending = /^(?:_above_(\d+)(k?)_tokens)?$/;
 
 function priceOf(fields: Fields): PriceReading {

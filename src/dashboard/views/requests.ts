@@ -231,7 +231,7 @@ function row(charge: Charge, whole: boolean): View {
   );
 }
 
-const prompt = new Set(["input", "cached_input", "cache_write", "audio_input", "image_input"]);
+const prompt = new Set(["input", "cached_input", "cache_write", "cache_write_1h", "audio_input", "image_input"]);
 
 function tokensOf({ tokens, state }: Charge): View | string {
   if (state !== "posted") return "";

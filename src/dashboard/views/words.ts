@@ -7,6 +7,7 @@ const tokenNames: Record<string, string> = {
   input: "Input",
   cached_input: "Cached input",
   cache_write: "Cache writes",
+  cache_write_1h: "One-hour cache writes",
   audio_input: "Audio input",
   image_input: "Image input",
   output: "Output",

@@ -6,7 +6,7 @@ import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
 import { invalid, lookAt, objectInFull, type ModelRequest, type ModelRequestResult, type PromptReading } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
 import { RequestFields } from "../request-fields.ts";
-import { readUsage } from "../usage.ts";
+import { readUsage, readUsageOf } from "../usage.ts";
 import { unread } from "./images.ts";
 import { mediaTranscript } from "./media-stream.ts";
 import { noParts } from "../request-bounds.ts";
@@ -105,7 +105,7 @@ function noForm(): ModelRequestResult {
 function readTranscript(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
-    usage: readUsage(body["usage"]) ?? readUsage({ type: "duration", seconds: body["duration"] }),
+    usage: readUsageOf(body) ?? readUsage({ type: "duration", seconds: body["duration"] }),
     servedModel: servedModelOf(body),
     texts: [],
     isAnswer: "text" in body,

@@ -14,7 +14,7 @@ import { refusalEvent } from "../refusals.ts";
 import { noParts } from "../request-bounds.ts";
 import { RequestFields } from "../request-fields.ts";
 import { chatTranscript } from "../chat-stream.ts";
-import { readUsage } from "../usage.ts";
+import { readUsageOf } from "../usage.ts";
 import { promptsOf } from "./plain-prompt.ts";
 
 /** The top-level fields of a request for embeddings. */
@@ -65,7 +65,7 @@ export function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
 function readEmbeddings(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
-    usage: readUsage(body["usage"]),
+    usage: readUsageOf(body),
     servedModel: servedModelOf(body),
     texts: [],
     isAnswer: Array.isArray(body["data"]),

@@ -15,7 +15,7 @@ import {
 } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
 import { RequestFields } from "../request-fields.ts";
-import { readUsage } from "../usage.ts";
+import { readUsageOf } from "../usage.ts";
 import { mediaTranscript } from "./media-stream.ts";
 
 /** The fields of a request for images, in JSON or as a form. */
@@ -122,7 +122,7 @@ function requestOf(of: {
 function readImages(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
-    usage: readUsage(imageUsage(body["usage"])),
+    usage: readUsageOf({ ...body, usage: imageUsage(body["usage"]) }),
     servedModel: servedModelOf(body),
     texts: [],
     isAnswer: Array.isArray(body["data"]),

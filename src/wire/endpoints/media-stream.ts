@@ -2,7 +2,7 @@ import type { Usage } from "../../core/usage.ts";
 import { isObject, parseJson } from "../json.ts";
 import { JsonOutline } from "../json-outline.ts";
 import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer, type Transcript } from "../stream-transcript.ts";
-import { readUsage } from "../usage.ts";
+import { readUsageOf } from "../usage.ts";
 
 /**
  * Remembers a stream of images or sound by its outline: of its data nothing is kept. It is whole with an event of one of
@@ -35,7 +35,7 @@ class MediaReading implements EventReading {
     const event = parseJson(data);
     if (!isObject(event) || !this.#endings.includes(String(event["type"]))) return;
     this.#finished = true;
-    this.#usage = readUsage(this.#usageOf(event["usage"])) ?? this.#usage;
+    this.#usage = readUsageOf({ ...event, usage: this.#usageOf(event["usage"]) }) ?? this.#usage;
   }
 
   answer(): Omit<StreamAnswer, "texts"> {

@@ -8,7 +8,7 @@ import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
 import { ambiguousField, modelFault, objectInFull, type ModelRequest } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
 import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer } from "../stream-transcript.ts";
-import { readUsage } from "../usage.ts";
+import { readUsageOf } from "../usage.ts";
 import { noParts } from "../request-bounds.ts";
 import { RequestFields } from "../request-fields.ts";
 import { unread } from "./images.ts";
@@ -51,7 +51,7 @@ function requestOf(body: Buffer): ModelRequest {
 
 function readAnswer(body: unknown): ModelAnswer | undefined {
   const answer = objectOr(body);
-  return { usage: readUsage(answer["usage"]), servedModel: servedModelOf(answer), texts: [], isAnswer: true };
+  return { usage: readUsageOf(answer), servedModel: servedModelOf(answer), texts: [], isAnswer: true };
 }
 
 /** A stream of an unknown kind is whole when it ends; its last usage counts. */
@@ -61,7 +61,7 @@ class AnyReading implements EventReading {
 
   event(data: string): void {
     const event = parseJson(data);
-    if (isObject(event)) this.#usage = readUsage(event["usage"] ?? objectOr(event["response"])["usage"]) ?? this.#usage;
+    if (isObject(event)) this.#usage = readUsageOf(event) ?? readUsageOf(objectOr(event["response"])) ?? this.#usage;
   }
 
   answer(): Omit<StreamAnswer, "texts"> {

@@ -2,7 +2,7 @@ import type { Usage } from "../../core/usage.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "../json.ts";
 import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
 import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer, type StreamForm, type TextListener } from "../stream-transcript.ts";
-import { readUsage } from "../usage.ts";
+import { readUsageOf } from "../usage.ts";
 
 /** Reads a whole answer of the Responses API. Never throws. */
 export function readResponse(bytes: Buffer): ModelAnswer | undefined {
@@ -11,7 +11,7 @@ export function readResponse(bytes: Buffer): ModelAnswer | undefined {
   const texts: string[] = [];
   for (const item of listOr(body["output"])) collectItem(objectOr(item), texts);
   return {
-    usage: readUsage(body["usage"]),
+    usage: readUsageOf(body),
     servedModel: servedModelOf(body),
     texts,
     // One that is still to run says nothing of its cost.
@@ -55,7 +55,7 @@ function endingOf(event: JsonObject): Ending | undefined {
   const kind = endings.get(String(event["type"]));
   if (kind === undefined) return undefined;
   const response = objectOr(event["response"]);
-  return { usage: readUsage(response["usage"]), servedModel: servedModelOf(response), finished: true, failed: kind === "failed" };
+  return { usage: readUsageOf(response), servedModel: servedModelOf(response), finished: true, failed: kind === "failed" };
 }
 
 const endings: ReadonlyMap<string, "whole" | "failed"> = new Map([
