@@ -1,8 +1,8 @@
 import type { Charge, ChargeState } from "../core/charge.ts";
-import type { PriceVersion } from "../core/price.ts";
+import type { ChargePrices } from "../core/cost.ts";
 import { isTagName } from "../core/tags.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import type { ChargePage, ChargeQuery, Ledger } from "../ports/ledger.ts";
+import { pricesOf, type ChargePage, type ChargeQuery, type Ledger } from "../ports/ledger.ts";
 import { noSuchCharge } from "./corrections.ts";
 import { noSuchKey } from "./keys.ts";
 import { failure, type Failure } from "./result.ts";
@@ -55,16 +55,15 @@ export interface ShownCharge {
   readonly charge: Charge;
   /** Newest first. */
   readonly corrections: readonly Charge[];
-  /** The price that it was charged by; undefined where it had none. */
-  readonly price: PriceVersion | undefined;
+  /** The prices that it was charged by; undefined where it had none. */
+  readonly prices: ChargePrices | undefined;
 }
 
-/** One charge with its corrections and its price. */
+/** One charge with its corrections and its prices. */
 export async function showCharge(ledger: Ledger, id: string): Promise<ShownCharge | Failure> {
   const [charge, corrections] = await Promise.all([ledger.charge(id), ledger.charges({ adjusts: id, limit: 1000 })]);
   if (charge === undefined) return noSuchCharge(id);
-  const price = charge.priceId === null ? undefined : await ledger.price(charge.priceId);
-  return { ok: true, charge, corrections: corrections.charges, price };
+  return { ok: true, charge, corrections: corrections.charges, prices: await pricesOf(ledger, charge) };
 }
 
 function readTag(text: string): ChargeQuery["tag"] | null {

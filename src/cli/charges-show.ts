@@ -22,7 +22,7 @@ export function registerShow(charges: Command, context: CliContext): void {
       withStore(context, command, "read", async (store) => {
         const shown = await showCharge(store.ledger, id);
         if (!shown.ok) return fail(io, shown.message);
-        const details = chargeDetailsJson(shown.charge, shown.corrections, await keyNames(store.keys), shown.price);
+        const details = chargeDetailsJson(shown.charge, shown.corrections, await keyNames(store.keys), shown.prices);
         if (options.json) printJson(io, details);
         else printFields(io, fieldsOf(details));
         return 0;
@@ -31,13 +31,16 @@ export function registerShow(charges: Command, context: CliContext): void {
   );
 }
 
-function fieldsOf({ corrections, total_usd, tokens, tags, correction, items, price, ...plain }: ChargeDetailsJson): [string, TableCell][] {
+function fieldsOf({ corrections, total_usd, tokens, tags, correction, items, price, served_price, doubts, tool_calls, delivered, ...plain }: ChargeDetailsJson): [string, TableCell][] {
   const used = Object.entries(tokens).filter(([, count]) => count > 0);
   return [
     ...Object.entries(plain).map(([name, value]): [string, TableCell] => [name, typeof value === "boolean" ? String(value) : value]),
     ...used.map(([name, count]): [string, TableCell] => [`tokens ${name}`, count]),
-    ...items.map((item): [string, TableCell] => [`cost ${item.class}`, `${item.cost_usd}${item.usd_per_million === null ? "" : ` at ${item.usd_per_million} per 1M`}`]),
-    ...(price === null ? [] : [["price", `${price.model} from ${price.from}: ${price.source}`] satisfies [string, TableCell]]),
+    ...(delivered === null ? [] : Object.entries(delivered).map(([name, count]): [string, TableCell] => [`delivered ${name}`, count])),
+    ...Object.entries(tool_calls).map(([name, count]): [string, TableCell] => [`calls ${name}`, count]),
+    ...items.map((item): [string, TableCell] => [`cost ${item.tool ?? item.class}`, `${item.cost_usd}${item.usd_per_million === null ? "" : ` at ${item.usd_per_million} per 1M`}`]),
+    ...Object.entries({ price, served_price }).flatMap(([name, of]): [string, TableCell][] => (of === null ? [] : [[name, `${of.model} from ${of.from}: ${of.source}`]])),
+    ...doubts.map((doubt): [string, TableCell] => ["doubt", doubt]),
     ...Object.entries(tags).map(([name, value]): [string, TableCell] => [`tag ${name}`, value]),
     ...(correction === null ? [] : Object.entries(correction).map(([name, value]): [string, TableCell] => [`correction ${name}`, value])),
     ...corrections.map(({ cost_usd, correction: of }): [string, TableCell] => ["corrected", `${cost_usd} by ${of?.by} at ${of?.at}: ${of?.why}`]),

@@ -81,6 +81,7 @@ const doubtText: Readonly<Record<Doubt["kind"], string>> = {
   assumed: "assumed: the hold was booked after a crash, reset or timeout",
   partial: "partial: answers that were cut off",
   counted: "counted: the gateway reported no usage",
+  in_doubt: "in doubt: charges that the gateway may bill differently",
   unpriced: "models without a price: not in the ledger's sum",
   rounding: "rounding of the account record",
 };
@@ -110,6 +111,7 @@ function print(io: Io, found: ReconciliationJson): void {
     ["to", found.until],
     ["requests", found.requests],
     ["the ledger charged", `USD ${found.ledger_usd}`],
+    ["of it in doubt", `USD ${found.cost_in_doubt_usd}`],
     ["the gateway billed", `USD ${found.gateway_usd} (${measureText(found.measure)})`],
     ["difference", `USD ${sign(found.difference_usd)}${percent}`],
     ["uncertainty", `USD ${zeroOr("-", uncertainty.below_usd)} to ${uncertainty.above_usd === null ? "any more" : zeroOr("+", uncertainty.above_usd)}`],

@@ -1,5 +1,5 @@
 import { Option, type Command } from "commander";
-import { noMoney, parseSignedUsd } from "../core/money.ts";
+import { formatUsd, noMoney, parseSignedUsd } from "../core/money.ts";
 import { completionTotal, promptTotal } from "../core/tokens.ts";
 import { isTagDimension, reportDimensions, type ReportDimension } from "../ports/ledger.ts";
 import { reportCsv } from "../reporting/csv.ts";
@@ -73,13 +73,16 @@ function print(io: Io, report: Report, format: ReportOptions["format"]): void {
 function printReport(io: Io, report: Report): void {
   // Most have none: the table stays narrow.
   const hasRetries = report.total.retries > 0;
-  const figures = ["requests", ...(hasRetries ? ["retries"] : []), "input tokens", "output tokens", "cost", "list cost", "saving"];
+  const inDoubt = report.total.cost_in_doubt_usd;
+  const hasDoubts = inDoubt !== formatUsd(noMoney);
+  const figures = ["requests", ...(hasRetries ? ["retries"] : []), "input tokens", "output tokens", "cost", ...(hasDoubts ? ["in doubt"] : []), "list cost", "saving"];
   const cells = (row: Figures): TableCell[] => [
     row.requests,
     ...(hasRetries ? [row.retries] : []),
     promptTotal(row.tokens),
     completionTotal(row.tokens),
     row.cost_usd,
+    ...(hasDoubts ? [row.cost_in_doubt_usd] : []),
     row.list_cost_usd,
     row.saving_usd,
   ];
@@ -96,6 +99,7 @@ function printReport(io: Io, report: Report): void {
   for (const [source, { requests, cost_usd }] of inexact) {
     if (requests > 0) note(io, `of it ${source}: USD ${cost_usd} of ${requests} requests`);
   }
+  if (hasDoubts) note(io, `of it in doubt: USD ${inDoubt}, which the gateway may bill differently; charges show says why`);
   if (report.total.unpriced_requests > 0) {
     note(io, `${report.total.unpriced_requests} requests have no price and are not in the cost`);
   }

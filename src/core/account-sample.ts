@@ -18,6 +18,8 @@ export interface LedgerTotals {
   readonly written: number;
   /** Costs of posted charges, corrections included. */
   readonly posted: Readonly<Record<Source, PicoUsd>>;
+  /** Costs of charges with doubts. */
+  readonly inDoubt: Readonly<Record<Source, PicoUsd>>;
   readonly requests: number;
   /** Posted requests whose model has no price. */
   readonly unpriced: number;

@@ -55,6 +55,8 @@ export interface Charge {
   readonly billing: Billing;
   /** Why the amount may differ from the bill. */
   readonly doubts: readonly Doubt[];
+  /** All of the cost where there are doubts, else nothing. Of a carried sum, what its charges had. */
+  readonly inDoubt: PicoUsd;
   /** The tokens that were plainly counted, apart from estimates; null where nothing was, and in rows of earlier versions. */
   readonly delivered: Delivered | null;
   /** The status that the client was answered with; null while pending and after a crash. */

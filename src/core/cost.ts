@@ -34,6 +34,8 @@ export interface CostItem {
   readonly class: TokenClass | "request" | "minimum" | "fee";
   /** For `minimum`, the tokens that the minimum asks for beyond those there are. For `fee`, the calls. */
   readonly tokens: number;
+  /** For `fee`, the type of the tool's items. */
+  readonly tool?: string;
   /** Null where no tokens are priced: a flat request, and what is filled up to a minimum of USD. */
   readonly rate: PicoUsdPerToken | null;
   readonly cost: PicoUsd;
@@ -62,13 +64,16 @@ export interface ChargePrices {
   readonly servedPrice: PriceVersion | null;
 }
 
-/** What a request costs, and by which formula. Where another model answered, the larger cost of the two. */
-export function costUnder({ price, servedPrice }: ChargePrices, tokens: TokenCounts, billing: Billing = standardBilling): Cost & { readonly formula: Formula } {
-  const under = (version: PriceVersion) =>
-    ({ ...costOf(version, tokens, billing), formula: version.perRequest === null ? "tokens" : "per_request" }) as const;
-  const asked = under(price);
-  const served = servedPrice === null ? asked : under(servedPrice);
-  return served.charged > asked.charged ? served : asked;
+/** What a request costs, and by which formula. */
+export function costUnder(prices: ChargePrices, tokens: TokenCounts, billing: Billing = standardBilling): Cost & { readonly formula: Formula } {
+  const price = decidingPrice(prices, tokens, billing);
+  return { ...costOf(price, tokens, billing), formula: price.perRequest === null ? "tokens" : "per_request" };
+}
+
+/** The price that a request is charged by. Where another model answered, the one with the larger cost. */
+export function decidingPrice({ price, servedPrice }: ChargePrices, tokens: TokenCounts, billing: Billing = standardBilling): PriceVersion {
+  if (servedPrice === null) return price;
+  return costOf(servedPrice, tokens, billing).charged > costOf(price, tokens, billing).charged ? servedPrice : price;
 }
 
 /** As `costUnder`; null where it is more than 64 bits of pico-USD hold. */
@@ -95,7 +100,7 @@ function feeItems({ fees = {} }: PriceVersion, { calls }: Billing): CostItem[] {
     const fee = Object.hasOwn(fees, kind) ? fees[kind] : undefined;
     if (fee === undefined || count === 0) return [];
     const times = (amount: PicoUsd) => (amount * BigInt(count)) as PicoUsd;
-    return [{ class: "fee", tokens: count, rate: null, cost: times(fee.charged), listRate: null, listCost: times(fee.list), tierFrom: 0 } as const];
+    return [{ class: "fee", tokens: count, tool: kind, rate: null, cost: times(fee.charged), listRate: null, listCost: times(fee.list), tierFrom: 0 } as const];
   });
 }
 

@@ -1,6 +1,6 @@
 import { isIdleBetween, postedTotal, unsettledAt, type AccountFigure, type AccountSample } from "./account-sample.ts";
 import { measureOf, type Measure } from "./account-measure.ts";
-import type { Source } from "./charge.ts";
+import { sources, type Source } from "./charge.ts";
 import { add, larger, noMoney, smaller, subtract, sum, type PicoUsd } from "./money.ts";
 
 /** A correction of the ledger: no movement of the gateway's, so it belongs to the charge that it corrects. */
@@ -13,7 +13,7 @@ export interface CorrectionMade {
 
 /** Why the gateway may rightly have billed so much less, or more, than the ledger says. Null: without a bound. */
 export interface Doubt {
-  readonly kind: "pending" | "assumed" | "partial" | "counted" | "unpriced" | "rounding";
+  readonly kind: "pending" | "assumed" | "partial" | "counted" | "in_doubt" | "unpriced" | "rounding";
   readonly below: PicoUsd;
   readonly above: PicoUsd | null;
 }
@@ -43,6 +43,8 @@ export interface Reconciliation {
   readonly measure: Measure["name"];
   readonly requests: number;
   readonly ledger: PicoUsd;
+  /** Of the ledger's sum, that of charges with doubts. */
+  readonly inDoubt: PicoUsd;
   readonly gateway: PicoUsd;
   /** Gateway less ledger: above zero when the gateway billed more. */
   readonly difference: PicoUsd;
@@ -80,13 +82,15 @@ export function reconcile(samples: readonly AccountSample[], corrections: readon
   const ledger = sum(compared.map((interval) => interval.ledger));
   const gateway = sum(compared.map((interval) => interval.gateway));
   const difference = subtract(gateway, ledger);
-  const doubts = doubtsOf(runsOf(intervals), measure);
+  const runs = runsOf(intervals);
+  const doubts = doubtsOf(runs, measure);
   const below = sum(doubts.map((doubt) => doubt.below));
   const above = doubts.some((doubt) => doubt.above === null) ? null : sum(doubts.map((doubt) => doubt.above ?? noMoney));
   return {
     ok: true,
     reconciliation: {
       first, last, samples: end - start + 1, measure: measure.name, ledger, gateway, difference, doubts, below, above,
+      inDoubt: sum(runs.flatMap((run) => sources.map((source) => inDoubtOf(run, source)))),
       requests: compared.reduce((count, { from, to }) => count + to.before.requests - from.before.requests, 0),
       agrees: difference >= -below && (above === null || difference <= above),
       movements: [...movementsOf(intervals, measure), ...creditMovements(stated.slice(start, end + 1), measure)],
@@ -166,24 +170,20 @@ function movedBy(corrections: readonly CorrectionMade[], from: AccountSample, to
 }
 
 /** Neighbouring intervals that are compared: doubts about what was pending arise at the ends of each run only. */
-function runsOf(intervals: readonly Interval[]): (readonly Interval[])[] {
-  const runs: Interval[][] = [];
-  let open = false;
-  for (const interval of intervals) {
-    const isCompared = interval.kind === "compared";
-    if (isCompared && open) runs.at(-1)?.push(interval);
-    else if (isCompared) runs.push([interval]);
-    open = isCompared;
+function runsOf(intervals: readonly Interval[]): readonly Run[] {
+  const runs: Run[] = [];
+  let open: Run | undefined;
+  for (const { kind, from, to, ledger } of intervals) {
+    if (kind !== "compared") open = undefined;
+    else if (open === undefined) runs.push((open = { from, to, ledger }));
+    else runs[runs.length - 1] = open = { from: open.from, to, ledger: add(open.ledger, ledger) };
   }
   return runs;
 }
 
-function doubtsOf(runs: readonly (readonly Interval[])[], measure: Measure): Doubt[] {
+function doubtsOf(runs: readonly Run[], measure: Measure): Doubt[] {
   const total = (kind: Doubt["kind"], of: (run: Run) => readonly [below: bigint, above: bigint | null]): Doubt => {
-    const parts = runs.flatMap((run) => {
-      const [first, last] = [run[0], run.at(-1)];
-      return first === undefined || last === undefined ? [] : [of({ from: first.from, to: last.to, ledger: sum(run.map(({ ledger }) => ledger)) })];
-    });
+    const parts = runs.map(of);
     const below = sum(parts.map(([part]) => part as PicoUsd));
     const above = parts.some(([, part]) => part === null) ? null : sum(parts.map(([, part]) => (part ?? 0n) as PicoUsd));
     return { kind, below, above };
@@ -197,6 +197,11 @@ function doubtsOf(runs: readonly (readonly Interval[])[], measure: Measure): Dou
     total("partial", (run) => [postedBy(run, "partial"), postedBy(run, "partial")]),
     // Estimates are scaled to the dear side, by a factor of two at most.
     total("counted", (run) => [postedBy(run, "counted") / 2n, postedBy(run, "counted") / 10n]),
+    // May be billed at nothing or at twice as much, whatever the source: here is what the lines above do not cover.
+    total("in_doubt", (run) => {
+      const [reported, counted, assumed] = [inDoubtOf(run, "reported"), inDoubtOf(run, "counted"), inDoubtOf(run, "assumed")];
+      return [reported + counted - counted / 2n, reported + counted - counted / 10n + assumed];
+    }),
     total("unpriced", ({ from, to }) => [0n, to.after.unpriced > from.before.unpriced || to.after.pendingUnpriced > 0 ? null : 0n]),
     total("rounding", ({ from, to }) => {
       const either = measure.step + BigInt(to.before.requests - from.before.requests) * billedStep;
@@ -214,6 +219,10 @@ interface Run {
 
 function postedBy({ from, to }: Run, source: Source): PicoUsd {
   return larger(subtract(to.before.posted[source], from.before.posted[source]), noMoney);
+}
+
+function inDoubtOf({ from, to }: Run, source: Source): PicoUsd {
+  return larger(subtract(to.before.inDoubt[source], from.before.inDoubt[source]), noMoney);
 }
 
 /** What moved while nothing of ours ran, and payments that only the balance shows. */

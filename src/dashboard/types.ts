@@ -72,6 +72,7 @@ export interface Overview {
     readonly since: Iso;
     readonly until: Iso;
     readonly unpriced_requests: number;
+    readonly cost_in_doubt_usd: Usd;
   };
   readonly series: Series;
   readonly top: { readonly keys: readonly Spender[]; readonly models: readonly Spender[] };
@@ -107,10 +108,18 @@ export interface Charge {
   readonly first_token_ms: number | null;
   readonly tags: Readonly<Record<string, string>>;
   readonly correction: { readonly of: string; readonly by: string | null; readonly at: Iso; readonly why: string | null } | null;
+  readonly doubts: readonly string[];
+  readonly cost_in_doubt_usd: Usd;
+  readonly service_tier: string | null;
+  readonly tool_calls: Readonly<Record<string, number>>;
+  readonly delivered: { readonly input: number; readonly output: number } | null;
+  readonly served_price_version: string | null;
 }
 
 export interface Item {
   readonly class: string;
+  /** Of a fee, the type of the tool's calls. */
+  readonly tool: string | null;
   readonly tokens: number;
   readonly usd_per_million: string | null;
   readonly cost_usd: Usd;
@@ -128,14 +137,17 @@ export interface ChargeDetails extends Charge {
   readonly clamped: boolean;
   readonly retry: number;
   readonly items: readonly Item[];
-  readonly price: {
-    readonly model: string;
-    readonly from: string;
-    readonly source: string;
-    readonly fraction: string | null;
-    readonly minimum: { readonly tokens: number; readonly usd: Usd };
-  } | null;
+  readonly price: PriceUsed | null;
+  readonly served_price: PriceUsed | null;
   readonly known: string;
+}
+
+export interface PriceUsed {
+  readonly model: string;
+  readonly from: string;
+  readonly source: string;
+  readonly fraction: string | null;
+  readonly minimum: { readonly tokens: number; readonly usd: Usd };
 }
 
 export interface Limits {

@@ -1,7 +1,8 @@
 import { sources } from "../core/charge.ts";
+import { doubts, type Doubt } from "../core/doubts.ts";
 import { tokenClasses, type TokenClass } from "../core/tokens.ts";
 import type { ChargedKey, Events } from "../ports/events.ts";
-import { amounts, counts } from "./counters.ts";
+import { amounts, counts, type Money } from "./counters.ts";
 import type { Family } from "./family.ts";
 import { BoundedLabel, other, SeriesCache } from "./labels.ts";
 import { groupsMax, modelsMax, startedMax } from "./limits.ts";
@@ -24,6 +25,7 @@ export function chargeMetrics(names: KeyNames): { readonly heard: Heard; readonl
   const keyTokens = counts({ name: "farebox_key_tokens_total", help: "Tokens charged for, by key and disjoint class.", labels: [...byKey, "class"] });
   const retries = counts({ name: "farebox_client_retries_total", help: "Requests that a client's SDK sent again, by model.", labels: ["model"] });
   const overage = amounts({ name: "farebox_overage_usd_total", help: "What was posted beyond its hold, in USD.", labels: [] });
+  const inDoubt = amounts({ name: "farebox_cost_in_doubt_usd_total", help: "Cost of charges that the gateway may bill differently, in USD, under each of their doubts.", labels: ["reason"] });
 
   const models = new BoundedLabel(modelsMax);
   const groups = new BoundedLabel(groupsMax);
@@ -38,6 +40,7 @@ export function chargeMetrics(names: KeyNames): { readonly heard: Heard; readonl
     tokens: new SeriesCache((name = "") => keyTokens.of(key, team, name)),
   }));
   const overages = overage.of();
+  const inDoubtOf = Object.fromEntries(doubts.map((doubt) => [doubt, inDoubt.of(doubt)])) as Record<Doubt, Money>;
   const modelLabel = (model: string | null) => (model === null ? other : models.of(model));
   const seriesOfModel = (model: string | null, group: string | null, source: string) =>
     modelSeries.of(modelLabel(model), group === null ? "" : groups.of(group), source);
@@ -55,7 +58,7 @@ export function chargeMetrics(names: KeyNames): { readonly heard: Heard; readonl
     }
   };
   return {
-    families: [cost, list, tokens, keyRequests, keyCost, keyTokens, retries, overage],
+    families: [cost, list, tokens, keyRequests, keyCost, keyTokens, retries, overage, inDoubt],
     heard: {
       admitted(admission) {
         const { key, model, retry } = admission;
@@ -72,6 +75,7 @@ export function chargeMetrics(names: KeyNames): { readonly heard: Heard; readonl
         if (event.cost !== null) {
           ofModel.cost.add(event.cost);
           ofKey.cost.add(event.cost);
+          for (const doubt of event.doubts) inDoubtOf[doubt].add(event.cost);
         }
         if (event.listCost !== null) ofModel.list.add(event.listCost);
         overages.add(event.overage);

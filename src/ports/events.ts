@@ -1,6 +1,7 @@
 import type { Credits } from "../core/account.ts";
 import type { AdminFailure } from "../core/admins.ts";
 import type { Source } from "../core/charge.ts";
+import type { Doubt } from "../core/doubts.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { TaskFailure } from "../core/task-failures.ts";
@@ -50,6 +51,8 @@ export interface ChargePosted {
   readonly listCost: PicoUsd | null;
   readonly overage: PicoUsd;
   readonly tokens: TokenCounts;
+  /** Why the cost may differ from the bill. */
+  readonly doubts: readonly Doubt[];
 }
 
 /** The gateway's account, as it said. Null is unknown, never 0. */

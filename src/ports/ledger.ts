@@ -1,6 +1,7 @@
 import type { LedgerTotals } from "../core/account-sample.ts";
 import type { Budget, BudgetWindow, Caller, Shortage } from "../core/budget.ts";
 import type { Charge, ChargeState, HoldKind } from "../core/charge.ts";
+import type { ChargePrices } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { CorrectionMade } from "../core/reconciliation.ts";
@@ -99,6 +100,13 @@ export interface Ledger extends AsyncDisposable {
   verify(onProgress?: (share: number) => void): Promise<Verification>;
   /** Pending holds admitted before the instant, oldest first, at most 1000; those of tasks that are known to run are left out. */
   oldHolds(before: number): Promise<readonly OldHold[]>;
+}
+
+/** The prices that a charge was computed from; undefined where it has none, or one of them is not stored. */
+export async function pricesOf(ledger: Pick<Ledger, "price">, { priceId, servedPriceId }: Pick<Charge, "priceId" | "servedPriceId">): Promise<ChargePrices | undefined> {
+  const price = priceId === null ? undefined : await ledger.price(priceId);
+  const servedPrice = servedPriceId === null ? null : await ledger.price(servedPriceId);
+  return price === undefined || servedPrice === undefined ? undefined : { price, servedPrice };
 }
 
 /** The store cannot be reached or written (a full disk, a lost file): nothing was changed. The message says why. */

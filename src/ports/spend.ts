@@ -34,6 +34,8 @@ export interface SpendRow {
   readonly unpricedRequests: number;
   readonly cost: PicoUsd;
   readonly listCost: PicoUsd;
+  /** Of the cost, that of charges with doubts. */
+  readonly inDoubt: PicoUsd;
 }
 
 /** Which of the latest charges: those that began or ended since a look before, where there was one. */

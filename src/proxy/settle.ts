@@ -1,3 +1,4 @@
+import { noDoubts } from "../core/doubts.ts";
 import { settlementFor, type Outcome, type Settlement } from "../core/settlement.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Events } from "../ports/events.ts";
@@ -47,6 +48,7 @@ export function createSettler(parts: {
     }
     if (settlement.kind === "void" || !result.first) return;
     const { key } = who;
+    const { doubts = noDoubts } = settlement;
     events.posted({
       id: held.id,
       key: key === null ? null : { id: key.id, name: key.name, team: key.team },
@@ -58,12 +60,13 @@ export function createSettler(parts: {
       listCost: settlement.listCost,
       overage: result.overage,
       tokens: settlement.tokens,
+      doubts,
     });
     // A client that leaves its stream is no trouble; a gateway that breaks one off is.
     const isBroken = settlement.source === "partial" && settlement.reason !== "client_left";
     if (settlement.source === "assumed" || isBroken || settlement.clamped || result.overage > 0n) {
       const { source, reason, clamped } = settlement;
-      log.warn({ request_id: held.id, source, reason, clamped, overage: result.overage.toString() }, "settled without a plain report");
+      log.warn({ request_id: held.id, source, reason, clamped, doubts, overage: result.overage.toString() }, "settled without a plain report");
     }
   };
 }

@@ -1,4 +1,5 @@
 import { fareboxItself } from "../core/admins.ts";
+import { noDoubts } from "../core/doubts.ts";
 import { noMoney, subtract, sum } from "../core/money.ts";
 import { failureReason } from "../core/task-failures.ts";
 import { isUnstated, laterAmounts, taskSettlementFor, type ReservedTask, type TaskOutcome, type TaskSettlement } from "../core/task-settlement.ts";
@@ -176,12 +177,12 @@ async function tellEnd(
   const model = parts.catalogue().findTask(task.model, task.taskType, charge.at)?.id ?? null;
   parts.events.taskEnded({ model, status, failure });
   if (settlement.kind === "void") return;
-  const { source, listCost, tokens, reason } = settlement;
+  const { source, listCost, tokens, reason, doubts = noDoubts } = settlement;
   parts.events.posted({
     id: charge.id, key: key === undefined ? null : { id: key.id, name: key.name, team: charge.team }, route: charge.route, model, group: charge.group,
-    source, cost, listCost, overage, tokens,
+    source, cost, listCost, overage, tokens, doubts,
   });
   if (source === "reported" && overage === 0n) return;
-  const fields = { request_id: charge.id, task_id: task.taskId, source, reason, overage: overage.toString() };
+  const fields = { request_id: charge.id, task_id: task.taskId, source, reason, doubts, overage: overage.toString() };
   parts.log.warn(fields, "a task was settled without a plain report");
 }

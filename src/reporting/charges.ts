@@ -1,6 +1,6 @@
 import type { Charge } from "../core/charge.ts";
+import type { ChargePrices } from "../core/cost.ts";
 import { formatUsd, sum, type PicoUsd } from "../core/money.ts";
-import type { PriceVersion } from "../core/price.ts";
 import type { ChargePage } from "../ports/ledger.ts";
 import { itemisedJson } from "./itemised.ts";
 import { isoTime, type NameOf } from "./names.ts";
@@ -34,6 +34,12 @@ export function chargeJson(charge: Charge, nameOf: NameOf) {
     first_token_ms: charge.firstTokenMs,
     tags: charge.tags,
     correction: correctionOf(charge),
+    doubts: charge.doubts,
+    cost_in_doubt_usd: formatUsd(charge.inDoubt),
+    service_tier: charge.billing.serviceTier,
+    tool_calls: charge.billing.calls,
+    delivered: charge.delivered,
+    served_price_version: charge.servedPriceId,
   };
 }
 
@@ -46,13 +52,13 @@ function correctionOf({ adjusts, adjustedBy, reason, endedAt }: Charge) {
 export type ChargeDetailsJson = ReturnType<typeof chargeDetailsJson>;
 
 /** One charge with its corrections, newest first, what all of them come to, and how its amount comes about by its price. */
-export function chargeDetailsJson(charge: Charge, corrections: readonly Charge[], nameOf: NameOf, price: PriceVersion | undefined) {
+export function chargeDetailsJson(charge: Charge, corrections: readonly Charge[], nameOf: NameOf, prices: ChargePrices | undefined) {
   const costs = [charge, ...corrections].map(({ cost }) => cost).filter((cost) => cost !== null);
   return {
     ...chargeJson(charge, nameOf),
     corrections: corrections.map((correction) => chargeJson(correction, nameOf)),
     total_usd: costs.length === 0 ? null : formatUsd(sum(costs)),
-    ...itemisedJson(charge, price),
+    ...itemisedJson(charge, prices),
   };
 }
 

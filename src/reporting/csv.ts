@@ -49,6 +49,7 @@ function reportCells(report: Pick<Report, "by" | "rows">): Cell[][] {
     ...sources.map((source) => `${source}_cost_usd`),
     "unpriced_requests",
     "retries",
+    "cost_in_doubt_usd",
   ];
   const rows = report.rows.map((row) => [
     ...report.by.map((name) => row[name] ?? null),
@@ -60,6 +61,7 @@ function reportCells(report: Pick<Report, "by" | "rows">): Cell[][] {
     ...sources.map((source) => row.by_source[source]?.cost_usd ?? "0.00"),
     row.unpriced_requests,
     row.retries,
+    row.cost_in_doubt_usd,
   ]);
   return [header, ...rows];
 }

@@ -4,7 +4,7 @@ import { chargeJson, type ChargeJson } from "./charges.ts";
 import { csvOf, type Cell } from "./csv.ts";
 import type { NameOf } from "./names.ts";
 
-/** The fields of a charge, one column each; tags are a JSON object. */
+/** The fields of a charge, one column each; tags and calls of tools are JSON objects. */
 const columns: readonly (readonly [name: string, cell: (charge: ChargeJson) => Cell])[] = [
   ["request_id", (charge) => charge.request_id],
   ["gateway_request_id", (charge) => charge.gateway_request_id],
@@ -28,12 +28,23 @@ const columns: readonly (readonly [name: string, cell: (charge: ChargeJson) => C
   ["price_version", (charge) => charge.price_version],
   ["duration_ms", (charge) => charge.duration_ms],
   ["first_token_ms", (charge) => charge.first_token_ms],
-  ["tags", (charge) => (Object.keys(charge.tags).length === 0 ? null : JSON.stringify(charge.tags))],
+  ["tags", (charge) => jsonOrNull(charge.tags)],
   ["correction_of", (charge) => charge.correction?.of ?? null],
   ["correction_by", (charge) => charge.correction?.by ?? null],
   ["correction_at", (charge) => charge.correction?.at ?? null],
   ["correction_why", (charge) => charge.correction?.why ?? null],
+  ["doubts", (charge) => charge.doubts.join(" ") || null],
+  ["cost_in_doubt_usd", (charge) => charge.cost_in_doubt_usd],
+  ["service_tier", (charge) => charge.service_tier],
+  ["tool_calls", (charge) => jsonOrNull(charge.tool_calls)],
+  ["delivered_input_tokens", (charge) => charge.delivered?.input ?? null],
+  ["delivered_output_tokens", (charge) => charge.delivered?.output ?? null],
+  ["served_price_version", (charge) => charge.served_price_version],
 ];
+
+function jsonOrNull(values: Readonly<Record<string, string | number>>): string | null {
+  return Object.keys(values).length === 0 ? null : JSON.stringify(values);
+}
 
 /** Charges as CSV, a header first and then one row each. */
 export async function* chargesCsv(charges: AsyncIterable<readonly Charge[]>, nameOf: NameOf): AsyncGenerator<string> {

@@ -35,7 +35,11 @@ export interface FocusRow extends Omit<FocusLine, "quantity" | "consumed"> {
   readonly pricedModel: string;
   readonly group: string | null;
   readonly priceId: string | null;
+  /** Null for the standard one. */
+  readonly serviceTier: string | null;
   readonly source: Source | null;
+  /** Names with a space between; null for none. */
+  readonly doubts: string | null;
   /** A correction that was made in a later month than the charge that it corrects. */
   readonly isLate: boolean;
   /** A JSON object; null for none. */
@@ -71,8 +75,8 @@ const meterNames: Readonly<Record<Meter, string>> = {
 };
 
 const isUsage = (row: FocusRow) => row.meter !== "adjustment";
-const skuId = (row: FocusRow) => `${row.pricedModel}/${row.meter}`;
-const consumedUnit = (row: FocusRow) => (row.meter === "request" ? "Requests" : "Tokens");
+const skuId = (row: FocusRow) => `${row.pricedModel}/${row.tool ?? row.meter}`;
+const consumedUnit = (row: FocusRow) => (row.unit === "Requests" ? "Requests" : "Tokens");
 const billed: Column = (row) => formatUsd(costAt(row.unit, row.quantity, row.contracted));
 const provider: Column = (_, { options }) => options.provider;
 
@@ -111,8 +115,8 @@ const standard = {
   ServiceSubcategory: () => "Generative AI",
   SkuId: skuId,
   SkuMeter: (row) => meterNames[row.meter],
-  SkuPriceDetails: (row) => JSON.stringify({ x_Model: row.pricedModel, x_TierFromPromptTokens: row.tierFrom ?? undefined }),
-  SkuPriceId: (row) => [row.priceId ?? "stated", row.tierFrom ?? 0, skuId(row), row.unit].join("/"),
+  SkuPriceDetails: (row) => JSON.stringify({ x_Model: row.pricedModel, x_TierFromPromptTokens: row.tierFrom ?? undefined, x_ServiceTier: row.serviceTier ?? undefined }),
+  SkuPriceId: (row) => [row.priceId ?? "stated", ...(row.serviceTier === null ? [] : [row.serviceTier]), row.tierFrom ?? 0, skuId(row), row.unit].join("/"),
   SubAccountId: (row) => (row.key === "" ? null : row.key),
   SubAccountName: (row, { nameOf }) => nameOf(row.key),
   Tags: (row) => row.tags,
@@ -120,6 +124,7 @@ const standard = {
 
 /** Columns for what FOCUS has no word for. */
 const custom = {
+  x_Doubts: (row) => row.doubts,
   x_Group: (row) => row.group,
   x_Model: (row) => row.model,
   x_PriceVersion: (row) => row.priceId,

@@ -14,11 +14,13 @@ export type Meter = TokenClass | "request" | "minimum" | "fee" | "assumed" | "st
  */
 export interface FocusLine {
   readonly meter: Meter;
+  /** For a fee, the type of the hosted tool. */
+  readonly tool: string | null;
   readonly unit: "Tokens" | "Requests" | "USD" | "Units";
   readonly quantity: bigint;
   readonly contracted: PicoUsd;
   readonly list: PicoUsd;
-  /** What was really used, in tokens or, for a flat price, requests. Null where a line is no usage. */
+  /** What was really used: tokens, requests of a flat price, or calls of a tool. Null where a line is no usage. */
   readonly consumed: bigint | null;
   /** For a price with tiers: the prompt tokens from which on the tier holds. */
   readonly tierFrom: number | null;
@@ -44,7 +46,7 @@ export function focusLines(charge: Charge, price: PriceVersion | undefined): Foc
     case "per_request": {
       const items = price === undefined ? [] : itemise(price, charge.tokens, charge.billing);
       const isWhole = sum(items.map((item) => item.cost)) === cost && sum(items.map((item) => item.listCost)) === listCost;
-      if (isWhole && price !== undefined) return items.flatMap((item) => itemLines(item, price));
+      if (isWhole && price !== undefined) return items.map((item) => itemLine(item, price));
       return stated("stated", cost, listCost, tokensOf(charge));
     }
     case "assumed":
@@ -60,15 +62,16 @@ export function focusLines(charge: Charge, price: PriceVersion | undefined): Foc
   }
 }
 
-function itemLines(item: CostItem, price: PriceVersion): FocusLine[] {
-  return item.class === "fee" ? stated("fee", item.cost, item.listCost, BigInt(item.tokens)) : [itemLine(item, price)];
-}
-
 function itemLine(item: CostItem, price: PriceVersion): FocusLine {
   const tierFrom = price.tiers.length > 1 ? item.tierFrom : null;
-  const line = { meter: item.class, tierFrom };
+  const line = { meter: item.class, tool: item.tool ?? null, tierFrom };
   if (item.class === "request") {
     return { ...line, unit: "Requests", quantity: 1n, contracted: item.cost, list: item.listCost, consumed: 1n, tierFrom: null };
+  }
+  if (item.class === "fee") {
+    const calls = BigInt(item.tokens);
+    const [contracted, list] = [(item.cost / calls) as PicoUsd, (item.listCost / calls) as PicoUsd];
+    return { ...line, unit: "Requests", quantity: calls, contracted, list, consumed: calls, tierFrom: null };
   }
   const consumed = item.class === "minimum" ? 0n : BigInt(item.tokens);
   if (item.rate === null) return { ...line, unit: "USD", quantity: item.cost, contracted: one, list: noMoney, consumed };
@@ -81,7 +84,7 @@ function itemLine(item: CostItem, price: PriceVersion): FocusLine {
  * amount; else it is one unit of that price (minus one for a credit), and prices stay above zero as FOCUS wants them.
  */
 function stated(meter: Meter, cost: PicoUsd, list: PicoUsd, consumed: bigint | null): FocusLine[] {
-  const line = { meter, consumed, tierFrom: null };
+  const line = { meter, tool: null, consumed, tierFrom: null };
   const inUsd = { ...line, unit: "USD" } as const;
   if (list === cost) return [{ ...inUsd, quantity: cost, contracted: one, list: one }];
   if (list === 0n) return [{ ...inUsd, quantity: cost, contracted: one, list: noMoney }];

@@ -1,8 +1,9 @@
 import type { Charge } from "../core/charge.ts";
+import { decidingPrice } from "../core/cost.ts";
 import type { PriceVersion } from "../core/price.ts";
 import { tokenClasses } from "../core/tokens.ts";
 import type { Calendar } from "../ports/calendar.ts";
-import type { Ledger, TimeSpan } from "../ports/ledger.ts";
+import { pricesOf, type Ledger, type TimeSpan } from "../ports/ledger.ts";
 import { csvOf } from "./csv.ts";
 import { cellsOf, focusColumns, type FocusOptions, type FocusRow } from "./focus-columns.ts";
 import { focusLines, type FocusLine } from "./focus-lines.ts";
@@ -20,7 +21,7 @@ export interface LeftOut {
 const rowsKept = 20_000;
 
 /**
- * FOCUS rows as CSV: the posted charges of a span, added up by day, key, model, price, tier, token class, source and tags.
+ * FOCUS rows as CSV: the posted charges of a span, added up by day, key, model, price, tier, token class, source, doubts and tags.
  * The sums of BilledCost and ListCost are the ledger's, to the last digit.
  */
 export async function* focusCsv(
@@ -32,27 +33,41 @@ export async function* focusCsv(
   const columns = focusColumns(options.version);
   yield csvOf([columns]);
   const days = new DayRows(tools.calendar, span);
-  const prices = new Prices(tools.ledger);
+  const prices = new KnownPrices(tools.ledger);
   const text = (rows: readonly FocusRow[]) => csvOf(rows.map((row) => cellsOf(row, { columns, options, nameOf: tools.nameOf })));
   for await (const charges of tools.ledger.stream(span)) {
     for (const charge of charges) {
       if (charge.state === "pending") leftOut.pending++;
       if (charge.state !== "posted") continue;
-      const price = await prices.of(charge);
-      const lines = focusLines(charge, price);
+      const priced = await pricedBy(charge, prices);
+      const lines = focusLines(charge, priced.price);
       if (lines === null) {
         leftOut.unpriced++;
         continue;
       }
       if (days.isDoneBefore(charge)) yield text(days.take());
-      days.add(charge, price, lines);
+      days.add(charge, priced, lines);
     }
   }
   yield text(days.take());
 }
 
+/** The price that a charge's lines are of. */
+interface Priced {
+  readonly price: PriceVersion | undefined;
+  readonly priceId: string | null;
+}
+
+async function pricedBy(charge: Charge, known: KnownPrices): Promise<Priced> {
+  const { priceId, servedPriceId, tokens, billing, formula } = charge;
+  const prices = await pricesOf(known, charge);
+  const isPriced = formula === "tokens" || formula === "per_request";
+  const price = prices === undefined || !isPriced ? prices?.price : decidingPrice(prices, tokens, billing);
+  return { price, priceId: prices !== undefined && price === prices.servedPrice ? servedPriceId : priceId };
+}
+
 /** Stored price versions; there are few, and they are asked for with every charge. */
-class Prices {
+class KnownPrices {
   readonly #ledger: Pick<Ledger, "price">;
   readonly #known = new Map<string, PriceVersion | undefined>();
 
@@ -60,12 +75,8 @@ class Prices {
     this.#ledger = ledger;
   }
 
-  of({ priceId }: Charge): PriceVersion | undefined | Promise<PriceVersion | undefined> {
-    if (priceId === null) return undefined;
-    return this.#known.has(priceId) ? this.#known.get(priceId) : this.#read(priceId);
-  }
-
-  async #read(id: string): Promise<PriceVersion | undefined> {
+  async price(id: string): Promise<PriceVersion | undefined> {
+    if (this.#known.has(id)) return this.#known.get(id);
     const price = await this.#ledger.price(id);
     if (this.#known.size >= 1000) this.#known.clear();
     this.#known.set(id, price);
@@ -90,9 +101,9 @@ class DayRows {
     return this.#rows.size > 0 && (charge.at >= this.#day.end || this.#rows.size >= rowsKept);
   }
 
-  add(charge: Charge, price: PriceVersion | undefined, lines: readonly FocusLine[]): void {
+  add(charge: Charge, priced: Priced, lines: readonly FocusLine[]): void {
     if (charge.at >= this.#day.end) this.#day = this.#dayOf(charge.at);
-    const of = this.#identityOf(charge, price);
+    const of = this.#identityOf(charge, priced);
     const name = JSON.stringify(Object.values(of));
     for (const line of lines) this.#addLine(name, of, line);
   }
@@ -104,8 +115,8 @@ class DayRows {
   }
 
   #addLine(charge: string, of: Identity, line: FocusLine): void {
-    const { meter, unit, contracted, list, tierFrom } = line;
-    const name = `${charge}\0${meter}\0${unit}\0${contracted}\0${list}\0${tierFrom}`;
+    const { meter, tool, unit, contracted, list, tierFrom } = line;
+    const name = `${charge}\0${meter}\0${tool}\0${unit}\0${contracted}\0${list}\0${tierFrom}`;
     const row = this.#rows.get(name);
     if (row === undefined) {
       this.#rows.set(name, { ...of, ...line, isToken: tokenClasses.some((each) => each === meter) });
@@ -121,7 +132,7 @@ class DayRows {
     return { start: Math.max(start, this.#span.since), end: Math.min(end ?? this.#span.until, this.#span.until) };
   }
 
-  #identityOf(charge: Charge, price: PriceVersion | undefined): Identity {
+  #identityOf(charge: Charge, { price, priceId }: Priced): Identity {
     const { start, end } = this.#day;
     // A correction is billed when it is made, for the day of what it corrects.
     const billedAt = charge.formula === "adjustment" ? Math.max(charge.endedAt ?? charge.at, charge.at) : charge.at;
@@ -137,8 +148,10 @@ class DayRows {
       model: charge.model,
       pricedModel: price?.model ?? charge.model,
       group: charge.group,
-      priceId: charge.priceId,
+      priceId,
+      serviceTier: charge.billing.serviceTier,
       source: charge.source,
+      doubts: charge.doubts.join(" ") || null,
       isLate: month.start > charge.at,
       tags: tags.length === 0 ? null : JSON.stringify(Object.fromEntries(tags)),
     };

@@ -20,6 +20,7 @@ export interface Sums {
   readonly unpricedRequests: number;
   readonly cost: PicoUsd;
   readonly listCost: PicoUsd;
+  readonly inDoubt: PicoUsd;
 }
 
 /** Today, this month, and what the month comes to. Times are milliseconds since 1970 UTC. */
@@ -72,6 +73,7 @@ export function sumsOf(rows: readonly SpendRow[]): Sums {
     unpricedRequests: rows.reduce((total, row) => total + row.unpricedRequests, 0),
     cost: sum(rows.map(({ cost }) => cost)),
     listCost: sum(rows.map(({ listCost }) => listCost)),
+    inDoubt: sum(rows.map(({ inDoubt }) => inDoubt)),
   };
 }
 

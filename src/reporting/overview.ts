@@ -61,7 +61,10 @@ export async function runOverview(tools: OverviewTools, wish: OverviewWish) {
     today: { since: isoTime(today.start), ...figures(today.sums), yesterday_by_now_usd: formatUsd(sumsOf(before).cost) },
     month: { since: isoTime(month.start), until: isoTime(month.end), ...figures(month.sums) },
     forecast: forecast && { month_end_usd: formatUsd(forecast.monthEnd), usd_per_hour: formatUsd(forecast.perHour), from: isoTime(forecast.from) },
-    span: { name: wish.span, since: isoTime(frame.since), until: isoTime(now), ...figures(inSpan), unpriced_requests: inSpan.unpricedRequests },
+    span: {
+      name: wish.span, since: isoTime(frame.since), until: isoTime(now), ...figures(inSpan),
+      unpriced_requests: inSpan.unpricedRequests, cost_in_doubt_usd: formatUsd(inSpan.inDoubt),
+    },
     series: { by: wish.by, bucket: frame.each, starts: frame.starts.map(isoTime), ...seriesOf(lines, series, frame.starts, wish.by === "key" ? nameOf : (name) => name) },
     top: {
       keys: keysTop.map(({ name, own, sums }) => ({ name: name === null ? null : nameOf(name), team: own.at(-1)?.names[1] ?? null, ...spenderJson(sums) })),

@@ -1,7 +1,7 @@
 import type { Charge, ChargeState } from "../core/charge.ts";
 import type { Key } from "../core/keys.ts";
 import type { Calendar } from "../ports/calendar.ts";
-import type { ChargeQuery, Ledger } from "../ports/ledger.ts";
+import { pricesOf, type ChargeQuery, type Ledger } from "../ports/ledger.ts";
 import { chargeDetailsJson, chargesJson } from "./charges.ts";
 import { parseInstant } from "./instants.ts";
 import { ownName } from "./names.ts";
@@ -63,8 +63,7 @@ export async function ownCharge(own: OwnCharges, id: string): Promise<ReturnType
   const charge = await findOwn(own, id);
   if (charge === undefined) return undefined;
   const corrections = await own.ledger.charges({ adjusts: charge.id, limit: limitMax });
-  const price = charge.priceId === null ? undefined : await own.ledger.price(charge.priceId);
-  return chargeDetailsJson(charge, corrections.charges, ownName(own.key), price);
+  return chargeDetailsJson(charge, corrections.charges, ownName(own.key), await pricesOf(own.ledger, charge));
 }
 
 async function findOwn({ ledger, key }: OwnCharges, id: string): Promise<Charge | undefined> {

@@ -13,6 +13,8 @@ export interface ReconciliationJson {
   readonly measure: Reconciliation["measure"];
   readonly requests: number;
   readonly ledger_usd: string;
+  /** Of the ledger's sum, that of charges with doubts. */
+  readonly cost_in_doubt_usd: string;
   readonly gateway_usd: string;
   /** Above zero when the gateway billed more than the ledger says. */
   readonly difference_usd: string;
@@ -55,6 +57,7 @@ export function reconciliationJson(found: Reconciliation): ReconciliationJson {
     measure,
     requests,
     ledger_usd: formatUsd(ledger),
+    cost_in_doubt_usd: formatUsd(found.inDoubt),
     gateway_usd: formatUsd(found.gateway),
     difference_usd: formatUsd(difference),
     difference_percent: percentOf(difference, ledger),

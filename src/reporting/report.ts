@@ -17,6 +17,8 @@ export interface Figures {
   readonly unpriced_requests: number;
   /** How many of the requests the client's SDK had sent before; each may have cost. */
   readonly retries: number;
+  /** Of the cost, that of charges with doubts. */
+  readonly cost_in_doubt_usd: string;
 }
 
 export type ReportLine = Readonly<Partial<Record<ReportDimension, string | null>>> & Figures;
@@ -98,5 +100,6 @@ export function figuresOf(sums: Sums): Figures {
     by_source: Object.fromEntries(bySource),
     unpriced_requests: sums.unpricedRequests,
     retries: sums.retries,
+    cost_in_doubt_usd: formatUsd(sums.inDoubt),
   };
 }

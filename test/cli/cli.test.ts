@@ -268,6 +268,7 @@ describe("a ledger with charges", () => {
       by_source: { reported: { requests: 1, cost_usd: "0.003" } },
       unpriced_requests: 0,
       retries: 0,
+      cost_in_doubt_usd: "0.00",
     });
     expect(report.total).toMatchObject({ requests: 3, cost_usd: "0.009", list_cost_usd: "0.018", saving_usd: "0.009" });
   });
@@ -305,9 +306,9 @@ describe("a ledger with charges", () => {
     expect(table.stdout).toMatch(/^bob\t3\t1\t3000\t1000\t/m);
     expect(table.stderr).toContain("1 of the requests were retries by the client, and each may have cost\n");
     const csv = await farebox.run("report", "--by", "key", "--format", "csv");
-    expect(csv.stdout).toMatch(/^key,.*,unpriced_requests,retries\r\n/);
-    expect(csv.stdout).toMatch(/^alice,.*,0,0\r\n/m);
-    expect(csv.stdout).toMatch(/^bob,.*,0,1\r\n/m);
+    expect(csv.stdout).toMatch(/^key,.*,unpriced_requests,retries,cost_in_doubt_usd\r\n/);
+    expect(csv.stdout).toMatch(/^alice,.*,0,0,0.00\r\n/m);
+    expect(csv.stdout).toMatch(/^bob,.*,0,1,0.00\r\n/m);
   });
 
   it("is reported by tags as a table, as CSV and as JSON", async () => {
@@ -358,6 +359,12 @@ describe("a ledger with charges", () => {
         first_token_ms: null,
         tags: { project: "apollo" },
         correction: null,
+        doubts: [],
+        cost_in_doubt_usd: "0.00",
+        service_tier: null,
+        tool_calls: {},
+        delivered: null,
+        served_price_version: null,
       },
     ]);
   });

@@ -70,8 +70,8 @@ describe("report --what-if", () => {
       "",
     ]);
     const csv = (await farebox.run("report", "--what-if", folder, "--format", "csv")).stdout.split("\r\n");
-    expect(csv[0]).toMatch(/,retries,what_if_cost_usd,what_if_list_cost_usd,difference_usd,not_recomputed_requests,not_recomputed_cost_usd$/);
-    expect(csv[2]).toMatch(/^model-a,3,.*,0,0.268,0.268,0.012,1,0.25$/);
+    expect(csv[0]).toMatch(/,retries,cost_in_doubt_usd,what_if_cost_usd,what_if_list_cost_usd,difference_usd,not_recomputed_requests,not_recomputed_cost_usd$/);
+    expect(csv[2]).toMatch(/^model-a,3,.*,0,0.00,0.268,0.268,0.012,1,0.25$/);
   });
 
   it("prices what had no price when it was charged", async () => {

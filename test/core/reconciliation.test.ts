@@ -10,6 +10,8 @@ const perUsd = 10_000_000n;
 /** What the account record shows: both credits and balance, the balance alone in steps of a cent, or the wallet. */
 type Shape = "credits" | "balance" | "wallet";
 
+const noAmounts = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };
+
 /** An account and a ledger beside it, as they would be with a gateway that bills by its own book. */
 class World {
   readonly samples: AccountSample[] = [];
@@ -19,7 +21,7 @@ class World {
   #account = "7";
   #credits = { total: usd("1000") as bigint, used: 0n, frozen: 0n, expired: 0n };
   #ledger: LedgerTotals = {
-    written: 0, posted: { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney }, requests: 0, unpriced: 0, pending: 0,
+    written: 0, posted: noAmounts, inDoubt: noAmounts, requests: 0, unpriced: 0, pending: 0,
     pendingUnpriced: 0, held: noMoney,
   };
 
@@ -27,8 +29,12 @@ class World {
     this.#shape = shape;
   }
 
-  charge(amount: PicoUsd | null, { billed = amount ?? noMoney, source = "reported" }: { billed?: bigint; source?: keyof LedgerTotals["posted"] } = {}): this {
-    const { posted, written, requests, unpriced } = this.#ledger;
+  charge(
+    amount: PicoUsd | null,
+    { billed = amount ?? noMoney, source = "reported", doubted = false }: { billed?: bigint; source?: keyof LedgerTotals["posted"]; doubted?: boolean } = {},
+  ): this {
+    const { posted, inDoubt, written, requests, unpriced } = this.#ledger;
+    if (doubted) this.#ledger = { ...this.#ledger, inDoubt: { ...inDoubt, [source]: (inDoubt[source] + (amount ?? 0n)) as PicoUsd } };
     const cost = (posted[source] + (amount ?? 0n)) as PicoUsd;
     this.#ledger = { ...this.#ledger, posted: { ...posted, [source]: cost }, written: written + 1, requests: requests + 1, unpriced: unpriced + (amount === null ? 1 : 0) };
     return this.use(billed);
@@ -144,6 +150,21 @@ describe("the ledger beside the account", () => {
     expect(of("counted").doubts[0]).toEqual({ kind: "counted", below: usd("5"), above: usd("1") });
     const unpriced = new World().sample().charge(usd("1")).charge(null, { billed: usd("7") }).sample().outcome();
     expect(unpriced).toMatchObject({ difference: usd("7"), above: null, agrees: true, doubts: [{ kind: "unpriced", above: null }, { kind: "rounding" }] });
+  });
+
+  it.each([
+    ["reported", usd("10"), usd("10")],
+    ["counted", usd("10"), usd("10")],
+    ["partial", usd("10"), usd("10")],
+    ["assumed", usd("10"), usd("10")],
+  ] as const)("may differ by all that is in doubt, either way and once: %s", (source, below, above) => {
+    const of = (doubted: boolean) => new World().sample().charge(usd("10"), { source, doubted, billed: usd("19") }).charge(usd("5")).sample().outcome();
+    const [certain, doubtful] = [of(false), of(true)];
+    const rounding = doubtful.doubts.find(({ kind }) => kind === "rounding")?.below ?? noMoney;
+    expect([doubtful.below - rounding, (doubtful.above ?? noMoney) - rounding]).toEqual([below, above]);
+    expect(doubtful).toMatchObject({ inDoubt: usd("10"), agrees: true });
+    expect(certain).toMatchObject({ inDoubt: 0n, agrees: source === "partial" });
+    expect(doubtful.below >= certain.below && (doubtful.above ?? 0n) >= (certain.above ?? 0n)).toBe(true);
   });
 
   it("names what moved the account beside the requests", () => {

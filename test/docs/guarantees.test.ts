@@ -1,5 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { doubts } from "../../src/core/doubts.ts";
+import { doubtPhrases } from "../../src/reporting/itemised.ts";
 
 const root = new URL("../../", import.meta.url);
 const page = readFileSync(new URL("docs/guarantees.md", root), "utf8");
@@ -30,6 +32,11 @@ describe("docs/guarantees.md", () => {
     expect(cells).toHaveLength(4);
     expect(cells.filter((cell) => cell === "")).toEqual([]);
     expect(cells[3]).toMatch(/\d{4}-\d{2}-\d{2}$/);
+  });
+
+  it("says of each doubt what it means, in the words of the product", () => {
+    const rows = page.split("\n").filter((line) => /^\| `[a-z_]+` \| /.test(line)).map((line) => line.split(" | ").slice(0, 2));
+    expect(rows).toEqual(doubts.map((doubt) => [`| \`${doubt}\``, doubtPhrases[doubt]]));
   });
 
   it.each(promises)("$promise: its proof is there", ({ proof }) => {

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import type { LedgerFigures } from "../../src/metrics/ledger-gauges.ts";
 import { createMetrics } from "../../src/metrics/metrics.ts";
+import { doubts } from "../../src/core/doubts.ts";
 import { noTokens } from "../../src/core/tokens.ts";
 import { countTasks } from "../../src/core/task-ceilings.ts";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
@@ -14,7 +15,7 @@ function metricsWith(keysMax: number, figures = noFigures) {
 }
 
 const charge = (name: string, cost: PicoUsd, team: string | null = null) =>
-  ({ id: "1", key: { id: name, name, team }, route: "/v1/chat/completions", model: "m", group: null, source: "reported", cost, listCost: null, overage: usd("0"), tokens: noTokens }) as const;
+  ({ id: "1", key: { id: name, name, team }, route: "/v1/chat/completions", model: "m", group: null, source: "reported", cost, listCost: null, overage: usd("0"), tokens: noTokens, doubts: [] }) as const;
 
 it("keys beyond the cap are `other` and stay so, in the gauges of the ledger too", async () => {
   const budget = (key: string, spent: string) => ({ scope: "each-key", key, period: "1d", limit: usd("5"), spent: usd(spent), held: usd("0") });
@@ -44,6 +45,17 @@ it("money counts every pico-dollar, however large the sum beside it", async () =
   for (let count = 0; count < 7; count++) metrics.events.posted(charge("alice", 1n as PicoUsd));
   const families = readPage((await metrics.scrape("prometheus")).text);
   expect(valueOf(families, "farebox_key_cost_usd_total")).toBe("9000000.000000000007");
+});
+
+it("what is in doubt is counted under each of its doubts, to the pico-dollar, and each starts at 0", async () => {
+  const metrics = metricsWith(2);
+  const read = async () => readPage((await metrics.scrape("prometheus")).text).get("farebox_cost_in_doubt_usd_total")?.samples.map(({ labels, value }) => [labels["reason"], value]);
+  expect(await read()).toEqual(doubts.map((doubt) => [doubt, "0"]));
+  metrics.events.posted(charge("alice", usd("1")));
+  metrics.events.posted({ ...charge("alice", usd("9000000")), doubts: ["served_model", "hosted_tool"] });
+  for (let count = 0; count < 7; count++) metrics.events.posted({ ...charge("alice", 1n as PicoUsd), doubts: ["served_model"] });
+  metrics.events.posted({ ...charge("alice", usd("1")), cost: null, doubts: ["time_based"] });
+  expect((await read())?.filter(([, value]) => value !== "0")).toEqual([["served_model", "9000000.000000000007"], ["hosted_tool", "9000000"]]);
 });
 
 it("what a label holds is escaped", async () => {

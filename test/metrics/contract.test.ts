@@ -41,6 +41,7 @@ const contract: Readonly<Record<string, Row>> = {
 const additions: Readonly<Record<string, Row>> = {
   farebox_admin_failures_total: ["counter", "reason"],
   farebox_client_retries_total: ["counter", "model"],
+  farebox_cost_in_doubt_usd_total: ["counter", "reason"],
   farebox_tasks_total: ["counter", "model", "status"],
   farebox_task_failures_total: ["counter", "reason"],
   farebox_running_tasks: ["gauge", "family"],

@@ -3,6 +3,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { correctCharge } from "../../src/admin/corrections.ts";
 import type { Charge } from "../../src/core/charge.ts";
+import { doubts } from "../../src/core/doubts.ts";
+import { postHold } from "../../src/core/settlement.ts";
 import { formatUsd, parseSignedUsd, parseUsd, sum, usd, usdNumber, type PicoUsd } from "../../src/core/money.ts";
 import { tokenClasses } from "../../src/core/tokens.ts";
 import { keyNames } from "../../src/reporting/names.ts";
@@ -107,11 +109,23 @@ beforeAll(async () => {
     const made = await correctCharge({ ledger: proxy.serving.ledger, clock }, { id: charge?.id ?? "", amount, why: "a test", by: "test" });
     if (!made.ok) throw new Error(made.message);
   }
+  await postDoubted(noon);
   charges = await proxy.charges();
   gauges = readPage(await proxy.metrics());
   nameOf = await keyNames(proxy.serving.keys);
 });
 afterAll(() => everything.disposeAsync());
+
+/** A charge with doubts that no request of this process made: it is in the ledger alone, not in the counters. */
+async function postDoubted(at: number): Promise<void> {
+  const { ledger } = proxy.serving;
+  const [cost, caller] = [usd("0.012345678901"), { key: posted[0]?.key ?? "", team: posted[0]?.team ?? null }];
+  const hold = { id: doubted, kind: "request", at, caller, route: "chat", model: "gpt-4o", group: null, stream: false, price: null } as const;
+  await ledger.hold({ ...hold, amount: cost, bounded: true, tags: { project: "p1" }, retry: 0 });
+  const posting = postHold({ hold: cost }, "assumed", "a test");
+  const end = { at, status: 200, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
+  await ledger.post(doubted, { ...posting, doubts: ["served_model", "time_based"] }, end);
+}
 
 type Grouped = ReadonlyMap<string, PicoUsd>;
 
@@ -122,6 +136,8 @@ function sumsBy<T>(all: Iterable<T>, nameOf: (one: T) => string, amountOf: (one:
   return sums;
 }
 
+const doubted = "doubted";
+const inDoubtOf = ({ inDoubt }: Charge) => inDoubt;
 const total = (all: readonly Charge[]) => sum(all.map(({ cost }) => cost ?? usd("0")));
 const costOf = ({ cost }: Charge) => cost;
 const exactly = (text: unknown) => {
@@ -169,6 +185,12 @@ describe("Prometheus", () => {
     }
   });
 
+  it("counts what is in doubt under each of its doubts", () => {
+    const each = posted.flatMap(({ doubts: of, cost }) => of.map((doubt) => ({ doubt, cost })));
+    expect(sumsOf(counters, "farebox_cost_in_doubt_usd_total", "reason")).toEqual(withoutZero(sumsBy(each, ({ doubt }) => doubt, ({ cost }) => cost)));
+    expect(counters.get("farebox_cost_in_doubt_usd_total")?.samples.map(({ labels }) => labels["reason"])).toEqual([...doubts]);
+  });
+
   it("has each amount as the float that is nearest to it, from which the amount can be read again", () => {
     const amounts = [...gauges.values(), ...counters.values()].flatMap(({ samples }) => samples.filter(({ name }) => /^farebox_(?!balance).*_usd/.test(name)));
     expect(amounts.length).toBeGreaterThan(50);
@@ -200,14 +222,14 @@ describe("Prometheus", () => {
 
   it("is the ledger's total less what was corrected", () => {
     const counted = sum([...sumsOf(counters, "farebox_cost_usd_total", "model").values()]);
-    expect(counted).toBe(total(charges.filter(({ adjusts }) => adjusts === null)));
+    expect(counted).toBe(total(charges.filter(({ id, adjusts }) => adjusts === null && id !== doubted)));
     expect(sumsOf(gauges, "farebox_cost_usd_total", "model")).toEqual(sumsOf(counters, "farebox_cost_usd_total", "model"));
   });
 });
 
 interface Report {
   readonly rows: readonly (Record<string, string | null> & { requests: never; by_source: never })[];
-  readonly total: { readonly requests: number; readonly cost_usd: string; readonly list_cost_usd: string; readonly by_source: Record<string, { cost_usd: string }> };
+  readonly total: { readonly requests: number; readonly cost_usd: string; readonly list_cost_usd: string; readonly cost_in_doubt_usd: string; readonly by_source: Record<string, { cost_usd: string }> };
 }
 
 /** The value of a dimension of a charge; the charges are all of one hour. */
@@ -231,9 +253,11 @@ describe.each([...Object.keys(dimensions), "key,model", "team,day,group", "tag:p
     const ofRow = (row: Report["rows"][number]) => by.split(",").map((name) => label(row[name])).join(" ");
     expect(sumsBy(rows, ofRow, (row) => exactly(row["cost_usd"]))).toEqual(groups);
     expect(sumsBy(rows, ofRow, (row) => exactly(row["list_cost_usd"]))).toEqual(lists);
+    expect(sumsBy(rows, ofRow, (row) => exactly(row["cost_in_doubt_usd"]))).toEqual(sumsBy(counted, ofCharge, inDoubtOf));
+    expect(exactly(all.cost_in_doubt_usd)).toBe(sum(charges.map(inDoubtOf)));
     expect(exactly(all.cost_usd)).toBe(total(charges));
     expect(sum(Object.values(all.by_source).map(({ cost_usd }) => exactly(cost_usd)))).toBe(total(charges));
-    expect(all.requests).toBe(posted.length);
+    expect(all.requests).toBe(posted.length + 1);
   };
 
   it("the report says the same", async () => agrees(await commands.json<Report>("report", "--by", by, ...span)));
@@ -252,6 +276,8 @@ describe("row by row", () => {
     expect(new Map(rows.map((row) => [row["request_id"] ?? "", row["cost_usd"]]))).toEqual(costs);
     const lists = new Map(of.map(({ id, listCost }) => [id, listCost === null ? null : formatUsd(listCost)]));
     expect(new Map(rows.map((row) => [row["request_id"] ?? "", row["list_cost_usd"]]))).toEqual(lists);
+    const inDoubt = new Map(of.map((charge) => [charge.id, formatUsd(charge.inDoubt)]));
+    expect(new Map(rows.map((row) => [row["request_id"] ?? "", row["cost_in_doubt_usd"]]))).toEqual(inDoubt);
   };
 
   it("charges", async () => agrees((await commands.json<{ charges: Row[] }>("charges", "--limit", "1000")).charges));
@@ -274,6 +300,16 @@ describe("row by row", () => {
       expect(exactly(budgets.find(({ scope }) => scope === "all")?.spent_usd)).toBe(total(charges));
     }
   });
+});
+
+it("the overview has what is in doubt", async () => {
+  expect(sum(charges.map(inDoubtOf))).toBeGreaterThan(0n);
+  interface Overview { readonly span: { readonly cost_in_doubt_usd: string } }
+  const whole: Overview = (await askAdmin(proxy.url, "GET", "/overview?span=7d", { token: admin })).json;
+  expect(exactly(whole.span.cost_in_doubt_usd)).toBe(sum(charges.map(inDoubtOf)));
+  const own = await fetch(`${proxy.url}/v1/farebox/overview?span=7d`, { headers: { authorization: `Bearer ${proxy.key}` } });
+  const ofAlice = charges.filter(({ key }) => nameOf(key) === "alice");
+  expect(exactly(((await own.json()) as Overview).span.cost_in_doubt_usd)).toBe(sum(ofAlice.map(inDoubtOf)));
 });
 
 it("FOCUS: billed cost by key", async () => {

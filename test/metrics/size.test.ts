@@ -35,7 +35,7 @@ function busy(otel: boolean) {
       events.admitted({ key, route, model: model.id, group: model.group, retry: 0 });
       events.posted({
         id, key, route, model: model.id, group: model.group, source: sources[step % sources.length] ?? "reported",
-        cost: usd("12.345678901234"), listCost: usd("23.456789012345"), overage: usd("0"), tokens,
+        cost: usd("12.345678901234"), listCost: usd("23.456789012345"), overage: usd("0"), tokens, doubts: ["time_based"],
       });
       const durationMs = 15 * 2 ** ((index + step) % 16);
       events.requestStarted("request");

@@ -2,9 +2,11 @@ import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { costOf } from "../../src/core/cost.ts";
+import { costOf, standardBilling, type Billing } from "../../src/core/cost.ts";
+import type { Doubt } from "../../src/core/doubts.ts";
 import { add, formatUsd, noMoney, parseUsd, sum, usd, type PicoUsd } from "../../src/core/money.ts";
 import { canonicalPrice, type PriceVersion } from "../../src/core/price.ts";
+import { settlementFor } from "../../src/core/settlement.ts";
 import type { TokenCounts } from "../../src/core/tokens.ts";
 import type { Ledger } from "../../src/ports/ledger.ts";
 import { focusColumns, type FocusVersion } from "../../src/reporting/focus-columns.ts";
@@ -183,6 +185,37 @@ describe("the FOCUS export", () => {
       ChargePeriodEnd: "2026-11-20T23:00:00Z", BillingPeriodStart: "2026-10-31T23:00:00Z", BillingPeriodEnd: "2026-11-30T23:00:00Z",
       SubAccountId: "k-alice", SubAccountName: "name of k-alice", x_TokenClass: "input", x_Source: "reported", ChargeCategory: "Usage", ChargeClass: null,
     });
+  });
+
+  it("has the lines of the price that decided where another model answered, of its service tier, and of each hosted tool", async () => {
+    const ledger = new MemoryLedger(berlin, emptyState());
+    const asked = price({ model: "asked", tiers: [tier(0, rates({ input: "1", output: "2" }))] });
+    const fees = { search: { charged: usd("0.01"), list: usd("0.02"), inputTokens: 0 }, code: { charged: usd("0.03"), list: usd("0.03"), inputTokens: 0 } };
+    const answered = price({ model: "answered", tiers: [tier(0, rates({ input: "3", output: "2" }))], serviceTiers: { priority: [tier(0, rates({ input: "6", output: "2" }))] }, fees });
+    const pin = (version: PriceVersion) => ({ id: idOf(version), canonical: canonicalPrice(version), version });
+    const send = async (id: string, servedPrice: PriceVersion, billing: Billing, doubts: readonly Doubt[] = ["served_model"]) => {
+      await ledger.hold(holdOf(id, usd("9"), { model: "asked", price: pin(asked) }));
+      const reserved = { hold: usd("9"), price: asked, servedPrice: pin(servedPrice) };
+      const settlement = settlementFor(reserved, { kind: "reported", tokens: tokensOf(1_000_000, 0), clamped: false, billing, doubts });
+      if (settlement.kind === "post") await ledger.post(id, settlement, endAt(noon));
+    };
+    await send("plain", answered, standardBilling);
+    await send("priority", answered, { serviceTier: "priority", calls: { search: 2, code: 1 } });
+    // What answered costs less: the price of the model asked for stays.
+    await send("cheaper", price({ model: "cheap", tiers: [tier(0, rates({ input: "0.5", output: "1" }))] }), standardBilling, ["served_model", "service_tier"]);
+    const { records } = await expectExact(ledger);
+    const shown = records.map((row) => [row["SkuId"], row["SkuMeter"], row["PricingQuantity"], row["PricingUnit"], row["ConsumedQuantity"], row["ConsumedUnit"], row["BilledCost"], row["x_Doubts"]]);
+    expect(shown.toSorted()).toEqual([
+      ["answered/code", "Hosted Tool Calls", "1", "Requests", "1", "Requests", "0.03", "served_model"],
+      ["answered/input", "Input Tokens", "1000000", "Tokens", "1000000", "Tokens", "3.00", "served_model"],
+      ["answered/input", "Input Tokens", "1000000", "Tokens", "1000000", "Tokens", "6.00", "served_model"],
+      ["answered/search", "Hosted Tool Calls", "2", "Requests", "2", "Requests", "0.02", "served_model"],
+      ["asked/input", "Input Tokens", "1000000", "Tokens", "1000000", "Tokens", "1.00", "served_model service_tier"],
+    ]);
+    expect(new Set(records.map((row) => row["x_Model"]))).toEqual(new Set(["asked"]));
+    expect(new Set(records.map((row) => row["x_PriceVersion"]))).toEqual(new Set([idOf(asked), idOf(answered)]));
+    expect(new Set(records.map((row) => row["SkuPriceId"])).size).toBe(5);
+    expect(records.map((row) => JSON.parse(row["SkuPriceDetails"] ?? "")).filter((details) => details.x_ServiceTier === "priority")).toHaveLength(3);
   });
 
   it("shows a correction of an earlier month as one, billed when it was made", async () => {

@@ -72,9 +72,9 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await ledger.post("below", { ...posting(1000, 1000), source: "counted", delivered }, endAt(noon));
     await ledger.post("held", { ...assumed(usd("0")), doubts: ["task_consumption"] }, endAt(noon));
     await ledger.post("short", { ...posting(1000, 1000), source: "counted", delivered: { input: 1000, output: 1001 } }, endAt(noon));
-    expect(await ledger.charge("served")).toMatchObject({ servedPriceId: servedPrice.id, doubts, billing: served.billing, delivered: null });
+    expect(await ledger.charge("served")).toMatchObject({ servedPriceId: servedPrice.id, doubts, inDoubt: served.cost, billing: served.billing, delivered: null });
     expect(await ledger.charge("below")).toMatchObject({ servedPriceId: null, doubts: [], billing: { serviceTier: null, calls: {} }, delivered });
-    expect(await ledger.charge("held")).toMatchObject({ cost: usd("1"), doubts: ["task_consumption"] });
+    expect(await ledger.charge("held")).toMatchObject({ cost: usd("1"), doubts: ["task_consumption"], inDoubt: usd("1") });
     expect(await ledger.price(servedPrice.id)).toEqual(version);
     const inDoubt = served.cost + usd("1");
     for (const by of [["day"], ["hour"], ["tag:feature"]] as const) {
@@ -98,7 +98,7 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
       servedModel: "model-a-1", group: "general", stream: false, priceId, hold: usd("1"), cost: usd("0.2"), listCost: usd("0.4"), overage: 0n,
       formula: "tokens", source: "reported", minimumApplied: false, clamped: false, tokens: posting(100_000, 25_000).tokens, status: 200,
       reason: null, gatewayRequestId: "gw-1", durationMs: 12.5, firstTokenMs: 3, tags: {}, retry: 0, servedPriceId: null,
-      billing: { serviceTier: null, calls: {} }, doubts: [], delivered: null,
+      billing: { serviceTier: null, calls: {} }, doubts: [], inDoubt: 0n, delivered: null,
     });
     expect(await ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
@@ -559,8 +559,9 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await using store = await opened(kind);
     const { ledger } = store;
     const nothing = await ledger.totals();
+    const noAmounts = { reported: 0n, counted: 0n, partial: 0n, assumed: 0n };
     expect(nothing).toEqual({
-      written: 0, posted: { reported: 0n, counted: 0n, partial: 0n, assumed: 0n }, requests: 0, unpriced: 0, pending: 0, pendingUnpriced: 0, held: 0n,
+      written: 0, posted: noAmounts, inDoubt: noAmounts, requests: 0, unpriced: 0, pending: 0, pendingUnpriced: 0, held: 0n,
     });
     for (const [index, id] of ["a", "b", "c", "d"].entries()) {
       await ledger.hold(holdOf(id, usd("1"), { at: noon - 90 * 24 * hourMs }));
@@ -569,14 +570,14 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await ledger.hold(holdOf("e", null));
     await ledger.hold(holdOf("f", null));
     await ledger.post("a", posting(100_000, 0), endAt(noon));
-    await ledger.post("b", assumed(usd("1")), endAt(noon + 5));
+    await ledger.post("b", { ...assumed(usd("1")), doubts: ["task_consumption", "time_based"] }, endAt(noon + 5));
     await ledger.post("e", assumed(null), endAt(noon + 6));
     await ledger.void("c", "gateway_400", endAt(noon));
     await ledger.adjust("a", { id: "fix", at: noon + 10, amount: usd("0.01"), why: "test", by: "root" });
     const { written, ...counted } = await ledger.totals();
     expect(written).toBeGreaterThanOrEqual(7);
     expect(counted).toEqual({
-      posted: { reported: usd("0.11"), counted: 0n, partial: 0n, assumed: usd("1") }, requests: 3, unpriced: 1,
+      posted: { reported: usd("0.11"), counted: 0n, partial: 0n, assumed: usd("1") }, inDoubt: { ...noAmounts, assumed: usd("1") }, requests: 3, unpriced: 1,
       pending: 2, pendingUnpriced: 1, held: usd("1"),
     });
     const fix = { madeAt: noon + 10, ofChargeAt: noon, amount: usd("0.01") };

@@ -19,7 +19,8 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
       await ledger.post(id, posting(input, 0), endAt(at + 5));
     };
     await post("a", noon - 2 * dayMs, 1000);
-    await post("b", noon - 90 * 60_000, 2000, { model: "model-b" });
+    await ledger.hold(holdOf("b", usd("1"), { at: noon - 90 * 60_000, model: "model-b" }));
+    await ledger.post("b", { ...posting(2000, 0), doubts: ["served_model"] }, endAt(noon - 90 * 60_000 + 5));
     await post("c", noon - 20 * 60_000, 3000, { caller: bob });
     await post("d", noon, 4000, { caller: { key: "", team: null }, group: null });
     await ledger.hold(holdOf("e", null, { at: noon, model: "unknown" }));
@@ -35,8 +36,8 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
     await using filledOne = await filled();
     const rows = await filledOne.ledger.spend({ by: [], each: "day", since: midnight - 2 * dayMs, until: midnight + dayMs });
     expect(rows).toEqual([
-      { start: midnight - 2 * dayMs, names: [], requests: 1, unpricedRequests: 0, cost: cents("0.001"), listCost: cents("0.002") },
-      { start: midnight, names: [], requests: 4, unpricedRequests: 1, cost: cents("0.008"), listCost: cents("0.018") },
+      { start: midnight - 2 * dayMs, names: [], requests: 1, unpricedRequests: 0, cost: cents("0.001"), listCost: cents("0.002"), inDoubt: 0n },
+      { start: midnight, names: [], requests: 4, unpricedRequests: 1, cost: cents("0.008"), listCost: cents("0.018"), inDoubt: cents("0.002") },
     ]);
   });
 

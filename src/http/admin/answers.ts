@@ -3,6 +3,7 @@ import { creditKinds } from "../../core/account.ts";
 import { adminRoles } from "../../core/admins.ts";
 import { alertTypes } from "../../core/alerts.ts";
 import { periods } from "../../core/budget.ts";
+import { doubts } from "../../core/doubts.ts";
 import { tokenClasses, units } from "../../core/tokens.ts";
 import { taskFailures } from "../../core/task-failures.ts";
 import { taskStatuses } from "../../core/tasks.ts";
@@ -56,23 +57,31 @@ const chargeFields = {
   source: source.nullable(), stream: z.boolean(), status: z.int().nullable(), tokens, cost_usd: usdOrNull, list_cost_usd: usdOrNull,
   minimum_applied: z.boolean(), hold_usd: usdOrNull, overage_usd: usd, price_version: z.string().nullable(), duration_ms: z.number().nullable(),
   first_token_ms: z.number().nullable(), tags: z.record(z.string(), z.string()), correction: correction.nullable(),
+  doubts: z.array(z.enum(doubts)).meta({ description: "Why the amount may differ from the gateway's bill; [] for no reason." }),
+  cost_in_doubt_usd: usd.meta({ description: "All of the cost where there are doubts, else 0." }),
+  service_tier: z.string().nullable().meta({ description: "The service tier that answered; null for the standard one." }),
+  tool_calls: z.record(z.string(), count).meta({ description: "Calls of hosted tools by their type." }),
+  delivered: z.strictObject({ input: count, output: count }).nullable().meta({ description: "Tokens that were counted as they passed; null where none were." }),
+  served_price_version: z.string().nullable(),
 };
 export const charge = z.strictObject(chargeFields);
 export const chargeList = z.strictObject({ charges: z.array(charge), next });
+const priceUsed = z
+  .strictObject({ model: z.string(), from: z.string(), source: z.string(), fraction: z.string().nullable(), minimum: z.strictObject({ tokens: count, usd }) })
+  .nullable();
 const perMillion = z.string().regex(/^\d+(\.\d+)?$/).nullable().meta({ description: "USD per 1M tokens; null where no tokens are priced." });
 export const chargeDetails = z.strictObject({
   ...chargeFields, corrections: z.array(charge), total_usd: usdOrNull, ended_at: timeOrNull,
   formula: z.enum(["tokens", "per_request", "task", "assumed", "adjustment", "unpriced"]).nullable(), reason: z.string().nullable(), clamped: z.boolean(), retry: count,
   items: z
     .array(z.strictObject({
-      class: z.enum([...tokenClasses, "request", "minimum"]), tokens: count, usd_per_million: perMillion, cost_usd: usd, list_usd_per_million: perMillion,
+      class: z.enum([...tokenClasses, "request", "minimum", "fee"]), tool: z.string().nullable(), tokens: count, usd_per_million: perMillion, cost_usd: usd, list_usd_per_million: perMillion,
       list_cost_usd: usd, tier_from: count,
     }))
     .meta({ description: "The lines that add up to the cost; none where it is not made of tokens or a request." }),
-  price: z
-    .strictObject({ model: z.string(), from: z.string(), source: z.string(), fraction: z.string().nullable(), minimum: z.strictObject({ tokens: count, usd }) })
-    .nullable(),
-  known: z.string().meta({ description: "How the amount is known, in a sentence." }),
+  price: priceUsed,
+  served_price: priceUsed.meta({ description: "The price of the model that answered, where it is another one; the cost is the larger of both." }),
+  known: z.string().meta({ description: "How the amount is known, and why it may differ from the bill." }),
 });
 const taskFields = {
   task_id: z.string(), request_id: z.string().meta({ description: "The charge that pays for it." }), key: z.string().nullable(), model: z.string(),
@@ -89,6 +98,7 @@ export const correctionMade = z.strictObject({
 const figures = {
   requests: count, tokens, cost_usd: usd, list_cost_usd: usd, saving_usd: usd,
   by_source: z.record(z.string(), z.strictObject({ requests: count, cost_usd: usd })), unpriced_requests: count, retries: count,
+  cost_in_doubt_usd: usd.meta({ description: "Of the cost, that of charges with doubts." }),
 };
 export const usage = z.strictObject({
   since: time, until: time, by: z.array(z.string()),
@@ -124,7 +134,7 @@ export const balance = z.strictObject({
 
 const bounds = { below_usd: usd, above_usd: usdOrNull };
 export const reconciliation = z.strictObject({
-  ok: z.boolean(), since: time, until: time, samples: count, measure: z.string(), requests: count, ledger_usd: usd, gateway_usd: usd,
+  ok: z.boolean(), since: time, until: time, samples: count, measure: z.string(), requests: count, ledger_usd: usd, cost_in_doubt_usd: usd, gateway_usd: usd,
   difference_usd: usd, difference_percent: z.number().nullable(),
   uncertainty: z.strictObject({ ...bounds, items: z.array(z.strictObject({ kind: z.string(), ...bounds })) }),
   movements: z.array(z.strictObject({ kind: z.string(), usd, estimate: z.boolean() })),
@@ -146,7 +156,7 @@ const spent = { requests: count, cost_usd: usd, list_cost_usd: usd, saving_usd: 
 const line = { cost_usd: usd, requests: count, values: z.array(usd).meta({ description: "One for each of `starts`." }) };
 const spender = { name: z.string().nullable(), requests: count, cost_usd: usd, saving_usd: usd };
 const overviewFields = {
-  span: z.strictObject({ name: z.string(), since: time, until: time, ...spent, unpriced_requests: count }),
+  span: z.strictObject({ name: z.string(), since: time, until: time, ...spent, unpriced_requests: count, cost_in_doubt_usd: usd }),
   series: z.strictObject({
     by: z.string(), bucket: z.enum(["hour", "day"]), starts: z.array(time), rows: z.array(z.strictObject({ name: z.string().nullable(), ...line })),
     other: z.strictObject({ count, ...line }).nullable().meta({ description: "All names beyond the dearest eight together." }),

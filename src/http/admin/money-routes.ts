@@ -103,7 +103,7 @@ export const chargeRoutes: readonly AdminRoute[] = [
     handle: async ({ ledger, keys }, { params: [id = ""] }) => {
       const shown = await showCharge(ledger, id);
       if (!shown.ok) return shown;
-      return found(chargeDetailsJson(shown.charge, shown.corrections, await namesIn(keys, [shown.charge]), shown.price));
+      return found(chargeDetailsJson(shown.charge, shown.corrections, await namesIn(keys, [shown.charge]), shown.prices));
     },
   }),
   route("POST /charges/{request_id}/corrections", {

@@ -101,8 +101,9 @@ export class MemoryLedger implements Ledger {
       invariant((cost === null) === (posting.formula === "unpriced"), "only an unpriced charge has no cost");
       const { formula, source, minimumApplied, clamped, tokens, reason, servedPrice, billing = standardBilling, doubts = noDoubts, delivered = null } = posting;
       if (servedPrice !== undefined) this.#state.prices.set(servedPrice.id, servedPrice.canonical);
+      const inDoubt = doubts.length > 0 ? (cost ?? noMoney) : noMoney;
       const overage = charge.hold === null || cost === null || cost <= charge.hold ? noMoney : ((cost - charge.hold) as PicoUsd);
-      return { state: "posted", cost, listCost, overage, formula, source, minimumApplied, clamped, tokens, reason, servedPriceId: servedPrice?.id ?? null, billing, doubts, delivered };
+      return { state: "posted", cost, listCost, overage, formula, source, minimumApplied, clamped, tokens, reason, servedPriceId: servedPrice?.id ?? null, billing, doubts, inDoubt, delivered };
     });
   }
 
@@ -127,7 +128,7 @@ export class MemoryLedger implements Ledger {
       id: correction.id, kind, state: "posted", at, endedAt: correction.at, key, team, route, model, servedModel, group, stream, priceId: null,
       hold: null, cost: amount, listCost: listAmount, overage: noMoney, formula: "adjustment", source, minimumApplied: false, clamped: false,
       tokens: noTokens, status: null, reason: why, gatewayRequestId: null, durationMs: null, firstTokenMs: null, tags, retry: 0, owner: 0,
-      adjusts: id, adjustedBy: by, servedPriceId: null, billing: standardBilling, doubts: noDoubts, delivered: null,
+      adjusts: id, adjustedBy: by, servedPriceId: null, billing: standardBilling, doubts: noDoubts, inDoubt: noMoney, delivered: null,
     });
     const isKnown = corrected.cost !== null || corrections.length > 0;
     recordAudit(this.#state, correctionEntry(id, correction, isKnown ? sum([corrected.cost ?? noMoney, before]) : null));
@@ -238,8 +239,9 @@ export class MemoryLedger implements Ledger {
     const rows = [...groups].map(([name, posted]): SpendRow => {
       const [start, names] = JSON.parse(name) as [number, (string | null)[]];
       const count = (of: "requests" | "unpriced") => posted.reduce((total, each) => total + each[of], 0);
-      const amount = (of: "cost" | "listCost") => sum(posted.map((each) => each[of] ?? noMoney));
-      return { start, names, requests: count("requests"), unpricedRequests: count("unpriced"), cost: amount("cost"), listCost: amount("listCost") };
+      const amount = (of: "cost" | "listCost" | "inDoubt") => sum(posted.map((each) => (each[of] ?? noMoney) as PicoUsd));
+      const amounts = { cost: amount("cost"), listCost: amount("listCost"), inDoubt: amount("inDoubt") };
+      return { start, names, requests: count("requests"), unpricedRequests: count("unpriced"), ...amounts };
     });
     return rows.sort(byTimeAndNames);
   }
@@ -264,10 +266,14 @@ export class MemoryLedger implements Ledger {
     const posted = all.filter(({ state }) => state === "posted");
     const pending = all.filter(({ state }) => state === "pending");
     const requests = posted.filter(({ formula }) => formula !== "adjustment");
-    const costOf = (source: Source) => sum(posted.filter((charge) => charge.source === source).map(({ cost }) => cost ?? noMoney));
+    const bySource = (of: "cost" | "inDoubt") => {
+      const total = (source: Source) => sum(posted.filter((charge) => charge.source === source).map((charge) => charge[of] ?? noMoney));
+      return { reported: total("reported"), counted: total("counted"), partial: total("partial"), assumed: total("assumed") };
+    };
     return {
       written: all.length,
-      posted: { reported: costOf("reported"), counted: costOf("counted"), partial: costOf("partial"), assumed: costOf("assumed") },
+      posted: bySource("cost"),
+      inDoubt: bySource("inDoubt"),
       requests: requests.length,
       unpriced: requests.filter(({ cost }) => cost === null).length,
       pending: pending.length,
@@ -428,7 +434,6 @@ export class MemoryLedger implements Ledger {
         requests: charge.formula === "adjustment" ? 0 : 1,
         unpriced: charge.cost === null ? 1 : 0,
         retries: charge.retry > 0 ? 1 : 0,
-        inDoubt: charge.doubts.length > 0 ? (charge.cost ?? 0n) : 0n,
       };
     }
   }
@@ -456,7 +461,8 @@ function pendingCharge(request: HoldRequest, hold: PicoUsd | null, owner: number
     id, kind, state: "pending", at, endedAt: null, key: caller.key, team: caller.team, route, model, servedModel: null, group, stream,
     priceId: price?.id ?? null, hold, cost: null, listCost: null, overage: noMoney, formula: null, source: null,
     minimumApplied: false, clamped: false, tokens: noTokens, status: null, reason: null, gatewayRequestId: null, durationMs: null,
-    firstTokenMs: null, tags, retry, owner, adjusts: null, adjustedBy: null, servedPriceId: null, billing: standardBilling, doubts: noDoubts, delivered: null,
+    firstTokenMs: null, tags, retry, owner, adjusts: null, adjustedBy: null, servedPriceId: null, billing: standardBilling, doubts: noDoubts, inDoubt: noMoney,
+    delivered: null,
   };
 }
 

@@ -9,6 +9,7 @@ import { rowOf, rowsOf, sumOf, type Reading } from "./reading.ts";
 interface PostedRow {
   readonly source: Source;
   readonly cost: PicoUsd;
+  readonly in_doubt: PicoUsd;
   readonly requests: bigint;
   readonly unpriced: bigint;
 }
@@ -23,13 +24,16 @@ interface PendingRow {
 /** The ledger's counters: the rollup by days has every posted charge, pruned ones too. */
 export function* readTotals(): Reading<LedgerTotals> {
   const posted: Record<Source, PicoUsd> = { reported: noMoney, counted: noMoney, partial: noMoney, assumed: noMoney };
+  const inDoubt = { ...posted };
   let [requests, unpriced] = [0, 0];
   const sums = yield* rowsOf<PostedRow>({
-    sql: `select source, ${sumOf("cost")} as cost, ${sumOf("requests")} as requests, ${sumOf("unpriced")} as unpriced from rollup_day group by source`,
+    sql: `select source, ${sumOf("cost")} as cost, ${sumOf("in_doubt")} as in_doubt, ${sumOf("requests")} as requests, ${sumOf("unpriced")} as unpriced
+      from rollup_day group by source`,
     values: [],
   });
   for (const row of sums) {
     posted[row.source] = row.cost;
+    inDoubt[row.source] = row.in_doubt;
     requests += Number(row.requests);
     unpriced += Number(row.unpriced);
   }
@@ -39,7 +43,7 @@ export function* readTotals(): Reading<LedgerTotals> {
     values: [],
   });
   const { pending = 0n, unpriced: pendingUnpriced = 0n, held = noMoney, last = 0n } = row ?? {};
-  return { written: Number(last), posted, requests, unpriced, pending: Number(pending), pendingUnpriced: Number(pendingUnpriced), held };
+  return { written: Number(last), posted, inDoubt, requests, unpriced, pending: Number(pending), pendingUnpriced: Number(pendingUnpriced), held };
 }
 
 /** Corrections that were made in the half-open span, and those of charges that ended in it. */

@@ -15,6 +15,7 @@ type Row = Readonly<Record<`name_${number}`, string>> & {
   readonly unpriced: bigint;
   readonly cost: bigint;
   readonly list_cost: bigint;
+  readonly in_doubt: bigint;
 };
 
 /**
@@ -40,7 +41,7 @@ function together(since: number, rows: readonly SpendRow[]): readonly SpendRow[]
   const byNames = new Map<string, SpendRow>();
   for (const row of rows) {
     const name = row.names.map((each) => each ?? "").join("\0");
-    const { requests = 0, unpricedRequests = 0, cost = noMoney, listCost = noMoney } = byNames.get(name) ?? {};
+    const { requests = 0, unpricedRequests = 0, cost = noMoney, listCost = noMoney, inDoubt = noMoney } = byNames.get(name) ?? {};
     byNames.set(name, {
       start: since,
       names: row.names,
@@ -48,6 +49,7 @@ function together(since: number, rows: readonly SpendRow[]): readonly SpendRow[]
       unpricedRequests: unpricedRequests + row.unpricedRequests,
       cost: add(cost, row.cost),
       listCost: add(listCost, row.listCost),
+      inDoubt: add(inDoubt, row.inDoubt),
     });
   }
   return [...byNames].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
@@ -68,7 +70,7 @@ function statementOf(calendar: Calendar, query: SpendQuery, fromDays: boolean): 
   const order = [1, ...names.map((_, index) => index + 2)].join(", ");
   return {
     sql: `select ${[`${bucket} as start`, ...names.map((name, index) => `${name} as name_${index}`)].join(", ")},
-        ${sumOf("requests")} as requests, ${sumOf("unpriced")} as unpriced, ${sumOf("cost")} as cost, ${sumOf("list_cost")} as list_cost
+        ${sumOf("requests")} as requests, ${sumOf("unpriced")} as unpriced, ${sumOf("cost")} as cost, ${sumOf("list_cost")} as list_cost, ${sumOf("in_doubt")} as in_doubt
       from ${table} where ${time} >= ? and ${time} < ? ${key === undefined ? "" : "and key = ?"}
       group by ${order} order by ${order}`,
     values: [...(query.each === "hour" ? [since] : []), ...folded, edge(since), edge(until), ...(key === undefined ? [] : [key])],
@@ -83,6 +85,7 @@ function rowOf(row: Row, { by, each, since }: SpendQuery, calendar: Calendar): S
     unpricedRequests: Number(row.unpriced),
     cost: row.cost as PicoUsd,
     listCost: row.list_cost as PicoUsd,
+    inDoubt: row.in_doubt as PicoUsd,
   };
 }
 

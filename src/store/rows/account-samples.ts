@@ -29,7 +29,9 @@ export function totalsText(totals: LedgerTotals): string {
 }
 
 function totalsOf(text: string): LedgerTotals {
-  const stored = JSON.parse(text) as Omit<LedgerTotals, "posted" | "held"> & { posted: Record<Source, string>; held: string };
-  const posted = Object.fromEntries(sources.map((source) => [source, BigInt(stored.posted[source])])) as LedgerTotals["posted"];
-  return { ...stored, posted, held: BigInt(stored.held) as PicoUsd };
+  type Amounts = Readonly<Partial<Record<Source, string>>>;
+  const stored = JSON.parse(text) as Omit<LedgerTotals, "posted" | "inDoubt" | "held"> & { posted: Amounts; inDoubt?: Amounts; held: string };
+  const amounts = (of: Amounts) => Object.fromEntries(sources.map((source) => [source, BigInt(of[source] ?? 0)])) as LedgerTotals["posted"];
+  // Samples of earlier versions say nothing of doubts: no charge had any then.
+  return { ...stored, posted: amounts(stored.posted), inDoubt: amounts(stored.inDoubt ?? {}), held: BigInt(stored.held) as PicoUsd };
 }

@@ -75,6 +75,7 @@ export function chargeOf(row: ChargeRow): Charge {
     tokens: tokensOf(row),
     billing: billingOf(row),
     doubts: parseDoubts(row.doubts),
+    inDoubt: row.in_doubt as PicoUsd,
     delivered: deliveredOf(row),
     status: numberOrNull(row.status),
     reason: row.reason,
