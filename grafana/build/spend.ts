@@ -121,6 +121,12 @@ export const spend = dashboardOf({
         queries: [[perHour(perSecond(cost, "source")), "{{source}}"]],
         stacked: true,
       }),
+      barFor({
+        title: "In doubt, by reason",
+        description: "Cost over the time range of charges that the gateway may bill differently. A charge with two doubts is under both.",
+        unit: "currencyUSD",
+        queries: [[`sort_desc(${overRange("farebox_cost_in_doubt_usd_total", "reason")})`, "{{reason}}"]],
+      }),
       lines({
         title: "Tokens by class",
         description: "Tokens charged for. Classes are disjoint: input is without cached and written ones, output without reasoning.",

@@ -257,6 +257,7 @@ export interface Reconciliation {
   readonly samples: number;
   readonly requests: number;
   readonly ledger_usd: Usd;
+  readonly cost_in_doubt_usd: Usd;
   readonly gateway_usd: Usd;
   readonly difference_usd: Usd;
   readonly difference_percent: number | null;

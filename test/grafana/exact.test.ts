@@ -5,13 +5,14 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { committedExact, type SqlPanelFile } from "../../grafana/read.ts";
 import { correctCharge } from "../../src/admin/corrections.ts";
 import { namedScope, type BudgetWindow } from "../../src/core/budget.ts";
-import { parseSignedUsd } from "../../src/core/money.ts";
+import { parseSignedUsd, usd } from "../../src/core/money.ts";
 import { keyNames } from "../../src/reporting/names.ts";
 import { copyToPostgres } from "../../src/store/copy/copy.ts";
 import { migrateServer } from "../../src/store/postgres/upkeep.ts";
 import { systemClock } from "../../src/time/clock.ts";
 import { harness, type Harness } from "../cli/harness.ts";
 import { temporaryFolder } from "../support/farebox-process.ts";
+import { assumed, endAt, holdOf } from "../support/ledger-fixtures.ts";
 import { openOffice } from "../support/office.ts";
 import { startPostgres } from "../support/postgres.ts";
 import { startProxy } from "../support/running-proxy.ts";
@@ -61,6 +62,9 @@ beforeAll(async () => {
   const dear = (await proxy.charges()).find(({ source }) => source === "reported");
   const made = await correctCharge({ ledger: proxy.serving.ledger, clock }, { id: dear?.id ?? "", amount: "0.000000000007", why: "a test", by: "test" });
   expect(made.ok).toBe(true);
+  const hold = { ...holdOf("doubted", usd("0.000000000003")), at: Date.now(), caller: { key: "", team: null } };
+  await proxy.serving.ledger.hold(hold);
+  await proxy.serving.ledger.post(hold.id, { ...assumed(hold.amount), doubts: ["service_tier", "hosted_tool"] }, endAt(hold.at));
   database = join(folder.path, "copy.db");
   nameOf = await keyNames(proxy.serving.keys);
   await office.whileStreaming(async () => {
@@ -80,6 +84,7 @@ interface ReportRow {
   readonly cost_usd: string;
   readonly list_cost_usd: string;
   readonly saving_usd: string;
+  readonly cost_in_doubt_usd: string;
 }
 type Report = { readonly rows: readonly (ReportRow & Readonly<Record<string, string | null>>)[]; readonly total: ReportRow };
 
@@ -105,6 +110,8 @@ describe("through the SQLite data source", () => {
     expect(exactly(row?.["usd"])).toBe(exactly(total[field]));
     expect(exactly(row?.["usd"])).toBeGreaterThan(0n);
     expect(rowsOf("Requests charged")).toEqual([{ requests: BigInt(total.requests) }]);
+    expect(rowsOf("In doubt (USD)")).toEqual([{ usd: "0.000000000003" }]);
+    expect(exactly(total.cost_in_doubt_usd)).toBe(3n);
   });
 
   it.each([

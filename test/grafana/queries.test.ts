@@ -24,7 +24,7 @@ const recorded = new Set(rules.flatMap(({ record }) => record ?? []));
 const anySpan = { rangeS: 60, stepS: 1, scrapeS: 1 };
 
 /** Right at 0 while all is well. */
-const mayStayZero = new Set(["Unexplained", "Price files read", "Age of the balance"]);
+const mayStayZero = new Set(["Unexplained", "In doubt, by reason", "Price files read", "Age of the balance"]);
 
 const owned = new AsyncDisposableStack();
 /** What Prometheus answered to each panel, as a panel of its type shows it. */

@@ -15,13 +15,16 @@ const spend = (dialect: Dialect) =>
     since: "now-24h",
     variables: [sourceVariable(dialect.source)],
     rows: [
-      evenly(
-        4,
-        figure(dialect, { title: "Spent (USD)", description: `What the gateway charged over the time range. ${toTheLastDigit} ${ofQuarters}`, sql: sql.total(dialect, "cost") }),
-        figure(dialect, { title: "List price (USD)", description: `The same tokens at the official list price. ${toTheLastDigit}`, sql: sql.total(dialect, "list_cost") }),
-        figure(dialect, { title: "Saved (USD)", description: `List price less what was charged. ${toTheLastDigit}`, sql: sql.total(dialect, "list_cost - cost") }),
-        figure(dialect, { title: "Requests charged", description: "Charges posted over the time range; corrections are none.", sql: sql.requests }, "short"),
-      ),
+      {
+        height: 4,
+        panels: [
+          [5, figure(dialect, { title: "Spent (USD)", description: `What the gateway charged over the time range. ${toTheLastDigit} ${ofQuarters}`, sql: sql.total(dialect, "cost") })],
+          [5, figure(dialect, { title: "List price (USD)", description: `The same tokens at the official list price. ${toTheLastDigit}`, sql: sql.total(dialect, "list_cost") })],
+          [5, figure(dialect, { title: "Saved (USD)", description: `List price less what was charged. ${toTheLastDigit}`, sql: sql.total(dialect, "list_cost - cost") })],
+          [5, figure(dialect, { title: "In doubt (USD)", description: `Of what was charged, that of charges that the gateway may bill differently. ${toTheLastDigit}`, sql: sql.total(dialect, "in_doubt") })],
+          [4, figure(dialect, { title: "Requests charged", description: "Charges posted over the time range; corrections are none.", sql: sql.requests }, "short")],
+        ],
+      },
       evenly(
         9,
         bars(dialect, { title: "Spend by model", description: "What each model cost in each interval, from the ledger's quarter hours. Charts carry fifteen digits.", sql: sql.overTime(dialect, "model") }, "model"),

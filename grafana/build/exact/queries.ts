@@ -10,12 +10,12 @@ import type { Dialect } from "./dialects.ts";
  * Of days that `db prune` has emptied the carried sums are left, which stand at noon.
  */
 const spending = `with spending as (
-  select starts_at as at, key, team, model, source, requests, cost, list_cost
+  select starts_at as at, key, team, model, source, requests, cost, list_cost, in_doubt
   from rollup_quarter
   where starts_at >= $__from / 900000 * 900000 and starts_at < $__to and starts_at >= (select quarters_from from meta)
   union all
   select admitted_at, key, coalesce(team, ''), model, source,
-    case when carried.charge is not null then carried.requests when formula = 'adjustment' then 0 else 1 end, coalesce(cost, 0), coalesce(list_cost, 0)
+    case when carried.charge is not null then carried.requests when formula = 'adjustment' then 0 else 1 end, coalesce(cost, 0), coalesce(list_cost, 0), in_doubt
   from charges left join carried on carried.charge = charges.seq
   where state = 'posted' and admitted_at >= $__from and admitted_at < $__to and admitted_at < (select quarters_from from meta)
 )`;

@@ -24,9 +24,9 @@ import {
 } from "../dom.ts";
 import { count, duration, exactMoney, instant, percent } from "../format.ts";
 import { useResource, useVisit } from "../resource.ts";
-import type { Charge, ChargeDetails, Item } from "../types.ts";
+import type { Charge, ChargeDetails, Item, PriceUsed } from "../types.ts";
 import { amount, badge, Dialog, failure, instantOf, waiting } from "../ui.ts";
-import { knownBadge, tokenName } from "./words.ts";
+import { doubtBadge, knownBadge, plainName, tokenName, upperFirst } from "./words.ts";
 
 /** One request, itemised to the last digit. */
 export function ChargeDrawer({ id, onClosed }: { readonly id: string; readonly onClosed: () => void }): View {
@@ -49,7 +49,7 @@ function Content({ id }: { readonly id: string }): View {
       div(null, strong({ class: "charge-model" }, data.model), span({ class: "muted" }, instantOf(data.time, "full"))),
       div({ class: "figure" }, data.cost_usd === null ? held(data) : amount(data.total_usd ?? data.cost_usd, { exact: true })),
     ),
-    p({ class: "known-line" }, knownBadge(data), data.known),
+    p({ class: "known-line" }, knownBadge(data), doubtBadge(data), data.known),
     items(data),
     corrections(data.corrections),
     facts(data),
@@ -88,14 +88,16 @@ function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDeta
   );
 }
 
+const lineNames: Record<string, string> = { minimum: "Minimum charge", request: "The request" };
+
 function itemRow(item: Item): View {
-  const name = item.class === "minimum" ? "Minimum charge" : item.class === "request" ? "The request" : tokenName(item.class);
+  const name = item.tool !== null ? upperFirst(plainName(item.tool)) : (lineNames[item.class] ?? tokenName(item.class));
   const tier = item.tier_from > 0 ? ` (from ${count(item.tier_from)})` : "";
   const rate = item.usd_per_million === null ? "" : exactMoney(item.usd_per_million);
   return tr(
-    { key: `${item.class} ${item.tier_from} ${item.cost_usd}` },
+    { key: `${item.tool ?? item.class} ${item.tier_from} ${item.cost_usd}` },
     th({ scope: "row" }, name, tier),
-    td({ class: "right num" }, item.tokens === 0 ? "" : count(item.tokens)),
+    td({ class: "right num" }, item.tokens === 0 ? "" : `${count(item.tokens)}${item.tool === null ? "" : " ×"}`),
     td(
       { class: "right num", title: item.list_usd_per_million === null ? "" : `List price ${exactMoney(item.list_usd_per_million)} per 1M` },
       rate,
@@ -123,7 +125,7 @@ function corrections(made: readonly Charge[]): View | null {
 }
 
 function facts(charge: ChargeDetails): View {
-  const { price } = charge;
+  const { price, served_price: served } = charge;
   const entries: [string, Children][] = [
     ["Key", charge.key === null ? null : [charge.key, charge.team !== null && span({ class: "muted" }, ` ${charge.team}`)]],
     ["Status", charge.status],
@@ -133,20 +135,22 @@ function facts(charge: ChargeDetails): View {
     ["Held", charge.hold_usd === null ? null : amount(charge.hold_usd, { exact: true })],
     ["Beyond the hold", Number(charge.overage_usd) === 0 ? null : badge("warn", amount(charge.overage_usd, { exact: true }))],
     ["Minimum", charge.minimum_applied ? "applied" : null],
-    ["Usage", charge.clamped ? "contradicted itself; read to the dearer side" : null],
-    ["Ended because", charge.reason?.replaceAll("_", " ")],
+    ["Usage", charge.clamped ? "contradicted itself; the more expensive reading counts" : null],
+    ["Doubts", charge.doubts.length === 0 ? null : charge.doubts.map((doubt) => span({ key: doubt, class: "tag" }, plainName(doubt)))],
+    ["Service tier", charge.service_tier],
+    [
+      "Tool calls",
+      Object.entries(charge.tool_calls)
+        .map(([tool, calls]) => `${count(calls)} × ${plainName(tool)}`)
+        .join(", "),
+    ],
+    ["Delivered", charge.delivered === null ? null : `${count(charge.delivered.input)} in, ${count(charge.delivered.output)} out`],
+    ["Ended because", charge.reason === null ? null : plainName(charge.reason)],
     ["Retry", charge.retry === 0 ? null : count(charge.retry)],
     ["Group", charge.group],
-    [
-      "Price",
-      price === null
-        ? null
-        : [
-            `in force since ${instant(price.from, "date", "UTC")}`,
-            price.fraction !== null && `, ${percent(Number(price.fraction))} of the official one`,
-          ],
-    ],
+    ["Price", price === null ? null : priceWords(price)],
     ["Source", price?.source],
+    ["Price of the model that answered", served === null ? null : priceWords(served)],
     [
       "Tags",
       Object.entries(charge.tags).length === 0
@@ -162,4 +166,9 @@ function facts(charge: ChargeDetails): View {
       .filter(([, value]) => value !== null && value !== undefined && value !== "")
       .map(([name, value]) => div({ key: name }, dt(null, name), dd(null, value))),
   );
+}
+
+function priceWords({ from, fraction }: PriceUsed): string {
+  const share = fraction === null ? "" : `, ${percent(Number(fraction))} of the official one`;
+  return `in force since ${instant(from, "date", "UTC")}${share}`;
 }

@@ -27,6 +27,7 @@ import { addressOf } from "../location.ts";
 import { useResource } from "../resource.ts";
 import type { Alert, Health as Figures, Reconciliation } from "../types.ts";
 import { amount, badge, Card, failure, link, moment, waiting, type Tone } from "../ui.ts";
+import { upperFirst } from "./words.ts";
 
 /** Whether all is well: with the gateway, between its bill and the ledger, with what is held. */
 export function Health(): View {
@@ -110,10 +111,6 @@ function billTile(found: Reconciliation | null): View {
 /** What is below a cent needs no digits here. */
 function apart(usd: string): string {
   return Math.abs(Number(usd)) < 0.01 && Number(usd) !== 0 ? `less than ${money("0.01")}` : money(usd);
-}
-
-function upperFirst(text: string): string {
-  return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 
 function tile(name: string, figure: string, tone: Tone | null, note: string): View {
@@ -204,6 +201,7 @@ function reconciliation(found: Reconciliation): View {
     ul(
       { class: "facts" },
       line("The ledger says", amount(ledger, { exact: true })),
+      Number(found.cost_in_doubt_usd) > 0 && line("Of it in doubt", amount(found.cost_in_doubt_usd, { exact: true })),
       line("The gateway took", amount(gateway, { exact: true })),
       line("Difference", amount(difference, { exact: true }), share !== null && span({ class: "muted num" }, ` ${percent(share / 100)}`)),
       line("Uncertain", span({ class: "num" }, `−${money(uncertainty.below_usd)} to +${above}`)),

@@ -73,13 +73,14 @@ function Content({ data, by, offered }: { readonly data: Figures; readonly by: G
 }
 
 /** The figures of the span, before they are taken apart over time. */
-function headlines({ name, cost_usd: cost, list_cost_usd: list, requests, unpriced_requests: unpriced }: Figures["span"]): View {
+function headlines({ name, cost_usd: cost, list_cost_usd: list, requests, unpriced_requests: unpriced, cost_in_doubt_usd: inDoubt }: Figures["span"]): View {
   return div(
     { class: "headlines" },
     headline(`In the last ${spanNames[name]}`, amount(cost)),
     headline("At list price", amount(list)),
     headline("Requests", span({ class: "num", title: count(requests) }, shortCount(requests))),
     requests > 0 && headline("A request, on average", span({ class: "num" }, money(String(Number(cost) / requests)))),
+    Number(inDoubt) > 0 && headline("In doubt", amount(inDoubt)),
     unpriced > 0 && headline("Without a price", span({ class: "num" }, count(unpriced))),
   );
 }

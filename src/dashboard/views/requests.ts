@@ -31,7 +31,7 @@ import type { Charge } from "../types.ts";
 import { amount, Card, empty, failure, moment, waiting } from "../ui.ts";
 import { ChargeDrawer } from "./charge.ts";
 import { useFeed, type Feed } from "./feed.ts";
-import { knownBadge } from "./words.ts";
+import { doubtBadge, knownBadge } from "./words.ts";
 
 const filterNames = ["key", "team", "model", "state"] as const;
 type FilterName = (typeof filterNames)[number];
@@ -226,7 +226,7 @@ function row(charge: Charge, whole: boolean): View {
     ),
     td({ class: "right num wide-only" }, tokensOf(charge)),
     td({ class: "right num wide-only" }, charge.duration_ms === null ? "" : duration(charge.duration_ms)),
-    td({ class: "known" }, knownBadge(charge)),
+    td({ class: "known" }, knownBadge(charge), " ", doubtBadge(charge)),
     td({ class: "right cost" }, costOf(charge)),
   );
 }

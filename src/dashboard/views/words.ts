@@ -32,6 +32,20 @@ export function knownBadge({ state, source, status, correction }: Charge): View 
   return source === null ? badge("warn", "unpriced") : badge(sourceTones[source], source);
 }
 
+/** Names with spaces, as a reader says them. */
+export function plainName(name: string): string {
+  return name.replaceAll("_", " ");
+}
+
+export function upperFirst(text: string): string {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
+}
+
+/** Marks a charge that the gateway may bill differently; null for one without a doubt. */
+export function doubtBadge({ doubts }: Charge): View | null {
+  return doubts.length === 0 ? null : badge("warn", "in doubt", `The bill may differ: ${doubts.map(plainName).join(", ")}`);
+}
+
 /** What a key or a team may do, in as many words as it needs. */
 export function boundWords({ models, limits }: { readonly models: readonly string[] | null; readonly limits: Limits }): View[] {
   const words = limitWords(limits);
