@@ -154,5 +154,5 @@ function inItsOwnTime(world: World, owner: Owner, store: Store): Store {
 const seal = createSeal("gateway-key");
 
 const silentEvents: Events = {
-  requestStarted() {}, requestEnded() {}, admitted() {}, refused() {}, adminFailed() {}, posted() {}, ledgerWrote() {}, accountRead() {}, taskEnded() {},
+  requestStarted() {}, requestEnded() {}, admitted() {}, refused() {}, unknownFields() {}, adminFailed() {}, posted() {}, ledgerWrote() {}, accountRead() {}, taskEnded() {},
 };

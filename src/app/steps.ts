@@ -79,6 +79,7 @@ export function buildSteps(settings: Settings, parts: StepParts): BuiltSteps {
     events,
     log,
     streamUsage: settings.stream.usage,
+    unknownFields: settings.pricing.unknownFields,
     background: (running) => parts.work.add(running),
   };
   return { steps, forwarder, limits, scopeName };

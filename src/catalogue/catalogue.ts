@@ -46,6 +46,10 @@ export function catalogueOf(parts: CatalogueParts): LoadedCatalogue {
       const entry = named(model) ?? fallback;
       return entry === null ? undefined : modelAt(entry, at);
     },
+    named(text, at) {
+      const entry = named(text);
+      return entry && modelAt(entry, at);
+    },
     findTask(model, taskType, at) {
       const entry = named(model);
       return entry && taskAt(entry, taskType, at);

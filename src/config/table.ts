@@ -62,6 +62,11 @@ export const settingsTable = {
     default: "record",
     meaning: "a model with no price: record forwards with cost null, refuse answers 400; under a hard budget it is always refused",
   },
+  unknown_fields: {
+    kind: choice(["hold", "refuse"]),
+    default: "hold",
+    meaning: "a request field, header or query parameter that Farebox does not know: hold holds the model's whole context, refuse answers 400",
+  },
   passthrough: {
     kind: choice(["known", "all"]),
     default: "known",

@@ -2,7 +2,7 @@
 export const doubts = [
   /** The answer carries text in a member that Farebox does not know. */
   "unknown_output",
-  /** The request has a field that Farebox does not know. */
+  /** The request has a field that Farebox does not know, or one whose cost the answer does not show. */
   "unknown_field",
   /** Another model answered than the one that was asked for. */
   "served_model",

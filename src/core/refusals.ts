@@ -7,7 +7,8 @@ export type Refusal =
   | { readonly code: "invalid_json"; readonly message: string }
   | { readonly code: "invalid_request"; readonly message: string; readonly param: string | null }
   | { readonly code: "model_not_priced"; readonly model: string; readonly underBudget: boolean }
-  | { readonly code: "cost_not_bounded"; readonly model: string; readonly fields: readonly string[] }
+  /** `why`: the reason of the first field; null where its name says it. */
+  | { readonly code: "cost_not_bounded"; readonly model: string; readonly fields: readonly string[]; readonly why: string | null }
   | { readonly code: "invalid_api_key"; readonly message: string }
   /** `running`: said in the middle of a stream that its budget cannot pay on. */
   | { readonly code: "budget_exceeded"; readonly shortage: Shortage; readonly scopeName: string; readonly running?: boolean }

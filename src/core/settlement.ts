@@ -97,7 +97,7 @@ export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement 
       return { kind: "void", reason: `gateway_${outcome.status}` };
     case "failedAtGateway":
       return outcome.billed
-        ? postHold(reserved, "assumed", `gateway_${outcome.status}`)
+        ? { ...postHold(reserved, "assumed", `gateway_${outcome.status}`), ...notesOf(outcome) }
         : { kind: "void", reason: `gateway_${outcome.status}` };
     case "reported":
       return postTokens(reserved, outcome.tokens, { source: "reported", clamped: outcome.clamped, reason: null, ...notesOf(outcome) });

@@ -7,13 +7,16 @@ import { overheadBuckets, secondsBuckets, writeBuckets } from "./buckets.ts";
 import { counts } from "./counters.ts";
 import type { Family } from "./family.ts";
 import { HistogramFamily } from "./histograms.ts";
-import { BoundedLabel } from "./labels.ts";
-import { modelsMax } from "./limits.ts";
+import { BoundedLabel, other } from "./labels.ts";
+import { fieldsMax, modelsMax } from "./limits.ts";
+
+/** Clients make these names up: others than short plain ones are not shown. */
+const plainName = /^[\w .:[\]-]{1,64}$/;
 
 /** Answers with these many different statuses are told apart; no gateway has more. */
 const statusesMax = 100;
 
-type Heard = Pick<Events, "requestStarted" | "requestEnded" | "refused" | "adminFailed" | "ledgerWrote" | "admitted">;
+type Heard = Pick<Events, "requestStarted" | "requestEnded" | "refused" | "unknownFields" | "adminFailed" | "ledgerWrote" | "admitted">;
 
 /**
  * How many requests there were, how they ended, and how long they took. `exemplars`: whether each of the durations names its
@@ -39,6 +42,8 @@ export function requestMetrics(registers: Registry[], { clock, exemplars }: { re
   // To be looked up is enough: a series starts at 0 when it is made.
   for (const reason of adminFailures) adminTries.of(reason);
   for (const code of refusalCodes) refusals.of(code);
+  const unknownFields = counts({ name: "farebox_unknown_fields_total", help: "Fields, headers and query parameters of requests that Farebox does not know, by route and name.", labels: ["route", "field"] });
+  const fieldNames = new BoundedLabel(fieldsMax);
   const writes = new HistogramFamily({ name: "farebox_ledger_write_seconds", help: "Length of one ledger transaction, which may carry many calls, in seconds.", labels: [], bounds: writeBuckets });
   const writeLengths = writes.of();
   const running = { requests: 0, streams: 0 };
@@ -51,7 +56,7 @@ export function requestMetrics(registers: Registry[], { clock, exemplars }: { re
   const statuses = new BoundedLabel(statusesMax);
   const modelLabel = (model: string | null) => (model === null ? "" : models.of(model));
   return {
-    families: [requests, duration, firstToken, overhead, refusals, adminTries, writes],
+    families: [requests, duration, firstToken, overhead, refusals, adminTries, unknownFields, writes],
     lost(requests, streams) {
       running.requests -= requests;
       running.streams -= streams;
@@ -78,6 +83,9 @@ export function requestMetrics(registers: Registry[], { clock, exemplars }: { re
         if (event.overheadMs !== null) overhead.of(event.route, model).observe(event.overheadMs / 1000, fromPart);
       },
       refused: ({ code }) => refusals.of(code).add(1),
+      unknownFields({ route, fields }) {
+        for (const field of fields) unknownFields.of(route, plainName.test(field) ? fieldNames.of(field) : other).add(1);
+      },
       adminFailed: (why) => adminTries.of(why).add(1),
       ledgerWrote: (length) => writeLengths.observe(length),
     },

@@ -80,6 +80,8 @@ export interface TaskSpan {
 export interface Catalogue {
   /** The model by id or alias with its price in force at the instant; undefined when unknown. */
   find(model: string, at: number): CatalogueModel | undefined;
+  /** As `find`, for a text that need not be a model: never by the price of unknown models. */
+  named(text: string, at: number): CatalogueModel | undefined;
   /** The model's tasks of a type with their price in force at the instant; undefined when the model is unknown. */
   findTask(model: string, taskType: string | null, at: number): CatalogueTask | undefined;
   /** Units of a task's consumption for one USD, by the usage's type; types that are not here stay raw. */

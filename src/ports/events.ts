@@ -74,6 +74,8 @@ export interface Events {
   /** With a key's first use or a model's, its series start at 0. */
   admitted(admission: Admission): void;
   refused(refusal: Refusal): void;
+  /** A request has fields that Farebox does not know: their paths. */
+  unknownFields(event: { readonly route: string; readonly fields: readonly string[] }): void;
   /** A failed try to use the admin API. */
   adminFailed(why: AdminFailure): void;
   posted(event: ChargePosted): void;

@@ -75,10 +75,11 @@ export function createHolder(parts: {
       }
     }
     if (!result.ok) {
-      const { request, model } = order.quote;
+      const { request, models } = order.quote;
       if (result.reason === "not_bounded" && request.isUnpriced === true) return { ok: false, refusal: unknownCost };
       if (result.reason === "not_bounded" && request.model === unnamedModel) return { ok: false, refusal: sendBeforeFile("model") };
-      const asked = { model: request.model, isPriced: model?.price != null, fields: request.unboundedFields };
+      const unpriced = models.find(({ model }) => model?.price == null);
+      const asked = { model: unpriced?.name ?? request.model, isPriced: unpriced === undefined, fields: request.unboundedFields, why: request.fields.why };
       return { ok: false, refusal: await refusalOf(result, asked, parts.scopeName) };
     }
     const price = order.quote.model?.price?.version ?? null;
@@ -97,7 +98,7 @@ function roomFor({ window, exhausted }: Shortage): bigint {
 /** Why a hold was refused, in the words of an answer. `fields`: those whose cost nothing bounds. */
 export async function refusalOf(
   result: Extract<HoldResult, { ok: false }>,
-  asked: { readonly model: string; readonly isPriced: boolean; readonly fields: readonly string[] },
+  asked: { readonly model: string; readonly isPriced: boolean; readonly fields: readonly string[]; readonly why?: string | null },
   scopeName: (shortage: Shortage) => Promise<string>,
 ): Promise<Refusal> {
   switch (result.reason) {
@@ -109,7 +110,7 @@ export async function refusalOf(
       };
     case "not_bounded":
       return asked.isPriced
-        ? { code: "cost_not_bounded", model: asked.model, fields: asked.fields }
+        ? { code: "cost_not_bounded", model: asked.model, fields: asked.fields, why: asked.why ?? null }
         : { code: "model_not_priced", model: asked.model, underBudget: true };
     case "unavailable":
       return { code: "ledger_unavailable" };

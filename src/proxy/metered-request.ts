@@ -1,4 +1,5 @@
 import { costOf } from "../core/cost.ts";
+import { mergeDoubts, type Doubt } from "../core/doubts.ts";
 import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import { ceilingPrice } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
@@ -11,6 +12,8 @@ import type { ChargeEnd } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
+import type { FieldFacts } from "../wire/findings.ts";
+import { withHeadersAndQuery } from "../wire/request-line.ts";
 import { readRetry } from "../wire/retries.ts";
 import { readTags } from "../wire/tags.ts";
 import { hasModelList, mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
@@ -47,6 +50,8 @@ export interface RequestSteps {
   readonly log: Log;
   /** Whether to ask for stream usage in the place of clients that did not. */
   readonly streamUsage: "pass" | "inject";
+  /** What is done with a request of fields that Farebox does not know. */
+  readonly unknownFields: "hold" | "refuse";
   /** Takes over what goes on after the answer, so that a shutdown can wait for it. */
   readonly background: (work: Promise<void>) => void;
 }
@@ -96,7 +101,8 @@ async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admi
   const forwarded = await forward(steps, exchange, admission, { endpoint, who, body, growing }).catch(async (error: unknown) => {
     // A bug of ours; its hold must not stay pending until the next start.
     growing?.end();
-    await settle(steps, place, { held, quote, who, outcome: { kind: "unknown", reason: "internal_error" }, end: endOf(exchange, steps.clock, undefined) });
+    const outcome = doubted({ kind: "unknown", reason: "internal_error" }, doubtsOf(request, body));
+    await settle(steps, place, { held, quote, who, outcome, end: endOf(exchange, steps.clock, undefined) });
     throw error;
   });
   const end = endOf(exchange, steps.clock, forwarded);
@@ -108,10 +114,25 @@ async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admi
     })
     .then(async (outcome) => {
       const hold = growing === undefined ? held.hold : await growing.settled();
-      return settle(steps, place, { held: { ...held, hold }, quote, who, outcome, end });
+      // Now all of a form has passed.
+      tellUnknown(steps, endpoint, body.lateUnknown);
+      return settle(steps, place, { held: { ...held, hold }, quote, who, outcome: doubted(outcome, doubtsOf(request, body)), end });
     });
   const { firstTokenMs, overheadMs } = forwarded;
   return { summary: { model, stream, firstTokenMs, overheadMs }, settled };
+}
+
+/** Why the amount of a request may differ from the bill, by its fields. */
+function doubtsOf({ fields }: { readonly fields: FieldFacts }, { lateUnknown }: RequestBody): readonly Doubt[] {
+  return lateUnknown.length > 0 ? mergeDoubts(fields.doubts, ["unknown_field"]) : fields.doubts;
+}
+
+function doubted(outcome: Outcome, doubts: readonly Doubt[]): Outcome {
+  return doubts.length === 0 ? outcome : { ...outcome, doubts: mergeDoubts(outcome.doubts, doubts) };
+}
+
+function tellUnknown({ events }: RequestSteps, { route }: Endpoint, fields: readonly string[]): void {
+  if (fields.length > 0) events.unknownFields({ route, fields });
 }
 
 /** Ends the hold, and puts the tokens that were used in the place of those that were reserved. */
@@ -136,8 +157,11 @@ async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, p
   if (!read.ok) return read;
   const tags = readTags(exchange.header("x-farebox-tag"));
   if (!tags.ok) return tags;
-  const { request } = read;
+  const request = withHeadersAndQuery(read.request, endpoint, exchange.headers(), exchange.query);
   const { route } = endpoint;
+  tellUnknown(steps, endpoint, request.fields.unknown);
+  const [unknown] = steps.unknownFields === "refuse" ? request.fields.unknown : [];
+  if (unknown !== undefined) return { ok: false, refusal: unknownRefused(unknown) };
   const belowFloor = await steps.balanceGuard();
   if (belowFloor !== null) return { ok: false, refusal: belowFloor };
   const pricing = steps.pricer.quote(request, steps.clock.now());
@@ -145,8 +169,9 @@ async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, p
   if (!pricing.ok) return isNameless ? { ok: false, refusal: sendBeforeFile("model") } : pricing;
   const { quote } = pricing;
   if (request.modelDoubt !== undefined && hasModelList(who)) return { ok: false, refusal: request.modelDoubt };
-  if (!mayUseModel(who, request.model, quote.model?.id ?? request.model)) {
-    const refusal: Refusal = isNameless ? sendBeforeFile("model") : { code: "model_not_allowed", model: request.model };
+  const forbidden = quote.models.find(({ name, model }) => !mayUseModel(who, name, model?.id ?? name));
+  if (forbidden !== undefined) {
+    const refusal: Refusal = isNameless ? sendBeforeFile("model") : { code: "model_not_allowed", model: forbidden.name };
     return { ok: false, refusal };
   }
   if (place.countsTokens) {
@@ -160,10 +185,18 @@ async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, p
     return holding;
   }
   const { room, price } = holding.held;
-  // A price of requests is times `n`, so that one which comes late would be paid by us.
-  body.seal(room !== null || price?.perRequest != null);
+  body.seal({
+    // A price of requests is times `n`, so that one which comes late would be paid by us.
+    isFirm: room !== null || price?.perRequest != null,
+    isClosed: room !== null || hasModelList(who) || steps.unknownFields === "refuse",
+  });
   steps.events.admitted({ key: who.key, route, model: quote.model?.id ?? null, group: quote.model?.group ?? null, retry });
   return { ok: true, quote, held: holding.held };
+}
+
+function unknownRefused(field: string): Refusal {
+  const message = `Farebox does not know '${field}', and FAREBOX_UNKNOWN_FIELDS is 'refuse'.`;
+  return { code: "invalid_request", param: field, message };
 }
 
 /** The hold of a stream that could outgrow it; undefined where all that it can cost is held. */

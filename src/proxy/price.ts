@@ -1,5 +1,5 @@
 import { outputBound, partTokens, promptBound, worstCase } from "../core/bounds.ts";
-import type { PicoUsd } from "../core/money.ts";
+import { larger, type PicoUsd } from "../core/money.ts";
 import type { PromptText } from "../core/prompt-text.ts";
 import { canonicalPrice, timesPieces } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
@@ -8,6 +8,7 @@ import { scaleTokens } from "../core/tokens.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { contentId } from "../wire/content-id.ts";
+import { bothFacts } from "../wire/findings.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 import { countPromptText } from "./count-prompt.ts";
 
@@ -25,9 +26,19 @@ export interface Reservation {
   readonly growth: Growth | null;
 }
 
+/** A model that may answer a request. */
+export interface Candidate {
+  /** As the request names it. */
+  readonly name: string;
+  /** Undefined for one that the catalogue does not know; its price is that for this request. */
+  readonly model: CatalogueModel | undefined;
+}
+
 /** What a request can cost at most, by the price in force when it came. */
 export interface Quote extends Reservation {
   readonly request: ModelRequest;
+  /** Every model that the request names, the one that it asks for first; the hold is for the most expensive of them. */
+  readonly models: readonly Candidate[];
   /** When it was priced: the admission's time, and so the charge's. Milliseconds since 1970 UTC. */
   readonly at: number;
   /** Undefined for a model that the catalogue does not know. */
@@ -58,6 +69,17 @@ export function createPricer(parts: {
   readonly sliceTokens: number;
 }): Pricer {
   const { sliceTokens } = parts;
+  /** The models that a request names beside the one that it asks for. */
+  const others = ({ model, fields }: ModelRequest, at: number): Named[] => {
+    const catalogue = parts.catalogue();
+    const stated = fields.models.map((name) => ({ name, model: catalogue.find(name, at), isStated: true }));
+    const mentioned = fields.mentions.flatMap((name) => {
+      const found = catalogue.named(name, at) ?? catalogue.named(name.toLowerCase(), at);
+      return found === undefined ? [] : [{ name, model: found, isStated: false }];
+    });
+    return uniqueNames([...stated, ...mentioned]).filter(({ name }) => name !== model);
+  };
+
   const countPrompt: Pricer["countPrompt"] = async ({ request, model, promptTokens }, body) => {
     if (model === undefined || model.unit !== "token" || !model.tokenizerIsPublic || request.size.unboundedFields.length > 0) return undefined;
     const media = partTokens(request.size, model);
@@ -71,31 +93,71 @@ export function createPricer(parts: {
   };
 
   return {
-    quote(request, at) {
-      const model = pricedFor(request, parts.catalogue().find(request.model, at));
-      if (model?.price == null) {
-        if (parts.unpriced === "refuse") {
-          return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
-        }
-        const promptTokens = model === undefined ? request.size.textBytes : promptBound(request.size, model);
-        return { ok: true, quote: { request, at, model, hold: null, growth: null, promptTokens, bounded: false } };
-      }
-      const promptTokens = promptBound(request.size, model);
-      const reservation = reservationFor(request, model, promptTokens, sliceTokens);
-      return { ok: true, quote: { request, at, model, ...reservation, promptTokens, bounded: request.unboundedFields.length === 0 } };
+    quote(given, at) {
+      const model = pricedFor(given, parts.catalogue().find(given.model, at));
+      const asked = { name: given.model, model, isStated: true };
+      const { models, mentions } = given.fields;
+      const isAlone = models.length === 0 && mentions.length === 0;
+      const named = isAlone ? [asked] : [asked, ...others(given, at).map((other) => ({ ...other, model: pricedFor(given, other.model) }))];
+      const request = cachesForHour(given) && named.some((one) => hasNoHourRate(one.model)) ? withUnpricedHour(given) : given;
+      const unpriced = named.filter((one) => one.model?.price == null);
+      const refused = parts.unpriced === "refuse" ? unpriced.find(({ isStated }) => isStated) : undefined;
+      if (refused !== undefined) return { ok: false, refusal: { code: "model_not_priced", model: refused.name, underBudget: false } };
+      const promptTokens = Math.max(...named.map((one) => (one.model === undefined ? request.size.textBytes : promptBound(request.size, one.model))));
+      const quoted = { request, at, model, models: named, promptTokens };
+      if (model?.price == null) return { ok: true, quote: { ...quoted, hold: null, growth: null, bounded: false } };
+      const bounded = request.unboundedFields.length === 0 && unpriced.length === 0;
+      return { ok: true, quote: { ...quoted, ...reservationForAll(request, named, sliceTokens), bounded } };
     },
 
     countPrompt,
 
     async tighten(quote, body, room) {
-      const { request, model } = quote;
-      if (model === undefined) return undefined;
+      const { request, model, models } = quote;
+      // One count tells nothing of what another model's tokenizer makes of the prompt.
+      if (model === undefined || models.length > 1) return undefined;
       const withoutPrompt = firstHold(reservationFor(request, model, 0, sliceTokens));
       if (withoutPrompt === null || withoutPrompt > room) return undefined;
       const prompt = await countPrompt(quote, body);
       return prompt === undefined ? undefined : reservationFor(request, model, prompt, sliceTokens);
     },
   };
+}
+
+interface Named extends Candidate {
+  /** Whether it stands where a model is named, not only in a field that is unknown. */
+  readonly isStated: boolean;
+}
+
+function cachesForHour({ classes }: ModelRequest): boolean {
+  return classes.prompt.includes("cache_write_1h");
+}
+
+/** Whether writing to a cache has a price, and none of its own where the cache is kept for an hour. */
+function hasNoHourRate(model: CatalogueModel | undefined): boolean {
+  const tiers = model?.price?.version.tiers ?? [];
+  return tiers.some(({ charged }) => charged.cache_write > charged.input && charged.cache_write_1h <= charged.cache_write);
+}
+
+function withUnpricedHour(request: ModelRequest): ModelRequest {
+  return {
+    ...request,
+    unboundedFields: [...request.unboundedFields, "cache_control.ttl"],
+    fields: bothFacts(request.fields, {
+      models: [],
+      mentions: [],
+      unknown: [],
+      why: "the price file states no cache_write_1h for a cache that is kept for an hour",
+      doubts: ["unknown_field"],
+    }),
+  };
+}
+
+/** The first of each name. */
+function uniqueNames(named: readonly Named[]): Named[] {
+  const byName = new Map<string, Named>();
+  for (const one of named) if (!byName.has(one.name)) byName.set(one.name, one);
+  return [...byName.values()];
 }
 
 /** The model with what its price is for this request: none where it is for images alone, and one for all pieces. */
@@ -119,6 +181,15 @@ function withoutTools(prompt: Extract<PromptText, { kind: "chat" }>): PromptText
 /** What a hard budget must have room for at the admission. */
 export function firstHold({ hold, growth }: Reservation): PicoUsd | null {
   return growth === null ? hold : growth.costAt(growth.sliceTokens);
+}
+
+/** What the most expensive of several models can cost. With more than one the whole is held: their streams are counted differently. */
+function reservationForAll(request: ModelRequest, named: readonly Named[], sliceTokens: number): Reservation {
+  const each = named.flatMap(({ model }) => (model?.price == null ? [] : [reservationFor(request, model, promptBound(request.size, model), sliceTokens)]));
+  const [first] = each;
+  if (first !== undefined && named.length === 1) return first;
+  const holds = each.flatMap(({ hold }) => hold ?? []);
+  return { hold: holds.reduce(larger), growth: null };
 }
 
 function reservationFor(request: ModelRequest, model: CatalogueModel, promptTokens: number, sliceTokens: number): Reservation {

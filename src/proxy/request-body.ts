@@ -1,7 +1,7 @@
 import type { Refusal } from "../core/refusals.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
-import { FormWatch, type FormReading } from "../wire/form.ts";
+import { FormWatch, type FormReading, type FormSeal } from "../wire/form.ts";
 import type { ModelRequestResult } from "../wire/model-request.ts";
 import { boundaryOf, FormScanner } from "../wire/multipart.ts";
 import { Upload } from "./upload.ts";
@@ -13,8 +13,10 @@ export interface RequestBody {
   /** What is sent. */
   readonly sent: Buffer | Upload | undefined;
   read(): ModelRequestResult;
-  /** The request is priced and held for; `isFirm`: nothing that comes may make it dearer. */
-  seal(isFirm: boolean): void;
+  /** The request is priced and held for: what may still come. */
+  seal(seal: FormSeal): void;
+  /** Unknown parts that came after that. */
+  readonly lateUnknown: readonly string[];
   /** Nothing of it is needed any more. */
   release(): void;
 }
@@ -32,7 +34,7 @@ export async function readRequestBody(exchange: Exchange, endpoint: Endpoint): P
   const body = await exchange.readBody();
   if (!body.ok) return body;
   const { bytes, release } = body;
-  return { ok: true, body: { seen: bytes, sent: bytes, read: () => endpoint.readRequest(bytes), seal: () => undefined, release } };
+  return { ok: true, body: { seen: bytes, sent: bytes, read: () => endpoint.readRequest(bytes), seal: () => undefined, lateUnknown: [], release } };
 }
 
 /** A body of any kind: its first bytes are looked at, and may be all of it. */
@@ -44,7 +46,7 @@ async function openAny(exchange: Exchange, endpoint: Endpoint): Promise<RequestB
   if (!head.ok) return head;
   const seen = upload.head;
   const sent = opened.body.length === 0 ? undefined : upload;
-  return { ok: true, body: { seen, sent, read: () => endpoint.readRequest(seen), seal: () => undefined, release: () => discard(upload) } };
+  return { ok: true, body: { seen, sent, read: () => endpoint.readRequest(seen), seal: () => undefined, lateUnknown: [], release: () => discard(upload) } };
 }
 
 function discard(upload: Upload): void {
@@ -74,7 +76,10 @@ async function openForm(exchange: Exchange, form: FormReading, contentType: stri
       seen,
       sent: upload,
       read: () => form.read(facts),
-      seal: (isFirm) => watch.seal(isFirm, (refusal) => upload.refuse(refusal)),
+      seal: (seal) => watch.seal(seal, (refusal) => upload.refuse(refusal)),
+      get lateUnknown() {
+        return watch.lateUnknown;
+      },
       release: () => discard(upload),
     },
   };

@@ -86,7 +86,7 @@ export async function estimate(tools: EstimateTools, wish: EstimateWish): Promis
       exact: unbounded.length === 0 && !isCeiling(tools, model) && items.every(({ known }) => known === "exact"),
       ...holds,
       unbounded_fields: unbounded,
-      notes: notesOf(tools, model, prompt, unbounded),
+      notes: notesOf(tools, model, prompt, request),
     },
   };
 }
@@ -127,8 +127,13 @@ function isCeiling({ catalogue, at }: EstimateTools, model: CatalogueModel): boo
   return !catalogue.list(at).some(({ id }) => id === model.id);
 }
 
-function notesOf(tools: EstimateTools, model: CatalogueModel, prompt: readonly Part[], unbounded: readonly string[]): string[] {
+function notesOf(tools: EstimateTools, model: CatalogueModel, prompt: readonly Part[], request: ModelRequest | null): string[] {
   const notes: string[] = [];
+  const unbounded = request?.unboundedFields ?? [];
+  const { models, mentions, unknown } = request?.fields ?? { models: [], mentions: [], unknown: [] };
+  const others = new Set([...models, ...mentions.filter((name) => tools.catalogue.named(name, tools.at) !== undefined)]);
+  if (others.size > 0) notes.push(`the request names ${[...others].join(", ")} too: each must be allowed, and the hold is that of the most expensive one`);
+  if (unknown.length > 0) notes.push(`Farebox does not know ${unknown.join(", ")}, which may change the price: its charge is marked unknown_field`);
   if (isCeiling(tools, model)) notes.push("no price file names this model: it is priced by the default, which is a ceiling");
   if (unbounded.length > 0) notes.push(`${unbounded.join(", ")} may cost more than tokens, which is not in this sum`);
   const length = prompt.reduce((sum, { tokens }) => sum + tokens, 0);

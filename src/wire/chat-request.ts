@@ -1,6 +1,7 @@
 import type { ChatText } from "../core/chat-text.ts";
 import type { TokenClass } from "../core/tokens.ts";
-import { chatFields, messageMembers, partMembers } from "./chat-fields.ts";
+import { chatFields, chatParts, messageMembers } from "./field-table.ts";
+import type { Findings } from "./findings.ts";
 import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
 import { replaced } from "./json-edit.ts";
 import { jsonMembers } from "./json-keys.ts";
@@ -26,14 +27,14 @@ const prompt: PromptReading = {
 export function readChatRequest(bytes: Buffer): ModelRequestResult {
   const look = lookAt(bytes, chatFields);
   if (!look.ok) return look;
-  const { body, given } = look;
+  const { body, findings } = look;
   if (!Array.isArray(body["messages"]) || body["messages"].length === 0) {
     return invalid("messages", "'messages' must be a list with at least one message");
   }
   const choices = choicesOf(body["n"]);
   if (choices === undefined) return invalid("n", "'n' must be a whole number of at least 1");
-  const parts = readParts(body["messages"]);
-  const context = given.filter((name) => chatFields.meaningOf(name) === "context");
+  const parts = readParts(body["messages"], findings);
+  const unbounded = unboundedFields(body, findings);
   return {
     ok: true,
     request: {
@@ -49,25 +50,23 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
         fileParts: parts.files,
         choices,
         outputLimit: outputLimitOf(body["max_tokens"], body["max_completion_tokens"]),
-        unboundedFields: [...context, ...parts.unknown],
+        unboundedFields: findings.context,
       },
-      unboundedFields: unboundedFields(body, given, chatFields),
-      classes: { prompt: promptClasses(parts, context), completion: completionClasses(body) },
+      unboundedFields: unbounded,
+      fields: findings,
+      classes: { prompt: promptClasses(parts, findings), completion: completionClasses(body) },
       prompt,
     },
   };
 }
 
-function readParts(messages: readonly unknown[]): PromptParts {
+function readParts(messages: readonly unknown[], findings: Findings): PromptParts {
   const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
-  const unknown = new Set<string>();
   for (const message of messages) {
-    const { content, audio } = objectOr(message) as { content?: unknown; audio?: unknown };
-    if (audio !== undefined && audio !== null) unknown.add("messages.audio");
-    if (hasUnknownMember(objectOr(message), (name) => messageMembers.has(name))) unknown.add("messages");
-    for (const part of partsOf(content)) {
+    findings.members("messages", objectOr(message), messageMembers);
+    for (const part of partsOf(objectOr(message)["content"])) {
       const { type, image_url, input_audio, file } = objectOr(part);
-      if (!isKnownPart(objectOr(part))) unknown.add("messages.content");
+      findings.kind("messages.content", part, chatParts);
       switch (type) {
         case "image_url":
           found.images++;
@@ -84,18 +83,7 @@ function readParts(messages: readonly unknown[]): PromptParts {
       }
     }
   }
-  return { ...found, unknown: [...unknown] };
-}
-
-function isKnownPart(part: JsonObject): boolean {
-  const type = String(part["type"]);
-  const members = Object.hasOwn(partMembers, type) ? partMembers[type] : undefined;
-  return members !== undefined && !hasUnknownMember(part, (name) => name === "type" || members.includes(name));
-}
-
-function hasUnknownMember(object: JsonObject, isKnown: (name: string) => boolean): boolean {
-  for (const name in object) if (!isKnown(name) && object[name] !== null) return true;
-  return false;
+  return found;
 }
 
 /** ASCII payloads (base64, addresses) have as many bytes as characters; counting others low would be unsafe. */

@@ -2,12 +2,15 @@ import type { Refusal } from "../core/refusals.ts";
 import type { FormReading } from "./form.ts";
 import type { AnswerReader } from "./model-answer.ts";
 import type { ModelRequestResult } from "./model-request.ts";
+import type { RequestFields } from "./request-fields.ts";
 import type { TextListener, Transcript } from "./stream-transcript.ts";
 
 /** What the story needs to know of one kind of request: how its bytes are read, and those of its answer. */
 export interface Endpoint {
   /** Its path, and the name of its route in rows and metrics: "/v1/chat/completions". */
   readonly route: string;
+  /** Its fields with their meanings; query parameters are judged by them too. */
+  readonly fields: RequestFields;
   /** Reads a request for looking only. Refuses what the gateway might read differently. */
   readRequest(body: Buffer): ModelRequestResult;
   /** How it is read where it is a form with files, which passes without being held; null where it never is one. */

@@ -1,12 +1,15 @@
 import type { FormListener, FormPart } from "./multipart.ts";
 import { ambiguousField, invalid, modelFault, type ModelRequestResult } from "./model-request.ts";
-import type { RequestFields } from "./request-fields.ts";
+import { Findings } from "./findings.ts";
+import { baseOf, mayNameModels, type RequestFields } from "./request-fields.ts";
 import type { Refusal } from "../core/refusals.ts";
 
 /** What the first bytes of a form said, before it is priced. */
 export interface FormHead {
   /** Complete fields that are no files, the first of each name; null for a value too long to be looked at. */
   readonly values: ReadonlyMap<string, string | null>;
+  /** All complete fields that are no files and are not free. */
+  readonly texts: readonly (readonly [name: string, value: string | null])[];
   /** Names of all parts in their order, files too. */
   readonly names: readonly string[];
   /** Whether more is to come than was seen. */
@@ -37,20 +40,31 @@ export function modelOf(form: FormHead, fields: RequestFields): { readonly ok: t
   return fault ?? { ok: true, model: model ?? unnamedModel };
 }
 
-/** Names of what may add to the prompt without being seen: unknown parts, and what is still to come. */
-export function unshown(form: FormHead, fields: RequestFields): string[] {
-  const unknown = form.names.filter((name) => fields.meaningOf(name) === "context" && !name.endsWith("[]"));
-  return form.isOpen ? [...unknown, "form"] : unknown;
+/** What a form's parts mean; what is still to come may add to the prompt unseen. Undefined where it names too many models. */
+export function formFindings(form: FormHead, fields: RequestFields): Findings | undefined {
+  const findings = new Findings();
+  const { model } = Object.fromEntries(form.values);
+  if (typeof model === "string") findings.modelsIn("model", model);
+  for (const name of new Set(form.names)) {
+    const meaning = fields.meaningOfPart(name);
+    // To some readers "n[]" is "n".
+    if (meaning === "priced" && fields.meaningOf(name) === undefined) findings.tooExpensive(name, `it can be read as '${baseOf(name)}'`);
+    else findings.part(name, form.texts.filter(([other]) => other === name).map(([, value]) => value), meaning);
+  }
+  if (form.isOpen) findings.context.push("form");
+  return findings.isTooMuch ? undefined : findings;
 }
 
 /** Keeps what a form says while it passes; its first bytes for the price, the names of all its parts to the end. */
 export class FormWatch implements FormListener {
   readonly #fields: RequestFields;
   readonly #values = new Map<string, string | null>();
+  readonly #texts: [string, string | null][] = [];
+  readonly #late = new Set<string>();
   readonly #names: string[] = [];
   #hasFile = false;
   #isClear = true;
-  #sealed: { readonly isFirm: boolean; readonly refuse: (refusal: Refusal) => void } | undefined;
+  #sealed: (FormSeal & { readonly refuse: (refusal: Refusal) => void }) | undefined;
 
   constructor(fields: RequestFields) {
     this.#fields = fields;
@@ -62,26 +76,30 @@ export class FormWatch implements FormListener {
   }
 
   head(seen: { readonly isOpen: boolean; readonly bytes: number }): FormHead {
-    return { values: new Map(this.#values), names: [...this.#names], isClear: this.#isClear, ...seen };
+    return { values: new Map(this.#values), texts: [...this.#texts], names: [...this.#names], isClear: this.#isClear, ...seen };
   }
 
-  /**
-   * The request is priced: from now on a second field of a name that prices depend on is refused, and with `isFirm` a first
-   * one too, which could make it dearer than what is held.
-   */
-  seal(isFirm: boolean, refuse: (refusal: Refusal) => void): void {
-    this.#sealed = { isFirm, refuse };
+  /** Unknown parts that came after the request was priced. */
+  get lateUnknown(): readonly string[] {
+    return [...this.#late];
+  }
+
+  /** The request is priced: from now on a second field of a name that prices depend on is refused, and more by the seal. */
+  seal(seal: FormSeal, refuse: (refusal: Refusal) => void): void {
+    this.#sealed = { ...seal, refuse };
   }
 
   part({ name, isFile }: FormPart): void {
     this.#hasFile ||= isFile;
     const priced = this.#fields.pricedTwin(name);
-    if (this.#sealed !== undefined && priced !== undefined && !this.#fields.repeats(name)) this.#late(name, priced, this.#sealed);
+    if (this.#sealed !== undefined) this.#judgeLate(name, priced, this.#sealed);
     if (this.#sealed === undefined || priced !== undefined) this.#names.push(name);
   }
 
   field(name: string, value: string | null): void {
-    if (this.#sealed === undefined && !this.#values.has(name)) this.#values.set(name, value);
+    if (this.#sealed !== undefined) return;
+    if (!this.#values.has(name)) this.#values.set(name, value);
+    if (this.#fields.meaningOfPart(name) !== "free") this.#texts.push([name, value]);
   }
 
   unclear(): void {
@@ -89,11 +107,30 @@ export class FormWatch implements FormListener {
     if (this.#sealed?.isFirm === true) this.#sealed.refuse(invalid(null, "the form can be read in several ways, so nothing bounds what it costs").refusal);
   }
 
-  #late(name: string, priced: string, { isFirm, refuse }: { readonly isFirm: boolean; readonly refuse: (refusal: Refusal) => void }): void {
-    if (this.#names.includes(name)) refuse(invalid(name, `'${name}' is given twice`).refusal);
-    else if (name !== priced) refuse(invalid(priced, `'${name}' must be written '${priced}'`).refusal);
-    else if (isFirm) refuse(sendBeforeFile(name));
+  #judgeLate(name: string, priced: string | undefined, { isFirm, isClosed, refuse }: FormSeal & { readonly refuse: (refusal: Refusal) => void }): void {
+    if (priced !== undefined && !this.#fields.repeats(name)) {
+      if (this.#names.includes(name)) return refuse(invalid(name, `'${name}' is given twice`).refusal);
+      if (name !== priced) return refuse(invalid(priced, `'${name}' must be written '${priced}'`).refusal);
+      if (isFirm) return refuse(sendBeforeFile(name));
+    }
+    const meaning = this.#fields.meaningOfPart(name);
+    const isPricedList = meaning === "priced" && priced === undefined;
+    if (isFirm && isPricedList) return refuse(sendBeforeFile(name));
+    if (meaning !== undefined && !mayNameModels(meaning)) return;
+    if (isClosed) return refuse(sendBeforeFile(name));
+    if (this.#late.size < lateMax) this.#late.add(name);
   }
+}
+
+/** Unknown parts that are remembered after the request was priced. */
+const lateMax = 100;
+
+/** What a form may not bring any more once its request is priced. */
+export interface FormSeal {
+  /** A first field that prices depend on, which could make it more expensive than what is held. */
+  readonly isFirm: boolean;
+  /** A field that may name another model, or that is not known. */
+  readonly isClosed: boolean;
 }
 
 /** For a field that came, or may come, too late for its price. */

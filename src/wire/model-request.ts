@@ -6,7 +6,8 @@ import type { TokenClass } from "../core/tokens.ts";
 import { isObject, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { jsonMembers, type JsonMember } from "./json-keys.ts";
 import { jsonBounds, jsonSkeleton } from "./json-skeleton.ts";
-import type { RequestFields } from "./request-fields.ts";
+import { Findings, mentionsMax, type FieldFacts } from "./findings.ts";
+import { mayNameModels, type RequestFields } from "./request-fields.ts";
 
 /** What a request says that matters for its price and its forwarding. The bytes themselves are never changed. */
 export interface ModelRequest {
@@ -17,6 +18,8 @@ export interface ModelRequest {
   readonly size: RequestSize;
   /** Fields whose cost nothing bounds; such a request is refused under a hard budget. */
   readonly unboundedFields: readonly string[];
+  /** Who else may answer, and which fields are not known. */
+  readonly fields: FieldFacts;
   /** Classes that a token of the prompt or of the completion can be billed as. */
   readonly classes: { readonly prompt: readonly TokenClass[]; readonly completion: readonly TokenClass[] };
   readonly prompt: PromptReading;
@@ -53,8 +56,8 @@ const modelName = /^[^\p{Cc}\p{Cs}]{1,256}$/u;
 /** A request body that was looked at: its long strings are stand-ins that tell their length. */
 export interface LookedAt {
   readonly body: JsonObject & { readonly model: string };
-  /** Names of the top-level fields that are set, in their order. */
-  readonly given: readonly string[];
+  /** What its top-level fields mean that are neither free nor plainly read. */
+  readonly findings: Findings;
 }
 
 export type Look = ({ readonly ok: true } & LookedAt) | { readonly ok: false; readonly refusal: Refusal };
@@ -72,9 +75,24 @@ export function lookAt(bytes: Buffer, fields: RequestFields): Look {
   if (ambiguous !== undefined) return ambiguous;
   const fault = modelFault(body["model"]);
   if (fault !== undefined) return fault;
-  const given = members.filter((member) => !isNull(skeleton, member)).map((member) => member.name);
-  return { ok: true, body: body as LookedAt["body"], given };
+  const findings = new Findings();
+  findings.modelsIn("model", String(body["model"]));
+  for (const member of members) {
+    const { name, valueStart, valueEnd } = member;
+    const meaning = fields.meaningOf(name);
+    if (meaning === "free" || meaning === "priced" || isNull(skeleton, member)) continue;
+    findings.field(name, body[name], meaning);
+    // From the bytes: one reader takes the first of two equal names, another the last.
+    if (meaning === undefined || mayNameModels(meaning)) findings.mentionInBytes(skeleton.subarray(valueStart, valueEnd));
+  }
+  return findings.isTooMuch ? tooManyNames : { ok: true, body: body as LookedAt["body"], findings };
 }
+
+/** For a request that names more models than any honest one. */
+export const tooManyNames = invalid(
+  null,
+  `the request names more than ${mentionsMax.models} models, or has more than ${mentionsMax.texts} texts in fields that Farebox does not know`,
+);
 
 /** What is wrong with a model's name; undefined where nothing is. */
 export function modelFault(model: unknown): Refused | undefined {

@@ -66,7 +66,7 @@ function wordingOf(refusal: Refusal): Wording {
     case "model_not_priced":
       return { status: 400, type: invalidRequest, code, message: notPriced(refusal), param: "model" };
     case "cost_not_bounded": {
-      const message = `'${refusal.fields.join("', '")}' can cost more than Farebox can bound for ${refusal.model}, so a key under a hard budget cannot use it.`;
+      const message = `'${refusal.fields.join("', '")}' can cost more than Farebox can bound for ${refusal.model}, so a key under a hard budget cannot use it${refusal.why === null ? "" : `: ${refusal.why}`}.`;
       return { status: 400, type: invalidRequest, code: "invalid_request", message, param: refusal.fields[0] ?? null };
     }
     case "invalid_api_key":

@@ -1,45 +1,80 @@
 /**
- * What a top-level field of a request means for its price. A field that a table does not have may cost money in ways we
- * cannot see: it is `context`.
+ * What a field of a request means for its price and for who answers. A field that a table does not have is unknown: it
+ * holds the model's whole context, and its charge has the doubt `unknown_field`.
  *
  * - `priced`: read when the request is priced; refused when given twice or in another letter case.
  * - `free`: cannot raise the cost beyond the text it adds to the prompt.
  * - `context`: may add tokens that the body does not show; holds the model's whole context.
- * - `unbounded`: may cost more than any number of tokens at the model's rates; refused under a hard budget.
+ * - `models`: names models that may answer; each must be allowed and priced, and the most expensive one is held.
+ * - `cache_lifetime`: how long a prompt cache is kept; an hour is billed as a class of its own.
  */
-export type FieldMeaning = "priced" | "free" | "context" | "unbounded";
+export type FieldMeaning = "priced" | "free" | "context" | "models" | "cache_lifetime" | Expensive | Members;
 
-/** The fields of one kind of request, looked up by the names that came. */
+/** May cost more than any number of tokens at the model's rates; refused under a hard budget. */
+export interface Expensive {
+  /** Why, as the end of a sentence: "it chooses who answers". */
+  readonly expensive: string;
+  /** Values that cost nothing more. */
+  readonly unless?: readonly unknown[];
+  /** Whether the answer's usage shows the cost, so that the charge is not in doubt. */
+  readonly shown?: true;
+}
+
+/** An object whose members have meanings of their own. */
+export interface Members {
+  readonly members: RequestFields;
+  /** What a member means that is not among them; unknown unless given. */
+  readonly otherwise?: FieldMeaning;
+}
+
+/** The fields of one kind of request, or the members of one kind of object, looked up by the names that came. */
 export class RequestFields {
-  readonly meanings: Readonly<Record<string, FieldMeaning>>;
+  readonly #meanings: ReadonlyMap<string, FieldMeaning>;
   readonly #pricedByFold: ReadonlyMap<string, string>;
 
   constructor(meanings: Readonly<Record<string, FieldMeaning>>) {
-    this.meanings = meanings;
-    const priced = Object.entries(meanings).filter(([, meaning]) => meaning !== "free");
+    this.#meanings = new Map(Object.entries(meanings));
+    const priced = [...this.#meanings].filter(([, meaning]) => meaning !== "free");
     this.#pricedByFold = new Map(priced.map(([name]) => [fold(name), name]));
   }
 
-  /** What a field means, by its exact name. */
-  meaningOf(field: string): FieldMeaning {
-    return this.#exact(field) ?? "context";
+  /** Every field with its meaning. */
+  entries(): Iterable<readonly [name: string, meaning: FieldMeaning]> {
+    return this.#meanings;
   }
 
-  /** The priced field that a reader without regard to letter case would take this name for; undefined when none. */
+  /** What a field means, by its exact name; undefined for an unknown one. */
+  meaningOf(field: string): FieldMeaning | undefined {
+    return this.#meanings.get(field);
+  }
+
+  /** What a part of a form means: `name[]` and `name[member]` belong to `name`. */
+  meaningOfPart(part: string): FieldMeaning | undefined {
+    return this.#meanings.get(part) ?? this.#meanings.get(baseOf(part));
+  }
+
+  /** The field of another meaning than `free` that a reader without regard to letter case would take this name for; undefined when none. */
   pricedTwin(name: string): string | undefined {
-    const exact = this.#exact(name);
+    const exact = this.#meanings.get(name);
     if (exact !== undefined) return exact === "free" ? undefined : name;
     return this.#pricedByFold.get(fold(name));
   }
 
   /** Whether a form may have several parts of this name. */
-  repeats(field: string): boolean {
-    return field.endsWith("[]") || this.meanings[field] === "free";
+  repeats(part: string): boolean {
+    return part.endsWith("]") || this.#meanings.get(part) === "free";
   }
+}
 
-  #exact(field: string): FieldMeaning | undefined {
-    return Object.hasOwn(this.meanings, field) ? this.meanings[field] : undefined;
-  }
+/** Whether texts in a field of this meaning may be names of models. */
+export function mayNameModels(meaning: FieldMeaning): boolean {
+  return meaning === "models" || (typeof meaning === "object" && !("shown" in meaning));
+}
+
+/** The field that a part of a form belongs to: "include" for "include[]". */
+export function baseOf(part: string): string {
+  const bracket = part.indexOf("[");
+  return bracket === -1 ? part : part.slice(0, bracket);
 }
 
 /** Whether a reader without regard to letter case would take one of these members for `name`. */

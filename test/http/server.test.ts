@@ -13,7 +13,7 @@ import { systemClock } from "../../src/time/clock.ts";
 import { ask, expectRefusal, head, RawClient } from "./raw-client.ts";
 
 const ignored = () => undefined;
-const events: Events = { requestStarted: ignored, requestEnded: ignored, admitted: ignored, refused: ignored, adminFailed: ignored, posted: ignored, ledgerWrote: ignored, accountRead: ignored, taskEnded: ignored };
+const events: Events = { requestStarted: ignored, requestEnded: ignored, admitted: ignored, refused: ignored, unknownFields: ignored, adminFailed: ignored, posted: ignored, ledgerWrote: ignored, accountRead: ignored, taskEnded: ignored };
 
 const slow: Handler = async (exchange) => {
   exchange.begin(200, [["content-type", "text/plain"]]);

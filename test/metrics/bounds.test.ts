@@ -64,3 +64,14 @@ it("what a label holds is escaped", async () => {
   const { text } = await metrics.scrape("prometheus");
   expect(text).toContain('farebox_cost_usd_total{model="a \\"quoted\\\\\\" one\\nin two lines",group="",source="reported"} 1\n');
 });
+
+it("unknown fields beyond the cap, and names that are long or not plain, are `other`", async () => {
+  const metrics = metricsWith(2);
+  const route = "/v1/chat/completions";
+  for (let field = 0; field < 120; field++) metrics.events.unknownFields({ route, fields: [`f${field}`] });
+  metrics.events.unknownFields({ route, fields: ["f0", "x".repeat(65), 'a"b', "a\nb", "messages.images", "ü"] });
+  const samples = readPage((await metrics.scrape("prometheus")).text).get("farebox_unknown_fields_total")?.samples ?? [];
+  expect(samples).toHaveLength(101);
+  expect(samples.find(({ labels }) => labels["field"] === "f0")?.value).toBe("2");
+  expect(samples.find(({ labels }) => labels["field"] === "other")?.value).toBe("25");
+});

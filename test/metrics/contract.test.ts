@@ -40,6 +40,7 @@ const contract: Readonly<Record<string, Row>> = {
 /** What is shown beyond it. */
 const additions: Readonly<Record<string, Row>> = {
   farebox_admin_failures_total: ["counter", "reason"],
+  farebox_unknown_fields_total: ["counter", "route", "field"],
   farebox_client_retries_total: ["counter", "model"],
   farebox_cost_in_doubt_usd_total: ["counter", "reason"],
   farebox_tasks_total: ["counter", "model", "status"],

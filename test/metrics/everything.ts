@@ -6,6 +6,8 @@ export async function proxyWithEverything(env: Readonly<Record<string, string>> 
   await proxy.budget("key:alice", "1.00", "1d");
   await (await proxy.chat({ max_tokens: 20 })).text();
   await (await proxy.chat({ max_tokens: 20, stream: true, stream_options: { include_usage: true } })).text();
+  // Refused under a hard budget, after its unknown field was seen.
+  await (await proxy.chat({ wonder: 1, plugins: [] })).text();
   await (await proxy.chat({}, { key: "sk-fb-unknown" })).text();
   await (await fetch(`${proxy.url}/account/info`, { headers: { "x-api-key": proxy.key } })).text();
   await (await fetch(`${proxy.url}/admin/v1/whoami`, { headers: { authorization: "Bearer wrong" } })).text();

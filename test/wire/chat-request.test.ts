@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { bytesBesideMessages, chatTextOf, readChatRequest, withStreamUsage } from "../../src/wire/chat-request.ts";
-import { chatFields } from "../../src/wire/chat-fields.ts";
+import { chatFields } from "../../src/wire/field-table.ts";
 import type { ModelRequest } from "../../src/wire/model-request.ts";
 
 const hello = [{ role: "user", content: "hi" }];
@@ -73,7 +73,7 @@ describe("readChatRequest", () => {
     expect(refusal(body)).toMatchObject({ code: "invalid_request", param });
   });
 
-  const priced = Object.entries(chatFields.meanings).filter(([, meaning]) => meaning !== "free").map(([name]) => name);
+  const priced = [...chatFields.entries()].filter(([, meaning]) => meaning !== "free").map(([name]) => name);
 
   it.each(priced)("refuses %s given twice, or in another letter case", (name) => {
     const more = name === "model" || name === "messages" ? "" : `,"${name}":1`;

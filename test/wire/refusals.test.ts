@@ -42,7 +42,7 @@ const cases: { readonly [Code in RefusalCode]: Expected } = {
   invalid_json: { refusal: { code: "invalid_json", message: "x" }, status: 400 },
   invalid_request: { refusal: { code: "invalid_request", message: "x", param: "n" }, status: 400, param: "n" },
   model_not_priced: { refusal: { code: "model_not_priced", model: "m", underBudget: false }, status: 400, param: "model" },
-  cost_not_bounded: { refusal: { code: "cost_not_bounded", model: "m", fields: ["plugins", "tools"] }, status: 400, code: "invalid_request", param: "plugins" },
+  cost_not_bounded: { refusal: { code: "cost_not_bounded", model: "m", fields: ["plugins", "tools"], why: null }, status: 400, code: "invalid_request", param: "plugins" },
   invalid_api_key: { refusal: { code: "invalid_api_key", message: "x" }, status: 401 },
   budget_exceeded: {
     refusal: { code: "budget_exceeded", shortage, scopeName: "key:alice" },

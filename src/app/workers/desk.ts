@@ -203,6 +203,7 @@ export class WorkerDesk {
       events.requestEnded(given);
     } else if (name === "admitted") events.admitted(given);
     else if (name === "refused") events.refused(given);
+    else if (name === "unknownFields") events.unknownFields(given);
     else events.posted(given);
   }
 

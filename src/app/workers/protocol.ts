@@ -83,7 +83,7 @@ export type PlaceReply<Reply> = Reply & { readonly headers: HeaderList };
 /** What the path of a request asks of the ledger. */
 export type RequestCommand = HoldCommand | ExtendCommand | PostCommand | VoidCommand;
 
-type EventNames = "requestStarted" | "requestEnded" | "admitted" | "refused" | "posted";
+type EventNames = "requestStarted" | "requestEnded" | "admitted" | "refused" | "unknownFields" | "posted";
 /** The events of requests that a worker tells of. */
 export type EventCall = { readonly [Name in EventNames]: readonly [name: Name, given: Parameters<Events[Name]>[0]] }[EventNames];
 

@@ -132,6 +132,7 @@ function remoteEvents(link: PrimaryLink): Events {
     requestEnded: (event) => tell(["requestEnded", event]),
     admitted: ({ key, ...admission }) => tell(["admitted", { ...admission, key: key && { id: key.id, name: key.name, team: key.team } }]),
     refused: (refusal) => tell(["refused", refusal]),
+    unknownFields: (event) => tell(["unknownFields", event]),
     posted: (event) => tell(["posted", event]),
     adminFailed: elsewhere,
     taskEnded: elsewhere,

@@ -1,42 +1,15 @@
 import type { Endpoint } from "../endpoint.ts";
-import { modelOf, unshown, type FormHead, type FormReading } from "../form.ts";
+import { speechFields, transcriptionFields } from "../field-table.ts";
+import { formFindings, modelOf, type FormHead, type FormReading } from "../form.ts";
 import { isObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
 import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
-import { invalid, lookAt, objectInFull, type ModelRequest, type ModelRequestResult, type PromptReading } from "../model-request.ts";
+import { invalid, lookAt, objectInFull, tooManyNames, type ModelRequest, type ModelRequestResult, type PromptReading } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
-import { RequestFields } from "../request-fields.ts";
 import { readUsage, readUsageOf } from "../usage.ts";
 import { unread } from "./images.ts";
 import { mediaTranscript } from "./media-stream.ts";
 import { noParts } from "../request-bounds.ts";
-
-/** The fields of a request for speech. */
-export const speechFields = new RequestFields({
-  model: "priced",
-  input: "priced",
-  instructions: "priced",
-
-  response_format: "free",
-  speed: "free",
-  stream_format: "free",
-  voice: "free",
-});
-
-/** The fields of a request to write down what is said. */
-export const transcriptionFields = new RequestFields({
-  model: "priced",
-
-  "include[]": "free",
-  "timestamp_granularities[]": "free",
-  chunking_strategy: "free",
-  file: "free",
-  language: "free",
-  prompt: "free",
-  response_format: "free",
-  stream: "free",
-  temperature: "free",
-});
 
 const oneAnswer = { ...noParts, choices: 1, outputLimit: null } as const;
 
@@ -51,16 +24,16 @@ const speechPrompt: PromptReading = {
 export function readSpeechRequest(bytes: Buffer): ModelRequestResult {
   const look = lookAt(bytes, speechFields);
   if (!look.ok) return look;
-  const { body, given } = look;
+  const { body, findings } = look;
   const { input } = body;
   if (typeof input !== "string") return invalid("input", "'input' must be a text");
-  const context = given.filter((name) => speechFields.meaningOf(name) === "context");
   const request: ModelRequest = {
     model: body.model,
     stream: body["stream_format"] === "sse",
     wantsStreamUsage: true,
-    size: { ...oneAnswer, textBytes: bytes.length, unboundedFields: context },
-    unboundedFields: [],
+    size: { ...oneAnswer, textBytes: bytes.length, unboundedFields: findings.context },
+    unboundedFields: findings.expensive,
+    fields: findings,
     classes: { prompt: ["input", "cached_input"], completion: ["output", "audio_output"] },
     prompt: speechPrompt,
     isUnseen: true,
@@ -81,14 +54,16 @@ function charactersIn(bytes: Buffer): number {
 function readTranscriptionForm(form: FormHead): ModelRequestResult {
   const model = modelOf(form, transcriptionFields);
   if (!model.ok) return model;
-  const context = unshown(form, transcriptionFields);
+  const findings = formFindings(form, transcriptionFields);
+  if (findings === undefined) return tooManyNames;
   const request: ModelRequest = {
     model: model.model,
     stream: form.values.get("stream") === "true",
     wantsStreamUsage: true,
     // How long a sound is does not show in its bytes: the part is bounded by the catalogue, else the whole context is held.
-    size: { ...oneAnswer, audioParts: 1, textBytes: form.bytes, unboundedFields: context },
-    unboundedFields: form.isClear ? [] : ["form"],
+    size: { ...oneAnswer, audioParts: 1, textBytes: form.bytes, unboundedFields: findings.context },
+    unboundedFields: form.isClear ? findings.expensive : [...findings.expensive, "form"],
+    fields: findings,
     classes: { prompt: ["input", "cached_input", "audio_input"], completion: ["output", "reasoning"] },
     prompt: unread,
     isUnseen: true,
@@ -114,7 +89,7 @@ function readTranscript(body: unknown): ModelAnswer | undefined {
 
 const form: FormReading = { fields: transcriptionFields, read: readTranscriptionForm };
 
-function audioAt(route: string, of: Pick<Endpoint, "readRequest" | "form">, ending: string): Endpoint {
+function audioAt(route: string, of: Pick<Endpoint, "fields" | "readRequest" | "form">, ending: string): Endpoint {
   return {
     route,
     ...of,
@@ -127,7 +102,7 @@ function audioAt(route: string, of: Pick<Endpoint, "readRequest" | "form">, endi
 }
 
 export const audioEndpoints: readonly Endpoint[] = [
-  audioAt("/v1/audio/speech", { readRequest: readSpeechRequest, form: null }, "speech.audio.done"),
-  audioAt("/v1/audio/transcriptions", { readRequest: noForm, form }, "transcript.text.done"),
-  audioAt("/v1/audio/translations", { readRequest: noForm, form }, "transcript.text.done"),
+  audioAt("/v1/audio/speech", { fields: speechFields, readRequest: readSpeechRequest, form: null }, "speech.audio.done"),
+  audioAt("/v1/audio/transcriptions", { fields: transcriptionFields, readRequest: noForm, form }, "transcript.text.done"),
+  audioAt("/v1/audio/translations", { fields: transcriptionFields, readRequest: noForm, form }, "transcript.text.done"),
 ];

@@ -2,11 +2,13 @@ import { readChatAnswer } from "../chat-answer.ts";
 import { readChatRequest, withStreamUsage } from "../chat-request.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import type { Endpoint } from "../endpoint.ts";
+import { chatFields } from "../field-table.ts";
 import { readerOfWhole } from "../model-answer.ts";
 import { refusalEvent } from "../refusals.ts";
 
 export const chatCompletions: Endpoint = {
   route: "/v1/chat/completions",
+  fields: chatFields,
   readRequest: readChatRequest,
   form: null,
   answersMedia: false,

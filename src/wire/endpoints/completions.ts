@@ -3,6 +3,7 @@ import { readChatAnswer } from "../chat-answer.ts";
 import { withStreamUsage } from "../chat-request.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import type { Endpoint } from "../endpoint.ts";
+import { completionFields } from "../field-table.ts";
 import { objectOr } from "../json.ts";
 import { readerOfWhole } from "../model-answer.ts";
 import {
@@ -18,31 +19,7 @@ import {
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
 import { noParts } from "../request-bounds.ts";
-import { RequestFields } from "../request-fields.ts";
 import { promptsOf } from "./plain-prompt.ts";
-
-/** The top-level fields of a request for a completion of text. */
-export const completionFields = new RequestFields({
-  model: "priced",
-  prompt: "priced",
-  stream: "priced",
-  stream_options: "priced",
-  max_tokens: "priced",
-  n: "priced",
-  best_of: "priced",
-
-  echo: "free",
-  frequency_penalty: "free",
-  logit_bias: "free",
-  logprobs: "free",
-  presence_penalty: "free",
-  seed: "free",
-  stop: "free",
-  suffix: "free",
-  temperature: "free",
-  top_p: "free",
-  user: "free",
-});
 
 /** What the interface writes where no maximum is stated. */
 const defaultOutputTokens = 16;
@@ -51,6 +28,8 @@ const classes: ModelRequest["classes"] = {
   prompt: ["input", "cached_input", "cache_write"],
   completion: ["output", "reasoning"] satisfies TokenClass[],
 };
+
+const hourClasses: ModelRequest["classes"] = { ...classes, prompt: [...classes.prompt, "cache_write_1h"] };
 
 const prompt: PromptReading = {
   text(body) {
@@ -64,7 +43,7 @@ const prompt: PromptReading = {
 export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
   const look = lookAt(bytes, completionFields);
   if (!look.ok) return look;
-  const { body, given } = look;
+  const { body, findings } = look;
   const choices = choicesOf(body["n"]);
   if (choices === undefined) return invalid("n", "'n' must be a whole number of at least 1");
   const best = choicesOf(body["best_of"]);
@@ -84,10 +63,11 @@ export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
         // Each prompt has choices of its own, and all of `best_of` are billed though the best alone is shown.
         choices: prompts * Math.max(choices, best),
         outputLimit,
-        unboundedFields: given.filter((name) => completionFields.meaningOf(name) === "context"),
+        unboundedFields: findings.context,
       },
-      unboundedFields: hasParts ? ["prompt"] : [],
-      classes,
+      unboundedFields: [...findings.expensive, ...(hasParts ? ["prompt"] : [])],
+      fields: findings,
+      classes: findings.cachesForHour ? hourClasses : classes,
       prompt,
     },
   };
@@ -95,6 +75,7 @@ export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
 
 export const completions: Endpoint = {
   route: "/v1/completions",
+  fields: completionFields,
   readRequest: readCompletionRequest,
   form: null,
   answersMedia: false,

@@ -1,4 +1,5 @@
 import type { Endpoint } from "../endpoint.ts";
+import { embeddingFields } from "../field-table.ts";
 import { isObject, objectOr } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
 import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
@@ -12,21 +13,9 @@ import {
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
 import { noParts } from "../request-bounds.ts";
-import { RequestFields } from "../request-fields.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import { readUsageOf } from "../usage.ts";
 import { promptsOf } from "./plain-prompt.ts";
-
-/** The top-level fields of a request for embeddings. */
-export const embeddingFields = new RequestFields({
-  model: "priced",
-  input: "priced",
-
-  dimensions: "free",
-  encoding_format: "free",
-  task_type: "free",
-  user: "free",
-});
 
 const prompt: PromptReading = {
   text: (body) => ({ kind: "plain", ...promptsOf(objectOr(parseBody(body))["input"]) }),
@@ -36,7 +25,7 @@ const prompt: PromptReading = {
 export function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
   const look = lookAt(bytes, embeddingFields);
   if (!look.ok) return look;
-  const { body, given } = look;
+  const { body, findings } = look;
   const { input } = body;
   if (typeof input !== "string" && !Array.isArray(input)) return invalid("input", "'input' must be a text or a list");
   const { prompts, hasParts } = promptsOf(input);
@@ -52,10 +41,11 @@ export function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
         prompts,
         choices: 1,
         outputLimit: 0,
-        unboundedFields: given.filter((name) => embeddingFields.meaningOf(name) === "context"),
+        unboundedFields: findings.context,
       },
-      unboundedFields: hasParts ? ["input"] : [],
-      classes: { prompt: ["input", "cached_input", "cache_write"], completion: [] },
+      unboundedFields: hasParts ? [...findings.expensive, "input"] : findings.expensive,
+      fields: findings,
+      classes: { prompt: ["input", "cached_input", "cache_write", ...(findings.cachesForHour ? ["cache_write_1h" as const] : [])], completion: [] },
       prompt,
     },
   };
@@ -74,6 +64,7 @@ function readEmbeddings(body: unknown): ModelAnswer | undefined {
 
 export const embeddings: Endpoint = {
   route: "/v1/embeddings",
+  fields: embeddingFields,
   readRequest: readEmbeddingRequest,
   form: null,
   answersMedia: false,

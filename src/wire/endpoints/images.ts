@@ -1,6 +1,8 @@
 import type { TokenClass } from "../../core/tokens.ts";
 import type { Endpoint } from "../endpoint.ts";
-import { modelOf, unshown, type FormHead, type FormReading } from "../form.ts";
+import { imageFields } from "../field-table.ts";
+import type { Findings } from "../findings.ts";
+import { formFindings, modelOf, type FormHead, type FormReading } from "../form.ts";
 import { isObject, objectOr, type JsonObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
 import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
@@ -10,35 +12,13 @@ import {
   invalid,
   lookAt,
   parseBody,
+  tooManyNames,
   type ModelRequestResult,
   type PromptReading,
 } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
-import { RequestFields } from "../request-fields.ts";
 import { readUsageOf } from "../usage.ts";
 import { mediaTranscript } from "./media-stream.ts";
-
-/** The fields of a request for images, in JSON or as a form. */
-export const imageFields = new RequestFields({
-  model: "priced",
-  n: "priced",
-
-  background: "free",
-  image: "free",
-  input_fidelity: "free",
-  mask: "free",
-  moderation: "free",
-  output_compression: "free",
-  output_format: "free",
-  partial_images: "free",
-  prompt: "free",
-  quality: "free",
-  response_format: "free",
-  size: "free",
-  stream: "free",
-  style: "free",
-  user: "free",
-});
 
 /** The most images that an edit takes, and its mask. */
 const imagesMax = 17;
@@ -62,12 +42,12 @@ const completion: readonly TokenClass[] = ["image_output", "output", "reasoning"
 export function readImageRequest(bytes: Buffer): ModelRequestResult {
   const look = lookAt(bytes, imageFields);
   if (!look.ok) return look;
-  const { body, given } = look;
+  const { body, findings } = look;
   const pieces = choicesOf(body["n"]);
   if (pieces === undefined) return invalid("n", "'n' must be a whole number of at least 1");
-  const context = given.filter((name) => imageFields.meaningOf(name) === "context");
+  const stream = body["stream"] === true;
   const imageParts = [body["image"], body["mask"]].flatMap((given) => given ?? []).length;
-  return requestOf({ model: body.model, stream: body["stream"] === true, pieces, textBytes: bytes.length, imageParts, context, unbounded: [], prompt });
+  return requestOf({ model: body.model, stream, pieces, textBytes: bytes.length, imageParts, findings, isClear: true, prompt });
 }
 
 function readImageForm(form: FormHead): ModelRequestResult {
@@ -76,10 +56,10 @@ function readImageForm(form: FormHead): ModelRequestResult {
   const n = form.values.get("n");
   const pieces = choicesOf(n === undefined ? undefined : Number(n));
   if (pieces === undefined) return invalid("n", "'n' must be a whole number of at least 1");
-  const context = unshown(form, imageFields);
-  const unbounded = form.isClear ? [] : ["form"];
+  const findings = formFindings(form, imageFields);
+  if (findings === undefined) return tooManyNames;
   const stream = form.values.get("stream") === "true";
-  return requestOf({ model: model.model, stream, pieces, textBytes: form.bytes, imageParts: imagesMax, context, unbounded, prompt: unread });
+  return requestOf({ model: model.model, stream, pieces, textBytes: form.bytes, imageParts: imagesMax, findings, isClear: form.isClear, prompt: unread });
 }
 
 function requestOf(of: {
@@ -88,8 +68,8 @@ function requestOf(of: {
   readonly pieces: number;
   readonly textBytes: number;
   readonly imageParts: number;
-  readonly context: readonly string[];
-  readonly unbounded: readonly string[];
+  readonly findings: Findings;
+  readonly isClear: boolean;
   readonly prompt: PromptReading;
 }): ModelRequestResult {
   return {
@@ -107,9 +87,10 @@ function requestOf(of: {
         fileParts: 0,
         choices: of.pieces,
         outputLimit: null,
-        unboundedFields: of.context,
+        unboundedFields: of.findings.context,
       },
-      unboundedFields: of.unbounded,
+      unboundedFields: of.isClear ? of.findings.expensive : [...of.findings.expensive, "form"],
+      fields: of.findings,
       classes: { prompt: ["input", "cached_input", "image_input"], completion },
       prompt: of.prompt,
       isUnseen: true,
@@ -138,6 +119,7 @@ function imageUsage(usage: unknown): unknown {
 function imagesAt(route: string, form: FormReading | null): Endpoint {
   return {
     route,
+    fields: imageFields,
     readRequest: readImageRequest,
     form,
     answersMedia: false,

@@ -1,5 +1,7 @@
 import type { Usage } from "../../core/usage.ts";
 import type { Endpoint } from "../endpoint.ts";
+import { passthroughFields } from "../field-table.ts";
+import { Findings } from "../findings.ts";
 import { unnamedModel } from "../form.ts";
 import { isObject, objectOr, parseJson } from "../json.ts";
 import { jsonMembers } from "../json-keys.ts";
@@ -19,6 +21,7 @@ import { unread } from "./images.ts";
  */
 export const passthrough: Endpoint = {
   route: "/*path",
+  fields: passthroughFields,
   readRequest: (body) => ({ ok: true, request: requestOf(body) }),
   form: null,
   isOpen: true,
@@ -33,14 +36,20 @@ const fields = new RequestFields({ model: "priced" });
 
 /** `body`: its first bytes, which may be all of it. */
 function requestOf(body: Buffer): ModelRequest {
-  const { model, stream } = objectInFull(body);
+  const members = objectInFull(body);
+  const { model, stream } = members;
   const ambiguous = ambiguousField(jsonMembers(body).map(({ name }) => name), fields);
+  const findings = new Findings();
+  if (typeof model === "string") findings.modelsIn("model", model);
+  for (const name in members) findings.field(name, members[name], passthroughFields.meaningOf(name));
   return {
     model: modelFault(model) === undefined ? String(model) : unnamedModel,
     stream: stream === true,
     wantsStreamUsage: true,
     size: { textBytes: body.length, ...noParts, choices: 1, outputLimit: 0, unboundedFields: ["path"] },
     unboundedFields: ["path"],
+    // Nothing is known of its fields, so that none is unknown: what they name counts.
+    fields: findings.namesAlone(),
     classes: { prompt: ["input"], completion: [] },
     prompt: unread,
     isUnseen: true,

@@ -1,4 +1,6 @@
 import type { ChatText } from "../../core/chat-text.ts";
+import { responseItems, responseParts, responsesFields } from "../field-table.ts";
+import type { Findings } from "../findings.ts";
 import { listOr, objectOr, type JsonObject } from "../json.ts";
 import { lengthInFull } from "../json-skeleton.ts";
 import {
@@ -11,7 +13,6 @@ import {
   type PromptReading,
 } from "../model-request.ts";
 import { partsOf, promptClasses, unboundedFields, type PromptParts } from "../request-bounds.ts";
-import { itemMembers, partMembers, responsesFields } from "./responses-fields.ts";
 
 const prompt: PromptReading = {
   text: (body) => ({ kind: "chat", chat: textOf(objectOr(parseBody(body))) }),
@@ -21,14 +22,14 @@ const prompt: PromptReading = {
 export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
   const look = lookAt(bytes, responsesFields);
   if (!look.ok) return look;
-  const { body, given } = look;
+  const { body, findings } = look;
   const { input } = body;
   if (input !== undefined && input !== null && typeof input !== "string" && !Array.isArray(input)) {
     return invalid("input", "'input' must be a text or a list of items");
   }
   const items = listOr(input).map(objectOr);
-  const parts = readParts(items);
-  const context = given.filter((name) => responsesFields.meaningOf(name) === "context");
+  const parts = readParts(items, findings);
+  const unbounded = unboundedFields(body, findings);
   return {
     ok: true,
     request: {
@@ -45,10 +46,11 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
         fileParts: parts.files,
         choices: 1,
         outputLimit: outputLimitOf(body["max_output_tokens"]),
-        unboundedFields: [...context, ...parts.unknown],
+        unboundedFields: findings.context,
       },
-      unboundedFields: [...unboundedFields(body, given, responsesFields), ...unseenFields(body)],
-      classes: { prompt: promptClasses(parts, context), completion: ["output", "reasoning"] },
+      unboundedFields: [...unbounded, ...unseenFields(body)],
+      fields: findings,
+      classes: { prompt: promptClasses(parts, findings), completion: ["output", "reasoning"] },
       prompt,
     },
   };
@@ -59,13 +61,13 @@ function unseenFields(body: JsonObject): string[] {
   return (body["background"] ?? false) === false ? [] : ["background"];
 }
 
-function readParts(items: readonly JsonObject[]): PromptParts {
+function readParts(items: readonly JsonObject[], findings: Findings): PromptParts {
   const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
-  const unknown = new Set<string>();
   for (const item of items) {
-    if (!isKnown(item, itemMembers, "message")) unknown.add("input");
+    if (item["type"] === "additional_tools") findings.tooExpensive("input", "it brings tools with it");
+    findings.kind("input", item, responseItems, "message");
     for (const part of [...partsOf(item["content"]), ...partsOf(item["output"])].map(objectOr)) {
-      if (!isKnown(part, partMembers, "")) unknown.add("input.content");
+      findings.kind("input.content", part, responseParts);
       switch (part["type"]) {
         case "input_image":
           found.images++;
@@ -82,14 +84,7 @@ function readParts(items: readonly JsonObject[]): PromptParts {
       }
     }
   }
-  return { ...found, unknown: [...unknown] };
-}
-
-function isKnown(thing: JsonObject, kinds: Readonly<Record<string, readonly string[]>>, unsaid: string): boolean {
-  const type = String(thing["type"] ?? unsaid);
-  const members = Object.hasOwn(kinds, type) ? kinds[type] : undefined;
-  if (members === undefined) return false;
-  return Object.entries(thing).every(([name, value]) => value === null || name === "type" || members.includes(name));
+  return found;
 }
 
 /** ASCII payloads (base64, addresses) have as many bytes as characters; counting others low would be unsafe. */

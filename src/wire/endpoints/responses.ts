@@ -1,4 +1,5 @@
 import type { Endpoint } from "../endpoint.ts";
+import { responsesFields } from "../field-table.ts";
 import { readerOfWhole } from "../model-answer.ts";
 import { typedRefusalEvent } from "../refusals.ts";
 import { readResponse, responsesTranscript } from "./responses-answer.ts";
@@ -6,6 +7,7 @@ import { readResponsesRequest } from "./responses-request.ts";
 
 export const responses: Endpoint = {
   route: "/v1/responses",
+  fields: responsesFields,
   readRequest: readResponsesRequest,
   form: null,
   answersMedia: false,

@@ -1,0 +1,226 @@
+import { RequestFields, type Expensive, type FieldMeaning } from "./request-fields.ts";
+
+/**
+ * Every request field that Farebox knows, of every endpoint, with its meaning: the one place for that. Headers and query
+ * parameters that may change a price are at the end.
+ */
+
+type Fields = Readonly<Record<string, FieldMeaning>>;
+
+function expensive(why: string, more: Omit<Expensive, "expensive"> = {}): Expensive {
+  return { expensive: why, ...more };
+}
+
+/** The same meaning for several names. */
+function all(meaning: FieldMeaning, names: string): Fields {
+  return Object.fromEntries(names.split(/\s+/).filter((name) => name !== "").map((name) => [name, meaning]));
+}
+
+const free = (names: string) => all("free", names);
+const context = (names: string) => all("context", names);
+const members = (fields: Fields, otherwise?: FieldMeaning): FieldMeaning => ({ members: new RequestFields(fields), ...(otherwise !== undefined && { otherwise }) });
+
+/** How a part of the prompt is kept in a cache. */
+export const cacheControl = members({ type: "free", ttl: "cache_lifetime" });
+const cacheBreakpoint = members({ mode: "free", ttl: expensive("a cache that is kept for longer may cost more", { unless: ["30m"] }) });
+const cacheOptions = members({
+  mode: "free",
+  comparison_response_id: "free",
+  prewarm: "free",
+  ttl: expensive("a cache that is kept for longer may cost more", { unless: ["30m"] }),
+});
+
+/** Chooses who answers, and what the gateway does beside; the same in every JSON request. */
+const routing: Fields = {
+  ...all("models", "models fallbacks context_window_fallbacks context_window_fallback_dict content_policy_fallbacks preset"),
+  route: expensive("it chooses who answers", { unless: ["fallback", "sort"] }),
+  provider: expensive("it chooses who answers, each at a price of its own"),
+  plugins: expensive("plugins have fees of their own"),
+  speed: expensive("a faster answer has a price of its own", { unless: ["standard"] }),
+  inference_geo: expensive("an answer from one region has a price of its own", { unless: ["global"] }),
+  extra_body: members({ google: "context" }, expensive("it can set any other field")),
+  ...all(expensive("it runs tools at the gateway"), "mcp_servers container search_parameters compound_custom search_options enable_search enable_code_interpreter"),
+  deferred: expensive("the answer comes before its cost is known", { unless: [false] }),
+  use_beam_search: expensive("each beam may be billed", { unless: [false] }),
+  cache_control: cacheControl,
+  ...free("timeout transforms session_id trace usage debug cache_salt request_id"),
+};
+
+/** How a text is sampled and shown; they add nothing to it. */
+const sampling = free(`
+  allowed_token_ids bad_words early_stopping frequency_penalty guided_choice guided_decoding_backend guided_grammar guided_json guided_regex
+  guided_whitespace_pattern ignore_eos include_stop_str_in_output length_penalty logit_bias logprobs min_p min_tokens presence_penalty
+  prompt_logprobs random_seed repetition_penalty return_tokens_as_token_ids seed skip_special_tokens spaces_between_special_tokens stop
+  stop_token_ids structured_outputs temperature top_a top_k top_p truncate_prompt_tokens user
+`);
+
+export const chatFields = new RequestFields({
+  ...routing,
+  ...sampling,
+  ...all("priced", "model messages stream stream_options max_tokens max_completion_tokens n tools modalities service_tier"),
+  ...free(`
+    add_generation_prompt add_special_tokens audio context_management continue_final_message echo function_call functions include_reasoning
+    metadata moderation output_config parallel_tool_calls prompt_cache_key prompt_cache_retention reasoning_effort reasoning_format
+    response_format safe_prompt safety_identifier stop_sequences store system tool_choice top_logprobs verbosity
+  `),
+  prompt_cache_options: cacheOptions,
+  // Text that is not in the body, and reasoning that a stated maximum may not bound.
+  ...context("prediction chat_template chat_template_kwargs documents mm_processor_kwargs thinking reasoning thinking_budget enable_thinking prompt_mode"),
+  best_of: expensive("every choice is billed, and the best alone is shown", { shown: true }),
+  web_search_options: expensive("each search has a fee"),
+});
+
+/** Members of a message in a chat. */
+export const messageMembers = new RequestFields({
+  ...free(`
+    annotations content function_call id name partial prefix reasoning reasoning_content reasoning_details refusal role thinking_blocks
+    tool_call_id tool_calls
+  `),
+  cache_control: cacheControl,
+  // An earlier answer in sound, by its id.
+  audio: "context",
+});
+
+/** Members of objects by the object's `type`; `context` for a type that is known and whose members bound nothing. */
+export type Kinds = ReadonlyMap<string, RequestFields | "context">;
+
+function kinds(of: Readonly<Record<string, Fields | "context">>): Kinds {
+  return new Map(Object.entries(of).map(([type, fields]) => [type, fields === "context" ? fields : new RequestFields({ type: "free", ...fields })]));
+}
+
+const cached: Fields = { cache_control: cacheControl, prompt_cache_breakpoint: cacheBreakpoint };
+
+/** Content parts of a chat. */
+export const chatParts = kinds({
+  text: { ...free("text annotations"), ...cached },
+  refusal: { ...free("refusal"), ...cached },
+  image_url: { ...free("image_url"), ...cached },
+  input_audio: { ...free("input_audio"), ...cached },
+  file: { ...free("file"), ...cached },
+  video_url: "context",
+});
+
+export const responsesFields = new RequestFields({
+  ...routing,
+  ...all("priced", "model input stream max_output_tokens tools service_tier background"),
+  ...free(`
+    access_programs image include instructions max_tool_calls metadata moderation parallel_tool_calls prompt_cache_key prompt_cache_retention
+    safety_identifier store stream_options temperature text tool_choice top_k top_logprobs top_p truncation user
+  `),
+  prompt_cache_options: cacheOptions,
+  reasoning: members({
+    ...free("context effort generate_summary summary enabled exclude max_tokens"),
+    mode: expensive("it may run the model several times", { unless: ["standard"] }),
+  }),
+  // What the gateway has stored becomes a part of the prompt.
+  ...context("conversation previous_response_id context_management"),
+  prompt: expensive("a stored prompt can bring a model's tools with it", { shown: true }),
+});
+
+/** Items of the input of a response. What the gateway made or has stored is not bounded by its text. */
+export const responseItems = kinds({
+  message: free("content id phase role status"),
+  function_call: free("arguments async call_id caller id name namespace status"),
+  function_call_output: free("call_id caller id name namespace output status"),
+  custom_tool_call: free("async call_id caller id input name namespace"),
+  custom_tool_call_output: free("call_id caller id output status"),
+  ...all("context", `
+    additional_tools item_reference reasoning compaction compaction_trigger file_search_call computer_call computer_call_output web_search_call tool_search_call
+    tool_search_output configuration_update image_generation_call code_interpreter_call local_shell_call local_shell_call_output shell_call
+    shell_call_output apply_patch_call apply_patch_call_output mcp_list_tools mcp_approval_request mcp_approval_response mcp_call program
+    program_output
+  `) as Readonly<Record<string, "context">>,
+});
+
+/** Content parts of a response's input; what a part names by an id or an address is not seen. */
+export const responseParts = kinds({
+  input_text: { ...free("text"), ...cached },
+  output_text: free("text annotations logprobs"),
+  refusal: free("refusal"),
+  input_image: { ...free("image_url detail"), ...context("file_id"), ...cached },
+  input_audio: free("input_audio"),
+  input_file: { ...free("file_data filename"), ...context("detail file_id file_url"), ...cached },
+});
+
+export const completionFields = new RequestFields({
+  ...routing,
+  ...sampling,
+  ...all("priced", "model prompt stream stream_options max_tokens n best_of"),
+  ...free("add_special_tokens echo response_format suffix"),
+});
+
+export const embeddingFields = new RequestFields({
+  ...routing,
+  ...all("priced", "model input"),
+  ...free(`
+    dimensions embedding_type encoding_format input_type late_chunking normalized output_dimension output_dtype task task_type truncate
+    truncate_prompt_tokens truncation user
+  `),
+});
+
+/** Requests for images, in JSON or as a form. */
+export const imageFields = new RequestFields({
+  ...routing,
+  ...all("priced", "model n"),
+  ...free(`
+    background complexity frame_duration_ms image input_fidelity markup mask moderation output_compression partial_images prompt quality
+    response_format safety_identifier size stream style user
+  `),
+  frame_count: expensive("each frame may be billed"),
+  output_format: expensive("each frame, and a model that writes the drawing, may be billed", { unless: ["png", "jpeg", "webp"] }),
+  svg: expensive("another model writes the drawing"),
+});
+
+/** Requests for speech: here `speed` is that of the voice. */
+export const speechFields = new RequestFields({
+  ...routing,
+  ...all("priced", "model input instructions"),
+  ...free("response_format speed stream_format voice"),
+});
+
+/** Requests to write down what is said. */
+export const transcriptionFields = new RequestFields({
+  ...routing,
+  ...all("priced", "model"),
+  ...free(`
+    chunking_strategy file include keywords known_speaker_names known_speaker_references language languages prompt response_format stream
+    temperature timestamp_granularities
+  `),
+});
+
+/** Requests to other paths (`FAREBOX_PASSTHROUGH=all`): nothing is known of them but where models may be named. */
+export const passthroughFields = new RequestFields({
+  ...routing,
+  ...all("priced", "model"),
+  ...free("messages input prompt system instructions content contents systemInstruction tools functions metadata"),
+});
+
+export interface HeaderValues {
+  readonly free: readonly RegExp[];
+  readonly expensive: readonly (readonly [value: RegExp, why: string])[];
+}
+
+/** Forwarded headers that may change a price: "free", or the values that do not and those that do. */
+export const headerValues: ReadonlyMap<string, "free" | HeaderValues> = new Map<string, "free" | HeaderValues>([
+  ["openai-organization", "free"],
+  ["openai-project", "free"],
+  ["openai-version", "free"],
+  ["openai-beta", { free: [/^(assistants|realtime|responses)(=|$)/, /^v\d$/], expensive: [] }],
+  ["anthropic-version", "free"],
+  ["anthropic-dangerous-direct-browser-access", "free"],
+  [
+    "anthropic-beta",
+    {
+      // What they permit is in the body, where its price is read.
+      free: [/^(prompt-caching|extended-cache-ttl|interleaved-thinking|token-efficient-tools|fine-grained-tool-streaming|pdfs|files-api|message-batches|token-counting|computer-use|structured-outputs|context-management|oauth|claude-code)-/],
+      expensive: [
+        [/^context-1m-/, "a longer context has a price of its own"],
+        [/^output-/, "a longer output than the catalogue states"],
+        [/^fast-mode-/, "a faster answer has a price of its own"],
+      ],
+    },
+  ],
+]);
+
+/** Query parameters that change no price. */
+export const freeParameters: ReadonlySet<string> = new Set(["api-version", "beta"]);

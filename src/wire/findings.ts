@@ -1,0 +1,224 @@
+import { mergeDoubts, noDoubts, type Doubt } from "../core/doubts.ts";
+import { skipString } from "./json-string.ts";
+import { isObject, listOr, objectOr, parseJson } from "./json.ts";
+import type { Kinds } from "./field-table.ts";
+import type { Expensive, FieldMeaning, Members, RequestFields } from "./request-fields.ts";
+
+/** What the fields of a request say beside its price: who else may answer, and what is not known. */
+export interface FieldFacts {
+  /** Models named beside `model`: each must be allowed and priced. */
+  readonly models: readonly string[];
+  /** Texts in fields that are unknown or choose who answers: one that the catalogue has as a model counts as asked for. */
+  readonly mentions: readonly string[];
+  /** Unknown fields by their path: "messages.images", "header anthropic-beta", "query x". */
+  readonly unknown: readonly string[];
+  /** Why the first of the fields that nothing bounds is expensive; null for none. */
+  readonly why: string | null;
+  /** Why the amount may differ from the bill. */
+  readonly doubts: readonly Doubt[];
+}
+
+const unknownField: readonly Doubt[] = ["unknown_field"];
+
+/** Longer than any name of a model. */
+const nameMax = 256;
+/** More models than this, or more texts than that in unknown fields, are no honest request. */
+export const mentionsMax = { models: 100, texts: 10_000 } as const;
+/** Lists and objects within each other in which models are looked for. */
+const modelsDepthMax = 8;
+
+/** Collects what the fields of one request mean that are neither free nor plainly read. */
+export class Findings implements FieldFacts {
+  /** Fields that may add tokens which the body does not show, known and unknown ones. */
+  readonly context: string[] = [];
+  /** Fields whose cost nothing bounds. */
+  readonly expensive: string[] = [];
+  readonly unknown: string[] = [];
+  why: string | null = null;
+  /** Whether a part of the prompt is written to a cache for an hour. */
+  cachesForHour = false;
+  readonly #models = new Set<string>();
+  readonly #mentions = new Set<string>();
+  #isHidden = false;
+
+  get models(): readonly string[] {
+    return [...this.#models];
+  }
+
+  get mentions(): readonly string[] {
+    return [...this.#mentions];
+  }
+
+  get doubts(): readonly Doubt[] {
+    return this.unknown.length > 0 || this.#isHidden ? unknownField : noDoubts;
+  }
+
+  /** Whether nothing was found. */
+  get isEmpty(): boolean {
+    return this.context.length === 0 && this.expensive.length === 0 && this.#models.size === 0 && this.#mentions.size === 0;
+  }
+
+  /** Whether it names more than any honest request does. */
+  get isTooMuch(): boolean {
+    return this.#models.size > mentionsMax.models || this.#mentions.size > mentionsMax.texts;
+  }
+
+  /** Takes note of one field that is set; undefined for the meaning of an unknown one. */
+  field(path: string, value: unknown, meaning: FieldMeaning | undefined): void {
+    if (meaning === "free" || meaning === "priced") return;
+    if (meaning === undefined) this.unknownField(path, value);
+    else if (meaning === "context") this.#add(this.context, path);
+    else if (meaning === "models") this.#namesModels(path, value);
+    else if (meaning === "cache_lifetime") this.#cacheLifetime(path, value);
+    else if ("members" in meaning) this.#members(path, value, meaning);
+    else this.#expensive(path, value, meaning);
+  }
+
+  /** Takes note of a form's part by its texts, null for one too long to be looked at; none for a file. */
+  part(name: string, texts: readonly (string | null)[], meaning: FieldMeaning | undefined): void {
+    if (meaning === "free" || meaning === "priced") return;
+    if (meaning === "models") {
+      for (const text of texts) for (const model of namesIn(text ?? "")) this.model(model);
+    } else if (typeof meaning === "object" && "members" in meaning) this.#expensive(name, texts, { expensive: "it is read from JSON alone" });
+    else this.field(name, texts.length === 1 ? texts[0] : texts, meaning);
+    for (const text of texts) for (const piece of namesIn(text ?? "")) this.mention(piece);
+    if (texts.includes(null)) this.tooExpensive(name, "it is too long to be read");
+  }
+
+  /** Takes note of an object's members by their table. */
+  members(path: string, object: object, fields: RequestFields): void {
+    for (const name in object) {
+      const meaning = fields.meaningOf(name);
+      if (meaning === "free") continue;
+      const value = (object as Record<string, unknown>)[name];
+      if (value !== null) this.field(`${path}.${name}`, value, meaning);
+    }
+  }
+
+  /** Takes note of an object by its `type`, `unsaid` where it states none. */
+  kind(path: string, value: unknown, kinds: Kinds, unsaid = ""): void {
+    const object = objectOr(value);
+    const type = object["type"] ?? unsaid;
+    const known = typeof type === "string" ? kinds.get(type) : undefined;
+    if (known === undefined) return this.unknownField(`${path}.${typeof type === "string" && type !== "" ? type : "type"}`, value);
+    if (known !== "context") return this.members(path, object, known);
+    this.#add(this.context, `${path}.${String(type)}`);
+    this.mentionIn(value);
+  }
+
+  unknownField(path: string, value: unknown): void {
+    this.#add(this.unknown, path);
+    this.#add(this.context, path);
+    this.mentionIn(value);
+  }
+
+  /** A field whose cost nothing bounds; `why` ends the sentence of its refusal. */
+  tooExpensive(path: string, why: string): void {
+    this.#add(this.expensive, path);
+    this.why ??= why;
+  }
+
+  /** Takes every text in a value for what may be the name of a model. Names of members are texts too. */
+  mentionIn(value: unknown): void {
+    const open = [value];
+    while (open.length > 0) {
+      const next = open.pop();
+      if (typeof next === "string") this.mention(next);
+      else if (Array.isArray(next)) for (const item of next) open.push(item);
+      else if (isObject(next)) {
+        for (const name in next) {
+          this.mention(name);
+          open.push(next[name]);
+        }
+      }
+    }
+  }
+
+  /** As `mentionIn` for the bytes of a value: members that are given twice are seen twice. */
+  mentionInBytes(json: Buffer): void {
+    for (let start = json.indexOf(0x22); start !== -1; ) {
+      const after = skipString(json, start);
+      if (after - start <= nameMax * 6) {
+        const text = parseJson(json.toString("utf8", start, after));
+        if (typeof text === "string") this.mention(text);
+      }
+      start = json.indexOf(0x22, after);
+    }
+  }
+
+  /** A text that may be a model's name, or several with a comma between. */
+  mention(text: string): void {
+    if (text.length > nameMax || this.#mentions.size > mentionsMax.texts) return;
+    if (text !== "") this.#mentions.add(text.trim());
+    if (/[,;|]/.test(text)) for (const piece of text.split(/[,;|]/)) if (piece !== "") this.#mentions.add(piece.trim());
+  }
+
+  /** A model that is asked for beside `model`. */
+  model(name: string): void {
+    const trimmed = name.trim();
+    if (trimmed !== "" && this.#models.size <= mentionsMax.models) this.#models.add(trimmed);
+  }
+
+  /** A text that names a model, or several with commas between: then each of them may answer, and be billed. */
+  modelsIn(path: string, text: string): void {
+    if (!text.includes(",")) return path === "model" ? undefined : this.model(text);
+    for (const name of text.split(",")) this.model(name);
+    this.tooExpensive(path, "each of several models may answer");
+  }
+
+  #namesModels(path: string, value: unknown, depth = 0): void {
+    if (typeof value === "string") return this.modelsIn(path, value);
+    if (depth > modelsDepthMax) return this.unknownField(path, value);
+    for (const item of listOr(value)) this.#namesModels(path, item, depth + 1);
+    if (!isObject(value)) return;
+    if (!("model" in value)) {
+      for (const name in value) this.#namesModels(path, value[name], depth + 1);
+      return;
+    }
+    this.#namesModels(path, value["model"], depth + 1);
+    if (Object.keys(value).length > 1) this.#expensive(path, value, { expensive: "another model may be asked with fields of its own" });
+  }
+
+  /** The models that it names, of a request of which nothing else is known: then no field is an unknown one. */
+  namesAlone(): FieldFacts {
+    return { models: this.models, mentions: this.mentions, unknown: [], why: null, doubts: noDoubts };
+  }
+
+  #cacheLifetime(path: string, value: unknown): void {
+    if (value === "1h") this.cachesForHour = true;
+    else if (value !== "5m") this.#expensive(path, value, { expensive: "a cache that is kept for longer may cost more" });
+  }
+
+  #members(path: string, value: unknown, { members, otherwise }: Members): void {
+    if (!isObject(value)) return this.unknownField(path, value);
+    for (const name in value) if (value[name] !== null) this.field(`${path}.${name}`, value[name], members.meaningOf(name) ?? otherwise);
+  }
+
+  #expensive(path: string, value: unknown, { expensive, unless, shown }: Expensive): void {
+    if (unless?.includes(value) === true) return;
+    this.tooExpensive(path, expensive);
+    if (shown === true) return;
+    this.#isHidden = true;
+    this.mentionIn(value);
+  }
+
+  #add(list: string[], path: string): void {
+    if (!list.includes(path) && list.length < mentionsMax.models) list.push(path);
+  }
+}
+
+/** Pieces of a text of any form that could be names of models: of a list, of JSON, of one name. */
+export function namesIn(text: string): string[] {
+  return text.split(/[^\w.\-:@/+]+/).filter((piece) => piece !== "");
+}
+
+/** The facts of two parts of one request. */
+export function bothFacts(a: FieldFacts, b: FieldFacts): FieldFacts {
+  return {
+    models: [...a.models, ...b.models],
+    mentions: [...a.mentions, ...b.mentions],
+    unknown: [...a.unknown, ...b.unknown],
+    why: a.why ?? b.why,
+    doubts: mergeDoubts(a.doubts, b.doubts),
+  };
+}

@@ -1,0 +1,342 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createTeam } from "../../src/admin/teams.ts";
+import type { Charge } from "../../src/core/charge.ts";
+import { systemClock } from "../../src/time/clock.ts";
+import { Books } from "../support/books.ts";
+import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { ask, type WireAnswer } from "../support/wire-client.ts";
+
+let proxy: RunningProxy;
+let books: Books;
+let narrow: string;
+let poor: string;
+const everything = new AsyncDisposableStack();
+
+beforeAll(async () => {
+  proxy = everything.use(await startProxy());
+  narrow = await proxy.addKey("narrow", { models: ["gpt-4o*", "text-embedding*", "gpt-image*", "whisper*", "tts*"] });
+  poor = await proxy.addKey("poor");
+  await proxy.budget("key:poor", "100000");
+  books = new Books(proxy);
+});
+afterAll(() => everything.disposeAsync());
+
+const chat = (more: object = {}) => ({ model: "gpt-4o", max_tokens: 10, messages: [{ role: "user", content: "hello" }], ...more });
+/** Every endpoint that takes JSON, with a request that it answers. */
+const requests: readonly (readonly [path: string, body: object])[] = [
+  ["/v1/chat/completions", chat()],
+  ["/v1/completions", { model: "gpt-4o", prompt: "hello", max_tokens: 4 }],
+  ["/v1/embeddings", { model: "text-embedding-3-small", input: "hello" }],
+  ["/v1/responses", { model: "gpt-4o", input: "hello", max_output_tokens: 16 }],
+  ["/v1/images/generations", { model: "gpt-image-1", prompt: "A harbour" }],
+  ["/v1/audio/speech", { model: "tts-1", input: "hello", voice: "alloy" }],
+];
+const forms: readonly (readonly [path: string, parts: Readonly<Record<string, string>>, file: string])[] = [
+  ["/v1/images/edits", { model: "gpt-image-1", prompt: "x" }, "image"],
+  ["/v1/images/variations", { model: "gpt-image-1" }, "image"],
+  ["/v1/audio/transcriptions", { model: "whisper-1" }, "file"],
+  ["/v1/audio/translations", { model: "whisper-1" }, "file"],
+];
+
+interface Options {
+  readonly path?: string;
+  readonly headers?: Record<string, string>;
+  readonly to?: RunningProxy;
+}
+
+const send = (key: string, body: object | string, { path = "/v1/chat/completions", headers = {}, to = proxy }: Options = {}): Promise<WireAnswer> => ask({ url: to.url, key }, body, { path, headers });
+const errorOf = (answer: WireAnswer) => (JSON.parse(answer.body.toString()) as { error: { code: string; param: string | null; message: string } }).error;
+
+async function sendForm(key: string, path: string, parts: Iterable<readonly [string, string | Blob]>, to = proxy): Promise<WireAnswer> {
+  const form = new FormData();
+  for (const [name, value] of parts) form.append(name, value);
+  const encoded = new Response(form);
+  const body = Buffer.from(await encoded.arrayBuffer());
+  return ask({ url: to.url, key }, body, { path, headers: { "content-type": encoded.headers.get("content-type") ?? "" } });
+}
+
+async function charged(answer: WireAnswer): Promise<Charge> {
+  expect(answer.status, answer.body.toString("utf8", 0, 300)).toBe(200);
+  books.billed();
+  return books.ended();
+}
+
+/** Refused before anything was held or sent. */
+async function refused(answer: WireAnswer) {
+  expect(answer.status, answer.body.toString("utf8", 0, 300)).toBeGreaterThanOrEqual(400);
+  expect(await books.endings()).toEqual([]);
+  return errorOf(answer);
+}
+
+/** The most that o1-pro can cost for a chat of one message that states 10 output tokens: 150 and 600 USD a million. */
+const heldForO1Pro = (body: object) => BigInt(JSON.stringify(body).length + 3 + 8) * 150_000_000n + 10n * 600_000_000n;
+
+describe("a field that names models", () => {
+  it.each<object>([
+    { models: ["gpt-4o", "o1-pro"], route: "fallback" },
+    { models: ["o1-pro"] },
+    { models: "o1-pro" },
+    { models: "gpt-4o,o1-pro" },
+    { fallbacks: ["o1-pro"] },
+    { fallbacks: [{ model: "o1-pro", messages: [{ role: "user", content: "hello" }] }] },
+    { fallbacks: [{ "gpt-4o": ["o1-pro"] }] },
+    { context_window_fallback_dict: { "gpt-4o": "o1-pro" } },
+    { model: "gpt-4o,o1-pro" },
+    { preset: "anything" },
+  ])("is refused to a key that may not use one of them: %j", async (more) => {
+    const { code, message } = await refused(await send(narrow, chat(more)));
+    expect(code).toBe("model_not_allowed");
+    expect(message).toMatch(/o1-pro|anything/);
+  });
+
+  it("is refused by the list of the key's team, too", async () => {
+    const made = await createTeam({ teams: proxy.serving.teams, clock: systemClock(), by: "test" }, { name: "red", models: ["gpt-4o*"] });
+    expect(made.ok).toBe(true);
+    const member = await proxy.addKey("member", { team: "red" });
+    expect(await refused(await send(member, chat({ models: ["o1-pro"] })))).toMatchObject({ code: "model_not_allowed" });
+  });
+
+  it("passes where all of them are allowed, and the charge is of the one asked for", async () => {
+    expect(await charged(await send(narrow, chat({ models: ["gpt-4o", "gpt-4o-mini"], route: "fallback" })))).toMatchObject({ model: "gpt-4o", source: "reported", doubts: [] });
+  });
+
+  it("holds the most expensive of them under a hard budget", async () => {
+    const body = chat({ models: ["gpt-4o", "o1-pro"], route: "fallback" });
+    expect((await charged(await send(poor, body))).hold).toBe(heldForO1Pro(body));
+    const plain = await charged(await send(poor, chat()));
+    expect(plain.hold ?? 0n).toBeLessThan(heldForO1Pro(body) / 10n);
+  });
+
+  it("holds the whole of a stream, whichever of them writes it", async () => {
+    const body = { ...chat({ models: ["gpt-4.1", "gpt-4o"], stream: true, stream_options: { include_usage: true } }), max_tokens: undefined };
+    // gpt-4.1 writes up to 32,768 tokens at 6 USD a million.
+    expect((await charged(await send(poor, body))).hold ?? 0n).toBeGreaterThan(32_768n * 6_000_000n);
+  });
+
+  it.each<object>([{ models: ["nobody-knows-this"] }, { fallbacks: [{ model: "nobody-knows-this" }] }])("has a price for each under a hard budget: %j", async (more) => {
+    const { code, message } = await refused(await send(poor, chat(more)));
+    expect(code).toBe("model_not_priced");
+    expect(message).toContain("nobody-knows-this");
+  });
+
+  it("is not followed under a hard budget with fields of another model's own", async () => {
+    expect(await refused(await send(poor, chat({ fallbacks: [{ model: "gpt-4o-mini", n: 50 }] })))).toMatchObject({ code: "invalid_request", param: "fallbacks" });
+    expect(await refused(await send(poor, chat({ model: "gpt-4o,gpt-4o-mini" })))).toMatchObject({ code: "model_not_priced" });
+  });
+
+  it.each([...requests])("%s: named by a field, a header or the query", async (path, body) => {
+    for (const options of [{ path: `${path}?models=o1-pro` }, { path: `${path}?x=a,o1-pro` }, { path, headers: { "openai-fallback": "o1-pro" } }, { path, headers: { "anthropic-beta": "route=o1-pro" } }]) {
+      expect(await refused(await send(narrow, body, options))).toMatchObject({ code: "model_not_allowed" });
+    }
+    expect(await refused(await send(narrow, { ...body, models: ["o1-pro"] }, { path }))).toMatchObject({ code: "model_not_allowed" });
+  });
+
+  it.each([...forms])("%s: named by a part", async (path, parts, file) => {
+    const blob = new Blob([Buffer.alloc(2_000, 7)]);
+    for (const [name, value] of [["models", "o1-pro"], ["models[]", "o1-pro"], ["fallbacks[0][model]", "o1-pro"], ["wonder", '{"a":["o1-pro"]}'], ["wonder[a]", "o1-pro"]] as const) {
+      expect(await refused(await sendForm(narrow, path, [...Object.entries(parts), [name, value], [file, blob]])), name).toMatchObject({ code: "model_not_allowed" });
+    }
+    const late = await sendForm(narrow, path, [...Object.entries(parts), [file, new Blob([Buffer.alloc(200_000, 7)])], ["models", "o1-pro"]]);
+    expect(errorOf(late)).toMatchObject({ code: "invalid_request", param: "models" });
+    expect(await books.ended()).toMatchObject({ state: "voided" });
+    expect(books.billed()).toEqual([]);
+  });
+
+  it("is refused in a request to another path, too", async () => {
+    await using open = await startProxy({ env: { FAREBOX_PASSTHROUGH: "all" } });
+    const key = await open.addKey("narrow", { models: ["gpt-4o*"] });
+    for (const body of [{ model: "gpt-4o", models: ["o1-pro"] }, { model: "gpt-4o", wonder: { to: "o1-pro" } }, { model: "gpt-4o,o1-pro" }]) {
+      expect(errorOf(await send(key, body, { path: "/v1/messages", to: open }))).toMatchObject({ code: "model_not_allowed" });
+    }
+    expect(errorOf(await send(key, { model: "gpt-4o" }, { path: "/v1/messages?model=o1-pro", to: open }))).toMatchObject({ code: "model_not_allowed" });
+  });
+});
+
+describe("an unknown field", () => {
+  const nested: readonly (readonly [path: string, body: object])[] = [
+    ...requests.map(([path, body]) => [path, { ...body, wonder: { deep: [{ er: "o1-pro" }] } }] as const),
+    ["/v1/chat/completions", chat({ messages: [{ role: "user", content: "hello", wonder: ["o1-pro"] }] })],
+    ["/v1/chat/completions", chat({ messages: [{ role: "user", content: [{ type: "text", text: "hello", wonder: "o1-pro" }] }] })],
+    ["/v1/chat/completions", chat({ messages: [{ role: "user", content: [{ type: "wonder", by: { "o1-pro": 1 } }] }] })],
+    ["/v1/responses", { model: "gpt-4o", input: [{ role: "user", content: "hello", wonder: "o1-pro" }] }],
+    ["/v1/responses", { model: "gpt-4o", input: [{ type: "wonder", model: "o1-pro" }] }],
+    ["/v1/responses", { model: "gpt-4o", input: "hello", tools: [{ type: "image_generation", model: "o1-pro" }] }],
+    ["/v1/chat/completions", chat({ wonder: "gpt-4o, O1-Pro" })],
+    ["/v1/chat/completions", chat({ provider: { order: ["openai"], only: "o1-pro" } })],
+  ];
+
+  it.each([...nested])("%s that names a model is refused to a key that may not use it: %j", async (path, body) => {
+    const { code, message } = await refused(await send(narrow, body, { path }));
+    expect(code).toBe("model_not_allowed");
+    expect(message.toLowerCase()).toContain("o1-pro");
+  });
+
+  it("is read from its bytes, so that a second member of a name hides nothing", async () => {
+    for (const twice of ['"wonder":{"a":"o1-pro","a":"x"}', '"wonder":"o1-pro","wonder":"x"', '"wonder":"o1-pro","wonder":null']) {
+      const body = JSON.stringify(chat()).replace(/^\{/, `{${twice},`);
+      expect(await refused(await send(narrow, body))).toMatchObject({ code: "model_not_allowed" });
+    }
+  });
+
+  it("that names a model holds its price under a hard budget", async () => {
+    // The whole context of o1-pro: 200,000 tokens, and all that it writes.
+    const hold = 200_000n * 150_000_000n + 100_000n * 600_000_000n;
+    for (const more of [{ wonder: "o1-pro" }, { messages: [{ role: "user", content: "hello", wonder: "o1-pro" }] }]) {
+      expect((await charged(await send(poor, chat(more)))).hold).toBe(hold);
+    }
+    expect((await charged(await send(poor, chat(), { headers: { "openai-wonder": "o1-pro" } }))).hold).toBe(hold);
+    expect((await charged(await send(poor, chat(), { path: "/v1/chat/completions?wonder=o1-pro" }))).hold).toBe(hold);
+  });
+
+  it.each([...requests])("%s passes without one, or with one, which is a doubt of its charge", async (path, body) => {
+    expect((await charged(await send(proxy.key, body, { path }))).doubts).toEqual([]);
+    expect((await charged(await send(narrow, { ...body, wonder: "x" }, { path }))).doubts).toEqual(["unknown_field"]);
+    expect((await charged(await send(narrow, body, { path: `${path}?wonder=x` }))).doubts).toEqual(["unknown_field"]);
+    expect((await charged(await send(narrow, body, { path, headers: { "anthropic-wonder": "x" } }))).doubts).toEqual(["unknown_field"]);
+    const known = { "openai-organization": "o", "openai-project": "p", "anthropic-version": "2023-06-01", "anthropic-beta": "prompt-caching-2024-07-31,extended-cache-ttl-2025-04-11" };
+    expect((await charged(await send(narrow, body, { path: `${path}?api-version=2025-01-01`, headers: known }))).doubts).toEqual([]);
+  });
+
+  it.each([...forms])("%s, a part that comes after its price too", async (path, parts, file) => {
+    const big = new Blob([Buffer.alloc(200_000, 7)]);
+    expect((await charged(await sendForm(proxy.key, path, [...Object.entries(parts), [file, big]]))).doubts).toEqual([]);
+    expect((await charged(await sendForm(proxy.key, path, [...Object.entries(parts), ["wonder", "x"], [file, big]]))).doubts).toEqual(["unknown_field"]);
+    expect((await charged(await sendForm(proxy.key, path, [...Object.entries(parts), [file, big], ["wonder", "x"]]))).doubts).toEqual(["unknown_field"]);
+  });
+
+  it("does not make a field with a price of its own less of a doubt", async () => {
+    for (const more of [{ provider: { order: ["x"] } }, { speed: "fast" }, { inference_geo: "us" }, { plugins: [{ id: "web" }] }]) {
+      expect((await charged(await send(proxy.key, chat(more)))).doubts, JSON.stringify(more)).toEqual(["unknown_field"]);
+    }
+  });
+});
+
+describe("a field whose cost nothing bounds is refused under a hard budget", () => {
+  it.each<[string, object]>([
+    ["provider", { provider: { order: ["x"] } }],
+    ["plugins", { plugins: [{ id: "web" }] }],
+    ["speed", { speed: "fast" }],
+    ["inference_geo", { inference_geo: "us" }],
+    ["route", { route: "expensive" }],
+    ["extra_body.n", { extra_body: { n: 50 } }],
+    ["mcp_servers", { mcp_servers: [{ url: "https://x" }] }],
+    ["cache_control.ttl", { cache_control: { type: "ephemeral", ttl: "24h" } }],
+    ["messages.content.cache_control.ttl", { messages: [{ role: "user", content: [{ type: "text", text: "x", cache_control: { ttl: "24h" } }] }] }],
+  ])("%s", async (param, more) => {
+    const { code, param: named, message } = await refused(await send(poor, chat(more)));
+    expect([code, named]).toEqual(["invalid_request", param]);
+    expect(message).toMatch(/hard budget cannot use it: \w/);
+  });
+
+  it.each<[string, Options]>([
+    ["header anthropic-beta", { headers: { "anthropic-beta": "context-1m-2025-08-07" } }],
+    ["query speed", { path: "/v1/chat/completions?speed=fast" }],
+    ["query n", { path: "/v1/chat/completions?n=50" }],
+    ["query Max_Tokens", { path: "/v1/chat/completions?Max_Tokens=50000" }],
+  ])("%s", async (param, options) => {
+    expect(await refused(await send(poor, chat(), options))).toMatchObject({ code: "invalid_request", param });
+  });
+
+  it.each<object>([{ speed: "standard" }, { inference_geo: "global" }, { route: "fallback" }, { cache_control: { type: "ephemeral", ttl: "5m" } }])("but not %j", async (more) => {
+    expect((await charged(await send(poor, chat(more)))).doubts).toEqual([]);
+  });
+});
+
+it("a prompt cache that is kept for an hour is held at its rate, wherever it is asked for", async () => {
+  await using owned = new AsyncDisposableStack();
+  const folder = await mkdtemp(join(tmpdir(), "farebox-prices-"));
+  owned.defer(() => rm(folder, { recursive: true }));
+  const price = `provider: mine
+models:
+  cached-1:
+    context_tokens: 100000
+    max_output_tokens: 1000
+    prices:
+      - from: 2024-01-01
+        source: "a test"
+        official: { input: "1", cache_write: "1.25", cache_write_1h: "2", output: "1" }
+        gateway: { input: "1", cache_write: "1.25", cache_write_1h: "2", output: "1" }
+`;
+  await writeFile(join(folder, "mine.yaml"), price);
+  await using own = await startProxy({ env: { FAREBOX_PRICING: folder } });
+  await own.budget("key:alice", "100");
+  const hour = { type: "ephemeral", ttl: "1h" };
+  const bodies: readonly (readonly [path: string, body: object])[] = [
+    ["/v1/chat/completions", chat({ cache_control: hour })],
+    ["/v1/chat/completions", chat({ messages: [{ role: "user", content: "hello", cache_control: hour }] })],
+    ["/v1/chat/completions", chat({ messages: [{ role: "user", content: [{ type: "text", text: "hello", cache_control: hour }] }] })],
+    ["/v1/chat/completions", chat({ tools: [{ type: "function", function: { name: "f" }, cache_control: hour }] })],
+    ["/v1/responses", { input: "hello", max_output_tokens: 10, cache_control: hour }],
+    ["/v1/completions", { prompt: "hello", max_tokens: 10, cache_control: hour }],
+    ["/v1/embeddings", { input: "hello", cache_control: hour }],
+  ];
+  for (const [path, body] of bodies) {
+    const output = path === "/v1/embeddings" ? 0n : 10n * 1_000_000n;
+    const holds: bigint[] = [];
+    for (const ttl of ["1h", "5m"]) {
+      const text = JSON.stringify({ ...body, model: "cached-1" }).replace('"1h"', `"${ttl}"`);
+      await send(own.key, text, { path, to: own });
+      holds.push(((await own.charges()).at(-1)?.hold ?? 0n) - output);
+    }
+    // At 2 and at 1.25 USD a million.
+    expect((holds[0] ?? 0n) * 125n, `${path} ${JSON.stringify(body)}`).toBe((holds[1] ?? 0n) * 200n);
+  }
+});
+
+it("a prompt cache that is kept for an hour has no bound where the price file states no rate for it", async () => {
+  const body = { ...chat({ cache_control: { type: "ephemeral", ttl: "1h" } }), model: "claude-sonnet-4-5" };
+  const { param, message } = await refused(await send(poor, body));
+  expect(param).toBe("cache_control.ttl");
+  expect(message).toContain("cache_write_1h");
+  expect((await charged(await send(proxy.key, body))).doubts).toEqual(["unknown_field"]);
+});
+
+describe("FAREBOX_UNKNOWN_FIELDS=refuse", () => {
+  let strict: RunningProxy;
+  beforeAll(async () => {
+    strict = everything.use(await startProxy({ env: { FAREBOX_UNKNOWN_FIELDS: "refuse" } }));
+  });
+
+  it.each([...requests])("%s: names the field and the setting", async (path, body) => {
+    const cases: [string, WireAnswer][] = [
+      ["wonder", await send(strict.key, { ...body, wonder: 1 }, { path, to: strict })],
+      ["query wonder", await send(strict.key, body, { path: `${path}?wonder=1`, to: strict })],
+      ["header openai-wonder", await send(strict.key, body, { path, headers: { "openai-wonder": "1" }, to: strict })],
+    ];
+    for (const [param, answer] of cases) {
+      expect(answer.status).toBe(400);
+      expect(errorOf(answer)).toEqual(expect.objectContaining({ code: "invalid_request", param, message: `Farebox does not know '${param}', and FAREBOX_UNKNOWN_FIELDS is 'refuse'.` }));
+    }
+    expect((await send(strict.key, body, { path, to: strict })).status).toBe(200);
+  });
+
+  it.each([...forms])("%s: parts too, before and after the price", async (path, parts, file) => {
+    const big = new Blob([Buffer.alloc(200_000, 7)]);
+    for (const order of [[["wonder", "x"], [file, big]], [[file, big], ["wonder", "x"]]] as [string, string | Blob][][]) {
+      expect(errorOf(await sendForm(strict.key, path, [...Object.entries(parts), ...order], strict))).toMatchObject({ code: "invalid_request", param: "wonder" });
+    }
+  });
+
+  it.each<[string, object]>([
+    ["messages.wonder", chat({ messages: [{ role: "user", content: "x", wonder: 1 }] })],
+    ["messages.content.wonder", chat({ messages: [{ role: "user", content: [{ type: "text", text: "x", wonder: 1 }] }] })],
+    ["messages.content.hologram", chat({ messages: [{ role: "user", content: [{ type: "hologram" }] }] })],
+    ["cache_control.wonder", chat({ cache_control: { type: "ephemeral", wonder: 1 } })],
+  ])("%s within a chat", async (param, body) => {
+    expect(errorOf(await send(strict.key, body, { to: strict }))).toMatchObject({ param });
+  });
+
+  it("passes what it knows to cost more to a key without a hard budget", async () => {
+    for (const more of [{ models: ["gpt-4o", "o1-pro"] }, { provider: {} }, { prediction: { type: "content", content: "x" } }]) {
+      expect((await send(strict.key, chat(more), { to: strict })).status).toBe(200);
+    }
+  });
+
+  it("counts what it saw by route and name", async () => {
+    await send(strict.key, chat({ wonder: 1 }), { to: strict });
+    expect(await strict.metrics()).toMatch(/^farebox_unknown_fields_total\{route="\/v1\/chat\/completions",field="wonder"\} \d+$/m);
+  });
+});
