@@ -73,6 +73,7 @@ export async function estimate(tools: EstimateTools, wish: EstimateWish): Promis
   const cost = costOf(version, tokens);
   const items = itemise(version, tokens).map((item) => itemJson(item, parts));
   const unbounded = request?.unboundedFields ?? [];
+  const isPlain = unbounded.length === 0 && (request?.fields.doubts ?? []).length === 0 && otherModels(tools, model, request).length === 0;
   const holds = await holdsOf(tools, model, version, wish);
   return {
     ok: true,
@@ -83,7 +84,7 @@ export async function estimate(tools: EstimateTools, wish: EstimateWish): Promis
       cost_usd: formatUsd(cost.charged),
       list_cost_usd: formatUsd(cost.list),
       minimum_applied: cost.minimumApplied,
-      exact: unbounded.length === 0 && !isCeiling(tools, model) && items.every(({ known }) => known === "exact"),
+      exact: isPlain && !isCeiling(tools, model) && items.every(({ known }) => known === "exact"),
       ...holds,
       unbounded_fields: unbounded,
       notes: notesOf(tools, model, prompt, request),
@@ -123,6 +124,14 @@ function itemJson(item: CostItem, parts: readonly Part[]): EstimateItem {
   };
 }
 
+/** Models that a request names beside the one that it asks for. */
+function otherModels({ catalogue, at }: EstimateTools, model: CatalogueModel, request: ModelRequest | null): string[] {
+  if (request === null) return [];
+  const { models, mentions } = request.fields;
+  const named = new Set([...models, ...mentions.filter((name) => catalogue.named(name, at) !== undefined)]);
+  return [...named].filter((name) => catalogue.find(name, at)?.id !== model.id);
+}
+
 function isCeiling({ catalogue, at }: EstimateTools, model: CatalogueModel): boolean {
   return !catalogue.list(at).some(({ id }) => id === model.id);
 }
@@ -130,9 +139,9 @@ function isCeiling({ catalogue, at }: EstimateTools, model: CatalogueModel): boo
 function notesOf(tools: EstimateTools, model: CatalogueModel, prompt: readonly Part[], request: ModelRequest | null): string[] {
   const notes: string[] = [];
   const unbounded = request?.unboundedFields ?? [];
-  const { models, mentions, unknown } = request?.fields ?? { models: [], mentions: [], unknown: [] };
-  const others = new Set([...models, ...mentions.filter((name) => tools.catalogue.named(name, tools.at) !== undefined)]);
-  if (others.size > 0) notes.push(`the request names ${[...others].join(", ")} too: each must be allowed, and the hold is that of the most expensive one`);
+  const others = otherModels(tools, model, request);
+  const unknown = request?.fields.unknown ?? [];
+  if (others.length > 0) notes.push(`the request names ${others.join(", ")} too: each must be allowed, and the hold is that of the most expensive one`);
   if (unknown.length > 0) notes.push(`Farebox does not know ${unknown.join(", ")}, which may change the price: its charge is marked unknown_field`);
   if (isCeiling(tools, model)) notes.push("no price file names this model: it is priced by the default, which is a ceiling");
   if (unbounded.length > 0) notes.push(`${unbounded.join(", ")} may cost more than tokens, which is not in this sum`);

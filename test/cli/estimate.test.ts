@@ -27,6 +27,15 @@ async function estimateOf(request: object | null, ...argv: string[]): Promise<Es
 const known = ({ items }: Estimate) => Object.fromEntries(items.map((item) => [item.class, item.known]));
 
 describe("an estimate", () => {
+  it("says which other models a request names, and which fields are not known", async () => {
+    const plain = await estimateOf({ ...hello, model: "gpt-4o", max_tokens: 10 });
+    const routed = await estimateOf({ ...hello, model: "gpt-4o", max_tokens: 10, models: ["gpt-4o", "o1-pro"] });
+    expect(plain).toMatchObject({ exact: false, notes: [] });
+    expect(routed).toMatchObject({ exact: false, cost_usd: plain.cost_usd, notes: [expect.stringContaining("names o1-pro too")] });
+    expect(Number(routed.hold_usd)).toBeGreaterThan(10 * Number(plain.hold_usd));
+    expect((await estimateOf({ ...hello, model: "gpt-4o", wonder: 1 })).notes).toEqual([expect.stringContaining("does not know wonder")]);
+  });
+
   it("is what the request is then billed and held, to the last digit", async () => {
     await using proxy = await startProxy();
     const body = {

@@ -169,6 +169,10 @@ describe("two workers are one proxy", { timeout: 60_000 }, () => {
     const shares = answeredBy(scene.serve, "/v1/chat/completions");
     expect(Object.keys(shares)).toEqual(["1", "2"]);
     expect(Object.values(shares).reduce((sum, count) => sum + count)).toBe(500);
+
+    const odd = { model: "gpt-4o", messages: [{ role: "user", content: "x" }], wonder: 1, plugins: [] };
+    for (let sent = 0; sent < 4; sent++) expect((await ask({ url: scene.serve.url, key: keys[0] ?? "" }, odd)).status).toBe(400);
+    expect(await metric(scene, 'farebox_unknown_fields_total{route="/v1/chat/completions",field="wonder"}')).toBe(4);
     expect(Math.min(...Object.values(shares))).toBeGreaterThan(100);
     expect((await runFarebox(["verify", "--database", scene.database])).code).toBe(0);
     for (const scope of ["all", "team:red", "each-key"]) await askAdmin(scene.serve.url, "DELETE", `/budgets?scope=${scope}&period=total`, { token: adminToken });

@@ -151,7 +151,7 @@ describe("a field that names models", () => {
     for (const body of [{ model: "gpt-4o", models: ["o1-pro"] }, { model: "gpt-4o", wonder: { to: "o1-pro" } }, { model: "gpt-4o,o1-pro" }]) {
       expect(errorOf(await send(key, body, { path: "/v1/messages", to: open }))).toMatchObject({ code: "model_not_allowed" });
     }
-    expect(errorOf(await send(key, { model: "gpt-4o" }, { path: "/v1/messages?model=o1-pro", to: open }))).toMatchObject({ code: "model_not_allowed" });
+    expect(errorOf(await send(key, { model: "gpt-4o" }, { path: "/v1/messages?model=o1-pro", to: open }))).toMatchObject({ code: "invalid_request", param: "model" });
   });
 });
 
