@@ -24,6 +24,8 @@ export interface CountedOutput {
   readonly unknownTokens?: number;
   /** The most that the model writes for all choices together, which no estimate passes. */
   readonly outputTokensMax?: number;
+  /** Whether images or sound came, whose tokens no text shows: at least the hold is posted. */
+  readonly hasMedia?: boolean;
 }
 
 /** Every way in which a forwarded request can end. Settlement is total over it. */
@@ -53,8 +55,8 @@ type OutcomeKind =
       readonly underWayTokens?: number;
       readonly reason: string;
     } & CountedOutput)
-  /** Sent, and nothing tells whether it was billed. */
-  | { readonly kind: "unknown"; readonly reason: string };
+  /** Sent, and nothing tells whether it was billed. `unknownTokens`: the most that an answer can be that could not be read. */
+  | { readonly kind: "unknown"; readonly reason: string; readonly unknownTokens?: number };
 
 /** What becomes of a hold. */
 export type Settlement =
@@ -105,7 +107,7 @@ export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement 
     case "cut":
       return postCount(reserved, outcome);
     case "unknown":
-      return { ...postHold(reserved, "assumed", outcome.reason), ...notesOf(outcome) };
+      return postUnknown(reserved, outcome);
     default:
       return assertNever(outcome);
   }
@@ -120,10 +122,11 @@ export function tokensUsed(outcome: Outcome): number | null {
     case "failedAtGateway":
       return outcome.billed ? null : 0;
     case "reported":
-    case "counted":
       return promptTotal(outcome.tokens) + completionTotal(outcome.tokens);
+    case "counted":
+      return promptTotal(outcome.tokens) + withUnknown(outcome, completionTotal(outcome.tokens));
     case "cut":
-      return outcome.promptTokens + outcome.deliveredTokens + (outcome.underWayTokens ?? 0);
+      return outcome.promptTokens + withUnknown(outcome, outcome.deliveredTokens + (outcome.underWayTokens ?? 0));
     case "unknown":
       return null;
     default:
@@ -149,14 +152,14 @@ function postTokens(reserved: Reserved, tokens: TokenCounts, how: HowKnown): Pos
 /** The estimate up to the hold; beyond it only what was plainly written, which is then overage. */
 function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counted" | "cut" }>): Posted {
   const isWhole = outcome.kind === "counted";
-  const { unknownTokens = 0, hiddenTokens, errorFactor, outputTokensMax = Infinity } = outcome;
+  const { unknownTokens = 0, hiddenTokens, errorFactor, outputTokensMax = Infinity, hasMedia = false } = outcome;
   const counted = isWhole ? outcome.tokens : { ...noTokens, input: outcome.promptTokens, output: outcome.deliveredTokens };
   const underWay = isWhole ? 0 : (outcome.underWayTokens ?? 0);
   // Text that was counted is a fact; what is not known to be text counts up to what the model can write.
   const bounded = (output: number) => Math.max(counted.output, Math.min(output, outputTokensMax));
   const delivered = { input: promptTotal(counted), output: completionTotal({ ...counted, output: bounded(counted.output + unknownTokens) }) };
   const how: HowKnown = {
-    source: isWhole && unknownTokens === 0 ? "counted" : "partial",
+    source: isWhole && unknownTokens === 0 && !hasMedia ? "counted" : "partial",
     clamped: false,
     reason: isWhole ? null : outcome.reason,
     delivered,
@@ -165,9 +168,24 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
   const estimated = Math.max(scaleTokens(counted.output + underWay, errorFactor) + unknownTokens, hiddenTokens);
   const tokens = { ...counted, input: scaleTokens(counted.input, errorFactor), output: bounded(estimated) };
   const estimate = postTokens(reserved, tokens, how);
-  if (!passesHold(reserved, estimate)) return estimate;
+  if (!passesHold(reserved, estimate) && !hasMedia) return estimate;
   const written = postTokens(reserved, { ...counted, output: bounded(counted.output + unknownTokens) }, how);
   return passesHold(reserved, written) ? written : { ...postHold(reserved, how.source, how.reason, tokens), ...how };
+}
+
+/** The hold, and more only where an answer that could not be read is larger than what it pays for. */
+function postUnknown(reserved: Reserved, outcome: Extract<Outcome, { kind: "unknown" }>): Posted {
+  const { unknownTokens = 0, reason } = outcome;
+  const assumed = { ...postHold(reserved, "assumed", reason), ...notesOf(outcome) };
+  if (unknownTokens === 0) return assumed;
+  const how: HowKnown = { source: "partial", clamped: false, reason, ...notesOf(outcome) };
+  const most = postTokens(reserved, { ...noTokens, output: unknownTokens }, how);
+  return passesHold(reserved, most) ? most : assumed;
+}
+
+/** Output with what may be output, up to the most that the model writes. */
+function withUnknown({ unknownTokens = 0, outputTokensMax = Infinity }: CountedOutput, output: number): number {
+  return Math.max(output, Math.min(output + unknownTokens, outputTokensMax));
 }
 
 function passesHold({ hold }: Reserved, settlement: Posted): boolean {

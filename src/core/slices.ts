@@ -17,7 +17,7 @@ export interface Slices {
 export interface Standing {
   /** What the hold covers. */
   readonly covered: number;
-  /** Written, by the tokenizer. */
+  /** Written, by the tokenizer, or by bytes where no tokenizer counts it. */
   readonly counted: number;
   /** At most so many more were written, which the tokenizer has not seen. */
   readonly uncounted: number;

@@ -3,7 +3,7 @@ import type { HeaderList } from "../ports/exchange.ts";
 import { decoded, isPlain } from "../wire/encoding.ts";
 import { KeptBytes, type AnswerReader, type ModelAnswer } from "../wire/model-answer.ts";
 import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
-import type { Ending } from "./ending.ts";
+import { writtenIn, type Ending } from "./ending.ts";
 import { foreignTask, noSuchTask } from "./foreign-task.ts";
 import type { Mask } from "./mask.ts";
 
@@ -56,9 +56,9 @@ export class HeldAnswer implements AnswerMode {
     else this.#answer(bytes, plain, answer);
     if (head.status >= 300) return { kind: "status", status: head.status };
     if (answer === undefined || (answer.usage === undefined && !answer.isAnswer)) {
-      return { kind: "unknown", reason: "unreadable_answer" };
+      return { kind: "unknown", reason: "unreadable_answer", unreadBytes: this.#bytes };
     }
-    return { kind: "whole", usage: answer.usage, texts: answer.texts, ranMs: this.#parts.ranMs() };
+    return { kind: "whole", ...writtenIn(answer), ranMs: this.#parts.ranMs() };
   }
 
   broken(reason: string, refusal: Refusal): Ending {

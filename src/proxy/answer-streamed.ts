@@ -4,7 +4,7 @@ import type { Endpoint } from "../wire/endpoint.ts";
 import type { StreamAnswer, Transcript } from "../wire/stream-transcript.ts";
 import { UsageChunkFilter } from "../wire/usage-chunk-filter.ts";
 import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
-import type { Ending } from "./ending.ts";
+import { writtenIn, type Ending } from "./ending.ts";
 import type { StreamWatch } from "./stream-watch.ts";
 
 /** Bytes of a compressed stream kept for metering; a longer one is settled at its hold. */
@@ -31,7 +31,7 @@ export class StreamedAnswer implements AnswerMode {
   constructor(parts: AnswerParts & { readonly endpoint: Endpoint; readonly dropUsageChunk: boolean; readonly watch: StreamWatch | undefined }) {
     this.#parts = parts;
     this.#watch = parts.watch;
-    this.#transcript = parts.endpoint.transcript(parts.watch?.wrote);
+    this.#transcript = parts.endpoint.transcript(parts.watch?.output);
     this.#plain = isPlain(parts.head.header("content-encoding"));
     this.#filter = parts.dropUsageChunk && this.#plain ? new UsageChunkFilter() : undefined;
     // A stated length would leave no room for an error event of ours at the end.
@@ -53,12 +53,12 @@ export class StreamedAnswer implements AnswerMode {
     if (rest !== undefined && rest.length > 0) this.#write(rest);
     if (answer === undefined) {
       this.#parts.exchange.end();
-      return { kind: "unknown", reason: "unreadable_answer" };
+      return { kind: "unknown", reason: "unreadable_answer", unreadBytes: this.#compressedBytes };
     }
     if (answer.finished) {
       this.#parts.exchange.end();
       if (answer.failed === true) return this.#cut(answer, "gateway_failed");
-      return { kind: "whole", usage: answer.usage, texts: answer.texts, ranMs: this.#parts.ranMs() };
+      return { kind: "whole", ...writtenIn(answer), ranMs: this.#parts.ranMs() };
     }
     // A clean end without a finish reason: clients would take the piece for a whole answer.
     this.#tellBroken({ code: "gateway_stream_broken", message: "The gateway ended the stream before the answer was complete." });
@@ -69,13 +69,13 @@ export class StreamedAnswer implements AnswerMode {
     const message = brokenByUs[reason] ?? "The gateway broke off in the middle of the stream.";
     this.#tellBroken(reason === refusal.code ? refusal : { code: "gateway_stream_broken", message });
     const answer = this.#plain ? this.#transcript.everything() : await this.#decodedAnswer();
-    if (answer === undefined) return { kind: "unknown", reason };
+    if (answer === undefined) return { kind: "unknown", reason, unreadBytes: this.#compressedBytes };
     this.#parts.served(answer.servedModel);
     return this.#cut(answer, reason);
   }
 
   #cut(answer: StreamAnswer, reason: string): Ending {
-    return { kind: "cut", usage: answer.usage, texts: answer.texts, reason, ranMs: this.#parts.ranMs() };
+    return { kind: "cut", ...writtenIn(answer), reason, ranMs: this.#parts.ranMs() };
   }
 
   #write(bytes: Buffer): void {

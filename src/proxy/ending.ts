@@ -1,4 +1,5 @@
 import type { Usage } from "../core/usage.ts";
+import type { Written } from "../wire/output-walk.ts";
 
 /** How the forwarding of a request ended, in bytes and statuses; the meter makes an outcome of it. */
 export type Ending =
@@ -7,17 +8,20 @@ export type Ending =
   /** The gateway answered with a status other than success. */
   | { readonly kind: "status"; readonly status: number }
   /** The answer is whole. `ranMs` from sending to its end. */
-  | { readonly kind: "whole"; readonly usage: Usage | undefined; readonly texts: readonly string[]; readonly ranMs: number }
+  | ({ readonly kind: "whole"; readonly ranMs: number } & Answered)
   /** A stream broke off after the gateway had it. `ranMs` from sending to the break. */
-  | {
-      readonly kind: "cut";
-      readonly usage: Usage | undefined;
-      readonly texts: readonly string[];
-      readonly reason: string;
-      readonly ranMs: number;
-    }
-  /** Sent, and nothing tells what became of it. */
-  | { readonly kind: "unknown"; readonly reason: string };
+  | ({ readonly kind: "cut"; readonly reason: string; readonly ranMs: number } & Answered)
+  /** Sent, and nothing tells what became of it. `unreadBytes`: of an answer that cannot be read. */
+  | { readonly kind: "unknown"; readonly reason: string; readonly unreadBytes?: number };
+
+/** What an answer reported and wrote. */
+export interface Answered extends Written {
+  readonly usage: Usage | undefined;
+}
+
+export function writtenIn({ usage, texts, uncountable }: Answered): Answered {
+  return { usage, texts, ...(uncountable && { uncountable }) };
+}
 
 /** What else is known of a forwarded request, for its row. */
 export interface Forwarded {

@@ -8,6 +8,7 @@ import type { ChargeLedger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Growth, Pricer, Quote } from "./price.ts";
+import type { OutputListener } from "../wire/stream-output.ts";
 import type { StreamWatch, WatchedStream } from "./stream-watch.ts";
 import { WrittenText } from "./written-text.ts";
 
@@ -95,9 +96,30 @@ class Grower implements GrowingHold {
     this.#start();
   }
 
-  readonly wrote = (text: string, choice: number): void => {
-    if (this.#state !== "over" && !isWorstCase(this.#standing(), this.#growth)) this.#written.add(text, choice);
+  readonly output: OutputListener = {
+    text: (text, choice) => {
+      if (this.#counts()) this.#written.add(text, choice);
+    },
+    unknown: (bytes) => {
+      if (this.#counts()) this.#written.addUnknown(bytes);
+    },
+    underWay: (bytes) => {
+      if (this.#counts()) this.#written.underWay(bytes);
+    },
+    media: () => {
+      // No text bounds an image or sound: as for a stream that cannot be read, the worst case is held before it goes on.
+      if (!this.#counts() || !this.#isReadable) return;
+      this.#isReadable = false;
+      if (this.#state !== "growing") return;
+      this.#pause();
+      if (!this.#isWorking) this.#start();
+    },
   };
+
+  /** Whether what is written can still outgrow the hold. */
+  #counts(): boolean {
+    return this.#state !== "over" && !isWorstCase(this.#standing(), this.#growth);
+  }
 
   look(): void {
     if (this.#state !== "growing") return;

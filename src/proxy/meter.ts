@@ -1,13 +1,14 @@
-import { partTokens } from "../core/bounds.ts";
-import { outcomeOfStatus, type Outcome } from "../core/settlement.ts";
+import { outputBound, partTokens } from "../core/bounds.ts";
+import type { Doubt } from "../core/doubts.ts";
+import { outcomeOfStatus, type CountedOutput, type Outcome } from "../core/settlement.ts";
 import { usageIn, type Usage } from "../core/usage.ts";
-import { noTokens, unchanged, type Permille } from "../core/tokens.ts";
+import { noTokens, scaleTokens, unchanged } from "../core/tokens.ts";
 import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCount, TokenCounter } from "../ports/token-counter.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 import { countPromptText } from "./count-prompt.ts";
-import type { Ending } from "./ending.ts";
+import type { Answered, Ending } from "./ending.ts";
 
 export interface Metered {
   readonly model: CatalogueModel | undefined;
@@ -57,12 +58,16 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
   };
 
   return async (ending, of) => {
-    const errorFactor: Permille = of.model?.errorFactor ?? unchanged;
     const unit = of.model?.unit ?? "token";
     switch (ending.kind) {
       case "notSent":
-      case "unknown":
         return ending;
+      case "unknown": {
+        const { reason, unreadBytes = 0 } = ending;
+        // The hold covers it, unless it was to grow.
+        const unknownTokens = of.model === undefined ? 0 : Math.min(tokensOf(unreadBytes, of), outputBound(of.request.size, of.model));
+        return { kind: "unknown", reason, ...(unknownTokens > 0 && { unknownTokens, doubts: ["unknown_output"] }) };
+      }
       case "status":
         return outcomeOfStatus(ending.status, of.model?.billsServerErrors ?? false);
       case "whole": {
@@ -72,27 +77,26 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
         if (unit === "character" && characters !== undefined) {
           return { kind: "counted", tokens: { ...noTokens, input: characters }, errorFactor: unchanged, hiddenTokens: 0 };
         }
-        if (isUncountable(of)) return { kind: "unknown", reason: "no_usage" };
+        if (isUncountable(of)) return { kind: "unknown", reason: "no_usage", doubts: boundedDoubts(of) };
         // Its price is of the request: nothing need be counted for it, nor can it.
         if (of.request.isUnseen === true) return { kind: "counted", tokens: noTokens, errorFactor: unchanged, hiddenTokens: 0 };
         const tokens = await count(ending.texts, of);
-        if (tokens === undefined) return { kind: "unknown", reason: "not_counted" };
+        if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
         const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
-        return { kind: "counted", tokens: classes, errorFactor, hiddenTokens: hiddenTokens(of, ending.ranMs) };
+        return { kind: "counted", tokens: classes, ...besideText(ending, of) };
       }
       case "cut": {
         const usage = usageIn(unit, ending.usage, of.request.classes.prompt);
         if (usage !== undefined) return reported(usage);
-        if (isUncountable(of)) return { kind: "unknown", reason: ending.reason };
+        if (isUncountable(of)) return { kind: "unknown", reason: ending.reason, doubts: boundedDoubts(of) };
         const tokens = await count(ending.texts, of);
-        if (tokens === undefined) return { kind: "unknown", reason: "not_counted" };
+        if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
         return {
           kind: "cut",
           promptTokens: tokens.prompt,
           deliveredTokens: tokens.output,
           underWayTokens: of.underWayTokens,
-          errorFactor,
-          hiddenTokens: hiddenTokens(of, ending.ranMs),
+          ...besideText(ending, of),
           reason: ending.reason,
         };
       }
@@ -104,10 +108,55 @@ function reported({ tokens, clamped, doubts }: Usage): Outcome {
   return { kind: "reported", tokens, clamped, ...(doubts !== undefined && { doubts }) };
 }
 
+/** What the answer has beside the text that was counted, and why the count may differ from the bill. */
+function besideText({ uncountable, ranMs }: Answered & { readonly ranMs: number }, of: Metered): CountedOutput & { readonly doubts: readonly Doubt[] } {
+  // A price of requests is exact whatever was written.
+  const { unknownBytes = 0, sealedBytes = 0, hasMedia = false } = isFlat(of) ? {} : (uncountable ?? {});
+  // What a model encrypts that reasons unseen is in its hidden tokens.
+  const unknownTokens = tokensOf(of.model?.reasons === true ? unknownBytes : unknownBytes + sealedBytes, of);
+  const hidden = hiddenTokens(of, ranMs);
+  const max = outputTokensMax(of);
+  const doubts: Doubt[] = [];
+  if (unknownTokens > 0) doubts.push("unknown_output");
+  if (hidden > 0 && !isFlat(of)) doubts.push("time_based");
+  doubts.push(...(hasMedia ? (["image_bound"] as const) : boundedDoubts(of)));
+  return {
+    errorFactor: of.model?.errorFactor ?? unchanged,
+    hiddenTokens: hidden,
+    ...(unknownTokens > 0 && { unknownTokens }),
+    ...(max !== undefined && { outputTokensMax: max }),
+    ...(hasMedia && { hasMedia }),
+    doubts,
+  };
+}
+
+/** Whether the amount rests on the catalogue's bound for images, audio or files. */
+function boundedDoubts(of: Metered): readonly Doubt[] {
+  const { size, isUnseen, isUnpriced } = of.request;
+  const hasParts = size.imageParts + size.audioParts + size.fileParts > 0;
+  const isBounded = hasParts || (isUnseen === true && isUnpriced !== true);
+  return isBounded && !isFlat(of) ? ["image_bound"] : [];
+}
+
+function isFlat({ model }: Metered): boolean {
+  return model?.price?.version.perRequest != null;
+}
+
+/** The most tokens that bytes can be whose meaning is not known. */
+function tokensOf(bytes: number, { model }: Metered): number {
+  return scaleTokens(bytes, model?.tokensPerByte ?? unchanged);
+}
+
+/** The most that the model writes for all choices together; undefined for a model that is not known. */
+function outputTokensMax({ model, request }: Metered): number | undefined {
+  return model === undefined ? undefined : model.outputTokensMax * request.size.choices;
+}
+
 /** Whether no text tells what it cost; a price of requests needs none. */
-function isUncountable({ model, request }: Metered): boolean {
-  const { price, unit } = model ?? { price: null, unit: "token" };
-  return (request.isUnseen === true || unit !== "token") && price?.version.perRequest == null;
+function isUncountable(of: Metered): boolean {
+  const { model, request } = of;
+  const unit = model?.unit ?? "token";
+  return (request.isUnseen === true || unit !== "token") && !isFlat(of);
 }
 
 /** Output that a reasoning model may have produced unseen while it ran, by its stated speed. */

@@ -1,4 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
+import type { OutputListener } from "../wire/stream-output.ts";
 import type { Pace } from "./pace.ts";
 
 /** Looks on while a stream passes. */
@@ -7,7 +8,8 @@ export interface StreamWatch {
   begin(stream: WatchedStream): void;
   /** Nobody can tell how much is written: the answer is compressed, or no stream after all. One that has not begun goes on anyhow. */
   cannotRead(): void;
-  readonly wrote: (text: string, choice: number) => void;
+  /** Hears of what is written. */
+  readonly output: OutputListener;
   /** After every chunk. */
   look(): void;
   /** Nothing more will come. */

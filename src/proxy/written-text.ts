@@ -4,7 +4,7 @@ import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 
-/** What a running stream has written, in tokens: bounded by its bytes at once, and counted when asked. */
+/** What a running stream has written, in tokens: bounded by its bytes at once, and text is counted when asked. */
 export class WrittenText {
   readonly #tokens: TokenCounter;
   readonly #clock: Clock;
@@ -13,6 +13,9 @@ export class WrittenText {
   readonly #pieces = new Map<number, string[]>();
   #bytes = 0;
   #counted = 0;
+  /** What no tokenizer counts, and what an event that has not ended may say. */
+  #unknownBytes = 0;
+  #underWayBytes = 0;
   #firstAt: number | undefined;
   #lastAt = 0;
 
@@ -23,17 +26,26 @@ export class WrittenText {
   }
 
   add(text: string, choice: number): void {
-    this.#lastAt = this.#clock.monotonic();
-    this.#firstAt ??= this.#lastAt;
+    this.#note();
     this.#bytes += Buffer.byteLength(text);
     const pieces = this.#pieces.get(choice);
     if (pieces === undefined) this.#pieces.set(choice, [text]);
     else pieces.push(text);
   }
 
-  /** By the tokenizer, to the dearer side where it is not the model's own. */
+  addUnknown(bytes: number): void {
+    this.#note();
+    this.#unknownBytes += bytes;
+  }
+
+  underWay(bytes: number): void {
+    if (bytes > this.#underWayBytes) this.#note();
+    this.#underWayBytes = bytes;
+  }
+
+  /** What no further count reduces: by the tokenizer, scaled up where it is not the model's own, and by bytes where that is all. */
   get counted(): number {
-    return this.#counted;
+    return this.#counted + scaleTokens(this.#unknownBytes + this.#underWayBytes, this.#model.tokensPerByte);
   }
 
   /** The most that what was added since the last count can be. */
@@ -55,10 +67,15 @@ export class WrittenText {
   }
 
   get soFar(): WrittenSoFar {
-    return { tokens: this.#counted + this.uncounted, tookMs: this.#firstAt === undefined ? 0 : this.#lastAt - this.#firstAt };
+    return { tokens: this.counted + this.uncounted, tookMs: this.#firstAt === undefined ? 0 : this.#lastAt - this.#firstAt };
   }
 
-  /** Since the last text; null before the first. Milliseconds. */
+  #note(): void {
+    this.#lastAt = this.#clock.monotonic();
+    this.#firstAt ??= this.#lastAt;
+  }
+
+  /** Since the last output; null before the first. Milliseconds. */
   get silentMs(): number | null {
     return this.#firstAt === undefined ? null : this.#clock.monotonic() - this.#lastAt;
   }

@@ -1,22 +1,24 @@
 import type { Usage } from "../core/usage.ts";
-import { collectChoice } from "./chat-answer.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { servedModelOf } from "./model-answer.ts";
-import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer, type StreamForm, type TextListener } from "./stream-transcript.ts";
+import { chatAnswer, chunkChoice, message } from "./output-members.ts";
+import { CollectedOutput, walkMembers, walkOutput, type OutputSink, type Written } from "./output-walk.ts";
+import { DeltaSink, EnvelopeSink, StreamOutput, type OutputListener } from "./stream-output.ts";
+import { StreamTranscript, type EventReading, type StreamAnswer, type StreamForm } from "./stream-transcript.ts";
 import { readUsageOf } from "./usage.ts";
 
 /** Chunks of choices with deltas or bare texts, whole with a finish reason or `[DONE]`. */
 const chatForm: StreamForm = {
   lastEvents: lastUsage,
-  reading: (onText) => new ChatReading(onText),
+  reading: (listener) => new ChatReading(listener),
 };
 
 /** Remembers a stream of chat completions, or of the older completions. */
-export function chatTranscript(onText?: TextListener): StreamTranscript {
-  return new StreamTranscript(chatForm, onText);
+export function chatTranscript(listener?: OutputListener): StreamTranscript {
+  return new StreamTranscript(chatForm, listener);
 }
 
-/** Backwards to the last usage. A text on the way was written after it, so that the usage does not cover it. */
+/** Backwards to the last usage. Output on the way was written after it, so that the usage does not cover it. */
 function lastUsage(events: readonly string[]): StreamAnswer | undefined {
   let finished = false;
   for (const data of events.toReversed()) {
@@ -25,11 +27,11 @@ function lastUsage(events: readonly string[]): StreamAnswer | undefined {
       continue;
     }
     const event = parseJson(data);
-    if (!isObject(event)) continue;
+    if (!isObject(event)) return undefined;
     finished ||= finishes(event);
     const usage = readUsageOf(event);
     if (usage === undefined) {
-      if (hasText(event)) return undefined;
+      if (writes(event)) return undefined;
       continue;
     }
     const servedModel = servedModelOf(event);
@@ -39,10 +41,12 @@ function lastUsage(events: readonly string[]): StreamAnswer | undefined {
   return undefined;
 }
 
-function hasText(event: JsonObject): boolean {
-  const texts: string[] = [];
-  for (const choice of listOr(event["choices"])) collectChoice(choice, "delta", texts);
-  return texts.length > 0;
+function writes(event: JsonObject): boolean {
+  const written = new CollectedOutput();
+  walkOutput(event["choices"], chunkChoice, "", written);
+  walkMembers(event, chatAnswer, "", written);
+  const { texts, uncountable } = written.found;
+  return texts.length > 0 || uncountable !== undefined || listOr(event["choices"]).some((choice) => objectOr(choice)["message"] != null);
 }
 
 /** As OpenAI's clients tell it: no JSON begins like this. */
@@ -50,59 +54,76 @@ function isDone(data: string): boolean {
   return data.startsWith("[DONE]");
 }
 
-/** Reads every event: texts by choice, usage, finish reasons. */
+/** Reads every event: output by choice, usage, finish reasons. */
 class ChatReading implements EventReading {
-  readonly texts: StreamTexts;
+  readonly output: StreamOutput;
+  readonly #delta: DeltaSink;
+  readonly #envelope: OutputSink;
   #usage: Usage | undefined;
   #usageIsFinal = false;
+  /** What was written when the usage came: it does not cover what came after it. */
+  #usageAmount = 0;
   #servedModel: string | null = null;
   #finished = false;
 
-  constructor(onText: TextListener | undefined) {
-    this.texts = new StreamTexts(onText);
+  constructor(listener: OutputListener | undefined) {
+    this.output = new StreamOutput(listener);
+    this.#delta = new DeltaSink(this.output);
+    this.#envelope = new EnvelopeSink(this.output);
   }
 
-  answer(): Omit<StreamAnswer, "texts"> {
-    return {
-      usage: this.#finished || this.#usageIsFinal ? this.#usage : undefined,
-      servedModel: this.#servedModel,
-      finished: this.#finished || this.#usageIsFinal,
-    };
+  answer(): Omit<StreamAnswer, keyof Written> {
+    const covered = this.#usageAmount === this.output.amount ? this.#usage : undefined;
+    const finished = this.#finished || (covered !== undefined && this.#usageIsFinal);
+    return { usage: finished ? covered : undefined, servedModel: this.#servedModel, finished };
   }
 
-  event(data: string): void {
+  event(data: string): boolean {
     if (isDone(data)) {
       this.#finished = true;
-      return;
+      return true;
     }
     const event = parseJson(data);
-    if (!isObject(event)) return;
+    if (!isObject(event)) {
+      walkOutput(event, undefined, "", this.#envelope);
+      return event !== undefined;
+    }
     this.#servedModel ??= servedModelOf(event);
     if (finishes(event)) this.#finished = true;
     const usage = readUsageOf(event);
-    const wrote = this.#addTexts(event);
-    if (usage !== undefined) {
-      this.#usage = usage;
-      this.#usageIsFinal = isUsageAlone(event);
-    } else if (wrote) {
-      // An early usage, as some conversions send one: it does not cover what came after it.
-      this.#usage = undefined;
-      this.#usageIsFinal = false;
-    }
+    this.#write(event);
+    if (usage === undefined) return true;
+    this.#usage = usage;
+    this.#usageAmount = this.output.amount;
+    this.#usageIsFinal = isUsageAlone(event);
+    return true;
   }
 
-  /** Whether the event carries any text. */
-  #addTexts(event: JsonObject): boolean {
-    let wrote = false;
-    for (const choice of listOr(event["choices"])) {
-      const { index } = objectOr(choice);
-      const key = typeof index === "number" ? index : 0;
-      const pieces: string[] = [];
-      collectChoice(choice, "delta", pieces);
-      wrote ||= pieces.length > 0;
-      this.texts.add(pieces, key, key);
-    }
-    return wrote;
+  #write(event: JsonObject): void {
+    const { choices } = event;
+    if (!Array.isArray(choices)) walkOutput(choices, undefined, "choices", this.#envelope);
+    else for (const choice of choices) this.#writeChoice(choice);
+    walkMembers(event, chatAnswer, "", this.#envelope);
+  }
+
+  #writeChoice(choice: unknown): void {
+    const { index, message: whole } = objectOr(choice);
+    const key = typeof index === "number" ? index : 0;
+    walkOutput(choice, chunkChoice, "", this.#delta.at(key, key));
+    if (whole !== undefined && whole !== null) this.#repeatMessage(whole, key);
+  }
+
+  /** Some gateways repeat in each chunk, or in the last, all that the choice has written. */
+  #repeatMessage(whole: unknown, key: number): void {
+    const { output } = this;
+    let text = "";
+    walkOutput(whole, message, `${key}`, {
+      text: (piece) => void (text += piece),
+      unknown: (bytes, at) => output.repeated("unknown", bytes, at),
+      sealed: (bytes, at) => output.repeated("sealed", bytes, at),
+      media: () => output.media(),
+    });
+    if (text !== "") output.wholeText(text, key, key, true);
   }
 }
 

@@ -3,7 +3,8 @@ import type { FormReading } from "./form.ts";
 import type { AnswerReader } from "./model-answer.ts";
 import type { ModelRequestResult } from "./model-request.ts";
 import type { RequestFields } from "./request-fields.ts";
-import type { TextListener, Transcript } from "./stream-transcript.ts";
+import type { OutputListener } from "./stream-output.ts";
+import type { Transcript } from "./stream-transcript.ts";
 
 /** What the story needs to know of one kind of request: how its bytes are read, and those of its answer. */
 export interface Endpoint {
@@ -20,7 +21,7 @@ export interface Endpoint {
   /** Whether an answer may be something else than JSON, which is passed on unread. */
   readonly answersMedia: boolean;
   answerReader(): AnswerReader;
-  transcript(onText?: TextListener): Transcript;
+  transcript(listener?: OutputListener): Transcript;
   /** How stream usage is asked for in the place of a client that did not; null where streams report it unasked. */
   readonly askForUsage: ((body: Buffer) => Buffer) | null;
   /** The event that ends a stream which cannot go on, so that no client takes it for a whole answer. */

@@ -1,15 +1,14 @@
 import { storedText } from "../core/stored-text.ts";
 import type { Usage } from "../core/usage.ts";
 import type { JsonObject } from "./json.ts";
+import type { Written } from "./output-walk.ts";
 
 /** What an answer says that matters for its price. */
-export interface ModelAnswer {
+export interface ModelAnswer extends Written {
   /** Undefined when the gateway reported none that can be believed. */
   readonly usage: Usage | undefined;
   /** Read by `servedModelOf`. */
   readonly servedModel: string | null;
-  /** All that the model wrote. */
-  readonly texts: readonly string[];
   /** Whether it is an answer of its kind at all; an error page is none. */
   readonly isAnswer: boolean;
 }

@@ -1,37 +1,49 @@
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
+const colon = 0x3a;
 
-/** An event of more bytes is left out: no answer of a model has one, and a line without an end would fill the memory. */
+/** A longer event is not kept: no answer of a model has one, and a line without an end would fill the memory. */
 export const eventBytesMax = 16 * 1024 * 1024;
 
 /** What a piece takes beside its bytes: a line may come byte by byte. */
 const pieceBytes = 100;
 
+/** Kept of a line that is too long: enough to know its field. */
+const lineStartBytes = 16;
+
 /**
  * Splits a stream of server-sent events into the data of its events (WHATWG HTML, "Server-sent events"): LF, CR and
  * CRLF line ends, comments, blank keep-alives, several `data:` lines, a byte order mark, and bytes cut anywhere.
- * Fields other than `data` are left aside: the OpenAI format does not use them.
+ * The fields `event`, `id` and `retry` are left aside: the OpenAI format does not use them. What cannot be read, because an event
+ * is too long or a line has no known field, is reported by its bytes as it comes.
  */
 export class SseReader {
   /** Pieces of a line whose end has not come yet. */
   #rest: Buffer[] = [];
   #restBytes = 0;
+  /** With what the pieces take. */
+  #restSize = 0;
   #data: string[] = [];
   #dataBytes = 0;
+  #dataSize = 0;
   /** The event at hand is too long: nothing of it is kept. */
   #leftOut = false;
-  #isComplete = true;
+  /** Bytes of the line at hand that were reported before its end. */
+  #reported = 0;
   #skipLineFeed = false;
   #atStart = true;
   readonly #onData: (data: string) => void;
+  readonly #onUnreadable: (bytes: number) => void;
 
-  constructor(onData: (data: string) => void) {
+  constructor(onData: (data: string) => void, onUnreadable: (bytes: number) => void = () => undefined) {
     this.#onData = onData;
+    this.#onUnreadable = onUnreadable;
   }
 
-  /** False once an event was left out. */
-  get isComplete(): boolean {
-    return this.#isComplete;
+  /** Bytes of the event that has begun and not ended, comments aside. */
+  get pendingBytes(): number {
+    const first = this.#rest[0];
+    return first === undefined || first[0] === colon ? this.#dataBytes : this.#dataBytes + this.#restBytes;
   }
 
   feed(chunk: Buffer): void {
@@ -67,45 +79,70 @@ export class SseReader {
   }
 
   #line(bytes: Buffer, start: number, end: number): void {
-    const from = this.#atStart && bytes[start] === 0xef && bytes[start + 1] === 0xbb && bytes[start + 2] === 0xbf ? start + 3 : start;
+    const from = this.#atStart && startsWithMark(bytes, start) ? start + 3 : start;
     this.#atStart = false;
+    const unreported = end - from - this.#reported;
+    this.#reported = 0;
     if (from === end) return this.#dispatch();
-    const value = dataOf(bytes, from, end);
-    if (value === undefined || this.#leftOut) return;
-    this.#data.push(value);
-    this.#dataBytes += end - from + pieceBytes;
-    if (this.#dataBytes > eventBytesMax) this.#leaveOut();
+    const isData = isDataLine(bytes, from, end);
+    if (!isData || this.#leftOut) {
+      if (isData || !isLeftAside(bytes, from, end)) this.#onUnreadable(unreported);
+      return;
+    }
+    this.#data.push(valueOf(bytes, from, end));
+    this.#dataBytes += end - from;
+    this.#dataSize += end - from + pieceBytes;
+    if (this.#dataSize > eventBytesMax) this.#leaveOut();
   }
 
   #keepRest(bytes: Buffer): void {
+    if (this.#reported > 0) {
+      if (!this.#isRestLeftAside()) this.#onUnreadable(bytes.length);
+      return;
+    }
     this.#rest.push(bytes);
-    this.#restBytes += bytes.length + pieceBytes;
-    if (this.#restBytes <= eventBytesMax) return;
-    // What is left of it still says what kind of line it is.
-    const start = Buffer.from(Buffer.concat(this.#rest).subarray(0, 8));
-    if (start.includes("data")) this.#leaveOut();
+    this.#restBytes += bytes.length;
+    this.#restSize += bytes.length + pieceBytes;
+    if (this.#restSize <= eventBytesMax) return;
+    // The start of the line still says what kind of line it is.
+    const came = this.#restBytes;
+    const start = Buffer.from(Buffer.concat(this.#rest).subarray(0, lineStartBytes));
     this.#rest = [start];
     this.#restBytes = start.length;
+    this.#reported = start.length;
+    if (this.#isRestLeftAside()) return;
+    if (!this.#leftOut) this.#leaveOut();
+    this.#onUnreadable(came);
+  }
+
+  #isRestLeftAside(): boolean {
+    const start = this.#rest[0] ?? Buffer.alloc(0);
+    return isLeftAside(start, this.#atStart && startsWithMark(start, 0) ? 3 : 0, start.length);
   }
 
   #dropRest(): void {
     this.#rest = [];
     this.#restBytes = 0;
+    this.#restSize = 0;
   }
 
   #leaveOut(): void {
     this.#leftOut = true;
-    this.#isComplete = false;
+    this.#onUnreadable(this.#dataBytes);
+    this.#dropData();
+  }
+
+  #dropData(): void {
     this.#data = [];
     this.#dataBytes = 0;
+    this.#dataSize = 0;
   }
 
   #dispatch(): void {
     this.#leftOut = false;
-    this.#dataBytes = 0;
     if (this.#data.length === 0) return;
     const data = this.#data.length === 1 ? (this.#data[0] ?? "") : this.#data.join("\n");
-    this.#data = [];
+    this.#dropData();
     this.#onData(data);
   }
 }
@@ -133,12 +170,28 @@ export class LineEnds {
   }
 }
 
-/** The value of a `data` field; undefined for comments and other fields. */
-function dataOf(bytes: Buffer, start: number, end: number): string | undefined {
-  // "data" in ASCII, then a colon or the end of the line.
-  if (bytes[start] !== 0x64 || bytes[start + 1] !== 0x61 || bytes[start + 2] !== 0x74 || bytes[start + 3] !== 0x61) return undefined;
+function startsWithMark(bytes: Buffer, at: number): boolean {
+  return bytes[at] === 0xef && bytes[at + 1] === 0xbb && bytes[at + 2] === 0xbf;
+}
+
+/** "data" in ASCII, then a colon or the end of the line. */
+function isDataLine(bytes: Buffer, start: number, end: number): boolean {
+  return (
+    bytes[start] === 0x64 && bytes[start + 1] === 0x61 && bytes[start + 2] === 0x74 && bytes[start + 3] === 0x61 &&
+    (end === start + 4 || (end > start + 4 && bytes[start + 4] === colon))
+  );
+}
+
+/** The value of a `data` field. */
+function valueOf(bytes: Buffer, start: number, end: number): string {
   if (end === start + 4) return "";
-  if (bytes[start + 4] !== 0x3a) return undefined;
   const valueStart = bytes[start + 5] === 0x20 && start + 5 < end ? start + 6 : start + 5;
   return bytes.toString("utf8", valueStart, end);
+}
+
+/** Whether a line is a comment, or a field that says nothing of an answer. */
+function isLeftAside(bytes: Buffer, start: number, end: number): boolean {
+  if (bytes[start] === colon) return true;
+  const name = /^(?:event|id|retry)(?=:|$)/;
+  return name.test(bytes.toString("latin1", start, Math.min(end, start + 6)));
 }

@@ -1,13 +1,13 @@
 import type { Usage } from "../core/usage.ts";
+import type { Written } from "./output-walk.ts";
 import { SseReader } from "./sse.ts";
+import type { OutputListener, StreamOutput } from "./stream-output.ts";
 
-/** What a stream said, as far as it went. */
-export interface StreamAnswer {
+/** What a stream said, as far as it went. Texts are joined by choice or part: tokens are counted on whole texts, never on deltas. */
+export interface StreamAnswer extends Written {
   /** Undefined when none was reported, or only for a part: of a stream that then broke, or that wrote on after it. */
   readonly usage: Usage | undefined;
   readonly servedModel: string | null;
-  /** Texts by choice or part, joined: tokens are counted on whole texts, never on deltas. */
-  readonly texts: readonly string[];
   /** Whether the stream says itself that it is whole. */
   readonly finished: boolean;
   /** Whether it ended, as itself says, because the model failed: it is whole, and what it wrote is all that there is to bill. */
@@ -18,78 +18,35 @@ export interface StreamAnswer {
 const rawBytesMax = 128 * 1024;
 /** Where the end of a stream is looked for: enough for the last events of any model. */
 const tailBytes = 8 * 1024;
-
-/** Told of each text of a stream with the choice that it belongs to, in the tick in which its event became whole. */
-export type TextListener = (text: string, choice: number) => void;
+/** An event up to here is waited for; a longer one counts while it comes. */
+const pendingBytesMax = 64 * 1024;
+/** Of an event that the end of the stream cut off, so much is taken for its frame. */
+const unfinishedBytes = 1024;
 
 /** How the events of a kind of stream are read. */
 export interface StreamForm {
   /** The last events alone, oldest first, where they tell all that is needed; undefined where they do not. */
   lastEvents(events: readonly string[]): StreamAnswer | undefined;
   /** Reads every event. */
-  reading(onText: TextListener | undefined): EventReading;
+  reading(listener: OutputListener | undefined): EventReading;
 }
 
 /** Reads events in their order, and says at any time what they said so far. */
 export interface EventReading {
-  readonly texts: StreamTexts;
-  event(data: string): void;
-  /** Without the texts. */
-  answer(): Omit<StreamAnswer, "texts">;
-}
-
-/** Texts beyond this, in UTF-16 units with something for each piece, are no model's answer: they are not kept to be counted. */
-const textUnitsMax = 16 * 1024 * 1024;
-const pieceUnits = 16;
-/** More choices than any request may ask for. */
-const choicesMax = 1000;
-
-/** What a stream wrote, by choice or part, for as long as it is not too much. */
-export class StreamTexts {
-  readonly #pieces = new Map<string | number, string[]>();
-  readonly #onText: TextListener | undefined;
-  #units = 0;
-  #isLost = false;
-
-  constructor(onText: TextListener | undefined) {
-    this.#onText = onText;
-  }
-
-  /** Whether it was too much, so that nothing is kept of some of it. */
-  get isLost(): boolean {
-    return this.#isLost;
-  }
-
-  /** `place`: what the texts are joined by. `choice`: what its listener is told. */
-  add(texts: readonly string[], place: string | number, choice: number): void {
-    let pieces = this.#pieces.get(place);
-    if (pieces === undefined) this.#pieces.set(place, (pieces = []));
-    for (const text of texts) {
-      pieces.push(text);
-      this.#units += text.length + pieceUnits;
-      this.#onText?.(text, choice);
-    }
-    if (this.#units > textUnitsMax || this.#pieces.size > choicesMax) this.#lose();
-  }
-
-  joined(): string[] {
-    return [...this.#pieces.values()].map((pieces) => pieces.join(""));
-  }
-
-  #lose(): void {
-    this.#isLost = true;
-    this.#pieces.clear();
-    this.#units = 0;
-  }
+  readonly output: StreamOutput;
+  /** False for an event that cannot be read. */
+  event(data: string): boolean;
+  /** Without what was written. */
+  answer(): Omit<StreamAnswer, keyof Written>;
 }
 
 /** What the story needs of a remembered stream. */
 export interface Transcript {
   push(chunk: Buffer): void;
-  /** What the whole stream said; undefined where it was too much to be kept. Where its tail has all that is needed, nothing else is read. */
-  end(): StreamAnswer | undefined;
-  /** What was said so far, its texts included; undefined where they were too much to be kept and no usage stands for them. */
-  everything(): StreamAnswer | undefined;
+  /** What the whole stream said. Where its tail has all that is needed, nothing else is read. */
+  end(): StreamAnswer;
+  /** What was said so far, with all that was written. */
+  everything(): StreamAnswer;
 }
 
 /**
@@ -100,47 +57,63 @@ export interface Transcript {
 export class StreamTranscript implements Transcript {
   readonly #form: StreamForm;
   readonly #keptBytesMax: number;
-  readonly #onText: TextListener | undefined;
+  readonly #listener: OutputListener | undefined;
   #chunks: Buffer[] = [];
   #rawBytes = 0;
+  #allBytes = 0;
   #reading: { readonly events: EventReading; readonly bytes: SseReader } | undefined;
+  #isOver = false;
 
-  constructor(form: StreamForm, onText?: TextListener) {
+  constructor(form: StreamForm, listener?: OutputListener) {
     this.#form = form;
-    this.#onText = onText;
-    this.#keptBytesMax = onText === undefined ? rawBytesMax : 0;
+    this.#listener = listener;
+    this.#keptBytesMax = listener === undefined ? rawBytesMax : 0;
   }
 
   push(chunk: Buffer): void {
     this.#chunks.push(chunk);
     this.#rawBytes += chunk.length;
+    this.#allBytes += chunk.length;
     if (this.#rawBytes > this.#keptBytesMax) this.#readKept();
   }
 
-  end(): StreamAnswer | undefined {
+  end(): StreamAnswer {
     const tail = this.#reading === undefined ? this.#readTail() : undefined;
     return tail ?? this.everything();
   }
 
-  everything(): StreamAnswer | undefined {
+  everything(): StreamAnswer {
     const { events, bytes } = this.#readKept();
+    this.#isOver = true;
     bytes.finish();
-    const answer = events.answer();
-    const isLost = events.texts.isLost || !bytes.isComplete;
-    return answer.usage === undefined && isLost ? undefined : { ...answer, texts: events.texts.joined() };
+    return { ...events.answer(), ...events.output.written };
   }
 
   #readKept(): { readonly events: EventReading; readonly bytes: SseReader } {
     this.#reading ??= this.#begin();
-    for (const chunk of this.#chunks) this.#reading.bytes.feed(chunk);
+    const { bytes } = this.#reading;
+    for (const chunk of this.#chunks) bytes.feed(chunk);
     this.#chunks = [];
     this.#rawBytes = 0;
+    this.#listener?.underWay(this.#underWay(bytes.pendingBytes));
     return this.#reading;
   }
 
   #begin(): { readonly events: EventReading; readonly bytes: SseReader } {
-    const events = this.#form.reading(this.#onText);
-    return { events, bytes: new SseReader((data) => events.event(data)) };
+    const events = this.#form.reading(this.#listener);
+    const unreadable = (bytes: number) => {
+      const counted = this.#isOver ? bytes - unfinishedBytes : bytes;
+      if (counted > 0) events.output.unknown(counted);
+    };
+    const bytes = new SseReader((data) => {
+      if (!events.event(data)) unreadable(Buffer.byteLength(data));
+    }, unreadable);
+    return { events, bytes };
+  }
+
+  /** What an event that has not ended may say that is new: the last one of a response repeats what came before it. */
+  #underWay(pending: number): number {
+    return pending > Math.max(pendingBytesMax, this.#allBytes - pending) ? pending : 0;
   }
 
   /** Usage and end from the last events alone; undefined when they do not tell everything. */

@@ -65,10 +65,11 @@ describe("any bytes", () => {
     check(fc.tuple(mutated(streams), shares), ([bytes, cuts]) => {
       const read = (pieces: readonly Buffer[]) => {
         const events: string[] = [];
-        const reader = new SseReader((data) => events.push(data));
+        let unreadable = 0;
+        const reader = new SseReader((data) => events.push(data), (count) => (unreadable += count));
         for (const piece of pieces) reader.feed(piece);
         reader.finish();
-        return { events, complete: reader.isComplete };
+        return { events, unreadable };
       };
       expect(read(inPieces(bytes, cuts))).toEqual(read([bytes]));
     });

@@ -27,6 +27,11 @@ function holdFor(body: object, outputTokens: number): PicoUsd {
   return (BigInt(bytesOf(body).length + 3 + 8) * perToken.input + BigInt(outputTokens) * perToken.output) as PicoUsd;
 }
 
+/** By how much a charge passes its hold. */
+function beyond({ cost }: Charge, hold: PicoUsd): PicoUsd {
+  return ((cost ?? 0n) > hold ? (cost ?? 0n) - hold : 0n) as PicoUsd;
+}
+
 /** A text of so many tokens, eight bytes each. */
 const words = (tokens: number): string => " harbour".repeat(tokens);
 
@@ -47,8 +52,8 @@ async function underBudget(limit: PicoUsd | string, env: Record<string, string> 
 }
 
 /** A stream that has begun on both sides. */
-async function begun(proxy: RunningProxy, body: object = request): Promise<{ asked: Asked; client: OpenAnswer }> {
-  const opening = open(proxy, body);
+async function begun(proxy: RunningProxy, body: object = request, path?: string): Promise<{ asked: Asked; client: OpenAnswer }> {
+  const opening = open(proxy, body, { ...(path !== undefined && { path }) });
   const asked = await gateway.nextChat();
   asked.response.writeHead(200, eventStream).flushHeaders();
   return { asked, client: await opening };
@@ -208,7 +213,9 @@ describe("a stream that its budget cannot pay for", () => {
       },
     });
     const charge = await proxy.books.ended();
-    expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "budget_exceeded", status: 200, hold: limit, overage: 0n });
+    expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "budget_exceeded", status: 200, hold: limit });
+    // A gateway that writes as fast as it can has more under way than the reserve: that is overage.
+    expect(charge.overage).toBe(beyond(charge, limit));
     const delivered = body.toString().split("harbour").length - 1;
     // With the prompt counted, what its bytes held pays for output as well.
     expect(delivered).toBeGreaterThan(slice + 30 + 200 - 16);
@@ -233,11 +240,186 @@ describe("a stream that its budget cannot pay for", () => {
     const { asked, client } = await begun(proxy, body);
     const reading = client.rest();
     await writeUntilEnded(asked, (nth) => `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: nth % choices, delta: said(nth), finish_reason: null }] })}\n\n`);
+    const answer = await reading;
+    expect(lastErrorCode(answer)).toBe("budget_exceeded");
+    const charge = await proxy.books.ended();
+    const delivered = answer.toString().split("harbour").length - 1;
+    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", hold: limit, overage: beyond(charge, limit) });
+    expect(charge.tokens.output).toBeGreaterThan(choices * (slice - 16));
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(delivered);
+    expect(charge.tokens.output).toBeLessThanOrEqual(delivered + choices * 16);
+  });
+});
+
+describe("output that is not recognized", () => {
+  type Wrote = (nth: number) => string;
+  const chunkOf = (said: object, more: object = {}) => `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: 0, delta: said, finish_reason: null }], ...more })}\n\n`;
+  const typed = (type: string, fields: object) => `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: 1, output_index: 0, item_id: "i", ...fields })}\n\n`;
+  const responses = { model: "gpt-4o", stream: true, input: "hello" };
+  /** Text that repeats at no place. */
+  const piece = (nth: number) => `${words(8)} ${nth}`;
+
+  const written: [string, string, object, Wrote, boolean][] = [
+    ["the input of a custom tool", "/v1/chat/completions", request, (nth) => chunkOf({ tool_calls: [{ index: 0, custom: { input: piece(nth) } }] }), true],
+    ["details of reasoning", "/v1/chat/completions", request, (nth) => chunkOf({ reasoning_details: [{ type: "reasoning.text", text: piece(nth), index: 0 }] }), true],
+    ["blocks of thinking", "/v1/chat/completions", request, (nth) => chunkOf({ thinking_blocks: [{ type: "thinking", thinking: piece(nth) }] }), true],
+    ["what sound says", "/v1/chat/completions", request, (nth) => chunkOf({ audio: { id: "a", transcript: piece(nth) } }), true],
+    ["arguments as an object", "/v1/chat/completions", request, (nth) => chunkOf({ tool_calls: [{ index: 0, function: { arguments: { given: piece(nth) } } }] }), true],
+    ["an unknown member of a delta", "/v1/chat/completions", request, (nth) => chunkOf({ musings: piece(nth) }), false],
+    ["an unknown member of a choice", "/v1/chat/completions", request, (nth) => `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, scratchpad: { deep: [piece(nth)] } }] })}\n\n`, false],
+    ["an unknown member of a chunk", "/v1/chat/completions", request, (nth) => chunkOf({}, { scratchpad: piece(nth) }), false],
+    ["a text in the place of choices", "/v1/chat/completions", request, (nth) => `data: ${JSON.stringify({ choices: piece(nth) })}\n\n`, false],
+    ["events that are no JSON", "/v1/chat/completions", request, (nth) => `data: ${piece(nth)}\n\n`, false],
+    ["lines that are no events", "/v1/chat/completions", request, (nth) => `${JSON.stringify({ choices: [{ index: 0, delta: { content: piece(nth) } }] })}\n`, false],
+    ["an unknown member of a completion", "/v1/completions", { model: "gpt-4o", stream: true, prompt: "hello", max_tokens: null }, (nth) => `data: ${JSON.stringify({ choices: [{ index: 0, musings: piece(nth) }] })}\n\n`, false],
+    ["deltas of a custom tool's input", "/v1/responses", responses, (nth) => typed("response.custom_tool_call_input.delta", { delta: piece(nth) }), true],
+    ["code for an interpreter", "/v1/responses", responses, (nth) => typed("response.code_interpreter_call_code.delta", { delta: piece(nth) }), true],
+    ["whole texts without deltas", "/v1/responses", responses, (nth) => typed("response.output_text.done", { output_index: nth, item_id: `m${nth}`, content_index: 0, text: piece(nth) }), true],
+    ["items without deltas", "/v1/responses", responses, (nth) => typed("response.output_item.done", { output_index: nth, item: { id: `m${nth}`, type: "apply_patch_call", operation: { type: "update_file", diff: piece(nth) } } }), true],
+    ["events of an unknown type", "/v1/responses", responses, (nth) => typed("response.musings.delta", { delta: piece(nth) }), false],
+    ["an unknown member of an event", "/v1/responses", responses, (nth) => typed("response.output_text.delta", { content_index: 0, musings: [piece(nth)] }), false],
+    ["items of an unknown type", "/v1/responses", responses, (nth) => typed("response.output_item.done", { output_index: nth, item: { id: `m${nth}`, type: "musing", thoughts: piece(nth) } }), false],
+  ];
+
+  // A stream of completions that states no maximum writes 16 tokens: nothing outgrows its hold.
+  const growing = written.filter(([, path]) => path !== "/v1/completions");
+  it.each(growing)("%s extends the hold and ends where its budget does (%s)", async (_, path, body, wrote, isKnown) => {
+    await using proxy = await underBudget("0.01", { FAREBOX_STREAM_SLICE: "128" });
+    const answer = await inStep(await begun(proxy, body, path), wrote);
+    expect(lastErrorCode(answer)).toBe("budget_exceeded");
+    const charge = await proxy.books.ended();
+    const delivered = answer.toString().split("harbour").length - 1;
+    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", doubts: isKnown ? [] : ["unknown_output"] });
+    expect(charge.hold).toBeGreaterThan(holdFor(body, 128));
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(isKnown ? delivered : Math.min(delivered, modelMax));
+    expect(charge.overage).toBe(beyond(charge, charge.hold as PicoUsd));
+  });
+
+  it.each(written)("%s is posted at the end of a stream that reports no usage (%s)", async (_, path, body, wrote, isKnown) => {
+    await using proxy = await underBudget("1000");
+    const answering = ask(proxy, body, { path });
+    const asked = await gateway.nextChat();
+    const events = Array.from({ length: 20 }, (_, nth) => wrote(nth)).join("");
+    const end = path === "/v1/responses" ? typed("response.completed", { response: { id: "r", object: "response", model: "gpt-4o", status: "completed", output: [], usage: null } }) : finish() + done;
+    asked.response.writeHead(200, eventStream).end(events + end);
+    expect(lastErrorCode((await answering).body)).toBeUndefined();
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: isKnown ? "counted" : "partial", reason: null, doubts: isKnown ? [] : ["unknown_output"] });
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(20 * 8);
+    // A byte is at most a token: what is known is counted, what is not is bounded.
+    expect(charge.tokens.output).toBeLessThanOrEqual(20 * (isKnown ? 20 : 8 * " harbour".length + 90));
+  });
+
+  it.each(growing.filter(([what]) => /custom tool$|details|member of a (delta|chunk)/.test(what)))(
+    "40 streams share a budget of 0.02 USD and are not delivered for more, whatever they write: %s",
+    async (_, path, body, wrote, isKnown) => {
+      await using proxy = await underBudget("0.02");
+      const streams: Awaited<ReturnType<typeof begun>>[] = [];
+      for (let count = 0; count < 40; count += 1) streams.push(await begun(proxy, body, path));
+      const answers = await Promise.all(streams.map((stream) => inStep(stream, (nth) => wrote(nth).replace(words(7), ""))));
+      const charges = await proxy.charges();
+      expect(charges).toHaveLength(40);
+      for (const charge of charges) expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", doubts: isKnown ? [] : ["unknown_output"] });
+      const posted = charges.reduce((sum, { cost }) => sum + (cost ?? 0n), 0n);
+      const delivered = BigInt(answers.reduce((sum, answer) => sum + answer.toString().split("harbour").length - 1, 0)) * perToken.output;
+      expect(delivered).toBeGreaterThan(0n);
+      expect(delivered).toBeLessThanOrEqual(20_000_000_000n);
+      expect(posted).toBeGreaterThanOrEqual(delivered);
+    },
+  );
+});
+
+/** Plays a stream whose gateway writes no faster than its client reads, until it is ended; what the client got. */
+async function inStep({ asked, client }: { asked: Asked; client: OpenAnswer }, wrote: (nth: number) => string): Promise<Buffer> {
+  const got: Buffer[] = [];
+  for (let nth = 0; nth < 500; nth += 1) {
+    const event = wrote(nth);
+    asked.response.write(event);
+    const came = await client.take(Buffer.byteLength(event)).catch(() => Buffer.alloc(0));
+    got.push(came);
+    if (came.length === 0 || came.includes("budget_exceeded")) break;
+  }
+  got.push(await client.rest());
+  asked.response.destroy();
+  return Buffer.concat(got);
+}
+
+describe("an event that does not end", () => {
+  const megabyte = Buffer.alloc(1024 * 1024, "x");
+  const beginning = 'data: {"choices":[{"index":0,"delta":{"content":"';
+
+  it("is ended in the middle where its budget cannot pay for its bytes, and is not delivered whole", async () => {
+    await using proxy = await underBudget("0.01");
+    const { asked, client } = await begun(proxy);
+    const reading = client.rest();
+    asked.response.write(beginning);
+    let megabytes = 0;
+    for (; !asked.response.destroyed && megabytes < 52; megabytes += 1) {
+      await Promise.race([new Promise((resolve) => asked.response.write(megabyte, resolve)), asked.closed]);
+    }
+    const body = await reading;
+    expect(lastErrorCode(body)).toBe("budget_exceeded");
+    expect(body.length).toBeLessThan(40 * megabyte.length);
+    const charge = await proxy.books.ended();
+    // Up to the most that the model writes, far beyond the hold of a slice.
+    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", doubts: ["unknown_output"], tokens: { output: modelMax } });
+    expect(charge.cost).toBeGreaterThanOrEqual(BigInt(modelMax) * perToken.output);
+  });
+
+  it("of 52 MB is posted at the most that the model writes, whole or cut, where the budget has room", async () => {
+    for (const isWhole of [true, false]) {
+      await using proxy = await underBudget("1000");
+      const { asked, client } = await begun(proxy);
+      const reading = client.rest();
+      asked.response.write(beginning);
+      for (let count = 0; count < 52; count += 1) await new Promise((resolve) => asked.response.write(megabyte, resolve));
+      asked.response.end(isWhole ? `"}}]}\n\n${finish()}${done}` : "");
+      expect((await reading).length).toBeGreaterThan(52 * megabyte.length);
+      expect(await proxy.books.ended()).toMatchObject({
+        source: "partial", reason: isWhole ? null : "gateway_cut", doubts: ["unknown_output"], hold: holdFor(request, modelMax), tokens: { output: modelMax },
+      });
+    }
+  });
+
+  it("and is honest is not ended for its bytes: the last one of a response repeats all that came before", async () => {
+    const responses = { model: "gpt-4o", stream: true, input: "hello", instructions: "x".repeat(300_000) };
+    const response = (status: string, text: string, more: object = {}) => ({ id: "r", object: "response", model: "gpt-4o", status, instructions: responses.instructions, output: text === "" ? [] : [{ id: "m", type: "message", content: [{ type: "output_text", text }] }], ...more });
+    const event = (type: string, fields: object) => `data: ${JSON.stringify({ type, ...fields })}\n\n`;
+    const text = words(100);
+    await using proxy = await underBudget(holdFor(responses, 300));
+    const answering = ask(proxy, responses, { path: "/v1/responses" });
+    const { response: out } = await gateway.nextChat();
+    out.writeHead(200, eventStream);
+    out.write(event("response.created", { response: response("in_progress", "") }));
+    for (let nth = 0; nth < 10; nth += 1) out.write(event("response.output_text.delta", { item_id: "m", output_index: 0, content_index: 0, delta: words(10) }));
+    const last = event("response.completed", { response: response("completed", text) });
+    for (let at = 0; at < last.length; at += 60_000) await new Promise((resolve) => out.write(last.slice(at, at + 60_000), resolve));
+    out.end();
+    expect(lastErrorCode((await answering).body)).toBeUndefined();
+    expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: 100 }, overage: 0n, doubts: [] });
+  });
+});
+
+describe("images and sound in a stream of text", () => {
+  const image = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { images: [{ type: "image_url", image_url: { url: `data:image/png;base64,${"A".repeat(1000)}` } }] } }] })}\n\n`;
+
+  it("hold the worst case before the stream goes on, and are posted at the hold", async () => {
+    await using proxy = await underBudget("1000");
+    const { asked, client } = await begun(proxy);
+    asked.response.end(delta("Here:") + image + finish() + done);
+    expect(lastErrorCode(await client.rest())).toBeUndefined();
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: "partial", hold: holdFor(request, modelMax), cost: charge.hold, doubts: ["image_bound"], formula: "assumed" });
+  });
+
+  it("end it where the worst case does not fit", async () => {
+    await using proxy = await underBudget("0.01");
+    const { asked, client } = await begun(proxy);
+    const reading = client.rest();
+    await writeUntilEnded(asked, () => image);
     expect(lastErrorCode(await reading)).toBe("budget_exceeded");
     const charge = await proxy.books.ended();
-    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", overage: 0n });
-    expect(charge.tokens.output).toBeGreaterThan(choices * (slice - 16));
-    expect(charge.cost).toBeLessThanOrEqual(limit);
+    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", cost: charge.hold, doubts: ["image_bound"] });
   });
 });
 

@@ -5,16 +5,19 @@ import { readChatAnswer } from "../../src/wire/chat-answer.ts";
 const read = (body: unknown) => readChatAnswer(Buffer.from(typeof body === "string" ? body : JSON.stringify(body)));
 
 describe("readChatAnswer", () => {
-  it("reads usage, the model that served and all that was written", () => {
-    const answer = read({
+  it("reads usage and the model that served; what was written only where no usage says it", () => {
+    const body = {
       model: "gpt-4o-x",
       choices: [
         { message: { content: "a", refusal: "b", reasoning_content: "c", reasoning: "c" } },
         { message: { content: [{ type: "text", text: "d" }], tool_calls: [{ function: { name: "f", arguments: "{}" } }], function_call: { name: "g", arguments: "1" } } },
       ],
-      usage: { prompt_tokens: 1, completion_tokens: 2 },
-    });
-    expect(answer).toMatchObject({ servedModel: "gpt-4o-x", isAnswer: true, texts: ["a", "b", "c", "d", "f", "{}", "g", "1"], usage: { tokens: { input: 1, output: 2 } } });
+    };
+    const answer = { servedModel: "gpt-4o-x", isAnswer: true };
+    expect(read(body)).toEqual({ ...answer, texts: ["a", "b", "c", "d", "f", "{}", "g", "1"], usage: undefined });
+    expect(read({ ...body, usage: { prompt_tokens: 1, completion_tokens: 2 } })).toMatchObject({ ...answer, texts: [], usage: { tokens: { input: 1, output: 2 } } });
+    // Seconds say nothing of a text.
+    expect(read({ ...body, usage: { type: "duration", seconds: 2 } })).toMatchObject({ texts: ["a", "b", "c", "d", "f", "{}", "g", "1"] });
   });
 
   it.each(["", "{", "null", "[]", "7", "<html>"])("finds no answer in %j", (body) => {

@@ -20,12 +20,8 @@ function transcriptOf(chunks: readonly Buffer[]): StreamTranscript {
   for (const piece of chunks) transcript.push(piece);
   return transcript;
 }
-const read = (chunks: readonly Buffer[]): StreamAnswer => kept(transcriptOf(chunks).end());
-const readAll = (chunks: readonly Buffer[]): StreamAnswer => kept(transcriptOf(chunks).everything());
-function kept(answer: StreamAnswer | undefined): StreamAnswer {
-  if (answer === undefined) throw new Error("too much to be kept");
-  return answer;
-}
+const read = (chunks: readonly Buffer[]): StreamAnswer => transcriptOf(chunks).end();
+const readAll = (chunks: readonly Buffer[]): StreamAnswer => transcriptOf(chunks).everything();
 const figures = ({ usage, finished }: StreamAnswer) => ({ input: usage?.tokens.input, output: usage?.tokens.output, finished });
 
 const done = "[DONE]";
@@ -39,7 +35,13 @@ describe("a chat stream", () => {
     const stream = streamOf(...events);
     for (const pieces of [[stream], everyByte(stream)]) {
       const heard: [string, number][] = [];
-      const transcript = chatTranscript((text, choice) => heard.push([text, choice]));
+      const unexpected = () => expect.unreachable("it is all text");
+      const transcript = chatTranscript({
+        text: (text, choice) => heard.push([text, choice]),
+        unknown: unexpected,
+        media: unexpected,
+        underWay: (bytes) => expect(bytes).toBe(0),
+      });
       for (const piece of pieces) transcript.push(piece);
       expect(heard).toEqual([["Hel", 0], ["a", 1], ["hm", 1], ["f", 0], ["{}", 0]]);
       expect(transcript.end()).toEqual(readAll([stream]));
@@ -99,7 +101,8 @@ describe("a chat stream", () => {
 
   it("survives whatever is no chunk", () => {
     const stream = streamOf("{", "null", "7", "[]", '{"choices":7}', '{"choices":[null,{"delta":7}]}', '{"usage":[]}', done);
-    expect(read([stream])).toEqual({ usage: undefined, servedModel: null, texts: [""], finished: true });
+    // The brace is no JSON: one byte that nothing explains.
+    expect(read([stream])).toEqual({ usage: undefined, servedModel: null, texts: [], uncountable: { unknownBytes: 1, sealedBytes: 0, hasMedia: false }, finished: true });
   });
 
   it("says the same however a stream is cut, and from its tail what it says from all of it", () => {
@@ -109,11 +112,11 @@ describe("a chat stream", () => {
         for (const chunks of [[stream], cutAt(stream, places), stream.length < 2000 ? everyByte(stream) : []]) {
           if (chunks.length === 0) continue;
           expect(readAll(chunks)).toEqual(full);
-          const { texts, ...tail } = read(chunks);
-          const { texts: all, ...rest } = full;
+          const { texts, uncountable, ...tail } = read(chunks);
+          const { texts: all, uncountable: beside, ...rest } = full;
           expect(tail).toEqual(rest);
-          // Texts are left out only where a usage makes them needless.
-          if (full.usage === undefined) expect(texts).toEqual(all);
+          // What was written is left out only where a usage makes it needless.
+          if (full.usage === undefined) expect([texts, uncountable]).toEqual([all, beside]);
         }
       }),
       { numRuns: 400 },
@@ -128,7 +131,7 @@ describe("a chat stream", () => {
         const places = Array.from({ length: Math.ceil(stream.length / step) }, (_, index) => index * step);
         const full = readAll([stream]);
         const answer = read(cutAt(stream, places.length > 5000 ? [] : places));
-        expect({ ...answer, texts: [] }).toEqual({ ...full, texts: [] });
+        expect({ ...answer, texts: [], uncountable: null }).toEqual({ ...full, texts: [], uncountable: null });
         if (answer.usage === undefined) expect(answer.texts).toEqual(full.texts);
       }),
       { numRuns: 40 },
@@ -144,18 +147,24 @@ describe("a chat stream", () => {
     expect(transcript.everything()?.texts).toEqual(["a".repeat(20_000)]);
   });
 
-  const flood = {
-    "texts of 40 MB": () => Array.from({ length: 40 }, () => chunk([delta("x".repeat(1024 * 1024))])),
-    "two million texts of a letter": () => Array.from({ length: 2000 }, () => chunk(Array.from({ length: 1000 }, () => delta("a")))),
-    "a thousand and one choices": () => Array.from({ length: 1001 }, (_, index) => chunk([delta("", index)])),
-    "an event of 20 MB": () => [JSON.stringify({ padding: "x".repeat(20 * 1024 * 1024) })],
-  };
-  it.each(Object.entries(flood))("cannot say what was written of a flood, but what the gateway reports of it: %s", (_, events) => {
+  const megabyte = 1024 * 1024;
+  const flood: [string, () => string[], number][] = [
+    ["texts of 40 MB", () => Array.from({ length: 40 }, () => chunk([delta("x".repeat(megabyte))])), 40 * megabyte],
+    ["two million texts of a letter", () => Array.from({ length: 2000 }, () => chunk(Array.from({ length: 1000 }, () => delta("a")))), 2_000_000],
+    ["two thousand choices", () => Array.from({ length: 2000 }, (_, index) => chunk([delta("ab", index)])), 4000],
+    ["an event of 20 MB", () => [chunk([delta("x".repeat(20 * megabyte))])], 20 * megabyte],
+    ["an event that is no JSON", () => ["{".repeat(100_000)], 100_000],
+  ];
+  it.each(flood)("counts a flood by its bytes where it does not keep it, and by what the gateway reports of it: %s", (_, events, bytes) => {
     const transcript = chatTranscript();
     for (const one of events()) transcript.push(streamOf(one));
-    expect(transcript.everything()).toBeUndefined();
+    const { texts, uncountable } = transcript.everything();
+    const kept = texts.reduce((sum, text) => sum + text.length, 0);
+    expect(kept).toBeLessThanOrEqual(16 * megabyte);
+    expect(kept + (uncountable?.unknownBytes ?? 0)).toBeGreaterThanOrEqual(bytes);
+    expect(kept + (uncountable?.unknownBytes ?? 0)).toBeLessThan(bytes + 1000);
     transcript.push(streamOf(chunk([finish()]), chunk([], usage(5, 6)), done));
-    expect(figures(kept(transcript.end()))).toEqual({ input: 5, output: 6, finished: true });
+    expect(figures(transcript.end())).toEqual({ input: 5, output: 6, finished: true });
   });
 });
 

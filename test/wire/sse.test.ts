@@ -69,23 +69,44 @@ describe("SseReader", () => {
     ["one line", function* () { yield "data: "; for (let count = 0; count < 100; count++) yield megabyte; yield "\n\n"; }],
     ["many lines", function* () { for (let count = 0; count < 100; count++) yield `data: ${megabyte}\n`; yield "\n"; }],
     ["empty lines without an end", function* () { for (let count = 0; count < 40; count++) yield "data:\n".repeat(100_000); yield "\n"; }],
-  ])("leaves out an event of 100 MB, and reads on: %s", (_, pieces) => {
+  ])("reports an event of 100 MB by its bytes as it comes, and reads on: %s", (_, pieces) => {
     const events: string[] = [];
-    const reader = new SseReader((data) => events.push(data));
-    for (const piece of pieces()) reader.feed(Buffer.from(piece));
-    expect(reader.isComplete).toBe(false);
+    let unreadable = 0;
+    const reader = new SseReader((data) => events.push(data), (bytes) => (unreadable += bytes));
+    let came = 0;
+    for (const piece of pieces()) {
+      reader.feed(Buffer.from(piece));
+      came += piece.replaceAll("\n", "").length;
+      if (came > 17 * 1024 * 1024) expect(unreadable + reader.pendingBytes).toBeGreaterThanOrEqual(came - 20);
+    }
+    expect(unreadable).toBe(came);
+    expect(reader.pendingBytes).toBe(0);
     reader.feed(Buffer.from("data: after\n\n"));
     expect(events).toEqual(["after"]);
   });
 
+  it("reports lines that are no field of an event by their bytes, and says what has come of an event that has not ended", () => {
+    for (const cut of [cutAt, (bytes: Buffer) => everyByte(bytes)]) {
+      let unreadable = 0;
+      const events: string[] = [];
+      const reader = new SseReader((data) => events.push(data), (bytes) => (unreadable += bytes));
+      const stream = Buffer.from('{"choices":[]}\n\nevent: x\nid\nretry: 3\n: comment\ndatabase: 5\ndata: a\n\nids: x\n');
+      for (const piece of cut(stream, [])) reader.feed(piece);
+      expect([unreadable, events]).toEqual(['{"choices":[]}database: 5ids: x'.length, ["a"]]);
+      reader.feed(Buffer.from("data: abc\ndata: d"));
+      expect(reader.pendingBytes).toBe("data: abcdata: d".length);
+      reader.feed(Buffer.from("\n\n: com"));
+      expect(reader.pendingBytes).toBe(0);
+    }
+  });
+
   it("leaves nothing out for a comment of 100 MB", () => {
     const events: string[] = [];
-    const reader = new SseReader((data) => events.push(data));
+    const reader = new SseReader((data) => events.push(data), () => expect.unreachable("a comment is no output"));
     reader.feed(Buffer.from("data: a\n: "));
     for (let count = 0; count < 100; count++) reader.feed(Buffer.from(megabyte));
     reader.feed(Buffer.from("\ndata: b\n\n"));
     expect(events).toEqual(["a\nb"]);
-    expect(reader.isComplete).toBe(true);
   });
 
   it("keeps nothing of comments", () => {

@@ -1,7 +1,9 @@
 import type { Usage } from "../../core/usage.ts";
 import { isObject, parseJson } from "../json.ts";
 import { JsonOutline } from "../json-outline.ts";
-import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer, type Transcript } from "../stream-transcript.ts";
+import type { Written } from "../output-walk.ts";
+import { StreamOutput } from "../stream-output.ts";
+import { StreamTranscript, type EventReading, type StreamAnswer, type Transcript } from "../stream-transcript.ts";
 import { readUsageOf } from "../usage.ts";
 
 /**
@@ -20,7 +22,7 @@ export function mediaTranscript(endings: readonly string[], usageOf: (usage: unk
 }
 
 class MediaReading implements EventReading {
-  readonly texts = new StreamTexts(undefined);
+  readonly output = new StreamOutput();
   readonly #endings: readonly string[];
   readonly #usageOf: (usage: unknown) => unknown;
   #usage: Usage | undefined;
@@ -31,14 +33,16 @@ class MediaReading implements EventReading {
     this.#usageOf = usageOf;
   }
 
-  event(data: string): void {
+  /** Of what cannot be read nothing is counted: without a usage such a stream is charged at its hold. */
+  event(data: string): boolean {
     const event = parseJson(data);
-    if (!isObject(event) || !this.#endings.includes(String(event["type"]))) return;
+    if (!isObject(event) || !this.#endings.includes(String(event["type"]))) return true;
     this.#finished = true;
     this.#usage = readUsageOf({ ...event, usage: this.#usageOf(event["usage"]) }) ?? this.#usage;
+    return true;
   }
 
-  answer(): Omit<StreamAnswer, "texts"> {
+  answer(): Omit<StreamAnswer, keyof Written> {
     return { usage: this.#usage, servedModel: null, finished: this.#finished };
   }
 }

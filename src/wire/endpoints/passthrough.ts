@@ -9,7 +9,9 @@ import { outlineReader } from "../json-outline.ts";
 import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
 import { ambiguousField, modelFault, objectInFull, type ModelRequest } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
-import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer } from "../stream-transcript.ts";
+import type { Written } from "../output-walk.ts";
+import { StreamOutput } from "../stream-output.ts";
+import { StreamTranscript, type EventReading, type StreamAnswer } from "../stream-transcript.ts";
 import { readUsageOf } from "../usage.ts";
 import { noParts } from "../request-bounds.ts";
 import { RequestFields } from "../request-fields.ts";
@@ -65,15 +67,16 @@ function readAnswer(body: unknown): ModelAnswer | undefined {
 
 /** A stream of an unknown kind is whole when it ends; its last usage counts. */
 class AnyReading implements EventReading {
-  readonly texts = new StreamTexts(undefined);
+  readonly output = new StreamOutput();
   #usage: Usage | undefined;
 
-  event(data: string): void {
+  event(data: string): boolean {
     const event = parseJson(data);
     if (isObject(event)) this.#usage = readUsageOf(event) ?? readUsageOf(objectOr(event["response"])) ?? this.#usage;
+    return true;
   }
 
-  answer(): Omit<StreamAnswer, "texts"> {
+  answer(): Omit<StreamAnswer, keyof Written> {
     return { usage: this.#usage, servedModel: null, finished: true };
   }
 }

@@ -1,37 +1,33 @@
 import type { Usage } from "../../core/usage.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "../json.ts";
 import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
-import { StreamTexts, StreamTranscript, type EventReading, type StreamAnswer, type StreamForm, type TextListener } from "../stream-transcript.ts";
+import { everyEvent, response, responseEvents, responseItem, type EventMember, type Known } from "../output-members.ts";
+import { CollectedOutput, walkMembers, walkOutput, type OutputSink, type Written } from "../output-walk.ts";
+import { DeltaSink, EnvelopeSink, StreamOutput, type OutputListener } from "../stream-output.ts";
+import { StreamTranscript, type EventReading, type StreamAnswer, type StreamForm } from "../stream-transcript.ts";
 import { readUsageOf } from "../usage.ts";
 
-/** Reads a whole answer of the Responses API. Never throws. */
+/** Reads a whole answer of the Responses API. Its output is read only where no usage states it. Never throws. */
 export function readResponse(bytes: Buffer): ModelAnswer | undefined {
   const body = parseJson(bytes.toString("utf8"));
   if (!isObject(body)) return undefined;
-  const texts: string[] = [];
-  for (const item of listOr(body["output"])) collectItem(objectOr(item), texts);
+  const usage = readUsageOf(body);
+  const written = new CollectedOutput();
+  if ((usage?.unit ?? "token") !== "token" || usage === undefined) {
+    walkOutput(body["output"], responseItem, "output", written);
+    walkMembers(body, response, "", written);
+    if (listOr(body["output"]).length === 0) walkOutput(body["output_text"], "text", "output_text", written);
+  }
   return {
-    usage: readUsageOf(body),
+    usage,
     servedModel: servedModelOf(body),
-    texts,
+    ...written.found,
     // One that is still to run says nothing of its cost.
     isAnswer: Array.isArray(body["output"]) && !unended.has(String(body["status"])),
   };
 }
 
 const unended: ReadonlySet<string> = new Set(["queued", "in_progress"]);
-
-/** What the model itself wrote in an item of the output. */
-function collectItem(item: JsonObject, into: string[]): void {
-  for (const name of ["name", "arguments", "input"]) addText(item[name], into);
-  for (const part of [...listOr(item["content"]), ...listOr(item["summary"])].map(objectOr)) {
-    for (const name of ["text", "refusal", "transcript"]) addText(part[name], into);
-  }
-}
-
-function addText(value: unknown, into: string[]): void {
-  if (typeof value === "string" && value !== "") into.push(value);
-}
 
 /** Events with a type; the last one carries the whole response and its usage. There is no `[DONE]`. */
 const responsesForm: StreamForm = {
@@ -40,15 +36,15 @@ const responsesForm: StreamForm = {
     const ending = isObject(last) ? endingOf(last) : undefined;
     return ending?.usage === undefined ? undefined : { ...ending, texts: [] };
   },
-  reading: (onText) => new ResponsesReading(onText),
+  reading: (listener) => new ResponsesReading(listener),
 };
 
 /** Remembers a stream of the Responses API. */
-export function responsesTranscript(onText?: TextListener): StreamTranscript {
-  return new StreamTranscript(responsesForm, onText);
+export function responsesTranscript(listener?: OutputListener): StreamTranscript {
+  return new StreamTranscript(responsesForm, listener);
 }
 
-type Ending = Omit<StreamAnswer, "texts">;
+type Ending = Omit<StreamAnswer, keyof Written>;
 
 /** The end of a response by its event; undefined for any other event. */
 function endingOf(event: JsonObject): Ending | undefined {
@@ -66,30 +62,161 @@ const endings: ReadonlyMap<string, "whole" | "failed"> = new Map([
 ]);
 
 class ResponsesReading implements EventReading {
-  readonly texts: StreamTexts;
+  readonly output: StreamOutput;
+  readonly #items: Items;
+  readonly #delta: DeltaSink;
+  readonly #envelope: OutputSink;
   #servedModel: string | null = null;
   #usage: Usage | undefined;
   #ending: Ending | undefined;
 
-  constructor(onText: TextListener | undefined) {
-    this.texts = new StreamTexts(onText);
+  constructor(listener: OutputListener | undefined) {
+    this.output = new StreamOutput(listener);
+    this.#items = new Items(this.output);
+    this.#delta = new DeltaSink(this.output);
+    this.#envelope = new EnvelopeSink(this.output);
   }
 
-  event(data: string): void {
+  event(data: string): boolean {
+    if (data.startsWith("[DONE]")) return true;
     const event = parseJson(data);
-    if (!isObject(event)) return;
-    const { type, delta, output_index, content_index, summary_index } = event;
+    if (!isObject(event)) {
+      walkOutput(event, undefined, "", this.#envelope);
+      return event !== undefined;
+    }
     this.#servedModel ??= servedModelOf(objectOr(event["response"]));
     this.#ending ??= endingOf(event);
     this.#usage ??= this.#ending?.usage;
-    const place = `${type} ${output_index} ${content_index ?? summary_index}`;
-    if (typeof delta === "string" && type !== "response.audio.delta" && delta !== "") this.texts.add([delta], place, 0);
-    const { name } = objectOr(type === "response.output_item.added" ? event["item"] : undefined);
-    if (typeof name === "string") this.texts.add([name], place, 0);
+    this.#write(event);
+    return true;
   }
 
   answer(): Ending {
     const servedModel = this.#ending?.servedModel ?? this.#servedModel;
     return { finished: false, ...this.#ending, usage: this.#usage, servedModel };
   }
+
+  #write(event: JsonObject): void {
+    const form = responseEvents.get(String(event["type"]));
+    for (const name in event) {
+      const value = event[name];
+      if (value === null || value === "" || everyEvent[name] === "free") continue;
+      const member = form?.[name];
+      if (member !== undefined) this.#writeMember(value, member, event);
+      else if (name === "response" && isObject(value)) this.#writeResponse(value);
+      else walkOutput(value, undefined, name, this.#envelope);
+    }
+  }
+
+  #writeMember(value: unknown, { known, at, isDelta }: EventMember, event: JsonObject): void {
+    const { item_id, output_index, content_index, summary_index, command_index } = event;
+    const index = content_index ?? summary_index ?? command_index;
+    const path = at.replace("#", typeof index === "number" ? String(index) : "0");
+    if (known === responseItem) return this.#writeItem(value, output_index);
+    const { key, isSure } = this.#items.find(item_id, output_index);
+    if (isDelta) walkOutput(value, known, path, this.#delta.at(`${key}.${path}`, 0));
+    else this.#repeat(value, known, `${key}.${path}`, isSure);
+  }
+
+  /** What a response says of itself repeats what its events said. */
+  #writeResponse(whole: JsonObject): void {
+    const { output } = whole;
+    if (Array.isArray(output)) output.forEach((item, index) => this.#writeItem(item, index));
+    else this.#repeat(output, undefined, "response.output", true);
+    const { output_text: text } = whole;
+    if (listOr(output).length === 0 && typeof text === "string") {
+      this.#repeat(text, "text", `${this.#items.find(undefined, 0).key}.content.0.text`, false);
+    }
+    walkMembers(whole, response, "response", this.#repeating(true));
+  }
+
+  #writeItem(item: unknown, index: unknown): void {
+    const { key, isSure } = this.#items.findWhole(item, index);
+    this.#repeat(item, responseItem, key, isSure);
+  }
+
+  #repeat(value: unknown, known: Known | undefined, at: string, isSure: boolean): void {
+    walkOutput(value, known, at, this.#repeating(isSure));
+  }
+
+  #repeating(isSure: boolean): OutputSink {
+    const { output } = this;
+    return {
+      text: (text, at) => output.wholeText(text, at, 0, isSure),
+      unknown: (bytes, at) => output.repeated("unknown", bytes, at),
+      sealed: (bytes, at) => output.repeated("sealed", bytes, at),
+      media: () => output.media(),
+    };
+  }
 }
+
+/** Which item of the output an event is about, by its id and its index. Some gateways give an item several ids, or several items one index. */
+class Items {
+  readonly #output: StreamOutput;
+  readonly #byId = new Map<string, string>();
+  readonly #byIndex = new Map<number, string>();
+  /** The id that an item came with first. */
+  readonly #firstIds = new Map<string, string>();
+  #count = 0;
+
+  constructor(output: StreamOutput) {
+    this.#output = output;
+  }
+
+  /** The item of a delta or a part. `isSure` is false where it may be another one. */
+  find(id: unknown, index: unknown): { readonly key: string; readonly isSure: boolean } {
+    const key = this.#known(id) ?? this.#add(id, index, this.#owner(id, index));
+    const isNamed = typeof id === "string" ? this.#firstIds.get(key) === id : typeof index === "number";
+    return { key, isSure: isNamed && key !== String(itemsMax) };
+  }
+
+  /** The item that a whole one repeats: one that says the same, where its id is not known. */
+  findWhole(item: unknown, index: unknown): { readonly key: string; readonly isSure: boolean } {
+    const { id } = objectOr(item);
+    const known = this.#known(id);
+    if (known !== undefined) return this.find(id, index);
+    const owner = this.#owner(id, index);
+    if (owner === undefined && this.#count === 0) return this.find(id, index);
+    const texts: [string, string][] = [];
+    const ignore = () => undefined;
+    walkOutput(item, responseItem, "", { text: (text, at) => void texts.push([at, text]), unknown: ignore, sealed: ignore, media: ignore });
+    const before = (key: string) => texts.map(([at, text]) => [this.#output.textAt(`${key}.${at}`), text] as const).filter(([said]) => said !== "");
+    const repeats = (key: string) => before(key).some(([said, text]) => text.startsWith(said));
+    const same = [...(owner === undefined ? [] : [owner]), ...Array.from({ length: Math.min(this.#count, searchedMax) }, (_, key) => String(key))].find(repeats);
+    const free = owner !== undefined && before(owner).length === 0 ? owner : undefined;
+    const key = this.#add(id, index, same ?? free);
+    return { key, isSure: key !== String(itemsMax) };
+  }
+
+  #known(id: unknown): string | undefined {
+    return typeof id === "string" ? this.#byId.get(id) : undefined;
+  }
+
+  #owner(id: unknown, index: unknown): string | undefined {
+    const at = indexOf(id, index);
+    return at === undefined ? undefined : this.#byIndex.get(at);
+  }
+
+  #add(id: unknown, index: unknown, as: string | undefined): string {
+    if (as === undefined && this.#count >= itemsMax) return String(itemsMax);
+    const key = as ?? String(this.#count++);
+    if (typeof id === "string" && this.#byId.size < itemsMax) {
+      this.#byId.set(id, key);
+      if (!this.#firstIds.has(key)) this.#firstIds.set(key, id);
+    }
+    const at = indexOf(id, index);
+    if (at !== undefined && !this.#byIndex.has(at)) this.#byIndex.set(at, key);
+    return key;
+  }
+}
+
+/** What has neither an id nor an index is taken for the first item. */
+function indexOf(id: unknown, index: unknown): number | undefined {
+  if (typeof index === "number") return index;
+  return typeof id === "string" ? undefined : 0;
+}
+
+/** More items than any response has; what comes beyond is taken for one. */
+const itemsMax = 1000;
+/** Items that are looked at for what a whole one repeats. */
+const searchedMax = 50;

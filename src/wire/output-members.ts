@@ -1,0 +1,220 @@
+/*
+ * What each known member of an answer is to its cost. A string in a member that is not here is unknown output: it counts by its
+ * bytes. Sources: the published interfaces of OpenAI, and the members that gateways and other providers add to them.
+ */
+
+/**
+ * `text`: written by the model, counted with a tokenizer. `json`: the same, also where it comes as an object. `media`: an image
+ * or sound, which no text bounds. `sealed`: encrypted reasoning or a signature. `free`: costs nothing (ids, types, echoes).
+ */
+export type Meaning = "text" | "json" | "media" | "sealed" | "free";
+
+/** Members of an object, or of each object of a list. */
+export interface Shape {
+  /** What a string is that stands in place of the object; unknown output where absent. */
+  readonly string?: Meaning;
+  readonly members: Readonly<Record<string, Known>>;
+  /** Members that say the same thing: what two of them repeat counts once. */
+  readonly copies?: ReadonlySet<string>;
+}
+
+export type Known = Meaning | Shape;
+
+/** No prototype: an answer may have a member of any name. */
+function members(...tables: readonly Record<string, Known>[]): Shape["members"] {
+  return Object.assign(Object.create(null) as Record<string, Known>, ...tables);
+}
+
+function all(meaning: Meaning, names: string): Record<string, Known> {
+  return Object.fromEntries(names.split(" ").map((name) => [name, meaning]));
+}
+
+/** A text, or an object around one. */
+const said: Shape = { string: "text", members: members(all("text", "text content"), all("free", "type id format")) };
+
+const tool: Shape = { members: members({ name: "text", arguments: "json", input: "json" }, all("sealed", "thought_signature signature"), all("free", "description type id")) };
+
+const toolCall: Shape = {
+  members: members({ function: tool, custom: tool }, all("sealed", "extra_content provider_specific_fields thought_signature signature"), all("free", "id index type call_id")),
+};
+
+const audio: Shape = { members: members({ data: "media", transcript: "text" }, all("free", "id format")) };
+
+const image: Shape = { string: "media", members: members(all("media", "image_url url b64_json"), all("free", "type media_type mime_type detail id")) };
+
+/** Members of a part of a message, in a chat and in a response. */
+const part: Shape = {
+  members: members(
+    { text: "text", refusal: "text", transcript: "text", thinking: said, reasoning: said, summary: said, audio, input_audio: audio },
+    all("media", "image_url image b64_json"),
+    all("sealed", "data signature encrypted_content thought_signature"),
+    all("free", "type id index format detail mime_type annotations citations logprobs cache_control reference_ids file_id phase"),
+  ),
+};
+
+/** Entries of `reasoning_details` and `thinking_blocks`. */
+const reasoningDetail: Shape = {
+  string: "text",
+  members: members(all("text", "text summary thinking content"), all("sealed", "data signature encrypted_content"), all("free", "type id index format")),
+};
+
+const reasoningMembers = {
+  reasoning_content: said,
+  reasoning: said,
+  reasoning_text: said,
+  thinking: said,
+  reasoning_details: reasoningDetail,
+  thinking_blocks: reasoningDetail,
+} satisfies Record<string, Known>;
+const reasoningNames = Object.keys(reasoningMembers);
+
+const sealedReasoning = all("sealed", "signature encrypted_content reasoning_opaque reasoning_encrypted thought_signature reasoning_signature");
+
+/** What gateways repeat of their provider's own answer. */
+const ofProvider: Shape = {
+  members: members(reasoningMembers, sealedReasoning, { refusal: "text" }, all("free", "citations annotations")),
+  copies: new Set(reasoningNames),
+};
+
+/** A message or a delta of a chat. */
+export const message: Shape = {
+  members: members(
+    reasoningMembers,
+    sealedReasoning,
+    {
+      content: { string: "text", members: part.members },
+      refusal: "text",
+      tool_calls: toolCall,
+      function_call: tool,
+      audio,
+      images: image,
+      provider_specific_fields: ofProvider,
+    },
+    all("free", "role id name type status index phase tool_call_id annotations citations logprobs"),
+  ),
+  copies: new Set([...reasoningNames, "provider_specific_fields"]),
+};
+
+/** A choice of a chat or of an older completion. */
+export const choice: Shape = {
+  members: members(
+    { message, delta: message, text: "text" },
+    all("free", "index id logprobs prompt_logprobs finish_reason native_finish_reason stop_reason stop matched_stop usage error seed object"),
+    all("free", "content_filter_results content_filter_result content_filter_offsets token_ids prompt_token_ids"),
+  ),
+};
+
+/** A choice in a chunk: a message in it repeats what the deltas wrote. */
+export const chunkChoice: Shape = { members: members(choice.members, { message: "free" }) };
+
+/** A chat answer or one chunk of it, beside its choices. */
+export const chatAnswer: Shape = {
+  members: members(
+    { choices: "free", gateway: { members: members(all("free", "node")) } },
+    all("free", "id object created model system_fingerprint service_tier usage citations search_results obfuscation provider error type status request_id"),
+    all("free", "prompt_filter_results prompt_annotations prompt_logprobs x_groq metadata tools tool_choice response_format input_user"),
+  ),
+};
+
+const action: Shape = {
+  string: "free",
+  members: members(
+    { query: "text", queries: "text", env: "json" },
+    all("text", "text url pattern keys commands command working_directory path diff"),
+    all("free", "type button sources user actions_id call_id"),
+  ),
+  copies: new Set(["query", "queries"]),
+};
+
+/** An item of a response's output, of any type. What a tool answered is no output of the model. */
+export const responseItem: Shape = {
+  members: members(
+    {
+      content: { string: "text", members: part.members },
+      summary: said,
+      action: { string: "free", members: members(action.members, { actions: action }), copies: new Set(["query", "queries"]) },
+      actions: action,
+      operation: action,
+      arguments: "json",
+      input: "json",
+      result: "media",
+    },
+    all("text", "name refusal code queries revised_prompt"),
+    all("sealed", "encrypted_content signature"),
+    all("free", "id type status role phase call_id created_by execution server_label namespace approval_request_id container_id environment agent"),
+    all("free", "output outputs results tools error logs acknowledged_safety_checks pending_safety_checks"),
+    all("free", "background quality size output_format format max_output_length"),
+  ),
+};
+
+/** A response beside its output: what it says of itself, and what it repeats of the request. */
+export const response: Shape = {
+  members: members(
+    all("free", "output output_text"),
+    all("free", "id object status error incomplete_details model service_tier usage user provider billing moderation content_filters"),
+    all("free", "instructions metadata tools tool_choice text reasoning prompt prompt_cache_key prompt_cache_retention previous_response_id"),
+    all("free", "conversation safety_identifier truncation context_management include access_programs input"),
+  ),
+};
+
+/** A member of an event of a response, and where what it says belongs within its item; `#` is the index of its part. */
+export interface EventMember {
+  readonly known: Known;
+  readonly at: string;
+  /** Whether it adds to what was said there; else it repeats it. */
+  readonly isDelta: boolean;
+}
+
+/** Kinds of text that come in deltas: the event's name, where the text belongs, and the member of `*.done` that repeats it. */
+const spoken: readonly (readonly [name: string, at: string, whole: string])[] = [
+  ["output_text", "content.#.text", "text"],
+  ["refusal", "content.#.refusal", "refusal"],
+  ["reasoning_text", "content.#.text", "text"],
+  ["reasoning", "content.#.text", "text"],
+  ["reasoning_summary_text", "summary.#.text", "text"],
+  ["reasoning_summary", "summary.#.text", "text"],
+  ["function_call_arguments", "arguments", "arguments"],
+  ["mcp_call_arguments", "arguments", "arguments"],
+  ["mcp_call.arguments", "arguments", "arguments"],
+  ["custom_tool_call_input", "input", "input"],
+  ["code_interpreter_call_code", "code", "code"],
+  ["code_interpreter_call.code", "code", "code"],
+  ["apply_patch_call_operation_diff", "operation.diff", "diff"],
+  ["shell_call_command", "action.commands.#", "command"],
+  ["audio.transcript", "content.#.transcript", "transcript"],
+  ["audio_transcript", "content.#.transcript", "transcript"],
+  ["output_audio_transcript", "content.#.transcript", "transcript"],
+];
+
+const textEvents = spoken.flatMap(([name, at, whole]) => [
+  [`response.${name}.delta`, { delta: { known: said, at, isDelta: true } }] as const,
+  [`response.${name}.done`, { [whole]: { known: said, at, isDelta: false }, name: { known: "text", at: "name", isDelta: false } }] as const,
+]);
+
+const whole = (known: Known, at: string): EventMember => ({ known, at, isDelta: false });
+
+/** The members of each type of event beside those that all of them have. Other types have none that is known. */
+export const responseEvents: ReadonlyMap<string, Readonly<Record<string, EventMember>>> = new Map<string, Record<string, EventMember>>([
+  ...textEvents,
+  ["response.output_item.added", { item: whole(responseItem, "") }],
+  ["response.output_item.done", { item: whole(responseItem, "") }],
+  ["response.content_part.added", { part: whole(part, "content.#") }],
+  ["response.content_part.done", { part: whole(part, "content.#") }],
+  ["response.reasoning_summary_part.added", { part: whole(part, "summary.#") }],
+  ["response.reasoning_summary_part.done", { part: whole(part, "summary.#") }],
+  ["response.audio.delta", { delta: whole("media", "content.#.audio") }],
+  ["response.output_audio.delta", { delta: whole("media", "content.#.audio") }],
+  ["response.image_generation_call.partial_image", { partial_image_b64: whole("media", "result"), ...imageSettings() }],
+  ["response.image_generation_call.completed", imageSettings()],
+  ["error", Object.fromEntries(["message", "code", "param", "error"].map((name) => [name, whole("free", name)]))],
+].map(([type, table]) => [type as string, Object.assign(Object.create(null) as Record<string, EventMember>, table)]));
+
+function imageSettings(): Record<string, EventMember> {
+  return Object.fromEntries(["background", "quality", "size", "output_format"].map((name) => [name, whole("free", name)]));
+}
+
+/** Members that an event of any type may have. */
+export const everyEvent: Shape["members"] = members(
+  all("free", "type event_id item_id output_index content_index summary_index command_index annotation_index sequence_number response_id"),
+  all("free", "annotation logprobs obfuscation status usage"),
+);

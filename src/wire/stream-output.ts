@@ -1,0 +1,178 @@
+import { writtenOf, type OutputSink, type Written } from "./output-walk.ts";
+
+/** Learns what a stream writes in the tick in which its event becomes whole. */
+export interface OutputListener {
+  text(text: string, choice: number): void;
+  /** Bytes that no tokenizer counts. */
+  unknown(bytes: number): void;
+  media(): void;
+  /** Bytes of an event that has not ended, in place of what was said of it before; 0 once it has. */
+  underWay(bytes: number): void;
+}
+
+/** Text beyond this, in UTF-16 units with something for each piece, is no model's answer: it is not kept, and counts by its bytes. */
+const textUnitsMax = 16 * 1024 * 1024;
+const pieceUnits = 16;
+/** More choices and parts than any request may ask for. */
+const placesMax = 1000;
+/** A longer text is not compared with what repeats it. */
+const comparedUnitsMax = 256 * 1024;
+/** A longer member of the envelope is no name or address that each event repeats. */
+const constantBytesMax = 256;
+
+type Place = string | number;
+
+/** What a stream wrote: texts by choice or part, and the bytes of what cannot be counted. */
+export class StreamOutput {
+  readonly #texts = new Map<Place, { pieces: string[]; length: number }>();
+  /** The most bytes that each repeated member had. */
+  readonly #repeated = new Map<string, number>();
+  /** Members of the envelope that were the same in each event so far. */
+  readonly #constants = new Map<string, { readonly value: string; bytes: number } | undefined>();
+  readonly #listener: OutputListener | undefined;
+  #units = 0;
+  #unknownBytes = 0;
+  #sealedBytes = 0;
+  #hasMedia = false;
+  #amount = 0;
+
+  constructor(listener?: OutputListener) {
+    this.#listener = listener;
+  }
+
+  /** Grows with all that is written. */
+  get amount(): number {
+    return this.#amount;
+  }
+
+  get written(): Written {
+    const texts = [...this.#texts.values()].filter(({ pieces }) => pieces.length > 0).map(({ pieces }) => pieces.join(""));
+    return writtenOf(texts, { unknownBytes: this.#unknownBytes, sealedBytes: this.#sealedBytes, hasMedia: this.#hasMedia });
+  }
+
+  /** Adds to the text at a place. */
+  text(text: string, place: Place, choice: number): void {
+    this.#amount++;
+    this.#listener?.text(text, choice);
+    let kept = this.#texts.get(place);
+    if (kept === undefined && this.#texts.size < placesMax) this.#texts.set(place, (kept = { pieces: [], length: 0 }));
+    if (kept !== undefined) kept.length += text.length;
+    if (kept !== undefined && this.#units + text.length + pieceUnits <= textUnitsMax) {
+      this.#units += text.length + pieceUnits;
+      kept.pieces.push(text);
+    } else {
+      this.#unknownBytes += Buffer.byteLength(text);
+    }
+  }
+
+  /** Takes the whole text of a place, of which only what is beyond the text so far is new. `isSure`: it is that of the place. */
+  wholeText(text: string, place: Place, choice: number, isSure: boolean): void {
+    const length = this.#texts.get(place)?.length ?? 0;
+    const said = isSure ? "" : this.textAt(place);
+    if (!isSure && length > 0 && (said === "" || !text.startsWith(said))) {
+      if (!said.includes(text)) this.text(text, place, choice);
+    } else if (text.length > length) {
+      this.text(text.slice(length), place, choice);
+    }
+  }
+
+  /** What was written at a place; empty where it is too long to be compared again and again. */
+  textAt(place: Place): string {
+    const kept = this.#texts.get(place);
+    if (kept === undefined || kept.length > comparedUnitsMax) return "";
+    if (kept.pieces.length > 1) kept.pieces = [kept.pieces.join("")];
+    return kept.pieces[0] ?? "";
+  }
+
+  unknown(bytes: number): void {
+    this.#amount += bytes;
+    this.#unknownBytes += bytes;
+    if (bytes > 0) this.#listener?.unknown(bytes);
+  }
+
+  sealed(bytes: number): void {
+    this.#amount += bytes;
+    this.#sealedBytes += bytes;
+    this.#listener?.unknown(bytes);
+  }
+
+  media(): void {
+    this.#amount++;
+    this.#hasMedia = true;
+    this.#listener?.media();
+  }
+
+  /** Counts a member that a later event repeats: only what is beyond the bytes so far is new. */
+  repeated(kind: "unknown" | "sealed", bytes: number, place: string): void {
+    const key = `${kind} ${place}`;
+    const before = this.#repeated.get(key) ?? 0;
+    if (bytes <= before) return;
+    if (before > 0 || this.#repeated.size < placesMax) this.#repeated.set(key, bytes);
+    this[kind](bytes - before);
+  }
+
+  /**
+   * Counts an unknown member of the envelope. One that is the same in each event is no text and counts once; when it changes,
+   * all that came before counts as well.
+   */
+  envelope(bytes: number, at: string, value: unknown): void {
+    const constant = this.#constants.get(at);
+    const text = bytes > constantBytesMax ? undefined : typeof value === "string" ? value : JSON.stringify(value);
+    if (constant !== undefined && constant.value === text) {
+      constant.bytes += bytes;
+      return;
+    }
+    const isFirst = !this.#constants.has(at);
+    if (!isFirst || this.#constants.size < placesMax) {
+      this.#constants.set(at, isFirst && text !== undefined ? { value: text, bytes: 0 } : undefined);
+    }
+    this.unknown(bytes + (constant?.bytes ?? 0));
+  }
+}
+
+/** Receives what deltas carry, all of it at one place at a time. */
+export class DeltaSink implements OutputSink {
+  readonly #output: StreamOutput;
+  #place: Place = 0;
+  #choice = 0;
+
+  constructor(output: StreamOutput) {
+    this.#output = output;
+  }
+
+  at(place: Place, choice: number): this {
+    this.#place = place;
+    this.#choice = choice;
+    return this;
+  }
+
+  text(text: string): void {
+    this.#output.text(text, this.#place, this.#choice);
+  }
+
+  unknown(bytes: number): void {
+    this.#output.unknown(bytes);
+  }
+
+  sealed(bytes: number): void {
+    this.#output.sealed(bytes);
+  }
+
+  media(): void {
+    this.#output.media();
+  }
+}
+
+/** Receives what a stream has beside its choices or items. */
+export class EnvelopeSink extends DeltaSink {
+  readonly #output: StreamOutput;
+
+  constructor(output: StreamOutput) {
+    super(output);
+    this.#output = output;
+  }
+
+  override unknown(bytes: number, at = "", value: unknown = null): void {
+    this.#output.envelope(bytes, at, value);
+  }
+}
