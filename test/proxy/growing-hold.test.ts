@@ -329,6 +329,47 @@ describe("output that is not recognized", () => {
   );
 });
 
+describe("output that is not recognized, in an answer that is no stream", () => {
+  const chat = (message: object, more: object = {}) => ({ model: "gpt-4o", choices: [{ index: 0, message, finish_reason: "stop" }], ...more });
+  const response = (...output: object[]) => ({ object: "response", model: "gpt-4o", status: "completed", output });
+  const text = words(50);
+
+  it.each<[string, string, object, boolean]>([
+    ["the input of a custom tool", "/v1/chat/completions", chat({ content: null, tool_calls: [{ id: "c", type: "custom", custom: { input: text } }] }), true],
+    ["details of reasoning", "/v1/chat/completions", chat({ content: "", reasoning_details: [{ type: "reasoning.text", text }] }), true],
+    ["an unknown member of a message", "/v1/chat/completions", chat({ content: "", musings: text }), false],
+    ["an unknown member beside the choices", "/v1/chat/completions", chat({ content: "" }, { musings: text }), false],
+    ["an unknown member of a completion", "/v1/completions", { model: "gpt-4o", choices: [{ index: 0, text: "", musings: [text] }] }, false],
+    ["a custom call", "/v1/responses", response({ type: "custom_tool_call", input: text }), true],
+    ["a patch", "/v1/responses", response({ type: "apply_patch_call", operation: { type: "update_file", diff: text } }), true],
+    ["an item of an unknown type", "/v1/responses", response({ type: "musing", thoughts: [text] }), false],
+  ])("%s is posted (%s)", async (_, path, answer, isKnown) => {
+    await using proxy = await underBudget("1000");
+    const asks = { model: "gpt-4o", messages: request.messages };
+    const body = path === "/v1/responses" ? { model: "gpt-4o", input: "hello" } : path === "/v1/completions" ? { model: "gpt-4o", prompt: "hello" } : asks;
+    const answering = ask(proxy, body, { path });
+    const { response: out } = await gateway.nextChat();
+    out.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
+    expect((await answering).body.toString()).toBe(JSON.stringify(answer));
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: isKnown ? "counted" : "partial", reason: null, doubts: isKnown ? [] : ["unknown_output"] });
+    expect(charge.tokens.output).toBe(isKnown ? 50 : Buffer.byteLength(text));
+  });
+
+  it("is bounded by its bytes where a stream was asked for and what comes cannot be read", async () => {
+    // Room for a slice, and not for the worst case that such an answer holds.
+    await using proxy = await underBudget("0.01");
+    const answering = ask(proxy, request);
+    const { response: out } = await gateway.nextChat();
+    out.writeHead(200, { "content-type": "application/json" }).end(`{"choices":[{"message":{"content":"${words(1000)}`);
+    expect((await answering).status).toBe(200);
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: "partial", reason: "unreadable_answer", doubts: ["unknown_output"] });
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(8000);
+    expect(charge.cost).toBeGreaterThan(charge.hold ?? 0n);
+  });
+});
+
 /** Plays a stream whose gateway writes no faster than its client reads, until it is ended; what the client got. */
 async function inStep({ asked, client }: { asked: Asked; client: OpenAnswer }, wrote: (nth: number) => string): Promise<Buffer> {
   const got: Buffer[] = [];
