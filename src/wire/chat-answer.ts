@@ -1,7 +1,7 @@
 import { isObject, listOr, parseJson } from "./json.ts";
 import { servedModelOf, type ModelAnswer } from "./model-answer.ts";
 import { chatAnswer, choice } from "./output-members.ts";
-import { CollectedOutput, walkMembers, walkOutput } from "./output-walk.ts";
+import { CollectedOutput, coversOutput, walkMembers, walkOutput } from "./output-walk.ts";
 import { readUsageOf } from "./usage.ts";
 
 /** Reads a whole JSON answer; undefined where it is no JSON object. Its output is read only where no usage states it. Never throws. */
@@ -10,7 +10,7 @@ export function readChatAnswer(bytes: Buffer): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   const usage = readUsageOf(body);
   const written = new CollectedOutput();
-  if ((usage?.unit ?? "token") !== "token" || usage === undefined) {
+  if (!coversOutput(usage)) {
     walkOutput(body["choices"], choice, "choices", written);
     walkMembers(body, chatAnswer, "", written);
   }

@@ -107,11 +107,33 @@ export const choice: Shape = {
 /** A choice in a chunk: a message in it repeats what the deltas wrote. */
 export const chunkChoice: Shape = { members: members(choice.members, { message: "free" }) };
 
+/** A part of what Gemini's own interface writes. */
+const geminiPart: Shape = {
+  members: members(
+    {
+      text: "text",
+      functionCall: { members: members({ name: "text", args: "json", id: "free" }) },
+      executableCode: { members: members({ code: "text", language: "free" }) },
+      inlineData: "media",
+    },
+    all("sealed", "thoughtSignature"),
+    all("free", "codeExecutionResult fileData videoMetadata"),
+  ),
+};
+
+const candidate: Shape = {
+  members: members(
+    { content: { members: members({ parts: geminiPart, role: "free" }) } },
+    all("free", "finishReason finishMessage safetyRatings citationMetadata groundingMetadata urlContextMetadata logprobsResult"),
+  ),
+};
+
 /** A chat answer or one chunk of it, beside its choices. */
 export const chatAnswer: Shape = {
   members: members(
-    { choices: "free", gateway: { members: members(all("free", "node")) } },
+    { choices: "free", candidates: candidate, gateway: { members: members(all("free", "node")) } },
     all("free", "id object created model system_fingerprint service_tier usage citations search_results obfuscation provider error type status request_id"),
+    all("free", "usageMetadata usage_metadata modelVersion responseId createTime promptFeedback"),
     all("free", "prompt_filter_results prompt_annotations prompt_logprobs x_groq metadata tools tool_choice response_format input_user"),
   ),
 };

@@ -1,3 +1,4 @@
+import type { Usage } from "../core/usage.ts";
 import { isObject, type JsonObject } from "./json.ts";
 import type { Known, Meaning, Shape } from "./output-members.ts";
 
@@ -57,6 +58,11 @@ export interface Written {
 export function writtenOf(texts: readonly string[], uncountable: Uncountable): Written {
   const { unknownBytes, sealedBytes, hasMedia } = uncountable;
   return unknownBytes > 0 || sealedBytes > 0 || hasMedia ? { texts, uncountable } : { texts };
+}
+
+/** Whether a usage says what the output is. One of seconds says nothing of a text. */
+export function coversOutput(usage: Usage | undefined): boolean {
+  return usage !== undefined && (usage.unit ?? "token") === "token";
 }
 
 /** Reports all that a value carries, by what its member is known to be. A list counts by its elements. */

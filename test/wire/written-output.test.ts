@@ -75,6 +75,11 @@ describe("a stream of a chat", () => {
     expect(regions("x".repeat(300), "x".repeat(300)).unknown).toBe(600);
   });
 
+  it("knows the chunks of Gemini's own interface", () => {
+    const part = (more: object) => ({ candidates: [{ content: { role: "model", parts: [more] }, index: 0 }], usageMetadata: { promptTokensDetails: [{ modality: "TEXT", tokenCount: 1 }] }, modelVersion: "g", responseId: "r" });
+    expect(chat(part({ text: "Hel" }), part({ text: "lo", thoughtSignature: "abcd" }), part({ functionCall: { name: "f", args: { a: 1 } } }))).toEqual({ ...nothing, texts: ['Hellof{"a":1}'], sealed: 4 });
+  });
+
   it("counts what is no chunk by its bytes, and little of an event that the end cut off", () => {
     expect(chat("not json", '"a text"', '[{"choices":"ab"}]', "7", "null").unknown).toBe(8 + 6 + "choicesab".length);
     for (const [length, unknown] of [[500, 0], [5000, 5000 - 1024]] as const) {

@@ -2,7 +2,7 @@ import type { Usage } from "../../core/usage.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "../json.ts";
 import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
 import { everyEvent, response, responseEvents, responseItem, type EventMember, type Known } from "../output-members.ts";
-import { CollectedOutput, walkMembers, walkOutput, type OutputSink, type Written } from "../output-walk.ts";
+import { CollectedOutput, coversOutput, walkMembers, walkOutput, type OutputSink, type Written } from "../output-walk.ts";
 import { DeltaSink, EnvelopeSink, StreamOutput, type OutputListener } from "../stream-output.ts";
 import { StreamTranscript, type EventReading, type StreamAnswer, type StreamForm } from "../stream-transcript.ts";
 import { readUsageOf } from "../usage.ts";
@@ -13,7 +13,7 @@ export function readResponse(bytes: Buffer): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   const usage = readUsageOf(body);
   const written = new CollectedOutput();
-  if ((usage?.unit ?? "token") !== "token" || usage === undefined) {
+  if (!coversOutput(usage)) {
     walkOutput(body["output"], responseItem, "output", written);
     walkMembers(body, response, "", written);
     if (listOr(body["output"]).length === 0) walkOutput(body["output_text"], "text", "output_text", written);
