@@ -75,6 +75,8 @@ export class Books {
         return [command[1]];
       case "endTask":
         return [command[1][1]];
+      case "adjust":
+        return [command[2].id];
       case "recover":
         return [...this.charges.values()].filter(({ state }) => state === "pending").map(({ id }) => id);
       default:
@@ -90,7 +92,7 @@ export class Books {
     }
   }
 
-  /** A charge begins as pending, and ends once. */
+  /** A charge begins as pending and ends once; a correction is posted from the start. */
   #take(id: string, op: string): void {
     const before = this.charges.get(id);
     const now = this.#look.charge(id);
@@ -100,7 +102,7 @@ export class Books {
     }
     this.charges.set(id, now);
     if (before === undefined) {
-      if (now.state !== "pending") this.#onFault(`charge ${id} begins as ${now.state}`);
+      if (now.state !== "pending" && now.adjusts === null) this.#onFault(`charge ${id} begins as ${now.state}`);
       return;
     }
     const isEnded = before.state !== "pending";
