@@ -1,5 +1,5 @@
 import type { Catalogue, FilePlace, PriceEntry, PriceExplanation, RateRule, TierRules } from "../ports/catalogue.ts";
-import { ceilingPrice } from "../core/price.ts";
+import { ceilingPrice, serviceTierNames } from "../core/price.ts";
 import { statedClass, tokenClasses } from "../core/tokens.ts";
 import { nearest } from "../core/fault.ts";
 import type { ModelOrigin, Origins } from "./origins.ts";
@@ -63,10 +63,19 @@ function groupOf({ model, fraction }: ModelOrigin, places: ReadonlyMap<string, F
   return fraction === null || place === undefined ? null : { name: fraction.group, fraction: fraction.text, place };
 }
 
-function rulesOf(price: StatedPrice, fraction: Fraction | null): { tiers: readonly TierRules[]; perRequest: RateRule | null } {
-  if (price.per_request === undefined) return { tiers: [price, ...(price.tiers ?? [])].map((tier) => tierRules(sidesOf(tier), fraction)), perRequest: null };
-  const stated = price.per_request.gateway !== undefined || fraction === null;
-  return { tiers: [], perRequest: stated ? { kind: "stated" } : { kind: "share", fraction: fraction.text } };
+type Rules = Omit<NonNullable<PriceExplanation["inForce"]>, "entry">;
+
+function rulesOf(price: StatedPrice, fraction: Fraction | null): Rules {
+  const amountRule = ({ gateway }: { readonly gateway?: string | undefined }): RateRule =>
+    gateway !== undefined || fraction === null ? { kind: "stated" } : { kind: "share", fraction: fraction.text };
+  const tiersOf = (stated: Pick<StatedPrice, "official" | "gateway" | "tiers">) => [stated, ...(stated.tiers ?? [])].map((tier) => tierRules(sidesOf(tier), fraction));
+  const fees = Object.fromEntries(Object.entries(price.fees ?? {}).map(([name, fee]) => [name, amountRule(fee)]));
+  if (price.per_request !== undefined) return { tiers: [], perRequest: amountRule(price.per_request), serviceTiers: {}, fees };
+  const serviceTiers = serviceTierNames.flatMap((name) => {
+    const stated = price.service_tiers?.[name];
+    return stated === undefined ? [] : [[name, tiersOf(stated)] as const];
+  });
+  return { tiers: tiersOf(price), perRequest: null, serviceTiers: Object.fromEntries(serviceTiers), fees };
 }
 
 function tierRules(sides: StatedSides, fraction: Fraction | null): TierRules {

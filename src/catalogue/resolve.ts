@@ -1,6 +1,6 @@
 import { invariant } from "../core/assert.ts";
 import { parseRate } from "../core/money.ts";
-import { canonicalPrice, ceilingPrice, type PinnedPrice, type PriceTier, type PriceVersion } from "../core/price.ts";
+import { canonicalPrice, ceilingPrice, type PinnedPrice, serviceTierNames, type PriceTier, type PriceVersion, type ToolFee } from "../core/price.ts";
 import { unchanged, type Permille } from "../core/tokens.ts";
 import type { CatalogueModel, ModelSpan } from "../ports/catalogue.ts";
 import { contentId } from "../wire/content-id.ts";
@@ -67,6 +67,7 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
     id: statement.id,
     provider: statement.provider,
     group: statement.id === ceilingPrice ? ceilingPrice : (model.group ?? null),
+    servedAs: model.served_as ?? [],
     contextTokens: needed("context_tokens"),
     outputTokensMax: needed("max_output_tokens"),
     tokensPerByte: permille(stated.tokens_per_byte ?? (encoding === null ? fallback.tokensPerByte : "1")),
@@ -81,6 +82,7 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
     reasons: stated.reasoning ?? true,
     tokensPerSecond: stated.tokens_per_second ?? fallback.tokensPerSecond,
     billsServerErrors: stated.bills_server_errors ?? false,
+    obeysMaxToolCalls: stated.obeys_max_tool_calls ?? false,
   };
 }
 
@@ -107,7 +109,9 @@ function versionOf(
   }
   const tiers = flat === undefined ? tiersOf(price, fraction, block) : flatTiers(price, block);
   const perRequest = flat === undefined ? null : flatPrice(flat, fraction, block.at("per_request"));
-  if (tiers === undefined || perRequest === undefined) return undefined;
+  const serviceTiers = flat === undefined ? serviceTiersOf(price, fraction, block.at("service_tiers")) : {};
+  const fees = feesOf(price, fraction, block.at("fees"));
+  if (tiers === undefined || perRequest === undefined || serviceTiers === undefined || fees === undefined) return undefined;
   const absolute = flat === undefined ? price.gateway !== undefined : flat.gateway !== undefined;
   return {
     model: statement.id,
@@ -118,9 +122,36 @@ function versionOf(
     source: price.source,
     tierMode: price.tier_mode ?? "whole_request",
     tiers,
+    ...(Object.keys(serviceTiers).length > 0 && { serviceTiers }),
+    ...(Object.keys(fees).length > 0 && { fees }),
     perRequest,
     minimum: { tokens: price.minimum?.tokens ?? 0, usd: usdOf(price.minimum?.usd ?? "0") },
   };
+}
+
+/** Undefined after a report. */
+function serviceTiersOf(price: StatedPrice, fraction: Fraction | null, block: Block): NonNullable<PriceVersion["serviceTiers"]> | undefined {
+  const resolved = serviceTierNames.flatMap((name) => {
+    const stated = price.service_tiers?.[name];
+    return stated === undefined ? [] : [[name, tiersOf(stated, fraction, block.at(name))] as const];
+  });
+  return resolved.every(([, tiers]) => tiers !== undefined) ? (Object.fromEntries(resolved) as NonNullable<PriceVersion["serviceTiers"]>) : undefined;
+}
+
+/** Undefined after a report, and where an amount was cut out for a fault of its own. */
+function feesOf(price: StatedPrice, fraction: Fraction | null, block: Block): Readonly<Record<string, ToolFee>> | undefined {
+  const fees: [string, ToolFee][] = [];
+  let complete = true;
+  for (const [name, stated] of Object.entries(price.fees ?? {})) {
+    const here = block.at(name);
+    const isWhole = (["usd", "gateway", "input_tokens"] as const).every((field) => here.reliable(field));
+    const charged = !isWhole ? undefined : stated.gateway !== undefined ? usdOf(stated.gateway) : fraction && chargedUsd(stated.usd, fraction);
+    if (charged == null) complete = false;
+    else fees.push([name, { charged, list: usdOf(stated.usd), inputTokens: stated.input_tokens }]);
+    if (isWhole && charged === null) here.at("usd").report(`no charged price; name a group, or state fees.${name}.gateway`);
+    if (isWhole && charged === undefined && fraction !== null) here.at("usd").report(inexact(stated.usd, fraction));
+  }
+  return complete ? Object.fromEntries(fees) : undefined;
 }
 
 function flatPrice(
@@ -140,7 +171,7 @@ function flatPrice(
 
 /** A flat price has no rates; what only rates can use is reported. */
 function flatTiers(price: StatedPrice, block: Block): PriceVersion["tiers"] {
-  for (const field of ["gateway", "tiers", "tier_mode"] as const) {
+  for (const field of ["gateway", "tiers", "tier_mode", "service_tiers"] as const) {
     if (price[field] !== undefined) block.at(field).report(`has no meaning beside per_request; leave "${field}" out`);
   }
   if (price.minimum?.tokens !== undefined) {
@@ -149,7 +180,7 @@ function flatTiers(price: StatedPrice, block: Block): PriceVersion["tiers"] {
   return [{ fromPromptTokens: 0, charged: freeRates, list: freeRates }];
 }
 
-function tiersOf(price: StatedPrice, fraction: Fraction | null, block: Block): PriceVersion["tiers"] | undefined {
+function tiersOf(price: Pick<StatedPrice, "official" | "gateway" | "tiers">, fraction: Fraction | null, block: Block): PriceVersion["tiers"] | undefined {
   const first = tierOf(0, sidesOf(price), fraction, block);
   const rest: PriceTier[] = [];
   let complete = first !== undefined;

@@ -86,6 +86,19 @@ const tier = block({
   gateway: gatewayRates.optional(),
 });
 
+const tierList = z.array(tier, { error: "a list of tiers" }).optional();
+
+const serviceTier = block({ official: officialRates, gateway: gatewayRates.optional(), tiers: tierList });
+
+const toolFee = block({
+  usd: usd.describe("The provider's price of one call, USD."),
+  gateway: usd.optional().describe("The gateway's price of one call, USD; it wins over group x official."),
+  input_tokens: whole("the most tokens that one call adds to the prompt, a whole number without quotes", 0),
+});
+
+/** The type of an item in an answer, as it is counted. */
+const toolCall = /^[a-z][a-z0-9_]{0,58}_call$/;
+
 const price = block({
   from: day.describe("First UTC day of validity."),
   until: day.optional().describe("First UTC day that is no longer covered; left out, the next entry's `from`."),
@@ -103,7 +116,13 @@ const price = block({
     .enum(["whole_request", "marginal"], { error: "whole_request or marginal" })
     .optional()
     .describe("whole_request (default): the tier a prompt reaches prices all of it. marginal: each its own part."),
-  tiers: z.array(tier, { error: "a list of tiers" }).optional(),
+  tiers: tierList,
+  service_tiers: block({ priority: serviceTier.optional(), flex: serviceTier.optional(), batch: serviceTier.optional() })
+    .optional()
+    .describe("Rates of other service tiers; the rates beside them are those of the standard one."),
+  fees: named(toolCall, "the type of the item in an answer, such as web_search_call", toolFee)
+    .optional()
+    .describe("The price of one call of a hosted tool, beside its tokens."),
 });
 
 const count = decimal(
@@ -150,6 +169,9 @@ const traits = {
   reasoning: flag.optional().describe("Whether it may bill output that the client never sees; default true."),
   tokens_per_second: whole("a whole number of tokens a second", 1).optional(),
   bills_server_errors: flag.optional().describe("Whether the gateway bills an answer of 500, 502 or 503; default false."),
+  obeys_max_tool_calls: flag
+    .optional()
+    .describe("Whether max_tool_calls bounds the calls of hosted tools in one request; default false: such requests are refused under a hard budget."),
 };
 
 /** Names of models as clients send them. */
@@ -173,6 +195,10 @@ const provider = z.string({ error: labelWords }).regex(label, { error: labelWord
 const model = block({
   provider: provider.describe("The family's name where it is not the file's."),
   aliases: z.array(alias, { error: "a list of names" }).optional(),
+  served_as: z
+    .array(alias, { error: "a list of names" })
+    .optional()
+    .describe("Names of other models that may answer for it: the gateway bills them as this one."),
   ...modelFields,
   tasks: named(taskType, taskTypeWords, z.array(taskPrice, { error: "a list of prices" }))
     .optional()
@@ -196,9 +222,10 @@ export const priceFileSchema = block({
 
 export type PriceFile = z.infer<typeof priceFileSchema>;
 export type StatedModel = z.infer<typeof model>;
-export type StatedTraits = Omit<StatedModel, "provider" | "aliases" | "group" | "prices" | "tasks">;
+export type StatedTraits = Omit<StatedModel, "provider" | "aliases" | "served_as" | "group" | "prices" | "tasks">;
 export type StatedPrice = z.infer<typeof price>;
 export type StatedTaskPrice = z.infer<typeof taskPrice>;
+export type StatedFee = z.infer<typeof toolFee>;
 export type StatedRates = Partial<Record<TokenClass, string | undefined>>;
 
 /** The same shape as JSON Schema, for editors; `pricing/schema.json` is this text and a test compares them. */

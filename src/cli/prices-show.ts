@@ -52,6 +52,7 @@ function print(io: Io, shown: PriceShown): void {
   printFields(io, [
     ["model", asked],
     ["aliases", shown.aliases.join(", ") || null],
+    ["served as", shown.served_as.join(", ") || null],
     ["provider", shown.provider],
     ["stated in", `${shown.file}:${shown.line}`],
     ["group", group === null ? null : `${group.name}, ${group.fraction} of the official price (${group.file}:${group.line})`],
@@ -63,6 +64,7 @@ function print(io: Io, shown: PriceShown): void {
     ["bound of a part", `image ${boundOf(bounds.image_part_tokens)}, audio ${boundOf(bounds.audio_part_tokens)}, file ${boundOf(bounds.file_part_tokens)}`],
     ["tokenizer", bounds.tokenizer ?? `not published: o200k_base times ${bounds.error_factor}`],
     ["tokens of a byte", `at most ${bounds.tokens_per_byte}`],
+    ["max_tool_calls", bounds.obeys_max_tool_calls ? "obeyed" : null],
     ["hidden reasoning", bounds.reasoning ? `yes, ${bounds.tokens_per_second} tokens a second` : "no"],
   ]);
   if (price?.per_request) {
@@ -70,10 +72,21 @@ function print(io: Io, shown: PriceShown): void {
     printLine(io, "");
     printTable(io, columnsOf(["per"], "USD"), [["request", official_usd, gateway_usd, wordsOf({ ...rule, of: official_usd })]]);
   }
-  for (const tier of price?.tiers ?? []) {
+  for (const { service_tier, tiers } of price === null ? [] : [{ service_tier: null, tiers: price.tiers }, ...price.service_tiers]) {
+    for (const tier of tiers) {
+      const title = [
+        ...(service_tier === null ? [] : [`service tier ${service_tier}`]),
+        ...(tiers.length > 1 ? [tierTitle(tier.from_prompt_tokens, price?.tier_mode ?? "")] : []),
+      ];
+      printLine(io, "");
+      if (title.length > 0) printLine(io, title.join(", "));
+      printTable(io, columnsOf(["class"], `USD per 1M ${bounds.unit}s`), tier.rates.map(rateCells));
+    }
+  }
+  if (price !== null && price.fees.length > 0) {
     printLine(io, "");
-    if (price !== null && price.tiers.length > 1) printLine(io, tierTitle(tier.from_prompt_tokens, price.tier_mode));
-    printTable(io, columnsOf(["class"], `USD per 1M ${bounds.unit}s`), tier.rates.map(rateCells));
+    const rows = price.fees.map(({ tool, official_usd, gateway_usd, input_tokens, ...rule }) => [tool, official_usd, gateway_usd, wordsOf({ ...rule, of: official_usd }), input_tokens]);
+    printTable(io, [...columnsOf(["fee of a call"], "USD"), { title: "tokens it may add", align: "right" }], rows);
   }
   if (shown.tasks.length > 0) {
     printLine(io, "");

@@ -56,6 +56,9 @@ export interface PriceVersion {
   readonly task?: TaskPrice;
 }
 
+/** The service tiers that a price file can state rates for, beside the standard one. */
+export const serviceTierNames = ["priority", "flex", "batch"] as const;
+
 /** A price with its content address, ready to be written next to a hold. */
 export interface PinnedPrice {
   /** Digest of the canonical text. */

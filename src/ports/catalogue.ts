@@ -11,6 +11,8 @@ export interface CatalogueModel extends ModelLimits {
   readonly id: string;
   readonly provider: string;
   readonly group: string | null;
+  /** Names of other models that the gateway bills as this one where they answer for it. */
+  readonly servedAs: readonly string[];
   /** Null for a model that is known and has no price in force. */
   readonly price: PinnedPrice | null;
   /** What its rates are for a million of, and its sizes are counted in. */
@@ -29,6 +31,8 @@ export interface CatalogueModel extends ModelLimits {
   readonly tokensPerSecond: number;
   /** Whether the gateway bills an answer of 500, 502 or 503. */
   readonly billsServerErrors: boolean;
+  /** Whether `max_tool_calls` bounds the calls of hosted tools in one request. */
+  readonly obeysMaxToolCalls: boolean;
 }
 
 /** What the request path needs to know of one type of a model's tasks, at one instant. */
@@ -130,6 +134,10 @@ export interface PriceExplanation {
     readonly tiers: readonly TierRules[];
     /** For a price of requests. */
     readonly perRequest: RateRule | null;
+    /** By service tier, as `tiers`. */
+    readonly serviceTiers: Readonly<Record<string, readonly TierRules[]>>;
+    /** By the type of the item in an answer. */
+    readonly fees: Readonly<Record<string, RateRule>>;
   } | null;
 }
 

@@ -1,5 +1,5 @@
 import { formatRate, formatUsd } from "../core/money.ts";
-import { tierFor, type PriceVersion } from "../core/price.ts";
+import { inServiceTier, serviceTierNames, tierFor, type PriceVersion } from "../core/price.ts";
 import { parentClass, tokenClasses, type TokenClass } from "../core/tokens.ts";
 import type { CatalogueModel, ModelHistory, ModelSpan } from "../ports/catalogue.ts";
 
@@ -97,15 +97,24 @@ function differences(before: CatalogueModel, after: CatalogueModel): Map<string,
   const [price, otherPrice] = [before.price?.version ?? null, after.price?.version ?? null];
   const [terms, otherTerms] = [termsOf(price), termsOf(otherPrice)];
   for (const name of new Set([...Object.keys(terms), ...Object.keys(otherTerms)])) compare(name, terms[name] ?? null, otherTerms[name] ?? null);
-  for (const from of tierStarts(price, otherPrice)) {
-    for (const side of ["charged", "list"] as const) {
-      for (const name of tokenClasses) {
-        if (follows(price, from, side, name) && follows(otherPrice, from, side, name)) continue;
-        compare(`${side === "charged" ? "gateway" : "official"}.${name}`, rateOf(price, from, side, name), rateOf(otherPrice, from, side, name), from);
+  const compareRates = (prefix: string, one: PriceVersion | null, other: PriceVersion | null) => {
+    for (const from of tierStarts(one, other)) {
+      for (const side of ["charged", "list"] as const) {
+        for (const name of tokenClasses) {
+          if (follows(one, from, side, name) && follows(other, from, side, name)) continue;
+          compare(`${prefix}${side === "charged" ? "gateway" : "official"}.${name}`, rateOf(one, from, side, name), rateOf(other, from, side, name), from);
+        }
       }
     }
-  }
+  };
+  compareRates("", price, otherPrice);
+  for (const tier of serviceTierNames) compareRates(`service_tiers.${tier}.`, statedTier(price, tier), statedTier(otherPrice, tier));
   return found;
+}
+
+/** The price as a service tier has it; null where it states none for that tier. */
+function statedTier(price: PriceVersion | null, tier: string): PriceVersion | null {
+  return price?.serviceTiers?.[tier] === undefined ? null : inServiceTier(price, tier);
 }
 
 function taskDifferences(before: ModelHistory, after: ModelHistory, start: number): Map<string, Difference> {
@@ -152,8 +161,15 @@ function rateOf(price: PriceVersion | null, from: number, side: "charged" | "lis
 /** What a price says beside its rates. */
 function termsOf(price: PriceVersion | null): Record<string, string | null> {
   if (price === null) return {};
-  const { fraction, perRequest, minimum } = price;
+  const { fraction, perRequest, minimum, fees = {} } = price;
   return {
+    ...Object.fromEntries(
+      Object.entries(fees).flatMap(([tool, fee]) => [
+        [`fees.${tool}.gateway`, formatUsd(fee.charged)],
+        [`fees.${tool}.official`, formatUsd(fee.list)],
+        [`fees.${tool}.input_tokens`, String(fee.inputTokens)],
+      ]),
+    ),
     fraction,
     tier_mode: price.tiers.length === 1 ? null : price.tierMode,
     "gateway.request": perRequest && formatUsd(perRequest.charged),
@@ -179,6 +195,8 @@ function traitsOf(model: CatalogueModel): Record<string, string | null> {
     reasoning: String(model.reasons),
     tokens_per_second: String(model.tokensPerSecond),
     bills_server_errors: String(model.billsServerErrors),
+    served_as: model.servedAs.join(", ") || null,
+    obeys_max_tool_calls: String(model.obeysMaxToolCalls),
   };
 }
 

@@ -14,6 +14,7 @@ export function priceShown(asked: string, explained: PriceExplanation, at: numbe
     model: model.id,
     found_by: explained.foundBy,
     aliases: explained.aliases,
+    served_as: model.servedAs,
     provider: model.provider,
     group: group === null ? null : { name: group.name, fraction: group.fraction, ...placeJson(group.place) },
     ...placeJson(place),
@@ -54,12 +55,13 @@ function boundsOf(model: CatalogueModel) {
     reasoning: model.reasons,
     tokens_per_second: model.tokensPerSecond,
     bills_server_errors: model.billsServerErrors,
+    obeys_max_tool_calls: model.obeysMaxToolCalls,
     unit: model.unit,
     images_only: model.imagesOnly,
   };
 }
 
-function priceOf({ price }: CatalogueModel, { entry, tiers, perRequest }: NonNullable<PriceExplanation["inForce"]>) {
+function priceOf({ price }: CatalogueModel, { entry, tiers, perRequest, serviceTiers, fees }: NonNullable<PriceExplanation["inForce"]>) {
   if (price === null) return null;
   const { version } = price;
   const flat = version.perRequest;
@@ -73,6 +75,14 @@ function priceOf({ price }: CatalogueModel, { entry, tiers, perRequest }: NonNul
     tiers: tiers.flatMap((rules, index) => tierJson(version.tiers[index], rules)),
     per_request: flat === null || perRequest === null ? null : { official_usd: formatUsd(flat.list), gateway_usd: formatUsd(flat.charged), ...ruleJson(perRequest) },
     minimum: { tokens: version.minimum.tokens, usd: formatUsd(version.minimum.usd) },
+    service_tiers: Object.entries(version.serviceTiers ?? {}).map(([name, own]) => ({
+      service_tier: name,
+      tiers: (serviceTiers[name] ?? []).flatMap((rules, index) => tierJson(own[index], rules)),
+    })),
+    fees: Object.entries(version.fees ?? {}).flatMap(([tool, fee]) => {
+      const rule = fees[tool];
+      return rule === undefined ? [] : [{ tool, official_usd: formatUsd(fee.list), gateway_usd: formatUsd(fee.charged), input_tokens: fee.inputTokens, ...ruleJson(rule) }];
+    }),
   };
 }
 

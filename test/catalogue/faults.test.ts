@@ -18,6 +18,26 @@ describe("a fault names its line and says what to write", () => {
 
   it.each<[string, string, string]>([
     [
+      "a fee whose share cannot be held",
+      changed(official, `${official}        fees: { web_search_call: { usd: "0.000000000001", input_tokens: 1 } }\n`),
+      'a.yaml:14:41: 0.5 of 0.000000000001 (group "half") cannot be held exactly; state the rate under gateway',
+    ],
+    [
+      "a fee of something that is no call",
+      changed(official, `${official}        fees: { web_search: { usd: "0.01", input_tokens: 1 } }\n`),
+      'a.yaml:14:17: "web_search" is not a name here; write the type of the item in an answer, such as web_search_call',
+    ],
+    [
+      "a service tier that is none",
+      changed(official, `${official}        service_tiers: { prority: { official: { input: "1", output: "1" } } }\n`),
+      'a.yaml:14:26: unknown field "prority"; did you mean "priority"?',
+    ],
+    [
+      "a rate of a service tier whose share cannot be held",
+      changed(official, `${official}        service_tiers: { flex: { official: { input: "0.000001", output: "1" } } }\n`),
+      'a.yaml:14:53: 0.5 of 0.000001 (group "half") cannot be held exactly; state the rate under gateway',
+    ],
+    [
       "a number in place of a decimal string",
       changed('input: "2.00"', "input: 2.00"),
       'a.yaml:13:28: write it in quotes, "2.00": a decimal string in quotes, USD per 1M tokens, such as "2.50"',
@@ -105,7 +125,7 @@ describe("a fault names its line and says what to write", () => {
     [
       "an empty model",
       oneModel.slice(0, oneModel.indexOf("    group: half")),
-      'a.yaml:5:3: "big": write a block of the fields provider, aliases, group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, prices, tasks',
+      'a.yaml:5:3: "big": write a block of the fields provider, aliases, served_as, group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices, tasks',
     ],
     [
       "models without a provider",
@@ -145,7 +165,7 @@ describe("a fault names its line and says what to write", () => {
     [
       "names of the default price",
       changed("groups:", "default: { aliases: [x], context_tokens: 1, max_output_tokens: 1 }\ngroups:"),
-      'a.yaml:1:12: unknown field "aliases"; known are group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, prices',
+      'a.yaml:1:12: unknown field "aliases"; known are group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices',
     ],
     [
       "a group called default",

@@ -121,6 +121,25 @@ describe("genai-prices", () => {
     expect(catalogue.find("claude-flat", Date.parse("2026-11-21"))?.price?.version.perRequest).toEqual({ charged: 12_500_000_000n, list: 12_500_000_000n });
   });
 
+  it("takes one-hour cache writes and fees of searches over, and keeps the rates of service tiers", () => {
+    const table = `[{"id":"openai","models":[{"id":"gpt-5","match":{"equals":"gpt-5"},"prices":{"input_mtok":1.5,"cache_write_1h_mtok":3,"output_mtok":10,"web_searches_kcount":12,"storage_searches_kcount":2.5}}]}]`;
+    const proposed = imported(order("genai-prices", table, { fromDate: "2026-11-23" }));
+    expect(proposed.left_out).toEqual([]);
+    expect(proposed.proposed[0]?.entries[0]?.changes).toEqual([
+      { class: "input", before: "1.25", after: "1.50" },
+      { class: "cache_write_1h", before: "1.25", after: "3.00" },
+      { class: "web_search_call", before: "0.01", after: "0.012" },
+    ]);
+    const model = beside(proposed).find("gpt-5", Date.parse("2026-11-23"));
+    expect(model?.price?.version).toMatchObject({
+      fees: { web_search_call: { list: 12_000_000_000n, inputTokens: 16_000 }, file_search_call: { list: 2_500_000_000n } },
+      serviceTiers: { priority: [{ list: { input: 2_500_000n } }], flex: [{}], batch: [{}] },
+    });
+    expect(proposed.yaml).toContain("# rates of service tiers are kept from the price before: look whether they still hold");
+    const again = imported(order("genai-prices", table, { fromDate: "2026-11-24" }), [shipped, [{ name: proposed.name, text: proposed.yaml }]]);
+    expect(again.proposed).toEqual([]);
+  });
+
   it("says what it leaves out, and why; what has not changed is not proposed", () => {
     expect(proposal.left_out.map(({ model, why }) => `${model}: ${why}`)).toEqual([
       "claude-night: its price depends on the time of day",

@@ -123,6 +123,30 @@ ${listed}        official: { input: "2", output: "10" }
   });
 });
 
+describe("service tiers and fees", () => {
+  const version = versionAt(
+    priced(`      - from: 2026-01-01
+${listed}        official: { input: "2", output: "10" }
+        service_tiers:
+          priority: { official: { input: "4", output: "20" }, gateway: { output: "12" } }
+          batch: { official: { input: "1", output: "5" }, tiers: [{ from_prompt_tokens: 11, official: { input: "1.5", output: "6" } }] }
+        fees: { web_search_call: { usd: "0.01", input_tokens: 16000 }, file_search_call: { usd: "0.0025", gateway: "0.001", input_tokens: 0 } }
+`),
+    "2026-04-01",
+  );
+  const cost = (input: number, serviceTier: string | null, calls: Record<string, number> = {}) =>
+    version && formatUsd(costOf(version, { ...noTokens, input, output: 10 }, { serviceTier, calls }).charged);
+
+  it("are charged at the group's share, or as the gateway states them", () => {
+    expect([cost(10, null), cost(10, "priority"), cost(10, "batch"), cost(11, "batch"), cost(10, "scale")]).toEqual(["0.00006", "0.00014", "0.00003", "0.00003825", "0.00006"]);
+    expect(cost(10, null, { web_search_call: 2, file_search_call: 3, mcp_call: 9 })).toBe("0.01306");
+  });
+
+  it("are in the pinned price", () => {
+    expect(version && parseCanonicalPrice(canonicalPrice(version))).toEqual(version);
+  });
+});
+
 describe("minimums and flat prices", () => {
   it("carry a minimum of tokens and of USD", () => {
     const catalogue = priced(`      - from: 2026-01-01
@@ -171,6 +195,8 @@ describe("traits", () => {
       billsServerErrors: false,
       unit: "token",
       imagesOnly: false,
+      servedAs: [],
+      obeysMaxToolCalls: false,
     });
   });
 

@@ -101,6 +101,17 @@ describe("the shipped prices", () => {
       expect(ratesOf(model, reviewed)).toEqual(is);
     });
 
+    it("state service tiers, one-hour cache writes and fees at the group's share", () => {
+      const tokens = { ...noTokens, input: 1_000_000, output: 1_000_000 };
+      const cost = (model: string, serviceTier: string | null) => formatUsd(costOf(priceOf(model, reviewed), tokens, { serviceTier, calls: {} }).charged);
+      expect([cost("gpt-5", null), cost("gpt-5", "priority"), cost("gpt-5", "flex"), cost("gpt-5", "batch")]).toEqual(["5.625", "11.25", "2.8125", "2.8125"]);
+      expect(cost("claude-opus-4-6", null)).toBe("22.50");
+      expect(formatRate(priceOf("claude-opus-4-6", reviewed).tiers[0].list.cache_write_1h)).toBe("10.00");
+      expect(priceOf("gpt-4o", reviewed).fees?.["web_search_call"]).toEqual({ charged: 5_000_000_000n, list: 10_000_000_000n, inputTokens: 16_000 });
+      // The two tables differ on this one.
+      expect(priceOf("gpt-4o-mini", reviewed).fees?.["web_search_call"]).toBeUndefined();
+    });
+
     it("end the introductory rates of gemini-3.6-flash on the day that the list announces", () => {
       expect(ratesOf("gemini-3.6-flash", Date.parse("2026-12-31T23:59:59.999Z"))).toEqual(["0.75 0.075 0.75 3.75"]);
       expect(ratesOf("gemini-3.6-flash", Date.parse("2027-01-01T00:00:00Z"))).toEqual(["1.50 0.15 1.50 7.50"]);

@@ -29,6 +29,20 @@ models:
         tier_mode: marginal
         tiers:
           - { from_prompt_tokens: 200001, official: { input: "8.00", output: "40.00" } }
+  tiered:
+    served_as: [big, other]
+    group: half
+    context_tokens: 1000
+    max_output_tokens: 1000
+    obeys_max_tool_calls: true
+    prices:
+      - from: 2026-01-01
+        source: "a list"
+        official: { input: "2.00", output: "10.00" }
+        service_tiers:
+          priority: { official: { input: "4.00", output: "20.00" }, tiers: [{ from_prompt_tokens: 101, official: { input: "8.00", output: "40.00" } }] }
+          flex: { official: { input: "1.00", output: "5.00" }, gateway: { input: "0.90" } }
+        fees: { web_search_call: { usd: "0.01", input_tokens: 16000 }, file_search_call: { usd: "0.0025", gateway: "0.002", input_tokens: 0 } }
   pictures:
     group: half
     context_tokens: 1000
@@ -60,6 +74,7 @@ describe("prices show", () => {
       ["input", "input", "4.00", "1.50", "stated", null],
       ["cached_input", "cached_input", "0.40", "0.30", "stated", null],
       ["cache_write", "cache_write", "5.00", "2.50", "share", "0.5"],
+      ["cache_write_1h", "cache_write", "5.00", "2.50", "as", "cache_write"],
       ["audio_input", "audio_input", "9.00", "4.50", "share", "0.5"],
       ["image_input", "input", "4.00", "1.50", "as", "input"],
       ["output", "output", "20.00", "10.00", "share", "0.5"],
@@ -101,6 +116,21 @@ describe("prices show", () => {
     expect((await show("pictures", "--at", "2026-05-31")).price?.per_request).toEqual({ official_usd: "0.25", gateway_usd: "0.125", rule: "share", fraction: "0.5", as: null });
     expect(await show("pictures")).toMatchObject({ price: null, entries: [{ in_force: false }] });
     expect((await farebox.run("prices", "show", "pictures")).stdout).toContain("in force\tnone at 2026-11-20");
+  });
+
+  it("shows service tiers, fees, and which models may answer for it", async () => {
+    const shown = await show("tiered");
+    expect(shown).toMatchObject({ served_as: ["big", "other"], bounds: { obeys_max_tool_calls: true } });
+    const tierRates = (shown.price?.service_tiers ?? []).map(({ service_tier, tiers }) => [service_tier, ...tiers.map(({ from_prompt_tokens: from, rates: [input] }) => [from, input?.gateway_usd_per_million, input?.rule])]);
+    expect(tierRates).toEqual([["priority", [0, "2.00", "share"], [101, "4.00", "share"]], ["flex", [0, "0.90", "stated"]]]);
+    expect(shown.price?.fees).toEqual([
+      { tool: "web_search_call", official_usd: "0.01", gateway_usd: "0.005", input_tokens: 16000, rule: "share", fraction: "0.5", as: null },
+      { tool: "file_search_call", official_usd: "0.0025", gateway_usd: "0.002", input_tokens: 0, rule: "stated", fraction: null, as: null },
+    ]);
+    const { stdout } = await farebox.run("prices", "show", "tiered");
+    expect(stdout).toContain("served as\tbig, other\n");
+    expect(stdout).toContain("service tier priority, all tokens of requests with prompts from 101 tokens\n");
+    expect(stdout).toContain("web_search_call\t0.01\t0.005\t0.5 of 0.01\t16000\n");
   });
 
   it("reads as sentences", async () => {

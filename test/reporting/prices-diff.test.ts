@@ -17,6 +17,7 @@ function modelWith(price: PriceVersion | null): CatalogueModel {
     id: "m", provider: "p", group: price?.group ?? null, price: price && { id: "", canonical: "", version: price }, contextTokens: 1, outputTokensMax: 1,
     tokensPerByte: unchanged, imagePartTokens: null, audioPartTokens: null, filePartTokens: null, encoding: "o200k_base", tokenizerIsPublic: true,
     errorFactor: 1000 as Permille, reasons: false, tokensPerSecond: 1, billsServerErrors: false, unit: "token", imagesOnly: false,
+    servedAs: [], obeysMaxToolCalls: false,
   };
 }
 
@@ -85,6 +86,22 @@ describe("diffPrices", () => {
       ["big", "gateway.output", "5.00", "4.00", "2026-01-01", null],
     ]);
     expect(diffPrices(after, before).removed).toEqual(diff.added);
+  });
+
+  it("names service tiers, fees and who may answer", () => {
+    const more = '        service_tiers: { flex: { official: { input: "1", output: "5" } } }\n        fees: { web_search_call: { usd: "0.01", input_tokens: 16000 } }\n';
+    const after = catalogueOf({ "a.yaml": (oneModel + more).replace("    tokenizer:", "    served_as: [great]\n    obeys_max_tool_calls: true\n    tokenizer:") });
+    expect(diffPrices(catalogueOf({ "a.yaml": oneModel }), after).changes.map(({ field, before, after: now }) => [field, before, now])).toEqual([
+      ["served_as", null, "great"],
+      ["obeys_max_tool_calls", "false", "true"],
+      ["fees.web_search_call.gateway", null, "0.005"],
+      ["fees.web_search_call.official", null, "0.01"],
+      ["fees.web_search_call.input_tokens", null, "16000"],
+      ["service_tiers.flex.gateway.input", null, "0.50"],
+      ["service_tiers.flex.gateway.output", null, "2.50"],
+      ["service_tiers.flex.official.input", null, "1.00"],
+      ["service_tiers.flex.official.output", null, "5.00"],
+    ]);
   });
 
   it("ends a change where a later price is the same again", () => {

@@ -63,6 +63,7 @@ const classes: Readonly<Record<string, TokenClass>> = {
   input_mtok: "input",
   cache_read_mtok: "cached_input",
   cache_write_mtok: "cache_write",
+  cache_write_1h_mtok: "cache_write_1h",
   input_audio_mtok: "audio_input",
   input_image_mtok: "image_input",
   output_mtok: "output",
@@ -70,17 +71,29 @@ const classes: Readonly<Record<string, TokenClass>> = {
   output_image_mtok: "image_output",
 };
 
+/** Fees for a thousand calls of a hosted tool. */
+const toolFees: Readonly<Record<string, string>> = { web_searches_kcount: "web_search_call", storage_searches_kcount: "file_search_call" };
+
 /** Audio that was cached is cached input here: there is no class for it. */
 const withoutClass = new Set(["cache_audio_read_mtok", "cache_image_read_mtok", "cache_video_read_mtok"]);
 
 function priceOf(stated: unknown, from: string | null): PriceReading {
-  const fields = Object.entries(isFields(stated) ? stated : {}).filter(([name, value]) => value !== null && !withoutClass.has(name));
+  const all = Object.entries(isFields(stated) ? stated : {}).filter(([name, value]) => value !== null && !withoutClass.has(name));
+  const fields = all.filter(([name]) => toolFees[name] === undefined);
+  const fees: Record<string, string> = {};
+  for (const [name, value] of all) {
+    const tool = toolFees[name];
+    if (tool === undefined) continue;
+    const fee = usdOfThousand(String(value));
+    if (fee === undefined) return `${name} ${String(value)} cannot be held exactly`;
+    fees[tool] = fee;
+  }
   if (fields.length === 0) return "no price";
   const request = fields.find(([name]) => name === "requests_kcount");
   if (request !== undefined) {
     if (fields.length > 1) return "a price of requests beside one of tokens cannot be stated here";
     const perRequest = usdOfThousand(String(request[1]));
-    return perRequest === undefined ? `requests_kcount ${String(request[1])} cannot be held exactly` : { from, official: null, tiers: [], perRequest };
+    return perRequest === undefined ? `requests_kcount ${String(request[1])} cannot be held exactly` : { from, official: null, tiers: [], perRequest, fees };
   }
   const starts = [...new Set(fields.flatMap(([, value]) => tiersOf(value).map(({ start }) => start)))].sort((a, b) => a - b);
   const tiers: { from_prompt_tokens: number; official: StatedRates }[] = [];
@@ -98,7 +111,7 @@ function priceOf(stated: unknown, from: string | null): PriceReading {
     if (start === -1) official = rates;
     else tiers.push({ from_prompt_tokens: start + 1, official: rates });
   }
-  return faultOfRates(official) ?? { from, official, tiers, perRequest: null };
+  return faultOfRates(official) ?? { from, official, tiers, perRequest: null, fees };
 }
 
 interface Tier {

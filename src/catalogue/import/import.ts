@@ -8,7 +8,7 @@ import { readTree } from "./exact.ts";
 import { readGenaiPrices } from "./genai-prices.ts";
 import { readLitellm } from "./litellm.ts";
 import { printProposals } from "./print.ts";
-import { changedClasses, propose, type Proposal } from "./propose.ts";
+import { changedClasses, changedFees, propose, type Proposal } from "./propose.ts";
 import type { LeftOut } from "./table.ts";
 
 /** What the table states otherwise than the price files, as a price file that is sound beside them. Pure. */
@@ -85,7 +85,7 @@ function modelAt(lines: readonly string[], line: number): string {
 function proposedOf({ id, kind, provider, ownPlace, added }: Proposal): PriceImport["proposed"][number] {
   const entries = added.map(({ price, before }) => ({
     from: price.from,
-    changes: price.per_request === undefined
+    changes: [...(price.per_request === undefined
       ? [
           ...changedClasses(price.official ?? {}, before?.official ?? {}),
           ...(price.tiers ?? []).flatMap((tier) => {
@@ -96,7 +96,9 @@ function proposedOf({ id, kind, provider, ownPlace, added }: Proposal): PriceImp
             .filter((tier) => price.tiers?.every((each) => each.from_prompt_tokens !== tier.from_prompt_tokens) ?? true)
             .map((tier) => ({ class: `input from ${tier.from_prompt_tokens} tokens`, before: tier.official.input, after: null })),
         ]
-      : [{ class: "request", before: before?.per_request?.official ?? null, after: price.per_request.official }],
+      : [{ class: "request", before: before?.per_request?.official ?? null, after: price.per_request.official }]),
+      ...changedFees(Object.fromEntries(Object.entries(price.fees ?? {}).map(([tool, { usd }]) => [tool, usd])), before?.fees),
+    ],
   }));
   return { model: id, kind, provider, by_hand: ownPlace, entries };
 }

@@ -1,4 +1,5 @@
 import { stringify } from "yaml";
+import { serviceTierNames } from "../../core/price.ts";
 import { tokenClasses } from "../../core/tokens.ts";
 import type { StatedPrice, StatedRates } from "../schema.ts";
 import type { AddedPrice, Proposal } from "./propose.ts";
@@ -19,12 +20,13 @@ function byHand({ id, ownPlace, added }: Proposal): string[] {
 }
 
 function modelLines({ id, kind, provider, model, added }: Proposal): string[] {
-  const { aliases, group, prices = [], provider: _, ...traits } = model;
+  const { aliases, served_as, group, prices = [], provider: _, ...traits } = model;
   return [
     ...(kind === "new" ? ["  # New here: look at its group and its sizes."] : []),
     `  ${plain(id)}:`,
     `    provider: ${plain(provider)}`,
     ...(aliases === undefined ? [] : [`    aliases: [${aliases.map(plain).join(", ")}]`]),
+    ...(served_as === undefined ? [] : [`    served_as: [${served_as.map(plain).join(", ")}]`]),
     ...(group === undefined ? [] : [`    group: ${plain(group)}`]),
     ...Object.entries(traits).map(([name, value]) => `    ${name}: ${typeof value === "string" ? quoted(value) : plain(value)}`),
     "    prices:",
@@ -34,10 +36,12 @@ function modelLines({ id, kind, provider, model, added }: Proposal): string[] {
 }
 
 function priceLines(price: StatedPrice, indent: string, added?: AddedPrice): string[] {
-  const { from, until, source, official, gateway, per_request, minimum, tier_mode, tiers } = price;
+  const { from, until, source, official, gateway, per_request, minimum, tier_mode, tiers, service_tiers, fees } = price;
   const remarks = added === undefined ? [] : [
     ...(added.kept.length > 0 ? [`the table does not state ${added.kept.join(", ")}: kept from the price before`] : []),
     ...((gateway ?? per_request?.gateway) !== undefined ? ["the gateway's own rates are kept from the price before: look whether they still hold"] : []),
+    ...(service_tiers !== undefined ? ["rates of service tiers are kept from the price before: look whether they still hold"] : []),
+    ...(Object.keys(fees ?? {}).some((tool) => added.before?.fees?.[tool] === undefined) ? ["input_tokens of a new fee is assumed: the table states none"] : []),
   ];
   const fields = [
     `from: ${from}`,
@@ -50,13 +54,29 @@ function priceLines(price: StatedPrice, indent: string, added?: AddedPrice): str
     ...(tier_mode === undefined ? [] : [`tier_mode: ${tier_mode}`]),
     ...(tiers === undefined || tiers.length === 0 ? [] : ["tiers:"]),
   ];
+  const tierLine = (tier: NonNullable<StatedPrice["tiers"]>[number], inside: string) => {
+    const rates = [`official: ${ratesOf(tier.official)}`, ...(tier.gateway === undefined ? [] : [`gateway: ${ratesOf(tier.gateway)}`])];
+    return `${indent}${inside}- { from_prompt_tokens: ${tier.from_prompt_tokens}, ${rates.join(", ")} }`;
+  };
+  const more = [
+    ...(service_tiers === undefined ? [] : ["  service_tiers:"]),
+    ...serviceTierNames.flatMap((name) => {
+      const own = service_tiers?.[name];
+      if (own === undefined) return [];
+      const sides = [`official: ${ratesOf(own.official)}`, ...(own.gateway === undefined ? [] : [`gateway: ${ratesOf(own.gateway)}`])];
+      return [`    ${name}:`, ...sides.map((side) => `      ${side}`), ...(own.tiers === undefined ? [] : ["      tiers:"])].concat(
+        (own.tiers ?? []).map((tier) => tierLine(tier, "        ").slice(indent.length)),
+      );
+    }),
+    ...(fees === undefined ? [] : ["  fees:"]),
+    ...Object.entries(fees ?? {}).map(([tool, { usd, gateway: own, input_tokens }]) =>
+      `    ${tool}: { usd: ${quoted(usd)}, ${own === undefined ? "" : `gateway: ${quoted(own)}, `}input_tokens: ${input_tokens} }`),
+  ];
   return [
     ...remarks.map((remark) => `${indent}# ${remark}`),
     ...fields.map((field, index) => `${indent}${index === 0 ? "- " : "  "}${field}`),
-    ...(tiers ?? []).map((tier) => {
-      const rates = [`official: ${ratesOf(tier.official)}`, ...(tier.gateway === undefined ? [] : [`gateway: ${ratesOf(tier.gateway)}`])];
-      return `${indent}    - { from_prompt_tokens: ${tier.from_prompt_tokens}, ${rates.join(", ")} }`;
-    }),
+    ...(tiers ?? []).map((tier) => tierLine(tier, "    ")),
+    ...more.map((line) => `${indent}${line}`),
   ];
 }
 

@@ -3,7 +3,7 @@ import { ceilingPrice } from "../../core/price.ts";
 import { statedClass, tokenClasses, type TokenClass } from "../../core/tokens.ts";
 import type { Catalogue } from "../../ports/catalogue.ts";
 import type { ModelOrigin, Origins } from "../origins.ts";
-import type { StatedModel, StatedPrice, StatedRates, StatedTraits } from "../schema.ts";
+import type { StatedFee, StatedModel, StatedPrice, StatedRates, StatedTraits } from "../schema.ts";
 import { instantOf } from "../validity.ts";
 import type { LeftOut, ReadTable, TableModel, TablePrice } from "./table.ts";
 
@@ -106,7 +106,7 @@ function wholeModel({ model, defaults }: ModelOrigin): StatedModel {
 }
 
 function newModel(found: TableModel, relative: ModelOrigin | undefined, defaults: StatedTraits, group: string, origins: Origins): StatedModel | undefined {
-  const { aliases: _, prices: __, provider: ___, ...traits } = relative === undefined ? { ...defaults } as StatedModel : wholeModel(relative);
+  const { aliases: _, prices: __, provider: ___, served_as: ____, ...traits } = relative === undefined ? { ...defaults } as StatedModel : wholeModel(relative);
   const contextTokens = found.contextTokens ?? traits.context_tokens;
   if (contextTokens === undefined) return undefined;
   const outputTokens = found.maxOutputTokens ?? (found.contextTokens === null ? traits.max_output_tokens : undefined) ?? contextTokens;
@@ -161,7 +161,7 @@ function inForce(prices: readonly StatedPrice[], day: string): StatedPrice | und
 function entryOf(table: TablePrice, before: StatedPrice | null, from: string, source: string): { price: StatedPrice; kept: TokenClass[] } {
   if (table.official === null) {
     const gateway = before?.per_request?.gateway;
-    return { price: { from, source, per_request: { official: table.perRequest ?? "0", ...(gateway !== undefined && { gateway }) }, ...minimumOf(before) }, kept: [] };
+    return { price: { from, source, per_request: { official: table.perRequest ?? "0", ...(gateway !== undefined && { gateway }) }, ...minimumOf(before), ...feesOf(table, before) }, kept: [] };
   }
   const old = before?.official;
   const kept = tokenClasses.filter((name) => old?.[name] !== undefined && table.official?.[name] === undefined);
@@ -176,12 +176,35 @@ function entryOf(table: TablePrice, before: StatedPrice | null, from: string, so
     ...(before?.gateway && { gateway: before.gateway }),
     ...minimumOf(before),
     ...(tiers.length > 0 && { ...(before?.tier_mode && { tier_mode: before.tier_mode }), tiers }),
+    ...(before?.service_tiers && { service_tiers: before.service_tiers }),
+    ...feesOf(table, before),
   };
   return { price, kept };
 }
 
 function minimumOf(before: StatedPrice | null): Pick<StatedPrice, "minimum"> {
   return before?.minimum === undefined ? {} : { minimum: before.minimum };
+}
+
+/** What one call of a tool may add to a prompt; no table states it. */
+const assumedInputTokens = 16_000;
+
+/** The table's fees, and those of the entry before that it does not state. */
+function feesOf({ fees = {} }: TablePrice, before: StatedPrice | null): Pick<StatedPrice, "fees"> {
+  const stated = Object.entries(fees).map(([tool, usd]): [string, StatedFee] => {
+    const own = before?.fees?.[tool];
+    return [tool, { ...own, usd, input_tokens: own?.input_tokens ?? assumedInputTokens }];
+  });
+  const all = { ...before?.fees, ...Object.fromEntries(stated) };
+  return Object.keys(all).length === 0 ? {} : { fees: all };
+}
+
+/** Fees that are another one in the table, each with both amounts. */
+export function changedFees(after: Readonly<Record<string, string>>, before: StatedPrice["fees"]): { class: string; before: string | null; after: string }[] {
+  return Object.entries(after).flatMap(([tool, usd]) => {
+    const was = before?.[tool]?.usd;
+    return was !== undefined && parseUsd(was) === parseUsd(usd) ? [] : [{ class: tool, before: was ?? null, after: usd }];
+  });
 }
 
 type WholeRates = NonNullable<StatedPrice["official"]>;
@@ -193,6 +216,7 @@ function complete(rates: StatedRates): WholeRates {
 
 /** Whether the table states another price, as far as it states one. */
 export function differs(table: TablePrice, stated: StatedPrice): boolean {
+  if (changedFees(table.fees ?? {}, stated.fees).length > 0) return true;
   if (table.official === null) return stated.per_request === undefined || parseUsd(stated.per_request.official) !== parseUsd(table.perRequest ?? "");
   if (stated.official === undefined) return true;
   const tiers = stated.tiers ?? [];

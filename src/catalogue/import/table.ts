@@ -9,6 +9,8 @@ export interface TablePrice {
   readonly tiers: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[];
   /** USD. */
   readonly perRequest: string | null;
+  /** USD of one call of a hosted tool, by the type of its item; absent for none that the table states. */
+  readonly fees?: Readonly<Record<string, string>>;
 }
 
 export interface TableModel {
