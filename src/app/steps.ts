@@ -59,7 +59,7 @@ export interface BuiltSteps {
 /** The steps of metered requests, each with what it needs and no more. */
 export function buildSteps(settings: Settings, parts: StepParts): BuiltSteps {
   const { clock, log, events, ledger, keys, tokens } = parts;
-  const pricer = createPricer({ catalogue: parts.catalogue, tokens, unpriced: settings.pricing.unpriced, sliceTokens: settings.stream.sliceTokens });
+  const pricer = createPricer({ catalogue: parts.catalogue, tokens, unpriced: settings.pricing.unpriced, sliceTokens: settings.stream.sliceTokens, toolCalls: settings.pricing.toolCalls });
   const scopeName = ({ window }: Shortage) => scopeNameOf(window.budget.scope, keys);
   const limits = { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs };
   const forwarder = createForwarder({ gateway: parts.gateway, clock, mask: parts.mask, limits });

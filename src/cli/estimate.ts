@@ -97,13 +97,13 @@ async function attemptRead(file: string): Promise<Buffer | string> {
 
 /** The proxy's own step, so that the hold is the one that it would place. */
 function holdsWith(catalogue: Catalogue, tokens: TokenCounter, at: number): EstimateTools["holdsFor"] {
-  const pricer = createPricer({ catalogue: () => catalogue, tokens, unpriced: "record", sliceTokens: Infinity });
+  const pricer = createPricer({ catalogue: () => catalogue, tokens, unpriced: "record", sliceTokens: Infinity, toolCalls: 0 });
   return async (request, body) => {
     const pricing = pricer.quote(request, at);
-    if (!pricing.ok) return { hold: null, counted: null };
+    if (!pricing.ok) return { hold: null, counted: null, unboundedFields: [] };
     const { quote } = pricing;
     const counted = (await pricer.tighten(quote, body, picoUsdMax))?.hold ?? null;
-    return { hold: quote.hold, counted: counted === null || counted >= (quote.hold ?? 0n) ? null : counted };
+    return { hold: quote.hold, counted: counted === null || counted >= (quote.hold ?? 0n) ? null : counted, unboundedFields: quote.unboundedFields };
   };
 }
 

@@ -35,7 +35,13 @@ export interface Settings {
     readonly adminToken: Secret | null;
     readonly accountInfo: "full" | "balance" | "admin";
   };
-  readonly pricing: { readonly folder: string | null; readonly unpriced: "record" | "refuse"; readonly unknownFields: "hold" | "refuse" };
+  readonly pricing: {
+    readonly folder: string | null;
+    readonly unpriced: "record" | "refuse";
+    readonly unknownFields: "hold" | "refuse";
+    /** Calls of hosted tools in a request that states no maximum; 0 refuses them. */
+    readonly toolCalls: number;
+  };
   readonly balance: { readonly ttlMs: number; readonly floor: PicoUsd | null };
   readonly alerts: {
     /** An address, kept like a secret. */
@@ -81,7 +87,7 @@ export function nested(values: SettingValues): Settings {
     },
     database: values.database,
     access: { auth: values.auth, adminToken: values.admin_token, accountInfo: values.account_info },
-    pricing: { folder: values.pricing, unpriced: values.unpriced, unknownFields: values.unknown_fields },
+    pricing: { folder: values.pricing, unpriced: values.unpriced, unknownFields: values.unknown_fields, toolCalls: values.tool_calls },
     balance: { ttlMs: values.balance_ttl, floor: values.balance_floor },
     alerts: {
       webhook: values.alert_webhook,

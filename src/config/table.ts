@@ -67,6 +67,11 @@ export const settingsTable = {
     default: "hold",
     meaning: "a request field, header or query parameter that Farebox does not know: hold holds the model's whole context, refuse answers 400",
   },
+  tool_calls: {
+    kind: wholeNumber(0, 1000),
+    default: "4",
+    meaning: "calls of hosted tools that are held for under a hard budget, and written into requests that state no max_tool_calls; 0 refuses them",
+  },
   passthrough: {
     kind: choice(["known", "all"]),
     default: "known",

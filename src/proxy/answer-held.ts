@@ -51,7 +51,7 @@ export class HeldAnswer implements AnswerMode {
       return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason: foreignTask };
     }
     const answer = head.status < 300 && text !== undefined ? reader.end() : undefined;
-    this.#parts.served(answer?.servedModel ?? null);
+    this.#parts.stated(answer ?? null);
     if (this.#passing) exchange.end();
     else this.#answer(bytes, plain, answer);
     if (head.status >= 300) return { kind: "status", status: head.status };

@@ -48,7 +48,7 @@ export class StreamedAnswer implements AnswerMode {
 
   async end(): Promise<Ending> {
     const answer = this.#plain ? this.#transcript.end() : await this.#decodedAnswer();
-    this.#parts.served(answer?.servedModel ?? null);
+    this.#parts.stated(answer ?? null);
     const rest = this.#filter?.rest();
     if (rest !== undefined && rest.length > 0) this.#write(rest);
     if (answer === undefined) {
@@ -70,7 +70,7 @@ export class StreamedAnswer implements AnswerMode {
     this.#tellBroken(reason === refusal.code ? refusal : { code: "gateway_stream_broken", message });
     const answer = this.#plain ? this.#transcript.everything() : await this.#decodedAnswer();
     if (answer === undefined) return { kind: "unknown", reason, unreadBytes: this.#compressedBytes };
-    this.#parts.served(answer.servedModel);
+    this.#parts.stated(answer);
     return this.#cut(answer, reason);
   }
 

@@ -1,6 +1,7 @@
 import type { Refusal } from "../core/refusals.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { GatewayHead } from "../ports/gateway.ts";
+import type { AnswerTerms } from "../wire/answer-terms.ts";
 import type { Ending } from "./ending.ts";
 import type { Pace } from "./pace.ts";
 
@@ -14,8 +15,8 @@ export interface AnswerParts {
   readonly pace: Pace;
   /** Milliseconds since the request was sent. */
   ranMs(): number;
-  /** Takes note of the model that the answer names. */
-  served(model: string | null): void;
+  /** Takes note of what the answer states beside its content; null for nothing. */
+  stated(terms: AnswerTerms | null): void;
 }
 
 /** Passes bytes to the client; a slow one stops the reading from the gateway until it has taken them. */

@@ -1,4 +1,5 @@
 import type { Usage } from "../core/usage.ts";
+import type { AnswerTerms } from "../wire/answer-terms.ts";
 import type { Written } from "../wire/output-walk.ts";
 
 /** How the forwarding of a request ended, in bytes and statuses; the meter makes an outcome of it. */
@@ -26,7 +27,8 @@ export function writtenIn({ usage, texts, uncountable }: Answered): Answered {
 /** What else is known of a forwarded request, for its row. */
 export interface Forwarded {
   readonly ending: Ending;
-  readonly servedModel: string | null;
+  /** What the answer states beside its content; null for nothing. */
+  readonly terms: AnswerTerms | null;
   readonly gatewayRequestId: string | null;
   /** From arrival to the first byte of the answer's body; null when there was none. Milliseconds. */
   readonly firstTokenMs: number | null;

@@ -3,6 +3,7 @@ import { storedText } from "../core/stored-text.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Gateway, GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver } from "../ports/gateway.ts";
+import type { AnswerTerms } from "../wire/answer-terms.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { answerHeaders } from "../wire/headers.ts";
 import type { ModelAnswer } from "../wire/model-answer.ts";
@@ -31,6 +32,8 @@ export interface ForwardOrder {
   readonly dropUsageChunk: boolean;
   /** Looks on where the stream could outgrow its hold. */
   readonly watch: StreamWatch | undefined;
+  /** Headers of our own, whatever the answer is. */
+  readonly ownHeaders: HeaderList;
   /** Whether a whole answer shows a task of another key, which the client must not see. */
   showsForeignTask(answer: Buffer): Promise<boolean>;
   /** Headers that an answer with reported usage gets: what it cost. */
@@ -95,7 +98,7 @@ class Forwarding implements GatewayReceiver, Placed {
   #mode: AnswerMode | undefined;
   #head: GatewayHead | undefined;
   #firstByteAt: number | null = null;
-  #servedModel: string | null = null;
+  #terms: AnswerTerms | null = null;
   #wholeTimer: Timer | undefined;
   #over = false;
 
@@ -138,7 +141,7 @@ class Forwarding implements GatewayReceiver, Placed {
 
   head(head: GatewayHead): void {
     this.#head = head;
-    const headers = maskedHeaders(answerHeaders(head.rawHeaders), this.#mask);
+    const headers = [...maskedHeaders(answerHeaders(head.rawHeaders), this.#mask), ...this.#order.ownHeaders];
     const isStream = head.status < 300 && /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
     const reading = { pause: () => this.#call?.pause(), resume: () => this.#call?.resume() };
     const { endpoint, watch } = this.#order;
@@ -151,7 +154,7 @@ class Forwarding implements GatewayReceiver, Placed {
       headers,
       pace: watched?.() ?? reading,
       ranMs: () => this.#ranMs(),
-      served: (model: string | null) => (this.#servedModel = model),
+      stated: (terms: AnswerTerms | null) => (this.#terms = terms),
     };
     const isMedia = endpoint.answersMedia && head.status < 300 && !isJson(head.header("content-type"));
     if (isStream) this.#mode = new StreamedAnswer({ ...parts, endpoint, dropUsageChunk: this.#order.dropUsageChunk, watch });
@@ -266,7 +269,7 @@ class Forwarding implements GatewayReceiver, Placed {
     const requestId = this.#head?.header("x-request-id");
     return {
       ending,
-      servedModel: this.#servedModel,
+      terms: this.#terms,
       gatewayRequestId: requestId === undefined ? null : storedText(requestId),
       firstTokenMs: this.#firstByteAt === null ? null : this.#firstByteAt - startedAt,
       overheadMs: this.#sentAt - startedAt,

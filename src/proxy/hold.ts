@@ -75,11 +75,11 @@ export function createHolder(parts: {
       }
     }
     if (!result.ok) {
-      const { request, models } = order.quote;
+      const { request, models, unboundedFields } = order.quote;
       if (result.reason === "not_bounded" && request.isUnpriced === true) return { ok: false, refusal: unknownCost };
       if (result.reason === "not_bounded" && request.model === unnamedModel) return { ok: false, refusal: sendBeforeFile("model") };
       const unpriced = models.find(({ model }) => model?.price == null);
-      const asked = { model: unpriced?.name ?? request.model, isPriced: unpriced === undefined, fields: request.unboundedFields, why: request.fields.why };
+      const asked = { model: unpriced?.name ?? request.model, isPriced: unpriced === undefined, fields: unboundedFields, why: request.fields.why };
       return { ok: false, refusal: await refusalOf(result, asked, parts.scopeName) };
     }
     const price = order.quote.model?.price?.version ?? null;

@@ -1,10 +1,10 @@
-import { costOf } from "../core/cost.ts";
+import { costUnder } from "../core/cost.ts";
 import { mergeDoubts, type Doubt } from "../core/doubts.ts";
 import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import { ceilingPrice } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { tokensUsed, type Outcome } from "../core/settlement.ts";
-import { usageIn, type Usage } from "../core/usage.ts";
+import { usageIn } from "../core/usage.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
@@ -14,10 +14,13 @@ import type { Endpoint } from "../wire/endpoint.ts";
 import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
 import type { FieldFacts } from "../wire/findings.ts";
 import { withHeadersAndQuery } from "../wire/request-line.ts";
+import { withMember } from "../wire/json-edit.ts";
+import type { ModelAnswer } from "../wire/model-answer.ts";
 import { readRetry } from "../wire/retries.ts";
 import { readTags } from "../wire/tags.ts";
 import { hasModelList, mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
+import { billedAs } from "./billed.ts";
 import type { Forwarded } from "./ending.ts";
 import type { ShowsForeignTask } from "./foreign-task.ts";
 import type { Forwarder } from "./forward.ts";
@@ -106,6 +109,7 @@ async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admi
     throw error;
   });
   const end = endOf(exchange, steps.clock, forwarded);
+  const { servedPrice, billing, doubts } = billedAs(quote, forwarded.terms);
   const settled = steps
     .meter(forwarded.ending, { model: quote.model, body: body.seen, request, underWayTokens: growing?.underWayTokens ?? 0 })
     .catch((error: unknown): Outcome => {
@@ -116,7 +120,8 @@ async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admi
       const hold = growing === undefined ? held.hold : await growing.settled();
       // Now all of a form has passed.
       tellUnknown(steps, endpoint, body.lateUnknown);
-      return settle(steps, place, { held: { ...held, hold }, quote, who, outcome: doubted(outcome, doubtsOf(request, body)), end });
+      const known = doubted({ ...outcome, ...(billing !== undefined && { billing }) }, mergeDoubts(doubts, doubtsOf(request, body)));
+      return settle(steps, place, { held: { ...held, hold, servedPrice }, quote, who, outcome: known, end });
     });
   const { firstTokenMs, overheadMs } = forwarded;
   return { summary: { model, stream, firstTokenMs, overheadMs }, settled };
@@ -220,25 +225,30 @@ async function forward(
 ): Promise<Forwarded> {
   const { request } = quote;
   const { askForUsage } = endpoint;
+  // Under a hard budget no more calls may be made than are held for.
+  const toolCalls = held.room === null ? null : quote.toolCalls;
   const inject = steps.streamUsage === "inject" && request.stream && !request.wantsStreamUsage && askForUsage !== null;
   return steps.forwarder.forward({
     exchange,
     path: exchange.path + exchange.query,
     headers: steps.gatewayHeaders(exchange, who.caller),
-    body: inject ? askForUsage(body.seen) : body.sent,
+    body: inject ? askForUsage(body.seen) : toolCalls === null ? body.sent : withMember(body.seen, "max_tool_calls", String(toolCalls)),
     endpoint,
     stream: request.stream,
     dropUsageChunk: inject,
     watch: growing,
+    ownHeaders: toolCalls === null ? [] : [["x-farebox-tool-calls", String(toolCalls)]],
     showsForeignTask: (answer) => steps.showsForeignTask(answer, { requestId: exchange.id, key: who.caller.key }),
-    costHeaders: (answer) => costHeaders(held, usageIn(quote.model?.unit ?? "token", answer.usage, request.classes.prompt)),
+    costHeaders: (answer) => costHeaders(held, quote, answer),
   });
 }
 
 /** What an answer cost and what its budget has left, from its reported usage and the hold's own answer. */
-function costHeaders({ price, room, hold }: Held, usage: Usage | undefined): HeaderList {
+function costHeaders({ price, room, hold }: Held, quote: Quote, answer: ModelAnswer): HeaderList {
+  const usage = usageIn(quote.model?.unit ?? "token", answer.usage, quote.request.classes.prompt);
   if (price === null || usage === undefined) return [];
-  const { charged } = costOf(price, usage.tokens);
+  const { servedPrice, billing } = billedAs(quote, answer);
+  const { charged } = costUnder({ price, servedPrice: servedPrice?.version ?? null }, usage.tokens, billing);
   const cost: HeaderList = [["x-farebox-cost-usd", formatUsd(charged)], ...(price.model === ceilingPrice ? [ceilingMark] : [])];
   if (room === null) return cost;
   const left = room + (hold ?? noMoney) - charged;
@@ -252,7 +262,7 @@ function endOf(exchange: Exchange, clock: Clock, forwarded: Forwarded | undefine
   return {
     at: clock.now(),
     status: exchange.status,
-    servedModel: forwarded?.servedModel ?? null,
+    servedModel: forwarded?.terms?.servedModel ?? null,
     gatewayRequestId: forwarded?.gatewayRequestId ?? null,
     durationMs: Math.round(clock.monotonic() - exchange.startedAt),
     firstTokenMs: forwarded?.firstTokenMs == null ? null : Math.round(forwarded.firstTokenMs),

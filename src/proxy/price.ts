@@ -1,7 +1,8 @@
 import { outputBound, partTokens, promptBound, worstCase } from "../core/bounds.ts";
-import { larger, type PicoUsd } from "../core/money.ts";
+import { add, larger, noMoney, type PicoUsd } from "../core/money.ts";
 import type { PromptText } from "../core/prompt-text.ts";
 import { canonicalPrice, timesPieces } from "../core/price.ts";
+import { isTierUnbounded, plainTerms, promptWithCalls, tiersToHold, toolBoundOf, type ToolBound } from "../core/request-terms.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Slices } from "../core/slices.ts";
 import { scaleTokens } from "../core/tokens.ts";
@@ -45,8 +46,14 @@ export interface Quote extends Reservation {
   readonly model: CatalogueModel | undefined;
   /** The most prompt tokens, without tokenising. */
   readonly promptTokens: number;
+  /** Fields whose cost nothing bounds at the price of each model that is named. */
+  readonly unboundedFields: readonly string[];
   /** False where it could cost more than `hold`. */
   readonly bounded: boolean;
+  /** The calls of hosted tools that the hold is for, where the request does not state them itself; null where there is nothing to state. */
+  readonly toolCalls: number | null;
+  /** The prices in force at the admission. */
+  readonly catalogue: Catalogue;
 }
 
 export type Pricing = { readonly ok: true; readonly quote: Quote } | { readonly ok: false; readonly refusal: Refusal };
@@ -67,11 +74,13 @@ export function createPricer(parts: {
   readonly unpriced: "record" | "refuse";
   /** Output tokens that a stream without a stated maximum holds at first and grows by, for each choice. */
   readonly sliceTokens: number;
+  /** Calls of hosted tools that are held for, and written into requests that state no maximum; 0 refuses them. */
+  readonly toolCalls: number;
 }): Pricer {
-  const { sliceTokens } = parts;
+  const { sliceTokens, toolCalls } = parts;
+  const terms: HoldTerms = { sliceTokens, toolCalls };
   /** The models that a request names beside the one that it asks for. */
-  const others = ({ model, fields }: ModelRequest, at: number): Named[] => {
-    const catalogue = parts.catalogue();
+  const others = ({ model, fields }: ModelRequest, at: number, catalogue: Catalogue): Named[] => {
     const stated = fields.models.map((name) => ({ name, model: catalogue.find(name, at), isStated: true }));
     const mentioned = fields.mentions.flatMap((name) => {
       const found = catalogue.named(name, at) ?? catalogue.named(name.toLowerCase(), at);
@@ -94,20 +103,22 @@ export function createPricer(parts: {
 
   return {
     quote(given, at) {
-      const model = pricedFor(given, parts.catalogue().find(given.model, at));
+      const catalogue = parts.catalogue();
+      const model = pricedFor(given, catalogue.find(given.model, at));
       const asked = { name: given.model, model, isStated: true };
       const { models, mentions } = given.fields;
       const isAlone = models.length === 0 && mentions.length === 0;
-      const named = isAlone ? [asked] : [asked, ...others(given, at).map((other) => ({ ...other, model: pricedFor(given, other.model) }))];
+      const named = isAlone ? [asked] : [asked, ...others(given, at, catalogue).map((other) => ({ ...other, model: pricedFor(given, other.model) }))];
       const request = cachesForHour(given) && named.some((one) => hasNoHourRate(one.model)) ? withUnpricedHour(given) : given;
       const unpriced = named.filter((one) => one.model?.price == null);
       const refused = parts.unpriced === "refuse" ? unpriced.find(({ isStated }) => isStated) : undefined;
       if (refused !== undefined) return { ok: false, refusal: { code: "model_not_priced", model: refused.name, underBudget: false } };
       const promptTokens = Math.max(...named.map((one) => (one.model === undefined ? request.size.textBytes : promptBound(request.size, one.model))));
-      const quoted = { request, at, model, models: named, promptTokens };
+      const { unboundedFields, toolCalls } = boundsOf(request, named, terms);
+      const quoted = { request, at, model, models: named, promptTokens, unboundedFields, toolCalls, catalogue };
       if (model?.price == null) return { ok: true, quote: { ...quoted, hold: null, growth: null, bounded: false } };
-      const bounded = request.unboundedFields.length === 0 && unpriced.length === 0;
-      return { ok: true, quote: { ...quoted, ...reservationForAll(request, named, sliceTokens), bounded } };
+      const bounded = unboundedFields.length === 0 && unpriced.length === 0;
+      return { ok: true, quote: { ...quoted, ...reservationForAll(request, named, terms), bounded } };
     },
 
     countPrompt,
@@ -116,12 +127,36 @@ export function createPricer(parts: {
       const { request, model, models } = quote;
       // One count tells nothing of what another model's tokenizer makes of the prompt.
       if (model === undefined || models.length > 1) return undefined;
-      const withoutPrompt = firstHold(reservationFor(request, model, 0, sliceTokens));
+      const withoutPrompt = firstHold(reservationFor(request, model, 0, terms));
       if (withoutPrompt === null || withoutPrompt > room) return undefined;
       const prompt = await countPrompt(quote, body);
-      return prompt === undefined ? undefined : reservationFor(request, model, prompt, sliceTokens);
+      return prompt === undefined ? undefined : reservationFor(request, model, prompt, terms);
     },
   };
+}
+
+/** What a hold is placed by beside the request and its model. */
+interface HoldTerms {
+  readonly sliceTokens: number;
+  readonly toolCalls: number;
+}
+
+/** What of the request nothing bounds, and how many calls of hosted tools are to be written into it. */
+function boundsOf(request: ModelRequest, named: readonly Named[], { toolCalls }: HoldTerms): Pick<Quote, "unboundedFields" | "toolCalls"> {
+  if (request.terms === undefined) return { unboundedFields: request.unboundedFields, toolCalls: null };
+  const each = named.flatMap(({ model }) => (model?.price == null ? [] : [termsUnder(request, model, toolCalls)]));
+  const fields = each.flatMap(({ unbounded }) => unbounded);
+  const unstated = each.flatMap(({ tools }) => (tools === null || tools.isStated ? [] : [tools.calls]));
+  return { unboundedFields: [...new Set([...request.unboundedFields, ...fields])], toolCalls: unstated[0] ?? null };
+}
+
+/** What of the request's terms a model's price does not bound, and the bound of its hosted tools; null for none. */
+function termsUnder({ terms = plainTerms }: ModelRequest, { price, obeysMaxToolCalls }: CatalogueModel, toolCalls: number) {
+  if (price === null) return { unbounded: [], tools: null };
+  const tier = isTierUnbounded(price.version, terms.serviceTier) ? ["service_tier"] : [];
+  const tools: ToolBound | readonly string[] | null = terms.hostedTools && toolBoundOf(terms.hostedTools, { price: price.version, obeysMaxToolCalls }, toolCalls);
+  if (tools === null || "calls" in tools) return { unbounded: tier, tools };
+  return { unbounded: [...tier, ...tools], tools: null };
 }
 
 interface Named extends Candidate {
@@ -161,7 +196,7 @@ function uniqueNames(named: readonly Named[]): Named[] {
 }
 
 /** The model with what its price is for this request: none where it is for images alone, and one for all pieces. */
-function pricedFor({ pieces, isUnpriced }: ModelRequest, model: CatalogueModel | undefined): CatalogueModel | undefined {
+export function pricedFor({ pieces, isUnpriced }: ModelRequest, model: CatalogueModel | undefined): CatalogueModel | undefined {
   if (model?.price == null) return model;
   if (isUnpriced === true || (model.imagesOnly && pieces === undefined)) return { ...model, price: null };
   if (pieces === undefined || pieces === 1 || model.price.version.perRequest === null) return model;
@@ -184,23 +219,29 @@ export function firstHold({ hold, growth }: Reservation): PicoUsd | null {
 }
 
 /** What the most expensive of several models can cost. With more than one the whole is held: their streams are counted differently. */
-function reservationForAll(request: ModelRequest, named: readonly Named[], sliceTokens: number): Reservation {
-  const each = named.flatMap(({ model }) => (model?.price == null ? [] : [reservationFor(request, model, promptBound(request.size, model), sliceTokens)]));
+function reservationForAll(request: ModelRequest, named: readonly Named[], terms: HoldTerms): Reservation {
+  const each = named.flatMap(({ model }) => (model?.price == null ? [] : [reservationFor(request, model, promptBound(request.size, model), terms)]));
   const [first] = each;
   if (first !== undefined && named.length === 1) return first;
   const holds = each.flatMap(({ hold }) => hold ?? []);
   return { hold: holds.reduce(larger), growth: null };
 }
 
-function reservationFor(request: ModelRequest, model: CatalogueModel, promptTokens: number, sliceTokens: number): Reservation {
+function reservationFor(request: ModelRequest, model: CatalogueModel, promptTokens: number, { sliceTokens, toolCalls }: HoldTerms): Reservation {
   if (model.price === null) return { hold: null, growth: null };
   const { version } = model.price;
   const { size, classes } = request;
   const isHidden = size.unboundedFields.length > 0 && size.outputLimit !== 0;
   const outputTokensMax = outputBound(isHidden ? { ...size, outputLimit: null } : size, model);
-  const costAt = (outputTokens: number) => worstCase(version, { promptTokens, outputTokens }, classes);
+  const { tools } = termsUnder(request, model, toolCalls);
+  const versions = tiersToHold(version, request.terms?.serviceTier ?? null);
+  const prompt = tools === null ? promptTokens : promptWithCalls(promptTokens, tools);
+  const fees = tools === null ? noMoney : ((tools.feePerCall * BigInt(tools.calls)) as PicoUsd);
+  const costAt = (outputTokens: number) =>
+    add(versions.reduce((most, each) => larger(most, worstCase(each, { promptTokens: prompt, outputTokens }, classes)), noMoney), fees);
   const slices = { sliceTokens: sliceTokens * size.choices, outputTokensMax };
-  const grows = canBeWatched(request, model) && version.perRequest === null && slices.sliceTokens < outputTokensMax;
+  // What is written between the calls is not all seen.
+  const grows = tools === null && canBeWatched(request, model) && version.perRequest === null && slices.sliceTokens < outputTokensMax;
   return { hold: costAt(outputTokensMax), growth: grows ? { ...slices, costAt } : null };
 }
 

@@ -1,5 +1,5 @@
 import { noDoubts } from "../core/doubts.ts";
-import { settlementFor, type Outcome, type Settlement } from "../core/settlement.ts";
+import { settlementFor, type Outcome, type Reserved, type Settlement } from "../core/settlement.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Events } from "../ports/events.ts";
 import type { ChargeEnd, ChargeLedger, SettleResult } from "../ports/ledger.ts";
@@ -8,7 +8,7 @@ import type { Authenticated } from "./authenticate.ts";
 import type { Held } from "./hold.ts";
 
 export interface SettleOrder {
-  readonly held: Pick<Held, "id" | "route" | "hold" | "price">;
+  readonly held: Pick<Held, "id" | "route" | "hold" | "price"> & Pick<Reserved, "servedPrice">;
   readonly quote: { readonly model: Pick<CatalogueModel, "id" | "group"> | undefined };
   readonly who: Authenticated;
   readonly outcome: Outcome;

@@ -16,11 +16,18 @@ export interface EstimateWish {
   readonly outputTokens: number | null;
 }
 
+export interface EstimatedHolds {
+  readonly hold: PicoUsd | null;
+  readonly counted: PicoUsd | null;
+  /** Fields whose cost nothing bounds at the model's price. */
+  readonly unboundedFields: readonly string[];
+}
+
 export interface EstimateTools {
   readonly catalogue: Catalogue;
   readonly tokens: TokenCounter;
   /** What the proxy would hold for a request: at first, and after counting the prompt where the first does not fit. */
-  readonly holdsFor: (request: ModelRequest, body: Buffer) => Promise<{ readonly hold: PicoUsd | null; readonly counted: PicoUsd | null }>;
+  readonly holdsFor: (request: ModelRequest, body: Buffer) => Promise<EstimatedHolds>;
   /** At which instant's prices; milliseconds since 1970 UTC. */
   readonly at: number;
 }
@@ -72,9 +79,8 @@ export async function estimate(tools: EstimateTools, wish: EstimateWish): Promis
   const tokens = tokensOf(parts);
   const cost = costOf(version, tokens);
   const items = itemise(version, tokens).map((item) => itemJson(item, parts));
-  const unbounded = request?.unboundedFields ?? [];
+  const { unbounded, ...holds } = await holdsOf(tools, model, version, wish);
   const isPlain = unbounded.length === 0 && (request?.fields.doubts ?? []).length === 0 && otherModels(tools, model, request).length === 0;
-  const holds = await holdsOf(tools, model, version, wish);
   return {
     ok: true,
     estimate: {
@@ -87,7 +93,7 @@ export async function estimate(tools: EstimateTools, wish: EstimateWish): Promis
       exact: isPlain && !isCeiling(tools, model) && items.every(({ known }) => known === "exact"),
       ...holds,
       unbounded_fields: unbounded,
-      notes: notesOf(tools, model, prompt, request),
+      notes: notesOf(tools, model, { prompt, request, unbounded }),
     },
   };
 }
@@ -102,10 +108,10 @@ async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: Pri
   if (given === null) {
     const bound = { promptTokens: model.contextTokens, outputTokens: model.outputTokensMax };
     const most = worstCase(version, bound, { prompt: ["input", "cached_input", "cache_write"], completion: ["output", "reasoning"] });
-    return { hold_usd: formatUsd(most), counted_hold_usd: null };
+    return { unbounded: [], hold_usd: formatUsd(most), counted_hold_usd: null };
   }
-  const { hold, counted } = await tools.holdsFor(given.request, given.body);
-  return { hold_usd: formatUsd(hold ?? (0n as PicoUsd)), counted_hold_usd: counted === null ? null : formatUsd(counted) };
+  const { hold, counted, unboundedFields: unbounded } = await tools.holdsFor(given.request, given.body);
+  return { unbounded, hold_usd: formatUsd(hold ?? (0n as PicoUsd)), counted_hold_usd: counted === null ? null : formatUsd(counted) };
 }
 
 /** A line of the cost with the parts that it came from. A flat price and a minimum are exact where the tokens do not matter. */
@@ -136,9 +142,14 @@ function isCeiling({ catalogue, at }: EstimateTools, model: CatalogueModel): boo
   return !catalogue.list(at).some(({ id }) => id === model.id);
 }
 
-function notesOf(tools: EstimateTools, model: CatalogueModel, prompt: readonly Part[], request: ModelRequest | null): string[] {
+interface NotedFacts {
+  readonly prompt: readonly Part[];
+  readonly request: ModelRequest | null;
+  readonly unbounded: readonly string[];
+}
+
+function notesOf(tools: EstimateTools, model: CatalogueModel, { prompt, request, unbounded }: NotedFacts): string[] {
   const notes: string[] = [];
-  const unbounded = request?.unboundedFields ?? [];
   const others = otherModels(tools, model, request);
   const unknown = request?.fields.unknown ?? [];
   if (others.length > 0) notes.push(`the request names ${others.join(", ")} too: each must be allowed, and the hold is that of the most expensive one`);

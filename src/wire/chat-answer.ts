@@ -1,5 +1,6 @@
+import { answerTerms, citesPages, withCitations } from "./answer-terms.ts";
 import { isObject, listOr, parseJson } from "./json.ts";
-import { servedModelOf, type ModelAnswer } from "./model-answer.ts";
+import type { ModelAnswer } from "./model-answer.ts";
 import { chatAnswer, choice } from "./output-members.ts";
 import { CollectedOutput, coversOutput, walkMembers, walkOutput } from "./output-walk.ts";
 import { readUsageOf } from "./usage.ts";
@@ -16,7 +17,7 @@ export function readChatAnswer(bytes: Buffer): ModelAnswer | undefined {
   }
   return {
     usage,
-    servedModel: servedModelOf(body),
+    ...withCitations(answerTerms(body), listOr(body["choices"]).some((each) => citesPages(each, "message"))),
     ...written.found,
     isAnswer: listOr(body["choices"]).length > 0,
   };

@@ -16,7 +16,7 @@ import {
   type ModelRequestResult,
   type PromptReading,
 } from "./model-request.ts";
-import { partsOf, promptClasses, unboundedFields, type PromptParts } from "./request-bounds.ts";
+import { partsOf, promptClasses, requestTerms, unboundedFields, unboundTools, type PromptParts } from "./request-bounds.ts";
 
 const prompt: PromptReading = {
   text: (body) => ({ kind: "chat", chat: chatTextOf(body) }),
@@ -53,6 +53,7 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
         unboundedFields: findings.context,
       },
       unboundedFields: unbounded,
+      ...requestTerms(body, unboundTools),
       fields: findings,
       classes: { prompt: promptClasses(parts, findings), completion: completionClasses(body) },
       prompt,

@@ -1,6 +1,6 @@
 import type { Usage } from "../core/usage.ts";
+import { answerTerms, citesPages, withCitations, type AnswerTerms, type ToolCalls } from "./answer-terms.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "./json.ts";
-import { servedModelOf } from "./model-answer.ts";
 import { chatAnswer, chunkChoice, message } from "./output-members.ts";
 import { CollectedOutput, walkMembers, walkOutput, type OutputSink, type Written } from "./output-walk.ts";
 import { DeltaSink, EnvelopeSink, StreamOutput, type OutputListener } from "./stream-output.ts";
@@ -21,6 +21,8 @@ export function chatTranscript(listener?: OutputListener): StreamTranscript {
 /** Backwards to the last usage. Output on the way was written after it, so that the usage does not cover it. */
 function lastUsage(events: readonly string[]): StreamAnswer | undefined {
   let finished = false;
+  // The terms of the usage's event and of those after it; others are sought in the bytes.
+  let later: AnswerTerms | undefined;
   for (const data of events.toReversed()) {
     if (isDone(data)) {
       finished = true;
@@ -32,11 +34,12 @@ function lastUsage(events: readonly string[]): StreamAnswer | undefined {
     const usage = readUsageOf(event);
     if (usage === undefined) {
       if (writes(event)) return undefined;
+      later ??= answerTerms(event);
       continue;
     }
-    const servedModel = servedModelOf(event);
+    const { servedModel, serviceTier, toolCalls } = answerTerms(event);
     if (servedModel === null || (!finished && !isUsageAlone(event))) return undefined;
-    return { usage, servedModel, texts: [], finished: true };
+    return { usage, servedModel, serviceTier: later?.serviceTier ?? serviceTier, toolCalls, texts: [], finished: true };
   }
   return undefined;
 }
@@ -64,6 +67,9 @@ class ChatReading implements EventReading {
   /** What was written when the usage came: it does not cover what came after it. */
   #usageAmount = 0;
   #servedModel: string | null = null;
+  #serviceTier: unknown;
+  #toolCalls: ToolCalls | undefined;
+  #citesPages = false;
   #finished = false;
 
   constructor(listener: OutputListener | undefined) {
@@ -75,7 +81,8 @@ class ChatReading implements EventReading {
   answer(): Omit<StreamAnswer, keyof Written> {
     const covered = this.#usageAmount === this.output.amount ? this.#usage : undefined;
     const finished = this.#finished || (covered !== undefined && this.#usageIsFinal);
-    return { usage: finished ? covered : undefined, servedModel: this.#servedModel, finished };
+    const terms = withCitations({ servedModel: this.#servedModel, serviceTier: this.#serviceTier, toolCalls: this.#toolCalls }, this.#citesPages);
+    return { usage: finished ? covered : undefined, ...terms, finished };
   }
 
   event(data: string): boolean {
@@ -88,7 +95,7 @@ class ChatReading implements EventReading {
       walkOutput(event, undefined, "", this.#envelope);
       return event !== undefined;
     }
-    this.#servedModel ??= servedModelOf(event);
+    this.#takeTerms(event);
     if (finishes(event)) this.#finished = true;
     const usage = readUsageOf(event);
     this.#write(event);
@@ -97,6 +104,15 @@ class ChatReading implements EventReading {
     this.#usageAmount = this.output.amount;
     this.#usageIsFinal = isUsageAlone(event);
     return true;
+  }
+
+  /** The last statement of each counts: a gateway may know late what answers. */
+  #takeTerms(event: JsonObject): void {
+    const { servedModel, serviceTier, toolCalls } = answerTerms(event);
+    this.#servedModel = servedModel ?? this.#servedModel;
+    this.#serviceTier = serviceTier ?? this.#serviceTier;
+    this.#toolCalls = toolCalls ?? this.#toolCalls;
+    this.#citesPages ||= listOr(event["choices"]).some((choice) => citesPages(choice, "delta"));
   }
 
   #write(event: JsonObject): void {

@@ -102,9 +102,9 @@ export const chatParts = kinds({
 
 export const responsesFields = new RequestFields({
   ...routing,
-  ...all("priced", "model input stream max_output_tokens tools service_tier background"),
+  ...all("priced", "model input stream max_output_tokens max_tool_calls tools service_tier background"),
   ...free(`
-    access_programs image include instructions max_tool_calls metadata moderation parallel_tool_calls prompt_cache_key prompt_cache_retention
+    access_programs image include instructions metadata moderation parallel_tool_calls prompt_cache_key prompt_cache_retention
     safety_identifier store stream_options temperature text tool_choice top_k top_logprobs top_p truncation user
   `),
   prompt_cache_options: cacheOptions,

@@ -1,21 +1,13 @@
-import { storedText } from "../core/stored-text.ts";
 import type { Usage } from "../core/usage.ts";
-import type { JsonObject } from "./json.ts";
+import type { AnswerTerms } from "./answer-terms.ts";
 import type { Written } from "./output-walk.ts";
 
 /** What an answer says that matters for its price. */
-export interface ModelAnswer extends Written {
+export interface ModelAnswer extends Written, AnswerTerms {
   /** Undefined when the gateway reported none that can be believed. */
   readonly usage: Usage | undefined;
-  /** Read by `servedModelOf`. */
-  readonly servedModel: string | null;
   /** Whether it is an answer of its kind at all; an error page is none. */
   readonly isAnswer: boolean;
-}
-
-/** The model that an answer or an event says it is from, as it is stored; null where it names none. */
-export function servedModelOf({ model }: JsonObject): string | null {
-  return typeof model === "string" && model !== "" ? storedText(model) : null;
 }
 
 /** Reads an answer as its bytes come, plain ones, and says at its end what was in it. */

@@ -2,6 +2,7 @@ import { isAscii, isUtf8 } from "node:buffer";
 import type { RequestSize } from "../core/bounds.ts";
 import type { PromptText } from "../core/prompt-text.ts";
 import type { Refusal } from "../core/refusals.ts";
+import type { RequestTerms } from "../core/request-terms.ts";
 import type { TokenClass } from "../core/tokens.ts";
 import { isObject, objectOr, parseJson, type JsonObject } from "./json.ts";
 import { jsonMembers, type JsonMember } from "./json-keys.ts";
@@ -29,6 +30,8 @@ export interface ModelRequest {
   readonly isUnpriced?: boolean;
   /** Why another reader could take another model; such a request is refused for keys that may use some models only. */
   readonly modelDoubt?: Refusal | undefined;
+  /** What decides its price beside its size; absent for the standard service tier and no hosted tools. */
+  readonly terms?: RequestTerms;
   /** How many pieces a price of requests is charged for; one unless given. */
   readonly pieces?: number;
   /** Characters of its text, for a model that is billed by them. */

@@ -1,30 +1,52 @@
+import { serviceTierOf, type HostedTools, type RequestTerms } from "../core/request-terms.ts";
 import type { TokenClass } from "../core/tokens.ts";
 import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
 import { cacheControl } from "./field-table.ts";
 import type { Findings } from "./findings.ts";
 import { hasTwinOf } from "./request-fields.ts";
 
-/** Service tiers that never cost more than the listed price. */
-const plainServiceTiers: ReadonlySet<string> = new Set(["auto", "default", "flex"]);
-
 /** Kinds of tools that run at the client and cost only their tokens. */
 const clientTools: ReadonlySet<string> = new Set(["function", "custom"]);
 
-/** Fields whose cost nothing bounds, by their name or by their value. Tools that the gateway runs may name models. */
+/** Fields whose cost nothing bounds, whatever the price is. Tools that the gateway runs may name models. */
 export function unboundedFields(body: JsonObject, findings: Findings): string[] {
-  const fields: string[] = [];
-  const tier = body["service_tier"] ?? "auto";
-  if (typeof tier !== "string" || !plainServiceTiers.has(tier)) fields.push("service_tier");
   const tools = listOr(body["tools"]).map(objectOr);
-  const hosted = tools.filter((tool) => !runsAtClient(tool));
-  if (hosted.length > 0) fields.push("tools");
-  for (const tool of hosted) findings.mentionIn(tool);
+  for (const tool of tools) if (!runsAtClient(tool)) findings.mentionIn(tool);
   for (const tool of tools) {
     for (const { cache_control } of [tool, objectOr(tool["function"])]) {
       if (cache_control != null) findings.field("tools.cache_control", cache_control, cacheControl);
     }
   }
-  return [...findings.expensive, ...fields];
+  return findings.expensive;
+}
+
+/** Fields that ask for a hosted tool by themselves. */
+const toolFields: readonly (readonly [name: string, call: string])[] = [["web_search_options", "web_search_call"], ["plugins", "plugin_call"]];
+
+/** What of a request decides its price beside its size; nothing for the standard service tier and no hosted tools. */
+export function requestTerms(body: JsonObject, shown: Pick<HostedTools, "areShown" | "callsMax">): { terms?: RequestTerms } {
+  const serviceTier = serviceTierOf(body["service_tier"]);
+  const listed = hostedCalls(body);
+  const asking = toolFields.filter(([name]) => body[name] != null);
+  const calls = [...new Set([...listed, ...asking.map(([, call]) => call)])];
+  const fields = [...(listed.length > 0 ? ["tools"] : []), ...asking.map(([name]) => name)];
+  if (serviceTier === null && calls.length === 0) return {};
+  return { terms: { serviceTier, hostedTools: calls.length === 0 ? null : { calls, fields, ...shown } } };
+}
+
+/** No field of the request bounds calls of hosted tools, and not every answer tells them. */
+export const unboundTools: Pick<HostedTools, "areShown" | "callsMax"> = { areShown: false, callsMax: undefined };
+
+/** The hosted tools that a request asks for, each once, by the type that its calls have as items of an answer. */
+function hostedCalls(body: JsonObject): string[] {
+  const hosted = listOr(body["tools"]).map(objectOr).filter((tool) => !runsAtClient(tool));
+  return [...new Set(hosted.map((tool) => (hasTwinOf("type", tool) ? "other_call" : callOf(tool["type"]))))];
+}
+
+/** "web_search_2025_08_26" is called by items of type "web_search_call". */
+function callOf(type: unknown): string {
+  const name = String(type).replace(/_(?:\d{4}_\d{2}_\d{2}|\d{8})$/, "");
+  return /^[a-z][a-z0-9_]{0,58}$/.test(name) ? `${name}_call` : "other_call";
 }
 
 function runsAtClient(tool: JsonObject): boolean {

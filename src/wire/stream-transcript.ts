@@ -1,13 +1,13 @@
 import type { Usage } from "../core/usage.ts";
+import { citation, type AnswerTerms } from "./answer-terms.ts";
 import type { Written } from "./output-walk.ts";
 import { SseReader } from "./sse.ts";
 import type { OutputListener, StreamOutput } from "./stream-output.ts";
 
 /** What a stream said, as far as it went. Texts are joined by choice or part: tokens are counted on whole texts, never on deltas. */
-export interface StreamAnswer extends Written {
+export interface StreamAnswer extends Written, AnswerTerms {
   /** Undefined when none was reported, or only for a part: of a stream that then broke, or that wrote on after it. */
   readonly usage: Usage | undefined;
-  readonly servedModel: string | null;
   /** Whether the stream says itself that it is whole. */
   readonly finished: boolean;
   /** Whether it ended, as itself says, because the model failed: it is whole, and what it wrote is all that there is to bill. */
@@ -116,6 +116,14 @@ export class StreamTranscript implements Transcript {
     return pending > Math.max(pendingBytesMax, this.#allBytes - pending) ? pending : 0;
   }
 
+  /** Whether events before the last ones may state what the last ones do not. */
+  #mayState({ serviceTier, toolCalls }: AnswerTerms): boolean {
+    const sought = [...(serviceTier === undefined ? ["service_tier"] : []), ...(toolCalls === undefined ? [citation] : [])];
+    if (sought.length === 0) return false;
+    const all = Buffer.concat(this.#chunks);
+    return sought.some((name) => all.indexOf(name) !== -1);
+  }
+
   /** Usage and end from the last events alone; undefined when they do not tell everything. */
   #readTail(): StreamAnswer | undefined {
     const chunks = this.#chunks;
@@ -130,6 +138,7 @@ export class StreamTranscript implements Transcript {
     reader.finish();
     // The first event may have begun before the tail, so that only a part of it is here.
     if (from > 0) events.shift();
-    return this.#form.lastEvents(events);
+    const answer = this.#form.lastEvents(events);
+    return answer === undefined || this.#mayState(answer) ? undefined : answer;
   }
 }

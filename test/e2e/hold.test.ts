@@ -16,7 +16,7 @@ async function countsWhere(sums: { readonly spent: string; readonly held: string
   const loaded = await loadCatalogue({ shipped: shippedPrices });
   if (!loaded.ok) throw new Error("the shipped prices have faults");
   const count = vi.fn(async () => ({ ok: true, tokens: 2000 }) as const);
-  const pricer = createPricer({ catalogue: () => loaded.catalogue, tokens: { countText: count, countTexts: count, countChat: count }, unpriced: "record", sliceTokens: 1024 });
+  const pricer = createPricer({ catalogue: () => loaded.catalogue, tokens: { countText: count, countTexts: count, countChat: count }, unpriced: "record", sliceTokens: 1024, toolCalls: 4 });
   const budget = { id: "all 1d", scope: { kind: "all" }, period: "1d", mode: "hard", limit, warnPercent: null } as const;
   const [spent, held] = [usd(sums.spent), usd(sums.held)];
   const window = { budget, subject: "", start: 0, end: 1, spent, held };

@@ -113,7 +113,9 @@ describe("under a hard budget", () => {
     ["/v1/responses", "tools", responses({ tools: [{ type: "web_search" }] })],
     ["/v1/responses", "background", responses({ background: true })],
     ["/v1/responses", "prompt", responses({ prompt: { id: "pmpt_1" } })],
-    ["/v1/responses", "service_tier", responses({ service_tier: "priority" })],
+    ["/v1/responses", "service_tier", responses({ service_tier: "scale" })],
+    ["/v1/completions", "service_tier", completions({ service_tier: "scale" })],
+    ["/v1/embeddings", "service_tier", embeddings({ service_tier: "priority" })],
     ["/v1/embeddings", "input", embeddings({ input: [{ image: "x" }] })],
   ])("%s refuses '%s', which nothing bounds", async (path, param, body) => {
     const answer = await at(path, body, poor);

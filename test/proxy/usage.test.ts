@@ -140,7 +140,7 @@ describe("a usage of another vocabulary", () => {
     const { response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "text/event-stream" });
     response.write(delta("Hi", member === "usage" ? {} : { [member]: { ...usage, candidatesTokenCount: 1, totalTokenCount: 121 } }));
-    response.end(finish({ [member]: usage }) + done);
+    response.end(finish({ [member]: usage, model: hello.model }) + done);
     await streamed;
     expect(await ledger.ended()).toMatchObject({ source: "reported", tokens, doubts, cost: charge.cost });
   });

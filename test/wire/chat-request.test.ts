@@ -193,16 +193,28 @@ describe("readChatRequest", () => {
   it.each<[string, object, string[]]>([
     ["web search", { web_search_options: {} }, ["web_search_options"]],
     ["plugins", { plugins: [] }, ["plugins"]],
-    ["a dear service tier", { service_tier: "priority" }, ["service_tier"]],
-    ["a service tier that is no text", { service_tier: 1 }, ["service_tier"]],
-    ["a hosted tool", { tools: [{ type: "function", function: {} }, { type: "web_search" }] }, ["tools"]],
-    ["a tool without a type", { tools: [{ function: {} }] }, ["tools"]],
-    ["a tool that is no object", { tools: ["web_search"] }, ["tools"]],
-    ["a tool's type in another letter case", { tools: [{ type: "function", TYPE: "web_search" }] }, ["tools"]],
     ["best_of", { best_of: 5 }, ["best_of"]],
-    ["two of them", { best_of: 5, service_tier: "scale" }, ["best_of", "service_tier"]],
+    ["two of them", { best_of: 5, plugins: [] }, ["best_of", "plugins"]],
   ])("has no bound for %s", (_, more, fields) => {
     expect(accepted(request(more)).unboundedFields).toEqual(fields);
+  });
+
+  it.each<[string, object, string | null, string[]]>([
+    ["a service tier", { service_tier: "Priority" }, "priority", []],
+    ["a service tier that is no text", { service_tier: 1 }, "unknown", []],
+    ["a hosted tool", { tools: [{ type: "function", function: {} }, { type: "web_search" }] }, null, ["web_search_call"]],
+    ["a tool of a dated type, twice", { tools: [{ type: "web_search_2025_08_26" }, { type: "web_search_20250305" }] }, null, ["web_search_call"]],
+    ["a tool without a type", { tools: [{ function: {} }] }, null, ["undefined_call"]],
+    ["a tool that is no object", { tools: ["web_search"] }, null, ["undefined_call"]],
+    ["a tool's type in another letter case", { tools: [{ type: "function", TYPE: "web_search" }] }, null, ["other_call"]],
+    ["a search by a field", { web_search_options: {} }, null, ["web_search_call"]],
+  ])("names %s, whose price decides what it costs", (_, more, serviceTier, calls) => {
+    const hostedTools = calls.length === 0 ? null : { calls, fields: ["web_search_options" in more ? "web_search_options" : "tools"], areShown: false, callsMax: undefined };
+    expect(accepted(request(more)).terms).toEqual({ serviceTier, hostedTools });
+  });
+
+  it.each([{}, { service_tier: "default" }, { service_tier: null }, { tools: [{ type: "function", function: {} }] }])("names none in %j", (more) => {
+    expect(accepted(request(more)).terms).toBeUndefined();
   });
 
   it.each(["auto", "default", "flex"])("bounds the service tier %s", (service_tier) => {

@@ -110,7 +110,10 @@ describe("what a request says of its cost", () => {
   it("responses: what the body does not show is named, and what nothing bounds", () => {
     const hidden = [{ type: "item_reference", id: "x" }, { role: "user", content: [{ type: "input_image", file_id: "f" }] }];
     expect(requestOf("/v1/responses", { model: "m", input: hidden, conversation: "c", wonder: 1 }).size.unboundedFields).toEqual(["conversation", "wonder", "input.item_reference", "input.content.file_id"]);
-    expect(requestOf("/v1/responses", { model: "m", background: true, tools: [{ type: "mcp" }], prompt: { id: "p" }, service_tier: "priority" }).unboundedFields).toEqual(["prompt", "service_tier", "tools", "background"]);
+    expect(requestOf("/v1/responses", { model: "m", background: true, tools: [{ type: "mcp" }], prompt: { id: "p" }, service_tier: "priority" })).toMatchObject({
+      unboundedFields: ["prompt", "background"],
+      terms: { serviceTier: "priority", hostedTools: { calls: ["mcp_call"], areShown: true, callsMax: null } },
+    });
     expect(requestOf("/v1/responses", { model: "m", background: false, tools: [{ type: "function", name: "f" }], prompt: null, service_tier: "flex" }).unboundedFields).toEqual([]);
   });
 

@@ -1,9 +1,10 @@
 import type { Endpoint } from "../endpoint.ts";
 import { speechFields, transcriptionFields } from "../field-table.ts";
 import { formFindings, modelOf, type FormHead, type FormReading } from "../form.ts";
+import { answerTerms } from "../answer-terms.ts";
 import { isObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
-import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
+import type { ModelAnswer } from "../model-answer.ts";
 import { invalid, lookAt, objectInFull, tooManyNames, type ModelRequest, type ModelRequestResult, type PromptReading } from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
 import { readUsage, readUsageOf } from "../usage.ts";
@@ -81,7 +82,7 @@ function readTranscript(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
     usage: readUsageOf(body) ?? readUsage({ type: "duration", seconds: body["duration"] }),
-    servedModel: servedModelOf(body),
+    ...answerTerms(body),
     texts: [],
     isAnswer: "text" in body,
   };

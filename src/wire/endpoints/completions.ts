@@ -18,7 +18,7 @@ import {
   type PromptReading,
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
-import { noParts } from "../request-bounds.ts";
+import { noParts, requestTerms, unboundTools } from "../request-bounds.ts";
 import { promptsOf } from "./plain-prompt.ts";
 
 /** What the interface writes where no maximum is stated. */
@@ -66,6 +66,7 @@ export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
         unboundedFields: findings.context,
       },
       unboundedFields: [...findings.expensive, ...(hasParts ? ["prompt"] : [])],
+      ...requestTerms(body, unboundTools),
       fields: findings,
       classes: findings.cachesForHour ? hourClasses : classes,
       prompt,

@@ -1,8 +1,9 @@
 import type { Endpoint } from "../endpoint.ts";
 import { embeddingFields } from "../field-table.ts";
+import { answerTerms } from "../answer-terms.ts";
 import { isObject, objectOr } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
-import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
+import type { ModelAnswer } from "../model-answer.ts";
 import {
   bytesBeside,
   invalid,
@@ -12,7 +13,7 @@ import {
   type PromptReading,
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
-import { noParts } from "../request-bounds.ts";
+import { noParts, requestTerms, unboundTools } from "../request-bounds.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import { readUsageOf } from "../usage.ts";
 import { promptsOf } from "./plain-prompt.ts";
@@ -44,6 +45,7 @@ export function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
         unboundedFields: findings.context,
       },
       unboundedFields: hasParts ? [...findings.expensive, "input"] : findings.expensive,
+      ...requestTerms(body, unboundTools),
       fields: findings,
       classes: { prompt: ["input", "cached_input", "cache_write", ...(findings.cachesForHour ? ["cache_write_1h" as const] : [])], completion: [] },
       prompt,
@@ -56,7 +58,7 @@ function readEmbeddings(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
     usage: readUsageOf(body),
-    servedModel: servedModelOf(body),
+    ...answerTerms(body),
     texts: [],
     isAnswer: Array.isArray(body["data"]),
   };

@@ -3,9 +3,10 @@ import type { Endpoint } from "../endpoint.ts";
 import { imageFields } from "../field-table.ts";
 import type { Findings } from "../findings.ts";
 import { formFindings, modelOf, type FormHead, type FormReading } from "../form.ts";
+import { answerTerms } from "../answer-terms.ts";
 import { isObject, objectOr, type JsonObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
-import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
+import type { ModelAnswer } from "../model-answer.ts";
 import {
   bytesBeside,
   choicesOf,
@@ -104,7 +105,7 @@ function readImages(body: unknown): ModelAnswer | undefined {
   if (!isObject(body)) return undefined;
   return {
     usage: readUsageOf({ ...body, usage: imageUsage(body["usage"]) }),
-    servedModel: servedModelOf(body),
+    ...answerTerms(body),
     texts: [],
     isAnswer: Array.isArray(body["data"]),
   };

@@ -1,4 +1,5 @@
 import type { Usage } from "../../core/usage.ts";
+import { answerTerms, type AnswerTerms } from "../answer-terms.ts";
 import { isObject, parseJson } from "../json.ts";
 import { JsonOutline } from "../json-outline.ts";
 import type { Written } from "../output-walk.ts";
@@ -26,6 +27,7 @@ class MediaReading implements EventReading {
   readonly #endings: readonly string[];
   readonly #usageOf: (usage: unknown) => unknown;
   #usage: Usage | undefined;
+  #terms: AnswerTerms = { servedModel: null };
   #finished = false;
 
   constructor(endings: readonly string[], usageOf: (usage: unknown) => unknown) {
@@ -38,11 +40,12 @@ class MediaReading implements EventReading {
     const event = parseJson(data);
     if (!isObject(event) || !this.#endings.includes(String(event["type"]))) return true;
     this.#finished = true;
+    this.#terms = answerTerms(event);
     this.#usage = readUsageOf({ ...event, usage: this.#usageOf(event["usage"]) }) ?? this.#usage;
     return true;
   }
 
   answer(): Omit<StreamAnswer, keyof Written> {
-    return { usage: this.#usage, servedModel: null, finished: this.#finished };
+    return { usage: this.#usage, ...this.#terms, finished: this.#finished };
   }
 }

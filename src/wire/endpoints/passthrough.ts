@@ -3,10 +3,11 @@ import type { Endpoint } from "../endpoint.ts";
 import { passthroughFields } from "../field-table.ts";
 import { Findings } from "../findings.ts";
 import { unnamedModel } from "../form.ts";
+import { answerTerms } from "../answer-terms.ts";
 import { isObject, objectOr, parseJson } from "../json.ts";
 import { jsonMembers } from "../json-keys.ts";
 import { outlineReader } from "../json-outline.ts";
-import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
+import type { ModelAnswer } from "../model-answer.ts";
 import { ambiguousField, modelFault, objectInFull, type ModelRequest } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
 import type { Written } from "../output-walk.ts";
@@ -62,7 +63,7 @@ function requestOf(body: Buffer): ModelRequest {
 
 function readAnswer(body: unknown): ModelAnswer | undefined {
   const answer = objectOr(body);
-  return { usage: readUsageOf(answer), servedModel: servedModelOf(answer), texts: [], isAnswer: true };
+  return { usage: readUsageOf(answer), ...answerTerms(answer), texts: [], isAnswer: true };
 }
 
 /** A stream of an unknown kind is whole when it ends; its last usage counts. */

@@ -1,6 +1,7 @@
 import type { Usage } from "../../core/usage.ts";
+import { answerTerms, callsIn, hostedCall, mostCalls, type AnswerTerms } from "../answer-terms.ts";
 import { isObject, listOr, objectOr, parseJson, type JsonObject } from "../json.ts";
-import { servedModelOf, type ModelAnswer } from "../model-answer.ts";
+import type { ModelAnswer } from "../model-answer.ts";
 import { everyEvent, response, responseEvents, responseItem, type EventMember, type Known } from "../output-members.ts";
 import { CollectedOutput, coversOutput, walkMembers, walkOutput, type OutputSink, type Written } from "../output-walk.ts";
 import { DeltaSink, EnvelopeSink, StreamOutput, type OutputListener } from "../stream-output.ts";
@@ -20,7 +21,7 @@ export function readResponse(bytes: Buffer): ModelAnswer | undefined {
   }
   return {
     usage,
-    servedModel: servedModelOf(body),
+    ...termsOf(body),
     ...written.found,
     // One that is still to run says nothing of its cost.
     isAnswer: Array.isArray(body["output"]) && !unended.has(String(body["status"])),
@@ -34,7 +35,9 @@ const responsesForm: StreamForm = {
   lastEvents(events) {
     const last = events.toReversed().map(parseJson).find((event) => isObject(event) && typeof event["type"] === "string");
     const ending = isObject(last) ? endingOf(last) : undefined;
-    return ending?.usage === undefined ? undefined : { ...ending, texts: [] };
+    // Some gateways leave the items out of their last event: then those before it tell the calls.
+    const hasItems = isObject(last) && listOr(objectOr(last["response"])["output"]).length > 0;
+    return ending?.usage === undefined || !hasItems ? undefined : { ...ending, texts: [] };
   },
   reading: (listener) => new ResponsesReading(listener),
 };
@@ -51,7 +54,7 @@ function endingOf(event: JsonObject): Ending | undefined {
   const kind = endings.get(String(event["type"]));
   if (kind === undefined) return undefined;
   const response = objectOr(event["response"]);
-  return { usage: readUsageOf(response), servedModel: servedModelOf(response), finished: true, failed: kind === "failed" };
+  return { usage: readUsageOf(response), ...termsOf(response), finished: true, failed: kind === "failed" };
 }
 
 const endings: ReadonlyMap<string, "whole" | "failed"> = new Map([
@@ -66,7 +69,9 @@ class ResponsesReading implements EventReading {
   readonly #items: Items;
   readonly #delta: DeltaSink;
   readonly #envelope: OutputSink;
-  #servedModel: string | null = null;
+  #terms: AnswerTerms = { servedModel: null };
+  /** Calls of hosted tools by their place in the output, each once. */
+  readonly #calls = new Map<unknown, unknown>();
   #usage: Usage | undefined;
   #ending: Ending | undefined;
 
@@ -84,7 +89,9 @@ class ResponsesReading implements EventReading {
       walkOutput(event, undefined, "", this.#envelope);
       return event !== undefined;
     }
-    this.#servedModel ??= servedModelOf(objectOr(event["response"]));
+    const { type, output_index } = event;
+    if (isObject(event["response"])) this.#takeTerms(event["response"]);
+    if (type === "response.output_item.added" || type === "response.output_item.done") this.#takeItem(event["item"], output_index);
     this.#ending ??= endingOf(event);
     this.#usage ??= this.#ending?.usage;
     this.#write(event);
@@ -92,8 +99,25 @@ class ResponsesReading implements EventReading {
   }
 
   answer(): Ending {
-    const servedModel = this.#ending?.servedModel ?? this.#servedModel;
-    return { finished: false, ...this.#ending, usage: this.#usage, servedModel };
+    const toolCalls = mostCalls(callsIn([...this.#calls.values()]), this.#terms.toolCalls);
+    return { finished: false, ...this.#ending, usage: this.#usage, ...this.#terms, toolCalls };
+  }
+
+  /** An item that is done says more of itself than one that begins. */
+  #takeItem(item: unknown, index: unknown): void {
+    const place = index ?? objectOr(item)["id"];
+    if (hostedCall(item) === null) this.#calls.delete(place);
+    else if (this.#calls.size < callsMax) this.#calls.set(place, item);
+  }
+
+  /** The last statement of each counts. */
+  #takeTerms(response: JsonObject): void {
+    const { servedModel, serviceTier, toolCalls } = termsOf(response);
+    this.#terms = {
+      servedModel: servedModel ?? this.#terms.servedModel,
+      serviceTier: serviceTier ?? this.#terms.serviceTier,
+      toolCalls: toolCalls ?? this.#terms.toolCalls,
+    };
   }
 
   #write(event: JsonObject): void {
@@ -220,3 +244,12 @@ function indexOf(id: unknown, index: unknown): number | undefined {
 const itemsMax = 1000;
 /** Items that are looked at for what a whole one repeats. */
 const searchedMax = 50;
+
+/** More are no calls that a request makes. */
+const callsMax = 10_000;
+
+/** With the calls that its items show. */
+function termsOf(response: JsonObject): AnswerTerms {
+  const terms = answerTerms(response);
+  return { ...terms, toolCalls: mostCalls(callsIn(response["output"]), terms.toolCalls) };
+}

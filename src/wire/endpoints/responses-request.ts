@@ -12,7 +12,7 @@ import {
   type ModelRequestResult,
   type PromptReading,
 } from "../model-request.ts";
-import { partsOf, promptClasses, unboundedFields, type PromptParts } from "../request-bounds.ts";
+import { partsOf, promptClasses, requestTerms, unboundedFields, type PromptParts } from "../request-bounds.ts";
 
 const prompt: PromptReading = {
   text: (body) => ({ kind: "chat", chat: textOf(objectOr(parseBody(body))) }),
@@ -49,11 +49,18 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
         unboundedFields: findings.context,
       },
       unboundedFields: [...unbounded, ...unseenFields(body)],
+      ...requestTerms(body, { areShown: true, callsMax: toolCallsMax(body["max_tool_calls"]) }),
       fields: findings,
       classes: { prompt: promptClasses(parts, findings), completion: ["output", "reasoning"] },
       prompt,
     },
   };
+}
+
+/** Of all hosted tools together; null for none stated. */
+function toolCallsMax(stated: unknown): number | "malformed" | null {
+  if (stated === undefined || stated === null) return null;
+  return typeof stated === "number" && Number.isInteger(stated) && stated >= 0 ? stated : "malformed";
 }
 
 /** The answer to one in the background comes before it has run, so that it carries no usage. */

@@ -1,0 +1,89 @@
+import type { PicoUsd } from "./money.ts";
+import { inServiceTier, type PriceVersion } from "./price.ts";
+
+/** What of a request decides its price beside its size. */
+export interface RequestTerms {
+  /** The service tier that it asks for; null for none, and for the standard one. */
+  readonly serviceTier: string | null;
+  /** The hosted tools that it asks for; null for none. */
+  readonly hostedTools: HostedTools | null;
+}
+
+export interface HostedTools {
+  /** The types that their calls have as items of an answer. */
+  readonly calls: readonly string[];
+  /** The fields that ask for them. */
+  readonly fields: readonly string[];
+  /** Whether an answer shows each call. */
+  readonly areShown: boolean;
+  /** The most calls of all of them, as the request states it; null for none. Undefined where nothing could bound them. */
+  readonly callsMax: number | "malformed" | null | undefined;
+}
+
+export const plainTerms: RequestTerms = { serviceTier: null, hostedTools: null };
+
+/** The request leaves the tier to the gateway. */
+export const anyServiceTier = "auto";
+
+const standardTiers: ReadonlySet<string> = new Set(["", "default", "standard", "on_demand"]);
+
+/** A stated service tier by one name; null for the standard one. */
+export function serviceTierOf(stated: unknown): string | null {
+  if (stated === undefined || stated === null) return null;
+  const name = typeof stated === "string" ? stated.toLowerCase() : "";
+  if (typeof stated === "string" && standardTiers.has(name)) return null;
+  return /^[a-z][a-z0-9_.-]{0,63}$/.test(name) ? name : "unknown";
+}
+
+/** Whether a price states rates for a service tier; the standard one is always stated. */
+export function hasServiceTier({ serviceTiers }: PriceVersion, tier: string | null): boolean {
+  return tier === null || (serviceTiers !== undefined && Object.hasOwn(serviceTiers, tier));
+}
+
+/** The price in every service tier that the gateway may serve the request in. The standard one is always among them. */
+export function tiersToHold(price: PriceVersion, stated: string | null): readonly PriceVersion[] {
+  const names = Object.keys(price.serviceTiers ?? {}).filter((name) => name === stated || stated === anyServiceTier);
+  return [price, ...names.map((name) => inServiceTier(price, name))];
+}
+
+/** Whether the tier could cost more than is known of it. Flex never costs more than the standard tier. */
+export function isTierUnbounded(price: PriceVersion, stated: string | null): boolean {
+  return stated !== anyServiceTier && stated !== "flex" && !hasServiceTier(price, stated);
+}
+
+/** What the calls of hosted tools can add to a request's cost. */
+export interface ToolBound {
+  readonly calls: number;
+  /** Whether the request itself states that number. */
+  readonly isStated: boolean;
+  /** Of the most expensive tool. */
+  readonly feePerCall: PicoUsd;
+  readonly inputTokensPerCall: number;
+}
+
+/** More calls than any request makes. */
+const callsMost = 1000;
+
+/** The bound, or the fields that keep the calls from having one. `callsUnstated`: for a request that states none; 0 for no bound. */
+export function toolBoundOf(
+  { calls, fields, callsMax }: HostedTools,
+  { price, obeysMaxToolCalls }: { readonly price: PriceVersion; readonly obeysMaxToolCalls: boolean },
+  callsUnstated: number,
+): ToolBound | readonly string[] {
+  const { fees = {} } = price;
+  const own = calls.map((kind) => (Object.hasOwn(fees, kind) ? fees[kind] : undefined)).filter((fee) => fee !== undefined);
+  const isKnown = obeysMaxToolCalls && own.length === calls.length && callsMax !== undefined;
+  if (!isKnown || (callsMax === null && callsUnstated === 0)) return fields;
+  if (callsMax === "malformed" || (callsMax ?? 0) > callsMost) return ["max_tool_calls"];
+  return {
+    calls: callsMax ?? callsUnstated,
+    isStated: callsMax !== null,
+    feePerCall: own.reduce((most, { charged }) => (charged > most ? charged : most), 0n as PicoUsd),
+    inputTokensPerCall: Math.max(0, ...own.map(({ inputTokens }) => inputTokens)),
+  };
+}
+
+/** The prompt is read again after each call, with all that the calls before have added to it. */
+export function promptWithCalls(promptTokens: number, { calls, inputTokensPerCall }: ToolBound): number {
+  return promptTokens * (calls + 1) + ((calls * (calls + 1)) / 2) * inputTokensPerCall;
+}

@@ -1,0 +1,48 @@
+import type { Billing } from "../core/cost.ts";
+import type { Doubt } from "../core/doubts.ts";
+import type { PinnedPrice } from "../core/price.ts";
+import { anyServiceTier, hasServiceTier, plainTerms, serviceTierOf, type HostedTools } from "../core/request-terms.ts";
+import type { AnswerTerms, ToolCalls } from "../wire/answer-terms.ts";
+import type { Quote } from "./price.ts";
+import { servedBy } from "./served.ts";
+
+/** What an answer is charged by beside its tokens and the price that was asked for. */
+export interface Billed {
+  /** Of another model that answered. */
+  readonly servedPrice: PinnedPrice | null;
+  /** Undefined for the standard service tier and no calls of hosted tools. */
+  readonly billing: Billing | undefined;
+  readonly doubts: readonly Doubt[];
+}
+
+/** Decides it from what the answer states, else from what the request does; null for an answer that says nothing. */
+export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
+  const { serviceTier: asked, hostedTools } = quote.request.terms ?? plainTerms;
+  const stated = serviceTierOf(answer?.serviceTier);
+  const isStated = answer?.serviceTier != null && stated !== anyServiceTier;
+  const serviceTier = isStated ? stated : asked === anyServiceTier ? null : asked;
+  const calls = callsOf(answer?.toolCalls, hostedTools);
+  const made = Object.fromEntries(Object.entries(calls).filter(([, count]) => count > 0));
+  const billing = serviceTier === null && Object.keys(made).length === 0 ? undefined : { serviceTier, calls: made };
+  const price = quote.model?.price?.version;
+  // Without a price there is no amount that could be doubted.
+  if (price === undefined) return { servedPrice: null, billing, doubts: [] };
+  const served = servedBy(quote, answer?.servedModel ?? null);
+  const prices = [price, ...(served.price === null ? [] : [served.price.version])];
+  const hasFee = (kind: string) => prices.every(({ fees = {} }) => Object.hasOwn(fees, kind));
+  const isUncounted = hostedTools !== null && (hostedTools.areShown ? answer?.toolCalls === undefined : hostedTools.calls.some((kind) => calls[kind] === undefined));
+  const doubts: Doubt[] = [];
+  if (served.isOther) doubts.push("served_model");
+  if (!prices.every((each) => hasServiceTier(each, serviceTier))) doubts.push("service_tier");
+  if (isUncounted || !Object.keys(made).every(hasFee)) doubts.push("hosted_tool");
+  return { servedPrice: served.price, billing, doubts };
+}
+
+const previewSearch = "web_search_preview_call";
+
+/** An answer does not tell searches of the preview tool, which has a fee of its own, from others. */
+function callsOf(stated: ToolCalls = {}, asked: HostedTools | null): ToolCalls {
+  const { web_search_call: searches, ...others } = stated;
+  const isPreview = asked?.calls.includes(previewSearch) ?? false;
+  return searches !== undefined && isPreview ? { ...others, [previewSearch]: searches } : stated;
+}
