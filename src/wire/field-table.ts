@@ -145,13 +145,13 @@ export const responseParts = kinds({
 export const completionFields = new RequestFields({
   ...routing,
   ...sampling,
-  ...all("priced", "model prompt stream stream_options max_tokens n best_of"),
+  ...all("priced", "model prompt stream stream_options max_tokens n best_of service_tier"),
   ...free("add_special_tokens echo response_format suffix"),
 });
 
 export const embeddingFields = new RequestFields({
   ...routing,
-  ...all("priced", "model input"),
+  ...all("priced", "model input service_tier"),
   ...free(`
     dimensions embedding_type encoding_format input_type late_chunking normalized output_dimension output_dtype task task_type truncate
     truncate_prompt_tokens truncation user

@@ -172,6 +172,11 @@ describe("a service tier", () => {
     expect((await sent(path, { model: "small", ...body }, given)).charge).toMatchObject({ cost: 6_000_000_000n, billing: { serviceTier: "priority" }, doubts: [] });
   });
 
+  it.each([["/v1/completions", { prompt: "hi" }], ["/v1/embeddings", { input: "hi" }]])("is taken from a request to %s", async (path, body) => {
+    const { charge } = await sent(path, { model: "small", service_tier: "priority", ...body }, { ...chatAnswer({}), data: [] });
+    expect(charge).toMatchObject({ cost: 6_000_000_000n, billing: { serviceTier: "priority" }, doubts: [] });
+  });
+
   it("of another model that has no rate for it is doubted", async () => {
     const { charge } = await sent(chat, { model: "small", messages, service_tier: "flex" }, chatAnswer({ model: "large", service_tier: "flex" }));
     expect(charge).toMatchObject({ cost: 30_000_000_000n, doubts: ["served_model", "service_tier"] });
