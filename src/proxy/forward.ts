@@ -12,7 +12,7 @@ import { HeldAnswer } from "./answer-held.ts";
 import { PassedAnswer } from "./answer-passed.ts";
 import { StreamedAnswer } from "./answer-streamed.ts";
 import type { Ending, Forwarded } from "./ending.ts";
-import { maskedHeaders, type Mask } from "./mask.ts";
+import { maskedHeaders, maskedText, type Mask } from "./mask.ts";
 import { sharedPace } from "./pace.ts";
 import { Running, type Placed } from "./running.ts";
 import type { StreamWatch } from "./stream-watch.ts";
@@ -267,10 +267,12 @@ class Forwarding implements GatewayReceiver, Placed {
   #forwarded(ending: Ending): Forwarded {
     const { startedAt } = this.#order.exchange;
     const requestId = this.#head?.header("x-request-id");
+    const servedModel = this.#terms?.servedModel;
     return {
       ending,
-      terms: this.#terms,
-      gatewayRequestId: requestId === undefined ? null : storedText(requestId),
+      // What is stored of an answer repeats no credential either.
+      terms: this.#terms && { ...this.#terms, servedModel: servedModel == null ? null : maskedText(servedModel, this.#mask) },
+      gatewayRequestId: requestId === undefined ? null : storedText(maskedText(requestId, this.#mask)),
       firstTokenMs: this.#firstByteAt === null ? null : this.#firstByteAt - startedAt,
       overheadMs: this.#sentAt - startedAt,
     };

@@ -15,6 +15,13 @@ export function maskedHeaders(headers: HeaderList, mask: Mask): HeaderList {
   return headers.map(([name], index) => [name, shown[index] ?? ""]);
 }
 
+/** A text of the gateway without the secret. */
+export function maskedText(text: string, mask: Mask): string {
+  const bytes = Buffer.from(text);
+  const masked = mask(bytes);
+  return masked === bytes ? text : masked.toString();
+}
+
 /** Base64 of fewer characters of a secret may be found by chance. */
 const base64CharsMin = 12;
 

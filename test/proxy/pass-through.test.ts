@@ -276,6 +276,14 @@ describe("the gateway's credential never reaches a client", () => {
     await books.ended();
   });
 
+  it("nor is it stored, where the answer's model or id repeats it", async () => {
+    await answeredWith(({ response }) => {
+      const answer = { model: `m ${secret}`, choices: [{ index: 0, message: { content: "Hi" }, finish_reason: "stop" }], usage: { prompt_tokens: 1, completion_tokens: 1 } };
+      response.writeHead(200, { "content-type": "application/json", "x-request-id": `r-${secret}` }).end(JSON.stringify(answer));
+    });
+    expect(await books.ended()).toMatchObject({ servedModel: "m <hidden>", gatewayRequestId: "r-<hidden>" });
+  });
+
   it("nor in a header", async () => {
     const answer = await answeredWith(({ response, request }) => {
       const echoed = request.headers["authorization"] ?? "";
@@ -290,7 +298,7 @@ describe("the gateway's credential never reaches a client", () => {
     const charges = await sandboxed.charges();
     const seen = JSON.stringify(charges, (_, value) => (typeof value === "bigint" ? String(value) : value)) + (await sandboxed.metrics());
     expect(seen).not.toContain(secret);
-    expect(seen).not.toContain(sandboxed.key.split("-").at(-1));
+    expect(seen).not.toContain(sandboxed.key.slice("sk-fb-".length));
     expect(JSON.stringify(sandboxed.sandbox.requests.map(({ headers }) => headers))).not.toContain(sandboxed.key);
   });
 });
