@@ -92,7 +92,7 @@ class Forwarding implements GatewayReceiver, Placed {
   readonly #mask: Mask;
   readonly #gateway: Gateway;
   readonly #limits: ForwardLimits;
-  readonly #done: (forwarded: Forwarded) => void;
+  readonly #done: (forwarded: Forwarded | Promise<never>) => void;
   readonly #sentAt: number;
   #call: GatewayCall | undefined;
   #mode: AnswerMode | undefined;
@@ -105,7 +105,7 @@ class Forwarding implements GatewayReceiver, Placed {
   constructor(
     order: ForwardOrder,
     parts: { readonly gateway: Gateway; readonly clock: Clock; readonly mask: Mask; readonly limits: ForwardLimits },
-    done: (forwarded: Forwarded) => void,
+    done: (forwarded: Forwarded | Promise<never>) => void,
   ) {
     this.#order = order;
     this.#clock = parts.clock;
@@ -167,7 +167,13 @@ class Forwarding implements GatewayReceiver, Placed {
 
   chunk(bytes: Uint8Array): void {
     this.#firstByteAt ??= this.#clock.monotonic();
-    this.#mode?.chunk(bytes as Buffer);
+    try {
+      this.#mode?.chunk(bytes as Buffer);
+    } catch (error) {
+      if (this.#over) return;
+      this.#call?.abort();
+      this.#finish(Promise.reject(error as Error));
+    }
   }
 
   end(): void {
@@ -260,7 +266,8 @@ class Forwarding implements GatewayReceiver, Placed {
     this.#order.watch?.end();
     // Answered, or given up, before all of it had come: the rest is read past, so that the client can read its answer.
     if (this.#isUploading) (this.#order.body as Upload).discard();
-    if (ending instanceof Promise) void ending.then((known) => this.#done(this.#forwarded(known)));
+    // What cannot be read for a bug of ours is the order's failure, not the process's.
+    if (ending instanceof Promise) void ending.then((known) => this.#done(this.#forwarded(known)), (error: unknown) => this.#done(Promise.reject(error)));
     else this.#done(this.#forwarded(ending));
   }
 

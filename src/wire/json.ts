@@ -17,6 +17,20 @@ export function listOr(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
+/** The text, or an empty one in place of anything else: `String` throws for an object whose own `toString` is no function. */
+export function textOr(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+/** The value as JSON; undefined where it is nested deeper than the stack. */
+export function jsonOf(value: unknown): string | undefined {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Shorter texts are parsed at once, whatever they are. */
 const cheapUnits = 64 * 1024;
 

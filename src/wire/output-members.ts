@@ -90,6 +90,7 @@ export const message: Shape = {
       images: image,
       provider_specific_fields: ofProvider,
     },
+    all("sealed", "extra_content"),
     all("free", "role id name type status index phase tool_call_id annotations citations logprobs"),
   ),
   copies: new Set([...reasoningNames, "provider_specific_fields"]),
@@ -102,10 +103,12 @@ export const choice: Shape = {
     all("free", "index id logprobs prompt_logprobs finish_reason native_finish_reason stop_reason stop matched_stop usage error seed object"),
     all("free", "content_filter_results content_filter_result content_filter_offsets token_ids prompt_token_ids"),
   ),
+  // Some gateways repeat the text of a delta beside it.
+  copies: new Set(["text", "delta"]),
 };
 
 /** A choice in a chunk: a message in it repeats what the deltas wrote. */
-export const chunkChoice: Shape = { members: members(choice.members, { message: "free" }) };
+export const chunkChoice: Shape = { ...choice, members: members(choice.members, { message: "free" }) };
 
 /** A part of what Gemini's own interface writes. */
 const geminiPart: Shape = {
@@ -132,7 +135,7 @@ const candidate: Shape = {
 export const chatAnswer: Shape = {
   members: members(
     { choices: "free", candidates: candidate, gateway: { members: members(all("free", "node")) } },
-    all("free", "id object created model system_fingerprint service_tier usage citations search_results obfuscation provider error type status request_id"),
+    all("free", "id object created model system_fingerprint service_tier usage citations search_results obfuscation provider error type status request_id p"),
     all("free", "usageMetadata usage_metadata modelVersion responseId createTime promptFeedback"),
     all("free", "prompt_filter_results prompt_annotations prompt_logprobs x_groq metadata tools tool_choice response_format input_user"),
   ),

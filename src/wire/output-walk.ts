@@ -1,5 +1,5 @@
 import type { Usage } from "../core/usage.ts";
-import { isObject, type JsonObject } from "./json.ts";
+import { isObject, jsonOf, type JsonObject } from "./json.ts";
 import type { Known, Meaning, Shape } from "./output-members.ts";
 
 /** Receives what an answer carries. `at` is the path of the member, with a dot between names. */
@@ -117,14 +117,9 @@ function walkList(list: readonly unknown[], known: Known, at: string, sink: Outp
 
 /** A text that came as the object that it stands for. */
 function walkJson(value: object, at: string, sink: OutputSink): void {
-  let text: string;
-  try {
-    text = JSON.stringify(value);
-  } catch {
-    // Nested deeper than the stack.
-    return sink.unknown(bytesOf(value), at, value);
-  }
-  sink.text(text, at);
+  const text = jsonOf(value);
+  if (text === undefined) sink.unknown(bytesOf(value), at, value);
+  else sink.text(text, at);
 }
 
 /** Bytes of all strings within, with their names and numbers; 0 where there is no string. Without recursion. */

@@ -1,6 +1,6 @@
 import { serviceTierOf, type HostedTools, type RequestTerms } from "../core/request-terms.ts";
 import type { TokenClass } from "../core/tokens.ts";
-import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
+import { isObject, listOr, objectOr, textOr, type JsonObject } from "./json.ts";
 import { cacheControl } from "./field-table.ts";
 import type { Findings } from "./findings.ts";
 import { hasTwinOf } from "./request-fields.ts";
@@ -50,7 +50,7 @@ function callOf(type: unknown): string {
 }
 
 function runsAtClient(tool: JsonObject): boolean {
-  return clientTools.has(String(tool["type"])) && !hasTwinOf("type", tool);
+  return clientTools.has(textOr(tool["type"])) && !hasTwinOf("type", tool);
 }
 
 /** What a prompt has beside its text. */

@@ -1,3 +1,4 @@
+import { jsonOf } from "./json.ts";
 import { writtenOf, type OutputSink, type Written } from "./output-walk.ts";
 
 /** Learns what a stream writes in the tick in which its event becomes whole. */
@@ -117,7 +118,7 @@ export class StreamOutput {
    */
   envelope(bytes: number, at: string, value: unknown): void {
     const constant = this.#constants.get(at);
-    const text = bytes > constantBytesMax ? undefined : typeof value === "string" ? value : JSON.stringify(value);
+    const text = bytes > constantBytesMax ? undefined : typeof value === "string" ? value : jsonOf(value);
     if (constant !== undefined && constant.value === text) {
       constant.bytes += bytes;
       return;

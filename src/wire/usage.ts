@@ -46,6 +46,8 @@ const cachedParts = membersOf({
   document_tokens: "cachedDocument",
 });
 
+const writtenParts = membersOf({ ephemeral_5m_input_tokens: "written5m", ephemeral_1h_input_tokens: "written1h" });
+
 const promptParts = membersOf({
   text_tokens: "known",
   cached_tokens: "cached",
@@ -54,7 +56,8 @@ const promptParts = membersOf({
   cached_creation_tokens: "written",
   cache_write_tokens: "written",
   cache_creation_input_tokens: "written",
-  cache_creation: membersOf({ ephemeral_5m_input_tokens: "written5m", ephemeral_1h_input_tokens: "written1h" }),
+  cache_creation: writtenParts,
+  cache_creation_token_details: writtenParts,
   audio_tokens: "audioInput",
   image_tokens: "imageInput",
   video_tokens: "videoInput",

@@ -204,6 +204,26 @@ describe("what is posted of generated answers without usage", () => {
   });
 });
 
+describe("members that gateways add to each chunk", () => {
+  const word = " harbour";
+  const chunk = (delta: object, more: object = {}, beside: object = {}) => ({ ...head, ...beside, choices: [{ index: 0, delta, ...more }] });
+  const chunks = (of: (index: number) => object) => Array.from({ length: 40 }, (_, index) => of(index));
+
+  it.each<[name: string, of: (index: number) => object]>([
+    ["a delta's text beside it", () => chunk({ content: word, token_id: 4 }, { text: word, seed: null })],
+    ["padding of changing length", (index) => chunk({ content: word }, {}, { p: "abcdefghijklmnopqrstuvwxyz".slice(0, 1 + ((index * 7) % 25)) })],
+  ])("do not count twice or as text: %s", async (_name, of) => {
+    const { tokens, doubts = [] } = await posted(chatCompletions, chat, streamed(chatCompletions, chunks(of), "gateway_cut"));
+    expect([tokens.output, doubts]).toEqual([40, []]);
+  });
+
+  it("are sealed where they are a signature of the whole message", async () => {
+    const signed = chunk({ content: "", extra_content: { google: { thought_signature: "A".repeat(40) } } });
+    const ending = streamed(chatCompletions, [signed], "gateway_cut");
+    expect(ending).toMatchObject({ uncountable: { unknownBytes: 0 } });
+  });
+});
+
 describe("why an amount may differ from the bill", () => {
   const answer = (message: object) => ({ ...head, choices: [{ index: 0, message, finish_reason: "stop" }] });
   const hello = plain(chatCompletions, answer({ content: "Hello" }), 4_000);

@@ -12,6 +12,7 @@ describe("readUsage", () => {
     ["a null completion", { prompt_tokens: 10, completion_tokens: null, total_tokens: 10 }, { input: 10 }],
     ["a total that tells more", { prompt_tokens: 10, completion_tokens: 5, total_tokens: 100 }, { input: 10, output: 90 }],
     ["an empty prompt", { prompt_tokens: 0, completion_tokens: 5 }, { output: 5 }],
+    ["how long written tokens last, among the details", { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 60, cache_creation_tokens: 30, cache_creation_token_details: { ephemeral_5m_input_tokens: 10, ephemeral_1h_input_tokens: 20 } } }, { input: 10, cached_input: 60, cache_write: 10, cache_write_1h: 20, output: 5 }],
     ["cached and written tokens", { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 60, cache_creation_tokens: 10 } }, { input: 30, cached_input: 60, cache_write: 10, output: 5 }],
     ["written tokens under the other name", { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: { cache_write_tokens: 10 } }, { input: 90, cache_write: 10, output: 5 }],
     ["reasoning", { prompt_tokens: 1, completion_tokens: 50, completion_tokens_details: { reasoning_tokens: 40 } }, { input: 1, output: 10, reasoning: 40 }],

@@ -1,6 +1,6 @@
 import type { Usage } from "../../core/usage.ts";
 import { answerTerms, type AnswerTerms } from "../answer-terms.ts";
-import { isObject, parseJson } from "../json.ts";
+import { isObject, parseJson, textOr } from "../json.ts";
 import { JsonOutline } from "../json-outline.ts";
 import type { Written } from "../output-walk.ts";
 import { StreamOutput } from "../stream-output.ts";
@@ -38,7 +38,7 @@ class MediaReading implements EventReading {
   /** Of what cannot be read nothing is counted: without a usage such a stream is charged at its hold. */
   event(data: string): boolean {
     const event = parseJson(data);
-    if (!isObject(event) || !this.#endings.includes(String(event["type"]))) return true;
+    if (!isObject(event) || !this.#endings.includes(textOr(event["type"]))) return true;
     this.#finished = true;
     this.#terms = answerTerms(event);
     this.#usage = readUsageOf({ ...event, usage: this.#usageOf(event["usage"]) }) ?? this.#usage;

@@ -1,6 +1,6 @@
 import type { Usage } from "../../core/usage.ts";
 import { answerTerms, callsIn, hostedCall, mostCalls, type AnswerTerms } from "../answer-terms.ts";
-import { isObject, listOr, objectOr, parseJson, type JsonObject } from "../json.ts";
+import { isObject, listOr, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
 import type { ModelAnswer } from "../model-answer.ts";
 import { everyEvent, response, responseEvents, responseItem, type EventMember, type Known } from "../output-members.ts";
 import { CollectedOutput, coversOutput, walkMembers, walkOutput, type OutputSink, type Written } from "../output-walk.ts";
@@ -24,7 +24,7 @@ export function readResponse(bytes: Buffer): ModelAnswer | undefined {
     ...termsOf(body),
     ...written.found,
     // One that is still to run says nothing of its cost.
-    isAnswer: Array.isArray(body["output"]) && !unended.has(String(body["status"])),
+    isAnswer: Array.isArray(body["output"]) && !unended.has(textOr(body["status"])),
   };
 }
 
@@ -51,7 +51,7 @@ type Ending = Omit<StreamAnswer, keyof Written>;
 
 /** The end of a response by its event; undefined for any other event. */
 function endingOf(event: JsonObject): Ending | undefined {
-  const kind = endings.get(String(event["type"]));
+  const kind = endings.get(textOr(event["type"]));
   if (kind === undefined) return undefined;
   const response = objectOr(event["response"]);
   return { usage: readUsageOf(response), ...termsOf(response), finished: true, failed: kind === "failed" };
@@ -121,7 +121,7 @@ class ResponsesReading implements EventReading {
   }
 
   #write(event: JsonObject): void {
-    const form = responseEvents.get(String(event["type"]));
+    const form = responseEvents.get(textOr(event["type"]));
     for (const name in event) {
       const value = event[name];
       if (value === null || value === "" || everyEvent[name] === "free") continue;
