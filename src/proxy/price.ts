@@ -83,7 +83,7 @@ export function createPricer(parts: {
   const others = ({ model, fields }: ModelRequest, at: number, catalogue: Catalogue): Named[] => {
     const stated = fields.models.map((name) => ({ name, model: catalogue.find(name, at), isStated: true }));
     const mentioned = fields.mentions.flatMap((name) => {
-      const found = catalogue.named(name, at) ?? catalogue.named(name.toLowerCase(), at);
+      const found = spellingsOf(name).map((spelling) => catalogue.named(spelling, at)).find((model) => model !== undefined);
       return found === undefined ? [] : [{ name, model: found, isStated: false }];
     });
     return uniqueNames([...stated, ...mentioned]).filter(({ name }) => name !== model);
@@ -186,6 +186,13 @@ function withUnpricedHour(request: ModelRequest): ModelRequest {
       doubts: ["unknown_field"],
     }),
   };
+}
+
+/** A name as gateways write it: in any case, after its provider, before a variant ("openai/gpt-4o:nitro"). */
+function spellingsOf(name: string): string[] {
+  const lower = name.toLowerCase();
+  const bare = lower.slice(lower.lastIndexOf("/") + 1);
+  return [name, lower, bare, bare.replace(/:.*$/s, "")];
 }
 
 /** The first of each name. */

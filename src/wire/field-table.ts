@@ -81,11 +81,18 @@ export const messageMembers = new RequestFields({
   audio: "context",
 });
 
-/** Members of objects by the object's `type`; `context` for a type that is known and whose members bound nothing. */
-export type Kinds = ReadonlyMap<string, RequestFields | "context">;
+/**
+ * Members of objects by the object's `type`. `context`: a type that is known and whose members bound nothing. `history`: the same for
+ * what a model or a tool said before, whose texts ask for no model.
+ */
+export type Kinds = ReadonlyMap<string, RequestFields | "context" | "history">;
 
-function kinds(of: Readonly<Record<string, Fields | "context">>): Kinds {
-  return new Map(Object.entries(of).map(([type, fields]) => [type, fields === "context" ? fields : new RequestFields({ type: "free", ...fields })]));
+function kinds(of: Readonly<Record<string, Fields | "context" | "history">>): Kinds {
+  return new Map(Object.entries(of).map(([type, fields]) => [type, typeof fields === "string" ? fields : new RequestFields({ type: "free", ...fields })]));
+}
+
+function kindOf(kind: "context" | "history", types: string): Readonly<Record<string, "context" | "history">> {
+  return Object.fromEntries(types.trim().split(/\s+/).map((type) => [type, kind]));
 }
 
 const cached: Fields = { cache_control: cacheControl, prompt_cache_breakpoint: cacheBreakpoint };
@@ -124,12 +131,12 @@ export const responseItems = kinds({
   function_call_output: free("call_id caller id name namespace output status"),
   custom_tool_call: free("async call_id caller id input name namespace"),
   custom_tool_call_output: free("call_id caller id output status"),
-  ...all("context", `
-    additional_tools item_reference reasoning compaction compaction_trigger file_search_call computer_call computer_call_output web_search_call tool_search_call
-    tool_search_output configuration_update image_generation_call code_interpreter_call local_shell_call local_shell_call_output shell_call
-    shell_call_output apply_patch_call apply_patch_call_output mcp_list_tools mcp_approval_request mcp_approval_response mcp_call program
-    program_output
-  `) as Readonly<Record<string, "context">>,
+  ...kindOf("context", "additional_tools item_reference compaction compaction_trigger tool_search_output configuration_update program"),
+  ...kindOf("history", `
+    reasoning file_search_call computer_call computer_call_output web_search_call tool_search_call image_generation_call code_interpreter_call
+    local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call apply_patch_call_output mcp_list_tools
+    mcp_approval_request mcp_approval_response mcp_call program_output
+  `),
 });
 
 /** Content parts of a response's input; what a part names by an id or an address is not seen. */

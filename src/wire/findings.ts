@@ -101,9 +101,9 @@ export class Findings implements FieldFacts {
     const type = object["type"] ?? unsaid;
     const known = typeof type === "string" ? kinds.get(type) : undefined;
     if (known === undefined) return this.unknownField(`${path}.${typeof type === "string" && type !== "" ? type : "type"}`, value);
-    if (known !== "context") return this.members(path, object, known);
+    if (typeof known === "object") return this.members(path, object, known);
     this.#add(this.context, `${path}.${String(type)}`);
-    this.mentionIn(value);
+    if (known === "context") this.mentionIn(value);
   }
 
   unknownField(path: string, value: unknown): void {

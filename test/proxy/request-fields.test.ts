@@ -341,3 +341,22 @@ describe("FAREBOX_UNKNOWN_FIELDS=refuse", () => {
     expect(await strict.metrics()).toMatch(/^farebox_unknown_fields_total\{route="\/v1\/chat\/completions",field="wonder"\} \d+$/m);
   });
 });
+
+describe("names of models in texts", () => {
+  it.each(["openai/o1", "OpenAI/O1:online", "o1:free", "https://gateway.example/v1/o1"])("count in an unknown field with a provider and a variant: %s", async (name) => {
+    const answer = await send(narrow, chat({ deployment_override: name }));
+    expect([answer.status, errorOf(answer).code]).toEqual([403, "model_not_allowed"]);
+  });
+
+  it.each<[name: string, item: object]>([
+    ["what a command printed", { type: "shell_call_output", call_id: "c", output: [{ stdout: "o1\n", stderr: "" }] }],
+    ["a screenshot", { type: "computer_call_output", call_id: "c", output: { type: "computer_screenshot", image_url: "o1" } }],
+    ["the tools of a server", { type: "mcp_list_tools", server_label: "s", tools: [{ name: "ask", input_schema: { properties: { model: { enum: ["o1"] } } } }] }],
+    ["earlier reasoning", { type: "reasoning", summary: [{ type: "summary_text", text: "o1" }], content: [{ type: "reasoning_text", text: "o1" }] }],
+  ])("ask for none in %s", async (_name, item) => {
+    const input = [{ type: "message", role: "user", content: "hello" }, item];
+    const answer = await send(narrow, { model: "gpt-4o", input }, { path: "/v1/responses" });
+    expect(answer.status).toBe(200);
+    expect((await books.endings()).at(-1)?.doubts).not.toContain("unknown_field");
+  });
+});

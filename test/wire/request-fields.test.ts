@@ -75,7 +75,7 @@ describe("the official SDK knows no field that the table does not", () => {
     ["output_text", responseParts, "responses/responses", "ResponseOutputText"],
   ])("in an item or a part: %s", (type, kinds, file, name) => {
     const known = kinds.get(type);
-    if (known === undefined || known === "context") throw new Error(`${type} has no members`);
+    if (typeof known !== "object") throw new Error(`${type} has no members`);
     expect(declared(file, name).filter((field) => known.meaningOf(field) === undefined)).toEqual([]);
   });
 });

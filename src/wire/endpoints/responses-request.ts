@@ -1,7 +1,7 @@
 import type { ChatText } from "../../core/chat-text.ts";
 import { responseItems, responseParts, responsesFields } from "../field-table.ts";
 import type { Findings } from "../findings.ts";
-import { listOr, objectOr, type JsonObject } from "../json.ts";
+import { listOr, objectOr, textOr, type JsonObject } from "../json.ts";
 import { lengthInFull } from "../json-skeleton.ts";
 import {
   bytesBeside,
@@ -73,8 +73,10 @@ function readParts(items: readonly JsonObject[], findings: Findings): PromptPart
   for (const item of items) {
     if (item["type"] === "additional_tools") findings.tooExpensive("input", "it brings tools with it");
     findings.kind("input", item, responseItems, "message");
+    // What an earlier tool or model said has parts of its own kinds; the whole context is held for it.
+    const isHistory = responseItems.get(textOr(item["type"])) === "history";
     for (const part of [...partsOf(item["content"]), ...partsOf(item["output"])].map(objectOr)) {
-      findings.kind("input.content", part, responseParts);
+      if (!isHistory) findings.kind("input.content", part, responseParts);
       switch (part["type"]) {
         case "input_image":
           found.images++;
