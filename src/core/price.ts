@@ -97,6 +97,11 @@ export function inServiceTier(price: PriceVersion, serviceTier: string | null): 
   return tiers === undefined ? price : { ...price, tiers };
 }
 
+/** Whether writing to a cache has a price, and none of its own where the cache is kept for an hour. */
+export function lacksHourRate({ tiers }: PriceVersion): boolean {
+  return tiers.some(({ charged }) => charged.cache_write > charged.input && charged.cache_write_1h <= charged.cache_write);
+}
+
 /** The tier that a prompt of this size reaches. */
 export function tierFor(price: PriceVersion, promptTokens: number): PriceTier {
   let found: PriceTier = price.tiers[0];

@@ -144,9 +144,12 @@ function postTokens(reserved: Reserved, tokens: TokenCounts, how: HowKnown): Pos
   if (reserved.price === null) {
     return { kind: "post", cost: null, listCost: null, formula: "unpriced", minimumApplied: false, tokens, ...how };
   }
-  const served = reserved.servedPrice == null ? {} : { servedPrice: reserved.servedPrice };
   const { charged, list, formula, minimumApplied } = costUnder({ price: reserved.price, servedPrice: reserved.servedPrice?.version ?? null }, tokens, how.billing);
-  return { kind: "post", cost: charged, listCost: list, formula, minimumApplied, tokens, ...served, ...how };
+  return { kind: "post", cost: charged, listCost: list, formula, minimumApplied, tokens, ...servedBy(reserved), ...how };
+}
+
+function servedBy({ servedPrice }: Reserved): Pick<Posted, "servedPrice"> {
+  return servedPrice == null ? {} : { servedPrice };
 }
 
 /** The estimate up to the hold; beyond it only what was plainly written, which is then overage. */
@@ -170,7 +173,7 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
   const estimate = postTokens(reserved, tokens, how);
   if (!passesHold(reserved, estimate) && !hasMedia) return estimate;
   const written = postTokens(reserved, { ...counted, output: bounded(counted.output + unknownTokens) }, how);
-  return passesHold(reserved, written) ? written : { ...postHold(reserved, how.source, how.reason, tokens), ...how };
+  return passesHold(reserved, written) ? written : { ...postHold(reserved, how.source, how.reason, tokens), ...servedBy(reserved), ...how };
 }
 
 /** The hold, and more only where an answer that could not be read is larger than what it pays for. */

@@ -1,5 +1,6 @@
 import { outputBound, partTokens } from "../core/bounds.ts";
-import type { Doubt } from "../core/doubts.ts";
+import { mergeDoubts, type Doubt } from "../core/doubts.ts";
+import { lacksHourRate } from "../core/price.ts";
 import { outcomeOfStatus, type CountedOutput, type Outcome } from "../core/settlement.ts";
 import { usageIn, type Usage } from "../core/usage.ts";
 import { noTokens, scaleTokens, unchanged } from "../core/tokens.ts";
@@ -72,7 +73,7 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
         return outcomeOfStatus(ending.status, of.model?.billsServerErrors ?? false);
       case "whole": {
         const usage = usageIn(unit, ending.usage, of.request.classes.prompt);
-        if (usage !== undefined) return reported(usage);
+        if (usage !== undefined) return reported(usage, of);
         const { characters } = of.request;
         if (unit === "character" && characters !== undefined) {
           return { kind: "counted", tokens: { ...noTokens, input: characters }, errorFactor: unchanged, hiddenTokens: 0 };
@@ -87,7 +88,7 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
       }
       case "cut": {
         const usage = usageIn(unit, ending.usage, of.request.classes.prompt);
-        if (usage !== undefined) return reported(usage);
+        if (usage !== undefined) return reported(usage, of);
         if (isUncountable(of)) return { kind: "unknown", reason: ending.reason, doubts: boundedDoubts(of) };
         const tokens = await count(ending.texts, of);
         if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
@@ -104,8 +105,10 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
   };
 }
 
-function reported({ tokens, clamped, doubts }: Usage): Outcome {
-  return { kind: "reported", tokens, clamped, ...(doubts !== undefined && { doubts }) };
+function reported({ tokens, clamped, doubts }: Usage, { model }: Metered): Outcome {
+  const isUnpriced = tokens.cache_write_1h > 0 && model?.price != null && lacksHourRate(model.price.version);
+  const all = isUnpriced ? mergeDoubts(doubts, ["usage_unknown_class"]) : doubts;
+  return { kind: "reported", tokens, clamped, ...(all !== undefined && { doubts: all }) };
 }
 
 /** What the answer has beside the text that was counted, and why the count may differ from the bill. */
@@ -113,7 +116,8 @@ function besideText({ uncountable, ranMs }: Answered & { readonly ranMs: number 
   // A price of requests is exact whatever was written.
   const { unknownBytes = 0, sealedBytes = 0, hasMedia = false } = isFlat(of) ? {} : (uncountable ?? {});
   // What a model encrypts that reasons unseen is in its hidden tokens.
-  const unknownTokens = tokensOf(of.model?.reasons === true ? unknownBytes : unknownBytes + sealedBytes, of);
+  // Sealed bytes are base64 of at least as many as the text has.
+  const unknownTokens = tokensOf(of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4), of);
   const hidden = hiddenTokens(of, ranMs);
   const max = outputTokensMax(of);
   const doubts: Doubt[] = [];

@@ -1,7 +1,7 @@
 import { outputBound, partTokens, promptBound, worstCase } from "../core/bounds.ts";
 import { add, larger, noMoney, type PicoUsd } from "../core/money.ts";
 import type { PromptText } from "../core/prompt-text.ts";
-import { canonicalPrice, timesPieces } from "../core/price.ts";
+import { canonicalPrice, lacksHourRate, timesPieces } from "../core/price.ts";
 import { isTierUnbounded, plainTerms, promptWithCalls, tiersToHold, toolBoundOf, type ToolBound } from "../core/request-terms.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Slices } from "../core/slices.ts";
@@ -109,7 +109,7 @@ export function createPricer(parts: {
       const { models, mentions } = given.fields;
       const isAlone = models.length === 0 && mentions.length === 0;
       const named = isAlone ? [asked] : [asked, ...others(given, at, catalogue).map((other) => ({ ...other, model: pricedFor(given, other.model) }))];
-      const request = cachesForHour(given) && named.some((one) => hasNoHourRate(one.model)) ? withUnpricedHour(given) : given;
+      const request = cachesForHour(given) && named.some(({ model: each }) => each?.price != null && lacksHourRate(each.price.version)) ? withUnpricedHour(given) : given;
       const unpriced = named.filter((one) => one.model?.price == null);
       const refused = parts.unpriced === "refuse" ? unpriced.find(({ isStated }) => isStated) : undefined;
       if (refused !== undefined) return { ok: false, refusal: { code: "model_not_priced", model: refused.name, underBudget: false } };
@@ -166,12 +166,6 @@ interface Named extends Candidate {
 
 function cachesForHour({ classes }: ModelRequest): boolean {
   return classes.prompt.includes("cache_write_1h");
-}
-
-/** Whether writing to a cache has a price, and none of its own where the cache is kept for an hour. */
-function hasNoHourRate(model: CatalogueModel | undefined): boolean {
-  const tiers = model?.price?.version.tiers ?? [];
-  return tiers.some(({ charged }) => charged.cache_write > charged.input && charged.cache_write_1h <= charged.cache_write);
 }
 
 function withUnpricedHour(request: ModelRequest): ModelRequest {

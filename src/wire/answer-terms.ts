@@ -1,5 +1,5 @@
 import { storedText } from "../core/stored-text.ts";
-import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
+import { isObject, listOr, objectOr, textOr, type JsonObject } from "./json.ts";
 
 /** What of an answer decides its cost beside its usage. */
 export interface AnswerTerms {
@@ -66,7 +66,7 @@ export function hostedCall(item: unknown): string | null {
   const { type, action, environment } = objectOr(item);
   if (typeof type !== "string" || !type.endsWith("_call") || clientCalls.has(type)) return null;
   // Reading a page that a search has found is not charged as a search.
-  if (type === "web_search_call" && pageActions.has(String(objectOr(action)["type"]))) return null;
+  if (type === "web_search_call" && pageActions.has(textOr(objectOr(action)["type"]))) return null;
   if (type === "shell_call" && objectOr(environment)["type"] === "local") return null;
   return type;
 }

@@ -45,7 +45,7 @@ function hostedCalls(body: JsonObject): string[] {
 
 /** "web_search_2025_08_26" is called by items of type "web_search_call". */
 function callOf(type: unknown): string {
-  const name = String(type).replace(/_(?:\d{4}_\d{2}_\d{2}|\d{8})$/, "");
+  const name = textOr(type).replace(/_(?:\d{4}_\d{2}_\d{2}|\d{8})$/, "");
   return /^[a-z][a-z0-9_]{0,58}$/.test(name) ? `${name}_call` : "other_call";
 }
 

@@ -62,6 +62,7 @@ const promptParts = membersOf({
   image_tokens: "imageInput",
   video_tokens: "videoInput",
   document_tokens: "documentInput",
+  web_search_requests: "tool",
 });
 
 const completionParts = membersOf({
