@@ -204,8 +204,8 @@ describe("readChatRequest", () => {
     ["a service tier that is no text", { service_tier: 1 }, "unknown", []],
     ["a hosted tool", { tools: [{ type: "function", function: {} }, { type: "web_search" }] }, null, ["web_search_call"]],
     ["a tool of a dated type, twice", { tools: [{ type: "web_search_2025_08_26" }, { type: "web_search_20250305" }] }, null, ["web_search_call"]],
-    ["a tool without a type", { tools: [{ function: {} }] }, null, ["undefined_call"]],
-    ["a tool that is no object", { tools: ["web_search"] }, null, ["undefined_call"]],
+    ["a tool without a type", { tools: [{ function: {} }] }, null, ["other_call"]],
+    ["a tool that is no object", { tools: ["web_search"] }, null, ["other_call"]],
     ["a tool's type in another letter case", { tools: [{ type: "function", TYPE: "web_search" }] }, null, ["other_call"]],
     ["a search by a field", { web_search_options: {} }, null, ["web_search_call"]],
   ])("names %s, whose price decides what it costs", (_, more, serviceTier, calls) => {

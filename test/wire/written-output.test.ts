@@ -95,6 +95,7 @@ describe("a stream of a response", () => {
   const delta = (said: string, where: object) => ({ type: "response.output_text.delta", ...where, delta: said });
   const done = (text: string, where: object) => ({ type: "response.output_text.done", ...where, text });
   const item = (id: string | undefined, text: string) => ({ ...(id !== undefined && { id }), type: "message", content: [{ type: "output_text", text }] });
+  const bare = (text: string) => item(undefined, text);
   const itemDone = (output_index: number, whole: object) => ({ type: "response.output_item.done", output_index, item: whole });
   const completed = (...output: object[]) => ({ type: "response.completed", response: { output } });
   const total = (events: readonly object[]) => responses(...events).texts.join("").length;
@@ -107,6 +108,8 @@ describe("a stream of a response", () => {
     ["of two items at one index", [delta("Hello", at("a", 0)), delta("Two", at("b", 0)), done("Hello", at("a", 0)), done("Two", at("b", 0)), completed(item("a", "Hello"), item("b", "Two"))], 8],
     ["of two whole items at one index", [done("Hello", at("a", 0)), done("Other", at("b", 0))], 10],
     ["of whole items alone", [itemDone(0, item("a", "Hello")), itemDone(0, item("b", "Other")), completed(item("a", "Hello"), item("b", "Other"))], 10],
+    ["of items without ids that begin with the same words", [itemDone(0, bare("Hello")), itemDone(1, bare("Hello, too")), completed(bare("Hello"), bare("Hello, too"))], 15],
+    ["whose response alone has them", [completed(bare("Hello"), bare("Hello"))], 10],
     ["whose response has other indexes", [delta("Hello", at("a", 1)), completed(item("a", "Hello"))], 5],
     ["whose response has other indexes and ids", [{ type: "response.reasoning_summary_text.delta", item_id: "r", output_index: 0, summary_index: 0, delta: "Hmm" }, delta("Hello", at("a", 1)), completed(item("z", "Hello"))], 8],
     ["whose response has no output", [delta("Hello", at("a", 0)), completed()], 5],

@@ -145,7 +145,8 @@ class ResponsesReading implements EventReading {
   /** What a response says of itself repeats what its events said. */
   #writeResponse(whole: JsonObject): void {
     const { output } = whole;
-    if (Array.isArray(output)) output.forEach((item, index) => this.#writeItem(item, index));
+    const taken = new Set<string>();
+    if (Array.isArray(output)) output.forEach((item, index) => this.#writeItem(item, index, taken));
     else this.#repeat(output, undefined, "response.output", true);
     const { output_text: text } = whole;
     if (listOr(output).length === 0 && typeof text === "string") {
@@ -154,8 +155,8 @@ class ResponsesReading implements EventReading {
     walkMembers(whole, response, "response", this.#repeating(true));
   }
 
-  #writeItem(item: unknown, index: unknown): void {
-    const { key, isSure } = this.#items.findWhole(item, index);
+  #writeItem(item: unknown, index: unknown, taken?: Set<string>): void {
+    const { key, isSure } = this.#items.findWhole(item, index, taken);
     this.#repeat(item, responseItem, key, isSure);
   }
 
@@ -194,21 +195,33 @@ class Items {
     return { key, isSure: isNamed && key !== String(itemsMax) };
   }
 
-  /** The item that a whole one repeats: one that says the same, where its id is not known. */
-  findWhole(item: unknown, index: unknown): { readonly key: string; readonly isSure: boolean } {
+  /**
+   * The item that a whole one repeats: one that says the same, where its id is not known. `taken`: those that a response has
+   * listed so far; its list may have other ids and indexes than its events, and each of its items is another one.
+   */
+  findWhole(item: unknown, index: unknown, taken?: Set<string>): { readonly key: string; readonly isSure: boolean } {
+    const found = this.#wholeOf(item, index, taken);
+    taken?.add(found.key);
+    return found;
+  }
+
+  #wholeOf(item: unknown, index: unknown, taken: ReadonlySet<string> | undefined): { readonly key: string; readonly isSure: boolean } {
     const { id } = objectOr(item);
     const known = this.#known(id);
     if (known !== undefined) return this.find(id, index);
     const owner = this.#owner(id, index);
-    if (owner === undefined && this.#count === 0) return this.find(id, index);
+    // An event with an index of its own is about an item of its own, also where that begins with the words of another.
+    if (owner === undefined && (this.#count === 0 || (taken === undefined && typeof index === "number"))) return this.find(id, index);
     const texts: [string, string][] = [];
     const ignore = () => undefined;
     walkOutput(item, responseItem, "", { text: (text, at) => void texts.push([at, text]), unknown: ignore, sealed: ignore, media: ignore });
     const before = (key: string) => texts.map(([at, text]) => [this.#output.textAt(`${key}.${at}`), text] as const).filter(([said]) => said !== "");
     const repeats = (key: string) => before(key).some(([said, text]) => text.startsWith(said));
-    const same = [...(owner === undefined ? [] : [owner]), ...Array.from({ length: Math.min(this.#count, searchedMax) }, (_, key) => String(key))].find(repeats);
-    const free = owner !== undefined && before(owner).length === 0 ? owner : undefined;
-    const key = this.#add(id, index, same ?? free);
+    const isFree = owner !== undefined && taken?.has(owner) !== true && before(owner).length === 0;
+    const others = Array.from({ length: Math.min(this.#count, searchedMax) }, (_, key) => String(key));
+    const repeated = [...(owner === undefined ? [] : [owner]), ...others].find((key) => taken?.has(key) !== true && repeats(key));
+    const free = isFree ? owner : undefined;
+    const key = this.#add(id, index, taken === undefined ? (free ?? repeated) : (repeated ?? free));
     return { key, isSure: key !== String(itemsMax) };
   }
 
