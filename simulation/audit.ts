@@ -1,9 +1,10 @@
 import type { Charge } from "../src/core/charge.ts";
 import { costOf } from "../src/core/cost.ts";
+import type { Doubt } from "../src/core/doubts.ts";
 import { formatUsd, noMoney, type PicoUsd } from "../src/core/money.ts";
 import type { PriceVersion } from "../src/core/price.ts";
-import type { TokenCounts } from "../src/core/tokens.ts";
-import { picoUsdPerUnit } from "./prices.ts";
+import { completionTotal, noTokens, promptClasses, type TokenCounts } from "../src/core/tokens.ts";
+import { estimatedModels, modelOutputMax, picoUsdPerUnit } from "./prices.ts";
 import type { SimulatedExchange } from "./client.ts";
 import type { Generation } from "./generation.ts";
 
@@ -36,7 +37,7 @@ const before = new Set([
 
 /** What is wrong with how one request was charged and answered. */
 export function faultsOf(about: Case): string[] {
-  return [...chargeFaults(about), ...billFaults(about), ...taskFaults(about), ...clientFaults(about)].map((fault) => `${about.exchange.id}: ${fault}`);
+  return [...chargeFaults(about), ...billFaults(about), ...deliveredFaults(about), ...doubtFaults(about), ...taskFaults(about), ...clientFaults(about)].map((fault) => `${about.exchange.id}: ${fault}`);
 }
 
 function chargeFaults({ charge, wasSent, crashed, exchange, pricesInForce }: Case): string[] {
@@ -61,20 +62,58 @@ function billFaults({ charge, price, generations }: Case): string[] {
   if (charge.cost === null || charge.hold === null) return ["no cost, and a price"];
   const cost = (tokens: TokenCounts | null): PicoUsd => (tokens === null ? noMoney : costOf(price, tokens).charged);
   const whole = cost(last.billed);
-  if (charge.source === "reported") {
-    return charge.cost === whole ? [] : [`the gateway billed ${whole}, and ${charge.cost} is posted as reported`];
-  }
+  if (charge.source === "reported") return [...reportedFaults(charge, last), ...(charge.cost === whole ? [] : [`the gateway billed ${whole}, and ${charge.cost} is posted as reported`])];
   const faults: string[] = [];
+  if (charge.source === "counted" && !estimatedModels.has(charge.model) && charge.cost !== whole) faults.push(`the gateway billed ${whole}, and ${charge.cost} was counted`);
   // A stream that is cut costs what was delivered: what was under way is an exception that is stated.
   const due = last.stream ? cost(last.seen) : whole;
   const isCounted = charge.source === "counted" || charge.source === "partial";
   // What was counted is never below what was delivered; where nothing could be counted, the hold stands for it.
   const least = isCounted || due < charge.hold ? due : charge.hold;
   if (charge.cost < least) faults.push(`the gateway billed ${due}, and ${charge.cost} is posted as ${charge.source} (${charge.reason}) under ${charge.hold}`);
-  // What a stream wrote before its hold could grow is overage: it is posted as it was written.
-  const most = last.stream && isCounted && whole > charge.hold ? whole : charge.hold;
+  // What a stream wrote before its hold could grow is overage, and unknown output counts up to what the model can write.
+  const bound = last.isUnknownRead ? cost({ ...noTokens, input: charge.delivered?.input ?? 0, output: modelOutputMax * last.choices }) : whole;
+  const mayPass = isCounted && (last.stream || last.isUnknownRead);
+  const most = mayPass && bound > charge.hold ? bound : charge.hold;
   if (charge.cost > most) faults.push(`${charge.cost} is posted as ${charge.source}, beyond the hold ${charge.hold}`);
   return faults;
+}
+
+/** What is posted as reported has the tokens that the gateway bills, in whatever words it states them. */
+function reportedFaults({ tokens }: Charge, { billed }: Generation): string[] {
+  if (billed === null) return [];
+  const differ = promptClasses.filter((name) => tokens[name] !== billed[name]).map((name) => `${tokens[name]} tokens of ${name} are posted, and ${billed[name]} were billed`);
+  const [posted, completion] = [completionTotal(tokens), completionTotal(billed)];
+  return posted === completion ? differ : [...differ, `${posted} tokens of output are posted, and ${completion} were billed`];
+}
+
+/** Posted is at least delivered: neither the amount nor what was counted is below what the proxy has read. */
+function deliveredFaults({ charge, price, generations }: Case): string[] {
+  if (charge?.state !== "posted" || charge.kind !== "request" || charge.source === "assumed" || charge.source === "reported") return [];
+  const { delivered, cost } = charge;
+  // An answer that could not be read was bounded by its bytes alone.
+  if (delivered === null) return charge.reason === "unreadable_answer" ? [] : [`posted as ${charge.source}, and nothing is delivered`];
+  const faults: string[] = [];
+  const least = price === undefined ? null : costOf(price, { ...noTokens, ...delivered }).charged;
+  if (least !== null && (cost ?? noMoney) < least) faults.push(`${delivered.output} tokens were delivered for ${least}, and ${cost} is posted as ${charge.source}`);
+  const read = generations.at(-1)?.outputRead ?? 0;
+  if (delivered.output < read) faults.push(`the proxy has read ${read} tokens of output, and ${delivered.output} are delivered`);
+  return faults;
+}
+
+/** Doubts that an answer with a clear usage does not give. */
+const ofAnswers: ReadonlySet<Doubt> = new Set(["unknown_output", "usage_contradicts", "usage_unknown_class", "time_based"]);
+
+/** Output in members that the proxy does not know is a doubt of its charge, and of no other. */
+function doubtFaults({ charge, generations }: Case): string[] {
+  const last = generations.at(-1);
+  if (charge?.state !== "posted" || last === undefined || charge.source === "assumed") return [];
+  const isStated = charge.doubts.includes("unknown_output");
+  if (charge.source === "reported") return charge.doubts.filter((doubt) => ofAnswers.has(doubt)).map((doubt) => `posted as reported with the doubt ${doubt}`);
+  if (last.isUnknownRead && !isStated) return ["it has unknown output, and no doubt says so"];
+  if (last.isUnknownRead && charge.source !== "partial") return [`it has unknown output, and is posted as ${charge.source}`];
+  const isReadable = charge.reason !== "unreadable_answer";
+  return isStated && isReadable && !last.isUnknownRead ? ["unknown output is a doubt of it, and it has none"] : [];
 }
 
 /** A task costs what the gateway says that it used; where nobody could hear of it, the hold. */

@@ -1,13 +1,15 @@
 import { noTokens, type TokenCounts } from "../src/core/tokens.ts";
+import { modelOutputMax } from "./prices.ts";
 import { chunk, chunkOf, event, headOf, type Manner, type Piece, type Wire } from "./pieces.ts";
 import { promptTokensOf, tokensOf } from "./tokens.ts";
+import { statementOf, statesWrites, vocabularyOf, type Vocabulary } from "./vocabularies.ts";
 import { outside, type World } from "./world.ts";
+import { deltaOf, isUnknown, membersOf, messageOf, type Member, type Part } from "./written.ts";
 
 /** Pieces that a connection takes before the gateway has to wait for its reader. */
 const unreadMax = 6;
 /** Of a model that reasons unseen: below what its price file states. Tokens a second. */
 const thinkingSpeed = 40;
-const modelOutputMax = 400;
 
 interface Asked {
   readonly model: string;
@@ -27,8 +29,11 @@ export class Generation {
   readonly #asked: Asked;
   readonly #prompt: number;
   readonly #cached: number;
+  readonly #cacheWritten: number;
   readonly #path: string;
-  /** What each choice says, as far as it is written, and as far as the proxy has read it. */
+  readonly #members: readonly [Member, ...Member[]];
+  readonly #vocabulary: Vocabulary;
+  /** What each choice says in all its members, as far as it is written, and as far as the proxy has read it. */
   readonly #written: string[];
   readonly #read: string[];
   /** Output unseen beyond what is written. */
@@ -37,6 +42,7 @@ export class Generation {
   #beyond = 0;
   #isBilled = false;
   #isReported = false;
+  #isUnknownRead = false;
   #isOver = false;
   #beganAt = 0;
 
@@ -53,7 +59,11 @@ export class Generation {
     this.#asked = JSON.parse(body.toString()) as Asked;
     this.stream = this.#asked.stream === true;
     this.#prompt = promptTokensOf(body);
+    this.#members = membersOf(world.chance);
+    this.#vocabulary = vocabularyOf(world.chance);
     this.#cached = world.chance.happens(0.3) ? world.chance.below(this.#prompt) : 0;
+    const writes = statesWrites(this.#vocabulary) && world.chance.happens(0.3);
+    this.#cacheWritten = writes ? world.chance.below(this.#prompt - this.#cached) : 0;
     this.#written = Array.from({ length: this.#asked.n ?? 1 }, () => "");
     this.#read = this.#written.map(() => "");
   }
@@ -66,6 +76,20 @@ export class Generation {
   /** What the proxy could know of it: the tokens of what it has read. */
   get seen(): TokenCounts | null {
     return this.#isBilled ? this.#tokens(this.#read, 0) : null;
+  }
+
+  /** Tokens of output that the proxy has read. */
+  get outputRead(): number {
+    return this.#read.reduce((sum, text) => sum + tokensOf(text), 0);
+  }
+
+  /** Whether the proxy has read output in a member that it does not know. */
+  get isUnknownRead(): boolean {
+    return this.#isUnknownRead;
+  }
+
+  get choices(): number {
+    return this.#written.length;
   }
 
   /** The bytes of its answer that the proxy has read. */
@@ -100,7 +124,8 @@ export class Generation {
   #tokens(texts: readonly string[], beyond: number): TokenCounts {
     const visible = texts.reduce((sum, text) => sum + tokensOf(text), 0);
     const reasoning = Math.max(this.#hidden - visible, 0);
-    return { ...noTokens, input: this.#prompt - this.#cached, cached_input: this.#cached, output: visible + beyond, reasoning };
+    const [cached, written] = [this.#cached, this.#cacheWritten];
+    return { ...noTokens, input: this.#prompt - cached - written, cached_input: cached, cache_write: written, output: visible + beyond, reasoning };
   }
 
   #treat(): void {
@@ -139,52 +164,55 @@ export class Generation {
     return Math.min(this.#asked.max_tokens ?? modelOutputMax, modelOutputMax);
   }
 
-  /** Adds up to so many tokens of text to each choice. */
-  #writeSome(tokensMax: number): string[] {
+  /** Adds up to so many tokens of text to each choice, in one of its members. */
+  #writeSome(tokensMax: number): Part[] {
     const { chance } = this.#world;
-    const pieces = this.#written.map((text) => {
-      const room = Math.min(this.#limit * 4 - text.length, chance.between(1, Math.max(tokensMax * 4, 1)));
-      return "lorem ipsum dolor ".repeat(Math.ceil(room / 18) + 1).slice(0, Math.max(room, 0));
+    const parts = this.#written.map((written): Part => {
+      const asked = chance.between(1, Math.max(tokensMax * 4, 1));
+      // Members of a plain answer are counted one by one: whole tokens add up to what the choice as a whole is.
+      const room = Math.min(this.#limit * 4 - written.length, this.stream ? asked : Math.ceil(asked / 4) * 4);
+      const text = "lorem ipsum dolor ".repeat(Math.ceil(Math.max(room, 0) / 18) + 1).slice(0, Math.max(room, 0));
+      return { member: chance.pick(this.#members), text };
     });
-    pieces.forEach((piece, index) => (this.#written[index] += piece));
+    parts.forEach(({ text }, index) => (this.#written[index] += text));
     if (this.#asked.model === "thinker") {
       const all = this.#limit * this.#written.length;
       this.#hidden = Math.min(Math.floor((thinkingSpeed * (this.#world.elapsedMs - this.#beganAt)) / 1000), all);
     }
-    return pieces;
+    return parts;
   }
 
   #usage(): object | undefined {
     const { manner } = this;
     if (manner.kind === "answers" && manner.usage === "none") return undefined;
-    if (manner.kind === "answers" && manner.usage === "nonsense") return { prompt_tokens: -1, completion_tokens: 2.5 };
+    if (manner.kind === "answers" && manner.usage === "nonsense") return { usage: { prompt_tokens: -1, completion_tokens: 2.5 } };
     if (manner.kind === "answers" && manner.usage === "beyond") this.#beyond = this.#limit * this.#written.length + 17;
-    const { input, cached_input: cached, output, reasoning } = this.#tokens(this.#written, this.#beyond);
-    return {
-      prompt_tokens: input + cached, completion_tokens: output + reasoning, total_tokens: input + cached + output + reasoning,
-      prompt_tokens_details: { cached_tokens: cached }, completion_tokens_details: { reasoning_tokens: reasoning },
-    };
+    return statementOf(this.#vocabulary, this.#tokens(this.#written, this.#beyond));
   }
 
   #reported = (): void => {
     this.#isReported = true;
   };
 
-  #readAll = (): void => {
+  #readAll(parts: readonly Part[]): void {
     this.#written.forEach((text, index) => (this.#read[index] = text));
-  };
+    this.#isUnknownRead ||= parts.some(isUnknown);
+  }
 
   #answer(): void {
     const { manner } = this;
-    this.#writeSome(this.#limit);
+    const rounds = this.#members.map(() => this.#writeSome(this.#limit));
     const usage = this.#usage();
-    const choices = this.#written.map((content, index) => ({ index, message: { role: "assistant", content }, finish_reason: "stop" }));
-    const whole = JSON.stringify({ id: "c", object: "chat.completion", model: `${this.#asked.model}-1`, choices, ...(usage && { usage }) });
+    const choices = this.#written.map((_, index) => {
+      const parts = rounds.flatMap((round) => round[index] ?? []);
+      return { index, message: messageOf(parts), finish_reason: "stop" };
+    });
+    const whole = JSON.stringify({ id: "c", object: "chat.completion", model: `${this.#asked.model}-1`, choices, ...usage });
     const text = manner.kind === "unreadable" ? "<html>not what was asked for</html>" : whole;
     const half = Math.floor(text.length / 2);
     const head: Piece = { kind: "head", head: headOf(200, "application/json") };
     const isSound = manner.kind !== "unreadable" && !(manner.kind === "answers" && (manner.usage === "none" || manner.usage === "nonsense"));
-    const last: Piece = { kind: "chunk", bytes: Buffer.from(text.slice(half)), read: () => (this.#readAll(), isSound && this.#reported()) };
+    const last: Piece = { kind: "chunk", bytes: Buffer.from(text.slice(half)), read: () => (this.#readAll(rounds.flat()), isSound && this.#reported()) };
     if (manner.kind === "silent") return this.#finish(head, ...(manner.when === "midway" ? [chunk(text.slice(0, half))] : []));
     if (manner.kind === "reset") return this.#finish(head, ...(manner.when === "midway" ? [chunk(text.slice(0, half))] : []), { kind: "broken" });
     const ends: Piece[] = manner.kind === "repeats" ? [{ kind: "end" }, { kind: "end" }, { kind: "broken" }] : [{ kind: "end" }];
@@ -208,16 +236,14 @@ export class Generation {
     const isBroken = this.manner.kind === "cut" || this.manner.kind === "silent" || this.manner.kind === "reset";
     const isFull = this.#written.every((text) => text.length >= this.#limit * 4);
     if (partsLeft === 0 || isFull) return isBroken ? this.#breakStream() : this.#endStream();
-    const before = this.#written.map((text) => text.length);
-    this.#writeSome(this.#world.chance.between(1, 24));
-    this.#written.forEach((text, index) => {
-      const content = text.slice(before[index]);
-      if (content === "") return;
-      const upTo = text.length;
+    this.#writeSome(this.#world.chance.between(1, 24)).forEach((part, index) => {
+      if (part.text === "") return;
+      const upTo = this.#written[index]?.length;
       const read = () => {
         this.#read[index] = (this.#written[index] ?? "").slice(0, upTo);
+        this.#isUnknownRead ||= isUnknown(part);
       };
-      this.#wire.write({ kind: "chunk", bytes: event({ choices: [{ index, delta: { content }, finish_reason: null }], model: this.#asked.model }), read });
+      this.#wire.write({ kind: "chunk", bytes: event({ choices: [{ index, delta: deltaOf(part), finish_reason: null }], model: this.#asked.model }), read });
     });
     this.#after("writes on", () => this.#goOn(partsLeft - 1), this.#world.chance.pick([0, 0, 5, 30, 200]));
   }
@@ -234,7 +260,7 @@ export class Generation {
     const isSound = usage !== undefined && !(manner.kind === "answers" && manner.usage === "nonsense");
     const finish = chunkOf(event({ choices: this.#written.map((_, index) => ({ index, delta: {}, finish_reason: "stop" })), model: this.#asked.model }));
     const report: Piece[] =
-      usage === undefined ? [] : [{ kind: "chunk", bytes: event({ choices: [], usage, model: this.#asked.model }), read: () => void (isSound && this.#reported()) }];
+      usage === undefined ? [] : [{ kind: "chunk", bytes: event({ choices: [], ...usage, model: this.#asked.model }), read: () => void (isSound && this.#reported()) }];
     const done = chunk("data: [DONE]\n\n");
     if (manner.kind === "reordered") return this.#finish(...report, finish, done, { kind: "end" });
     if (manner.kind === "repeats") return this.#finish(finish, finish, ...report, ...report, done, done, { kind: "end" }, { kind: "broken" }, { kind: "end" });

@@ -81,6 +81,32 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a stream that is cut costs nothing": [
     { file: "proxy/meter.ts", from: "deliveredTokens: tokens.output,", to: "deliveredTokens: 0," },
   ],
+  "output in members that are not known counts as nothing": [
+    {
+      file: "proxy/meter.ts",
+      from: "const unknownTokens = tokensOf(of.model?.reasons === true ? unknownBytes : unknownBytes + sealedBytes, of);",
+      to: "const unknownTokens = 0 * (unknownBytes + sealedBytes);",
+    },
+  ],
+  "output in members that are not known is no doubt": [
+    { file: "proxy/meter.ts", from: 'if (unknownTokens > 0) doubts.push("unknown_output");', to: "" },
+  ],
+  "a custom tool call whose input is not read": [
+    { file: "wire/output-members.ts", from: "members({ function: tool, custom: tool },", to: 'members({ function: tool, custom: "free" },' },
+  ],
+  "a count that stops at the hold": [
+    {
+      file: "core/settlement.ts",
+      from: "return passesHold(reserved, written) ? written : { ...postHold(reserved, how.source, how.reason, tokens), ...how };",
+      to: "return { ...postHold(reserved, how.source, how.reason, tokens), ...how };",
+    },
+  ],
+  "cached tokens outside input_tokens are ignored": [
+    { file: "wire/usage.ts", from: 'statement.agreed("cached", "hit", "cacheRead")', to: 'statement.agreed("cached", "hit")' },
+  ],
+  "input_tokens that are taken for the whole prompt": [
+    { file: "wire/usage.ts", from: 'isPrompt ? "inside" : "outside",', to: '"inside",' },
+  ],
   "a recovery that ends the holds of running tasks": [
     { file: memoryLedger, from: 'state === "pending" && owner !== this.#run && !this.#runsTask(id));\n    for', to: 'state === "pending" && owner !== this.#run);\n    for' },
   ],

@@ -8,8 +8,13 @@ import type { Catalogue, CatalogueTask } from "../src/ports/catalogue.ts";
 /** Models that differ in all that matters for money. */
 export const models = ["plain", "private", "thinker", "dear-errors", "minimum", "tiered"] as const;
 export const unknownModel = "unheard-of";
+/** Models whose output cannot be counted exactly: of an unknown tokenizer, or with reasoning that is not shown. */
+export const estimatedModels: ReadonlySet<string> = new Set(["private", "thinker"]);
 /** A model of tasks. */
 export const taskModel = "film";
+
+/** The most tokens that a model writes. */
+export const modelOutputMax = 400;
 
 /** Units of a task's consumption for one USD. */
 const unitsPerUsd = 10_000_000n;
@@ -59,7 +64,7 @@ groups:
   half: { fraction: "0.5" }
   full: { fraction: "1" }
 provider: simulated
-defaults: { tokenizer: o200k_base, context_tokens: 4000, max_output_tokens: 400, reasoning: false }
+defaults: { tokenizer: o200k_base, context_tokens: 4000, max_output_tokens: ${modelOutputMax}, reasoning: false }
 models:
   plain:
     group: half${price(2, 10)}
