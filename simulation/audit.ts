@@ -1,8 +1,8 @@
 import type { Charge } from "../src/core/charge.ts";
 import { costOf } from "../src/core/cost.ts";
 import type { Doubt } from "../src/core/doubts.ts";
-import { formatUsd, noMoney, type PicoUsd } from "../src/core/money.ts";
-import type { PriceVersion } from "../src/core/price.ts";
+import { formatUsd, larger, noMoney, type PicoUsd } from "../src/core/money.ts";
+import type { PinnedPrice, PriceVersion } from "../src/core/price.ts";
 import { completionTotal, noTokens, promptClasses, type TokenCounts } from "../src/core/tokens.ts";
 import { estimatedModels, modelOutputMax, picoUsdPerUnit } from "./prices.ts";
 import type { SimulatedExchange } from "./client.ts";
@@ -13,6 +13,8 @@ export interface Case {
   readonly exchange: SimulatedExchange;
   readonly charge: Charge | undefined;
   readonly price: PriceVersion | undefined;
+  /** The price of another model that answered, where the proxy has read its name. */
+  readonly servedPrice: PinnedPrice | undefined;
   /** Ids of the prices that were in force between its coming and its sending. */
   readonly pricesInForce: ReadonlySet<string>;
   /** What the gateway did for it, in the order in which it came. */
@@ -52,7 +54,7 @@ function chargeFaults({ charge, wasSent, crashed, exchange, pricesInForce }: Cas
 }
 
 /** The gateway bills no more than the ledger has, the stated exceptions aside. */
-function billFaults({ charge, price, generations }: Case): string[] {
+function billFaults({ charge, price, servedPrice, generations }: Case): string[] {
   const billed = generations.filter((generation) => generation.billed !== null);
   const last = billed.at(-1);
   if (last === undefined || charge === undefined) return [];
@@ -60,7 +62,7 @@ function billFaults({ charge, price, generations }: Case): string[] {
   if (charge.priceId === null) return charge.cost === null ? [] : ["a cost without a price"];
   if (price === undefined) return ["its price is not in the ledger"];
   if (charge.cost === null || charge.hold === null) return ["no cost, and a price"];
-  const cost = (tokens: TokenCounts | null): PicoUsd => (tokens === null ? noMoney : costOf(price, tokens).charged);
+  const cost = (tokens: TokenCounts | null): PicoUsd => (tokens === null ? noMoney : costAtMost(price, servedPrice, tokens));
   const whole = cost(last.billed);
   if (charge.source === "reported") return [...reportedFaults(charge, last), ...(charge.cost === whole ? [] : [`the gateway billed ${whole}, and ${charge.cost} is posted as reported`])];
   const faults: string[] = [];
@@ -73,10 +75,15 @@ function billFaults({ charge, price, generations }: Case): string[] {
   if (charge.cost < least) faults.push(`the gateway billed ${due}, and ${charge.cost} is posted as ${charge.source} (${charge.reason}) under ${charge.hold}`);
   // What a stream wrote before its hold could grow is overage, and unknown output counts up to what the model can write.
   const bound = last.isUnknownRead ? cost({ ...noTokens, input: charge.delivered?.input ?? 0, output: modelOutputMax * last.choices }) : whole;
-  const mayPass = isCounted && (last.stream || last.isUnknownRead);
+  const mayPass = isCounted && (last.stream || last.isUnknownRead || servedPrice !== undefined);
   const most = mayPass && bound > charge.hold ? bound : charge.hold;
   if (charge.cost > most) faults.push(`${charge.cost} is posted as ${charge.source}, beyond the hold ${charge.hold}`);
   return faults;
+}
+
+/** The larger of both costs, where another model answered. */
+function costAtMost(price: PriceVersion, served: PinnedPrice | undefined, tokens: TokenCounts): PicoUsd {
+  return larger(costOf(price, tokens).charged, served === undefined ? noMoney : costOf(served.version, tokens).charged);
 }
 
 /** What is posted as reported has the tokens that the gateway bills, in whatever words it states them. */
@@ -88,13 +95,13 @@ function reportedFaults({ tokens }: Charge, { billed }: Generation): string[] {
 }
 
 /** Posted is at least delivered: neither the amount nor what was counted is below what the proxy has read. */
-function deliveredFaults({ charge, price, generations }: Case): string[] {
+function deliveredFaults({ charge, price, servedPrice, generations }: Case): string[] {
   if (charge?.state !== "posted" || charge.kind !== "request" || charge.source === "assumed" || charge.source === "reported") return [];
   const { delivered, cost } = charge;
   // An answer that could not be read was bounded by its bytes alone.
   if (delivered === null) return charge.reason === "unreadable_answer" ? [] : [`posted as ${charge.source}, and nothing is delivered`];
   const faults: string[] = [];
-  const least = price === undefined ? null : costOf(price, { ...noTokens, ...delivered }).charged;
+  const least = price === undefined ? null : costAtMost(price, servedPrice, { ...noTokens, ...delivered });
   if (least !== null && (cost ?? noMoney) < least) faults.push(`${delivered.output} tokens were delivered for ${least}, and ${cost} is posted as ${charge.source}`);
   const read = generations.at(-1)?.outputRead ?? 0;
   if (delivered.output < read) faults.push(`the proxy has read ${read} tokens of output, and ${delivered.output} are delivered`);
@@ -104,10 +111,12 @@ function deliveredFaults({ charge, price, generations }: Case): string[] {
 /** Doubts that an answer with a clear usage does not give. */
 const ofAnswers: ReadonlySet<Doubt> = new Set(["unknown_output", "usage_contradicts", "usage_unknown_class", "time_based"]);
 
-/** Output in members that the proxy does not know is a doubt of its charge, and of no other. */
-function doubtFaults({ charge, generations }: Case): string[] {
+/** Another model that answered, and output in members that the proxy does not know, is a doubt of its charge, and of no other. */
+function doubtFaults({ charge, servedPrice, generations }: Case): string[] {
   const last = generations.at(-1);
   if (charge?.state !== "posted" || last === undefined || charge.source === "assumed") return [];
+  if (charge.formula === "tokens" && charge.servedPriceId !== (servedPrice?.id ?? null)) return [`${last.served} answered, and its row names another price of what answered`];
+  if (charge.priceId !== null && charge.doubts.includes("served_model") !== last.isServedRead) return [`${last.served} answered, and its doubts are ${charge.doubts.join(", ")}`];
   const isStated = charge.doubts.includes("unknown_output");
   if (charge.source === "reported") return charge.doubts.filter((doubt) => ofAnswers.has(doubt)).map((doubt) => `posted as reported with the doubt ${doubt}`);
   if (last.isUnknownRead && !isStated) return ["it has unknown output, and no doubt says so"];

@@ -1,6 +1,6 @@
 import { noTokens, type TokenCounts } from "../src/core/tokens.ts";
-import { modelOutputMax } from "./prices.ts";
-import { chunk, chunkOf, event, headOf, type Manner, type Piece, type Wire } from "./pieces.ts";
+import { modelOutputMax, models } from "./prices.ts";
+import { chunk, event, headOf, type Manner, type Piece, type Wire } from "./pieces.ts";
 import { promptTokensOf, tokensOf } from "./tokens.ts";
 import { statementOf, statesWrites, vocabularyOf, type Vocabulary } from "./vocabularies.ts";
 import { outside, type World } from "./world.ts";
@@ -33,6 +33,9 @@ export class Generation {
   readonly #path: string;
   readonly #members: readonly [Member, ...Member[]];
   readonly #vocabulary: Vocabulary;
+  /** The model that answers, and whether only the last events of a stream say so. */
+  readonly served: string;
+  readonly #served: { readonly name: string; readonly isLate: boolean };
   /** What each choice says in all its members, as far as it is written, and as far as the proxy has read it. */
   readonly #written: string[];
   readonly #read: string[];
@@ -43,6 +46,7 @@ export class Generation {
   #isBilled = false;
   #isReported = false;
   #isUnknownRead = false;
+  #isServedRead = false;
   #isOver = false;
   #beganAt = 0;
 
@@ -61,6 +65,9 @@ export class Generation {
     this.#prompt = promptTokensOf(body);
     this.#members = membersOf(world.chance);
     this.#vocabulary = vocabularyOf(world.chance);
+    this.served = world.chance.happens(0.15) ? world.chance.pick(models) : this.#asked.model;
+    const name = this.served === this.#asked.model ? `${this.served}-1` : world.chance.pick([this.served, `simulated/${this.served}`]);
+    this.#served = { name, isLate: world.chance.happens(0.3) };
     this.#cached = world.chance.happens(0.3) ? world.chance.below(this.#prompt) : 0;
     const writes = statesWrites(this.#vocabulary) && world.chance.happens(0.3);
     this.#cacheWritten = writes ? world.chance.below(this.#prompt - this.#cached) : 0;
@@ -86,6 +93,11 @@ export class Generation {
   /** Whether the proxy has read output in a member that it does not know. */
   get isUnknownRead(): boolean {
     return this.#isUnknownRead;
+  }
+
+  /** Whether the proxy has read that another model answers. */
+  get isServedRead(): boolean {
+    return this.#isServedRead;
   }
 
   get choices(): number {
@@ -194,7 +206,12 @@ export class Generation {
     this.#isReported = true;
   };
 
+  #readServed = (): void => {
+    this.#isServedRead = this.served !== this.#asked.model;
+  };
+
   #readAll(parts: readonly Part[]): void {
+    this.#readServed();
     this.#written.forEach((text, index) => (this.#read[index] = text));
     this.#isUnknownRead ||= parts.some(isUnknown);
   }
@@ -207,7 +224,7 @@ export class Generation {
       const parts = rounds.flatMap((round) => round[index] ?? []);
       return { index, message: messageOf(parts), finish_reason: "stop" };
     });
-    const whole = JSON.stringify({ id: "c", object: "chat.completion", model: `${this.#asked.model}-1`, choices, ...usage });
+    const whole = JSON.stringify({ id: "c", object: "chat.completion", model: this.#served.name, choices, ...usage });
     const text = manner.kind === "unreadable" ? "<html>not what was asked for</html>" : whole;
     const half = Math.floor(text.length / 2);
     const head: Piece = { kind: "head", head: headOf(200, "application/json") };
@@ -242,8 +259,10 @@ export class Generation {
       const read = () => {
         this.#read[index] = (this.#written[index] ?? "").slice(0, upTo);
         this.#isUnknownRead ||= isUnknown(part);
+        if (!this.#served.isLate) this.#readServed();
       };
-      this.#wire.write({ kind: "chunk", bytes: event({ choices: [{ index, delta: deltaOf(part), finish_reason: null }], model: this.#asked.model }), read });
+      const model = this.#served.isLate ? this.#asked.model : this.#served.name;
+      this.#wire.write({ kind: "chunk", bytes: event({ choices: [{ index, delta: deltaOf(part), finish_reason: null }], model }), read });
     });
     this.#after("writes on", () => this.#goOn(partsLeft - 1), this.#world.chance.pick([0, 0, 5, 30, 200]));
   }
@@ -258,9 +277,12 @@ export class Generation {
     const asked = this.#asked.stream_options?.include_usage === true || (manner.kind === "answers" && manner.usage === "beyond");
     const usage = asked ? this.#usage() : undefined;
     const isSound = usage !== undefined && !(manner.kind === "answers" && manner.usage === "nonsense");
-    const finish = chunkOf(event({ choices: this.#written.map((_, index) => ({ index, delta: {}, finish_reason: "stop" })), model: this.#asked.model }));
+    const model = this.#served.name;
+    const choices = this.#written.map((_, index) => ({ index, delta: {}, finish_reason: "stop" }));
+    const finish: Piece = { kind: "chunk", bytes: event({ choices, model }), read: this.#readServed };
+    const reportRead = () => (this.#readServed(), isSound && this.#reported());
     const report: Piece[] =
-      usage === undefined ? [] : [{ kind: "chunk", bytes: event({ choices: [], ...usage, model: this.#asked.model }), read: () => void (isSound && this.#reported()) }];
+      usage === undefined ? [] : [{ kind: "chunk", bytes: event({ choices: [], ...usage, model }), read: () => void reportRead() }];
     const done = chunk("data: [DONE]\n\n");
     if (manner.kind === "reordered") return this.#finish(...report, finish, done, { kind: "end" });
     if (manner.kind === "repeats") return this.#finish(finish, finish, ...report, ...report, done, done, { kind: "end" }, { kind: "broken" }, { kind: "end" });

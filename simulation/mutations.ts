@@ -107,6 +107,19 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "input_tokens that are taken for the whole prompt": [
     { file: "wire/usage.ts", from: 'isPrompt ? "inside" : "outside",', to: '"inside",' },
   ],
+  "another model that answers is charged as the one that was asked for": [
+    { file: "proxy/billed.ts", from: "return { servedPrice: served.price, billing, doubts };", to: "return { servedPrice: null, billing, doubts };" },
+  ],
+  "another model that answers is charged at its own price alone": [
+    {
+      file: "core/cost.ts",
+      from: "return costOf(servedPrice, tokens, billing).charged > costOf(price, tokens, billing).charged ? servedPrice : price;",
+      to: "return servedPrice;",
+    },
+  ],
+  "the first model that a stream names is taken for the one that answers": [
+    { file: "wire/chat-stream.ts", from: "servedModel ?? this.#servedModel;", to: "this.#servedModel ?? servedModel;" },
+  ],
   "a recovery that ends the holds of running tasks": [
     { file: memoryLedger, from: 'state === "pending" && owner !== this.#run && !this.#runsTask(id));\n    for', to: 'state === "pending" && owner !== this.#run);\n    for' },
   ],

@@ -48,10 +48,6 @@ export function chunk(text: string): Piece {
   return { kind: "chunk", bytes: Buffer.from(text) };
 }
 
-export function chunkOf(bytes: Buffer): Piece {
-  return { kind: "chunk", bytes };
-}
-
 export function event(value: object): Buffer {
   return Buffer.from(`data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", ...value })}\n\n`);
 }

@@ -1,7 +1,7 @@
 import { buildCatalogue } from "../src/catalogue/build.ts";
 import { formatFault } from "../src/core/fault.ts";
 import type { PicoUsd } from "../src/core/money.ts";
-import { anyTaskType, canonicalPrice, type PriceVersion } from "../src/core/price.ts";
+import { anyTaskType, canonicalPrice, type PinnedPrice, type PriceVersion } from "../src/core/price.ts";
 import { contentId } from "../src/wire/content-id.ts";
 import type { Catalogue, CatalogueTask } from "../src/ports/catalogue.ts";
 
@@ -26,6 +26,13 @@ const editions: readonly Catalogue[] = [1, 2, 3].map((edition) => {
   if (!built.ok) throw new Error(built.faults.map(formatFault).join("\n"));
   return withTasks(built.catalogue, BigInt(edition));
 });
+
+/** Returns the price of another model in the edition that has this price. */
+export function priceBeside(id: string, model: string): PinnedPrice | undefined {
+  const at = Date.parse("2026-01-01");
+  const edition = editions.find((each) => models.some((name) => each.find(name, at)?.price?.id === id));
+  return edition?.find(model, at)?.price ?? undefined;
+}
 
 /** They follow one another for ever. */
 export function editionOf(number: number): Catalogue {

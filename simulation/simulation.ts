@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Settings } from "../src/config/settings.ts";
+import type { PinnedPrice } from "../src/core/price.ts";
 import { noLimits, type Limits } from "../src/core/limits.ts";
 import { calendarOf } from "../src/time/calendar.ts";
 import type { Charge } from "../src/core/charge.ts";
@@ -14,7 +15,7 @@ import { startInstance, type Instance } from "./instance.ts";
 import { memoryDisk } from "./memory-disk.ts";
 import { sqliteDisk } from "./sqlite-disk.ts";
 import { bodyOf, budgetOf, taskBodyOf, changeKinds, keyNames, mannerOf, planOf, removalOf, secretOf, teams, zones, type Change, type Plan } from "./plan.ts";
-import { editionOf } from "./prices.ts";
+import { editionOf, priceBeside } from "./prices.ts";
 import { settingsOf } from "./settings.ts";
 import { simulatedCounter } from "./tokens.ts";
 import { Receiver } from "./webhook.ts";
@@ -404,6 +405,12 @@ class Simulation {
     return this.#disk.look.pendingIds().length > 0;
   }
 
+  /** The price of another model, where the proxy has read that it answered. */
+  #servedPrice(id: string, charge: Charge | undefined): PinnedPrice | undefined {
+    const last = this.#gateway.books.get(id)?.at(-1);
+    return charge?.priceId != null && last?.isServedRead === true ? priceBeside(charge.priceId, last.served) : undefined;
+  }
+
   #pricesInForce(id: string, charge: Charge | undefined): ReadonlySet<string> {
     const ids = new Set<string>();
     if (charge === undefined) return ids;
@@ -424,6 +431,7 @@ class Simulation {
       const about: Case = {
         exchange, charge,
         price: charge?.priceId == null ? undefined : look.price(charge.priceId),
+        servedPrice: this.#servedPrice(exchange.id, charge),
         pricesInForce: this.#pricesInForce(exchange.id, charge),
         generations: this.#gateway.books.get(exchange.id) ?? [],
         taskUnits: this.#gateway.tasks.billed(exchange.id),
