@@ -49,12 +49,12 @@ async function beginStream({ proxy, gateway }: Scene): Promise<{ asked: Asked; a
   const answer = proxy.chat({ model: "mine", stream: true, max_tokens: 50 });
   const asked = await gateway.nextChat();
   asked.response.writeHead(200, { "content-type": "text/event-stream" });
-  asked.response.write(delta("first words"));
+  asked.response.write(delta("first words", { model: "mine" }));
   return { asked, answer: await answer };
 }
 
 async function endStream({ asked, answer }: { asked: Asked; answer: Response }): Promise<void> {
-  asked.response.end(finish() + usageChunk() + done);
+  asked.response.end(finish({ model: "mine" }) + usageChunk({ model: "mine" }) + done);
   await answer.text();
 }
 

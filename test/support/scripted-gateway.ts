@@ -127,7 +127,7 @@ export function finish(more: object = {}): string {
 }
 
 export const usage = { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 };
-export const usageChunk = (): string => event({ choices: [], usage });
+export const usageChunk = (more: object = {}): string => event({ choices: [], usage, ...more });
 export const done = "data: [DONE]\n\n";
 
 function event(value: object): string {
