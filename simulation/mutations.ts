@@ -84,7 +84,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "output in members that are not known counts as nothing": [
     {
       file: "proxy/meter.ts",
-      from: "const unknownTokens = tokensOf(of.model?.reasons === true ? unknownBytes : unknownBytes + sealedBytes, of);",
+      from: "const unknownTokens = tokensOf(of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4), of);",
       to: "const unknownTokens = 0 * (unknownBytes + sealedBytes);",
     },
   ],
@@ -97,7 +97,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a count that stops at the hold": [
     {
       file: "core/settlement.ts",
-      from: "return passesHold(reserved, written) ? written : { ...postHold(reserved, how.source, how.reason, tokens), ...how };",
+      from: "return passesHold(reserved, written) ? written : { ...postHold(reserved, how.source, how.reason, tokens), ...servedBy(reserved), ...how };",
       to: "return { ...postHold(reserved, how.source, how.reason, tokens), ...how };",
     },
   ],

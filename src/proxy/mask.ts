@@ -33,8 +33,10 @@ export function createMask(secret: string): Mask {
   if (secret === "") return (bytes) => bytes;
   const forms = [secret, ...base64Forms(secret)];
   const needles = forms.map((form) => Buffer.from(form));
+  const shortest = Math.min(...needles.map(({ length }) => length));
   const escaped = new RegExp(forms.map((form) => Array.from(form, escapable).join("")).join("|"), "g");
   return (bytes) => {
+    if (bytes.length < shortest) return bytes;
     const plain = needles.reduce(without, bytes);
     if (!plain.includes(String.raw`\u`) && !plain.includes(String.raw`\/`)) return plain;
     const text = plain.toString("latin1");
