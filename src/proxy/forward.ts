@@ -99,6 +99,8 @@ class Forwarding implements GatewayReceiver, Placed {
   #head: GatewayHead | undefined;
   #firstByteAt: number | null = null;
   #terms: AnswerTerms | null = null;
+  /** Whether a header of the answer repeats the gateway's credential. */
+  #repeatsKey = false;
   #wholeTimer: Timer | undefined;
   #over = false;
 
@@ -141,7 +143,10 @@ class Forwarding implements GatewayReceiver, Placed {
 
   head(head: GatewayHead): void {
     this.#head = head;
-    const headers = [...maskedHeaders(answerHeaders(head.rawHeaders), this.#mask), ...this.#order.ownHeaders];
+    const given = answerHeaders(head.rawHeaders);
+    const masked = maskedHeaders(given, this.#mask);
+    this.#repeatsKey = masked !== given;
+    const headers = [...masked, ...this.#order.ownHeaders];
     const isStream = head.status < 300 && /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
     const reading = { pause: () => this.#call?.pause(), resume: () => this.#call?.resume() };
     const { endpoint, watch } = this.#order;
@@ -279,7 +284,7 @@ class Forwarding implements GatewayReceiver, Placed {
       ending,
       // What is stored of an answer repeats no credential either.
       terms: this.#terms && { ...this.#terms, servedModel: servedModel == null ? null : maskedText(servedModel, this.#mask) },
-      gatewayRequestId: requestId === undefined ? null : storedText(maskedText(requestId, this.#mask)),
+      gatewayRequestId: requestId === undefined ? null : storedText(this.#repeatsKey ? maskedText(requestId, this.#mask) : requestId),
       firstTokenMs: this.#firstByteAt === null ? null : this.#firstByteAt - startedAt,
       overheadMs: this.#sentAt - startedAt,
     };

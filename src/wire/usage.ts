@@ -28,6 +28,8 @@ type Meaning = { readonly count: Count } | "known" | "tool" | "once" | Members;
 type Members = ReadonlyMap<string, Meaning>;
 type Written = Count | "known" | "tool" | "once" | Members;
 
+const unstated: Agreed = { count: undefined, contradicts: false };
+
 /** One spelling for `prompt_tokens` and `promptTokens`, where a name is not in the table as it is. */
 const fold = (name: string) => name.replaceAll("_", "").toLowerCase();
 
@@ -310,12 +312,14 @@ class Statement {
     let count: number | undefined;
     let contradicts = false;
     for (const name of names) {
-      for (const value of this.#counts.get(name) ?? []) {
+      const values = this.#counts.get(name);
+      if (values === undefined) continue;
+      for (const value of values) {
         contradicts ||= value > 0 && (count ?? 0) > 0 && value !== count;
         count = larger(count, value);
       }
     }
-    return { count, contradicts };
+    return count === undefined ? unstated : { count, contradicts };
   }
 
   /** Whether any of these counts is stated and not 0. */
