@@ -141,6 +141,8 @@ export class Generation {
   }
 
   #treat(): void {
+    // A stream whose client has gone is not begun: nobody could know how long the model would think.
+    if (this.#isOver) return;
     const { manner } = this;
     switch (manner.kind) {
       case "status":

@@ -171,8 +171,10 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
   const estimated = Math.max(scaleTokens(counted.output + underWay, errorFactor) + unknownTokens, hiddenTokens);
   const tokens = { ...counted, input: scaleTokens(counted.input, errorFactor), output: bounded(estimated) };
   const estimate = postTokens(reserved, tokens, how);
-  if (!passesHold(reserved, estimate) && !hasMedia) return estimate;
   const written = postTokens(reserved, { ...counted, output: bounded(counted.output + unknownTokens) }, how);
+  // Where a minimum of tokens is filled up at the output rate, fewer tokens can cost more.
+  const larger = (written.cost ?? 0n) > (estimate.cost ?? 0n) ? written : estimate;
+  if (!passesHold(reserved, larger) && !hasMedia) return larger;
   return passesHold(reserved, written) ? written : { ...postHold(reserved, how.source, how.reason, tokens), ...servedBy(reserved), ...how };
 }
 
