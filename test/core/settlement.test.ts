@@ -156,6 +156,15 @@ describe("settlementFor", () => {
     }
   });
 
+  it("posts no estimate below what was delivered, where a minimum of tokens is filled up at the output rate", () => {
+    const least = price({ minimum: { tokens: 1000, usd: noMoney } });
+    const doubled = 2000 as Permille;
+    const written = costOf(least, { ...noTokens, input: 100 }).charged;
+    expect(costOf(least, { ...noTokens, input: 200 }).charged).toBeLessThan(written);
+    const outcome: Outcome = { kind: "counted", tokens: { ...noTokens, input: 100 }, errorFactor: doubled, hiddenTokens: 0 };
+    expect(settlementFor({ hold: usd("1"), price: least }, outcome)).toMatchObject({ cost: written, delivered: { input: 100, output: 0 } });
+  });
+
   it("posts the larger cost where another model answered, and names both prices", () => {
     const expensive = price({ model: "other", tiers: [tier(0, rates({ input: "150", output: "600" }))] });
     const servedPrice = { id: "served", canonical: canonicalPrice(expensive), version: expensive };
