@@ -6,7 +6,7 @@ import { join } from "node:path";
 /** A disk of its own in memory; needs root. Disposing of it takes it away. */
 export interface SmallDisk extends Disposable {
   readonly path: string;
-  /** Leaves not a byte. */
+  /** Leaves not a byte; again, takes what has become free since. */
   fill(): void;
   /** Gives the space back that `fill` took. */
   free(): void;
@@ -33,7 +33,7 @@ export function mountSmallDisk(bytes: number): SmallDisk {
     path,
     fill() {
       const { bavail, bsize } = statfsSync(path);
-      writeFileSync(filler, Buffer.alloc(bavail * bsize));
+      writeFileSync(filler, Buffer.alloc(bavail * bsize), { flag: "a" });
     },
     free: () => rmSync(filler),
     remount: (access) => run("mount", "-o", `remount,${access}`, path),
