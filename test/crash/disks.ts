@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import { closeSync, mkdtempSync, openSync, rmdirSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -32,8 +32,15 @@ export function mountSmallDisk(bytes: number): SmallDisk {
   return {
     path,
     fill() {
-      const { bavail, bsize } = statfsSync(path);
-      writeFileSync(filler, Buffer.alloc(bavail * bsize), { flag: "a" });
+      const page = Buffer.alloc(4096);
+      const file = openSync(filler, "a");
+      try {
+        for (;;) writeSync(file, page);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+      } finally {
+        closeSync(file);
+      }
     },
     free: () => rmSync(filler),
     remount: (access) => run("mount", "-o", `remount,${access}`, path),
