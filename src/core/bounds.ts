@@ -50,6 +50,7 @@ export function promptBound(size: RequestSize, model: ModelLimits): number {
 
 /** Tokens of image, audio and file parts by the catalogue's bounds; null when one of them has none. */
 export function partTokens(size: RequestSize, model: ModelLimits): number | null {
+  if (size.imageParts + size.audioParts + size.fileParts === 0) return 0;
   const kinds: [number, number | null][] = [
     [size.imageParts, model.imagePartTokens],
     [size.audioParts, model.audioPartTokens],
@@ -87,7 +88,7 @@ export function worstCase(
     const output = priceOf(bound.outputTokens, dearest(tier.charged, classes.completion));
     worst = larger(worst, add(prompt, output));
   });
-  return larger(worst, minimumWorst(price, bound, [...classes.prompt, ...classes.completion, "output"]));
+  return larger(worst, minimumWorst(price, bound, classes));
 }
 
 function promptWorst(price: PriceVersion, reached: PriceTier, tokens: number, classes: readonly TokenClass[]): PicoUsd {
@@ -101,13 +102,15 @@ function promptWorst(price: PriceVersion, reached: PriceTier, tokens: number, cl
   return total;
 }
 
-/** A short answer can cost more than a long one while its shortfall is filled up at the output rate, one of `classes`. */
+/** A short answer can cost more than a long one while its shortfall is filled up at the output rate, one of the classes. */
 function minimumWorst(
   price: PriceVersion,
   bound: { readonly promptTokens: number },
-  classes: readonly TokenClass[],
+  { prompt, completion }: { readonly prompt: readonly TokenClass[]; readonly completion: readonly TokenClass[] },
 ): PicoUsd {
   const { minimum } = price;
+  if (minimum.tokens === 0) return minimum.usd;
+  const classes: TokenClass[] = [...prompt, ...completion, "output"];
   const reachable = price.tiers.filter((tier) => tier.fromPromptTokens <= bound.promptTokens);
   const rate = reachable.reduce<bigint>((top, tier) => {
     const here = dearest(tier.charged, classes);

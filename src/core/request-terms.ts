@@ -42,6 +42,7 @@ export function hasServiceTier({ serviceTiers }: PriceVersion, tier: string | nu
 
 /** The price in every service tier that the gateway may serve the request in. The standard one is always among them. */
 export function tiersToHold(price: PriceVersion, stated: string | null): readonly PriceVersion[] {
+  if (stated === null) return [price];
   const names = Object.keys(price.serviceTiers ?? {}).filter((name) => name === stated || stated === anyServiceTier);
   return [price, ...names.map((name) => inServiceTier(price, name))];
 }

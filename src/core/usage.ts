@@ -1,4 +1,4 @@
-import { mergeDoubts, noDoubts, type Doubt } from "./doubts.ts";
+import { mergeDoubts, type Doubt } from "./doubts.ts";
 import { noTokens, tokenClasses, type TokenClass, type TokenCounts, type Unit } from "./tokens.ts";
 
 /**
@@ -112,8 +112,7 @@ export function mergeUsage(one: Usage | undefined, other: Usage | undefined): Us
 
 /** The usage with these doubts added to its own. */
 export function withDoubts(usage: Usage, more: readonly Doubt[]): Usage {
-  const doubts = mergeDoubts(usage.doubts, more);
-  return doubts === noDoubts ? usage : { ...usage, doubts };
+  return more.length === 0 ? usage : { ...usage, doubts: mergeDoubts(usage.doubts, more) };
 }
 
 /**

@@ -14,7 +14,7 @@ type HeldParts = AnswerParts & {
   readonly reader: AnswerReader;
   readonly mask: Mask;
   costHeaders(answer: ModelAnswer): HeaderList;
-  showsForeignTask(answer: Buffer): Promise<boolean>;
+  showsForeignTask(answer: Buffer): boolean | Promise<boolean>;
 };
 
 /** A plain answer: held until whole up to 1 MB, then passed as it comes. */
@@ -46,7 +46,8 @@ export class HeldAnswer implements AnswerMode {
     if (text != null) reader.push(text);
     const bytes = this.#whole();
     const plain = text === null ? bytes : text;
-    if (!this.#passing && plain !== undefined && (await this.#parts.showsForeignTask(plain))) {
+    const isForeign = this.#passing || plain === undefined ? false : this.#parts.showsForeignTask(plain);
+    if (isForeign !== false && (await isForeign)) {
       if (!exchange.clientGone) exchange.refuse(noSuchTask);
       return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason: foreignTask };
     }

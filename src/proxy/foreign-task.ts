@@ -12,7 +12,7 @@ export const foreignTask = "task_of_another_key";
 export type TaskOwner = (taskId: string) => Promise<string | undefined>;
 
 /** Whether the gateway's answer to a caller shows a task of another key, and must not be passed on. */
-export type ShowsForeignTask = (answer: Buffer, to: AnsweredCaller) => Promise<boolean>;
+export type ShowsForeignTask = (answer: Buffer, to: AnsweredCaller) => boolean | Promise<boolean>;
 
 interface AnsweredCaller {
   readonly requestId: string;
@@ -23,9 +23,9 @@ interface AnsweredCaller {
 
 /** A task that cannot be looked up counts as foreign. */
 export function createForeignTaskCheck({ taskOwner, log }: { readonly taskOwner: TaskOwner; readonly log: Log }): ShowsForeignTask {
-  return async (answer, { requestId, key, own }) => {
+  const anyForeign = async (named: ReadonlySet<string>, { requestId, key, own }: AnsweredCaller) => {
     try {
-      for (const taskId of tasksNamed(answer)) {
+      for (const taskId of named) {
         const owner = taskId === own ? key : await taskOwner(taskId);
         if (owner === undefined || owner === key) continue;
         log.warn({ request_id: requestId, task_id: taskId }, "the gateway answered with a task of another key; the answer is not shown");
@@ -36,5 +36,9 @@ export function createForeignTaskCheck({ taskOwner, log }: { readonly taskOwner:
       log.error({ request_id: requestId, err: error }, "the owner of a task could not be looked up; the answer is not shown");
       return true;
     }
+  };
+  return (answer, to) => {
+    const named = tasksNamed(answer);
+    return named.size > 0 && anyForeign(named, to);
   };
 }

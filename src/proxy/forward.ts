@@ -35,7 +35,7 @@ export interface ForwardOrder {
   /** Headers of our own, whatever the answer is. */
   readonly ownHeaders: HeaderList;
   /** Whether a whole answer shows a task of another key, which the client must not see. */
-  showsForeignTask(answer: Buffer): Promise<boolean>;
+  showsForeignTask(answer: Buffer): boolean | Promise<boolean>;
   /** Headers that an answer with reported usage gets: what it cost. */
   costHeaders(answer: ModelAnswer): HeaderList;
 }

@@ -33,16 +33,38 @@ export function createMask(secret: string): Mask {
   if (secret === "") return (bytes) => bytes;
   const forms = [secret, ...base64Forms(secret)];
   const needles = forms.map((form) => Buffer.from(form));
-  const shortest = Math.min(...needles.map(({ length }) => length));
+  const mayHold = filterFor(needles);
   const escaped = new RegExp(forms.map((form) => Array.from(form, escapable).join("")).join("|"), "g");
   return (bytes) => {
-    if (bytes.length < shortest) return bytes;
-    const plain = needles.reduce(without, bytes);
-    if (!plain.includes(String.raw`\u`) && !plain.includes(String.raw`\/`)) return plain;
+    const plain = mayHold(bytes) ? needles.reduce(without, bytes) : bytes;
+    if (!plain.includes(backslash) || !(plain.includes(unicodeEscape) || plain.includes(slashEscape))) return plain;
     const text = plain.toString("latin1");
     const shown = text.replace(escaped, hidden);
     return shown === text ? plain : Buffer.from(shown, "latin1");
   };
+}
+
+const backslash = 0x5c;
+const unicodeEscape = Buffer.from(String.raw`\u`);
+const slashEscape = Buffer.from(String.raw`\/`);
+
+/**
+ * Returns a fast check whether bytes may hold one of the needles; it never misses one. It hashes four bytes at so many
+ * places that any needle covers one of them, and compares them with all that the needles have.
+ */
+function filterFor(needles: readonly Buffer[]): (bytes: Buffer) => boolean {
+  const step = Math.min(...needles.map(({ length }) => length)) - 3;
+  if (step < 1) return () => true;
+  const seen = new Uint8Array(1 << 16);
+  for (const needle of needles) for (let at = 0; at + 4 <= needle.length; at++) seen[hashAt(needle, at)] = 1;
+  return (bytes) => {
+    for (let at = 0; at + 4 <= bytes.length; at += step) if (seen[hashAt(bytes, at)] === 1) return true;
+    return false;
+  };
+}
+
+function hashAt(bytes: Buffer, at: number): number {
+  return Math.imul(bytes.readInt32LE(at), 0x9e3779b1) >>> 16;
 }
 
 function without(bytes: Buffer, needle: Buffer): Buffer {

@@ -221,7 +221,7 @@ export function firstHold({ hold, growth }: Reservation): PicoUsd | null {
 
 /** What the most expensive of several models can cost. With more than one the whole is held: their streams are counted differently. */
 function reservationForAll(request: ModelRequest, named: readonly Named[], terms: HoldTerms): Reservation {
-  const each = named.flatMap(({ model }) => (model?.price == null ? [] : [reservationFor(request, model, promptBound(request.size, model), terms)]));
+  const each = named.flatMap(({ model }) => (model?.price == null ? [] : reservationFor(request, model, promptBound(request.size, model), terms)));
   const [first] = each;
   if (first !== undefined && named.length === 1) return first;
   const holds = each.flatMap(({ hold }) => hold ?? []);

@@ -30,6 +30,8 @@ export function readTaskRecord(text: Buffer | string): TaskRecord | undefined {
 
 /** Members of an answer that hold the record of a task, or a list of records. */
 const recordMembers = ["data", "task", "task_info", "task_result", "tasks", "items", "list", "records", "results"];
+const taskIdMember = Buffer.from('"task_id"');
+const noTasks: ReadonlySet<string> = new Set();
 /** Records nest in at most so many of these. */
 const recordDepthMax = 8;
 
@@ -38,6 +40,8 @@ const recordDepthMax = 8;
  * id within what a record repeats of its request is no record.
  */
 export function tasksNamed(text: Buffer): ReadonlySet<string> {
+  // Most answers name no task and are not parsed for it.
+  if (!text.includes(taskIdMember)) return noTasks;
   const named = new Set<string>();
   const collect = (value: unknown, depth: number): void => {
     if (depth > recordDepthMax) return;
@@ -47,8 +51,7 @@ export function tasksNamed(text: Buffer): ReadonlySet<string> {
     if (id !== null) named.add(id);
     for (const member of recordMembers) collect(value[member], depth + 1);
   };
-  // Most answers name no task and are not parsed for it.
-  if (text.includes('"task_id"')) collect(parseExactly(text.toString()), 0);
+  collect(parseExactly(text.toString()), 0);
   return named;
 }
 

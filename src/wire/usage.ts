@@ -1,4 +1,4 @@
-import type { Doubt } from "../core/doubts.ts";
+import { noDoubts, type Doubt } from "../core/doubts.ts";
 import { noTokens } from "../core/tokens.ts";
 import { decompose, mergeUsage, withDoubts, type CacheStatement, type Usage } from "../core/usage.ts";
 import { isObject, type JsonObject } from "./json.ts";
@@ -6,19 +6,23 @@ import { isObject, type JsonObject } from "./json.ts";
 /** More than any model can bill for one request; a larger number is no usage but noise. */
 const tokensMax = 1_000_000_000;
 
-/** Counts that a usage can state. Those of `totals` make it unreadable where they are malformed. */
-type Count =
-  | (typeof totals)[number]
-  | "toolPrompt"
-  /** Cached and written tokens: parts of the prompt by definition, or stated next to it. */
-  | "cached" | "hit" | "miss" | "written" | "written5m" | "written1h"
-  | "cacheRead" | "created" | "created5m" | "created1h"
-  | "cachedAudio" | "cachedImage" | "cachedVideo" | "cachedDocument"
-  | "audioInput" | "imageInput" | "videoInput" | "documentInput"
-  | "reasoning" | "audioOutput" | "imageOutput";
+const unstated: Agreed = { count: undefined, contradicts: false };
 
-const totals = ["prompt", "input", "completion", "candidates", "thoughts", "total"] as const;
-const isTotal: ReadonlySet<string> = new Set(totals);
+/** The counts that a usage can state. */
+const nothingStated = {
+  prompt: unstated, input: unstated, completion: unstated, candidates: unstated, thoughts: unstated, total: unstated,
+  toolPrompt: unstated,
+  // Cached and written tokens: parts of the prompt by definition, or stated next to it.
+  cached: unstated, hit: unstated, miss: unstated, written: unstated, written5m: unstated, written1h: unstated,
+  cacheRead: unstated, created: unstated, created5m: unstated, created1h: unstated,
+  cachedAudio: unstated, cachedImage: unstated, cachedVideo: unstated, cachedDocument: unstated,
+  audioInput: unstated, imageInput: unstated, videoInput: unstated, documentInput: unstated,
+  reasoning: unstated, audioOutput: unstated, imageOutput: unstated,
+};
+type Count = keyof typeof nothingStated;
+
+/** Counts that make a usage unreadable where they are malformed. */
+const isTotal: ReadonlySet<Count> = new Set<Count>(["prompt", "input", "completion", "candidates", "thoughts", "total"]);
 
 /**
  * The meaning of a member. `known`: a part of another count, or no count. `tool`: calls that are billed next to tokens.
@@ -27,8 +31,6 @@ const isTotal: ReadonlySet<string> = new Set(totals);
 type Meaning = { readonly count: Count } | "known" | "tool" | "once" | Members;
 type Members = ReadonlyMap<string, Meaning>;
 type Written = Count | "known" | "tool" | "once" | Members;
-
-const unstated: Agreed = { count: undefined, contradicts: false };
 
 /** One spelling for `prompt_tokens` and `promptTokens`, where a name is not in the table as it is. */
 const fold = (name: string) => name.replaceAll("_", "").toLowerCase();
@@ -164,12 +166,12 @@ function durationOf(seconds: unknown): Usage | undefined {
   return { tokens: { ...noTokens, audio_input: Math.ceil(seconds) }, clamped: false, unit: "second" };
 }
 
-function usageOf(statement: Statement): Usage | undefined {
-  if (statement.isMalformed) return undefined;
-  const cache = cacheOf(statement);
-  const prompt = promptOf(statement, cache);
-  const { completion, reasoning, ...written } = completionOf(statement);
-  const total = statement.agreed("total");
+function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
+  if (isMalformed) return undefined;
+  const cache = cacheOf(counts);
+  const prompt = promptOf(counts, cache);
+  const { completion, reasoning, ...written } = completionOf(counts);
+  const { total } = counts;
   if (prompt === undefined) return undefined;
   if (completion.count === undefined && (total.count === undefined || total.count < prompt.count)) return undefined;
   const { cached, five, hour } = cache;
@@ -177,10 +179,8 @@ function usageOf(statement: Statement): Usage | undefined {
   const beside = cache.isBeside ? cached + five + hour : 0;
   if (prompt.count + (completion.count ?? 0) + (total.count ?? 0) + beside === 0) return undefined;
 
-  const sum = (...counts: Count[]) => counts.reduce((all, name) => all + (statement.agreed(name).count ?? 0), 0);
-  const differs = (...counts: Count[]) => counts.some((name) => statement.agreed(name).contradicts);
-  const cachedAudio = sum("cachedAudio");
-  const cachedImages = sum("cachedImage", "cachedVideo", "cachedDocument");
+  const cachedAudio = sum(counts.cachedAudio);
+  const cachedImages = sum(counts.cachedImage, counts.cachedVideo, counts.cachedDocument);
   const usage = decompose({
     prompt: prompt.count,
     completion: completion.count,
@@ -190,12 +190,12 @@ function usageOf(statement: Statement): Usage | undefined {
     cached: Math.max(cached - cachedAudio - cachedImages, 0),
     cacheWrite: five,
     cacheWrite1h: hour,
-    audioInput: Math.max(sum("audioInput"), cachedAudio),
-    imageInput: Math.max(sum("imageInput", "videoInput", "documentInput"), cachedImages),
+    audioInput: Math.max(sum(counts.audioInput), cachedAudio),
+    imageInput: Math.max(sum(counts.imageInput, counts.videoInput, counts.documentInput), cachedImages),
     reasoning: reasoning.count ?? 0,
     ...written,
-    promptContradicts: prompt.contradicts || cache.contradicts || differs("audioInput", "imageInput", "videoInput", "documentInput"),
-    completionContradicts: completion.contradicts || reasoning.contradicts || differs("audioOutput", "imageOutput"),
+    promptContradicts: prompt.contradicts || cache.contradicts || differs(counts.audioInput, counts.imageInput, counts.videoInput, counts.documentInput),
+    completionContradicts: completion.contradicts || reasoning.contradicts || differs(counts.audioOutput, counts.imageOutput),
   });
   const doubts: Doubt[] = [];
   if (cache.splitContradicts || total.contradicts) doubts.push("usage_contradicts");
@@ -216,11 +216,14 @@ interface CacheCounts {
   readonly isDetailed: boolean;
 }
 
-function cacheOf(statement: Statement): CacheCounts {
-  const cached = statement.agreed("cached", "hit", "cacheRead");
-  const written = statement.agreed("written", "created");
-  const [five, hour] = [statement.agreed("written5m", "created5m"), statement.agreed("written1h", "created1h")];
-  const [whole = 0, short = 0, long = 0] = [written.count, five.count, hour.count];
+function cacheOf(counts: Counts): CacheCounts {
+  const cached = agreed(counts.cached, counts.hit, counts.cacheRead);
+  const written = agreed(counts.written, counts.created);
+  const five = agreed(counts.written5m, counts.created5m);
+  const hour = agreed(counts.written1h, counts.created1h);
+  const { count: whole = 0 } = written;
+  const { count: short = 0 } = five;
+  const { count: long = 0 } = hour;
   const isUnsplit = whole > 0 && short + long === 0;
   const splitContradicts = !isUnsplit && whole > 0 && whole !== short + long;
   return {
@@ -231,8 +234,8 @@ function cacheOf(statement: Statement): CacheCounts {
     isUnsplit,
     contradicts: cached.contradicts || written.contradicts || five.contradicts || hour.contradicts,
     splitContradicts,
-    isBeside: statement.states("cacheRead", "created", "created5m", "created1h"),
-    isDetailed: statement.states("cached", "hit", "written", "written5m", "written1h"),
+    isBeside: states(counts.cacheRead, counts.created, counts.created5m, counts.created1h),
+    isDetailed: states(counts.cached, counts.hit, counts.written, counts.written5m, counts.written1h),
   };
 }
 
@@ -243,34 +246,34 @@ interface PromptCount {
 }
 
 /** The prompt as any vocabulary states it, and where that has the cached tokens. */
-function promptOf(statement: Statement, { cached, five, hour, isBeside, isDetailed }: CacheCounts): PromptCount | undefined {
-  const [prompt, input] = [statement.agreed("prompt"), statement.agreed("input")];
-  const [hit, miss] = [statement.agreed("hit").count ?? 0, statement.agreed("miss").count ?? 0];
-  const hitAndMiss = miss > 0 ? hit + miss : undefined;
+function promptOf(counts: Counts, { cached, five, hour, isBeside, isDetailed }: CacheCounts): PromptCount | undefined {
+  const { prompt, input } = counts;
+  const miss = counts.miss.count ?? 0;
+  const hitAndMiss = miss > 0 ? (counts.hit.count ?? 0) + miss : undefined;
   const stated = larger(prompt.count, input.count);
   const count = larger(stated, hitAndMiss);
   if (count === undefined) return undefined;
-  const isPrompt = statement.states("prompt") || input.count === undefined;
-  const isBoth = statement.states("prompt") && statement.states("input");
+  const isPrompt = states(counts.prompt) || input.count === undefined;
+  const isBoth = states(counts.prompt) && states(counts.input);
   const differs = isBoth && prompt.count !== input.count && prompt.count !== (input.count ?? 0) + cached + five + hour;
   const isUnclear = isBoth ? prompt.count === input.count : !isPrompt && isDetailed;
   return {
-    count: count + (statement.agreed("toolPrompt").count ?? 0),
+    count: count + (counts.toolPrompt.count ?? 0),
     cache: !isBeside ? "parts" : isUnclear ? "unclear" : isPrompt ? "inside" : "outside",
     contradicts: prompt.contradicts || input.contradicts || differs || (hitAndMiss !== undefined && stated !== undefined && stated !== hitAndMiss),
   };
 }
 
-function completionOf(statement: Statement) {
-  const [completion, candidates, thoughts] = [statement.agreed("completion"), statement.agreed("candidates"), statement.agreed("thoughts")];
+function completionOf(counts: Counts) {
+  const { completion, candidates, thoughts } = counts;
   // Gemini's candidates do not include its thoughts.
   const written = larger(candidates.count, thoughts.count) === undefined ? undefined : (candidates.count ?? 0) + (thoughts.count ?? 0);
   const differs = (completion.count ?? 0) > 0 && (written ?? 0) > 0 && completion.count !== written;
   return {
     completion: { count: larger(completion.count, written), contradicts: completion.contradicts || candidates.contradicts || differs },
-    reasoning: statement.agreed("reasoning", "thoughts"),
-    audioOutput: statement.agreed("audioOutput").count ?? 0,
-    imageOutput: statement.agreed("imageOutput").count ?? 0,
+    reasoning: agreed(counts.reasoning, counts.thoughts),
+    audioOutput: counts.audioOutput.count ?? 0,
+    imageOutput: counts.imageOutput.count ?? 0,
   };
 }
 
@@ -285,11 +288,39 @@ interface Agreed {
   readonly contradicts: boolean;
 }
 
+type Counts = Readonly<Record<Count, Agreed>>;
+
+/** All counts as one, where they mean the same. */
+function agreed(...all: readonly Agreed[]): Agreed {
+  let both = unstated;
+  for (const one of all) both = withCount(both, one);
+  return both;
+}
+
+function withCount(one: Agreed, other: Agreed): Agreed {
+  if (one.count === undefined || other.count === undefined) return one.count === undefined ? other : one;
+  const differ = one.count > 0 && other.count > 0 && one.count !== other.count;
+  return { count: Math.max(one.count, other.count), contradicts: one.contradicts || other.contradicts || differ };
+}
+
+/** Whether any of these counts is stated and not 0. */
+function states(...all: readonly Agreed[]): boolean {
+  return all.some(({ count = 0 }) => count > 0);
+}
+
+function sum(...all: readonly Agreed[]): number {
+  return all.reduce((total, { count = 0 }) => total + count, 0);
+}
+
+function differs(...all: readonly Agreed[]): boolean {
+  return all.some(({ contradicts }) => contradicts);
+}
+
 /** Counts by their meaning, as the members of one usage object state them. */
 class Statement {
   /** Whether a total is no count. */
   isMalformed = false;
-  readonly #counts = new Map<Count, number[]>();
+  readonly #counts: Record<Count, Agreed> = { ...nothingStated };
   #hasUnknown = false;
   #hasTools = false;
 
@@ -308,37 +339,20 @@ class Statement {
     }
   }
 
-  agreed(...names: readonly Count[]): Agreed {
-    let count: number | undefined;
-    let contradicts = false;
-    for (const name of names) {
-      const values = this.#counts.get(name);
-      if (values === undefined) continue;
-      for (const value of values) {
-        contradicts ||= value > 0 && (count ?? 0) > 0 && value !== count;
-        count = larger(count, value);
-      }
-    }
-    return count === undefined ? unstated : { count, contradicts };
+  get counts(): Counts {
+    return this.#counts;
   }
 
-  /** Whether any of these counts is stated and not 0. */
-  states(...names: readonly Count[]): boolean {
-    return (this.agreed(...names).count ?? 0) > 0;
-  }
-
-  doubts(): Doubt[] {
+  doubts(): readonly Doubt[] {
+    if (!this.#hasTools && !this.#hasUnknown) return noDoubts;
     return [...(this.#hasTools ? ["hosted_tool" as const] : []), ...(this.#hasUnknown ? ["usage_unknown_class" as const] : [])];
   }
 
   /** A malformed part counts as none: its tokens stay in the plain class of their whole. */
   #count(name: Count, value: unknown): void {
-    const counts = this.#counts.get(name);
-    if (!isCount(value)) {
-      if (isTotal.has(name)) this.isMalformed = true;
-      else this.#hasUnknown = true;
-    } else if (counts === undefined) this.#counts.set(name, [value]);
-    else counts.push(value);
+    if (isCount(value)) this.#counts[name] = withCount(this.#counts[name], { count: value, contradicts: false });
+    else if (isTotal.has(name)) this.isMalformed = true;
+    else this.#hasUnknown = true;
   }
 
   /** Gemini's list of tokens by modality, as the object that other vocabularies have in its place. */

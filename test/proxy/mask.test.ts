@@ -20,6 +20,16 @@ describe("a secret is hidden", () => {
     expect(shown(`a ${secret}${secret} b`)).toBe("a <hidden><hidden> b");
   });
 
+  it("wherever it begins, whatever stands around it", () => {
+    for (const each of [secret, "abc", "abcd", "abcde"]) {
+      const hides = createMask(each);
+      for (let before = 0; before < 64; before++) {
+        const around = Buffer.alloc(before, 0xff);
+        expect(hides(Buffer.concat([around, Buffer.from(each), around]))).toEqual(Buffer.concat([around, Buffer.from("<hidden>"), around]));
+      }
+    }
+  });
+
   it("with any of its characters escaped", () => {
     fc.assert(fc.property(picks, (chosen) => void expect(shown(`{"a":"x ${escaped(secret, chosen)} y"}`)).toBe('{"a":"x <hidden> y"}')));
     expect(shown(String.raw`"{\"a\":\"\\u0073k-Az09_b\\/c+d-e5f6\"}"`)).toBe(String.raw`"{\"a\":\"<hidden>\"}"`);
