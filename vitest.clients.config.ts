@@ -1,10 +1,10 @@
 import { defineConfig } from "vitest/config";
 
-/** `npm run test:clients`: clients as their users run them, installed from test/clients/package.json. */
+/** `npm run test:clients`: clients as their users run them, installed from test/system/clients/package.json. */
 export default defineConfig({
   test: {
-    include: ["test/clients/*.client.ts"],
-    setupFiles: ["test/clients/support/outside-guard.ts"],
+    include: ["test/system/clients/*.client.ts"],
+    setupFiles: ["test/system/clients/support/outside-guard.ts"],
     testTimeout: 60_000,
     hookTimeout: 60_000,
     maxWorkers: 2,

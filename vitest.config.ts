@@ -11,8 +11,8 @@ export default defineConfig({
     globalSetup: "test/support/shared-postgres.ts",
     projects: [
       { test: { ...shared, name: "farebox", include: ["test/**/*.test.ts"] } },
-      // Whatever can go wrong between the proxy and the gateway, with the other engine.
-      { test: { ...shared, name: "undici", include: ["test/proxy/**/*.test.ts"], env: { ...env, TEST_ENGINE: "undici" } } },
+      // What differs between the engines, with the other one.
+      { test: { ...shared, name: "undici", include: ["test/proxy/engine/**/*.test.ts"], env: { ...env, TEST_ENGINE: "undici" } } },
     ],
   },
 });

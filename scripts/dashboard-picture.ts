@@ -5,13 +5,13 @@ import type { Locator, Page } from "playwright-core";
 import { setBudget } from "../src/admin/budgets.ts";
 import { listPrices } from "../src/sandbox/prices.ts";
 import { launchChromium, signIn, visit } from "../test/support/browser.ts";
-import { liveThrough, members } from "../test/support/company.ts";
+import { trafficProfiles, writePastTraffic } from "../test/support/past-traffic.ts";
 import { manualClock } from "../test/support/manual-clock.ts";
 import { startProxy } from "../test/support/running-proxy.ts";
 
 /**
  * Pictures of the dashboard in docs/images: a real Chromium before a real Farebox, with the sandbox for a gateway and a
- * quarter of a company's traffic in the ledger. With a folder, every view in both themes on both screens, to look at.
+ * quarter of traffic in the ledger. With a folder, every view in both themes on both screens, to look at.
  * Needs `chromium`.
  */
 const [looks] = process.argv.slice(2);
@@ -38,7 +38,7 @@ await using proxy = await startProxy({
     },
   },
 });
-const keys = new Map(await liveThrough(proxy, { until: clock.now(), days: 92 }));
+const keys = new Map(await writePastTraffic(proxy, { until: clock.now(), days: 92 }));
 keys.set(
   "onboarding",
   await proxy.addKey("onboarding", {
@@ -77,7 +77,7 @@ async function lastHour(): Promise<void> {
   for (let minute = 0, number = 0; minute < 60; minute++) {
     const wanted = Math.round(3 + 2 * Math.sin(minute / 7) + (minute % 3));
     for (let each = 0; each < wanted; each++, number++) {
-      const member = number % 9 === 4 ? undefined : members[(number * 5) % members.length];
+      const member = number % 9 === 4 ? undefined : trafficProfiles[(number * 5) % trafficProfiles.length];
       const { name, models } = member ?? { name: "onboarding", models: [["gpt-4o-mini", 1]] as const };
       const priced = models.filter(([model]) => pricedBySandbox.has(model));
       const model = priced[(number * 3) % priced.length]?.[0] ?? "gpt-4o";
@@ -111,7 +111,7 @@ function send(
   scenario: string,
   { stream = false, signal }: { readonly stream?: boolean; readonly signal?: AbortSignal } = {},
 ): Promise<Response> {
-  const tags = Object.entries(members.find((member) => member.name === name)?.tags ?? {})
+  const tags = Object.entries(trafficProfiles.find((profile) => profile.name === name)?.tags ?? {})
     .map(([tag, value]) => `${tag}=${value}`)
     .join(", ");
   const content = `${"The customer wrote again. ".repeat(20 + model.length * 7)}#sandbox ${scenario}`;

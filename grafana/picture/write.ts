@@ -1,5 +1,5 @@
 import { writeFileSync } from "node:fs";
-import { openOffice } from "../../test/support/office.ts";
+import { prepareMixedTraffic } from "../../test/support/mixed-traffic.ts";
 import { startPrometheus } from "../../test/support/prometheus.ts";
 import { startProxy } from "../../test/support/running-proxy.ts";
 import { committedDashboards, substituted, type PanelFile } from "../read.ts";
@@ -7,22 +7,22 @@ import { pngOf, svgOf } from "./dashboard.ts";
 import type { PanelResults } from "./results.ts";
 
 /**
- * Draws the committed dashboards from what Prometheus answers to their queries, after some minutes of an office's traffic
+ * Draws the committed dashboards from what Prometheus answers to their queries, after some minutes of mixed traffic
  * through a real Farebox before the sandbox. For a look at a change; a Grafana is not needed. Needs `prometheus`.
  */
 const note = "Rendered by npm run grafana:picture from the answers of Prometheus, with the sandbox for a gateway; not a screenshot of Grafana.";
 const rounds = 90;
 
 await using proxy = await startProxy({ sandbox: { latencyMs: 15 } });
-const office = await openOffice(proxy, rounds / 4);
+const traffic = await prepareMixedTraffic(proxy, rounds / 4);
 await using prometheus = await startPrometheus(proxy.url);
 await prometheus.scraped();
 const since = Date.now() / 1000;
 for (let round = 0; round < rounds; round++) {
   const intensity = 0.9 + 0.4 * Math.sin(round / 11) + 0.25 * Math.sin(round / 3.1) + 0.1 * (round % 3);
-  await office.whileStreaming(
+  await traffic.whileStreaming(
     async () => {
-      await office.round({ intensity, mishaps: round % 5 === 0 });
+      await traffic.round({ intensity, mishaps: round % 5 === 0 });
       await prometheus.scraped();
     },
     1 + (Math.floor(round / 7) % 4),

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { checkout } from "../package/programs.ts";
+import { checkout } from "./run-program.ts";
 import { freePort } from "./free-port.ts";
 
 /** A real HAProxy with the settings of deploy/haproxy.cfg; disposing of it ends it. */

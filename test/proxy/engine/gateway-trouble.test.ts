@@ -1,0 +1,568 @@
+import { once } from "node:events";
+import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from "node:http";
+import { createServer, type AddressInfo, type Socket } from "node:net";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Charge } from "../../../src/core/charge.ts";
+import { Books, chatWith } from "../../support/books.ts";
+import { startProxy, testEngine, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
+import { delta, rawGateway, scriptedGateway, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import { ask, errorCode, lastErrorCode, open, send } from "../../support/wire-client.ts";
+
+const hello = { model: "gpt-4o", messages: [{ role: "user", content: "hello" }] };
+const helloStream = { ...hello, stream: true };
+
+/** A proxy with a budget to watch, and its books. */
+async function proxyWith(options: ProxyOptions = {}): Promise<{ proxy: RunningProxy; books: Books } & AsyncDisposable> {
+  const proxy = await startProxy(options);
+  await proxy.budget("key:alice", "1000", "total", "soft");
+  return { proxy, books: new Books(proxy), [Symbol.asyncDispose]: () => proxy[Symbol.asyncDispose]() };
+}
+
+type Running = Awaited<ReturnType<typeof proxyWith>>;
+
+/** Before a sandbox; before a gateway that each test plays itself; before one that speaks raw bytes. */
+let sandboxed: Running;
+let scripted: Running & { readonly gateway: ScriptedGateway };
+let raw: Running & { answer: (socket: Socket) => void };
+const everything = new AsyncDisposableStack();
+
+beforeAll(async () => {
+  const early = ({ headers }: { headers: IncomingHttpHeaders }) => (headers["x-stainless-os"] === "early" ? "early-response:413" : undefined);
+  sandboxed = everything.use(await proxyWith({ sandbox: { scenarioAtHeaders: early } }));
+  const gateway = everything.use(await scriptedGateway());
+  scripted = { ...everything.use(await proxyWith({ gatewayUrl: gateway.url })), gateway };
+  const bytes = everything.use(await rawGateway((socket) => raw.answer(socket)));
+  raw = { ...everything.use(await proxyWith({ gatewayUrl: bytes.url })), answer: () => undefined };
+});
+afterAll(() => everything.disposeAsync());
+
+const withSilence = (silenceMs: number): NonNullable<ProxyOptions["adjust"]> => (settings) => ({
+  ...settings,
+  gateway: { ...settings.gateway, silenceMs },
+});
+
+const voided = (reason: string) => ({ state: "voided", cost: null, listCost: null, source: null, reason });
+
+/** The whole hold, because nothing tells what became of the request. */
+function expectHold(charge: Charge, reason: string): void {
+  expect(charge).toMatchObject({ state: "posted", source: "assumed", formula: "assumed", reason, overage: 0n });
+  expect(charge.hold).toBeGreaterThan(0n);
+  expect(charge.cost).toBe(charge.hold);
+  expect(charge.listCost).toBe(charge.hold);
+}
+
+describe("a gateway that answers with an error", () => {
+  it.each([400, 401, 402, 403, 404, 413, 422, 429, 500, 502, 503])("passes %i unchanged, and the charge is void", async (status) => {
+    const { proxy, books } = sandboxed;
+    for (const stream of [false, true]) {
+      const body = chatWith(`status:${status}`, { stream });
+      const direct = await ask({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
+      const answer = await ask(proxy, body);
+      expect(answer.status).toBe(status);
+      expect(answer.body).toEqual(direct.body);
+      expect(answer.headers["content-type"]).toBe(direct.headers["content-type"]);
+      expect(answer.headers["retry-after"]).toBe(status === 429 ? "1" : undefined);
+      expect(answer.headers["x-farebox-error"]).toBeUndefined();
+      expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
+      const { charge, billed } = await books.endedBeside();
+      expect(charge).toMatchObject({ ...voided(`gateway_${status}`), status, stream });
+      expect(charge.gatewayRequestId).toBe(answer.headers["x-request-id"]);
+      expect(billed).toBeUndefined();
+    }
+  });
+
+  it.each([408, 504, 520, 524])("passes %i unchanged, and the hold is charged: it may have been billed", async (status) => {
+    const { proxy, books } = sandboxed;
+    for (const stream of [false, true]) {
+      const body = chatWith(`status:${status}+billed`, { stream, max_tokens: 200 });
+      const direct = await ask({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
+      books.billed();
+      const answer = await ask(proxy, body);
+      expect(answer.status).toBe(status);
+      expect(answer.body).toEqual(direct.body);
+      expect(answer.headers["content-type"]).toBe(direct.headers["content-type"]);
+      const { charge } = await books.endedBeside();
+      expectHold(charge, `gateway_${status}`);
+      expect(charge.status).toBe(status);
+    }
+  });
+
+  it("passes an HTML page with 502 unchanged, and the charge is void", async () => {
+    const { proxy, books } = sandboxed;
+    const answer = await ask(proxy, chatWith("html:502"));
+    expect(answer).toMatchObject({ status: 502, headers: { "content-type": "text/html; charset=UTF-8" } });
+    expect(answer.body.toString()).toContain("502 Bad Gateway");
+    expect(await books.ended()).toMatchObject(voided("gateway_502"));
+  });
+
+  it.each([
+    ["an HTML page", "html:200", "text/html; charset=UTF-8"],
+    ["nothing", "empty", undefined],
+    ["half a JSON text", "bad-json", "application/json"],
+  ])("passes %s with 200 unchanged, and the hold is charged", async (_what, scenario, contentType) => {
+    const { proxy, books } = sandboxed;
+    for (const stream of [false, true]) {
+      const body = chatWith(`${scenario}+billed`, { stream, max_tokens: 200 });
+      const direct = await ask({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
+      books.billed();
+      const answer = await ask(proxy, body);
+      expect(answer).toMatchObject({ status: 200, broken: null });
+      expect(answer.headers["content-type"]).toBe(contentType);
+      expect(answer.body).toEqual(direct.body);
+      const { charge } = await books.endedBeside();
+      expectHold(charge, "unreadable_answer");
+    }
+  });
+
+  it("passes an answer that comes before the body is read", async () => {
+    const { proxy, books } = sandboxed;
+    const huge = { model: "gpt-4o", messages: [{ role: "user", content: "x".repeat(6_000_000) }] };
+    const answer = await ask(proxy, huge, { headers: { "x-stainless-os": "early" } });
+    expect(answer.status).toBe(413);
+    expect(JSON.parse(answer.body.toString()).error.message).toBe("The request is too large.");
+    expect(await books.ended()).toMatchObject({ ...voided("gateway_413"), status: 413 });
+  });
+
+  it("passes an early answer whose gateway then closes without reading the rest", async () => {
+    const text = '{"error":{"message":"too large","type":"invalid_request_error","param":null,"code":null}}';
+    await using gateway = await scriptedGateway({ readBodies: false });
+    await using early = await proxyWith({ gatewayUrl: gateway.url });
+    const huge = { model: "gpt-4o", messages: [{ role: "user", content: "x".repeat(12_000_000) }] };
+    const asking = ask(early.proxy, huge);
+    const { request, response } = await gateway.nextChat();
+    response.writeHead(413, { "content-type": "application/json", "content-length": Buffer.byteLength(text), connection: "close" });
+    response.end(text, () => request.socket.end());
+    const answer = await asking;
+    expect(answer).toMatchObject({ status: 413, broken: null });
+    expect(answer.body.toString()).toBe(text);
+    expect(await early.books.ended()).toMatchObject({ ...voided("gateway_413"), status: 413 });
+  });
+});
+
+describe("a gateway that cannot be reached", () => {
+  it("answers 502 where nothing listens, and the charge is void", async () => {
+    const free = createServer().listen(0, "127.0.0.1");
+    await once(free, "listening");
+    const { port } = free.address() as AddressInfo;
+    await new Promise((resolve) => free.close(resolve));
+    await using running = await proxyWith({ gatewayUrl: `http://127.0.0.1:${port}` });
+    for (const body of [hello, helloStream]) {
+      const answer = await ask(running.proxy, body);
+      expect(answer.status).toBe(502);
+      expect(errorCode(answer)).toBe("gateway_unreachable");
+      expect(answer.headers["x-farebox-error"]).toBe("gateway_unreachable");
+      expect(await running.books.ended()).toMatchObject({ ...voided("gateway_unreachable"), status: 502 });
+    }
+  });
+
+  it("answers 502 where TLS cannot be agreed on, and the charge is void: no byte of the request has left", async () => {
+    const plain = createServer((socket) => socket.on("error", () => undefined).end("no TLS here")).listen(0, "127.0.0.1");
+    await once(plain, "listening");
+    const { port } = plain.address() as AddressInfo;
+    await using running = await proxyWith({ gatewayUrl: `https://127.0.0.1:${port}` });
+    const answer = await ask(running.proxy, hello);
+    expect(answer.status).toBe(502);
+    expect(errorCode(answer)).toBe("gateway_unreachable");
+    expect(await running.books.ended()).toMatchObject({ ...voided("gateway_unreachable"), status: 502 });
+    plain.close();
+  });
+
+  it("answers 504 where the connection never comes about, and the charge is void", async () => {
+    const mute = createServer((socket) => socket.on("error", () => undefined).resume()).listen(0, "127.0.0.1");
+    await once(mute, "listening");
+    const { port } = mute.address() as AddressInfo;
+    await using running = await proxyWith({ gatewayUrl: `https://127.0.0.1:${port}`, adjust: withSilence(150) });
+    const answer = await ask(running.proxy, hello);
+    expect(answer.status).toBe(504);
+    expect(errorCode(answer)).toBe("gateway_timeout");
+    expect(await running.books.ended()).toMatchObject({ ...voided("gateway_unreachable"), status: 504 });
+    mute.close();
+  });
+});
+
+describe("a gateway that breaks off", () => {
+  it.each([false, true])("before the headers (stream: %s): 502, and the hold is charged", async (stream) => {
+    const { proxy, books } = sandboxed;
+    const answer = await ask(proxy, chatWith("reset-before+billed", { stream, max_tokens: 200 }));
+    expect(answer.status).toBe(502);
+    expect(errorCode(answer)).toBe("gateway_unreachable");
+    const { charge } = await books.endedBeside();
+    expectHold(charge, "gateway_reset");
+    expect(charge.status).toBe(502);
+  });
+
+  it("after the headers of a plain answer: 502, and the hold is charged", async () => {
+    const { proxy, books } = sandboxed;
+    for (const scenario of ["reset-after-headers", "cut", "wrong-length:long"]) {
+      const answer = await ask(proxy, chatWith(scenario, { max_tokens: 200 }));
+      expect(answer.status).toBe(502);
+      expect(errorCode(answer)).toBe("gateway_unreachable");
+      const { charge, billed } = await books.endedBeside();
+      expectHold(charge, "gateway_reset");
+      expect(billed).toBeDefined();
+    }
+  });
+
+  it("after the headers of a stream: an error event, and the prompt is charged", async () => {
+    const { proxy, books } = sandboxed;
+    const answer = await ask(proxy, chatWith("reset-after-headers", { stream: true }));
+    expect(answer).toMatchObject({ status: 200, broken: null });
+    expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
+    const { charge, billed } = await books.endedBeside();
+    expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "gateway_reset", status: 200 });
+    expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: 0 });
+  });
+
+  it.each([
+    ["a plain one", {}],
+    ["one that reports usage", { stream_options: { include_usage: true } }],
+    ["one of two choices", { n: 2 }],
+  ])("in the middle of a stream, %s: an error event after what was delivered, which is charged", async (_which, more) => {
+    const { proxy, books } = sandboxed;
+    const answer = await ask(proxy, chatWith("cut:7", { stream: true, ...more }));
+    expect(answer).toMatchObject({ status: 200, broken: null });
+    expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
+    expect(answer.body.toString()).not.toContain("[DONE]");
+    const { charge, billed } = await books.endedBeside();
+    expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "gateway_reset", status: 200 });
+    expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.deliveredTokens });
+    expect(charge.cost).toBe(billed?.cost);
+    expect(charge.cost).toBeLessThan(charge.hold ?? 0n);
+  });
+
+  it("with a clean end that is none: an error event, partial", async () => {
+    const { proxy, books } = sandboxed;
+    const answer = await ask(proxy, chatWith("no-finish+tokens:12", { stream: true }));
+    expect(answer).toMatchObject({ status: 200, broken: null });
+    expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
+    const { charge } = await books.endedBeside();
+    expect(charge).toMatchObject({ source: "partial", reason: "gateway_cut", tokens: { output: 12 } });
+  });
+
+  it("with an error event of its own: it passes, and the charge is partial", async () => {
+    const { proxy, books } = sandboxed;
+    const answer = await ask(proxy, chatWith("stream-error:4", { stream: true }));
+    const messages = eventsWithErrors(answer.body);
+    expect(messages[0]).toBe("The server had an error while processing your request.");
+    const { charge } = await books.endedBeside();
+    expect(charge).toMatchObject({ source: "partial", reason: "gateway_cut", tokens: { output: 4 } });
+  });
+
+  it("a body shorter than its stated length is no whole answer; one longer is cut where it said", async () => {
+    const { proxy, books } = sandboxed;
+    const answer = await ask(proxy, chatWith("wrong-length:short", { max_tokens: 200 }));
+    expect(answer).toMatchObject({ status: 200, broken: null });
+    const { charge } = await books.endedBeside();
+    expectHold(charge, "unreadable_answer");
+  });
+
+  it("a stream with a stated length that breaks off still ends with our error event", async () => {
+    const { gateway, ...own } = scripted;
+    const opening = open(own.proxy, helloStream);
+    const { request, response } = await gateway.nextChat();
+    const first = delta("Hello");
+    response.writeHead(200, { "content-type": "text/event-stream", "content-length": first.length + 20 });
+    response.write(first);
+    const answer = await opening;
+    await answer.take(first.length);
+    request.socket.destroy();
+    expect(lastErrorCode(await answer.rest())).toBe("gateway_stream_broken");
+    expect(await own.books.ended()).toMatchObject({ source: "partial", reason: "gateway_reset", tokens: { output: 1 } });
+  });
+
+  it("in the middle of an answer too large to hold: the client's connection breaks too, and the hold is charged", async () => {
+    const { gateway, ...own } = scripted;
+    const opening = open(own.proxy, hello);
+    const { request, response } = await gateway.nextChat();
+    response.writeHead(200, { "content-type": "application/json" });
+    response.write(`{"choices":[{"message":{"content":"${"x".repeat(1_500_000)}`);
+    const answer = await opening;
+    await answer.take(1_000_000);
+    request.socket.destroy();
+    await expect(answer.rest()).rejects.toThrow("aborted");
+    expectHold(await own.books.ended(), "gateway_reset");
+  });
+});
+
+function eventsWithErrors(body: Buffer): string[] {
+  return body
+    .toString()
+    .split("\n\n")
+    .filter((event) => event.startsWith('data: {"error"'))
+    .map((event) => JSON.parse(event.slice(6)).error.message);
+}
+
+describe("a gateway that is silent", () => {
+  let impatient: Running;
+  beforeAll(async () => {
+    impatient = await proxyWith({ adjust: withSilence(500) });
+  });
+  afterAll(() => impatient[Symbol.asyncDispose]());
+
+  it("answers 504 and charges the hold, as against a reset", async () => {
+    const { proxy, books } = impatient;
+    for (const stream of [false, true]) {
+      const answer = await ask(proxy, chatWith("silent+billed", { stream, max_tokens: 200 }));
+      expect(answer.status).toBe(504);
+      expect(errorCode(answer)).toBe("gateway_timeout");
+      await proxy.sandbox.waitFor(({ requests }) => requests.every(({ ended }) => ended === "clientLeft"));
+      const { charge } = await books.endedBeside();
+      expectHold(charge, "gateway_silent");
+      expect(charge.status).toBe(504);
+    }
+  });
+
+  it("after its headers: a stream ends with an error event and is charged for what came", async () => {
+    const { proxy, books } = impatient;
+    const answer = await ask(proxy, chatWith("silent-stream", { stream: true }));
+    expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
+    await proxy.sandbox.waitFor(({ requests }) => requests.every(({ ended }) => ended === "clientLeft"));
+    const { charge } = await books.endedBeside();
+    expect(charge).toMatchObject({ source: "partial", reason: "gateway_silent", status: 200, tokens: { output: 0 } });
+  });
+
+  it("after the headers of a plain answer: 504, and the hold is charged", async () => {
+    const answer = await ask(impatient.proxy, chatWith("silent-stream", { max_tokens: 200 }));
+    expect(answer.status).toBe(504);
+    const { charge } = await impatient.books.endedBeside();
+    expectHold(charge, "gateway_silent");
+  });
+
+  it("does not count while bytes come", async () => {
+    const answer = await ask(impatient.proxy, chatWith("slow:50+tokens:12", { stream: true }));
+    expect(lastErrorCode(answer.body)).toBeUndefined();
+    const { charge } = await impatient.books.endedBeside();
+    expect(charge).toMatchObject({ source: "counted", tokens: { output: 12 } });
+    expect(charge.durationMs).toBeGreaterThan(500);
+  });
+});
+
+describe("redirects", () => {
+  it("follows 307 to the same origin with the same bytes, and charges once", async () => {
+    const { proxy, books } = sandboxed;
+    const text = JSON.stringify(chatWith("redirect-307"), null, 3);
+    const answer = await ask(proxy, text);
+    expect(answer.status).toBe(200);
+    const [first, second, ...more] = proxy.sandbox.requests.slice(-2);
+    expect(more).toEqual([]);
+    expect(first?.body.toString()).toBe(text);
+    expect(second?.body.toString()).toBe(text);
+    expect([first?.path, second?.path]).toEqual(["/v1/chat/completions", "/moved/1/v1/chat/completions"]);
+    const { charge, billed } = await books.endedBeside();
+    expect(charge).toMatchObject({ state: "posted", source: "reported", cost: billed?.cost });
+  });
+
+  it("never follows to another origin: 502, void, and the other server sees nothing", async () => {
+    await using foreign = await scriptedGateway();
+    const own = sandboxed;
+    for (const stream of [false, true]) {
+      const body = chatWith(`redirect-foreign:${foreign.url}/v1/chat/completions`, { stream });
+      const answer = await ask(own.proxy, body);
+      expect(answer.status).toBe(502);
+      expect(errorCode(answer)).toBe("gateway_redirect");
+      expect(answer.headers["location"]).toBeUndefined();
+      expect(await own.books.ended()).toMatchObject({ ...voided("gateway_307"), status: 502 });
+    }
+    expect(foreign.connections).toBe(0);
+  });
+
+  it("takes another name of the same machine for another origin", async () => {
+    const { proxy, books } = sandboxed;
+    const before = proxy.sandbox.requests.length;
+    const answer = await ask(proxy, chatWith("redirect-foreign"));
+    expect(errorCode(answer)).toBe("gateway_redirect");
+    expect(proxy.sandbox.requests).toHaveLength(before + 1);
+    expect(await books.ended()).toMatchObject({ state: "voided" });
+  });
+
+  it("gives up on a loop: 502, void", async () => {
+    const { proxy, books } = sandboxed;
+    const answer = await ask(proxy, chatWith("redirect-loop"));
+    expect(answer.status).toBe(502);
+    expect(errorCode(answer)).toBe("gateway_redirect");
+    expect(await books.ended()).toMatchObject({ state: "voided", status: 502 });
+  });
+
+  it.each([301, 302, 303])("does not turn a POST into a GET: %i is refused and void", async (status) => {
+    const { gateway, ...own } = scripted;
+    const asking = ask(own.proxy, hello);
+    const { response } = await gateway.nextChat();
+    response.writeHead(status, { location: "/elsewhere" }).end();
+    const answer = await asking;
+    expect(answer.status).toBe(502);
+    expect(errorCode(answer)).toBe("gateway_redirect");
+    expect(await own.books.ended()).toMatchObject({ state: "voided" });
+  });
+
+  it("to the same origin that then cannot be reached: 502 and void, for the gateway had only pointed on", async () => {
+    await using gateway = await scriptedGateway();
+    await using own = await proxyWith({ gatewayUrl: gateway.url });
+    const asking = ask(own.proxy, hello);
+    const { response, request } = await gateway.nextChat();
+    await gateway.stopListening();
+    response.writeHead(307, { location: "/moved", connection: "close", "content-length": "0" });
+    response.end(() => request.socket.destroy());
+    const answer = await asking;
+    expect(answer.status).toBe(502);
+    expect(errorCode(answer)).toBe("gateway_unreachable");
+    expect(await own.books.ended()).toMatchObject(voided("gateway_unreachable"));
+  });
+});
+
+describe("a gateway that compresses although asked not to", () => {
+  it.each(["gzip", "br", "zstd"])("%s passes unchanged and is metered from a copy", async (encoding) => {
+    const { proxy, books } = sandboxed;
+    const plain = await ask(proxy, chatWith(encoding));
+    expect(plain.headers["content-encoding"]).toBe(encoding);
+    const { charge, billed } = await books.endedBeside();
+    expect(proxy.sandbox.requests.at(-1)?.headers["accept-encoding"]).toBe("identity");
+    expect(charge).toMatchObject({ source: "reported", cost: billed?.cost });
+    expect(plain.headers["x-farebox-cost-usd"]).toBeDefined();
+
+    const stream = await ask(proxy, chatWith(encoding, { stream: true, stream_options: { include_usage: true } }));
+    expect(stream.headers["content-encoding"]).toBe(encoding);
+    expect(stream.broken).toBeNull();
+    const streamed = await books.endedBeside();
+    expect(streamed.charge).toMatchObject({ source: "reported", cost: streamed.billed?.cost });
+
+    const cut = await ask(proxy, chatWith(`${encoding}+cut:5`, { stream: true, max_tokens: 200 }));
+    expect(cut.broken).not.toBeNull();
+    const broken = await books.endedBeside();
+    expect(["partial", "assumed"]).toContain(broken.charge.source);
+    expect(broken.charge.reason).toBe("gateway_reset");
+  });
+});
+
+/** Breaks the client's connection off and waits until that is done. */
+function leave(request: ClientRequest): Promise<void> {
+  return new Promise((resolve) => {
+    request.once("close", resolve);
+    request.destroy();
+  });
+}
+
+const refusals = async (proxy: RunningProxy) => (await proxy.metrics()).match(/^farebox_refusals_total.*$/gm);
+
+describe("a client that leaves", () => {
+  async function asked(stream: boolean): Promise<{ request: ClientRequest; gateway: Asked }> {
+    const request = send(scripted.proxy, { ...hello, stream });
+    return { request, gateway: await scripted.gateway.nextChat() };
+  }
+
+  it("before the headers of a stream: the gateway's request ends at once, and the prompt is charged", async () => {
+    const { request, gateway } = await asked(true);
+    const { books } = scripted;
+    const refused = await refusals(scripted.proxy);
+    request.destroy();
+    await gateway.closed;
+    expect(gateway.response.writableFinished).toBe(false);
+    const charge = await books.ended();
+    expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "client_left", status: null, stream: true });
+    expect(charge.tokens.input).toBeGreaterThan(0);
+    expect(charge.tokens.output).toBe(0);
+    expect(await refusals(scripted.proxy)).toEqual(refused);
+  });
+
+  it("after the headers of a stream: the same", async () => {
+    const { request, gateway } = await asked(true);
+    const { books } = scripted;
+    gateway.response.writeHead(200, { "content-type": "text/event-stream" }).flushHeaders();
+    await once(request, "response");
+    request.destroy();
+    await gateway.closed;
+    expect(await books.ended()).toMatchObject({ source: "partial", reason: "client_left", status: 200, tokens: { output: 0 } });
+  });
+
+  it("in the middle of a stream: the gateway's request ends at once, and what was delivered is charged", async () => {
+    const { request, gateway } = await asked(true);
+    const { books } = scripted;
+    gateway.response.writeHead(200, { "content-type": "text/event-stream" });
+    gateway.response.write(delta("Hello") + delta(" world") + delta("!"));
+    const [response] = (await once(request, "response")) as [IncomingMessage];
+    await once(response, "data");
+    request.destroy();
+    await gateway.closed;
+    expect(await books.ended()).toMatchObject({ source: "partial", reason: "client_left", status: 200, tokens: { output: 3 } });
+  });
+
+  it("before a plain answer: it is read to its end and charged as reported", async () => {
+    const { request, gateway } = await asked(false);
+    const { books } = scripted;
+    await leave(request);
+    const usage = { prompt_tokens: 8, completion_tokens: 40, total_tokens: 48 };
+    const answer = { choices: [{ index: 0, message: { role: "assistant", content: "Hi" }, finish_reason: "stop" }], usage };
+    gateway.response.writeHead(200, { "content-type": "application/json" });
+    gateway.response.end(JSON.stringify(answer));
+    await gateway.closed;
+    expect(gateway.response.writableFinished).toBe(true);
+    expect(await books.ended()).toMatchObject({ source: "reported", reason: null, tokens: { input: 8, output: 40 } });
+  });
+
+  it("in the middle of a plain answer, even one too large to hold: the same", async () => {
+    const { request, gateway } = await asked(false);
+    const { books } = scripted;
+    gateway.response.writeHead(200, { "content-type": "application/json" });
+    gateway.response.write(`{"usage":{"prompt_tokens":8,"completion_tokens":40,"total_tokens":48},"choices":[{"message":{"content":"${"x".repeat(3_000_000)}`);
+    const [response] = (await once(request, "response")) as [IncomingMessage];
+    await once(response, "data");
+    response.on("error", () => undefined);
+    request.destroy();
+    gateway.response.end(`${"y".repeat(3_000_000)}"}}]}`);
+    await gateway.closed;
+    expect(gateway.response.writableFinished).toBe(true);
+    expect(await books.ended()).toMatchObject({ source: "reported", status: 200, tokens: { input: 8, output: 40 } });
+  });
+
+  it("before an error of the gateway: void", async () => {
+    const { request, gateway } = await asked(false);
+    const { books } = scripted;
+    await leave(request);
+    gateway.response.writeHead(503).end("{}");
+    expect(await books.ended()).toMatchObject(voided("gateway_503"));
+  });
+});
+
+describe("answers that are hardly HTTP", () => {
+  it.each([
+    ["a status below 100", "HTTP/1.1 099 Odd\r\ncontent-length: 2\r\n\r\n{}"],
+    ["a switch of protocols", "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"],
+    ["no HTTP at all", "SSH-2.0-OpenSSH_9.2\r\n"],
+    ["two lengths", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}"],
+    ["chunks of no length", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"],
+  ])("%s: 502, and the hold is charged", async (_what, bytes) => {
+    raw.answer = (socket) => socket.write(bytes);
+    const answer = await ask(raw.proxy, hello);
+    expect(answer.status).toBe(502);
+    expect(errorCode(answer)).toBe("gateway_unreachable");
+    expectHold(await raw.books.ended(), "gateway_reset");
+  });
+
+  it.each([
+    ["103 before the answer", "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"] as const,
+    ["nothing before it", ""] as const,
+    ...(testEngine === "undici" ? [] : [["100 before the answer", "HTTP/1.1 100 Continue\r\n\r\n"] as const]),
+  ])("%s: the answer passes", async (_what, before) => {
+    const body = '{"usage":{"prompt_tokens":8,"completion_tokens":4,"total_tokens":12},"choices":[{"message":{"content":"x"}}]}';
+    raw.answer = (socket) => socket.end(`${before}HTTP/1.0 200 Fine\r\ncontent-type: application/json\r\n\r\n${body}`);
+    const answer = await ask(raw.proxy, hello);
+    expect(answer).toMatchObject({ status: 200, broken: null });
+    expect(answer.body.toString()).toBe(body);
+    expect(await raw.books.ended()).toMatchObject({ source: "reported", tokens: { input: 8, output: 4 } });
+  });
+
+  it.runIf(testEngine === "undici")("undici takes a 100 that nobody asked for as a broken answer", async () => {
+    raw.answer = (socket) => socket.end("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
+    expect(errorCode(await ask(raw.proxy, hello))).toBe("gateway_unreachable");
+    expectHold(await raw.books.ended(), "gateway_reset");
+  });
+
+  it("an answer that says of itself that the connection closes after it does not disturb the next", async () => {
+    const { proxy, books } = sandboxed;
+    for (const stream of [false, true]) {
+      const answer = await ask(proxy, chatWith("close", { stream }), { headers: { connection: "keep-alive" } });
+      expect(answer).toMatchObject({ status: 200, broken: null });
+      expect(answer.headers["connection"]).not.toBe("close");
+      expect((await books.endedBeside()).charge.state).toBe("posted");
+    }
+  });
+});

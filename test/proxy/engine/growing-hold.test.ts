@@ -1,0 +1,617 @@
+import { gunzipSync, gzipSync } from "node:zlib";
+import Database from "better-sqlite3";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Charge } from "../../../src/core/charge.ts";
+import { formatUsd, type PicoUsd } from "../../../src/core/money.ts";
+import type { RefusalCode } from "../../../src/core/refusals.ts";
+import type { Clock } from "../../../src/ports/clock.ts";
+import { pauseMsMax } from "../../../src/proxy/growing-hold.ts";
+import { systemClock } from "../../../src/time/clock.ts";
+import { readPage, valueOf } from "../../support/metrics-page.ts";
+import { errorOf } from "../../support/answers.ts";
+import { Books } from "../../support/books.ts";
+import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
+import { delta, done, finish, scriptedGateway, usage, usageChunk, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import { bytesOf, errorCode, lastErrorCode, open, ask, type OpenAnswer } from "../../support/wire-client.ts";
+
+/** Pico-USD a token of gpt-4o: USD 1.25 in and 5.00 out per 1M. */
+const perToken = { input: 1_250_000n, output: 5_000_000n };
+const slice = 64;
+const modelMax = 16_384;
+
+const request = { model: "gpt-4o", stream: true, messages: [{ role: "user", content: "hello" }] };
+const eventStream = { "content-type": "text/event-stream" };
+
+/** What is held for this request and so much output, by the length of its body and the template of one message. */
+function holdFor(body: object, outputTokens: number): PicoUsd {
+  return (BigInt(bytesOf(body).length + 3 + 8) * perToken.input + BigInt(outputTokens) * perToken.output) as PicoUsd;
+}
+
+/** By how much a charge passes its hold. */
+function beyond({ cost }: Charge, hold: PicoUsd): PicoUsd {
+  return ((cost ?? 0n) > hold ? (cost ?? 0n) - hold : 0n) as PicoUsd;
+}
+
+/** A text of so many tokens, eight bytes each. */
+const words = (tokens: number): string => " harbour".repeat(tokens);
+
+let gateway: ScriptedGateway;
+const everything = new AsyncDisposableStack();
+beforeAll(async () => {
+  gateway = everything.use(await scriptedGateway());
+});
+afterAll(() => everything.disposeAsync());
+
+type Scene = RunningProxy & { readonly books: Books };
+
+/** A proxy under a hard budget of so much, with slices of 64 tokens. */
+async function underBudget(limit: PicoUsd | string, env: Record<string, string> = {}, clock?: Clock): Promise<Scene> {
+  const proxy = await startProxy({ gatewayUrl: gateway.url, ...(clock && { clock }), env: { FAREBOX_STREAM_SLICE: String(slice), ...env } });
+  await proxy.budget("key:alice", typeof limit === "string" ? limit : formatUsd(limit));
+  return Object.assign(proxy, { books: new Books(proxy) });
+}
+
+/** A stream that has begun on both sides. */
+async function begun(proxy: RunningProxy, body: object = request, path?: string): Promise<{ asked: Asked; client: OpenAnswer }> {
+  const opening = open(proxy, body, { ...(path !== undefined && { path }) });
+  const asked = await gateway.nextChat();
+  asked.response.writeHead(200, eventStream).flushHeaders();
+  return { asked, client: await opening };
+}
+
+/** How many were refused with this code, as the metrics say. */
+async function refusalsOf(proxy: RunningProxy, code: RefusalCode): Promise<string | undefined> {
+  return valueOf(readPage(await proxy.metrics()), "farebox_refusals_total", { code });
+}
+
+/** Writes deltas as long as the other side listens; gives back how many were written. */
+async function writeUntilEnded(asked: Asked, event: (nth: number) => string): Promise<number> {
+  let written = 0;
+  for (; !asked.response.destroyed; written += 1) {
+    await Promise.race([new Promise((resolve) => asked.response.write(event(written), resolve)), asked.closed]);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return written;
+}
+
+async function answeredWhole(proxy: Scene, body: object): Promise<Charge> {
+  const answering = ask(proxy, body);
+  const { response } = await gateway.nextChat();
+  if ((body as { stream?: boolean }).stream === true) response.writeHead(200, eventStream).end(delta("a") + finish({ usage }) + done);
+  else response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
+  await answering;
+  return proxy.books.ended();
+}
+
+describe("at first is held", () => {
+  let proxy: Scene;
+  let free: Scene;
+  beforeAll(async () => {
+    proxy = everything.use(await underBudget("1000"));
+    const unbounded = everything.use(await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_SLICE: String(slice) } }));
+    await unbounded.budget("key:alice", "1", "1d", "soft");
+    free = Object.assign(unbounded, { books: new Books(unbounded) });
+  });
+
+  it.each<[string, object, number]>([
+    ["a slice of a stream without a maximum", {}, slice],
+    ["one whose maximum is null", { max_tokens: null }, slice],
+    ["a slice for each choice", { n: 3 }, 3 * slice],
+    ["the maximum that is stated", { max_tokens: 1000 }, 1000],
+    ["a maximum below a slice", { max_completion_tokens: 7 }, 7],
+    ["the model's maximum where a malformed one is stated", { max_tokens: "1000" }, modelMax],
+    ["the model's maximum where an absurd one is stated", { max_tokens: 1e15 }, modelMax],
+    ["the model's maximum without a stream", { stream: false }, modelMax],
+  ])("%s", async (_, more, tokens) => {
+    const body = { ...request, ...more };
+    expect(await answeredWhole(proxy, body)).toMatchObject({ hold: holdFor(body, tokens), source: "reported" });
+  });
+
+  it("the model's maximum of a stream whose output may be hidden, or is not text", async () => {
+    const reasoning = { ...request, model: "gpt-5" };
+    expect((await answeredWhole(proxy, reasoning)).hold).toBeGreaterThan(128_000n * perToken.output);
+    const spoken = { ...request, modalities: ["text", "audio"] };
+    expect((await answeredWhole(proxy, spoken)).hold).toBeGreaterThan(BigInt(modelMax) * perToken.output);
+  });
+
+  it("the model's maximum where no hard budget weighs: nobody looks on", async () => {
+    expect(await answeredWhole(free, request)).toMatchObject({ hold: holdFor(request, modelMax) });
+  });
+
+  it("nothing where not even the first slice fits: 402, and 429 while others hold the room", async () => {
+    await using poor = await underBudget(holdFor(request, slice));
+    const never = await ask(poor, { ...request, messages: [{ role: "user", content: "hello, hello" }], max_tokens: 100 });
+    expect([never.status, errorCode(never)]).toEqual([402, "budget_exceeded"]);
+    const { asked, client } = await begun(poor);
+    const busy = await poor.chat({ stream: true });
+    expect([busy.status, (await errorOf(busy)).code]).toEqual([429, "budget_held"]);
+    asked.response.end(finish({ usage }) + done);
+    await client.rest();
+    expect(await poor.books.ended()).toMatchObject({ source: "reported", hold: holdFor(request, slice) });
+  });
+});
+
+describe("a stream that goes on", () => {
+  it("never notices that its hold grows: each chunk leaves before the next is sent", async () => {
+    await using proxy = await underBudget("1000");
+    const { asked, client } = await begun(proxy);
+    for (let nth = 0; nth < 60; nth += 1) {
+      const event = delta(words(10));
+      asked.response.write(event);
+      expect((await client.take(event.length)).toString()).toBe(event);
+    }
+    asked.response.end(finish() + done);
+    await client.rest();
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: "counted", tokens: { output: 600 }, overage: 0n });
+    expect(charge.hold).toBeGreaterThan(charge.cost ?? 0n);
+    // Half a slice ahead of need, and a slice at a time.
+    expect(charge.hold).toBeLessThanOrEqual(holdFor(request, 600 + 2 * slice));
+  });
+
+  it("in a few large pieces is held for in time for the next one", async () => {
+    await using proxy = await underBudget("1000");
+    const { asked, client } = await begun(proxy);
+    for (const tokens of [500, 1, 2000]) {
+      const event = delta(words(tokens));
+      asked.response.write(event);
+      expect(await client.take(event.length)).toHaveLength(event.length);
+    }
+    asked.response.end(finish() + done);
+    await client.rest();
+    expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: 2501 }, overage: 0n });
+  });
+
+  it("up to the model's maximum holds the worst case, and is not watched beyond", async () => {
+    await using proxy = await underBudget("1000", { FAREBOX_STREAM_SLICE: "8000" });
+    const { asked, client } = await begun(proxy);
+    const event = delta(words(4000));
+    for (let nth = 0; nth < 5; nth += 1) {
+      asked.response.write(event);
+      await client.take(event.length);
+    }
+    asked.response.end(finish() + done);
+    await client.rest();
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ hold: holdFor(request, modelMax), tokens: { output: 20_000 } });
+    expect(charge.overage).toBe((charge.cost ?? 0n) - (charge.hold ?? 0n));
+  });
+
+  it("with usage injected grows too, and its client does not see the extra chunk", async () => {
+    await using proxy = await underBudget("1000", { FAREBOX_STREAM_USAGE: "inject" });
+    const { asked, client } = await begun(proxy);
+    const pieces = delta(words(200)) + finish();
+    asked.response.end(pieces + usageChunk() + done);
+    expect((await client.rest()).toString()).toBe(pieces + done);
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: "reported", tokens: { output: 3 } });
+    expect(charge.hold).toBeGreaterThan(holdFor(request, 200));
+  });
+});
+
+describe("a stream that its budget cannot pay for", () => {
+  it("takes what room there is, uses it up to the reserve, and is ended at the gateway with its client told", async () => {
+    // 200 words of one token each: their bytes hold for 1,000 tokens more, which is 250 of output.
+    const wordy = { ...request, messages: [{ role: "user", content: " hello".repeat(200) }] };
+    const limit = holdFor(wordy, slice + 30);
+    await using proxy = await underBudget(limit);
+    const { asked, client } = await begun(proxy, wordy);
+    const reading = client.rest();
+    const written = await writeUntilEnded(asked, () => delta(words(1)));
+    const body = await reading;
+    const [error] = body.toString().split("data: ").slice(-1);
+    expect(JSON.parse(error ?? "")).toEqual({
+      error: {
+        message: expect.stringContaining("cannot pay for more of this stream"),
+        type: "insufficient_quota",
+        param: null,
+        code: "budget_exceeded",
+        metadata: {
+          scope: "key:alice", period: "total", limit_usd: formatUsd(limit), spent_usd: "0.00", held_usd: formatUsd(limit),
+          needed_usd: expect.stringMatching(/^0\.\d+$/), resets_at: null,
+        },
+      },
+    });
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "budget_exceeded", status: 200, hold: limit });
+    // A gateway that writes as fast as it can has more under way than the reserve: that is overage.
+    expect(charge.overage).toBe(beyond(charge, limit));
+    const delivered = body.toString().split("harbour").length - 1;
+    // With the prompt counted, what its bytes held pays for output as well.
+    expect(delivered).toBeGreaterThan(slice + 30 + 200 - 16);
+    expect(written).toBeGreaterThanOrEqual(delivered);
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(delivered);
+    expect(charge.tokens.output).toBeLessThanOrEqual(delivered + 16);
+    // However often an extension was refused before, the stream is one refusal.
+    expect(await refusalsOf(proxy, "budget_exceeded")).toBe("1");
+  });
+
+  it.each<[string, object, (nth: number) => object]>([
+    ["text", {}, () => ({ content: words(1) })],
+    ["the arguments of a call", {}, () => ({ tool_calls: [{ index: 0, function: { arguments: words(1) } }] })],
+    ["reasoning that is shown", {}, () => ({ reasoning_content: words(1) })],
+    ["a refusal", {}, () => ({ refusal: words(1) })],
+    ["several choices", { n: 2 }, () => ({ content: words(1) })],
+  ])("is ended whatever it writes: %s", async (_, more, said) => {
+    const body = { ...request, ...more };
+    const choices = "n" in more ? 2 : 1;
+    const limit = holdFor(body, choices * slice);
+    await using proxy = await underBudget(limit);
+    const { asked, client } = await begun(proxy, body);
+    const reading = client.rest();
+    await writeUntilEnded(asked, (nth) => `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: nth % choices, delta: said(nth), finish_reason: null }] })}\n\n`);
+    const answer = await reading;
+    expect(lastErrorCode(answer)).toBe("budget_exceeded");
+    const charge = await proxy.books.ended();
+    const delivered = answer.toString().split("harbour").length - 1;
+    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", hold: limit, overage: beyond(charge, limit) });
+    expect(charge.tokens.output).toBeGreaterThan(choices * (slice - 16));
+    // Of the last event a part may have arrived, which no client can read.
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(delivered - 1);
+    expect(charge.tokens.output).toBeLessThanOrEqual(delivered + choices * 16);
+  });
+});
+
+describe("output that is not recognized", () => {
+  type Wrote = (nth: number) => string;
+  const chunkOf = (said: object, more: object = {}) => `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: 0, delta: said, finish_reason: null }], ...more })}\n\n`;
+  const typed = (type: string, fields: object) => `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: 1, output_index: 0, item_id: "i", ...fields })}\n\n`;
+  const responses = { model: "gpt-4o", stream: true, input: "hello" };
+  /** Text that repeats at no place. */
+  const piece = (nth: number) => `${words(8)} ${nth}`;
+
+  const written: [string, string, object, Wrote, boolean][] = [
+    ["the input of a custom tool", "/v1/chat/completions", request, (nth) => chunkOf({ tool_calls: [{ index: 0, custom: { input: piece(nth) } }] }), true],
+    ["details of reasoning", "/v1/chat/completions", request, (nth) => chunkOf({ reasoning_details: [{ type: "reasoning.text", text: piece(nth), index: 0 }] }), true],
+    ["blocks of thinking", "/v1/chat/completions", request, (nth) => chunkOf({ thinking_blocks: [{ type: "thinking", thinking: piece(nth) }] }), true],
+    ["what sound says", "/v1/chat/completions", request, (nth) => chunkOf({ audio: { id: "a", transcript: piece(nth) } }), true],
+    ["arguments as an object", "/v1/chat/completions", request, (nth) => chunkOf({ tool_calls: [{ index: 0, function: { arguments: { given: piece(nth) } } }] }), true],
+    ["an unknown member of a delta", "/v1/chat/completions", request, (nth) => chunkOf({ musings: piece(nth) }), false],
+    ["an unknown member of a choice", "/v1/chat/completions", request, (nth) => `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, scratchpad: { deep: [piece(nth)] } }] })}\n\n`, false],
+    ["an unknown member of a chunk", "/v1/chat/completions", request, (nth) => chunkOf({}, { scratchpad: piece(nth) }), false],
+    ["a text in the place of choices", "/v1/chat/completions", request, (nth) => `data: ${JSON.stringify({ choices: piece(nth) })}\n\n`, false],
+    ["events that are no JSON", "/v1/chat/completions", request, (nth) => `data: ${piece(nth)}\n\n`, false],
+    ["lines that are no events", "/v1/chat/completions", request, (nth) => `${JSON.stringify({ choices: [{ index: 0, delta: { content: piece(nth) } }] })}\n`, false],
+    ["an unknown member of a completion", "/v1/completions", { model: "gpt-4o", stream: true, prompt: "hello", max_tokens: null }, (nth) => `data: ${JSON.stringify({ choices: [{ index: 0, musings: piece(nth) }] })}\n\n`, false],
+    ["deltas of a custom tool's input", "/v1/responses", responses, (nth) => typed("response.custom_tool_call_input.delta", { delta: piece(nth) }), true],
+    ["code for an interpreter", "/v1/responses", responses, (nth) => typed("response.code_interpreter_call_code.delta", { delta: piece(nth) }), true],
+    ["whole texts without deltas", "/v1/responses", responses, (nth) => typed("response.output_text.done", { output_index: nth, item_id: `m${nth}`, content_index: 0, text: piece(nth) }), true],
+    ["items without deltas", "/v1/responses", responses, (nth) => typed("response.output_item.done", { output_index: nth, item: { id: `m${nth}`, type: "apply_patch_call", operation: { type: "update_file", diff: piece(nth) } } }), true],
+    ["events of an unknown type", "/v1/responses", responses, (nth) => typed("response.musings.delta", { delta: piece(nth) }), false],
+    ["an unknown member of an event", "/v1/responses", responses, (nth) => typed("response.output_text.delta", { content_index: 0, musings: [piece(nth)] }), false],
+    ["items of an unknown type", "/v1/responses", responses, (nth) => typed("response.output_item.done", { output_index: nth, item: { id: `m${nth}`, type: "musing", thoughts: piece(nth) } }), false],
+  ];
+
+  // A stream of completions that states no maximum writes 16 tokens: nothing outgrows its hold.
+  const growing = written.filter(([, path]) => path !== "/v1/completions");
+  it.each(growing)("%s extends the hold and ends where its budget does (%s)", async (_, path, body, wrote, isKnown) => {
+    await using proxy = await underBudget("0.01", { FAREBOX_STREAM_SLICE: "128" });
+    const answer = await inStep(await begun(proxy, body, path), wrote);
+    expect(lastErrorCode(answer)).toBe("budget_exceeded");
+    const charge = await proxy.books.ended();
+    const delivered = answer.toString().split("harbour").length - 1;
+    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", doubts: isKnown ? [] : ["unknown_output"] });
+    expect(charge.hold).toBeGreaterThan(holdFor(body, 128));
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(isKnown ? delivered : Math.min(delivered, modelMax));
+    expect(charge.overage).toBe(beyond(charge, charge.hold as PicoUsd));
+  });
+
+  it.each(written)("%s is posted at the end of a stream that reports no usage (%s)", async (_, path, body, wrote, isKnown) => {
+    await using proxy = await underBudget("1000");
+    const answering = ask(proxy, body, { path });
+    const asked = await gateway.nextChat();
+    const events = Array.from({ length: 20 }, (_, nth) => wrote(nth)).join("");
+    const end = path === "/v1/responses" ? typed("response.completed", { response: { id: "r", object: "response", model: "gpt-4o", status: "completed", output: [], usage: null } }) : finish() + done;
+    asked.response.writeHead(200, eventStream).end(events + end);
+    expect(lastErrorCode((await answering).body)).toBeUndefined();
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: isKnown ? "counted" : "partial", reason: null, doubts: isKnown ? [] : ["unknown_output"] });
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(20 * 8);
+    // A byte is at most a token: what is known is counted, what is not is bounded.
+    expect(charge.tokens.output).toBeLessThanOrEqual(20 * (isKnown ? 20 : 8 * " harbour".length + 90));
+  });
+
+  it.each(growing.filter(([what]) => /custom tool$|details|member of a (delta|chunk)/.test(what)))(
+    "40 streams share a budget of 0.02 USD and are not delivered for more, whatever they write: %s",
+    async (_, path, body, wrote, isKnown) => {
+      await using proxy = await underBudget("0.02");
+      const streams: Awaited<ReturnType<typeof begun>>[] = [];
+      for (let count = 0; count < 40; count += 1) streams.push(await begun(proxy, body, path));
+      const answers = await Promise.all(streams.map((stream) => inStep(stream, (nth) => wrote(nth).replace(words(7), ""))));
+      const charges = await proxy.charges();
+      expect(charges).toHaveLength(40);
+      for (const charge of charges) expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", doubts: isKnown ? [] : ["unknown_output"] });
+      const posted = charges.reduce((sum, { cost }) => sum + (cost ?? 0n), 0n);
+      const delivered = BigInt(answers.reduce((sum, answer) => sum + answer.toString().split("harbour").length - 1, 0)) * perToken.output;
+      expect(delivered).toBeGreaterThan(0n);
+      expect(delivered).toBeLessThanOrEqual(20_000_000_000n);
+      expect(posted).toBeGreaterThanOrEqual(delivered);
+    },
+  );
+});
+
+describe("output that is not recognized, in an answer that is no stream", () => {
+  const chat = (message: object, more: object = {}) => ({ model: "gpt-4o", choices: [{ index: 0, message, finish_reason: "stop" }], ...more });
+  const response = (...output: object[]) => ({ object: "response", model: "gpt-4o", status: "completed", output });
+  const text = words(50);
+
+  it.each<[string, string, object, boolean]>([
+    ["the input of a custom tool", "/v1/chat/completions", chat({ content: null, tool_calls: [{ id: "c", type: "custom", custom: { input: text } }] }), true],
+    ["details of reasoning", "/v1/chat/completions", chat({ content: "", reasoning_details: [{ type: "reasoning.text", text }] }), true],
+    ["an unknown member of a message", "/v1/chat/completions", chat({ content: "", musings: text }), false],
+    ["an unknown member beside the choices", "/v1/chat/completions", chat({ content: "" }, { musings: text }), false],
+    ["an unknown member of a completion", "/v1/completions", { model: "gpt-4o", choices: [{ index: 0, text: "", musings: [text] }] }, false],
+    ["a custom call", "/v1/responses", response({ type: "custom_tool_call", input: text }), true],
+    ["a patch", "/v1/responses", response({ type: "apply_patch_call", operation: { type: "update_file", diff: text } }), true],
+    ["an item of an unknown type", "/v1/responses", response({ type: "musing", thoughts: [text] }), false],
+  ])("%s is posted (%s)", async (_, path, answer, isKnown) => {
+    await using proxy = await underBudget("1000");
+    const asks = { model: "gpt-4o", messages: request.messages };
+    const body = path === "/v1/responses" ? { model: "gpt-4o", input: "hello" } : path === "/v1/completions" ? { model: "gpt-4o", prompt: "hello" } : asks;
+    const answering = ask(proxy, body, { path });
+    const { response: out } = await gateway.nextChat();
+    out.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
+    expect((await answering).body.toString()).toBe(JSON.stringify(answer));
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: isKnown ? "counted" : "partial", reason: null, doubts: isKnown ? [] : ["unknown_output"] });
+    expect(charge.tokens.output).toBe(isKnown ? 50 : Buffer.byteLength(text));
+  });
+
+  it("is bounded by its bytes where a stream was asked for and what comes cannot be read", async () => {
+    // Room for a slice, and not for the worst case that such an answer holds.
+    await using proxy = await underBudget("0.01");
+    const answering = ask(proxy, request);
+    const { response: out } = await gateway.nextChat();
+    out.writeHead(200, { "content-type": "application/json" }).end(`{"choices":[{"message":{"content":"${words(1000)}`);
+    expect((await answering).status).toBe(200);
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: "partial", reason: "unreadable_answer", doubts: ["unknown_output"] });
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(8000);
+    expect(charge.cost).toBeGreaterThan(charge.hold ?? 0n);
+  });
+});
+
+/** Plays a stream whose gateway writes no faster than its client reads, until it is ended; what the client got. */
+async function inStep({ asked, client }: { asked: Asked; client: OpenAnswer }, wrote: (nth: number) => string): Promise<Buffer> {
+  const got: Buffer[] = [];
+  for (let nth = 0; nth < 500; nth += 1) {
+    const event = wrote(nth);
+    asked.response.write(event);
+    const came = await client.take(Buffer.byteLength(event)).catch(() => Buffer.alloc(0));
+    got.push(came);
+    if (came.length === 0 || came.includes("budget_exceeded")) break;
+  }
+  got.push(await client.rest());
+  asked.response.destroy();
+  return Buffer.concat(got);
+}
+
+describe("an event that does not end", () => {
+  const megabyte = Buffer.alloc(1024 * 1024, "x");
+  const beginning = 'data: {"choices":[{"index":0,"delta":{"content":"';
+
+  it("is ended in the middle where its budget cannot pay for its bytes, and is not delivered whole", async () => {
+    await using proxy = await underBudget("0.01");
+    const { asked, client } = await begun(proxy);
+    const reading = client.rest();
+    asked.response.write(beginning);
+    let megabytes = 0;
+    for (; !asked.response.destroyed && megabytes < 52; megabytes += 1) {
+      await Promise.race([new Promise((resolve) => asked.response.write(megabyte, resolve)), asked.closed]);
+    }
+    const body = await reading;
+    expect(lastErrorCode(body)).toBe("budget_exceeded");
+    expect(body.length).toBeLessThan(40 * megabyte.length);
+    const charge = await proxy.books.ended();
+    // Up to the most that the model writes, far beyond the hold of a slice.
+    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", doubts: ["unknown_output"], tokens: { output: modelMax } });
+    expect(charge.cost).toBeGreaterThanOrEqual(BigInt(modelMax) * perToken.output);
+  });
+
+  it("of 52 MB is posted at the most that the model writes, whole or cut, where the budget has room", async () => {
+    for (const isWhole of [true, false]) {
+      await using proxy = await underBudget("1000");
+      const { asked, client } = await begun(proxy);
+      const reading = client.rest();
+      asked.response.write(beginning);
+      for (let count = 0; count < 52; count += 1) await new Promise((resolve) => asked.response.write(megabyte, resolve));
+      asked.response.end(isWhole ? `"}}]}\n\n${finish()}${done}` : "");
+      expect((await reading).length).toBeGreaterThan(52 * megabyte.length);
+      expect(await proxy.books.ended()).toMatchObject({
+        source: "partial", reason: isWhole ? null : "gateway_cut", doubts: ["unknown_output"], hold: holdFor(request, modelMax), tokens: { output: modelMax },
+      });
+    }
+  });
+
+  it("and is honest is not ended for its bytes: the last one of a response repeats all that came before", async () => {
+    const responses = { model: "gpt-4o", stream: true, input: "hello", instructions: "x".repeat(300_000) };
+    const response = (status: string, text: string, more: object = {}) => ({ id: "r", object: "response", model: "gpt-4o", status, instructions: responses.instructions, output: text === "" ? [] : [{ id: "m", type: "message", content: [{ type: "output_text", text }] }], ...more });
+    const event = (type: string, fields: object) => `data: ${JSON.stringify({ type, ...fields })}\n\n`;
+    const text = words(100);
+    await using proxy = await underBudget(holdFor(responses, 300));
+    const answering = ask(proxy, responses, { path: "/v1/responses" });
+    const { response: out } = await gateway.nextChat();
+    out.writeHead(200, eventStream);
+    out.write(event("response.created", { response: response("in_progress", "") }));
+    for (let nth = 0; nth < 10; nth += 1) out.write(event("response.output_text.delta", { item_id: "m", output_index: 0, content_index: 0, delta: words(10) }));
+    const last = event("response.completed", { response: response("completed", text) });
+    for (let at = 0; at < last.length; at += 60_000) await new Promise((resolve) => out.write(last.slice(at, at + 60_000), resolve));
+    out.end();
+    expect(lastErrorCode((await answering).body)).toBeUndefined();
+    expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: 100 }, overage: 0n, doubts: [] });
+  });
+});
+
+describe("images and sound in a stream of text", () => {
+  const image = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { images: [{ type: "image_url", image_url: { url: `data:image/png;base64,${"A".repeat(1000)}` } }] } }] })}\n\n`;
+
+  it("hold the worst case before the stream goes on, and are posted at the hold", async () => {
+    await using proxy = await underBudget("1000");
+    const { asked, client } = await begun(proxy);
+    asked.response.end(delta("Here:") + image + finish() + done);
+    expect(lastErrorCode(await client.rest())).toBeUndefined();
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: "partial", hold: holdFor(request, modelMax), cost: charge.hold, doubts: ["image_bound"], formula: "assumed" });
+  });
+
+  it("end it where the worst case does not fit", async () => {
+    await using proxy = await underBudget("0.01");
+    const { asked, client } = await begun(proxy);
+    const reading = client.rest();
+    await writeUntilEnded(asked, () => image);
+    expect(lastErrorCode(await reading)).toBe("budget_exceeded");
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", cost: charge.hold, doubts: ["image_bound"] });
+  });
+});
+
+describe("a compressed stream cannot be watched", () => {
+  const whole = Buffer.from(delta(words(300)) + finish() + done);
+
+  it("so the model's maximum is held before any of it is read", async () => {
+    await using proxy = await underBudget("1000");
+    const opening = open(proxy, request);
+    const { response } = await gateway.nextChat();
+    response.writeHead(200, { ...eventStream, "content-encoding": "gzip" }).end(gzipSync(whole));
+    const body = await (await opening).rest();
+    expect(gunzipSync(body)).toEqual(whole);
+    expect(await proxy.books.ended()).toMatchObject({ hold: holdFor(request, modelMax), tokens: { output: 300 } });
+  });
+
+  it("and where that does not fit it is ended", async () => {
+    await using proxy = await underBudget("0.01");
+    const answering = ask(proxy, request);
+    const asked = await gateway.nextChat();
+    asked.response.writeHead(200, { ...eventStream, "content-encoding": "gzip" }).write(gzipSync(whole).subarray(0, 40));
+    expect((await answering).broken).not.toBeNull();
+    await asked.closed;
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ state: "posted", overage: 0n });
+    expect(charge.reason).toMatch(/budget_exceeded/);
+  });
+});
+
+it("an answer that is no stream after all is held for whole, where there is room", async () => {
+  for (const [limit, tokens] of [["1000", modelMax], ["0.01", slice]] as const) {
+    await using proxy = await underBudget(limit);
+    const answering = ask(proxy, request);
+    const { response } = await gateway.nextChat();
+    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
+    expect((await answering).status).toBe(200);
+    expect(await proxy.books.ended()).toMatchObject({ source: "reported", hold: holdFor(request, tokens) });
+    expect(await refusalsOf(proxy, "budget_exceeded")).toBe("0");
+  }
+});
+
+describe("while the ledger cannot be written", () => {
+  /** Another process writes: nothing can be held until it is done. */
+  function lockLedger({ database }: RunningProxy): Lock {
+    const db = new Database(database);
+    db.exec("begin immediate");
+    const free = () => void db.close();
+    return { free, [Symbol.dispose]: free };
+  }
+
+  interface Lock extends Disposable {
+    free(): void;
+  }
+
+  /** The machine's clock, but no pause is too long before the test says so. */
+  function patientClock(): Clock & { runOut(): void } {
+    const clock = systemClock();
+    const pauses: (() => void)[] = [];
+    return {
+      ...clock,
+      after(ms, callback) {
+        if (ms !== pauseMsMax) return clock.after(ms, callback);
+        pauses.push(callback);
+        return { cancel: () => void pauses.splice(pauses.indexOf(callback), 1) };
+      },
+      runOut() {
+        for (const callback of pauses.splice(0)) callback();
+      },
+    };
+  }
+
+  /** Time enough for more to come, were it read: each turn is a whole exchange with the same proxy. */
+  async function manyExchanges({ url }: RunningProxy): Promise<void> {
+    for (let turn = 0; turn < 50; turn += 1) await (await fetch(`${url}/healthz`)).text();
+  }
+
+  /** A stream that stands still, because its hold is used up and cannot grow yet. */
+  async function standing(proxy: RunningProxy): Promise<{ asked: Asked; client: OpenAnswer; lock: Lock }> {
+    const { asked, client } = await begun(proxy);
+    const lock = lockLedger(proxy);
+    const used = delta(words(slice - 10));
+    asked.response.write(used);
+    await client.take(used.length);
+    return { asked, client, lock };
+  }
+
+  it("a stream pauses as soon as its hold is used, and goes on when it has grown", async () => {
+    await using proxy = await underBudget("1000", {}, patientClock());
+    const { asked, client, lock } = await standing(proxy);
+    using _ = lock;
+    const more = delta(words(5));
+    let came = false;
+    asked.response.write(more);
+    const next = client.take(more.length).then(() => (came = true));
+    await manyExchanges(proxy);
+    expect(came).toBe(false);
+    lock.free();
+    await next;
+    asked.response.end(finish() + done);
+    await client.rest();
+    expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: slice - 5 }, overage: 0n });
+  });
+
+  it("a client can leave in the pause: the gateway's stream ends at once, the charge when the ledger can be written", async () => {
+    await using proxy = await underBudget("1000", {}, patientClock());
+    const { asked, client, lock } = await standing(proxy);
+    using _ = lock;
+    client.leave();
+    await asked.closed;
+    lock.free();
+    expect(await proxy.books.ended()).toMatchObject({ source: "partial", reason: "client_left", tokens: { output: slice - 10 }, overage: 0n });
+  });
+
+  it("a gateway can break off in the pause", async () => {
+    await using proxy = await underBudget("1000", {}, patientClock());
+    const { asked, client, lock } = await standing(proxy);
+    using _ = lock;
+    asked.request.socket.destroy();
+    await manyExchanges(proxy);
+    lock.free();
+    expect(lastErrorCode(await client.rest())).toBe("gateway_stream_broken");
+    expect(await proxy.books.ended()).toMatchObject({ source: "partial", reason: "gateway_reset", tokens: { output: slice - 10 } });
+  });
+
+  it("a stream can come to its end in the pause", async () => {
+    await using proxy = await underBudget("1000", {}, patientClock());
+    const { asked, client, lock } = await standing(proxy);
+    using _ = lock;
+    asked.response.end(delta("!") + finish() + done);
+    await manyExchanges(proxy);
+    lock.free();
+    expect((await client.rest()).toString()).toContain("[DONE]");
+    expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: slice - 9 }, overage: 0n });
+  });
+
+  it("a stream that has stood still for too long is ended, and its client is told what had come by then", async () => {
+    const clock = patientClock();
+    await using proxy = await underBudget("1000", {}, clock);
+    const { asked, client, lock } = await standing(proxy);
+    using _ = lock;
+    asked.response.write(delta(words(5)));
+    await manyExchanges(proxy);
+    clock.runOut();
+    const rest = await client.rest();
+    await asked.closed;
+    lock.free();
+    expect(rest.toString()).toContain("harbour");
+    expect(lastErrorCode(rest)).toBe("ledger_unavailable");
+    const charge = await proxy.books.ended();
+    expect(charge).toMatchObject({ source: "partial", reason: "ledger_unavailable", overage: 0n });
+    expect(charge.tokens.output).toBeGreaterThanOrEqual(slice - 5);
+  });
+});

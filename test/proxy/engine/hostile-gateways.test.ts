@@ -1,0 +1,222 @@
+import { once } from "node:events";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { createGzip, gzipSync } from "node:zlib";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Charge } from "../../../src/core/charge.ts";
+import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
+import { rawGateway, scriptedGateway, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import { ask, errorCode, lastErrorCode, send } from "../../support/wire-client.ts";
+
+const owned = new AsyncDisposableStack();
+/** Before a gateway of which each test plays every step, and before one that speaks raw bytes. */
+let played: { readonly proxy: RunningProxy; readonly gateway: ScriptedGateway };
+let raw: { readonly proxy: RunningProxy; answer: (socket: Socket) => void };
+
+beforeAll(async () => {
+  const gateway = owned.use(await scriptedGateway());
+  const adjust: NonNullable<ProxyOptions["adjust"]> = (settings) => ({
+    ...settings,
+    gateway: { ...settings.gateway, silenceMs: 1_000, streamMs: 5_000 },
+  });
+  played = { proxy: owned.use(await startProxy({ gatewayUrl: gateway.url })), gateway };
+  const bytes = owned.use(await rawGateway((socket, head) => (head.includes("/account/info") ? socket.end("HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n") : raw.answer(socket))));
+  raw = { proxy: owned.use(await startProxy({ gatewayUrl: bytes.url, adjust })), answer: () => undefined };
+});
+afterAll(() => owned.disposeAsync());
+
+const hello = { model: "gpt-4o", messages: [{ role: "user", content: "hello" }], max_tokens: 100 };
+const eventStream = { "content-type": "text/event-stream" };
+const json = { "content-type": "application/json" };
+const good = JSON.stringify({ model: "gpt-4o", choices: [{ index: 0, message: { role: "assistant", content: "Hi." }, finish_reason: "stop" }], usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 } });
+
+/** The newest charge, once everything is settled. */
+async function lastCharge({ proxy }: { readonly proxy: RunningProxy }): Promise<Charge> {
+  const charge = (await proxy.charges()).at(-1);
+  if (charge === undefined) throw new Error("there is no charge");
+  return charge;
+}
+
+/** Reads an answer to its end without keeping it: its status, its length and its last bytes. */
+async function drained(response: IncomingMessage): Promise<{ status: number; bytes: number; end: Buffer; broken: boolean }> {
+  let bytes = 0;
+  let end = Buffer.alloc(0);
+  let broken = false;
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      end = Buffer.from(Buffer.concat([end, chunk]).subarray(-4096));
+    }
+  } catch {
+    broken = true;
+  }
+  return { status: response.statusCode ?? 0, bytes, end, broken };
+}
+
+/** Writes as fast as it is taken, until the pieces end or nobody takes them any more. */
+async function pour(response: ServerResponse, pieces: Iterable<Buffer | string>): Promise<void> {
+  response.setMaxListeners(0);
+  for (const piece of pieces) {
+    if (response.destroyed) return;
+    if (!response.write(piece)) await Promise.race([once(response, "drain"), once(response, "close")]);
+  }
+}
+
+function* times(count: number, piece: Buffer | string): Generator<Buffer | string> {
+  for (let index = 0; index < count; index++) yield piece;
+}
+
+/** One exchange that the test's gateway answers; beside it another request is answered in the middle of it. */
+async function exchange(body: object, answer: (asked: Asked) => Promise<void>) {
+  const request = send({ url: played.proxy.url, key: played.proxy.key }, body);
+  const responded = once(request, "response") as Promise<[IncomingMessage]>;
+  const asked = await played.gateway.nextChat();
+  const answering = answer(asked);
+  await anotherIsServed();
+  const [response] = await responded;
+  const result = await drained(response);
+  await answering;
+  return { ...result, charge: await lastChargeOf(response) };
+}
+
+async function lastChargeOf(response: IncomingMessage): Promise<Charge> {
+  await played.proxy.serving.settled();
+  const charge = await played.proxy.serving.ledger.charge(String(response.headers["x-farebox-request-id"]));
+  if (charge === undefined) throw new Error("there is no charge");
+  return charge;
+}
+
+async function anotherIsServed(): Promise<void> {
+  const request = send({ url: played.proxy.url, key: played.proxy.key }, hello);
+  const responded = once(request, "response") as Promise<[IncomingMessage]>;
+  (await played.gateway.nextChat()).response.writeHead(200, json).end(good);
+  expect((await drained((await responded)[0])).status).toBe(200);
+}
+
+const megabyte = Buffer.alloc(1024 * 1024, "x");
+const unreadable = { state: "posted", source: "assumed", reason: "unreadable_answer" };
+const byItsBytes = { state: "posted", source: "partial", doubts: ["unknown_output"] };
+
+describe("a stream", () => {
+  const stream = { ...hello, stream: true };
+
+  it.each<[string, () => Iterable<Buffer | string>, number]>([
+    ["a line of 100 MB", function* () { yield "data: "; yield* times(100, megabyte); yield "\n\n"; }, 100 * megabyte.length + 8],
+    ["an event of 100 MB in many lines", function* () { yield* times(1600, `data: ${"x".repeat(65_530)}\n`); yield "\n"; }, 1600 * 65_537 + 1],
+    ["texts of 40 MB", function* () { yield* times(640, `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: "x".repeat(65_536) } }] })}\n\n`); }, 0],
+    ["an event of nothing but brackets", function* () { yield `data: ${"[".repeat(8_000_000)}\n\n`; }, 8_000_008],
+  ])("with %s passes, and is charged by its bytes, up to the most that the model writes", async (_, pieces, bytes) => {
+    const result = await exchange(stream, async ({ response }) => {
+      response.writeHead(200, eventStream);
+      await pour(response, pieces());
+      response.end("data: [DONE]\n\n");
+    });
+    expect(result.status).toBe(200);
+    expect(result.bytes).toBeGreaterThanOrEqual(bytes);
+    expect(result.charge).toMatchObject(byItsBytes);
+    expect(result.charge.cost).toBeGreaterThan(result.charge.hold ?? 0n);
+  }, 60_000);
+
+  it("of 200 MB of comments costs nothing to remember", async () => {
+    const result = await exchange(stream, async ({ response }) => {
+      response.writeHead(200, eventStream);
+      await pour(response, times(200, `: ${"x".repeat(1024 * 1024)}\n\n`));
+      response.end(`data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] })}\n\ndata: ${JSON.stringify({ choices: [], usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 } })}\n\ndata: [DONE]\n\n`);
+    });
+    expect(result.charge).toMatchObject({ state: "posted", source: "reported" });
+  }, 60_000);
+
+  it("without an end is ended by its time, and its client told", async () => {
+    let gone = false;
+    raw.answer = (socket) => {
+      socket.write("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n");
+      const comment = `: ${"x".repeat(1000)}\n\n`;
+      const more = () => {
+        while (!socket.destroyed && socket.write(comment));
+        if (!socket.destroyed) socket.once("drain", more);
+      };
+      socket.once("close", () => (gone = true));
+      more();
+    };
+    const [response] = (await once(send({ url: raw.proxy.url, key: raw.proxy.key }, stream), "response")) as [IncomingMessage];
+    const { end, broken } = await drained(response);
+    expect(broken).toBe(false);
+    expect(lastErrorCode(Buffer.from(`\n\n${end.toString()}`))).toBe("gateway_stream_broken");
+    expect(await lastCharge(raw)).toMatchObject({ state: "posted", source: "partial", reason: "time_limit" });
+    expect(gone).toBe(true);
+  }, 60_000);
+
+  it("that is compressed and becomes gigabytes passes as it is, and is charged at its hold", async () => {
+    const result = await exchange(stream, async ({ response }) => {
+      response.writeHead(200, { ...eventStream, "content-encoding": "gzip" });
+      const gzip = createGzip();
+      gzip.pipe(response);
+      for (let index = 0; index < 300; index++) if (!gzip.write(megabyte)) await once(gzip, "drain");
+      gzip.end();
+      await once(gzip, "end");
+    });
+    expect(result.charge).toMatchObject({ state: "posted", source: "assumed" });
+  }, 60_000);
+});
+
+describe("a plain answer", () => {
+  it.each<[string, () => Iterable<Buffer | string>]>([
+    ["of 200 MB", () => times(200, megabyte)],
+    ["of 15 MB of brackets", () => times(15, "[".repeat(1024 * 1024))],
+    ["of 15 MB of names", function* () { yield "{"; for (let part = 0; part < 1000; part++) yield Array.from({ length: 1000 }, (_, index) => `"k${part * 1000 + index}":1,`).join(""); yield '"k":1}'; }],
+  ])("%s passes whole, and is charged at its hold", async (_, pieces) => {
+    let sent = 0;
+    const result = await exchange(hello, async ({ response }) => {
+      response.writeHead(200, json);
+      const counted = function* () {
+        for (const piece of pieces()) {
+          sent += piece.length;
+          yield piece;
+        }
+      };
+      await pour(response, counted());
+      response.end();
+    });
+    expect([result.status, result.bytes]).toEqual([200, sent]);
+    expect(result.charge).toMatchObject(unreadable);
+  }, 60_000);
+
+  it("many that become gigabytes when they are unpacked, at once, are passed as they are", async () => {
+    const bomb = gzipSync(Buffer.alloc(200 * 1024 * 1024, " "));
+    const requests = Array.from({ length: 20 }, () => send({ url: played.proxy.url, key: played.proxy.key }, hello));
+    const responses = requests.map((request) => once(request, "response") as Promise<[IncomingMessage]>);
+    for (let index = 0; index < requests.length; index++) {
+      (await played.gateway.nextChat()).response.writeHead(200, { ...json, "content-encoding": "gzip" }).end(bomb);
+    }
+    for (const responded of responses) expect((await drained((await responded)[0])).bytes).toBe(bomb.length);
+    await anotherIsServed();
+  }, 60_000);
+});
+
+describe("an answer's head", () => {
+  it.each<[string, string]>([
+    ["with 64 kB in one header", `HTTP/1.1 200 OK\r\nx: ${"x".repeat(65_536)}\r\ncontent-length: 2\r\n\r\n{}`],
+    ["with 10,000 headers", `HTTP/1.1 200 OK\r\n${Array.from({ length: 10_000 }, (_, index) => `x-${index}: 1\r\n`).join("")}content-length: 2\r\n\r\n{}`],
+    ["after a status line of 64 kB", `HTTP/1.1 200 ${"x".repeat(65_536)}\r\ncontent-length: 2\r\n\r\n{}`],
+    ["with a line feed in a value", "HTTP/1.1 200 OK\r\nx: a\nset-cookie: b=c\r\ncontent-length: 2, 3\r\n\r\n{}"],
+    ["with a length and chunks", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"],
+    ["with 20,000 early hints before it, and none after", "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n".repeat(20_000)],
+  ])("%s is no answer: one refusal, and the hold is charged", async (_, bytes) => {
+    raw.answer = (socket) => socket.write(bytes);
+    const answer = await ask({ url: raw.proxy.url, key: raw.proxy.key }, hello);
+    expect([502, 504]).toContain(answer.status);
+    expect(["gateway_unreachable", "gateway_timeout"]).toContain(errorCode(answer));
+    expect(await lastCharge(raw)).toMatchObject({ state: "posted", source: "assumed" });
+  }, 30_000);
+
+  it.each<[string, string]>([
+    ["trailers without an end", `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n${"x: y\r\n".repeat(20_000)}`],
+    ["an extension of a chunk without an end", `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n2;${"x".repeat(200_000)}`],
+    ["a length beyond all numbers", `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${"9".repeat(30)}\r\n\r\n{}`],
+  ])("whose body has %s is charged at its hold, in bounded time", async (_, bytes) => {
+    raw.answer = (socket) => socket.write(bytes);
+    const answer = await ask({ url: raw.proxy.url, key: raw.proxy.key }, hello);
+    expect([502, 504]).toContain(answer.status);
+    expect(await lastCharge(raw)).toMatchObject({ state: "posted", source: "assumed" });
+  }, 30_000);
+});

@@ -1,0 +1,72 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { Exchange } from "../../../src/ports/exchange.ts";
+import type { GatewayReceiver } from "../../../src/ports/gateway.ts";
+import { createForwarder, type ForwardOrder } from "../../../src/proxy/forward.ts";
+import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
+import { answeringGateway, type AnsweringGateway } from "../../support/answering-gateway.ts";
+import { startProxy } from "../../support/running-proxy.ts";
+
+const eventStream = { "content-type": "text/event-stream" };
+const deep = `${"[".repeat(30_000)}${"]".repeat(30_000)}`;
+/** `String` throws for it. */
+const noText = '{"toString":1,"valueOf":1}';
+
+const answers: Record<string, { readonly path: string; readonly body: object; readonly said: string; readonly isStream?: true }> = {
+  "an event of a response with an object as its type": { path: "/v1/responses", body: { input: "a", stream: true }, said: `{"type":${noText}}`, isStream: true },
+  "an event of a response with a deep type": { path: "/v1/responses", body: { input: "a", stream: true }, said: `{"type":${deep}}`, isStream: true },
+  "a chunk with a deep unknown member": { path: "/v1/chat/completions", body: { messages: [{ role: "user", content: "a" }], stream: true }, said: `{"x":${deep},"choices":[]}`, isStream: true },
+  "an event of images with an object as its type": { path: "/v1/images/generations", body: { model: "gpt-image-1", prompt: "a", stream: true }, said: `{"type":${noText}}`, isStream: true },
+  "a response with an object as its status": { path: "/v1/responses", body: { input: "a" }, said: `{"output":[],"status":${noText}}` },
+  "a request with an object as a tool's type": { path: "/v1/chat/completions", body: { messages: [{ role: "user", content: "a" }], tools: [{ type: { toString: 1, valueOf: 1 } }] }, said: "{}" },
+};
+
+let gateway: AnsweringGateway;
+beforeAll(async () => {
+  gateway = await answeringGateway(({ path, body }) => {
+    const { said = "", isStream = false } = answers[String((JSON.parse(body.toString()) as { user?: string }).user)] ?? {};
+    return isStream ? { headers: eventStream, body: `data: ${said}\n\n` } : { body: said, headers: { "x-path": path } };
+  });
+});
+afterAll(() => gateway[Symbol.asyncDispose]());
+
+it.each(Object.keys(answers))("settles %s, with a hold that grows and without", async (name) => {
+  for (const budget of [undefined, "10"]) {
+    await using proxy = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_SLICE: "64" } });
+    if (budget !== undefined) await proxy.budget("key:alice", budget);
+    const { path = "", body = {} } = answers[name] ?? {};
+    const answer = await fetch(proxy.url + path, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: `Bearer ${proxy.key}` },
+      body: JSON.stringify({ model: "gpt-4o", ...body, user: name }),
+    });
+    await answer.text();
+    // A tool whose type says nothing may be the gateway's own, which nothing bounds.
+    if (budget !== undefined && name.includes("tool")) expect(answer.status).toBe(400);
+    else expect([answer.status, (await proxy.onlyCharge()).state]).toEqual([200, "posted"]);
+  }
+});
+
+it.each(["chunk", "end"])("fails the order alone where an answer's reader throws at the %s", async (when) => {
+  let receiver: GatewayReceiver | undefined;
+  let aborted = 0;
+  const bug = () => {
+    throw new Error("a bug");
+  };
+  const forwarder = createForwarder({
+    gateway: { send: (_request: unknown, to: GatewayReceiver) => ((receiver = to), { sent: true, abort: () => void (aborted += 1), pause() {}, resume() {} }) } as never,
+    clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) },
+    mask: (bytes) => bytes,
+    limits: { silenceMs: 1, wholeMs: 1 },
+  });
+  const transcript = () => ({ push: when === "chunk" ? bug : () => undefined, end: bug, everything: bug });
+  const exchange = { method: "POST", onClientGone: () => undefined, begin: () => undefined, write: () => true, status: null, clientGone: false, startedAt: 0 };
+  const forwarded = forwarder.forward({
+    exchange: exchange as unknown as Exchange, path: "/", headers: {}, body: undefined, endpoint: { ...chatCompletions, transcript }, stream: true,
+    dropUsageChunk: false, watch: undefined, showsForeignTask: async () => false, ownHeaders: [], costHeaders: () => [],
+  } satisfies ForwardOrder);
+  receiver?.head({ status: 200, rawHeaders: [], header: (name: string) => (name === "content-type" ? "text/event-stream" : undefined) } as never);
+  receiver?.chunk(Buffer.from("data: {}\n\n"));
+  if (when === "end") receiver?.end();
+  await expect(forwarded).rejects.toThrow("a bug");
+  expect(aborted).toBe(when === "chunk" ? 1 : 0);
+});

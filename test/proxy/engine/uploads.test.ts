@@ -1,0 +1,187 @@
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
+import { scriptedGateway, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import { readToEnd } from "../../support/wire-client.ts";
+
+const mb = 1024 * 1024;
+const head = Buffer.from(
+  '--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n' +
+    '--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\n',
+);
+const tail = Buffer.from("\r\n--b--\r\n");
+const answer = JSON.stringify({ text: "hello", usage: { type: "duration", seconds: 60 } });
+
+let gateway: ScriptedGateway;
+let proxy: RunningProxy;
+let charges = 0;
+const everything = new AsyncDisposableStack();
+
+beforeAll(async () => {
+  gateway = everything.use(await scriptedGateway({ readBodies: false }));
+  proxy = everything.use(await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_BODY_LIMIT: "256mb" } }));
+});
+afterAll(() => everything.disposeAsync());
+
+/** Begins to send a recording; what follows its head is the test's. */
+function begin(length: number | null): ClientRequest {
+  const request = httpRequest(`${proxy.url}/v1/audio/transcriptions`, {
+    method: "POST",
+    agent: false,
+    headers: {
+      authorization: `Bearer ${proxy.key}`,
+      "content-type": "multipart/form-data; boundary=b",
+      ...(length !== null && { "content-length": length }),
+    },
+  });
+  request.on("error", () => undefined);
+  request.write(head);
+  return request;
+}
+
+async function answerOf(request: ClientRequest) {
+  const [response] = (await once(request, "response")) as [IncomingMessage];
+  return readToEnd(response);
+}
+
+async function newCharge() {
+  const all = await proxy.charges();
+  const [charge, ...more] = all.slice(charges);
+  charges = all.length;
+  expect(more).toEqual([]);
+  return charge;
+}
+
+/** The next upload at the gateway; what a proxy asks by itself is answered that there is none. */
+async function arrived(): Promise<Asked> {
+  const asked = await gateway.nextChat();
+  expect(asked.request.headers).toMatchObject({ "content-type": "multipart/form-data; boundary=b" });
+  return asked;
+}
+
+describe("an upload of 200 MB", () => {
+  it("goes through byte by byte without being held, no faster than the gateway reads it", async () => {
+    const pieces = 200;
+    const request = begin(head.length + pieces * mb + tail.length);
+    const answered = answerOf(request);
+    const { request: received, response } = await arrived();
+    const sent = createHash("sha256").update(head);
+    // The gateway reads nothing: the client is stopped long before all of it has left.
+    const recording = Array.from({ length: pieces }, (_, number) => number % 251).values();
+    const writeUntilStopped = (): boolean => {
+      for (const fill of recording) {
+        const piece = Buffer.alloc(mb, fill);
+        sent.update(piece);
+        if (!request.write(piece)) return true;
+      }
+      return false;
+    };
+    expect(writeUntilStopped()).toBe(true);
+
+    const got = createHash("sha256");
+    let most = 0;
+    let bytes = 0;
+    received.on("data", (chunk: Buffer) => {
+      got.update(chunk);
+      bytes += chunk.length;
+      most = Math.max(most, (request.socket?.bytesWritten ?? 0) - bytes);
+    });
+    do await once(request, "drain");
+    while (writeUntilStopped());
+    request.end(tail);
+    sent.update(tail);
+    await once(received, "end");
+    response.writeHead(200, { "content-type": "application/json" }).end(answer);
+    expect((await answered).body.toString()).toBe(answer);
+    expect(bytes).toBe(head.length + pieces * mb + tail.length);
+    expect(got.digest("hex")).toBe(sent.digest("hex"));
+    // What had left the client and had not come to the gateway: what Farebox holds, and the buffers of four sockets.
+    expect(most).toBeGreaterThan(0);
+    expect(most).toBeLessThan(40 * mb);
+    expect(await newCharge()).toMatchObject({ state: "posted", source: "reported", cost: 60n * 100_000_000n });
+  });
+});
+
+it("uploads that pass at the same time take their share of the memory for bodies, and give it back", async () => {
+  await using own = await startProxy({ env: { FAREBOX_BODY_MEMORY: "200kb", FAREBOX_BODY_LIMIT: "200kb" } });
+  const begun = httpRequest(`${own.url}/v1/audio/transcriptions`, {
+    method: "POST",
+    agent: false,
+    headers: { authorization: `Bearer ${own.key}`, "content-type": "multipart/form-data; boundary=b", expect: "100-continue" },
+  });
+  begun.flushHeaders();
+  await once(begun, "continue");
+  const send = () => {
+    const form = new FormData();
+    form.append("model", "whisper-1");
+    form.append("file", new Blob([Buffer.alloc(150_000)]), "a.wav");
+    return fetch(`${own.url}/v1/audio/transcriptions`, { method: "POST", headers: { authorization: `Bearer ${own.key}` }, body: form });
+  };
+  // The first one's share is taken once its key is known, which a second request cannot see.
+  let second = await send();
+  while (second.status === 200) second = await send();
+  expect(second.status).toBe(503);
+  begun.end(Buffer.concat([head, Buffer.alloc(1000), tail]));
+  expect((await answerOf(begun)).status).toBe(200);
+  await own.serving.settled();
+  expect((await send()).status).toBe(200);
+});
+
+describe("an upload that does not come to its end", () => {
+  it("ends at the gateway when its client leaves, and costs nothing: a part of a request is none", async () => {
+    const request = begin(10 * mb);
+    const { request: received, closed } = await arrived();
+    await once(received, "data");
+    request.destroy();
+    await closed;
+    expect(await newCharge()).toMatchObject({ state: "voided", reason: "client_left", cost: null });
+  });
+
+  it("is refused by the gateway before its end: the client has the answer as it came", async () => {
+    const request = begin(10 * mb);
+    const answered = answerOf(request);
+    const { request: received, response } = await arrived();
+    received.resume();
+    response.writeHead(400, { "content-type": "application/json" }).end('{"error":{"message":"no"}}');
+    request.end(Buffer.alloc(10 * mb - head.length));
+    const { status, body } = await answered;
+    expect([status, body.toString()]).toEqual([400, '{"error":{"message":"no"}}']);
+    expect(await newCharge()).toMatchObject({ state: "voided", reason: "gateway_400" });
+  });
+
+  it("is reset by the gateway: 502, and nothing is charged", async () => {
+    const request = begin(10 * mb);
+    const answered = answerOf(request);
+    const { request: received } = await arrived();
+    await once(received, "data");
+    received.socket.resetAndDestroy();
+    expect((await answered).status).toBe(502);
+    expect(await newCharge()).toMatchObject({ state: "voided", reason: "gateway_reset" });
+    request.destroy();
+  });
+
+  it("is refused by its stated length before the gateway hears of it", async () => {
+    const request = begin(300 * mb);
+    const { status, body } = await answerOf(request);
+    expect([status, JSON.parse(body.toString()).error.code]).toEqual([413, "request_too_large"]);
+    request.destroy();
+    expect(await newCharge()).toBeUndefined();
+  });
+
+  it("is stopped where it turns out too large on its way", async () => {
+    const request = begin(null);
+    const answered = answerOf(request);
+    const { request: received, closed } = await arrived();
+    received.resume();
+    const piece = Buffer.alloc(8 * mb);
+    for (let sent = 0; sent < 264 * mb && !request.destroyed; sent += piece.length) {
+      if (!request.write(piece)) await Promise.race([once(request, "drain"), answered]);
+    }
+    expect((await answered).status).toBe(413);
+    await closed;
+    request.destroy();
+    expect(await newCharge()).toMatchObject({ state: "voided", reason: "request_too_large" });
+  });
+});

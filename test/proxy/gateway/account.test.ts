@@ -1,0 +1,250 @@
+import { readFileSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createGateway } from "../../../src/gateway/gateway.ts";
+import { createMetrics } from "../../../src/metrics/metrics.ts";
+import { createAccount } from "../../../src/proxy/account.ts";
+import { startSandbox, type SandboxOptions } from "../../../src/sandbox/server.ts";
+import { systemClock } from "../../../src/time/clock.ts";
+import { manualClock } from "../../support/manual-clock.ts";
+import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
+import { scriptedGateway, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import { ask, errorCode, type WireAnswer } from "../../support/wire-client.ts";
+
+function accountInfo(proxy: RunningProxy): Promise<WireAnswer> {
+  return ask(proxy, undefined, { path: "/account/info", method: "GET" });
+}
+
+const jsonOf = ({ body }: WireAnswer) => JSON.parse(body.toString());
+
+describe("the account record", () => {
+  it("is fetched once, then remembered; secrets are hidden", async () => {
+    await using proxy = await startProxy();
+    const first = await accountInfo(proxy);
+    expect(first).toMatchObject({ status: 200, headers: { "x-farebox-cache": "miss", age: "0", "content-type": "application/json" } });
+    const second = await accountInfo(proxy);
+    expect(second).toMatchObject({ status: 200, headers: { "x-farebox-cache": "hit" } });
+    expect(second.body).toEqual(first.body);
+    expect(proxy.sandbox.accountCalls).toBe(1);
+    expect(proxy.sandbox.requests[0]?.headers["x-api-key"]).toBe("sk-sandbox");
+    const { data } = jsonOf(first);
+    expect(data).toMatchObject({ api_key: "<hidden>", notification_hook_url: "<hidden>", equivalent_in_usd: 25, plan: "creator" });
+    expect(data.credit_pack_info.available_credits).toBe(250_000_000);
+    expect(first.body.toString()).not.toMatch(/sk-sandbox|hook-secret/);
+    expect(await proxy.charges()).toEqual([]);
+    expect(await proxy.metrics()).toMatch(/^farebox_balance_usd 25$/m);
+  });
+
+  it("is one gateway request for concurrent misses", async () => {
+    await using proxy = await startProxy({ sandbox: { latencyMs: 20 } });
+    const answers = await Promise.all(Array.from({ length: 20 }, () => accountInfo(proxy)));
+    expect(new Set(answers.map(({ headers }) => headers["x-farebox-cache"])).size).toBeLessThanOrEqual(2);
+    for (const answer of answers) expect(jsonOf(answer).data.equivalent_in_usd).toBe(25);
+    expect(proxy.sandbox.accountCalls).toBe(1);
+  });
+
+  it("is served old, with its age, while it is fetched anew, and when the gateway fails", async () => {
+    const clock = manualClock();
+    // An age is counted from an instant above 0, as on every machine that has been started.
+    clock.advance(1);
+    let scenario: string | undefined;
+    await using sandbox = await startSandbox({ scenario: () => scenario });
+    await using gateway = createGateway("http-proxy-middleware", { baseUrl: sandbox.url, apiKey: sandbox.apiKey, clock: systemClock() });
+    const { events } = createMetrics({ version: "0", keysMax: 10, otel: false, clock, pricesLoadedAt: 0, figures: async () => ({}) as never });
+    const account = createAccount({ gateway, clock, events, ttlMs: 60_000, silenceMs: 5_000 });
+    const look = async () => {
+      const found = await account.lookUp();
+      if (!found.ok) throw new Error("no record");
+      return { freshness: found.freshness, usd: (found.record.body["data"] as { equivalent_in_usd: number }).equivalent_in_usd, at: found.record.fetchedAt };
+    };
+    const start = clock.now();
+    expect(await look()).toEqual({ freshness: "miss", usd: 25, at: start });
+    sandbox.topUp("5");
+    clock.advance(59_999);
+    expect(await look()).toMatchObject({ freshness: "hit", usd: 25 });
+
+    scenario = "status:500";
+    clock.advance(2);
+    expect(await look()).toEqual({ freshness: "stale", usd: 25, at: start });
+    await sandbox.waitFor(({ requests }) => requests.length === 2 && requests[1]?.ended === "answered");
+    expect(await look()).toMatchObject({ freshness: "stale", usd: 25 });
+
+    scenario = undefined;
+    let last = await look();
+    while (last.freshness === "stale") {
+      await new Promise((resolve) => setImmediate(resolve));
+      last = await look();
+    }
+    expect(last).toMatchObject({ usd: 30, at: start + 60_001 });
+  });
+
+  it("answers who waits for it while another asks anew", async () => {
+    const clock = manualClock();
+    await using gateway = await scriptedGateway();
+    await using engine = createGateway("http-proxy-middleware", { baseUrl: gateway.url, apiKey: "sk-test", clock: systemClock() });
+    const { events } = createMetrics({ version: "0", keysMax: 10, otel: false, clock, pricesLoadedAt: 0, figures: async () => ({}) as never });
+    const account = createAccount({ gateway: engine, clock, events, ttlMs: 60_000, silenceMs: 5_000 });
+    const looking = account.lookUp();
+    const first = await gateway.next();
+    const refreshing = account.refresh();
+    const second = await gateway.next();
+    second.response.end('{"data":{"equivalent_in_usd":2}}');
+    expect(await refreshing).toMatchObject({ body: { data: { equivalent_in_usd: 2 } } });
+    first.response.end('{"data":{"equivalent_in_usd":1}}');
+    expect(await looking).toMatchObject({ ok: true, record: { body: { data: { equivalent_in_usd: 1 } } } });
+  });
+});
+
+describe("views of FAREBOX_ACCOUNT_INFO", () => {
+  it("balance: balance and credits alone, where the gateway has them", async () => {
+    await using proxy = await startProxy({ env: { FAREBOX_ACCOUNT_INFO: "balance" } });
+    expect(jsonOf(await accountInfo(proxy))).toEqual({
+      code: 200,
+      data: {
+        equivalent_in_usd: 25,
+        credit_pack_info: { total_credits: 250_000_000, used_credits: 0, frozen_credits: 0, available_credits: 250_000_000 },
+      },
+      message: "success",
+    });
+  });
+
+  it("admin: nothing, and the gateway is not asked", async () => {
+    await using proxy = await startProxy({ env: { FAREBOX_ACCOUNT_INFO: "admin" } });
+    const answer = await accountInfo(proxy);
+    expect(answer.status).toBe(404);
+    expect(errorCode(answer)).toBe("not_found");
+    expect(proxy.sandbox.accountCalls).toBe(0);
+  });
+
+  it.each(["data", "root", "absent"] as const)("equivalent_in_usd in %s", async (equivalentInUsd) => {
+    await using proxy = await startProxy({ sandbox: { equivalentInUsd }, env: { FAREBOX_ACCOUNT_INFO: "balance" } });
+    const record = jsonOf(await accountInfo(proxy));
+    expect(record.data.equivalent_in_usd).toBe(equivalentInUsd === "data" ? 25 : undefined);
+    expect(record.equivalent_in_usd).toBe(equivalentInUsd === "root" ? 25 : undefined);
+    // Absent rather than 0 when unknown.
+    expect(/^farebox_balance_usd /m.test(await proxy.metrics())).toBe(equivalentInUsd !== "absent");
+  });
+});
+
+describe("an account record that cannot be had", () => {
+  const sandboxed = (scenario: string): { sandbox: SandboxOptions } => ({ sandbox: { scenario: () => scenario } });
+  const impatient: ProxyOptions = { adjust: (settings) => ({ ...settings, gateway: { ...settings.gateway, silenceMs: 150 } }) };
+
+  it("a key is needed", async () => {
+    await using proxy = await startProxy();
+    const answer = await ask({ url: proxy.url, key: "sk-fb-none-xxxxxxxxxxxxxxxxxxxxxxxx" }, undefined, { path: "/account/info", method: "GET" });
+    expect(answer.status).toBe(401);
+    expect(proxy.sandbox.accountCalls).toBe(0);
+  });
+
+  it("the gateway's errors pass, masked, and are not remembered", async () => {
+    let scenario: string | undefined = "status:403+echo-key";
+    await using proxy = await startProxy({ sandbox: { scenario: () => scenario } });
+    const answer = await accountInfo(proxy);
+    expect(answer.status).toBe(403);
+    expect(jsonOf(answer)).toMatchObject({ code: 403, data: null });
+    expect(answer.body.toString()).not.toContain("sk-sandbox");
+    scenario = "status:500";
+    expect((await accountInfo(proxy)).status).toBe(500);
+    scenario = undefined;
+    expect((await accountInfo(proxy)).headers["x-farebox-cache"]).toBe("miss");
+  });
+
+  it.each([
+    ["a page", "html:200", 502, "gateway_unreachable"],
+    ["nothing", "empty", 502, "gateway_unreachable"],
+    ["half a JSON text", "bad-json", 502, "gateway_unreachable"],
+    ["a reset", "reset-before", 502, "gateway_unreachable"],
+    ["a foreign redirect", "redirect-foreign", 502, "gateway_redirect"],
+    ["silence", "silent", 504, "gateway_timeout"],
+  ])("%s is an error of ours", async (_what, scenario, status, code) => {
+    await using proxy = await startProxy({ ...sandboxed(scenario), ...impatient });
+    const answer = await accountInfo(proxy);
+    expect(answer.status).toBe(status);
+    expect(errorCode(answer)).toBe(code);
+  });
+
+  describe("by a gateway that the test plays", () => {
+    let gateway: ScriptedGateway;
+    let proxy: RunningProxy;
+    beforeAll(async () => {
+      gateway = await scriptedGateway();
+      proxy = await startProxy({ gatewayUrl: gateway.url });
+    });
+    afterAll(async () => {
+      await proxy[Symbol.asyncDispose]();
+      await gateway[Symbol.asyncDispose]();
+    });
+
+    it("an error that is compressed and repeats the key is masked too", async () => {
+      const { gzipSync } = await import("node:zlib");
+      const asking = accountInfo(proxy);
+      const { response } = await gateway.next();
+      const body = gzipSync(JSON.stringify({ code: 401, message: "key sk-sandbox" }));
+      response.writeHead(401, { "content-type": "application/json", "content-encoding": "gzip", "x-echo": "sk-sandbox" }).end(body);
+      const answer = await asking;
+      expect(answer.status).toBe(401);
+      expect(jsonOf(answer).message).toBe("key <hidden>");
+      expect(answer.rawHeaders.join("\n")).not.toContain("sk-sandbox");
+    });
+
+    const fixture = readFileSync(new URL("../../fixtures/account-record.json", import.meta.url));
+
+    it("the whole record goes through as it is written, besides its secrets, and is told of in the metrics", async () => {
+      await using whole = await startProxy({ gatewayUrl: gateway.url });
+      const asking = accountInfo(whole);
+      const { request, response } = await gateway.next();
+      expect(request.headers["x-api-key"]).toBe("sk-sandbox");
+      response.writeHead(200, { "content-type": "application/json" }).end(fixture);
+      const { body } = await asking;
+      expect(body.toString()).toBe(
+        fixture.toString().replace('"<API_KEY>"', '"<hidden>"').replace('"https://hooks.example.com/gateway?token=hook-secret"', '"<hidden>"'),
+      );
+      const page = await whole.metrics();
+      for (const line of [
+        "farebox_balance_usd 12.345675",
+        'farebox_credits{kind="total"} 2500000', 'farebox_credits{kind="used"} 1265332.5', 'farebox_credits{kind="frozen"} 100', 'farebox_credits{kind="available"} 1234567.5',
+        'farebox_account_info{plan="creator",type="ppu"} 1',
+      ]) expect(page).toContain(`\n${line}\n`);
+    });
+
+    it("the view `balance` has the figures as they are written", async () => {
+      await using view = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_ACCOUNT_INFO: "balance" } });
+      const asking = accountInfo(view);
+      const { response } = await gateway.next();
+      response.writeHead(200, { "content-type": "application/json" }).end(fixture);
+      expect((await asking).body.toString()).toBe(
+        '{"code":200,"data":{"equivalent_in_usd":12.3456750,"credit_pack_info":{"total_credits":2500000.00,"used_credits":1265332.5,"frozen_credits":100,"available_credits":1234567.50}},"message":"success"}',
+      );
+    });
+
+    it("what a later record does not tell is absent again; another plan takes the place of the one before", async () => {
+      await using changing = await startProxy({ gatewayUrl: gateway.url });
+      const read = async (data: object) => {
+        const sampling = changing.serving.sampler.sample();
+        const { response } = await gateway.next();
+        response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ code: 200, data }));
+        await sampling;
+        const lines = (await changing.metrics()).split("\n").filter((line) => /^farebox_(credits|account_info|balance_usd)/.test(line));
+        return new Set(lines);
+      };
+      expect(await read({ plan: 'a "b"\n', credit_pack_info: { used_credits: 5, available_credits: 0 } })).toEqual(new Set([
+        'farebox_credits{kind="used"} 5', 'farebox_credits{kind="available"} 0', 'farebox_account_info{plan="a \\"b\\" ",type=""} 1',
+      ]));
+      expect(await read({ plan: "x".repeat(100), equivalent_in_usd: 3, credit_pack_info: { used_credits: 6 } })).toEqual(new Set([
+        "farebox_balance_usd 3", 'farebox_credits{kind="used"} 6', `farebox_account_info{plan="${"x".repeat(64)}",type=""} 1`,
+      ]));
+      expect(await read({})).toEqual(new Set());
+    });
+
+    it("one without end is given up", async () => {
+      const asking = accountInfo(proxy);
+      const { response, closed } = await gateway.next();
+      response.writeHead(200, { "content-type": "application/json" });
+      const fill = Buffer.alloc(1024 * 1024, " ");
+      for (let written = 0; written < 6; written += 1) response.write(fill);
+      const answer = await asking;
+      expect(answer.status).toBe(502);
+      await closed;
+    });
+  });
+});

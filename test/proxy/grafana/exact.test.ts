@@ -1,0 +1,181 @@
+import { join } from "node:path";
+import Database from "better-sqlite3";
+import { Client } from "pg";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { committedExact, type SqlPanelFile } from "../../../grafana/read.ts";
+import { correctCharge } from "../../../src/admin/corrections.ts";
+import { namedScope, type BudgetWindow } from "../../../src/core/budget.ts";
+import { parseSignedUsd, usd } from "../../../src/core/money.ts";
+import { keyNames } from "../../../src/reporting/names.ts";
+import { copyToPostgres } from "../../../src/store/copy/copy.ts";
+import { migrateServer } from "../../../src/store/postgres/upkeep.ts";
+import { systemClock } from "../../../src/time/clock.ts";
+import { harness, type Harness } from "../../support/cli-harness.ts";
+import { temporaryFolder } from "../../support/farebox-process.ts";
+import { assumed, endAt, holdOf } from "../../support/ledger-fixtures.ts";
+import { prepareMixedTraffic } from "../../support/mixed-traffic.ts";
+import { startPostgres } from "../../support/postgres.ts";
+import { startProxy } from "../../support/running-proxy.ts";
+
+type Row = Readonly<Record<string, unknown>>;
+
+const owned = new AsyncDisposableStack();
+const dashboards = committedExact();
+const panelsOf = (source: "sqlite" | "postgres") =>
+  dashboards.filter(({ name }) => name.startsWith(source)).flatMap(({ title, panels }) => panels.map((panel) => ({ name: `${title}: ${panel.title}`, panel })));
+
+let database: string;
+let commands: Harness;
+let since: number;
+let until: number;
+let windows: readonly BudgetWindow[];
+let nameOf: (id: string) => string | null;
+
+/** A query as Grafana sends it: numbers instead of its own variables. */
+function substituted(sql: string): string {
+  const values: Readonly<Record<string, number>> = { $__from: since, $__to: until, $__interval_ms: 900_000 };
+  const asked = sql.replaceAll(/\$\w+/g, (variable) => String(values[variable] ?? variable));
+  expect(asked).not.toContain("$");
+  return asked;
+}
+
+const sqlOf = ({ targets: [target] }: SqlPanelFile) => substituted(target?.queryText ?? target?.rawSql ?? "");
+
+/** As the plugin reads it: whole numbers are of 64 bits. */
+function ask(sql: string, path = database): Row[] {
+  const db = new Database(path, { readonly: true });
+  try {
+    return db.prepare(sql).safeIntegers().all() as Row[];
+  } finally {
+    db.close();
+  }
+}
+
+/** Copies the ledger of mixed traffic while a stream runs, with a correction. */
+beforeAll(async () => {
+  const folder = owned.use(await temporaryFolder());
+  const proxy = owned.use(await startProxy());
+  const traffic = await prepareMixedTraffic(proxy, 3);
+  since = Date.now() - 60_000;
+  await traffic.round();
+  const clock = systemClock();
+  const dear = (await proxy.charges()).find(({ source }) => source === "reported");
+  const made = await correctCharge({ ledger: proxy.serving.ledger, clock }, { id: dear?.id ?? "", amount: "0.000000000007", why: "a test", by: "test" });
+  expect(made.ok).toBe(true);
+  const hold = { ...holdOf("doubted", usd("0.000000000003")), at: Date.now(), caller: { key: "", team: null } };
+  await proxy.serving.ledger.hold(hold);
+  await proxy.serving.ledger.post(hold.id, { ...assumed(hold.amount), doubts: ["service_tier", "hosted_tool"] }, endAt(hold.at));
+  database = join(folder.path, "copy.db");
+  nameOf = await keyNames(proxy.serving.keys);
+  await traffic.whileStreaming(async () => {
+    windows = await proxy.serving.ledger.windows(Date.now());
+    const db = new Database(proxy.database, { readonly: true });
+    await db.backup(database);
+    db.close();
+  });
+  until = Date.now() + 1;
+  commands = owned.use(harness());
+  commands.env = { FAREBOX_DATABASE: database };
+}, 60_000);
+afterAll(() => owned.disposeAsync());
+
+interface ReportRow {
+  readonly requests: number;
+  readonly cost_usd: string;
+  readonly list_cost_usd: string;
+  readonly saving_usd: string;
+  readonly cost_in_doubt_usd: string;
+}
+type Report = { readonly rows: readonly (ReportRow & Readonly<Record<string, string | null>>)[]; readonly total: ReportRow };
+
+const report = (by: string) =>
+  commands.json<Report>("report", "--by", by, "--since", new Date(since).toISOString(), "--until", new Date(until).toISOString());
+const exactly = (text: unknown) => parseSignedUsd(String(text));
+const figuresOf = ({ requests, cost_usd, list_cost_usd, saving_usd }: ReportRow) => [requests, ...[cost_usd, list_cost_usd, saving_usd].map(exactly)];
+
+describe("through the SQLite data source", () => {
+  const panels = panelsOf("sqlite");
+  const rowsOf = (title: string) => ask(sqlOf(panels.find(({ panel }) => panel.title === title)?.panel ?? ({ targets: [] } as never)));
+
+  it.each(panels)("$name is filled", ({ panel }) => {
+    const rows = ask(sqlOf(panel));
+    expect(rows).not.toEqual([]);
+    for (const time of panel.targets[0]?.timeColumns ?? []) expect(Object.keys(rows[0] ?? {})).toContain(time);
+  });
+
+  it.each([["Spent (USD)", "cost_usd"], ["List price (USD)", "list_cost_usd"], ["Saved (USD)", "saving_usd"]] as const)("%s is the report's, to the last digit", async (title, field) => {
+    const { total } = await report("model");
+    const [row] = rowsOf(title);
+    expect(row?.["usd"]).toMatch(/^\d+\.\d{12}$/);
+    expect(exactly(row?.["usd"])).toBe(exactly(total[field]));
+    expect(exactly(row?.["usd"])).toBeGreaterThan(0n);
+    expect(rowsOf("Requests charged")).toEqual([{ requests: BigInt(total.requests) }]);
+    expect(rowsOf("In doubt (USD)")).toEqual([{ usd: "0.000000000003" }]);
+    expect(exactly(total.cost_in_doubt_usd)).toBe(3n);
+  });
+
+  it.each([
+    ["By model (USD)", "Model", "model"],
+    ["By team (USD)", "Team", "team"],
+    ["By key (USD)", "Key", "key"],
+    ["By day (USD)", "Day", "day"],
+  ])("%s says what the report says", async (title, column, by) => {
+    const { rows } = await report(by);
+    const shown = new Map(rowsOf(title).map((row) => [row[column], [Number(row["Requests"]), ...["Spent", "List price", "Saved"].map((name) => exactly(row[name]))]]));
+    expect(shown).toEqual(new Map(rows.map((row) => [row[by] ?? `(no ${by})`, figuresOf(row)])));
+  });
+
+  it("windows, holds, overages and corrections are the ledger's", async () => {
+    const shown = rowsOf("Windows (USD)").map((row) => [row["Scope"], row["Period"], ...["Limit", "Spent", "Held", "Remaining"].map((name) => exactly(row[name]))]);
+    const stated = windows.map(({ budget: { scope, period, limit }, subject, spent, held }) => [
+      `${namedScope(scope, nameOf)}${subject === "" ? "" : `=${nameOf(subject)}`}`, period, limit, spent, held, limit - spent - held,
+    ]);
+    expect(new Set(shown)).toEqual(new Set(stated));
+    expect(shown).toHaveLength(stated.length);
+    const [hold] = rowsOf("Pending holds (USD)");
+    expect(hold).toMatchObject({ Key: "alice", Model: "gpt-4o", Hold: rowsOf("Held now (USD)")[0]?.["usd"] });
+    expect(rowsOf("Corrections (USD)")).toMatchObject([{ Amount: "0.000000000007", Why: "a test", By: "test" }]);
+    expect(rowsOf("Overages (USD)")).toMatchObject([{ Key: "dave", Overage: expect.stringMatching(/^0\.00\d*[1-9]/) }]);
+  });
+
+  it("sums are the same where retention has left no quarter hours", async () => {
+    const folder = owned.use(await temporaryFolder());
+    const pruned = join(folder.path, "pruned.db");
+    const source = new Database(database, { readonly: true });
+    await source.backup(pruned);
+    source.close();
+    const db = new Database(pruned);
+    db.prepare("update meta set quarters_from = ?").run(until + 900_000);
+    db.close();
+    for (const title of ["Spent (USD)", "Requests charged", "By model (USD)", "By key (USD)"]) {
+      const { panel } = panels.find((each) => each.panel.title === title) ?? expect.fail(title);
+      expect(ask(sqlOf(panel), pruned), title).toEqual(rowsOf(title));
+    }
+  });
+});
+
+describe("through the PostgreSQL data source", () => {
+  let client: Client;
+  /** The same ledger there, in the tables that a proxy works on. */
+  beforeAll(async () => {
+    const postgres = owned.use(await startPostgres());
+    const server = await postgres.newDatabase();
+    expect(await migrateServer(server, { create: true })).toMatchObject({ ok: true });
+    const { host, port, user, password, database: name } = server;
+    client = new Client({ host, port, user, password: password ?? "", database: name });
+    await client.connect();
+    owned.defer(() => client.end());
+    expect(await copyToPostgres({ path: database, client })).toMatchObject({ ok: true });
+  }, 60_000);
+
+  /** A value as both say it; times in seconds since 1970. */
+  const alike = (value: unknown) => (value instanceof Date ? value.getTime() / 1000 : typeof value === "bigint" ? String(value) : value);
+  const pairs = panelsOf("postgres").map(({ name, panel }, index) => ({ name, panel, other: panelsOf("sqlite")[index]?.panel ?? expect.fail(name) }));
+
+  it.each(pairs)("$name shows what it shows through SQLite", async ({ panel, other }) => {
+    expect(panel.title).toBe(other.title);
+    const { rows } = await client.query<Row>(sqlOf(panel));
+    const shown = (row: Row) => Object.fromEntries(Object.entries(row).map(([column, value]) => [column, alike(value)]));
+    expect(rows.map(shown)).toEqual(ask(sqlOf(other)).map(shown));
+  });
+});

@@ -1,0 +1,254 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
+import { ask, expectRefusal, head, RawClient } from "../../support/raw-client.ts";
+
+const owned = new AsyncDisposableStack();
+let proxy: RunningProxy;
+/** Before a gateway that does nothing with its bodies, so that whatever time they take is Farebox'. */
+let plainProxy: RunningProxy;
+let bearer: string;
+beforeAll(async () => {
+  const gateway = createServer((request, response) => {
+    let start = "";
+    request.on("data", (bytes: Buffer) => (start += start.length > 100 ? "" : bytes.toString("latin1", 0, 101)));
+    request.on("end", () => {
+      const usage = start.startsWith('{"user":"no-usage"') ? {} : { usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 } };
+      const choices = [{ index: 0, message: { role: "assistant", content: "Hello." }, finish_reason: "stop" }];
+      response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ object: "chat.completion", model: "gpt-4o", choices, ...usage }));
+    });
+  });
+  owned.defer(() => void gateway.close().closeAllConnections());
+  gateway.listen(0, "127.0.0.1");
+  await once(gateway, "listening");
+  const { port } = gateway.address() as AddressInfo;
+  plainProxy = owned.use(await startProxy({ gatewayUrl: `http://127.0.0.1:${port}`, env: { FAREBOX_BODY_MEMORY: "128mb" } }));
+  // What the sandbox does with a request is told by its first field.
+  const scenario = ({ body }: { readonly body: Buffer }) => /^\{"user":"([^"]*)"/.exec(body.toString("latin1", 0, 100))?.[1];
+  proxy = owned.use(await startProxy({ sandbox: { scenario, keepRequests: 5000 } }));
+  bearer = `Authorization: Bearer ${proxy.key}`;
+});
+afterAll(() => owned.disposeAsync());
+
+const chat = JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "hi" }], max_tokens: 5 });
+const chatHead = (bytes: number, ...lines: string[]) => head(proxy.url, "POST /v1/chat/completions", bearer, `Content-Length: ${bytes}`, ...lines);
+const post = (body: string | Buffer, ...lines: string[]) => ask(proxy.url, chatHead(Buffer.byteLength(body), ...lines), Buffer.from(body));
+
+/** Whatever goes on: another request is answered. */
+async function othersAreServed(): Promise<void> {
+  expect((await post(chat)).status).toBe(200);
+}
+
+/** What every hostile request leaves behind: nothing that runs, nothing that is pending, and another one is answered. */
+async function nothingIsLeft(): Promise<void> {
+  await othersAreServed();
+  await proxy.serving.settled();
+  expect(await proxy.serving.ledger.pending()).toMatchObject({ count: 0 });
+}
+
+/** How often requests were refused with this code, by the page of metrics. */
+async function refusals(code: string): Promise<number> {
+  const line = (await proxy.metrics()).split("\n").find((text) => text.startsWith(`farebox_refusals_total{code="${code}"}`));
+  return Number(line?.split(" ").at(-1) ?? 0);
+}
+
+/** Requests for answers that the gateway has seen. */
+const forwarded = () => proxy.sandbox.requests.filter(({ path }) => path !== "/account/info").length;
+
+describe("headers", () => {
+  it.each<[string, () => string]>([
+    ["10,000 lines", () => Array.from({ length: 10_000 }, (_, index) => `X-${index}: 1`).join("\r\n")],
+    ["10,000 lines of one name", () => Array.from({ length: 10_000 }, () => "X: 1").join("\r\n")],
+    ["one of 64 kB", () => `X: ${"x".repeat(65_536)}`],
+    ["a name of 64 kB", () => `${"x".repeat(65_536)}: 1`],
+    ["a credential of 64 kB", () => `Authorization: Bearer ${"x".repeat(65_536)}`],
+  ])("of %s are refused with 431, and counted", async (_, lines) => {
+    const before = { refused: await refusals("invalid_request"), forwarded: forwarded() };
+    const answer = await ask(proxy.url, head(proxy.url, "POST /v1/chat/completions", lines(), `Content-Length: ${chat.length}`));
+    expectRefusal(answer, 431, "invalid_request");
+    expect({ refused: await refusals("invalid_request"), forwarded: forwarded() }).toEqual({ ...before, refused: before.refused + 1 });
+    await nothingIsLeft();
+  });
+
+  it("that go on without an end are refused once they are too large", async () => {
+    using client = new RawClient(proxy.url);
+    client.send("GET /healthz HTTP/1.1\r\n");
+    for (let line = 0; line < 2_000; line++) client.send(`X-${line}: ${"y".repeat(20)}\r\n`);
+    expectRefusal(await client.answer(), 431, "invalid_request");
+    await client.closed();
+  });
+});
+
+describe("smuggling", () => {
+  const inner = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  it.each<[string, readonly string[]]>([
+    ["a length beside chunks", [`Content-Length: ${chat.length}`, "Transfer-Encoding: chunked"]],
+    ["chunks beside a length", ["Transfer-Encoding: chunked", `Content-Length: ${chat.length}`]],
+    ["two lengths", [`Content-Length: ${chat.length}`, "Content-Length: 0"]],
+    ["two lengths in one line", [`Content-Length: ${chat.length}, 0`]],
+    ["a length with a sign", [`Content-Length: +${chat.length}`]],
+    ["a length in hexadecimal", ["Content-Length: 0x10"]],
+    ["a negative length", ["Content-Length: -1"]],
+    ["an unknown coding", ["Transfer-Encoding: xchunked"]],
+    ["chunks that are not last", ["Transfer-Encoding: chunked, identity"]],
+    ["a line feed in a value", ["X: a\nTransfer-Encoding: chunked", `Content-Length: ${chat.length}`]],
+    ["a carriage return in a value", [`X: a\rContent-Length: 0`, `Content-Length: ${chat.length}`]],
+    ["a zero byte in a value", ["X: a\0b", `Content-Length: ${chat.length}`]],
+    ["a folded line", ["X: a\r\n Transfer-Encoding: chunked", `Content-Length: ${chat.length}`]],
+    ["a space before the colon", ["Content-Length : 5"]],
+  ])("by %s gets one refusal, and no second request out of its body", async (_, lines) => {
+    const before = forwarded();
+    using client = new RawClient(proxy.url);
+    client.send(head(proxy.url, "POST /v1/chat/completions", bearer, ...lines), `${chat}${inner}`);
+    const answer = await client.answer();
+    expectRefusal(answer, 400, "invalid_request");
+    await client.closed();
+    await expect(client.answer()).rejects.toThrow("the connection closed after \"\"");
+    expect(forwarded()).toBe(before);
+    await nothingIsLeft();
+  });
+
+  it("of headers that are for one hop: none reaches the gateway", async () => {
+    const names = ["te: trailers", "trailer: x", "upgrade: h2c", "proxy-authorization: Basic eDp5", "proxy-connection: keep-alive", "keep-alive: timeout=5", "http2-settings: AAMAAABk", "x-mine: 1"];
+    expect((await post(chat, "Connection: x-mine, keep-alive", ...names)).status).toBe(200);
+    const sent = Object.keys(proxy.sandbox.requests.findLast(({ path }) => path.endsWith("/chat/completions"))?.headers ?? {});
+    expect(sent.filter((name) => ["te", "trailer", "upgrade", "proxy-authorization", "proxy-connection", "keep-alive", "http2-settings", "x-mine"].includes(name))).toEqual([]);
+  });
+});
+
+describe("targets that two readers could understand differently", () => {
+  it.each([
+    "/v1/../admin/v1/keys", "/v1/%2e%2e/admin/v1/keys", "/v1/%2E./admin", "/v1/chat%2fcompletions", "/v1%2Fchat/completions", "//evil.example/v1/models",
+    "/v1//chat/completions", "http://evil.example/v1/models", "/v1\\chat\\completions", "/V1/chat/completions", "/v1/Chat/Completions", "/v1/chat/completions/", "/v1/chat/completions;x",
+    "/v1/chat/completions%00", "/v1/chat/completions%ff", "/./v1/models", "/v1/models/..", "/api/v1/task/..%2f..%2faccount", "/v1/chat/completions#x", "/admin/v1/../../v1/models",
+  ])("are 404 and reach nobody: %s", async (target) => {
+    const before = forwarded();
+    expectRefusal(await ask(proxy.url, head(proxy.url, `POST ${target}`, bearer, `Content-Length: ${chat.length}`), chat), 404, "not_found");
+    expect(forwarded()).toBe(before);
+  });
+
+  it("are refused where they are 64 kB long", async () => {
+    expectRefusal(await ask(proxy.url, head(proxy.url, `GET /v1/${"x".repeat(65_536)}`, bearer)), 431, "invalid_request");
+  });
+});
+
+describe("bodies", () => {
+  const large = 32 * 1024 * 1024 - 1024;
+  const filled = (piece: string) => Buffer.from(`{"model":"gpt-4o","messages":[${piece.repeat(Math.floor(large / piece.length))}1]}`);
+
+  it.each<[string, () => Buffer, string]>([
+    ["nested 32 million deep", () => filled("["), "invalid_request"],
+    ["of 11 million empty lists", () => filled("[],"), "invalid_request"],
+    ["of 16 million numbers", () => filled("1,"), "invalid_request"],
+    ["of white space", () => Buffer.alloc(large, " "), "invalid_request"],
+    ["of invalid UTF-8", () => Buffer.concat([Buffer.from('{"model":"gpt-4o","messages":[{"role":"user","content":"'), Buffer.alloc(1000, 0xff), Buffer.from('"}]}')]), "invalid_json"],
+    ["with the model twice", () => Buffer.from('{"model":"gpt-4o-mini","messages":[1],"model":"gpt-4o"}'), "invalid_request"],
+    ["with a model in another letter case", () => Buffer.from('{"model":"gpt-4o-mini","messages":[1],"MODEL":"gpt-4o"}'), "invalid_request"],
+    ["with a model folded from another script", () => Buffer.from('{"model":"gpt-4o-mini","messages":[1],"ſtream":true}'), "invalid_request"],
+  ])("%s are refused, and nothing is forwarded", async (_, make, code) => {
+    const before = { refused: await refusals(code), forwarded: forwarded() };
+    expectRefusal(await post(make()), 400, code);
+    expect({ refused: await refusals(code), forwarded: forwarded() }).toEqual({ ...before, refused: before.refused + 1 });
+    await nothingIsLeft();
+  });
+
+  it.each(["__proto__", "constructor", "toString", "hasOwnProperty"])("with a field called %s are only bytes", async (name) => {
+    const body = `{"${name}":{"model":"gpt-4o","stream":true,"n":1000},"model":"gpt-4o","messages":[{"role":"user","content":"hi","${name}":{"x":1}}],"max_tokens":5}`;
+    expect((await post(body)).status).toBe(200);
+    expect(proxy.sandbox.requests.at(-1)?.body.toString()).toBe(body);
+    expect(({} as Record<string, unknown>)["model"]).toBeUndefined();
+    await nothingIsLeft();
+  });
+
+  it("of 32 MB of one letter, and prompts made to be slow for a tokenizer, hold nobody up", async () => {
+    // Without usage the prompt has to be counted: quadratic in one piece of the tokenizer's expression, if it came to it.
+    const slow = ["a".repeat(100_000), "漢".repeat(30_000), " ".repeat(100_000), "'".repeat(50_000), "\u0301".repeat(50_000), "<|endoftext|>".repeat(5_000)];
+    const uncounted = [...slow, "b".repeat(large - 200)];
+    const bodies = [...uncounted.map((content) => request("no-usage", content)), request("", "b".repeat(large - 200))];
+    const answers = bodies.map((body) => plainPost(body));
+    const quick = await Promise.all(Array.from({ length: 20 }, () => plainPost(request("", "hi"))));
+    expect(quick.map(({ status }) => status)).toEqual(quick.map(() => 200));
+    expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(bodies.map(() => 200));
+    const charges = await plainProxy.charges();
+    const counted = charges.filter(({ source }) => source === "counted");
+    expect(counted).toHaveLength(uncounted.length);
+    // 32 MB are counted as far as the model's context, which no gateway takes more than.
+    expect(Math.max(...counted.map(({ tokens }) => tokens.input))).toBe(128_000);
+    expect(charges.filter(({ source }) => source === "reported")).toHaveLength(quick.length + 1);
+  }, 120_000);
+
+  it("many large ones at once are taken as far as there is memory, and the others are told so", async () => {
+    const body = request("", "c".repeat(16 * 1024 * 1024));
+    const clients = Array.from({ length: 20 }, () => new RawClient(plainProxy.url));
+    const statuses: (number | undefined)[] = clients.map(() => undefined);
+    const refusedAll = Promise.withResolvers<void>();
+    const outcomes = clients.map(async (client, index) => {
+      statuses[index] = await client.answer().then(({ status }) => status, () => 0);
+      if (statuses.filter((status) => status !== undefined).length === 13) refusedAll.resolve();
+    });
+    // All stated before any is whole: none can make room for another.
+    for (const client of clients) client.send(plainHead(body), Buffer.from(body.slice(0, -1)));
+    await refusedAll.promise;
+    expect(statuses.filter((status) => status === 503 || status === 0)).toHaveLength(13);
+    clients.forEach((client, index) => statuses[index] === undefined && client.send(body.slice(-1)));
+    await Promise.all(outcomes);
+    for (const client of clients) client[Symbol.dispose]();
+    expect(statuses.filter((status) => status === 200).length).toBe(7);
+    expect((await plainPost(body)).status).toBe(200);
+  }, 60_000);
+});
+
+const request = (user: string, content: string) => JSON.stringify({ user, model: "gpt-4o", messages: [{ role: "user", content }], max_tokens: 5 });
+const plainHead = (body: string) =>
+  head(plainProxy.url, "POST /v1/chat/completions", `Authorization: Bearer ${plainProxy.key}`, `Content-Length: ${Buffer.byteLength(body)}`);
+const plainPost = (body: string) => ask(plainProxy.url, plainHead(body), Buffer.from(body));
+
+describe("sockets", () => {
+  it("that are half closed after their request are those of a client that left: what the gateway answers is charged", async () => {
+    await nothingIsLeft();
+    const before = (await proxy.charges()).length;
+    using client = new RawClient(proxy.url);
+    client.send(chatHead(chat.length), chat);
+    client.socket.end();
+    await client.closed();
+    await nothingIsLeft();
+    const charges = await proxy.charges();
+    expect(charges.length).toBeLessThanOrEqual(before + 2);
+    expect(charges.every(({ state, source }) => state === "voided" || source === "reported" || source === "counted" || source === "partial")).toBe(true);
+  });
+
+  it("that say nothing, half a head or half a body leave the others served, and nothing behind", async () => {
+    const silent = Array.from({ length: 300 }, () => new RawClient(proxy.url));
+    silent.forEach((client, index) => client.send(["", "GET /healthz HTT", chatHead(chat.length) + chat.slice(0, 10)][index % 3] ?? ""));
+    await othersAreServed();
+    for (const client of silent) client[Symbol.dispose]();
+    await Promise.all(silent.map((client) => client.closed()));
+    await nothingIsLeft();
+  });
+
+  it("of streams that nobody reads leave the others served, and are settled when they go", async () => {
+    const body = JSON.stringify({ user: "endless:1", model: "gpt-4o", messages: [{ role: "user", content: "hi" }], max_tokens: 5000, stream: true });
+    const deaf = Array.from({ length: 50 }, () => new RawClient(proxy.url));
+    for (const client of deaf) {
+      client.socket.pause();
+      client.send(chatHead(body.length), body);
+    }
+    const running = () => proxy.sandbox.requests.filter(({ ended, scenario }) => ended === "open" && scenario === "endless:1").length;
+    while (running() < 50) await othersAreServed();
+    for (const client of deaf) client[Symbol.dispose]();
+    await nothingIsLeft();
+  }, 60_000);
+
+  it("that are reset in the middle of anything leave nothing behind", async () => {
+    const pieces = [chatHead(chat.length), chatHead(chat.length) + chat.slice(0, 20), chatHead(chat.length) + chat, "POST /v1/chat", chatHead(chat.length) + chat + "GARBAGE"];
+    const clients = Array.from({ length: 100 }, () => new RawClient(proxy.url));
+    await Promise.all(clients.map(async ({ socket }, index) => {
+      if (socket.connecting) await once(socket, "connect");
+      socket.write(pieces[index % pieces.length] ?? "", () => socket.resetAndDestroy());
+    }));
+    await Promise.all(clients.map((client) => client.closed()));
+    await nothingIsLeft();
+  });
+});

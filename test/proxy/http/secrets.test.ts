@@ -1,0 +1,76 @@
+import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { createKey } from "../../../src/admin/keys.ts";
+import { startServing } from "../../../src/app/serving.ts";
+import { loadSettings } from "../../../src/config/load.ts";
+import type { Log } from "../../../src/ports/log.ts";
+import { startSandbox } from "../../../src/sandbox/server.ts";
+import { isTimeZone } from "../../../src/time/calendar.ts";
+import { systemClock } from "../../../src/time/clock.ts";
+
+const gatewayKey = "sk-gateway-f81d4fae7dec11d0a76500a0c91e6bf6";
+
+describe("secrets", () => {
+  it("stay where they belong: the gateway key above, internal keys below, queries and bodies out of the log", async () => {
+    await using owned = new AsyncDisposableStack();
+    const folder = await mkdtemp(join(tmpdir(), "farebox-secrets-"));
+    owned.defer(() => rm(folder, { recursive: true, force: true }));
+    let scenario: string | undefined;
+    const sandbox = owned.use(await startSandbox({ apiKey: gatewayKey, scenario: () => scenario }));
+    const lines: string[] = [];
+    const note = (fields: object, message: string) => void lines.push(JSON.stringify([message, fields], (_, value: unknown) => (value instanceof Error ? value.stack : value)));
+    const log: Log = { debug: note, info: note, warn: note, error: note };
+    const clock = systemClock();
+    const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: gatewayKey, FAREBOX_DATABASE: join(folder, "farebox.db"), FAREBOX_PORT: "0" };
+    const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all" });
+    if (!loaded.ok) throw new Error(loaded.problems.join());
+    const started = await startServing(loaded.settings, { clock, log, version: "test" });
+    if (!started.ok) throw new Error(started.problems.join());
+    const serving = owned.use(started.serving);
+    const created = await createKey({ keys: serving.keys, clock, by: "test" }, { name: "alice" });
+    if (!created.ok) throw new Error("no key");
+
+    const said: string[] = [];
+    const call = async (path: string, init: RequestInit = {}) => {
+      const answer = await fetch(serving.url + path, init);
+      said.push(JSON.stringify([...answer.headers]), await answer.text().catch(() => ""));
+      return answer.status;
+    };
+    const headers = {
+      authorization: `Bearer ${created.text}`, "x-api-key": created.text, cookie: `session=${created.text}`, "x-farebox-key": created.text,
+      "x-forwarded-authorization": created.text, "content-type": "application/json", "x-farebox-tag": "team=blue", "proxy-authorization": `Bearer ${created.text}`,
+    };
+    const chat = (more: object) => ({ method: "POST", headers, body: JSON.stringify({ model: "gpt-4o", max_tokens: 5, messages: [{ role: "user", content: "PROMPT-TEXT" }], ...more }) });
+    for (scenario of [undefined, "echo-key+status:401", "echo-key+status:500", "echo-key", "set-cookie", "html:502", "reset-before", "bad-json"]) {
+      await call("/v1/chat/completions?secret-query=1", chat({}));
+      await call("/v1/chat/completions?secret-query=1", chat({ stream: true }));
+      await call("/account/info?secret-query=1", { headers });
+    }
+    scenario = undefined;
+    expect(await call("/v1/models?secret-query=1", { headers })).toBe(200);
+    expect(await call("/v1/nothing?secret-query=1", { headers })).toBe(404);
+    expect(await call("/v1/models/x?secret-query=1", { headers: { authorization: `Bearer ${created.text}x` } })).toBe(401);
+    await call("/metrics");
+    await serving.settled();
+
+    const upstream = sandbox.requests.map((request) => JSON.stringify([request.path, request.headers, request.body.toString()])).join("\n");
+    expect(sandbox.requests.length).toBeGreaterThan(16);
+    expect(upstream).not.toContain(created.text);
+    expect(upstream).not.toContain(created.text.slice("sk-fb-".length));
+    expect(upstream).not.toMatch(/x-farebox|cookie|x-forwarded|proxy-auth/);
+
+    const secret = created.text.slice("sk-fb-".length);
+    expect(said.join("\n")).not.toContain(gatewayKey);
+    expect(said.join("\n")).not.toContain(secret);
+    expect(said.join("\n")).not.toMatch(/set-cookie/i);
+
+    expect(lines.length).toBeGreaterThan(10);
+    const logged = lines.join("\n");
+    for (const word of [gatewayKey, secret, "secret-query", "PROMPT-TEXT", "team=blue"]) expect(logged).not.toContain(word);
+
+    const stored = (await Promise.all((await readdir(folder)).map((name) => readFile(join(folder, name), "latin1")))).join("\n");
+    for (const word of [gatewayKey, secret, "secret-query", "PROMPT-TEXT"]) expect(stored).not.toContain(word);
+  });
+});

@@ -1,0 +1,140 @@
+import { describe, expect, it } from "vitest";
+import { formatUsd } from "../../../src/core/money.ts";
+import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
+import { ask, expectRefusal, head } from "../../support/raw-client.ts";
+
+const get = (proxy: RunningProxy, target: string, key: string | null = proxy.key, method = "GET") =>
+  ask(proxy.url, head(proxy.url, `${method} ${target}`, ...(key === null ? [] : [`Authorization: Bearer ${key}`])));
+
+const read = async (proxy: RunningProxy, target: string, key?: string) => {
+  const answer = await get(proxy, target, key);
+  expect(answer, answer.body).toMatchObject({ status: 200, headers: { "content-type": ["application/json"], "cache-control": ["no-store"] } });
+  return JSON.parse(answer.body) as never;
+};
+
+interface Page {
+  readonly charges: readonly { readonly request_id: string; readonly key: string; readonly model: string }[];
+  readonly next: string | null;
+}
+
+describe("GET /v1/farebox/me", () => {
+  it("tells a key of itself and of every budget that weighs on it, and of no other", async () => {
+    await using proxy = await startProxy();
+    const bob = await proxy.addKey("bob", { team: "red", models: ["gpt-4o*"], limits: { rpm: 10, parallel: 2 } });
+    await proxy.addKey("carol", { team: "red" });
+    await proxy.budget("all", "60", "1mo");
+    await proxy.budget("each-key:red", "5", "1d", "soft");
+    await proxy.budget("team:red", "20", "1w");
+    for (const scope of ["key:alice", "each-key:blue", "team:blue", "key:carol"]) await proxy.budget(scope, "1");
+    const before = await read(proxy, "/v1/farebox/me", bob);
+    expect(before).toEqual({
+      key: { id: expect.stringMatching(/^[a-z2-7]{12}$/), name: "bob", team: "red", models: ["gpt-4o*"], expires_at: null },
+      limits: {
+        rpm: { scope: "key:bob", limit: 10, remaining: 10, resets_in_seconds: 0 },
+        tpm: null,
+        parallel: { scope: "key:bob", limit: 2, remaining: 2, resets_in_seconds: null },
+      },
+      budgets: [
+        ["all", null, "1mo", "hard", "60.00"], ["each-key:red", "bob", "1d", "soft", "5.00"], ["team:red", null, "1w", "hard", "20.00"],
+      ].map(([scope, key, period, mode, limit]) => ({
+        scope, key, period, mode, limit_usd: limit, spent_usd: "0.00", held_usd: "0.00", remaining_usd: limit, warn_percent: null,
+        starts_at: expect.stringMatching(/T00:00:00\.000Z$/), resets_at: expect.stringMatching(/T00:00:00\.000Z$/),
+      })),
+    });
+    await (await proxy.chat({ max_tokens: 20 }, { key: bob })).text();
+    const [charge] = await proxy.charges();
+    const spent = formatUsd(charge?.cost ?? 0n as never);
+    const { budgets } = await read(proxy, "/farebox/me", bob) as { budgets: { spent_usd: string; held_usd: string }[] };
+    expect(budgets.map(({ spent_usd, held_usd }) => `${spent_usd} ${held_usd}`)).toEqual(Array(3).fill(`${spent} 0.00`));
+    expect(await read(proxy, "/v1/farebox/me")).toMatchObject({ budgets: [{ scope: "all" }, { scope: "key:alice", resets_at: null }] });
+  });
+
+  it("needs a key that opens, and takes no query", async () => {
+    await using proxy = await startProxy();
+    for (const path of ["/v1/farebox/me", "/v1/farebox/charges", "/v1/farebox/charges/x"]) {
+      expectRefusal(await get(proxy, path, null), 401, "invalid_api_key");
+      expectRefusal(await get(proxy, path, `${proxy.key}x`), 401, "invalid_api_key");
+    }
+    expectRefusal(await get(proxy, "/v1/farebox/me?verbose=1"), 400, "invalid_request");
+    expectRefusal(await get(proxy, "/v1/farebox/charges/x?", proxy.key), 400, "invalid_request");
+    expectRefusal(await get(proxy, "/v1/farebox/me", proxy.key, "POST"), 404, "not_found");
+  });
+
+  it("without a key, where none is asked for, tells what weighs on everything", async () => {
+    await using proxy = await startProxy({ env: { FAREBOX_AUTH: "open" } });
+    await proxy.budget("all", "1");
+    await proxy.budget("each-key", "1");
+    expect(JSON.parse((await get(proxy, "/v1/farebox/me", null)).body)).toMatchObject({ key: null, limits: { rpm: null, tpm: null, parallel: null }, budgets: [{ scope: "all" }] });
+    await (await proxy.chat({ max_tokens: 5 })).text();
+    await proxy.charges();
+    expect(JSON.parse((await get(proxy, "/v1/farebox/charges", null)).body)).toEqual({ charges: [], next: null });
+  });
+});
+
+describe("GET /v1/farebox/charges", () => {
+  it("pages through a key's own charges only, newest first, by model, state and time", async () => {
+    await using proxy = await startProxy();
+    const bob = await proxy.addKey("bob");
+    for (const model of ["gpt-4o", "gpt-4o-mini", "gpt-4o"]) {
+      await (await proxy.chat({ model, max_tokens: 5 }, { key: bob })).text();
+      await (await proxy.chat({ model, max_tokens: 5 })).text();
+    }
+    const all = await proxy.charges();
+    const own = all.filter((_, index) => index % 2 === 0).map(({ id }) => id).toReversed();
+    const ids = async (query: string, key = bob) => ((await read(proxy, `/v1/farebox/charges${query}`, key)) as Page).charges.map(({ request_id }) => request_id);
+    expect(await ids("")).toEqual(own);
+    expect(await ids("?model=gpt-4o-mini")).toEqual([own[1]]);
+    expect(await ids("?state=voided")).toEqual([]);
+    expect(await ids("?state=posted&since=1h")).toEqual(own);
+    expect(await ids(`?since=${new Date(Date.now() + 60_000).toISOString()}`)).toEqual([]);
+    const first = (await read(proxy, "/farebox/charges?limit=2", bob)) as Page;
+    expect([first.charges.map(({ request_id }) => request_id), first.next]).toEqual([own.slice(0, 2), own[1]]);
+    expect(new Set(first.charges.map(({ key }) => key))).toEqual(new Set(["bob"]));
+    expect(await read(proxy, `/v1/farebox/charges?limit=2&cursor=${first.next}`, bob)).toMatchObject({ charges: [{ request_id: own[2] }], next: null });
+
+    const foreign = all.find((_, index) => index % 2 === 1)?.id;
+    for (const id of [foreign, "nonsense", "%00"]) {
+      expectRefusal(await get(proxy, `/v1/farebox/charges/${id}`, bob), 404, "not_found");
+      expectRefusal(await get(proxy, `/v1/farebox/charges?cursor=${id}`, bob), 400, "invalid_request");
+    }
+    const [listed] = ((await read(proxy, "/v1/farebox/charges?limit=1", bob)) as Page).charges;
+    expect(await read(proxy, `/v1/farebox/charges/${own[0]}`, bob)).toMatchObject({
+      ...listed, corrections: [], total_usd: formatUsd(all[4]?.cost ?? 0n as never), formula: "tokens", items: [{ class: "input" }, { class: "output" }],
+    });
+  });
+
+  it.each([
+    ["?limit=0", "limit", "limit must be a whole number from 1 to 1000."],
+    ["?limit=1001", "limit", "limit must be a whole number from 1 to 1000."],
+    ["?limit=1e2", "limit", "limit must be a whole number from 1 to 1000."],
+    ["?limit=5&limit=6", "limit", "limit is given twice."],
+    ["?state=open", "state", "state must be one of pending, posted, voided."],
+    ["?since=yesterday", "since", "since must be a span such as 24h or 7d, a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z."],
+    ["?cursor=", "cursor", "cursor must be the `next` of an earlier page of this list."],
+    ["?key=bob", "key", 'there is no parameter "key" here; known are limit, cursor, model, state, since.'],
+  ])("refuses %s", async (query, param, message) => {
+    await using proxy = await startProxy();
+    const answer = await get(proxy, `/v1/farebox/charges${query}`);
+    expectRefusal(answer, 400, "invalid_request");
+    expect(JSON.parse(answer.body)).toMatchObject({ error: { param, message } });
+  });
+});
+
+describe("a 402", () => {
+  it("says to a member of a team which budget it is that blocks, in the same figures as its standing", async () => {
+    await using proxy = await startProxy();
+    const bob = await proxy.addKey("bob", { team: "red" });
+    await proxy.budget("all", "60", "1mo");
+    await proxy.budget("each-key:red", "0.0001", "1d");
+    const answer = await proxy.chat({ max_tokens: 500 }, { key: bob });
+    expect(answer.status).toBe(402);
+    const { error } = (await answer.json()) as { error: { message: string; metadata: Record<string, string> } };
+    const { budgets } = (await read(proxy, "/v1/farebox/me", bob)) as { budgets: Record<string, string>[] };
+    const own = budgets.find(({ scope }) => scope === "each-key:red") ?? {};
+    const { scope, period, limit_usd, spent_usd, held_usd, resets_at } = own;
+    expect(error.metadata).toEqual({ scope, period, limit_usd, spent_usd, held_usd, resets_at, needed_usd: expect.stringMatching(/^0\.\d+$/) });
+    expect(error.message).toMatch(/^The budget that each key of team red has for itself \(each-key:red, 0\.0001 USD a day\) has 0\.0001 USD left/);
+    // Others of the company are not in its way.
+    expect((await proxy.chat({ max_tokens: 500 })).status).toBe(200);
+  });
+});

@@ -1,0 +1,308 @@
+import { describe, expect, it } from "vitest";
+import { revokeKey, rotateKey, updateKey } from "../../src/admin/keys.ts";
+import { createTeam, updateTeam } from "../../src/admin/teams.ts";
+import type { LimitsChange } from "../../src/core/limits.ts";
+import { completionTotal, promptTotal } from "../../src/core/tokens.ts";
+import type { Clock } from "../../src/ports/clock.ts";
+import { systemClock } from "../../src/time/clock.ts";
+import { errorOf } from "../support/answers.ts";
+import { runFarebox } from "../support/farebox-process.ts";
+import { startPausedRelay } from "../support/paused-relay.ts";
+import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { scriptedGateway } from "../support/scripted-gateway.ts";
+
+/** The machine's clock, which a test can put forward. */
+function movableClock(): Clock & { forward(ms: number): void } {
+  const clock = systemClock();
+  let ahead = 0;
+  return {
+    now: () => clock.now() + ahead,
+    monotonic: () => clock.monotonic() + ahead,
+    after: (ms, callback) => clock.after(ms, callback),
+    forward: (ms) => void (ahead += ms),
+  };
+}
+
+const toolsOf = ({ serving }: RunningProxy, clock: Clock = systemClock()) => ({ keys: serving.keys, teams: serving.teams, clock, by: "test" });
+
+function rateLimits(response: Response): Record<string, string> {
+  const found = [...response.headers].filter(([name]) => name.startsWith("x-ratelimit-"));
+  return Object.fromEntries(found.map(([name, value]) => [name.slice("x-ratelimit-".length), value]));
+}
+
+interface Left {
+  readonly remaining: number;
+  readonly limit: number;
+}
+
+async function limitsOf(proxy: RunningProxy, key: string): Promise<Record<"rpm" | "tpm" | "parallel", Left | null>> {
+  const response = await fetch(`${proxy.url}/v1/farebox/me`, { headers: { authorization: `Bearer ${key}` } });
+  return (await response.json() as { limits: Record<"rpm" | "tpm" | "parallel", Left | null> }).limits;
+}
+
+const small = { max_tokens: 5 };
+
+/** What the sandbox does to a request stands in a header that reaches it. */
+const fateOf = ({ headers }: { readonly headers: Readonly<Record<string, unknown>> }) => String(headers["x-client-request-id"] ?? "") || undefined;
+const fated = (fate: string) => ({ "x-client-request-id": fate });
+
+describe("requests per minute", () => {
+  it("end in 429 with OpenAI's headers, cost nothing, and start anew", async () => {
+    const clock = movableClock();
+    await using proxy = await startProxy({ clock });
+    const key = await proxy.addKey("bob", { limits: { rpm: 3 } });
+    for (const remaining of ["2", "1", "0"]) {
+      const response = await proxy.chat(small, { key });
+      expect(response.status).toBe(200);
+      expect(rateLimits(response)).toMatchObject({ "limit-requests": "3", "remaining-requests": remaining, "reset-requests": expect.stringMatching(/^1m[01]s$/) });
+      await response.text();
+    }
+    const refused = await proxy.chat(small, { key });
+    expect(refused.status).toBe(429);
+    expect(refused.headers.get("x-farebox-error")).toBe("rate_limit_exceeded");
+    expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(50);
+    expect(rateLimits(refused)).toMatchObject({ "remaining-requests": "0" });
+    expect(await errorOf(refused)).toMatchObject({ type: "rate_limit_error", code: "rate_limit_exceeded", param: null, metadata: { scope: "key:bob", limit: "rpm", value: "3" } });
+    expect(await proxy.charges()).toHaveLength(3);
+    expect(proxy.sandbox.requests).toHaveLength(3);
+    expect(await proxy.metrics()).toContain('farebox_refusals_total{code="rate_limit_exceeded"} 1');
+    clock.forward(61_000);
+    expect((await proxy.chat(small, { key })).status).toBe(200);
+  });
+
+  it("of a team hold for its keys together, and heed a change at once, by another process within a second", async () => {
+    await using proxy = await startProxy();
+    const tools = toolsOf(proxy);
+    await createTeam(tools, { name: "red", limits: { rpm: 2 } });
+    const [bob, carol] = [await proxy.addKey("bob", { team: "red" }), await proxy.addKey("carol", { team: "red" })];
+    const statuses = async (...keys: string[]) => {
+      const found: number[] = [];
+      for (const key of keys) found.push((await proxy.chat(small, { key })).status);
+      return found;
+    };
+    expect(await statuses(bob, carol, bob, carol)).toEqual([200, 200, 429, 429]);
+    await updateTeam(tools, "red", { limits: { rpm: 3 } });
+    expect(await statuses(bob, carol)).toEqual([200, 429]);
+    await updateTeam(tools, "red", { limits: { rpm: null } });
+    expect(await statuses(bob, carol)).toEqual([200, 200]);
+    const updated = await runFarebox(["keys", "update", "bob", "--rpm", "1", "--database", proxy.database]);
+    expect(updated).toMatchObject({ code: 0, stdout: "updated bob\n" });
+    const updatedAt = performance.now();
+    let askedAt = updatedAt;
+    for (let refused = false; !refused; askedAt = performance.now()) {
+      expect(askedAt - updatedAt).toBeLessThan(1000);
+      refused = (await statuses(bob)).includes(429);
+    }
+    expect(await statuses(carol)).toEqual([200]);
+  });
+
+  it("are told in our headers alone; without a limit the gateway's pass", async () => {
+    await using gateway = await scriptedGateway();
+    await using proxy = await startProxy({ gatewayUrl: gateway.url });
+    const key = await proxy.addKey("bob", { limits: { rpm: 9 } });
+    const theirs = { "x-ratelimit-limit-requests": "10000", "X-RateLimit-Remaining-Tokens": "77", "retry-after": "3" };
+    const ask = async (init: object) => {
+      const response = proxy.chat(small, init);
+      const asked = await gateway.nextChat();
+      asked.response.writeHead(429, { "content-type": "application/json", ...theirs }).end('{"error":{"message":"slow down"}}');
+      return await response;
+    };
+    const limited = await ask({ key });
+    expect(rateLimits(limited)).toEqual({ "limit-requests": "9", "remaining-requests": "8", "reset-requests": expect.any(String) });
+    expect(limited.headers.get("retry-after")).toBe("3");
+    expect(rateLimits(await ask({}))).toEqual({ "limit-requests": "10000", "remaining-tokens": "77" });
+  });
+});
+
+describe("tokens per minute", () => {
+  const used = async (proxy: RunningProxy) =>
+    (await proxy.charges()).reduce((sum, { tokens }) => sum + promptTotal(tokens) + completionTotal(tokens), 0);
+
+  it("are reserved at admission and become what the answer used", async () => {
+    await using proxy = await startProxy({ sandbox: { scenario: fateOf } });
+    const key = await proxy.addKey("bob", { limits: { tpm: 5000 } });
+    const whole = await proxy.chat({ max_tokens: 50 }, { key });
+    expect(Number(whole.headers.get("x-ratelimit-remaining-tokens"))).toBeLessThan(5000);
+    await whole.text();
+    await (await proxy.chat({ max_tokens: 50, stream: true }, { key })).text();
+    await (await proxy.chat({ stream: true }, { key, headers: fated("cut:5") })).text().catch(() => undefined);
+    await (await proxy.chat({ max_tokens: 50 }, { key, headers: fated("status:500") })).text();
+    const all = await used(proxy);
+    expect(all).toBeGreaterThan(100);
+    expect((await limitsOf(proxy, key)).tpm?.remaining).toBe(5000 - all);
+  });
+
+  it("are given back by what another step refuses, and refused without a row", async () => {
+    await using proxy = await startProxy();
+    const key = await proxy.addKey("bob", { limits: { tpm: 2000, rpm: 100 } });
+    await proxy.budget("key:bob", "0.0000001");
+    expect((await proxy.chat(small, { key })).status).toBe(402);
+    expect(await limitsOf(proxy, key)).toMatchObject({ tpm: { remaining: 2000 }, rpm: { remaining: 99 } });
+    await proxy.budget("key:bob", "5");
+    const words = (count: number) => ({ ...small, messages: [{ role: "user", content: "word ".repeat(count) }] });
+    // 1,500 words are 7,500 bytes: more than the limit by the bound, less by the count.
+    await (await proxy.chat(words(1500), { key })).text();
+    const later = await proxy.chat(words(1500), { key });
+    expect([later.status, later.headers.get("x-should-retry")]).toEqual([429, null]);
+    expect(await errorOf(later)).toMatchObject({ code: "rate_limit_exceeded", metadata: { limit: "tpm", value: "2000" } });
+    const never = await proxy.chat(words(3000), { key });
+    expect([never.status, never.headers.get("x-should-retry")]).toEqual([429, "false"]);
+    expect((await errorOf(never)).message).toMatch(/^The limit of key bob, 2000 tokens per minute, is below the 30\d\d tokens of this request's prompt alone\.$/);
+    expect(await proxy.charges()).toHaveLength(1);
+    const left = 2000 - (await used(proxy));
+    expect(await limitsOf(proxy, key)).toMatchObject({ tpm: { remaining: left }, rpm: { remaining: 98 } });
+  });
+});
+
+describe("parallel requests", () => {
+  it("of 200 at once are as many as the limit, and the others cost nothing", async () => {
+    await using relay = await startPausedRelay();
+    await using proxy = await startProxy({ gatewayUrl: relay.url });
+    const key = await proxy.addKey("bob", { limits: { parallel: 10 } });
+    let refused = 0;
+    const allRefused = Promise.withResolvers<void>();
+    const answers = Array.from({ length: 200 }, async (_, index) => {
+      const response = await proxy.chat({ ...small, stream: index % 2 === 0 }, { key });
+      if (response.status === 429 && ++refused === 190) allRefused.resolve();
+      return [response.status, response.headers.get("x-farebox-error"), response.headers.get("retry-after"), (await response.text()).length > 0];
+    });
+    await allRefused.promise;
+    expect((await limitsOf(proxy, key)).parallel).toMatchObject({ limit: 10, remaining: 0 });
+    relay.open(proxy.sandbox.url);
+    const ended = await Promise.all(answers);
+    expect(ended.filter(([status]) => status === 200)).toHaveLength(10);
+    expect(ended.filter(([status]) => status !== 200)).toEqual(Array.from({ length: 190 }, () => [429, "concurrency_limit", "1", true]));
+    expect(await proxy.charges()).toHaveLength(10);
+    expect((await limitsOf(proxy, key)).parallel).toMatchObject({ remaining: 10 });
+    expect(await proxy.metrics()).toContain('farebox_refusals_total{code="concurrency_limit"} 190');
+  });
+
+  it("leave nothing behind, however they end", { timeout: 30_000 }, async () => {
+    let most = 0;
+    await using proxy = await startProxy({
+      sandbox: {
+        scenario: (request) => {
+          most = Math.max(most, proxy.sandbox.requests.filter(({ ended }) => ended === "open").length);
+          return fateOf(request);
+        },
+      },
+      env: { FAREBOX_UNPRICED: "refuse" },
+    });
+    const key = await proxy.addKey("bob", { limits: { parallel: 7, tpm: 100_000_000 }, models: ["gpt-4o", "nowhere"] });
+    const leave = async (body: object) => {
+      const told = new AbortController();
+      const response = await proxy.chat(body, { key, headers: fated("slow:5+tokens:200"), signal: told.signal });
+      told.abort();
+      return response;
+    };
+    const kinds: (() => Promise<unknown>)[] = [
+      ...["", "status:500", "status:429", "reset-before", "reset-after-headers", "html", "wrong-length", "bad-json", "redirect-foreign"].map(
+        (fate) => async () => (await proxy.chat(small, { key, headers: fated(fate) })).text(),
+      ),
+      ...["", "cut:2", "stream-error:2", "no-finish", "gzip"].map(
+        (fate) => async () => (await proxy.chat({ ...small, stream: true }, { key, headers: fated(fate) })).text(),
+      ),
+      () => leave({ stream: true }),
+      async () => (await proxy.chat({ model: "gpt-4.1" }, { key })).text(),
+      async () => (await proxy.chat({ model: "nowhere" }, { key })).text(),
+      async () => (await proxy.chat({ messages: "none" }, { key })).text(),
+      async () => (await proxy.chat(small, { key, headers: { "x-farebox-tag": "not a tag" } })).text(),
+      async () => (await proxy.chat(small, { key, headers: { "content-encoding": "gzip" } })).text(),
+    ];
+    await Promise.all(Array.from({ length: 200 }, (_, index) => kinds[index % kinds.length]?.().catch(() => undefined)));
+    for (const kind of kinds) await kind().catch(() => undefined);
+    await proxy.serving.settled();
+    expect(most).toBeGreaterThan(0);
+    expect(most).toBeLessThanOrEqual(7);
+    expect((await limitsOf(proxy, key)).parallel).toMatchObject({ remaining: 7 });
+    expect((await proxy.charges()).filter(({ state }) => state === "pending")).toEqual([]);
+  });
+});
+
+describe("under load", () => {
+  const statusesOf = async (proxy: RunningProxy, keys: readonly string[]) => {
+    const found = await Promise.all(
+      Array.from({ length: 60 }, async (_, index) => {
+        const response = await proxy.chat({ ...small, stream: index % 3 === 0 }, { key: keys[index % keys.length] ?? "" });
+        await response.text();
+        return response.status;
+      }),
+    );
+    return [...new Set(found)];
+  };
+
+  it("a rotated key's secrets both work until the overlap ends, and count as one key", async () => {
+    const clock = movableClock();
+    await using proxy = await startProxy({ clock });
+    const tools = toolsOf(proxy, clock);
+    const old = await proxy.addKey("bob", { limits: { rpm: 10_000 } });
+    const before = statusesOf(proxy, [old]);
+    const rotated = await rotateKey(tools, "bob", { overlapMs: 3_600_000 });
+    if (!rotated.ok) throw new Error(rotated.message);
+    const during = statusesOf(proxy, [old, rotated.text]);
+    expect([await before, await during]).toEqual([[200], [200]]);
+    expect((await limitsOf(proxy, rotated.text)).rpm).toMatchObject({ remaining: 10_000 - 120 });
+    clock.forward(3_600_000);
+    expect(await statusesOf(proxy, [old])).toEqual([401]);
+    expect(await statusesOf(proxy, [rotated.text])).toEqual([200]);
+    const [first, ...others] = new Set((await proxy.charges()).map(({ key }) => key));
+    expect([first, others]).toEqual([rotated.key.id, []]);
+  });
+
+  it("a key rotated by another process works within a second, with both secrets", async () => {
+    await using proxy = await startProxy();
+    const old = await proxy.addKey("bob");
+    await (await proxy.chat(small, { key: old })).text();
+    const { stdout } = await runFarebox(["keys", "rotate", "bob", "--database", proxy.database]);
+    const rotatedAt = performance.now();
+    let status = 401;
+    while (status === 401) {
+      expect(performance.now() - rotatedAt).toBeLessThan(1000);
+      status = (await proxy.chat(small, { key: stdout.trim() })).status;
+    }
+    expect([status, (await proxy.chat(small, { key: old })).status]).toEqual([200, 200]);
+  });
+
+  it("a revoked key opens nothing from its next request on, with neither secret; what runs ends as it would", async () => {
+    await using proxy = await startProxy({ sandbox: { scenario: fateOf } });
+    const tools = toolsOf(proxy);
+    const old = await proxy.addKey("bob", { limits: { parallel: 100 } });
+    const rotated = await rotateKey(tools, "bob");
+    if (!rotated.ok) throw new Error(rotated.message);
+    const running = await Promise.all(
+      Array.from({ length: 20 }, (_, index) =>
+        proxy.chat({ stream: true }, { key: index % 2 === 0 ? old : rotated.text, headers: fated("slow:10+tokens:40") }),
+      ),
+    );
+    await revokeKey(tools, "bob");
+    expect(await statusesOf(proxy, [old, rotated.text])).toEqual([401]);
+    const texts = await Promise.all(running.map((response) => response.text()));
+    expect(texts.every((text) => text.includes("[DONE]"))).toBe(true);
+    expect((await proxy.charges()).map(({ state, source }) => [state, source])).toEqual(Array.from({ length: 20 }, () => ["posted", expect.any(String)]));
+  });
+
+  it("limits that change while requests run hold for what comes next, and nothing leaks", async () => {
+    await using proxy = await startProxy();
+    const tools = toolsOf(proxy);
+    const key = await proxy.addKey("bob", { team: "red" });
+    const changes: LimitsChange[] = [{ parallel: 3 }, { rpm: 1_000_000 }, { parallel: null }, { tpm: 1_000_000_000 }, { parallel: 5, rpm: null }];
+    const load = Promise.all(Array.from({ length: 5 }, () => statusesOf(proxy, [key])));
+    for (const limits of changes) {
+      await updateKey(tools, "bob", { limits });
+      await updateTeam(tools, "red", { limits });
+    }
+    expect((await load).flat().filter((status) => status !== 200 && status !== 429)).toEqual([]);
+    await proxy.serving.settled();
+    expect((await limitsOf(proxy, key)).parallel).toMatchObject({ limit: 5, remaining: 5 });
+  });
+});
+
+it("a model must be permitted by the key and by its team", async () => {
+  await using proxy = await startProxy();
+  await createTeam(toolsOf(proxy), { name: "red", models: ["gpt-4o*"] });
+  const key = await proxy.addKey("bob", { team: "red", models: ["gpt-4o", "gpt-4.1"] });
+  const answers = await Promise.all(["gpt-4o", "gpt-4.1", "gpt-4o-mini"].map((model) => proxy.chat({ ...small, model }, { key })));
+  expect(answers.map(({ status }) => status)).toEqual([200, 403, 403]);
+  const listed = await fetch(`${proxy.url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
+  expect((await listed.json() as { data: { id: string }[] }).data.map(({ id }) => id)).toEqual(["gpt-4o"]);
+});

@@ -1,0 +1,114 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { readApplyFile } from "../../src/app/apply-file.ts";
+import { createUpkeep } from "../../src/app/database.ts";
+import { openLedger } from "../../src/app/ledger.ts";
+import { examine } from "../../src/app/doctor.ts";
+import { priceAdapters } from "../../src/app/prices.ts";
+import type { AccountReading, Adapters, Store, Watching } from "../../src/cli/adapters.ts";
+import type { ExitCode } from "../../src/cli/io.ts";
+import { runCli } from "../../src/cli/program.ts";
+import { readTextFile } from "../../src/config/environment.ts";
+import type { Settings } from "../../src/config/settings.ts";
+import { openSqlite } from "../../src/store/sqlite/open.ts";
+import { calendarOf, isTimeZone } from "../../src/time/calendar.ts";
+import { createTokenCounter } from "../../src/tokens/token-counter.ts";
+import { manualClock, type ManualClock } from "./manual-clock.ts";
+
+export interface Ran {
+  readonly code: ExitCode;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs commands against a real SQLite ledger in a folder of its own, with a clock that stands still. */
+export interface Harness extends Disposable {
+  readonly clock: ManualClock;
+  /** Path of the database; it is not there until a command makes it. */
+  readonly database: string;
+  readonly folder: string;
+  /** What `fetchAccount` answers. */
+  account: AccountReading;
+  /** Settings that `serve` was started with. */
+  readonly served: Settings[];
+  env: Record<string, string>;
+  stdin: string | Buffer;
+  /** What `watch` draws on and is ended by; ends at once unless a test says otherwise. */
+  watching: Watching;
+  isTTY: boolean;
+  run(...argv: string[]): Promise<Ran>;
+  /** The parsed JSON of a command that must succeed. */
+  json<T>(...argv: string[]): Promise<T>;
+  /** The ledger itself, as `serve` would have it; to be closed before commands that write are run. */
+  open(): Promise<Store>;
+}
+
+export function harness(): Harness {
+  const folder = mkdtempSync(join(tmpdir(), "farebox-cli-"));
+  const clock = manualClock("2026-11-20T12:00:00Z");
+  const database = join(folder, "ledger.db");
+  const served: Settings[] = [];
+
+  const adapters: Adapters = {
+    version: "1.2.3",
+    clock,
+    userName: () => "tester",
+    isTimeZone,
+    calendarOf,
+    openStore: (settings, access) =>
+      openLedger(settings.database, { calendar: calendarOf(settings.timeZone), clock, access }),
+    ...priceAdapters(new URL("./prices/", import.meta.url)),
+    createTokenCounter: async () => createTokenCounter(),
+    readStdin: async () => Buffer.from(self.stdin as string),
+    readApplyFile: async (name, text) => readApplyFile(name, text),
+    fetchAccount: () => Promise.resolve(self.account),
+    watch: () => self.watching,
+    upkeep: createUpkeep(clock),
+    examine: (subject, tell) => examine(subject, clock, tell),
+    serve: (settings) => {
+      served.push(settings);
+      return Promise.resolve(0);
+    },
+    demo: () => Promise.resolve(0),
+    sandboxScenarios: [{ usage: "cut:CHUNKS", description: "breaks off" }],
+    sandboxBillingErrors: [{ usage: "no-minimum", description: "forgets it" }],
+    startSandbox: () => Promise.resolve(0),
+  };
+
+  const self: Harness = {
+    clock,
+    database,
+    folder,
+    served,
+    account: { ok: false, message: "the gateway cannot be reached" },
+    env: { FAREBOX_DATABASE: database },
+    stdin: "",
+    watching: { size: () => ({ columns: 100, rows: 24 }), draw: () => undefined, wait: async () => false, [Symbol.asyncDispose]: async () => {} },
+    isTTY: false,
+    async run(...argv) {
+      let stdout = "";
+      let stderr = "";
+      const io = {
+        stdout: { write: (text: string) => (stdout += text) },
+        stderr: { write: (text: string) => (stderr += text) },
+        isTTY: self.isTTY,
+        env: self.env,
+      };
+      const code = await runCli(argv, { io, env: self.env, readFile: readTextFile, adapters });
+      return { code, stdout, stderr };
+    },
+    async json(...argv) {
+      const ran = await self.run(...argv, "--json");
+      if (ran.code !== 0) throw new Error(`exit ${ran.code}: ${ran.stderr}`);
+      return JSON.parse(ran.stdout);
+    },
+    async open() {
+      const opening = await openSqlite({ path: database, calendar: calendarOf("UTC"), clock, access: "serve" });
+      if (!opening.ok) throw new Error(opening.failure.kind);
+      return opening.store;
+    },
+    [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true }),
+  };
+  return self;
+}

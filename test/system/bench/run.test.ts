@@ -1,0 +1,57 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, it } from "vitest";
+
+const bench = new URL("../../../bench/run.ts", import.meta.url).pathname;
+const run = (...args: string[]) => promisify(execFile)(process.execPath, [bench, ...args]);
+
+interface Report {
+  readonly workloads: readonly {
+    readonly name: string;
+    readonly memory: Readonly<Record<string, { readonly atRest: number; readonly peak: number }>>;
+    readonly samples: Readonly<Record<string, readonly { readonly requests: number; readonly cpuUs: number | null }[]>>;
+  }[];
+}
+
+it("checks every answer and the ledger, and measures each target in each round", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "farebox-test-"));
+  try {
+    const json = join(folder, "figures.json");
+    const tiny = ["--targets", "direct,bare,farebox,undici", "--rounds", "2", "--seconds", "0.1", "--requests", "6", "--connections", "3", "--streams", "3"];
+    const { stdout } = await run(...tiny, "--only", "stream,paced", "--json", json);
+    expect(stdout).toMatch(/stream: 200 chunks in one burst\ntarget .*x bare/);
+
+    const { workloads } = JSON.parse(await readFile(json, "utf8")) as Report;
+    expect(workloads.map(({ name }) => name)).toEqual(["stream", "paced"]);
+    for (const { samples, memory } of workloads) {
+      expect(Object.keys(samples)).toEqual(["direct", "bare", "farebox", "undici"]);
+      for (const [target, ofTarget] of Object.entries(samples)) {
+        expect(ofTarget).toHaveLength(2);
+        expect(ofTarget.every(({ cpuUs }) => (target === "direct" ? cpuUs === null : cpuUs !== null && cpuUs > 0))).toBe(true);
+      }
+      expect(Object.keys(memory)).toEqual(["bare", "farebox", "undici"]);
+    }
+    expect(workloads[0]?.samples["farebox"]?.map(({ requests }) => requests)).toEqual([6, 6]);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+it("measures beside what is installed, and says how the rest would be", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "farebox-test-"));
+  try {
+    const { stdout } = await run("--rounds", "1", "--requests", "2", "--held", "4", "--only", "held", "--targets", "direct,farebox,portkey,litellm", "--others", folder);
+    expect(stdout).toContain("portkey is left out, because it is not installed: mkdir -p bench/.others/portkey");
+    expect(stdout).toContain("litellm is left out, because it is not installed: python3 -m venv");
+    expect(stdout).toMatch(/\nfarebox .* \d+ +\d+-\d+\n/);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+it("says what is wrong with an option", async () => {
+  await expect(run("--only", "nothing")).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining("--only takes plain") });
+});

@@ -1,0 +1,145 @@
+import { parseUsd, type PicoUsd } from "../../../src/core/money.ts";
+import { pick, type Random } from "../../../src/sandbox/random.ts";
+
+/** What a client of the load has seen of one request. */
+export interface Sent {
+  /** Its tag, and its `user` at the gateway. */
+  readonly number: string;
+  readonly kind: Kind;
+  /** Of our header; null where no answer began. */
+  id: string | null;
+  status: number | null;
+  /** `left`: by the client itself. `unanswered`: not a byte came. */
+  end: "open" | "whole" | "refused" | "cut" | "left" | "unanswered";
+  /** As a plain answer's header says. */
+  cost: PicoUsd | null;
+  /** As the answer says. */
+  usage: { readonly prompt_tokens: number; readonly completion_tokens: number } | null;
+  /** Of a creation: the task that its answer names. */
+  task: string | null;
+}
+
+export type Kind = "plain" | "stream" | "growing" | "leaving" | "trouble" | "task";
+
+export interface Load {
+  readonly sent: readonly Sent[];
+  /** The clients send nothing more; resolves when each has seen the end of its last request. */
+  stop(): Promise<void>;
+}
+
+export interface LoadOptions {
+  readonly url: string;
+  /** Each client begins with one of them, and takes the next one when it is refused. */
+  readonly keys: readonly string[];
+  /** Creates the tasks. */
+  readonly taskKey: string;
+  /** Distinguishes the requests of this load. */
+  readonly name: string;
+  readonly clients: number;
+  readonly random: Random;
+}
+
+/** What the gateway does wrong now and then. */
+const troubles = ["status:500", "status:524", "reset-before", "cut:5+slow:3", "no-done", "stream-error:4"] as const;
+/** Most are plain answers and streams; each of the others is some. */
+const kinds = ["plain", "plain", "plain", "stream", "stream", "stream", "growing", "leaving", "trouble", "task"] as const;
+
+/** Clients that send one request after the other, of all kinds mixed, until they are stopped or nobody listens any more. */
+export function startLoad(options: LoadOptions): Load {
+  const sent: Sent[] = [];
+  const stopped = new AbortController();
+  const client = async (turn: number): Promise<void> => {
+    while (!stopped.signal.aborted) {
+      const key = options.keys[turn % options.keys.length] ?? "";
+      const one: Sent = {
+        number: `${options.name}-${sent.length}`, kind: pick(options.random, kinds),
+        id: null, status: null, end: "open", cost: null, usage: null, task: null,
+      };
+      sent.push(one);
+      await send(one, options.url, one.kind === "task" ? options.taskKey : key, bodyOf(one, options.random));
+      if (one.end === "unanswered") return;
+      if (one.end === "refused" && one.kind !== "task") turn++;
+    }
+  };
+  const clients = Array.from({ length: options.clients }, (_, index) => client(index));
+  return {
+    sent,
+    async stop() {
+      stopped.abort();
+      await Promise.all(clients);
+    },
+  };
+}
+
+function bodyOf({ kind, number }: Sent, random: Random): object {
+  const some = (least: number, most: number) => least + Math.floor(random() * (most - least + 1));
+  if (kind === "task") {
+    const input = { prompt: `#sandbox task-wait:${some(0, 20)}+task-run:${some(0, 80)}`, number };
+    return { model: "kling", task_type: "video_generation", input };
+  }
+  const stream = { stream: true, stream_options: { include_usage: true } };
+  const paced = `tokens:${some(10, 80)}+slow:${some(1, 5)}`;
+  const asked = {
+    plain: () => ({ scenario: `latency:${some(0, 60)}+tokens:${some(1, 80)}`, max_tokens: 100 }),
+    stream: () => ({ scenario: paced, max_tokens: 100, ...stream }),
+    growing: () => ({ scenario: paced, ...stream }),
+    // Far longer than what a busy machine lets through before the gateway hears that its reader has left.
+    leaving: () => ({ scenario: `tokens:200+slow:${some(5, 10)}`, max_tokens: 250, ...stream }),
+    trouble: () => ({ scenario: pick(random, troubles), max_tokens: 100, ...stream }),
+  }[kind]();
+  const { scenario, ...rest } = asked;
+  return { model: "gpt-4o", user: number, messages: [{ role: "user", content: `#sandbox ${scenario}` }], ...rest };
+}
+
+/** Never rejects: whatever becomes of the request is noted. */
+async function send(one: Sent, url: string, key: string, body: object): Promise<void> {
+  const leaving = new AbortController();
+  try {
+    const response = await fetch(`${url}${one.kind === "task" ? "/api/v1/task" : "/v1/chat/completions"}`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: `Bearer ${key}`, "x-farebox-tag": `number=${one.number}` },
+      body: JSON.stringify(body),
+      signal: leaving.signal,
+    });
+    one.status = response.status;
+    one.id = response.headers.get("x-farebox-request-id");
+    one.cost = parseUsd(response.headers.get("x-farebox-cost-usd") ?? "") ?? null;
+    const text = await readBody(response, one.kind === "leaving" ? () => leaving.abort() : null);
+    one.end = endOf(one, text);
+  } catch {
+    if (leaving.signal.aborted) one.end = "left";
+    else one.end = one.status === null ? "unanswered" : "cut";
+  }
+}
+
+/** Parts of a stream after which a leaving client leaves. */
+const partsBeforeLeaving = 5;
+
+async function readBody(response: Response, leave: (() => void) | null): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  let parts = 0;
+  for await (const part of response.body ?? []) {
+    text += decoder.decode(part, { stream: true });
+    parts++;
+    if (leave !== null && parts >= partsBeforeLeaving) leave();
+  }
+  return text;
+}
+
+/** Also notes the usage of a whole answer. */
+function endOf(one: Sent, text: string): Sent["end"] {
+  if (one.status !== 200) return "refused";
+  if (one.kind === "task") {
+    one.task = JSON.parse(text).data.task_id;
+    return "whole";
+  }
+  if (one.kind === "plain") {
+    one.usage = JSON.parse(text).usage;
+    return "whole";
+  }
+  if (!/data: \[DONE\]\s*$/.test(text) || text.includes('data: {"error"')) return "cut";
+  const usage = text.split("\n\n").findLast((event) => /"usage":\s*\{/.test(event));
+  one.usage = usage === undefined ? null : JSON.parse(usage.slice("data: ".length)).usage;
+  return "whole";
+}

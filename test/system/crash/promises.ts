@@ -1,0 +1,86 @@
+import type { Verification } from "../../../src/ports/ledger.ts";
+import type { AtGateway, FileBooks, Row } from "./books.ts";
+import type { Sent } from "./load.ts";
+
+/** How a process was ended. `inPeace`: by SIGTERM, with time enough for all that ran. */
+export type Death = "killed" | "hurried" | "inPeace";
+
+export interface Aftermath {
+  readonly death: Death;
+  readonly sent: readonly Sent[];
+  /** After the next start; rows of this load only. */
+  readonly file: FileBooks;
+  readonly gateway: readonly AtGateway[];
+  readonly verification: Verification;
+  /** Limits that were acknowledged to whoever set them, by scope. */
+  readonly limits: ReadonlyMap<string, bigint>;
+}
+
+/**
+ * What a cut stream is booked for is what was delivered. The gateway may have written so many tokens more before it heard of
+ * the end: they are in its bill and in nobody's hands. At gpt-4o's output rate, in pico-USD.
+ */
+const underWay = 60n * 5_000_000n;
+
+/** Each promise that does not hold, in words; none where all hold. */
+export function brokenPromises(aftermath: Aftermath): string[] {
+  const byNumber = new Map<string, Row>();
+  const found: string[] = [];
+  for (const row of aftermath.file.rows) {
+    if (row.number === null) continue;
+    if (byNumber.has(row.number)) found.push(`${row.number} has two rows`);
+    byNumber.set(row.number, row);
+    // A task that is known goes on.
+    if (row.state === "pending" && row.task === null) found.push(`${row.number} is pending, and its owner is dead`);
+  }
+  for (const one of aftermath.sent) found.push(...brokenToClient(one, byNumber.get(one.number), aftermath.death));
+  for (const one of aftermath.gateway) found.push(...brokenToGateway(one, byNumber.get(one.number)));
+  return [...found, ...brokenSums(aftermath)];
+}
+
+function brokenToClient(one: Sent, row: Row | undefined, death: Death): string[] {
+  const broken = (what: string) => [`${one.number} (${one.kind}, ${one.end}, status ${one.status}): ${what}; ${describe(row)}`];
+  if (one.end === "open") return broken("its client still waits");
+  if (one.status === 402 || one.status === 429) return row === undefined ? [] : broken("was refused, and has a row");
+  if (one.end === "unanswered") return death === "inPeace" && row !== undefined ? broken("was taken in, and not answered") : [];
+  if (row === undefined) return one.status === 503 ? [] : broken("was answered, and has no row");
+  if (row.id !== one.id) return broken(`its client was told the id ${one.id}`);
+  if (death === "inPeace" && one.end === "cut" && one.kind !== "trouble") return broken("was cut although there was time");
+  if (one.end !== "whole" || one.kind === "trouble") return [];
+  if (one.kind === "task") return row.task === one.task ? [] : broken(`its client was told the task ${one.task}, and the ledger knows ${row.task}`);
+  if (row.source === "assumed" && row.reason === "crash" && death === "killed") {
+    return one.cost === null || (row.cost ?? 0n) >= one.cost ? [] : broken(`its client was told that it cost ${one.cost}`);
+  }
+  if (row.source !== "reported") return broken("was answered whole");
+  if (one.cost !== null && row.cost !== one.cost) return broken(`its client was told that it cost ${one.cost}`);
+  const told = one.usage;
+  if (told === null) return broken("its client was told no usage");
+  const agrees = row.prompt === BigInt(told.prompt_tokens) && row.completion === BigInt(told.completion_tokens);
+  return agrees ? [] : broken(`its client was told ${told.prompt_tokens} and ${told.completion_tokens} tokens`);
+}
+
+function brokenToGateway({ number, bill }: AtGateway, row: Row | undefined): string[] {
+  if (row === undefined) return [`${number} reached the gateway, and has no row`];
+  // What a task that runs has cost, its end will say.
+  if (bill === null || (row.state === "pending" && row.task !== null)) return [];
+  const booked = row.cost ?? 0n;
+  const least = row.source === "partial" ? bill.cost - underWay : bill.cost;
+  if (booked < least) return [`${number} was billed ${bill.cost}; ${describe(row)}`];
+  return row.source === "reported" && booked !== bill.cost ? [`${number} was billed ${bill.cost}; ${describe(row)}`] : [];
+}
+
+function brokenSums({ file, verification, limits }: Aftermath): string[] {
+  const found = verification.differences.map((difference) => `verify: ${JSON.stringify(difference)}`);
+  for (const { budget, mode, limit, spent, held } of file.windows) {
+    if (held !== 0n && held !== file.heldByTasks) found.push(`the window of ${budget} still holds ${held}`);
+    if (mode === "hard" && spent + held > limit) found.push(`the window of ${budget} is over its limit: ${spent} of ${limit}`);
+    const acknowledged = limits.get(budget);
+    if (acknowledged !== undefined && limit < acknowledged) found.push(`the limit ${acknowledged} of ${budget} was acknowledged, and is ${limit}`);
+  }
+  return found;
+}
+
+function describe(row: Row | undefined): string {
+  if (row === undefined) return "it has no row";
+  return `its row is ${row.state}, ${row.source ?? "no source"}, ${row.reason ?? "no reason"}, cost ${row.cost}, hold ${row.hold}`;
+}

@@ -1,0 +1,134 @@
+import { randomInt } from "node:crypto";
+import { EventEmitter, once } from "node:events";
+import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+import Database from "better-sqlite3";
+import { expect, it } from "vitest";
+import { digest, randomFrom, type Random } from "../../../src/sandbox/random.ts";
+import { answeringGateway, type Answering, type AskedOf } from "../../support/answering-gateway.ts";
+import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
+import { record } from "../../support/task-records.ts";
+
+/** What one task consumes, in units of the gateway and in pico-USD: ten million units are one USD. */
+const units = 2_500_000;
+const costOfTask = 250_000_000_000n;
+
+interface Row {
+  readonly number: string;
+  readonly state: string;
+  readonly source: string | null;
+  readonly reason: string | null;
+  readonly cost: bigint | null;
+  /** Null where no task's id stands beside the charge. */
+  readonly task: string | null;
+}
+
+function rowsOf(database: string): Map<string, Row> {
+  const db = new Database(database, { readonly: true });
+  try {
+    const rows = db
+      .prepare("select json_extract(tags, '$.number') number, state, source, reason, cost, task_id task from charges c left join tasks t on t.charge = c.id")
+      .safeIntegers()
+      .all() as Row[];
+    expect(new Set(rows.map(({ number }) => number)).size).toBe(rows.length);
+    return new Map(rows.map((row) => [row.number, row]));
+  } finally {
+    db.close();
+  }
+}
+
+/** A gateway that runs tasks until it is told that they are done. */
+function taskBook(random: Random) {
+  /** The number of each creation that it has read, by the task's id. */
+  const created = new Map<string, string>();
+  const moments = new EventEmitter();
+  const book = {
+    created, done: false, answer,
+    /** Resolves when so many creations have been read. */
+    async reached(count: number): Promise<void> {
+      while (created.size < count) await once(moments, "created");
+    },
+  };
+  async function answer({ method, path, body }: AskedOf): Promise<Answering> {
+    if (method !== "POST") {
+      const usage = { type: "llm", frozen: 0, consume: book.done ? units : 0 };
+      return { body: record(path.split("/").at(-1) ?? "", book.done ? "completed" : "running", { usage }) };
+    }
+    const id = `t-${created.size}`;
+    created.set(id, String(JSON.parse(body.toString()).input.prompt));
+    moments.emit("created");
+    await pause(random() * 30);
+    return { body: record(id, "pending") };
+  }
+  return book;
+}
+
+/** Clients that create one task after the other until nobody answers; what each was told, by its number. */
+async function createTasks({ url }: ServeProcess, key: string, name: string, told: Map<string, string>): Promise<void> {
+  let count = 0;
+  const client = async (): Promise<void> => {
+    for (;;) {
+      const number = `${name}-${count++}`;
+      const headers = { "x-api-key": key, "content-type": "application/json", "x-farebox-tag": `number=${number}` };
+      try {
+        const body = JSON.stringify({ model: "kling", task_type: "video_generation", input: { prompt: number } });
+        const response = await fetch(`${url}/api/v1/task`, { method: "POST", headers, body });
+        const { data } = (await response.json()) as { data: { task_id: string } };
+        told.set(number, data.task_id);
+        await (await fetch(`${url}/api/v1/task/${data.task_id}`, { headers: { "x-api-key": key } })).text();
+      } catch {
+        return;
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: 12 }, client));
+}
+
+it("kill -9 loses no task that a client was told of: each goes on with the next start, and is paid once", { timeout: 120_000 }, async () => {
+  const seed = randomInt(1, 2 ** 31);
+  const random = randomFrom(digest(seed, "tasks"));
+  await using folder = await temporaryFolder();
+  const book = taskBook(random);
+  await using gateway = await answeringGateway(book.answer);
+  const database = join(folder.path, "farebox.db");
+  const key = (await runFarebox(["keys", "create", "alice", "--database", database])).stdout.trim();
+  await using owned = new AsyncDisposableStack();
+  const start = async () => owned.use(await startServe({ database, gateway: { url: gateway.url, apiKey: "sk-sandbox" } }));
+  const told = new Map<string, string>();
+
+  let serve = await start();
+  for (let death = 1; death <= 4; death++) {
+    const before = book.created.size;
+    const clients = createTasks(serve, key, `d${death}`, told);
+    const moment = before + 5 + Math.floor(random() * 60);
+    await book.reached(moment);
+    serve.signal("SIGKILL");
+    await serve.ended;
+    await clients;
+    serve = await start();
+    const rows = rowsOf(database);
+    for (const [id, number] of book.created) {
+      const row = rows.get(number);
+      expect(row, `seed ${seed}: ${number} reached the gateway`).toBeDefined();
+      // An id that was written down belongs to a task that goes on; of a creation without one nobody knows the cost.
+      if (row?.task === null) expect(row, `seed ${seed}: ${number}`).toMatchObject({ state: "posted", source: "assumed", reason: "crash", cost: null });
+      else expect(row, `seed ${seed}: ${number}`).toMatchObject({ state: "pending", task: id });
+    }
+    expect([...told].filter(([number, id]) => rows.get(number)?.task !== id), `seed ${seed}: told and unknown`).toEqual([]);
+  }
+
+  book.done = true;
+  const known = [...told.values()];
+  const polls = known.map(async (id) => {
+    const response = await fetch(`${serve.url}/api/v1/task/${id}`, { headers: { "x-api-key": key } });
+    const { data } = (await response.json()) as { data: { status: string } };
+    return `${response.status} ${data.status}`;
+  });
+  expect(new Set(await Promise.all(polls))).toEqual(new Set(["200 completed"]));
+  serve.signal("SIGTERM");
+  expect(await serve.ended).toMatchObject({ code: 0 });
+  const rows = rowsOf(database);
+  for (const number of told.keys()) expect(rows.get(number), `seed ${seed}: ${number}`).toMatchObject({ state: "posted", source: "reported", cost: costOfTask });
+  expect((await runFarebox(["verify", "--database", database])).stdout).toContain("no difference");
+  expect(told.size).toBeGreaterThan(20);
+});

@@ -1,0 +1,85 @@
+import { OpenAI } from "openai";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { launchChromium, signIn, visit, withoutChromium } from "../../support/browser.ts";
+import { startProxy } from "../../support/running-proxy.ts";
+
+const token = "an-editor-s-token-for-the-dashboard-0123456789";
+
+function goTo(page: Page, view: string): Promise<void> {
+  return page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: view }).click();
+}
+
+function rowOf(page: Page, name: string) {
+  return page.getByRole("table", { name: "Internal keys" }).getByRole("row").filter({ hasText: name });
+}
+
+describe.skipIf(withoutChromium)("the first day with the dashboard", { timeout: 60_000 }, () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launchChromium();
+  });
+  afterAll(() => browser?.close());
+
+  it("goes from the first visit over a key, its requests and its budget to its end", async () => {
+    await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
+    await using visitor = await visit(browser, proxy.url, { permissions: ["clipboard-read", "clipboard-write"] });
+    const { page } = visitor;
+
+    await page.goto(`${proxy.url}/dashboard`);
+    await signIn(page, token);
+    await page.getByRole("heading", { name: "No requests yet" }).waitFor();
+    await page.getByText(`curl ${proxy.url}/v1/chat/completions`).waitFor();
+
+    await goTo(page, "Keys & budgets");
+    await page.getByRole("button", { name: "Create a key" }).click();
+    await page.getByLabel("Name").fill("bob");
+    await page.getByRole("button", { name: "Create the key" }).click();
+    await page.getByText("it is shown this once").waitFor();
+    const key = (await page.getByLabel("The key", { exact: true }).textContent()) ?? "";
+    expect(key).toMatch(/^sk-fb-/);
+    await page.getByRole("button", { name: "Copy the key" }).click();
+    await page.getByRole("button", { name: "the key copied" }).waitFor();
+    expect(await page.evaluate("navigator.clipboard.readText()")).toBe(key);
+    await page.getByRole("button", { name: "I have it" }).click();
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await rowOf(page, "bob").waitFor();
+    expect(await page.content()).not.toContain(key);
+
+    await goTo(page, "Requests");
+    await page.getByText("They appear here as they arrive.").waitFor();
+    const client = new OpenAI({ baseURL: `${proxy.url}/v1`, apiKey: key, maxRetries: 0 });
+    const ask = () => client.chat.completions.create({ model: "gpt-4o", messages: [{ role: "user", content: "Hello #sandbox tokens:40" }] });
+    await ask();
+    const row = page.getByRole("table", { name: /newest first/ }).getByRole("row").filter({ hasText: "bob" });
+    await row.filter({ hasText: "reported" }).waitFor();
+
+    const charge = await proxy.onlyCharge();
+    await row.click();
+    const drawer = page.getByRole("dialog", { name: "Request" });
+    await drawer.getByRole("rowheader", { name: "Output" }).waitFor();
+    const { cost_usd: cost } = (await (await fetch(`${proxy.url}/v1/farebox/charges/${charge.id}`, { headers: { authorization: `Bearer ${key}` } })).json()) as { cost_usd: string };
+    await drawer.locator(`tfoot data[value="${cost}"]`).first().waitFor();
+    await page.keyboard.press("Escape");
+    await drawer.waitFor({ state: "detached" });
+
+    await goTo(page, "Keys & budgets");
+    await rowOf(page, "bob").getByRole("button", { name: "Set a budget for bob" }).click();
+    await page.getByLabel("Limit in US dollars").fill("0.0001");
+    await page.getByRole("button", { name: "Set the budget" }).click();
+    await page.getByRole("article").filter({ hasText: "used up" }).waitFor();
+    await expect(ask()).rejects.toMatchObject({ status: 402, code: "budget_exceeded" });
+
+    await rowOf(page, "bob").getByRole("button", { name: "Revoke bob" }).click();
+    await page.getByRole("button", { name: "Revoke it" }).click();
+    await page.getByText("bob is revoked.").waitFor();
+    await rowOf(page, "bob").waitFor({ state: "detached" });
+    await expect(ask()).rejects.toMatchObject({ status: 401 });
+
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByText("You are signed out.").waitFor();
+    await page.goto(`${proxy.url}/dashboard/keys`);
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    expect(visitor.faults).toEqual([]);
+  });
+});

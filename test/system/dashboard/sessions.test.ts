@@ -1,0 +1,76 @@
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { addAdmin } from "../../support/admin-client.ts";
+import { launchChromium, signIn, visit, withoutChromium } from "../../support/browser.ts";
+import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
+
+const token = "an-editor-s-token-for-the-dashboard-0123456789";
+
+describe.skipIf(withoutChromium)("who sees what", { timeout: 60_000 }, () => {
+  let browser: Browser;
+  let proxy: RunningProxy;
+  beforeAll(async () => {
+    [browser, proxy] = await Promise.all([launchChromium(), startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } })]);
+    await proxy.budget("key:alice", "5", "1d");
+    await proxy.chat({});
+    const bob = await proxy.addKey("bob");
+    await proxy.chat({ model: "gpt-4o-mini" }, { key: bob });
+    await proxy.charges();
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await proxy?.[Symbol.asyncDispose]();
+  });
+
+  it("tells why a token opens nothing, and lets another one in", async () => {
+    await using visitor = await visit(browser, proxy.url);
+    const { page } = visitor;
+    await page.goto(`${proxy.url}/dashboard`);
+    await page.getByLabel("Admin token or internal key").fill("sk-fba-no-such-token");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("alert").waitFor();
+    expect(await page.getByRole("alert").textContent()).toMatch(/token/);
+    await signIn(page, token);
+  });
+
+  it("a session that ends leads to the sign-in page, and from there back to the same view", async () => {
+    await using visitor = await visit(browser, proxy.url);
+    const { page } = visitor;
+    await page.goto(`${proxy.url}/dashboard/requests?model=gpt-4o`);
+    await signIn(page, token);
+    await page.getByRole("table").getByText("alice").waitFor();
+    await page.context().clearCookies();
+    await page.getByText("Your session has ended.").waitFor();
+    await signIn(page, token);
+    await page.getByRole("table").getByText("alice").waitFor();
+    expect(page.url()).toBe(`${proxy.url}/dashboard/requests?model=gpt-4o`);
+  });
+
+  it("a viewer changes nothing", async () => {
+    const viewer = await addAdmin(proxy.database, "vera", "viewer");
+    await using visitor = await visit(browser, proxy.url);
+    const { page } = visitor;
+    await page.goto(`${proxy.url}/dashboard/keys`);
+    await signIn(page, viewer);
+    await page.getByRole("table", { name: "Internal keys" }).getByText("bob").waitFor();
+    const buttons = await page.getByRole("button").evaluateAll((all) => all.map((each) => each.getAttribute("aria-label") ?? each.textContent));
+    expect(buttons.filter((name) => !/^(Colours|Sign out)/.test(name ?? ""))).toEqual([]);
+    expect(visitor.faults).toEqual([]);
+  });
+
+  it("a key sees its own requests and budgets, and nothing of others", async () => {
+    await using visitor = await visit(browser, proxy.url);
+    const { page } = visitor;
+    await page.goto(`${proxy.url}/dashboard`);
+    await signIn(page, proxy.key);
+    await page.getByRole("heading", { name: "Top models" }).waitFor();
+    expect(await page.getByRole("navigation", { name: "Views" }).getByRole("link").allTextContents()).toEqual(["Overview", "Requests", "My budgets"]);
+    expect(await page.getByText("gpt-4o-mini").count()).toBe(0);
+    await page.getByRole("link", { name: "Requests" }).click();
+    await page.getByRole("table").getByText("gpt-4o").waitFor();
+    expect(await page.getByRole("table").getByRole("row").count()).toBe(2);
+    await page.getByRole("link", { name: "My budgets" }).click();
+    await page.getByRole("meter", { name: "Budget key:alice" }).waitFor();
+    expect(visitor.faults).toEqual([]);
+  });
+});

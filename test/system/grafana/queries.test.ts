@@ -1,0 +1,132 @@
+import { readFileSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parse } from "yaml";
+import { pngOf, svgOf } from "../../../grafana/picture/dashboard.ts";
+import type { PanelResults } from "../../../grafana/picture/results.ts";
+import { committedDashboards, substituted, type PanelFile } from "../../../grafana/read.ts";
+import { prepareMixedTraffic } from "../../support/mixed-traffic.ts";
+import { skipWithout } from "../../support/programs.ts";
+import { startPrometheus, type Prometheus, type Series } from "../../support/prometheus.ts";
+import { startProxy } from "../../support/running-proxy.ts";
+import { exposedLabels, selectorsOf } from "../../support/promql.ts";
+
+interface Rule {
+  readonly alert?: string;
+  readonly record?: string;
+  readonly expr: string;
+}
+
+const dashboards = committedDashboards();
+const panels = dashboards.flatMap((dashboard) => dashboard.panels.map((panel) => ({ name: `${dashboard.title}: ${panel.title} (${panel.type})`, panel })));
+const rulesText = readFileSync(new URL("../../../grafana/prometheus/rules.yml", import.meta.url), "utf8");
+const rules: Rule[] = (parse(rulesText) as { groups: { rules: Rule[] }[] }).groups.flatMap((group) => group.rules);
+const recorded = new Set(rules.flatMap(({ record }) => record ?? []));
+const anySpan = { rangeS: 60, stepS: 1, scrapeS: 1 };
+
+/** Right at 0 while all is well. */
+const mayStayZero = new Set(["Unexplained", "In doubt, by reason", "Price files read", "Age of the balance"]);
+
+const owned = new AsyncDisposableStack();
+/** What Prometheus answered to each panel, as a panel of its type shows it. */
+const answers = new Map<PanelFile, PanelResults>();
+let prometheus: Prometheus;
+let exposed: Map<string, Set<string>>;
+let since: number;
+let until: number;
+
+/** Three rounds of everything, each seen by Prometheus while a stream runs. */
+async function makeTraffic(): Promise<void> {
+  const proxy = owned.use(await startProxy());
+  const traffic = await prepareMixedTraffic(proxy, 3);
+  prometheus = owned.use(await startPrometheus(proxy.url));
+  await prometheus.scraped();
+  since = Date.now() / 1000;
+  await traffic.whileStreaming(async () => {
+    for (let round = 0; round < 3; round++) {
+      await traffic.round();
+      await proxy.serving.sampler.sample();
+      await prometheus.scraped();
+    }
+  });
+  await proxy.charges();
+  await proxy.serving.sampler.sample();
+  await prometheus.scraped();
+  until = Date.now() / 1000;
+  exposed = exposedLabels(await proxy.metrics());
+}
+
+describe("the grammar", () => {
+  it("is that of Prometheus", () => {
+    expect(selectorsOf('sum by (a) (rate(x_total{b="c"}[5m])) / y')).toEqual([
+      { metric: "x_total", labels: ["b", "a"] },
+      { metric: "y", labels: [] },
+    ]);
+    for (const wrong of ["sum(", "rate(x[5m]", 'x{a="b"', "sum by a (x)", "x[5 m]"]) expect(() => selectorsOf(wrong), wrong).toThrow(/not PromQL/);
+  });
+});
+
+describe.skipIf(skipWithout("prometheus", "prometheus"))("before a Farebox under traffic", () => {
+  beforeAll(makeTraffic, 60_000);
+  afterAll(() => owned.disposeAsync());
+
+  const asked = [
+    ...panels.flatMap(({ name, panel }) => panel.targets.map(({ expr }) => ({ name, expr: substituted(expr, anySpan) }))),
+    ...rules.map(({ alert, record, expr }) => ({ name: alert ?? record ?? "", expr })),
+  ];
+
+  it.each(asked)("$name names only what Farebox shows: $expr", ({ expr }) => {
+    for (const { metric, labels } of selectorsOf(expr)) {
+      if (recorded.has(metric)) continue;
+      const known = metric === "up" ? new Set<string>() : exposed.get(metric);
+      expect([...exposed.keys()], metric).toContain(metric === "up" ? "farebox_build_info" : metric);
+      expect(labels.filter((label) => !["job", "instance"].includes(label) && !known?.has(label))).toEqual([]);
+    }
+  });
+
+  it.each(panels)("$name is filled", async ({ panel }) => {
+    const seen: Series[] = [];
+    const shown: Series[][] = [];
+    for (const { expr, legendFormat, instant } of panel.targets) {
+      const query = substituted(expr, { rangeS: until - since, stepS: 1, scrapeS: prometheus.scrapeS });
+      expect(query).not.toContain("$");
+      const overTime = await prometheus.range(query, { since, until, stepS: 1 });
+      const series = instant ? await prometheus.instant(query, until) : overTime;
+      const filled = series.filter(({ samples }) => samples.some(([, value]) => Number.isFinite(value)));
+      expect(filled, query).not.toEqual([]);
+      shown.push(series);
+      for (const [, label = ""] of legendFormat.matchAll(/\{\{(\w+)\}\}/g)) {
+        expect(filled.some(({ labels }) => labels[label] !== undefined), `${label} of ${query}`).toBe(true);
+      }
+      seen.push(...overTime);
+    }
+    answers.set(panel, shown);
+    const values = seen.flatMap(({ samples }) => samples.map(([, value]) => value)).filter((value) => Number.isFinite(value));
+    if (!mayStayZero.has(panel.title)) expect(values.some((value) => value !== 0), "only zeros").toBe(true);
+  });
+
+  it.each(dashboards)("$title can be drawn without a Grafana", (dashboard) => {
+    const svg = svgOf(dashboard, (panel) => answers.get(panel) ?? [], "a note");
+    for (const { title } of dashboard.panels) expect(svg).toContain(`>${title}</text>`);
+    for (const words of ["a note", dashboard.title]) expect(svg).toContain(`>${words}</text>`);
+    expect(svg).not.toContain("No data");
+    expect(svg).not.toContain("NaN");
+    expect(pngOf(svg).subarray(1, 4).toString()).toBe("PNG");
+  });
+
+  it("Prometheus computes each rule, and each recorded series has values", async () => {
+    const expanded = (expr: string): string =>
+      expr.replaceAll(/\b(?:job\w*):[\w:]+/g, (name) => `(${expanded(rules.find(({ record }) => record === name)?.expr ?? name)})`);
+    for (const { alert, record, expr } of rules) {
+      const series = await prometheus.instant(expanded(expr), until);
+      if (alert === undefined) expect(series, record).not.toEqual([]);
+    }
+  });
+
+  it("money on a panel is the ledger's: what is spent of a budget, over its limit", async () => {
+    const ratio = panels.find(({ panel }) => panel.title === "Spent of each window")?.panel.targets[0]?.expr ?? "";
+    const shown = await prometheus.instant(substituted(ratio, anySpan));
+    const research = shown.find(({ labels }) => labels["scope"] === "team:research");
+    const ledger = async (metric: string) => (await prometheus.instant(`${metric}{scope="team:research"}`))[0]?.samples[0]?.[1] ?? Number.NaN;
+    expect(research?.samples[0]?.[1]).toBe((await ledger("farebox_budget_spent_usd")) / (await ledger("farebox_budget_limit_usd")));
+  });
+});

@@ -1,0 +1,18 @@
+import { describe, expect, it } from "vitest";
+import { skipWithout } from "../../support/programs.ts";
+import { startPrometheus } from "../../support/prometheus.ts";
+import { proxyWithEverything } from "../../support/proxy-with-everything.ts";
+
+describe.skipIf(skipWithout("prometheus", "prometheus"))("a real Prometheus", () => {
+  it("takes the page as OpenMetrics, and the exemplars lead to the charges", { timeout: 30_000 }, async () => {
+    await using proxy = await proxyWithEverything({ FAREBOX_METRICS_OTEL: "1" });
+    await using prometheus = await startPrometheus(proxy.url);
+    await prometheus.scraped();
+    const ids = new Set((await proxy.charges()).map(({ id }) => id));
+    const seen = (await prometheus.exemplars('farebox_request_duration_seconds_bucket{model="gpt-4o"}')).map((labels) => labels["request_id"] ?? "");
+    expect(seen.length).toBeGreaterThan(0);
+    for (const id of seen) expect(ids).toContain(id);
+    const counters = await prometheus.instant("farebox_key_requests_total");
+    expect(counters.map(({ samples }) => samples[0]?.[1])).toEqual([2]);
+  });
+});

@@ -1,0 +1,118 @@
+import { existsSync } from "node:fs";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { connect, createServer, type AddressInfo } from "node:net";
+import { join } from "node:path";
+import Database from "better-sqlite3";
+import { describe, expect, it } from "vitest";
+import { startSandbox } from "../../../src/sandbox/server.ts";
+import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
+import { startProxy } from "../../support/running-proxy.ts";
+
+const nowhere = { url: "http://127.0.0.1:9", apiKey: "sk-sandbox" };
+
+/** Runs a `serve` that must not come up. */
+function refusedServe(database: string, env: Record<string, string> = {}) {
+  const variables = { FAREBOX_GATEWAY_URL: nowhere.url, FAREBOX_GATEWAY_API_KEY: nowhere.apiKey, FAREBOX_DATABASE: database, FAREBOX_PORT: "0" };
+  return runFarebox(["serve"], { env: { ...variables, ...env } });
+}
+
+describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
+  it("with wrong settings: one line a problem, and nothing is created", async () => {
+    await using folder = await temporaryFolder();
+    const { code, stdout, stderr } = await refusedServe(join(folder.path, "farebox.db"), {
+      FAREBOX_PORT: "seventy",
+      FAREBOX_DRAIN: "soon",
+      FAREBOX_TIME_ZONE: "Mars/Olympus",
+      FAREBOX_HOTS: "secret-value",
+    });
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    const lines = stderr.trimEnd().split("\n");
+    expect(lines).toHaveLength(4);
+    for (const name of ["FAREBOX_PORT", "FAREBOX_DRAIN", "FAREBOX_TIME_ZONE", "FAREBOX_HOTS"]) {
+      expect(lines.filter((line) => line.startsWith("farebox: ") && line.includes(name))).toHaveLength(1);
+    }
+    expect(stderr).not.toContain("secret-value");
+    expect(await readdir(folder.path)).toEqual([]);
+  });
+
+  it("without a gateway", async () => {
+    await using folder = await temporaryFolder();
+    const { code, stderr } = await runFarebox(["serve", "--database", join(folder.path, "farebox.db")]);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^farebox: .*FAREBOX_GATEWAY_URL.*\nfarebox: .*FAREBOX_GATEWAY_API_KEY.*\n$/);
+    expect(await readdir(folder.path)).toEqual([]);
+  });
+
+  it("with a fault in a price file: its place, and nothing is created", async () => {
+    await using folder = await temporaryFolder();
+    const pricing = join(folder.path, "pricing");
+    await mkdir(pricing);
+    await writeFile(join(pricing, "mine.yaml"), "provider: mine\nmodels:\n  mine-1:\n    group: no-such-group\n    prices: 5\n");
+    const { code, stderr } = await refusedServe(join(folder.path, "farebox.db"), { FAREBOX_PRICING: pricing });
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^(farebox: .*mine\.yaml.*\n)+$/);
+    expect(existsSync(join(folder.path, "farebox.db"))).toBe(false);
+  });
+
+  it("on a port that is taken", async () => {
+    await using folder = await temporaryFolder();
+    const other = createServer();
+    await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+    const { port } = other.address() as AddressInfo;
+    const { code, stderr } = await refusedServe(join(folder.path, "farebox.db"), { FAREBOX_PORT: String(port) });
+    other.close();
+    expect(code).toBe(2);
+    expect(stderr).toBe(`farebox: cannot listen on 127.0.0.1:${port}: another program listens there; choose another --port, or 0 for a free one\n`);
+  });
+
+  it("on a ledger of a later release, which stays as it is", async () => {
+    await using folder = await temporaryFolder();
+    const database = join(folder.path, "farebox.db");
+    expect((await runFarebox(["keys", "create", "alice", "--database", database])).code).toBe(0);
+    const db = new Database(database);
+    db.pragma("user_version = 9999");
+    db.close();
+    const { code, stderr } = await refusedServe(database);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^farebox: the ledger at \S+ was written by a newer farebox; use that version or a later one\n$/);
+  });
+
+  it.each([
+    ["whose folder is missing", "no/such/folder/farebox.db"],
+    ["that is a folder", "folder"],
+    ["that is no database", "file"],
+  ])("on a ledger %s", async (_, place) => {
+    await using folder = await temporaryFolder();
+    await writeFile(join(folder.path, "file"), "This is a text of more than a hundred bytes, which is no database whatever its name may be. ".repeat(9));
+    await mkdir(join(folder.path, "folder"));
+    const { code, stdout, stderr } = await refusedServe(join(folder.path, place));
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toMatch(/^farebox: the ledger at \S+ cannot be opened: [^\n]+\n$/);
+    // The lock of a running proxy has a file of its own, made before the ledger is opened.
+    expect((await readdir(folder.path)).filter((name) => !name.endsWith("-serve"))).toEqual(["file", "folder"]);
+  });
+});
+
+it("port 0 picks a free one, several times over; the ledger is made where the settings say, and its making is told", async () => {
+  await using folder = await temporaryFolder();
+  await using sandbox = await startSandbox();
+  const paths = ["one.db", "two.db"].map((name) => join(folder.path, name));
+  const [first, second] = await Promise.all(paths.map((database) => startServe({ database, gateway: sandbox })));
+  await using owned = new AsyncDisposableStack();
+  for (const serve of [first, second]) if (serve !== undefined) owned.use(serve);
+  expect(first?.url).not.toBe(second?.url);
+  expect(first?.stderr).toContain(`created the ledger at ${paths[0]}\n`);
+  expect(first?.stdout).toBe(`farebox listening on ${first?.url}\n`);
+  expect((await fetch(`${first?.url}/readyz`)).status).toBe(200);
+});
+
+it("answers what is no HTTP in the shape of its errors", async () => {
+  await using proxy = await startProxy();
+  const socket = connect(Number(new URL(proxy.url).port), "127.0.0.1");
+  socket.end("GET / NONSENSE\r\n\r\n");
+  let answer = "";
+  for await (const bytes of socket) answer += String(bytes);
+  expect(answer).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/);
+  expect(answer).toContain("x-farebox-error: invalid_request\r\n");
+  expect(JSON.parse(answer.slice(answer.indexOf("\r\n\r\n")))).toMatchObject({ error: { code: "invalid_request" } });
+});

@@ -1,0 +1,78 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { mutations, sqliteMutations } from "../../../simulation/mutations.ts";
+import { cleanEnvironment } from "../../support/farebox-process.ts";
+import { compileCache, nodeFlags } from "../../support/node-flags.ts";
+
+const program = fileURLToPath(new URL("../../../simulation/run.ts", import.meta.url));
+
+interface Ended {
+  readonly code: number;
+  readonly output: string;
+}
+
+/** `npm run simulate`, in a process of its own: nothing of the tests' is in it. */
+function simulate(...args: readonly string[]): Promise<Ended> {
+  const env = { ...cleanEnvironment(), NODE_COMPILE_CACHE: compileCache };
+  return new Promise((resolve) => {
+    execFile(process.execPath, [...nodeFlags, program, ...args], { env, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
+      resolve({ code: error === null ? 0 : Number(error.code ?? 1), output: stdout + stderr });
+    });
+  });
+}
+
+/** The seeds that find every planted bug. */
+const fixedSeeds = "1-500";
+const randomSeconds = Number(process.env["FAREBOX_TEST_SIMULATION_SECONDS"] ?? 10);
+
+describe("the simulation", { timeout: 120_000 + randomSeconds * 1_000 }, () => {
+  it("finds no fault under the fixed seeds", async () => {
+    expect(await simulate("--seeds", fixedSeeds)).toMatchObject({ code: 0, output: expect.stringMatching(/^500 runs .* 0 failures$/m) });
+  });
+
+  it("finds no fault with a crash at each step", async () => {
+    expect(await simulate("--seeds", "20-22", "--crash-everywhere")).toMatchObject({ code: 0, output: expect.stringContaining(" 0 failures") });
+  });
+
+  it("finds no fault under random seeds", { timeout: (randomSeconds + 60) * 1000 }, async () => {
+    const { code, output } = await simulate("--seconds", String(randomSeconds));
+    // The seed must be seen where it fails.
+    expect(code, output).toBe(0);
+  });
+
+  it("repeats a failing run to the letter", async () => {
+    const planted = ["--mutation", "a hold without the check for room"];
+    const { output } = await simulate("--seeds", fixedSeeds, ...planted);
+    const [, seed = "", step = ""] = /^seed (\d+) fails:\n {2}step (\d+): at the admission of /m.exec(output) ?? [];
+    expect(output).toContain(`see it again: npm run simulate -- --seed ${seed} --trace`);
+    const again = async () => (await simulate("--seed", seed, "--trace", ...planted)).output.replace(/^1 runs .*$/m, "");
+    const first = await again();
+    expect(first).toMatch(new RegExp(`^${step} \\+\\d+ ms {2}FAULT: at the admission of `, "m"));
+    expect(await again()).toBe(first);
+  });
+
+  it.each(Object.keys(mutations))("catches %s", async (name) => {
+    const { code, output } = await simulate("--seeds", fixedSeeds, "--mutation", name);
+    expect(output).toMatch(/^seed \d+ fails:\n {2}step \d+: /m);
+    expect(code).toBe(1);
+  });
+
+  it("finds no fault on SQLite, where the same seeds are the same steps", async () => {
+    const stepsOf = ({ code, output }: Ended) => [code, /^\d+ runs .*?(\d+) steps/m.exec(output)?.[1]];
+    const [memory, sqlite] = [await simulate("--seeds", "1-60"), await simulate("--seeds", "1-60", "--disk", "sqlite")];
+    expect(stepsOf(sqlite)).toEqual(stepsOf(memory));
+    expect(sqlite).toMatchObject({ code: 0, output: expect.stringContaining(" 0 failures") });
+  });
+
+  it.each(Object.keys(sqliteMutations))("catches, on SQLite, %s", async (name) => {
+    const { code, output } = await simulate("--seeds", "1-100", "--disk", "sqlite", "--mutation", name);
+    expect(output).toMatch(/^seed \d+ fails:\n {2}step \d+: /m);
+    expect(code).toBe(1);
+  });
+
+  it("says what it cannot do", async () => {
+    expect(await simulate("--seed", "one")).toEqual({ code: 2, output: "--seed and --seeds: write whole numbers, as in --seed 17, --seeds 1-500 or --seconds 30\n" });
+    expect(await simulate("--mutation", "none such")).toMatchObject({ code: 2, output: expect.stringMatching(/^no such bug; there are:\n/) });
+  });
+});

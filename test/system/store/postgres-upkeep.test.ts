@@ -1,0 +1,229 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { PostgresServer } from "../../../src/core/postgres-url.ts";
+import { reportDimensions } from "../../../src/ports/ledger.ts";
+import type { Mended } from "../../../src/store/audit/mend.ts";
+import { copyToPostgres } from "../../../src/store/copy/copy.ts";
+import type { LongRead } from "../../../src/store/long-reads.ts";
+import { connect, type Database } from "../../../src/store/postgres/connection.ts";
+import { PostgresLongReads } from "../../../src/store/postgres/long-reads.ts";
+import { prune, pruneServer } from "../../../src/store/postgres/prune.ts";
+import { PostgresReads } from "../../../src/store/postgres/reads.ts";
+import { repairServer } from "../../../src/store/postgres/repair.ts";
+import { migrateServer } from "../../../src/store/postgres/upkeep.ts";
+import { verify } from "../../../src/store/postgres/verify.ts";
+import { fillLedger } from "../../support/full-ledger.ts";
+import { noon, tempFolder, utc } from "../../support/ledger-fixtures.ts";
+import { manualClock } from "../../support/manual-clock.ts";
+import { startPostgres, type Postgres } from "../../support/postgres.ts";
+
+/*
+ * Verification, repair and retention of a ledger on a server, which came from a file and was pruned there once.
+ */
+
+const dayMs = 86_400_000;
+const clock = manualClock(noon);
+const owned = new AsyncDisposableStack();
+let postgres: Postgres;
+let sound: PostgresServer;
+let copies = 0;
+
+beforeAll(async () => {
+  const folder = owned.use(tempFolder());
+  await fillLedger(folder.database, 400);
+  postgres = owned.use(await startPostgres());
+  const server = await postgres.newDatabase();
+  sound = server;
+  expect(await migrateServer(server, { create: true })).toMatchObject({ ok: true });
+  {
+    await using database = connect(server, { applicationName: "test", max: 2, statementMs: null });
+    await using session = await database.session();
+    expect(await copyToPostgres({ path: folder.database, client: session.client })).toMatchObject({ ok: true });
+    // What stands in leases of two proxies, one of a hard budget, one of a soft one.
+    await database.run(`
+      update budgets set mode = 'hard' where scope = 'each-key';
+      insert into window_leases (win, owner, granted, held, spent)
+        select budget_windows.seq, 7, case when mode = 'hard' then 1000 end, 0, 10 from budget_windows join budgets on budgets.seq = budget where subject in ('', 'k-alice') and period = 'total';
+      update budget_windows set spent = spent - 10, leased = coalesce((select sum(granted) from window_leases where win = seq), 0) where seq in (select win from window_leases)`);
+  }
+}, 60_000);
+afterAll(() => owned.disposeAsync());
+
+interface Copy extends AsyncDisposable {
+  readonly database: Database;
+  readonly server: PostgresServer;
+}
+
+/** A database like the sound one, of its own. */
+async function copied(): Promise<Copy> {
+  const name = `copy_${++copies}`;
+  await postgres.client.query(`create database ${name} template ${sound.database}`);
+  const server = { ...sound, database: name };
+  const database = connect(server, { applicationName: "test", max: 2, statementMs: null });
+  return { database, server, [Symbol.asyncDispose]: () => database[Symbol.asyncDispose]() };
+}
+
+async function derivedRows(database: Database) {
+  const all = (sql: string) => database.rows(sql);
+  const sums = (table: string) => `select (jsonb_agg(to_jsonb(r) order by to_jsonb(r)::text))::text as rows from ${table} r`;
+  return {
+    windows: await all("select * from windows order by seq"),
+    leases: await all("select * from window_leases order by win, owner"),
+    leased: await all("select seq, leased from budget_windows order by seq"),
+    days: await all(sums("rollup_day")),
+    quarters: await all(sums("rollup_quarter")),
+    carried: await all("select * from carried order by charge"),
+    charges: await all("select * from charges order by seq"),
+  };
+}
+
+async function repaired(server: PostgresServer) {
+  const mended: Mended[] = [];
+  const result = await repairServer({ server, calendar: utc, clock, pause: () => nextTurn(), onMended: (each) => mended.push(each) });
+  if (!result.ok) throw new Error(JSON.stringify(result.failure));
+  return { mended, verification: result.verification };
+}
+
+it("a ledger that was copied is sound, and is not changed by a repair", async () => {
+  await using copy = await copied();
+  const shares: number[] = [];
+  expect(await verify(copy.database, { calendar: utc, onProgress: (share) => shares.push(share) })).toMatchObject({ differences: [] });
+  expect(shares.at(-1)).toBeGreaterThan(0.9);
+  const before = await derivedRows(copy.database);
+  expect(await repaired(copy.server)).toMatchObject({ mended: [], verification: { differences: [] } });
+  expect(await derivedRows(copy.database)).toEqual(before);
+});
+
+const oneDay = "day = (select max(day) from rollup_day) and source = 'reported'";
+const pending = "(select seq from charges where state = 'pending' order by seq limit 1)";
+const lastWindow = "seq = (select max(seq) from budget_windows)";
+
+it.each<[string, string, string]>([
+  ["spent of every window", "update budget_windows set spent = spent * 2 + 1", "window"],
+  ["a moved window", `update budget_windows set starts_at = starts_at + 1 where ${lastWindow}`, "window"],
+  ["what is spent in a lease", "update window_leases set spent = spent + 3", "window"],
+  ["what is held in a lease", "update window_leases set held = held + 3", "window"],
+  ["what was leased", "update budget_windows set leased = leased + 3 where leased > 0", "window"],
+  ["a changed day", `update rollup_day set cost = cost - 1 where ${oneDay}`, "rollup"],
+  ["a lost day", `delete from rollup_day where ${oneDay}`, "rollup"],
+  ["a day of carried sums", "update rollup_day set requests = requests + 1 where day < '2026-08-15'", "rollup"],
+  ["every quarter hour lost", "delete from rollup_quarter", "rollup"],
+  ["lost links", `update charges set windows = '{}' where seq = ${pending}`, "link"],
+  ["a link to nothing", `update charges set windows = windows || 999::bigint where seq = ${pending}`, "link"],
+  ["lost counts of carried sums", "delete from carried", "carried"],
+  ["counts of no carried sum", "insert into carried values (99999, 1, 0, 0)", "carried"],
+])("finds and mends %s", async (_name, sql, kind) => {
+  await using copy = await copied();
+  const before = await derivedRows(copy.database);
+  await copy.database.run(sql);
+  expect((await verify(copy.database, { calendar: utc })).differences.map((each) => each.kind)).toContain(kind);
+  const { mended, verification } = await repaired(copy.server);
+  expect(mended.map((each) => each.kind)).toContain(kind);
+  expect(mended.every(({ from, to }) => from !== to)).toBe(true);
+  expect(verification.differences).toEqual([]);
+  const { windows, leased, carried, charges } = await derivedRows(copy.database);
+  expect({ windows, carried, charges }).toEqual({ windows: before.windows, carried: before.carried, charges: before.charges });
+  expect(leased).toEqual(before.leased);
+  expect((await repaired(copy.server)).mended).toEqual([]);
+});
+
+it("sums that stand in several shards are one, and repair makes one row of them", async () => {
+  await using copy = await copied();
+  await copy.database.run(`
+    insert into rollup_day select day, key, team, model, price_group, source, 3, 1, ${Array.from({ length: 11 }, () => 0).join(", ")}, 5, 0 from rollup_day where ${oneDay};
+    update rollup_day set requests = requests - 1, cost = cost - 5 where shard = 0 and ${oneDay}`);
+  expect((await verify(copy.database, { calendar: utc })).differences).toEqual([]);
+  await copy.database.run(`update rollup_day set cost = cost + 1 where shard = 3`);
+  expect((await repaired(copy.server)).verification.differences).toEqual([]);
+  expect(await copy.database.rows("select 1 from rollup_day where shard = 3")).toEqual([]);
+});
+
+it.each<[string, string, string]>([
+  ["a charge's cost", "update charges set cost = cost + 1 where id = 'r398'", "charge"],
+  ["a price", "update price_versions set canonical = canonical || ' '", "price"],
+  ["what a task was charged by", "delete from tasks where settled_at is not null", "charge"],
+  ["a task that is settled without its charge", "update tasks set settled_at = 1, next_poll_at = null where settled_at is null", "task"],
+  ["a carried sum of another key", "update charges set key = 'k-nobody' where route = 'carried'", "carried"],
+  ["a budget", "update budgets set scope = 'everybody' where period = '1mo'", "budget"],
+  ["a correction of nothing", "update charges set adjusts = 'nobody' where adjusts is not null", "charge"],
+])("finds, names and leaves %s, and makes the sums agree with it", async (_name, sql, kind) => {
+  await using copy = await copied();
+  await copy.database.run(sql);
+  const { charges } = await derivedRows(copy.database);
+  const { verification } = await repaired(copy.server);
+  expect(new Set(verification.differences.map((difference) => difference.kind))).toEqual(new Set([kind]));
+  expect((await derivedRows(copy.database)).charges).toEqual(charges);
+});
+
+it("lists a thousand differences, and says how many more there are", async () => {
+  await using copy = await copied();
+  await copy.database.run("insert into carried select 100000 + n, 1, 0, 0 from generate_series(1, 1500) n");
+  expect(await verify(copy.database, { calendar: utc })).toMatchObject({ differences: { length: 1000 }, unlisted: 500 });
+});
+
+const span = { since: noon - 400 * dayMs, until: noon + dayMs };
+const byAll = reportDimensions.filter((name) => name !== "hour");
+
+async function sums(database: Database) {
+  const reads = new PostgresLongReads(database, utc);
+  const read = async (asked: LongRead) => reads.read(asked);
+  return {
+    windows: await read({ kind: "windows", at: noon }),
+    parts: await read({ kind: "report", query: { by: byAll, ...span } }),
+    // Taken from the charges: as much as the rollups say.
+    untagged: await read({ kind: "report", query: { by: [...byAll, "tag:none"], ...span } }),
+    pending: await new PostgresReads(database, utc).pending(),
+  };
+}
+
+it("months that are emptied by pruning are dropped, and large ones with a rest are made small; beside whoever reads them the next time", async () => {
+  await using copy = await copied();
+  const { database, server } = copy;
+  const rules = { calendar: utc, clock, olderThanMs: 40 * dayMs, pause: () => nextTurn(), dryRun: false };
+  const voided = (at: string) => `
+    select farebox_ensure_partitions(extract(epoch from '${at}'::timestamptz)::bigint * 1000);
+    insert into charges (id, kind, state, owner, admitted_at, ended_at, key, route, model, stream)
+      select 'v-${at}-' || n, 'request', 'voided', 7, extract(epoch from '${at}'::timestamptz)::bigint * 1000 + n, 1, 'k', 'chat', 'm', 0 from generate_series(1, 2000) n`;
+  await database.run(voided("2025-03-05"));
+  await database.run(voided("2026-09-05"));
+  const months = async () =>
+    (await database.rows<{ name: string; bytes: bigint }>("select relname as name, pg_relation_size(oid) as bytes from pg_class where relname in ('charges_2025_03', 'charges_2026_09') order by 1"))
+      .map(({ name, bytes }) => [name, bytes > 100_000n]);
+  expect(await months()).toEqual([["charges_2025_03", true], ["charges_2026_09", true]]);
+  const before = await sums(database);
+  {
+    await using reader = await database.session();
+    await reader.run("begin");
+    await reader.rows("select 1 from charges limit 1");
+    expect(await pruneServer({ server, ...rules })).toMatchObject({ ok: true });
+    expect(await months()).toEqual([["charges_2025_03", true], ["charges_2026_09", true]]);
+  }
+  expect(await pruneServer({ server, ...rules })).toMatchObject({ ok: true, pruned: { charges: 0 } });
+  expect(await months()).toEqual([["charges_2026_09", false]]);
+  expect((await verify(database, { calendar: utc })).differences).toEqual([]);
+  expect(await sums(database)).toEqual(before);
+  const indexes = await database.rows<{ of: string; count: bigint }>("select relname as of, count(*) from pg_index join pg_class on pg_class.oid = indrelid where relname like 'charges\\_2026%' group by 1");
+  expect(new Set(indexes.map(({ count }) => count)).size).toBe(1);
+});
+
+it("pruning keeps every sum, leaves verify clean after each step, and touches nothing that is pending", async () => {
+  await using copy = await copied();
+  const { database, server } = copy;
+  const before = await sums(database);
+  expect(before.pending.count).toBeGreaterThan(1);
+  const rules = { calendar: utc, clock, olderThanMs: 40 * dayMs, pause: () => nextTurn() };
+  const dry = await pruneServer({ server, ...rules, dryRun: true });
+  const unclean: unknown[] = [];
+  const pause = async () => void unclean.push(...(await verify(database, { calendar: utc })).differences);
+  const pruned = await prune(database, { ...rules, pause });
+  expect(unclean).toEqual([]);
+  expect(dry).toEqual({ ok: true, pruned });
+  expect(pruned.charges).toBeGreaterThan(30);
+  expect(pruned.windows).toBeGreaterThan(10);
+  expect(await sums(database)).toEqual(before);
+  expect(await new PostgresLongReads(database, utc).read({ kind: "prunedUntil" })).toBe(pruned.before);
+  const left = await database.rows("select id from charges where admitted_at < $1 and state <> 'pending' and route <> 'carried'", [pruned.before]);
+  expect(left).toEqual([]);
+  const shares: number[] = [];
+  expect(await pruneServer({ server, ...rules, dryRun: false, onProgress: (share) => shares.push(share) })).toMatchObject({ ok: true, pruned: { charges: 0, windows: 0, quarters: 0 } });
+});

@@ -1,0 +1,92 @@
+import * as fc from "fast-check";
+import { createHash } from "node:crypto";
+import { beforeEach, describe, expect, it } from "vitest";
+import { createKey, revokeKey, showKey, type NewKey } from "../../../src/admin/keys.ts";
+import type { KeyStore } from "../../../src/ports/key-store.ts";
+import { MemoryKeyStore } from "../../../src/store/memory/keys.ts";
+import { emptyState } from "../../../src/store/memory/state.ts";
+import { manualClock } from "../../support/manual-clock.ts";
+
+const keysInMemory = () => new MemoryKeyStore(emptyState());
+
+describe("keys", () => {
+  const clock = manualClock("2026-11-20T12:00:00Z");
+  let tools: { keys: KeyStore; clock: typeof clock; by: string };
+  beforeEach(() => {
+    tools = { keys: keysInMemory(), clock, by: "tester" };
+  });
+  const create = async (input: NewKey) => {
+    const created = await createKey(tools, input);
+    if (!created.ok) throw new Error(created.message);
+    return created;
+  };
+
+  it("have 256 random bits, of which only a digest is stored", async () => {
+    const { key, text } = await create({ name: "alice" });
+    const [, id, secret = ""] = /^sk-fb-([a-z2-7]{12})-([A-Za-z0-9_-]{43})$/.exec(text) ?? [];
+    expect(id).toBe(key.id);
+    expect(Buffer.from(secret, "base64url")).toHaveLength(32);
+    expect(key.digest).toBe(createHash("sha256").update(text).digest("hex"));
+    expect(JSON.stringify(await tools.keys.list())).not.toContain(secret);
+  });
+
+  it("are made from the randomness that is handed in", async () => {
+    const random = (count: number) => new Uint8Array(count).fill(1);
+    const created = await createKey({ ...tools, random }, { name: "alice" });
+    expect(created).toMatchObject({ ok: true, text: `sk-fb-bbbbbbbbbbbb-${Buffer.alloc(32, 1).toString("base64url")}` });
+  });
+
+  it("expire after their lifetime", async () => {
+    const { key } = await create({ name: "alice", lifetimeMs: 1000 });
+    expect(key.expiresAt).toBe(key.createdAt + 1000);
+  });
+
+  it("need a name that is free", async () => {
+    await create({ name: "alice" });
+    expect(await createKey(tools, { name: "alice" })).toMatchObject({ ok: false, kind: "name_taken" });
+  });
+
+  it.each<[object, string]>([
+    [{ name: "Alice" }, "name must be 1 to 63 of a-z"],
+    [{ name: "" }, "name must be"],
+    [{ name: "-a" }, "name must be"],
+    [{}, "name must be"],
+    [{ name: "a", team: "Research Team" }, "team must be"],
+    [{ name: "a", models: [] }, "models must be model names"],
+    [{ name: "a", models: ["gpt 4o"] }, "models must be model names"],
+    [{ name: "a", models: [""] }, "models must be model names"],
+    [{ name: "a", lifetimeMs: 0 }, "lifetimeMs must be longer than nothing"],
+    [{ name: "a", lifetimeMs: 1e15 }, "lifetimeMs must be at most 100 years"],
+    [{ name: "a", colour: "red" }, "Unrecognized key"],
+  ])("%j is refused: %s", async (input, message) => {
+    const refused = await createKey(tools, input as NewKey);
+    expect(refused).toMatchObject({ ok: false, kind: "invalid", message: expect.stringContaining(message) });
+  });
+
+  it("refuse whatever is no name, and never throw", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.string(), async (name) => {
+        const created = await createKey({ ...tools, keys: keysInMemory() }, { name });
+        expect(created.ok).toBe(/^[a-z0-9][a-z0-9._-]{0,62}$/.test(name));
+      }),
+    );
+  });
+
+  it("are revoked once, by name or id", async () => {
+    const { key } = await create({ name: "alice" });
+    const first = await revokeKey(tools, "alice");
+    clock.advance(1000);
+    const second = await revokeKey(tools, key.id);
+    expect([first, second]).toMatchObject([
+      { ok: true, first: true },
+      { ok: true, first: false },
+    ]);
+    expect(second).toMatchObject({ key: { revokedAt: first.ok ? first.key.revokedAt : null } });
+  });
+
+  it("are not repeated in an error when given whole by mistake", async () => {
+    const { text } = await create({ name: "alice" });
+    const shown = await showKey(tools.keys, text);
+    expect(shown).toEqual({ ok: false, kind: "not_found", message: "give the key's name or id, not the key itself" });
+  });
+});

@@ -1,0 +1,82 @@
+import { expect, it } from "vitest";
+import { fleetMember } from "../../../src/app/fleet.ts";
+import { silentLog } from "../../../src/log/log.ts";
+import { TestFleet } from "../../support/fleet.ts";
+import { manualClock } from "../../support/manual-clock.ts";
+
+/** A proxy of a fleet with its prices; `lines` is what it logs, `heard` what it is told that others did. */
+function proxy(fleet: TestFleet, clock = manualClock()) {
+  const connection = fleet.join();
+  const lines: string[] = [];
+  const prices = {
+    current: { digest: "2026-01" },
+    /** In the folder; a read takes it over. */
+    inFolder: "2026-01",
+    reads: 0,
+    async reload() {
+      prices.reads++;
+      prices.current = { digest: prices.inFolder };
+    },
+  };
+  const gauges = { peers: 0, differs: false, heard: (peers: number, differs: boolean) => void Object.assign(gauges, { peers, differs }) };
+  const log = { ...silentLog, info: (_fields: object, text: string) => void lines.push(text), warn: (_fields: object, text: string) => void lines.push(text) };
+  const member = fleetMember({ fleet: connection, clock, log, gauges, prices });
+  const heard: string[] = [];
+  const on = (work: string) => () => void heard.push(work);
+  member.join(() => ({}), { posted: on("posted"), queued: on("queued"), tasks: on("tasks") });
+  return { clock, connection, prices, gauges, lines, member, heard };
+}
+
+it("reads its price files as soon as another proxy has other prices, once", () => {
+  const fleet = new TestFleet();
+  const [one, two] = [proxy(fleet), proxy(fleet)];
+  fleet.beat();
+  expect([one.prices.reads, two.prices.reads]).toEqual([0, 0]);
+  one.prices.inFolder = two.prices.inFolder = "2026-02";
+  void one.prices.reload();
+  one.member.pricesChanged();
+  expect(one.connection.hastened).toBe(1);
+  fleet.beat();
+  expect([one.prices.reads, two.prices.reads]).toEqual([1, 1]);
+  fleet.beat();
+  fleet.beat();
+  expect([one.prices.reads, two.prices.reads]).toEqual([1, 1]);
+  expect(two.member.standing()).toEqual({ live: 1, otherCatalogues: [] });
+  expect([...one.lines, ...two.lines]).toEqual([]);
+});
+
+it("says that its prices differ: for readiness and metrics at once, in the log when they stay apart", () => {
+  const fleet = new TestFleet();
+  const [one, two] = [proxy(fleet), proxy(fleet)];
+  one.prices.inFolder = "2026-02";
+  one.prices.current = { digest: "2026-02" };
+  fleet.beat();
+  expect(two.member.standing()).toEqual({ live: 1, otherCatalogues: ["2026-02"] });
+  expect(one.member.standing()).toEqual({ live: 1, otherCatalogues: ["2026-01"] });
+  expect(two.gauges).toMatchObject({ peers: 1, differs: true });
+  expect(two.lines).toEqual([]);
+  two.clock.advance(5_000);
+  fleet.beat();
+  fleet.beat();
+  expect(two.lines).toEqual(["other proxies of this ledger have other prices in force"]);
+  two.prices.current = { digest: "2026-02" };
+  fleet.beat();
+  expect(two.gauges.differs).toBe(false);
+  expect(two.lines).toHaveLength(2);
+});
+
+it("hears what peers did, and wakes for everything when one comes or goes", () => {
+  const fleet = new TestFleet();
+  const [one, two] = [proxy(fleet), proxy(fleet)];
+  fleet.beat();
+  expect(one.heard).toEqual(["posted", "queued", "tasks"]);
+  fleet.beat();
+  expect(one.heard).toHaveLength(3);
+  two.member.did("posted");
+  fleet.beat();
+  expect(one.heard.slice(3)).toEqual(["posted"]);
+  expect(two.heard).toHaveLength(3);
+  two.connection.isLive = false;
+  fleet.beat();
+  expect(one.heard.slice(4)).toEqual(["posted", "queued", "tasks"]);
+});

@@ -1,0 +1,296 @@
+import { describe, expect, it } from "vitest";
+import { faults, oneModel } from "../../support/example-catalogue.ts";
+
+/** The example with one place changed; the place must be there. */
+function changed(from: string, to: string): string {
+  if (!oneModel.includes(from)) throw new Error(`not in the example: ${from}`);
+  return oneModel.replace(from, to);
+}
+
+const official = '        official: { input: "2.00", output: "10.00" }\n';
+const price = (from: string, more = "") =>
+  `      - from: ${from}\n${more}        source: "a list"\n        official: { input: "2.00", output: "10.00" }\n`;
+
+describe("a fault names its line and says what to write", () => {
+  it("finds none in the example", () => {
+    expect(faults({ "a.yaml": oneModel })).toEqual([]);
+  });
+
+  it.each<[string, string, string]>([
+    [
+      "a fee whose share cannot be held",
+      changed(official, `${official}        fees: { web_search_call: { usd: "0.000000000001", input_tokens: 1 } }\n`),
+      'a.yaml:14:41: 0.5 of 0.000000000001 (group "half") cannot be held exactly; state the rate under gateway',
+    ],
+    [
+      "a fee of something that is no call",
+      changed(official, `${official}        fees: { web_search: { usd: "0.01", input_tokens: 1 } }\n`),
+      'a.yaml:14:17: "web_search" is not a name here; write the type of the item in an answer, such as web_search_call',
+    ],
+    [
+      "a service tier that is none",
+      changed(official, `${official}        service_tiers: { prority: { official: { input: "1", output: "1" } } }\n`),
+      'a.yaml:14:26: unknown field "prority"; did you mean "priority"?',
+    ],
+    [
+      "a rate of a service tier whose share cannot be held",
+      changed(official, `${official}        service_tiers: { flex: { official: { input: "0.000001", output: "1" } } }\n`),
+      'a.yaml:14:53: 0.5 of 0.000001 (group "half") cannot be held exactly; state the rate under gateway',
+    ],
+    [
+      "a number in place of a decimal string",
+      changed('input: "2.00"', "input: 2.00"),
+      'a.yaml:13:28: write it in quotes, "2.00": a decimal string in quotes, USD per 1M tokens, such as "2.50"',
+    ],
+    [
+      "a fraction as a number",
+      changed('"0.5"', "0.50"),
+      'a.yaml:2:21: write it in quotes, "0.50": a decimal string in quotes, the share of the official price, such as "0.75"',
+    ],
+    [
+      "a malformed decimal",
+      changed('"2.00"', '"2,00"'),
+      'a.yaml:13:28: "input": write a decimal string in quotes, USD per 1M tokens, such as "2.50"',
+    ],
+    [
+      "more decimals than can be held",
+      changed('"2.00"', '"2.0000001"'),
+      'a.yaml:13:28: "input": write it with at most six decimals: a finer rate cannot be held exactly',
+    ],
+    [
+      "a rate beyond all reason",
+      changed('"2.00"', '"200000"'),
+      'a.yaml:13:28: "input": write a rate of at most 10000 USD per 1M tokens',
+    ],
+    [
+      "an unknown field with a near name",
+      changed("output:", 'output: "1", outptu:'),
+      'a.yaml:13:49: unknown field "outptu"; did you mean "output"?',
+    ],
+    [
+      "an unknown field of a model",
+      changed("    tokenizer:", "    tokeniser:"),
+      'a.yaml:7:5: unknown field "tokeniser"; did you mean "tokenizer"?',
+    ],
+    [
+      "an unknown field like no other",
+      changed("provider: example", "provider: example\nzzz: 1"),
+      'a.yaml:4:1: unknown field "zzz"; known are groups, task_units, default, provider, defaults, models',
+    ],
+    [
+      "an unknown group",
+      changed("group: half", "group: hafl"),
+      'a.yaml:6:12: unknown group "hafl"; did you mean "half"?',
+    ],
+    [
+      "a missing field",
+      changed('        source: "a list"\n', ""),
+      'a.yaml:11:9: "source" is missing; write a few words in quotes',
+    ],
+    [
+      "a missing context",
+      changed("    context_tokens: 1000\n", ""),
+      'a.yaml:5:3: "context_tokens" is missing; write it here or in `defaults`',
+    ],
+    [
+      "a quoted count",
+      changed("context_tokens: 1000", 'context_tokens: "1000"'),
+      'a.yaml:8:21: "context_tokens": write a whole number of tokens without quotes, such as 128000',
+    ],
+    [
+      "a day that does not exist",
+      changed("2026-01-01", "2026-02-30"),
+      'a.yaml:11:15: "from": write a UTC day that exists, such as 2026-08-21',
+    ],
+    [
+      "an unknown tokenizer",
+      changed("o200k_base", "p50k_base"),
+      'a.yaml:7:16: "tokenizer": write o200k_base, cl100k_base, or null where it is not published',
+    ],
+    [
+      "a factor that narrows a bound",
+      changed("tokenizer: o200k_base", 'tokens_per_byte: "0.25"'),
+      'a.yaml:7:22: "tokens_per_byte": write a factor from "1" to "100": it widens a bound, it never narrows one',
+    ],
+    [
+      "an error factor beside a tokenizer",
+      changed("tokenizer: o200k_base", 'tokenizer: o200k_base\n    error_factor: "1.2"'),
+      "a.yaml:8:19: is only for models without a tokenizer of their own; leave it out, or write `tokenizer: null`",
+    ],
+    [
+      "a name that cannot be one",
+      changed("  half: {", "  Half Price: {").replace("group: half", "group: Half Price"),
+      'a.yaml:2:3: "Half Price" is not a name here; write a name of small letters, digits and . _ -, at most 63 characters',
+    ],
+    [
+      "an empty model",
+      oneModel.slice(0, oneModel.indexOf("    group: half")),
+      'a.yaml:5:3: "big": write a block of the fields provider, aliases, served_as, group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices, tasks',
+    ],
+    [
+      "models without a provider",
+      changed("provider: example\n", ""),
+      'a.yaml:3:1: "provider" is missing beside models; write the family\'s name, such as openai',
+    ],
+    [
+      "a share that is not exact",
+      changed('"2.00"', '"0.000003"'),
+      'a.yaml:13:28: 0.5 of 0.000003 (group "half") cannot be held exactly; state the rate under gateway',
+    ],
+    [
+      "no charged rate",
+      changed("    group: half\n", ""),
+      "a.yaml:12:28: no charged rate for input; name a group, or state gateway.input",
+    ],
+    [
+      "a price in no way",
+      changed(official, ""),
+      "a.yaml:11:9: states a price in one way; write either `official` rates or `per_request`",
+    ],
+    [
+      "a price in two ways",
+      `${oneModel}        per_request: { official: "0.25" }\n`,
+      "a.yaml:11:9: states a price in one way; write either `official` rates or `per_request`",
+    ],
+    [
+      "tiers beside a flat price",
+      changed(official, '        per_request: { official: "0.25" }\n        tiers: []\n'),
+      'a.yaml:14:9: has no meaning beside per_request; leave "tiers" out',
+    ],
+    [
+      "a share of a flat price that is not exact",
+      changed(official, '        per_request: { official: "0.000000000001" }\n'),
+      'a.yaml:13:34: 0.5 of 0.000000000001 (group "half") cannot be held exactly; state the rate under gateway',
+    ],
+    [
+      "names of the default price",
+      changed("groups:", "default: { aliases: [x], context_tokens: 1, max_output_tokens: 1 }\ngroups:"),
+      'a.yaml:1:12: unknown field "aliases"; known are group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices',
+    ],
+    [
+      "a group called default",
+      changed("  half: {", '  default: { fraction: "1" }\n  half: {'),
+      'a.yaml:2:3: "default" marks what the price of unknown models was used for; use another name',
+    ],
+    [
+      "a model called default",
+      changed("  big:", "  default:"),
+      'a.yaml:5:3: "default" is kept for the price of unknown models; use another id',
+    ],
+  ])("%s", (_, text, expected) => {
+    expect(faults({ "a.yaml": text })).toEqual([expected]);
+  });
+});
+
+describe("faults of validity", () => {
+  it.each<[string, string, string]>([
+    ["not ascending", price("2026-01-01"), "a.yaml:14:15: begins on 2026-01-01, but the price above it on 2026-01-01; write them in ascending order"],
+    ["descending", price("2025-01-01"), "a.yaml:14:15: begins on 2025-01-01, but the price above it on 2026-01-01; write them in ascending order"],
+    ["an end before the start", price("2026-06-01", "        until: 2026-05-01\n"), "a.yaml:15:16: ends on 2026-05-01, not after its start on 2026-06-01; write a later day or leave it out"],
+  ])("%s", (_, second, expected) => {
+    expect(faults({ "a.yaml": oneModel + second })).toEqual([expected]);
+  });
+
+  it.each([
+    ["2026-07-01", "overlaps the price above it, which ends on 2026-07-01"],
+    ["2026-05-01", "leaves a gap after the price above it, which ends on 2026-05-01"],
+  ])("a first price that ends on %s", (until, expected) => {
+    const text = changed("from: 2026-01-01\n", `from: 2026-01-01\n        until: ${until}\n`) + price("2026-06-01");
+    expect(faults({ "a.yaml": text })).toEqual([
+      `a.yaml:15:15: ${expected}; leave that \`until\` out or write 2026-06-01 there`,
+    ]);
+  });
+});
+
+describe("faults of tiers", () => {
+  const tiers = (...starts: number[]) =>
+    `${oneModel}        tiers:\n${starts.map((from) => `          - { from_prompt_tokens: ${from}, official: { input: "4", output: "4" } }\n`).join("")}`;
+
+  it("are told where they stop ascending", () => {
+    expect(faults({ "a.yaml": tiers(100, 100) })).toEqual([
+      "a.yaml:16:35: is not above the tier before it, 100; write tiers in ascending order",
+    ]);
+  });
+
+  it("include one that begins where the base does", () => {
+    expect(faults({ "a.yaml": tiers(0) })).toEqual([
+      'a.yaml:15:35: "from_prompt_tokens": write a whole number of tokens without quotes, such as 128000',
+    ]);
+  });
+});
+
+describe("faults of names", () => {
+  it.each<[string, string, string]>([
+    ["an id stated twice", `${oneModel}  big: {}\n`, "a.yaml:14:3: stated twice in one block; keep one of them"],
+    ["an alias that is an id", changed("    group: half", "    aliases: [big]\n    group: half"), 'a.yaml:6:15: "big" already names this model; keep one of them'],
+    ["an alias stated twice", changed("    group: half", "    aliases: [x, x]\n    group: half"), 'a.yaml:6:18: "x" already names this model; keep one of them'],
+  ])("%s", (_, text, expected) => {
+    expect(faults({ "a.yaml": text })).toEqual([expected]);
+  });
+
+  it("are seen across the files of a layer", () => {
+    const other = "provider: other\ndefaults: { context_tokens: 1, max_output_tokens: 1 }\nmodels:\n  big: {}\n";
+    expect(faults({ "a.yaml": oneModel, "b.yaml": other })).toEqual(['b.yaml:4:3: model "big" is already in a.yaml; keep one of them']);
+    const alias = other.replace("big: {}", "small: { aliases: [tiny, big] }");
+    expect(faults({ "a.yaml": oneModel, "b.yaml": alias })).toEqual(['b.yaml:4:28: "big" already names model "big"; keep one of them']);
+    const group = 'groups: { half: { fraction: "0.4" } }\n';
+    expect(faults({ "a.yaml": oneModel, "b.yaml": group })).toEqual(['b.yaml:1:11: group "half" is already in a.yaml; keep one of them']);
+  });
+});
+
+describe("faults of YAML", () => {
+  it("are told as such", () => {
+    const [fault, ...rest] = faults({ "a.yaml": "groups:\n  half: { fraction: \"0.5\"\n" });
+    expect(fault).toMatch(/^a\.yaml:\d+:\d+: not YAML: /);
+    expect(rest.length).toBeLessThanOrEqual(1);
+  });
+
+  it("include a second document", () => {
+    expect(faults({ "a.yaml": "default: null\n---\ndefault: null\n" })).toEqual([
+      "a.yaml:2:1: a price file holds one document; remove the `---` between them",
+    ]);
+  });
+
+  it("include aliases that multiply without end", () => {
+    const bomb = ["a: &a [x, x, x, x, x, x, x, x, x, x]", ...["b", "c", "d", "e", "f", "g"].map((name, index) => {
+      const before = String.fromCodePoint(97 + index);
+      return `${name}: &${name} [${Array.from({ length: 10 }, () => `*${before}`).join(", ")}]`;
+    })].join("\n");
+    expect(faults({ "a.yaml": bomb })[0]).toMatch(/^a\.yaml:1:1: cannot be read as YAML: /);
+  });
+
+  it("include a file that is no block", () => {
+    expect(faults({ "a.yaml": "- a\n- b\n" })[0]).toMatch(/^a\.yaml:1:1: "file": write a block of the fields groups, /);
+  });
+
+  it("do not include a file without content", () => {
+    expect(faults({ "a.yaml": "# nothing yet\n", "b.yaml": oneModel })).toEqual([]);
+  });
+});
+
+describe("all faults", () => {
+  it("come at once, in the order of files and lines", () => {
+    const text = oneModel.replace('"2.00"', "2.00").replace("2026-01-01", "someday");
+    const second = "provider: other\nmodels:\n  small:\n    group: none\n    context_tokens: 10\n    prices: []\n";
+    expect(faults({ "a.yaml": text, "b.yaml": second }).map((fault) => fault.split(": ")[0])).toEqual([
+      "a.yaml:11:15",
+      "a.yaml:13:28",
+      "b.yaml:3:3",
+      "b.yaml:4:12",
+    ]);
+  });
+
+  it("are found beside a field that no file has", () => {
+    const text = oneModel.replace("provider: example", "provider: example\nzzz: 1").replace("group: half", "group: third");
+    expect(faults({ "a.yaml": text }).map((fault) => fault.split(";")[0])).toEqual([
+      'a.yaml:4:1: unknown field "zzz"',
+      'a.yaml:7:12: unknown group "third"',
+    ]);
+  });
+
+  it("leave out unknown groups where the file that may hold them cannot be read", () => {
+    const models = oneModel.slice(oneModel.indexOf("provider"));
+    const broken = faults({ "a.yaml": "groups: {", "b.yaml": models });
+    expect(broken.every((fault) => fault.startsWith("a.yaml:"))).toBe(true);
+  });
+});

@@ -1,0 +1,177 @@
+import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { watchPrices, type Reload, type WatchedPrices } from "../../../src/catalogue/watched-prices.ts";
+import { manualClock, type ManualClock } from "../../support/manual-clock.ts";
+import { systemClock } from "../../../src/time/clock.ts";
+import { oneModelFile, replaceFile } from "../../support/price-files.ts";
+import { temporaryFolder } from "../../support/farebox-process.ts";
+import { pricing } from "../../support/example-catalogue.ts";
+
+interface Watched extends AsyncDisposable {
+  readonly folder: string;
+  readonly prices: WatchedPrices;
+  readonly reloads: readonly Reload[];
+  /** Resolves at the first reload after which this holds. */
+  until(holds: () => boolean): Promise<void>;
+  /** The input rate of a model in force, pico-USD a token. */
+  rate(model?: string): bigint | undefined;
+}
+
+const cheap = oneModelFile("mine", [{ from: "2026-01-01", input: "1", output: "4" }]);
+const dear = oneModelFile("mine", [{ from: "2026-01-01", input: "2", output: "8" }]);
+
+async function watched(options: { clock?: ManualClock; quietMs?: number } = {}): Promise<Watched> {
+  await using owned = new AsyncDisposableStack();
+  const { path } = owned.use(await temporaryFolder());
+  const folder = join(path, "prices");
+  await mkdir(folder);
+  await writeFile(join(folder, "mine.yaml"), cheap);
+  const reloads: Reload[] = [];
+  let look = () => {};
+  const opened = await watchPrices({
+    folders: { shipped: pricing, user: folder },
+    clock: options.clock ?? systemClock(),
+    quietMs: options.quietMs ?? 20,
+    pollMs: 60_000,
+    onReload(reload) {
+      reloads.push(reload);
+      look();
+    },
+  });
+  if (!opened.ok) throw new Error(JSON.stringify(opened.faults));
+  const prices = owned.use(opened.prices);
+  const kept = owned.move();
+  return {
+    folder,
+    prices,
+    reloads,
+    until(holds) {
+      return new Promise((resolve) => {
+        look = () => {
+          if (holds()) resolve();
+        };
+        look();
+      });
+    },
+    rate: (model = "mine") => prices.current.find(model, Date.now())?.price?.version.tiers[0].charged.input,
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  };
+}
+
+/** Lets time pass, poll by poll, until this holds. */
+async function pollUntil(clock: ManualClock, holds: () => boolean): Promise<void> {
+  while (!holds()) {
+    clock.advance(60_000);
+    await new Promise(setImmediate);
+  }
+}
+
+describe("a change of the user's folder is taken over", () => {
+  it("written by rename, in place, as a new file, and by a removal", async () => {
+    await using here = await watched();
+    expect(here.rate()).toBe(1_000_000n);
+    await replaceFile(here.folder, "mine.yaml", dear);
+    await here.until(() => here.rate() === 2_000_000n);
+    await writeFile(join(here.folder, "mine.yaml"), cheap);
+    await here.until(() => here.rate() === 1_000_000n);
+    await writeFile(join(here.folder, "other.yaml"), oneModelFile("other", [{ from: "2026-01-01", input: "3", output: "3" }]));
+    await here.until(() => here.rate("other") === 3_000_000n);
+    await rm(join(here.folder, "other.yaml"));
+    await here.until(() => here.rate("other") === undefined);
+    expect(here.rate("gpt-4o")).toBe(1_250_000n);
+  });
+
+  it("through a link that is turned to another folder, as orchestrators do", async () => {
+    await using here = await watched();
+    for (const [version, text] of [["one", cheap], ["two", dear]] as const) {
+      await mkdir(join(here.folder, version));
+      await writeFile(join(here.folder, version, "mine.yaml"), text);
+    }
+    const turnTo = async (version: string) => {
+      await symlink(version, join(here.folder, "..tmp"));
+      await rename(join(here.folder, "..tmp"), join(here.folder, "..data"));
+    };
+    await turnTo("one");
+    await symlink("..data/mine.yaml", join(here.folder, "linked.yaml"));
+    await rename(join(here.folder, "linked.yaml"), join(here.folder, "mine.yaml"));
+    await turnTo("two");
+    await here.until(() => here.rate() === 2_000_000n);
+  });
+});
+
+describe("what is not taken over", () => {
+  it("a file that is still being written: it is read once it has stood still", async () => {
+    const clock = manualClock();
+    await using here = await watched({ clock });
+    // Half of the file is a sound price file already, of a model that costs something else.
+    const half = `${dear}  second:\n    context_tokens: 1\n    max_output_tokens: 1\n`;
+    const look = here.prices.reload();
+    while (clock.waiting < 2) await new Promise(setImmediate);
+    await writeFile(join(here.folder, "mine.yaml"), dear);
+    clock.advance(20);
+    while (clock.waiting < 2) await new Promise(setImmediate);
+    await writeFile(join(here.folder, "mine.yaml"), half);
+    clock.advance(20);
+    while (clock.waiting < 2) await new Promise(setImmediate);
+    expect(here.reloads).toEqual([]);
+    expect(here.rate()).toBe(1_000_000n);
+    clock.advance(20);
+    await look;
+    expect(here.rate()).toBe(2_000_000n);
+    expect(here.prices.current.find("second", 0)).toBeDefined();
+  });
+
+  it("hidden files and other names", async () => {
+    await using here = await watched();
+    await writeFile(join(here.folder, ".#mine.yaml"), "no: price: file");
+    await writeFile(join(here.folder, "mine.yaml~"), "no: price: file");
+    await here.prices.reload();
+    expect(here.reloads).toMatchObject([{ kind: "taken", before: here.prices.current.digest }]);
+  });
+
+  it("a faulty file, once, however often it is looked at; the way back is taken", async () => {
+    const clock = manualClock();
+    await using here = await watched({ clock });
+    const before = here.prices.current;
+    await writeFile(join(here.folder, "bad.yaml"), "models: [");
+    await pollUntil(clock, () => here.reloads.length > 0);
+    expect(here.reloads[0]).toMatchObject({ kind: "refused", faults: [{ file: join(here.folder, "bad.yaml"), line: 1 }] });
+    for (let poll = 0; poll < 3; poll++) {
+      clock.advance(60_000);
+      await new Promise(setImmediate);
+    }
+    expect(here.reloads).toHaveLength(1);
+    expect(here.prices.current).toBe(before);
+    await rm(join(here.folder, "bad.yaml"));
+    await pollUntil(clock, () => here.reloads.length > 1);
+    expect(here.reloads[1]).toMatchObject({ kind: "taken", before: before.digest });
+    expect(here.prices.current.digest).toBe(before.digest);
+  });
+
+  it("a folder that is gone; one in its place is taken by the poll", async () => {
+    const clock = manualClock();
+    await using here = await watched({ clock });
+    await rm(here.folder, { recursive: true });
+    await pollUntil(clock, () => here.reloads.length > 0);
+    expect(here.reloads[0]).toMatchObject({ kind: "refused", faults: [{ file: here.folder, message: expect.stringContaining("does not exist") }] });
+    expect(here.rate()).toBe(1_000_000n);
+    await mkdir(here.folder);
+    await writeFile(join(here.folder, "mine.yaml"), dear);
+    await pollUntil(clock, () => here.rate() === 2_000_000n);
+  });
+});
+
+it("prices that another thread built are the very same", async () => {
+  await using here = await watched();
+  const before = here.prices.current;
+  await here.prices.reload();
+  expect(here.prices.current).not.toBe(before);
+  expect(here.prices.current.digest).toBe(before.digest);
+  expect(here.prices.current.histories()).toEqual(before.histories());
+  for (const { aliases, id } of before.histories()) {
+    for (const name of [id, ...aliases, `${id}-2026-11-20`]) {
+      expect(here.prices.current.find(name, Date.now())).toEqual(before.find(name, Date.now()));
+    }
+  }
+});

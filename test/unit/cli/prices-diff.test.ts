@@ -1,0 +1,87 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { createKey } from "../../../src/admin/keys.ts";
+import type { PricesDiff, TrafficDiff } from "../../../src/reporting/prices-diff.ts";
+import { oneModelFile } from "../../support/price-files.ts";
+import { harness, type Harness } from "../../support/cli-harness.ts";
+import { spend } from "../../support/cli-traffic.ts";
+
+const noon = Date.parse("2026-11-20T12:00:00Z");
+const dayMs = 86_400_000;
+
+/** A folder of one file that prices model-a. */
+function folderOf(farebox: Harness, name: string, input: string, output: string): string {
+  const folder = join(farebox.folder, name);
+  mkdirSync(folder);
+  writeFileSync(join(folder, "mine.yaml"), oneModelFile("model-a", [{ from: "2026-01-01", input, output }]));
+  return folder;
+}
+
+async function fill(farebox: Harness): Promise<void> {
+  await using store = await farebox.open();
+  const created = await createKey({ keys: store.keys, clock: farebox.clock, by: "test" }, { name: "alice" });
+  if (!created.ok) throw new Error("no key");
+  const key = created.key.id;
+  await spend(store.ledger, { id: "now", at: noon - 60_000, key, input: 1000, output: 500 });
+  await spend(store.ledger, { id: "before", at: noon - 29 * dayMs, key, input: 1000, output: 500 });
+  await spend(store.ledger, { id: "long ago", at: noon - 31 * dayMs, key, input: 1000, output: 500 });
+  await spend(store.ledger, { id: "elsewhere", at: noon - dayMs, key, input: 10, output: 10, model: "gone" });
+}
+
+type Diff = PricesDiff & { readonly traffic: TrafficDiff | null };
+const changed = ({ changes }: Diff) => changes.filter(({ field }) => field.startsWith("gateway")).map(({ field, before, after }) => [field, before, after]);
+
+describe("prices diff", () => {
+  it("tells what changes, and what the last 30 days would have cost under each", async () => {
+    using farebox = harness();
+    await fill(farebox);
+    const [one, two] = [folderOf(farebox, "one", "2", "8"), folderOf(farebox, "two", "3", "8")];
+    const diff = await farebox.json<Diff>("prices", "diff", one, two);
+    expect(changed(diff)).toEqual([["gateway.input", "2.00", "3.00"]]);
+    expect(diff.traffic).toMatchObject({
+      since: "2026-10-21T12:00:00.000Z",
+      rows: [
+        { model: "gone", requests: 1, cost_usd: "0.00005", before_usd: "0.00005", after_usd: "0.00005", difference_usd: "0.00" },
+        { model: "model-a", requests: 2, cost_usd: "0.006", before_usd: "0.012", after_usd: "0.014", difference_usd: "0.002" },
+      ],
+      total: { requests: 3, cost_usd: "0.00605", before_usd: "0.01205", after_usd: "0.01405", difference_usd: "0.002" },
+      left_over: { before: { not_recomputed: { requests: 1, cost_usd: "0.00005" } }, after: { newly_priced: { requests: 0 } } },
+    });
+  });
+
+  it("is printed as two tables; what has no ledger has no second one", async () => {
+    using farebox = harness();
+    const folder = folderOf(farebox, "new", "1", "5");
+    const told = await farebox.run("prices", "diff", "shipped", folder);
+    expect(told).toMatchObject({ code: 0, stderr: expect.stringMatching(/^what the last 30 days would have cost is left out: there is no ledger at /) });
+    expect(told.stdout).toContain("model-a\tgateway.output\t4.00\t5.00\t2026-01-01\t-\n");
+    expect(told.stdout).not.toContain("traffic");
+    expect((await farebox.json<Diff>("prices", "diff", "shipped", folder)).traffic).toBeNull();
+    await fill(farebox);
+    const { stdout, stderr } = await farebox.run("prices", "diff", "shipped", folder);
+    expect(stdout.split("\n\n")[1]?.split("\n")).toEqual([
+      "traffic of\trequests\tcost\tunder A\tunder B\tdifference",
+      "model-a\t2\t0.006\t0.006\t0.007\t0.001",
+      "all models\t3\t0.00605\t0.00605\t0.00705\t0.001",
+      "",
+    ]);
+    expect(stderr).toContain("not recomputed under B, USD 0.00005 of 1 requests: whose model these prices do not name");
+  });
+
+  it("with one name compares it with the prices in force, those of FAREBOX_PRICING among them", async () => {
+    using farebox = harness();
+    const folder = folderOf(farebox, "new", "1", "5");
+    expect(changed(await farebox.json<Diff>("prices", "diff", folder))).toEqual([["gateway.output", "4.00", "5.00"]]);
+    farebox.env["FAREBOX_PRICING"] = folder;
+    expect(await farebox.run("prices", "diff", folder)).toMatchObject({ code: 0, stdout: "the prices are the same\n" });
+    expect(changed(await farebox.json<Diff>("prices", "diff", "shipped"))).toEqual([["gateway.output", "5.00", "4.00"]]);
+  });
+
+  it("refuses folders with faults, each fault once", async () => {
+    using farebox = harness();
+    const folder = folderOf(farebox, "new", "1", "-5");
+    expect(await farebox.run("prices", "diff", folder, folder)).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: \S+mine\.yaml:\d+:\d+: .*\nfarebox: \S+mine\.yaml:\d+:\d+: .*\n$/) });
+    expect(await farebox.run("prices", "diff", "shipped", "/nowhere")).toMatchObject({ code: 2, stderr: expect.stringContaining("/nowhere") });
+  });
+});

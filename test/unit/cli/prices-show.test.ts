@@ -1,0 +1,175 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { PriceShown } from "../../../src/reporting/price-explained.ts";
+import { harness, type Harness } from "../../support/cli-harness.ts";
+
+const mine = `groups:
+  half: { fraction: "0.5" }
+provider: mine
+models:
+  big:
+    aliases: [large]
+    group: half
+    tokenizer: o200k_base
+    context_tokens: 1000000
+    max_output_tokens: 4000
+    image_part_tokens: 1500
+    tokens_per_second: 120
+    prices:
+      - from: 2026-01-01
+        until: 2026-03-01
+        source: "the old list"
+        official: { input: "2.00", output: "10.00" }
+      - from: 2026-03-01
+        source: "the new list"
+        official: { input: "4.00", cached_input: "0.40", cache_write: "5.00", audio_input: "9.00", output: "20.00", image_output: "30.00" }
+        gateway: { input: "1.50", cached_input: "0.30" }
+        minimum: { tokens: 100, usd: "0.005" }
+        tier_mode: marginal
+        tiers:
+          - { from_prompt_tokens: 200001, official: { input: "8.00", output: "40.00" } }
+  tiered:
+    served_as: [big, other]
+    group: half
+    context_tokens: 1000
+    max_output_tokens: 1000
+    obeys_max_tool_calls: true
+    prices:
+      - from: 2026-01-01
+        source: "a list"
+        official: { input: "2.00", output: "10.00" }
+        service_tiers:
+          priority: { official: { input: "4.00", output: "20.00" }, tiers: [{ from_prompt_tokens: 101, official: { input: "8.00", output: "40.00" } }] }
+          flex: { official: { input: "1.00", output: "5.00" }, gateway: { input: "0.90" } }
+        fees: { web_search_call: { usd: "0.01", input_tokens: 16000 }, file_search_call: { usd: "0.0025", gateway: "0.002", input_tokens: 0 } }
+  pictures:
+    group: half
+    context_tokens: 1000
+    max_output_tokens: 1000
+    prices:
+      - { from: 2026-01-01, until: 2026-06-01, source: "a list", per_request: { official: "0.25" } }
+`;
+
+let farebox: Harness;
+beforeEach(() => {
+  farebox = harness();
+  writeFileSync(join(farebox.folder, "mine.yaml"), mine);
+  farebox.env = { ...farebox.env, FAREBOX_PRICING: farebox.folder };
+});
+afterEach(() => farebox[Symbol.dispose]());
+
+const show = (...argv: string[]) => farebox.json<PriceShown>("prices", "show", ...argv);
+
+function rates(shown: PriceShown, tier = 0) {
+  return (shown.price?.tiers[tier]?.rates ?? []).map((rate) =>
+    [rate.class, rate.official_of, rate.official_usd_per_million, rate.gateway_usd_per_million, rate.rule, rate.fraction ?? rate.as],
+  );
+}
+
+describe("prices show", () => {
+  it("says for each class where its rate comes from", async () => {
+    const shown = await show("big");
+    expect(rates(shown)).toEqual([
+      ["input", "input", "4.00", "1.50", "stated", null],
+      ["cached_input", "cached_input", "0.40", "0.30", "stated", null],
+      ["cache_write", "cache_write", "5.00", "2.50", "share", "0.5"],
+      ["cache_write_1h", "cache_write", "5.00", "2.50", "as", "cache_write"],
+      ["audio_input", "audio_input", "9.00", "4.50", "share", "0.5"],
+      ["image_input", "input", "4.00", "1.50", "as", "input"],
+      ["output", "output", "20.00", "10.00", "share", "0.5"],
+      ["reasoning", "output", "20.00", "10.00", "as", "output"],
+      ["audio_output", "output", "20.00", "10.00", "as", "output"],
+      ["image_output", "image_output", "30.00", "15.00", "share", "0.5"],
+    ]);
+    expect(rates(shown, 1)[0]).toEqual(["input", "input", "8.00", "4.00", "share", "0.5"]);
+    expect(rates(shown, 1)[1]).toEqual(["cached_input", "input", "8.00", "4.00", "as", "input"]);
+  });
+
+  it("says where all of it is stated, and what bounds a request", async () => {
+    const file = join(farebox.folder, "mine.yaml");
+    expect(await show("big")).toMatchObject({
+      asked: "big", model: "big", found_by: "id", aliases: ["large"], provider: "mine", file, line: 5,
+      group: { name: "half", fraction: "0.5", file, line: 2 },
+      bounds: { context_tokens: 1_000_000, max_output_tokens: 4000, image_part_tokens: 1500, audio_part_tokens: null, tokenizer: "o200k_base", error_factor: 1, tokens_per_second: 120 },
+      at: "2026-11-20T12:00:00.000Z",
+      entries: [
+        { from: "2026-01-01", until: "2026-03-01", line: 14, in_force: false },
+        { from: "2026-03-01", until: null, line: 18, in_force: true },
+      ],
+      price: { from: "2026-03-01", until: null, source: "the new list", line: 18, tier_mode: "marginal", per_request: null, minimum: { tokens: 100, usd: "0.005" } },
+    });
+    expect(await show("model-a")).toMatchObject({ file: "prices/test.yaml", group: null });
+  });
+
+  it.each([
+    ["2025-12-31", null],
+    ["2026-01-01", "the old list"],
+    ["2026-02-28T23:59:59Z", "the old list"],
+    ["2026-03-01", "the new list"],
+    ["1h", "the new list"],
+  ])("shows what was in force at %s, by UTC days", async (at, source) => {
+    expect((await show("big", "--at", at)).price?.source ?? null).toBe(source);
+  });
+
+  it("shows a price of requests, and none where none is in force", async () => {
+    expect((await show("pictures", "--at", "2026-05-31")).price?.per_request).toEqual({ official_usd: "0.25", gateway_usd: "0.125", rule: "share", fraction: "0.5", as: null });
+    expect(await show("pictures")).toMatchObject({ price: null, entries: [{ in_force: false }] });
+    expect((await farebox.run("prices", "show", "pictures")).stdout).toContain("in force\tnone at 2026-11-20");
+  });
+
+  it("shows service tiers, fees, and which models may answer for it", async () => {
+    const shown = await show("tiered");
+    expect(shown).toMatchObject({ served_as: ["big", "other"], bounds: { obeys_max_tool_calls: true } });
+    const tierRates = (shown.price?.service_tiers ?? []).map(({ service_tier, tiers }) => [service_tier, ...tiers.map(({ from_prompt_tokens: from, rates: [input] }) => [from, input?.gateway_usd_per_million, input?.rule])]);
+    expect(tierRates).toEqual([["priority", [0, "2.00", "share"], [101, "4.00", "share"]], ["flex", [0, "0.90", "stated"]]]);
+    expect(shown.price?.fees).toEqual([
+      { tool: "web_search_call", official_usd: "0.01", gateway_usd: "0.005", input_tokens: 16000, rule: "share", fraction: "0.5", as: null },
+      { tool: "file_search_call", official_usd: "0.0025", gateway_usd: "0.002", input_tokens: 0, rule: "stated", fraction: null, as: null },
+    ]);
+    const { stdout } = await farebox.run("prices", "show", "tiered");
+    expect(stdout).toContain("served as\tbig, other\n");
+    expect(stdout).toContain("service tier priority, all tokens of requests with prompts from 101 tokens\n");
+    expect(stdout).toContain("web_search_call\t0.01\t0.005\t0.5 of 0.01\t16000\n");
+  });
+
+  it("reads as sentences", async () => {
+    const { stdout } = await farebox.run("prices", "show", "large-2026-05-05");
+    expect(stdout).toContain("model\tbig (asked for as large-2026-05-05)\n");
+    expect(stdout).toContain("input\t4.00\t1.50\tstated by the gateway\n");
+    expect(stdout).toContain("cache_write\t5.00\t2.50\t0.5 of 5.00\n");
+    expect(stdout).toContain("image_input\t(input) 4.00\t1.50\tcharged as input\n");
+    expect(stdout).toContain("the part of the prompt from 200001 tokens\n");
+    expect(stdout).toMatch(/^minimum\t100 tokens, USD 0\.005$/m);
+    expect(stdout).toMatch(/^another price: from 2026-01-01 until before 2026-03-01 \(.*mine\.yaml:14\)$/m);
+  });
+
+  it("finds a model by every kind of name", async () => {
+    expect(await show("large")).toMatchObject({ model: "big", found_by: "alias" });
+    expect(await show("big-2026-05-05")).toMatchObject({ model: "big", found_by: "revision" });
+  });
+
+  it("answers an unknown model with names that are near, and 1", async () => {
+    expect(await farebox.run("prices", "show", "bigg")).toEqual({
+      code: 1, stdout: "", stderr: 'farebox: no price file names the model "bigg"; did you mean big? farebox prices list shows them all\n',
+    });
+    expect((await farebox.run("prices", "show", "zzzzzzzzzz")).stderr).toBe('farebox: no price file names the model "zzzzzzzzzz"; farebox prices list shows them all\n');
+  });
+
+  it("shows the ceiling price where there is one, and says so", async () => {
+    writeFileSync(join(farebox.folder, "default.yaml"), `default:
+  context_tokens: 1000
+  max_output_tokens: 100
+  prices: [{ from: 2026-01-01, source: "ours", official: { input: "20", output: "90" }, gateway: { input: "20", output: "90" } }]
+`);
+    const ran = await farebox.run("prices", "show", "bigg");
+    expect(ran).toMatchObject({ code: 0, stderr: "no price file names bigg; did you mean big? it is charged at the ceiling price of unknown models\n" });
+    expect(await show("bigg")).toMatchObject({ model: "default", found_by: "default", price: { source: "ours" } });
+  });
+
+  it("refuses what it cannot read", async () => {
+    expect(await farebox.run("prices", "show", "big", "--at", "someday")).toMatchObject({ code: 2, stderr: expect.stringContaining("--at must be a span") });
+    writeFileSync(join(farebox.folder, "mine.yaml"), mine.replace('"2.00"', "2.00"));
+    expect(await farebox.run("prices", "show", "big")).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("mine.yaml:17:28: write it in quotes") });
+  });
+});

@@ -1,0 +1,96 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createKey } from "../../../src/admin/keys.ts";
+import { usd } from "../../../src/core/money.ts";
+import type { WhatIfReport } from "../../../src/reporting/what-if.ts";
+import { assumed, endAt, holdOf } from "../../support/ledger-fixtures.ts";
+import { oneModelFile } from "../../support/price-files.ts";
+import { harness, type Harness } from "../../support/cli-harness.ts";
+import { spend } from "../../support/cli-traffic.ts";
+
+let farebox: Harness;
+let folder: string;
+const noon = Date.parse("2026-11-20T12:00:00Z");
+
+beforeEach(async () => {
+  farebox = harness();
+  folder = join(farebox.folder, "dearer");
+  mkdirSync(folder);
+  writeFileSync(join(folder, "mine.yaml"), oneModelFile("model-a", [{ from: "2026-01-01", input: "3", output: "12" }]));
+  await using store = await farebox.open();
+  const created = await createKey({ keys: store.keys, clock: farebox.clock, by: "test" }, { name: "alice" });
+  if (!created.ok) throw new Error("no key");
+  const key = created.key.id;
+  const { ledger } = store;
+  await spend(ledger, { id: "one", at: noon - 86_400_000, key, input: 1000, output: 500 });
+  await spend(ledger, { id: "two", at: noon - 3_600_000, key, input: 1000, output: 500 });
+  await spend(ledger, { id: "old", at: noon - 3_600_000, key, input: 10, output: 10, model: "gone" });
+  await ledger.hold(holdOf("lost", usd("0.25"), { at: noon - 1000 }));
+  await ledger.post("lost", assumed(usd("0.25")), endAt(noon));
+});
+afterEach(() => farebox[Symbol.dispose]());
+
+describe("report --what-if", () => {
+  it("puts the cost of the same traffic under other prices beside each row", async () => {
+    const report = await farebox.json<WhatIfReport>("report", "--by", "day,model", "--what-if", folder);
+    expect(report.rows.map(({ day, model, cost_usd, what_if }) => [day, model, cost_usd, what_if.cost_usd, what_if.difference_usd])).toEqual([
+      ["2026-11-19", "model-a", "0.003", "0.009", "0.006"],
+      ["2026-11-20", "gone", "0.00005", "0.00005", "0.00"],
+      ["2026-11-20", "model-a", "0.253", "0.259", "0.006"],
+    ]);
+    expect(report.total).toMatchObject({ requests: 4, cost_usd: "0.25605", what_if: { cost_usd: "0.26805", difference_usd: "0.012", list_cost_usd: "0.2681" } });
+    expect(report.not_recomputed).toEqual({
+      requests: 2,
+      cost_usd: "0.25005",
+      by_reason: { assumed: { requests: 1, cost_usd: "0.25" }, unknown_model: { requests: 1, cost_usd: "0.00005" } },
+    });
+    expect(report.newly_priced).toEqual({ requests: 0, cost_usd: "0.00" });
+  });
+
+  it("under the prices that charged differs by nothing", async () => {
+    const report = await farebox.json<WhatIfReport>("report", "--by", "model", "--what-if", "shipped");
+    expect(report.rows.map(({ what_if }) => what_if.difference_usd)).toEqual(["0.00", "0.00"]);
+    const { rows } = await farebox.json<{ rows: object[] }>("report", "--by", "model");
+    expect(report.rows.map(({ what_if: _whatIf, ...row }) => row)).toEqual(rows);
+  });
+
+  it("is printed as a table that names what was not recomputed, and as CSV", async () => {
+    const { stdout, stderr } = await farebox.run("report", "--what-if", folder);
+    expect(stdout.split("\n")).toEqual([
+      "model\trequests\tinput tokens\toutput tokens\tcost\twhat-if cost\tdifference",
+      "gone\t1\t10\t10\t0.00005\t0.00005\t0.00",
+      "model-a\t3\t2000\t1000\t0.256\t0.268\t0.012",
+      "total\t4\t2010\t1010\t0.25605\t0.26805\t0.012",
+      "",
+    ]);
+    expect(stderr.split("\n")).toEqual([
+      "not recomputed, USD 0.25 of 1 requests: charged by their hold, which follows from no tokens",
+      "not recomputed, USD 0.00005 of 1 requests: whose model these prices do not name",
+      "",
+    ]);
+    const csv = (await farebox.run("report", "--what-if", folder, "--format", "csv")).stdout.split("\r\n");
+    expect(csv[0]).toMatch(/,retries,cost_in_doubt_usd,what_if_cost_usd,what_if_list_cost_usd,difference_usd,not_recomputed_requests,not_recomputed_cost_usd$/);
+    expect(csv[2]).toMatch(/^model-a,3,.*,0,0.00,0.268,0.268,0.012,1,0.25$/);
+  });
+
+  it("prices what had no price when it was charged", async () => {
+    await using store = await farebox.open();
+    await store.ledger.hold(holdOf("new", null, { at: noon, model: "new-model" }));
+    const posting = { ...assumed(null), source: "reported", tokens: { ...assumed(null).tokens, input: 1000, output: 0 } } as const;
+    await store.ledger.post("new", posting, endAt(noon));
+    writeFileSync(join(folder, "new.yaml"), oneModelFile("new-model", [{ from: "2026-01-01", input: "1", output: "1" }]));
+    await store[Symbol.asyncDispose]();
+    farebox.clock.advance(60_000);
+    const { stderr } = await farebox.run("report", "--what-if", folder);
+    expect(stderr).toContain("priced only there, USD 0.001 of 1 requests: they had no price when they were charged");
+  });
+
+  it("refuses faulty prices, and a folder that is not there, and prints nothing else", async () => {
+    writeFileSync(join(folder, "bad.yaml"), "modells: {}");
+    expect(await farebox.run("report", "--what-if", folder)).toEqual({
+      code: 2, stdout: "", stderr: expect.stringMatching(/bad\.yaml:1:1: unknown field "modells"; did you mean "models"\?\n$/),
+    });
+    expect(await farebox.run("report", "--what-if", "/nowhere")).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("does not exist") });
+  });
+});

@@ -1,0 +1,91 @@
+import { assert, ipV4, ipV6, property } from "fast-check";
+import { describe, expect, it } from "vitest";
+import { addressKind, isAllowed, isSchemeAllowed, type AddressKind } from "../../../src/core/addresses.ts";
+
+const table: Readonly<Record<AddressKind, readonly string[]>> = {
+  public: [
+    "8.8.8.8", "1.1.1.1", "172.15.255.255", "172.32.0.0", "192.167.255.255", "192.169.0.0", "11.0.0.0", "9.255.255.255", "100.63.255.255", "100.128.0.0",
+    "169.253.255.255", "169.255.0.0", "223.255.255.255", "198.17.255.255", "198.20.0.0", "2606:4700::1111", "2a00:1450:4001::200e", "64:ff9b::8.8.8.8",
+    "192.0.1.0", "192.31.195.255", "192.31.197.0", "2000::1", "2001:200::", "2001:db7:ffff::1", "2001:db9::", "2003::1", "2620:4f:7fff::1", "2620:4f:8001::", "3ffe:ffff::1", "3fff:1000::",
+  ],
+  loopback: ["127.0.0.1", "127.255.255.254", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "::ffff:7f00:1", "64:ff9b::127.0.0.1", "2002:7f00:1::"],
+  private: [
+    "10.0.0.1", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "fc00::1", "fdff::1", "fec0::1", "::ffff:10.1.2.3", "::FFFF:C0A8:1", "2002:a00:1::5",
+  ],
+  link_local: ["169.254.1.1", "169.254.0.0", "fe80::1", "fe80::1%eth0", "febf::1", "::ffff:169.254.9.9"],
+  metadata: [
+    "169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "fd00:ec2::254", "FD00:EC2:0:0:0:0:0:254", "::ffff:169.254.169.254", "::ffff:a9fe:a9fe",
+    "64:ff9b::169.254.169.254", "2002:a9fe:a9fe::",
+  ],
+  reserved: [
+    "0.0.0.0", "0.1.2.3", "192.0.0.1", "192.0.2.1", "198.18.0.1", "198.19.255.255", "198.51.100.7", "203.0.113.9", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
+    "::", "::7f00:1", "::127.0.0.1", "ff02::1", "2001:db8::1", "2001::1", "100::1", "64:ff9b:1::1", "::ffff:0.0.0.0", "5f00::1",
+    "::ffff:8.8.8.8", "2002:808:808::1", "100:0:0:1::1", "192.0.0.9", "192.31.196.1", "2620:4f:8000::1", "4000::1", "1::1",
+  ],
+};
+
+describe.each(Object.entries(table))("%s", (kind, addresses) => {
+  it.each(addresses)("%s", (address) => {
+    expect(addressKind(address)).toBe(kind);
+    expect(isAllowed(address, "strict")).toBe(kind === "public");
+    expect(isAllowed(address, "administrator")).toBe(["public", "loopback", "private"].includes(kind));
+  });
+});
+
+it.each([
+  "", "localhost", "example.com", "1.2.3", "1.2.3.4.5", "256.1.1.1", "01.2.3.4", "0x7f.0.0.1", "2130706433", "1.2.3.4 ", ":", ":::", "1::2::3", "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9",
+  "12345::", "g::", "::1.2.3", "1:2:3:4:5:6:7::8", "[::1]", "::ffff:1.2.3.256", "1.2.3.4:80",
+])("%s is no address, and nobody may go there", (text) => {
+  expect(addressKind(text)).toBeUndefined();
+  expect(isAllowed(text, "administrator")).toBe(false);
+});
+
+it("goes in the clear to this machine only, and never where somebody else chose", () => {
+  expect(isSchemeAllowed("https:", "8.8.8.8", "strict")).toBe(true);
+  expect(isSchemeAllowed("http:", "127.0.0.1", "administrator")).toBe(true);
+  expect(isSchemeAllowed("http:", "10.0.0.1", "administrator")).toBe(false);
+  expect(isSchemeAllowed("http:", "127.0.0.1", "strict")).toBe(false);
+  expect(isSchemeAllowed("ftp:", "127.0.0.1", "administrator")).toBe(false);
+});
+
+it("reads every form of an IPv6 address that embeds an IPv4 one as that one; only NAT64 leads to a public one", () => {
+  assert(
+    property(ipV4(), (v4) => {
+      const [a = 0, b = 0, c = 0, d = 0] = v4.split(".").map(Number);
+      const hex = `${(a * 256 + b).toString(16)}:${(c * 256 + d).toString(16)}`;
+      const kind = addressKind(v4);
+      expect(addressKind(`64:ff9b::${hex}`)).toBe(kind);
+      for (const form of [`::ffff:${v4}`, `::ffff:${hex}`, `0:0:0:0:0:ffff:${hex}`, `2002:${hex}::1`]) expect(addressKind(form)).toBe(kind === "public" ? "reserved" : kind);
+    }),
+  );
+});
+
+/** IANA's special-purpose registries of IPv4 and IPv6 addresses, with what is deprecated in them, and multicast. */
+const specialPrefixes = [
+  ["0.0.0.0", "0.255.255.255"], ["0.0.0.0", "0.0.0.0"], ["10.0.0.0", "10.255.255.255"], ["100.64.0.0", "100.127.255.255"], ["127.0.0.0", "127.255.255.255"],
+  ["169.254.0.0", "169.254.255.255"], ["172.16.0.0", "172.31.255.255"], ["192.0.0.0", "192.0.0.255"], ["192.0.0.0", "192.0.0.7"], ["192.0.0.8", "192.0.0.8"],
+  ["192.0.0.9", "192.0.0.10"], ["192.0.0.170", "192.0.0.171"], ["192.0.2.0", "192.0.2.255"], ["192.31.196.0", "192.31.196.255"], ["192.52.193.0", "192.52.193.255"],
+  ["192.88.99.0", "192.88.99.255"], ["192.168.0.0", "192.168.255.255"], ["192.175.48.0", "192.175.48.255"], ["198.18.0.0", "198.19.255.255"],
+  ["198.51.100.0", "198.51.100.255"], ["203.0.113.0", "203.0.113.255"], ["224.0.0.0", "239.255.255.255"], ["240.0.0.0", "255.255.255.255"],
+  ["::1", "::1"], ["::", "::"], ["::ffff:0:0", "::ffff:ffff:ffff"], ["::ffff:8.8.8.8", "::ffff:1.1.1.1"], ["64:ff9b:1::", "64:ff9b:1:ffff:ffff:ffff:ffff:ffff"],
+  ["100::", "100::ffff:ffff:ffff:ffff"], ["100:0:0:1::", "100:0:0:1:ffff:ffff:ffff:ffff"], ["2001::", "2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff"],
+  ["2001::", "2001:0:ffff:ffff:ffff:ffff:ffff:ffff"], ["2001:1::1", "2001:1::3"], ["2001:2::", "2001:2:0:ffff:ffff:ffff:ffff:ffff"],
+  ["2001:3::", "2001:3:ffff:ffff:ffff:ffff:ffff:ffff"], ["2001:4:112::", "2001:4:112:ffff:ffff:ffff:ffff:ffff"], ["2001:10::", "2001:1f:ffff:ffff:ffff:ffff:ffff:ffff"],
+  ["2001:20::", "2001:2f:ffff:ffff:ffff:ffff:ffff:ffff"], ["2001:30::", "2001:3f:ffff:ffff:ffff:ffff:ffff:ffff"], ["2001:db8::", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"],
+  ["2002::", "2002:ffff:ffff:ffff:ffff:ffff:ffff:ffff"], ["2002:808:808::1", "2002:101:101::1"], ["2620:4f:8000::", "2620:4f:8000:ffff:ffff:ffff:ffff:ffff"],
+  ["3fff::", "3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff"], ["5f00::", "5f00:ffff:ffff:ffff:ffff:ffff:ffff:ffff"], ["fc00::", "fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"],
+  ["fe80::", "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff"], ["fec0::", "feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"], ["ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"],
+  // Unallocated.
+  ["::2", "::fffe:ffff:ffff"], ["1::", "1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"], ["4000::", "fbff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"],
+] as const;
+
+it.each(specialPrefixes)("%s to %s is not public", (first, last) => {
+  for (const address of [first, last]) {
+    expect(addressKind(address), address).toBeDefined();
+    expect(isAllowed(address, "strict"), address).toBe(false);
+  }
+});
+
+it("reads every IPv6 address that there is", () => {
+  assert(property(ipV6(), (v6) => addressKind(v6) !== undefined));
+});

@@ -1,0 +1,36 @@
+import { assert, double, integer, option, property, record } from "fast-check";
+import { expect, it } from "vitest";
+import { nextTryAt, pauseMsMax, tryingMsMax } from "../../../src/core/backoff.ts";
+
+const failed = { createdAt: 0, now: 0, tries: 1, retryAfterMs: null, random: 0 };
+
+it("doubles the pause from 5 s up to an hour, less up to half of it", () => {
+  const pauses = [1, 2, 3, 4, 10, 11, 40, 5000].map((tries) => nextTryAt({ ...failed, tries }));
+  expect(pauses).toEqual([5_000, 10_000, 20_000, 40_000, 2_560_000, 3_600_000, 3_600_000, 3_600_000]);
+  expect(nextTryAt({ ...failed, random: 0.5 })).toBe(3_750);
+});
+
+it("heeds what the receiver asks for, up to an hour", () => {
+  expect(nextTryAt({ ...failed, retryAfterMs: 30_000 })).toBe(30_000);
+  expect(nextTryAt({ ...failed, retryAfterMs: 1 })).toBe(5_000);
+  expect(nextTryAt({ ...failed, retryAfterMs: 1e12 })).toBe(pauseMsMax);
+});
+
+it("never pauses for less than half of it or more than an hour, and gives up when the day is over", () => {
+  const some = record({
+    createdAt: integer({ min: 0, max: 1e6 }), tries: integer({ min: 1, max: 60 }), now: integer({ min: 0, max: 2 * tryingMsMax }),
+    retryAfterMs: option(integer({ min: 0, max: 1e9 })), random: double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
+  });
+  assert(
+    property(some, (each) => {
+      const next = nextTryAt(each);
+      if (next === null) {
+        expect(each.now + pauseMsMax).toBeGreaterThan(each.createdAt + tryingMsMax);
+        return;
+      }
+      expect(next - each.now).toBeGreaterThanOrEqual(2_500);
+      expect(next - each.now).toBeLessThanOrEqual(pauseMsMax);
+      expect(next).toBeLessThanOrEqual(each.createdAt + tryingMsMax);
+    }),
+  );
+});

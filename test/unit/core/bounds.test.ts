@@ -1,0 +1,138 @@
+import * as fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { outputBound, partTokens, promptBound, worstCase, type ModelLimits, type RequestSize } from "../../../src/core/bounds.ts";
+import { costOf } from "../../../src/core/cost.ts";
+import { formatUsd, usd } from "../../../src/core/money.ts";
+import {
+  completionClasses,
+  completionTotal,
+  noTokens,
+  promptClasses,
+  promptTotal,
+  unchanged,
+  type Permille,
+  type TokenCounts,
+} from "../../../src/core/tokens.ts";
+import { prices } from "../../support/price-arbitraries.ts";
+import { price, rates, tier } from "../../support/example-rates.ts";
+
+const model: ModelLimits = {
+  contextTokens: 128_000,
+  outputTokensMax: 16_384,
+  tokensPerByte: unchanged,
+  imagePartTokens: 1000,
+  audioPartTokens: null,
+  filePartTokens: null,
+};
+
+const size: RequestSize = {
+  textBytes: 500,
+  messages: 2,
+  tools: 1,
+  imageParts: 0,
+  audioParts: 0,
+  fileParts: 0,
+  choices: 1,
+  outputLimit: null,
+  unboundedFields: [],
+};
+
+const text = { prompt: ["input", "cached_input", "cache_write"], completion: ["output", "reasoning"] } as const;
+
+describe("promptBound", () => {
+  it("is bytes times the factor, and the template around them", () => {
+    expect(promptBound(size, model)).toBe(500 + 3 + 2 * 8 + 16);
+    expect(promptBound(size, { ...model, tokensPerByte: 1500 as Permille })).toBe(750 + 3 + 2 * 8 + 16);
+  });
+
+  it("adds bounded parts by the catalogue, never by their bytes", () => {
+    expect(promptBound({ ...size, imageParts: 3 }, model)).toBe(3535);
+    expect(partTokens({ ...size, imageParts: 3 }, model)).toBe(3000);
+  });
+
+  it.each([{ audioParts: 1 }, { fileParts: 1 }, { unboundedFields: ["prediction"] }, { textBytes: 10_000_000 }])(
+    "is the model's context for %j",
+    (changes) => {
+      expect(promptBound({ ...size, ...changes }, model)).toBe(128_000);
+    },
+  );
+});
+
+describe("outputBound", () => {
+  it.each([
+    [{ outputLimit: 100 }, 100],
+    [{ outputLimit: 100, choices: 3 }, 300],
+    [{ outputLimit: null, choices: 2 }, 32_768],
+    [{ outputLimit: 1_000_000 }, 16_384],
+  ])("of %j is %i", (changes, expected) => {
+    expect(outputBound({ ...size, ...changes }, model)).toBe(expected);
+  });
+});
+
+describe("worstCase", () => {
+  it("takes every prompt token at the dearest class it can become", () => {
+    const one = price({ tiers: [tier(0, rates({ input: "1", cache_write: "2", output: "3", reasoning: "4" }))] });
+    expect(formatUsd(worstCase(one, { promptTokens: 1000, outputTokens: 1000 }, text))).toBe("0.006");
+  });
+
+  it("tries a lower tier that costs more than the one the bound reaches", () => {
+    const falling = price({ tiers: [tier(0, rates({ input: "10", output: "1" })), tier(1001, rates({ input: "1", output: "1" }))] });
+    expect(formatUsd(worstCase(falling, { promptTokens: 1001, outputTokens: 0 }, text))).toBe("0.01");
+  });
+
+  it("holds the minimum at least", () => {
+    const minimal = price({ minimum: { tokens: 0, usd: usd("0.005") } });
+    expect(formatUsd(worstCase(minimal, { promptTokens: 1, outputTokens: 1 }, text))).toBe("0.005");
+  });
+
+  it("covers a minimum of tokens beside a prompt class that is dearer than the output", () => {
+    const audio = price({ tiers: [tier(0, rates({ input: "1", audio_input: "100", output: "10" }))], minimum: { tokens: 20, usd: usd("0") } });
+    const bound = { promptTokens: 10, outputTokens: 0 };
+    const worst = worstCase(audio, bound, { prompt: promptClasses, completion: completionClasses });
+    expect(worst).toBeGreaterThanOrEqual(costOf(audio, { ...noTokens, audio_input: 10 }).charged);
+  });
+
+  it("is never below the cost of any tokens within the bound", () => {
+    fc.assert(
+      fc.property(prices, fc.nat(4000), fc.nat(4000), classes, shares, shares, (price, promptTokens, outputTokens, within, prompt, output) => {
+        const tokens: TokenCounts = {
+          ...noTokens,
+          ...split(promptTokens, within.prompt, prompt),
+          ...split(outputTokens, within.completion, output),
+        };
+        expect(promptTotal(tokens)).toBeLessThanOrEqual(promptTokens);
+        expect(completionTotal(tokens)).toBeLessThanOrEqual(outputTokens);
+        const worst = worstCase(price, { promptTokens, outputTokens }, within);
+        expect(worst).toBeGreaterThanOrEqual(costOf(price, tokens).charged);
+      }),
+      { numRuns: 3000 },
+    );
+  });
+
+  it("grows with the bound", () => {
+    fc.assert(
+      fc.property(prices, fc.nat(4000), fc.nat(4000), fc.nat(500), (price, promptTokens, outputTokens, more) => {
+        const all = { prompt: promptClasses, completion: completionClasses };
+        const smaller = worstCase(price, { promptTokens, outputTokens }, all);
+        expect(worstCase(price, { promptTokens: promptTokens + more, outputTokens: outputTokens + more }, all)).toBeGreaterThanOrEqual(smaller);
+      }),
+    );
+  });
+});
+
+const classes = fc.record({
+  prompt: fc.subarray([...promptClasses], { minLength: 1 }),
+  completion: fc.subarray([...completionClasses], { minLength: 1 }),
+});
+
+/** How a bound is spent: often all of it on one class, which is where the dearest costs are; the last share is left over. */
+const shares = fc.oneof(
+  fc.nat(4).map((only) => Array.from({ length: 6 }, (_, index) => (index === only ? 1 : 0))),
+  fc.array(fc.nat(10), { minLength: 6, maxLength: 6 }),
+);
+
+function split(total: number, names: readonly string[], weights: readonly number[]): Record<string, number> {
+  const used = [...weights.slice(0, names.length), weights[5] ?? 0];
+  const whole = Math.max(used.reduce((sum, weight) => sum + weight, 0), 1);
+  return Object.fromEntries(names.map((name, index) => [name, Math.floor((total * (used[index] ?? 0)) / whole)]));
+}

@@ -1,0 +1,238 @@
+import { lookup } from "node:dns/promises";
+import { createServer } from "node:net";
+import type { AddressInfo } from "node:net";
+import { expect, it } from "vitest";
+import type { AddressRule } from "../../../src/core/addresses.ts";
+import { startDelivery, type DeliveryResult } from "../../../src/delivery/delivery.ts";
+import type { Message, NewMessage } from "../../../src/ports/outbox.ts";
+import { MemoryOutbox } from "../../../src/store/memory/outbox.ts";
+import { emptyState } from "../../../src/store/memory/state.ts";
+import { createWebhookSender } from "../../../src/webhook/webhook-sender.ts";
+import { heardLog } from "../../support/heard-log.ts";
+import { noon } from "../../support/ledger-fixtures.ts";
+import { manualClock } from "../../support/manual-clock.ts";
+import { startReceiver, status } from "../../support/webhook-receiver.ts";
+
+const dayMs = 86_400_000;
+
+function message(id: string, more: Partial<NewMessage> = {}): NewMessage {
+  return { id, kind: "alert", target: "red", dedupeKey: id, keyUntil: noon, payload: `{"id":"${id}"}`, createdAt: noon, ...more };
+}
+
+/** Deliveries of a memory outbox under a clock that stands still, by real connections. */
+function world(urls: Readonly<Record<string, string>>, { rule = "administrator" as AddressRule, random = () => 0 } = {}) {
+  const clock = manualClock(noon);
+  const outbox = new MemoryOutbox(emptyState());
+  const log = heardLog();
+  const results: DeliveryResult[] = [];
+  const start = () =>
+    startDelivery({
+      outbox, clock, log, random,
+      sender: createWebhookSender({ clock }),
+      counted: (_kind, result) => void results.push(result),
+      destinationOf: async ({ target, payload }: Message) => {
+        const url = urls[target ?? ""];
+        return url === undefined ? { gone: "nobody to send to is set any more" } : { url, rule, body: payload, headers: () => ({}) };
+      },
+    });
+  const of = async (id: string) => (await outbox.list({ kind: "alert", limit: 1000 })).find((each) => each.id === id);
+  return { clock, outbox, log, results, start, of };
+}
+
+it("tries again with growing pauses until it is delivered, with the same id and body and a new time", async () => {
+  await using receiver = await startReceiver();
+  const { clock, outbox, results, start, of } = world({ red: `${receiver.url}/hook?token=1` });
+  receiver.answer(status(500));
+  await outbox.put([message("a"), message("b")]);
+  await using delivery = start();
+  const pauses = [5_000, 10_000, 20_000, 40_000, 80_000];
+  for (const [tries, pauseMs] of pauses.entries()) {
+    await receiver.waitFor(tries + 1);
+    await delivery.idle();
+    expect(await of("a")).toMatchObject({ tries: tries + 1, nextTryAt: clock.now() + pauseMs, lastError: "answered with status 500" });
+    clock.advance(pauseMs - 1);
+    await delivery.idle();
+    expect(receiver.received).toHaveLength(tries + 1);
+    if (tries === pauses.length - 1) receiver.answer(status(200));
+    clock.advance(1);
+  }
+  await receiver.waitFor(7);
+  await delivery.idle();
+  expect(receiver.received.map(({ headers }) => headers["webhook-id"])).toEqual(["a", "a", "a", "a", "a", "a", "b"]);
+  expect(new Set(receiver.received.map(({ headers }) => headers["webhook-timestamp"])).size).toBe(6);
+  expect(receiver.received[6]).toMatchObject({ path: "/hook?token=1", body: '{"id":"b"}', headers: { "content-type": "application/json" } });
+  expect(await of("a")).toMatchObject({ state: "delivered", tries: 6, lastError: null });
+  expect(results).toEqual(["failed", "failed", "failed", "failed", "failed", "delivered", "delivered"]);
+});
+
+it("does not follow a redirect, sit through a silent receiver, or mind one that resets", async () => {
+  await using elsewhere = await startReceiver();
+  await using receiver = await startReceiver();
+  const { clock, outbox, start, of } = world({ red: receiver.url });
+  await outbox.put([message("a")]);
+  receiver.answer(status(307, { location: elsewhere.url }));
+  await using delivery = start();
+  await delivery.idle();
+  expect((await of("a"))?.lastError).toBe("redirected (307), which is not followed");
+  receiver.answer((response) => response.socket?.resetAndDestroy());
+  clock.advance(5_000);
+  await delivery.idle();
+  expect((await of("a"))?.lastError).toBe("ECONNRESET");
+  receiver.answer(() => {});
+  clock.advance(10_000);
+  await receiver.waitFor(3);
+  clock.advance(10_000);
+  await delivery.idle();
+  expect((await of("a"))?.lastError).toBe("no answer within 10 s");
+  receiver.answer((response) => response.writeHead(200).write("an answer that never ends"));
+  clock.advance(20_000);
+  await delivery.idle();
+  expect((await of("a"))?.state).toBe("delivered");
+  expect(elsewhere.received).toHaveLength(0);
+});
+
+it("heeds how long a receiver wants to be left alone", async () => {
+  await using receiver = await startReceiver();
+  const { outbox, start, of } = world({ red: receiver.url });
+  receiver.answer(status(429, { "retry-after": "120" }));
+  await outbox.put([message("a")]);
+  await using delivery = start();
+  await delivery.idle();
+  expect(await of("a")).toMatchObject({ nextTryAt: noon + 120_000 });
+});
+
+it("gives a message up after a day, says so without the address, and goes on with the next one", async () => {
+  await using receiver = await startReceiver();
+  const { clock, outbox, log, start, of, results } = world({ red: `${receiver.url}/services/T000/secret-path` });
+  receiver.answer(status(500));
+  await outbox.put([message("a"), message("b", { createdAt: noon + dayMs })]);
+  await using delivery = start();
+  for (let hours = 0; hours < 30 && (await of("a"))?.state === "waiting"; hours++) {
+    await delivery.idle();
+    clock.advance(3_600_000);
+  }
+  await delivery.idle();
+  expect(await of("a")).toMatchObject({ state: "given_up", lastError: "answered with status 500" });
+  const endedAt = (await of("a"))?.endedAt ?? 0;
+  expect(endedAt - noon).toBeGreaterThan(dayMs - 3_600_000);
+  expect(endedAt - noon).toBeLessThanOrEqual(dayMs);
+  expect(results.filter((each) => each === "given_up")).toHaveLength(1);
+  expect(log.lines.filter(({ level }) => level === "warn")).toMatchObject([{ message: "a message was given up", fields: { message_id: "a", reason: "answered with status 500" } }]);
+  expect(JSON.stringify(log.lines)).not.toMatch(/secret-path|127\.0\.0\.1/);
+  receiver.answer(status(204));
+  clock.advance(3_600_000);
+  await delivery.idle();
+  expect((await of("b"))?.state).toBe("delivered");
+});
+
+it("after a long standstill still tries once what is older than a day, and gives up what nobody is there for", async () => {
+  await using receiver = await startReceiver();
+  const { outbox, start, of } = world({ red: receiver.url });
+  await outbox.put([message("old", { createdAt: noon - 9 * dayMs }), message("homeless", { target: "gone" })]);
+  await using delivery = start();
+  await delivery.idle();
+  expect((await of("old"))?.state).toBe("delivered");
+  expect(await of("homeless")).toMatchObject({ state: "given_up", lastError: "nobody to send to is set any more" });
+});
+
+it("serves four targets at a time, each in its order: one that hangs holds up nobody else", async () => {
+  await using hanging = await startReceiver();
+  await using receiver = await startReceiver();
+  hanging.answer(() => {});
+  const urls = Object.fromEntries(Array.from({ length: 12 }, (_, index) => [`t${index}`, `${index === 0 ? hanging.url : receiver.url}/t${index}`]));
+  const { outbox, start, clock } = world(urls);
+  let open = 0;
+  let most = 0;
+  receiver.answer((response) => {
+    most = Math.max(most, ++open);
+    setImmediate(() => {
+      open--;
+      response.end();
+    });
+  });
+  for (let round = 0; round < 5; round++) await outbox.put(Object.keys(urls).map((target) => message(`${target} ${round}`, { target })));
+  await using delivery = start();
+  await receiver.waitFor(55);
+  for (let target = 1; target < 12; target++) {
+    const ids = receiver.received.filter(({ path }) => path === `/t${target}`).map(({ headers }) => headers["webhook-id"]);
+    expect(ids).toEqual([0, 1, 2, 3, 4].map((round) => `t${target} ${round}`));
+  }
+  expect(most).toBeLessThanOrEqual(3);
+  expect(hanging.received).toHaveLength(1);
+  clock.advance(10_000);
+  await delivery.idle();
+});
+
+it("breaks off what is being sent when it ends, and sends it again after the next start", async () => {
+  await using receiver = await startReceiver();
+  const { outbox, start, of, clock } = world({ red: receiver.url });
+  receiver.answer(() => {});
+  await outbox.put([message("a")]);
+  const first = start();
+  await receiver.waitFor(1);
+  await first[Symbol.asyncDispose]();
+  expect(clock.waiting).toBe(0);
+  expect(await of("a")).toMatchObject({ state: "waiting", tries: 0 });
+  receiver.answer(status(200));
+  await using second = start();
+  await second.idle();
+  expect((await of("a"))?.state).toBe("delivered");
+  expect(receiver.received.map(({ headers }) => headers["webhook-id"])).toEqual(["a", "a"]);
+});
+
+it("does not send again what it could not write down, and forgets what ended a week ago", async () => {
+  await using receiver = await startReceiver();
+  const { outbox, start, of, clock } = world({ red: receiver.url });
+  await outbox.put([message("a")]);
+  const tried = outbox.tried.bind(outbox);
+  let refusals = 3;
+  outbox.tried = async (...args) => (refusals-- > 0 ? false : await tried(...args));
+  await using delivery = start();
+  await receiver.waitFor(1);
+  while ((await of("a"))?.state === "waiting") {
+    await new Promise((resolve) => setImmediate(resolve));
+    clock.advance(1_000);
+  }
+  await delivery.idle();
+  expect(receiver.received).toHaveLength(1);
+  clock.advance(8 * dayMs);
+  await delivery.idle();
+  clock.advance(3_600_000);
+  await delivery.idle();
+  expect(await of("a")).toBeUndefined();
+});
+
+it("connects to no address that the rule refuses, whether it stands in the URL or a name leads there", async () => {
+  await using receiver = await startReceiver();
+  const port = new URL(receiver.url).port;
+  const sent = async (url: string, rule: AddressRule) => {
+    await using sender = createWebhookSender({ clock: manualClock(noon) });
+    const result = await sender.send({ url, rule, headers: {}, body: "{}" });
+    return result?.ok === false ? result.error : result?.ok;
+  };
+  expect((await lookup("localhost")).address).toMatch(/^(127\.0\.0\.1|::1)$/);
+  expect(await sent(`http://127.0.0.1:${port}/`, "administrator")).toBe(true);
+  expect(receiver.received).toHaveLength(1);
+  for (const host of ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "0x7f.1", "127.1"]) {
+    expect(await sent(`https://${host}:${port}/`, "strict"), host).toBe("the address is refused");
+  }
+  for (const host of ["169.254.169.254", "[fd00:ec2::254]", "[::ffff:a9fe:a9fe]", "0.0.0.0", "[fe80::1]"]) {
+    expect(await sent(`http://${host}:${port}/`, "administrator"), host).toBe("the address is refused");
+  }
+  expect(await sent("http://10.0.0.1:9/", "administrator")).toBe("https is needed");
+  expect(receiver.received).toHaveLength(1);
+});
+
+it("takes an answer that is no HTTP, or far too large, for what it is", async () => {
+  const answers = ["no http at all\r\n\r\n", `HTTP/1.1 200 OK\r\nx: ${"x".repeat(100_000)}\r\n\r\n`];
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.once("data", () => socket.end(answers.shift() ?? ""));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  await using sender = createWebhookSender({ clock: manualClock(noon) });
+  const send = () => sender.send({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, rule: "administrator", headers: {}, body: "{}" });
+  expect(await send()).toMatchObject({ ok: false, error: "HPE_INVALID_CONSTANT" });
+  expect(await send()).toMatchObject({ ok: false, error: "HPE_HEADER_OVERFLOW" });
+  server.close();
+});

@@ -1,0 +1,120 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { parse, parseAllDocuments } from "yaml";
+import { shownDatabase } from "../../../src/config/database.ts";
+import { loadSettings } from "../../../src/config/load.ts";
+import { settingsTable } from "../../../src/config/table.ts";
+import { parseDuration } from "../../../src/core/duration.ts";
+import { checkout } from "../../support/run-program.ts";
+
+const read = (name: string) => readFileSync(join(checkout, "deploy", name), "utf8");
+// oxlint-disable-next-line typescript/no-explicit-any -- files of others' shapes, of which each test looks at a few fields
+type Any = any;
+const millisecondsOf = (text: unknown) => parseDuration(String(text)) ?? Number.NaN;
+const secretNames = /KEY|TOKEN|SECRET|PASSWORD|DATABASE/;
+
+/** The ledger that a proxy of these variables has, as it starts in the image: each secret is read from its file. */
+function databaseBy(variables: Readonly<Record<string, string>>): string {
+  const env = { FAREBOX_DATABASE: "/data/farebox.db", ...variables };
+  const readFile = (path: string) => (path.startsWith("/run/secrets/") ? { ok: true as const, text: path.includes("database") ? "postgres://farebox:word@postgres/farebox" : "word" } : { ok: false as const, code: "ENOENT" });
+  const loaded = loadSettings({ env, flags: {}, readFile, isTimeZone: () => true, uses: "all", needs: ["gateway_url", "gateway_api_key"] });
+  return loaded.ok ? shownDatabase(loaded.settings.database) : loaded.problems.join("\n");
+}
+
+describe("compose.postgres.yaml", () => {
+  const { services, secrets, volumes } = parse(read("compose.postgres.yaml")) as Any;
+  const proxies: Any[] = [services["farebox-1"], services["farebox-2"]];
+
+  it("has two proxies without a file of their own, which wait for PostgreSQL", () => {
+    for (const proxy of proxies) {
+      expect(proxy).toMatchObject({ read_only: true, tmpfs: ["/tmp", "/data"], cap_drop: ["ALL"], security_opt: ["no-new-privileges:true"] });
+      expect(proxy.volumes).toBeUndefined();
+      expect(proxy.ports).toBeUndefined();
+      expect(proxy.depends_on).toEqual({ postgres: { condition: "service_healthy" } });
+      expect(databaseBy({ ...proxy.environment, FAREBOX_GATEWAY_URL: "https://gateway.example" })).toEqual("postgres://farebox@postgres/farebox");
+    }
+  });
+
+  it("hands every secret over as a file, and only to who needs it", () => {
+    for (const service of Object.values<Any>(services)) {
+      const stated = Object.entries<string>(service.environment ?? {}).filter(([name, value]) => secretNames.test(name) && value !== "");
+      for (const [name, value] of stated) expect([name, value]).toEqual([expect.stringMatching(/_FILE$/), expect.stringMatching(/^\/run\/secrets\//)]);
+      expect(stated.map(([, value]) => value.replace("/run/secrets/", "")).toSorted()).toEqual((service.secrets ?? []).toSorted());
+    }
+    expect(Object.keys(secrets).toSorted()).toEqual(["database_url", "gateway_api_key", "postgres_password"]);
+    expect(Object.keys(volumes)).toEqual(["ledger"]);
+  });
+
+  it("waits longer than the drain before it kills a proxy or cuts the streams of the balancer", () => {
+    for (const service of [...proxies, services.balancer]) {
+      expect(millisecondsOf(service.stop_grace_period) - millisecondsOf(settingsTable.drain.default)).toBeGreaterThanOrEqual(10_000);
+    }
+  });
+
+  it("keeps every commit of PostgreSQL on the disk", () => {
+    expect(services.postgres.command.join(" ")).not.toMatch(/fsync|full_page_writes|synchronous_commit/);
+  });
+
+  it("names in haproxy.cfg the proxies that there are", () => {
+    const servers = [...read("haproxy.cfg").matchAll(/^ +server (\S+) (\S+)$/gm)].map(([, name, address]) => [name, address]);
+    expect(servers).toEqual(Object.keys(services).filter((name) => name.startsWith("farebox-")).map((name) => [name, `${name}:4000`]));
+  });
+});
+
+describe("the manifests for Kubernetes", () => {
+  const documents = ["proxy.yaml", "availability.yaml", "secret.example.yaml"].flatMap((name) => parseAllDocuments(read(`kubernetes/${name}`)).map((each) => each.toJS() as Any));
+  const ofKind = (kind: string): Any => documents.find((each) => each.kind === kind) ?? expect.fail(`no ${kind}`);
+  const kustomization = parse(read("kubernetes/kustomization.yaml")) as Any;
+  const settings = Object.fromEntries(kustomization.configMapGenerator[0].literals.map((line: string) => line.split(/=(.*)/).slice(0, 2))) as Record<string, string>;
+  const deployment = ofKind("Deployment");
+  const pod = deployment.spec.template.spec;
+  const [container] = pod.containers;
+  const variables = Object.fromEntries(container.env.map(({ name, value }: Any) => [name, value])) as Record<string, string>;
+
+  it("wait longer than the drain before a proxy is killed, and never have one less than before", () => {
+    const needed = millisecondsOf(settings["FAREBOX_DRAIN"]) + container.lifecycle.preStop.sleep.seconds * 1000;
+    expect(pod.terminationGracePeriodSeconds * 1000 - needed).toBeGreaterThanOrEqual(10_000);
+    expect(deployment.spec.strategy.rollingUpdate).toEqual({ maxUnavailable: 0, maxSurge: 1 });
+    expect(ofKind("PodDisruptionBudget").spec).toMatchObject({ maxUnavailable: 1 });
+  });
+
+  it("ask whether it is ready at /readyz, and restart it only by /healthz", () => {
+    expect(["startupProbe", "livenessProbe", "readinessProbe"].map((probe) => container[probe].httpGet.path)).toEqual(["/healthz", "/healthz", "/readyz"]);
+  });
+
+  it("take every right away that is not needed", () => {
+    expect(pod).toMatchObject({
+      automountServiceAccountToken: false, enableServiceLinks: false,
+      securityContext: { runAsNonRoot: true, runAsUser: 1000, seccompProfile: { type: "RuntimeDefault" } },
+    });
+    expect(container.securityContext).toEqual({ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ["ALL"] } });
+  });
+
+  it("name settings that there are, and secrets by reference only", () => {
+    expect(databaseBy({ ...settings, ...variables })).toEqual("postgres://farebox@postgres/farebox");
+    const given = Object.entries(variables).filter(([name, value]) => secretNames.test(name) && value !== "");
+    const keys = Object.keys(ofKind("Secret").stringData);
+    const [{ mountPath }] = container.volumeMounts;
+    expect(given.map(([, value]) => value).toSorted()).toEqual(keys.map((key) => `${mountPath}/${key}`).toSorted());
+    expect(given.every(([name]) => name.endsWith("_FILE"))).toBe(true);
+    expect(pod.volumes[0].secret.secretName).toBe(ofKind("Secret").metadata.name);
+    expect(Object.keys(settings).filter((name) => secretNames.test(name))).toEqual([]);
+  });
+
+  it("scale by a metric that the page has, through the rule of the adapter", () => {
+    const [{ pods }] = ofKind("HorizontalPodAutoscaler").spec.metrics;
+    const { rules } = parse(read("kubernetes/monitoring/prometheus-adapter.yaml")) as Any;
+    expect(rules.custom[0].name.as).toBe(pods.metric.name);
+    expect(rules.custom[0].seriesQuery).toContain(`${pods.metric.name}{`);
+    expect(readFileSync(join(checkout, "docs/metrics.md"), "utf8")).toContain(`\`${pods.metric.name}\``);
+    expect(ofKind("HorizontalPodAutoscaler").spec.scaleTargetRef.name).toBe(deployment.metadata.name);
+  });
+
+  it("select what they mean", () => {
+    const { labels } = deployment.spec.template.metadata;
+    for (const { matchLabels } of [deployment.spec.selector, ofKind("PodDisruptionBudget").spec.selector]) expect(labels).toMatchObject(matchLabels);
+    expect(labels).toMatchObject(ofKind("Service").spec.selector);
+    expect((parse(read("kubernetes/monitoring/pod-monitor.yaml")) as Any).spec.selector.matchLabels).toEqual(labels);
+  });
+});

@@ -1,0 +1,102 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { validate } from "dockerfile-utils";
+import { describe, expect, it } from "vitest";
+import { parse } from "yaml";
+import { settingsTable } from "../../../src/config/table.ts";
+import { parseDuration } from "../../../src/core/duration.ts";
+import { checkout } from "../../support/run-program.ts";
+import { environmentOf, inForce, stagesOf, withAncestors } from "../../support/dockerfile.ts";
+import { contextNames } from "../../support/docker-image.ts";
+
+const read = (name: string) => readFileSync(join(checkout, name), "utf8");
+const manifest = JSON.parse(read("package.json"));
+const dockerfile = read("Dockerfile");
+const stages = stagesOf(dockerfile);
+const last = stages.at(-1);
+if (last === undefined) throw new Error("the Dockerfile has no stage");
+const image = withAncestors(last, stages);
+
+describe("the Dockerfile", () => {
+  it("has nothing that the linter of the Docker language server complains of", () => {
+    expect(validate(dockerfile)).toEqual([]);
+  });
+
+  it("is built on the Node that package.json pins, named once, by an exact tag", () => {
+    const bases = stages.map(({ from }) => from).filter((from) => !stages.some(({ name }) => name === from));
+    expect(bases).toEqual([`node:${manifest.devDependencies.node}-trixie-slim`]);
+  });
+
+  it("fetches nothing but npm packages, and runs none of their scripts", () => {
+    const runs = stages.flatMap(({ instructions }) => instructions).filter(({ keyword }) => keyword === "RUN");
+    expect(runs.map(({ rest }) => rest)).toEqual([
+      "npm ci --omit=dev --ignore-scripts",
+      "npm ci --ignore-scripts",
+      "node scripts/build.ts",
+      "mkdir --mode=700 /data && chown node:node /data && ln -s /app/bin/farebox.mjs /usr/local/bin/farebox",
+    ]);
+    expect(image.filter(({ keyword }) => keyword === "ADD" || keyword === "ARG")).toEqual([]);
+  });
+
+  it("copies into the build all that .dockerignore lets in, and nothing else", async () => {
+    const copied = stages
+      .flatMap(({ instructions }) => instructions)
+      .filter(({ keyword, flags }) => keyword === "COPY" && flags["from"] === undefined)
+      .flatMap(({ rest }) => rest.split(" ").slice(0, -1));
+    expect(copied.toSorted()).toEqual((await contextNames()).toSorted());
+  });
+
+  it("takes the packages of the image from the stage without development dependencies", () => {
+    const source = image.find(({ keyword, rest }) => keyword === "COPY" && rest.includes("node_modules"))?.flags["from"];
+    const stage = stages.find(({ name }) => name === source);
+    expect(stage?.instructions.map(({ rest }) => rest)).toEqual(["npm ci --omit=dev --ignore-scripts"]);
+  });
+
+  it("runs as a user by number who is not root, with Node itself as process 1", () => {
+    expect(inForce(image, "USER")).toMatch(/^[1-9]\d*:[1-9]\d*$/);
+    expect(JSON.parse(inForce(image, "ENTRYPOINT"))).toEqual(["node", "/app/bin/farebox.mjs"]);
+    expect(JSON.parse(inForce(image, "CMD"))).toEqual(["serve"]);
+  });
+
+  it("listens to all, keeps its ledger in the volume, and holds no secret", () => {
+    const environment = environmentOf(image);
+    expect(environment).toMatchObject({ FAREBOX_HOST: "0.0.0.0", FAREBOX_DATABASE: "/data/farebox.db", NODE_ENV: "production" });
+    expect(inForce(image, "VOLUME")).toBe("/data");
+    expect(inForce(image, "EXPOSE")).toBe(settingsTable.port.default);
+    expect(Object.keys(environment).filter((name) => /KEY|TOKEN|SECRET/.test(name))).toEqual([]);
+  });
+});
+
+describe("compose.yaml", () => {
+  const { services, secrets, volumes } = parse(read("compose.yaml"));
+  const service = services.farebox;
+
+  it("waits longer than the drain before it kills", () => {
+    const margin = (parseDuration(service.stop_grace_period) ?? 0) - (parseDuration(settingsTable.drain.default) ?? Number.NaN);
+    expect(margin).toBeGreaterThanOrEqual(10_000);
+    expect(service.environment).not.toHaveProperty("FAREBOX_DRAIN");
+  });
+
+  it("takes every right away that is not needed", () => {
+    expect(service).toMatchObject({
+      read_only: true,
+      tmpfs: ["/tmp"],
+      cap_drop: ["ALL"],
+      security_opt: ["no-new-privileges:true"],
+      volumes: ["data:/data"],
+    });
+    expect(Object.keys(volumes)).toEqual(["data"]);
+    expect(service.ports).toEqual(["127.0.0.1:4000:4000"]);
+  });
+
+  it("hands secrets over as files", () => {
+    const named = Object.entries<string>(service.environment).filter(([name]) => /KEY|TOKEN|SECRET/.test(name));
+    expect(named).toEqual([["FAREBOX_GATEWAY_API_KEY_FILE", "/run/secrets/gateway_api_key"]]);
+    expect(service.secrets).toEqual(Object.keys(secrets));
+  });
+
+  it("has the image's health check", () => {
+    const [, command = ""] = /CMD (\[.*\])$/.exec(inForce(image, "HEALTHCHECK")) ?? [];
+    expect(service.healthcheck.test).toEqual(["CMD", ...JSON.parse(command)]);
+  });
+});

@@ -1,0 +1,136 @@
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
+import { ask, hello, helloStream, type Asked } from "../../support/sandbox-client.ts";
+import { breachesOf, gatewayDocument, type Fields } from "../../support/gateway-document.ts";
+
+describe("docs/gateway-openapi.yaml", () => {
+  it("is a valid OpenAPI 3.1 document", async () => {
+    const validator = new Validator();
+    const result = await validator.validate(fileURLToPath(new URL("../../../docs/gateway-openapi.yaml", import.meta.url)));
+    expect(result.errors).toBeUndefined();
+    expect([result.valid, validator.version]).toEqual([true, "3.1"]);
+  });
+
+  it("refers to nothing that it does not have", () => {
+    const refs = [...JSON.stringify(gatewayDocument).matchAll(/"\$ref":"#\/([^"]+)"/g)].map(([, ref = ""]) => ref);
+    const resolve = (ref: string) => ref.split("/").reduce<unknown>((at, name) => (at as Fields | undefined)?.[name], gatewayDocument);
+    expect(refs.filter((ref) => resolve(ref) === undefined)).toEqual([]);
+    expect(refs.length).toBeGreaterThan(50);
+  });
+
+  it("marks everything that the interface does not show, with what it rests on", () => {
+    const operations = Object.entries(gatewayDocument.paths).flatMap(([path, item]) =>
+      Object.entries(item).filter(([method]) => ["get", "post", "delete"].includes(method)).map(([method, operation]) => [`${method} ${path}`, operation as Fields] as const),
+    );
+    const stated = operations.filter(([, operation]) => !("x-assumed" in operation)).map(([name]) => name);
+    expect(stated).toEqual(["post /v1/chat/completions", "get /account/info", "get /api/v1/task/{task_id}"]);
+    for (const reason of reasonsIn(gatewayDocument)) expect(reason).toMatch(/^.{10,}\.$/s);
+  });
+
+  /** Every text of an x-assumed. */
+  function reasonsIn(value: unknown): unknown[] {
+    if (typeof value !== "object" || value === null) return [];
+    return Object.entries(value).flatMap(([name, inner]) => (name === "x-assumed" ? [inner] : reasonsIn(inner)));
+  }
+});
+
+const fixture = (name: string): unknown => JSON.parse(readFileSync(new URL(`../../fixtures/${name}.json`, import.meta.url), "utf8"));
+
+describe("the interface's tables of fields", () => {
+  it.each([
+    ["account-record", "AccountAnswer"],
+    ["task-video", "TaskUnified"],
+    ["task-music", "TaskUnified"],
+    ["task-conversation", "TaskEnvelope"],
+  ])("%s is a whole %s", (name, schema) => {
+    const record = fixture(name) as Fields;
+    expect(breachesOf(schema, record)).toEqual([]);
+    // Each can fail: without a field, with one of another type, and with one that is unknown where none is permitted.
+    const data = record["data"] as Fields;
+    for (const field of Object.keys(data).filter((each) => each !== "equivalent_in_usd")) {
+      const { [field]: _left, ...rest } = data;
+      expect(breachesOf(schema, { ...record, data: rest }).join("\n"), field).toContain(field);
+    }
+    expect(breachesOf(schema, { ...record, data: { ...data, task_id: 5, id: "x" } })).not.toEqual([]);
+    const wider = { ...record, data: { ...data, something_new: 1 } };
+    expect([breachesOf(schema, wider).length, breachesOf(schema, wider, "open")]).toEqual([1, []]);
+  });
+
+  it.each([["VideoInput", "task-video", "input"], ["VideoOutput", "task-video", "output"], ["MusicInput", "task-music", "input"]])("%s", (schema, name, field) => {
+    const { data } = fixture(name) as { data: Fields };
+    expect(breachesOf(schema, data[field])).toEqual([]);
+  });
+
+  it("Track", () => {
+    const { data } = fixture("task-music") as { data: { output: unknown[] } };
+    expect(data.output.flatMap((track) => breachesOf("Track", track))).toEqual([]);
+  });
+});
+
+describe("the sandbox's answers", () => {
+  let sandbox: Sandbox;
+  beforeAll(async () => {
+    sandbox = await startSandbox();
+  });
+  afterAll(() => sandbox.close());
+
+  /** An unknown field, as gateways add them: the sandbox sends it on purpose. */
+  const withoutExtra = ({ gateway: _extra, ...known }: Fields) => known;
+  const json = async (body: unknown, asked: Asked = {}) => {
+    const answer = await ask(sandbox, body, asked);
+    return { status: answer.status, body: JSON.parse(answer.body.toString()) as Fields };
+  };
+
+  it.each([
+    ["plain", hello, undefined],
+    ["with several choices and log probabilities", { ...hello, n: 2, logprobs: true }, undefined],
+    ["with a tool call", { ...hello, tool_choice: { type: "function", function: { name: "f" } }, tools: [{ type: "function", function: { name: "f", parameters: {} } }] }, undefined],
+    ["with hidden reasoning and cached tokens", hello, "reasoning:50+cached:5"],
+    ["without usage", hello, "no-usage"],
+  ])("chat completion %s", async (_what, request, scenario) => {
+    expect(breachesOf("ChatRequest", request, "open")).toEqual([]);
+    const { status, body } = await json(request, scenario === undefined ? {} : { scenario });
+    expect(status).toBe(200);
+    expect(breachesOf("ChatCompletion", withoutExtra(body))).toEqual([]);
+  });
+
+  it.each([
+    ["with a usage chunk", helloStream, undefined],
+    ["with usage in the last chunk", helloStream, "usage-last"],
+    ["with empty usage", { ...hello, stream: true }, "empty-usage"],
+    ["of a tool call", { ...helloStream, tool_choice: { type: "function", function: { name: "f" } }, tools: [{ type: "function", function: { name: "f", parameters: {} } }] }, undefined],
+  ])("stream %s", async (_what, request, scenario) => {
+    const { status, body } = await ask(sandbox, request, scenario === undefined ? {} : { scenario });
+    expect(status).toBe(200);
+    const events = body.toString().split("\n\n").filter((event) => event.startsWith("data: ")).map((event) => event.slice("data: ".length));
+    expect(events.at(-1)).toBe("[DONE]");
+    expect(events.length).toBeGreaterThan(3);
+    for (const event of events.slice(0, -1)) expect(breachesOf("ChatCompletionChunk", withoutExtra(JSON.parse(event)))).toEqual([]);
+  });
+
+  it("the account record", async () => {
+    const { status, body } = await json(undefined, { path: "/account/info", method: "GET", headers: { "x-api-key": sandbox.apiKey } });
+    expect([status, breachesOf("AccountAnswer", body)]).toEqual([200, []]);
+  });
+
+  it("the list of models", async () => {
+    const { status, body } = await json(undefined, { path: "/v1/models", method: "GET" });
+    expect([status, breachesOf("ModelList", body)]).toEqual([200, []]);
+  });
+
+  it.each([
+    [401, "Error", hello, { headers: { authorization: "Bearer wrong" } }],
+    [400, "Error", { model: "gpt-4o" }, {}],
+    [404, "Error", hello, { path: "/v1/none" }],
+    [429, "Error", hello, { scenario: "status:429" }],
+    [500, "Error", hello, { scenario: "status:500" }],
+    [401, "EnvelopeError", undefined, { path: "/account/info", method: "GET" }],
+    [500, "EnvelopeError", undefined, { path: "/account/info", method: "GET", headers: { "x-api-key": "sk-sandbox" }, scenario: "status:500" }],
+  ] as const)("%s as %s", async (status, schema, request, asked) => {
+    const answer = await json(request, asked);
+    expect([answer.status, breachesOf(schema, answer.body)]).toEqual([status, []]);
+  });
+});

@@ -1,0 +1,203 @@
+import { globSync, readFileSync } from "node:fs";
+import { posix } from "node:path";
+import { describe, expect, it } from "vitest";
+
+/** The import law of docs/architecture.md as data. A folder may always import itself. */
+const everything = ["core", "ports", "wire"];
+const useCases = ["proxy", "admin", "reporting", "delivery", "jobs"];
+const mayImport: Record<string, readonly string[]> = {
+  core: [],
+  ports: ["core"],
+  wire: ["core"],
+  config: ["core"],
+  ...Object.fromEntries(useCases.map((folder) => [folder, everything])),
+  ...Object.fromEntries(
+    ["tokens", "gateway", "webhook", "metrics", "time", "log"].map((adapter) => [adapter, everything]),
+  ),
+  yaml: ["core", "ports"],
+  catalogue: [...everything, "yaml"],
+  // A worker thread cannot be handed a calendar, so it makes its own.
+  store: [...everything, "time"],
+  sandbox: ["core", "wire"],
+  // Runs in the browser, from a folder that the browser can ask for: an island.
+  dashboard: [],
+  http: [...useCases, ...everything, "config"],
+  cli: [...useCases, ...everything, "config"],
+};
+
+/** What puts everything together. */
+const composition = new Set(["app", "app.ts", "main.ts"]);
+
+/** These have no effects, so they need nothing of the runtime. */
+const withoutRuntime = new Set(["core", "ports", "dashboard"]);
+
+/** Where each dependency lives: folders, or files directly in src. */
+const packageHomes: Record<string, readonly string[]> = {
+  // A font: files that the page asks for.
+  "@fontsource-variable/geist": [],
+  "better-sqlite3": ["store"],
+  commander: ["cli"],
+  express: ["http"],
+  "http-proxy-middleware": ["gateway"],
+  "lru-cache": ["proxy", "http", "tokens", "catalogue"],
+  openai: ["app"],
+  pg: ["store"],
+  pino: ["log"],
+  "pino-pretty": ["log"],
+  preact: ["dashboard"],
+  "prom-client": ["metrics"],
+  "temporal-polyfill": ["time"],
+  tiktoken: ["tokens", "sandbox"],
+  undici: ["gateway"],
+  uplot: ["dashboard"],
+  yaml: ["config", "catalogue", "yaml"],
+  zod: ["config", "admin", "reporting", "catalogue", "yaml", "http"],
+};
+
+/** What is wrong with the imports of one file, given by its path in src. */
+function violations(file: string, source: string): string[] {
+  const home = file.split("/")[0] ?? file;
+  return importsOf(source).flatMap((specifier) => {
+    const fault = faultOf(file, home, specifier);
+    return fault === null ? [] : [`${file}: ${specifier}: ${fault}`];
+  });
+}
+
+function faultOf(file: string, home: string, specifier: string): string | null {
+  if (specifier === notLiteral) return "an import must name its module in a plain string";
+  if (specifier.startsWith("node:")) return withoutRuntime.has(home) ? `${home} imports nothing of the runtime` : null;
+  if (specifier.startsWith(".")) return relativeFault(home, posix.join(posix.dirname(file), specifier));
+  const name = specifier.split("/", specifier.startsWith("@") ? 2 : 1).join("/");
+  const homes = packageHomes[name];
+  if (homes === undefined) return "not in the table of dependencies";
+  return homes.includes(home) ? null : `${name} belongs to ${homes.join(", ")}`;
+}
+
+function relativeFault(home: string, target: string): string | null {
+  if (composition.has(home)) return null;
+  const there = target.split("/")[0] ?? target;
+  if (there === home) return null;
+  const allowed = mayImport[home];
+  if (allowed === undefined) return `${home} is not in the import law`;
+  return allowed.includes(there) ? null : `${home} must not import ${there}`;
+}
+
+const notLiteral = "import(…)";
+
+/** Every module that the source names: static, re-exported, type-only, dynamic, `import("…").Type`, `require`. */
+function importsOf(source: string): string[] {
+  const { code, strings } = tokenised(source);
+  const named = [
+    ...code.matchAll(/\bfrom\s*"(\d+)"/g),
+    ...code.matchAll(/(?<![.\w])import\s*\(?\s*"(\d+)"/g),
+    ...code.matchAll(/(?<![.\w])require\s*\(\s*"(\d+)"/g),
+  ].map((match) => strings[Number(match[1])] ?? "");
+  const computed = code.match(/(?<![.\w])(?:import|require)\s*\((?!\s*")/g) ?? [];
+  return [...named, ...computed.map(() => notLiteral)];
+}
+
+/** The source without comments, regular expressions and the text of templates; each string replaced by its number. */
+function tokenised(source: string): { code: string; strings: string[] } {
+  const strings: string[] = [];
+  const openBraces: number[] = [];
+  let code = "";
+  let at = 0;
+  const take = (pattern: RegExp): string => {
+    pattern.lastIndex = at;
+    const text = pattern.exec(source)?.[0] ?? source[at] ?? "";
+    at += text.length;
+    return text;
+  };
+  const templateText = () => {
+    if (take(/(?:[^`\\$]|\\[^]|\$(?!\{))*(?:`|\$\{)/y).endsWith("${")) openBraces.push(0);
+    code += " ` ";
+  };
+  while (at < source.length) {
+    const [here = "", next = ""] = source.slice(at, at + 2);
+    const depth = openBraces.length - 1;
+    if (here === "/" && next === "/") take(/[^\n]*/y);
+    else if (here === "/" && next === "*") take(/\/\*[^]*?\*\//y);
+    else if (here === '"' || here === "'") {
+      const text = take(/"(?:[^"\\\n]|\\[^])*"|'(?:[^'\\\n]|\\[^])*'/y);
+      code += ` "${strings.push(text.slice(1, -1)) - 1}" `;
+    } else if (here === "`") {
+      at++;
+      templateText();
+    } else if (here === "/" && beginsExpression(code)) {
+      take(/\/(?:[^\\/[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+\/[a-z]*/y);
+      code += " 0 ";
+    } else if (here === "}" && openBraces[depth] === 0) {
+      at++;
+      openBraces.pop();
+      templateText();
+    } else {
+      if (here === "{" && depth >= 0) openBraces[depth] = (openBraces[depth] ?? 0) + 1;
+      if (here === "}" && depth >= 0) openBraces[depth] = (openBraces[depth] ?? 0) - 1;
+      code += here;
+      at++;
+    }
+  }
+  return { code, strings };
+}
+
+/** Whether a slash after this code begins a regular expression rather than dividing. */
+function beginsExpression(code: string): boolean {
+  return /(?:^|[(,=:[!&|?{};+\-*%<>~^]|\b(?:return|typeof|case|in|of|await|yield|else|do))\s*$/.test(code.slice(-40));
+}
+
+const sources = globSync("**/*.ts", { cwd: new URL("../../src", import.meta.url) }).sort();
+
+describe("the import law", () => {
+  it.each(sources)("holds in %s", (file) => {
+    expect(violations(file, readFileSync(new URL(`../../src/${file}`, import.meta.url), "utf8"))).toEqual([]);
+  });
+
+  it("knows the home of every dependency", () => {
+    const manifest: { dependencies: object } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
+    const names = Object.keys(manifest.dependencies).filter((name) => !name.startsWith("@types/"));
+    expect(names.filter((name) => packageHomes[name] === undefined)).toEqual([]);
+  });
+});
+
+describe("the checker", () => {
+  it.each([
+    ["core/money.ts", 'import { x } from "node:fs";'],
+    ["core/money.ts", 'import { x } from "../wire/json.ts";'],
+    ["core/deep/money.ts", 'export * from "../../ports/clock.ts";'],
+    ["ports/clock.ts", 'import type { Key } from "../store/keys.ts";'],
+    ["ports/clock.ts", 'import "node:timers";'],
+    ["wire/json.ts", "import { x }\n  from '../ports/clock.ts'"],
+    ["admin/keys.ts", 'const { open } = await import("../store/sqlite/open.ts");'],
+    ["gateway/deep/call.ts", 'let zone: import("../../time/calendar.ts").Zone;'],
+    ["sandbox/server.ts", 'import { Gateway } from "../ports/gateway.ts";'],
+    ["cli/keys.ts", 'import { open } from "../store/sqlite/open.ts";'],
+    ["cli/serve.ts", 'import { app } from "../app.ts";'],
+    ["http/app.ts", 'import client from "prom-client";'],
+    ["proxy/story.ts", 'import express from "express/lib/router";'],
+    ["core/money.ts", 'import leftPad from "left-pad";'],
+    ["admin/keys.ts", "await import(name);"],
+    ["store/open.ts", 'const fs = require("left-pad");'],
+    ["newcomer/x.ts", 'import { x } from "../core/money.ts";'],
+    ["dashboard/money.ts", 'import { x } from "../core/money.ts";'],
+    ["dashboard/money.ts", 'import "node:fs";'],
+    ["http/dashboard.ts", 'import { h } from "preact";'],
+    ["core/money.ts", 'const a = `${`nested ${1}`} // x`; import "node:fs";'],
+    ["core/money.ts", 'const quote = /["\'`]/; import "node:fs";'],
+    ["core/money.ts", '/* comment */ import "node:fs"; // from "x"'],
+  ])("finds the violation in %s: %s", (file, source) => {
+    expect(violations(file, source)).toHaveLength(1);
+  });
+
+  it.each([
+    ["core/money.ts", '// import "node:fs";\n/* import x from "node:os" */'],
+    ["core/money.ts", "const text = 'import x from \"node:fs\"';"],
+    ["core/money.ts", 'const text = `import "node:fs"; ${1 + 1} import("node:os")`;'],
+    ["core/money.ts", 'const list = Array.from("abc"); const address = import.meta.url;'],
+    ["core/money.ts", 'import type { Tokens } from "./tokens.ts";'],
+    ["wire/encoding.ts", 'import { gunzipSync } from "node:zlib";\nimport { x } from "../core/money.ts";'],
+    ["app.ts", 'import { x } from "./store/sqlite/open.ts"; import manifest from "../package.json" with { type: "json" };'],
+    ["cli/keys.ts", 'import { Command } from "commander"; import { createKey } from "../admin/keys.ts";'],
+  ])("finds nothing in %s: %s", (file, source) => {
+    expect(violations(file, source)).toEqual([]);
+  });
+});

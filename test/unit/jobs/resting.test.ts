@@ -1,0 +1,125 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { expect, it } from "vitest";
+import { usd } from "../../../src/core/money.ts";
+import type { Task } from "../../../src/core/tasks.ts";
+import { startDelivery } from "../../../src/delivery/delivery.ts";
+import { startAlerts } from "../../../src/jobs/alerts.ts";
+import type { Duty } from "../../../src/jobs/duties.ts";
+import { startTaskPoller } from "../../../src/jobs/task-poller.ts";
+import { silentLog } from "../../../src/log/log.ts";
+import { MemoryAccountSamples } from "../../../src/store/memory/account-samples.ts";
+import { MemoryLedger } from "../../../src/store/memory/ledger.ts";
+import { MemoryOutbox } from "../../../src/store/memory/outbox.ts";
+import { emptyState } from "../../../src/store/memory/state.ts";
+import { alice, budget, holdOf, noon, utc } from "../../support/ledger-fixtures.ts";
+import { manualClock } from "../../support/manual-clock.ts";
+
+/** A duty that the test gives and takes away. */
+function someDuty(isMine: boolean): Duty & { isOwn: boolean; take(): void } {
+  const listeners: (() => void)[] = [];
+  const duty = {
+    isOwn: isMine,
+    isMine: () => duty.isOwn,
+    onTaken: (listener: () => void) => void listeners.push(listener),
+    take() {
+      duty.isOwn = true;
+      for (const listener of listeners) listener();
+    },
+  };
+  return duty;
+}
+
+it("deliveries wait for the duty, and stop before the next message when it has gone", async () => {
+  const clock = manualClock(noon);
+  const outbox = new MemoryOutbox(emptyState());
+  const duty = someDuty(false);
+  const sent: string[] = [];
+  const { promise: lookedUp, resolve: lookUp } = Promise.withResolvers<void>();
+  const { promise: asleep, resolve: fallAsleep } = Promise.withResolvers<void>();
+  await using delivery = startDelivery({
+    outbox, clock, log: silentLog, random: () => 0, counted: () => {}, isMine: duty.isMine,
+    destinationOf: async ({ payload }) => {
+      // As long as the proxy sleeps here.
+      if (payload === "slow") {
+        fallAsleep();
+        await lookedUp;
+      }
+      return { url: "http://somebody", rule: "administrator", body: payload, headers: () => ({}) };
+    },
+    sender: { send: async ({ body }) => (sent.push(body), { ok: true }), [Symbol.asyncDispose]: async () => {} },
+  });
+  duty.onTaken(() => delivery.wake());
+  const put = (id: string, target: string, payload: string) => outbox.put([{ id, kind: "alert", target, dedupeKey: id, keyUntil: null, payload, createdAt: noon }]);
+  await put("a", "red", "first");
+  await delivery.idle();
+  expect(sent).toEqual([]);
+  duty.take();
+  await delivery.idle();
+  expect(sent).toEqual(["first"]);
+  await put("b", "red", "slow");
+  delivery.wake();
+  await asleep;
+  duty.isOwn = false;
+  lookUp();
+  await delivery.idle();
+  expect(sent).toEqual(["first"]);
+  expect(await outbox.waiting()).toBe(1);
+});
+
+it("the task poller asks for what is due only on duty", async () => {
+  const duty = someDuty(false);
+  const asked: number[] = [];
+  const looks: string[] = [];
+  const { promise: read, resolve: answer } = Promise.withResolvers<void>();
+  const due = { taskId: "t", charge: "c" } as Task;
+  await using poller = startTaskPoller({
+    clock: manualClock(noon), log: silentLog, duty,
+    look: async ({ taskId }) => void looks.push(taskId),
+    tasks: {
+      async due() {
+        asked.push(1);
+        await read;
+        return { tasks: [due], nextPollAt: null };
+      },
+    },
+  });
+  poller.wake();
+  await nextTurn();
+  expect(asked).toEqual([]);
+  duty.take();
+  expect(asked).toHaveLength(1);
+  // What was read before it slept is somebody else's now.
+  duty.isOwn = false;
+  answer();
+  await nextTurn();
+  await poller[Symbol.asyncDispose]();
+  expect(looks).toEqual([]);
+});
+
+it("alerts of its own refusals are raised by every proxy, all others on duty", async () => {
+  const clock = manualClock(noon);
+  const state = emptyState();
+  const ledger = new MemoryLedger(utc, state);
+  const outbox = new MemoryOutbox(state);
+  const duty = someDuty(false);
+  const set = await ledger.setBudget({ ...budget({ kind: "key", key: alice.key }, "1d", "1"), warnPercent: 80 }, noon);
+  let serial = 0;
+  await using alerts = startAlerts({
+    ledger, outbox, clock, duty, calendar: utc, log: silentLog, target: null, samples: new MemoryAccountSamples(state),
+    rules: { balanceFloor: null, hoursMin: null, unsettledMs: 1_000 },
+    newId: () => `m${++serial}`, names: async () => () => null, burnPerHour: async () => usd("0"), drift: async () => null, counted: () => {}, raised: () => {},
+  });
+  expect(set).toBeDefined();
+  await ledger.hold(holdOf("old", usd("0.5"), { at: noon - 60_000 }));
+  const types = async () => (await outbox.list({ kind: "alert", limit: 10 })).map(({ payload }) => (JSON.parse(payload) as { type: string }).type);
+  await alerts.evaluate();
+  expect(await types()).toEqual([]);
+  const refused = await ledger.hold(holdOf("dear", usd("2"), { at: noon }));
+  if (refused.ok || refused.reason !== "no_room") throw new Error("a hold beyond its budget is refused");
+  alerts.refused({ code: "budget_exceeded", shortage: refused.shortage, scopeName: "key:alice" });
+  await alerts.evaluate();
+  expect(await types()).toEqual(["budget_exhausted"]);
+  duty.isOwn = true;
+  await alerts.evaluate();
+  expect((await types()).toSorted()).toEqual(["budget_exhausted", "charges_unsettled"]);
+});

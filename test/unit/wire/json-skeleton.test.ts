@@ -1,0 +1,135 @@
+import * as fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { jsonMembers } from "../../../src/wire/json-keys.ts";
+import { jsonBounds, jsonSkeleton, lengthInFull } from "../../../src/wire/json-skeleton.ts";
+import { chatTextOf, readChatRequest } from "../../../src/wire/chat-request.ts";
+
+/** Texts around the length from which they are cut out, with all that is escaped in JSON or longer than a byte in UTF-8. */
+const pieces = fc.array(fc.constantFrom("a", '"', "\\", "\n", "é", "漢", "😀", "{", "]", ",", ":", "\u2028"), { minLength: 1, maxLength: 8 });
+const texts = fc.tuple(pieces, fc.oneof(fc.constant(1), fc.integer({ min: 100, max: 700 }))).map(([some, times]) => some.join("").repeat(times));
+const values = fc.letrec((tie) => ({
+  value: fc.oneof({ depthSize: "small" }, texts, fc.integer(), fc.constant(null), fc.array(tie("value"), { maxLength: 4 }), fc.dictionary(texts, tie("value"), { maxKeys: 4 })),
+})).value;
+
+/** What a skeleton must hold, made from the whole value: strings of more than 1,024 bytes of JSON become their length. */
+function shortened(value: unknown): unknown {
+  if (typeof value === "string") {
+    const length = Buffer.byteLength(JSON.stringify(value)) - 2;
+    return length > 1024 ? { length } : value;
+  }
+  if (Array.isArray(value)) return value.map(shortened);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.entries(value).map(([name, inner]) => [shortened(name), shortened(inner)]);
+}
+
+function read(value: unknown): unknown {
+  if (typeof value === "string") return value.length > 1024 ? { length: lengthInFull(value) } : value;
+  if (Array.isArray(value)) return value.map(read);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.entries(value).map(([name, inner]) => [read(name), read(inner)]);
+}
+
+describe("a skeleton", () => {
+  it("has the structure of the whole, and the length of each string that was cut out", () => {
+    fc.assert(
+      fc.property(values, fc.constantFrom(0, 1, 2), (value, indent) => {
+        const skeleton = skeletonOf(JSON.stringify(value, null, indent));
+        // Two long names of the same length become one: such an object is looked at for no name that is as long.
+        fc.pre(!hasLongNames(value));
+        expect(read(JSON.parse(skeleton.toString()))).toEqual(shortened(value));
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it("is the text itself where no string is long", () => {
+    const bytes = Buffer.from('{"model":"gpt-4o"}');
+    expect(jsonSkeleton(bytes)).toBe(bytes);
+  });
+
+  it("is short however long the text is", () => {
+    const text = 'She said "no" \\ '.repeat(100_000);
+    expect(skeletonOf(JSON.stringify({ model: "m", text })).length).toBeLessThan(1100);
+  });
+
+  it("ends a string where JSON does, however close and many its escapes are", () => {
+    const piece = fc.constantFrom('"', "\\", "\n", "a", " ", "é", "x".repeat(15), "y".repeat(16), "z".repeat(17), '\\"');
+    const text = fc.array(piece, { maxLength: 60 }).map((pieces) => pieces.join(""));
+    fc.assert(
+      fc.property(text, text, (first, second) => {
+        const bytes = Buffer.from(JSON.stringify({ [`x${first}`]: second, end: 1 }));
+        expect(jsonMembers(bytes).map(({ name, valueStart, valueEnd }) => [name, JSON.parse(bytes.toString("utf8", valueStart, valueEnd))])).toEqual([
+          [`x${first}`, second],
+          ["end", 1],
+        ]);
+      }),
+      { numRuns: 2000 },
+    );
+  });
+});
+
+describe("a body that is hardly anything but structure", () => {
+  const filled = (piece: string, bytes = 20_000_000) => `{"model":"gpt-4o","messages":[${piece.repeat(Math.floor(bytes / piece.length))}1]}`;
+  const names = (count: number) => Array.from({ length: count }, (_, index) => `"k${index}":1`).join(",");
+
+  it.each<[string, string]>([
+    ["empty lists", filled("[],")],
+    ["empty objects", filled("{},")],
+    ["numbers", filled("1,")],
+    ["empty texts", filled('"",')],
+    ["nesting", filled("[")],
+    ["nested objects", filled('{"a":')],
+    ["parts", filled('{"type":"text"},')],
+    ["white space", filled(" ")],
+    ["a text without its end", '{"model":"'.padEnd(20_000_000, "a")],
+    ["the names of one message", `{"model":"gpt-4o","messages":[{${names(300_000)}}]}`],
+    ["its own names", `{"model":"gpt-4o","messages":[1],${names(10_001)}}`],
+    ["one name again and again", `{"model":"gpt-4o","messages":[1],${'"k":1,'.repeat(300_000)}"k":1}`],
+  ])("is refused without being parsed: %s", (_, text) => {
+    expect(readChatRequest(Buffer.from(text))).toMatchObject({ ok: false, refusal: { code: "invalid_request", message: expect.stringContaining("more than 500000 JSON values") } });
+  });
+
+  it("is read up to the bounds", () => {
+    const many = `{"model":"gpt-4o","messages":[${"1,".repeat(jsonBounds.values - 5)}1]}`;
+    expect(readChatRequest(Buffer.from(many)).ok).toBe(true);
+    expect(readChatRequest(Buffer.from(many.replace("[1,", "[1,1,1,"))).ok).toBe(false);
+    expect(readChatRequest(Buffer.from(`{"model":"gpt-4o","messages":[1],${names(jsonBounds.names - 2)}}`)).ok).toBe(true);
+  });
+});
+
+describe("a request with a long text", () => {
+  const request = (content: unknown) => Buffer.from(JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content }] }));
+
+  it("takes no text for a payload, whatever it looks like", () => {
+    const forged = `${"x".repeat(1025)}999999999`;
+    const bytes = request([{ type: "image_url", image_url: { url: forged } }]);
+    const read = readChatRequest(bytes);
+    expect(read.ok && read.request.size.textBytes).toBe(bytes.length - forged.length);
+  });
+
+  it("is refused where its structure is no JSON, before and behind the text", () => {
+    const good = request("y".repeat(5000)).toString();
+    for (const bad of [good.slice(0, -1), good.slice(0, -20), good.replace('"user"', "user"), `${good}}`]) {
+      expect(readChatRequest(Buffer.from(bad))).toMatchObject({ ok: false, refusal: { code: "invalid_json" } });
+    }
+  });
+
+  it("that is no JSON inside is the gateway's to refuse, and counts with all that it has", () => {
+    const bytes = Buffer.from(request(`${"z ".repeat(2000)}END`).toString().replace("END", "\\x"));
+    expect(readChatRequest(bytes).ok).toBe(true);
+    expect(chatTextOf(bytes).texts.join("").length).toBeGreaterThanOrEqual(4000);
+  });
+});
+
+/** Of JSON within the bounds. */
+function skeletonOf(text: string): Buffer {
+  const skeleton = jsonSkeleton(Buffer.from(text));
+  if (skeleton === undefined) throw new Error("beyond the bounds");
+  return skeleton;
+}
+
+function hasLongNames(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  const names = Array.isArray(value) ? [] : Object.keys(value);
+  return names.some((name) => name.length > 300) || Object.values(value).some(hasLongNames);
+}

@@ -1,0 +1,104 @@
+import { describe, expect, it } from "vitest";
+import { envelopeCode, isTaskId, readTaskRecord } from "../../../src/wire/task.ts";
+import { readTaskRequest } from "../../../src/wire/task-request.ts";
+import { finalStatusOf } from "../../../src/core/tasks.ts";
+import { conversationRecord, musicRecord, record, videoRecord } from "../../support/task-records.ts";
+
+const at = (iso: string) => Date.parse(iso);
+
+describe("a task's record", () => {
+  it("is read in the unified form, in the envelope form, and with its numbers exactly as written", () => {
+    expect(readTaskRecord(videoRecord)).toEqual({
+      taskId: "vid-1", status: "completed", startedAt: at("2026-11-20T12:00:01.5Z"), endedAt: at("2026-11-20T12:01:02.000Z"),
+      consumption: { type: "llm", units: "2600000.5" }, hasError: false, errors: [], isPrivatePool: false,
+    });
+    expect(readTaskRecord(Buffer.from(musicRecord))).toMatchObject({ taskId: "music-1", status: "completed", consumption: { type: "", units: "120000" }, hasError: false });
+    expect(readTaskRecord(conversationRecord)).toEqual({
+      taskId: "conv-1", status: "completed", startedAt: at("2026-11-20T12:00:00Z"), endedAt: at("2026-11-20T12:00:09Z"),
+      consumption: { type: "used_credits", units: "0.1000000000000000055" }, hasError: false, errors: [], isPrivatePool: false,
+    });
+  });
+
+  it.each([
+    ["Pending", "pending"], ["Staged", "pending"], ["PROCESSING", "running"], ["running", "running"], ["in progress", "running"], ["Completed", "completed"],
+    ["SUCCESS", "completed"], ["Failed", "failed"], ["canceled", "cancelled"], ["Cancelled", "cancelled"], ["hatching", "unknown"], ["constructor", "unknown"],
+  ])("says %s and means %s", (word, status) => {
+    expect(readTaskRecord(record("t", word))?.status).toBe(status);
+  });
+
+  it("has no start and no end where these are the zero time", () => {
+    expect(readTaskRecord(record("t", "pending"))).toMatchObject({ startedAt: null, endedAt: null });
+    expect(finalStatusOf({ ...known("hatching"), endedAt: 5 })).toBe("completed");
+    expect(finalStatusOf({ ...known("hatching"), endedAt: 5, hasError: true })).toBe("failed");
+    expect(finalStatusOf(known("hatching"))).toBeNull();
+    expect(finalStatusOf({ ...known("pending"), endedAt: 5 })).toBeNull();
+  });
+
+  it("states its errors in either form", () => {
+    const failed = record("t", "Failed", { error: { code: 10000, raw_message: "raw", message: "said", detail: { message: "more" } } });
+    expect(readTaskRecord(failed)).toMatchObject({ status: "failed", hasError: true, errors: ["said", "raw", "more"] });
+    expect(readTaskRecord(record("t", "failed", { error: { code: 7, message: "" } }))).toMatchObject({ hasError: true, errors: [] });
+    expect(readTaskRecord('{"code":200,"data":{"task_id":"t","status":"failed","task_result":{"error_messages":["no",3,""]}}}')).toMatchObject({ hasError: true, errors: ["no"] });
+  });
+
+  it("is tolerated whatever else it is", () => {
+    const nothing = { taskId: null, status: "unknown", startedAt: null, endedAt: null, consumption: null, hasError: false, errors: [], isPrivatePool: false };
+    for (const text of ["{}", '{"data":null}', '{"data":[]}', '{"data":{"task_id":{},"status":4,"meta":"x","error":7,"task_result":null}}']) {
+      expect(readTaskRecord(text), text).toEqual(nothing);
+    }
+    expect(readTaskRecord('{"task_id":12345678901234567890,"status":"pending"}')).toMatchObject({ taskId: "12345678901234567890" });
+    for (const text of ["", "[]", "<html>", "7", "null"]) expect(readTaskRecord(text), text).toBeUndefined();
+    const usages = [{ type: "llm", consume: -3 }, { type: "llm", consume: "many" }, { consume: null }, {}];
+    for (const usage of usages) expect(readTaskRecord(record("t", "completed", { usage }))?.consumption, JSON.stringify(usage)).toBeNull();
+    expect(readTaskRecord(record("t", "completed", { usage: { type: " LLM ", consume: "1.50" } }))?.consumption).toEqual({ type: "llm", units: "1.5" });
+  });
+
+  it("has an id that can stand in a path, and its envelope a code", () => {
+    expect(["a", "9f8b-1", "x".repeat(200)].every(isTaskId)).toBe(true);
+    expect(["", "a/b", "..", ".", "a?b", "a#b", "a%2fb", "a b", "é", "x".repeat(201)].some(isTaskId)).toBe(false);
+    expect([envelopeCode('{"code":400}'), envelopeCode('{"code":"503"}'), envelopeCode("{}"), envelopeCode("<"), envelopeCode('{"code":1.5}')]).toEqual([400, 503, null, null, null]);
+  });
+});
+
+function known(word: string) {
+  const read = readTaskRecord(record("t", word));
+  if (read === undefined) throw new Error("no record");
+  return read;
+}
+
+describe("a task's creation", () => {
+  const stated = (input: string, field = "duration") => {
+    const read = readTaskRequest(Buffer.from(`{"model":"m","input":${input}}`));
+    return read.ok ? read.request.stated(field).join() : read.refusal.code;
+  };
+
+  it.each([
+    ['{"duration":5}', "5"], ['{"duration":"7.50"}', "7.5"], ['{"duration":null}', "absent"], ["{}", "absent"], ["null", "absent"], ["[]", "absent"],
+    ['{"duration":"long"}', "unclear"], ['{"duration":-5}', "unclear"], ['{"duration":0}', "unclear"], ['{"duration":true}', "unclear"],
+    ['{"duration":5,"duration":9}', "unclear"], ['{"Duration":9}', "unclear"], ['{"duration":{"a":5}}', "unclear"],
+    ['[{"duration":5},{"duration":9}]', "5,9"], ['[{"duration":5}, {}, null, "x"]', "5,absent,absent,absent"], ['[{"DURATION":9}]', "unclear"], ["[[]]", "unclear"],
+    [`[${"{},".repeat(1000)}{}]`, "unclear"], ['{"duration":1,"DURATION":9}', "unclear"],
+  ])("with the input %s states %s", (input, quantity) => {
+    expect(stated(input)).toBe(quantity);
+  });
+
+  it("reads a field under every name that folds to it", () => {
+    expect(stated('{"\u017feconds":9}', "seconds")).toBe("unclear");
+    expect(stated('{"seconds":1,"\\u017fECONDS":9}', "seconds")).toBe("unclear");
+    expect(stated('{"\u212aeyframes":9}', "keyframes")).toBe("unclear");
+  });
+
+  it.each([
+    ['{"model":"m","task_type":"a","ta\u017fk_type":"b"}', "task_type", "'ta\u017fk_type' must be written 'task_type'"],
+    ['{"model":"m","ta\u017fk_type":"b"}', "task_type", "'ta\u017fk_type' must be written 'task_type'"],
+    ['{"model":"m","ta\\u017fk_type":"b"}', "task_type", "'ta\u017fk_type' must be written 'task_type'"],
+    ['{"model":"m","MODEL":"n"}', "model", "'MODEL' must be written 'model'"],
+    ['{"model":"m","input":{},"input":{"duration":9}}', "input", "'input' is given twice"],
+    ['{"model":"m","INPUT":{"duration":9}}', "input", "'INPUT' must be written 'input'"],
+    ['{"model":"m","Config":{}}', "config", "'Config' must be written 'config'"],
+    ['{"model":"m","config":{"\u017fervice_mode":"private"}}', "service_mode", "'\u017fervice_mode' must be written 'service_mode'"],
+    ['{"model":"m","config":{"service_mode":"a","service_mode":"b"}}', "service_mode", "'service_mode' is given twice"],
+  ])("refuses %s", (body, param, message) => {
+    expect(readTaskRequest(Buffer.from(body))).toEqual({ ok: false, refusal: { code: "invalid_request", param, message } });
+  });
+});

@@ -1,0 +1,124 @@
+import * as fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { UsageChunkFilter } from "../../../src/wire/usage-chunk-filter.ts";
+import { cutAt, cuts, everyByte, eventStreams } from "./streams.ts";
+
+const usageChunk = '{"id":"x","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5}}';
+
+/** Events that stay, however much they look like the one that goes. */
+const lookalikes = [
+  '{"choices":[],"usage":null}',
+  '{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3}}',
+  '{"choices":[{"delta":{"content":"{\\"choices\\":[],\\"usage\\":{}}"}}]}',
+  '{"choices":[],"prompt_filter_results":[{"usage":{}}]}',
+  '{"usage":{"prompt_tokens":3}}',
+  '{"choices":{},"usage":{}}',
+  "[DONE]",
+  '"usage"',
+  '{"choices":[],"usage":{',
+];
+
+interface Block {
+  readonly bytes: string;
+  readonly isUsage: boolean;
+}
+
+const blocks = (end: string): fc.Arbitrary<Block> =>
+  fc.oneof(
+    fc.constant({ bytes: `data: ${usageChunk}${end}${end}`, isUsage: true }),
+    fc.constant({ bytes: `data:${usageChunk}${end}${end}`, isUsage: true }),
+    fc.constant({ bytes: `: about to end${end}event: x${end}data: ${usageChunk.replace(",", `,${end}data: `)}${end}${end}`, isUsage: true }),
+    fc.constantFrom(...lookalikes).map((data) => ({ bytes: `data: ${data}${end}${end}`, isUsage: false })),
+    fc.constantFrom(`: comment "usage"${end}${end}`, end, `data${end}${end}`, `data: ä€😀${end}data: "usage"${end}${end}`).map((bytes) => ({ bytes, isUsage: false })),
+  );
+
+const streams = fc
+  .constantFrom("\n", "\r\n", "\r")
+  .chain((end) => fc.array(blocks(end), { maxLength: 12 }));
+
+function filtered(chunks: readonly Buffer[]): string {
+  const filter = new UsageChunkFilter();
+  return Buffer.concat([...chunks.map((chunk) => filter.pass(chunk)), filter.rest()]).toString();
+}
+
+describe("UsageChunkFilter", () => {
+  it("takes out exactly the usage event, however the stream is cut", () => {
+    fc.assert(
+      fc.property(streams, cuts, (all, places) => {
+        const stream = Buffer.from(all.map(({ bytes }) => bytes).join(""));
+        const expected = all.filter(({ isUsage }) => !isUsage).map(({ bytes }) => bytes).join("");
+        expect(filtered([stream])).toBe(expected);
+        expect(filtered(cutAt(stream, places))).toBe(expected);
+        expect(filtered(everyByte(stream))).toBe(expected);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it("changes nothing in any other stream", () => {
+    fc.assert(
+      fc.property(eventStreams, cuts, (stream, places) => {
+        expect(filtered(cutAt(stream, places))).toBe(stream.toString());
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  it("lets all leave at once but the bytes of an event that is not complete", () => {
+    fc.assert(
+      fc.property(eventStreams, cuts, (stream, places) => {
+        const filter = new UsageChunkFilter();
+        let came = "";
+        let left = "";
+        for (const chunk of cutAt(stream, places)) {
+          came += chunk.toString("latin1");
+          left += filter.pass(chunk).toString("latin1");
+          expect(left).toBe(came.slice(0, lastEventEnd(came)));
+        }
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  it("takes it out at the end of a stream that lacks its last blank line", () => {
+    expect(filtered([Buffer.from(`data: a\n\ndata: ${usageChunk}`)])).toBe("data: a\n\n");
+    expect(filtered([Buffer.from('data: a\n\ndata: {"choices":[],"us')])).toBe('data: a\n\ndata: {"choices":[],"us');
+  });
+
+  // The end of the long event was missed when its blank line was cut in two, and the usage chunk after it passed.
+  it.each(["\n", "\r\n", "\r"])("finds the end of an event too long to wait for, with line ends %j", (end) => {
+    const long = `data: ${"x".repeat(70_000)}${end}${end}`;
+    const stream = Buffer.from(`${long}data: ${usageChunk}${end}${end}data: [DONE]${end}${end}`);
+    for (let cut = 69_990; cut < 70_020; cut++) {
+      expect(filtered(cutAt(stream, [cut]))).toBe(`${long}data: [DONE]${end}${end}`);
+    }
+  });
+
+  it("passes an event beyond 64 KiB on as it comes", () => {
+    const filter = new UsageChunkFilter();
+    const piece = Buffer.alloc(16 * 1024, "x");
+    const left = Array.from({ length: 8 }, () => filter.pass(piece).length);
+    expect(left).toEqual([0, 0, 0, 0, 5, 1, 1, 1].map((pieces) => pieces * piece.length));
+  });
+
+  it("looks at a long event's bytes once, not once for each chunk", () => {
+    const filter = new UsageChunkFilter();
+    const byte = Buffer.from("x");
+    let left = 0;
+    for (let count = 0; count < 60_000; count++) left += filter.pass(byte).length;
+    expect(left).toBe(0);
+    expect(filter.rest()).toHaveLength(60_000);
+  });
+});
+
+/** After the last blank line; a CR at the very end is a line end already. */
+function lastEventEnd(text: string): number {
+  let end = 0;
+  let lineStart = 0;
+  for (const match of text.matchAll(/\r\n|\n|\r/g)) {
+    const after = match.index + match[0].length;
+    if (match.index === lineStart) end = after;
+    lineStart = after;
+  }
+  return end;
+}
