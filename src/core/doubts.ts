@@ -25,9 +25,8 @@ export type Doubt = (typeof doubts)[number];
 
 /** Each doubt once, in the order of `doubts`. */
 export function mergeDoubts(...lists: readonly (readonly Doubt[] | undefined)[]): readonly Doubt[] {
-  const stated = lists.filter((list) => list !== undefined && list.length > 0);
-  if (stated.length === 0) return noDoubts;
-  return doubts.filter((doubt) => stated.some((list) => list?.includes(doubt)));
+  if (lists.every((list) => list === undefined || list.length === 0)) return noDoubts;
+  return doubts.filter((doubt) => lists.some((list) => list?.includes(doubt)));
 }
 
 export const noDoubts: readonly Doubt[] = [];

@@ -32,6 +32,8 @@ export class HttpExchange implements Exchange {
   #writer: TickWriter | undefined;
   #onClientGone: (() => void) | undefined;
   #clientGone = false;
+  /** Once they have been asked for. */
+  #headers: HeaderList | undefined;
   #status: number | null = null;
   #replaced: { readonly prefix: string; readonly headers: () => HeaderList } | null = null;
 
@@ -77,9 +79,11 @@ export class HttpExchange implements Exchange {
   }
 
   headers(): Iterable<readonly [string, string]> {
+    if (this.#headers !== undefined) return this.#headers;
     const { headers } = this.#request;
     const all: [string, string][] = [];
     for (const name in headers) all.push([name, oneText(headers[name]) ?? ""]);
+    this.#headers = all;
     return all;
   }
 

@@ -32,6 +32,9 @@ const nobody: Authentication = { ok: true, key: null, team: null, caller: { key:
 /** Keys remembered between requests; a change in the store empties the memory. */
 const rememberedKeysMax = 20_000;
 
+/** Digests of secrets that have opened their key, remembered between requests. */
+const rememberedDigestsMax = 1_000;
+
 /** `sk-fb-<id>-<secret>` */
 const keyPattern = /^sk-fb-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
 
@@ -55,6 +58,7 @@ export function createKeyring(parts: {
 }): Keyring {
   const { keys, teams, clock, rememberedMax = rememberedKeysMax } = parts;
   const remembered = new LRUCache<string, Known>({ max: rememberedMax });
+  const digests = new LRUCache<string, Buffer>({ max: rememberedDigestsMax });
   let generation = 0;
   parts.changes.onChange(() => {
     generation++;
@@ -86,7 +90,13 @@ export function createKeyring(parts: {
     byDigest,
     async bySecret(secret) {
       const id = keyPattern.exec(secret)?.[1];
-      return id === undefined ? notAKey : byDigest(id, digestOfSecret(secret));
+      if (id === undefined) return notAKey;
+      const seen = digests.get(secret);
+      if (seen !== undefined) return byDigest(id, seen);
+      const digest = digestOfSecret(secret);
+      const answer = await byDigest(id, digest);
+      if (answer.ok) digests.set(secret, digest);
+      return answer;
     },
   };
 }

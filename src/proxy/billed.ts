@@ -1,5 +1,5 @@
 import type { Billing } from "../core/cost.ts";
-import type { Doubt } from "../core/doubts.ts";
+import { noDoubts, type Doubt } from "../core/doubts.ts";
 import type { PinnedPrice } from "../core/price.ts";
 import { anyServiceTier, hasServiceTier, plainTerms, serviceTierOf, type HostedTools } from "../core/request-terms.ts";
 import type { AnswerTerms, ToolCalls } from "../wire/answer-terms.ts";
@@ -15,6 +15,9 @@ export interface Billed {
   readonly doubts: readonly Doubt[];
 }
 
+/** By the price that was asked for, at the standard tier, without hosted tools. */
+const plainlyBilled: Billed = { servedPrice: null, billing: undefined, doubts: noDoubts };
+
 /** Decides it from what the answer states, else from what the request does; null for an answer that says nothing. */
 export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
   const { serviceTier: asked, hostedTools } = quote.request.terms ?? plainTerms;
@@ -22,19 +25,21 @@ export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
   const isStated = answer?.serviceTier != null && stated !== anyServiceTier;
   const serviceTier = isStated ? stated : asked === anyServiceTier ? null : asked;
   const calls = callsOf(answer?.toolCalls, hostedTools);
-  const made = Object.fromEntries(Object.entries(calls).filter(([, count]) => count > 0));
-  const billing = serviceTier === null && Object.keys(made).length === 0 ? undefined : { serviceTier, calls: made };
+  const made = Object.keys(calls).filter((kind) => (calls[kind] ?? 0) > 0);
+  const isStandard = serviceTier === null && made.length === 0;
+  const billing = isStandard ? undefined : { serviceTier, calls: Object.fromEntries(made.map((kind) => [kind, calls[kind] ?? 0])) };
   const price = quote.model?.price?.version;
   // Without a price there is no amount that could be doubted.
   if (price === undefined) return { servedPrice: null, billing, doubts: [] };
   const served = servedBy(quote, answer?.servedModel ?? null);
+  if (isStandard && hostedTools === null && !served.isOther) return plainlyBilled;
   const prices = [price, ...(served.price === null ? [] : [served.price.version])];
   const hasFee = (kind: string) => prices.every(({ fees = {} }) => Object.hasOwn(fees, kind));
   const isUncounted = hostedTools !== null && (hostedTools.areShown ? answer?.toolCalls === undefined : hostedTools.calls.some((kind) => calls[kind] === undefined));
   const doubts: Doubt[] = [];
   if (served.isOther) doubts.push("served_model");
   if (!prices.every((each) => hasServiceTier(each, serviceTier))) doubts.push("service_tier");
-  if (isUncounted || !Object.keys(made).every(hasFee)) doubts.push("hosted_tool");
+  if (isUncounted || !made.every(hasFee)) doubts.push("hosted_tool");
   return { servedPrice: served.price, billing, doubts };
 }
 
@@ -42,7 +47,7 @@ const previewSearch = "web_search_preview_call";
 
 /** An answer does not tell searches of the preview tool, which has a fee of its own, from others. */
 function callsOf(stated: ToolCalls = {}, asked: HostedTools | null): ToolCalls {
+  if (stated["web_search_call"] === undefined || asked?.calls.includes(previewSearch) !== true) return stated;
   const { web_search_call: searches, ...others } = stated;
-  const isPreview = asked?.calls.includes(previewSearch) ?? false;
-  return searches !== undefined && isPreview ? { ...others, [previewSearch]: searches } : stated;
+  return { ...others, [previewSearch]: searches };
 }

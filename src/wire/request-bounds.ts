@@ -28,9 +28,9 @@ export function requestTerms(body: JsonObject, shown: Pick<HostedTools, "areShow
   const serviceTier = serviceTierOf(body["service_tier"]);
   const listed = hostedCalls(body);
   const asking = toolFields.filter(([name]) => body[name] != null);
+  if (serviceTier === null && listed.length + asking.length === 0) return {};
   const calls = [...new Set([...listed, ...asking.map(([, call]) => call)])];
   const fields = [...(listed.length > 0 ? ["tools"] : []), ...asking.map(([name]) => name)];
-  if (serviceTier === null && calls.length === 0) return {};
   return { terms: { serviceTier, hostedTools: calls.length === 0 ? null : { calls, fields, ...shown } } };
 }
 
@@ -40,6 +40,7 @@ export const unboundTools: Pick<HostedTools, "areShown" | "callsMax"> = { areSho
 /** The hosted tools that a request asks for, each once, by the type that its calls have as items of an answer. */
 function hostedCalls(body: JsonObject): string[] {
   const hosted = listOr(body["tools"]).map(objectOr).filter((tool) => !runsAtClient(tool));
+  if (hosted.length === 0) return [];
   return [...new Set(hosted.map((tool) => (hasTwinOf("type", tool) ? "other_call" : callOf(tool["type"]))))];
 }
 
