@@ -54,6 +54,8 @@ export function requestMetrics(registers: Registry[], { clock, exemplars }: { re
 
   const models = new BoundedLabel(modelsMax);
   const statuses = new BoundedLabel(statusesMax);
+  /** Routes and models whose series are there. */
+  const begun = new Set<string>();
   const modelLabel = (model: string | null) => (model === null ? "" : models.of(model));
   return {
     families: [requests, duration, firstToken, overhead, refusals, adminTries, unknownFields, writes],
@@ -68,6 +70,9 @@ export function requestMetrics(registers: Registry[], { clock, exemplars }: { re
       },
       admitted({ route, model }) {
         const label = modelLabel(model ?? "other");
+        const series = `${route}\n${label}`;
+        if (begun.has(series)) return;
+        begun.add(series);
         for (const stream of ["false", "true"]) requests.of(route, label, statuses.of("200"), stream);
         for (const family of [duration, firstToken, overhead]) family.of(route, label);
       },

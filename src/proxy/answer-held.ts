@@ -40,18 +40,34 @@ export class HeldAnswer implements AnswerMode {
     if (this.#bytes > heldBytesMax) this.#pass();
   }
 
-  async end(): Promise<Ending> {
-    const { head, exchange, reader } = this.#parts;
-    const text = this.#compressed === undefined ? null : await this.#decode(this.#compressed);
-    if (text != null) reader.push(text);
+  end(): Promise<Ending> | Ending {
+    if (this.#compressed !== undefined) return this.#decoded(this.#compressed);
     const bytes = this.#whole();
-    const plain = text === null ? bytes : text;
-    const isForeign = this.#passing || plain === undefined ? false : this.#parts.showsForeignTask(plain);
-    if (isForeign !== false && (await isForeign)) {
-      if (!exchange.clientGone) exchange.refuse(noSuchTask);
-      return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason: foreignTask };
-    }
-    const answer = head.status < 300 && text !== undefined ? reader.end() : undefined;
+    return this.#checked(bytes, bytes);
+  }
+
+  async #decoded(compressed: KeptBytes): Promise<Ending> {
+    const text = await this.#decode(compressed);
+    if (text !== undefined) this.#parts.reader.push(text);
+    return this.#checked(this.#whole(), text);
+  }
+
+  /** `plain`: decoded; undefined where they cannot be. */
+  #checked(bytes: Buffer, plain: Buffer | undefined): Promise<Ending> | Ending {
+    const isForeign = !this.#passing && plain !== undefined && this.#parts.showsForeignTask(plain);
+    if (isForeign === false) return this.#read(bytes, plain);
+    return Promise.resolve(isForeign).then((is) => (is ? this.#withheld() : this.#read(bytes, plain)));
+  }
+
+  #withheld(): Ending {
+    const { head, exchange } = this.#parts;
+    if (!exchange.clientGone) exchange.refuse(noSuchTask);
+    return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason: foreignTask };
+  }
+
+  #read(bytes: Buffer, plain: Buffer | undefined): Ending {
+    const { head, exchange, reader } = this.#parts;
+    const answer = head.status < 300 && plain !== undefined ? reader.end() : undefined;
     this.#parts.stated(answer ?? null);
     if (this.#passing) exchange.end();
     else this.#answer(bytes, plain, answer);

@@ -182,7 +182,13 @@ class Forwarding implements GatewayReceiver, Placed {
   }
 
   end(): void {
-    this.#finish(this.#mode?.end() ?? { kind: "unknown", reason: "no_answer" });
+    let ending: Ending | Promise<Ending>;
+    try {
+      ending = this.#mode?.end() ?? { kind: "unknown", reason: "no_answer" };
+    } catch (error) {
+      ending = Promise.reject(error as Error);
+    }
+    this.#finish(ending);
   }
 
   fail(failure: GatewayFailure): void {

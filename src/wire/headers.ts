@@ -77,8 +77,9 @@ export function answerHeaders(raw: readonly string[]): (readonly [string, string
 function connectionOptions(raw: readonly string[]): string[] {
   const names: string[] = [];
   for (let index = 0; index + 1 < raw.length; index += 2) {
-    if (raw[index]?.toLowerCase() !== "connection") continue;
-    for (const name of raw[index + 1]?.split(",") ?? []) names.push(name.trim().toLowerCase());
+    const name = raw[index] ?? "";
+    if (name.length !== "connection".length || name.toLowerCase() !== "connection") continue;
+    for (const option of raw[index + 1]?.split(",") ?? []) names.push(option.trim().toLowerCase());
   }
   return names;
 }
