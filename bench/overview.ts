@@ -57,7 +57,7 @@ try {
       }
     }
   }
-  const median = (values: number[] = []) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]?.toFixed(0).padStart(5);
+  const median = (values: number[] = []) => values.toSorted((a, b) => a - b).at(values.length / 2)?.toFixed(0).padStart(5);
   for (const [query, taken] of first) console.log(`${query.padEnd(18)} first ${median(taken)} ms, again ${median(again.get(query))} ms`);
 } finally {
   rmSync(folder, { recursive: true });

@@ -1,6 +1,6 @@
 /*
  * Records of tasks as the gateway writes them, with every field of the interface's tables (sections 2.2 and 2.3), in bytes
- * that no serialiser would choose: spaces, escapes, numbers that a float cannot hold. They must go through as they are.
+ * that no serializer would choose: spaces, escapes, numbers that a float cannot hold. They must go through as they are.
  */
 
 export const videoRecord = `{ "timestamp": 1732104000 ,
