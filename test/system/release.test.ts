@@ -53,7 +53,7 @@ beforeEach(() => {
 
 afterAll(() => rmSync(folder, { recursive: true }));
 
-it("dates the changelog, sets the version, lists the migrations and packs; it commits nothing", { timeout: 120_000 }, () => {
+it("dates the changelog, sets the version, lists the migrations and packs; it commits nothing", { timeout: 240_000 }, () => {
   const before = git("rev-parse", "HEAD", "refs/heads/main");
   const days = [new Date()];
   const ran = release("1.0.0");
@@ -135,7 +135,7 @@ describe("a wrong input is refused in one sentence, and nothing changes", () => 
     }
   });
 
-  it("a package that cannot be built leaves the files as they were", { timeout: 60_000 }, () => {
+  it("a package that cannot be built leaves the files as they were", { timeout: 120_000 }, () => {
     writeFileSync(path("src/broken.ts"), 'export const broken: number = "text";\n');
     git("add", "--all");
     git("commit", "--quiet", "--message", "Broken");
