@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { checkout } from "./run-program.ts";
 import { freePort } from "./free-port.ts";
+import { until } from "./until.ts";
 
 /** A real HAProxy with the settings of deploy/haproxy.cfg; disposing of it ends it. */
 export interface Balancer extends AsyncDisposable {
@@ -28,11 +29,10 @@ export async function startBalancer(proxies: readonly string[]): Promise<Balance
     await ended;
   });
   const url = `http://${address}`;
-  for (;;) {
+  await until(async () => {
     if (child.exitCode !== null) throw new Error(`haproxy does not run: ${said}`);
-    const status = await fetch(`${url}/readyz`).then((answer) => answer.status, () => 0);
-    if (status === 200) break;
-  }
+    return (await fetch(`${url}/readyz`).then((answer) => answer.status, () => 0)) === 200;
+  }, "the balancer answers");
   const kept = owned.move();
   return { url, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }

@@ -30,10 +30,16 @@ async function startWithTemplate(): Promise<Postgres> {
   return postgres;
 }
 
+/** Undefined for an empty database. */
+function templateOf(path: string): string | undefined {
+  if (path === "/empty") return undefined;
+  return /^\/like\/(\w+)$/.exec(path)?.[1] ?? template;
+}
+
 const server = createServer((request, response) => {
   const answer = async () => {
     const postgres = await (running.postgres ??= startWithTemplate());
-    if (request.method === "POST") return inTurn(() => postgres.create(`ledger_${++made}`, request.url === "/empty" ? undefined : template));
+    if (request.method === "POST") return inTurn(() => postgres.create(`ledger_${++made}`, templateOf(request.url ?? "")));
     // Nobody waits for it.
     inTurn(() => postgres.client.query(`drop database if exists ${request.url?.slice(1)} with (force)`)).catch(() => {});
     return "";

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { parsePostgresUrl, type PostgresServer } from "../../src/core/postgres-url.ts";
 import { nodeFlags } from "./node-flags.ts";
 
 /*
@@ -29,10 +30,12 @@ export async function setup(): Promise<() => Promise<void>> {
 /** A database of this test's own, dropped at its end. */
 export interface TestDatabase extends AsyncDisposable {
   readonly url: string;
+  /** The same address in parts. */
+  readonly server: PostgresServer;
 }
 
-/** `kind`: with the ledger's schema, or nothing. */
-export async function newDatabase(kind: "ledger" | "empty" = "ledger"): Promise<TestDatabase> {
+/** `kind`: with the ledger's schema, with nothing, or with everything that another one has, to which nothing is connected. */
+export async function newDatabase(kind: "ledger" | "empty" | { readonly like: TestDatabase } = "ledger"): Promise<TestDatabase> {
   const place = process.env[variable];
   if (place === undefined) throw new Error("the tests run without their global setup");
   const ask = async (method: string, path: string) => {
@@ -41,7 +44,9 @@ export async function newDatabase(kind: "ledger" | "empty" = "ledger"): Promise<
     if (!response.ok) throw new Error(`no database: ${said}`);
     return said;
   };
-  const url = await ask("POST", kind);
+  const url = await ask("POST", typeof kind === "string" ? kind : `like/${kind.like.server.database}`);
   const name = new URL(url).pathname.slice(1);
-  return { url, [Symbol.asyncDispose]: async () => void (await ask("DELETE", name)) };
+  const parsed = parsePostgresUrl(url);
+  if (!parsed.ok) throw new Error(`no address: ${url}`);
+  return { url, server: parsed.server, [Symbol.asyncDispose]: async () => void (await ask("DELETE", name)) };
 }

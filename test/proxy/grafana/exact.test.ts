@@ -8,13 +8,12 @@ import { namedScope, type BudgetWindow } from "../../../src/core/budget.ts";
 import { parseSignedUsd, usd } from "../../../src/core/money.ts";
 import { keyNames } from "../../../src/reporting/names.ts";
 import { copyToPostgres } from "../../../src/store/copy/copy.ts";
-import { migrateServer } from "../../../src/store/postgres/upkeep.ts";
 import { systemClock } from "../../../src/time/clock.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 import { temporaryFolder } from "../../support/farebox-process.ts";
 import { assumed, endAt, holdOf } from "../../support/ledger-fixtures.ts";
 import { prepareMixedTraffic } from "../../support/mixed-traffic.ts";
-import { startPostgres } from "../../support/postgres.ts";
+import { newDatabase } from "../../support/shared-postgres.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
 type Row = Readonly<Record<string, unknown>>;
@@ -158,11 +157,8 @@ describe("through the PostgreSQL data source", () => {
   let client: Client;
   /** The same ledger there, in the tables that a proxy works on. */
   beforeAll(async () => {
-    const postgres = owned.use(await startPostgres());
-    const server = await postgres.newDatabase();
-    expect(await migrateServer(server, { create: true })).toMatchObject({ ok: true });
-    const { host, port, user, password, database: name } = server;
-    client = new Client({ host, port, user, password: password ?? "", database: name });
+    const { url } = owned.use(await newDatabase());
+    client = new Client(url);
     await client.connect();
     owned.defer(() => client.end());
     expect(await copyToPostgres({ path: database, client })).toMatchObject({ ok: true });

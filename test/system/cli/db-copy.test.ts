@@ -10,17 +10,15 @@ import { startFarebox } from "../../support/farebox-process.ts";
 import { tamper } from "../../support/derived-rows.ts";
 import { fillLedger } from "../../support/full-ledger.ts";
 import { tempFolder, utc } from "../../support/ledger-fixtures.ts";
-import { startPostgres, type Postgres } from "../../support/postgres.ts";
+import { newDatabase } from "../../support/shared-postgres.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 
 const owned = new AsyncDisposableStack();
-let postgres: Postgres;
 /** A ledger with something in every table; each test works on a copy of it. */
 let full: string;
 let h: Harness;
 
 beforeAll(async () => {
-  postgres = owned.use(await startPostgres());
   const folder = owned.use(tempFolder());
   full = folder.database;
   await fillLedger(full, 3000);
@@ -34,17 +32,13 @@ afterEach(() => h[Symbol.dispose]());
 
 /** An empty database of the server: its address is in the environment, as people give it; with a connection to it. */
 async function emptyDatabase(): Promise<{ readonly url: string; readonly client: Client }> {
-  const { user, password, port } = postgres.client;
-  const name = `copy_${databases++}`;
-  await postgres.client.query(`create database ${name}`);
-  const url = `postgres://${user}:${password}@127.0.0.1:${port}/${name}`;
+  const { url } = owned.use(await newDatabase("empty"));
   h.env = { FAREBOX_DATABASE: url };
   const client = new Client(url);
   await client.connect();
   owned.defer(() => client.end());
   return { url, client };
 }
-let databases = 0;
 
 type Rows = readonly Readonly<Record<string, unknown>>[];
 const digits = (rows: Rows) => JSON.stringify(rows, (_, value: unknown) => (typeof value === "bigint" || typeof value === "number" ? `${value}` : value));
@@ -108,9 +102,13 @@ it("goes on where it was killed, and brings no row twice", { timeout: 60_000 }, 
   // It comes as far as the days, which somebody holds, and is killed there.
   await client.query("begin; lock table rollup_day in share mode");
   await using killed = startFarebox(["db", "copy", h.database], { env: { FAREBOX_DATABASE: url } });
+  // A transaction sees the server's activity as it was when it first asked.
+  const look = new Client(url);
+  await look.connect();
+  owned.defer(() => look.end());
   for (let isWaiting = false; !isWaiting; ) {
     expect(killed.hasEnded, killed.stderr).toBe(false);
-    const { rows } = await postgres.client.query("select from pg_stat_activity where application_name = 'farebox db copy' and wait_event_type = 'Lock'");
+    const { rows } = await look.query("select from pg_stat_activity where datname = current_database() and application_name = 'farebox db copy' and wait_event_type = 'Lock'");
     isWaiting = rows.length > 0;
   }
   killed.signal("SIGKILL");

@@ -3,9 +3,10 @@ import { startSandbox } from "../../../src/sandbox/server.ts";
 import { runFarebox, startServe, type ServeProcess } from "../../support/farebox-process.ts";
 import { freePort } from "../../support/free-port.ts";
 import { startBalancer } from "../../support/haproxy.ts";
-import { startPostgres } from "../../support/postgres.ts";
 import { skipWithout } from "../../support/programs.ts";
 import { delta, done, finish, scriptedGateway, usageChunk } from "../../support/scripted-gateway.ts";
+import { newDatabase } from "../../support/shared-postgres.ts";
+import { until } from "../../support/until.ts";
 
 const skipped = skipWithout("haproxy", "haproxy");
 const owned = new AsyncDisposableStack();
@@ -15,8 +16,7 @@ let key: string;
 
 beforeAll(async () => {
   if (skipped) return;
-  const { client } = owned.use(await startPostgres());
-  database = `postgres://${client.user}:${client.password}@127.0.0.1:${client.port}/${client.database}`;
+  database = owned.use(await newDatabase()).url;
   key = (await runFarebox(["keys", "create", "alice"], { env: { FAREBOX_DATABASE: database } })).stdout.trim();
 }, 60_000);
 afterAll(() => owned.disposeAsync());
@@ -31,10 +31,8 @@ function chat(url: string, message: string, more: object = {}): Promise<Response
 
 /** Resolves once the balancer sends it requests. */
 async function servesAgain({ url }: ServeProcess): Promise<void> {
-  for (;;) {
-    const page = await fetch(`${url}/metrics`).then((answer) => answer.text());
-    if (/^farebox_requests_total\{.*status="200".*\} [1-9]/m.test(page)) return;
-  }
+  const page = () => fetch(`${url}/metrics`).then((answer) => answer.text());
+  await until(async () => /^farebox_requests_total\{.*status="200".*\} [1-9]/m.test(await page()), "the balancer sends it requests");
 }
 
 it.skipIf(skipped)("a stream passes the balancer chunk by chunk: the next one is only sent when the last one has come", { timeout: 60_000 }, async () => {

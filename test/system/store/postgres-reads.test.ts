@@ -10,14 +10,13 @@ import { connect, type Database } from "../../../src/store/postgres/connection.t
 import { PostgresLongReads } from "../../../src/store/postgres/long-reads.ts";
 import { PostgresReads } from "../../../src/store/postgres/reads.ts";
 import { streamCharges as streamFromPostgres } from "../../../src/store/postgres/stream.ts";
-import { migrateServer } from "../../../src/store/postgres/upkeep.ts";
 import { connectToRead, type Connection } from "../../../src/store/sqlite/connection.ts";
 import { readLong } from "../../../src/store/sqlite/long-reads.ts";
 import { ShortReads } from "../../../src/store/sqlite/reads.ts";
 import { streamCharges } from "../../../src/store/sqlite/stream.ts";
 import { fillLedger } from "../../support/full-ledger.ts";
 import { alice, bob, noon, priceId, tempFolder, utc } from "../../support/ledger-fixtures.ts";
-import { startPostgres } from "../../support/postgres.ts";
+import { newDatabase } from "../../support/shared-postgres.ts";
 
 /*
  * One ledger, pruned and with something of everything, in both databases: every read answers the same.
@@ -34,9 +33,7 @@ beforeAll(async () => {
   const folder = owned.use(tempFolder());
   path = folder.database;
   await fillLedger(path, 500);
-  const postgres = owned.use(await startPostgres());
-  const server = await postgres.newDatabase();
-  expect(await migrateServer(server, { create: true })).toMatchObject({ ok: true });
+  const { server } = owned.use(await newDatabase());
   sqlite = owned.adopt(connectToRead(path), (db) => void db.close());
   database = owned.use(connect(server, { applicationName: "test", max: 2, statementMs: null }));
   {

@@ -10,12 +10,11 @@ import { PostgresLongReads } from "../../../src/store/postgres/long-reads.ts";
 import { prune, pruneServer } from "../../../src/store/postgres/prune.ts";
 import { PostgresReads } from "../../../src/store/postgres/reads.ts";
 import { repairServer } from "../../../src/store/postgres/repair.ts";
-import { migrateServer } from "../../../src/store/postgres/upkeep.ts";
 import { verify } from "../../../src/store/postgres/verify.ts";
 import { fillLedger } from "../../support/full-ledger.ts";
 import { noon, tempFolder, utc } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
-import { startPostgres, type Postgres } from "../../support/postgres.ts";
+import { newDatabase, type TestDatabase } from "../../support/shared-postgres.ts";
 
 /*
  * Verification, repair and retention of a ledger on a server, which came from a file and was pruned there once.
@@ -24,19 +23,14 @@ import { startPostgres, type Postgres } from "../../support/postgres.ts";
 const dayMs = 86_400_000;
 const clock = manualClock(noon);
 const owned = new AsyncDisposableStack();
-let postgres: Postgres;
-let sound: PostgresServer;
-let copies = 0;
+let sound: TestDatabase;
 
 beforeAll(async () => {
   const folder = owned.use(tempFolder());
   await fillLedger(folder.database, 400);
-  postgres = owned.use(await startPostgres());
-  const server = await postgres.newDatabase();
-  sound = server;
-  expect(await migrateServer(server, { create: true })).toMatchObject({ ok: true });
+  sound = owned.use(await newDatabase());
   {
-    await using database = connect(server, { applicationName: "test", max: 2, statementMs: null });
+    await using database = connect(sound.server, { applicationName: "test", max: 2, statementMs: null });
     await using session = await database.session();
     expect(await copyToPostgres({ path: folder.database, client: session.client })).toMatchObject({ ok: true });
     // What stands in leases of two proxies, one of a hard budget, one of a soft one.
@@ -56,11 +50,11 @@ interface Copy extends AsyncDisposable {
 
 /** A database like the sound one, of its own. */
 async function copied(): Promise<Copy> {
-  const name = `copy_${++copies}`;
-  await postgres.client.query(`create database ${name} template ${sound.database}`);
-  const server = { ...sound, database: name };
-  const database = connect(server, { applicationName: "test", max: 2, statementMs: null });
-  return { database, server, [Symbol.asyncDispose]: () => database[Symbol.asyncDispose]() };
+  await using here = new AsyncDisposableStack();
+  const { server } = here.use(await newDatabase({ like: sound }));
+  const database = here.use(connect(server, { applicationName: "test", max: 2, statementMs: null }));
+  const kept = here.move();
+  return { database, server, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }
 
 async function derivedRows(database: Database) {

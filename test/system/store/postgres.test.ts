@@ -1,24 +1,20 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { PicoUsd } from "../../../src/core/money.ts";
 import { usd } from "../../../src/core/money.ts";
 import type { PostgresServer } from "../../../src/core/postgres-url.ts";
 import { adjust } from "../../../src/store/postgres/adjustments.ts";
 import { connect, type Database } from "../../../src/store/postgres/connection.ts";
 import { PostgresProxies } from "../../../src/store/postgres/proxies.ts";
-import { startPostgres, type Postgres } from "../../support/postgres.ts";
-import { alice, bob, budget, holdOf, noon, posting, assumed, utc } from "../../support/ledger-fixtures.ts";
+import { startPostgres } from "../../support/postgres.ts";
+import { alice, bob, budget, holdOf, key, noon, openPostgresStore, posting, assumed, utc } from "../../support/ledger-fixtures.ts";
+import { manualClock } from "../../support/manual-clock.ts";
 import { differencesIn, LedgerProxy, type ProxyOptions } from "../../support/postgres-proxies.ts";
-
-let postgres: Postgres;
-beforeAll(async () => {
-  postgres = await startPostgres();
-}, 60_000);
-afterAll(() => postgres[Symbol.asyncDispose]());
+import { newDatabase } from "../../support/shared-postgres.ts";
 
 /** Proxies on one new ledger, and a look into it beside them. */
 async function opened(count: number, options: ProxyOptions = {}) {
   await using owned = new AsyncDisposableStack();
-  const server = await postgres.newDatabase();
+  const { server } = owned.use(await newDatabase());
   const proxies: LedgerProxy[] = [];
   for (let n = 0; n < count; n++) proxies.push(owned.use(await LedgerProxy.open(server, options)));
   // Each knows of all others.
@@ -303,6 +299,19 @@ describe("several proxies on one PostgreSQL", () => {
     expect(await look.rows("select spent, held, leased from budget_windows")).toEqual([{ spent: usd("0.5"), held: 0n, leased: 0n }]);
     expect(await look.rows("select to_regclass('charges_2027_02')::text as month")).toEqual([{ month: "charges_2027_02" }]);
     expect(await differencesIn(look)).toEqual([]);
+  });
+
+  it("hears at once of a change that another process makes: its time stands still, so that it neither beats nor polls", async () => {
+    await using database = await newDatabase();
+    const open = (access: "serve" | "command") => openPostgresStore({ url: database.url, calendar: utc, clock: manualClock(noon), access });
+    await using running = await open("serve");
+    await using beside = await open("command");
+    await beside.keys.create(key("alice"));
+    const revoked = async () => (await running.keys.findById("id-alice"))?.revokedAt === noon;
+    const heard = Promise.withResolvers<void>();
+    running.changes.onChange(() => void revoked().then((known) => known && heard.resolve()));
+    await beside.keys.revoke("id-alice", noon);
+    await heard.promise;
   });
 
   it("heeds a budget that another proxy changes, from the next hold on", async () => {

@@ -1,0 +1,13 @@
+import { setTimeout as pause } from "node:timers/promises";
+
+/** How long a state may take to come about; only a broken program takes it. Milliseconds. */
+const patienceMs = 60_000;
+
+/** Waits for a state of another process or thread, without keeping a core busy. `what` completes "waited until …". */
+export async function until(holds: () => boolean | Promise<boolean>, what = holds.toString()): Promise<void> {
+  const late = performance.now() + patienceMs;
+  while (!(await holds())) {
+    if (performance.now() > late) throw new Error(`waited ${patienceMs} ms until ${what}`);
+    await pause(25);
+  }
+}
