@@ -2,6 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { chatTranscript, isUsageChunk } from "../../../src/wire/chat-stream.ts";
 import type { StreamAnswer, StreamTranscript } from "../../../src/wire/stream-transcript.ts";
+import { liveBufferBytes } from "../../support/memory.ts";
 import { cutAt, cuts, everyByte } from "./streams.ts";
 
 function chunk(choices: readonly object[], more: object = {}): string {
@@ -141,9 +142,9 @@ describe("a chat stream", () => {
   it("keeps of a long stream what it said, not its bytes", () => {
     const transcript = chatTranscript();
     const padding = { system_fingerprint: "x".repeat(2000) };
-    const before = process.memoryUsage().arrayBuffers;
+    const before = liveBufferBytes();
     for (let count = 0; count < 20_000; count++) transcript.push(streamOf(chunk([delta("a")], padding)));
-    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(20_000_000);
+    expect(liveBufferBytes() - before).toBeLessThan(20_000_000);
     expect(transcript.everything()?.texts).toEqual(["a".repeat(20_000)]);
   });
 

@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { LineEnds, SseReader } from "../../../src/wire/sse.ts";
+import { liveBufferBytes } from "../../support/memory.ts";
 import { cutAt, cuts, everyByte, eventStreams, referenceEvents } from "./streams.ts";
 
 function read(chunks: readonly Buffer[], how: { readonly finish: boolean } = { finish: true }): string[] {
@@ -112,10 +113,10 @@ describe("SseReader", () => {
   it("keeps nothing of comments", () => {
     const comment = Buffer.from(`: ${"x".repeat(1000)}\n\n`);
     const reader = new SseReader(() => expect.unreachable("there is no event"));
-    const before = process.memoryUsage().arrayBuffers;
+    const before = liveBufferBytes();
     for (let count = 0; count < 20_000; count++) reader.feed(comment);
     reader.finish();
-    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(20_000_000);
+    expect(liveBufferBytes() - before).toBeLessThan(20_000_000);
   });
 });
 
