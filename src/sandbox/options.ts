@@ -98,7 +98,7 @@ export interface Sandbox extends AsyncDisposable {
   unfreeze(amountUsd: string): void;
   /** As another client with the same account would. */
   useByOthers(amountUsd: string): void;
-  /** Resolves as soon as it holds: asked now and after every event. Rejects after the timeout, 5 s by default, or at close. */
+  /** Resolves as soon as it holds: asked now and after every event. Rejects after the timeout, 15 s by default, or at close. */
   waitFor(holds: (sandbox: Sandbox) => boolean, timeoutMs?: number): Promise<void>;
   /** Ends every socket, also those of running answers. */
   close(): Promise<void>;

@@ -133,7 +133,7 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
     freeze: (amountUsd) => billing.purse.freeze(amountUsd),
     unfreeze: (amountUsd) => billing.purse.unfreeze(amountUsd),
     useByOthers: (amountUsd) => billing.purse.useByOthers(amountUsd),
-    waitFor: (holds, timeoutMs = 5000) => observer.waitFor(() => holds(sandbox), timeoutMs, holds.toString()),
+    waitFor: (holds, timeoutMs = 15_000) => observer.waitFor(() => holds(sandbox), timeoutMs, holds.toString()),
     close,
     [Symbol.asyncDispose]: close,
   };
@@ -147,7 +147,7 @@ async function shut(server: Server, sockets: ReadonlySet<Socket>, { observer, we
   server.close();
   for (const socket of sockets) socket.destroy();
   const quiet = () => sockets.size === 0 && observer.activeStreams === 0;
-  await observer.waitFor(quiet, 5000, "its sockets to close");
+  await observer.waitFor(quiet, 15_000, "its sockets to close");
 }
 
 const nothing = Buffer.alloc(0);

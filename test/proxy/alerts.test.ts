@@ -11,6 +11,7 @@ import { endAt, holdOf, posting } from "../support/ledger-fixtures.ts";
 import { usd } from "../../src/core/money.ts";
 import { startProxy } from "../support/running-proxy.ts";
 import { startReceiver, status, type Received } from "../support/webhook-receiver.ts";
+import { until } from "../support/until.ts";
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -96,14 +97,14 @@ it("kill -9 before an alert is looked for, and before it is delivered: it is del
   expect(received.map((each) => bodyOf(each).type)).toEqual(["budget_warning", "budget_warning"]);
   expect(new Set(received.map(({ headers }) => headers["webhook-id"])).size).toBe(1);
   expect(received.every(isSigned)).toBe(true);
-  await expect.poll(async () => (await (await fetch(`${third.url}/metrics`)).text()).includes("farebox_outbox_waiting 0\n")).toBe(true);
+  await until(async () => (await (await fetch(`${third.url}/metrics`)).text()).includes("farebox_outbox_waiting 0\n"));
   third.signal("SIGTERM");
   await third.ended;
 
   // All of it is remembered: nothing is told twice by the next one.
   const fourth = await start();
   await using _fourth = fourth;
-  await expect.poll(async () => (await (await fetch(`${fourth.url}/metrics`)).text()).includes('farebox_alerts_total{type="budget_warning"} 0\n')).toBe(true);
+  await until(async () => (await (await fetch(`${fourth.url}/metrics`)).text()).includes('farebox_alerts_total{type="budget_warning"} 0\n'));
   expect(receiver.received).toHaveLength(2);
 });
 
@@ -120,16 +121,16 @@ it("a thousand windows at once are told of one after the other, and delay no hol
       await ledger.post(caller.key, posting(150_000, 0), endAt(at));
     }),
   );
-  const evaluated = alerts.evaluate();
-  let slowestMs = 0;
-  for (let index = 0; receiver.received.length < 1000; index++) {
-    const start = performance.now();
-    expect((await ledger.hold(holdOf(`h${index}`, usd("0.000001"), { at, caller: { key: "k1", team: null } }))).ok).toBe(true);
-    slowestMs = Math.max(slowestMs, performance.now() - start);
+  const evaluating = { over: false };
+  const evaluated = alerts.evaluate().then(() => (evaluating.over = true));
+  let meanwhile = 0;
+  for (; !evaluating.over; meanwhile++) {
+    expect((await ledger.hold(holdOf(`h${meanwhile}`, usd("0.000001"), { at, caller: { key: "k1", team: null } }))).ok).toBe(true);
   }
   await evaluated;
+  await until(() => receiver.received.length === 1000, "all are delivered");
   expect(new Set(receiver.received.map(({ headers }) => headers["webhook-id"])).size).toBe(1000);
   expect(new Set(receiver.received.map((each) => bodyOf(each).data["key"])).size).toBe(1000);
-  // A hundred messages a transaction: some milliseconds. Shared machines stall for longer than that by themselves.
-  expect(slowestMs).toBeLessThan(400);
+  // 500 windows are evaluated at a time, in transactions of a hundred: a hold goes with each of them.
+  expect(meanwhile).toBeGreaterThan(3);
 });

@@ -5,6 +5,7 @@ import type { AccountLookup } from "../../src/proxy/account.ts";
 import { heardLog } from "../support/heard-log.ts";
 import { manualClock } from "../support/manual-clock.ts";
 import { startProxy } from "../support/running-proxy.ts";
+import { until } from "../support/until.ts";
 
 it("forwards nothing while the balance is under its floor, and goes on when it is topped up", async () => {
   await using proxy = await startProxy({
@@ -18,7 +19,7 @@ it("forwards nothing while the balance is under its floor, and goes on when it i
   // The remembered record answers once more while it is fetched anew.
   await (await proxy.chat({ max_tokens: 5 })).text();
   await proxy.sandbox.waitFor((sandbox) => sandbox.accountCalls >= 2);
-  await expect.poll(async () => (await proxy.chat({ max_tokens: 5 })).status).toBe(200);
+  await until(async () => (await proxy.chat({ max_tokens: 5 })).status === 200);
 });
 
 it("forwards while the balance is not known", async () => {

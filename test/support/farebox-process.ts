@@ -9,7 +9,7 @@ import { compileCache, nodeFlags } from "./node-flags.ts";
 const bin = fileURLToPath(new URL("../../bin/farebox.mjs", import.meta.url));
 
 /** How long a child may take for what is waited for; only a broken one takes it. Milliseconds. */
-const patienceMs = 30_000;
+const patienceMs = 90_000;
 
 export interface Ended {
   /** Null where a signal ended it. */
@@ -79,6 +79,8 @@ export async function startServe({ database, gateway, args = [], env, ...rest }:
     FAREBOX_GATEWAY_API_KEY: gateway.apiKey,
     FAREBOX_DATABASE: database,
     FAREBOX_PORT: "0",
+    // At its end it would take requests for two seconds more, for balancers. Tests of that say how long.
+    FAREBOX_DRAIN: "0s",
     ...env,
   };
   const farebox = startFarebox(["serve", ...args], { ...rest, env: variables });

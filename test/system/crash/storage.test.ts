@@ -6,6 +6,7 @@ import { describe, expect, it } from "vitest";
 import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
+import { until } from "../../support/until.ts";
 import { gatewayBooks, readFile } from "./books.ts";
 import { limitFileSize, makeImmutable, makeMutable, mountSmallDisk, skipIfImpossible, whyNot, type SmallDisk } from "./disks.ts";
 
@@ -87,14 +88,13 @@ async function untilChangeRefused({ serve }: Scene): Promise<void> {
 }
 
 async function untilReady({ serve }: Scene, ready: boolean): Promise<void> {
-  for (;;) {
+  await until(async () => {
     const response = await fetch(`${serve.url}/readyz`);
     const { checks } = (await response.json()) as { checks: unknown };
-    if ((response.status === 200) === ready) {
-      expect(checks).toMatchObject({ accepting: true, ledger: ready });
-      return;
-    }
-  }
+    if ((response.status === 200) !== ready) return false;
+    expect(checks).toMatchObject({ accepting: true, ledger: ready });
+    return true;
+  }, `readyz says ${ready}`);
 }
 
 /** Every request that the gateway read has a row with its bill, and no other one was billed. */

@@ -7,6 +7,7 @@ import { systemClock } from "../../../src/time/clock.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { tamper } from "../../support/derived-rows.ts";
 import { alice, budget, endAt, holdOf, openStore, posting, utc } from "../../support/ledger-fixtures.ts";
+import { until } from "../../support/until.ts";
 
 const dayMs = 86_400_000;
 
@@ -134,7 +135,7 @@ it("repairs beside a loaded serve, which heeds repairs and corrections at its ne
   await using serve = await startServe({ database, gateway: sandbox });
 
   const running = load(serve, key);
-  while ((await json("charges", "--state", "posted", "--limit", "1")).charges.length === 0);
+  await until(async () => (await json("charges", "--state", "posted", "--limit", "1")).charges.length > 0, "a charge is posted");
   tamper(
     database,
     `update windows set spent = spent + 99000000000000; update rollup_day set cost = cost - 1, requests = requests + 1; delete from rollup_quarter;

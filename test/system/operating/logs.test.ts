@@ -22,6 +22,8 @@ it("logs one line a request at debug, and problems at warn with the request's id
       method: "POST",
       headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
       body: JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: `Whispered words. #sandbox ${scenario}` }], max_tokens: 50, ...more }),
+    }).catch((error: unknown) => {
+      throw new Error(`no answer to "${scenario}"; ${serve.hasEnded ? "the proxy ended" : "the proxy runs"} and wrote:\n${serve.stderr}`, { cause: error });
     });
     await answer.text().catch(() => "");
     return { status: answer.status, id: answer.headers.get("x-farebox-request-id") ?? "" };

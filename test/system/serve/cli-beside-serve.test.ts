@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
+import { until } from "../../support/until.ts";
 
 it("keys, budgets, charges, report, balance and verify work beside a running serve", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();
@@ -37,7 +38,7 @@ it("keys, budgets, charges, report, balance and verify work beside a running ser
   // The ledger is what the commands see; the stream's charge ends just after its last byte.
   const posted = async () => (await json("charges", "--state", "posted")).charges as Record<string, unknown>[];
   let rows = await posted();
-  while (rows.length < 2) rows = await posted();
+  await until(async () => (rows = await posted()).length === 2, "both charges are posted");
 
   expect(rows.map(({ key, team, model, source, status }) => ({ key, team, model, source, status }))).toEqual([
     { key: "alice", team: "research", model: "gpt-4o-mini", source: "counted", status: 200 },
@@ -65,9 +66,10 @@ it("keys, budgets, charges, report, balance and verify work beside a running ser
   expect(verified).toEqual({ ok: true, charges: 2, differences: [], old_holds: [] });
 
   await farebox("keys", "revoke", "alice");
-  let last = await chat(key.trim());
-  for (const until = performance.now() + 1000; last.status !== 401 && performance.now() < until; last = await chat(key.trim())) await last.text();
-  expect(last.status).toBe(401);
+  await until(async () => {
+    const { status } = await chat(key.trim());
+    return status === 401;
+  }, "the revocation is known");
   expect((await json("keys", "list")).keys).toMatchObject([{ name: "alice", state: "revoked" }]);
   expect(await runFarebox(["keys", "revoke", "nobody"], { env })).toMatchObject({ code: 2, stdout: "" });
 

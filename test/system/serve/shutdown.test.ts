@@ -11,6 +11,7 @@ import { startSandbox } from "../../../src/sandbox/server.ts";
 import { isTimeZone } from "../../../src/time/calendar.ts";
 import { systemClock } from "../../../src/time/clock.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
+import { until } from "../../support/until.ts";
 
 interface Scene extends AsyncDisposable {
   readonly serve: ServeProcess;
@@ -54,16 +55,16 @@ function rowsOf(database: string): Row[] {
   }
 }
 
-/** Asks until the answer is the one wanted; gives the time of the last question. */
-async function until(ask: () => Promise<boolean>): Promise<number> {
-  for (;;) {
-    const at = performance.now();
-    if (await ask()) return at;
-  }
-}
-
 const readyz = ({ url }: ServeProcess) => fetch(`${url}/readyz`);
-const isDeaf = (serve: ServeProcess) => until(() => readyz(serve).then((response) => response.text().then(() => false), () => true));
+/** Asks until no connection is accepted any more; answers when the last question was asked. */
+async function untilRefused(serve: ServeProcess): Promise<number> {
+  let askedAt = 0;
+  await until(() => {
+    askedAt = performance.now();
+    return readyz(serve).then((response) => response.text().then(() => false), () => true);
+  }, "connections are refused");
+  return askedAt;
+}
 
 describe.concurrent("SIGTERM", { timeout: 60_000 }, () => {
   it("first fails readyz, takes requests for two seconds more, and lets running ones finish", async () => {
@@ -84,7 +85,7 @@ describe.concurrent("SIGTERM", { timeout: 60_000 }, () => {
     expect(late.status).toBe(200);
     expect(late.headers.get("connection")).toBe("close");
     await late.text();
-    expect((await isDeaf(serve)) - signalledAt).toBeGreaterThan(1500);
+    expect((await untilRefused(serve)) - signalledAt).toBeGreaterThan(1500);
 
     expect((await plain).status).toBe(200);
     await (await plain).text();
@@ -215,7 +216,7 @@ describe.concurrent("SIGTERM", { timeout: 60_000 }, () => {
       });
     await once200();
     serve.signal("SIGTERM");
-    await until(async () => (await once200()) === "refused");
+    while ((await once200()) !== "refused");
     agent.destroy();
     expect(await serve.ended).toMatchObject({ code: 0 });
     const rows = rowsOf(database);

@@ -14,6 +14,7 @@ import { startPausedRelay, type PausedRelay } from "../../support/paused-relay.t
 import { oneModelFile, replaceFile } from "../../support/price-files.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 import { ask, open as openAnswer, type OpenAnswer, type WireAnswer, type WireOptions } from "../../support/wire-client.ts";
+import { until } from "../../support/until.ts";
 
 const adminToken = "from-the-settings-0123456789";
 
@@ -101,11 +102,6 @@ const rowsOf = (database: string) => read<Row>(database, "select state, source, 
 
 function owning(client: Client): AsyncDisposable & { readonly client: Client } {
   return { client, [Symbol.asyncDispose]: () => client.end() };
-}
-
-/** Until it is so; bounded by the test's own time. */
-async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await isSo())) await new Promise((resolve) => setImmediate(resolve));
 }
 
 async function fetchText(url: string, headers: Record<string, string>): Promise<string> {

@@ -356,15 +356,21 @@ describe("changes by another process", () => {
     using folder = tempFolder();
     await using running = await serve(folder.database);
     await using beside = await command(folder.database);
-    await beside.keys.create(key("alice"));
+    const names = ["alice", "bob", "carol", "dave"];
+    for (const name of names) await beside.keys.create(key(name));
     // Its threads run, and what they had to tell of the past is told.
     await running.ledger.hold(holdOf("a", usd("1")));
-    const changed = new Promise<void>((resolve) => running.changes.onChange(resolve));
-    const start = performance.now();
-    await beside.keys.revoke("id-alice", noon);
-    await changed;
-    expect(performance.now() - start).toBeLessThan(1000);
-    expect((await running.keys.findById("id-alice"))?.revokedAt).toBe(noon);
+    const tookMs: number[] = [];
+    for (const name of names) {
+      const changed = new Promise<void>((resolve) => running.changes.onChange(resolve));
+      const start = performance.now();
+      await beside.keys.revoke(`id-${name}`, noon);
+      await changed;
+      tookMs.push(performance.now() - start);
+      expect((await running.keys.findById(`id-${name}`))?.revokedAt).toBe(noon);
+    }
+    // A busy machine may be late with one, but not with all.
+    expect(Math.min(...tookMs)).toBeLessThan(1000);
   });
 
   it("are told by the process that makes them, whatever fails beside them", async () => {
