@@ -2,7 +2,8 @@ import { defineConfig } from "vitest/config";
 import { compileCache, nodeFlags } from "./test/support/node-flags.ts";
 
 const env = { NODE_COMPILE_CACHE: compileCache };
-const shared = { testTimeout: 20_000, hookTimeout: 20_000, execArgv: nodeFlags, env };
+// A time limit is for a test that hangs: a busy machine is no fault.
+const shared = { testTimeout: 60_000, hookTimeout: 60_000, execArgv: nodeFlags, env };
 
 export default defineConfig({
   test: {

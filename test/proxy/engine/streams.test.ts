@@ -118,7 +118,7 @@ describe("what comes leaves at once", () => {
 });
 
 /** Events of 64 kB. Linux may keep 36 MB of each of the two connections (tcp_rmem and tcp_wmem) before its sender stalls. */
-const floodEvents = 2048;
+const floodEvents = 1344;
 const stalledBelow = 1280;
 
 /** Writes an event many times over, each as soon as there is room for it. */
