@@ -11,7 +11,7 @@ interface Line {
 
 const [debug, warn] = [20, 40];
 
-it("logs one line a request at debug, and problems at warn with the request's id; no prompt and no secret", { timeout: 60_000 }, async () => {
+it("logs one line a request at debug, and problems at warn with the request's id; no prompt and no secret", { timeout: 180_000 }, async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const database = join(folder.path, "farebox.db");

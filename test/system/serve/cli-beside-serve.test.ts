@@ -4,7 +4,7 @@ import { startSandbox } from "../../../src/sandbox/server.ts";
 import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
 import { until } from "../../support/until.ts";
 
-it("keys, budgets, charges, report, balance and verify work beside a running serve", { timeout: 60_000 }, async () => {
+it("keys, budgets, charges, report, balance and verify work beside a running serve", { timeout: 180_000 }, async () => {
   await using folder = await temporaryFolder();
   await using sandbox = await startSandbox();
   const database = join(folder.path, "farebox.db");

@@ -178,12 +178,12 @@ describe("four proxies and a hard budget for 500", { timeout: 180_000 }, () => {
   it("hold it when two are killed in the middle and a third sleeps beyond its liveness", () =>
     withScene(async (scene) => {
       await scene.budget("5.00");
-      // A request may live for five seconds: a proxy that is silent for longer than that and a margin is dead.
-      const proxies = await Promise.all(Array.from({ length: 4 }, () => scene.serve({ FAREBOX_STREAM_LIMIT: "2s", FAREBOX_GATEWAY_TIMEOUT: "3s" })));
+      // A request may live for seven seconds: a proxy that is silent for longer than that and a margin is dead.
+      const proxies = await Promise.all(Array.from({ length: 4 }, () => scene.serve({ FAREBOX_STREAM_LIMIT: "2s", FAREBOX_GATEWAY_TIMEOUT: "5s" })));
       const [first, second, sleeper, survivor] = proxies as [ServeProcess, ServeProcess, ServeProcess, ServeProcess];
       await until(async () => (await readyz(survivor)).peers?.live === 3, "all four have met");
 
-      const sent = Promise.all(names(2000).map((name, index) => ask(proxies[index % 4] as ServeProcess, scene, name, "#sandbox latency:700")));
+      const sent = Promise.all(names(2000).map((name, index) => ask(proxies[index % 4] as ServeProcess, scene, name, "#sandbox latency:2500")));
       await scene.sandbox.waitFor(({ requests }) => requests.length >= 120, 30_000);
       first.signal("SIGKILL");
       second.signal("SIGKILL");

@@ -66,7 +66,7 @@ async function untilRefused(serve: ServeProcess): Promise<number> {
   return askedAt;
 }
 
-describe.concurrent("SIGTERM", { timeout: 60_000 }, () => {
+describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
   it("first fails readyz, takes requests for two seconds more, and lets running ones finish", async () => {
     await using scene = await startScene({ FAREBOX_DRAIN: "20s" });
     const { serve, sandbox, database } = scene;

@@ -117,7 +117,7 @@ function isRunning(pid: number): boolean {
   }
 }
 
-describe("two workers are one proxy", { timeout: 60_000 }, () => {
+describe("two workers are one proxy", { timeout: 180_000 }, () => {
   let relay: PausedRelay;
   let scene: Scene;
   beforeAll(async () => {
@@ -229,7 +229,7 @@ describe("two workers are one proxy", { timeout: 60_000 }, () => {
   });
 });
 
-describe("two workers that listen on every address", { timeout: 60_000 }, () => {
+describe("two workers that listen on every address", { timeout: 180_000 }, () => {
   it("answer /metrics without a token under a loopback name only, and accept a valid admin token while wrong ones wait", async () => {
     await using scene = await startScene({ env: { FAREBOX_HOST: "0.0.0.0" } });
     const url = `http://127.0.0.1:${new URL(scene.serve.url).port}`;
@@ -245,7 +245,7 @@ describe("two workers that listen on every address", { timeout: 60_000 }, () => 
   });
 });
 
-describe("a worker that dies", { timeout: 60_000 }, () => {
+describe("a worker that dies", { timeout: 180_000 }, () => {
   it("leaves nothing open: its holds are posted at once, others go on, another one comes; and none outlives the primary", async () => {
     await using scene = await startScene();
     const { serve, sandbox, database } = scene;
@@ -288,7 +288,7 @@ describe("a worker that dies", { timeout: 60_000 }, () => {
   });
 });
 
-describe("two workers on PostgreSQL", { timeout: 60_000 }, () => {
+describe("two workers on PostgreSQL", { timeout: 180_000 }, () => {
   it("hold one budget to the last request, and leave nothing open where one of them dies", async () => {
     await using ledger = await newDatabase();
     await using relay = await startPausedRelay();
@@ -323,7 +323,7 @@ describe("two workers on PostgreSQL", { timeout: 60_000 }, () => {
   });
 });
 
-describe("a burst of 200 in which a worker is killed", { timeout: 60_000 }, () => {
+describe("a burst of 200 in which a worker is killed", { timeout: 180_000 }, () => {
   it("loses no request that reached the gateway, and ends every one", async () => {
     await using scene = await startScene();
     const { serve, sandbox, database } = scene;
@@ -357,7 +357,7 @@ describe("a burst of 200 in which a worker is killed", { timeout: 60_000 }, () =
   });
 });
 
-describe("signals", { timeout: 60_000 }, () => {
+describe("signals", { timeout: 180_000 }, () => {
   it("SIGHUP has every worker take other prices; SIGTERM lets every worker finish what it runs", async () => {
     await using folder = await temporaryFolder();
     const price = (input: string) => oneModelFile("mine", [{ from: "2026-01-01", input, output: "0" }]);
@@ -392,7 +392,7 @@ describe("signals", { timeout: 60_000 }, () => {
   });
 });
 
-it("workers forward the idempotency key that the primary forwards, and show no task of another key", { timeout: 60_000 }, async () => {
+it("workers forward the idempotency key that the primary forwards, and show no task of another key", { timeout: 180_000 }, async () => {
   await using gateway = await answeringGateway(() => ({ body: '{"code":200,"data":{"task_id":"t-1","status":"pending"}}' }));
   await using scene = await startScene({ gatewayUrl: gateway.url });
   const [one, other] = [await scene.addKey("one"), await scene.addKey("other")];
@@ -410,7 +410,7 @@ it("workers forward the idempotency key that the primary forwards, and show no t
   expect(values[5]).not.toBe(values[0]);
 });
 
-describe.concurrent("a start that cannot be", { timeout: 60_000 }, () => {
+describe.concurrent("a start that cannot be", { timeout: 180_000 }, () => {
   const variables = (folder: string) => ({ FAREBOX_GATEWAY_URL: "http://127.0.0.1:9", FAREBOX_GATEWAY_API_KEY: "x", FAREBOX_DATABASE: join(folder, "farebox.db") });
 
   it("ends with exit code 2 and a sentence where its workers do not live", async () => {
