@@ -55,6 +55,12 @@ export function startFarebox(args: readonly string[], { env, cwd }: StartOptions
   return new Watched(child);
 }
 
+/** Processes that run; a test that fails before it has taken one over leaves none behind. */
+const running = new Set<ChildProcess>();
+process.once("exit", () => {
+  for (const child of running) child.kill("SIGKILL");
+});
+
 /** Runs one command to its end. */
 export async function runFarebox(args: readonly string[], options: StartOptions = {}): Promise<Ended> {
   await using farebox = startFarebox(args, options);
@@ -108,6 +114,7 @@ class Watched implements FareboxProcess {
 
   constructor(child: ChildProcess) {
     this.#child = child;
+    running.add(child);
     for (const name of ["stdout", "stderr"] as const) {
       child[name]?.setEncoding("utf8").on("data", (text: string) => {
         this.#text[name] += text;
@@ -118,6 +125,7 @@ class Watched implements FareboxProcess {
       child.once("error", reject);
       child.once("close", (code, signal) => {
         this.#hasEnded = true;
+        running.delete(child);
         resolve({ code, signal, ...this.#text });
         this.#changed();
       });
