@@ -56,7 +56,7 @@ export const adapters: Adapters = {
   watch: startWatching,
 
   upkeep: {
-    migrate: async (settings) => (await upkeep()).migrate(settings),
+    migrate: async (settings, options) => (await upkeep()).migrate(settings, options),
     backUp: async (settings, file, options) => (await upkeep()).backUp(settings, file, options),
     restore: async (settings, file, onProgress) => (await upkeep()).restore(settings, file, onProgress),
     move: async (from, to, on) => (await upkeep()).move(from, to, on),

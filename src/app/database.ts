@@ -11,14 +11,15 @@ import { backUp, restore, type CopyFailure } from "../store/sqlite/backup.ts";
 import { pruneFile } from "../store/sqlite/prune-file.ts";
 import { repair } from "../store/sqlite/repair.ts";
 import { calendarOf } from "../time/calendar.ts";
-import { migrateLedger, serverOf } from "./ledger.ts";
+import { migrateLedger, restoreHint, serverOf, stampOf } from "./ledger.ts";
 
 /** The work of `farebox db` on the ledger that the settings name. */
 export function createUpkeep(clock: Clock): Upkeep {
   return {
-    async migrate({ database }) {
-      const result = await migrateLedger(database, { create: true });
-      return result.ok ? result : ledgerRefused(result.failure, shownDatabase(database));
+    async migrate({ database }, { backup }) {
+      const result = await migrateLedger(database, { at: clock.now(), create: true, backup });
+      if (!result.ok) return ledgerRefused(result.failure, shownDatabase(database));
+      return { ...result, restore: result.backup === null ? null : restoreHint(database, result.backup) };
     },
 
     async backUp({ database, timeZone }, file, { replace, onProgress }) {
@@ -73,11 +74,17 @@ export function ledgerProblem(failure: CopyFailure, path: string): string {
       return `another process has the ledger at ${path} open; let it end first`;
     case "corrupt":
       return `the copy of the ledger at ${path} is damaged, and so may be the ledger: ${failure.message}`;
+    case "no_room":
+      return `the ledger at ${path} is not upgraded: its backup needs ${megabytes(failure.needed)} beside it, and ${megabytes(failure.free)} are free; make room, or back it up elsewhere and run farebox db migrate --no-backup`;
     case "missing":
     case "newer_schema":
     case "unusable":
       return storeProblem(failure, path);
   }
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1024 ** 2).toFixed(1)} MB`;
 }
 
 function movingProblem(failure: MoveFailure, from: string, to: string): string {
@@ -114,6 +121,8 @@ function backupProblem(failure: CopyFailure, file: string): string {
       return `another process has ${file} open; let it end first`;
     case "unusable":
       return `${file} cannot be restored: ${failure.message}`;
+    case "no_room":
+      return `${file} cannot be restored: the disk has no room`;
   }
 }
 
@@ -131,9 +140,4 @@ function ledgerRefused(failure: CopyFailure, path: string) {
 
 function backupRefused(failure: CopyFailure, file: string) {
   return refused(backupProblem(failure, file), failure.kind === "corrupt" ? 1 : 2);
-}
-
-/** "2026-11-20T120000Z": an instant that can stand in a file's name. */
-function stampOf(at: number): string {
-  return new Date(at).toISOString().replace(/\.\d+/, "").replaceAll(":", "");
 }

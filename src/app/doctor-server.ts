@@ -18,7 +18,10 @@ export async function examineServer(database: DatabaseSetting & { readonly kind:
     : [failed("database rights", "its role may not make tables in its schema, as each month's charges need", "let the role own the database or the schema")];
   if (schema === 0) return [ok("database", `none yet at ${place}; the first serve or keys create makes it`), ...rights];
   if (ledger === null) {
-    return [warning("database", `${place} has schema version ${schema} of an earlier release`, `the next serve brings it to ${known}, or farebox db migrate does now`), ...rights];
+    return [warning("database", `${place} has schema version ${schema} of an earlier release`, `the next serve brings it to ${known} after a backup, or farebox db migrate does now`), ...rights];
+  }
+  if (!looked.look.hasOwnFunctions) {
+    return [warning("database", `${place} has the functions of another release`, "the next serve replaces them while no other runs, or farebox db migrate does"), ...rights];
   }
   const { proxies, pending, timeZone } = ledger;
   const runs = proxies === 0 ? "no serve runs on it" : proxies === 1 ? "a serve runs on it" : `${proxies} serves run on it`;

@@ -23,15 +23,46 @@ export function serverOf({ url }: { readonly url: Secret }): PostgresServer {
 }
 
 export type LedgerMigration =
-  | { readonly ok: true; readonly from: number; readonly to: number; /** Null where nothing was done, and for a server. */ readonly backup: string | null }
+  | {
+      readonly ok: true;
+      readonly from: number;
+      readonly to: number;
+      /** Whether anything had to be done. */
+      readonly changed: boolean;
+      /** The file, or the schema of the database, that has the ledger as it was before; null where none was made. */
+      readonly backup: string | null;
+    }
   | { readonly ok: false; readonly failure: CopyFailure };
 
-/** Brings a ledger of an earlier release to this one's schema; where there is none on a server, `create` makes one. */
-export async function migrateLedger(database: DatabaseSetting, { create = false } = {}): Promise<LedgerMigration> {
+export interface MigrateLedgerOptions {
+  /** When it is done, for the name of the backup. */
+  readonly at: number;
+  /** Whether a ledger is made where there is none on a server. */
+  readonly create?: boolean;
+  readonly backup?: boolean;
+}
+
+/** Brings a ledger of an earlier release to this one's schema, after a backup. */
+export async function migrateLedger(database: DatabaseSetting, { at, create = false, backup = true }: MigrateLedgerOptions): Promise<LedgerMigration> {
   if (database.kind === "sqlite") {
     const { migrateFile } = await import("../store/sqlite/backup.ts");
-    return migrateFile(database.path);
+    return migrateFile({ path: database.path, stamp: stampOf(at), backup });
   }
   const { migrateServer } = await import("../store/postgres/upkeep.ts");
-  return migrateServer(serverOf(database), { create });
+  return migrateServer(serverOf(database), { create, backup });
+}
+
+/** Says how the earlier release gets its ledger back. */
+export function restoreHint(database: DatabaseSetting, backup: string): string {
+  if (database.kind === "sqlite") {
+    const [path, file] = [database.path, backup].map((name) => (/^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`));
+    return `to go back, install the earlier release and run: farebox db restore --database ${path} ${file}`;
+  }
+  const address = `${database.shown}?options=-c%20search_path%3D${backup}`;
+  return `to go back, stop every farebox, install the earlier release and set its database to ${address}, with the password and the other parameters of the present address`;
+}
+
+/** "2026-11-20T120000Z": an instant that can stand in a file's name. */
+export function stampOf(at: number): string {
+  return new Date(at).toISOString().replace(/\.\d+/, "").replaceAll(":", "");
 }

@@ -1,10 +1,11 @@
+import { migrationText } from "../cli/db.ts";
 import { fail, note, printLine, type ExitCode, type Io } from "../cli/io.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
 import { createLog } from "../log/log.ts";
 import { systemClock } from "../time/clock.ts";
 import { ledgerProblem } from "./database.ts";
-import { migrateLedger } from "./ledger.ts";
+import { migrateLedger, restoreHint } from "./ledger.ts";
 import { packageVersion } from "./package.ts";
 import { tuneRuntime } from "./runtime.ts";
 import { startServing } from "./serving.ts";
@@ -19,13 +20,14 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   tuneRuntime();
   const log = createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true });
   const place = shownDatabase(settings.database);
-  const migrated = await migrateLedger(settings.database);
+  const clock = systemClock();
+  const migrated = await migrateLedger(settings.database, { at: clock.now() });
   if (!migrated.ok && migrated.failure.kind !== "missing") return fail(io, ledgerProblem(migrated.failure, place));
-  if (migrated.ok && migrated.from !== migrated.to) {
-    const before = migrated.backup === null ? "" : `; as it was before: ${migrated.backup}`;
-    note(io, `migrated the ledger at ${place} from schema version ${migrated.from} to ${migrated.to}${before}`);
+  if (migrated.ok && migrated.changed) {
+    note(io, migrationText(place, migrated));
+    if (migrated.backup !== null) note(io, `as it was before: ${migrated.backup}; ${restoreHint(settings.database, migrated.backup)}`);
   }
-  const started = await startServing(settings, { clock: systemClock(), log, version: packageVersion() });
+  const started = await startServing(settings, { clock, log, version: packageVersion() });
   if (!started.ok) {
     for (const problem of started.problems) note(io, `farebox: ${problem}`);
     return 2;

@@ -77,9 +77,20 @@ export interface Watching extends AsyncDisposable {
 export type PostgresSetting = Extract<DatabaseSetting, { readonly kind: "postgres" }>;
 
 /** Work on the ledger's file as a whole. `onProgress` is told a share from 0 to 1. */
+export interface MigratedLedger {
+  readonly from: number;
+  readonly to: number;
+  /** Whether anything had to be done. */
+  readonly changed: boolean;
+  /** A file, or a schema of the database; null where no backup was made. */
+  readonly backup: string | null;
+  /** How the earlier release gets it back, in one sentence. */
+  readonly restore: string | null;
+}
+
 export interface Upkeep {
-  /** Brings the file to this release's schema; `backup` is null when there was nothing to do. */
-  migrate(settings: Settings): Promise<UpkeepResult<{ readonly from: number; readonly to: number; readonly backup: string | null }>>;
+  /** Brings the ledger to this release's schema. */
+  migrate(settings: Settings, options: { readonly backup: boolean }): Promise<UpkeepResult<MigratedLedger>>;
   /** Copies the ledger, beside a running `serve` too, and checks the copy. */
   backUp(settings: Settings, file: string, options: { readonly replace: boolean; readonly onProgress: (share: number) => void }): Promise<UpkeepResult<CopiedLedger>>;
   /** Puts a checked copy of `file` in the ledger's place; `replaced` is where the ledger before it is now. */

@@ -26,21 +26,30 @@ function registerMigrate(db: Command, context: CliContext): void {
   const { io, adapters } = context;
   const command = db
     .command("migrate")
-    .description("bring the ledger of an earlier release to this one's schema, after a backup beside it; serve does so too")
+    .description("bring the ledger of an earlier release to this one's schema, after a backup; serve does so too")
+    .option("--no-backup", "make no backup, where you have one")
     .option("--json", "print JSON");
   example(command, "farebox db migrate");
-  withSettings(context, command, async (settings, options: { json?: true }) => {
-    const result = await adapters.upkeep.migrate(settings);
+  withSettings(context, command, async (settings, options: { backup: boolean; json?: true }) => {
+    const result = await adapters.upkeep.migrate(settings, { backup: options.backup });
     if (!result.ok) return fail(io, result.problem, result.code);
-    const { from, to, backup } = result;
-    if (options.json) printJson(io, { from, to, backup });
-    else if (from === to) printLine(io, `the ledger at ${shownDatabase(settings.database)} has schema version ${to}; there is nothing to migrate`);
+    const { from, to, changed, backup, restore } = result;
+    const place = shownDatabase(settings.database);
+    if (options.json) printJson(io, { from, to, backup, restore });
+    else if (!changed) printLine(io, `the ledger at ${place} has schema version ${to}; there is nothing to migrate`);
     else {
-      printLine(io, `migrated the ledger at ${shownDatabase(settings.database)} from schema version ${from} to ${to}`);
+      printLine(io, migrationText(place, result));
       if (backup !== null) printLine(io, `as it was before: ${backup}`);
+      if (restore !== null) printLine(io, restore);
     }
     return 0;
   });
+}
+
+/** Says what was done to the ledger; its tables may be those of this release already. */
+export function migrationText(place: string, { from, to }: { readonly from: number; readonly to: number }): string {
+  if (from === to) return `upgraded the ledger at ${place}; its schema version is still ${to}`;
+  return from === 0 ? `created the ledger at ${place} with schema version ${to}` : `migrated the ledger at ${place} from schema version ${from} to ${to}`;
 }
 
 function registerBackup(db: Command, context: CliContext): void {

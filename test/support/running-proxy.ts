@@ -22,7 +22,7 @@ export interface RunningProxy extends AsyncDisposable {
   readonly serving: Serving;
   /** With which it was started, for a start on the same file. */
   readonly settings: Settings;
-  /** The first key, named `alice`. */
+  /** The first key, named `alice` unless the options say otherwise. */
   readonly key: string;
   /** Another key; its text. */
   addKey(name: string, wish?: Omit<NewKey, "name">): Promise<string>;
@@ -40,6 +40,8 @@ export interface ProxyOptions {
   readonly sandbox?: SandboxOptions;
   /** Instead of a sandbox: any address, for a gateway that is not there. */
   readonly gatewayUrl?: string;
+  /** Of the first key; for a ledger that has an `alice` already. */
+  readonly keyName?: string;
   /** FAREBOX_ variables. */
   readonly env?: Readonly<Record<string, string>>;
   /** For a test that owns what time it is. */
@@ -77,7 +79,7 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
     if (!created.ok) throw new Error(JSON.stringify(created));
     return created.text;
   };
-  const key = await addKey("alice");
+  const key = await addKey(options.keyName ?? "alice");
   const charges = async () => {
     await serving.settled();
     const page = await serving.ledger.charges({ limit: 1000 });

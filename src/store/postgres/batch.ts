@@ -7,7 +7,7 @@ import { amountUnder, type KnownBudgets, type NamedWindow } from "./known-budget
 import { storableJson } from "./text.ts";
 
 /*
- * Commands as farebox_apply takes them: objects with the names of columns, amounts as text. See 002-functions.sql.
+ * Commands as farebox_apply takes them: objects with the names of columns, amounts as text. See functions.sql.
  */
 
 /** Commands that one call of farebox_apply carries out together. */

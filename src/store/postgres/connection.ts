@@ -274,7 +274,7 @@ function isOfDriver(error: unknown): error is Error {
 }
 
 /** Classes of SQLSTATE that are the server's condition rather than a statement's fault. */
-const conditions = ["08", "25006", "28", "3D", "40", "42501", "53", "55P03", "57", "58", "XX"];
+const conditions = ["08", "25006", "28", "3D", "40", "42501", "53", "55P03", "57", "58", "FB", "XX"];
 
 /** Why the database could not be reached or written, in one sentence without its password; null for a bug of ours. */
 export function databaseFault(error: unknown): string | null {

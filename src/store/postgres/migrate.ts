@@ -1,6 +1,8 @@
-import { knownSchemaOf, migrationsOf, olderSchema } from "../migrations.ts";
+import { knownSchemaOf, olderSchema } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
 import { CopyUnfinished, type Database, type Statements } from "./connection.ts";
+import { applyFunctions, hasOwnFunctions, makeTables } from "./schema.ts";
+import { setAside } from "./set-aside.ts";
 
 /** Taken while the schema is made or brought forward: proxies that start together do it one after the other. */
 const migrationLock = 7_165_420_011n;
@@ -12,7 +14,16 @@ const beatMs = 5_000;
 export const copyProgressTable = "copy_progress";
 
 export type SchemaResult =
-  | { readonly ok: true; readonly from: number; readonly to: number }
+  | {
+      readonly ok: true;
+      /** 0 where there was no ledger. */
+      readonly from: number;
+      readonly to: number;
+      /** Whether anything had to be done. */
+      readonly changed: boolean;
+      /** The schema of the database that has the ledger as it was before; null where none was made. */
+      readonly backup: string | null;
+    }
   | { readonly ok: false; readonly failure: OpenFailure };
 
 /** The schema version that this release writes. */
@@ -31,26 +42,34 @@ export async function schemaOf(db: Statements, { copying = false } = {}): Promis
   return Number(row?.version ?? 0);
 }
 
+export interface MigrateOptions {
+  /** Whether an older ledger, or one with the functions of another release, is brought to this release. */
+  readonly forward?: boolean;
+  readonly copying?: boolean;
+  /** Whether the ledger is copied before its tables change. */
+  readonly backup?: boolean;
+}
+
 /**
- * Makes the schema where there is none, and with `forward` brings an older one to this release's, in one transaction. Never
- * goes forward under a proxy that runs on the older one.
+ * Makes the schema where there is none, and with `forward` brings a ledger of another release to this one's tables and functions, in
+ * one transaction. Never does so under a proxy that runs.
  */
-export async function migrate(database: Database, { forward = false, copying = false } = {}): Promise<SchemaResult> {
+export async function migrate(database: Database, { forward = false, copying = false, backup = true }: MigrateOptions = {}): Promise<SchemaResult> {
   const known = knownSchema();
-  const there = await schemaOf(database, { copying });
-  if (there === known) return { ok: true, from: known, to: known };
+  const nothing: SchemaResult = { ok: true, from: known, to: known, changed: false, backup: null };
+  const isCurrent = async (db: Statements, found: number) => found === known && (await hasOwnFunctions(db, found));
+  if (await isCurrent(database, await schemaOf(database, { copying }))) return nothing;
   return database.transaction(async (db): Promise<SchemaResult> => {
     await db.run("select pg_advisory_xact_lock($1)", [migrationLock]);
     const found = await schemaOf(db, { copying });
+    if (await isCurrent(db, found)) return nothing;
     const failure = found === 0 ? await noPlace(db) : await notForward(db, found, known, forward);
     if (failure !== null) return { ok: false, failure };
-    await db.run("create table if not exists farebox_migrations (version bigint primary key, applied_at timestamptz not null default now())");
-    for (const { version, sql } of migrationsOf("postgres")) {
-      if (version <= found) continue;
-      await db.run(sql());
-      await db.run("insert into farebox_migrations (version) values ($1)", [version]);
-    }
-    return { ok: true, from: found, to: known };
+    const before = backup && found > 0 && found < known ? await setAside(db, found) : null;
+    if (before !== null && !before.ok) return before;
+    await makeTables(db, found);
+    await applyFunctions(db);
+    return { ok: true, from: found, to: known, changed: true, backup: before?.schema ?? null };
   });
 }
 
@@ -69,10 +88,12 @@ async function noPlace(db: Statements): Promise<OpenFailure | null> {
   return foreign === undefined ? null : unusable(`the schema ${place.schema} has a table ${foreign.relname} that is not Farebox's`);
 }
 
+/** Said of a ledger whose tables are those of this release. */
+export const otherFunctions = "its functions are those of another release; farebox db migrate replaces them, as the next serve does";
+
 async function notForward(db: Statements, found: number, known: number, forward: boolean): Promise<OpenFailure | null> {
   if (found > known) return { kind: "newer_schema", found, known };
-  if (found === known) return null;
-  if (!forward) return olderSchema(found, known);
+  if (!forward) return found < known ? olderSchema(found, known) : { kind: "unusable", message: otherFunctions };
   const running = await db.row(
     `select 1 from owners where ended_at is null and serves = 1 and beat_at > clock_timestamp() - interval '${beatMs} milliseconds' limit 1`,
   );

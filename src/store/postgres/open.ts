@@ -105,12 +105,9 @@ async function unreadable(database: Database): Promise<OpenFailure | null> {
 }
 
 async function openToWrite(options: OpenPostgresOptions, opened: AsyncDisposableStack, pools: Pools): Promise<OpenResult> {
-  const found = await schemaOf(pools.short);
-  if (found !== knownSchema()) {
-    const migrated = await migrate(pools.long);
-    if (!migrated.ok) return migrated;
-  }
-  const created = found === 0;
+  const migrated = await migrate(pools.long);
+  if (!migrated.ok) return migrated;
+  const created = migrated.from === 0;
   await ensureMonths(pools.short, options.clock.now());
   return options.access === "serve" ? await openProxy(options, opened, pools, created) : await openCommand(options, opened, pools, created);
 }

@@ -2,21 +2,19 @@ import type { PostgresServer } from "../../core/postgres-url.ts";
 import { olderSchema } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
 import { connect, databaseFault, type Database } from "./connection.ts";
-import { knownSchema, migrate, schemaOf } from "./migrate.ts";
+import { knownSchema, migrate, schemaOf, type SchemaResult } from "./migrate.ts";
+import { hasOwnFunctions } from "./schema.ts";
 
 interface Failed {
   readonly ok: false;
   readonly failure: OpenFailure;
 }
 
-export type MigrateResult = { readonly ok: true; readonly from: number; readonly to: number; readonly backup: null } | Failed;
-
-/** Brings a ledger to this release's schema, only while no proxy runs on it; with `create` it makes one where there is none. */
-export async function migrateServer(server: PostgresServer, { create }: { readonly create: boolean }): Promise<MigrateResult> {
-  return onServer<MigrateResult>(server, async (database) => {
+/** Brings a ledger to this release's schema and functions, only while no proxy runs on it; with `create` it makes one where there is none. */
+export async function migrateServer(server: PostgresServer, { create, backup = true }: { readonly create: boolean; readonly backup?: boolean }): Promise<SchemaResult> {
+  return onServer<SchemaResult>(server, async (database) => {
     if (!create && (await schemaOf(database)) === 0) return { ok: false, failure: { kind: "missing" } };
-    const migrated = await migrate(database, { forward: true });
-    return migrated.ok ? { ...migrated, backup: null } : migrated;
+    return migrate(database, { forward: true, backup });
   });
 }
 
@@ -24,6 +22,8 @@ export async function migrateServer(server: PostgresServer, { create }: { readon
 export interface ServerLook {
   readonly schema: number;
   readonly known: number;
+  /** Whether the functions are those of this release. */
+  readonly hasOwnFunctions: boolean;
   /** As the server states it. */
   readonly version: string;
   readonly isEncrypted: boolean;
@@ -50,7 +50,7 @@ export async function lookAtServer(server: PostgresServer): Promise<ServerLookRe
       `select current_setting('server_version') as version, (select ssl from pg_stat_ssl where pid = pg_backend_pid()) as encrypted,
          has_schema_privilege(current_schema(), 'create') as may`,
     );
-    const look = { schema, known, version: facts?.version ?? "?", isEncrypted: facts?.encrypted === true, mayCreate: facts?.may === true };
+    const look = { schema, known, hasOwnFunctions: await hasOwnFunctions(database, schema), version: facts?.version ?? "?", isEncrypted: facts?.encrypted === true, mayCreate: facts?.may === true };
     return { ok: true, look: { ...look, ledger: schema === known ? await ledgerOf(database) : null } };
   });
 }

@@ -1,4 +1,4 @@
-import { chownSync, closeSync, existsSync, fsyncSync, linkSync, openSync, realpathSync, renameSync, rmSync, statSync } from "node:fs";
+import { chownSync, closeSync, existsSync, fsyncSync, linkSync, openSync, realpathSync, renameSync, rmSync, statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import Database from "better-sqlite3";
 import type { Calendar } from "../../ports/calendar.ts";
@@ -6,7 +6,7 @@ import type { Verification } from "../../ports/ledger.ts";
 import { olderSchema } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, type Connection } from "./connection.ts";
-import { knownSchema, migrate, schemaOf } from "./migrate.ts";
+import { isCurrent, knownSchema, migrate, schemaOf } from "./migrate.ts";
 import { isEmpty, isUnusable, lockForServe, storedCalendar } from "./open.ts";
 import { connectUnderOneName } from "./one-name.ts";
 import { verify } from "./verify.ts";
@@ -26,7 +26,9 @@ export type CopyFailure =
   /** SQLite's own check of the copy found this. */
   | { readonly kind: "corrupt"; readonly message: string }
   /** A process has the file open that must be free: a command, or a backup of it. */
-  | { readonly kind: "busy" };
+  | { readonly kind: "busy" }
+  /** The disk has no room for a backup. In bytes. */
+  | { readonly kind: "no_room"; readonly needed: number; readonly free: number };
 
 export type CopyResult = { readonly ok: true; readonly copied: Copied } | { readonly ok: false; readonly failure: CopyFailure };
 
@@ -99,28 +101,87 @@ export async function restore({ path, file, calendar, stamp, onProgress }: Resto
 }
 
 export type MigrateResult =
-  | { readonly ok: true; readonly from: number; readonly to: number; /** Null when there was nothing to do. */ readonly backup: string | null }
+  | {
+      readonly ok: true;
+      readonly from: number;
+      readonly to: number;
+      /** Whether anything had to be done. */
+      readonly changed: boolean;
+      /** The copy of the ledger as it was before; null where none was made. */
+      readonly backup: string | null;
+    }
   | { readonly ok: false; readonly failure: CopyFailure };
 
+export interface MigrateFileOptions {
+  readonly path: string;
+  /** In the backup's name: "2026-11-20T120000Z". */
+  readonly stamp: string;
+  readonly backup?: boolean;
+}
+
 /** Brings the file of an earlier release to this one's schema, after a backup beside it, only while no proxy runs on it. */
-export async function migrateFile(path: string): Promise<MigrateResult> {
+export async function migrateFile({ path, stamp, backup = true }: MigrateFileOptions): Promise<MigrateResult> {
   return await guarded<MigrateResult>(async () => {
     const to = knownSchema();
     const looked = openKnown(path);
     if (!looked.ok) return looked;
-    const from = looked.schema;
+    const isDone = isCurrent(looked.db);
     looked.db.close();
-    if (from === to) return { ok: true, from, to, backup: null };
+    const nothing = { ok: true, from: to, to, changed: false, backup: null } as const;
+    if (isDone) return nothing;
     await using owned = new AsyncDisposableStack();
     const target = realpathSync(path);
     if (!lockForServe(target, owned)) return { ok: false, failure: { kind: "in_use" } };
     const db = owned.adopt(connectToWrite(target), (each) => void each.close());
-    const backup = freeName(`${target}.before-${to}`);
-    await copy(db, backup);
-    keepOwner(backup, target);
-    migrate(db, { forward: true });
-    return { ok: true, from, to, backup };
+    // Commands of the earlier release wait: what they wrote after the backup would not be in it.
+    db.exec("begin immediate");
+    owned.defer(() => void (db.inTransaction && db.exec("rollback")));
+    // Another process may have migrated it since it was looked at.
+    if (isCurrent(db)) return nothing;
+    const from = schemaOf(db);
+    const made = backup ? await backUpBefore(target, `${target}.schema-${from}-${stamp}`) : null;
+    if (made !== null && !made.ok) return made;
+    try {
+      migrate(db, { forward: true });
+      db.exec("commit");
+    } catch (error) {
+      // The ledger is as it was; tries that fail again and again must not fill the disk with copies of it.
+      if (made !== null) rmSync(made.file, { force: true });
+      throw error;
+    }
+    return { ok: true, from, to, changed: true, backup: made?.file ?? null };
   });
+}
+
+/** Copies the ledger as it is, unless the disk has no room for the copy. A copy that is not sound is removed. */
+async function backUpBefore(path: string, wanted: string): Promise<{ readonly ok: true; readonly file: string } | Failed> {
+  const db = connectToRead(path);
+  const part = `${wanted}.part`;
+  try {
+    const needed = Number(db.pragma("page_count", { simple: true })) * Number(db.pragma("page_size", { simple: true }));
+    const { bavail, bsize } = statfsSync(dirname(path));
+    if (needed > bavail * bsize) return { ok: false, failure: { kind: "no_room", needed, free: bavail * bsize } };
+    await copy(db, part);
+    const fault = integrityFault(part);
+    if (fault !== null) return { ok: false, failure: { kind: "corrupt", message: fault } };
+    keepOwner(part, path);
+    const file = freeName(wanted);
+    moveIntoPlace(part, file);
+    return { ok: true, file };
+  } finally {
+    db.close();
+    rmSync(part, { force: true });
+  }
+}
+
+function integrityFault(file: string): string | null {
+  const db = new Database(file, { fileMustExist: true });
+  try {
+    const found = db.pragma("integrity_check(1)", { simple: true });
+    return found === "ok" ? null : String(found);
+  } finally {
+    db.close();
+  }
 }
 
 interface Failed {
@@ -213,10 +274,10 @@ async function copy(from: Connection, file: string, onProgress?: (share: number)
 }
 
 function check(file: string, calendar: Calendar): CopyResult {
+  const fault = integrityFault(file);
+  if (fault !== null) return { ok: false, failure: { kind: "corrupt", message: fault } };
   const db = new Database(file, { fileMustExist: true });
   try {
-    const found = db.pragma("integrity_check(1)", { simple: true });
-    if (found !== "ok") return { ok: false, failure: { kind: "corrupt", message: String(found) } };
     migrate(db, { forward: true });
     const verification = verify(db, { calendar: storedCalendar(db, calendar) });
     return { ok: true, copied: { file, schema: schemaOf(db), verification } };

@@ -1,5 +1,6 @@
 import { knownSchemaOf, migrationsOf } from "../migrations.ts";
 import { writeTransaction, type Connection } from "./connection.ts";
+import { lackingParts } from "./early-schemas.ts";
 
 export type MigrationResult =
   | { readonly ok: true }
@@ -18,19 +19,26 @@ export function schemaOf(db: Connection): number {
   return Number(db.pragma("user_version", { simple: true }));
 }
 
+/** Whether the ledger has all of this release's schema. */
+export function isCurrent(db: Connection): boolean {
+  const found = schemaOf(db);
+  return found === knownSchema() && lackingParts(db, found).length === 0;
+}
+
 /**
  * Brings an empty database to this release's schema, and with `forward` an older one too, all in one transaction. Who
  * goes forward keeps a backup: `migrateFile` does.
  */
 export function migrate(db: Connection, { forward = false } = {}): MigrationResult {
   const known = knownSchema();
-  if (schemaOf(db) === known) return { ok: true };
+  if (forward ? isCurrent(db) : schemaOf(db) === known) return { ok: true };
   return writeTransaction(db, () => {
     const found = schemaOf(db);
     if (found > known) return { ok: false, reason: "newer_schema", found, known };
     const tables = db.prepare("select count(*) from sqlite_schema").pluck().get();
     if (found === 0 && tables !== 0) return { ok: false, reason: "foreign" };
     if (found > 0 && found < known && !forward) return { ok: false, reason: "older_schema", found, known };
+    if (found > 0) for (const sql of lackingParts(db, found)) db.exec(sql);
     for (const { version, sql } of migrationsOf("sqlite")) {
       if (version > found) db.exec(sql());
     }

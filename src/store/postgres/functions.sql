@@ -1,14 +1,32 @@
 -- What a running proxy asks for often, as functions: one call is one transaction and one round trip, so that a proxy that is
--- stopped in the middle never sits on a lock. The rules of budgets are those of src/core/budget.ts; the calendar stays outside.
+-- stopped in the middle never holds a lock. The rules of budgets are those of src/core/budget.ts; the calendar stays outside.
+--
+-- These are no migration. An upgrade drops every function of the ledger and runs this file, whether the schema changed or not:
+-- change a function here, in place. Tables are changed by migrations.
 --
 -- All who write take locks in one order, and so never wait for each other in a circle:
 --   the budgets' lock, the run's lock (both advisory); prices by id; missing windows by budget, subject and start; charges by
 --   id; leases by window and owner; windows by seq; then rollups and tasks by their keys.
 
+-- The functions of the release before. Those of triggers belong to their tables.
+do $$
+declare
+  each regprocedure;
+begin
+  for each in
+    select oid from pg_proc
+    where pronamespace = current_schema()::regnamespace and proname like 'farebox\_%' and prorettype <> 'trigger'::regtype
+  loop
+    execute 'drop function ' || each;
+  end loop;
+end
+$$;
+drop type if exists farebox_moves;
+
 -- Part one: the months of charges.
 
 -- Makes the partition of the month (of UTC) that holds the instant, where it is missing.
-create or replace function farebox_ensure_partitions(at_ms bigint) returns void language plpgsql as $$
+create function farebox_ensure_partitions(at_ms bigint) returns void language plpgsql as $$
 declare
   first timestamp := date_trunc('month', to_timestamp(at_ms / 1000.0) at time zone 'UTC');
   name text := 'charges_' || to_char(first, 'YYYY_MM');
@@ -32,7 +50,7 @@ $$;
 -- Part two: windows.
 
 -- Whether a budget's scope has a charge of this key and team in the window of this subject.
-create or replace function farebox_weighs(scope text, subject text, key text, team text) returns boolean language sql immutable as $$
+create function farebox_counts(scope text, subject text, key text, team text) returns boolean language sql immutable as $$
   select case
     when scope = 'all' then true
     when scope like 'team:%' then team = substr(scope, 6)
@@ -43,24 +61,24 @@ create or replace function farebox_weighs(scope text, subject text, key text, te
 $$;
 
 -- What the charges of a scope in a span add up to. An error where a sum is beyond 64 bits.
-create or replace function farebox_charged(scope text, subject text, since bigint, until bigint, out spent bigint, out held bigint) language plpgsql as $$
+create function farebox_charged(scope text, subject text, since bigint, until bigint, out spent bigint, out held bigint) language plpgsql as $$
 begin
   if scope like 'key:%' or scope like 'each-key%' then
     select coalesce(sum(c.cost), 0), coalesce(sum(c.hold) filter (where c.state = 'pending'), 0) into spent, held
     from charges c
     where c.key = case when scope like 'key:%' then substr(scope, 5) else subject end
-      and c.admitted_at >= since and c.admitted_at < until and farebox_weighs(scope, subject, c.key, c.team);
+      and c.admitted_at >= since and c.admitted_at < until and farebox_counts(scope, subject, c.key, c.team);
   else
     select coalesce(sum(c.cost), 0), coalesce(sum(c.hold) filter (where c.state = 'pending'), 0) into spent, held
     from charges c
-    where c.admitted_at >= since and c.admitted_at < until and farebox_weighs(scope, subject, c.key, c.team);
+    where c.admitted_at >= since and c.admitted_at < until and farebox_counts(scope, subject, c.key, c.team);
   end if;
 end
 $$;
 
 -- The windows that are asked for as [{budget, subject, starts_at, ends_at}], by their seq in that order. Missing ones are made:
 -- `made` names those, which farebox_fill_windows is to be called for once the charges in `late` are locked.
-create or replace function farebox_open_windows(asked jsonb, out wins bigint[], out made bigint[], out late text[]) language plpgsql as $$
+create function farebox_open_windows(asked jsonb, out wins bigint[], out made bigint[], out late text[]) language plpgsql as $$
 begin
   made := '{}';
   late := '{}';
@@ -82,12 +100,12 @@ begin
   select coalesce(array_agg(c.id), '{}') into late
   from budget_windows w join budgets b on b.seq = w.budget
   join charges c on c.state = 'pending' and c.admitted_at >= w.starts_at and c.admitted_at < coalesce(w.ends_at, 9223372036854775807)
-    and farebox_weighs(b.scope, w.subject, c.key, c.team)
+    and farebox_counts(b.scope, w.subject, c.key, c.team)
   where w.seq = any(made);
 end
 $$;
 
-create or replace function farebox_find_windows(asked jsonb) returns bigint[]
+create function farebox_find_windows(asked jsonb) returns bigint[]
 language plpgsql set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
   return (
@@ -99,10 +117,10 @@ begin
 end
 $$;
 
--- Gives windows that were just made, and stand empty, the sums of their charges. Charges that are pending in them weigh on them
--- from now on: they are locked already. One that weighs on a budget of the present version made its window itself, so nobody
--- places another one meanwhile.
-create or replace function farebox_fill_windows(made bigint[]) returns void language plpgsql as $$
+-- Gives windows that were just made, and are empty, the sums of their charges. Charges that are pending in them count in them
+-- from now on: they are locked already. A hold under a budget of the present version made its window itself, so no one places
+-- another one meanwhile.
+create function farebox_fill_windows(made bigint[]) returns void language plpgsql as $$
 declare
   each record;
 begin
@@ -112,7 +130,7 @@ begin
   loop
     update charges c set windows = c.windows || each.seq
     where c.state = 'pending' and c.admitted_at >= each.starts_at and c.admitted_at < each.ends_at
-      and farebox_weighs(each.scope, each.subject, c.key, c.team) and not each.seq = any(c.windows);
+      and farebox_counts(each.scope, each.subject, c.key, c.team) and not each.seq = any(c.windows);
     update budget_windows w set spent = charged.spent, held = charged.held
     from farebox_charged(each.scope, each.subject, each.starts_at, each.ends_at) charged where w.seq = each.seq;
   end loop;
@@ -123,7 +141,7 @@ $$;
 
 -- The charges of these ids, locked in the order of id. Each month's index of ids is asked: a plan that went by the time, where a
 -- month is new and nothing is known of its size, would read all of it.
-create or replace function farebox_lock_charges(ids text[]) returns charges[] language plpgsql as $$
+create function farebox_lock_charges(ids text[]) returns charges[] language plpgsql as $$
 begin
   return (
     select coalesce(array_agg(charge), '{}')
@@ -132,10 +150,10 @@ begin
 end
 $$;
 
--- Ends those of the locked charges that are pending as `settles` says, and answers them as they are now. `orphan`: only while no
--- task is known that it pays for. "assumed" is the hold itself, as the ledger knows it: an extension may have been granted
--- without the caller hearing of it.
-create or replace function farebox_end_charges(settles jsonb, ids text[]) returns charges[]
+-- Ends those of the locked charges that are pending as `settles` says, and returns them as they are now. `orphan`: only while no
+-- known task pays from it. "assumed" is the hold itself, as the ledger has it: an extension may have been granted without the
+-- caller receiving the reply.
+create function farebox_end_charges(settles jsonb, ids text[]) returns charges[]
 language plpgsql set enable_nestloop = off as $$
 declare
   ended charges[];
@@ -149,13 +167,18 @@ begin
       overage = case when g.formula <> 'assumed' and g.cost > c.hold then g.cost - c.hold else 0 end,
       formula = g.formula, source = g.source,
       minimum_applied = coalesce(g.minimum_applied, 0), clamped = coalesce(g.clamped, 0),
+      served_price_id = g.served_price_id, service_tier = g.service_tier, tool_calls = g.tool_calls, doubts = g.doubts,
+      delivered_input = g.delivered_input, delivered_output = g.delivered_output,
+      in_doubt = case when g.doubts is not null then coalesce(case when g.formula = 'assumed' then c.hold else g.cost end, 0) else 0 end,
       input = coalesce(g.tokens[1], 0), cached_input = coalesce(g.tokens[2], 0), cache_write = coalesce(g.tokens[3], 0),
-      audio_input = coalesce(g.tokens[4], 0), image_input = coalesce(g.tokens[5], 0), output = coalesce(g.tokens[6], 0),
-      reasoning = coalesce(g.tokens[7], 0), audio_output = coalesce(g.tokens[8], 0), image_output = coalesce(g.tokens[9], 0)
+      cache_write_1h = coalesce(g.tokens[4], 0), audio_input = coalesce(g.tokens[5], 0), image_input = coalesce(g.tokens[6], 0),
+      output = coalesce(g.tokens[7], 0), reasoning = coalesce(g.tokens[8], 0), audio_output = coalesce(g.tokens[9], 0),
+      image_output = coalesce(g.tokens[10], 0)
     from jsonb_to_recordset(settles) g (
       id text, orphan boolean, state text, ended_at bigint, status bigint, served_model text, gateway_request_id text,
       duration_ms double precision, first_token_ms double precision, reason text, cost bigint, list_cost bigint, formula text,
-      source text, minimum_applied bigint, clamped bigint, tokens bigint[]
+      source text, minimum_applied bigint, clamped bigint, tokens bigint[], served_price_id text, service_tier text, tool_calls text,
+      doubts text, delivered_input bigint, delivered_output bigint
     )
     -- Found by their ids alone: the plan must not go by way of all that is pending, or of all of a time.
     where c.id = any(ids) and c.id = g.id and c.state || '' = 'pending'
@@ -172,7 +195,7 @@ $$;
 
 -- What is answered of charges that have ended: [id, first, state, cost, overage]. Of those that were to end and are not here
 -- there is no such charge.
-create or replace function farebox_settle_replies(locked charges[], ended charges[]) returns jsonb language plpgsql as $$
+create function farebox_settle_replies(locked charges[], ended charges[]) returns jsonb language plpgsql as $$
 begin
   return (
     select coalesce(jsonb_agg(jsonb_build_array(c.id, c.first, c.state, c.cost::text, c.overage::text)), '[]')
@@ -187,45 +210,59 @@ $$;
 
 -- Adds posted charges to the rollups, each row once and in the order of their keys. Each proxy writes rows of its own shard.
 -- `days`: [{day, starts_at, ends_at}], all that they are of.
-create or replace function farebox_roll_up(days jsonb, ended charges[], own_shard bigint) returns void language plpgsql as $$
+create function farebox_roll_up(days jsonb, ended charges[], own_shard bigint) returns void language plpgsql as $$
 begin
-  insert into rollup_quarter as r
+  insert into rollup_quarter as r (
+    starts_at, key, team, model, price_group, source, shard, requests, unpriced, retries, input, cached_input, cache_write,
+    cache_write_1h, audio_input, image_input, output, reasoning, audio_output, image_output, cost, list_cost, in_doubt
+  )
   select c.admitted_at - c.admitted_at % 900000, c.key, coalesce(c.team, ''), c.model, coalesce(c.price_group, ''), c.source, own_shard,
     count(*), count(*) filter (where c.cost is null), count(*) filter (where c.retry > 0),
-    sum(c.input), sum(c.cached_input), sum(c.cache_write), sum(c.audio_input), sum(c.image_input), sum(c.output), sum(c.reasoning),
-    sum(c.audio_output), sum(c.image_output), coalesce(sum(c.cost), 0), coalesce(sum(c.list_cost), 0)
+    coalesce(sum(c.input), 0), coalesce(sum(c.cached_input), 0), coalesce(sum(c.cache_write), 0),
+    coalesce(sum(c.cache_write_1h), 0), coalesce(sum(c.audio_input), 0), coalesce(sum(c.image_input), 0),
+    coalesce(sum(c.output), 0), coalesce(sum(c.reasoning), 0), coalesce(sum(c.audio_output), 0),
+    coalesce(sum(c.image_output), 0), coalesce(sum(c.cost), 0), coalesce(sum(c.list_cost), 0), coalesce(sum(c.in_doubt), 0)
   from unnest(ended) c where c.state = 'posted'
   group by 1, 2, 3, 4, 5, 6 order by 1, 2, 3, 4, 5, 6
   on conflict (starts_at, key, team, model, price_group, source, shard) do update set
-    requests = r.requests + excluded.requests, unpriced = r.unpriced + excluded.unpriced, retries = r.retries + excluded.retries,
-    input = r.input + excluded.input, cached_input = r.cached_input + excluded.cached_input, cache_write = r.cache_write + excluded.cache_write,
-    audio_input = r.audio_input + excluded.audio_input, image_input = r.image_input + excluded.image_input,
-    output = r.output + excluded.output, reasoning = r.reasoning + excluded.reasoning,
-    audio_output = r.audio_output + excluded.audio_output, image_output = r.image_output + excluded.image_output,
-    cost = r.cost + excluded.cost, list_cost = r.list_cost + excluded.list_cost;
+    requests = r.requests + excluded.requests, unpriced = r.unpriced + excluded.unpriced,
+    retries = r.retries + excluded.retries, input = r.input + excluded.input,
+    cached_input = r.cached_input + excluded.cached_input, cache_write = r.cache_write + excluded.cache_write,
+    cache_write_1h = r.cache_write_1h + excluded.cache_write_1h, audio_input = r.audio_input + excluded.audio_input,
+    image_input = r.image_input + excluded.image_input, output = r.output + excluded.output,
+    reasoning = r.reasoning + excluded.reasoning, audio_output = r.audio_output + excluded.audio_output,
+    image_output = r.image_output + excluded.image_output, cost = r.cost + excluded.cost,
+    list_cost = r.list_cost + excluded.list_cost, in_doubt = r.in_doubt + excluded.in_doubt;
 
-  insert into rollup_day as r
+  insert into rollup_day as r (
+    day, key, team, model, price_group, source, shard, requests, unpriced, retries, input, cached_input, cache_write,
+    cache_write_1h, audio_input, image_input, output, reasoning, audio_output, image_output, cost, list_cost, in_doubt
+  )
   select d.day, c.key, coalesce(c.team, ''), c.model, coalesce(c.price_group, ''), c.source, own_shard,
     count(*), count(*) filter (where c.cost is null), count(*) filter (where c.retry > 0),
-    sum(c.input), sum(c.cached_input), sum(c.cache_write), sum(c.audio_input), sum(c.image_input), sum(c.output), sum(c.reasoning),
-    sum(c.audio_output), sum(c.image_output), coalesce(sum(c.cost), 0), coalesce(sum(c.list_cost), 0)
+    coalesce(sum(c.input), 0), coalesce(sum(c.cached_input), 0), coalesce(sum(c.cache_write), 0),
+    coalesce(sum(c.cache_write_1h), 0), coalesce(sum(c.audio_input), 0), coalesce(sum(c.image_input), 0),
+    coalesce(sum(c.output), 0), coalesce(sum(c.reasoning), 0), coalesce(sum(c.audio_output), 0),
+    coalesce(sum(c.image_output), 0), coalesce(sum(c.cost), 0), coalesce(sum(c.list_cost), 0), coalesce(sum(c.in_doubt), 0)
   from jsonb_to_recordset(days) d (day text, starts_at bigint, ends_at bigint)
   join unnest(ended) c on c.admitted_at >= d.starts_at and c.admitted_at < d.ends_at
   where c.state = 'posted'
   group by 1, 2, 3, 4, 5, 6 order by d.day collate "C", 2, 3, 4, 5, 6
   on conflict (day, key, team, model, price_group, source, shard) do update set
-    requests = r.requests + excluded.requests, unpriced = r.unpriced + excluded.unpriced, retries = r.retries + excluded.retries,
-    input = r.input + excluded.input, cached_input = r.cached_input + excluded.cached_input, cache_write = r.cache_write + excluded.cache_write,
-    audio_input = r.audio_input + excluded.audio_input, image_input = r.image_input + excluded.image_input,
-    output = r.output + excluded.output, reasoning = r.reasoning + excluded.reasoning,
-    audio_output = r.audio_output + excluded.audio_output, image_output = r.image_output + excluded.image_output,
-    cost = r.cost + excluded.cost, list_cost = r.list_cost + excluded.list_cost;
+    requests = r.requests + excluded.requests, unpriced = r.unpriced + excluded.unpriced,
+    retries = r.retries + excluded.retries, input = r.input + excluded.input,
+    cached_input = r.cached_input + excluded.cached_input, cache_write = r.cache_write + excluded.cache_write,
+    cache_write_1h = r.cache_write_1h + excluded.cache_write_1h, audio_input = r.audio_input + excluded.audio_input,
+    image_input = r.image_input + excluded.image_input, output = r.output + excluded.output,
+    reasoning = r.reasoning + excluded.reasoning, audio_output = r.audio_output + excluded.audio_output,
+    image_output = r.image_output + excluded.image_output, cost = r.cost + excluded.cost,
+    list_cost = r.list_cost + excluded.list_cost, in_doubt = r.in_doubt + excluded.in_doubt;
 end
 $$;
 
 -- Binds, sees and ends tasks, in the order of their ids; answers as src/ports/task-store.ts has it, in the order given. The
 -- charges of those that are bound or ended are locked.
-create or replace function farebox_write_tasks(asked jsonb, locked charges[]) returns jsonb language plpgsql as $$
+create function farebox_write_tasks(asked jsonb, locked charges[]) returns jsonb language plpgsql as $$
 declare
   each record;
   reply jsonb;
@@ -255,7 +292,7 @@ end
 $$;
 
 -- 'ok', 'taken' or 'no_such_charge'.
-create or replace function farebox_bind_task(asked jsonb, is_pending boolean) returns text language plpgsql as $$
+create function farebox_bind_task(asked jsonb, is_pending boolean) returns text language plpgsql as $$
 declare
   pays text := (select charge from tasks where task_id = asked ->> 'task_id');
 begin
@@ -278,18 +315,18 @@ $$;
 
 -- The slice of a window that a lease takes when it is short: a part of what is left for each of those who share it, as long as
 -- that is worth several holds of this size. So slices shrink as the budget nears its end.
-create or replace function farebox_slice(room bigint, sharers integer, amount bigint) returns bigint language sql immutable as $$
+create function farebox_slice(room bigint, sharers integer, amount bigint) returns bigint language sql immutable as $$
   select case when room / (4 * sharers) >= 8 * amount::numeric then room / (4 * sharers) else 0 end
 $$;
 
 -- Decides on holds and extensions one by one, over arrays. Reads and writes no table.
 --
--- A claim is a hold of `amounts` (null: only looked at), or, where `at_least` is not null, an extension by as much of it as there is room for. It weighs
--- on the items of its set, each a window with a slot: 0 for none. What is `weightless` (a hold without an amount) moves nothing. `by_lease`: holds may go into slots, and slices be taken.
+-- A claim is a hold of `amounts` (null: only looked at), or, where `at_least` is not null, an extension by as much of it as there is room for. It counts
+-- in the items of its set, each a window with a slot: 0 for none. What is `weightless` (a hold without an amount) moves nothing. `by_lease`: holds may go into slots, and slices be taken.
 -- Whole answers: what was granted (null: refused), what the tightest hard window has left, the windows of those in whose slots
 -- it stands, and for a refused one which windows were short at what gap; `again`: others have idle parts of those.
 -- Then what moves, by window and by slot, of those slots that are used.
-create or replace function farebox_admit(
+create function farebox_admit(
   by_lease boolean, sharers integer, sets integer[], amounts bigint[], at_least bigint[], weightless boolean[],
   set_from integer[], set_to integer[], item_window integer[], item_slot integer[],
   wins bigint[], hard boolean[], gap bigint[], room bigint[], elsewhere bigint[], locked boolean[],
@@ -425,7 +462,7 @@ create type farebox_moves as (
   l_wins bigint[], l_owners bigint[], l_granted bigint[], l_spent bigint[], l_held bigint[]
 );
 
-create or replace function farebox_both(a farebox_moves, b farebox_moves) returns farebox_moves language plpgsql immutable as $$
+create function farebox_both(a farebox_moves, b farebox_moves) returns farebox_moves language plpgsql immutable as $$
 begin
   return (
     select (
@@ -437,7 +474,7 @@ end
 $$;
 
 -- What the end of charges moves: in the window's row where the hold stands there, in the lease where it stands in one.
-create or replace function farebox_moves_of(ended charges[]) returns farebox_moves language plpgsql as $$
+create function farebox_moves_of(ended charges[]) returns farebox_moves language plpgsql as $$
 declare
   m farebox_moves := row('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
 begin
@@ -463,7 +500,7 @@ end
 $$;
 
 -- Locks these leases in order: of the windows `whole` all, of the others those named.
-create or replace function farebox_lock_leases(l_wins bigint[], l_owners bigint[], whole bigint[]) returns void language plpgsql as $$
+create function farebox_lock_leases(l_wins bigint[], l_owners bigint[], whole bigint[]) returns void language plpgsql as $$
 begin
   perform from window_leases l
   where l.win = any(l_wins || whole) and (l.win = any(whole) or (l.win, l.owner) in (select * from unnest(l_wins, l_owners)))
@@ -473,7 +510,7 @@ $$;
 
 -- What must be granted to locked leases for what was posted beyond the holds in them: what a window knows to be out is never
 -- less than what is. One that was given back meanwhile, because nothing was held in it, is made again.
-create or replace function farebox_overage(m farebox_moves) returns farebox_moves language plpgsql as $$
+create function farebox_overage(m farebox_moves) returns farebox_moves language plpgsql as $$
 begin
   return (
     select (
@@ -489,7 +526,7 @@ end
 $$;
 
 -- Takes the idle parts of all leases of these windows back, where they are more than nothing after what moves; all are locked.
-create or replace function farebox_collect(wins bigint[], m farebox_moves) returns farebox_moves language plpgsql as $$
+create function farebox_collect(wins bigint[], m farebox_moves) returns farebox_moves language plpgsql as $$
 begin
   return (
     select (
@@ -508,7 +545,7 @@ end
 $$;
 
 -- Applies what moves to locked rows. A lease that is not there yet is made; of a soft budget nothing is granted: null.
-create or replace function farebox_write_moves(m farebox_moves) returns void language plpgsql as $$
+create function farebox_write_moves(m farebox_moves) returns void language plpgsql as $$
 begin
   update budget_windows w set spent = w.spent + d.spent, held = w.held + d.held, leased = w.leased + d.leased
   from (
@@ -536,7 +573,7 @@ end
 $$;
 
 -- Moves what ended, where nothing is claimed beside it.
-create or replace function farebox_settle(m farebox_moves) returns void language plpgsql as $$
+create function farebox_settle(m farebox_moves) returns void language plpgsql as $$
 begin
   if m.l_wins <> '{}' then
     perform farebox_lock_leases(m.l_wins, m.l_owners, '{}');
@@ -551,7 +588,7 @@ $$;
 
 -- Writes the holds that were admitted, as pending: so many are `wanted`. One that is there already by now was written by another connection meanwhile:
 -- an error that asks to be tried again.
-create or replace function farebox_insert_holds(claims jsonb, run bigint, wanted integer, granted bigint[], set_wins text[], leased text[]) returns void language plpgsql as $$
+create function farebox_insert_holds(claims jsonb, run bigint, wanted integer, granted bigint[], set_wins text[], leased text[]) returns void language plpgsql as $$
 declare
   written integer;
 begin
@@ -578,13 +615,14 @@ $$;
 --
 --   options {leases, sharers, collect}   whether holds may go into the run's own leases; how many share a window; whether the idle
 --                                        parts of all leases are taken back first, for claims that found others to have some
+--           {functions}                  the digest of the functions that the caller was written for
 --   batch   {ids}                        all charges that it names
 --           {prices}                     [{id, canonical}], by id
 --           {windows}                    [{budget, subject, starts_at, ends_at, hard}] of the holds, by budget, subject and start
---           {sets}                       {from, to, items}: which windows weigh on a caller, as positions
+--           {sets}                       {from, to, items}: which windows a caller counts in, as positions
 --           {days}                       the days of the settlements
 --           {settles, claims, tasks}     see the functions above; a claim is {op: hold | extend, id, set, amount, at_least, ...}
-create or replace function farebox_apply(run bigint, version bigint, options jsonb, batch jsonb) returns jsonb
+create function farebox_apply(run bigint, version bigint, options jsonb, batch jsonb) returns jsonb
 language plpgsql set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   class integer := 'budgets'::regclass::oid::integer;
@@ -600,6 +638,10 @@ declare
   admitted jsonb := '{"claims": []}';
 begin
   perform pg_advisory_xact_lock_shared(class, 0);
+  -- A proxy that slept through an upgrade would have its batch read by another release's rules.
+  if options ->> 'functions' is distinct from (select m.functions from farebox_migrations m order by m.version desc limit 1) then
+    raise exception 'another release of Farebox has upgraded the ledger; restart this process with that release' using errcode = 'FB001';
+  end if;
   if (select budgets_version from meta) <> version then
     return '{"refused": "stale"}';
   end if;
@@ -649,7 +691,7 @@ end
 $$;
 
 -- The claims of a batch: which leases and windows they need, what becomes of them, and what that moves beside the settlements.
-create or replace function farebox_claim(run bigint, options jsonb, batch jsonb, wins bigint[], locked charges[], m farebox_moves) returns jsonb language plpgsql as $$
+create function farebox_claim(run bigint, options jsonb, batch jsonb, wins bigint[], locked charges[], m farebox_moves) returns jsonb language plpgsql as $$
 declare
   claims jsonb := batch -> 'claims';
   collect boolean := options -> 'collect';
@@ -724,8 +766,8 @@ begin
 end
 $$;
 
--- Adds, for each extension of a pending charge, the set of windows that it weighs on, with the leases in which its hold stands.
-create or replace function farebox_extension_sets(
+-- Adds, for each extension of a pending charge, the set of windows that it counts in, with the leases in which its hold stands.
+create function farebox_extension_sets(
   claims jsonb, locked charges[], inout sets integer[], inout set_from integer[], inout set_to integer[], inout item_window integer[], inout item_slot integer[],
   inout slot_window integer[], inout slot_owner bigint[], inout wins bigint[]
 ) language plpgsql as $$
@@ -765,7 +807,7 @@ end
 $$;
 
 -- What the slots have that is idle after what moves (null in a soft budget), and what is spent in them.
-create or replace function farebox_slots(wins bigint[], is_hard boolean[], slot_window integer[], slot_owner bigint[], m farebox_moves, out idle bigint[], out spent bigint[]) language plpgsql as $$
+create function farebox_slots(wins bigint[], is_hard boolean[], slot_window integer[], slot_owner bigint[], m farebox_moves, out idle bigint[], out spent bigint[]) language plpgsql as $$
 begin
   if slot_window = '{}' then
     idle := '{}';
@@ -787,7 +829,7 @@ end
 $$;
 
 -- The windows whose own rows the claims need: where they do not go into a lease, or it has not enough for all of them.
-create or replace function farebox_short_windows(
+create function farebox_short_windows(
   wins bigint[], sets integer[], amounts bigint[], set_from integer[], set_to integer[], item_window integer[], item_slot integer[], idle bigint[]
 ) returns bigint[] language plpgsql immutable as $$
 begin
@@ -805,7 +847,7 @@ $$;
 
 -- Of each window, after what moves: whether it is hard; how far its limit is above all that is spent and held; what may be
 -- granted from its row; what is idle in leases that are no slots; and all that is spent.
-create or replace function farebox_figures(
+create function farebox_figures(
   wins bigint[], m farebox_moves, slot_window integer[], idle bigint[],
   out hard boolean[], out gap bigint[], out room bigint[], out elsewhere bigint[], out spent bigint[]
 ) language plpgsql as $$
@@ -838,7 +880,7 @@ end
 $$;
 
 -- Enlarges the holds of extensions that were granted.
-create or replace function farebox_enlarge_holds(claims jsonb, granted bigint[]) returns void
+create function farebox_enlarge_holds(claims jsonb, granted bigint[]) returns void
 language plpgsql set enable_nestloop = off as $$
 begin
   update charges c set hold = c.hold + granted[e.n]
@@ -849,7 +891,7 @@ end
 $$;
 
 -- Writes what was granted: new charges, and larger holds.
-create or replace function farebox_write_claims(
+create function farebox_write_claims(
   run bigint, batch jsonb, granted bigint[], at_least bigint[], set_from integer[], set_to integer[], item_window integer[], wins bigint[], leased text[]
 ) returns void language plpgsql as $$
 declare
@@ -878,7 +920,7 @@ $$;
 
 -- What is answered to each claim: [ok, room], [granted, amount], [not_pending], [looked, room, known], or
 -- [short, again, [[window, gap], ...]] with `windows` beside: [budget, subject, starts_at, ends_at, spent] of each.
-create or replace function farebox_claim_replies(
+create function farebox_claim_replies(
   at_least bigint[], wins bigint[], sets integer[], known boolean[], all_spent bigint[], granted bigint[], rest bigint[], short text[], again boolean[]
 ) returns jsonb language plpgsql as $$
 declare
@@ -899,5 +941,99 @@ begin
     from unnest(wins) with ordinality x (win, p) join budget_windows w on w.seq = x.win;
   end if;
   return jsonb_build_object('claims', to_jsonb(replies), 'windows', shown);
+end
+$$;
+
+-- Part seven: runs of proxies, and what becomes of those that are over.
+
+-- One beat of a run: takes along what it tells the others, and brings what they told, who lives, and the counter of changes.
+-- `is_live` is false where the run was ended by others, who took it for dead: it needs another epoch.
+create function farebox_beat(
+  run bigint, told_catalogue text, told_uses text, out is_live boolean, out changes bigint, out live integer, out peers jsonb
+) language plpgsql as $$
+begin
+  update owners o set beat_at = clock_timestamp(), catalogue = told_catalogue, uses = told_uses where o.epoch = run and o.ended_at is null;
+  is_live := found;
+  select m.changes into changes from meta m;
+  select count(*), coalesce(jsonb_agg(jsonb_build_object('epoch', o.epoch, 'instance', o.instance, 'catalogue', o.catalogue, 'uses', o.uses) order by o.epoch)
+    filter (where o.epoch <> run), '[]')
+  into live, peers
+  from owners o where o.serves = 1 and o.ended_at is null and o.beat_at > clock_timestamp() - interval '5 seconds';
+end
+$$;
+
+-- Moves what is spent in these leases to their windows, and gives back what is idle in them. They are locked first.
+create function farebox_fold_leases(l_wins bigint[], l_owners bigint[]) returns void language plpgsql as $$
+declare
+  m farebox_moves;
+begin
+  perform farebox_lock_leases(l_wins, l_owners, '{}');
+  perform from budget_windows where seq = any(l_wins) order by seq for update;
+  select
+    coalesce(array_agg(l.win), '{}'), coalesce(array_agg(l.spent), '{}'), coalesce(array_agg(0), '{}'), coalesce(array_agg(coalesce(l.held - l.granted, 0)), '{}'),
+    coalesce(array_agg(l.win), '{}'), coalesce(array_agg(l.owner), '{}'), coalesce(array_agg(l.held - l.granted), '{}'), coalesce(array_agg(-l.spent), '{}'), coalesce(array_agg(0), '{}')
+  into m.wins, m.spent, m.held, m.leased, m.l_wins, m.l_owners, m.l_granted, m.l_spent, m.l_held
+  from window_leases l where l.win = any(l_wins) and (l.win, l.owner) in (select * from unnest(l_wins, l_owners));
+  perform farebox_write_moves(m);
+end
+$$;
+
+-- Gives back what a run's leases do not hold.
+create function farebox_return_leases(run bigint) returns void language plpgsql as $$
+declare
+  l_wins bigint[];
+begin
+  perform pg_advisory_xact_lock_shared('budgets'::regclass::oid::integer, 0);
+  l_wins := array(select win from window_leases where owner = run order by win);
+  if l_wins <> '{}' then
+    perform farebox_fold_leases(l_wins, array_fill(run, array[cardinality(l_wins)]));
+    delete from window_leases where owner = run and held = 0 and spent = 0;
+  end if;
+end
+$$;
+
+-- Ends a run: it places no hold from now on. Waits for a batch of it that is being applied.
+create function farebox_end_owner(run bigint) returns void language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock('budgets'::regclass::oid::integer, run::integer);
+  update owners set ended_at = clock_timestamp() where epoch = run and ended_at is null;
+end
+$$;
+
+-- Ends the runs that have been silent for longer than one of their requests may live; how many these were.
+create function farebox_end_dead_owners(besides bigint) returns integer language plpgsql as $$
+declare
+  run bigint;
+  ended integer := 0;
+begin
+  for run in
+    select epoch from owners
+    where ended_at is null and epoch is distinct from besides and beat_at < clock_timestamp() - life_ms * interval '1 millisecond' order by epoch
+  loop
+    perform pg_advisory_xact_lock('budgets'::regclass::oid::integer, run::integer);
+    update owners set ended_at = clock_timestamp()
+    where epoch = run and ended_at is null and beat_at < clock_timestamp() - life_ms * interval '1 millisecond';
+    if found then
+      ended := ended + 1;
+    end if;
+  end loop;
+  return ended;
+end
+$$;
+
+-- Gives back what leases of windows that are over have, of runs that go on: some of them, and how many these were.
+create function farebox_tidy_leases(run bigint, over_before bigint, at_once integer) returns integer language plpgsql as $$
+declare
+  l_wins bigint[];
+begin
+  perform pg_advisory_xact_lock_shared('budgets'::regclass::oid::integer, 0);
+  l_wins := array(
+    select l.win from window_leases l join budget_windows w on w.seq = l.win
+    where l.owner = run and w.ends_at < over_before and (l.spent <> 0 or l.granted > 0) and l.held = 0 order by l.win limit at_once
+  );
+  if l_wins <> '{}' then
+    perform farebox_fold_leases(l_wins, array_fill(run, array[cardinality(l_wins)]));
+  end if;
+  return cardinality(l_wins);
 end
 $$;

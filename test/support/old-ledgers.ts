@@ -1,0 +1,56 @@
+import { readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
+import { expect } from "vitest";
+import type { OldLedger } from "../fixtures/old-ledgers/ledgers.ts";
+import { harness } from "./cli-harness.ts";
+import { startProxy } from "./running-proxy.ts";
+
+const folder = new URL("../fixtures/old-ledgers/", import.meta.url);
+
+/** The SQL that makes a ledger again as the earlier commit left it. */
+export function oldLedgerSql({ name }: OldLedger): string {
+  return gunzipSync(readFileSync(new URL(`${name}.sql.gz`, folder))).toString();
+}
+
+interface Report {
+  readonly rows: readonly { readonly model: string; readonly requests: number }[];
+}
+
+/** What the earlier program reported of it. */
+function oldReport({ name }: OldLedger): Report {
+  return JSON.parse(readFileSync(new URL(`${name}.report.json`, folder), "utf8")) as Report;
+}
+
+/** Upgrades a ledger, compares what is reported with what the earlier program reported, and sends requests through a proxy on it. */
+export async function expectUpgrade(ledger: OldLedger, database: string, known: number): Promise<void> {
+  using cli = harness();
+  cli.env = { FAREBOX_DATABASE: database, FAREBOX_TIME_ZONE: "Europe/Berlin" };
+  const verified = async () => expect(await cli.json("verify")).toMatchObject({ differences: [] });
+  const chats = ({ rows }: Report) => rows.filter(({ model }) => model.startsWith("gpt")).reduce((sum, row) => sum + row.requests, 0);
+  const report = () => cli.json<Report>("report", "--by", "key,model", "--since", "2026-09-01", "--until", "2026-11-21");
+
+  const old = oldReport(ledger);
+  const migrated = await cli.json<{ backup: string | null }>("db", "migrate");
+  expect(migrated).toMatchObject({ from: ledger.schema, to: known });
+  expect(migrated.backup === null).toBe(ledger.schema === known);
+  await verified();
+  expect(await report()).toMatchObject(old);
+  expect(chats(old)).toBe(ledger.isEmpty ? 0 : 8);
+
+  const running = await cli.json<{ charges: { model: string }[] }>("charges", "--state", "pending");
+  const holds = running.charges.filter(({ model }) => model.startsWith("gpt"));
+  const open = ledger.isEmpty ? 0 : 2;
+  expect(holds).toHaveLength(open);
+  {
+    await using proxy = await startProxy({ env: cli.env, keyName: "carol" });
+    expect(proxy.serving.recovered).toBe(open);
+    await proxy.budget("key:carol", "1");
+    expect((await proxy.chat({})).status).toBe(200);
+    expect((await proxy.chat({ stream: true, stream_options: { include_usage: true } })).status).toBe(200);
+    expect((await proxy.charges()).slice(-2)).toMatchObject([{ state: "posted", source: "reported" }, { state: "posted", source: "reported" }]);
+  }
+  // The holds of the proxy that was killed are posted at their time; what a task's gateway says now is not of the past.
+  expect(chats(await report())).toBe(chats(old) + open);
+  await verified();
+  expect(await cli.json("db", "migrate")).toEqual({ from: known, to: known, backup: null, restore: null });
+}

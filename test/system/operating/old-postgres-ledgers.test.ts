@@ -1,0 +1,34 @@
+import { Client } from "pg";
+import { expect, it } from "vitest";
+import { knownSchema } from "../../../src/store/postgres/migrate.ts";
+import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
+import { expectUpgrade, oldLedgerSql } from "../../support/old-ledgers.ts";
+import { newDatabase } from "../../support/shared-postgres.ts";
+
+const ledgers = oldLedgers.filter(({ engine }) => engine === "postgres");
+
+async function query<R>(url: string, sql: string): Promise<R[]> {
+  const client = new Client(url);
+  await client.connect();
+  try {
+    return (await client.query(sql)).rows as R[];
+  } finally {
+    await client.end();
+  }
+}
+
+const functions = `select regexp_replace(pg_get_functiondef(oid), '--[^\\n]*', '', 'g') as made from pg_proc
+  where pronamespace = 'public'::regnamespace and proname like 'farebox%' order by proname`;
+const columns = `select table_name, column_name, data_type, is_nullable from information_schema.columns where table_schema = 'public' and table_name !~ '_\\d\\d\\d\\d_\\d\\d$' order by 1, 2`;
+const indexes = `select indexname from pg_indexes where schemaname = 'public' and tablename = 'charges' order by 1`;
+
+it.each(ledgers)("the ledger $name is upgraded: it verifies, reports the same and takes new requests", { timeout: 60_000 }, async (ledger) => {
+  await using database = await newDatabase("empty");
+  await query(database.url, oldLedgerSql(ledger));
+  // The proxy that was killed with requests in flight has been dead for a day.
+  await query(database.url, "update owners set beat_at = clock_timestamp() - interval '1 day'");
+  await expectUpgrade(ledger, database.url, knownSchema());
+  // It is made of the same parts as a new one.
+  await using fresh = await newDatabase();
+  for (const parts of [functions, columns, indexes]) expect(await query(database.url, parts)).toEqual(await query(fresh.url, parts));
+});
