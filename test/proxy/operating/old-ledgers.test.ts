@@ -1,11 +1,34 @@
 import Database from "better-sqlite3";
 import { expect, it } from "vitest";
-import { knownSchema } from "../../../src/store/sqlite/migrate.ts";
+import { migrationsOf } from "../../../src/store/migrations.ts";
+import { connectToWrite, createPrivateFile } from "../../../src/store/sqlite/connection.ts";
+import { knownSchema, migrate } from "../../../src/store/sqlite/migrate.ts";
 import { oldLedgers } from "../../fixtures/old-ledgers/ledgers.ts";
+import { harness } from "../../support/cli-harness.ts";
 import { tempFolder } from "../../support/ledger-fixtures.ts";
 import { expectUpgrade, oldLedgerSql } from "../../support/old-ledgers.ts";
 
 const ledgers = oldLedgers.filter(({ engine }) => engine === "sqlite");
+
+/** Every column and index of a ledger, in whatever order they were added. */
+function partsOf(path: string): unknown[] {
+  const db = new Database(path, { readonly: true });
+  const sql = `select type, name, coalesce((select group_concat(name || type, ',' order by name) from pragma_table_info(schema.name)), '') as columns
+    from sqlite_schema as schema where name not like 'sqlite_%' order by name`;
+  const parts = db.prepare(sql).all();
+  db.close();
+  return parts;
+}
+
+/** Those of a new ledger. */
+function newParts(): unknown[] {
+  using folder = tempFolder();
+  createPrivateFile(folder.database);
+  const db = connectToWrite(folder.database);
+  migrate(db);
+  db.close();
+  return partsOf(folder.database);
+}
 
 it.each(ledgers)("the ledger $name is upgraded: it verifies, reports the same and takes new requests", { timeout: 60_000 }, async (ledger) => {
   using folder = tempFolder();
@@ -14,4 +37,23 @@ it.each(ledgers)("the ledger $name is upgraded: it verifies, reports the same an
   expect(db.pragma("user_version", { simple: true })).toBe(ledger.schema);
   db.close();
   await expectUpgrade(ledger, folder.database, knownSchema());
+  // It is made of the same parts as a new one.
+  expect(partsOf(folder.database)).toEqual(newParts());
+});
+
+it("a ledger of this version that an early commit left without a part gets it, after a backup", { timeout: 60_000 }, async () => {
+  using folder = tempFolder();
+  const early = ledgers.find(({ name }) => name === "sqlite-05-corrections");
+  const db = new Database(folder.database);
+  db.exec(oldLedgerSql(early ?? expect.fail("no such ledger")));
+  // As programs upgraded it that knew nothing of the gap below its version.
+  for (const { version, sql } of migrationsOf("sqlite")) if (version > 5) db.exec(sql());
+  db.pragma(`user_version = ${knownSchema()}`);
+  db.close();
+  using cli = harness();
+  cli.env = { FAREBOX_DATABASE: folder.database };
+  const { stdout } = await cli.run("db", "migrate");
+  expect(stdout).toContain(`upgraded the ledger at ${folder.database}; its schema version is still ${knownSchema()}\nas it was before: `);
+  expect(partsOf(folder.database)).toEqual(newParts());
+  expect(await cli.json("verify")).toMatchObject({ differences: [] });
 });
