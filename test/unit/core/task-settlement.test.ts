@@ -6,47 +6,152 @@ import { taskAmounts } from "../../../src/core/task-cost.ts";
 import { failureReason, taskFailures } from "../../../src/core/task-failures.ts";
 import { taskSettlementFor, type ReservedTask, type TaskOutcome } from "../../../src/core/task-settlement.ts";
 import { deadlineOf, generalLimitMs, nextPollAt, type Consumption } from "../../../src/core/tasks.ts";
-import { price as tokensPrice } from "../../support/ledger-fixtures.ts";
+import { price as tokensPrice } from "../../support/example-rates.ts";
 
 const units = (type: string) => ({ llm: "10000000" })[type];
 const llm = (units: string): Consumption => ({ type: "llm", units });
-const perSecond = { ...tokensPrice, task: { taskType: "video", per: "second" as const, charged: usd("0.10"), list: usd("0.14") } };
+const perSecond = {
+  ...tokensPrice(),
+  task: { taskType: "video", per: "second" as const, charged: usd("0.10"), list: usd("0.14") },
+};
 const held: ReservedTask = { hold: usd("0.50"), price: perSecond, quantity: "5" };
 const unpriced: ReservedTask = { hold: null, price: null, quantity: null };
-const completed = (consumption: Consumption | null): TaskOutcome => ({ kind: "ended", status: "completed", consumption });
+const completed = (consumption: Consumption | null): TaskOutcome => ({
+  kind: "ended",
+  status: "completed",
+  consumption,
+});
 const failed = (consumption: Consumption | null): TaskOutcome => ({ kind: "ended", status: "failed", consumption });
 const expired = (consumption: Consumption | null): TaskOutcome => ({ kind: "expired", consumption });
 
 describe("what becomes of a task's hold", () => {
   it.each<[string, ReservedTask, TaskOutcome, object]>([
-    ["completed, consumption of a known unit", held, completed(llm("2500001")), { kind: "post", formula: "task", source: "reported", cost: usd("0.2500001"), listCost: usd("0.70") }],
-    ["completed, a part of a unit", unpriced, completed(llm("0.5")), { kind: "post", formula: "task", source: "reported", cost: 50_000n, listCost: 50_000n }],
-    ["completed, nothing used, although the catalogue has a price", held, completed(llm("0")), { kind: "post", formula: "task", source: "assumed", cost: usd("0.50"), doubts: ["task_consumption"] }],
-    ["completed in a private pool, nothing used", held, { kind: "ended", status: "completed", consumption: llm("0"), isPrivatePool: true }, { kind: "post", source: "reported", cost: 0n }],
-    ["completed, nothing used and no price", unpriced, completed(llm("0")), { kind: "post", formula: "task", source: "reported", cost: 0n }],
-    ["completed, an unknown unit", held, completed({ type: "quota", units: "77" }), { kind: "post", formula: "task", source: "counted", cost: usd("0.50"), listCost: usd("0.70") }],
-    ["completed, no consumption stated", held, completed(null), { kind: "post", formula: "task", source: "assumed", cost: usd("0.50"), doubts: ["task_consumption"] }],
-    ["completed, the quantity is not known", { ...held, quantity: null }, completed(null), { kind: "post", formula: "assumed", source: "assumed", cost: usd("0.50"), reason: "task_not_measured" }],
-    ["completed, nothing prices it", unpriced, completed({ type: "quota", units: "77" }), { kind: "post", formula: "unpriced", source: "assumed", cost: null }],
+    [
+      "completed, consumption of a known unit",
+      held,
+      completed(llm("2500001")),
+      { kind: "post", formula: "task", source: "reported", cost: usd("0.2500001"), listCost: usd("0.70") },
+    ],
+    [
+      "completed, a part of a unit",
+      unpriced,
+      completed(llm("0.5")),
+      { kind: "post", formula: "task", source: "reported", cost: 50_000n, listCost: 50_000n },
+    ],
+    [
+      "completed, nothing used, although the catalogue has a price",
+      held,
+      completed(llm("0")),
+      { kind: "post", formula: "task", source: "assumed", cost: usd("0.50"), doubts: ["task_consumption"] },
+    ],
+    [
+      "completed in a private pool, nothing used",
+      held,
+      { kind: "ended", status: "completed", consumption: llm("0"), isPrivatePool: true },
+      { kind: "post", source: "reported", cost: 0n },
+    ],
+    [
+      "completed, nothing used and no price",
+      unpriced,
+      completed(llm("0")),
+      { kind: "post", formula: "task", source: "reported", cost: 0n },
+    ],
+    [
+      "completed, an unknown unit",
+      held,
+      completed({ type: "quota", units: "77" }),
+      { kind: "post", formula: "task", source: "counted", cost: usd("0.50"), listCost: usd("0.70") },
+    ],
+    [
+      "completed, no consumption stated",
+      held,
+      completed(null),
+      { kind: "post", formula: "task", source: "assumed", cost: usd("0.50"), doubts: ["task_consumption"] },
+    ],
+    [
+      "completed, the quantity is not known",
+      { ...held, quantity: null },
+      completed(null),
+      { kind: "post", formula: "assumed", source: "assumed", cost: usd("0.50"), reason: "task_not_measured" },
+    ],
+    [
+      "completed, nothing prices it",
+      unpriced,
+      completed({ type: "quota", units: "77" }),
+      { kind: "post", formula: "unpriced", source: "assumed", cost: null },
+    ],
     ["failed, nothing used", held, failed(llm("0")), { kind: "void", reason: "task_failed" }],
     ["failed, nothing stated", unpriced, failed(null), { kind: "void", reason: "task_failed" }],
-    ["failed, something used", held, failed(llm("1000000")), { kind: "post", formula: "task", source: "reported", cost: usd("0.10"), listCost: usd("0.10"), reason: "task_failed" }],
-    ["failed, something of an unknown unit used", held, failed({ type: "", units: "3" }), { kind: "post", formula: "task", source: "counted", cost: usd("0.50"), reason: "task_failed" }],
-    ["cancelled, nothing used", held, { kind: "ended", status: "cancelled", consumption: null }, { kind: "void", reason: "task_cancelled" }],
-    ["given up, nothing stated", held, expired(null), { kind: "post", formula: "assumed", source: "assumed", cost: usd("0.50"), reason: "task_time_limit" }],
-    ["given up, less than the hold used", held, expired(llm("1")), { kind: "post", formula: "assumed", cost: usd("0.50"), reason: "task_time_limit" }],
-    ["given up, more than the hold used", held, expired(llm("9000000")), { kind: "post", formula: "task", source: "partial", cost: usd("0.90"), reason: "task_time_limit" }],
-    ["given up, without a price", unpriced, expired(null), { kind: "post", formula: "unpriced", cost: null, reason: "task_time_limit" }],
-    ["more than 64 bits hold", held, completed(llm("9".repeat(30))), { kind: "post", formula: "assumed", cost: usd("0.50"), reason: "not_recordable" }],
+    [
+      "failed, something used",
+      held,
+      failed(llm("1000000")),
+      {
+        kind: "post",
+        formula: "task",
+        source: "reported",
+        cost: usd("0.10"),
+        listCost: usd("0.10"),
+        reason: "task_failed",
+      },
+    ],
+    [
+      "failed, something of an unknown unit used",
+      held,
+      failed({ type: "", units: "3" }),
+      { kind: "post", formula: "task", source: "counted", cost: usd("0.50"), reason: "task_failed" },
+    ],
+    [
+      "cancelled, nothing used",
+      held,
+      { kind: "ended", status: "cancelled", consumption: null },
+      { kind: "void", reason: "task_cancelled" },
+    ],
+    [
+      "given up, nothing stated",
+      held,
+      expired(null),
+      { kind: "post", formula: "assumed", source: "assumed", cost: usd("0.50"), reason: "task_time_limit" },
+    ],
+    [
+      "given up, less than the hold used",
+      held,
+      expired(llm("1")),
+      { kind: "post", formula: "assumed", cost: usd("0.50"), reason: "task_time_limit" },
+    ],
+    [
+      "given up, more than the hold used",
+      held,
+      expired(llm("9000000")),
+      { kind: "post", formula: "task", source: "partial", cost: usd("0.90"), reason: "task_time_limit" },
+    ],
+    [
+      "given up, without a price",
+      unpriced,
+      expired(null),
+      { kind: "post", formula: "unpriced", cost: null, reason: "task_time_limit" },
+    ],
+    [
+      "more than 64 bits hold",
+      held,
+      completed(llm("9".repeat(30))),
+      { kind: "post", formula: "assumed", cost: usd("0.50"), reason: "not_recordable" },
+    ],
   ])("%s", (_what, reserved, outcome, expected) => {
     expect(taskSettlementFor(reserved, outcome, units).settlement).toMatchObject(expected);
   });
 
   it("follows from what is kept of it", () => {
-    const text = fc.tuple(fc.bigInt({ min: 0n, max: 10n ** 20n }), fc.nat(6)).map(([digits, places]) => plainDecimal(`${digits}e-${places}`) ?? "0");
+    const text = fc
+      .tuple(fc.bigInt({ min: 0n, max: 10n ** 20n }), fc.nat(6))
+      .map(([digits, places]) => plainDecimal(`${digits}e-${places}`) ?? "0");
     const consumption = fc.option(fc.record({ type: fc.constantFrom("llm", "quota", ""), units: text }));
     const outcome = fc.oneof(
-      fc.record({ kind: fc.constant("ended" as const), status: fc.constantFrom("completed" as const, "failed" as const, "cancelled" as const), consumption }),
+      fc.record({
+        kind: fc.constant("ended" as const),
+        status: fc.constantFrom("completed" as const, "failed" as const, "cancelled" as const),
+        consumption,
+      }),
       fc.record({ kind: fc.constant("expired" as const), consumption }),
     );
     fc.assert(
@@ -55,22 +160,39 @@ describe("what becomes of a task's hold", () => {
         const amounts = taskAmounts(inputs, reserved.price?.task ?? null);
         if (settlement.kind === "void") expect(how.consumption === null || how.consumption.units === "0").toBe(true);
         else if (settlement.formula === "assumed") expect(settlement.cost).toBe(reserved.hold);
-        else if (settlement.formula === "task") expect(amounts).toEqual({ charged: settlement.cost, list: settlement.listCost });
+        else if (settlement.formula === "task")
+          expect(amounts).toEqual({ charged: settlement.cost, list: settlement.listCost });
       }),
     );
   });
 
   it("counts a part of a pico-dollar as a whole one", () => {
     const third = { ...perSecond.task, charged: 10n as PicoUsd, list: 10n as PicoUsd };
-    expect(taskAmounts({ consumption: null, unitsPerUsd: null, quantity: "0.33" }, third)).toEqual({ charged: 4n, list: 4n });
-    expect(taskAmounts({ consumption: llm("1"), unitsPerUsd: "7", quantity: null }, null)).toMatchObject({ charged: 142_857_142_858n });
+    expect(taskAmounts({ consumption: null, unitsPerUsd: null, quantity: "0.33" }, third)).toEqual({
+      charged: 4n,
+      list: 4n,
+    });
+    expect(taskAmounts({ consumption: llm("1"), unitsPerUsd: "7", quantity: null }, null)).toMatchObject({
+      charged: 142_857_142_858n,
+    });
   });
 });
 
 describe("a plain decimal", () => {
   it.each([
-    ["2600000.50", "2600000.5"], ["1.50e2", "150"], ["1E-7", "0.0000001"], ["0.1000000000000000055", "0.1000000000000000055"], ["007", "7"], ["0.0", "0"],
-    ["12345678901234567890", "12345678901234567890"], ["-1", undefined], ["1e99", undefined], ["", undefined], ["NaN", undefined], ["0x10", undefined], [".5", undefined],
+    ["2600000.50", "2600000.5"],
+    ["1.50e2", "150"],
+    ["1E-7", "0.0000001"],
+    ["0.1000000000000000055", "0.1000000000000000055"],
+    ["007", "7"],
+    ["0.0", "0"],
+    ["12345678901234567890", "12345678901234567890"],
+    ["-1", undefined],
+    ["1e99", undefined],
+    ["", undefined],
+    ["NaN", undefined],
+    ["0x10", undefined],
+    [".5", undefined],
   ])("%s is %s", (text, plain) => {
     expect(plainDecimal(text)).toBe(plain);
   });
@@ -102,21 +224,34 @@ describe("the times of a task", () => {
 
 describe("the reason of a failure", () => {
   it.each<[string, string]>([
-    ["failed to download image: 404", "input_media"], ["unknown image format", "input_media"], ["the image could not be verified", "input_media"],
+    ["failed to download image: 404", "input_media"],
+    ["unknown image format", "input_media"],
+    ["the image could not be verified", "input_media"],
     ["input image cannot be downloaded, supply a direct link", "input_media"],
-    ["json: cannot unmarshal string into Go struct field .duration of type int", "request_format"], ["invalid request: expected format", "request_format"],
-    ["tls: handshake failure", "network"], ["dial tcp: i/o timeout", "network"], ["Read: connection reset by peer", "network"],
-    ["upstream account has no credit", "upstream_no_credit"], ["insufficient balance", "upstream_no_credit"],
-    ["HTTP 429 from upstream", "upstream_rate_limit"], ["Too Many Requests", "upstream_rate_limit"],
+    ["json: cannot unmarshal string into Go struct field .duration of type int", "request_format"],
+    ["invalid request: expected format", "request_format"],
+    ["tls: handshake failure", "network"],
+    ["dial tcp: i/o timeout", "network"],
+    ["Read: connection reset by peer", "network"],
+    ["upstream account has no credit", "upstream_no_credit"],
+    ["insufficient balance", "upstream_no_credit"],
+    ["HTTP 429 from upstream", "upstream_rate_limit"],
+    ["Too Many Requests", "upstream_rate_limit"],
     ["model overloaded, please try again later", "upstream_overload"],
-    ["context deadline exceeded", "time_limit"], ["task exceeded its time allowance", "time_limit"],
-    ["suno is not supported in PPU mode", "private_pool_only"], ["this family is only available in BYOA mode", "private_pool_only"],
-    ["no available account in your private group", "no_private_account"], ["no connected account", "no_private_account"],
+    ["context deadline exceeded", "time_limit"],
+    ["task exceeded its time allowance", "time_limit"],
+    ["suno is not supported in PPU mode", "private_pool_only"],
+    ["this family is only available in BYOA mode", "private_pool_only"],
+    ["no available account in your private group", "no_private_account"],
+    ["no connected account", "no_private_account"],
     ["your plan does not have access to luma, please upgrade", "plan_lacks_access"],
     ["image generation quota insufficient (403 user quota)", "image_quota"],
-    ["upstream returned 524", "upstream_timeout"], ["504 Gateway Time-out", "upstream_timeout"],
-    ["307 Temporary Redirect", "redirect"], ["prompt was flagged by moderation", "content_refused"],
-    ["something nobody has seen", "other"], ["", "other"],
+    ["upstream returned 524", "upstream_timeout"],
+    ["504 Gateway Time-out", "upstream_timeout"],
+    ["307 Temporary Redirect", "redirect"],
+    ["prompt was flagged by moderation", "content_refused"],
+    ["something nobody has seen", "other"],
+    ["", "other"],
   ])("%s: %s", (text, reason) => {
     expect(failureReason([text])).toBe(reason);
     expect(taskFailures).toContain(failureReason(["?", text]));

@@ -1,0 +1,250 @@
+import { describe, expect, it } from "vitest";
+import {
+  adminFailures,
+  adminRoles,
+  fareboxItself,
+  reservedAdminNames,
+  settingsAdmin,
+  type Admin,
+} from "../../../src/core/admins.ts";
+import {
+  adminEntry,
+  adminFacts,
+  budgetFacts,
+  budgetObject,
+  budgetRemoveEntry,
+  budgetSetEntry,
+  changesAnything,
+  correctionEntry,
+  keyAction,
+  keyEntry,
+  keyFacts,
+  keyObject,
+  operatingSystemUser,
+  proxyEndEntry,
+  teamEntry,
+  teamFacts,
+  type NewAuditEntry,
+} from "../../../src/core/audit.ts";
+import type { Budget } from "../../../src/core/budget.ts";
+import type { Key } from "../../../src/core/keys.ts";
+import { usd, type PicoUsd } from "../../../src/core/money.ts";
+import type { Team } from "../../../src/core/teams.ts";
+
+const made = { at: 7, by: "env" };
+const limits = { rpm: 1, tpm: null, parallel: 3 };
+const key: Key = {
+  id: "k1",
+  name: "alice",
+  team: "red",
+  digest: "secret",
+  models: ["a*"],
+  limits,
+  createdAt: 0,
+  expiresAt: 1000,
+  revokedAt: 2000,
+  rotatedAt: 3000,
+  previous: { digest: "secret", validUntil: 4000 },
+};
+const admin: Admin = {
+  id: "a1",
+  name: "root",
+  role: "editor",
+  digest: "secret",
+  createdAt: 0,
+  expiresAt: 1000,
+  revokedAt: null,
+};
+const team: Team = { name: "red", models: null, limits, createdAt: 0 };
+const budget: Omit<Budget, "id"> = {
+  scope: { kind: "key", key: "k1" },
+  period: "1d",
+  mode: "hard",
+  limit: usd("5"),
+  warnPercent: 80,
+};
+const nameOf = (id: string) => (id === "k1" ? "alice" : undefined);
+
+describe("what the audit shows", () => {
+  it("of a key has everything but its digests", () => {
+    expect(keyFacts(key)).toEqual({
+      id: "k1",
+      name: "alice",
+      team: "red",
+      models: ["a*"],
+      limits,
+      created_at: "1970-01-01T00:00:00.000Z",
+      expires_at: "1970-01-01T00:00:01.000Z",
+      revoked_at: "1970-01-01T00:00:02.000Z",
+      rotated_at: "1970-01-01T00:00:03.000Z",
+      previous_valid_until: "1970-01-01T00:00:04.000Z",
+    });
+    expect(keyFacts({ ...key, expiresAt: null, revokedAt: null, rotatedAt: null, previous: null })).toMatchObject({
+      expires_at: null,
+      revoked_at: null,
+      rotated_at: null,
+      previous_valid_until: null,
+    });
+  });
+
+  it("of an admin has everything but the digest", () => {
+    expect(adminFacts(admin)).toEqual({
+      id: "a1",
+      name: "root",
+      role: "editor",
+      created_at: "1970-01-01T00:00:00.000Z",
+      expires_at: "1970-01-01T00:00:01.000Z",
+      revoked_at: null,
+    });
+  });
+
+  it("of a team and a budget is all that they are", () => {
+    expect(teamFacts(team)).toEqual({ name: "red", models: null, limits, created_at: "1970-01-01T00:00:00.000Z" });
+    expect(budgetFacts(budget, nameOf)).toEqual({
+      scope: "key:alice",
+      period: "1d",
+      mode: "hard",
+      limit_usd: "5.00",
+      warn_percent: 80,
+    });
+  });
+});
+
+describe("an entry", () => {
+  it.each<[string, NewAuditEntry, object]>([
+    [
+      "of a new key",
+      keyEntry("keys.create", null, key, made),
+      { action: "keys.create", object: "key:alice", before: null, after: keyFacts(key) },
+    ],
+    [
+      "of a changed key",
+      keyEntry("keys.update", { ...key, team: null }, key, made),
+      {
+        action: "keys.update",
+        object: "key:alice",
+        before: keyFacts({ ...key, team: null }),
+        after: keyFacts(key),
+      },
+    ],
+    [
+      "of a new admin",
+      adminEntry("admins.create", null, admin, made),
+      { action: "admins.create", object: "admin:root", before: null, after: adminFacts(admin) },
+    ],
+    [
+      "of a revoked admin",
+      adminEntry("admins.revoke", admin, { ...admin, revokedAt: 9 }, made),
+      {
+        action: "admins.revoke",
+        object: "admin:root",
+        before: adminFacts(admin),
+        after: adminFacts({ ...admin, revokedAt: 9 }),
+      },
+    ],
+    [
+      "of a new team",
+      teamEntry("teams.create", null, team, made),
+      { action: "teams.create", object: "team:red", before: null, after: teamFacts(team) },
+    ],
+    [
+      "of a deleted team",
+      teamEntry("teams.delete", team, null, made),
+      { action: "teams.delete", object: "team:red", before: teamFacts(team), after: null },
+    ],
+    [
+      "of no team",
+      teamEntry("teams.delete", null, null, made),
+      { action: "teams.delete", object: "team:", before: null, after: null },
+    ],
+    [
+      "of a new budget",
+      budgetSetEntry(budget, undefined, nameOf, made),
+      {
+        action: "budgets.set",
+        object: "budget:key:alice/1d",
+        before: null,
+        after: budgetFacts(budget, nameOf),
+      },
+    ],
+    [
+      "of a changed budget",
+      budgetSetEntry(budget, { ...budget, limit: usd("4") }, nameOf, made),
+      {
+        action: "budgets.set",
+        object: "budget:key:alice/1d",
+        before: budgetFacts({ ...budget, limit: usd("4") }, nameOf),
+        after: budgetFacts(budget, nameOf),
+      },
+    ],
+    [
+      "of a removed budget",
+      budgetRemoveEntry(budget, nameOf, made),
+      {
+        action: "budgets.remove",
+        object: "budget:key:alice/1d",
+        before: budgetFacts(budget, nameOf),
+        after: null,
+      },
+    ],
+    [
+      "of a proxy that was ended",
+      proxyEndEntry({ name: "one", run: 3, state: "dead", holds: 2, held: usd("0.5") }, made),
+      {
+        action: "proxies.end",
+        object: "proxy:one",
+        before: { run: 3, state: "dead", holds: 2, held_usd: "0.50" },
+        after: { run: 3, state: "ended", holds: 0, held_usd: "0.00" },
+      },
+    ],
+    [
+      "of a correction",
+      correctionEntry("c1", { id: "c2", ...made, amount: usd("0.25"), why: "refund" }, usd("1")),
+      {
+        action: "charges.adjust",
+        object: "charge:c1",
+        before: { cost_usd: "1.00" },
+        after: { cost_usd: "1.25", correction: "c2", amount_usd: "0.25", why: "refund" },
+      },
+    ],
+    [
+      "of a correction of a charge without a price",
+      correctionEntry("c1", { id: "c2", ...made, amount: -usd("0.25") as PicoUsd, why: "refund" }, null),
+      {
+        action: "charges.adjust",
+        object: "charge:c1",
+        before: { cost_usd: null },
+        after: { cost_usd: "-0.25", correction: "c2", amount_usd: "-0.25", why: "refund" },
+      },
+    ],
+  ])("%s says who, what and when", (_, entry, expected) => {
+    expect(entry).toEqual({ ...made, ...expected });
+    expect(JSON.stringify(entry)).not.toContain("secret");
+  });
+
+  it("is one of a change only where something is different", () => {
+    expect(changesAnything(keyEntry("keys.update", key, { ...key }, made))).toBe(false);
+    expect(changesAnything(keyEntry("keys.update", key, { ...key, team: null }, made))).toBe(true);
+    expect(changesAnything(keyEntry("keys.update", key, { ...key, digest: "another" }, made))).toBe(false);
+  });
+
+  it("has names for keys, budgets and users", () => {
+    expect([
+      keyObject(key),
+      budgetObject({ scope: { kind: "all" }, period: "1h" }, nameOf),
+      operatingSystemUser("root"),
+    ]).toEqual(["key:alice", "budget:all/1h", "os:root"]);
+    expect([
+      keyAction({ team: null }),
+      keyAction({ secret: { digest: "d", madeAt: 1, previousValidUntil: null } }),
+    ]).toEqual(["keys.update", "keys.rotate"]);
+  });
+
+  it("can be by farebox or by the settings, and no admin is called so", () => {
+    expect([settingsAdmin, fareboxItself, reservedAdminNames]).toEqual(["env", "farebox", ["env", "farebox"]]);
+    expect([adminRoles, adminFailures]).toEqual([
+      ["viewer", "editor"],
+      ["missing", "unknown", "expired", "revoked", "too_many"],
+    ]);
+  });
+});

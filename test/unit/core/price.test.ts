@@ -1,0 +1,161 @@
+import { describe, expect, it } from "vitest";
+import { usd, type PicoUsd, type PicoUsdPerToken } from "../../../src/core/money.ts";
+import {
+  anyTaskType,
+  canonicalPrice,
+  ceilingPrice,
+  inServiceTier,
+  lacksHourRate,
+  parseCanonicalPrice,
+  serviceTierNames,
+  tierFor,
+  timesPieces,
+  type PriceVersion,
+} from "../../../src/core/price.ts";
+import { tokenClasses } from "../../../src/core/tokens.ts";
+import { price, rates, tier } from "../../support/example-rates.ts";
+
+const pico = (amount: bigint) => amount as PicoUsd;
+const fast: PriceVersion["tiers"] = [tier(0, rates({ input: "9", output: "9" }))];
+
+describe("a price", () => {
+  it("of one request is multiplied by its pieces, its minimum is not", () => {
+    const flat = price({ perRequest: { charged: pico(5n), list: pico(7n) }, minimum: { tokens: 0, usd: usd("1") } });
+    expect(timesPieces(flat, 3)).toEqual({ ...flat, perRequest: { charged: 15n, list: 21n } });
+    const counted = price();
+    expect(timesPieces(counted, 3)).toBe(counted);
+  });
+
+  it("has the rates of a service tier that it states, and its own for any other", () => {
+    const tiered = price({ serviceTiers: { priority: fast } });
+    expect(inServiceTier(tiered, "priority")).toEqual({ ...tiered, tiers: fast });
+    for (const name of [null, "flex", "toString"]) expect(inServiceTier(tiered, name)).toBe(tiered);
+    const plain = price();
+    expect(inServiceTier(plain, "priority")).toBe(plain);
+  });
+
+  it.each<[input: bigint, write: bigint, hour: bigint, boolean]>([
+    [10n, 12n, 12n, true],
+    [10n, 12n, 11n, true],
+    [10n, 12n, 13n, false],
+    [10n, 10n, 10n, false],
+    [10n, 9n, 9n, false],
+    [10n, 11n, 0n, true],
+  ])(
+    "with %i a token, %i to write a cache and %i for an hour lacks a rate of an hour: %s",
+    (input, write, hour, expected) => {
+      const [cheap] = price().tiers;
+      const charged = {
+        ...cheap.charged,
+        input: input as PicoUsdPerToken,
+        cache_write: write as PicoUsdPerToken,
+        cache_write_1h: hour as PicoUsdPerToken,
+      };
+      const plain = { ...cheap, charged: { ...cheap.charged, cache_write: cheap.charged.input } };
+      expect(lacksHourRate(price({ tiers: [{ ...cheap, charged }] }))).toBe(expected);
+      expect(lacksHourRate(price({ tiers: [plain, { ...cheap, charged }] }))).toBe(expected);
+    },
+  );
+
+  it("has the tier that a prompt reaches", () => {
+    const tiers = [
+      tier(0, rates({ input: "1", output: "1" })),
+      tier(10, rates({ input: "2", output: "2" })),
+      tier(20, rates({ input: "3", output: "3" })),
+    ] as const;
+    const tiered = price({ tiers });
+    expect(
+      [0, 9, 10, 19, 20, 1000].map((tokens) => tiers.indexOf(tierFor(tiered, tokens) as (typeof tiers)[0])),
+    ).toEqual([0, 0, 1, 1, 2, 2]);
+  });
+
+  it("has names that are stored", () => {
+    expect([ceilingPrice, anyTaskType, serviceTierNames]).toEqual(["default", "*", ["priority", "flex", "batch"]]);
+  });
+});
+
+describe("the stored text of a price", () => {
+  const full = price({
+    perRequest: { charged: pico(5n), list: pico(7n) },
+    minimum: { tokens: 3, usd: pico(4n) },
+    serviceTiers: { priority: fast, batch: fast },
+    fees: {
+      search: { charged: pico(1n), list: pico(2n), inputTokens: 3 },
+      file: { charged: pico(4n), list: pico(5n), inputTokens: 6 },
+    },
+    task: { taskType: "video", per: "second", charged: pico(8n), list: pico(9n) },
+  });
+  const rate = (text: string) => BigInt(Number(text) * 1e6).toString();
+
+  it("has every field in one order, amounts as decimal strings", () => {
+    const nine = tokenClasses.map(() => rate("9"));
+    expect(canonicalPrice({ ...full, tiers: fast })).toBe(
+      JSON.stringify({
+        model: "example",
+        group: "half",
+        fraction: "0.50",
+        from: "2026-01-01",
+        until: null,
+        source: "an example",
+        tierMode: "whole_request",
+        tiers: [{ fromPromptTokens: 0, charged: nine, list: nine }],
+        perRequest: { charged: "5", list: "7" },
+        minimum: { tokens: 3, usd: "4" },
+        classes: tokenClasses,
+        serviceTiers: [
+          ["batch", [{ fromPromptTokens: 0, charged: nine, list: nine }]],
+          ["priority", [{ fromPromptTokens: 0, charged: nine, list: nine }]],
+        ],
+        fees: [
+          ["file", { charged: "4", list: "5", inputTokens: 6 }],
+          ["search", { charged: "1", list: "2", inputTokens: 3 }],
+        ],
+        task: { taskType: "video", per: "second", charged: "8", list: "9" },
+      }),
+    );
+  });
+
+  it("leaves out what a price does not have: its id stays as it was", () => {
+    expect(Object.keys(JSON.parse(canonicalPrice(price())))).toEqual([
+      "model",
+      "group",
+      "fraction",
+      "from",
+      "until",
+      "source",
+      "tierMode",
+      "tiers",
+      "perRequest",
+      "minimum",
+      "classes",
+    ]);
+  });
+
+  it("is read back", () => {
+    for (const each of [full, price(), price({ tierMode: "marginal", until: "2026-06-01" })])
+      expect(parseCanonicalPrice(canonicalPrice(each))).toStrictEqual(each);
+  });
+
+  it("has for a class of a later release the rate of its parent, and for that of its own parent", () => {
+    const stored = JSON.parse(
+      canonicalPrice(price({ tiers: [tier(0, rates({ input: "1", cache_write: "2", output: "3" }))] })),
+    );
+    const without = (...names: readonly string[]) => {
+      const kept = tokenClasses.filter((name) => !names.includes(name));
+      const of = (values: string[]) => kept.map((name) => values[tokenClasses.indexOf(name)]);
+      const tiers = stored.tiers.map((each: { charged: string[]; list: string[] }) => ({
+        ...each,
+        charged: of(each.charged),
+        list: of(each.list),
+      }));
+      return parseCanonicalPrice(JSON.stringify({ ...stored, tiers, classes: kept })).tiers[0].charged;
+    };
+    expect(without("cache_write_1h").cache_write_1h).toBe(2_000_000n);
+    expect(without("cache_write_1h", "cache_write")).toMatchObject({
+      cache_write_1h: 1_000_000n,
+      cache_write: 1_000_000n,
+    });
+    expect(without("reasoning", "image_output")).toMatchObject({ reasoning: 3_000_000n, image_output: 3_000_000n });
+    expect(without("input").input).toBe(0n);
+  });
+});

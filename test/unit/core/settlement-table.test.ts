@@ -1,0 +1,489 @@
+import { describe, expect, it } from "vitest";
+import { standardBilling } from "../../../src/core/cost.ts";
+import type { PicoUsd, PicoUsdPerToken } from "../../../src/core/money.ts";
+import { canonicalPrice, type PriceVersion } from "../../../src/core/price.ts";
+import {
+  outcomeOfStatus,
+  postHold,
+  settlementFor,
+  tokensUsed,
+  type Outcome,
+  type Reserved,
+  type Settlement,
+} from "../../../src/core/settlement.ts";
+import { noTokens, unchanged, type Permille, type TokenCounts } from "../../../src/core/tokens.ts";
+import { price as examplePrice } from "../../support/example-rates.ts";
+
+const pico = (amount: number) => BigInt(amount) as PicoUsd;
+const [tier] = examplePrice().tiers;
+const each = (rate: bigint) =>
+  Object.fromEntries(
+    Object.keys(tier.charged).map((name) => [
+      name,
+      (/output|reasoning/.test(name) ? 100n * rate : rate) as PicoUsdPerToken,
+    ]),
+  ) as typeof tier.charged;
+/** 1 pico-USD a token of the prompt and 100 of the completion; the official price is twice that. */
+const price = (changes: Partial<PriceVersion> = {}) =>
+  examplePrice({ tiers: [{ fromPromptTokens: 0, charged: each(1n), list: each(2n) }], ...changes });
+const reserved: Reserved = { hold: pico(100_000), price: price() };
+const unpriced: Reserved = { hold: null, price: null };
+const tokens = (input: number, output: number, more: Partial<TokenCounts> = {}): TokenCounts => ({
+  ...noTokens,
+  input,
+  output,
+  ...more,
+});
+
+const posted = (input: number, output: number, more: object): object => ({
+  kind: "post",
+  cost: pico(input + 100 * output),
+  listCost: pico(2 * (input + 100 * output)),
+  tokens: tokens(input, output),
+  formula: "tokens",
+  minimumApplied: false,
+  clamped: false,
+  reason: null,
+  ...more,
+});
+const heldOf = (amount: number, more: object): object => ({
+  kind: "post",
+  cost: pico(amount),
+  listCost: pico(amount),
+  tokens: noTokens,
+  formula: "assumed",
+  minimumApplied: false,
+  clamped: false,
+  ...more,
+});
+
+const certain = { errorFactor: unchanged, hiddenTokens: 0 };
+const counted = (input: number, output: number, more: object = {}): Outcome => ({
+  kind: "counted",
+  tokens: tokens(input, output),
+  ...certain,
+  ...more,
+});
+const cut = (promptTokens: number, deliveredTokens: number, more: object = {}): Outcome => ({
+  kind: "cut",
+  promptTokens,
+  deliveredTokens,
+  reason: "timeout",
+  ...certain,
+  ...more,
+});
+const twice = 2000 as Permille;
+const doubts = ["unknown_output"] as const;
+const billing = { serviceTier: "flex", calls: {} };
+
+describe("a reported answer", () => {
+  it.each<[string, Reserved, Outcome, object]>([
+    [
+      "is posted at its cost",
+      reserved,
+      { kind: "reported", tokens: tokens(7, 3), clamped: false },
+      posted(7, 3, { source: "reported" }),
+    ],
+    [
+      "is posted as it was read where it contradicts itself",
+      reserved,
+      { kind: "reported", tokens: tokens(7, 3), clamped: true, doubts },
+      posted(7, 3, { source: "reported", clamped: true, doubts }),
+    ],
+    [
+      "has no doubts where there are none",
+      reserved,
+      { kind: "reported", tokens: tokens(7, 3), clamped: false, doubts: [] },
+      posted(7, 3, { source: "reported" }),
+    ],
+    [
+      "has its billing",
+      reserved,
+      { kind: "reported", tokens: tokens(7, 3), clamped: false, billing },
+      posted(7, 3, { source: "reported", billing }),
+    ],
+    [
+      "has no amount without a price",
+      unpriced,
+      { kind: "reported", tokens: tokens(7, 3), clamped: false },
+      posted(7, 3, { source: "reported", cost: null, listCost: null, formula: "unpriced" }),
+    ],
+    [
+      "has no price of another model without its own",
+      { ...unpriced, servedPrice: null },
+      { kind: "reported", tokens: tokens(7, 3), clamped: false },
+      posted(7, 3, {
+        source: "reported",
+        cost: null,
+        listCost: null,
+        formula: "unpriced",
+      }),
+    ],
+  ])("%s", (_, of, outcome, expected) => {
+    expect(settlementFor(of, outcome)).toStrictEqual(expected);
+  });
+
+  it("is priced in the tier that answered", () => {
+    const flex = price({ serviceTiers: { flex: [{ fromPromptTokens: 0, charged: each(3n), list: each(4n) }] } });
+    expect(
+      settlementFor({ ...reserved, price: flex }, { kind: "reported", tokens: tokens(7, 3), clamped: false, billing }),
+    ).toMatchObject({ cost: 3n * 307n, listCost: 4n * 307n });
+  });
+
+  it("names the price of another model that answered", () => {
+    const version = price({ model: "other", tiers: [{ fromPromptTokens: 0, charged: each(5n), list: each(6n) }] });
+    const servedPrice = { id: "id", canonical: canonicalPrice(version), version };
+    const outcome: Outcome = { kind: "reported", tokens: tokens(7, 3), clamped: false };
+    expect(settlementFor({ ...reserved, servedPrice }, outcome)).toStrictEqual(
+      posted(7, 3, { source: "reported", cost: pico(5 * 307), listCost: pico(6 * 307), servedPrice }),
+    );
+    const small: Reserved = { ...reserved, hold: pico(10), servedPrice };
+    expect(settlementFor(small, counted(1, 0, { hiddenTokens: 9 }))).toMatchObject({ formula: "assumed", servedPrice });
+  });
+
+  it("states that its minimum was filled up", () => {
+    expect(
+      settlementFor(
+        { ...reserved, price: price({ minimum: { tokens: 0, usd: pico(1000) } }) },
+        { kind: "reported", tokens: tokens(1, 0), clamped: false },
+      ),
+    ).toMatchObject({
+      cost: 1000n,
+      minimumApplied: true,
+    });
+  });
+});
+
+describe("a counted answer", () => {
+  const delivered = (input: number, output: number) => ({ delivered: { input, output } });
+  it.each<[string, Reserved, Outcome, object]>([
+    ["is posted as counted", reserved, counted(7, 3), posted(7, 3, { source: "counted", ...delivered(7, 3) })],
+    [
+      "is scaled by the tokenizer's error, rounded up",
+      reserved,
+      counted(7, 3, { errorFactor: 1100 as Permille }),
+      posted(8, 4, { source: "counted", ...delivered(7, 3) }),
+    ],
+    [
+      "has what its model may have reasoned unseen, where that is more",
+      reserved,
+      counted(7, 3, { hiddenTokens: 9 }),
+      posted(7, 9, { source: "counted", ...delivered(7, 3) }),
+    ],
+    [
+      "has what was counted, where that is more than may be hidden",
+      reserved,
+      counted(7, 3, { hiddenTokens: 2 }),
+      posted(7, 3, { source: "counted", ...delivered(7, 3) }),
+    ],
+    [
+      "is partial where output is not known to be text",
+      reserved,
+      counted(7, 3, { unknownTokens: 4, doubts }),
+      posted(7, 7, { source: "partial", doubts, ...delivered(7, 7) }),
+    ],
+    [
+      "scales the text, not what is unknown",
+      reserved,
+      counted(7, 3, { unknownTokens: 4, errorFactor: twice }),
+      posted(14, 10, { source: "partial", ...delivered(7, 7) }),
+    ],
+    [
+      "is no more than the model writes",
+      reserved,
+      counted(7, 3, { unknownTokens: 40, outputTokensMax: 20 }),
+      posted(7, 20, { source: "partial", ...delivered(7, 20) }),
+    ],
+    [
+      "is no more than the model writes, with its error",
+      reserved,
+      counted(7, 15, { errorFactor: twice, outputTokensMax: 20 }),
+      posted(14, 20, { source: "counted", ...delivered(7, 15) }),
+    ],
+    [
+      "is what was delivered, even beyond what the model writes",
+      reserved,
+      counted(7, 30, { errorFactor: twice, outputTokensMax: 20 }),
+      posted(14, 30, { source: "counted", ...delivered(7, 30) }),
+    ],
+    [
+      "is exactly its hold",
+      { ...reserved, hold: pico(307) },
+      counted(7, 3),
+      posted(7, 3, { source: "counted", ...delivered(7, 3) }),
+    ],
+    [
+      "is posted beyond its hold where that was plainly delivered",
+      { ...reserved, hold: pico(306) },
+      counted(7, 3),
+      posted(7, 3, { source: "counted", ...delivered(7, 3) }),
+    ],
+    [
+      "is posted without its error where it passes the hold as it is",
+      { ...reserved, hold: pico(306) },
+      counted(7, 3, { errorFactor: twice }),
+      posted(7, 3, { source: "counted", ...delivered(7, 3) }),
+    ],
+    [
+      "is its hold where only the estimate passes that",
+      { ...reserved, hold: pico(400) },
+      counted(7, 3, { errorFactor: twice, billing, doubts }),
+      heldOf(400, {
+        source: "counted",
+        reason: null,
+        tokens: tokens(14, 6),
+        billing,
+        doubts,
+        ...delivered(7, 3),
+      }),
+    ],
+    [
+      "is its hold where only what is hidden passes that",
+      { ...reserved, hold: pico(400) },
+      counted(7, 3, { hiddenTokens: 9 }),
+      heldOf(400, { source: "counted", reason: null, tokens: tokens(7, 9), ...delivered(7, 3) }),
+    ],
+    [
+      "passes its hold with what is not known to be text",
+      { ...reserved, hold: pico(400) },
+      counted(7, 3, { unknownTokens: 4 }),
+      posted(7, 7, { source: "partial", ...delivered(7, 7) }),
+    ],
+    [
+      "is at least its hold where images or sound came",
+      reserved,
+      counted(7, 3, { hasMedia: true }),
+      heldOf(100_000, { source: "partial", reason: null, tokens: tokens(7, 3), ...delivered(7, 3) }),
+    ],
+    [
+      "passes its hold where images or sound came beside enough text",
+      { ...reserved, hold: pico(306) },
+      counted(7, 3, { hasMedia: true }),
+      posted(7, 3, { source: "partial", ...delivered(7, 3) }),
+    ],
+    [
+      "is its estimate where nothing was held",
+      { ...reserved, hold: null },
+      counted(7, 3, { errorFactor: twice }),
+      posted(14, 6, { source: "counted", ...delivered(7, 3) }),
+    ],
+    [
+      "has no amount without a price",
+      unpriced,
+      counted(7, 3),
+      posted(7, 3, { source: "counted", cost: null, listCost: null, formula: "unpriced", ...delivered(7, 3) }),
+    ],
+    [
+      "has no amount without a price where images came",
+      unpriced,
+      counted(7, 3, { hasMedia: true }),
+      {
+        kind: "post",
+        cost: null,
+        listCost: null,
+        formula: "unpriced",
+        minimumApplied: false,
+        clamped: false,
+        source: "partial",
+        reason: null,
+        tokens: tokens(7, 3),
+        ...delivered(7, 3),
+      },
+    ],
+    [
+      "delivered every class",
+      reserved,
+      { kind: "counted", tokens: tokens(7, 3, { cached_input: 10, reasoning: 20 }), ...certain },
+      posted(7, 3, {
+        source: "counted",
+        tokens: tokens(7, 3, { cached_input: 10, reasoning: 20 }),
+        cost: pico(17 + 2300),
+        listCost: pico(2 * (17 + 2300)),
+        ...delivered(17, 23),
+      }),
+    ],
+  ])("%s", (_, of, outcome, expected) => {
+    expect(settlementFor(of, outcome)).toStrictEqual(expected);
+  });
+
+  it("is what was written where a minimum of tokens makes fewer tokens cost more", () => {
+    const minimal = price({ minimum: { tokens: 20, usd: pico(0) } });
+    // 10 written tokens leave a shortfall of 10 at the output rate; 20 estimated ones leave none.
+    expect(settlementFor({ ...reserved, price: minimal }, counted(10, 0, { errorFactor: twice }))).toStrictEqual(
+      posted(10, 0, { source: "counted", cost: pico(10 + 10 * 100), minimumApplied: true, ...delivered(10, 0) }),
+    );
+  });
+
+  it("keeps the estimate where both cost the same", () => {
+    const flat = price({ perRequest: { charged: pico(5), list: pico(6) } });
+    expect(settlementFor({ ...reserved, price: flat }, counted(7, 3, { errorFactor: twice }))).toStrictEqual(
+      posted(14, 6, {
+        source: "counted",
+        cost: pico(5),
+        listCost: pico(6),
+        formula: "per_request",
+        ...delivered(7, 3),
+      }),
+    );
+  });
+});
+
+describe("a cut answer", () => {
+  const how = (input: number, output: number) => ({
+    source: "partial",
+    reason: "timeout",
+    delivered: { input, output },
+  });
+  it.each<[string, Reserved, Outcome, object]>([
+    ["is posted as far as it was delivered", reserved, cut(7, 3), posted(7, 3, how(7, 3))],
+    [
+      "has what was under way, scaled with what was delivered",
+      reserved,
+      cut(7, 3, { underWayTokens: 2, errorFactor: twice }),
+      posted(14, 10, how(7, 3)),
+    ],
+    [
+      "has what was under way, which was not delivered",
+      { ...reserved, hold: pico(400) },
+      cut(7, 3, { underWayTokens: 2 }),
+      heldOf(400, { ...how(7, 3), tokens: tokens(7, 5) }),
+    ],
+    ["has what may be hidden", reserved, cut(7, 3, { underWayTokens: 2, hiddenTokens: 6 }), posted(7, 6, how(7, 3))],
+    [
+      "has what is not known to be text",
+      reserved,
+      cut(7, 3, { underWayTokens: 2, unknownTokens: 4 }),
+      posted(7, 9, how(7, 7)),
+    ],
+    [
+      "is overage where it was delivered beyond its hold",
+      { ...reserved, hold: pico(306) },
+      cut(7, 3),
+      posted(7, 3, how(7, 3)),
+    ],
+  ])("%s", (_, of, outcome, expected) => {
+    expect(settlementFor(of, outcome)).toStrictEqual(expected);
+  });
+
+  it("counts no output that was under way of a whole answer", () => {
+    expect(settlementFor(reserved, counted(7, 3, { underWayTokens: 50 }))).toMatchObject({ tokens: tokens(7, 3) });
+  });
+});
+
+describe("an unknown end", () => {
+  const unknown = (more: object = {}): Outcome => ({ kind: "unknown", reason: "reset", ...more });
+  it.each<[string, Reserved, Outcome, object]>([
+    ["is the hold", reserved, unknown(), heldOf(100_000, { source: "assumed", reason: "reset" })],
+    [
+      "is the hold, in doubt",
+      reserved,
+      unknown({ doubts, billing }),
+      heldOf(100_000, { source: "assumed", reason: "reset", doubts, billing }),
+    ],
+    [
+      "is the hold where that pays for what could not be read",
+      { ...reserved, hold: pico(400) },
+      unknown({ unknownTokens: 4 }),
+      heldOf(400, { source: "assumed", reason: "reset" }),
+    ],
+    [
+      "is more where that does not",
+      { ...reserved, hold: pico(399) },
+      unknown({ unknownTokens: 4, doubts }),
+      posted(0, 4, { source: "partial", reason: "reset", doubts }),
+    ],
+    [
+      "has no amount without a price",
+      unpriced,
+      unknown({ unknownTokens: 4 }),
+      heldOf(0, { source: "assumed", reason: "reset", cost: null, listCost: null, formula: "unpriced" }),
+    ],
+  ])("%s", (_, of, outcome, expected) => {
+    expect(settlementFor(of, outcome)).toStrictEqual(expected);
+  });
+});
+
+describe("an answer with a status", () => {
+  const failed = (billed: boolean): Outcome => ({ kind: "failedAtGateway", status: 502, billed, doubts, billing });
+  it.each<[Outcome, object]>([
+    [
+      { kind: "notSent", reason: "client_left" },
+      { kind: "void", reason: "client_left" },
+    ],
+    [
+      { kind: "refusedByGateway", status: 404 },
+      { kind: "void", reason: "gateway_404" },
+    ],
+    [failed(false), { kind: "void", reason: "gateway_502" }],
+    [failed(true), heldOf(100_000, { source: "assumed", reason: "gateway_502", doubts, billing })],
+  ])("%j is voided or assumed", (outcome, expected) => {
+    expect(settlementFor(reserved, outcome)).toStrictEqual(expected);
+  });
+
+  it.each<[number, Outcome]>([
+    [302, { kind: "refusedByGateway", status: 302 }],
+    [499, { kind: "refusedByGateway", status: 499 }],
+    [500, { kind: "failedAtGateway", status: 500, billed: true }],
+    [503, { kind: "failedAtGateway", status: 503, billed: true }],
+    [408, { kind: "unknown", reason: "gateway_408" }],
+    [504, { kind: "unknown", reason: "gateway_504" }],
+    [520, { kind: "unknown", reason: "gateway_520" }],
+    [524, { kind: "unknown", reason: "gateway_524" }],
+    [521, { kind: "failedAtGateway", status: 521, billed: true }],
+  ])("of %i ends so", (status, outcome) => {
+    expect(outcomeOfStatus(status, true)).toEqual(outcome);
+  });
+});
+
+it.each<[Outcome, number | null]>([
+  [{ kind: "notSent", reason: "client_left" }, 0],
+  [{ kind: "refusedByGateway", status: 404 }, 0],
+  [{ kind: "failedAtGateway", status: 500, billed: false }, 0],
+  [{ kind: "failedAtGateway", status: 500, billed: true }, null],
+  [{ kind: "unknown", reason: "reset" }, null],
+  [{ kind: "reported", tokens: tokens(7, 3, { cached_input: 10, reasoning: 20 }), clamped: false }, 40],
+  [counted(7, 3), 10],
+  [counted(7, 3, { unknownTokens: 4, hiddenTokens: 50, errorFactor: twice }), 14],
+  [counted(7, 3, { unknownTokens: 4, outputTokensMax: 5 }), 12],
+  [counted(7, 3, { unknownTokens: 4, outputTokensMax: 2 }), 10],
+  [cut(7, 3), 10],
+  [cut(7, 3, { underWayTokens: 2 }), 12],
+  [cut(7, 3, { underWayTokens: 2, unknownTokens: 4 }), 16],
+  [cut(7, 3, { underWayTokens: 2, unknownTokens: 4, outputTokensMax: 6 }), 13],
+])("%j used %j tokens", (outcome, expected) => {
+  expect(tokensUsed(outcome)).toBe(expected);
+});
+
+it("an outcome that no one knows is a bug", () => {
+  const outcome = { kind: "new" } as unknown as Outcome;
+  expect(() => settlementFor(reserved, outcome)).toThrow("unreachable");
+  expect(() => tokensUsed(outcome)).toThrow("unreachable");
+});
+
+it("a hold is posted with the tokens that are known", () => {
+  const expected: Settlement = {
+    kind: "post",
+    cost: pico(5),
+    listCost: pico(5),
+    tokens: tokens(1, 2),
+    formula: "assumed",
+    source: "partial",
+    minimumApplied: false,
+    clamped: false,
+    reason: "why",
+  };
+  expect(postHold({ hold: pico(5) }, "partial", "why", tokens(1, 2))).toStrictEqual(expected);
+  expect(postHold({ hold: null }, "assumed", null)).toStrictEqual({
+    ...expected,
+    cost: null,
+    listCost: null,
+    tokens: noTokens,
+    formula: "unpriced",
+    source: "assumed",
+    reason: null,
+  });
+});
+
+it("the standard billing has no tier and no calls", () => {
+  expect(standardBilling).toEqual({ serviceTier: null, calls: {} });
+});
