@@ -1,0 +1,96 @@
+/** A file's mutants as Stryker reports them; lines and columns count from 1. */
+export interface ReportedFile {
+  readonly source: string;
+  readonly mutants: readonly Mutant[];
+}
+
+export interface Mutant {
+  readonly status:
+    | "Killed"
+    | "Timeout"
+    | "Survived"
+    | "NoCoverage"
+    | "CompileError"
+    | "RuntimeError"
+    | "Ignored"
+    | "Pending";
+  readonly replacement?: string;
+  readonly statusReason?: string;
+  readonly location: { readonly start: Place; readonly end: Place };
+}
+
+interface Place {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** Survivors of one file with one reason. */
+export interface Accepted {
+  /** As `describeMutant` names them. */
+  readonly mutants: readonly string[];
+  /** Why no test can tell the mutant from the original; or, where `isEquivalent` is false, why none does. */
+  readonly why: string;
+  readonly isEquivalent?: false;
+}
+
+const lengthMax = 100;
+
+/** Names a mutant by the declaration that it is in, its text and what replaces that: lines move, and formatting changes. */
+export function describeMutant(source: string, { location: { start, end }, replacement = "" }: Mutant): string {
+  const lines = source.split("\n");
+  const declared = lines.slice(0, start.line).findLast((line) => declaration.test(line));
+  const name = declaration.exec(declared ?? "")?.[1] ?? "the file";
+  const text = source.slice(offsetOf(lines, start), offsetOf(lines, end));
+  return `${name}: ${plain(text)} → ${plain(replacement)}`;
+}
+
+/** The first line of a declaration of something that runs, with its name. */
+export const declaration = /^(?:export )?(?:async )?(?:function|class|const) ([\w$]+)/;
+
+function offsetOf(lines: readonly string[], { line, column }: Place): number {
+  return lines.slice(0, line - 1).reduce((sum, { length }) => sum + length + 1, 0) + column - 1;
+}
+
+/** The text on one line, as any formatter would leave it. */
+function plain(text: string): string {
+  const line = text
+    .replace(/\s+/g, " ")
+    .replace(/,? ?([)\]}])/g, "$1")
+    .replace(/([([{]) /g, "$1");
+  return line.length > lengthMax ? `${line.slice(0, lengthMax)}…` : line;
+}
+
+export interface Verdict {
+  readonly killed: number;
+  readonly equivalent: number;
+  /** Survivors with another reason. */
+  readonly accepted: number;
+  /** Survivors that are not listed. */
+  readonly unlisted: readonly string[];
+  /** Listed ones that were killed, or are not there any more. */
+  readonly gone: readonly string[];
+  /** Mutants that could not be judged. */
+  readonly broken: readonly string[];
+}
+
+/** Compares a file's mutants with the survivors that are listed for it. A name that is listed twice stands for two mutants. */
+export function judge({ source, mutants }: ReportedFile, listed: readonly Accepted[]): Verdict {
+  const counts = { killed: 0, equivalent: 0, accepted: 0 };
+  const [unlisted, broken]: [string[], string[]] = [[], []];
+  const left = listed.flatMap((accepted) =>
+    accepted.mutants.map((name) => ({ name, isEquivalent: accepted.isEquivalent ?? true })),
+  );
+  for (const mutant of mutants) {
+    const name = describeMutant(source, mutant);
+    if (mutant.status === "Killed" || mutant.status === "Timeout") counts.killed += 1;
+    else if (mutant.status !== "Survived" && mutant.status !== "NoCoverage")
+      broken.push(`${name} (${mutant.status}: ${mutant.statusReason ?? "no reason"})`);
+    else {
+      const index = left.findIndex((each) => each.name === name);
+      const [found] = index < 0 ? [] : left.splice(index, 1);
+      if (found === undefined) unlisted.push(name);
+      else counts[found.isEquivalent ? "equivalent" : "accepted"] += 1;
+    }
+  }
+  return { ...counts, unlisted, gone: left.map(({ name }) => name), broken };
+}

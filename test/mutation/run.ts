@@ -1,0 +1,104 @@
+/**
+ * `npm run test:mutation`: changes each expression of the money path, one at a time, and expects a test to fail. Fails where
+ * a mutant survives that survivors.ts does not list, or lists and a test kills. Names of files (`core/budget`) run those alone.
+ */
+import { spawnSync } from "node:child_process";
+import { existsSync, globSync, readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { installIn } from "../support/install-in.ts";
+import { declaration, judge, type ReportedFile, type Verdict } from "./mutants.ts";
+import { survivors } from "./survivors.ts";
+
+const folder = fileURLToPath(new URL(".", import.meta.url));
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const reportFile = join(folder, "report.json");
+const read = (path: string) => readFileSync(join(root, path), "utf8");
+
+/** What is mutated: files of `src`. Those of types alone have nothing to mutate. */
+const mutable = [
+  ...globSync("core/*.ts", { cwd: join(root, "src") }),
+  ...["settle", "hold", "price", "meter", "growing-hold"].map((name) => `proxy/${name}.ts`),
+]
+  .filter((file) =>
+    read(`src/${file}`)
+      .split("\n")
+      .some((line) => declaration.test(line)),
+  )
+  .toSorted();
+
+/** The tests that may run against a mutant: fast, and in process. */
+const tests = globSync("test/unit/{core,proxy}/*.test.ts", { cwd: root }).map((path) => ({ path, source: read(path) }));
+
+/** Of the mutants that change anything, so many are to be killed. */
+const killedShareMin = 0.95;
+
+const asked = process.argv.slice(2).map((name) => `${name.replace(/^src\/|\.ts$/g, "")}.ts`);
+const unknown = asked.filter((file) => !mutable.includes(file));
+if (unknown.length > 0) fail(`not mutated: ${unknown.join(", ")}; mutated are ${mutable.join(", ")}`);
+
+installIn(folder);
+const begun = performance.now();
+const rows = (asked.length > 0 ? asked : mutable).map((file) => {
+  const verdict = judge(mutate(file), survivors[file] ?? []);
+  show(file, verdict);
+  return verdict;
+});
+conclude();
+
+/** Runs the tests that import a file against each of its mutants. */
+function mutate(file: string): ReportedFile {
+  const importing = tests.filter(({ source }) => source.includes(`/src/${file}"`)).map(({ path }) => path);
+  if (importing.length === 0) fail(`src/${file}: no test of ${tests.length} in test/unit imports it`);
+  rmSync(reportFile, { force: true });
+  const stryker = join(folder, "node_modules/@stryker-mutator/core/bin/stryker.js");
+  const { status, stdout } = spawnSync(
+    process.execPath,
+    [stryker, "run", join(folder, "stryker.config.json"), "--mutate", `src/${file}`],
+    {
+      cwd: root,
+      env: { ...process.env, FAREBOX_MUTATION_TESTS: importing.join(",") },
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "inherit"],
+    },
+  );
+  if (status !== 0 || !existsSync(reportFile)) fail(`${stdout}\nsrc/${file}: Stryker ended with ${status}`);
+  const { files } = JSON.parse(readFileSync(reportFile, "utf8")) as { files: Record<string, ReportedFile> };
+  return files[`src/${file}`] ?? { source: "", mutants: [] };
+}
+
+function show(file: string, { killed, equivalent, accepted, unlisted, gone, broken }: Verdict): void {
+  const alive = accepted + unlisted.length;
+  const counts = { mutants: killed + equivalent + alive, killed, equivalent, alive };
+  write(
+    [file.padEnd(30), ...Object.entries(counts).map(([name, count]) => `${String(count).padStart(5)} ${name}`)].join(
+      "",
+    ),
+  );
+  for (const name of unlisted) write(`  survives, and survivors.ts does not list it: ${name}`);
+  for (const name of gone) write(`  listed in survivors.ts, and killed or not there any more: ${name}`);
+  for (const name of broken) write(`  could not be judged: ${name}`);
+}
+
+function conclude(): void {
+  const sum = (of: (verdict: Verdict) => number) => rows.reduce((total, verdict) => total + of(verdict), 0);
+  const killed = sum((each) => each.killed);
+  const alive = sum(({ accepted, unlisted }) => accepted + unlisted.length);
+  const share = killed + alive === 0 ? 1 : killed / (killed + alive);
+  const seconds = Math.round((performance.now() - begun) / 1000);
+  write(
+    `${killed} of ${killed + alive} mutants that change anything are killed (${(share * 100).toFixed(1)}%), ${sum((each) => each.equivalent)} are equivalent; ${seconds} s`,
+  );
+  if (share < killedShareMin) write(`less than ${killedShareMin * 100}% are killed`);
+  if (share < killedShareMin || sum(({ unlisted, gone, broken }) => unlisted.length + gone.length + broken.length) > 0)
+    process.exitCode = 1;
+}
+
+function write(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
+function fail(message: string): never {
+  process.stderr.write(`${message}\n`);
+  process.exit(1);
+}
