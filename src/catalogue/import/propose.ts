@@ -61,7 +61,7 @@ export function propose(table: ReadTable, loaded: { readonly catalogue: Catalogu
 
   for (const [id, origin] of origins.models) {
     if (id === ceilingPrice) continue;
-    const found = tableModelOf(table.models, id, origin);
+    const found = tableModelOf(table.models, id, origin, origins);
     if (found === undefined) continue;
     claimed.add(found);
     if (terms.wantsModel(id)) take(id, origin, wholeModel(origin), found, "changed");
@@ -89,12 +89,16 @@ export function propose(table: ReadTable, loaded: { readonly catalogue: Catalogu
 
 const emptyOrigin = { model: {}, defaults: {}, fraction: null, file: "", layer: 0, line: 0, lines: [] };
 
-/** By its id, else by what the table says of names, else by one of the names that it has here; within the family. */
-function tableModelOf(models: readonly TableModel[], id: string, { provider, model }: ModelOrigin): TableModel | undefined {
+/**
+ * By its id, else by what the table says of names, else by one of the names that it has here; within the family. A prefix that
+ * a table gives for one model of ours (claude-opus-5) does not name another one (claude-opus-5-5).
+ */
+function tableModelOf(models: readonly TableModel[], id: string, { provider, model }: ModelOrigin, { models: own }: Origins): TableModel | undefined {
   const family = models.filter((each) => each.provider === provider);
   return (
     family.find((each) => each.id === id) ??
-    family.find((each) => each.matches(id)) ??
+    family.find((each) => each.names.includes(id)) ??
+    family.find((each) => !own.has(each.id) && each.matches(id)) ??
     family.find((each) => model.aliases?.includes(each.id))
   );
 }

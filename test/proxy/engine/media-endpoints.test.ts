@@ -152,11 +152,16 @@ describe("sound", () => {
     expect(charge.cost).toBe(billed?.cost);
   });
 
-  it("of a model that bills by audio tokens is recorded without a price", async () => {
+  it("of a model that bills by audio tokens costs what a stream states, and its hold where nothing states it", async () => {
     await ask(proxy, { model: "gpt-4o-mini-tts", input: "Hello", voice: "alloy" }, { path: "/v1/audio/speech" });
-    expect(await books.ended()).toMatchObject({ cost: null, formula: "unpriced", source: "assumed" });
+    const plain = await books.ended();
+    expect(plain).toMatchObject({ formula: "assumed", source: "assumed" });
+    expect([plain.cost, (plain.cost ?? 0n) > 15_000n * 12_000_000n]).toEqual([plain.hold, true]);
     await ask(proxy, { model: "gpt-4o-mini-tts", input: "Hello", voice: "alloy", stream_format: "sse" }, { path: "/v1/audio/speech" });
-    expect(await books.ended()).toMatchObject({ cost: null, source: "reported", stream: true });
+    const stream = await books.ended();
+    expect(stream).toMatchObject({ source: "reported", stream: true });
+    const { input, output, audio_output } = stream.tokens;
+    expect(stream.cost).toBe(BigInt(input) * 600_000n + BigInt(output + audio_output) * 12_000_000n);
     books.billed();
   });
 });
