@@ -23,6 +23,7 @@ import { createMask } from "../proxy/mask.ts";
 import type { RequestSteps } from "../proxy/metered-request.ts";
 import { createLimiter, type ProcessLimiter, type UsedElsewhere } from "../proxy/process-limiter.ts";
 import type { GatewayHealth, HealthFacts } from "../reporting/health.ts";
+import { newestReview } from "../reporting/price-review.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../store/store.ts";
 import { adminApi } from "./admin-api.ts";
@@ -104,7 +105,8 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   };
   const readiness = async (): Promise<Readiness> => {
     const checks = { accepting: !draining, ledger: await ledger.isWritable(), prices: true };
-    return { ready: Object.values(checks).every(Boolean), checks, catalogue: catalogue().digest, peers: parts.peers?.() ?? null };
+    const prices = newestReview(catalogue(), clock.now());
+    return { ready: Object.values(checks).every(Boolean), checks, catalogue: catalogue().digest, prices, peers: parts.peers?.() ?? null };
   };
   const balanceGuard = createBalanceGuard({ account, clock, floor: settings.balance.floor, log });
   const taskOwner: TaskOwner = async (taskId) => (await store.tasks.find(taskId))?.key;

@@ -63,7 +63,7 @@ function registerList(prices: Command, context: CliContext): void {
   );
 }
 
-/** Rates are USD per 1M tokens of the first tier; `--json` has the rest. */
+/** Rates are USD per 1M tokens of the first tier, in the standard service tier; "also" names what else there is, and `--json` has it all. */
 const columns: readonly Column[] = [
   { title: "model" },
   { title: "provider" },
@@ -73,16 +73,24 @@ const columns: readonly Column[] = [
   { title: "output", align: "right" },
   { title: "official input", align: "right" },
   { title: "official output", align: "right" },
+  { title: "also" },
   { title: "since" },
 ];
 
 function priceCells({ id, provider, group, price }: PricedModel): TableCell[] {
   const tier = price?.tiers[0];
-  if (price === null || tier === undefined) return [id, provider, group, null, null, null, null, null, null];
+  if (price === null || tier === undefined) return [id, provider, group, null, null, null, null, null, null, null];
+  const also = alsoPriced(price);
   if (price.per_request_usd !== null) {
     const perRequest = `${price.per_request_usd.gateway} a request`;
-    return [id, provider, group, perRequest, null, null, `${price.per_request_usd.official} a request`, null, price.from];
+    return [id, provider, group, perRequest, null, null, `${price.per_request_usd.official} a request`, null, also, price.from];
   }
   const [charged, official] = [tier.gateway_usd_per_million, tier.official_usd_per_million];
-  return [id, provider, group, charged.input, charged.cached_input, charged.output, official.input, official.output, price.from];
+  return [id, provider, group, charged.input, charged.cached_input, charged.output, official.input, official.output, also, price.from];
+}
+
+/** "long prompts, priority, batch, fees"; null for nothing. */
+function alsoPriced({ tiers, service_tiers, fees }: NonNullable<PricedModel["price"]>): string | null {
+  const parts = [...(tiers.length > 1 ? ["long prompts"] : []), ...service_tiers.map((each) => each.service_tier), ...(fees.length > 0 ? ["fees"] : [])];
+  return parts.length === 0 ? null : parts.join(", ");
 }

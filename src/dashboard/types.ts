@@ -228,6 +228,8 @@ export interface Price {
   }[];
   readonly per_request_usd: { readonly gateway: Usd; readonly official: Usd } | null;
   readonly minimum: { readonly tokens: number; readonly usd: Usd };
+  readonly service_tiers: readonly { readonly service_tier: string; readonly tiers: Price["tiers"] }[];
+  readonly fees: readonly { readonly tool: string; readonly gateway_usd: Usd; readonly official_usd: Usd }[];
 }
 
 export interface PricedModel {
@@ -302,5 +304,11 @@ export interface Health {
     readonly last: readonly { readonly request_id: string; readonly time: Iso; readonly model: string; readonly status: number | null }[];
   };
   readonly alerts: { /** Of the last 24 hours. */ readonly day: number; readonly latest: readonly Alert[] };
-  readonly prices: { readonly digest: string; readonly models: number };
+  readonly prices: {
+    readonly digest: string;
+    readonly models: number;
+    readonly reviewed_on: string | null;
+    readonly age_days: number | null;
+    readonly review_due: boolean;
+  };
 }

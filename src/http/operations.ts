@@ -1,6 +1,7 @@
 import { timingSafeEqual, createHash } from "node:crypto";
 import type { HeaderList } from "../ports/exchange.ts";
 import { notForwarded, refuse, type Handler } from "../proxy/handler.ts";
+import type { PriceReview } from "../reporting/price-review.ts";
 
 const json: HeaderList = [["content-type", "application/json"]];
 
@@ -16,6 +17,8 @@ export interface Readiness {
   readonly checks: Readonly<Record<string, boolean>>;
   /** Equal on proxies with the same prices. */
   readonly catalogue: string;
+  /** The newest review of the prices; an old one leaves the proxy ready. */
+  readonly prices: PriceReview;
   /** The other live proxies of the ledger, and the content ids of their prices that are not these; null for one that is alone by its nature. */
   readonly peers: { readonly live: number; readonly otherCatalogues: readonly string[] } | null;
 }
@@ -23,9 +26,9 @@ export interface Readiness {
 /** `GET /readyz`: whether new requests should come here. */
 export function readyz(readiness: () => Promise<Readiness>): Handler {
   return async (exchange) => {
-    const { ready, checks, catalogue, peers } = await readiness();
+    const { ready, checks, catalogue, prices, peers } = await readiness();
     const body = {
-      status: ready ? "ready" : "not_ready", checks, catalogue,
+      status: ready ? "ready" : "not_ready", checks, catalogue, prices,
       ...(peers !== null && { peers: { live: peers.live, catalogue_differs: peers.otherCatalogues.length > 0, other_catalogues: peers.otherCatalogues } }),
     };
     exchange.answer(ready ? 200 : 503, json, JSON.stringify(body));

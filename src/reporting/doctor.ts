@@ -1,4 +1,5 @@
 import type { Catalogue } from "../ports/catalogue.ts";
+import { newestReview } from "./price-review.ts";
 
 /** One thing that was looked at. */
 export interface Check {
@@ -52,27 +53,17 @@ export function judgeClock(at: number, gatewayAt: number | null): Check {
   return warning("clock", `${seconds} s ${way} the gateway's`, "set it by NTP (timedatectl set-ntp true): days and budget windows follow it");
 }
 
-const dayMs = 86_400_000;
-/** Prices that were last looked up longer ago than this may have changed. Days. */
-const priceAgeDaysMax = 120;
-
-/** Loaded prices: when they were last seen, and what has none. */
+/** Loaded prices: when they were last reviewed, and what has none. */
 export function judgePrices(catalogue: Catalogue, now: number): Check {
   const models = catalogue.list(now);
   const unpriced = models.filter(({ price }) => price === null).map(({ id }) => id);
-  const seen = models.flatMap(({ price }) => (price === null ? [] : datesIn(`${price.version.source} ${price.version.from}`)));
-  const newest = Math.max(...seen.filter((at) => at <= now));
-  if (!Number.isFinite(newest)) return warning("prices", `${models.length} models, none with a price in force`, "add price files (FAREBOX_PRICING)");
+  const { reviewed_on, age_days, review_due } = newestReview(catalogue, now);
+  if (reviewed_on === null) return warning("prices", `${models.length} models, none with a price in force`, "add price files (FAREBOX_PRICING)");
 
-  const days = Math.floor((now - newest) / dayMs);
   const without = unpriced.length === 0 ? "" : `; without a price, and refused under a hard budget: ${listed(unpriced)}`;
-  const message = `${models.length} models, the newest price seen on ${new Date(newest).toISOString().slice(0, 10)}${without}`;
-  if (days <= priceAgeDaysMax) return ok("prices", message);
-  return warning("prices", message, `that is ${days} days ago: update farebox, or add the present prices (FAREBOX_PRICING)`);
-}
-
-function datesIn(text: string): number[] {
-  return [...text.matchAll(/\b\d{4}-\d{2}-\d{2}\b/g)].map(([date]) => Date.parse(date)).filter((at) => !Number.isNaN(at));
+  const message = `${models.length} models, the newest review on ${reviewed_on}, ${age_days} ${age_days === 1 ? "day" : "days"} ago${without}`;
+  if (!review_due) return ok("prices", message);
+  return warning("prices", message, "prices may have changed since: update farebox, or import a current table (farebox prices import)");
 }
 
 /** "a, b, c and 4 more" */

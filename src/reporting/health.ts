@@ -6,6 +6,7 @@ import type { Ledger } from "../ports/ledger.ts";
 import type { Outbox } from "../ports/outbox.ts";
 import { listAlerts } from "./alerts.ts";
 import { isoTime, keyNamesOf } from "./names.ts";
+import { newestReview } from "./price-review.ts";
 import { reconciliationJson, runReconciliation, whyNotReconciled } from "./reconciliation.ts";
 
 const dayMs = 86_400_000;
@@ -71,7 +72,7 @@ export async function runHealth({ ledger, keys, samples, outbox, catalogue, proc
     },
     gateway: gatewayJson(process.gateway()),
     alerts: { day: alerts.alerts.filter(({ time }) => Date.parse(time) >= now - dayMs).length, latest: alerts.alerts },
-    prices: { digest: prices.digest, models: prices.list(now).length },
+    prices: { digest: prices.digest, models: prices.list(now).length, ...newestReview(prices, now) },
   };
 }
 

@@ -1,5 +1,5 @@
 import { formatRate, formatUsd } from "../core/money.ts";
-import type { Rates } from "../core/price.ts";
+import type { PriceTier, Rates } from "../core/price.ts";
 import { isoTime } from "../core/iso-time.ts";
 import { tokenClasses, type TokenClass } from "../core/tokens.ts";
 import type { Catalogue, CatalogueModel, ModelHistory } from "../ports/catalogue.ts";
@@ -40,16 +40,24 @@ function versionJson(version: NonNullable<CatalogueModel["price"]>["version"]) {
     source: version.source,
     fraction: version.fraction,
     tier_mode: version.tierMode,
-    tiers: version.tiers.map((tier) => ({
-      from_prompt_tokens: tier.fromPromptTokens,
-      gateway_usd_per_million: ratesJson(tier.charged),
-      official_usd_per_million: ratesJson(tier.list),
-    })),
+    tiers: version.tiers.map(tierJson),
     per_request_usd: version.perRequest && {
       gateway: formatUsd(version.perRequest.charged),
       official: formatUsd(version.perRequest.list),
     },
     minimum: { tokens: version.minimum.tokens, usd: formatUsd(version.minimum.usd) },
+    service_tiers: Object.entries(version.serviceTiers ?? {}).map(([name, tiers]) => ({ service_tier: name, tiers: tiers.map(tierJson) })),
+    fees: Object.entries(version.fees ?? {}).map(([tool, fee]) => ({
+      tool, gateway_usd: formatUsd(fee.charged), official_usd: formatUsd(fee.list), input_tokens: fee.inputTokens,
+    })),
+  };
+}
+
+function tierJson(tier: PriceTier) {
+  return {
+    from_prompt_tokens: tier.fromPromptTokens,
+    gateway_usd_per_million: ratesJson(tier.charged),
+    official_usd_per_million: ratesJson(tier.list),
   };
 }
 

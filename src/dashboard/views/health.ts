@@ -60,6 +60,7 @@ function Content({ data }: { readonly data: Figures }): View {
       ),
       billTile(data.reconciliation),
       tile("Alerts", count(alerts.day), alerts.day === 0 ? "good" : "warn", "in the last 24 hours"),
+      reviewTile(data.prices),
     ),
     div(
       { class: "columns" },
@@ -106,6 +107,13 @@ const alarmingShare = 0.05;
 function billTile(found: Reconciliation | null): View {
   if (found === null) return tile("Bill and ledger", "–", null, "not compared yet");
   return tile("Bill and ledger", found.ok ? "Agree" : "Differ", found.ok ? "good" : "bad", `${apart(found.difference_usd)} apart in 24 hours`);
+}
+
+function reviewTile({ reviewed_on, age_days, review_due }: Figures["prices"]): View {
+  if (reviewed_on === null || age_days === null) return tile("Price review", "–", "bad", "no price is in force");
+  const age = age_days === 1 ? "1 day ago" : `${count(age_days)} days ago`;
+  const hint = `on ${instant(`${reviewed_on}T00:00:00Z`, "date", "UTC")}`;
+  return tile("Price review", age_days === 0 ? "Today" : age, review_due ? "warn" : "good", review_due ? `${hint}: prices may have changed since` : hint);
 }
 
 /** What is below a cent needs no digits here. */

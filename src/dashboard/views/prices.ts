@@ -7,6 +7,7 @@ import {
   classes,
   div,
   h1,
+  h3,
   header,
   input,
   label,
@@ -171,12 +172,18 @@ function History({ id }: { readonly id: string }): View {
 }
 
 function priceDetails(price: Price): View {
-  const { per_request_usd: flat, tiers, minimum, fraction, source } = price;
+  const { per_request_usd: flat, tiers, minimum, fraction, source, service_tiers, fees } = price;
   return div(
     null,
     flat !== null
       ? p(null, amount(flat.gateway), " a request, ", amount(flat.official), " officially")
       : tiers.map((tier) => tierTable(tier, tiers.length > 1, price.tier_mode)),
+    service_tiers.map(({ service_tier: name, tiers: own }) =>
+      div({ key: name }, h3(null, `Service tier ${name}`), own.map((tier) => tierTable(tier, own.length > 1, price.tier_mode))),
+    ),
+    fees.map(({ tool, gateway_usd, official_usd }) =>
+      p({ key: tool }, `${tool}: `, amount(gateway_usd), " a call, ", amount(official_usd), " officially"),
+    ),
     p(
       { class: "hint" },
       fraction !== null && `${percent(Number(fraction))} of the official rates. `,

@@ -108,11 +108,16 @@ export const usage = z.strictObject({
 
 const rate = z.string().regex(/^\d+(\.\d+)?$/);
 const rates = z.strictObject(Object.fromEntries(tokenClasses.map((name) => [name, rate])));
+const priceTiers = z.array(z.strictObject({ from_prompt_tokens: count, gateway_usd_per_million: rates, official_usd_per_million: rates }));
 const priceInForce = z
   .strictObject({
     id: z.string(), from: z.string(), until: z.string().nullable(), source: z.string(), fraction: z.string().nullable(), tier_mode: z.string(),
-    tiers: z.array(z.strictObject({ from_prompt_tokens: count, gateway_usd_per_million: rates, official_usd_per_million: rates })),
+    tiers: priceTiers,
     per_request_usd: z.strictObject({ gateway: usd, official: usd }).nullable(), minimum: z.strictObject({ tokens: count, usd }),
+    service_tiers: z.array(z.strictObject({ service_tier: z.string(), tiers: priceTiers })).meta({ description: "`tiers` beside it are those of the standard one." }),
+    fees: z
+      .array(z.strictObject({ tool: z.string(), gateway_usd: usd, official_usd: usd, input_tokens: count }))
+      .meta({ description: "Of one call of a hosted tool, beside its tokens; `input_tokens` is the most that it adds to the prompt." }),
   })
   .nullable();
 export const price = z.strictObject({
@@ -188,7 +193,10 @@ export const health = z.strictObject({
     last: z.array(z.strictObject({ request_id: z.string(), time, model: z.string().nullable(), status: z.int() })),
   }),
   alerts: z.strictObject({ day: count, latest: z.array(alert) }),
-  prices: z.strictObject({ digest: z.string(), models: count }),
+  prices: z.strictObject({
+    digest: z.string(), models: count, reviewed_on: z.string().nullable(), age_days: count.nullable(),
+    review_due: z.boolean().meta({ description: "Whether the newest review is more than 60 days ago." }),
+  }),
 });
 
 const facts = z.record(z.string(), z.unknown()).nullable().meta({ description: "The thing as it was or became, without secrets; null where it was not there." });

@@ -13,7 +13,10 @@ describe("health", () => {
     expect(await get(proxy, "/healthz")).toMatchObject({ status: 200, headers: { "content-type": ["application/json"] }, body: '{"status":"ok"}' });
     const ready = await get(proxy, "/readyz");
     expect(ready).toMatchObject({ status: 200, headers: { "content-type": ["application/json"] } });
-    expect(JSON.parse(ready.body)).toEqual({ status: "ready", checks: { accepting: true, ledger: true, prices: true }, catalogue: expect.stringMatching(/^[0-9a-f]{16,}$/) });
+    expect(JSON.parse(ready.body)).toEqual({
+      status: "ready", checks: { accepting: true, ledger: true, prices: true }, catalogue: expect.stringMatching(/^[0-9a-f]{16,}$/),
+      prices: { reviewed_on: "2026-11-22", age_days: expect.any(Number), review_due: expect.any(Boolean) },
+    });
   });
 });
 

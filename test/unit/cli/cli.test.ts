@@ -438,7 +438,7 @@ describe("a ledger with charges", () => {
 describe("prices", () => {
   it("are listed with their rates", async () => {
     const plain = await farebox.run("prices", "list");
-    expect(plain.stdout.split("\n")[1]).toBe("model-a\topenai\t-\t1.00\t1.00\t4.00\t2.00\t8.00\t2026-01-01");
+    expect(plain.stdout.split("\n")[1]).toBe("model-a\topenai\t-\t1.00\t1.00\t4.00\t2.00\t8.00\t-\t2026-01-01");
     const { models } = await farebox.json<{ models: object[] }>("prices", "list");
     expect(models[0]).toMatchObject({ id: "model-a", price: { minimum: { tokens: 0, usd: "0.00" } } });
   });
