@@ -1,10 +1,10 @@
 import type { Command } from "commander";
 import type { Settings } from "../config/settings.ts";
 import type { SettingName } from "../config/table.ts";
-import type { Doubt, Movement, ReconcileResult } from "../core/reconciliation.ts";
+import type { Doubt, Movement, Reconciliation, ReconcileResult } from "../core/reconciliation.ts";
 import { takeSample } from "../jobs/take-sample.ts";
 import { parseInstant } from "../reporting/instants.ts";
-import { reconciliationJson, runReconciliation, type ReconciliationJson } from "../reporting/reconciliation.ts";
+import { groupsExplaining, reconciliationJson, runReconciliation, type ReconciliationJson } from "../reporting/reconciliation.ts";
 import { settingsFor, storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
 import { example } from "./help.ts";
 import { bold, fail, note, printJson, printLine, type Io } from "./io.ts";
@@ -30,11 +30,11 @@ export function registerReconcile(program: Command, context: CliContext): void {
     .option("--until <when>", "samples before then, written likewise (default: now, with a sample taken now)")
     .option("--no-sample", "only the samples that are there: the gateway is not asked")
     .option("--json", "print JSON");
-  addSettingFlags(command, [...gatewaySettings, ...storeSettings]);
+  addSettingFlags(command, [...gatewaySettings, ...storeSettings, "pricing"]);
   example(command, "farebox reconcile --since 7d", "farebox reconcile --since 2026-11-01 --until 2026-12-01 --json");
   command.action(
     context.run(async (options: ReconcileOptions) => {
-      const loaded = settingsFor(context, command, { uses: [...gatewaySettings, ...storeSettings] });
+      const loaded = settingsFor(context, command, { uses: [...gatewaySettings, ...storeSettings, "pricing"] });
       if (!loaded.ok) return fail(io, loaded.problems);
       const { gateway } = loaded.settings;
       const isSampling = options.sample && options.until === undefined && gateway.address !== null && gateway.apiKey !== null;
@@ -49,13 +49,22 @@ export function registerReconcile(program: Command, context: CliContext): void {
         const span = { since: since.at, until: options.until === undefined ? Number.MAX_SAFE_INTEGER : until.at };
         const result = await runReconciliation(store, span);
         if (!result.ok) return fail(io, missing(result.reason, isSampling));
-        const found = reconciliationJson(result.reconciliation);
+        const found = reconciliationJson(result.reconciliation, await explanations(context, store, loaded.settings, result.reconciliation));
         if (options.json) printJson(io, found);
         else print(io, found);
         return found.ok ? 0 : 1;
       });
     }),
   );
+}
+
+/** Nothing is explained from price files that cannot be read. */
+async function explanations({ io, adapters }: CliContext, { ledger }: OpenStore, { pricing }: Settings, found: Reconciliation) {
+  if (found.agrees) return [];
+  const loading = await adapters.loadCatalogue(pricing.folder);
+  if (loading.ok) return await groupsExplaining(ledger, loading.catalogue, found);
+  note(io, `note: ${loading.faults[0] ?? ""}; no group of the price files is compared`);
+  return [];
 }
 
 async function sampleNow({ io, adapters }: CliContext, { ledger, samples }: OpenStore, settings: Settings): Promise<void> {
@@ -114,6 +123,7 @@ function print(io: Io, found: ReconciliationJson): void {
     ["of it in doubt", `USD ${found.cost_in_doubt_usd}`],
     ["the gateway billed", `USD ${found.gateway_usd} (${measureText(found.measure)})`],
     ["difference", `USD ${sign(found.difference_usd)}${percent}`],
+    ["billed for each dollar", factorText(found.factor)],
     ["uncertainty", `USD ${zeroOr("-", uncertainty.below_usd)} to ${uncertainty.above_usd === null ? "any more" : zeroOr("+", uncertainty.above_usd)}`],
   ]);
   if (io.isTTY) printLine(io, "");
@@ -130,9 +140,20 @@ function print(io: Io, found: ReconciliationJson): void {
       movements.map(({ kind, usd, estimate }) => [textOf(movementText, kind), `${estimate ? "about " : ""}${usd}`]),
     );
   }
+  for (const { group, fraction, instead_of, from, to } of found.explained_by) {
+    note(io, `group ${group}: ${fraction} of the official price instead of ${instead_of} would explain the difference (between ${from} and ${to})`);
+  }
   for (const { since, until, why } of found.left_out) note(io, `left out: ${since} to ${until}: ${textOf(leftOutText, why)}`);
   if (io.isTTY) printLine(io, "");
   io.stdout.write(`${bold(io, verdict(found))}\n`);
+}
+
+/** "1.0001, between 0.9998 and 1.0004" */
+function factorText(factor: ReconciliationJson["factor"]): string | null {
+  if (factor === null) return null;
+  const { value, from, to } = factor;
+  const bounds = from === null && to === null ? "any" : from === null ? `at most ${to}` : to === null ? `at least ${from}` : `between ${from} and ${to}`;
+  return `USD ${value}, ${bounds}`;
 }
 
 function measureText(measure: ReconciliationJson["measure"]): string {

@@ -263,6 +263,8 @@ export interface Reconciliation {
   readonly gateway_usd: Usd;
   readonly difference_usd: Usd;
   readonly difference_percent: number | null;
+  readonly factor: { readonly value: string; readonly from: string | null; readonly to: string | null } | null;
+  readonly explained_by: readonly { readonly group: string; readonly fraction: string; readonly instead_of: string }[];
   readonly uncertainty: { readonly below_usd: Usd; readonly above_usd: Usd | null };
   readonly movements: readonly { readonly kind: string; readonly usd: Usd; readonly estimate: boolean }[];
 }

@@ -7,7 +7,7 @@ import type { Outbox } from "../ports/outbox.ts";
 import { listAlerts } from "./alerts.ts";
 import { isoTime, keyNamesOf } from "./names.ts";
 import { newestReview } from "./price-review.ts";
-import { reconciliationJson, runReconciliation, whyNotReconciled } from "./reconciliation.ts";
+import { groupsExplaining, reconciliationJson, runReconciliation, whyNotReconciled } from "./reconciliation.ts";
 
 const dayMs = 86_400_000;
 const minuteMs = 60_000;
@@ -56,12 +56,13 @@ export async function runHealth({ ledger, keys, samples, outbox, catalogue, proc
   const shown = old.slice(0, oldHoldsMax);
   const nameOf = await keyNamesOf(keys, shown.map(({ key }) => key));
   const prices = catalogue();
+  const explanations = reconciled.ok ? await groupsExplaining(ledger, prices, reconciled.reconciliation) : [];
   return {
     now: isoTime(now),
     version: process.version,
     started_at: isoTime(process.startedAt),
     ready,
-    reconciliation: reconciled.ok ? reconciliationJson(reconciled.reconciliation) : null,
+    reconciliation: reconciled.ok ? reconciliationJson(reconciled.reconciliation, explanations) : null,
     reconciliation_missing: reconciled.ok ? null : whyNotReconciled(reconciled.reason),
     pending: {
       count: pending.count,

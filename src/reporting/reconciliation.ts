@@ -1,6 +1,8 @@
-import { formatUsd, subtract, type PicoUsd } from "../core/money.ts";
+import { billFactor, explainingGroups, type GroupCost, type GroupExplanation } from "../core/bill-factor.ts";
+import { formatRate, formatUsd, subtract, type PicoUsd, type PicoUsdPerToken } from "../core/money.ts";
 import { reconcile, type Reconciliation, type ReconcileResult } from "../core/reconciliation.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
+import type { Catalogue } from "../ports/catalogue.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import { isoTime } from "./names.ts";
 
@@ -19,6 +21,10 @@ export interface ReconciliationJson {
   /** Above zero when the gateway billed more than the ledger says. */
   readonly difference_usd: string;
   readonly difference_percent: number | null;
+  /** What the gateway billed for each US dollar of the ledger, and between which bounds that is certain. */
+  readonly factor: { readonly value: string; readonly from: string | null; readonly to: string | null } | null;
+  /** Groups of which another fraction alone would explain the difference; none where the two agree. */
+  readonly explained_by: readonly { readonly group: string; readonly fraction: string; readonly instead_of: string; readonly from: string; readonly to: string }[];
   readonly uncertainty: {
     readonly below_usd: string;
     readonly above_usd: string | null;
@@ -47,7 +53,33 @@ export function whyNotReconciled(reason: Extract<ReconcileResult, { ok: false }>
     : "fewer than two samples of the account are in this span; one is taken each minute while there is traffic";
 }
 
-export function reconciliationJson(found: Reconciliation): ReconciliationJson {
+/** Groups of the price files of which another fraction would explain what the uncertainty does not. */
+export async function groupsExplaining(
+  ledger: Pick<Ledger, "report">, catalogue: Catalogue, found: Reconciliation,
+): Promise<readonly GroupExplanation[]> {
+  if (found.agrees) return [];
+  const fractions = fractionsOf(catalogue, found.last.answeredAt);
+  const rows = await ledger.report({ by: ["group"], since: found.first.askedAt, until: found.last.answeredAt + 1 });
+  const groups = rows.flatMap(({ dimensions: { group }, cost }): GroupCost[] => {
+    const fraction = fractions.get(group ?? "");
+    return [{ group: group ?? "", cost, fraction: fraction ?? 0n }];
+  });
+  return explainingGroups(found, groups).filter(({ insteadOf }) => insteadOf > 0n);
+}
+
+/** The fraction of each group, as its models are charged; none for a group whose models differ. */
+function fractionsOf(catalogue: Catalogue, at: number): ReadonlyMap<string, bigint> {
+  const seen = new Map<string, Set<bigint>>();
+  for (const { group, price } of catalogue.list(at)) {
+    const tier = price?.version.tiers[0];
+    if (group === null || tier === undefined || tier.list.input === 0n) continue;
+    const fractions = seen.get(group) ?? new Set();
+    seen.set(group, fractions.add((tier.charged.input * 1_000_000n) / tier.list.input));
+  }
+  return new Map([...seen].flatMap(([group, fractions]) => (fractions.size === 1 ? [...fractions].map((fraction) => [group, fraction] as const) : [])));
+}
+
+export function reconciliationJson(found: Reconciliation, explanations: readonly GroupExplanation[] = []): ReconciliationJson {
   const { first, last, samples, measure, requests, ledger, difference, doubts, movements, leftOut } = found;
   return {
     ok: found.agrees,
@@ -61,6 +93,10 @@ export function reconciliationJson(found: Reconciliation): ReconciliationJson {
     gateway_usd: formatUsd(found.gateway),
     difference_usd: formatUsd(difference),
     difference_percent: percentOf(difference, ledger),
+    factor: factorJson(found),
+    explained_by: explanations.map(({ group, fraction, insteadOf, from, to }) => ({
+      group, fraction: shareText(fraction), instead_of: shareText(insteadOf), from: shareText(from), to: shareText(to),
+    })),
     uncertainty: {
       below_usd: formatUsd(found.below),
       above_usd: usdOrNull(found.above),
@@ -76,6 +112,18 @@ export function reconciliationJson(found: Reconciliation): ReconciliationJson {
 export function beyondDoubt({ difference, below, above }: Reconciliation): PicoUsd {
   if (difference < -below) return (-difference - below) as PicoUsd;
   return above !== null && difference > above ? subtract(difference, above) : (0n as PicoUsd);
+}
+
+function factorJson(found: Reconciliation): ReconciliationJson["factor"] {
+  const factor = billFactor(found);
+  if (factor === null) return null;
+  const { value, from, to } = factor;
+  return { value: shareText(value), from: from === null ? null : shareText(from), to: to === null ? null : shareText(to) };
+}
+
+/** Millionths as a decimal with at least two places: "0.75". */
+function shareText(millionths: bigint): string {
+  return formatRate(millionths as PicoUsdPerToken);
 }
 
 /** With four decimals, towards zero. */

@@ -141,6 +141,13 @@ const bounds = { below_usd: usd, above_usd: usdOrNull };
 export const reconciliation = z.strictObject({
   ok: z.boolean(), since: time, until: time, samples: count, measure: z.string(), requests: count, ledger_usd: usd, cost_in_doubt_usd: usd, gateway_usd: usd,
   difference_usd: usd, difference_percent: z.number().nullable(),
+  factor: z
+    .strictObject({ value: z.string(), from: z.string().nullable(), to: z.string().nullable() })
+    .nullable()
+    .meta({ description: "What the gateway billed for each US dollar of the ledger; null where the ledger charged nothing." }),
+  explained_by: z
+    .array(z.strictObject({ group: z.string(), fraction: z.string(), instead_of: z.string(), from: z.string(), to: z.string() }))
+    .meta({ description: "Groups of which another fraction of the official price alone would explain the difference." }),
   uncertainty: z.strictObject({ ...bounds, items: z.array(z.strictObject({ kind: z.string(), ...bounds })) }),
   movements: z.array(z.strictObject({ kind: z.string(), usd, estimate: z.boolean() })),
   left_out: z.array(z.strictObject({ since: time, until: time, why: z.string() })),

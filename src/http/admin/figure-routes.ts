@@ -6,7 +6,7 @@ import { balanceJson, burnPerHour } from "../../reporting/balance.ts";
 import { readDimensions } from "../../reporting/dimensions.ts";
 import { isoTime, keyNames } from "../../reporting/names.ts";
 import { pricedModel, pricesJson } from "../../reporting/prices.ts";
-import { reconciliationJson, runReconciliation, whyNotReconciled } from "../../reporting/reconciliation.ts";
+import { groupsExplaining, reconciliationJson, runReconciliation, whyNotReconciled } from "../../reporting/reconciliation.ts";
 import { runReport } from "../../reporting/report.ts";
 import { readAccount } from "../../wire/account.ts";
 import * as answers from "./answers.ts";
@@ -76,8 +76,9 @@ export const figureRoutes: readonly AdminRoute[] = [
       const span = spanOf(query, tools);
       if (span === null) return backwards;
       const result = await runReconciliation(tools, { since: span.since, until: span.until + 1 });
-      if (result.ok) return found(reconciliationJson(result.reconciliation));
-      return failure("refused", whyNotReconciled(result.reason));
+      if (!result.ok) return failure("refused", whyNotReconciled(result.reason));
+      const { reconciliation } = result;
+      return found(reconciliationJson(reconciliation, await groupsExplaining(tools.ledger, tools.catalogue(), reconciliation)));
     },
   }),
   route("GET /alerts", {

@@ -1,0 +1,71 @@
+import { sum, type PicoUsd } from "./money.ts";
+import type { Reconciliation } from "./reconciliation.ts";
+
+/** What the gateway billed for each US dollar of the ledger. Millionths; a bound is null where there is none. */
+export interface BillFactor {
+  readonly value: bigint;
+  readonly from: bigint | null;
+  readonly to: bigint | null;
+}
+
+/** A group's part of the compared charges, and the share of the official price at which they were charged, in millionths. */
+export interface GroupCost {
+  readonly group: string;
+  readonly cost: PicoUsd;
+  readonly fraction: bigint;
+}
+
+/** The fraction at which one group alone would explain the whole difference. Millionths. */
+export interface GroupExplanation {
+  readonly group: string;
+  readonly fraction: bigint;
+  readonly insteadOf: bigint;
+  /** What the uncertainty leaves open. */
+  readonly from: bigint;
+  readonly to: bigint;
+}
+
+const million = 1_000_000n;
+/** Gateways state fractions in steps of 5%. */
+const step = 50_000n;
+
+type Compared = Pick<Reconciliation, "ledger" | "gateway" | "below" | "above" | "difference" | "agrees">;
+
+/** Null where the ledger charged nothing. */
+export function billFactor({ ledger, gateway, below, above }: Compared): BillFactor | null {
+  if (ledger <= 0n) return null;
+  return {
+    value: (gateway * million) / ledger,
+    from: above === null ? null : (gateway * million) / (ledger + above),
+    to: ledger <= below ? null : roundedUp(gateway * million, ledger - below),
+  };
+}
+
+/** The groups of which another fraction, a multiple of 0.05, would explain a difference that the uncertainty does not. */
+export function explainingGroups(
+  { ledger, difference, below, above, agrees }: Compared,
+  groups: readonly GroupCost[],
+): GroupExplanation[] {
+  const total = sum(groups.map(({ cost }) => cost));
+  if (agrees || above === null || ledger <= 0n || total <= 0n) return [];
+  return groups.flatMap(({ group, cost, fraction }) => {
+    // The report's span is wider than the compared one by up to a quarter of an hour: its parts are scaled to the compared sum.
+    const charged = (cost * ledger) / total;
+    if (charged <= 0n) return [];
+    const at = (billed: bigint) => (fraction * (charged + billed)) / charged;
+    const [from, to] = [at(difference - above), at(difference + below) + 1n];
+    const nearest = ((at(difference) + step / 2n) / step) * step;
+    const explains =
+      nearest > 0n &&
+      nearest <= million &&
+      nearest !== fraction &&
+      from <= nearest &&
+      nearest <= to &&
+      to - from < step;
+    return explains ? [{ group, fraction: nearest, insteadOf: fraction, from, to }] : [];
+  });
+}
+
+function roundedUp(value: bigint, by: bigint): bigint {
+  return value > 0n ? (value + by - 1n) / by : value / by;
+}

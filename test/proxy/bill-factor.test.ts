@@ -1,0 +1,45 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { askAdmin } from "../support/admin-client.ts";
+import { chatWith } from "../support/books.ts";
+import { temporaryFolder } from "../support/farebox-process.ts";
+import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+
+const token = "a-token-of-the-test-1234567890";
+
+interface Compared {
+  readonly ok: boolean;
+  readonly factor: { readonly value: string; readonly from: string; readonly to: string };
+  readonly explained_by: readonly { readonly group: string; readonly fraction: string; readonly instead_of: string }[];
+}
+
+/** The comparison of the ledger with the account, around ten requests of 1,000 and 100 tokens. */
+async function compared(proxy: RunningProxy): Promise<Compared> {
+  await proxy.serving.sampler.sample();
+  for (let index = 0; index < 10; index++) await (await proxy.chat(chatWith("prompt:1000+tokens:100"))).text();
+  await proxy.charges();
+  await proxy.serving.sampler.sample();
+  const answer = await askAdmin(proxy.url, "GET", "/reconciliation", { token });
+  expect(answer.status, answer.text).toBe(200);
+  return answer.json as never as Compared;
+}
+
+it("a gateway that bills as the ledger has it is billed one for one, and no group is named", async () => {
+  await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
+  const { ok, factor, explained_by } = await compared(proxy);
+  expect([ok, explained_by]).toEqual([true, []]);
+  expect(Number(factor.from)).toBeLessThanOrEqual(1);
+  expect(Number(factor.to)).toBeGreaterThanOrEqual(1);
+  expect(Number(factor.to) - Number(factor.from)).toBeLessThan(0.001);
+});
+
+it("a group that is charged at twice its fraction is named with the one that the gateway bills", async () => {
+  await using folder = await temporaryFolder();
+  await writeFile(join(folder.path, "groups.yaml"), 'groups: { large-general: { fraction: "1" } }\n');
+  await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token, FAREBOX_PRICING: folder.path } });
+  const { ok, factor, explained_by } = await compared(proxy);
+  expect(ok).toBe(false);
+  expect(Number(factor.value)).toBeCloseTo(0.5, 3);
+  expect(explained_by).toMatchObject([{ group: "large-general", fraction: "0.50", instead_of: "1.00" }]);
+});
