@@ -26,13 +26,15 @@ export const plainTerms: RequestTerms = { serviceTier: null, hostedTools: null }
 export const anyServiceTier = "auto";
 
 const standardTiers: ReadonlySet<string> = new Set(["", "default", "standard", "on_demand"]);
+/** OpenAI has called its priority tier `fast` since October 2026, and takes both names. */
+const otherNames: ReadonlyMap<string, string> = new Map([["fast", "priority"]]);
 
 /** A stated service tier by one name; null for the standard one. */
 export function serviceTierOf(stated: unknown): string | null {
   if (stated === undefined || stated === null) return null;
   const name = typeof stated === "string" ? stated.toLowerCase() : "";
   if (typeof stated === "string" && standardTiers.has(name)) return null;
-  return /^[a-z][a-z0-9_.-]{0,63}$/.test(name) ? name : "unknown";
+  return /^[a-z][a-z0-9_.-]{0,63}$/.test(name) ? (otherNames.get(name) ?? name) : "unknown";
 }
 
 /** Whether a price states rates for a service tier; the standard one is always stated. */
