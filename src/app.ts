@@ -2,6 +2,7 @@ import { buffer } from "node:stream/consumers";
 import type { Adapters } from "./cli/adapters.ts";
 import { note, printLine } from "./cli/io.ts";
 import { packageVersion, shippedPrices } from "./app/package.ts";
+import { ask } from "./app/ask.ts";
 import { priceAdapters } from "./app/prices.ts";
 import { tuneRuntime } from "./app/runtime.ts";
 import { startWatching } from "./app/watching.ts";
@@ -24,6 +25,7 @@ export const adapters: Adapters = {
   version: packageVersion(),
   clock,
   userName,
+  ask,
   isTimeZone,
   calendarOf,
 

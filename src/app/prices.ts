@@ -4,7 +4,7 @@ import { loadCatalogue, readPriceTexts } from "../catalogue/load.ts";
 import type { Adapters } from "../cli/adapters.ts";
 
 /** What the commands need of the price files. */
-export function priceAdapters(shipped: URL): Pick<Adapters, "loadCatalogue" | "explainPrice" | "importPrices" | "writePriceFile"> {
+export function priceAdapters(shipped: URL): Pick<Adapters, "loadCatalogue" | "explainPrice" | "importPrices" | "writePriceFiles" | "download"> {
   const load = (folder: string | null) => loadCatalogue({ shipped, user: folder ?? undefined });
   return {
     async loadCatalogue(folder) {
@@ -24,9 +24,14 @@ export function priceAdapters(shipped: URL): Pick<Adapters, "loadCatalogue" | "e
       return read.ok ? importPrices(read.layers, order) : { ok: false, problems: read.faults.map(formatFault), usage: false };
     },
 
-    async writePriceFile(folder, name, text) {
-      const { writeNew } = await import("../catalogue/import/import.ts");
-      return writeNew(folder, name, text);
+    async writePriceFiles(files) {
+      const { writeFiles } = await import("../catalogue/import/write.ts");
+      return writeFiles(files);
+    },
+
+    async download(address) {
+      const { fetchText } = await import("./price-sources.ts");
+      return fetchText(address);
     },
   };
 }

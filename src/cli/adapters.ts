@@ -40,10 +40,14 @@ export interface Adapters {
   createTokenCounter(): Promise<TokenCounter & AsyncDisposable>;
   /** All of stdin. */
   readStdin(): Promise<Buffer>;
-  /** What another project's table of prices states otherwise, as a price file that is sound beside those of `loadCatalogue`. */
+  /** What other projects' tables of prices state otherwise, as a price file that is sound beside those of `loadCatalogue`. */
   importPrices(folder: string | null, order: PriceImportOrder): Promise<PriceImportResult>;
-  /** Writes a new price file, making its folder; one that is there already stays. Answers its path, or one sentence. */
-  writePriceFile(folder: string, name: string, text: string): Promise<{ readonly ok: true; readonly path: string } | { readonly ok: false; readonly problem: string }>;
+  /** Writes price files, all whole or none: new ones (`before` null) beside what is there, edited ones unless they changed meanwhile. */
+  writePriceFiles(files: readonly { readonly path: string; readonly before: string | null; readonly after: string }[]): Promise<WritingFiles>;
+  /** Downloads a text, bounded in size and time. */
+  download(address: string): Promise<{ readonly ok: true; readonly text: string } | { readonly ok: false; readonly problem: string }>;
+  /** Asks a question that is answered with yes or no; null where no person is at a terminal. */
+  ask(question: string): Promise<boolean | null>;
   /** A file of `apply` with all that is wrong in its shape. */
   readApplyFile(name: string, text: string): Promise<ReadYaml<ApplyFile>>;
   /** The account record, fresh from the gateway that the settings name. */
@@ -63,6 +67,8 @@ export interface Adapters {
   /** Runs the fake gateway until a signal ends it. `misbill` names billing errors. */
   startSandbox(options: { readonly host: string; readonly port: number; readonly misbill: readonly string[] }, io: Io): Promise<ExitCode>;
 }
+
+export type WritingFiles = { readonly ok: true; readonly paths: readonly string[] } | { readonly ok: false; readonly problem: string };
 
 /** Something that goes on until a person or a signal ends it. */
 export interface Watching extends AsyncDisposable {

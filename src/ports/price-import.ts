@@ -2,15 +2,22 @@
 export const priceTables = ["genai-prices", "litellm"] as const;
 export type PriceTableName = (typeof priceTables)[number];
 
-export interface PriceImportOrder {
-  readonly from: PriceTableName;
-  /** The table's name for messages, and its text. */
+/** One table as it was read from a file or an address. */
+export interface PriceTableText {
+  /** Its name for messages: a path, or an address. */
   readonly file: string;
   readonly text: string;
+}
+
+export interface PriceImportOrder {
+  /** At least one. Where several state a price, those of its classes on which they differ are not taken. */
+  readonly tables: readonly PriceTableText[];
+  /** The format of all of them; null to tell it from each table. */
+  readonly from: PriceTableName | null;
   /** ISO days. */
   readonly fromDate: string;
   readonly today: string;
-  /** As the table names them; null for the families that price files name. */
+  /** As the tables name them; null for the families that price files name. */
   readonly providers: readonly string[] | null;
   /** Patterns; null for all. */
   readonly models: readonly string[] | null;
@@ -30,7 +37,9 @@ export interface PriceImport {
     readonly model: string;
     readonly kind: "new" | "changed";
     readonly provider: string;
-    /** Where the user's folder states the model itself, so that its entries are to be added there by hand. */
+    /** The user's own file that states the model, to which its entries are added. */
+    readonly added_to: string | null;
+    /** Where the user's folder states the model in a way that only a person can add entries to. */
     readonly by_hand: { readonly file: string; readonly line: number } | null;
     readonly entries: readonly {
       readonly from: string;
@@ -39,9 +48,33 @@ export interface PriceImport {
     }[];
   }[];
   readonly unchanged: number;
+  /** Rates and fees on which the tables differ, by the table's name. */
+  readonly differing: readonly PriceDifference[];
   readonly left_out: readonly { readonly model: string; readonly why: string }[];
-  /** A name for the file. */
+  /** A name for the new file. */
   readonly name: string;
-  /** The price file; empty where nothing is proposed. */
+  /** The new price file; empty where it would hold nothing. */
   readonly yaml: string;
+  /** Own files with their new text. */
+  readonly edited: readonly EditedFile[];
+}
+
+export interface PriceDifference {
+  readonly model: string;
+  readonly class: string;
+  readonly stated: readonly { readonly table: string; readonly value: string }[];
+}
+
+export interface EditedFile {
+  readonly path: string;
+  readonly before: string;
+  readonly after: string;
+}
+
+/** Both tables agree, and the price files do not: `ours` is null where they state nothing. */
+export interface PriceCheckFault {
+  readonly model: string;
+  readonly class: string;
+  readonly ours: string | null;
+  readonly theirs: string;
 }

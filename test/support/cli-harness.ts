@@ -37,6 +37,8 @@ export interface Harness extends Disposable {
   /** What `watch` draws on and is ended by; ends at once unless a test says otherwise. */
   watching: Watching;
   isTTY: boolean;
+  /** What is answered to a question; null for no terminal. */
+  answer: (question: string) => boolean | null;
   run(...argv: string[]): Promise<Ran>;
   /** The parsed JSON of a command that must succeed. */
   json<T>(...argv: string[]): Promise<T>;
@@ -54,6 +56,7 @@ export function harness(): Harness {
     version: "1.2.3",
     clock,
     userName: () => "tester",
+    ask: async (question) => self.answer(question),
     isTimeZone,
     calendarOf,
     openStore: (settings, access) =>
@@ -86,6 +89,7 @@ export function harness(): Harness {
     stdin: "",
     watching: { size: () => ({ columns: 100, rows: 24 }), draw: () => undefined, wait: async () => false, [Symbol.asyncDispose]: async () => {} },
     isTTY: false,
+    answer: () => null,
     async run(...argv) {
       let stdout = "";
       let stderr = "";

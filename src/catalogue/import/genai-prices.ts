@@ -2,15 +2,17 @@ import type { TokenClass } from "../../core/tokens.ts";
 import type { StatedRates } from "../schema.ts";
 import { rateOf, usdOfThousand } from "./exact.ts";
 import {
-  countOf, faultOfRates, isFields,
-  type Fields, type LeftOut, type PriceReading, type TableModel, type TableResult, type TablePrice, type WantsProvider,
+  countOf, familyOf, faultOfRates, isFields, withoutZeros,
+  type Fields, type LeftOut, type PriceReading, type ServiceTierName, type TableModel, type TableResult, type TablePrice, type TableServiceTiers,
+  type WantsProvider,
 } from "./table.ts";
 
 /**
  * pydantic/genai-prices: `prices/data.json` (a list of providers) or one provider's YAML file. A provider has `id` and
  * `models`; a model `id`, `match`, `context_window` and `prices`: one block, or a list of blocks `{constraint, prices}` of
  * which the last that holds is used. A price counts in USD per 1M tokens, or is `{base, tiers: [{start, price}]}`, where
- * prompts of more than `start` tokens are priced by that tier as a whole.
+ * prompts of more than `start` tokens are priced by that tier as a whole. `price_variants` are the prices of service tiers:
+ * `{when: {service_tier} or {processing: batch}, constraint, prices}`.
  */
 export function readGenaiPrices(tree: unknown, wants: WantsProvider): TableResult {
   const providers = Array.isArray(tree) ? tree : [tree];
@@ -20,12 +22,13 @@ export function readGenaiPrices(tree: unknown, wants: WantsProvider): TableResul
   const models: TableModel[] = [];
   const leftOut: LeftOut[] = [];
   for (const provider of providers as { id: string; models: unknown[] }[]) {
-    if (!wants(provider.id, provider.id)) continue;
+    const family = familyOf(provider.id);
+    if (!wants(provider.id, family)) continue;
     for (const each of provider.models) {
       if (!isFields(each) || typeof each["id"] !== "string") continue;
       const prices = pricesOf(each["prices"]);
       if (typeof prices === "string") leftOut.push({ model: each["id"], why: prices });
-      else models.push(modelOf(provider.id, each["id"], each, prices));
+      else models.push(modelOf(family, each["id"], each, prices));
     }
   }
   return { ok: true, table: { models, leftOut, providers: providers.map((provider) => String((provider as Fields)["id"])) } };
@@ -39,7 +42,27 @@ function modelOf(provider: string, id: string, fields: Fields, prices: readonly 
     matches: (name) => fits(match, name.toLowerCase()),
     contextTokens: countOf(fields["context_window"]),
     maxOutputTokens: null,
+    serviceTiers: (day) => serviceTiersOf(fields["price_variants"], day),
   };
+}
+
+const serviceTiers: Readonly<Record<string, ServiceTierName>> = { priority: "priority", flex: "flex", batch: "batch" };
+
+/** Of each tier the variant that began last. One that cannot be read, or has other conditions, is none. */
+function serviceTiersOf(variants: unknown, day: string): TableServiceTiers {
+  const found = new Map<ServiceTierName, { readonly from: string; readonly price: TablePrice }>();
+  for (const variant of Array.isArray(variants) ? variants.filter(isFields) : []) {
+    const when = isFields(variant["when"]) ? Object.entries(variant["when"]) : [];
+    const [[kind, value] = []] = when;
+    const name = serviceTiers[String(value)];
+    const constraint = variant["constraint"] ?? null;
+    const start = isFields(constraint) ? constraint["start_date"] : "";
+    if (name === undefined || when.length !== 1 || (kind !== "service_tier" && kind !== "processing")) continue;
+    if (typeof start !== "string" || start > day || start < (found.get(name)?.from ?? "")) continue;
+    const price = priceOf(variant["prices"], null);
+    if (typeof price !== "string" && price.official !== null) found.set(name, { from: start, price });
+  }
+  return Object.fromEntries([...found].map(([name, { price }]) => [name, { official: price.official, tiers: price.tiers }]));
 }
 
 /** The last clause that holds prices: so blocks must stand in the order of their days. */
@@ -108,8 +131,8 @@ function priceOf(stated: unknown, from: string | null): PriceReading {
       if (rate === undefined) return `${name} ${written} cannot be held exactly`;
       rates[known] = rate;
     }
-    if (start === -1) official = rates;
-    else tiers.push({ from_prompt_tokens: start + 1, official: rates });
+    if (start === -1) official = withoutZeros(rates);
+    else tiers.push({ from_prompt_tokens: start + 1, official: withoutZeros(rates) });
   }
   return faultOfRates(official) ?? { from, official, tiers, perRequest: null, fees };
 }

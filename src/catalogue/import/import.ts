@@ -1,59 +1,178 @@
-import { mkdir, writeFile } from "node:fs/promises";
-import { basename, join } from "node:path";
-import { matchesPattern } from "../../core/keys.ts";
-import type { PriceImport, PriceImportOrder, PriceImportResult } from "../../ports/price-import.ts";
-import { buildCatalogue, type PriceText } from "../build.ts";
+import { basename } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { formatFault, suggest } from "../../core/fault.ts";
+import { matchesPattern } from "../../core/keys.ts";
+import type { EditedFile, PriceCheckFault, PriceImport, PriceImportOrder, PriceImportResult, PriceTableName } from "../../ports/price-import.ts";
+import { buildCatalogue, type PriceText } from "../build.ts";
+import type { Origins } from "../origins.ts";
+import { readPriceFile } from "../read.ts";
+import type { StatedPrice } from "../schema.ts";
+import { withEntries } from "./edit.ts";
 import { readTree } from "./exact.ts";
 import { readGenaiPrices } from "./genai-prices.ts";
 import { readLitellm } from "./litellm.ts";
+import { mergeModels } from "./merge.ts";
 import { printProposals } from "./print.ts";
-import { changedClasses, changedFees, propose, type Proposal } from "./propose.ts";
-import type { LeftOut } from "./table.ts";
+import { inForce, matchModels, priceChanges, propose, type NamedTable, type PriceChange, type Proposal } from "./propose.ts";
+import { isFields, type LeftOut } from "./table.ts";
 
-/** What the table states otherwise than the price files, as a price file that is sound beside them. Pure. */
+/** What the tables state otherwise than the price files, as a price file that is sound beside them, and as changes of own files. Pure. */
 export function importPrices(layers: readonly (readonly PriceText[])[], order: PriceImportOrder): PriceImportResult {
-  const wrong = (problems: string | readonly string[], usage = false): PriceImportResult => ({ ok: false, problems: typeof problems === "string" ? [problems] : problems, usage });
   const built = buildCatalogue(layers);
   if (!built.ok) return wrong(built.faults.map(formatFault));
-  const tree = readTree(order.text);
-  if (!tree.ok) return wrong(`${order.file} is neither JSON nor YAML: ${tree.problem}`);
-  const families = new Set([...built.origins.models.values()].map(({ provider }) => provider));
-  const wants = (name: string, family: string) => (order.providers === null ? families.has(family) : order.providers.includes(name));
-  const read = (order.from === "litellm" ? readLitellm : readGenaiPrices)(tree.value, wants);
-  if (!read.ok) return wrong(`${order.file} is ${read.problem}`);
-  const unknown = (order.providers ?? []).find((name) => !read.table.providers.includes(name));
-  if (unknown !== undefined) return wrong(`${order.file} has no provider "${unknown}"; ${suggest(unknown, read.table.providers)}`, true);
+  const read = readTables(order, familiesOf(built.origins));
+  if (!read.ok) return read;
   const groups = [...built.origins.groups.keys()];
   const wantsModel = (id: string) => order.models === null || order.models.some((pattern) => matchesPattern(pattern, id));
-  const source = `price list of ${order.from} (${basename(order.file)}), read ${order.today}`;
-  const { proposals, unchanged, leftOut } = propose(read.table, built, { fromDate: order.fromDate, source, group: order.group, wantsModel, withNew: order.withNew });
+  const source = (names: readonly string[]) => `price list of ${names.join(" and ")}, read ${order.today}`;
+  const terms = { fromDate: order.fromDate, source, group: order.group, wantsModel, withNew: order.withNew };
+  const { proposals, unchanged, differing, leftOut } = propose(read.tables, built, terms);
   if (!groups.includes(order.group) && proposals.some(({ kind }) => kind === "new")) {
     return wrong(`new models need a group, and there is no "${order.group}"; give --group: ${suggest(order.group, groups)}`, true);
   }
 
-  const name = `imported-${order.from}-${order.fromDate}.yaml`;
-  const title = titleOf(order);
+  const formats = [...new Set(read.tables.map(({ format }) => format))];
+  const name = freeName(`imported-${formats.join("-")}-${order.fromDate}`, layers[1] ?? []);
+  const title = titleOf(read.tables, order.today);
   const sound = soundBeside(layers, name, title, proposals);
-  const kept = sound.proposals;
+  const { edited, places } = editOwn(layers, name, title, sound.proposals);
+  const written = sound.proposals.filter((proposal) => !places.has(proposal));
   return {
     ok: true,
     imported: {
-      proposed: kept.map(proposedOf),
+      proposed: sound.proposals.map((proposal) => proposedOf(proposal, places.get(proposal) ?? null)),
       unchanged,
+      differing,
       left_out: [...leftOut, ...sound.leftOut],
       name,
-      yaml: kept.length === 0 ? "" : printProposals(title, kept),
+      yaml: written.length === 0 ? "" : printProposals(title, written),
+      edited,
     },
   };
 }
 
-function titleOf({ from, file, today }: PriceImportOrder): string[] {
+/** What several tables agree on, and the price files state otherwise; and the models that those tables have and the files do not. */
+export function checkPrices(layers: readonly (readonly PriceText[])[], order: Pick<PriceImportOrder, "tables" | "from" | "today">): PriceCheckResult {
+  const built = buildCatalogue(layers);
+  if (!built.ok) return wrong(built.faults.map(formatFault));
+  const read = readTables({ ...order, providers: null }, familiesOf(built.origins));
+  if (!read.ok) return read;
+  const { known, rest } = matchModels(read.tables, built.origins);
+  const terms = { day: order.today, least: 2 };
+  let compared = 0;
+  const faults = known.flatMap(({ id, origin, found }): PriceCheckFault[] => {
+    const merged = found.length < 2 ? undefined : mergeModels(found, terms);
+    const [price] = merged?.ok === true ? merged.model.prices : [];
+    if (merged?.ok !== true || price === undefined) return [];
+    compared += 1;
+    const changes = priceChanges(price, merged.model.serviceTiers(order.today), inForce(origin.model.prices ?? [], order.today) ?? null);
+    return changes.flatMap((each) => ({ model: id, class: each.class, ours: each.before, theirs: each.after ?? "none" }));
+  });
+  const isKnown = (id: string) => built.catalogue.named(id, Date.parse(order.today)) !== undefined;
+  const missing = rest.flatMap((found) => (found.length >= 2 && !isKnown(found[0].model.id) && mergeModels(found, terms).ok ? [found[0].model.id] : []));
+  return { ok: true, compared, faults, missing };
+}
+
+export type PriceCheckResult =
+  | { readonly ok: true; readonly compared: number; readonly faults: readonly PriceCheckFault[]; readonly missing: readonly string[] }
+  | Refused;
+
+type Refused = PriceImportResult & { readonly ok: false };
+
+function wrong(problems: string | readonly string[], usage = false): Refused {
+  return { ok: false, problems: typeof problems === "string" ? [problems] : problems, usage };
+}
+
+function familiesOf({ models }: Origins): ReadonlySet<string> {
+  return new Set([...models.values()].map(({ provider }) => provider));
+}
+
+interface FormattedTable extends NamedTable {
+  readonly format: PriceTableName;
+}
+
+const readers = { "genai-prices": readGenaiPrices, litellm: readLitellm } as const;
+
+type TablesResult = { readonly ok: true; readonly tables: readonly FormattedTable[] } | Refused;
+
+/** Every table, in its own format. */
+function readTables({ tables, from, providers }: Pick<PriceImportOrder, "tables" | "from" | "providers">, families: ReadonlySet<string>): TablesResult {
+  const wants = (name: string, family: string) => (providers === null ? families.has(family) : providers.includes(name));
+  const read: FormattedTable[] = [];
+  for (const { file, text } of tables) {
+    const tree = readTree(text);
+    if (!tree.ok) return wrong(`${file} is neither JSON nor YAML: ${tree.problem}`);
+    const format = from ?? formatOf(tree.value);
+    if (format === undefined) {
+      return wrong(`${file} is no table that is known here: it should be genai-prices' data.json, one of its providers' YAML files, or litellm's model_prices_and_context_window.json`);
+    }
+    const result = readers[format](tree.value, wants);
+    if (!result.ok) return wrong(`${file} is ${result.problem}`);
+    read.push({ name: `${format} (${lastPart(file)})`, format, table: result.table });
+  }
+  const known = read.flatMap(({ table }) => table.providers);
+  const unknown = (providers ?? []).find((name) => !known.includes(name));
+  if (unknown !== undefined) return wrong(`${tables.map(({ file }) => file).join(", ")} has no provider "${unknown}"; ${suggest(unknown, known)}`, true);
+  return { ok: true, tables: read };
+}
+
+/** Told from its shape: a list of providers, one provider, or a block by model. */
+function formatOf(tree: unknown): PriceTableName | undefined {
+  const isProvider = (value: unknown) => isFields(value) && typeof value["id"] === "string" && Array.isArray(value["models"]);
+  if (isProvider(tree) || (Array.isArray(tree) && tree.length > 0 && tree.every(isProvider))) return "genai-prices";
+  return isFields(tree) && Object.values(tree).some((entry) => isFields(entry) && "litellm_provider" in entry) ? "litellm" : undefined;
+}
+
+/** Of a path or an address; a query is left out. */
+function lastPart(file: string): string {
+  return basename(file.replace(/^(https?:\/\/[^?#]*).*$/, "$1"));
+}
+
+/** The name of a file that is not there: "imported-litellm-2026-11-22.yaml", then "imported-litellm-2026-11-22-2.yaml". */
+function freeName(stem: string, own: readonly PriceText[]): string {
+  const taken = new Set(own.map((file) => basename(file.name)));
+  for (let count = 1; ; count++) {
+    const name = `${stem}${count === 1 ? "" : `-${count}`}.yaml`;
+    if (!taken.has(name)) return name;
+  }
+}
+
+function titleOf(tables: readonly FormattedTable[], today: string): string[] {
   return [
-    `Proposed by farebox prices import from the table of ${from} (${basename(file)}) on ${today}: to be reviewed.`,
+    `Proposed by farebox prices import from ${tables.map(({ name }) => name).join(" and ")} on ${today}: to be reviewed.`,
     "A model takes the place of the whole model of the same id, so its earlier prices stand here again.",
     "",
   ];
+}
+
+/** Entries of models that the user's own files state, put in there; what cannot be is left for a person. */
+function editOwn(layers: readonly (readonly PriceText[])[], name: string, title: readonly string[], proposals: readonly Proposal[]) {
+  const [shipped = [], own = []] = layers;
+  const texts = new Map(own.map((file) => [file.name, file.text]));
+  const places = new Map<Proposal, string>();
+  for (const proposal of proposals) {
+    const path = proposal.ownPlace?.file;
+    const text = path === undefined ? undefined : texts.get(path);
+    const edited = text === undefined ? undefined : withEntries(text, proposal);
+    if (path === undefined || edited === undefined || !readsAs(path, edited, proposal)) continue;
+    const changed = new Map(texts).set(path, edited);
+    if (!buildCatalogue([shipped, [...changed].map(([file, whole]) => ({ name: file, text: whole }))]).ok) continue;
+    texts.set(path, edited);
+    places.set(proposal, path);
+  }
+  const edited = own.flatMap(({ name: path, text }): EditedFile[] => {
+    const after = texts.get(path) ?? text;
+    return after === text ? [] : [{ path, before: text, after }];
+  });
+  const rest = printProposals(title, proposals.filter((proposal) => !places.has(proposal)));
+  const together = buildCatalogue([shipped, [...[...texts].map(([file, text]) => ({ name: file, text })), { name, text: rest }]]);
+  return together.ok ? { edited, places } : { edited: [], places: new Map<Proposal, string>() };
+}
+
+/** Whether the edited text states the model with exactly the prices that are proposed. */
+function readsAs(path: string, text: string, { id, model }: Proposal): boolean {
+  const { value, faults } = readPriceFile(path, text);
+  return faults.length === 0 && isDeepStrictEqual(value.models?.[id]?.prices, model.prices);
 }
 
 /** Leaves out, with the reason, what would be a fault beside the files. */
@@ -82,39 +201,14 @@ function modelAt(lines: readonly string[], line: number): string {
   return head.trim().replace(/:$/, "").replace(/^(["'])(.*)\1$/, "$2");
 }
 
-function proposedOf({ id, kind, provider, ownPlace, added }: Proposal): PriceImport["proposed"][number] {
-  const entries = added.map(({ price, before }) => ({
-    from: price.from,
-    changes: [...(price.per_request === undefined
-      ? [
-          ...changedClasses(price.official ?? {}, before?.official ?? {}),
-          ...(price.tiers ?? []).flatMap((tier) => {
-            const own = before?.tiers?.find((each) => each.from_prompt_tokens === tier.from_prompt_tokens);
-            return changedClasses(tier.official, own?.official ?? {}).map((each) => ({ ...each, class: `${each.class} from ${tier.from_prompt_tokens} tokens` }));
-          }),
-          ...(before?.tiers ?? [])
-            .filter((tier) => price.tiers?.every((each) => each.from_prompt_tokens !== tier.from_prompt_tokens) ?? true)
-            .map((tier) => ({ class: `input from ${tier.from_prompt_tokens} tokens`, before: tier.official.input, after: null })),
-        ]
-      : [{ class: "request", before: before?.per_request?.official ?? null, after: price.per_request.official }]),
-      ...changedFees(Object.fromEntries(Object.entries(price.fees ?? {}).map(([tool, { usd }]) => [tool, usd])), before?.fees),
-    ],
-  }));
-  return { model: id, kind, provider, by_hand: ownPlace, entries };
+function proposedOf({ id, kind, provider, ownPlace, added }: Proposal, addedTo: string | null): PriceImport["proposed"][number] {
+  const entries = added.map(({ price, before }) => ({ from: price.from, changes: changesOf(price, before) }));
+  return { model: id, kind, provider, added_to: addedTo, by_hand: addedTo === null ? ownPlace : null, entries };
 }
 
-export type WriteResult = { readonly ok: true; readonly path: string } | { readonly ok: false; readonly problem: string };
-
-/** Writes a new file, making the folder where it is missing; one that is there already stays as it is. */
-export async function writeNew(folder: string, name: string, text: string): Promise<WriteResult> {
-  const path = join(folder, name);
-  try {
-    await mkdir(folder, { recursive: true });
-    await writeFile(path, text, { flag: "wx" });
-    return { ok: true, path };
-  } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : String(error);
-    if (code === "EEXIST") return { ok: false, problem: `${path} is there already and stays as it is; remove it, or give another --from-date or --into` };
-    return { ok: false, problem: `${path} cannot be written (${code})` };
-  }
+function changesOf(price: StatedPrice, before: StatedPrice | null): readonly PriceChange[] {
+  const fees = Object.fromEntries(Object.entries(price.fees ?? {}).map(([tool, { usd }]) => [tool, usd]));
+  const table = { from: null, official: price.official ?? null, tiers: price.tiers ?? [], perRequest: price.per_request?.official ?? null, fees };
+  const tiers = Object.entries(price.service_tiers ?? {}).flatMap(([name, own]) => (own === undefined ? [] : [[name, { official: own.official, tiers: own.tiers ?? [] }]]));
+  return priceChanges(table, Object.fromEntries(tiers), before);
 }

@@ -1,18 +1,22 @@
 import type { TokenClass } from "../../core/tokens.ts";
 import type { StatedRates } from "../schema.ts";
 import { rateOf } from "./exact.ts";
-import { countOf, faultOfRates, isFields, type Fields, type LeftOut, type PriceReading, type TableModel, type TableResult, type WantsProvider } from "./table.ts";
+import {
+  countOf, familyOf, faultOfRates, isFields, withoutZeros,
+  type Fields, type LeftOut, type PriceReading, type ServiceTierName, type TableModel, type TableResult, type TableServiceTiers, type WantsProvider,
+} from "./table.ts";
 
 /**
  * litellm's `model_prices_and_context_window.json`: a block by model, `provider/` before the name of most; costs in USD a
- * token. `…_above_200k_tokens` prices prompts of more than 200000 tokens as a whole.
+ * token. `…_above_200k_tokens` prices prompts of more than 200000 tokens as a whole, as each `range` of `tiered_pricing` does;
+ * `…_priority`, `…_flex` and `…_batches` are the rates of service tiers.
  */
 export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
   const entries = isFields(tree) ? Object.entries(tree).filter(([name, entry]) => name !== "sample_spec" && isFields(entry)) : [];
   if (!entries.some(([, entry]) => isFields(entry) && "litellm_provider" in entry)) {
     return { ok: false, problem: "not litellm's table: it should be model_prices_and_context_window.json, a block by model with litellm_provider" };
   }
-  const models: TableModel[] = [];
+  const models = new Map<string, TableModel>();
   const leftOut: LeftOut[] = [];
   const otherModes = new Map<string, number>();
   const providers = new Set<string>();
@@ -20,7 +24,7 @@ export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
     const fields = entry as Fields;
     const stated = String(fields["litellm_provider"] ?? "");
     providers.add(stated);
-    const provider = families[stated] ?? stated;
+    const provider = familyOf(stated);
     if (!wants(stated, provider)) continue;
     const mode = String(fields["mode"] ?? "chat");
     if (!textModes.has(mode)) {
@@ -29,15 +33,13 @@ export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
     }
     const id = name.startsWith(`${stated}/`) ? name.slice(stated.length + 1) : name;
     const price = priceOf(fields);
+    // Some models come twice, with and without `provider/`: the name with it is the provider's own.
     if (typeof price === "string") leftOut.push({ model: id, why: price });
-    else models.push(modelOf(id, provider, fields, price));
+    else if (id !== name || !models.has(id)) models.set(id, modelOf(id, provider, fields, price));
   }
   for (const [mode, count] of otherModes) leftOut.push({ model: `${count} of mode ${mode}`, why: "only models that answer in text are read" });
-  return { ok: true, table: { models, leftOut, providers: [...providers].sort() } };
+  return { ok: true, table: { models: [...models.values()], leftOut, providers: [...providers].sort() } };
 }
-
-/** The families that have another name here. */
-const families: Readonly<Record<string, string>> = { gemini: "google" };
 
 const textModes = new Set(["chat", "responses", "completion"]);
 
@@ -49,6 +51,7 @@ function modelOf(id: string, provider: string, fields: Fields, price: Exclude<Pr
     matches: (name) => name === id,
     contextTokens: countOf(fields["max_input_tokens"]) ?? tokensMax,
     maxOutputTokens: countOf(fields["max_output_tokens"]) ?? tokensMax,
+    serviceTiers: () => serviceTiersOf(fields),
   };
 }
 
@@ -65,29 +68,69 @@ const classes: readonly (readonly [prefix: string, name: TokenClass])[] = [
   ["output_cost_per_image_token", "image_output"],
 ];
 
-/** Prices of other service tiers and batches have other endings and are not read. */
-const ending = /^(?:_above_(\d+)(k?)_tokens)?$/;
+const tierEndings: readonly (readonly [name: ServiceTierName, ending: string])[] = [["priority", "_priority"], ["flex", "_flex"], ["batch", "_batches"]];
+
+const above = /^(?:_above_(\d+)(k?)_tokens)?$/;
 
 function priceOf(fields: Fields): PriceReading {
-  const official: { -readonly [name in TokenClass]?: string } = {};
-  const above = new Map<number, { -readonly [name in TokenClass]?: string }>();
+  const ranges = fields["tiered_pricing"];
+  const read = Array.isArray(ranges) ? rangesOf(ranges) : ratesOf(fields, "");
+  if (typeof read === "string") return read;
+  return faultOfRates(read.official) ?? { from: null, ...read, perRequest: null };
+}
+
+/** A tier that does not state both rates, or that cannot be held exactly, is none. */
+function serviceTiersOf(fields: Fields): TableServiceTiers {
+  const found = tierEndings.flatMap(([name, ending]) => {
+    const read = ratesOf(fields, ending);
+    return typeof read === "string" || faultOfRates(read.official) !== undefined ? [] : [[name, read] as const];
+  });
+  return Object.fromEntries(found);
+}
+
+interface Read {
+  readonly official: StatedRates;
+  readonly tiers: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[];
+}
+
+/** Fields of the standard tier have no ending. */
+function ratesOf(fields: Fields, ending: string): Read | string {
+  const starts = new Map<number, StatedRates>();
   for (const [field, value] of Object.entries(fields)) {
-    if (value === null) continue;
+    if (value === null || !field.endsWith(ending)) continue;
     for (const [prefix, name] of classes) {
-      const match = field.startsWith(prefix) ? ending.exec(field.slice(prefix.length)) : null;
+      const match = field.startsWith(prefix) ? above.exec(field.slice(prefix.length, field.length - ending.length)) : null;
       if (match === null) continue;
       const rate = rateOf(String(value), 0);
       if (rate === undefined) return `${field} ${String(value)} cannot be held exactly`;
       const start = match[1] === undefined ? 0 : Number(match[1]) * (match[2] === "k" ? 1000 : 1);
-      if (start === 0) official[name] = rate;
-      else above.set(start, { ...above.get(start), [name]: rate });
+      starts.set(start, { ...starts.get(start), [name]: rate });
     }
   }
+  return inTiers(starts);
+}
+
+/** `[{range: [0, 32000], input_cost_per_token, …}, …]` */
+function rangesOf(ranges: readonly unknown[]): Read | string {
+  const starts = new Map<number, StatedRates>();
+  for (const range of ranges) {
+    const bounds = isFields(range) ? range["range"] : undefined;
+    const from = Array.isArray(bounds) ? String(bounds[0]) : "";
+    if (!isFields(range) || !/^\d{1,9}(?:\.0+)?$/.test(from)) return "a range of its tiered_pricing has no beginning";
+    const read = ratesOf(range, "");
+    if (typeof read === "string") return read;
+    starts.set(Number(from), read.official);
+  }
+  return inTiers(starts);
+}
+
+function inTiers(starts: ReadonlyMap<number, StatedRates>): Read {
+  const official = withoutZeros(starts.get(0) ?? {});
   const tiers: { from_prompt_tokens: number; official: StatedRates }[] = [];
-  for (const [start, changed] of [...above].sort(([a], [b]) => a - b)) {
+  for (const [start, changed] of [...starts].filter(([from]) => from > 0).sort(([a], [b]) => a - b)) {
     // What a tier does not state is priced as below it.
     const below = tiers.at(-1)?.official ?? official;
-    tiers.push({ from_prompt_tokens: start + 1, official: Object.assign({}, below, changed) });
+    tiers.push({ from_prompt_tokens: start + 1, official: withoutZeros(Object.assign({}, below, changed)) });
   }
-  return faultOfRates(official) ?? { from: null, official, tiers, perRequest: null };
+  return { official, tiers };
 }

@@ -16,7 +16,7 @@ export function printProposals(title: readonly string[], proposals: readonly Pro
 
 function byHand({ id, ownPlace, added }: Proposal): string[] {
   const place = `${ownPlace?.file ?? ""}:${ownPlace?.line ?? 0}`;
-  return [`${place} states ${id} itself: add this to its prices there, in the order of the days.`, ...added.flatMap(({ price, kept, before }) => priceLines(price, "  ", { price, kept, before }))];
+  return [`${place} states ${id} itself: add this to its prices there, in the order of the days.`, ...added.flatMap(({ price, kept, before }) => entryLines(price, "  ", { price, kept, before }))];
 }
 
 function modelLines({ id, kind, provider, model, added }: Proposal): string[] {
@@ -30,17 +30,18 @@ function modelLines({ id, kind, provider, model, added }: Proposal): string[] {
     ...(group === undefined ? [] : [`    group: ${plain(group)}`]),
     ...Object.entries(traits).map(([name, value]) => `    ${name}: ${typeof value === "string" ? quoted(value) : plain(value)}`),
     "    prices:",
-    ...prices.flatMap((price) => priceLines(price, "      ", added.find((each) => each.price === price))),
+    ...prices.flatMap((price) => entryLines(price, "      ", added.find((each) => each.price === price))),
     "",
   ];
 }
 
-function priceLines(price: StatedPrice, indent: string, added?: AddedPrice): string[] {
+export function entryLines(price: StatedPrice, indent: string, added?: AddedPrice): string[] {
   const { from, until, source, official, gateway, per_request, minimum, tier_mode, tiers, service_tiers, fees } = price;
   const remarks = added === undefined ? [] : [
     ...(added.kept.length > 0 ? [`the table does not state ${added.kept.join(", ")}: kept from the price before`] : []),
     ...((gateway ?? per_request?.gateway) !== undefined ? ["the gateway's own rates are kept from the price before: look whether they still hold"] : []),
-    ...(service_tiers !== undefined ? ["rates of service tiers are kept from the price before: look whether they still hold"] : []),
+    ...(Object.entries(service_tiers ?? {}).some(([name, own]) => own === added.before?.service_tiers?.[name as keyof typeof service_tiers])
+      ? ["rates of service tiers that no table states are kept from the price before: look whether they still hold"] : []),
     ...(Object.keys(fees ?? {}).some((tool) => added.before?.fees?.[tool] === undefined) ? ["input_tokens of a new fee is assumed: the table states none"] : []),
   ];
   const fields = [

@@ -1,16 +1,19 @@
 import { parseRate, parseUsd } from "../../core/money.ts";
-import { ceilingPrice } from "../../core/price.ts";
+import { ceilingPrice, serviceTierNames } from "../../core/price.ts";
 import { statedClass, tokenClasses, type TokenClass } from "../../core/tokens.ts";
 import type { Catalogue } from "../../ports/catalogue.ts";
+import type { PriceDifference } from "../../ports/price-import.ts";
 import type { ModelOrigin, Origins } from "../origins.ts";
 import type { StatedFee, StatedModel, StatedPrice, StatedRates, StatedTraits } from "../schema.ts";
 import { instantOf } from "../validity.ts";
-import type { LeftOut, ReadTable, TableModel, TablePrice } from "./table.ts";
+import { mergeModels, type Found } from "./merge.ts";
+import type { LeftOut, ReadTable, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
 
 export interface ProposalTerms {
   /** ISO day of the new entries whose table gives no later one. */
   readonly fromDate: string;
-  readonly source: string;
+  /** The source of an entry, by the names of the tables that state it. */
+  readonly source: (tables: readonly string[]) => string;
   /** Group of models that are new. */
   readonly group: string;
   readonly wantsModel: (id: string) => boolean;
@@ -40,18 +43,34 @@ export interface AddedPrice {
 export interface Proposals {
   readonly proposals: readonly Proposal[];
   readonly unchanged: number;
+  readonly differing: readonly PriceDifference[];
   readonly leftOut: readonly LeftOut[];
 }
 
-/** New dated entries where the table's price is not the one in force, and models that no file names. Pure. */
-export function propose(table: ReadTable, loaded: { readonly catalogue: Catalogue; readonly origins: Origins }, terms: ProposalTerms): Proposals {
+/** A table and its name for messages. */
+export interface NamedTable {
+  readonly name: string;
+  readonly table: ReadTable;
+}
+
+/** New dated entries where the tables' price is not the one in force, and models that no file names. Pure. */
+export function propose(tables: readonly NamedTable[], loaded: { readonly catalogue: Catalogue; readonly origins: Origins }, terms: ProposalTerms): Proposals {
   const { origins } = loaded;
-  const leftOut: LeftOut[] = table.leftOut.filter(({ model }) => terms.wantsModel(model));
+  const isWanted = ({ model }: LeftOut) => terms.wantsModel(model) && (terms.withNew || loaded.catalogue.named(model, instantOf(terms.fromDate)) !== undefined);
+  const leftOut: LeftOut[] = tables.flatMap(({ table }) => table.leftOut.filter(isWanted));
+  const differing: PriceDifference[] = [];
   const proposals: Proposal[] = [];
-  const claimed = new Set<TableModel>();
   let unchanged = 0;
-  const take = (id: string, origin: ModelOrigin, model: StatedModel, found: TableModel, kind: Proposal["kind"]) => {
-    const added = additions(model.prices ?? [], found, terms, (why) => leftOut.push({ model: id, why }));
+  /** Undefined where the tables differ on what a price cannot be without. */
+  const mergedOf = (id: string, found: readonly [Found, ...Found[]]): TableModel | undefined => {
+    const merged = mergeModels(found, { day: terms.fromDate, least: 1 });
+    differing.push(...merged.differing.map((each) => ({ ...each, model: id })));
+    if (!merged.ok) leftOut.push({ model: id, why: `the tables differ on ${merged.differing.map((each) => each.class).join(", ")}` });
+    return merged.ok ? merged.model : undefined;
+  };
+  const take = (id: string, origin: ModelOrigin, model: StatedModel, found: TableModel, from: readonly Found[], kind: Proposal["kind"]) => {
+    const source = terms.source(from.map(({ table }) => table));
+    const added = additions(model.prices ?? [], found, { ...terms, source }, (why) => leftOut.push({ model: id, why }));
     if (added.entries.length === 0) unchanged += added.refused ? 0 : 1;
     else {
       const ownPlace = kind === "changed" && origin.layer > 0 ? { file: origin.file, line: origin.line } : null;
@@ -59,32 +78,76 @@ export function propose(table: ReadTable, loaded: { readonly catalogue: Catalogu
     }
   };
 
-  for (const [id, origin] of origins.models) {
-    if (id === ceilingPrice) continue;
-    const found = tableModelOf(table.models, id, origin, origins);
-    if (found === undefined) continue;
-    claimed.add(found);
-    if (terms.wantsModel(id)) take(id, origin, wholeModel(origin), found, "changed");
+  const { known, rest } = matchModels(tables, origins);
+  for (const { id, origin, found } of known) {
+    if (!terms.wantsModel(id)) continue;
+    const merged = mergedOf(id, found);
+    if (merged !== undefined) take(id, origin, wholeModel(origin), merged, found, "changed");
   }
-  for (const found of terms.withNew ? table.models : []) {
-    if (claimed.has(found) || !terms.wantsModel(found.id)) continue;
-    const known = loaded.catalogue.find(found.id, instantOf(terms.fromDate));
-    const relative = known === undefined || known.id === ceilingPrice ? undefined : origins.models.get(known.id);
-    if (relative !== undefined && relative.provider !== found.provider) {
-      leftOut.push({ model: found.id, why: `names ${known?.id ?? ""}, a model of ${relative.provider}, here` });
+  for (const found of terms.withNew ? rest : []) {
+    const { id, provider } = found[0].model;
+    if (!terms.wantsModel(id)) continue;
+    if (proposals.some((other) => other.id === id)) {
+      leftOut.push({ model: id, why: `a table states it for ${provider}, too` });
       continue;
     }
+    const named = loaded.catalogue.find(id, instantOf(terms.fromDate));
+    const relative = named === undefined || named.id === ceilingPrice ? undefined : origins.models.get(named.id);
+    if (relative !== undefined && relative.provider !== provider) {
+      leftOut.push({ model: id, why: `names ${named?.id ?? ""}, a model of ${relative.provider}, here` });
+      continue;
+    }
+    const merged = mergedOf(id, found);
+    if (merged === undefined) continue;
     const current = relative?.model.prices && inForce(relative.model.prices, terms.fromDate);
-    const same = current !== undefined && found.prices.every((price) => !differs(price, current));
+    const same = current !== undefined && merged.prices.every((price) => !differs(price, current, {}));
     if (same) unchanged += 1;
     else {
-      const family = relative ?? [...origins.models.values()].find(({ provider }) => provider === found.provider);
-      const model = newModel(found, relative, family?.defaults ?? {}, terms.group, origins);
-      if (model === undefined) leftOut.push({ model: found.id, why: "its context size is not known" });
-      else take(found.id, { ...emptyOrigin, provider: found.provider }, model, found, "new");
+      const family = relative ?? [...origins.models.values()].find((each) => each.provider === provider);
+      const model = newModel(merged, relative, family?.defaults ?? {}, terms.group, origins);
+      if (model === undefined) leftOut.push({ model: id, why: "its context size is not known" });
+      else take(id, { ...emptyOrigin, provider }, model, merged, found, "new");
     }
   }
-  return { proposals, unchanged, leftOut };
+  return { proposals, unchanged, differing, leftOut };
+}
+
+interface MatchedModels {
+  /** Models of the price files with what the tables state of them, in the order of the files. */
+  readonly known: readonly { readonly id: string; readonly origin: ModelOrigin; readonly found: readonly [Found, ...Found[]] }[];
+  /** What no price file names; each model once, as each table states it. */
+  readonly rest: readonly (readonly [Found, ...Found[]])[];
+}
+
+/** Which models of the tables are which of the price files. */
+export function matchModels(tables: readonly NamedTable[], origins: Origins): MatchedModels {
+  const claimed = new Set<TableModel>();
+  const known = [...origins.models].flatMap(([id, origin]) => {
+    if (id === ceilingPrice) return [];
+    const [first, ...others] = tables.flatMap(({ name, table }): Found[] => {
+      const model = tableModelOf(table.models, id, origin, origins);
+      if (model !== undefined) claimed.add(model);
+      return model === undefined ? [] : [{ table: name, model }];
+    });
+    return first === undefined ? [] : [{ id, origin, found: [first, ...others] as const }];
+  });
+  const rest = tables.flatMap(({ name, table }, index) =>
+    table.models.flatMap((model): [Found, ...Found[]][] => {
+      if (claimed.has(model)) return [];
+      claimed.add(model);
+      const others = tables.slice(index + 1).flatMap((other): Found[] => {
+        const same = other.table.models.find((each) => !claimed.has(each) && each.provider === model.provider && isSameModel(each, model));
+        if (same !== undefined) claimed.add(same);
+        return same === undefined ? [] : [{ table: other.name, model: same }];
+      });
+      return [[{ table: name, model }, ...others]];
+    }),
+  );
+  return { known, rest };
+}
+
+function isSameModel(one: TableModel, other: TableModel): boolean {
+  return one.id === other.id || one.names.includes(other.id) || other.names.includes(one.id);
 }
 
 const emptyOrigin = { model: {}, defaults: {}, fraction: null, file: "", layer: 0, line: 0, lines: [] };
@@ -129,7 +192,7 @@ function newModel(found: TableModel, relative: ModelOrigin | undefined, defaults
 }
 
 /** The prices with the table's among them, and which those are. */
-function additions(before: readonly StatedPrice[], found: TableModel, { fromDate, source }: ProposalTerms, refuse: (why: string) => void) {
+function additions(before: readonly StatedPrice[], found: TableModel, { fromDate, source }: { readonly fromDate: string; readonly source: string }, refuse: (why: string) => void) {
   const prices = [...before];
   const entries: AddedPrice[] = [];
   let refused = false;
@@ -137,13 +200,14 @@ function additions(before: readonly StatedPrice[], found: TableModel, { fromDate
   const later = found.prices.filter(({ from }) => from !== null && from > fromDate);
   for (const { from, price } of [...(now === undefined ? [] : [{ from: fromDate, price: now }]), ...later.map((price) => ({ from: price.from ?? "", price }))]) {
     const current = inForce(prices, from);
-    if (current !== undefined && !differs(price, current)) continue;
+    const serviceTiers = found.serviceTiers(from);
+    if (current !== undefined && !differs(price, current, serviceTiers)) continue;
     if (prices.some((each) => each.from === from)) {
       refuse(`another price from ${from} is stated already; give a later --from-date, or change it by hand`);
       refused = true;
       continue;
     }
-    const added = entryOf(price, current ?? null, from, source);
+    const added = entryOf(price, serviceTiers, current ?? null, from, source);
     const place = prices.filter((each) => each.from < from).length;
     const last = prices[place - 1];
     if (last?.until !== undefined && last.until > from) {
@@ -157,12 +221,12 @@ function additions(before: readonly StatedPrice[], found: TableModel, { fromDate
   return { prices, entries, refused };
 }
 
-function inForce(prices: readonly StatedPrice[], day: string): StatedPrice | undefined {
+export function inForce(prices: readonly StatedPrice[], day: string): StatedPrice | undefined {
   const last = prices.findLast(({ from }) => from <= day);
   return last?.until !== undefined && last.until <= day ? undefined : last;
 }
 
-function entryOf(table: TablePrice, before: StatedPrice | null, from: string, source: string): { price: StatedPrice; kept: TokenClass[] } {
+function entryOf(table: TablePrice, serviceTiers: TableServiceTiers, before: StatedPrice | null, from: string, source: string): { price: StatedPrice; kept: TokenClass[] } {
   if (table.official === null) {
     const gateway = before?.per_request?.gateway;
     return { price: { from, source, per_request: { official: table.perRequest ?? "0", ...(gateway !== undefined && { gateway }) }, ...minimumOf(before), ...feesOf(table, before) }, kept: [] };
@@ -180,10 +244,24 @@ function entryOf(table: TablePrice, before: StatedPrice | null, from: string, so
     ...(before?.gateway && { gateway: before.gateway }),
     ...minimumOf(before),
     ...(tiers.length > 0 && { ...(before?.tier_mode && { tier_mode: before.tier_mode }), tiers }),
-    ...(before?.service_tiers && { service_tiers: before.service_tiers }),
+    ...serviceTiersOf(serviceTiers, before),
     ...feesOf(table, before),
   };
   return { price, kept };
+}
+
+/** The table's service tiers, and those of the entry before that it does not state; rates that it leaves out are kept. */
+function serviceTiersOf(table: TableServiceTiers, before: StatedPrice | null): Pick<StatedPrice, "service_tiers"> {
+  const all = serviceTierNames.flatMap((name) => {
+    const [stated, own] = [table[name], before?.service_tiers?.[name]];
+    if (stated === undefined) return own === undefined ? [] : [[name, own] as const];
+    const tiers = stated.tiers.map((tier) => {
+      const same = own?.tiers?.find((each) => each.from_prompt_tokens === tier.from_prompt_tokens);
+      return { ...tier, official: complete({ ...same?.official, ...tier.official }), ...(same?.gateway && { gateway: same.gateway }) };
+    });
+    return [[name, { official: complete({ ...own?.official, ...stated.official }), ...(own?.gateway && { gateway: own.gateway }), ...(tiers.length > 0 && { tiers }) }] as const];
+  });
+  return all.length === 0 ? {} : { service_tiers: Object.fromEntries(all) };
 }
 
 function minimumOf(before: StatedPrice | null): Pick<StatedPrice, "minimum"> {
@@ -219,17 +297,44 @@ function complete(rates: StatedRates): WholeRates {
 }
 
 /** Whether the table states another price, as far as it states one. */
-export function differs(table: TablePrice, stated: StatedPrice): boolean {
-  if (changedFees(table.fees ?? {}, stated.fees).length > 0) return true;
-  if (table.official === null) return stated.per_request === undefined || parseUsd(stated.per_request.official) !== parseUsd(table.perRequest ?? "");
-  if (stated.official === undefined) return true;
-  const tiers = stated.tiers ?? [];
-  if (tiers.length !== table.tiers.length) return true;
-  const pairs = table.tiers.map((tier, index) => ({ tier, own: tiers[index] }));
-  return (
-    changedClasses(table.official, stated.official).length > 0 ||
-    pairs.some(({ tier, own }) => own?.from_prompt_tokens !== tier.from_prompt_tokens || changedClasses(tier.official, own.official).length > 0)
-  );
+function differs(table: TablePrice, stated: StatedPrice, serviceTiers: TableServiceTiers): boolean {
+  return priceChanges(table, serviceTiers, stated).length > 0;
+}
+
+export interface PriceChange {
+  readonly class: string;
+  readonly before: string | null;
+  readonly after: string | null;
+}
+
+/** What the table states otherwise than the entry, each with both amounts; null where one of the two states nothing. */
+export function priceChanges(table: TablePrice, serviceTiers: TableServiceTiers, stated: StatedPrice | null): PriceChange[] {
+  const fees = changedFees(table.fees ?? {}, stated?.fees);
+  if (table.official === null) {
+    const [before, after] = [stated?.per_request?.official, table.perRequest ?? ""];
+    return before !== undefined && parseUsd(before) === parseUsd(after) ? fees : [{ class: "request", before: before ?? null, after }, ...fees];
+  }
+  const tiers = serviceTierNames.flatMap((name) => {
+    const own = serviceTiers[name];
+    if (own === undefined) return [];
+    return changedRates(own, stated?.service_tiers?.[name]).map((each) => ({ ...each, class: `${name} ${each.class}` }));
+  });
+  return [...changedRates({ official: table.official, tiers: table.tiers }, stated), ...tiers, ...fees];
+}
+
+type RatedTiers = { readonly official?: StatedRates | undefined; readonly tiers?: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[] | undefined };
+
+/** Of the rates and of those of long prompts; tiers that one of the two does not have are told by their input. */
+function changedRates(after: RatedTiers, before: RatedTiers | null | undefined): PriceChange[] {
+  const [now, was] = [after.tiers ?? [], before?.tiers ?? []];
+  const within = (tiers: typeof now, from: number) => tiers.find((each) => each.from_prompt_tokens === from);
+  return [
+    ...changedClasses(after.official ?? {}, before?.official ?? {}),
+    ...now.flatMap(({ from_prompt_tokens: from, official }) =>
+      changedClasses(official, within(was, from)?.official ?? {}).map((each) => ({ ...each, class: `${each.class} from ${from} tokens` }))),
+    ...was.filter(({ from_prompt_tokens: from }) => within(now, from) === undefined)
+      .map(({ from_prompt_tokens: from, official }) => ({ class: `input from ${from} tokens`, before: official.input ?? null, after: null })),
+  ];
 }
 
 /** Classes whose rate is another one in `after`, of those that it states; each with both rates. */

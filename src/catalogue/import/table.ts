@@ -1,3 +1,4 @@
+import type { serviceTierNames } from "../../core/price.ts";
 import type { StatedRates } from "../schema.ts";
 
 /** A price as another table states it, in the words of a price file. */
@@ -13,6 +14,11 @@ export interface TablePrice {
   readonly fees?: Readonly<Record<string, string>>;
 }
 
+/** Rates of service tiers by their name, as far as the table states them. */
+export type TableServiceTiers = Readonly<Partial<Record<ServiceTierName, Pick<TablePrice, "tiers"> & { readonly official: StatedRates }>>>;
+
+export type ServiceTierName = (typeof serviceTierNames)[number];
+
 export interface TableModel {
   readonly id: string;
   /** The family, by the name that it has here. */
@@ -24,6 +30,8 @@ export interface TableModel {
   readonly maxOutputTokens: number | null;
   /** Ascending; only the first may have no day. */
   readonly prices: readonly TablePrice[];
+  /** Of the price in force on an ISO day. */
+  serviceTiers(day: string): TableServiceTiers;
 }
 
 /** What is not proposed, and why. */
@@ -57,6 +65,26 @@ export function countOf(value: unknown): number | null {
 
 /** A table's price, or a sentence on why it cannot be taken over. */
 export type PriceReading = TablePrice | string;
+
+/** The families that have another name here. */
+const families: Readonly<Record<string, string>> = {
+  gemini: "google",
+  "x-ai": "xai",
+  moonshotai: "moonshot",
+  zai: "zhipu",
+  dashscope: "qwen",
+};
+
+/** A family by its name here. */
+export function familyOf(provider: string): string {
+  return families[provider] ?? provider;
+}
+
+/** A rate of 0 beside a priced prompt is more likely unknown: written cache tokens that no list gives away, for one. */
+export function withoutZeros(rates: StatedRates): StatedRates {
+  if (rates.input === undefined || rates.input === "0.00") return rates;
+  return Object.fromEntries(Object.entries(rates).filter(([name, rate]) => name === "output" || rate !== "0.00"));
+}
 
 /** What both tables are asked: a chat model has both rates, and one that costs nothing is more likely unknown. */
 export function faultOfRates({ input, output }: StatedRates): string | undefined {

@@ -10,7 +10,7 @@ import { expectCatalogue, layer, oneModel, pricing } from "../../support/example
 
 const shipped = readdirSync(pricing).filter((name) => name.endsWith(".yaml")).map((name) => ({ name, text: readFileSync(new URL(name, pricing), "utf8") }));
 const order = (from: PriceImportOrder["from"], text: string, more: Partial<PriceImportOrder> = {}): PriceImportOrder => ({
-  from, text, file: "table.json", fromDate: "2026-11-21", today: "2026-11-20", providers: null, models: null, group: "official", withNew: true, ...more,
+  from, tables: [{ file: "table.json", text }], fromDate: "2026-11-21", today: "2026-11-20", providers: null, models: null, group: "official", withNew: true, ...more,
 });
 
 function imported(wish: PriceImportOrder, layers = [shipped]): PriceImport {
@@ -135,7 +135,7 @@ describe("genai-prices", () => {
       fees: { web_search_call: { list: 12_000_000_000n, inputTokens: 16_000 }, file_search_call: { list: 2_500_000_000n } },
       serviceTiers: { priority: [{ list: { input: 2_500_000n } }], flex: [{}], batch: [{}] },
     });
-    expect(proposed.yaml).toContain("# rates of service tiers are kept from the price before: look whether they still hold");
+    expect(proposed.yaml).toContain("# rates of service tiers that no table states are kept from the price before: look whether they still hold");
     const again = imported(order("genai-prices", table, { fromDate: "2026-11-24" }), [shipped, [{ name: proposed.name, text: proposed.yaml }]]);
     expect(again.proposed).toEqual([]);
   });
@@ -249,8 +249,8 @@ describe("what cannot be imported", () => {
     expect(problems).toEqual([expect.stringMatching(expected)]);
   });
 
-  it("leaves a model of the user's own folder to its owner", () => {
-    const own = layer({ "mine.yaml": oneModel.replace("half:", "halb:").replace("group: half", "group: halb") });
+  it("leaves a model of the user's own folder to its owner where its prices are not one below the other", () => {
+    const own = layer({ "mine.yaml": oneModel.replace("half:", "halb:").replace("group: half", "group: halb").replace(/ +prices:[^]*/, '    prices: [{ from: 2026-01-01, source: "a list", official: { input: "2.00", output: "10.00" } }]\n') });
     const table = '[{"id":"example","models":[{"id":"big","match":{"equals":"big"},"prices":{"input_mtok":1.5,"output_mtok":10}}]}]';
     const proposal = imported(order("genai-prices", table), [shipped, own]);
     expect(proposal.proposed).toMatchObject([{ model: "big", by_hand: { file: "mine.yaml", line: 5 } }]);

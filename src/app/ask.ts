@@ -1,0 +1,17 @@
+import { createInterface } from "node:readline/promises";
+
+/** Asks on the terminal; anything but y and yes is no, as are Ctrl-C and Ctrl-D. Null where stdin or stderr is no terminal. */
+export async function ask(question: string): Promise<boolean | null> {
+  const { stdin, stderr } = process;
+  if (stdin.isTTY !== true || stderr.isTTY !== true) return null;
+  const lines = createInterface({ input: stdin, output: stderr });
+  const closed = Promise.withResolvers<string>();
+  lines.once("close", () => closed.resolve(""));
+  lines.once("SIGINT", () => lines.close());
+  try {
+    const answer = await Promise.race([lines.question(`${question} [y/N] `), closed.promise]);
+    return /^y(es)?$/i.test(answer.trim());
+  } finally {
+    lines.close();
+  }
+}

@@ -1,0 +1,192 @@
+import { parseRate, parseUsd } from "../../core/money.ts";
+import { serviceTierNames } from "../../core/price.ts";
+import { tokenClasses } from "../../core/tokens.ts";
+import type { PriceDifference } from "../../ports/price-import.ts";
+import type { StatedRates } from "../schema.ts";
+import type { ServiceTierName, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
+
+/** A model as one of several tables states it. */
+export interface Found {
+  /** The table's name for messages. */
+  readonly table: string;
+  readonly model: TableModel;
+}
+
+export interface MergeTerms {
+  /** ISO day on which the prices are compared. */
+  readonly day: string;
+  /** How many tables must state a rate for it to be taken. */
+  readonly least: number;
+}
+
+export type Merged =
+  | { readonly ok: true; readonly model: TableModel; readonly differing: readonly PriceDifference[] }
+  /** A rate without which there is no price is among them. */
+  | { readonly ok: false; readonly differing: readonly PriceDifference[] };
+
+/** One model for what several tables state of it: a rate or fee on which they differ is in none of its prices. */
+export function mergeModels(found: readonly [Found, ...Found[]], { day, least }: MergeTerms): Merged {
+  const [{ model }, ...others] = found;
+  if (others.length === 0 && least === 1) return { ok: true, model, differing: [] };
+  const differing: PriceDifference[] = [];
+  const report = (name: string, stated: PriceDifference["stated"]) =>
+    void differing.push({ model: model.id, class: name, stated });
+  const now = found.flatMap(({ table, model: { prices } }) => {
+    const price = prices.findLast(({ from }) => from === null || from <= day);
+    return price === undefined ? [] : [{ table, price }];
+  });
+  const merged = mergePrices(now, least, report);
+  if (merged === undefined) return { ok: false, differing };
+  // What is announced is mostly known to one of them alone.
+  const later = found.flatMap(({ model: { prices } }) => prices.filter(({ from }) => from !== null && from > day));
+  const days = [...new Set(later.map(({ from }) => from ?? ""))].sort();
+  const announced = days.flatMap((from) => later.find((price) => price.from === from) ?? []);
+  const tiers = mergeServiceTiers(
+    found.map((each) => ({ table: each.table, tiers: each.model.serviceTiers(day) })),
+    least,
+    report,
+  );
+  return {
+    ok: true,
+    differing,
+    model: {
+      ...model,
+      names: [...new Set(found.flatMap((each) => [each.model.id, ...each.model.names]))].filter(
+        (name) => name !== model.id,
+      ),
+      matches: (name) => found.some((each) => each.model.matches(name)),
+      contextTokens: largest(found.map((each) => each.model.contextTokens)),
+      maxOutputTokens: largest(found.map((each) => each.model.maxOutputTokens)),
+      prices: [{ ...merged, from: null }, ...(least === 1 ? announced : [])],
+      serviceTiers: (at) =>
+        at <= day
+          ? tiers
+          : Object.assign(
+              {},
+              ...found.map((each) =>
+                each.model.prices.some(({ from }) => from === at) ? each.model.serviceTiers(at) : {},
+              ),
+            ),
+    },
+  };
+}
+
+type Report = (name: string, stated: PriceDifference["stated"]) => void;
+
+interface Priced {
+  readonly table: string;
+  readonly price: TablePrice;
+}
+
+/** Undefined where they differ on what a price cannot be without. */
+function mergePrices(all: readonly Priced[], least: number, report: Report): TablePrice | undefined {
+  const flat = all.filter(({ price }) => price.perRequest !== null);
+  if (flat.length > 0) {
+    const perRequest =
+      flat.length < all.length
+        ? undefined
+        : agreed(
+            "request",
+            flat.map(({ table, price }) => ({ table, value: price.perRequest ?? "" })),
+            least,
+            report,
+            parseUsd,
+          );
+    return perRequest === undefined ? undefined : { from: null, official: null, tiers: [], perRequest, fees: {} };
+  }
+  const read = mergeRates(
+    all.map(({ table, price }) => ({ table, official: price.official ?? {}, tiers: price.tiers })),
+    "",
+    least,
+    report,
+  );
+  if (read === undefined) return undefined;
+  const tools = [...new Set(all.flatMap(({ price }) => Object.keys(price.fees ?? {})))];
+  const fees = tools.flatMap((tool) => {
+    const stated = all.flatMap(({ table, price: { fees: own = {} } }) =>
+      own[tool] === undefined ? [] : [{ table, value: own[tool] }],
+    );
+    const fee = agreed(tool, stated, least, report, parseUsd);
+    return fee === undefined ? [] : [[tool, fee] as const];
+  });
+  return { from: null, ...read, perRequest: null, fees: Object.fromEntries(fees) };
+}
+
+function mergeServiceTiers(
+  all: readonly { readonly table: string; readonly tiers: TableServiceTiers }[],
+  least: number,
+  report: Report,
+): TableServiceTiers {
+  return Object.fromEntries(
+    serviceTierNames.flatMap((name: ServiceTierName) => {
+      const stated = all.flatMap(({ table, tiers }) => (tiers[name] === undefined ? [] : [{ table, ...tiers[name] }]));
+      const merged = stated.length < least ? undefined : mergeRates(stated, `${name} `, least, report);
+      return merged === undefined ? [] : [[name, merged]];
+    }),
+  );
+}
+
+interface Rated {
+  readonly table: string;
+  readonly official: StatedRates;
+  readonly tiers: TablePrice["tiers"];
+}
+
+/** Undefined where they differ on input, output, or the prompts from which a tier holds. */
+function mergeRates(
+  all: readonly Rated[],
+  prefix: string,
+  least: number,
+  report: Report,
+): Pick<Rated, "official" | "tiers"> | undefined {
+  const official = mergeClasses(all, prefix, "", least, report);
+  const startsOf = ({ tiers }: Rated) => tiers.map(({ from_prompt_tokens: from }) => String(from)).join(", ");
+  const starts = all.map((each) => ({ table: each.table, value: startsOf(each) || "none" }));
+  if (new Set(starts.map(({ value }) => value)).size > 1) {
+    report(`${prefix}tiers`, starts);
+    return undefined;
+  }
+  const tiers = (all[0]?.tiers ?? []).flatMap(({ from_prompt_tokens: from }, index) => {
+    const rates = all.map(({ table, tiers: own }) => ({ table, official: own[index]?.official ?? {} }));
+    const merged = mergeClasses(rates, prefix, ` from ${from} tokens`, least, report);
+    return merged === undefined ? [] : [{ from_prompt_tokens: from, official: merged }];
+  });
+  return official === undefined || tiers.length < (all[0]?.tiers.length ?? 0) ? undefined : { official, tiers };
+}
+
+function mergeClasses(
+  all: readonly Pick<Rated, "table" | "official">[],
+  prefix: string,
+  suffix: string,
+  least: number,
+  report: Report,
+): StatedRates | undefined {
+  const rates = tokenClasses.flatMap((name) => {
+    const stated = all.flatMap(({ table, official }) =>
+      official[name] === undefined ? [] : [{ table, value: official[name] }],
+    );
+    const rate = agreed(`${prefix}${name}${suffix}`, stated, least, report, parseRate);
+    return rate === undefined ? [] : [[name, rate] as const];
+  });
+  const merged: StatedRates = Object.fromEntries(rates);
+  return merged.input === undefined || merged.output === undefined ? undefined : merged;
+}
+
+/** The value that all state, where enough do. */
+function agreed(
+  name: string,
+  stated: PriceDifference["stated"],
+  least: number,
+  report: Report,
+  read: (text: string) => bigint | undefined,
+): string | undefined {
+  if (stated.length < least) return undefined;
+  if (new Set(stated.map(({ value }) => read(value))).size <= 1) return stated[0]?.value;
+  report(name, stated);
+  return undefined;
+}
+
+function largest(sizes: readonly (number | null)[]): number | null {
+  const known = sizes.filter((size) => size !== null);
+  return known.length === 0 ? null : Math.max(...known);
+}

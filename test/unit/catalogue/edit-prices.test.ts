@@ -1,0 +1,107 @@
+import { describe, expect, it } from "vitest";
+import { buildCatalogue } from "../../../src/catalogue/build.ts";
+import { importPrices } from "../../../src/catalogue/import/import.ts";
+
+const today = "2026-11-22";
+
+const table = {
+  file: "data.json",
+  text: JSON.stringify([
+    {
+      id: "openai",
+      models: [{ id: "model-a", match: { equals: "model-a" }, prices: { input_mtok: 3, output_mtok: 8 } }],
+    },
+  ]),
+};
+
+/** A user's file with a model of these lines of prices. */
+const file = (prices: string, after = "") => `# ours
+groups: { official: { fraction: "1" } }
+provider: openai
+models:
+  model-a:   # the one that we use
+    group: official
+    context_tokens: 1000
+    max_output_tokens: 100
+    prices:
+${prices}${after}`;
+
+function imported(text: string, fromDate = today) {
+  const own = [{ name: "mine/own.yaml", text }];
+  const result = importPrices([[], own], {
+    tables: [table],
+    from: null,
+    fromDate,
+    today,
+    providers: null,
+    models: null,
+    group: "official",
+    withNew: true,
+  });
+  if (!result.ok) throw new Error(result.problems.join("\n"));
+  return result.imported;
+}
+
+const first = `      - from: 2026-01-01   # from the start
+        source: "a list"
+        official: { input: "2.00", output: "8.00" }
+`;
+const added = `      - from: 2026-11-22
+        source: "price list of genai-prices (data.json), read 2026-11-22"
+        official: { input: "3.00", output: "8.00" }
+`;
+const announced = `      # announced
+      - from: 2027-01-01
+        source: "a list"
+        official: { input: "5.00", output: "8.00" }
+`;
+const another = `
+  model-b: { group: official, context_tokens: 1000, max_output_tokens: 100 }
+`;
+
+describe("new entries of a model that the user's own file states", () => {
+  it.each([
+    ["at the end of the file", file(first), file(first + added)],
+    ["at the end of a file without a last line break", file(first).trimEnd(), file(first + added)],
+    ["before another model", file(first, another), file(first + added, another)],
+    ["before an announced price and its remark", file(first + announced), file(first + added + announced)],
+    [
+      "in a list that is not indented",
+      file(first).replaceAll(/^ {6}(?=[- ])/gm, "    "),
+      file(first + added).replaceAll(/^ {6}(?=[- ])/gm, "    "),
+    ],
+    [
+      "where an earlier entry is an anchor",
+      file(first.replace('"a list"', '&list "a list"') + announced.replace('"a list"', "*list")),
+      file(first.replace('"a list"', '&list "a list"') + added + announced.replace('"a list"', "*list")),
+    ],
+  ])("are put %s, and nothing else is changed", (_, before, after) => {
+    const found = imported(before);
+    expect(found.edited).toEqual([{ path: "mine/own.yaml", before, after }]);
+    expect(found).toMatchObject({
+      yaml: "",
+      proposed: [{ model: "model-a", added_to: "mine/own.yaml", by_hand: null }],
+    });
+    expect(buildCatalogue([[], [{ name: "mine/own.yaml", text: after }]])).toMatchObject({ ok: true });
+  });
+
+  it.each([
+    [
+      "a list in brackets",
+      file('      [{ from: 2026-01-01, source: "a list", official: { input: "2.00", output: "8.00" } }]\n'),
+    ],
+    ["other line ends", file(first).replaceAll("\n", "\r\n")],
+    [
+      "a price that ends later, whose end must move",
+      file(first.replace("        source", "        until: 2027-05-01\n        source")),
+    ],
+  ])("are left for a person where there is %s", (_, text) => {
+    const found = imported(text);
+    expect(found).toMatchObject({
+      edited: [],
+      proposed: [{ added_to: null, by_hand: { file: "mine/own.yaml", line: 5 } }],
+    });
+    expect(found.yaml).toContain("# mine/own.yaml:5 states model-a itself: add this to its prices there");
+    expect(found.yaml).not.toMatch(/^models:/m);
+  });
+});
