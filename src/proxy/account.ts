@@ -12,7 +12,7 @@ import { answerHeaders } from "../wire/headers.ts";
 import { valueAt, withMembersHidden } from "../wire/json-edit.ts";
 import { isObject, parseJson, type JsonObject } from "../wire/json.ts";
 import type { Authenticate } from "./authenticate.ts";
-import { fetchWhole, type WholeAnswer, type WholeFailure } from "./fetch-whole.ts";
+import { fetchWhole, recordBytesMax, type WholeAnswer, type WholeFailure } from "./fetch-whole.ts";
 import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
 import { hidden, maskedHeaders, type Mask } from "./mask.ts";
 
@@ -112,7 +112,7 @@ export function createAccount(parts: {
 /** Undefined where it is in an encoding that cannot be read. */
 async function plainBytes({ head, bytes }: Extract<WholeAnswer, { ok: true }>): Promise<Buffer | undefined> {
   const encoding = head.header("content-encoding");
-  return isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "");
+  return isPlain(encoding) ? bytes : await decoded(bytes, encoding ?? "", recordBytesMax);
 }
 
 /** `GET /account/info`: the record with its secrets hidden, or the gateway's own error. */

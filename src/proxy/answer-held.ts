@@ -1,6 +1,6 @@
 import type { Refusal } from "../core/refusals.ts";
 import type { HeaderList } from "../ports/exchange.ts";
-import { decoded, isPlain } from "../wire/encoding.ts";
+import { decodedBytesMax, decodeInto, isPlain } from "../wire/encoding.ts";
 import { KeptBytes, type AnswerReader, type ModelAnswer } from "../wire/model-answer.ts";
 import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
 import { writtenIn, type Ending } from "./ending.ts";
@@ -16,6 +16,13 @@ type HeldParts = AnswerParts & {
   costHeaders(answer: ModelAnswer): HeaderList;
   showsForeignTask(answer: Buffer): boolean | Promise<boolean>;
 };
+
+interface Decoded {
+  /** Whether the reader has all of it. */
+  readonly isRead: boolean;
+  /** All of it; undefined where it cannot be decoded, has begun to leave, or is too large to be kept. */
+  readonly plain: Buffer | undefined;
+}
 
 /** A plain answer: held until whole up to 1 MB, then passed as it comes. */
 export class HeldAnswer implements AnswerMode {
@@ -43,20 +50,19 @@ export class HeldAnswer implements AnswerMode {
   end(): Promise<Ending> | Ending {
     if (this.#compressed !== undefined) return this.#decoded(this.#compressed);
     const bytes = this.#whole();
-    return this.#checked(bytes, bytes);
+    return this.#checked(bytes, { isRead: true, plain: bytes });
   }
 
   async #decoded(compressed: KeptBytes): Promise<Ending> {
-    const text = await this.#decode(compressed);
-    if (text !== undefined) this.#parts.reader.push(text);
-    return this.#checked(this.#whole(), text);
+    const decoded = await this.#decode(compressed);
+    return this.#checked(this.#whole(), decoded);
   }
 
-  /** `plain`: decoded; undefined where they cannot be. */
-  #checked(bytes: Buffer, plain: Buffer | undefined): Promise<Ending> | Ending {
+  #checked(bytes: Buffer, decoded: Decoded): Promise<Ending> | Ending {
+    const { plain } = decoded;
     const isForeign = !this.#passing && plain !== undefined && this.#parts.showsForeignTask(plain);
-    if (isForeign === false) return this.#read(bytes, plain);
-    return Promise.resolve(isForeign).then((is) => (is ? this.#withheld() : this.#read(bytes, plain)));
+    if (isForeign === false) return this.#read(bytes, decoded);
+    return Promise.resolve(isForeign).then((is) => (is ? this.#withheld() : this.#read(bytes, decoded)));
   }
 
   #withheld(): Ending {
@@ -65,9 +71,9 @@ export class HeldAnswer implements AnswerMode {
     return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason: foreignTask };
   }
 
-  #read(bytes: Buffer, plain: Buffer | undefined): Ending {
+  #read(bytes: Buffer, { isRead, plain }: Decoded): Ending {
     const { head, exchange, reader } = this.#parts;
-    const answer = head.status < 300 && plain !== undefined ? reader.end() : undefined;
+    const answer = head.status < 300 && isRead ? reader.end() : undefined;
     this.#parts.stated(answer ?? null);
     if (this.#passing) exchange.end();
     else this.#answer(bytes, plain, answer);
@@ -108,10 +114,16 @@ export class HeldAnswer implements AnswerMode {
     this.#held = [];
   }
 
-  /** Undefined where it cannot be decoded, or is too large to be. */
-  async #decode(compressed: KeptBytes): Promise<Buffer | undefined> {
+  /** Gives the reader the decoded bytes. */
+  async #decode(compressed: KeptBytes): Promise<Decoded> {
     const bytes = compressed.whole();
-    return bytes === undefined ? undefined : decoded(bytes, this.#parts.head.header("content-encoding") ?? "");
+    if (bytes === undefined) return { isRead: false, plain: undefined };
+    const kept = this.#passing ? undefined : new KeptBytes();
+    const isRead = await decodeInto(bytes, this.#parts.head.header("content-encoding") ?? "", decodedBytesMax, (piece) => {
+      this.#parts.reader.push(piece);
+      kept?.push(piece);
+    });
+    return { isRead, plain: isRead ? kept?.whole() : undefined };
   }
 
   #whole(): Buffer {

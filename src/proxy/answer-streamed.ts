@@ -1,5 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
-import { decoded, isPlain } from "../wire/encoding.ts";
+import { decodedBytesMax, decodeInto, isPlain } from "../wire/encoding.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import type { StreamAnswer, Transcript } from "../wire/stream-transcript.ts";
 import { UsageChunkFilter } from "../wire/usage-chunk-filter.ts";
@@ -108,11 +108,9 @@ export class StreamedAnswer implements AnswerMode {
   async #decodedAnswer(): Promise<StreamAnswer | undefined> {
     if (this.#compressedBytes > compressedBytesMax) return undefined;
     const encoding = this.#parts.head.header("content-encoding") ?? "";
-    const bytes = await decoded(Buffer.concat(this.#compressed), encoding);
-    if (bytes === undefined) return undefined;
     const transcript = this.#parts.endpoint.transcript();
-    transcript.push(bytes);
-    return transcript.end();
+    const isRead = await decodeInto(Buffer.concat(this.#compressed), encoding, decodedBytesMax, (piece) => transcript.push(piece));
+    return isRead ? transcript.end() : undefined;
   }
 }
 

@@ -57,7 +57,7 @@ export function sendWhole(gateway: Gateway, request: GatewayRequest, bytesMax: n
 }
 
 /** Answers fetched whole are records, not media. */
-const recordBytesMax = 4 * 1024 * 1024;
+export const recordBytesMax = 4 * 1024 * 1024;
 
 /** Asks the gateway for something small, and waits for all of it. */
 export function fetchWhole(gateway: Gateway, path: string, silenceMs: number): Promise<WholeAnswer> {

@@ -2,7 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import type { Gateway, GatewayHead } from "../ports/gateway.ts";
-import { decoded, isPlain } from "../wire/encoding.ts";
+import { decoded, decodedBytesMax, isPlain } from "../wire/encoding.ts";
 import { answerHeaders } from "../wire/headers.ts";
 import { sendWhole, type Stopped, type WholeAnswer, type WholeCall } from "./fetch-whole.ts";
 import type { ForwardLimits } from "./forward.ts";
@@ -56,7 +56,7 @@ export function createWholeCalls(parts: { readonly gateway: Gateway; readonly cl
       running.delete(call);
       if (!answer.ok) return { ...answer, sent: call.sent };
       const encoding = answer.head.header("content-encoding");
-      const text = isPlain(encoding) ? answer.bytes : await decoded(answer.bytes, encoding ?? "");
+      const text = isPlain(encoding) ? answer.bytes : await decoded(answer.bytes, encoding ?? "", decodedBytesMax);
       return { ...answer, text, sent: true };
     },
     stopAll() {

@@ -1,16 +1,19 @@
-import { promisify } from "node:util";
-import { brotliDecompress, constants, gunzip, inflate, zstdDecompress } from "node:zlib";
+import type { Transform } from "node:stream";
+import { constants, createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
 
-/** A decoded copy is only for metering; beyond this it is given up. */
-const decodedBytesMax = 64 * 1024 * 1024;
+/** The most that an answer may unpack to; a larger one is settled at its hold. */
+export const decodedBytesMax = 32 * 1024 * 1024;
 
-type Decode = (bytes: Buffer) => Promise<Buffer>;
+/** Decoded bytes handed over at a time: other requests are served between two pieces. */
+const chunkSize = 64 * 1024;
 
-const decoders: ReadonlyMap<string, Decode> = new Map<string, Decode>([
-  ["gzip", (bytes) => promisify(gunzip)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.Z_SYNC_FLUSH })],
-  ["deflate", (bytes) => promisify(inflate)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.Z_SYNC_FLUSH })],
-  ["br", (bytes) => promisify(brotliDecompress)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.BROTLI_OPERATION_FLUSH })],
-  ["zstd", (bytes) => promisify(zstdDecompress)(bytes, { maxOutputLength: decodedBytesMax, finishFlush: constants.ZSTD_e_flush })],
+/** An answer that was cut is decoded up to where it was cut. */
+const zlibOptions = { chunkSize, finishFlush: constants.Z_SYNC_FLUSH };
+const decoders: ReadonlyMap<string, () => Transform> = new Map<string, () => Transform>([
+  ["gzip", () => createGunzip(zlibOptions)],
+  ["deflate", () => createInflate(zlibOptions)],
+  ["br", () => createBrotliDecompress({ chunkSize, finishFlush: constants.BROTLI_OPERATION_FLUSH })],
+  ["zstd", () => createZstdDecompress({ chunkSize, finishFlush: constants.ZSTD_e_flush })],
 ]);
 
 /** Whether a body with this `content-encoding` is plain bytes. */
@@ -18,14 +21,37 @@ export function isPlain(contentEncoding: string | undefined): boolean {
   return contentEncoding === undefined || contentEncoding === "" || contentEncoding.toLowerCase() === "identity";
 }
 
-/** One after the other: a few kilobytes can become as much as is permitted. */
+/** Decodes one body at a time: a few kilobytes can become as much as is permitted. */
 let previous: Promise<unknown> = Promise.resolve();
 
-/** A decoded copy of a body, also of one that was cut; undefined where it cannot be decoded. */
-export function decoded(bytes: Buffer, contentEncoding: string): Promise<Buffer | undefined> {
-  const decode = decoders.get(contentEncoding.toLowerCase().trim().replace(/^x-/, ""));
-  if (decode === undefined) return Promise.resolve(undefined);
-  const result = previous.then(() => decode(bytes)).catch(() => undefined);
-  previous = result.then(() => undefined);
+/**
+ * Decodes a copy of a body, also of one that was cut, and hands it to `into` piece by piece. Resolves to false where it
+ * cannot be decoded or has more than `bytesMax`: what `into` has then received is a part.
+ */
+export function decodeInto(bytes: Buffer, contentEncoding: string, bytesMax: number, into: (piece: Buffer) => void): Promise<boolean> {
+  const decoder = decoders.get(contentEncoding.toLowerCase().trim().replace(/^x-/, ""));
+  if (decoder === undefined) return Promise.resolve(false);
+  const result = previous.then(() => pour(decoder().end(bytes), bytesMax, into));
+  previous = result;
   return result;
+}
+
+async function pour(decoding: Transform, bytesMax: number, into: (piece: Buffer) => void): Promise<boolean> {
+  let size = 0;
+  try {
+    for await (const piece of decoding as AsyncIterable<Buffer>) {
+      size += piece.length;
+      if (size > bytesMax) return false;
+      into(piece);
+    }
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Returns a decoded copy of a body, also of one that was cut; undefined where it cannot be decoded or has more than `bytesMax`. */
+export async function decoded(bytes: Buffer, contentEncoding: string, bytesMax: number): Promise<Buffer | undefined> {
+  const pieces: Buffer[] = [];
+  return (await decodeInto(bytes, contentEncoding, bytesMax, (piece) => pieces.push(piece))) ? Buffer.concat(pieces) : undefined;
 }

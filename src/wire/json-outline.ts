@@ -26,6 +26,8 @@ export class JsonOutline {
   #escaped = false;
   #stringBytes = 0;
   #kept: Buffer[] = [];
+  /** Where the line ends in the chunk that is read; searched once a line, as a line may have any number of strings. */
+  #lineEnd = -1;
 
   constructor(write: (bytes: Buffer) => void, options: { readonly lines: boolean } = { lines: false }) {
     this.#write = write;
@@ -33,6 +35,7 @@ export class JsonOutline {
   }
 
   push(bytes: Buffer): void {
+    this.#lineEnd = -1;
     let at = 0;
     while (at < bytes.length) at = this.#inString ? this.#string(bytes, at) : this.#structure(bytes, at);
   }
@@ -78,6 +81,11 @@ export class JsonOutline {
     const start = this.#escaped && !this.#endsLine(bytes[from]) ? from + 1 : from;
     this.#escaped = false;
     const end = this.#endOfString(bytes, start);
+    if (this.#stringBytes === 0 && bytes[end] === quote) {
+      this.#inString = false;
+      if (this.#depth <= depthMax) this.#write(bytes.subarray(end - from > stringBytesMax ? end : from, end + 1));
+      return end + 1;
+    }
     if (this.#depth <= depthMax) this.#keep(bytes.subarray(from, end));
     if (end === bytes.length) {
       this.#escaped = oddBackslashes(bytes, start, end);
@@ -95,13 +103,18 @@ export class JsonOutline {
   }
 
   #endOfString(bytes: Buffer, from: number): number {
-    const lineEnd = this.#lines ? firstOf(bytes.indexOf(lineFeed, from), bytes.indexOf(carriageReturn, from), bytes.length) : bytes.length;
+    const lineEnd = this.#lines ? this.#endOfLine(bytes, from) : bytes.length;
     for (let at = from; ; ) {
       const found = bytes.indexOf(quote, at);
       if (found === -1 || found > lineEnd) return lineEnd;
       if (!oddBackslashes(bytes, from, found)) return found;
       at = found + 1;
     }
+  }
+
+  #endOfLine(bytes: Buffer, from: number): number {
+    if (this.#lineEnd < from) this.#lineEnd = firstOf(bytes.indexOf(lineFeed, from), bytes.indexOf(carriageReturn, from), bytes.length);
+    return this.#lineEnd;
   }
 
   /** A string is kept until it turns out to be long. The bytes are copied: a piece must not keep its whole chunk. */
@@ -135,7 +148,9 @@ export function outlineReader(read: (body: unknown) => ModelAnswer | undefined):
     if (bytes <= outlineBytesMax) pieces.push(Buffer.from(piece));
   });
   return {
-    push: (chunk) => outline.push(chunk),
+    push(chunk) {
+      if (bytes <= outlineBytesMax) outline.push(chunk);
+    },
     end: () => (bytes > outlineBytesMax ? undefined : read(parseJson(Buffer.concat(pieces).toString("utf8")))),
   };
 }

@@ -14,9 +14,15 @@ import { readUsageOf } from "../usage.ts";
 export function mediaTranscript(endings: readonly string[], usageOf: (usage: unknown) => unknown = (usage) => usage): Transcript {
   const reading = (): EventReading => new MediaReading(endings, usageOf);
   const transcript = new StreamTranscript({ lastEvents: () => undefined, reading });
-  const outline = new JsonOutline((bytes) => transcript.push(Buffer.from(bytes)), { lines: true });
+  let pieces: Buffer[] = [];
+  const outline = new JsonOutline((bytes) => pieces.push(bytes), { lines: true });
   return {
-    push: (bytes) => outline.push(bytes),
+    push(bytes) {
+      outline.push(bytes);
+      // In one piece, which is a copy: there may be a piece for every byte.
+      if (pieces.length > 0) transcript.push(Buffer.concat(pieces));
+      pieces = [];
+    },
     end: () => transcript.end(),
     everything: () => transcript.everything(),
   };

@@ -1,5 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { mediaTranscript } from "../../../src/wire/endpoints/media-stream.ts";
 import { JsonOutline } from "../../../src/wire/json-outline.ts";
 import { cutAt, cuts, everyByte } from "./streams.ts";
 
@@ -42,6 +43,15 @@ describe("the outline of a JSON text", () => {
     const bytes = Buffer.from(events.join(""));
     expect(outlineOf([bytes], true)).toContain('data: {"b64":"","usage":{"a":1}}\n\n');
     expect(outlineOf(everyByte(bytes), true)).toBe(outlineOf([bytes], true));
+  });
+
+  it("takes time in proportion to its bytes, also for a line of nothing but strings", () => {
+    const strings = Buffer.from(`data: [${'"",'.repeat(300_000)}0]\n\n`);
+    expect(outlineOf([strings], true)).toBe(strings.toString());
+    const transcript = mediaTranscript(["image_generation.completed"]);
+    transcript.push(strings);
+    transcript.push(Buffer.from('data: {"type":"image_generation.completed","usage":{"input_tokens":1,"output_tokens":2,"total_tokens":3}}\n\n'));
+    expect(transcript.end()).toMatchObject({ finished: true, usage: { tokens: { input: 1, output: 2 } } });
   });
 
   it("keeps nothing of a long string but that it was there", () => {

@@ -1,0 +1,203 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Charge } from "../../../src/core/charge.ts";
+import { decodedBytesMax } from "../../../src/wire/encoding.ts";
+import { answeringGateway, type Answering } from "../../support/answering-gateway.ts";
+import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
+import { record } from "../../support/task-records.ts";
+import { ask, errorCode, type WireAnswer } from "../../support/wire-client.ts";
+
+/** More than Farebox unpacks of any answer. */
+const spaces = Buffer.alloc(decodedBytesMax + 1024, " ");
+const fastBrotli = { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } };
+const gzipped = gzipSync(spaces, { level: 1 });
+
+/** Content encodings with kilobytes that unpack to more than is read. */
+const bombs: Readonly<Record<string, Buffer>> = {
+  gzip: gzipped,
+  deflate: deflateSync(spaces, { level: 1 }),
+  br: brotliCompressSync(spaces, fastBrotli),
+  zstd: zstdCompressSync(spaces),
+  // Gigabytes, when both layers are taken off.
+  "gzip, gzip": gzipSync(Buffer.concat(Array.from({ length: 32 }, () => gzipped))),
+};
+
+const owned = new AsyncDisposableStack();
+let proxy: RunningProxy;
+/** What the gateway answers, and what it says of its account. */
+let given: Answering;
+let account: Answering = { status: 404 };
+
+const prices = `provider: kling
+models:
+  kling: { tasks: { video_generation: [{ from: 2026-01-01, source: "made up for a test", official: "0.20", gateway: "0.10" }] } }
+`;
+
+beforeAll(async () => {
+  const folder = await mkdtemp(join(tmpdir(), "farebox-prices-"));
+  owned.defer(() => rm(folder, { recursive: true, force: true }));
+  await writeFile(join(folder, "tasks.yaml"), prices);
+  const gateway = owned.use(await answeringGateway(() => given, () => account));
+  proxy = owned.use(await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder, FAREBOX_PASSTHROUGH: "all", FAREBOX_ACCOUNT_INFO: "full", FAREBOX_PUBLIC_URL: "https://farebox.example" } }));
+});
+afterAll(() => owned.disposeAsync());
+
+const prompt = { model: "gpt-4o", messages: [{ role: "user", content: "hello" }], max_tokens: 100 };
+const image = { model: "gpt-image-1", prompt: "a harbour" };
+const task = { model: "kling", task_type: "video_generation", input: { prompt: "a fox" } };
+const json = "application/json";
+const events = "text/event-stream";
+
+function form(fields: Readonly<Record<string, string>>): { readonly body: Buffer; readonly type: string } {
+  const parts = Object.entries(fields).map(([name, value]) => {
+    const file = name === "file" || name === "image" ? '; filename="a.bin"' : "";
+    return `--b\r\ncontent-disposition: form-data; name="${name}"${file}\r\n\r\n${value}\r\n`;
+  });
+  return { body: Buffer.from(`${parts.join("")}--b--\r\n`), type: "multipart/form-data; boundary=b" };
+}
+
+interface Asking {
+  readonly path: string;
+  readonly body?: object | Buffer;
+  readonly type?: string;
+  readonly method?: string;
+  /** Of the gateway's answer. */
+  readonly answers?: string;
+  /** Its price does not depend on the answer. */
+  readonly isCounted?: true;
+}
+
+const endpoints: Readonly<Record<string, Asking>> = {
+  "a chat": { path: "/v1/chat/completions", body: prompt },
+  "a streamed chat": { path: "/v1/chat/completions", body: { ...prompt, stream: true }, answers: events },
+  "a completion": { path: "/v1/completions", body: { model: "gpt-4o-mini", prompt: "hello", max_tokens: 10 } },
+  "a streamed completion": { path: "/v1/completions", body: { model: "gpt-4o-mini", prompt: "hello", max_tokens: 10, stream: true }, answers: events },
+  "a response": { path: "/v1/responses", body: { model: "gpt-4o", input: "hello", max_output_tokens: 100 } },
+  "a streamed response": { path: "/v1/responses", body: { model: "gpt-4o", input: "hello", max_output_tokens: 100, stream: true }, answers: events },
+  embeddings: { path: "/v1/embeddings", body: { model: "text-embedding-3-small", input: "hello" } },
+  images: { path: "/v1/images/generations", body: image },
+  "streamed images": { path: "/v1/images/generations", body: { ...image, stream: true }, answers: events },
+  "an edited image": { path: "/v1/images/edits", ...form({ model: "gpt-image-1", prompt: "green", image: "x" }) },
+  "a transcript": { path: "/v1/audio/transcriptions", ...form({ model: "whisper-1", file: "x" }) },
+  "a streamed transcript": { path: "/v1/audio/transcriptions", ...form({ model: "gpt-4o-transcribe", file: "x", stream: "true" }), answers: events },
+  speech: { path: "/v1/audio/speech", body: { model: "tts-1", input: "hello", voice: "alloy" }, answers: "audio/mpeg", isCounted: true },
+  "a task": { path: "/api/v1/task", body: task },
+};
+
+/** Paths that pass without a price. */
+const unpriced: Readonly<Record<string, Asking>> = {
+  "an uploaded file": { path: "/v1/files", ...form({ purpose: "batch", file: "x" }) },
+  "a file": { path: "/v1/files/f-1/content", method: "GET", answers: "application/octet-stream" },
+  "a list of files": { path: "/v1/files", method: "GET" },
+  "an unknown stream": { path: "/v1/messages", body: { model: "gpt-4o", stream: true }, answers: events },
+};
+
+function request({ path, body, type = json, method = "POST" }: Asking): Promise<WireAnswer> {
+  return ask(proxy, body, { path, method, headers: { "content-type": type } });
+}
+
+function bomb(encoding: string, type = json, status = 200): Answering {
+  return { status, headers: { "content-type": type, "content-encoding": encoding }, body: bombs[encoding] ?? "" };
+}
+
+let seen = 0;
+async function newCharges(): Promise<readonly Charge[]> {
+  const all = await proxy.charges();
+  return all.slice(seen, (seen = all.length));
+}
+
+/** Each endpoint meets one encoding, the first one all of them. */
+const encodings = Object.keys(bombs);
+const met = (all: Readonly<Record<string, Asking>>) => Object.entries(all).map(([name, asking], index) => [name, encodings[index % encodings.length] ?? "gzip", asking] as const);
+const aChat = endpoints["a chat"] ?? { path: "" };
+
+describe("an answer that unpacks to more than is read", () => {
+  it.each([...encodings.slice(1).map((encoding) => ["a chat", encoding, aChat] as const), ...met(endpoints)])("%s in %s passes as it is and is charged at its hold", async (_, encoding, asking) => {
+    given = bomb(encoding, asking.answers);
+    const answer = await request(asking);
+    expect([answer.status, answer.headers["content-encoding"], answer.broken]).toEqual([200, encoding, null]);
+    expect(answer.body.equals(bombs[encoding] ?? Buffer.alloc(0)), "the same bytes").toBe(true);
+    const [charge, ...more] = await newCharges();
+    expect(more).toEqual([]);
+    expect(charge).toMatchObject(asking.isCounted ? { source: "counted" } : { state: "posted", source: "assumed", cost: charge?.hold, overage: 0n });
+    expect(charge?.hold).toBeGreaterThan(0n);
+  });
+
+  it.each(met(unpriced))("%s in %s passes as it is, without a price", async (_, encoding, asking) => {
+    given = bomb(encoding, asking.answers);
+    const answer = await request(asking);
+    expect([answer.status, answer.headers["content-encoding"]]).toEqual([200, encoding]);
+    expect(answer.body.equals(bombs[encoding] ?? Buffer.alloc(0))).toBe(true);
+    expect(await newCharges()).toMatchObject([{ state: "posted", cost: null, formula: "unpriced" }]);
+  });
+
+  it("is an error of the gateway like any other", async () => {
+    given = bomb("gzip", json, 400);
+    for (const asking of [aChat, endpoints["a task"] ?? aChat]) {
+      const answer = await request(asking);
+      expect([answer.status, answer.body.equals(gzipped)]).toEqual([400, true]);
+      expect(await newCharges()).toMatchObject([{ state: "voided", reason: "gateway_400" }]);
+    }
+  });
+
+  it("is no record of a task, whoever asks for it", async () => {
+    given = { body: record("t-1", "pending") };
+    expect((await request(endpoints["a task"] ?? aChat)).status).toBe(200);
+    for (const method of ["GET", "DELETE"]) {
+      given = bomb("br");
+      const answer = await request({ path: "/api/v1/task/t-1", method });
+      expect([answer.status, answer.body.equals(bombs["br"] ?? Buffer.alloc(0))]).toEqual([200, true]);
+    }
+    const charges = await newCharges();
+    expect(charges).toMatchObject([{ state: "pending", kind: "task" }]);
+    given = { body: record("t-1", "failed") };
+    await request({ path: "/api/v1/task/t-1", method: "GET" });
+  });
+
+  it.each(encodings)("is no account record in %s, and one clear error", async (encoding) => {
+    account = bomb(encoding);
+    const answer = await request({ path: "/account/info", method: "GET" });
+    expect([answer.status, errorCode(answer), answer.headers["content-encoding"]]).toEqual([502, "gateway_unreachable", undefined]);
+    expect(await proxy.serving.sampler.sample()).toBeUndefined();
+    account = { status: 404 };
+  });
+});
+
+describe("an answer that unpacks to what is read", () => {
+  const padding = "A".repeat(20 * 1024 * 1024);
+  const usage = '"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9}';
+
+  it("is metered by its outline where only that is needed, and charged at its hold where all of it is", async () => {
+    const whole = `{"object":"list","model":"text-embedding-3-small","data":["${padding}"],${usage}}`;
+    given = { headers: { "content-type": json, "content-encoding": "gzip" }, body: gzipSync(whole, { level: 1 }) };
+    await request(endpoints["embeddings"] ?? aChat);
+    await request(aChat);
+    expect(await newCharges()).toMatchObject([
+      { source: "reported", tokens: { input: 7 } },
+      { source: "assumed", reason: "unreadable_answer" },
+    ]);
+  });
+
+  it("is metered in a stream, whatever fills it", async () => {
+    const piece = (more: string) => `data: {"model":"gpt-4o",${more}}\n\n`;
+    const stream = `:${padding}\n\n${piece('"choices":[{"index":0,"delta":{"content":"Hi."},"finish_reason":"stop"}]')}${piece(`"choices":[],${usage}`)}data: [DONE]\n\n`;
+    given = { headers: { "content-type": events, "content-encoding": "zstd" }, body: zstdCompressSync(stream) };
+    await request(endpoints["a streamed chat"] ?? aChat);
+    expect(await newCharges()).toMatchObject([{ source: "reported", tokens: { input: 7, output: 2 } }]);
+  });
+});
+
+describe("a body that comes compressed to Farebox", () => {
+  it.each([...Object.values(endpoints), ...Object.values(unpriced).filter(({ method }) => method !== "GET"), { path: `/v1/farebox/callbacks/${"0".repeat(64)}` }])("is refused unread at $path", async ({ path, type = json }) => {
+    for (const encoding of ["gzip", "br", "zstd", "deflate", "gzip, gzip"]) {
+      const answer = await ask(proxy, bombs[encoding]?.subarray(0, 4096), { path, headers: { "content-type": type, "content-encoding": encoding } });
+      // A callback that nobody awaits is not found, compressed or not.
+      expect([415, 404]).toContain(answer.status);
+      expect(["unsupported_encoding", "not_found"]).toContain(errorCode(answer));
+    }
+    expect(await newCharges()).toEqual([]);
+  });
+});

@@ -1,0 +1,50 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { expect, it } from "vitest";
+import { answeringGateway, type Answering } from "../../support/answering-gateway.ts";
+import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-process.ts";
+import { ask } from "../../support/wire-client.ts";
+
+/** The most memory that a process has had since it began, in MB. */
+async function peakMegabytes(pid: number): Promise<number> {
+  const [, kilobytes] = /^VmHWM:\s+(\d+) kB$/m.exec(await readFile(`/proc/${pid}/status`, "utf8")) ?? [];
+  return Math.round(Number(kilobytes) / 1024);
+}
+
+const size = 31 * 1024 * 1024;
+/** Just below what is unpacked: all of it is read. */
+const text = Buffer.concat([Buffer.alloc(size / 2, '{"a":"b"},'), Buffer.alloc(size / 2, " ")]);
+const prompt = { model: "gpt-4o", messages: [{ role: "user", content: "hello" }], max_tokens: 100 };
+const asked: readonly (readonly [path: string, body: object])[] = [
+  ["/v1/chat/completions", prompt],
+  ["/v1/chat/completions", { ...prompt, stream: true }],
+  ["/v1/responses", { model: "gpt-4o", input: "hello", max_output_tokens: 100 }],
+  ["/v1/embeddings", { model: "text-embedding-3-small", input: "hello" }],
+  ["/v1/images/generations", { model: "gpt-image-1", prompt: "a harbour" }],
+  ["/v1/images/generations", { model: "gpt-image-1", prompt: "a harbour", stream: true }],
+  ["/v1/moderations", { model: "gpt-4o" }],
+  ["/api/v1/task", { model: "kling", input: { prompt: "a fox" } }],
+];
+/** Requests at once to each path. */
+const atOnce = 5;
+
+it.runIf(process.platform === "linux")("answers that unpack to 31 MB each, at once on every endpoint, leave memory bounded", { timeout: 180_000 }, async () => {
+  await using folder = await temporaryFolder();
+  const body = gzipSync(text, { level: 1 });
+  await using gateway = await answeringGateway(({ body: asked }): Answering => {
+    const type = asked.includes('"stream":true') ? "text/event-stream" : "application/json";
+    return { headers: { "content-type": type, "content-encoding": "gzip" }, body };
+  });
+  const database = join(folder.path, "farebox.db");
+  await using farebox = await startServe({ database, gateway: { url: gateway.url, apiKey: "gateway-key" }, env: { FAREBOX_PASSTHROUGH: "all" } });
+  const key = (await runFarebox(["keys", "create", "alice"], { env: { FAREBOX_DATABASE: database } })).stdout.trim();
+  const send = (path: string, body: object) => ask({ url: farebox.url, key }, body, { path });
+  await send("/v1/chat/completions", prompt);
+  const before = await peakMegabytes(farebox.pid);
+  const answers = Array.from({ length: atOnce }, () => asked.map(([path, wish]) => send(path, wish))).flat();
+  for (const { status } of await Promise.all(answers)) expect(status).toBe(200);
+  const grownBy = (await peakMegabytes(farebox.pid)) - before;
+  // Unpacked they are more than 1 GB.
+  expect(grownBy).toBeLessThan(400);
+});
