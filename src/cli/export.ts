@@ -66,7 +66,7 @@ export function registerExport(program: Command, context: CliContext): void {
 
         const leftOut = { unpriced: 0, pending: 0 };
         const texts = await textsOf(context, store, options, { since: since.at, until: until.at }, leftOut);
-        const problem = out === undefined ? await writeTexts(io.stdout, texts) : await writeWhole(out, texts);
+        const problem = out === undefined ? await writeTexts(io, texts) : await writeWhole(out, texts);
         if (problem !== null) return fail(io, problem);
         if (leftOut.unpriced > 0) note(io, `${counted(leftOut.unpriced)} without a price left out: FOCUS rows have a cost, and theirs is not known`);
         if (leftOut.pending > 0) note(io, `${counted(leftOut.pending)} still running left out`);

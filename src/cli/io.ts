@@ -24,15 +24,20 @@ export interface Io {
 }
 
 export function printJson(io: Io, value: unknown): void {
-  io.stdout.write(`${JSON.stringify(value, null, io.isTTY ? 2 : undefined)}\n`);
+  io.stdout.write(`${jsonText(value, io.isTTY ? 2 : undefined)}\n`);
 }
 
-/** Writes texts as they come, no faster than they are read. A reader that leaves ends the program. */
-export async function writeTexts(output: Output, texts: AsyncIterable<string>): Promise<null> {
+/** Writes texts of whole lines as they come, no faster than they are read. A reader that leaves ends the program. */
+export async function writeTexts(io: Io, texts: AsyncIterable<string>): Promise<null> {
   for await (const text of texts) {
-    if (output.write(text) === false) await drained(output);
+    if (printText(io, text) === false) await drained(io.stdout);
   }
   return null;
+}
+
+/** Writes whole lines, such as CSV: the same bytes to a file or a pipe, and without control characters to a terminal. */
+export function printText(io: Io, text: string): unknown {
+  return io.stdout.write(io.isTTY ? text.replace(controls, (found) => (/^(?:\r?\n|\t)$/.test(found) ? found : "\ufffd")) : text);
 }
 
 function drained(output: Output): Promise<void> {
@@ -74,8 +79,17 @@ function isColoured({ env, isTTY }: Io): boolean {
   return isTTY && !env["NO_COLOR"] && env["TERM"] !== "dumb";
 }
 
-/** Names that came in requests are shown without control characters: they could steer a terminal. */
+/** Characters that could steer a terminal or change the order in which it shows others; a line end counts as one. */
+// oxlint-disable-next-line no-control-regex -- control characters are what it matches
+const controls = /\r\n|[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+/** Replaces control characters: names come in requests and could steer a terminal. */
 export function visible(text: string): string {
-  // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
-  return text.replace(/[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+  return text.replace(controls, (found) => "\ufffd".repeat(found.length));
+}
+
+/** JSON in which control characters are escaped, those too that JSON allows as they are. */
+export function jsonText(value: unknown, indent?: number): string {
+  const text = JSON.stringify(value, null, indent);
+  return text.replace(controls, (found) => (found === "\n" ? found : `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`));
 }

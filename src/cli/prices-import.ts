@@ -5,7 +5,7 @@ import { priceTables, type PriceImport, type PriceTableName, type PriceTableText
 import { dayArgument, namesArgument } from "./arguments.ts";
 import { settingsFor, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
-import { fail, note, printJson, type Io } from "./io.ts";
+import { fail, note, printJson, printText, type Io } from "./io.ts";
 import { addSettingFlags } from "./setting-flags.ts";
 
 interface ImportOptions {
@@ -69,7 +69,7 @@ export function registerImport(prices: Command, context: CliContext): void {
       const files = target === null ? [] : filesOf(imported, target);
       if (files.length === 0) {
         if (options.json) printJson(io, { ...shown(imported), written: [] });
-        else if (target === null) io.stdout.write(imported.yaml);
+        else if (target === null) printText(io, imported.yaml);
         return 0;
       }
       const isWanted = options.yes === true || (options.json !== true && (await adapters.ask(`Write ${files.map(({ path }) => path).join(" and ")}?`)));

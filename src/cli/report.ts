@@ -9,7 +9,7 @@ import { runReport, type Figures, type Report } from "../reporting/report.ts";
 import { dimensionsArgument } from "./arguments.ts";
 import { storeSettings, withStore, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
-import { fail, note, printJson, type Io } from "./io.ts";
+import { fail, note, printJson, printText, type Io } from "./io.ts";
 import { addSettingFlags } from "./setting-flags.ts";
 import { printTable, type TableCell } from "./table.ts";
 import { reportWhatIf } from "./what-if.ts";
@@ -66,7 +66,7 @@ export function registerReport(program: Command, context: CliContext): void {
 
 function print(io: Io, report: Report, format: ReportOptions["format"]): void {
   if (format === "json") printJson(io, report);
-  else if (format === "csv") io.stdout.write(reportCsv(report));
+  else if (format === "csv") printText(io, reportCsv(report));
   else printReport(io, report);
 }
 

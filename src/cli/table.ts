@@ -51,6 +51,6 @@ export function printFields(io: Io, fields: readonly (readonly [name: string, va
   const width = io.isTTY ? Math.max(...fields.map(([name]) => name.length)) : 0;
   const gap = io.isTTY ? "  " : "\t";
   for (const [name, value] of fields) {
-    io.stdout.write(`${name.padEnd(width)}${gap}${value === null ? "-" : visible(String(value))}\n`);
+    io.stdout.write(`${visible(name).padEnd(width)}${gap}${value === null ? "-" : visible(String(value))}\n`);
   }
 }

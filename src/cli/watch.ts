@@ -8,7 +8,7 @@ import { RequestWatch, watchedSums, type WatchFilter } from "../reporting/watche
 import { completionTotal, promptTotal } from "../core/tokens.ts";
 import { storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
 import { example } from "./help.ts";
-import { fail, visible, type ExitCode } from "./io.ts";
+import { fail, jsonText, visible, type ExitCode } from "./io.ts";
 import { addSettingFlags } from "./setting-flags.ts";
 import { budgetRows, frameLines } from "./watch-screen.ts";
 
@@ -60,7 +60,7 @@ async function watchLines({ io, adapters }: CliContext, store: OpenStore, filter
   do {
     const charges = await requests.look(firstLines);
     const nameOf = await keyNamesOf(store.keys, charges.map(({ key }) => key));
-    for (const charge of charges) io.stdout.write(`${json ? JSON.stringify(chargeJson(charge, nameOf)) : plainLine(charge, nameOf)}\n`);
+    for (const charge of charges) io.stdout.write(`${json ? jsonText(chargeJson(charge, nameOf)) : plainLine(charge, nameOf)}\n`);
   } while (await watching.wait(everyMs));
   return 0;
 }

@@ -5,7 +5,7 @@ import { whatIfCsv } from "../reporting/csv.ts";
 import { keyNames } from "../reporting/names.ts";
 import { runWhatIf, type Leftovers, type WhatIfReport } from "../reporting/what-if.ts";
 import type { CliContext, OpenStore } from "./context.ts";
-import { fail, note, printJson, type ExitCode, type Io } from "./io.ts";
+import { fail, note, printJson, printText, type ExitCode, type Io } from "./io.ts";
 import { priceFolder } from "./price-folder.ts";
 import { progress } from "./progress.ts";
 import { printTable, type TableCell } from "./table.ts";
@@ -24,7 +24,7 @@ export async function reportWhatIf(
   const report = await runWhatIf({ ledger: store.ledger, nameOf, catalogue: loading.catalogue }, query, bar.show);
   bar.end();
   if (how.format === "json") printJson(io, report);
-  else if (how.format === "csv") io.stdout.write(whatIfCsv(report));
+  else if (how.format === "csv") printText(io, whatIfCsv(report));
   else printWhatIf(io, report);
   if (how.format !== "json") noteLeftovers(io, report);
   return 0;

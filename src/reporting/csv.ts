@@ -10,11 +10,11 @@ export function csvOf(rows: readonly (readonly Cell[])[]): string {
   return rows.map((row) => `${row.map(csvCell).join(",")}\r\n`).join("");
 }
 
-/** A cell that would begin a formula in a spreadsheet gets an apostrophe before it; numbers stay as they are. */
+/** Puts an apostrophe before a cell that a spreadsheet would take for a formula, full-width signs included; numbers stay as they are. */
 function csvCell(cell: Cell): string {
   const text = cell === null ? "" : String(cell);
   const isNumber = /^-?\d+(\.\d+)?$/.test(text);
-  const safe = !isNumber && /^[\s]*[=+\-@|%]|^[\t\r\n]/.test(text) ? `'${text}` : text;
+  const safe = !isNumber && /^\s*[=+\-@|%＝＋－＠]|^[\t\r\n]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 

@@ -142,7 +142,7 @@ describe("the stdout of an export", () => {
     async function* texts() {
       yield* ["a", "b", "c"];
     }
-    const done = writeTexts(slow, texts());
+    const done = writeTexts({ stdout: slow, stderr: slow, isTTY: false, env: {} }, texts());
     while (written.length < 2) await new Promise(setImmediate);
     await new Promise(setImmediate);
     expect(written).toEqual(["a", "b"]);
