@@ -7,6 +7,7 @@ import { startSandbox } from "../../src/sandbox/server.ts";
 import { systemClock } from "../../src/time/clock.ts";
 import { runFarebox, startServe, temporaryFolder } from "../support/farebox-process.ts";
 import { heardLog, type HeardLog } from "../support/heard-log.ts";
+import { changePricesUnderLoad, expectChargesOfTheirVersions, openChangingPrices } from "../support/price-changes.ts";
 import { oneModelFile, replaceFile } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { delta, done, finish, scriptedGateway, usageChunk, type Asked, type ScriptedGateway } from "../support/scripted-gateway.ts";
@@ -151,4 +152,15 @@ it("a SIGHUP reads the price files, and serve lives on", { timeout: 60_000 }, as
   expect((await fetch(`${serve.url}/readyz`)).status).toBe(200);
   serve.signal("SIGTERM");
   expect(await serve.ended).toMatchObject({ code: 0 });
+});
+
+it("requests, streams and tasks in flight over many changes, half-written and faulty files among them, are each charged at their own", async () => {
+  await using folder = await temporaryFolder();
+  await using prices = await openChangingPrices(folder.path);
+  await using proxy = await startProxy({ gatewayUrl: prices.gateway.url, env: { FAREBOX_PRICING: folder.path } });
+  await proxy.budget("key:alice", "1000");
+  await changePricesUnderLoad(prices, { url: proxy.url, key: proxy.key, folder: folder.path });
+  await proxy.charges();
+  expectChargesOfTheirVersions(proxy.database);
+  expect(await proxy.serving.ledger.verify()).toMatchObject({ differences: [] });
 });

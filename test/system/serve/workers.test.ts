@@ -11,6 +11,7 @@ import { askAdmin } from "../../support/admin-client.ts";
 import { answeringGateway } from "../../support/answering-gateway.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { startPausedRelay, type PausedRelay } from "../../support/paused-relay.ts";
+import { changePricesUnderLoad, expectChargesOfTheirVersions, openChangingPrices } from "../../support/price-changes.ts";
 import { oneModelFile, replaceFile } from "../../support/price-files.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 import { ask, open as openAnswer, type OpenAnswer, type WireAnswer, type WireOptions } from "../../support/wire-client.ts";
@@ -358,6 +359,20 @@ describe("a burst of 200 in which a worker is killed", { timeout: 180_000 }, () 
 });
 
 describe("signals", { timeout: 180_000 }, () => {
+  it.each([true, false])("requests and tasks in flight over many changes of the prices are each charged at their own (with SIGHUP: %s)", async (hangsUp) => {
+    await using folder = await temporaryFolder();
+    await using prices = await openChangingPrices(folder.path);
+    await using scene = await startScene({ env: { FAREBOX_PRICING: folder.path }, gatewayUrl: prices.gateway.url });
+    const { serve, database } = scene;
+    const key = await scene.addKey("alice");
+    await scene.budget("key:alice", "1000");
+    const notice = hangsUp ? () => serve.signal("SIGHUP") : () => undefined;
+    await changePricesUnderLoad(prices, { url: serve.url, key, folder: folder.path, notice });
+    await until(async () => rowsOf(database).every(({ state }) => state !== "pending"));
+    expectChargesOfTheirVersions(database);
+    expect((await runFarebox(["verify", "--database", database])).code).toBe(0);
+  });
+
   it("SIGHUP has every worker take other prices; SIGTERM lets every worker finish what it runs", async () => {
     await using folder = await temporaryFolder();
     const price = (input: string) => oneModelFile("mine", [{ from: "2026-01-01", input, output: "0" }]);

@@ -1,0 +1,184 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import Database from "better-sqlite3";
+import { expect } from "vitest";
+import { usd } from "../../src/core/money.ts";
+import { answeringGateway, type Answering, type AskedOf } from "./answering-gateway.ts";
+import { replaceFile } from "./price-files.ts";
+import { delta, done, finish, usageChunk } from "./scripted-gateway.ts";
+import { record } from "./task-records.ts";
+import { ask } from "./wire-client.ts";
+
+/** Prices of the second version are twice those of the first one, and so on. */
+const versions = 4;
+const file = "mine.yaml";
+const model = (name: string, more: string) => `  ${name}:\n${more}`;
+
+function priceFile(version: number): string {
+  return `provider: example
+models:
+${model("mine", `    tokenizer: o200k_base
+    context_tokens: 10000
+    max_output_tokens: 1000
+    reasoning: false
+    prices:
+      - { from: 2026-01-01, source: "made up for a test", official: { input: "${version}", output: "${4 * version}" }, gateway: { input: "${version}", output: "${4 * version}" } }
+`)}${model("kling", `    tasks:
+      video_generation:
+        - { from: 2026-01-01, source: "made up for a test", official: "${version}", gateway: "${version}" }
+`)}`;
+}
+
+/** What 9 tokens in and 3 out cost at the first version, and a task. */
+const unit = { request: usd("0.000021"), task: usd("1") } as const;
+
+const json = { "content-type": "application/json" };
+const usage = { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 };
+
+/** A gateway that keeps requests waiting until it is told, except those that say that they do not wait. */
+async function waitingGateway() {
+  let tasks = 0;
+  const waiting: (() => void)[] = [];
+  const watchers = new Set<() => void>();
+  const answerTo = ({ method, path, body }: AskedOf): Answering => {
+    if (path.startsWith("/api/v1/task")) {
+      const id = method === "POST" ? `t-${tasks++}` : path.slice("/api/v1/task/".length);
+      // In units that no price file knows: it costs what the price says.
+      return { headers: json, body: method === "POST" ? record(id, "pending") : record(id, "completed", { usage: { type: "jobs", frozen: 0, consume: 1 } }) };
+    }
+    if (body.includes('"stream":true')) return { headers: { "content-type": "text/event-stream" }, body: delta("Hi.", { model: "mine" }) + finish({ model: "mine" }) + usageChunk({ model: "mine" }) + done };
+    if (path === "/v1/responses") return { headers: json, body: JSON.stringify({ object: "response", model: "mine", status: "completed", output: [], usage: { input_tokens: 9, output_tokens: 3, total_tokens: 12 } }) };
+    return { headers: json, body: JSON.stringify({ model: "mine", choices: [{ index: 0, message: { role: "assistant", content: "Hi." }, finish_reason: "stop" }], usage }) };
+  };
+  const gateway = await answeringGateway(async (asked) => {
+    if (asked.method === "POST" && !asked.body.includes('"user":"now"')) {
+      await new Promise<void>((resolve) => {
+        waiting.push(resolve);
+        for (const watcher of watchers) watcher();
+      });
+    }
+    return answerTo(asked);
+  });
+  return {
+    url: gateway.url,
+    async hasWaiting(count: number): Promise<void> {
+      await new Promise<void>((resolve) => {
+        const look = () => {
+          if (waiting.length < count) return;
+          watchers.delete(look);
+          resolve();
+        };
+        watchers.add(look);
+        look();
+      });
+    },
+    /** Answers as many of the oldest. */
+    release(count: number): void {
+      for (const answer of waiting.splice(0, count)) answer();
+    },
+    [Symbol.asyncDispose]: () => gateway[Symbol.asyncDispose](),
+  };
+}
+
+export type WaitingGateway = Awaited<ReturnType<typeof waitingGateway>>;
+
+export interface ChangingPrices extends AsyncDisposable {
+  readonly gateway: WaitingGateway;
+}
+
+export async function openChangingPrices(folder: string): Promise<ChangingPrices> {
+  await writeFile(join(folder, file), priceFile(1));
+  const gateway = await waitingGateway();
+  return { gateway, [Symbol.asyncDispose]: () => gateway[Symbol.asyncDispose]() };
+}
+
+/**
+ * Changes the prices again and again under requests and tasks, each batch of which is answered two versions later; in
+ * between the file is written half, and with faults. `notice`: more than the folder's own notice of a change.
+ */
+export async function changePricesUnderLoad(
+  { gateway }: ChangingPrices,
+  proxy: { readonly url: string; readonly key: string; readonly folder: string; notice?(): void },
+): Promise<void> {
+  const chat = { model: "mine", messages: [{ role: "user", content: "hello" }], max_tokens: 50 };
+  const send = (batch: string, body: object, path = "/v1/chat/completions") => ask(proxy, body, { path, headers: { "x-farebox-tag": `batch=${batch}` } });
+  const now = () => send("now", { ...chat, user: "now" });
+  const batchOf = (version: number) => [
+    send(String(version), chat),
+    send(String(version), { ...chat, stream: true, stream_options: { include_usage: true } }),
+    send(String(version), { ...chat, stream: true }),
+    send(String(version), { model: "mine", input: "hello", max_output_tokens: 50 }, "/v1/responses"),
+    send(String(version), { model: "kling", task_type: "video_generation", input: { prompt: "a fox" } }, "/api/v1/task"),
+    send(String(version), { model: "kling", task_type: "video_generation", input: { prompt: "a fox" } }, "/api/v1/task"),
+  ];
+  const running: ReturnType<typeof send>[] = [];
+  let waiting = 0;
+  for (let version = 1; version <= versions; version++) {
+    if (version > 1) {
+      const text = priceFile(version);
+      await writeFile(join(proxy.folder, file), text.slice(0, text.length / 2));
+      await now();
+      await writeFile(join(proxy.folder, file), text.replace("reasoning:", "reasonin:"));
+      await now();
+      await replaceFile(proxy.folder, file, text);
+      proxy.notice?.();
+    }
+    const wanted = Number(unit.request) * version;
+    // Every process has them once several requests at a time cost what they say.
+    for (let costs = [0]; costs.some((cost) => cost !== wanted); ) {
+      const answers = await Promise.all(Array.from({ length: 4 }, now));
+      costs = answers.map(({ headers }) => Number(usd(String(headers["x-farebox-cost-usd"]))));
+    }
+    const batch = batchOf(version);
+    running.push(...batch);
+    waiting += batch.length;
+    await gateway.hasWaiting(waiting);
+    if (version <= 2) continue;
+    gateway.release(batch.length);
+    waiting -= batch.length;
+  }
+  gateway.release(waiting);
+  for (const answer of await Promise.all(running)) {
+    expect([answer.status, answer.broken]).toEqual([200, null]);
+    const task = /"task_id":"(t-\d+)"/.exec(answer.body.toString())?.[1];
+    if (task !== undefined) expect((await ask(proxy, undefined, { method: "GET", path: `/api/v1/task/${task}` })).status).toBe(200);
+  }
+}
+
+interface Row {
+  readonly kind: "request" | "task";
+  readonly route: string;
+  readonly state: string;
+  readonly source: string;
+  readonly cost: bigint;
+  readonly hold: bigint;
+  readonly price_id: string;
+  readonly tags: string;
+}
+
+/** Checks every charge once all are settled: its cost and its hold are those of one version, that of its batch. */
+export function expectChargesOfTheirVersions(database: string): void {
+  const db = new Database(database, { readonly: true });
+  const rows = db.prepare("select kind, route, state, source, cost, hold, price_id, tags from charges where kind in ('request', 'task') order by seq").safeIntegers().all() as Row[];
+  db.close();
+  const holds = new Map<string, Set<bigint>>();
+  const prices = new Map<string, bigint>();
+  for (const { kind, route, state, cost, hold, price_id: price, tags } of rows) {
+    expect(state).toBe("posted");
+    const { batch } = JSON.parse(tags) as { batch: string };
+    const version = cost / unit[kind];
+    expect(cost % unit[kind], "a price that no version of the file had").toBe(0n);
+    expect(version >= 1n && version <= BigInt(versions)).toBe(true);
+    if (batch !== "now") expect(version).toBe(BigInt(batch));
+    expect(prices.get(price) ?? version, "one stored price has one version").toBe(version);
+    prices.set(price, version);
+    if (kind === "task") expect(hold).toBe(version * unit.task);
+    expect(hold % version, "it was held at the price at which it is posted").toBe(0n);
+    const held = holds.get(`${kind} ${route} ${batch === "now"}`) ?? new Set();
+    holds.set(`${kind} ${route} ${batch === "now"}`, held.add(hold / version));
+  }
+  const batches = new Set(rows.map(({ tags }) => (JSON.parse(tags) as { batch: string }).batch));
+  expect(batches.size).toBe(versions + 1);
+  // A batch has chats of three bodies: plain, and streamed in two ways.
+  for (const [like, held] of holds) expect(held.size, like).toBeLessThanOrEqual(like.includes("chat") && like.endsWith("false") ? 3 : 1);
+}
