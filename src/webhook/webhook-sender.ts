@@ -39,6 +39,8 @@ export function createWebhookSender({ clock }: { readonly clock: Clock }): Webho
         });
         outgoing.on("error", (error) => resolve(failure(error)));
         outgoing.on("close", () => {
+          // Without an error too: a receiver that switches protocols is left without one.
+          resolve({ ok: false, error: "the connection closed without an answer", retryAfterMs: null });
           timer.cancel();
           running.delete(breakOff);
         });

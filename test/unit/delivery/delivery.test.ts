@@ -1,6 +1,7 @@
 import { lookup } from "node:dns/promises";
 import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
+import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import type { AddressRule } from "../../../src/core/addresses.ts";
 import { startDelivery, type DeliveryResult } from "../../../src/delivery/delivery.ts";
@@ -235,4 +236,110 @@ it("takes an answer that is no HTTP, or far too large, for what it is", async ()
   expect(await send()).toMatchObject({ ok: false, error: "HPE_INVALID_CONSTANT" });
   expect(await send()).toMatchObject({ ok: false, error: "HPE_HEADER_OVERFLOW" });
   server.close();
+});
+
+it.each<[what: string, answer: string, outcome: string | true]>([
+  ["an end without an answer", "", "ECONNRESET"],
+  ["an end within the head", "HTTP/1.1 200 OK\r\ncontent-le", "ECONNRESET"],
+  ["an interim answer alone", "HTTP/1.1 100 Continue\r\n\r\n", "ECONNRESET"],
+  ["a switch of protocols", "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", "the connection closed without an answer"],
+  ["an end within the body of an error", "HTTP/1.1 500 No\r\ncontent-length: 100\r\n\r\nabc", "answered with status 500"],
+  ["an end within the body of a success", "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc", true],
+  ["early hints before a success", "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", true],
+])("takes %s for what it is, and never waits for more", async (_, answer, outcome) => {
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.once("data", () => socket.end(answer));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const clock = manualClock(noon);
+  await using sender = createWebhookSender({ clock });
+  const sent = await sender.send({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, rule: "administrator", headers: {}, body: "{}" });
+  expect(sent?.ok === true ? true : sent?.error).toBe(outcome);
+  await new Promise((resolve) => server.close(resolve));
+  expect(clock.waiting).toBe(0);
+});
+
+it("says why no name leads to a receiver, without the name", async () => {
+  await using sender = createWebhookSender({ clock: manualClock(noon) });
+  const sent = await sender.send({ url: "http://receiver.invalid/hook", rule: "administrator", headers: {}, body: "{}" });
+  expect(sent).toMatchObject({ ok: false, error: expect.stringMatching(/^(ENOTFOUND|EAI_AGAIN)$/) });
+});
+
+it("loses nothing and keeps the order through receivers that fail in every way and restarts in between, and keeps nothing", async () => {
+  const seed = fc.sample(fc.integer(), 1)[0] ?? 0;
+  const chance = fc.sample(fc.infiniteStream(fc.nat(999)), { numRuns: 1, seed })[0];
+  const upTo = (count: number) => (chance?.next().value ?? 0) % count;
+  await using receiver = await startReceiver();
+  const targets = ["red", "green", "blue"];
+  const { clock, outbox, start, of } = world(Object.fromEntries(targets.map((target) => [target, `${receiver.url}/${target}`])));
+  /** Ids as each target has taken them over, by its own answer. */
+  const taken = new Map<string, string[]>(targets.map((target) => [`/${target}`, []]));
+  let isSound = false;
+  receiver.answer((response, { path, headers }) => {
+    const take = () => taken.get(path)?.push(String(headers["webhook-id"]));
+    const failures: (() => void)[] = [
+      () => status(500)(response),
+      () => status(429, { "retry-after": "30" })(response),
+      () => status(302, { location: "/elsewhere" })(response),
+      () => response.socket?.resetAndDestroy(),
+      () => response.socket?.end("HTTP/1.1 200 O"),
+      // Never answered: the try ends after its time.
+      () => {},
+      // Taken over, and its answer lost.
+      () => (take(), response.socket?.resetAndDestroy()),
+      // Taken over, whatever becomes of the answer's body.
+      () => (take(), response.writeHead(200, { "content-length": "100" }).write("x"), response.socket?.resetAndDestroy()),
+    ];
+    const failure = isSound || upTo(4) === 0 ? undefined : failures[upTo(failures.length)];
+    if (failure !== undefined) return failure();
+    take();
+    status(200)(response);
+  });
+  const put: string[] = [];
+  let delivery = start();
+  const settle = async () => {
+    // Nothing that is under way depends on the machine's time; tries without an answer end by the clock of the test.
+    const state = { isIdle: false };
+    void delivery.idle().then(() => (state.isIdle = true));
+    while (!state.isIdle) {
+      await new Promise((resolve) => setImmediate(resolve));
+      clock.advance(1);
+    }
+  };
+  for (let round = 0; round < 40; round++) {
+    for (let count = upTo(3); count > 0; count--) {
+      const id = `${put.length}`.padStart(3, "0");
+      put.push(id);
+      await outbox.put([message(id, { target: targets[upTo(3)] ?? "red", createdAt: clock.now() })]);
+    }
+    delivery.wake();
+    if (upTo(4) === 0) {
+      // Killed, as far as the outbox can tell.
+      await delivery[Symbol.asyncDispose]();
+      delivery = start();
+    } else await settle();
+    clock.advance(upTo(600) * 1000);
+  }
+  isSound = true;
+  for (let hours = 0; (await outbox.waiting()) > 0; hours++) {
+    expect(hours, `seed ${seed}`).toBeLessThan(48);
+    await settle();
+    clock.advance(3_600_000);
+  }
+  for (const id of put) expect(await of(id), `seed ${seed}`).toMatchObject({ state: "delivered" });
+  for (const [path, ids] of taken) {
+    const first = [...new Set(ids)];
+    expect(first, `seed ${seed}: ${path}`).toEqual(first.toSorted());
+  }
+  expect(new Set([...taken.values()].flat()).size, `seed ${seed}`).toBe(put.length);
+  // What ended goes after a week, and one timer stays: the next look.
+  clock.advance(8 * dayMs);
+  await settle();
+  clock.advance(3_600_000);
+  await settle();
+  expect(await outbox.list({ kind: "alert", limit: 1000 })).toEqual([]);
+  expect(clock.waiting).toBe(1);
+  await delivery[Symbol.asyncDispose]();
+  expect(clock.waiting).toBe(0);
 });
