@@ -58,7 +58,7 @@ it("moves a ledger row by row: every table, every value, what a pending charge w
   const copied = await h.run("db", "copy", h.database);
   expect(copied).toMatchObject({
     code: 0,
-    stdout: expect.stringMatching(/^copied \S+ to postgres:\/\/postgres@127\.0\.0\.1:\d+\/copy_\w+: \d{4} rows, every one compared, no difference\n2\d{3} charges of USD \d+\.\d+, and \d\d pending that hold USD \d+\.\d+\n$/),
+    stdout: expect.stringMatching(/^copied \S+ to postgres:\/\/postgres@127\.0\.0\.1:\d+\/\w+: \d{4} rows, every one compared, no difference\n2\d{3} charges of USD \d+\.\d+, and \d\d pending that hold USD \d+\.\d+\n$/),
   });
   for (const table of copiedTables) {
     const { from, to, rows } = await bothSides(client, table);
