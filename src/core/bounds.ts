@@ -72,7 +72,7 @@ export function outputBound(size: RequestSize, model: ModelLimits): number {
 
 /**
  * The highest cost over all prompt sizes up to the bound: every tier that the prompt can reach is tried at its top,
- * each prompt token at the dearest class it can become, each completion token at the dearest; at least the minimum.
+ * each prompt token at the most expensive class it can become, each completion token likewise; at least the minimum.
  */
 export function worstCase(
   price: PriceVersion,
@@ -85,19 +85,19 @@ export function worstCase(
     if (tier.fromPromptTokens > bound.promptTokens) return;
     const top = Math.min(bound.promptTokens, (price.tiers[index + 1]?.fromPromptTokens ?? Infinity) - 1);
     const prompt = promptWorst(price, tier, top, classes.prompt);
-    const output = priceOf(bound.outputTokens, dearest(tier.charged, classes.completion));
+    const output = priceOf(bound.outputTokens, highestRate(tier.charged, classes.completion));
     worst = larger(worst, add(prompt, output));
   });
   return larger(worst, minimumWorst(price, bound, classes));
 }
 
 function promptWorst(price: PriceVersion, reached: PriceTier, tokens: number, classes: readonly TokenClass[]): PicoUsd {
-  if (price.tierMode === "whole_request") return priceOf(tokens, dearest(reached.charged, classes));
+  if (price.tierMode === "whole_request") return priceOf(tokens, highestRate(reached.charged, classes));
   let total = noMoney;
   price.tiers.forEach((tier, index) => {
     const end = price.tiers[index + 1]?.fromPromptTokens ?? Infinity;
     const inTier = Math.min(tokens, end) - tier.fromPromptTokens;
-    if (inTier > 0) total = add(total, priceOf(inTier, dearest(tier.charged, classes)));
+    if (inTier > 0) total = add(total, priceOf(inTier, highestRate(tier.charged, classes)));
   });
   return total;
 }
@@ -113,13 +113,13 @@ function minimumWorst(
   const classes: TokenClass[] = [...prompt, ...completion, "output"];
   const reachable = price.tiers.filter((tier) => tier.fromPromptTokens <= bound.promptTokens);
   const rate = reachable.reduce<bigint>((top, tier) => {
-    const here = dearest(tier.charged, classes);
+    const here = highestRate(tier.charged, classes);
     return here > top ? here : top;
   }, 0n);
   return larger(priceOf(minimum.tokens, rate as PicoUsdPerToken), minimum.usd);
 }
 
-function dearest(rates: Rates, classes: readonly TokenClass[]): PicoUsdPerToken {
+function highestRate(rates: Rates, classes: readonly TokenClass[]): PicoUsdPerToken {
   let top = 0n;
   for (const name of classes) if (rates[name] > top) top = rates[name];
   return top as PicoUsdPerToken;

@@ -59,7 +59,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       mutants: [
         "promptWorst: inTier > 0 → inTier >= 0",
         "minimumWorst: here > top → here >= top",
-        "dearest: rates[name] > top → rates[name] >= top",
+        "highestRate: rates[name] > top → rates[name] >= top",
       ],
     },
   ],

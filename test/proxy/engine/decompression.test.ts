@@ -143,7 +143,7 @@ describe("an answer that unpacks to more than is read", () => {
     }
   });
 
-  it("is no record of a task, whoever asks for it", async () => {
+  it("is no record of a task, no matter who asks for it", async () => {
     given = { body: record("t-1", "pending") };
     expect((await request(endpoints["a task"] ?? aChat)).status).toBe(200);
     for (const method of ["GET", "DELETE"]) {
@@ -194,7 +194,7 @@ describe("a body that comes compressed to Farebox", () => {
   it.each([...Object.values(endpoints), ...Object.values(unpriced).filter(({ method }) => method !== "GET"), { path: `/v1/farebox/callbacks/${"0".repeat(64)}` }])("is refused unread at $path", async ({ path, type = json }) => {
     for (const encoding of ["gzip", "br", "zstd", "deflate", "gzip, gzip"]) {
       const answer = await ask(proxy, bombs[encoding]?.subarray(0, 4096), { path, headers: { "content-type": type, "content-encoding": encoding } });
-      // A callback that nobody awaits is not found, compressed or not.
+      // A callback that no one awaits is not found, compressed or not.
       expect([415, 404]).toContain(answer.status);
       expect(["unsupported_encoding", "not_found"]).toContain(errorCode(answer));
     }
