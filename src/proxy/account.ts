@@ -152,13 +152,14 @@ function balanceOnly(record: Buffer): Buffer {
   };
   const object = (members: readonly (readonly [name: string, text: string | undefined])[]) =>
     `{${members.flatMap(([name, text]) => (text === undefined ? [] : `${JSON.stringify(name)}:${text}`)).join(",")}}`;
-  const credits = creditKinds.map((kind) => [`${kind}_credits`, textAt("data", "credit_pack_info", `${kind}_credits`)] as const);
-  const data = object([
-    ["equivalent_in_usd", textAt("data", "equivalent_in_usd")],
-    ["credit_pack_info", object(credits)],
-  ]);
-  const shown = [["code", textAt("code")], ["data", data], ["message", textAt("message")], ["equivalent_in_usd", textAt("equivalent_in_usd")]] as const;
-  return Buffer.from(object(shown));
+  const usdAt = (...path: string[]) => ["equivalent_in_usd", textAt(...path, "equivalent_in_usd")] as const;
+  const stated = (text: string) => (text === "{}" ? undefined : text);
+  const figures = (...path: string[]) => [
+    usdAt(...path),
+    ["wallet", stated(object([usdAt(...path, "wallet")]))],
+    ["credit_pack_info", stated(object([...creditKinds.map((kind) => [`${kind}_credits`, textAt(...path, "credit_pack_info", `${kind}_credits`)] as const), usdAt(...path, "credit_pack_info")]))],
+  ] as const;
+  return Buffer.from(object([["code", textAt("code")], ["data", object(figures("data"))], ["message", textAt("message")], ...figures()]));
 }
 
 async function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask): Promise<typeof notForwarded> {

@@ -15,13 +15,11 @@ export async function serveAccount(call: Call): Promise<void> {
   const fault = faultOf(call.scenario, call.redirects);
   if (fault !== undefined) return serveFault(call, fault);
   const balance = usdNumber(call.house.billing.balance);
-  const place = options.equivalentInUsd;
-  return sendJson(call, 200, {
-    code: 200,
-    data: { ...accountRecord(call), ...(place === "data" ? { equivalent_in_usd: balance } : {}) },
-    message: "success",
-    ...(place === "root" ? { equivalent_in_usd: balance } : {}),
-  });
+  const record: Record<string, unknown> = accountRecord(call);
+  const answer: Record<string, unknown> = { code: 200, data: record, message: "success" };
+  const places: Readonly<Record<string, unknown>> = { data: record, root: answer, wallet: record["wallet"], credit_pack_info: record["credit_pack_info"] };
+  Object.assign(places[options.equivalentInUsd] ?? {}, { equivalent_in_usd: balance });
+  return sendJson(call, 200, answer);
 }
 
 /** Tasks that the account may run at once. */

@@ -62,7 +62,7 @@ export interface SandboxOptions {
   /** Asked when the headers are read, for `early-response`. */
   readonly scenarioAtHeaders?: Choose<RequestHead>;
   /** Where the account record has `equivalent_in_usd`. Default `data`. */
-  readonly equivalentInUsd?: "data" | "root" | "absent";
+  readonly equivalentInUsd?: "data" | "root" | "wallet" | "credit_pack_info" | "absent";
   /** At least the newest so many are kept in `requests`, with their bodies. Default 1,000; with 0 none is. */
   readonly keepRequests?: number;
   /** At least the newest so many are kept in `ledger`. Default 100,000; with 0 none is. */

@@ -17,8 +17,8 @@ export interface Account {
 }
 
 /**
- * Reads an account record of any shape. The place of `equivalent_in_usd` is not documented: clients find it in `data`,
- * some at the root.
+ * Reads an account record of any shape. The place of `equivalent_in_usd` is not documented: it is looked for in `data`, at the root,
+ * and in the wallet and the credit packs of both. The first place that states an amount counts.
  */
 export function readAccount(record: unknown): Account {
   const root = objectOr(record);
@@ -27,12 +27,18 @@ export function readAccount(record: unknown): Account {
   const creditsOf = (kind: CreditKind) => first(packs.map((pack) => readNumber(pack[`${kind}_credits`])));
   const textOf = (name: string) => first([data, root].map((place) => readText(place[name])));
   return {
-    balance: readUsd(data["equivalent_in_usd"]) ?? readUsd(root["equivalent_in_usd"]),
+    balance: first(placesIn(root).map((place) => readUsd(place["equivalent_in_usd"]))),
     credits: { total: creditsOf("total"), used: creditsOf("used"), frozen: creditsOf("frozen"), available: creditsOf("available") },
     plan: textOf("plan"),
     type: textOf("type"),
     ceilings: readCeilings(data, root),
   };
+}
+
+/** The objects of an account record that state figures, in the order in which they count. */
+function placesIn(root: JsonObject): readonly JsonObject[] {
+  const outer = [objectOr(root["data"]), root];
+  return [...outer, ...outer.map((place) => objectOr(place["wallet"])), ...outer.map((place) => objectOr(place["credit_pack_info"]))];
 }
 
 const ceilingFields: Readonly<Record<CeilingName, string>> = {
@@ -60,7 +66,7 @@ function readText(value: unknown): string | null {
 export function readAccountFigures(record: unknown): { readonly account: string | null; readonly figures: AccountFigures } {
   const root = objectOr(record);
   const data = objectOr(root["data"]);
-  const places = [data, root].flatMap((place) => [place, objectOr(place["credit_pack_info"]), objectOr(place["wallet"])]);
+  const places = placesIn(root);
   const figures: Partial<Record<AccountFigure, string>> = {};
   for (const name of accountFigures) {
     const text = places.map((place) => decimalText(place[name])).find((each) => each !== null && decimal.test(each));

@@ -115,11 +115,13 @@ describe("views of FAREBOX_ACCOUNT_INFO", () => {
     expect(proxy.sandbox.accountCalls).toBe(0);
   });
 
-  it.each(["data", "root", "absent"] as const)("equivalent_in_usd in %s", async (equivalentInUsd) => {
+  it.each(["data", "root", "wallet", "credit_pack_info", "absent"] as const)("equivalent_in_usd in %s", async (equivalentInUsd) => {
     await using proxy = await startProxy({ sandbox: { equivalentInUsd }, env: { FAREBOX_ACCOUNT_INFO: "balance" } });
     const record = jsonOf(await accountInfo(proxy));
-    expect(record.data.equivalent_in_usd).toBe(equivalentInUsd === "data" ? 25 : undefined);
-    expect(record.equivalent_in_usd).toBe(equivalentInUsd === "root" ? 25 : undefined);
+    const { data } = record;
+    expect({ data: data.equivalent_in_usd, root: record.equivalent_in_usd, wallet: data.wallet?.equivalent_in_usd, credit_pack_info: data.credit_pack_info.equivalent_in_usd }).toEqual(
+      equivalentInUsd === "absent" ? {} : { [equivalentInUsd]: 25 },
+    );
     // Absent rather than 0 when unknown.
     expect(/^farebox_balance_usd /m.test(await proxy.metrics())).toBe(equivalentInUsd !== "absent");
   });

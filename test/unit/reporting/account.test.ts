@@ -10,6 +10,10 @@ describe("the account record", () => {
     [{ data: {}, equivalent_in_usd: 3 }, "3.00"],
     [{ data: { equivalent_in_usd: null }, equivalent_in_usd: "0.1" }, "0.10"],
     [{ data: { equivalent_in_usd: 0 }, equivalent_in_usd: 9 }, "0.00"],
+    [{ data: { wallet: { equivalent_in_usd: 4 }, credit_pack_info: { equivalent_in_usd: 5 } } }, "4.00"],
+    [{ data: { equivalent_in_usd: null, wallet: {}, credit_pack_info: { equivalent_in_usd: "5.5" } } }, "5.50"],
+    [{ wallet: { equivalent_in_usd: 6 }, credit_pack_info: { equivalent_in_usd: 7 } }, "6.00"],
+    [{ credit_pack_info: { equivalent_in_usd: 7 }, data: { wallet: { equivalent_in_usd: "many" } } }, "7.00"],
     [{ data: { equivalent_in_usd: -0.25 } }, "-0.25"],
     [{ data: { equivalent_in_usd: 0.1 + 0.2 } }, "0.30"],
     [{ data: { equivalent_in_usd: 1e-9 } }, "0.000000001"],
@@ -22,6 +26,9 @@ describe("the account record", () => {
   ])("%j has the balance %s", (record, expected) => {
     const { balance } = readAccount(record);
     expect(balance === null ? null : formatUsd(balance)).toBe(expected);
+    // The samples of the account state the same balance.
+    const sampled = readAccountFigures(record).figures.equivalent_in_usd;
+    expect(sampled === undefined ? null : formatUsd(readAccount({ data: { equivalent_in_usd: sampled } }).balance ?? usd("0"))).toBe(expected);
   });
 
   it("tells credits and plan where they are", () => {
