@@ -38,8 +38,8 @@ export type Outcome = OutcomeKind & {
 type OutcomeKind =
   /** No byte of the request reached the gateway: no connection, or the client had left before it was sent. */
   | { readonly kind: "notSent"; readonly reason: string }
-  /** The gateway answered 4xx. */
-  | { readonly kind: "refusedByGateway"; readonly status: number }
+  /** The gateway answered 4xx, or refused inside an answer of 200. `reason`: a short word, where its words are understood. */
+  | { readonly kind: "refusedByGateway"; readonly status: number; readonly reason?: string }
   /** The gateway answered 500, 502 or 503; `billed` where the catalogue says that such an answer costs. */
   | { readonly kind: "failedAtGateway"; readonly status: number; readonly billed: boolean }
   /** The gateway reported its usage. */
@@ -96,7 +96,7 @@ export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement 
     case "notSent":
       return { kind: "void", reason: outcome.reason };
     case "refusedByGateway":
-      return { kind: "void", reason: `gateway_${outcome.status}` };
+      return { kind: "void", reason: outcome.reason ?? `gateway_${outcome.status}` };
     case "failedAtGateway":
       return outcome.billed
         ? { ...postHold(reserved, "assumed", `gateway_${outcome.status}`), ...notesOf(outcome) }

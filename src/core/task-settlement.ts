@@ -23,6 +23,8 @@ export type TaskOutcome =
       readonly consumption: Consumption | null;
       /** Whether the record says that the account's own pool made it, which the gateway does not bill. */
       readonly isPrivatePool?: boolean;
+      /** Whether it failed because it ran longer than its family may. */
+      readonly isPastTimeLimit?: boolean;
     }
   /** Nothing said that it ended until its time was over. */
   | { readonly kind: "expired"; readonly consumption: Consumption | null };
@@ -65,10 +67,10 @@ export function taskSettlementFor(
   const used = consumption !== null && consumption.units !== "0";
   const raw: TaskInputs = { consumption, unitsPerUsd: null, quantity: null };
   const isDone = outcome.kind === "ended" && outcome.status === "completed";
+  const how = outcomeWords[outcome.kind === "expired" || outcome.isPastTimeLimit === true ? "expired" : outcome.status];
   if (outcome.kind === "ended" && !isDone && !used) {
-    return { settlement: { kind: "void", reason: `task_${outcome.status}` }, inputs: raw };
+    return { settlement: { kind: "void", reason: how ?? `task_${outcome.status}` }, inputs: raw };
   }
-  const how = outcomeWords[outcome.kind === "ended" ? outcome.status : "expired"];
   // What it used decides where it can be priced; the official price of the whole is the list cost of what came to be.
   const reported: TaskInputs = { ...raw, unitsPerUsd: unit, quantity: isDone ? reserved.quantity : null };
   const unstated = isUnstated(reserved, outcome);

@@ -97,14 +97,29 @@ export const generalLimitMs = 24 * 3_600_000;
 /** The gateway ends a task at its limit and may need this long to say so. Milliseconds. */
 const limitGraceMs = 60_000;
 
-/** When a task is given up: the family's limit after its start, the general one after its creation. */
+function timeLimitOf({ model, taskType }: Pick<Task, "model" | "taskType">): number | null {
+  const names = `${model} ${taskType ?? ""}`;
+  return timeLimits.find(({ family }) => family.test(names))?.limitMs ?? null;
+}
+
+/** When Farebox stops waiting for a task: the family's limit after its start, the general one after its creation. */
 export function deadlineOf(task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">): number {
   const general = task.createdAt + generalLimitMs;
-  if (task.startedAt === null) return general;
-  const names = `${task.model} ${task.taskType ?? ""}`;
-  const limit = timeLimits.find(({ family }) => family.test(names));
+  const limitMs = timeLimitOf(task);
+  if (task.startedAt === null || limitMs === null) return general;
   // A start that lies before the creation is another clock's.
-  return limit === undefined ? general : Math.min(general, Math.max(task.startedAt, task.createdAt) + limit.limitMs + limitGraceMs);
+  return Math.min(general, Math.max(task.startedAt, task.createdAt) + limitMs + limitGraceMs);
+}
+
+/**
+ * Whether the gateway treats the task as failed because it ran longer than its family may, from its start to its end; up to `now`
+ * where it has not ended.
+ */
+export function isPastTimeLimit(task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">, endedAt: number | null, now: number): boolean {
+  const limitMs = timeLimitOf(task);
+  if (limitMs === null || task.startedAt === null) return false;
+  if (endedAt !== null) return endedAt - task.startedAt > limitMs;
+  return now >= deadlineOf(task) && now < task.createdAt + generalLimitMs;
 }
 
 const pollPauseMs = { least: 3_000, most: 60_000 } as const;

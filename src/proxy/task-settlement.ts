@@ -4,7 +4,7 @@ import { noMoney, subtract, sum } from "../core/money.ts";
 import { failureReason } from "../core/task-failures.ts";
 import { isUnstated, laterAmounts, taskSettlementFor, type ReservedTask, type TaskOutcome, type TaskSettlement } from "../core/task-settlement.ts";
 import {
-  clientPauseMs, confirmMs, deadlineOf, finalStatusOf, generalLimitMs, isConfirming, nextPollAt, sightEveryMs, type FinalStatus, type Task, type TaskRecord,
+  clientPauseMs, confirmMs, deadlineOf, finalStatusOf, generalLimitMs, isConfirming, isPastTimeLimit, nextPollAt, sightEveryMs, type FinalStatus, type Task, type TaskRecord,
 } from "../core/tasks.ts";
 import type { Charge } from "../core/charge.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
@@ -79,7 +79,8 @@ export function createTaskBook(parts: {
     const isLate = isConfirming(task) && clock.now() >= task.deadlineAt;
     if (isUnstated(reserved, outcome) && !isLate) return note(task, record, by);
     const settled = taskSettlementFor(reserved, outcome, unitsPerUsd);
-    const failure = status !== "failed" ? null : outcome.kind === "expired" ? "time_limit" : failureReason(record?.errors ?? []);
+    const hasRunOut = outcome.kind === "expired" || outcome.isPastTimeLimit === true;
+    const failure = status !== "failed" ? null : hasRunOut ? "time_limit" : failureReason(record?.errors ?? []);
     const times = { startedAt: record?.startedAt ?? task.startedAt, endedAt: record?.endedAt ?? null };
     await write(task, charge, { ...settled, end: chargeEnd(task, charge, clock.now()), status, failure, ...times });
   };
@@ -134,8 +135,9 @@ export function createTaskBook(parts: {
         return;
       }
       const { consumption, isPrivatePool } = record;
-      const status = finalStatusOf(record);
-      const outcome = status === null ? null : ({ kind: "ended", status, consumption, isPrivatePool } as const);
+      const status = stateOf(task, record, by, clock.now());
+      const isLate = status === "failed" && finalStatusOf(record) !== "failed";
+      const outcome = status === null ? null : ({ kind: "ended", status, consumption, isPrivatePool, ...(isLate && { isPastTimeLimit: true }) } as const);
       if (task.settledAt !== null) {
         const isKnown = status === task.status && consumption?.units === task.consumption?.units && consumption?.type === task.consumption?.type;
         return outcome === null || isKnown ? undefined : correct(task, outcome);
@@ -158,6 +160,20 @@ export function createTaskBook(parts: {
     },
     lookSoon: (task) => (task.settledAt === null ? note(task, null, "soon") : Promise.resolve()),
   };
+}
+
+/**
+ * Returns how a task has ended by its record; null while it runs. One that ran longer than its family may has failed: its last record
+ * settles it. One that completed without a stated consumption is asked for it first, as any other.
+ */
+function stateOf(task: Task, record: TaskRecord, by: Looker, now: number): FinalStatus | null {
+  const status = finalStatusOf(record);
+  const ran = { ...task, startedAt: record.startedAt ?? task.startedAt };
+  if (status === "completed") {
+    const isLate = record.consumption !== null && record.endedAt !== null && isPastTimeLimit(ran, record.endedAt, now);
+    return isLate ? "failed" : status;
+  }
+  return status === null && by === "poller" && isPastTimeLimit(ran, null, now) ? "failed" : status;
 }
 
 /** The creation was answered with success; the task's id is what the gateway knows the charge by. */

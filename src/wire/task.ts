@@ -55,11 +55,44 @@ export function tasksNamed(text: Buffer): ReadonlySet<string> {
   return named;
 }
 
-/** The gateway's own code in an answer's envelope; null where it has none. 200 is success. */
-export function envelopeCode(text: Buffer | string): number | null {
-  const { code } = objectOr(parseExactly(text.toString()));
+/** A refusal that came with a status of success: the code in its envelope, null where it has none, and its texts. */
+export interface RefusedCreation {
+  readonly code: number | null;
+  readonly texts: readonly string[];
+}
+
+/**
+ * Reads a refusal inside an answer of success, such as `{"code":10001,"data":null}`: it names no task, and either its code is none of
+ * success and its data is empty, or its record states a failure that used nothing. Undefined for any other answer.
+ */
+export function readRefusedCreation(text: Buffer): RefusedCreation | undefined {
+  const root = parseExactly(text.toString());
+  if (!isObject(root) || root instanceof Digits || tasksNamed(text).size > 0) return undefined;
+  const code = codeOf(root["code"]);
+  const record = readTaskRecord(text);
+  const hasFailed = record !== undefined && (record.status === "failed" || record.status === "cancelled");
+  const usedNothing = record?.consumption == null || record.consumption.units === "0";
+  const isHttpError = code !== null && code >= 400 && code <= 599;
+  const isRefused = isHttpError || (code !== null && !isSuccess(code) && isEmpty(root["data"])) || (hasFailed && usedNothing);
+  if (!isRefused) return undefined;
+  const texts = [root["message"], root["msg"], root["error"]].filter((each): each is string => typeof each === "string");
+  return { code, texts: [...texts, ...(record?.errors ?? [])].map((each) => each.slice(0, errorCharsMax)) };
+}
+
+/** 200 is the gateway's success; clients have seen 0. */
+function isSuccess(code: number): boolean {
+  return code === 0 || (code >= 200 && code <= 299);
+}
+
+function isEmpty(data: unknown): boolean {
+  if (data === undefined || data === null || data === "") return true;
+  return typeof data === "object" && !(data instanceof Digits) && Object.keys(data).length === 0;
+}
+
+/** The gateway's own code in an answer's envelope; null where it has none. */
+function codeOf(code: unknown): number | null {
   const stated = code instanceof Digits ? code.text : code;
-  return typeof stated === "string" && /^\d{1,6}$/.test(stated) ? Number(stated) : null;
+  return typeof stated === "string" && /^-?\d{1,9}$/.test(stated) ? Number(stated) : null;
 }
 
 /** Longer names are nobody's task: an id is a path's segment and a database's key. */

@@ -289,23 +289,43 @@ describe("a task that nobody asks for", () => {
     await expectClean(home);
   });
 
-  it.each([
-    ["kling", generalLimitMs, unset],
-    ["suno", 16 * 60_000, "now"],
-  ])("of the model %s is given up after %d ms without an end, and its hold is posted", async (model, limitMs, start) => {
+  const late = { usage: { type: "llm", frozen: 0, consume: 1_000_000 } };
+  it.each<[string, number, string, object, object]>([
+    ["kling", generalLimitMs, unset, {}, { state: "posted", source: "assumed", formula: "assumed", cost: usd("0.50") }],
+    ["kling", generalLimitMs, unset, late, { state: "posted", source: "assumed", formula: "assumed", cost: usd("0.50") }],
+    ["suno", 16 * 60_000, "now", {}, { state: "voided", cost: null }],
+    ["suno", 16 * 60_000, "now", late, { state: "posted", source: "reported", formula: "task", cost: usd("0.10") }],
+  ])("of the model %s has failed after %d ms without an end (its start: %s, its last record: %j)", async (model, limitMs, start, last, charge) => {
     const clock = manualClock(Date.now());
     await using home = await world({ clock });
     await home.create({ duration: 5 }, { model });
     const startedAt = start === "now" ? new Date(clock.now()).toISOString() : unset;
-    home.says("processing", { model, started_at: startedAt });
+    home.says("processing", { model, started_at: startedAt, ...last });
     await home.poll();
     await home.proxy.serving.settled();
     const before = clock.now();
     await settledTask(home, clock, limitMs / 6);
     expect(clock.now() - before).toBeGreaterThanOrEqual(limitMs);
     expect(home.gateway.asked.length).toBeGreaterThan(5);
-    expect(await home.proxy.onlyCharge()).toMatchObject({ state: "posted", source: "assumed", reason: "task_time_limit", ...(model === "kling" && { cost: usd("0.50"), formula: "assumed" }) });
+    expect(await home.proxy.onlyCharge()).toMatchObject({ reason: "task_time_limit", ...charge });
     expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "failed", failure: "time_limit" });
+    await expectClean(home);
+  });
+
+  const ran = (minutes: number) => ({ model: "suno", started_at: "2026-11-20T12:00:00Z", ended_at: new Date(Date.UTC(2026, 10, 20, 12, minutes)).toISOString() });
+  it.each<[string, Parameters<typeof record>[2], object, object]>([
+    ["after 15 minutes", { ...ran(15), ...late }, { state: "posted", cost: usd("0.10"), reason: null }, { status: "completed", failure: null }],
+    ["after 16 minutes, having used something", { ...ran(16), ...late }, { state: "posted", cost: usd("0.10"), reason: "task_time_limit" }, { status: "failed", failure: "time_limit" }],
+    ["after 16 minutes, having used nothing", { ...ran(16), usage: { type: "llm", frozen: 0, consume: 0 } }, { state: "voided", reason: "task_time_limit" }, { status: "failed", failure: "time_limit" }],
+    ["after 16 minutes, without a word of what it used", { ...ran(16), usage: {} }, { state: "posted", source: "assumed", reason: "task_not_measured" }, { status: "completed", failure: null }],
+    ["after 16 minutes, of a family without a limit", { ...ran(16), ...late, model: "kling" }, { state: "posted", cost: usd("0.10"), reason: null }, { status: "completed", failure: null }],
+  ])("of music that completed %s is settled by its record", async (_when, last, charge, task) => {
+    await using home = await world();
+    await home.create({}, { model: last?.model });
+    home.says("completed", last);
+    await home.poll();
+    expect(await home.proxy.onlyCharge()).toMatchObject(charge);
+    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject(task);
     await expectClean(home);
   });
 

@@ -133,6 +133,11 @@ describe("a creation", () => {
     ["answered without a task", { body: '{"code":200,"data":{}}' }, 200, { state: "posted", source: "assumed", reason: "unreadable_answer" }],
     ["answered with what is no JSON", { body: "<html>" }, 200, { state: "posted", source: "assumed", reason: "unreadable_answer" }],
     ["refused in the envelope", { body: '{"code":403,"data":null,"message":"no plan"}' }, 200, { state: "voided", reason: "gateway_403" }],
+    ["refused in the envelope, as in PPU mode", { body: '{"code":10001,"data":null,"message":"this model is not supported in PPU mode"}' }, 200, { state: "voided", reason: "private_pool_only" }],
+    ["refused in the envelope without a word", { body: '{"code":10001,"data":null}' }, 200, { state: "voided", reason: "gateway_10001" }],
+    ["refused in a record without an id", { body: '{"task_id":"","status":"failed","message":"insufficient credits"}' }, 200, { state: "voided", reason: "upstream_no_credit" }],
+    ["lost in the envelope", { body: '{"code":10000,"data":null,"message":"i/o timeout"}' }, 200, { state: "posted", source: "assumed", reason: "network" }],
+    ["refused in the envelope, with something made", { body: '{"code":10001,"data":{"job":"7"}}' }, 200, { state: "posted", source: "assumed", reason: "unreadable_answer" }],
     ["failed at the gateway", { status: 500, body: "{}" }, 500, { state: "voided", reason: "gateway_500" }],
     ["lost behind the gateway", { status: 524, body: "" }, 524, { state: "posted", source: "assumed", reason: "gateway_524" }],
   ])("that is %s ends its charge", async (_how, answer, status, charge) => {

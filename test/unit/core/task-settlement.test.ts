@@ -132,6 +132,18 @@ describe("what becomes of a task's hold", () => {
       { kind: "post", formula: "unpriced", cost: null, reason: "task_time_limit" },
     ],
     [
+      "past its family's limit, nothing used",
+      held,
+      { kind: "ended", status: "failed", consumption: null, isPastTimeLimit: true },
+      { kind: "void", reason: "task_time_limit" },
+    ],
+    [
+      "past its family's limit, something used",
+      held,
+      { kind: "ended", status: "failed", consumption: llm("1"), isPastTimeLimit: true },
+      { kind: "post", source: "reported", cost: usd("0.0000001"), reason: "task_time_limit" },
+    ],
+    [
       "more than 64 bits hold",
       held,
       completed(llm("9".repeat(30))),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { envelopeCode, isTaskId, readTaskRecord } from "../../../src/wire/task.ts";
+import { readRefusedCreation, isTaskId, readTaskRecord } from "../../../src/wire/task.ts";
 import { readTaskRequest } from "../../../src/wire/task-request.ts";
 import { finalStatusOf } from "../../../src/core/tasks.ts";
 import { conversationRecord, musicRecord, record, videoRecord } from "../../support/task-records.ts";
@@ -53,10 +53,34 @@ describe("a task's record", () => {
     expect(readTaskRecord(record("t", "completed", { usage: { type: " LLM ", consume: "1.50" } }))?.consumption).toEqual({ type: "llm", units: "1.5" });
   });
 
-  it("has an id that can stand in a path, and its envelope a code", () => {
+  it("has an id that can stand in a path", () => {
     expect(["a", "9f8b-1", "x".repeat(200)].every(isTaskId)).toBe(true);
     expect(["", "a/b", "..", ".", "a?b", "a#b", "a%2fb", "a b", "é", "x".repeat(201)].some(isTaskId)).toBe(false);
-    expect([envelopeCode('{"code":400}'), envelopeCode('{"code":"503"}'), envelopeCode("{}"), envelopeCode("<"), envelopeCode('{"code":1.5}')]).toEqual([400, 503, null, null, null]);
+  });
+});
+
+describe("a refusal inside an answer of success", () => {
+  it.each<[string, object | undefined]>([
+    ['{"code":10001,"data":null}', { code: 10001, texts: [] }],
+    ['{"code":"10001","data":{},"message":"no"}', { code: 10001, texts: ["no"] }],
+    ['{"code":-1,"message":"no"}', { code: -1, texts: ["no"] }],
+    ['{"code":403,"data":{"id":7}}', { code: 403, texts: [] }],
+    ['{"task_id":"","status":"failed","message":"no"}', { code: null, texts: ["no"] }],
+    ['{"code":200,"data":{"task_id":"","status":"Failed","error":{"code":5,"message":"no"}}}', { code: 200, texts: ["no"] }],
+    // What may have made a task is none.
+    ['{"code":10001,"data":{"task_id":"t-1"}}', undefined],
+    ['{"code":10001,"data":[{"task_id":"t-1"}]}', undefined],
+    ['{"code":10001,"data":{"id":"t-1"}}', undefined],
+    ['{"code":10001,"data":"t-1"}', undefined],
+    ['{"task_id":"","status":"failed","task_result":{"used_credits":0.5}}', undefined],
+    ['{"code":200,"data":null}', undefined],
+    ['{"code":0,"data":null}', undefined],
+    ['{"code":1.5,"data":null}', undefined],
+    ['{"data":null}', undefined],
+    ["[]", undefined],
+    ["<", undefined],
+  ])("%s", (text, expected) => {
+    expect(readRefusedCreation(Buffer.from(text))).toEqual(expected);
   });
 });
 
