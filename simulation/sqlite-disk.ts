@@ -1,6 +1,6 @@
 import Database from "better-sqlite3";
 import type { Calendar } from "../src/ports/calendar.ts";
-import { chargeOf, type ChargeRow } from "../src/store/rows/charges.ts";
+import { chargeColumns, chargeOf, type ShownChargeRow } from "../src/store/rows/charges.ts";
 import { migrate } from "../src/store/sqlite/migrate.ts";
 import { openOver } from "../src/store/sqlite/open.ts";
 import { KeyReads } from "../src/store/sqlite/keys.ts";
@@ -55,14 +55,14 @@ function lookAt(db: Connection): Look {
   const calendar: Calendar = { timeZone: "UTC", spanOf: () => ({ start: 0, end: null }), dateOf: () => "", startOfDate: () => 0 };
   const reads = new ShortReads(db, calendar, () => null);
   const keys = new KeyReads(db);
-  const charge = db.prepare("select * from charges where id = ?").safeIntegers();
+  const charge = db.prepare(`select ${chargeColumns} from charges where id = ?`).safeIntegers();
   const pending = db.prepare("select id from charges where state = 'pending'").pluck();
   const task = db.prepare("select * from tasks where task_id = ?");
   const ofTask = db.prepare("select 1 from tasks where charge = ?");
   const messages = db.prepare("select id, state from outbox order by seq");
   return {
     charge(id) {
-      const row = charge.get(id) as ChargeRow | undefined;
+      const row = charge.get(id) as ShownChargeRow | undefined;
       return row && chargeOf(row);
     },
     pendingIds: () => pending.all() as string[],

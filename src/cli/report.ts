@@ -107,5 +107,8 @@ function printReport(io: Io, report: Report): void {
     const { cost_usd, requests } = report.ceiling_price;
     note(io, `of it at the ceiling price of unknown models: USD ${cost_usd} of ${requests} requests (group default)`);
   }
+  for (const { unit_type, units, tasks } of report.raw_units) {
+    note(io, `raw units of ${tasks} tasks: ${units} ${unit_type === "" ? "of no stated type" : unit_type}; task_units in a price file says what they are worth`);
+  }
   if (hasRetries) note(io, `${report.total.retries} of the requests were retries by the client, and each may have cost`);
 }

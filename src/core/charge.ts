@@ -2,6 +2,7 @@ import type { Billing } from "./cost.ts";
 import type { Doubt } from "./doubts.ts";
 import type { PicoUsd } from "./money.ts";
 import type { Delivered } from "./settlement.ts";
+import type { Consumption } from "./tasks.ts";
 import type { TokenCounts } from "./tokens.ts";
 
 /** What a hold is for: a request ends with its answer, a task whose id is known by its own record only. */
@@ -67,6 +68,8 @@ export interface Charge {
   readonly durationMs: number | null;
   readonly firstTokenMs: number | null;
   readonly tags: Readonly<Record<string, string>>;
+  /** What its task used up in the gateway's units, as its last record states it; null for what is no task, and while it runs. */
+  readonly consumption: Consumption | null;
   /** How often the client's SDK had sent the request before, as it said itself: 0 for a first try. */
   readonly retry: number;
   /** For a correction: which charge it corrects. Its amount is the difference, its time that charge's, `endedAt` its own; `reason` says why. */

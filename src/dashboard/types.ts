@@ -113,6 +113,8 @@ export interface Charge {
   readonly service_tier: string | null;
   readonly tool_calls: Readonly<Record<string, number>>;
   readonly delivered: { readonly input: number; readonly output: number } | null;
+  readonly units: string | null;
+  readonly unit_type: string | null;
   readonly served_price_version: string | null;
 }
 

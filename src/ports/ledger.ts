@@ -4,6 +4,7 @@ import type { Charge, ChargeState, HoldKind } from "../core/charge.ts";
 import type { ChargePrices } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
+import type { RawUnits } from "../core/raw-units.ts";
 import type { CorrectionMade } from "../core/reconciliation.ts";
 import type { Settlement } from "../core/settlement.ts";
 import type { TokenCounts } from "../core/tokens.ts";
@@ -71,6 +72,8 @@ export interface Ledger extends AsyncDisposable {
   /** The price version that charges name; undefined for an id that no hold came with. */
   price(id: string): Promise<PriceVersion | undefined>;
   report(query: ReportQuery): Promise<readonly ReportRow[]>;
+  /** What the posted tasks of the half-open span used up in units that no price file valued, by the units' type. */
+  rawUnits(span: TimeSpan): Promise<readonly RawUnits[]>;
   /** In the order of time, then of names. */
   spend(query: SpendQuery): Promise<readonly SpendRow[]>;
   /**
@@ -117,6 +120,8 @@ export type FigureLedger = Pick<Ledger, "report" | "spend" | "recent" | "charges
 
 /** What the path of a request asks of the ledger, from its hold to its end. */
 export type ChargeLedger = Pick<Ledger, "hold" | "extend" | "post" | "void">;
+
+export type { RawUnits };
 
 /** The posting half of a settlement. */
 export type Posting = Extract<Settlement, { kind: "post" }>;

@@ -39,6 +39,8 @@ export function chargeJson(charge: Charge, nameOf: NameOf) {
     service_tier: charge.billing.serviceTier,
     tool_calls: charge.billing.calls,
     delivered: charge.delivered,
+    units: charge.consumption?.units ?? null,
+    unit_type: charge.consumption?.type ?? null,
     served_price_version: charge.servedPriceId,
   };
 }

@@ -39,6 +39,8 @@ const columns: readonly (readonly [name: string, cell: (charge: ChargeJson) => C
   ["tool_calls", (charge) => jsonOrNull(charge.tool_calls)],
   ["delivered_input_tokens", (charge) => charge.delivered?.input ?? null],
   ["delivered_output_tokens", (charge) => charge.delivered?.output ?? null],
+  ["units", (charge) => charge.units],
+  ["unit_type", (charge) => charge.unit_type],
   ["served_price_version", (charge) => charge.served_price_version],
 ];
 

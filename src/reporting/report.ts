@@ -32,6 +32,8 @@ export interface Report {
   readonly total: Figures;
   /** What of the total was charged at the ceiling price of unknown models; null where nothing was. */
   readonly ceiling_price: { readonly requests: number; readonly cost_usd: string } | null;
+  /** What tasks used up in units that no price file values, beside the cost. */
+  readonly raw_units: readonly { readonly unit_type: string; readonly units: string; readonly tasks: number }[];
 }
 
 /** Adds up posted charges. The span is widened to the ledger's quarter hours, so that the answer states what it covers. */
@@ -48,6 +50,7 @@ export async function runReport(
     rows: rows.map((row) => ({ ...dimensionsOf(row, tools.nameOf), ...figuresOf(row) })),
     total: figuresOf(rows.reduce(together, nothing)),
     ceiling_price: await ceilingOf(tools.ledger, span),
+    raw_units: (await tools.ledger.rawUnits(span)).map(({ type, units, tasks }) => ({ unit_type: type, units, tasks })),
   };
 }
 

@@ -3,7 +3,7 @@ import type { BudgetWindow } from "../core/budget.ts";
 import type { Charge } from "../core/charge.ts";
 import type { CorrectionMade } from "../core/reconciliation.ts";
 import type { AuditPage, AuditQuery } from "../ports/audit-log.ts";
-import type { ChargePage, ChargeQuery, ReportQuery, ReportRow, Verification } from "../ports/ledger.ts";
+import type { ChargePage, ChargeQuery, RawUnits, ReportQuery, ReportRow, TimeSpan, Verification } from "../ports/ledger.ts";
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "../ports/spend.ts";
 import type { PostedCharge } from "./what-if-sums.ts";
 
@@ -13,6 +13,7 @@ export type LongRead =
   | { readonly kind: "recent"; readonly query: RecentQuery }
   | { readonly kind: "report"; readonly query: ReportQuery }
   | { readonly kind: "spend"; readonly query: SpendQuery }
+  | { readonly kind: "rawUnits"; readonly span: TimeSpan }
   | { readonly kind: "postings"; readonly query: ReportQuery; readonly after: PageEnd | null }
   | { readonly kind: "windows"; readonly at: number }
   | { readonly kind: "untoldWindows"; readonly at: number; readonly limit: number }
@@ -30,6 +31,7 @@ export interface LongReadAnswers {
   recent: { readonly charges: readonly Charge[]; readonly cursor: RecentCursor };
   report: readonly ReportRow[];
   spend: readonly SpendRow[];
+  rawUnits: readonly RawUnits[];
   postings: PostingPage;
   windows: readonly BudgetWindow[];
   untoldWindows: readonly BudgetWindow[];

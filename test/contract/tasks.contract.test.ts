@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { usd } from "../../src/core/money.ts";
+import type { Charge } from "../../src/core/charge.ts";
 import type { Posting } from "../../src/ports/ledger.ts";
 import type { TaskEnding } from "../../src/ports/task-store.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -35,6 +36,35 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     }
     await using again = await home.open();
     expect((await again.tasks.runningTasks()).map(({ charge, model }) => [charge, model])).toEqual([["a", "suno-a"]]);
+  });
+
+  it("show what they used up beside their charge in every read, and what nothing values adds up by its type", async () => {
+    await using home = newHome(manualClock(noon));
+    await using store = await home.open();
+    const used: readonly (readonly [id: string, type: string, units: string, unitsPerUsd: string | null])[] = [
+      ["a", "quota", "0.1", null], ["b", "quota", "2", null], ["c", "quota", "0.1", null], ["d", "", "900719925474099301", null], ["e", "llm", "5", "10000000"], ["f", "quota", "0", null],
+    ];
+    for (const [id, type, units, unitsPerUsd] of used) {
+      await hold(store, id);
+      await store.tasks.bind(taskOf(id));
+      const unpriced: Posting = { ...byUnits, cost: null, listCost: null, formula: "unpriced", source: "assumed" };
+      await store.tasks.end({ taskId: `task-${id}`, charge: id }, ending({ settlement: unitsPerUsd === null ? unpriced : byUnits, inputs: { consumption: { type, units }, unitsPerUsd, quantity: null } }));
+    }
+    await hold(store, "running", "failed");
+    for (const id of ["running", "failed"]) await store.tasks.bind(taskOf(id));
+    const nothingStated = { consumption: null, unitsPerUsd: null, quantity: null };
+    await store.tasks.end({ taskId: "task-failed", charge: "failed" }, ending({ settlement: { kind: "void", reason: "task_failed" }, status: "failed", inputs: nothingStated }));
+    await store.ledger.hold(holdOf("request", usd("1")));
+    const expected = new Map<string, unknown>([...used.map(([id, type, units]) => [id, { type, units }] as const), ["running", null], ["failed", null], ["request", null]]);
+    const { ledger } = store;
+    const span = { since: noon - 1, until: noon + 1 };
+    const streamed: Charge[] = [];
+    for await (const part of ledger.stream(span)) streamed.push(...part);
+    const reads = [streamed, (await ledger.charges({ limit: 100 })).charges, (await ledger.recent({ limit: 100 })).charges];
+    for (const charges of reads) expect(new Map(charges.map(({ id, consumption }) => [id, consumption]))).toEqual(expected);
+    for (const [id, consumption] of expected) expect((await ledger.charge(id))?.consumption).toEqual(consumption);
+    expect(await ledger.rawUnits(span)).toEqual([{ type: "", units: "900719925474099301", tasks: 1 }, { type: "quota", units: "2.2", tasks: 3 }]);
+    expect(await ledger.rawUnits({ since: noon + 1, until: noon + 2 })).toEqual([]);
   });
 
   it("have callbacks, which are found by digest and by charge after a restart", async () => {

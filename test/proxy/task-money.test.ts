@@ -7,6 +7,9 @@ import { silentLog } from "../../src/log/log.ts";
 import { confirmMs, generalLimitMs } from "../../src/core/tasks.ts";
 import { usd } from "../../src/core/money.ts";
 import { answeringGateway, type AnsweringGateway } from "../support/answering-gateway.ts";
+import { chargeJson } from "../../src/reporting/charges.ts";
+import { chargesCsv } from "../../src/reporting/export.ts";
+import { runReport } from "../../src/reporting/report.ts";
 import { systemClock } from "../../src/time/clock.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import { manualClock, type ManualClock } from "../support/manual-clock.ts";
@@ -65,6 +68,27 @@ const llm = (consume: number) => ({ usage: { type: "llm", frozen: 0, consume }, 
 async function expectClean({ proxy }: World): Promise<void> {
   expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
 }
+
+describe("raw units", () => {
+  it("are shown with the charge, exported, and added up by the report where nothing values them", async () => {
+    await using home = await world();
+    await home.create({}, { model: "suno", task_type: "cover" });
+    home.says("completed", { usage: { type: "quota", frozen: 0, consume: 77.5 }, ended_at: "2026-11-20T12:09:00Z", model: "suno" });
+    await home.poll();
+    const { proxy } = home;
+    const charge = await proxy.onlyCharge();
+    const { ledger } = proxy.serving;
+    const nameOf = (id: string) => id;
+    expect(chargeJson(charge, nameOf)).toMatchObject({ units: "77.5", unit_type: "quota", cost_usd: null });
+    const span = { since: charge.at - 1, until: charge.at + 1 };
+    const csv: string[] = [];
+    for await (const part of chargesCsv(ledger.stream(span), nameOf)) csv.push(part);
+    const [header = "", row = ""] = csv.join("").split(/\r?\n/);
+    expect(row.split(",").slice(header.split(",").indexOf("units"), header.split(",").indexOf("units") + 2)).toEqual(["77.5", "quota"]);
+    expect((await runReport({ ledger, nameOf }, { by: ["model"], ...span })).raw_units).toEqual([{ unit_type: "quota", units: "77.5", tasks: 1 }]);
+    await expectClean(home);
+  });
+});
 
 describe("a creation holds", () => {
   it.each<[string, object, string]>([

@@ -144,6 +144,7 @@ function facts(charge: ChargeDetails): View {
         .map(([tool, calls]) => `${count(calls)} × ${plainName(tool)}`)
         .join(", "),
     ],
+    ["Raw units", charge.units === null ? null : `${charge.units} ${charge.unit_type === "" ? "(no type stated)" : charge.unit_type}`],
     ["Delivered", charge.delivered === null ? null : `${count(charge.delivered.input)} in, ${count(charge.delivered.output)} out`],
     ["Ended because", charge.reason === null ? null : plainName(charge.reason)],
     ["Retry", charge.retry === 0 ? null : count(charge.retry)],

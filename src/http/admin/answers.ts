@@ -62,6 +62,8 @@ const chargeFields = {
   service_tier: z.string().nullable().meta({ description: "The service tier that answered; null for the standard one." }),
   tool_calls: z.record(z.string(), count).meta({ description: "Calls of hosted tools by their type." }),
   delivered: z.strictObject({ input: count, output: count }).nullable().meta({ description: "Tokens that were counted as they passed; null where none were." }),
+  units: z.string().nullable().meta({ description: "What a task used up in the gateway's own units, as a decimal; null for what is no task and while it runs." }),
+  unit_type: z.string().nullable().meta({ description: "The type of these units, used_credits for the conversation family; \"\" where none is stated." }),
   served_price_version: z.string().nullable(),
 };
 export const charge = z.strictObject(chargeFields);
@@ -104,6 +106,7 @@ export const usage = z.strictObject({
   since: time, until: time, by: z.array(z.string()),
   rows: z.array(z.object(figures).catchall(z.string().nullable())).meta({ description: "With a field for each dimension of `by`." }),
   total: z.strictObject(figures), ceiling_price: z.strictObject({ requests: count, cost_usd: usd }).nullable(),
+  raw_units: z.array(z.strictObject({ unit_type: z.string(), units: z.string(), tasks: count })).meta({ description: "What tasks used up in units that no price file values, beside the cost." }),
 });
 
 const rate = z.string().regex(/^\d+(\.\d+)?$/);

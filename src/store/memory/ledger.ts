@@ -20,6 +20,7 @@ import type { Charge, Source } from "../../core/charge.ts";
 import { correctionFault } from "../../core/correction.ts";
 import { standardBilling } from "../../core/cost.ts";
 import { noDoubts } from "../../core/doubts.ts";
+import { sumRawUnits, type RawUnits } from "../../core/raw-units.ts";
 import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
@@ -128,7 +129,7 @@ export class MemoryLedger implements Ledger {
       id: correction.id, kind, state: "posted", at, endedAt: correction.at, key, team, route, model, servedModel, group, stream, priceId: null,
       hold: null, cost: amount, listCost: listAmount, overage: noMoney, formula: "adjustment", source, minimumApplied: false, clamped: false,
       tokens: noTokens, status: null, reason: why, gatewayRequestId: null, durationMs: null, firstTokenMs: null, tags, retry: 0, owner: 0,
-      adjusts: id, adjustedBy: by, servedPriceId: null, billing: standardBilling, doubts: noDoubts, inDoubt: noMoney, delivered: null,
+      adjusts: id, adjustedBy: by, servedPriceId: null, billing: standardBilling, doubts: noDoubts, inDoubt: noMoney, delivered: null, consumption: null,
     });
     const isKnown = corrected.cost !== null || corrections.length > 0;
     recordAudit(this.#state, correctionEntry(id, correction, isKnown ? sum([corrected.cost ?? noMoney, before]) : null));
@@ -182,7 +183,7 @@ export class MemoryLedger implements Ledger {
 
   async charge(id: string): Promise<Charge | undefined> {
     const charge = this.#state.charges.get(id);
-    return charge && shown(charge);
+    return charge && this.#shown(charge);
   }
 
   async charges(query: ChargeQuery): Promise<ChargePage> {
@@ -193,7 +194,7 @@ export class MemoryLedger implements Ledger {
     const last = query.after === undefined ? -1 : newestFirst.findIndex(({ id }) => id === query.after);
     const isLost = query.after !== undefined && last === -1;
     const matching = isLost ? [] : newestFirst.slice(last + 1).filter((charge) => matches(charge, query));
-    const charges = matching.slice(0, query.limit).map(shown);
+    const charges = matching.slice(0, query.limit).map((charge) => this.#shown(charge));
     return { charges, next: matching.length > query.limit ? (charges.at(-1)?.id ?? null) : null };
   }
 
@@ -205,18 +206,32 @@ export class MemoryLedger implements Ledger {
       .filter(({ charge, seq }) => isRecent(charge, seq, query))
       .toReversed()
       .slice(0, query.limit)
-      .map(({ charge }) => shown(charge));
+      .map(({ charge }) => this.#shown(charge));
     return { charges, cursor: { written, endedAt: Math.max(0, ...looked.map(({ charge }) => charge.endedAt ?? 0)) } };
   }
 
   async *stream({ since, until }: TimeSpan): AsyncGenerator<readonly Charge[]> {
     const inside = this.#all().filter(({ at }) => at >= since && at < until);
-    yield inside.toSorted((a, b) => a.at - b.at).map(shown);
+    yield inside.toSorted((a, b) => a.at - b.at).map((charge) => this.#shown(charge));
   }
 
   async price(id: string): Promise<PriceVersion | undefined> {
     const canonical = this.#state.prices.get(id);
     return canonical === undefined ? undefined : parseCanonicalPrice(canonical);
+  }
+
+  async rawUnits({ since, until }: TimeSpan): Promise<readonly RawUnits[]> {
+    const tasks = [...this.#state.tasks.values()].filter(({ charge, consumption, unitsPerUsd }) => {
+      const { at = -1, state } = this.#state.charges.get(charge) ?? {};
+      return consumption !== null && consumption.units !== "0" && unitsPerUsd === null && state === "posted" && at >= since && at < until;
+    });
+    return sumRawUnits(tasks.flatMap(({ consumption }) => (consumption === null ? [] : [{ ...consumption, tasks: 1 }])));
+  }
+
+  /** With what its task used up. */
+  #shown(charge: StoredCharge): Charge {
+    const task = charge.kind === "task" ? [...this.#state.tasks.values()].find((each) => each.charge === charge.id) : undefined;
+    return { ...shown(charge), consumption: task?.consumption ?? null };
   }
 
   async report(query: ReportQuery): Promise<readonly ReportRow[]> {
@@ -462,7 +477,7 @@ function pendingCharge(request: HoldRequest, hold: PicoUsd | null, owner: number
     priceId: price?.id ?? null, hold, cost: null, listCost: null, overage: noMoney, formula: null, source: null,
     minimumApplied: false, clamped: false, tokens: noTokens, status: null, reason: null, gatewayRequestId: null, durationMs: null,
     firstTokenMs: null, tags, retry, owner, adjusts: null, adjustedBy: null, servedPriceId: null, billing: standardBilling, doubts: noDoubts, inDoubt: noMoney,
-    delivered: null,
+    delivered: null, consumption: null,
   };
 }
 

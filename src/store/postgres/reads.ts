@@ -10,7 +10,7 @@ import type { OldHold } from "../../ports/ledger.ts";
 import { readLatestSample } from "../reading/account.ts";
 import type { ShortReadings } from "../readings.ts";
 import { budgetOf, snapshot, withoutSeq, type BudgetRow, type StoredBudget } from "../rows/budgets.ts";
-import { chargeOf, type ChargeRow } from "../rows/charges.ts";
+import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import { answer } from "./answer.ts";
 import type { Database, Statements } from "./connection.ts";
 import { sumCharges } from "./sum-charges.ts";
@@ -32,7 +32,7 @@ export class PostgresReads implements ShortReadings {
   }
 
   async charge(id: string): Promise<Charge | undefined> {
-    const row = await this.#db.row<ChargeRow>("select * from charges where id = $1", [id]);
+    const row = await this.#db.row<ShownChargeRow>(`select ${chargeColumns} from charges where id = $1`, [id]);
     return row && chargeOf(row);
   }
 

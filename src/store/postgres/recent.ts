@@ -1,7 +1,7 @@
 import type { Charge } from "../../core/charge.ts";
 import type { RecentCursor, RecentQuery } from "../../ports/spend.ts";
 import { chargesLookedAt } from "../recent-charges.ts";
-import { chargeOf, type ChargeRow } from "../rows/charges.ts";
+import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import { numbered } from "./answer.ts";
 import type { Statements } from "./connection.ts";
 
@@ -26,12 +26,12 @@ export async function readRecent(db: Statements, query: RecentQuery): Promise<{ 
     conditions.push(`(running < ?::bigint or (written_by - ?::bigint + ${around}) % ${around} < ${around / 2})`);
     values.push(query.after.written, query.after.written % around);
   }
-  const rows = await db.rows<ChargeRow & { readonly running: bigint }>(
+  const rows = await db.rows<ShownChargeRow & { readonly running: bigint }>(
     numbered(
       `select looked.*, running
        from (select pg_snapshot_xmin(pg_current_snapshot())::text::bigint as running) now
        left join lateral (
-         select * from (select *, xmin::text::bigint as written_by from charges order by seq desc limit ?) last
+         select ${chargeColumns} from (select *, xmin::text::bigint as written_by from charges order by seq desc limit ?) last
          ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by seq desc limit ?
        ) looked on true
        order by seq desc`,

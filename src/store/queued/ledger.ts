@@ -6,7 +6,7 @@ import type { PriceVersion } from "../../core/price.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
 import type {
-  AdjustResult, ChargePage, ChargeQuery, Correction, Ledger, OldHold, ReportQuery, ReportRow, TimeSpan, Verification, WhatIfRow,
+  AdjustResult, ChargePage, ChargeQuery, Correction, Ledger, OldHold, RawUnits, ReportQuery, ReportRow, TimeSpan, Verification, WhatIfRow,
 } from "../../ports/ledger.ts";
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "../../ports/spend.ts";
 import { WhatIfSummer } from "../what-if-sums.ts";
@@ -87,6 +87,10 @@ export class QueuedLedger extends QueuedCharges implements Ledger {
 
   async report(query: ReportQuery): Promise<readonly ReportRow[]> {
     return this.#longReads.read({ kind: "report", query });
+  }
+
+  async rawUnits(span: TimeSpan): Promise<readonly RawUnits[]> {
+    return this.#longReads.read({ kind: "rawUnits", span });
   }
 
   async spend(query: SpendQuery): Promise<readonly SpendRow[]> {

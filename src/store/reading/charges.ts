@@ -2,7 +2,7 @@ import type { ChargeState } from "../../core/charge.ts";
 import type { ChargePage, ChargeQuery } from "../../ports/ledger.ts";
 import type { PageEnd } from "../long-reads.ts";
 import { withNumbers } from "../numbers.ts";
-import { chargeOf, type ChargeRow } from "../rows/charges.ts";
+import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import type { Dialect } from "./dialects.ts";
 import { rowOf, rowsOf, type Reading, type Statement, type Value } from "./reading.ts";
 
@@ -10,7 +10,7 @@ import { rowOf, rowsOf, type Reading, type Statement, type Value } from "./readi
 export function* readCharges(dialect: Dialect, query: ChargeQuery): Reading<ChargePage> {
   const after = query.after === undefined ? null : yield* placeOf(query.after);
   if (after === undefined) return { charges: [], next: null };
-  const rows = yield* rowsOf<ChargeRow>(statementOf(dialect, query, after));
+  const rows = yield* rowsOf<ShownChargeRow>(statementOf(dialect, query, after));
   const charges = rows.slice(0, query.limit).map(chargeOf);
   return { charges, next: rows.length > query.limit ? (charges.at(-1)?.id ?? null) : null };
 }
@@ -43,7 +43,7 @@ function statementOf(dialect: Dialect, query: ChargeQuery, after: PageEnd | null
   // The first half is what an index helps with.
   where("admitted_at <= ? and (admitted_at < ? or seq < ?)", after?.at, after?.at, after?.seq);
   return {
-    sql: `select * from charges ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by admitted_at desc, seq desc limit ?`,
+    sql: `select ${chargeColumns} from charges ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by admitted_at desc, seq desc limit ?`,
     values: [...values, query.limit + 1],
   };
 }

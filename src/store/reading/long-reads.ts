@@ -7,6 +7,7 @@ import { readPostings } from "./postings.ts";
 import { readPrunedUntil } from "./pruned.ts";
 import type { Dialect } from "./dialects.ts";
 import type { Reading } from "./reading.ts";
+import { readRawUnits } from "./raw-units.ts";
 import { readReport } from "./report.ts";
 import { readSpend } from "./spend.ts";
 
@@ -21,6 +22,8 @@ export function readingOf(dialect: Dialect, calendar: Calendar, read: SharedRead
       return readReport(dialect, calendar, read.query);
     case "spend":
       return readSpend(calendar, read.query);
+    case "rawUnits":
+      return readRawUnits(read.span);
     case "postings":
       return readPostings(dialect, calendar, read.query, read.after);
     case "prunedUntil":

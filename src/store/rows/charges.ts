@@ -48,7 +48,14 @@ export type ChargeRow = Readonly<Record<TokenClass, bigint>> & {
   readonly delivered_output: bigint | null;
 };
 
-export function chargeOf(row: ChargeRow): Charge {
+/** The columns of a charge for `chargeOf`: its own, and what its task used up. */
+export const chargeColumns = `*, case when kind = 'task' then (select t.usage_type from tasks t where t.charge = id) end as unit_type,
+  case when kind = 'task' then (select t.usage_units from tasks t where t.charge = id) end as units`;
+
+/** A row of `charges` with what stands in the row of its task. */
+export type ShownChargeRow = ChargeRow & { readonly unit_type: string | null; readonly units: string | null };
+
+export function chargeOf(row: ShownChargeRow): Charge {
   return {
     id: row.id,
     kind: row.kind,
@@ -83,6 +90,7 @@ export function chargeOf(row: ChargeRow): Charge {
     durationMs: row.duration_ms,
     firstTokenMs: row.first_token_ms,
     tags: row.tags === null ? {} : JSON.parse(row.tags),
+    consumption: row.unit_type === null || row.units === null ? null : { type: row.unit_type, units: row.units },
     retry: Number(row.retry),
     adjusts: row.adjusts,
     adjustedBy: row.adjusted_by,

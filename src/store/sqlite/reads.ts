@@ -8,7 +8,7 @@ import type { OldHold } from "../../ports/ledger.ts";
 import { readLatestSample } from "../reading/account.ts";
 import type { ShortReadings } from "../readings.ts";
 import { snapshot, withoutSeq, type StoredBudget } from "../rows/budgets.ts";
-import { chargeOf, type ChargeRow } from "../rows/charges.ts";
+import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import { answer } from "./answer.ts";
 import { readBudgets, readBudgetsOf, sumCharges } from "./budgets.ts";
 import type { Connection, Statement } from "./connection.ts";
@@ -36,14 +36,14 @@ export class ShortReads implements ShortReadings {
          order by admitted_at, seq limit 1000`,
       )
       .safeIntegers();
-    this.#charge = db.prepare("select * from charges where id = ?").safeIntegers();
+    this.#charge = db.prepare(`select ${chargeColumns} from charges where id = ?`).safeIntegers();
     this.#pending = db.prepare("select count(*), min(admitted_at) from charges where state = 'pending'").raw();
     this.#price = db.prepare("select canonical from price_versions where id = ?").pluck();
     this.#window = db.prepare("select spent, held from windows where budget = ? and subject = ? and starts_at = ?").safeIntegers();
   }
 
   charge(id: string): Charge | undefined {
-    const row = this.#charge.get(id) as ChargeRow | undefined;
+    const row = this.#charge.get(id) as ShownChargeRow | undefined;
     return row && chargeOf(row);
   }
 

@@ -1,7 +1,7 @@
 import type { Charge } from "../../core/charge.ts";
 import type { RecentCursor, RecentQuery } from "../../ports/spend.ts";
 import { chargesLookedAt, writtenLateMs } from "../recent-charges.ts";
-import { chargeOf, type ChargeRow } from "../rows/charges.ts";
+import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import type { Connection } from "./connection.ts";
 
 /** See the ledger's port. The last rows lie together, so that neither filters nor ends need an index. */
@@ -22,9 +22,9 @@ export function readRecent(db: Connection, query: RecentQuery): { readonly charg
   const look = chargesLookedAt(query);
   return db.transaction(() => {
     const rows = db
-      .prepare(`select * from ${last} ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by seq desc limit ?`)
+      .prepare(`select ${chargeColumns} from ${last} ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by seq desc limit ?`)
       .safeIntegers()
-      .all(look, ...values, query.limit) as ChargeRow[];
+      .all(look, ...values, query.limit) as ShownChargeRow[];
     const [written, endedAt] = db.prepare(`select max(seq), max(ended_at) from ${last}`).raw().get(look) as [number | null, number | null];
     return { charges: rows.map(chargeOf), cursor: { written: written ?? 0, endedAt: endedAt ?? 0 } };
   })();

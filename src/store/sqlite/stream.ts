@@ -1,6 +1,6 @@
 import type { Charge } from "../../core/charge.ts";
 import type { TimeSpan } from "../../ports/ledger.ts";
-import { chargeOf, type ChargeRow } from "../rows/charges.ts";
+import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts";
 import { connectToRead } from "./connection.ts";
 
 /** Charges that are handed over at once: some milliseconds of reading. */
@@ -14,9 +14,9 @@ export async function* streamCharges(path: string, { since, until }: TimeSpan): 
   const db = connectToRead(path);
   try {
     const rows = db
-      .prepare("select * from charges where admitted_at >= ? and admitted_at < ? order by admitted_at, seq")
+      .prepare(`select ${chargeColumns} from charges where admitted_at >= ? and admitted_at < ? order by admitted_at, seq`)
       .safeIntegers()
-      .iterate(since, until) as IterableIterator<ChargeRow>;
+      .iterate(since, until) as IterableIterator<ShownChargeRow>;
     let part: Charge[] = [];
     for (const row of rows) {
       part.push(chargeOf(row));
