@@ -4,7 +4,7 @@ import type { Doubt } from "../src/core/doubts.ts";
 import { formatUsd, larger, noMoney, type PicoUsd } from "../src/core/money.ts";
 import type { PinnedPrice, PriceVersion } from "../src/core/price.ts";
 import { completionTotal, noTokens, promptClasses, type TokenCounts } from "../src/core/tokens.ts";
-import { estimatedModels, modelOutputMax, picoUsdPerUnit } from "./prices.ts";
+import { estimatedModels, familyCreation, modelOutputMax, picoUsdPerUnit } from "./prices.ts";
 import type { SimulatedExchange } from "./client.ts";
 import type { Generation } from "./generation.ts";
 
@@ -127,7 +127,7 @@ function doubtFaults({ charge, servedPrice, generations }: Case): string[] {
 
 /** A task costs what the gateway says that it used; where nobody could hear of it, the hold. */
 function taskFaults({ exchange, charge, taskUnits, isBound, isOfTask }: Case): string[] {
-  if (exchange.path !== "/api/v1/task") return [];
+  if (exchange.path !== "/api/v1/task" && exchange.path !== familyCreation) return [];
   const told = exchange.refusal === null && exchange.status === 200 ? /"task_id":"([^"]+)"/.exec(exchange.body)?.[1] : undefined;
   if (told !== undefined && !isBound(told)) return [`its client was told of ${told}, which is not written down`];
   if (isOfTask && charge?.reason === "crash") return ["its task is known, and a recovery ended it"];

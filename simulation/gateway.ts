@@ -1,3 +1,4 @@
+import { family } from "./prices.ts";
 import { EngineCall, type Attempt } from "../src/gateway/call.ts";
 import { outgoing } from "../src/gateway/outgoing.ts";
 import type { Clock } from "../src/ports/clock.ts";
@@ -142,7 +143,7 @@ export class SimulatedAttempt implements Attempt, Wire {
 
   #arrived(marker: string, body: Buffer | undefined, manner: Manner): void {
     const { method, path } = this.#request;
-    if (path.startsWith("/api/v1/task")) return this.#gateway.tasks.answer(this, method, path, body, manner);
+    if (path.startsWith("/api/v1/task") || path.startsWith(`${family}/`)) return this.#gateway.tasks.answer(this, method, path, body, manner);
     if (body === undefined) return this.#account(manner);
     const generation = new Generation(this.#parts.world, this, { marker, body, manner, path: this.#request.path });
     this.#generation = generation;

@@ -2,6 +2,7 @@ import { heardBy } from "../src/app/alerting.ts";
 import { differenceOfDay } from "../src/app/figures.ts";
 import { GatewayWatch } from "../src/app/gateway-health.ts";
 import { buildStory, type Story } from "../src/app/story.ts";
+import { routedPath } from "../src/app/tasks.ts";
 import { Work } from "../src/app/work.ts";
 import type { Settings } from "../src/config/settings.ts";
 import { startDelivery } from "../src/delivery/delivery.ts";
@@ -114,7 +115,7 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
 
 async function answered(handlers: ReadonlyMap<string, Handler>, exchange: SimulatedExchange, log: Log): Promise<void> {
   const route = exchange.path.replace(/^(\/api\/v1\/task\/).+$/, "$1:task_id");
-  const handler = handlers.get(`${exchange.method} ${route}`);
+  const handler = handlers.get(`${exchange.method} ${route}`) ?? handlers.get(`ALL ${routedPath}`);
   if (handler === undefined) throw new Error(`no handler of ${exchange.method} ${exchange.path}`);
   try {
     await handler(exchange);

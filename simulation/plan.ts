@@ -110,11 +110,11 @@ export function bodyOf(chance: Chance, marker: string): Buffer {
   );
 }
 
-/** The creation of a task. */
-export function taskBodyOf(chance: Chance, marker: string): Buffer {
+/** The creation of a task; on its family's own path the body itself is the input. */
+export function taskBodyOf(chance: Chance, marker: string, isFamily: boolean): Buffer {
   const duration = chance.pick([undefined, 2, 5, 10, 30, "unclear"]);
   const input = { prompt: "a ship", ...(duration !== undefined && { duration }) };
-  return Buffer.from(JSON.stringify({ model: taskModel, task_type: "video", user: marker, input }));
+  return Buffer.from(JSON.stringify(isFamily ? { ...input, user: marker } : { model: taskModel, task_type: "video", user: marker, input }));
 }
 
 /** How the gateway treats a request. */

@@ -13,6 +13,10 @@ export const estimatedModels: ReadonlySet<string> = new Set(["private", "thinker
 /** A model of tasks. */
 export const taskModel = "film";
 
+/** Where the gateway has tasks of the family beside the path of all tasks. */
+export const family = "/film";
+export const familyCreation = `${family}/make`;
+
 /** The most tokens that a model writes. */
 export const modelOutputMax = 400;
 
@@ -70,6 +74,9 @@ function editionText(edition: number): string {
 groups:
   half: { fraction: "0.5" }
   full: { fraction: "1" }
+routes:
+  "POST ${familyCreation}": { does: create, model: ${taskModel}, type: video, source: simulated }
+  "GET ${family}/{task_id}": { does: retrieve, source: simulated }
 provider: simulated
 defaults: { tokenizer: o200k_base, context_tokens: 4000, max_output_tokens: ${modelOutputMax}, reasoning: false }
 models:

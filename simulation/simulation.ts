@@ -15,7 +15,7 @@ import { startInstance, type Instance } from "./instance.ts";
 import { memoryDisk } from "./memory-disk.ts";
 import { sqliteDisk } from "./sqlite-disk.ts";
 import { bodyOf, budgetOf, taskBodyOf, changeKinds, keyNames, mannerOf, planOf, removalOf, secretOf, teams, zones, type Change, type Plan } from "./plan.ts";
-import { editionOf, priceBeside } from "./prices.ts";
+import { editionOf, family, familyCreation, priceBeside } from "./prices.ts";
 import { settingsOf } from "./settings.ts";
 import { simulatedCounter } from "./tokens.ts";
 import { Receiver } from "./webhook.ts";
@@ -262,7 +262,7 @@ class Simulation {
     const id = `r${this.#exchanges.size + 1}`;
     const name = chance.pick(keyNames);
     const [method, path] = this.#asking(name);
-    const body = path === creation ? taskBodyOf(chance, id) : bodyOf(chance, id);
+    const body = isCreation(path) ? taskBodyOf(chance, id, path === familyCreation) : bodyOf(chance, id);
     const exchange = new SimulatedExchange({
       world, id, method, path, owner: instance.owner, key: secretOf(name), body, slow: this.#plan.slowClients,
       isPassed: this.#plan.streamUsage === "pass",
@@ -279,14 +279,16 @@ class Simulation {
   /** What a client wants: mostly chats, tasks, and then those tasks of its own that it knows. */
   #asking(name: string): readonly [method: string, path: string] {
     const { chance } = this.#world;
-    const own = [...this.#exchanges.values()].flatMap(({ path, key, body }) => (path === creation && key === secretOf(name) ? (/"task_id":"([^"]+)"/.exec(body)?.[1] ?? []) : []));
+    const own = [...this.#exchanges.values()].flatMap(({ path, key, body }) => (isCreation(path) && key === secretOf(name) ? (/"task_id":"([^"]+)"/.exec(body)?.[1] ?? []) : []));
     const [known] = own;
+    // Every second one by a route of the price files; not by chance, so that a seed stays what it was.
+    const isSecond = this.#exchanges.size % 2 === 1;
     if (known !== undefined && chance.happens(0.5)) {
       const taskId = chance.pick([known, ...own]);
-      return [chance.happens(0.8) ? "GET" : "DELETE", `${creation}/${taskId}`];
+      return chance.happens(0.8) ? ["GET", `${isSecond ? family : creation}/${taskId}`] : ["DELETE", `${creation}/${taskId}`];
     }
     const roll = chance.next();
-    if (roll < 0.15) return ["POST", creation];
+    if (roll < 0.15) return ["POST", isSecond ? familyCreation : creation];
     return roll < 0.85 ? ["POST", "/v1/chat/completions"] : ["GET", chance.pick(["/account/info", "/v1/farebox/me"])];
   }
 
@@ -454,3 +456,7 @@ class Simulation {
 }
 
 const creation = "/api/v1/task";
+
+function isCreation(path: string): boolean {
+  return path === creation || path === familyCreation;
+}

@@ -1,5 +1,6 @@
 import type { Manner, Piece, Wire } from "./pieces.ts";
 import { chunk, headOf } from "./pieces.ts";
+import { familyCreation } from "./prices.ts";
 import type { World } from "./world.ts";
 
 /** Seconds that a task may take at the gateway: below every limit at which Farebox gives one up. */
@@ -38,13 +39,15 @@ export class SimulatedTasks {
     const { chance } = this.#world;
     const json = (status: number, value: unknown): Piece[] => [{ kind: "head", head: headOf(status, "application/json") }, chunk(JSON.stringify(value)), { kind: "end" }];
     const isBroken = manner.kind === "silent" || manner.kind === "reset";
-    if (manner.kind === "status") return wire.write(...json(manner.status, { code: manner.status, message: "simulated" }));
+    // On its own path the family refuses inside an answer of 200.
+    const isFamily = path === familyCreation;
+    if (manner.kind === "status") return wire.write(...json(isFamily ? 200 : manner.status, { code: manner.status, data: null, message: "simulated" }));
     if (method === "POST" && body !== undefined) {
       // It may be made although nobody ever hears of it.
       const task = isBroken && !manner.billed ? undefined : this.#make(body);
       if (isBroken || task === undefined) return manner.kind === "reset" ? wire.write({ kind: "broken" }) : undefined;
       if (manner.kind === "unreadable") return wire.write(...json(200, "made"));
-      return wire.write(...json(200, { code: 200, data: { task_id: task.id, status: "pending" }, message: "success" }));
+      return wire.write(...json(200, isFamily ? { task_id: task.id, status: "success", message: "" } : { code: 200, data: { task_id: task.id, status: "pending" }, message: "success" }));
     }
     if (isBroken) return manner.kind === "reset" ? wire.write({ kind: "broken" }) : undefined;
     const task = this.#byId.get(path.split("/").at(-1) ?? "");
@@ -55,7 +58,8 @@ export class SimulatedTasks {
 
   #make(body: Buffer): SimulatedTask {
     const { chance, elapsedMs } = this.#world;
-    const { user: marker, input } = JSON.parse(body.toString()) as { user: string; input: { duration?: unknown } };
+    const asked = JSON.parse(body.toString()) as { user: string; input?: { duration?: unknown }; duration?: unknown };
+    const { user: marker, input = asked } = asked;
     const id = `t-${this.#byId.size + 1}`;
     const seconds = typeof input.duration === "number" ? Math.min(input.duration, 10) : 5;
     const task = {

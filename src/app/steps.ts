@@ -11,6 +11,7 @@ import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Authenticate } from "../proxy/authenticate.ts";
 import type { BalanceGuard } from "../proxy/balance-guard.ts";
+import type { ClaimTask } from "../proxy/claimed-task.ts";
 import { createForeignTaskCheck, type TaskOwner } from "../proxy/foreign-task.ts";
 import { createForwarder, type Forwarder, type ForwardLimits } from "../proxy/forward.ts";
 import { createGatewayHeaders } from "../proxy/gateway-headers.ts";
@@ -41,6 +42,7 @@ export interface StepParts {
   readonly keys: Pick<KeyStore, "findById">;
   readonly gateway: Gateway;
   readonly taskOwner: TaskOwner;
+  readonly claimTask: ClaimTask;
   readonly mask: Mask;
   readonly tokens: TokenCounter;
   /** The prices in force; asked anew by every request. */
@@ -72,6 +74,7 @@ export function buildSteps(settings: Settings, parts: StepParts): BuiltSteps {
     grow: createGrower({ ledger, tokens, pricer, clock, log, scopeName, onRefusal: (refusal) => events.refused(refusal) }),
     gatewayHeaders: createGatewayHeaders(settings.gateway.apiKey?.reveal() ?? ""),
     showsForeignTask: createForeignTaskCheck({ taskOwner: parts.taskOwner, log }),
+    claimTask: parts.claimTask,
     forwarder,
     meter: createMeter({ tokens, clock }),
     settle: createSettler({ ledger, events, log }),

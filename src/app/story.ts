@@ -18,6 +18,7 @@ import type { TokenCounter } from "../ports/token-counter.ts";
 import { accountInfo, createAccount } from "../proxy/account.ts";
 import { createAuthenticator, createKeyring } from "../proxy/authenticate.ts";
 import { createBalanceGuard } from "../proxy/balance-guard.ts";
+import { createTaskClaims } from "../proxy/claimed-task.ts";
 import type { TaskOwner } from "../proxy/foreign-task.ts";
 import { createMask } from "../proxy/mask.ts";
 import type { RequestSteps } from "../proxy/metered-request.ts";
@@ -67,7 +68,7 @@ interface StoryParts {
 export interface Story {
   readonly routes: readonly Route[];
   /** What is one for all processes of this proxy, and used by its workers. */
-  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle"> & { readonly taskOwner: TaskOwner };
+  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle" | "claimTask"> & { readonly taskOwner: TaskOwner };
   stopBeingReady(): void;
   /** The account record as the gateway has it now; undefined where it gives none. */
   freshAccount(): Promise<unknown>;
@@ -110,8 +111,9 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   };
   const balanceGuard = createBalanceGuard({ account, clock, floor: settings.balance.floor, log });
   const taskOwner: TaskOwner = async (taskId) => (await store.tasks.find(taskId))?.key;
-  const { steps, forwarder, limits, scopeName } = buildSteps(settings, { clock, log, events, authenticate, limiter, balanceGuard, ledger, keys, taskOwner, gateway, mask, tokens, catalogue, work });
   const { wakePoller, wakeDelivery, seal, random } = parts;
+  const claimTask = createTaskClaims({ tasks: store.tasks, clock, random, wakePoller });
+  const { steps, forwarder, limits, scopeName } = buildSteps(settings, { clock, log, events, authenticate, limiter, balanceGuard, ledger, keys, taskOwner, claimTask, gateway, mask, tokens, catalogue, work });
   const tasks = buildTasks(settings, { ...steps, store, gateway, catalogue, scopeName, mask, limits, wakePoller, account, seal, wakeDelivery, random });
   const routes: Route[] = [
     ...meteredRoutes(steps),
@@ -127,6 +129,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     { method: "get", path: "/healthz", handler: healthz },
     { method: "get", path: "/readyz", handler: readyz(readiness) },
     { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },
+    tasks.routed,
     ...passedRoutes(settings, steps, catalogue),
   ];
   const freshAccount = async () => (await account.refresh())?.body;
@@ -136,7 +139,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   };
   return {
     routes, freshAccount, stopForwarding,
-    shared: { limiter, balanceGuard, settle: steps.settle, taskOwner },
+    shared: { limiter, balanceGuard, settle: steps.settle, taskOwner, claimTask },
     lookAtTask: tasks.look,
     stopBeingReady: () => (draining = true),
     limitsUsed: limiter.used,

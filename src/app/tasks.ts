@@ -12,6 +12,7 @@ import { taskCallback } from "../proxy/task-callback.ts";
 import { createCeilingGate } from "../proxy/task-ceilings.ts";
 import { callbackPath, createTaskWebhooks } from "../proxy/task-webhooks.ts";
 import { cancelTask, createTask, lookAtTask, retrieveTask, type TaskSteps } from "../proxy/tasks.ts";
+import { isRouted, routedTasks } from "../proxy/task-routes.ts";
 import { createWholeCalls } from "../proxy/whole-calls.ts";
 import type { Store } from "../store/store.ts";
 import { createJudge } from "../webhook/judge.ts";
@@ -19,8 +20,13 @@ import { taskWebhookRule } from "./delivering.ts";
 
 type Shared = "authenticate" | "limiter" | "balanceGuard" | "scopeName" | "mask" | "settle" | "limits" | "gatewayHeaders" | "showsForeignTask" | "clock" | "events" | "log" | "background" | "wakePoller";
 
+/** Stands for all routes of price files, which change while the proxy runs. */
+export const routedPath = "/*routed";
+
 export interface TaskStory {
   readonly routes: readonly Route[];
+  /** Routes of price files, before whatever passes unread. */
+  readonly routed: Route;
   /** Has a task's record fetched and taken to heart. */
   look(task: Task): Promise<void>;
   /** Ends every running call at the gateway. */
@@ -58,6 +64,7 @@ export function buildTasks(
     }),
     admitTask: createCeilingGate({ mode: settings.tasks.ceilings, account, tasks, clock }),
     random,
+    newId: randomUUIDv7,
   };
   const look = lookAtTask(steps);
   const callback = taskCallback({ callbacks, seal, outbox, clock, log, wakeDelivery, newId: randomUUIDv7, taskOf: (charge) => tasks.ofCharge(charge), find: (taskId) => tasks.find(taskId), look, background: shared.background });
@@ -68,6 +75,7 @@ export function buildTasks(
       { method: "delete", path: "/api/v1/task/:task_id", handler: cancelTask(steps) },
       { method: "post", path: `${callbackPath}/:token`, handler: callback },
     ],
+    routed: { method: "all", path: routedPath, handler: routedTasks(steps, catalogue), isMine: isRouted(catalogue) },
     look,
     stop: () => calls.stopAll(),
   };

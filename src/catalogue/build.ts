@@ -2,12 +2,13 @@ import { ceilingPrice } from "../core/price.ts";
 import { tokenClasses } from "../core/tokens.ts";
 import { contentId } from "../wire/content-id.ts";
 import { blockOf, type Block } from "./block.ts";
-import { catalogueOf, type Entry, type LoadedCatalogue } from "./catalogue.ts";
+import { catalogueOf, type CatalogueParts, type Entry, type LoadedCatalogue } from "./catalogue.ts";
 import { suggest, type Fault } from "../core/fault.ts";
 import type { Origins } from "./origins.ts";
 import { readFraction, type Fraction } from "./rates.ts";
 import { readPriceFile, type Path, type ReadFile } from "./read.ts";
 import { resolveModel, type ModelStatement } from "./resolve.ts";
+import { routesOf } from "./routes.ts";
 import { resolveTasks } from "./task-prices.ts";
 
 /** A price file's text and the name that its faults are reported under. */
@@ -51,14 +52,15 @@ export function buildCatalogue(layers: readonly (readonly PriceText[])[], unread
   const resolved = [...statements.models.values()].map(resolvedOf);
   const byName = namesOf(resolved);
   const fallback = statements.fallback && resolvedOf(statements.fallback);
+  const routes = routesOf(read, (file, key) => blockOf(file, ["routes", key], (fault) => faults.push(fault)));
   if (faults.length > 0) return { ok: false, faults: inOrder(faults, read.flat()) };
 
   const entries = resolved.map(({ entry }) => entry);
   const taskUnits = taskUnitsOf(read);
-  const digest = digestOf(entries, fallback?.entry ?? null, taskUnits);
+  const digest = digestOf(entries, fallback?.entry ?? null, { taskUnits, routes });
   return {
     ok: true,
-    catalogue: catalogueOf({ entries, byName, fallback: fallback?.entry ?? null, taskUnits, digest }),
+    catalogue: catalogueOf({ entries, byName, fallback: fallback?.entry ?? null, taskUnits, routes, digest }),
     origins: originsOf(fallback === null ? resolved : [...resolved, fallback], groups),
   };
 }
@@ -206,7 +208,7 @@ function taskUnitsOf(layers: readonly (readonly ReadFile[])[]): ReadonlyMap<stri
 }
 
 /** Equal for equal content, however it is spread over files. */
-function digestOf(entries: readonly Entry[], fallback: Entry | null, taskUnits: ReadonlyMap<string, bigint>): string {
+function digestOf(entries: readonly Entry[], fallback: Entry | null, { taskUnits, routes }: Pick<CatalogueParts, "taskUnits" | "routes">): string {
   const all = [...entries, ...(fallback === null ? [] : [fallback])];
   const models = all.map((entry) => ({
     id: entry.id,
@@ -216,7 +218,8 @@ function digestOf(entries: readonly Entry[], fallback: Entry | null, taskUnits: 
   }));
   models.sort((a, b) => (a.id < b.id ? -1 : 1));
   const units = [...taskUnits].map(([type, count]) => [type, count.toString()]).sort();
-  return contentId(JSON.stringify({ models, units, classes: tokenClasses }));
+  const paths = routes.toSorted((a, b) => (`${a.method} ${a.path}` < `${b.method} ${b.path}` ? -1 : 1));
+  return contentId(JSON.stringify({ models, units, classes: tokenClasses, routes: paths }));
 }
 
 function eachFile(layers: readonly (readonly ReadFile[])[], visit: (file: ReadFile, layer: number) => void): void {

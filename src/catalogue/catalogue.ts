@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { anyTaskType } from "../core/price.ts";
+import { matchRoute, type TaskRoute } from "../core/task-routes.ts";
 import type { Catalogue, CatalogueModel, CatalogueTask, ModelHistory, TaskQuantity } from "../ports/catalogue.ts";
 import { baseName } from "./names.ts";
 
@@ -19,6 +20,7 @@ export interface CatalogueParts {
   /** Prices every model that no file names, where one is stated. */
   readonly fallback: Entry | null;
   readonly taskUnits: ReadonlyMap<string, bigint>;
+  readonly routes: readonly TaskRoute[];
   readonly digest: string;
 }
 
@@ -26,7 +28,7 @@ export interface CatalogueParts {
 const revisionsMax = 1000;
 
 export function catalogueOf(parts: CatalogueParts): LoadedCatalogue {
-  const { entries, byName, fallback, taskUnits, digest } = parts;
+  const { entries, byName, fallback, taskUnits, routes, digest } = parts;
   const revisions = new LRUCache<string, Entry>({ max: revisionsMax });
 
   const revisionOf = (name: string): Entry | undefined => {
@@ -54,6 +56,7 @@ export function catalogueOf(parts: CatalogueParts): LoadedCatalogue {
       const entry = named(model);
       return entry && taskAt(entry, taskType, at);
     },
+    route: (method, path) => matchRoute(routes, method, path),
     list: (at) => entries.map((entry) => modelAt(entry, at)),
     histories: () => (fallback === null ? entries : [...entries, fallback]),
   };

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { unknownFields } from "../core/fault.ts";
 import { parseRate, parseUsd } from "../core/money.ts";
+import { routeKinds, routeMethods } from "../core/task-routes.ts";
 import { tokenClasses, units, type TokenClass } from "../core/tokens.ts";
 
 /**
@@ -205,6 +206,23 @@ const model = block({
     .describe("Prices of tasks by their type, or * for all others; ascending, appended, never overwritten."),
 });
 
+const routeKey = new RegExp(`^(?:${routeMethods.join("|")}) (?:/(?:[A-Za-z0-9._~-]+|\\{task_id\\}))+$`);
+const routeKeyWords = `a method (${routeMethods.join(", ")}) and a path of plain segments, such as "POST /mj/v2/imagine"; {task_id} stands for a task's id`;
+const bodyField = z.string({ error: "the name of a field of the body" }).regex(/^[^\p{Cc}\p{Cs}]{1,128}$/u, { error: "the name of a field of the body" });
+const keyName = z.string({ error: "the name of a key" }).min(1, { error: "the name of a key" });
+
+const route = block({
+  does: z.enum(routeKinds, { error: routeKinds.join(", ") }).describe("What the path does. Uploads and settings cost nothing."),
+  source: words.describe("Where the path was seen, and when."),
+  model: alias.optional().describe("The model whose task prices apply, where the body names none."),
+  model_field: bodyField.optional().describe("The field of the body that names the model."),
+  type: z.string({ error: taskTypeWords }).regex(taskType, { error: taskTypeWords }).optional().describe("The task type, where the body names none."),
+  type_field: bodyField.optional().describe("The field of the body that names the task type."),
+  input: bodyField.optional().describe("The field of the body whose members a price's `field` names; left out, the body itself."),
+  task_field: bodyField.optional().describe("The field of the body, or of a GET's query, that names the task or a list of tasks."),
+  keys: z.array(keyName, { error: "a list of names of keys" }).optional().describe("Names of the keys that may use it; left out, all."),
+});
+
 export const priceFileSchema = block({
   groups: named(label, labelWords, block({ fraction })).optional(),
   task_units: named(
@@ -214,6 +232,9 @@ export const priceFileSchema = block({
       .string({ error: 'a whole number in quotes, units for one USD, such as "10000000"' })
       .regex(/^[1-9]\d{0,17}$/, { error: 'a whole number in quotes, units for one USD, such as "10000000"' }),
   ).optional(),
+  routes: named(routeKey, routeKeyWords, route.nullable())
+    .optional()
+    .describe("Paths of the gateway that create, show or cancel tasks, by method and path; null takes away that of an earlier file."),
   default: block(modelFields).nullable().optional().describe("Ceiling price for models that no file names."),
   provider: provider.describe("The family's name of all models of this file that state none."),
   defaults: block(traits).optional().describe("What holds for all models of this file unless they say otherwise."),
@@ -224,6 +245,7 @@ export type PriceFile = z.infer<typeof priceFileSchema>;
 export type StatedModel = z.infer<typeof model>;
 export type StatedTraits = Omit<StatedModel, "provider" | "aliases" | "served_as" | "group" | "prices" | "tasks">;
 export type StatedPrice = z.infer<typeof price>;
+export type StatedRoute = z.infer<typeof route>;
 export type StatedTaskPrice = z.infer<typeof taskPrice>;
 export type StatedFee = z.infer<typeof toolFee>;
 export type StatedRates = Partial<Record<TokenClass, string | undefined>>;

@@ -13,6 +13,8 @@ export interface Route {
   /** Express' form: "/v1/models/:id". It is the route's name in metrics too. */
   readonly path: string;
   readonly handler: Handler;
+  /** Which of these requests it answers; all unless given. The others go on to the next route. */
+  readonly isMine?: (method: string, path: string) => boolean;
 }
 
 export interface HttpAppOptions extends Omit<GatekeeperOptions, "onRefusal"> {
@@ -44,10 +46,11 @@ export function createHttpApp(options: HttpAppOptions): RequestListener {
 }
 
 /** Runs a route's handler and tells of what came of it. */
-function observed({ path, handler }: Route, options: HttpAppOptions): RequestHandler {
+function observed({ path, handler, isMine }: Route, options: HttpAppOptions): RequestHandler {
   const { events, log, clock } = options;
-  return (_request, response) => {
+  return (_request, response, next) => {
     const exchange = exchangeOf(response);
+    if (isMine !== undefined && !isMine(exchange.method, exchange.path)) return next();
     events.requestStarted("request");
     const work = handler(exchange).catch((error: unknown): Summary => {
       if (!(error instanceof LedgerUnavailable)) log.error({ request_id: exchange.id, route: path, err: error }, "a request failed inside Farebox");
@@ -58,8 +61,9 @@ function observed({ path, handler }: Route, options: HttpAppOptions): RequestHan
       work.then((summary) => {
         const durationMs = clock.monotonic() - exchange.startedAt;
         const status = exchange.status ?? clientLeftStatus;
-        events.requestEnded({ ...summary, id: exchange.id, route: path, status, durationMs });
-        const fields = { request_id: exchange.id, route: path, status, model: summary.model, duration_ms: Math.round(durationMs) };
+        const { route = path } = summary;
+        events.requestEnded({ ...summary, id: exchange.id, route, status, durationMs });
+        const fields = { request_id: exchange.id, route, status, model: summary.model, duration_ms: Math.round(durationMs) };
         // One line a request: those that failed on the gateway's side or ours are seen without asking for all of them.
         if (status >= serverErrorStatus) log.warn(fields, "request failed");
         else log.debug(fields, "request");

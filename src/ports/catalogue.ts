@@ -1,5 +1,6 @@
 import type { ModelLimits } from "../core/bounds.ts";
 import type { PinnedPrice } from "../core/price.ts";
+import type { RouteMatch } from "../core/task-routes.ts";
 import type { Permille, TokenClass, Unit } from "../core/tokens.ts";
 
 /** The public tokenizers that Farebox can count with. */
@@ -88,6 +89,8 @@ export interface Catalogue {
   named(text: string, at: number): CatalogueModel | undefined;
   /** The model's tasks of a type with their price in force at the instant; undefined when the model is unknown. */
   findTask(model: string, taskType: string | null, at: number): CatalogueTask | undefined;
+  /** The route of price files that a request is, or that a gateway might take it for; undefined for none. */
+  route(method: string, path: string): RouteMatch | undefined;
   /** Units of a task's consumption for one USD, by the usage's type; types that are not here stay raw. */
   readonly taskUnits: ReadonlyMap<string, bigint>;
   /** All models in catalogue order, with their prices in force at the instant. */

@@ -3,7 +3,8 @@ import type { HeaderList } from "../ports/exchange.ts";
 import { decodedBytesMax, decodeInto, isPlain } from "../wire/encoding.ts";
 import { KeptBytes, type AnswerReader, type ModelAnswer } from "../wire/model-answer.ts";
 import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
-import { writtenIn, type Ending } from "./ending.ts";
+import { writtenIn, type AnswerEnding, type Ending } from "./ending.ts";
+import type { Claimed } from "./claimed-task.ts";
 import { foreignTask, noSuchTask } from "./foreign-task.ts";
 import type { Mask } from "./mask.ts";
 
@@ -15,6 +16,7 @@ type HeldParts = AnswerParts & {
   readonly mask: Mask;
   costHeaders(answer: ModelAnswer): HeaderList;
   showsForeignTask(answer: Buffer): boolean | Promise<boolean>;
+  readonly claimsTask: ((answer: Buffer) => Promise<Claimed | null>) | null;
 };
 
 interface Decoded {
@@ -47,28 +49,44 @@ export class HeldAnswer implements AnswerMode {
     if (this.#bytes > heldBytesMax) this.#pass();
   }
 
-  end(): Promise<Ending> | Ending {
+  end(): Promise<AnswerEnding> | AnswerEnding {
     if (this.#compressed !== undefined) return this.#decoded(this.#compressed);
     const bytes = this.#whole();
     return this.#checked(bytes, { isRead: true, plain: bytes });
   }
 
-  async #decoded(compressed: KeptBytes): Promise<Ending> {
+  async #decoded(compressed: KeptBytes): Promise<AnswerEnding> {
     const decoded = await this.#decode(compressed);
     return this.#checked(this.#whole(), decoded);
   }
 
-  #checked(bytes: Buffer, decoded: Decoded): Promise<Ending> | Ending {
+  #checked(bytes: Buffer, decoded: Decoded): Promise<AnswerEnding> | AnswerEnding {
     const { plain } = decoded;
     const isForeign = !this.#passing && plain !== undefined && this.#parts.showsForeignTask(plain);
-    if (isForeign === false) return this.#read(bytes, decoded);
-    return Promise.resolve(isForeign).then((is) => (is ? this.#withheld() : this.#read(bytes, decoded)));
+    if (isForeign === false) return this.#claimed(bytes, decoded);
+    return Promise.resolve(isForeign).then((is) => (is ? this.#withheld() : this.#claimed(bytes, decoded)));
   }
 
   #withheld(): Ending {
     const { head, exchange } = this.#parts;
     if (!exchange.clientGone) exchange.refuse(noSuchTask);
     return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason: foreignTask };
+  }
+
+  /** A task that the answer made is bound before its client sees the id. */
+  #claimed(bytes: Buffer, decoded: Decoded): Promise<AnswerEnding> | AnswerEnding {
+    const { claimsTask, head, exchange } = this.#parts;
+    const { plain } = decoded;
+    if (claimsTask === null || head.status >= 300 || this.#passing || plain === undefined) return this.#read(bytes, decoded);
+    return claimsTask(plain).then((claimed) => {
+      if (claimed === "foreign") return this.#withheld();
+      if (claimed === "unavailable") {
+        if (!exchange.clientGone) exchange.refuse({ code: "ledger_unavailable" });
+        return { kind: "unknown", reason: "task_not_recorded" };
+      }
+      const ending = this.#read(bytes, decoded);
+      return claimed === "bound" ? { kind: "task" } : ending;
+    });
   }
 
   #read(bytes: Buffer, { isRead, plain }: Decoded): Ending {

@@ -2,7 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { GatewayHead } from "../ports/gateway.ts";
 import type { AnswerTerms } from "../wire/answer-terms.ts";
-import type { Ending } from "./ending.ts";
+import type { AnswerEnding, Ending } from "./ending.ts";
 import type { Pace } from "./pace.ts";
 
 /** What every mode of an answer works with. */
@@ -30,7 +30,7 @@ export function passOn({ exchange, pace }: AnswerParts, bytes: Buffer): void {
 export interface AnswerMode {
   chunk(bytes: Buffer): void;
   /** The answer is complete by its framing. */
-  end(): Promise<Ending> | Ending;
+  end(): Promise<AnswerEnding> | AnswerEnding;
   /** The answer broke off; what the client is told is settled here too. */
   broken(reason: string, refusal: Refusal): Promise<Ending> | Ending;
 }

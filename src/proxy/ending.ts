@@ -15,6 +15,9 @@ export type Ending =
   /** Sent, and nothing tells what became of it. `unreadBytes`: of an answer that cannot be read. */
   | { readonly kind: "unknown"; readonly reason: string; readonly unreadBytes?: number };
 
+/** `task`: the answer names a task that it made, which ends the charge. */
+export type AnswerEnding = Ending | { readonly kind: "task" };
+
 /** What an answer reported and wrote. */
 export interface Answered extends Written {
   readonly usage: Usage | undefined;
@@ -26,7 +29,7 @@ export function writtenIn({ usage, texts, uncountable }: Answered): Answered {
 
 /** What else is known of a forwarded request, for its row. */
 export interface Forwarded {
-  readonly ending: Ending;
+  readonly ending: AnswerEnding;
   /** What the answer states beside its content; null for nothing. */
   readonly terms: AnswerTerms | null;
   readonly gatewayRequestId: string | null;

@@ -8,10 +8,11 @@ import type { Endpoint } from "../wire/endpoint.ts";
 import { answerHeaders } from "../wire/headers.ts";
 import type { ModelAnswer } from "../wire/model-answer.ts";
 import type { AnswerMode } from "./answer.ts";
+import type { Claimed } from "./claimed-task.ts";
 import { HeldAnswer } from "./answer-held.ts";
 import { PassedAnswer } from "./answer-passed.ts";
 import { StreamedAnswer } from "./answer-streamed.ts";
-import type { Ending, Forwarded } from "./ending.ts";
+import type { AnswerEnding, Forwarded } from "./ending.ts";
 import { maskedHeaders, maskedText, type Mask } from "./mask.ts";
 import { sharedPace } from "./pace.ts";
 import { Running, type Placed } from "./running.ts";
@@ -36,6 +37,8 @@ export interface ForwardOrder {
   readonly ownHeaders: HeaderList;
   /** Whether a whole answer shows a task of another key, which the client must not see. */
   showsForeignTask(answer: Buffer): boolean | Promise<boolean>;
+  /** Binds the task that a whole answer of success made, before the client sees its id; null for a path that makes none. */
+  readonly claimsTask: ((answer: Buffer) => Promise<Claimed | null>) | null;
   /** Headers that an answer with reported usage gets: what it cost. */
   costHeaders(answer: ModelAnswer): HeaderList;
 }
@@ -165,8 +168,8 @@ class Forwarding implements GatewayReceiver, Placed {
     if (isStream) this.#mode = new StreamedAnswer({ ...parts, endpoint, dropUsageChunk: this.#order.dropUsageChunk, watch });
     else if (isMedia || this.#order.exchange.method === "HEAD") this.#mode = new PassedAnswer(parts);
     else {
-      const { costHeaders, showsForeignTask } = this.#order;
-      this.#mode = new HeldAnswer({ ...parts, reader: endpoint.answerReader(), mask: this.#mask, costHeaders, showsForeignTask });
+      const { costHeaders, showsForeignTask, claimsTask } = this.#order;
+      this.#mode = new HeldAnswer({ ...parts, reader: endpoint.answerReader(), mask: this.#mask, costHeaders, showsForeignTask, claimsTask });
     }
   }
 
@@ -182,7 +185,7 @@ class Forwarding implements GatewayReceiver, Placed {
   }
 
   end(): void {
-    let ending: Ending | Promise<Ending>;
+    let ending: AnswerEnding | Promise<AnswerEnding>;
     try {
       ending = this.#mode?.end() ?? { kind: "unknown", reason: "no_answer" };
     } catch (error) {
@@ -270,7 +273,7 @@ class Forwarding implements GatewayReceiver, Placed {
     return this.#clock.monotonic() - this.#sentAt;
   }
 
-  #finish(ending: Ending | Promise<Ending>): void {
+  #finish(ending: AnswerEnding | Promise<AnswerEnding>): void {
     if (this.#over) return;
     this.#over = true;
     this.#wholeTimer?.cancel();
@@ -282,7 +285,7 @@ class Forwarding implements GatewayReceiver, Placed {
     else this.#done(this.#forwarded(ending));
   }
 
-  #forwarded(ending: Ending): Forwarded {
+  #forwarded(ending: AnswerEnding): Forwarded {
     const { startedAt } = this.#order.exchange;
     const requestId = this.#head?.header("x-request-id");
     const servedModel = this.#terms?.servedModel;

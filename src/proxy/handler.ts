@@ -11,6 +11,8 @@ export interface Summary {
   readonly firstTokenMs: number | null;
   /** From arrival to sending to the gateway. Milliseconds; null where nothing was sent. */
   readonly overheadMs: number | null;
+  /** Its route, where it is not the path that it was registered for. */
+  readonly route?: string;
 }
 
 /** Answers one exchange. Resolves when its answer is complete. */

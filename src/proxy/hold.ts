@@ -1,4 +1,5 @@
 import type { Shortage } from "../core/budget.ts";
+import type { HoldKind } from "../core/charge.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
@@ -23,6 +24,7 @@ export type Holding = { readonly ok: true; readonly held: Held } | { readonly ok
 
 export interface HoldOrder {
   readonly id: string;
+  readonly kind: HoldKind;
   readonly route: string;
   readonly who: Authenticated;
   readonly quote: Quote;
@@ -48,7 +50,7 @@ export function createHolder(parts: {
     const price = quote.model?.price ?? null;
     return ledger.hold({
       id: order.id,
-      kind: "request",
+      kind: order.kind,
       at: quote.at,
       caller: order.who.caller,
       route: order.route,

@@ -21,6 +21,7 @@ import { readTags } from "../wire/tags.ts";
 import { hasModelList, mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
 import { billedAs } from "./billed.ts";
+import { taskMadeBy, type Claimed, type ClaimTask } from "./claimed-task.ts";
 import type { Forwarded } from "./ending.ts";
 import type { ShowsForeignTask } from "./foreign-task.ts";
 import type { Forwarder } from "./forward.ts";
@@ -45,6 +46,8 @@ export interface RequestSteps {
   readonly grow: (order: GrowOrder) => GrowingHold;
   readonly gatewayHeaders: GatewayHeaders;
   readonly showsForeignTask: ShowsForeignTask;
+  /** Binds a task that the answer of an unknown path made. */
+  readonly claimTask: ClaimTask;
   readonly forwarder: Forwarder;
   readonly meter: Meter;
   readonly settle: Settle;
@@ -108,10 +111,16 @@ async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admi
     await settle(steps, place, { held, quote, who, outcome, end: endOf(exchange, steps.clock, undefined) });
     throw error;
   });
+  const { ending, firstTokenMs, overheadMs } = forwarded;
+  const summary = { model, stream, firstTokenMs, overheadMs };
+  if (ending.kind === "task") {
+    if (place.countsTokens) place.settleTokens(0);
+    return { summary, settled: Promise.resolve() };
+  }
   const end = endOf(exchange, steps.clock, forwarded);
   const { servedPrice, billing, doubts } = billedAs(quote, forwarded.terms);
   const settled = steps
-    .meter(forwarded.ending, { model: quote.model, body: body.seen, request, underWayTokens: growing?.underWayTokens ?? 0 })
+    .meter(ending, { model: quote.model, body: body.seen, request, underWayTokens: growing?.underWayTokens ?? 0 })
     .catch((error: unknown): Outcome => {
       steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
       return { kind: "unknown", reason: "not_metered" };
@@ -123,8 +132,7 @@ async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admi
       const known = doubted({ ...outcome, ...(billing !== undefined && { billing }) }, mergeDoubts(doubts, doubtsOf(request, body)));
       return settle(steps, place, { held: { ...held, hold, servedPrice }, quote, who, outcome: known, end });
     });
-  const { firstTokenMs, overheadMs } = forwarded;
-  return { summary: { model, stream, firstTokenMs, overheadMs }, settled };
+  return { summary, settled };
 }
 
 /** Why the amount of a request may differ from the bill, by its fields. */
@@ -184,7 +192,8 @@ async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, p
     if (overLimit !== null) return { ok: false, refusal: overLimit };
   }
   const retry = readRetry(exchange.header("x-stainless-retry-count"));
-  const holding = await steps.hold({ id: exchange.id, route, who, quote, body: body.seen, tags: tags.tags, retry });
+  const kind = mayMakeTask(endpoint, exchange) ? "task" : "request";
+  const holding = await steps.hold({ id: exchange.id, kind, route, who, quote, body: body.seen, tags: tags.tags, retry });
   if (!holding.ok) {
     place.settleTokens(0);
     return holding;
@@ -239,8 +248,23 @@ async function forward(
     watch: growing,
     ownHeaders: toolCalls === null ? [] : [["x-farebox-tool-calls", String(toolCalls)]],
     showsForeignTask: (answer) => steps.showsForeignTask(answer, { requestId: exchange.id, key: who.caller.key }),
+    claimsTask: mayMakeTask(endpoint, exchange) ? claimOf(steps, exchange, { who, body, held, model: request.model }) : null,
     costHeaders: (answer) => costHeaders(held, quote, answer),
   });
+}
+
+function claimOf({ claimTask }: RequestSteps, exchange: Exchange, { who, body, held, model }: { readonly who: Authenticated; readonly body: RequestBody; readonly held: Held; readonly model: string }) {
+  return async (answer: Buffer): Promise<Claimed | null> => {
+    const made = taskMadeBy(answer, { target: decodeURIComponent(exchange.path) + exchange.query, body: body.seen });
+    return made && claimTask({ ...made, charge: held.id, key: who.caller.key, model });
+  };
+}
+
+/** What only reads makes no task: a list of the account's would bill its reader for all. */
+const readingMethods: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
+
+function mayMakeTask({ mayMakeTasks }: Endpoint, { method }: Exchange): boolean {
+  return mayMakeTasks === true && !readingMethods.has(method);
 }
 
 /** What an answer cost and what its budget has left, from its reported usage and the hold's own answer. */

@@ -1,4 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
+import { isBelow, ownPaths } from "../core/task-routes.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
@@ -8,8 +9,8 @@ import { hasModelList } from "./authenticate.ts";
 import { refuse, withKey, type Handler } from "./handler.ts";
 import { meteredRequest, type RequestSteps } from "./metered-request.ts";
 
-/** Paths of Farebox's own, and those whose records belong to one key: none of them passes through, in no method. */
-const ownPaths = ["/admin", "/dashboard", "/metrics", "/healthz", "/readyz", "/v1/farebox", "/account/info", "/api/v1/task"];
+/** Paths of Farebox's own, and those whose records belong to one key: none of them passes through, in no method. Of `/v1` all else does. */
+const blockedPaths = [...ownPaths.filter((path) => path !== "/v1"), "/v1/farebox"];
 
 /** Every path of the gateway that nothing else here serves, for every key. */
 export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue): Handler {
@@ -21,9 +22,7 @@ export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue):
   });
   return async (exchange) => {
     // As a gateway may read it that is careless about escapes and letter case.
-    const asked = decodeURIComponent(exchange.path).toLowerCase();
-    const isOwn = ownPaths.some((path) => asked === path || asked.startsWith(`${path}/`));
-    return isOwn ? refuse(exchange, { code: "not_found", message: "There is no such path here." }) : passForKey(exchange);
+    return isBelow(exchange.path, blockedPaths) ? refuse(exchange, { code: "not_found", message: "There is no such path here." }) : passForKey(exchange);
   };
 }
 

@@ -12,6 +12,8 @@ export interface TaskQuote {
   readonly at: number;
   /** Undefined for a model that the catalogue does not know. */
   readonly model: CatalogueTask | undefined;
+  /** Every model that may make it, by its name in the request or its route, and by its id in the catalogue. */
+  readonly models: readonly { readonly name: string; readonly id: string }[];
   /** All that it can cost by its price; null without one. */
   readonly hold: PicoUsd | null;
   /** False where it could cost more than `hold`. */
@@ -26,18 +28,29 @@ export type PriceTask = (request: TaskRequest, at: number) => TaskPricing;
 
 /** The step that prices a task before it is made. */
 export function createTaskPricer(parts: { readonly catalogue: () => Catalogue; readonly unpriced: "record" | "refuse" }): PriceTask {
-  return (request, at) => {
-    const model = parts.catalogue().findTask(request.model, request.taskType, at);
+  const quoteFor = (request: TaskRequest, named: Pick<TaskRequest, "model" | "taskType">, at: number): TaskQuote => {
+    const model = parts.catalogue().findTask(named.model, named.taskType, at);
+    const models = [{ name: named.model, id: model?.id ?? named.model }];
     const price = model?.price?.version.task;
-    if (model === undefined || price === undefined) {
-      if (parts.unpriced === "refuse") return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
-      return { ok: true, quote: { request, at, model, hold: null, bounded: false, quantity: null } };
-    }
+    if (model === undefined || price === undefined) return { request, at, model, models, hold: null, bounded: false, quantity: null };
     const { quantity, most } = quantityOf(request, model.quantity);
     const bound = most ?? quantity;
     const amounts = bound === null ? null : taskAmounts({ consumption: null, unitsPerUsd: null, quantity: bound }, price);
-    return { ok: true, quote: { request, at, model, hold: amounts?.charged ?? null, bounded: amounts !== null, quantity } };
+    return { request, at, model, models, hold: amounts?.charged ?? null, bounded: amounts !== null, quantity };
   };
+  return (request, at) => {
+    const quotes = [request, ...request.others].map((named) => quoteFor(request, named, at));
+    const quote = { ...quotes.reduce(moreExpensive), models: quotes.flatMap(({ models }) => models) };
+    const isPriced = quote.model?.price?.version.task !== undefined;
+    if (!isPriced && parts.unpriced === "refuse") return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
+    return { ok: true, quote };
+  };
+}
+
+/** What has no price, or nothing that bounds it, is more expensive than anything. */
+function moreExpensive(one: TaskQuote, other: TaskQuote): TaskQuote {
+  if (one.hold === null || other.hold === null) return one.hold === null ? one : other;
+  return other.hold > one.hold ? other : one;
 }
 
 /** What a creation asks for, and what is held for it where that may be more; null where nothing says it. */

@@ -84,6 +84,7 @@ export const scenarios = {
   "usage-type": info("TYPE", "quota", "the type that a task's usage states, in place of llm"),
   unified: plain("a task's record in the unified form: timestamp and data"),
   conversation: plain("a task's record in the form of the conversation family: task_info and task_result"),
+  "task-refused": info("TEXT", "this model is not supported in PPU mode", "a creation is refused inside an answer of 200, with code 10001 and these words"),
   "webhook-begins": plain("a task's webhook is told when it begins, too"),
   "webhook-twice": plain("a task's webhook is told of the end twice"),
   "webhook-never": plain("a task's webhook is told nothing"),

@@ -15,7 +15,7 @@ import { serveImages } from "./images.ts";
 import { digest } from "./random.ts";
 import { responsesForm } from "./responses.ts";
 import { parseScenario, type Scenario } from "./scenarios.ts";
-import { billEndedTasks, serveTasks } from "./tasks.ts";
+import { billEndedTasks, serveHistory, serveTasks, serveUpload, taskPath } from "./tasks.ts";
 import { countTokens } from "./text.ts";
 import { Webhooks } from "./webhooks.ts";
 
@@ -239,7 +239,10 @@ function route(call: Call): Promise<void> | void {
   if (endpoint === "POST /v1/audio/speech") return serveSpeech(call);
   if (/^POST \/v1\/audio\/(transcriptions|translations)$/.test(endpoint)) return serveTranscription(call);
   if (endpoint === "POST /v1/embeddings") return serveEmbeddings(call);
-  if (/^(?:POST \/api\/v1\/task|(?:GET|DELETE) \/api\/v1\/task\/[^/]+)$/.test(endpoint)) return serveTasks(call);
+  const asked = taskPath(call);
+  if (asked !== undefined) return serveTasks(call, asked);
+  if (endpoint === "GET /api/open/tasks/histories") return serveHistory(call);
+  if (endpoint === "POST /api/ephemeral_resource") return serveUpload(call);
   if (endpoint === "GET /account/info") return serveAccount(call);
   if (endpoint === "GET /v1/models") return sendModels(call);
   return sendError(call, 404, "invalid_request_error", "unknown_url", `Unknown request URL: ${endpoint}.`);

@@ -11,8 +11,8 @@ export interface SandboxTask {
   readonly taskType: string;
   readonly input: unknown;
   readonly config: TaskConfig;
-  /** `conversation`: the envelope form with `task_info` and `task_result`. */
-  readonly form: "answer" | "unified" | "conversation";
+  /** `conversation`: the envelope form with `task_info` and `task_result`. `root`: no envelope, as of Midjourney's own paths. */
+  readonly form: "answer" | "unified" | "conversation" | "root";
   readonly createdAt: number;
   readonly startsAt: number;
   /** Infinite for one that never ends. */
@@ -36,6 +36,7 @@ export function wordOf(task: SandboxTask, now: number): TaskWord {
 /** The record as it is at an instant, in the task's form. */
 export function recordOf(task: SandboxTask, now: number): Record<string, unknown> {
   if (task.form === "conversation") return { code: 200, data: conversationData(task, now), message: "success" };
+  if (task.form === "root") return rootRecord(task, now);
   const data = unifiedData(task, now);
   return task.form === "unified" ? { timestamp: Math.floor(now / 1000), data } : { code: 200, data, message: "success" };
 }
@@ -48,6 +49,23 @@ export function dataOf(task: SandboxTask, now: number): object {
 /** A creation is answered with the unified data in an envelope, whatever the form of the record later. */
 export function creationAnswer(task: SandboxTask, now: number): Record<string, unknown> {
   return { code: 200, data: unifiedData(task, now), message: "success" };
+}
+
+/** A creation on a family's own path is answered with the id alone. */
+export function takenAnswer(task: SandboxTask, where: "root" | "envelope"): Record<string, unknown> {
+  return where === "root" ? { task_id: task.id, status: "success", message: "" } : { code: 200, data: { task_id: task.id }, message: "success" };
+}
+
+function rootRecord(task: SandboxTask, now: number): Record<string, unknown> {
+  const { status, meta, error } = unifiedData(task, now);
+  const image = status === "completed" ? `https://media.sandbox.example/${task.id}.png` : "";
+  return {
+    task_id: task.id,
+    status: status === "completed" ? "finished" : status,
+    process_time: Math.max(Math.floor((Math.min(now, task.endsAt) - task.startsAt) / 1000), 0),
+    meta,
+    task_result: { image_url: image, error_messages: error.message === "" ? [] : [error.message] },
+  };
 }
 
 const zeroTime = "0001-01-01T00:00:00Z";

@@ -6,7 +6,8 @@ import { plainConsumption } from "./consumption.ts";
 import { faultOf, serveFault } from "./faults.ts";
 import { digest } from "./random.ts";
 import { numberOf } from "./scenarios.ts";
-import { creationAnswer, dataOf, recordOf, wordOf, type SandboxTask, type TaskConfig } from "./task-records.ts";
+import { familyPath, type FamilyPath } from "./families.ts";
+import { creationAnswer, dataOf, recordOf, takenAnswer, wordOf, type SandboxTask, type TaskConfig } from "./task-records.ts";
 
 /** The tasks of a sandbox, by their ids. */
 export type TaskHall = Map<string, SandboxTask>;
@@ -17,21 +18,64 @@ const tasksMax = 10_000;
 const waitMs = 500;
 const runMs = 3_000;
 
-/** `POST /api/v1/task`, and `GET` and `DELETE /api/v1/task/{task_id}`. */
-export async function serveTasks(asked: Call): Promise<void> {
+/** What is asked of tasks; undefined for a path of something else. */
+export function taskPath({ head: { method }, path }: Call): FamilyPath | undefined {
+  if (method === "POST" && path === "/api/v1/task") return { ...unified, does: "create", taskId: null };
+  const [, taskId] = /^\/api\/v1\/task\/([^/]+)$/.exec(path) ?? [];
+  if (taskId !== undefined && (method === "GET" || method === "DELETE")) return { ...unified, does: method === "GET" ? "show" : "cancel", taskId };
+  return familyPath(method, path);
+}
+
+const unified = { model: "", modelField: "model", typeField: "task_type", taskType: "", input: "input", answer: "envelope", form: "answer" } as const;
+
+/** `/api/v1/task` of all families, and the paths of their own. */
+export async function serveTasks(asked: Call, path: FamilyPath): Promise<void> {
   const { options } = asked.house;
   if (asked.head.headers["x-api-key"] !== options.apiKey) return sendEnvelope(asked, 401, "unauthorized: invalid api key");
-  const read = readCreation(asked);
+  const isCreation = path.does === "create";
+  const isUnified = asked.path.startsWith("/api/v1/");
+  const read = readCreation(asked, path, isUnified);
   if (typeof read === "string") return sendEnvelope(asked, 400, read);
   const { call, request } = settleScenario(asked, { ...read, scenario: undefined });
   if (call === undefined) return refuseScenario(asked);
   if (!(await pause(numberOf(call.scenario, "latency") ?? options.latencyMs, call.gone))) return undefined;
   const fault = faultOf(call.scenario, call.redirects);
-  if (fault !== undefined && "billed" in call.scenario && call.head.method === "POST") create(call, request);
+  const form = isUnified ? null : path.form;
+  if (fault !== undefined && "billed" in call.scenario && isCreation) create(call, request, form);
   if (fault !== undefined) return serveFault(call, fault);
-  const passed = call.head.method === "POST" && "ceilings" in call.scenario ? ceilingPassed(call, request) : null;
+  const passed = isCreation && "ceilings" in call.scenario ? ceilingPassed(call, request) : null;
   if (passed !== null) return sendEnvelope(call, 429, passed);
-  return call.head.method === "POST" ? sendJson(call, 200, creationAnswer(create(call, request), options.now())) : answerFor(call);
+  const refused = call.scenario["task-refused"];
+  if (isCreation && refused !== undefined) return sendJson(call, 200, { code: 10_001, data: null, message: refused });
+  if (!isCreation) return answerFor(call, path);
+  const task = create(call, request, form);
+  return sendJson(call, 200, isUnified ? creationAnswer(task, options.now()) : takenAnswer(task, path.answer));
+}
+
+/** `GET /api/open/tasks/histories`: all tasks of the account, the newest first. */
+export function serveHistory(call: Call): void {
+  const { tasks, options } = call.house;
+  if (call.head.headers["x-api-key"] !== options.apiKey) return sendEnvelope(call, 401, "unauthorized: invalid api key");
+  const query = new URLSearchParams(call.head.path.split("?")[1] ?? "");
+  const page = Math.max(Number(query.get("page") ?? 1) || 1, 1);
+  const size = Math.min(Math.max(Number(query.get("page_size") ?? 10) || 10, 1), 100);
+  const all = [...tasks.values()].toReversed();
+  const shown = all.slice((page - 1) * size, page * size).map((task) => dataOf(task, options.now()));
+  return sendJson(call, 200, { code: 200, data: { tasks: shown, total: all.length, page, page_size: size }, message: "success" });
+}
+
+/** `POST /api/ephemeral_resource`: takes a file for a day. */
+export function serveUpload(call: Call): void {
+  if (call.head.headers["x-api-key"] !== call.house.options.apiKey) return sendEnvelope(call, 401, "unauthorized: invalid api key");
+  const { file_name: name, file_data: data } = parsed(call.seen.body);
+  if (typeof name !== "string" || typeof data !== "string") return sendEnvelope(call, 400, "Invalid request parameters");
+  const url = `https://media.sandbox.example/${digest(call.house.options.seed, "upload", call.number).slice(0, 16)}-${encodeURIComponent(name)}`;
+  return sendJson(call, 200, { code: 200, data: { url }, message: "success" });
+}
+
+function parsed(body: Buffer): Record<string, unknown> {
+  const value: unknown = JSON.parse(body.length === 0 ? "{}" : body.toString());
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
 }
 
 interface Creation {
@@ -42,12 +86,17 @@ interface Creation {
 }
 
 /** A text is what the gateway complains about. */
-function readCreation(call: Call): Creation | string {
-  if (call.head.method !== "POST") return { model: "", taskType: "", input: {}, config: noConfig };
+function readCreation(call: Call, path: FamilyPath, isUnified: boolean): Creation | string {
+  if (path.does !== "create") return { model: "", taskType: "", input: {}, config: noConfig };
   try {
-    const { model, task_type: taskType, input = {}, config = {} } = JSON.parse(call.seen.body.toString()) as Record<string, unknown>;
+    const body = parsed(call.seen.body);
+    // A scenario is named in the model of any creation, also where its path reads none.
+    const model = body[path.modelField ?? "model"] ?? (path.model || undefined);
+    const taskType = (path.typeField === undefined ? undefined : body[path.typeField]) ?? (path.taskType || undefined);
     if (typeof model !== "string" || model === "") return "invalid request: model is required";
     if (typeof taskType !== "string") return "invalid request: task_type is required";
+    const input = path.input === undefined ? body : (body[path.input] ?? {});
+    const config = (isUnified ? body["config"] : {}) ?? {};
     const webhook = { endpoint: "", secret: "", ...(config as { webhook_config?: object }).webhook_config };
     return { model, taskType, input, config: { service_mode: "", ...(config as object), webhook_config: webhook } };
   } catch {
@@ -57,7 +106,7 @@ function readCreation(call: Call): Creation | string {
 
 const noConfig: TaskConfig = { service_mode: "", webhook_config: { endpoint: "", secret: "" } };
 
-function create(call: Call, { model, taskType, input, config }: Creation): SandboxTask {
+function create(call: Call, { model, taskType, input, config }: Creation, form: SandboxTask["form"] | null): SandboxTask {
   const { house, scenario } = call;
   const createdAt = house.options.now();
   const startsAt = createdAt + (numberOf(scenario, "task-wait") ?? waitMs);
@@ -67,7 +116,7 @@ function create(call: Call, { model, taskType, input, config }: Creation): Sandb
     taskType,
     input,
     config,
-    form: "conversation" in scenario ? "conversation" : "unified" in scenario ? "unified" : "answer",
+    form: "conversation" in scenario ? "conversation" : "unified" in scenario ? "unified" : (form ?? "answer"),
     createdAt,
     startsAt,
     endsAt: "task-endless" in scenario ? Infinity : startsAt + (numberOf(scenario, "task-run") ?? runMs),
@@ -135,12 +184,13 @@ export function billEndedTasks(unbilled: Set<() => boolean>): void {
   for (const bill of unbilled) if (bill()) unbilled.delete(bill);
 }
 
-function answerFor(call: Call): void {
+function answerFor(call: Call, path: FamilyPath): void {
   const { tasks, options } = call.house;
-  const task = tasks.get(decodeURIComponent(call.path.slice("/api/v1/task/".length)));
+  const named = path.taskId === null ? parsed(call.seen.body)["task_id"] : decodeURIComponent(path.taskId);
+  const task = typeof named === "string" ? tasks.get(named) : undefined;
   if (task === undefined) return sendEnvelope(call, 404, "task not found");
   const now = options.now();
-  if (call.head.method === "DELETE") {
+  if (path.does === "cancel") {
     if (wordOf(task, now) !== "pending") return sendEnvelope(call, 400, "failed to cancel: the task is not pending");
     task.cancelledAt = now;
   }

@@ -18,6 +18,8 @@ export interface Endpoint {
   readonly form: FormReading | null;
   /** Whether any body passes without being held, whatever it is: what is read of it is its first bytes. */
   readonly isOpen?: boolean;
+  /** Whether its answer may name a task that it made. */
+  readonly mayMakeTasks?: boolean;
   /** Whether an answer may be something else than JSON, which is passed on unread. */
   readonly answersMedia: boolean;
   answerReader(): AnswerReader;

@@ -12,23 +12,33 @@ export function replaced(bytes: Buffer, start: number, end: number, text: string
 const quote = 0x22;
 const colon = 0x3a;
 
-/** The value of every member with such a name, at any depth, is replaced by a text; the same bytes where there is none. */
-export function withMembersHidden(bytes: Buffer, isSecret: (name: string) => boolean, shown: string): Buffer {
-  const stand = Buffer.from(JSON.stringify(shown));
-  const pieces: Buffer[] = [];
-  let copied = 0;
+/** Every member with such a name at any depth, repeated ones too; those within the value of one are passed over. */
+export function* membersNamed(bytes: Buffer, isWanted: (name: string) => boolean): Generator<JsonMember> {
   // Quotes stand nowhere in JSON but around strings, and a colon follows no string but a name.
   for (let start = bytes.indexOf(quote); start !== -1; ) {
     const after = skipString(bytes, start);
     const mark = skipSpace(bytes, after);
     let next = after;
-    if (bytes[mark] === colon && isSecret(nameIn(bytes.subarray(start, after)))) {
-      const valueStart = skipSpace(bytes, mark + 1);
-      next = skipValue(bytes, valueStart);
-      pieces.push(bytes.subarray(copied, valueStart), stand);
-      copied = next;
+    if (bytes[mark] === colon) {
+      const name = nameIn(bytes.subarray(start, after));
+      if (isWanted(name)) {
+        const valueStart = skipSpace(bytes, mark + 1);
+        next = skipValue(bytes, valueStart);
+        yield { name, valueStart, valueEnd: next };
+      }
     }
     start = bytes.indexOf(quote, next);
+  }
+}
+
+/** The value of every member with such a name, at any depth, is replaced by a text; the same bytes where there is none. */
+export function withMembersHidden(bytes: Buffer, isSecret: (name: string) => boolean, shown: string): Buffer {
+  const stand = Buffer.from(JSON.stringify(shown));
+  const pieces: Buffer[] = [];
+  let copied = 0;
+  for (const { valueStart, valueEnd } of membersNamed(bytes, isSecret)) {
+    pieces.push(bytes.subarray(copied, valueStart), stand);
+    copied = valueEnd;
   }
   return pieces.length === 0 ? bytes : Buffer.concat([...pieces, bytes.subarray(copied)]);
 }

@@ -65,8 +65,13 @@ export interface LookedAt {
 
 export type Look = ({ readonly ok: true } & LookedAt) | { readonly ok: false; readonly refusal: Refusal };
 
-/** Looks at a JSON body. Refuses what the gateway might read differently, and a request without a model. */
-export function lookAt(bytes: Buffer, fields: RequestFields): Look {
+/** A JSON object that was looked at, with where its members stand in its skeleton. */
+export type ObjectLook =
+  | { readonly ok: true; readonly body: JsonObject; readonly skeleton: Buffer; readonly members: readonly JsonMember[] }
+  | { readonly ok: false; readonly refusal: Refusal };
+
+/** Looks at a JSON body. Refuses what the gateway might read differently. */
+export function lookAtObject(bytes: Buffer, fields: RequestFields): ObjectLook {
   const skeleton = jsonSkeleton(bytes);
   if (skeleton === undefined) return tooMuch;
   const body = isAscii(bytes) || isUtf8(bytes) ? parseJson(skeleton.toString("utf8")) : undefined;
@@ -75,7 +80,14 @@ export function lookAt(bytes: Buffer, fields: RequestFields): Look {
   const members = jsonMembers(skeleton, jsonBounds.names + 1);
   if (members.length > jsonBounds.names) return tooMuch;
   const ambiguous = ambiguousField(members.map(({ name }) => name), fields);
-  if (ambiguous !== undefined) return ambiguous;
+  return ambiguous ?? { ok: true, body, skeleton, members };
+}
+
+/** As `lookAtObject`, for a request that names a model. */
+export function lookAt(bytes: Buffer, fields: RequestFields): Look {
+  const looked = lookAtObject(bytes, fields);
+  if (!looked.ok) return looked;
+  const { body, skeleton, members } = looked;
   const fault = modelFault(body["model"]);
   if (fault !== undefined) return fault;
   const findings = new Findings();
@@ -98,9 +110,9 @@ export const tooManyNames = invalid(
 );
 
 /** What is wrong with a model's name; undefined where nothing is. */
-export function modelFault(model: unknown): Refused | undefined {
-  if (typeof model !== "string" || model === "") return invalid("model", "you must provide a model parameter");
-  return modelName.test(model) ? undefined : invalid("model", "'model' must be a name of at most 256 characters");
+export function modelFault(model: unknown, field = "model"): Refused | undefined {
+  if (typeof model !== "string" || model === "") return invalid(field, `you must provide a ${field} parameter`);
+  return modelName.test(model) ? undefined : invalid(field, `'${field}' must be a name of at most 256 characters`);
 }
 
 /** A priced field given twice, or under a name that another reader would fold into it. */

@@ -1,8 +1,9 @@
 import { plainDecimal } from "../core/decimal.ts";
 import type { Refusal } from "../core/refusals.ts";
-import { parseJson } from "./json.ts";
+import type { NameSource } from "../core/task-routes.ts";
+import { parseJson, type JsonObject } from "./json.ts";
 import { jsonElements, jsonMembers } from "./json-keys.ts";
-import { ambiguousField, invalid, lookAt } from "./model-request.ts";
+import { ambiguousField, invalid, lookAtObject, modelFault } from "./model-request.ts";
 import { areTwins, RequestFields } from "./request-fields.ts";
 
 /** What the creation of a task says that matters for its price. The bytes themselves are never changed. */
@@ -10,6 +11,8 @@ export interface TaskRequest {
   readonly model: string;
   /** Null where none is named. */
   readonly taskType: string | null;
+  /** As what a gateway may take it that does not read the fields which name its model and type; empty for most. */
+  readonly others: readonly { readonly model: string; readonly taskType: string | null }[];
   /** How much the named field states: once for an `input` that is an object, else for each element of the list; never empty. */
   stated(field: string): readonly Stated[];
 }
@@ -21,8 +24,16 @@ export type TaskRequestResult =
   | { readonly ok: true; readonly request: TaskRequest }
   | { readonly ok: false; readonly refusal: Refusal };
 
-/** The fields of a creation that are read, or that the gateway reads for its price. */
-const taskFields = new RequestFields({ model: "priced", task_type: "priced", input: "priced", config: "priced" });
+/** Where a creation states what matters for its price. */
+export interface CreationFields {
+  readonly model: NameSource;
+  readonly type: NameSource;
+  /** The field whose members a price names; null for the body itself. */
+  readonly input: string | null;
+}
+
+/** The fields of `POST /api/v1/task`. */
+const taskFields: CreationFields = { model: { field: "model", fixed: null }, type: { field: "task_type", fixed: null }, input: "input" };
 
 /** Members of `config`; the webhook's are read where Farebox relays it. */
 const configFields = new RequestFields({ service_mode: "priced" });
@@ -35,13 +46,23 @@ const openBracket = 0x5b;
 /** A list with more elements than any gateway takes is not read: each is `unclear`. */
 const elementsMax = 1000;
 
-/** Reads the creation of a task for looking only. Refuses what the gateway might read differently, as for a chat. */
-export function readTaskRequest(bytes: Buffer): TaskRequestResult {
-  const look = lookAt(bytes, taskFields);
+/** Returns the fields of a creation that are read: another reader must not take them from elsewhere. */
+export function readFields({ model, type, input }: CreationFields): readonly string[] {
+  return [...new Set([model.field, type.field, input, "config"])].filter((field) => field !== null);
+}
+
+/** Reads the creation of a task for looking only. Refuses what the gateway might read differently, as for a chat. An empty body states nothing. */
+export function readTaskRequest(body: Buffer, fields: CreationFields = taskFields): TaskRequestResult {
+  const bytes = body.length === 0 && fields.model.fixed !== null ? Buffer.from("{}") : body;
+  const look = lookAtObject(bytes, new RequestFields(Object.fromEntries(readFields(fields).map((field) => [field, "priced" as const]))));
   if (!look.ok) return look;
-  const { model, task_type: taskType } = look.body;
-  if (taskType !== undefined && taskType !== null && (typeof taskType !== "string" || !nameText.test(taskType))) {
-    return invalid("task_type", "'task_type' must be a name of at most 256 characters");
+  const model = named(look.body, fields.model);
+  const fault = modelFault(model, fields.model.field ?? "model");
+  if (fault !== undefined) return fault;
+  const taskType = named(look.body, fields.type);
+  if (taskType !== null && (typeof taskType !== "string" || !nameText.test(taskType))) {
+    const field = fields.type.field ?? "task_type";
+    return invalid(field, `'${field}' must be a name of at most 256 characters`);
   }
   const valueOf = (field: string): Buffer => {
     const found = jsonMembers(bytes).find(({ name }) => name === field);
@@ -49,8 +70,21 @@ export function readTaskRequest(bytes: Buffer): TaskRequestResult {
   };
   const ambiguous = ambiguousField(jsonMembers(valueOf("config")).map(({ name }) => name), configFields);
   if (ambiguous !== undefined) return ambiguous;
-  const stated = (field: string) => statedIn(valueOf("input"), field);
-  return { ok: true, request: { model, taskType: typeof taskType === "string" ? taskType : null, stated } };
+  const stated = (field: string) => statedIn(fields.input === null ? bytes : valueOf(fields.input), field);
+  return { ok: true, request: { model: String(model), taskType, others: othersOf(String(model), taskType, fields), stated } };
+}
+
+/** What the request names may be read or not: each mix of it and what the route states. */
+function othersOf(model: string, taskType: string | null, fields: CreationFields): TaskRequest["others"] {
+  const models = [...new Set([model, fields.model.fixed ?? model])];
+  const types = [...new Set([taskType, fields.type.fixed ?? taskType])];
+  return models.flatMap((one) => types.map((type) => ({ model: one, taskType: type }))).slice(1);
+}
+
+/** Null where nothing is named. */
+function named(body: JsonObject, { field, fixed }: NameSource): unknown {
+  const stated = field === null ? undefined : body[field];
+  return stated ?? fixed;
 }
 
 function statedIn(input: Buffer, field: string): readonly Stated[] {

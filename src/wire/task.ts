@@ -1,5 +1,6 @@
 import { plainDecimal } from "../core/decimal.ts";
 import type { Consumption, TaskRecord, TaskStatus } from "../core/tasks.ts";
+import { membersNamed } from "./json-edit.ts";
 import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
 
 /**
@@ -93,6 +94,27 @@ function isEmpty(data: unknown): boolean {
 function codeOf(code: unknown): number | null {
   const stated = code instanceof Digits ? code.text : code;
   return typeof stated === "string" && /^-?\d{1,9}$/.test(stated) ? Number(stated) : null;
+}
+
+/** `task_id`, `origin_task_id`, `task_ids` and their like, in the spellings of other readers too. */
+const taskMember = /task[_-]?ids?$/i;
+
+/**
+ * Returns the ids of the tasks that a request names: in such members of its body at any depth, in its query, and in `more`. A body that
+ * is no JSON names none.
+ */
+export function tasksMentioned(body: Buffer, query: string, more: readonly string[] = []): ReadonlySet<string> {
+  const named = new Set(more.filter(isTaskId));
+  const collect = (value: unknown): void => {
+    for (const item of listOr(value)) collect(item);
+    const id = idOf(value);
+    if (id !== null) named.add(id);
+  };
+  for (const [name, value] of new URLSearchParams(query)) if (taskMember.test(name.normalize("NFKC"))) value.split(",").forEach(collect);
+  for (const { valueStart, valueEnd } of membersNamed(body, (name) => taskMember.test(name.normalize("NFKC")))) {
+    collect(parseExactly(body.toString("utf8", valueStart, valueEnd)));
+  }
+  return named;
 }
 
 /** Longer names are nobody's task: an id is a path's segment and a database's key. */

@@ -23,7 +23,7 @@ export interface DeskParts {
   readonly isLedgerWritable: () => Promise<boolean>;
   readonly keys: Pick<KeyStore, "findById">;
   readonly teams: Pick<TeamStore, "find">;
-  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle"> & { readonly taskOwner: TaskOwner };
+  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle" | "claimTask"> & { readonly taskOwner: TaskOwner };
   readonly events: Events;
   /** Requests and streams that ended with their process. */
   readonly lost: (requests: number, streams: number) => void;
@@ -75,6 +75,12 @@ export class WorkerDesk {
       leave: ({ id }) => this.#leave(id),
       belowFloor: () => shared.balanceGuard(),
       taskOwner: (taskId) => shared.taskOwner(taskId),
+      claimTask: async (claim) => {
+        const claimed = await shared.claimTask(claim);
+        // From now on the task ends the hold, not its worker.
+        if (claimed === "bound") this.#holds.delete(claim.charge);
+        return claimed;
+      },
       borrow: ({ needed, wanted }) => this.#borrow(needed, wanted),
       giveBack: (bytes) => this.#giveBack(bytes),
       event: (event) => this.#event(event),

@@ -6,6 +6,7 @@ import type { ProcessMetric } from "../../metrics/process-metrics.ts";
 import type { Events } from "../../ports/events.ts";
 import type { BodyResult, HeaderList } from "../../ports/exchange.ts";
 import type { Authenticated } from "../../proxy/authenticate.ts";
+import type { Claimed, TaskClaim } from "../../proxy/claimed-task.ts";
 import type { Summary } from "../../proxy/handler.ts";
 import type { Route } from "../../http/http-app.ts";
 import type { ExtendCommand, HoldCommand, Outcome, PostCommand, VoidCommand } from "../../store/commands.ts";
@@ -40,6 +41,7 @@ export interface PrimaryCalls {
   belowFloor(given: null): Refusal | null;
   /** The id of the key that made a task; undefined for a task that the ledger does not know. */
   taskOwner(taskId: string): string | undefined;
+  claimTask(claim: TaskClaim): Claimed;
   /** Memory for bodies: answers with what is lent, at least `needed` bytes and at most `wanted`; 0 where there is no room. */
   borrow(given: { readonly needed: number; readonly wanted: number }): number;
   giveBack(bytes: number): void;

@@ -11,6 +11,7 @@ import { createProcessMetrics } from "../../metrics/process-metrics.ts";
 import type { Events } from "../../ports/events.ts";
 import { createAuthenticator, createKeyring } from "../../proxy/authenticate.ts";
 import { createMask } from "../../proxy/mask.ts";
+import { isRouted } from "../../proxy/task-routes.ts";
 import { ChangeListeners } from "../../store/queued/store.ts";
 import { systemClock } from "../../time/clock.ts";
 import { createTokenCounter } from "../../tokens/token-counter.ts";
@@ -18,6 +19,7 @@ import { buildHttpFront, type Front } from "../http-front.ts";
 import { dashboardFolder } from "../package.ts";
 import { tuneRuntime } from "../runtime.ts";
 import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "../steps.ts";
+import { routedPath } from "../tasks.ts";
 import { Work } from "../work.ts";
 import { LentBodyMemory } from "./lent-memory.ts";
 import { Link } from "./link.ts";
@@ -92,6 +94,7 @@ function openFront(settings: Settings, start: Start, { link, changes, routed, pr
     balanceGuard: settings.balance.floor === null ? async () => null : () => link.ask("belowFloor", null),
     ledger: createRemoteLedger(link),
     taskOwner: (taskId) => link.ask("taskOwner", taskId),
+    claimTask: (claim) => link.ask("claimTask", claim),
     keys: remoteKeys(link).keys,
     mask: createMask(apiKey.reveal()),
     tokens: createTokenCounter(),
@@ -106,7 +109,10 @@ function openFront(settings: Settings, start: Start, { link, changes, routed, pr
   ];
   const ownByName = new Map(own.map((route) => [routeName(route), route]));
   const { server, ...ending } = buildHttpFront(settings, {
-    routes: start.routes.map((route, index) => ownByName.get(routeName(route)) ?? { ...route, handler: routed.handler(index) }),
+    routes: start.routes.map((route, index) => {
+      const isMine = route.path === routedPath ? { isMine: isRouted(prices) } : {};
+      return ownByName.get(routeName(route)) ?? { ...route, ...isMine, handler: routed.handler(index) };
+    }),
     events, log, clock, work, gateway,
     bodyMemory: new LentBodyMemory(link, { bytesMax: settings.listen.bodyMemoryBytesMax, workers: start.workers }),
     stopForwarding: () => forwarder.stopAll(),

@@ -28,6 +28,7 @@ export const passthrough: Endpoint = {
   readRequest: (body) => ({ ok: true, request: requestOf(body) }),
   form: null,
   isOpen: true,
+  mayMakeTasks: true,
   answersMedia: true,
   answerReader: () => outlineReader(readAnswer),
   transcript: () => new StreamTranscript({ lastEvents: () => undefined, reading: () => new AnyReading() }),

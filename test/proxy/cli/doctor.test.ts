@@ -241,6 +241,6 @@ it("judges by stated bounds", () => {
   expect(statuses([judgePending({ count: 0, oldestAt: null }, now, true), judgePending(pending, now, true), judgePending(pending, now + 1, true), judgePending(pending, now, false)])).toEqual([
     "ok", "ok", "warning", "warning",
   ]);
-  const none = { find: () => undefined, named: () => undefined, findTask: () => undefined, taskUnits: new Map(), list: () => [], histories: () => [], digest: "" };
+  const none = { find: () => undefined, named: () => undefined, findTask: () => undefined, route: () => undefined, taskUnits: new Map(), list: () => [], histories: () => [], digest: "" };
   expect(judgePrices(none, now).status).toBe("warning");
 });

@@ -62,7 +62,7 @@ it.each(["chunk", "end"])("fails the order alone where an answer's reader throws
   const exchange = { method: "POST", onClientGone: () => undefined, begin: () => undefined, write: () => true, status: null, clientGone: false, startedAt: 0 };
   const forwarded = forwarder.forward({
     exchange: exchange as unknown as Exchange, path: "/", headers: {}, body: undefined, endpoint: { ...chatCompletions, transcript }, stream: true,
-    dropUsageChunk: false, watch: undefined, showsForeignTask: async () => false, ownHeaders: [], costHeaders: () => [],
+    dropUsageChunk: false, watch: undefined, showsForeignTask: async () => false, claimsTask: null, ownHeaders: [], costHeaders: () => [],
   } satisfies ForwardOrder);
   receiver?.head({ status: 200, rawHeaders: [], header: (name: string) => (name === "content-type" ? "text/event-stream" : undefined) } as never);
   receiver?.chunk(Buffer.from("data: {}\n\n"));

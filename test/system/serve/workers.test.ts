@@ -247,6 +247,27 @@ describe("two workers that listen on every address", { timeout: 180_000 }, () =>
 });
 
 describe("a worker that dies", { timeout: 180_000 }, () => {
+  it("leaves the tasks that were made through it to their key, on routes and on passed paths: they end their own holds", async () => {
+    let made = 0;
+    await using gateway = await answeringGateway(({ method, path }) =>
+      method === "POST" ? { body: JSON.stringify({ task_id: `t-${++made}`, status: "success", message: "" }) } : { body: JSON.stringify({ code: 200, data: { task_id: path.split("/").at(-1), status: "processing" } }) },
+    );
+    await using scene = await startScene({ gatewayUrl: gateway.url, env: { FAREBOX_PASSTHROUGH: "all" } });
+    const { serve, database } = scene;
+    const [alice, bob] = [await scene.addKey("alice"), await scene.addKey("bob")];
+    const at = (key: string, path: string, method: string) => ask({ url: serve.url, key }, method === "POST" ? { prompt: "a fox" } : undefined, { path, method });
+    const paths = Array.from({ length: 6 }, () => ["/mj/v2/imagine", "/new/family"]).flat();
+    expect(statuses(await Promise.all(paths.map((path) => at(alice, path, "POST"))))).toEqual({ 200: paths.length });
+    const dying = workerPid(serve, 1);
+    process.kill(dying, "SIGKILL");
+    await until(() => workerPid(serve, 1) !== dying);
+    const ids = paths.map((_, index) => `t-${index + 1}`);
+    expect(statuses(await Promise.all(ids.map((id) => at(alice, `/api/v1/task/${id}`, "GET"))))).toEqual({ 200: ids.length });
+    expect(statuses(await Promise.all(ids.map((id) => at(bob, `/api/v1/task/${id}`, "GET"))))).toEqual({ 404: ids.length });
+    expect(statuses(await Promise.all(["/mj/v2/imagine/", "/MJ/v2/imagine"].map((path) => at(alice, path, "POST"))))).toEqual({ 404: 2 });
+    expect(rowsOf(database).map(({ state }) => state)).toEqual(paths.map(() => "pending"));
+  });
+
   it("leaves nothing open: its holds are posted at once, others go on, another one comes; and none outlives the primary", async () => {
     await using scene = await startScene();
     const { serve, sandbox, database } = scene;

@@ -75,7 +75,7 @@ describe("a fault names its line and says what to write", () => {
     [
       "an unknown field like no other",
       changed("provider: example", "provider: example\nzzz: 1"),
-      'a.yaml:4:1: unknown field "zzz"; known are groups, task_units, default, provider, defaults, models',
+      'a.yaml:4:1: unknown field "zzz"; known are groups, task_units, routes, default, provider, defaults, models',
     ],
     [
       "an unknown group",

@@ -364,6 +364,8 @@ describe("a ledger with charges", () => {
         service_tier: null,
         tool_calls: {},
         delivered: null,
+        units: null,
+        unit_type: null,
         served_price_version: null,
       },
     ]);

@@ -45,7 +45,7 @@ describe("export", () => {
       ...tokenClasses.map((name) => `${name}_tokens`),
       "cost_usd", "list_cost_usd", "minimum_applied", "hold_usd", "overage_usd", "price_version", "duration_ms", "first_token_ms", "tags",
       "correction_of", "correction_by", "correction_at", "correction_why",
-      "doubts", "cost_in_doubt_usd", "service_tier", "tool_calls", "delivered_input_tokens", "delivered_output_tokens", "served_price_version",
+      "doubts", "cost_in_doubt_usd", "service_tier", "tool_calls", "delivered_input_tokens", "delivered_output_tokens", "units", "unit_type", "served_price_version",
     ]);
     expect(records.map((row) => [row["request_id"], row["state"], row["cost_usd"], row["correction_of"]])).toEqual([
       ["r1", "posted", "0.004", null], ["r2", "posted", "0.003", null], ["fix", "posted", "0.25", "r2"], ["r3", "pending", null, null],

@@ -2,6 +2,7 @@ import { Validator } from "@seriousme/openapi-schema-validator";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
 import { ask, hello, helloStream, type Asked } from "../../support/sandbox-client.ts";
 import { breachesOf, gatewayDocument, type Fields } from "../../support/gateway-document.ts";
@@ -132,5 +133,53 @@ describe("the sandbox's answers", () => {
   ] as const)("%s as %s", async (status, schema, request, asked) => {
     const answer = await json(request, asked);
     expect([answer.status, breachesOf(schema, answer.body)]).toEqual([status, []]);
+  });
+});
+
+describe("the routes of the shipped price files", () => {
+  it("are all in the document, with the method that they take", async () => {
+    const loaded = await loadCatalogue({ shipped: new URL("../../../pricing", import.meta.url) });
+    if (!loaded.ok) throw new Error(JSON.stringify(loaded.faults));
+    const { routes } = loaded.catalogue.parts;
+    expect(routes.length).toBeGreaterThan(30);
+    expect(routes.filter(({ path, method }) => gatewayDocument.paths[path]?.[method.toLowerCase()] === undefined).map(({ method, path }) => `${method} ${path}`)).toEqual([]);
+  });
+});
+
+describe("the sandbox's answers of the families", () => {
+  let sandbox: Sandbox;
+  beforeAll(async () => {
+    sandbox = await startSandbox();
+  });
+  afterAll(() => sandbox.close());
+  const asked = async (method: string, path: string, body?: object) => {
+    const answer = await ask(sandbox, body, { method, path, headers: { "x-api-key": sandbox.apiKey } });
+    return { status: answer.status, body: JSON.parse(answer.body.toString()) as Fields };
+  };
+
+  it.each<[string, object, string, string, (id: string) => readonly [string, string, object?]]>([
+    ["/mj/v2/imagine", { prompt: "a" }, "TaskTakenAtRoot", "TaskAtRoot", (id) => ["POST", "/mj/v2/fetch", { task_id: id }]],
+    ["/api/suno/v1/music", { input: {} }, "TaskTaken", "TaskAnswer", (id) => ["GET", `/api/suno/v1/music/${id}`]],
+    ["/api/luma/v1/video", { prompt: "a" }, "TaskTaken", "TaskAnswer", (id) => ["GET", `/api/luma/v1/video/${id}`]],
+    ["/api/kling/v1/video", { duration: 5 }, "TaskTaken", "TaskAnswer", (id) => ["GET", `/api/kling/v1/video/${id}`]],
+    ["/api/flux/v1/image", { prompt: "a" }, "TaskTaken", "TaskAnswer", (id) => ["GET", `/api/flux/v1/image/${id}`]],
+    ["/api/image_toolkit/v2/create", { task_type: "upscale", task_input: { scale: 2, image: "https://x.example/i.png" } }, "TaskTaken", "TaskEnvelope", (id) => ["POST", "/api/image_toolkit/v2/fetch", { task_id: id }]],
+  ])("%s", async (path, body, taken, shown, fetching) => {
+    const created = await asked("POST", path, body);
+    expect([created.status, breachesOf(taken, created.body)]).toEqual([200, []]);
+    const id = String(created.body["task_id"] ?? (created.body["data"] as Fields)["task_id"]);
+    const record = await asked(...fetching(id));
+    expect([record.status, breachesOf(shown, record.body)]).toEqual([200, []]);
+    const refused = await asked("POST", path, { ...body, model: "x+task-refused" });
+    expect([refused.status, refused.body["code"], breachesOf("EnvelopeError", refused.body)]).toEqual([200, 10_001, []]);
+  });
+
+  it("the history, and an upload", async () => {
+    const history = await asked("GET", "/api/open/tasks/histories?page_size=2");
+    expect([history.status, breachesOf("TaskHistory", history.body)]).toEqual([200, []]);
+    expect(history.body["data"]).toMatchObject({ page: 1, page_size: 2 });
+    const uploaded = await asked("POST", "/api/ephemeral_resource", { file_name: "a.png", file_data: "aGk=" });
+    expect([uploaded.status, breachesOf("Uploaded", uploaded.body)]).toEqual([200, []]);
+    expect((await asked("POST", "/api/ephemeral_resource", {})).status).toBe(400);
   });
 });

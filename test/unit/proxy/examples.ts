@@ -104,6 +104,7 @@ export function catalogueOf(models: readonly CatalogueModel[], otherwise?: Catal
     find: (name) => named(name) ?? otherwise,
     named,
     findTask: () => undefined,
+    route: () => undefined,
     taskUnits: new Map(),
     list: () => models,
     histories: () => [],

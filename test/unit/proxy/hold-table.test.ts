@@ -73,6 +73,7 @@ async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: Re
   });
   const holding = await place({
     id: "c1",
+    kind: "request",
     route: "/v1/chat/completions",
     who: someone,
     quote: asked,

@@ -32,7 +32,7 @@ async function countsWhere(sums: { readonly spent: string; readonly held: string
   const pricing = pricer.quote(read.request, clock.now());
   if (!pricing.ok) throw new Error("the model has a price");
   const who = { key: null, team: null, caller: { key: "", team: null } };
-  const holding = await place({ id: "1", route: "/v1/chat/completions", who, quote: pricing.quote, body, tags: {}, retry: 0 });
+  const holding = await place({ id: "1", kind: "request", route: "/v1/chat/completions", who, quote: pricing.quote, body, tags: {}, retry: 0 });
   return { counted: count.mock.calls.length, code: holding.ok ? "held" : holding.refusal.code };
 }
 

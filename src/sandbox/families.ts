@@ -1,0 +1,56 @@
+/** A path of a family's own, as gateways of this kind had them before `/api/v1/task`. */
+export interface FamilyPath {
+  readonly does: "create" | "show" | "cancel";
+  readonly model: string;
+  /** Where a creation names another model, and its type. */
+  readonly modelField?: string;
+  readonly typeField?: string;
+  readonly taskType: string;
+  /** The field that has the input; the body itself unless given. */
+  readonly input?: string;
+  /** How a creation is answered: with the id alone, at the root or in an envelope. Its record is shown in the form of the family. */
+  readonly answer: "root" | "envelope";
+  readonly form: "answer" | "conversation" | "root";
+  /** The id in the path, or of the task that the new one is made of. */
+  readonly taskId: string | null;
+}
+
+type Known = Omit<FamilyPath, "taskId">;
+
+const midjourney = { model: "midjourney", answer: "root", form: "root" } as const;
+const mjTypes = ["imagine", "upscale", "variation", "reroll", "describe", "seed", "blend", "inpaint", "outpaint", "pan", "video"];
+const suno = { model: "suno", answer: "envelope", form: "answer", input: "input" } as const;
+const luma = { model: "luma", answer: "envelope", form: "answer" } as const;
+const kling = { model: "kling", answer: "envelope", form: "answer", taskType: "video_generation" } as const;
+const flux = { model: "flux", answer: "envelope", form: "answer", taskType: "txt2img" } as const;
+const tools = { answer: "envelope", form: "conversation" } as const;
+
+const paths: readonly (readonly [endpoint: RegExp, path: Known])[] = [
+  ...mjTypes.map((taskType) => [new RegExp(`^POST /mj/v2/${taskType}$`), { does: "create", ...midjourney, taskType }] as const),
+  [/^POST \/mj\/v2\/fetch$/, { does: "show", ...midjourney, taskType: "" }],
+  [/^POST \/mj\/v2\/cancel$/, { does: "cancel", ...midjourney, taskType: "" }],
+  [/^POST \/api\/suno\/v1\/music$/, { does: "create", ...suno, taskType: "generate_music" }],
+  [/^POST \/api\/suno\/v1\/music\/concat$/, { does: "create", ...suno, taskType: "concat" }],
+  [/^POST \/api\/suno\/v1\/lyrics$/, { does: "create", ...suno, taskType: "generate_lyrics" }],
+  [/^GET \/api\/suno\/v1\/(?:music|lyrics)\/([^/]+)$/, { does: "show", ...suno, taskType: "" }],
+  [/^POST \/api\/luma\/v1\/video$/, { does: "create", ...luma, taskType: "video_generation" }],
+  [/^POST \/api\/luma\/v1\/video\/([^/]+)\/extend$/, { does: "create", ...luma, taskType: "extend_video" }],
+  [/^GET \/api\/luma\/v1\/video\/([^/]+)$/, { does: "show", ...luma, taskType: "" }],
+  [/^POST \/api\/kling\/v1\/video$/, { does: "create", ...kling, modelField: "model", typeField: "task_type" }],
+  [/^POST \/api\/kling\/v1\/videos\/(?:text|image)2video$/, { does: "create", ...kling, modelField: "model_name" }],
+  [/^GET \/api\/kling\/v1\/(?:video|videos\/(?:text|image)2video)\/([^/]+)$/, { does: "show", ...kling }],
+  [/^POST \/api\/flux\/v1\/image$/, { does: "create", ...flux, modelField: "model" }],
+  [/^GET \/api\/flux\/v1\/image\/([^/]+)$/, { does: "show", ...flux }],
+  [/^POST \/api\/face_swap\/v1\/async$/, { does: "create", ...tools, model: "face_swap", taskType: "face-swap" }],
+  [/^POST \/api\/image_toolkit\/v2\/create$/, { does: "create", ...tools, model: "image_toolkit", taskType: "", typeField: "task_type", input: "task_input" }],
+  [/^POST \/api\/(?:face_swap\/v1|image_toolkit\/v2)\/fetch$/, { does: "show", ...tools, model: "", taskType: "" }],
+];
+
+/** What a request of a family's own path asks for; undefined for any other path. */
+export function familyPath(method: string, path: string): FamilyPath | undefined {
+  for (const [endpoint, known] of paths) {
+    const match = endpoint.exec(`${method} ${path}`);
+    if (match !== null) return { ...known, taskId: match[1] ?? null };
+  }
+  return undefined;
+}
