@@ -27,8 +27,10 @@ const mutable = [
   )
   .toSorted();
 
-/** The tests that may run against a mutant: fast, and in process. */
-const tests = globSync("test/unit/{core,proxy}/*.test.ts", { cwd: root }).map((path) => ({ path, source: read(path) }));
+/** The tests that may run against a mutant: fast, and in process. A tokenizer's thread takes longer to start than all of them. */
+const tests = globSync("test/unit/{core,proxy}/*.test.ts", { cwd: root })
+  .map((path) => ({ path, source: read(path) }))
+  .filter(({ source }) => !source.includes("/src/tokens/token-counter.ts"));
 
 /** Of the mutants that change anything, so many are to be killed. */
 const killedShareMin = 0.95;

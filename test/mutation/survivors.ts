@@ -72,4 +72,59 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       ],
     },
   ],
+  "proxy/growing-hold.ts": [
+    {
+      why: "Text that can no longer outgrow the hold is left out to save memory alone: no step looks at it.",
+      mutants: [
+        "Grower: this.#counts() → true",
+        "Grower: this.#counts() → true",
+        "Grower: this.#counts() → true",
+        'Grower: this.#state !== "over" → true',
+        'Grower: "over" → ""',
+        'Grower: "over" → ""',
+      ],
+    },
+    { why: "Every step but `wait` and `count` is an extension.", mutants: ['Grower: "extend" → ""'] },
+  ],
+  "core/usage.ts": [
+    { why: "No number is less than an undefined one.", mutants: ["decompose: total !== undefined → true"] },
+    {
+      why: "A total that puts the cache outside has at least the prompt and the cache.",
+      mutants: ["decompose: prompt + outside → prompt - outside"],
+    },
+    { why: "Nothing is cached: both places give the same tokens.", mutants: ['placeOfCache: "inside" → ""'] },
+    {
+      why: "A total that is equal fits inside or outside, which was decided before.",
+      mutants: [
+        "placeOfCache: total > prompt + completion → total >= prompt + completion",
+        "placeOfCache: total < prompt + kept + completion → total <= prompt + kept + completion",
+      ],
+    },
+    { why: "The loop sets every class.", mutants: ["mergeUsage: {...noTokens} → {}"] },
+  ],
+  "proxy/price.ts": [
+    { why: "Counting a prompt of texts ignores tools.", mutants: ['createPricer: prompt.kind === "chat" → true'] },
+    {
+      why: "A shortcut: the longer way gives the same.",
+      mutants: [
+        "createPricer: models.length === 0 && mentions.length === 0 → false",
+        "boundsOf: request.terms === undefined → false",
+      ],
+    },
+    {
+      why: "For the compiler alone: the callers pass no model without a price.",
+      mutants: [
+        "termsUnder: price === null → false",
+        "termsUnder: {unbounded: [], tools: null} → {}",
+        'termsUnder: [] → ["Stryker was here"]',
+        "reservationForAll: first !== undefined → true",
+        'reservationForAll: [] → ["Stryker was here"]',
+        'reservationForAll: [] → ["Stryker was here"]',
+      ],
+    },
+    {
+      why: "Everything to the end is removed with or without the sign for it.",
+      mutants: ["spellingsOf: /:.*$/s → /:.*/s"],
+    },
+  ],
 };

@@ -35,6 +35,12 @@ const unavailable: ExtendResult = { ok: false, reason: "unavailable" };
 const outOfBudget = { code: "budget_exceeded", shortage, scopeName: "scope of b", running: true };
 const outOfLedger = { code: "ledger_unavailable", running: true };
 
+/** A reservation for a prompt of so many output tokens' worth less. */
+const lower = (tokens: number): Reservation => ({
+  hold: null,
+  growth: { ...growth, costAt: (count) => (costAt(count) - BigInt(100 * tokens)) as PicoUsd },
+});
+
 interface Setting {
   readonly model?: Partial<CatalogueModel>;
   /** What a count of the prompt gives. */
@@ -275,11 +281,6 @@ describe("an extension without room", () => {
     expect(stream.stopped).toEqual([]);
   });
 
-  const lower = (tokens: number): Reservation => ({
-    hold: null,
-    growth: { ...growth, costAt: (count) => (costAt(count) - BigInt(100 * tokens)) as PicoUsd },
-  });
-
   it("counts the prompt, once: what its bound held too much pays for output", async () => {
     const stream = streaming({ tighter: lower(20) });
     await stream.writes(32);
@@ -410,12 +411,33 @@ describe("a stream that cannot be read", () => {
     expect(stream.stopped).toEqual([["budget_exceeded", outOfBudget]]);
   });
 
+  it("asks once more where a count of its prompt frees room", async () => {
+    const stream = streaming({ tighter: lower(20) });
+    stream.hold.cannotRead();
+    await stream.answers(noRoom);
+    expect(stream.asked).toEqual([
+      [936, 936],
+      [916, 916],
+    ]);
+    await stream.answers(noRoom);
+    await stream.passes(10);
+    expect([stream.rooms.length, stream.stopped]).toEqual([1, [["budget_exceeded", outOfBudget]]]);
+  });
+
+  it("is ended at once where a count of its prompt frees nothing", async () => {
+    const stream = streaming({ tighter: lower(0) });
+    stream.hold.cannotRead();
+    await stream.answers(noRoom);
+    await stream.passes(10);
+    expect([stream.asked.length, stream.stopped.length]).toEqual([1, 1]);
+  });
+
   it("that has not begun goes on anyhow, and no one is told", async () => {
     const stream = streaming({ isSilent: true });
     stream.hold.cannotRead();
     await stream.answers(noRoom);
     await stream.passes(10);
-    expect([stream.heard, stream.hold.underWayTokens]).toEqual([[], 0]);
+    expect([stream.heard, stream.hold.underWayTokens, stream.log.lines]).toEqual([[], 0, []]);
   });
 });
 
@@ -473,6 +495,28 @@ describe("a stream that is over", () => {
     await stream.passes(pauseMsMax);
     expect([stream.asked.length, stream.stopped, stream.heard]).toEqual([1, [], []]);
     expect(await stream.hold.settled()).toBe(costAt(64));
+  });
+
+  it.each<[string, ExtendResult | Error]>([
+    ["no longer has the charge", { ok: false, reason: "not_pending" }],
+    ["fails", new Error("a bug")],
+  ])("is not ended for its hold where the ledger %s afterwards", async (_, answer) => {
+    const stream = streaming();
+    await stream.writes(32);
+    stream.hold.end();
+    await stream.answers(answer);
+    await stream.passes(10);
+    expect([stream.stopped, stream.heard, stream.clock.waiting]).toEqual([[], [], 0]);
+  });
+
+  it("is read to its last byte while it is being ended", async () => {
+    const stream = streaming();
+    await stream.writes(32);
+    await stream.answers({ ok: false, reason: "not_pending" });
+    await stream.writes(500);
+    expect([stream.paces, stream.asked.length]).toEqual([["resume"], 1]);
+    await stream.passes(10);
+    expect(stream.stopped).toHaveLength(1);
   });
 
   it("has what it held, as soon as the extension under way is answered", async () => {
