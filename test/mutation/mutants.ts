@@ -55,6 +55,7 @@ function offsetOf(lines: readonly string[], { line, column }: Place): number {
 function plain(text: string): string {
   const line = text
     .replace(/\s+/g, " ")
+    .replace(/ ([,;])/g, "$1")
     .replace(/,? ?([)\]}])/g, "$1")
     .replace(/([([{]) /g, "$1");
   return line.length > lengthMax ? `${line.slice(0, lengthMax)}…` : line;

@@ -62,6 +62,13 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
         "highestRate: rates[name] > top → rates[name] >= top",
       ],
     },
+    {
+      why: "A shortcut: the longer way gives the same.",
+      mutants: [
+        "partTokens: size.imageParts + size.audioParts + size.fileParts === 0 → false",
+        "minimumWorst: minimum.tokens === 0 → false",
+      ],
+    },
   ],
   "core/slices.ts": [
     {
@@ -126,5 +133,136 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       why: "Everything to the end is removed with or without the sign for it.",
       mutants: ["spellingsOf: /:.*$/s → /:.*/s"],
     },
+  ],
+  "core/money.ts": [
+    { why: "The pattern has whole digits always.", mutants: ['scaled: "0" → ""'] },
+    {
+      why: "Equal amounts, and 0, give the same either way.",
+      mutants: [
+        "larger: a > b → a >= b",
+        "smaller: a < b → a <= b",
+        "stepsOf: part <= 0n → part < 0n",
+        "formatScaled: value < 0n → value <= 0n",
+      ],
+    },
+    {
+      why: "Undefined is larger than nothing, and is what is returned.",
+      mutants: ["parseUsd: value === undefined → false"],
+    },
+  ],
+  "core/task-ceilings.ts": [
+    {
+      why: "No ceiling is undefined or null and above 0.",
+      mutants: ["ceilingMet: family === null → false", "ceilingMet: limit !== null → true"],
+    },
+    { why: "Neither text names a family.", mutants: ['familyOf: "" → "Stryker was here!"'] },
+  ],
+  "core/reconciliation.ts": [
+    {
+      why: "For the compiler alone: the index is within the list, a sample that is compared states the figure, and there is one.",
+      mutants: [
+        "reconcile: first === undefined || last === undefined → false",
+        "reconcile: first === undefined || last === undefined → first === undefined && last === undefined",
+        "reconcile: first === undefined → false",
+        "reconcile: last === undefined → false",
+        "settledEnds: samples[0]?.askedAt → samples[0].askedAt",
+        "settledEnds: samples.at(-1)?.askedAt → samples.at(-1).askedAt",
+        "intervalsOf: a === undefined || b === undefined → false",
+        "intervalsOf: a === undefined || b === undefined → a === undefined && b === undefined",
+        "intervalsOf: a === undefined → false",
+        "intervalsOf: b === undefined → false",
+        "intervalsOf: from === undefined || to === undefined → from === undefined && to === undefined",
+        "intervalsOf: from === undefined || to === undefined → false",
+        "intervalsOf: from === undefined → false",
+        "intervalsOf: to === undefined → false",
+        "creditMovements: used === undefined → false",
+        "walletTotal: used === undefined → false",
+      ],
+    },
+    { why: "Before the first sample counts as idle as well.", mutants: ["intervalsOf: index === 0 → false"] },
+    {
+      why: "A text has no time and no kind, so that nothing counts it.",
+      mutants: ['reconcile: [] → ["Stryker was here"]', 'intervalsOf: [] → ["Stryker was here"]'],
+    },
+    {
+      why: "Adding 0 changes no sum.",
+      mutants: ["movementsOf: amount > 0n → amount >= 0n", "creditMovements: amount > 0n → amount >= 0n"],
+    },
+    {
+      why: "A balance states no credits, so that nothing of them moved.",
+      mutants: ["creditMovements: !measure.isCounter → false"],
+    },
+  ],
+  "core/keys.ts": [
+    {
+      why: "A text that is split has a piece.",
+      mutants: ['matchesPattern: "" → "Stryker was here!"', 'matchesPattern: "" → "Stryker was here!"'],
+    },
+    {
+      why: "A shortcut: the last line compares the same lengths.",
+      mutants: [
+        "matchesPattern: text.length < first.length + last.length → false",
+        "matchesPattern: first.length + last.length → first.length - last.length",
+      ],
+    },
+  ],
+  "core/account-sample.ts": [
+    {
+      why: "The pattern gives a sign and whole digits always.",
+      mutants: ['scaledFigure: "" → "Stryker was here!"', 'scaledFigure: "" → "Stryker was here!"'],
+    },
+    { why: "The text of undefined is no figure.", mutants: ["scaledFigure: text === undefined → false"] },
+    { why: "Equal steps are the same.", mutants: ["stepOf: step < atMost → step <= atMost"] },
+  ],
+  "core/account-measure.ts": [
+    {
+      why: "For the compiler alone: a measure is made of samples that there are.",
+      mutants: [
+        "isDead: true → false",
+        "isDead: first === undefined || last === undefined → false",
+        "isDead: first === undefined || last === undefined → first === undefined && last === undefined",
+        "isDead: first === undefined → false",
+        "isDead: last === undefined → false",
+      ],
+    },
+    {
+      why: "Of equal balances either gives the same worth, or one of them fits none.",
+      mutants: ["creditsPerUsd: pair.usd > best.usd → pair.usd >= best.usd"],
+    },
+    {
+      why: "Credits worth more than a dollar each are too few to tell a thousandth.",
+      mutants: ["creditsPerUsd: perUsd > 0n → true", "creditsPerUsd: perUsd > 0n → perUsd >= 0n"],
+    },
+    { why: "Nothing is its own opposite.", mutants: ["absolute: value < 0n → value <= 0n"] },
+  ],
+  "core/refusals.ts": [
+    { why: "Only the names are read.", mutants: Array.from({ length: 29 }, () => "everyCode: true → false") },
+  ],
+  "core/request-terms.ts": [
+    { why: "Neither text is a name.", mutants: ['serviceTierOf: "" → "Stryker was here!"'] },
+    { why: "A shortcut: no service tier is called null.", mutants: ["tiersToHold: stated === null → false"] },
+    { why: "Equal fees are the same.", mutants: ["toolBoundOf: charged > most → charged >= most"] },
+  ],
+  "core/task-settlement.ts": [
+    {
+      why: "A task that was given up has no status.",
+      mutants: ['isUnstated: outcome.kind !== "ended" → false', 'taskSettlementFor: outcome.kind === "ended" → true'],
+    },
+    {
+      why: "Its settlement is assumed, which proves no amount.",
+      mutants: ["laterAmounts: isUnstated(reserved, outcome) → false"],
+    },
+    {
+      why: "For the compiler alone: a task that is reported or posted has a cost.",
+      mutants: ["laterAmounts: cost !== null → true", "covers: posted.cost !== null → true"],
+    },
+    {
+      why: "A price of requests, and a quantity that is not known, give no amounts.",
+      mutants: [
+        "taskSettlementFor: reserved.price?.task !== undefined → true",
+        "taskSettlementFor: reserved.quantity !== null → true",
+      ],
+    },
+    { why: "No cost is less than null.", mutants: ["covers: hold === null → false"] },
   ],
 };

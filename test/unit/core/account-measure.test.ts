@@ -150,12 +150,36 @@ describe("a counter is not taken", () => {
     },
   );
 
+  it.each(["frozen_credits", "inactive_credits", "credit_frozen"] as const)(
+    "where what expired and %s together explain nothing",
+    (figure) => {
+      const all = samples(
+        pack("5", "10000", "100", { expired_credits: "3", [figure]: "3" }),
+        pack("5", "9999", "99.99", { expired_credits: "4", [figure]: "2" }),
+      );
+      expect(measureOf(all)?.name).toBe("equivalent_in_usd");
+    },
+  );
+
   it("where the ledger wrote nothing it is not called dead", () => {
     const [first, last] = samples(pack("5", "10000", "100"), pack("5", "9999", "99.99"));
     if (first === undefined || last === undefined) throw new Error("two samples");
     expect(measureOf([first, { ...last, after: totals(0) }])?.name).toBe("used_credits");
     expect(measureOf([first, { ...last, before: totals(0) }])?.name).toBe("equivalent_in_usd");
     expect(measureOf([{ ...first, after: totals(1) }, last])?.name).toBe("equivalent_in_usd");
+  });
+});
+
+describe("a worth that is stated", () => {
+  it.each<[string, readonly AccountFigures[], string]>([
+    ["fits up to the last digit of both", [pack("5", "100002", "1000")], "used_credits"],
+    ["does not fit beyond it", [pack("5", "100003", "1000")], "equivalent_in_usd"],
+    ["does not fit below it", [pack("5", "99997", "1000")], "equivalent_in_usd"],
+    ["fits more closely with a digit more of the credits", [pack("5", "100001.5", "1000")], "equivalent_in_usd"],
+    ["fits more closely with a digit more of the balance", [pack("5", "100002", "1000.001")], "equivalent_in_usd"],
+    ["is read from samples with something left", [pack("5", "100000", "1000"), pack("6", "0", "1000")], "used_credits"],
+  ])("%s", (_, figures, name) => {
+    expect(measureOf(samples(...figures))?.name).toBe(name);
   });
 });
 

@@ -167,6 +167,22 @@ describe("samples that retention thins", () => {
     expect(thinned([at(100 * 24, 0), at(100 * 24 - 1, 0)])).toEqual([]);
   });
 
+  it("begin to be thinned by hours and days at their age to the millisecond", () => {
+    const asked = (...times: readonly number[]) => times.map((askedAt) => at(0, 0, { askedAt }));
+    const later = now + hour / 2;
+    expect(samplesToThin(asked(later - 7 * day - 1, later - 7 * day), later)).toEqual([]);
+    expect(samplesToThin(asked(later - 7 * day - 2, later - 7 * day - 1), later)).toEqual([later - 7 * day - 1]);
+    const atNoon = now + 12 * hour;
+    expect(samplesToThin(asked(atNoon - 100 * day - 2 * hour, atNoon - 100 * day), atNoon)).toEqual([]);
+    expect(samplesToThin(asked(atNoon - 100 * day - 2 * hour, atNoon - 100 * day - 1), atNoon)).toEqual([
+      atNoon - 100 * day - 1,
+    ]);
+    // In the hour of midnight in which they become a day's, one stays.
+    expect(samplesToThin(asked(now - 100 * day + 1, now - 100 * day + hour - 1), later)).toEqual([
+      now - 100 * day + hour - 1,
+    ]);
+  });
+
   it("keep the one with the least unsettled", () => {
     expect(thinned([at(200, 0, held(5)), at(200, 1, held(3)), at(200, 2, held(3)), at(200, 3, held(4))])).toEqual([
       0, 2, 3,

@@ -61,6 +61,7 @@ describe("the most that a prompt is", () => {
     [{ audioParts: 1 }, { audioPartTokens: null }, null],
     [{ fileParts: 1, imageParts: 1 }, { filePartTokens: null }, null],
     [{ imageParts: 2, fileParts: 1 }, { audioPartTokens: null }, 50],
+    [{ imageParts: 1, audioParts: 1 }, {}, 30],
   ])("for parts %j of a model %j is %j", (sizes, limits, expected) => {
     expect(partTokens({ ...size, ...sizes }, { ...model, ...limits })).toBe(expected);
   });

@@ -338,6 +338,27 @@ describe("a difference", () => {
     });
   });
 
+  it("is rounded once where nothing was billed while nothing ran", () => {
+    const rows = busy([
+      {},
+      {},
+      { ledger: 1, balance: 9999 },
+      { ledger: 1, balance: 9999 },
+      { ledger: 2, balance: 9998 },
+    ]);
+    const quiet = rows.map((row, index) => ({ ...row, totals: { written: [0, 1, 1, 1, 2][index] ?? 0 } }));
+    expect(inCents(outcome(quiet).doubts)).toEqual({ rounding: [1, 1] });
+  });
+
+  it("has no bound where one run of several has none", () => {
+    const rows = busy([{}, {}, { balance: 20_000 }, { balance: 19_999 }, { balance: 19_998 }]);
+    const unpriced = rows.map((row, index) => ({
+      ...row,
+      totals: { unpriced: index === 0 ? 0 : 1, posted: { ...none, reported: cents(index) } },
+    }));
+    expect(inCents(outcome(unpriced).doubts)).toEqual({ unpriced: [0, null], rounding: [2, 2] });
+  });
+
   it("has the doubts of every run, and what is in doubt of all sources", () => {
     const inDoubt = { reported: cents(1), counted: cents(2), partial: cents(4), assumed: cents(8) };
     expect(outcome(two({ totals: { posted: { ...none, reported: cents(1000) }, inDoubt } })).inDoubt).toBe(cents(15));
@@ -433,6 +454,44 @@ describe("what moved the account", () => {
     ["a wallet that does not fit its balance", [wallet(0, 1_000_000, 5, 0), wallet(100, 999_999, 6, 0, 999_900)], []],
   ])("is named: %s", (_, rows, expected) => {
     expect(movesOf(outcome(rows).movements)).toEqual(expected);
+  });
+
+  it("is named as far as the record says it", () => {
+    const bare = (at: number, figures: AccountFigures): Row => ({
+      at,
+      balance: null,
+      figures,
+      totals: { written: at },
+    });
+    const credits = (available: string, used: string, balance: string) => ({
+      available_credits: available,
+      used_credits: used,
+      equivalent_in_usd: balance,
+    });
+    const silent = [bare(0, credits("1000000", "0", "10000.00")), bare(100, credits("999999", "1", "9999.99"))];
+    expect(outcome(silent).movements).toEqual([]);
+    const [first = bare(0, {})] = [pack(0, {})];
+    const withoutBalance = [first, bare(100, { used_credits: "1", total_credits: "2000500" })];
+    expect(movesOf(outcome(withoutBalance).movements)).toEqual([["top_up", 500, false]]);
+    const withoutRest = [
+      wallet(0, 1_000_000, 5, 0),
+      bare(100, { credit_used: "6", credit_frozen: "0", equivalent_in_usd: "10004.99" }),
+    ];
+    expect(outcome(withoutRest).movements).toEqual([]);
+  });
+
+  it("is named from where the comparison begins, up to where it ends", () => {
+    const held = { after: { held: cents(5) } };
+    const paid = (at: number, total: number) =>
+      pack(at, { total_credits: String(2_000_000 + total) }, 1_000_000 + total - at / 100, at / 100);
+    const rows = [
+      { ...paid(0, 0), ...held },
+      paid(100, 500),
+      paid(200, 500),
+      paid(300, 500),
+      { ...paid(400, 900), ...held },
+    ];
+    expect(outcome(rows)).toMatchObject({ samples: 3, movements: [] });
   });
 
   it("while nothing ran, on a counter, is use by others or a refund", () => {

@@ -115,6 +115,7 @@ describe("the bound of hosted tools", () => {
     ["of one tool", { calls: ["file"] }, 4, { ...bound, inputTokensPerCall: 40 }],
     ["of a tool without a fee", { calls: ["search", "other"] }, 4, tools.fields],
     ["of a tool whose name every object has", { calls: ["toString"] }, 4, tools.fields],
+    ["of the most expensive tool, which comes first", { calls: ["file", "search"] }, 4, bound],
     ["of no tool", { calls: [] }, 4, { ...bound, feePerCall: pico(0n), inputTokensPerCall: 0 }],
   ])("is %s", (_, changes, unstated, expected) => {
     expect(toolBoundOf({ ...tools, ...changes }, priced, unstated)).toEqual(expected);

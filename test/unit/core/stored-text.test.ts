@@ -6,6 +6,8 @@ it.each([
   ["a", "a"],
   ["a".repeat(256), "a".repeat(256)],
   ["a".repeat(257), "a".repeat(256)],
+  ["\uD83D", "\uD83D"],
+  [`${"a".repeat(255)}\uD83D`, `${"a".repeat(255)}\uD83D`],
   [`${"a".repeat(255)}😀`, "a".repeat(255)],
   [`${"a".repeat(254)}😀`, `${"a".repeat(254)}😀`],
   [`${"a".repeat(254)}😀b`, `${"a".repeat(254)}😀`],

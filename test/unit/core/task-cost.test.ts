@@ -305,6 +305,24 @@ describe("the settlement of a task", () => {
       },
     ],
     [
+      "given up with nothing used, without a hold",
+      unpriced,
+      expired(llm("0")),
+      {
+        settlement: post(null, null, { formula: "unpriced", source: "assumed", reason: "task_time_limit" }),
+        inputs: raw(llm("0")),
+      },
+    ],
+    [
+      "cancelled with a use",
+      reserved,
+      ended("cancelled", llm("3")),
+      {
+        settlement: post(30n, 30n, { source: "reported", reason: "task_cancelled" }),
+        inputs: { consumption: llm("3"), unitsPerUsd: unit, quantity: null },
+      },
+    ],
+    [
       "given up with more used than a charge holds",
       reserved,
       expired(llm("9".repeat(30))),

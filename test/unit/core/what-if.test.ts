@@ -10,16 +10,27 @@ import { price, rates, tier } from "../../support/example-rates.ts";
 const noon = Date.parse("2026-11-20T12:00:00Z");
 
 const charge = (more: Partial<ChargedFacts> = {}): ChargedFacts => ({
-  at: noon, model: "example", formula: "tokens", source: "reported", tokens: { ...noTokens, input: 1000, output: 100 },
-  cost: usd("0.00175"), listCost: usd("0.0035"), ...more,
+  at: noon,
+  model: "example",
+  formula: "tokens",
+  source: "reported",
+  tokens: { ...noTokens, input: 1000, output: 100 },
+  cost: usd("0.00175"),
+  listCost: usd("0.0035"),
+  ...more,
 });
 const half = price({ tiers: [tier(0, rates({ input: "0.50", output: "2" }), rates({ input: "1", output: "4" }))] });
 
 describe("recomputeUnder", () => {
   it("gives the cost of the same tokens, the list cost and the minimum of the other price", () => {
-    expect(recomputeUnder(charge(), () => half)).toMatchObject({ ok: true, cost: { charged: usd("0.0007"), list: usd("0.0014"), minimumApplied: false } });
+    expect(recomputeUnder(charge(), () => half)).toMatchObject({
+      ok: true,
+      cost: { charged: usd("0.0007"), list: usd("0.0014"), minimumApplied: false },
+    });
     const least = price({ ...half, minimum: { tokens: 0, usd: usd("0.01") } });
-    expect(recomputeUnder(charge(), () => least)).toMatchObject({ cost: { charged: usd("0.01"), minimumApplied: true } });
+    expect(recomputeUnder(charge(), () => least)).toMatchObject({
+      cost: { charged: usd("0.01"), minimumApplied: true },
+    });
     const flat = price({ perRequest: { charged: usd("0.04"), list: usd("0.08") } });
     expect(recomputeUnder(charge(), () => flat)).toMatchObject({ cost: { charged: usd("0.04"), list: usd("0.08") } });
   });
@@ -35,12 +46,29 @@ describe("recomputeUnder", () => {
 
   it("prices what had no price when it was charged, where its usage is known", () => {
     const unpriced = { formula: "unpriced", cost: null, listCost: null } as const;
-    expect(recomputeUnder(charge({ ...unpriced, source: "counted" }), () => half)).toMatchObject({ ok: true, cost: { charged: usd("0.0007") } });
-    expect(recomputeUnder(charge({ ...unpriced, source: "assumed" }), () => half)).toEqual({ ok: false, why: "no_usage" });
+    expect(recomputeUnder(charge({ ...unpriced, source: "counted" }), () => half)).toMatchObject({
+      ok: true,
+      cost: { charged: usd("0.0007") },
+    });
+    expect(recomputeUnder(charge({ ...unpriced, source: "assumed" }), () => half)).toEqual({
+      ok: false,
+      why: "no_usage",
+    });
   });
 
-  it.each(["assumed", "task", "adjustment"] as const)("leaves a charge by the formula %s, whatever tokens it has", (formula) => {
-    expect(recomputeUnder(charge({ formula, source: "partial" }), () => half)).toEqual({ ok: false, why: formula });
+  it.each(["assumed", "task", "adjustment"] as const)(
+    "leaves a charge by the formula %s, whatever tokens it has",
+    (formula) => {
+      expect(recomputeUnder(charge({ formula, source: "partial" }), () => half)).toEqual({ ok: false, why: formula });
+    },
+  );
+
+  it("prices a flat charge however its amount is known, and none that never had a formula", () => {
+    expect(recomputeUnder(charge({ formula: "per_request", source: "assumed" }), () => half)).toMatchObject({
+      ok: true,
+    });
+    expect(recomputeUnder(charge({ formula: null }), () => half)).toEqual({ ok: false, why: "no_usage" });
+    expect(() => recomputeUnder(charge({ formula: "new" as "tokens" }), () => half)).toThrow("unreachable");
   });
 
   it.each(["unknown_model", "no_price"] as const)("says %s", (why) => {
@@ -61,7 +89,10 @@ describe("recomputeUnder", () => {
         const stored: ChargedFacts = { ...settled, at: noon, model: "m" };
         const same = recomputeUnder(stored, () => reserved.price ?? "no_price");
         if (settled.formula === "tokens" || settled.formula === "per_request") {
-          expect(same).toMatchObject({ ok: true, cost: { charged: stored.cost, list: stored.listCost, minimumApplied: settled.minimumApplied } });
+          expect(same).toMatchObject({
+            ok: true,
+            cost: { charged: stored.cost, list: stored.listCost, minimumApplied: settled.minimumApplied },
+          });
         } else {
           expect(same.ok).toBe(false);
         }
