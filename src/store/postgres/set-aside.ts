@@ -12,7 +12,7 @@ export type SetAsideResult = { readonly ok: true; readonly schema: string } | { 
 export async function setAside(db: Statements, version: number): Promise<SetAsideResult> {
   const place = await db.row<{ schema: string; path: string; name: string; may: boolean; database: string; role: string }>(
     `select current_schema() as schema, current_setting('search_path') as path,
-       'farebox_schema_' || $1 || to_char(clock_timestamp() at time zone 'UTC', '_YYYYMMDD"t"HH24MISS"z"') as name,
+       'farebox_schema_' || $1 || to_char(clock_timestamp() at time zone 'UTC', '_YYYYMMDD"t"HH24MISSMS"z"') as name,
        has_database_privilege(current_database(), 'create') as may, current_database() as database, current_user as role`,
     [String(version)],
   );

@@ -73,7 +73,7 @@ describe("before the tables change", { timeout: 60_000 }, () => {
     const place = database.url.replace(/:[^:/]+@/, "@");
     const { stdout } = await cli.run("db", "migrate");
     const [backup = ""] = await backupsIn(database.url);
-    expect(backup).toMatch(/^farebox_schema_3_\d{8}t\d{6}z$/);
+    expect(backup).toMatch(/^farebox_schema_3_\d{8}t\d{9}z$/);
     expect(stdout).toBe(`migrated the ledger at ${place} from schema version 3 to ${known}
 as it was before: ${backup}
 to go back, stop every farebox, install the earlier release and set its database to ${place}?options=-c%20search_path%3D${backup}, with the password and the other parameters of the present address
