@@ -102,7 +102,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     },
   ],
   "cached tokens outside input_tokens are ignored": [
-    { file: "wire/usage.ts", from: 'statement.agreed("cached", "hit", "cacheRead")', to: 'statement.agreed("cached", "hit")' },
+    { file: "wire/usage.ts", from: "agreed(counts.cached, counts.hit, counts.cacheRead)", to: "agreed(counts.cached, counts.hit)" },
   ],
   "input_tokens that are taken for the whole prompt": [
     { file: "wire/usage.ts", from: 'isPrompt ? "inside" : "outside",', to: '"inside",' },
@@ -126,8 +126,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a task that its client hears of before it is written down": [
     {
       file: "proxy/tasks.ts",
-      from: "const bound = await bind(steps, exchange, covered, record);",
-      to: "void bind(steps, exchange, covered, record);\n  const bound = { ok: true } as BindResult;",
+      from: "const bound = await bind(steps, exchange.id, covered, record);",
+      to: "void bind(steps, exchange.id, covered, record);\n  const bound = { ok: true } as BindResult;",
     },
   ],
   "a key that is remembered beyond its revocation": [
