@@ -1,12 +1,11 @@
+import { unversionedPaths } from "../core/task-routes.ts";
+
 export interface CleanPath {
   /** Without the query; `/v1` restored where a client left it out. */
   readonly path: string;
   /** With its question mark, or "". */
   readonly query: string;
 }
-
-/** Paths that clients with a base address without `/v1` ask for. */
-const versioned = ["/chat/completions", "/completions", "/embeddings", "/responses", "/images", "/audio", "/models", "/farebox"];
 
 const encodedSeparators = /%(?:2f|5c)/i;
 const dotSegment = /^(?:\.|%2e){1,2}$/i;
@@ -27,7 +26,7 @@ export function cleanPath(target: string): CleanPath | undefined {
     if (path.split("/").some((segment) => dotSegment.test(segment))) return undefined;
   }
   const query = mark === -1 ? "" : target.slice(mark);
-  const lacksVersion = versioned.some((known) => path === known || path.startsWith(`${known}/`));
+  const lacksVersion = unversionedPaths.some((known) => path === known || path.startsWith(`${known}/`));
   return { path: lacksVersion ? `/v1${path}` : path, query };
 }
 
