@@ -41,8 +41,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a hold that is not voided when its client has left": [
     {
       file: "proxy/metered-request.ts",
-      from: "settled: settle(steps, place, { held, quote, who, outcome, end }) };",
-      to: "settled: Promise.resolve(void [held, who, outcome, end]) };",
+      from: "settled: settle(steps, place, { held, quote, who, outcome, end })",
+      to: "settled: Promise.resolve(void [held, who, outcome, end])",
     },
   ],
   "an extension that forgets what is held": [
@@ -84,21 +84,21 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "output in members that are not known counts as nothing": [
     {
       file: "proxy/meter.ts",
-      from: "const unknownTokens = tokensOf(of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4), of);",
-      to: "const unknownTokens = 0 * (unknownBytes + sealedBytes);",
+      from: "of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4)",
+      to: "0 * (unknownBytes + sealedBytes)",
     },
   ],
   "output in members that are not known is no doubt": [
     { file: "proxy/meter.ts", from: 'if (unknownTokens > 0) doubts.push("unknown_output");', to: "" },
   ],
   "a custom tool call whose input is not read": [
-    { file: "wire/output-members.ts", from: "members({ function: tool, custom: tool },", to: 'members({ function: tool, custom: "free" },' },
+    { file: "wire/output-members.ts", from: "{ function: tool, custom: tool },", to: '{ function: tool, custom: "free" },' },
   ],
   "a count that stops at the hold": [
     {
       file: "core/settlement.ts",
-      from: "return passesHold(reserved, written) ? written : { ...postHold(reserved, how.source, how.reason, tokens), ...servedBy(reserved), ...how };",
-      to: "return { ...postHold(reserved, how.source, how.reason, tokens), ...how };",
+      from: "return passesHold(reserved, written)",
+      to: "return passesHold(reserved, written) && false",
     },
   ],
   "cached tokens outside input_tokens are ignored": [
@@ -121,7 +121,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     { file: "wire/chat-stream.ts", from: "servedModel ?? this.#servedModel;", to: "this.#servedModel ?? servedModel;" },
   ],
   "a recovery that ends the holds of running tasks": [
-    { file: memoryLedger, from: 'state === "pending" && owner !== this.#run && !this.#runsTask(id));\n    for', to: 'state === "pending" && owner !== this.#run);\n    for' },
+    { file: memoryLedger, from: 'state === "pending" && owner !== this.#run && !this.#runsTask(id)', to: 'state === "pending" && owner !== this.#run' },
   ],
   "a task that its client hears of before it is written down": [
     {
