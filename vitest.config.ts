@@ -13,7 +13,14 @@ export default defineConfig({
     projects: [
       { test: { ...shared, name: "farebox", include: ["test/**/*.test.ts"] } },
       // What differs between the engines, with the other one.
-      { test: { ...shared, name: "undici", include: ["test/proxy/engine/**/*.test.ts"], env: { ...env, TEST_ENGINE: "undici" } } },
+      {
+        test: {
+          ...shared,
+          name: "undici",
+          include: ["test/proxy/engine/**/*.test.ts"],
+          env: { ...env, TEST_ENGINE: "undici" },
+        },
+      },
     ],
   },
 });

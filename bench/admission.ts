@@ -36,10 +36,20 @@ const clock = systemClock();
 const folder = mkdtempSync(join(tmpdir(), "farebox-admission-"));
 
 async function opened(name: string, limit: string) {
-  const result = await openSqlite({ path: join(folder, `${name}.db`), calendar: calendarOf("UTC"), clock, access: "serve", settlePauseMs: 10 });
+  const result = await openSqlite({
+    path: join(folder, `${name}.db`),
+    calendar: calendarOf("UTC"),
+    clock,
+    access: "serve",
+    settlePauseMs: 10,
+  });
   if (!result.ok) throw new Error(JSON.stringify(result.failure));
   const { store } = result;
-  for (const scope of scopes) await store.ledger.setBudget({ scope, period: "1mo", mode: "hard", limit: usd(limit), warnPercent: null }, clock.now());
+  for (const scope of scopes)
+    await store.ledger.setBudget(
+      { scope, period: "1mo", mode: "hard", limit: usd(limit), warnPercent: null },
+      clock.now(),
+    );
   return store;
 }
 
@@ -66,14 +76,17 @@ try {
     { name: "256 at once, 1,000 of 100,000 keys", store: crowded, inFlight: 256, callers: many.slice(0, 1000) },
     { name: "256 at once, 100,000 keys", store: crowded, inFlight: 256, callers: many },
   ];
-  const samples = new Map<string, (LedgerSample & { readonly cpuUs: number })[]>(variants.map(({ name }) => [name, []]));
+  const samples = new Map<string, (LedgerSample & { readonly cpuUs: number })[]>(
+    variants.map(({ name }) => [name, []]),
+  );
   for (let round = -1; round < rounds; round++) {
     for (const { name, store, inFlight, callers } of variants) {
       const before = process.cpuUsage();
       const sample = await drive(store.ledger, { inFlight, seconds: round < 0 ? 1 : seconds, callers, prefix: "" });
       const { user, system } = process.cpuUsage(before);
       // The first round only warms it up.
-      if (round >= 0) samples.get(name)?.push({ ...sample, cpuUs: (user + system) / (sample.admitted + sample.refused) });
+      if (round >= 0)
+        samples.get(name)?.push({ ...sample, cpuUs: (user + system) / (sample.admitted + sample.refused) });
     }
   }
   for (const { ledger } of [plenty, none]) {
@@ -87,8 +100,19 @@ try {
     p99Us: spreadOf(all.map(({ p99Us }) => p99Us)),
     cpuUs: spreadOf(all.map(({ cpuUs }) => cpuUs)),
   }));
-  console.table(figures.map(({ name, ...each }) => ({ name, ...Object.fromEntries(Object.entries(each).map(([key, { median, min, max }]) => [key, `${median.toFixed(0)} (${min.toFixed(0)}-${max.toFixed(0)})`])) })));
-  if (values.json !== undefined) writeFileSync(values.json, JSON.stringify({ machine: machine(), rounds, seconds, figures }, null, 2));
+  console.table(
+    figures.map(({ name, ...each }) => ({
+      name,
+      ...Object.fromEntries(
+        Object.entries(each).map(([key, { median, min, max }]) => [
+          key,
+          `${median.toFixed(0)} (${min.toFixed(0)}-${max.toFixed(0)})`,
+        ]),
+      ),
+    })),
+  );
+  if (values.json !== undefined)
+    writeFileSync(values.json, JSON.stringify({ machine: machine(), rounds, seconds, figures }, null, 2));
 } finally {
   rmSync(folder, { recursive: true });
 }

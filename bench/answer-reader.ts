@@ -66,7 +66,8 @@ export class AnswerReader implements Answer {
     this.head = bytes.toString("latin1", 0, end);
     this.status = Number(/^HTTP\/1\.1 (\d{3})/.exec(this.head)?.[1]);
     const length = /\r\ncontent-length: *(\d+)/i.exec(this.head)?.[1];
-    if (length === undefined && !/\r\ntransfer-encoding: *chunked/i.test(this.head)) throw new Error(`no framing: ${this.head}`);
+    if (length === undefined && !/\r\ntransfer-encoding: *chunked/i.test(this.head))
+      throw new Error(`no framing: ${this.head}`);
     this.#missing = Number(length ?? 0);
     if (length === undefined) this.#state = "chunkSize";
     else this.#state = this.#missing === 0 ? "complete" : "sized";

@@ -15,7 +15,10 @@ const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 export const resultFiles = ["./results/requests.json", "./results/streams.json"];
 
 export interface ChartInput {
-  readonly workloads: readonly { readonly name: string; readonly figures: Readonly<Record<string, Readonly<Record<string, Spread | null>>>> }[];
+  readonly workloads: readonly {
+    readonly name: string;
+    readonly figures: Readonly<Record<string, Readonly<Record<string, Spread | null>>>>;
+  }[];
 }
 
 const rows = [
@@ -73,7 +76,12 @@ export function panelsOf({ workloads }: ChartInput): Panel[] {
 
 /** The same in words, for who does not see it. */
 export function described(all: readonly Panel[]): string {
-  return all.map(({ title, unit, bars }) => `${title}: ${bars.map(({ label, value }) => `${label} ${numberText(value)} ${unit}`).join(", ")}.`).join(" ");
+  return all
+    .map(
+      ({ title, unit, bars }) =>
+        `${title}: ${bars.map(({ label, value }) => `${label} ${numberText(value)} ${unit}`).join(", ")}.`,
+    )
+    .join(" ");
 }
 
 function numberText(value: number): string {
@@ -110,6 +118,7 @@ ${all.map((panel, index) => panelAt(panel, size.top + index * size.panel, theme)
 if (import.meta.main) {
   const { positionals } = parseArgs({ allowPositionals: true });
   const all = panelsOf(readResults(positionals.length > 0 ? positionals : resultFiles.map(here)));
-  for (const [name, theme] of Object.entries(themes)) writeFileSync(here(`../docs/images/bench-${name}.svg`), chart(all, theme));
+  for (const [name, theme] of Object.entries(themes))
+    writeFileSync(here(`../docs/images/bench-${name}.svg`), chart(all, theme));
   console.log(described(all));
 }

@@ -14,12 +14,17 @@ export interface WholeAnswer {
  * every timed answer of it must have too.
  */
 export async function checkAnswers(workload: Workload, targets: readonly Target[]): Promise<void> {
-  const reference = await askTwice(workload, targets.find(({ name }) => name === "direct"));
+  const reference = await askTwice(
+    workload,
+    targets.find(({ name }) => name === "direct"),
+  );
   checkReference(workload, reference);
   for (const target of targets) {
     const answer = target.name === "direct" ? reference : await askTwice(workload, target);
     if (!isSame(workload, target, answer, reference)) {
-      throw new Error(`${workload.name}: ${target.name} answers otherwise than the gateway: ${answer.status} ${answer.body.toString().slice(0, 300)}`);
+      throw new Error(
+        `${workload.name}: ${target.name} answers otherwise than the gateway: ${answer.status} ${answer.body.toString().slice(0, 300)}`,
+      );
     }
     target.answerBytes = answer.body.length;
   }
@@ -32,7 +37,10 @@ function isSame(workload: Workload, { passesBytes }: Target, answer: WholeAnswer
 }
 
 interface Told {
-  readonly choices?: readonly { readonly message?: { readonly content?: string }; readonly delta?: { readonly content?: string | null } }[];
+  readonly choices?: readonly {
+    readonly message?: { readonly content?: string };
+    readonly delta?: { readonly content?: string | null };
+  }[];
   readonly usage?: { readonly prompt_tokens?: number; readonly completion_tokens?: number } | null;
 }
 
@@ -43,10 +51,19 @@ export function meaningOf({ deltas }: Pick<Workload, "deltas">, body: Buffer): s
     const { choices, usage } = JSON.parse(text) as Told;
     return JSON.stringify([choices?.[0]?.message?.content, usage?.prompt_tokens, usage?.completion_tokens]);
   }
-  const events = text.split("\n\n").filter((event) => event.startsWith("data: {")).map((event) => JSON.parse(event.slice(6)) as Told);
+  const events = text
+    .split("\n\n")
+    .filter((event) => event.startsWith("data: {"))
+    .map((event) => JSON.parse(event.slice(6)) as Told);
   const parts = events.flatMap(({ choices }) => choices?.[0]?.delta?.content ?? []).filter((part) => part !== "");
   const usage = events.findLast((event) => event.usage != null)?.usage;
-  return JSON.stringify([parts.join(""), parts.length, usage?.prompt_tokens, usage?.completion_tokens, text.trimEnd().endsWith("data: [DONE]")]);
+  return JSON.stringify([
+    parts.join(""),
+    parts.length,
+    usage?.prompt_tokens,
+    usage?.completion_tokens,
+    text.trimEnd().endsWith("data: [DONE]"),
+  ]);
 }
 
 async function askTwice(workload: Workload, target: Target | undefined): Promise<WholeAnswer> {
@@ -54,7 +71,8 @@ async function askTwice(workload: Workload, target: Target | undefined): Promise
   using connection = await Connection.open(target.port);
   const first = await ask(connection, workload, target);
   const second = await ask(connection, workload, target);
-  if (target.passesBytes ? !first.body.equals(second.body) : first.body.length !== second.body.length) throw new Error(`${workload.name}: ${target.name} answers twice differently`);
+  if (target.passesBytes ? !first.body.equals(second.body) : first.body.length !== second.body.length)
+    throw new Error(`${workload.name}: ${target.name} answers twice differently`);
   return first;
 }
 
@@ -69,7 +87,10 @@ async function ask(connection: Connection, workload: Workload, target: Target): 
 }
 
 /** What the workload says of itself holds of the gateway's answer. */
-export function checkReference({ name, deltas }: Pick<Workload, "name" | "deltas">, { status, contentType, body }: WholeAnswer): void {
+export function checkReference(
+  { name, deltas }: Pick<Workload, "name" | "deltas">,
+  { status, contentType, body }: WholeAnswer,
+): void {
   const expect = (holds: boolean, what: string) => {
     if (!holds) throw new Error(`${name}: the gateway's answer has not ${what}`);
   };
@@ -82,7 +103,10 @@ export function checkReference({ name, deltas }: Pick<Workload, "name" | "deltas
   }
   const events = body.toString().split("\n\n");
   expect(contentType.startsWith("text/event-stream"), "the type of an event stream");
-  expect(events.every((event, index) => event.startsWith("data: ") || index === events.length - 1), "events alone");
+  expect(
+    events.every((event, index) => event.startsWith("data: ") || index === events.length - 1),
+    "events alone",
+  );
   expect(events.filter((event) => event.includes('"delta":{"content":')).length === deltas, `${deltas} deltas`);
   expect(events.at(-3)?.includes(`"completion_tokens":${deltas}`) === true, "its usage in the last chunk");
   expect(events.at(-2) === "data: [DONE]" && events.at(-1) === "", "[DONE] at its end");
@@ -96,7 +120,9 @@ export async function checkBooks(workload: Workload, targets: readonly Target[])
     const { charges, posted, reported, pending, differences } = books;
     const whole = charges === target.sent && posted === target.sent && reported === target.sent;
     if (!whole || pending !== 0 || differences !== 0) {
-      throw new Error(`${workload.name}: ${target.sent} requests were sent, and the ledger says ${JSON.stringify(books)}`);
+      throw new Error(
+        `${workload.name}: ${target.sent} requests were sent, and the ledger says ${JSON.stringify(books)}`,
+      );
     }
   }
 }

@@ -33,7 +33,10 @@ export class Child implements AsyncDisposable {
     const folder = await mkdtemp(join(tmpdir(), "farebox-bench-"));
     const file = fileURLToPath(new URL(`./targets/${program}.ts`, import.meta.url));
     const execArgv = profile === null ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`];
-    const process = fork(file, [JSON.stringify({ ...order, folder })], { execArgv, stdio: ["ignore", "ignore", "inherit", "ipc"] });
+    const process = fork(file, [JSON.stringify({ ...order, folder })], {
+      execArgv,
+      stdio: ["ignore", "ignore", "inherit", "ipc"],
+    });
     const child = new Child(process, folder);
     try {
       const first = await child.#nextMessage();
@@ -79,14 +82,18 @@ export class Child implements AsyncDisposable {
 
   #nextMessage(): Promise<FromChild> {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => end(() => reject(new Error("a process of the benchmark does not answer"))), answerMs);
+      const timer = setTimeout(
+        () => end(() => reject(new Error("a process of the benchmark does not answer"))),
+        answerMs,
+      );
       const end = (conclude: () => void) => {
         clearTimeout(timer);
         this.#process.off("message", told);
         this.#process.off("exit", died);
         conclude();
       };
-      const told = (message: FromChild) => end(() => (message.kind === "failed" ? reject(new Error(message.message)) : resolve(message)));
+      const told = (message: FromChild) =>
+        end(() => (message.kind === "failed" ? reject(new Error(message.message)) : resolve(message)));
       const died = () => end(() => reject(new Error("a process of the benchmark died")));
       this.#process.once("message", told);
       this.#process.once("exit", died);

@@ -62,7 +62,10 @@ export class Connection implements Disposable {
 }
 
 /** The bytes of a chat request, whole. */
-export function chatRequest({ port, key, headers }: { readonly port: number; readonly key: string; readonly headers: readonly string[] }, body: object): Buffer {
+export function chatRequest(
+  { port, key, headers }: { readonly port: number; readonly key: string; readonly headers: readonly string[] },
+  body: object,
+): Buffer {
   const json = Buffer.from(JSON.stringify(body));
   const head = [
     "POST /v1/chat/completions HTTP/1.1",

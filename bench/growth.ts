@@ -21,7 +21,9 @@ import { plainOrder, plainTarget, type Target } from "./targets.ts";
 import { workloads } from "./workloads.ts";
 
 const text = { type: "string" } as const;
-const { values } = parseArgs({ options: { rows: text, keys: text, rounds: text, requests: text, json: text, unverified: { type: "boolean" } } });
+const { values } = parseArgs({
+  options: { rows: text, keys: text, rounds: text, requests: text, json: text, unverified: { type: "boolean" } },
+});
 const rounds = Number(values.rounds ?? 5);
 const requests = Number(values.requests ?? 2000);
 /** Keys in use at once, of however many there are, unless each request is to come with another. */
@@ -37,15 +39,35 @@ interface Variant {
 }
 
 /** Of a ledger that is not verified. */
-const nothingRead: Books = { charges: Number.NaN, pending: 0, posted: 0, reported: 0, differences: 0, verifySeconds: Number.NaN, reportSeconds: Number.NaN };
+const nothingRead: Books = {
+  charges: Number.NaN,
+  pending: 0,
+  posted: 0,
+  reported: 0,
+  differences: 0,
+  verifySeconds: Number.NaN,
+  reportSeconds: Number.NaN,
+};
 
 const files = values.rows?.split(",") ?? [];
 const counts = values.keys?.split(",").map(Number) ?? [];
 const variants: Variant[] = [
   { name: "new ledger, one key", database: "", keys: 0, inUse: 0 },
-  ...files.map((file) => ({ name: `${file} (${Math.round(statSync(file).size / 1e6)} MB)`, database: file, keys: 0, inUse: 0 })),
-  ...counts.map((keys) => ({ name: `${keys} keys, ${Math.min(keys, busyKeys)} in turn`, database: "", keys, inUse: Math.min(keys, busyKeys) })),
-  ...counts.filter((keys) => keys > busyKeys).map((keys) => ({ name: `${keys} keys, each request another`, database: "", keys, inUse: keys })),
+  ...files.map((file) => ({
+    name: `${file} (${Math.round(statSync(file).size / 1e6)} MB)`,
+    database: file,
+    keys: 0,
+    inUse: 0,
+  })),
+  ...counts.map((keys) => ({
+    name: `${keys} keys, ${Math.min(keys, busyKeys)} in turn`,
+    database: "",
+    keys,
+    inUse: Math.min(keys, busyKeys),
+  })),
+  ...counts
+    .filter((keys) => keys > busyKeys)
+    .map((keys) => ({ name: `${keys} keys, each request another`, database: "", keys, inUse: keys })),
 ];
 
 interface Line {
@@ -74,7 +96,9 @@ const startSeconds: number[] = [];
 for (const { name, database, keys, inUse } of variants) {
   console.error(`${name}: start`);
   const startedAt = performance.now();
-  const child = owned.use(await Child.start("farebox", { ...plainOrder, gatewayUrl: `http://127.0.0.1:${gateway.port}`, database, keys }));
+  const child = owned.use(
+    await Child.start("farebox", { ...plainOrder, gatewayUrl: `http://127.0.0.1:${gateway.port}`, database, keys }),
+  );
   startSeconds.push((performance.now() - startedAt) / 1000);
   const target = plainTarget(name, child, true);
   targets.push(inUse === 0 ? target : { ...target, keys: Array.from({ length: inUse }, (_, index) => keyText(index)) });
@@ -83,7 +107,8 @@ for (const { name, database, keys, inUse } of variants) {
 await checkAnswers(plain, [direct, ...targets]);
 
 const measured = targets.map(() => ({ many: [] as Sample[], one: [] as Sample[] }));
-const sample = (target: Target, factor = 1) => runLoad(plain, target, { requests: factor * requests, connections: factor * 16 });
+const sample = (target: Target, factor = 1) =>
+  runLoad(plain, target, { requests: factor * requests, connections: factor * 16 });
 for (const target of targets) await sample(target, 4);
 for (let round = 0; round < rounds; round++) {
   console.error(`round ${round + 1} of ${rounds}`);
@@ -97,11 +122,14 @@ for (let round = 0; round < rounds; round++) {
 }
 
 const cpu = (samples: readonly Sample[]) => samples.map((each) => (each.cpuUs ?? 0) / each.requests);
-const range = ({ median, min, max }: Spread, digits = 0) => `${median.toFixed(digits)} (${min.toFixed(digits)}-${max.toFixed(digits)})`;
+const range = ({ median, min, max }: Spread, digits = 0) =>
+  `${median.toFixed(digits)} (${min.toFixed(digits)}-${max.toFixed(digits)})`;
 // What follows may take minutes; who is in a hurry has seen this.
 for (const [index, { name }] of targets.entries()) {
   const { many, one } = measured[index] ?? { many: [], one: [] };
-  console.error(`${name}: CPU ${range(spreadOf(cpu(many)))} µs, p50 of one client ${range(spreadOf(one.map(({ p50Us }) => p50Us)))} µs`);
+  console.error(
+    `${name}: CPU ${range(spreadOf(cpu(many)))} µs, p50 of one client ${range(spreadOf(one.map(({ p50Us }) => p50Us)))} µs`,
+  );
 }
 const lines: Line[] = [];
 for (const [index, target] of targets.entries()) {
@@ -115,7 +143,11 @@ for (const [index, target] of targets.entries()) {
   }
   if (was === undefined) throw new Error("each target has its books from before");
   const books = values.unverified === true ? null : await target.books();
-  if (books === null ? values.unverified !== true : (books.charges - was.charges !== target.sent || books.pending !== 0 || books.differences !== 0)) {
+  if (
+    books === null
+      ? values.unverified !== true
+      : books.charges - was.charges !== target.sent || books.pending !== 0 || books.differences !== 0
+  ) {
     throw new Error(`${target.name}: ${target.sent} requests were sent, and the ledger says ${JSON.stringify(books)}`);
   }
   lines.push({
@@ -134,8 +166,17 @@ for (const [index, target] of targets.entries()) {
 }
 console.table(
   lines.map((line) => ({
-    ledger: line.name, charges: line.charges, "CPU µs": range(line.cpuUs), ratio: range(line.ratio, 2), "p50 µs, one client": range(line.p50Us), "p99 µs": range(line.p99Us),
-    "start s": line.startSeconds.toFixed(1), "scrape ms": range(line.scrapeMs), "verify s": line.verifySeconds.toFixed(1), "report ms": (line.reportSeconds * 1000).toFixed(0),
+    ledger: line.name,
+    charges: line.charges,
+    "CPU µs": range(line.cpuUs),
+    ratio: range(line.ratio, 2),
+    "p50 µs, one client": range(line.p50Us),
+    "p99 µs": range(line.p99Us),
+    "start s": line.startSeconds.toFixed(1),
+    "scrape ms": range(line.scrapeMs),
+    "verify s": line.verifySeconds.toFixed(1),
+    "report ms": (line.reportSeconds * 1000).toFixed(0),
   })),
 );
-if (values.json !== undefined) writeFileSync(values.json, JSON.stringify({ machine: machine(), rounds, requests, lines }, null, 2));
+if (values.json !== undefined)
+  writeFileSync(values.json, JSON.stringify({ machine: machine(), rounds, requests, lines }, null, 2));

@@ -12,8 +12,17 @@ const restMs = 3000;
 const beginMs = (heldChunks - 10) * heldChunkMs;
 
 /** The memory of each target's processes with many streams open, in fresh processes; a round's figure of each. */
-export async function measureHeld(workload: Workload, { held, targets }: Pick<Options, "held">  & { readonly targets: readonly FoundTarget[] }): Promise<ReadonlyMap<TargetName, Sample>> {
-  await using started = await startTargets({ gateway: "paced-gateway", chunks: heldChunks, chunkMs: heldChunkMs, profile: null, targets });
+export async function measureHeld(
+  workload: Workload,
+  { held, targets }: Pick<Options, "held"> & { readonly targets: readonly FoundTarget[] },
+): Promise<ReadonlyMap<TargetName, Sample>> {
+  await using started = await startTargets({
+    gateway: "paced-gateway",
+    chunks: heldChunks,
+    chunkMs: heldChunkMs,
+    profile: null,
+    targets,
+  });
   const samples = new Map<TargetName, Sample>();
   for (const target of started.all) samples.set(target.name, await holdOpen(workload, target, held));
   return samples;
@@ -28,9 +37,14 @@ async function holdOpen(workload: Workload, target: Target, count: number): Prom
   using streams = await opened(workload, target, count);
   await pause(restMs);
   const after = await target.figures();
-  if (streams.ended() > 0) throw new Error(`${workload.name}: ${streams.ended()} streams of ${target.name} ended while they were held`);
+  if (streams.ended() > 0)
+    throw new Error(`${workload.name}: ${streams.ended()} streams of ${target.name} ended while they were held`);
   return {
-    requests: count, seconds: (performance.now() - startedAt) / 1000, cpuUs: null, p50Us: 0, p99Us: 0,
+    requests: count,
+    seconds: (performance.now() - startedAt) / 1000,
+    cpuUs: null,
+    p50Us: 0,
+    p99Us: 0,
     heldBytes: before === null || after === null ? null : after.rssBytes - before.rssBytes,
   };
 }

@@ -33,7 +33,17 @@ const canonical = canonicalPrice(version);
 const price = { id: contentId(canonical), canonical };
 const tokens = { ...noTokens, input: 100, output: 50 };
 const { charged, list, minimumApplied } = costOf(version, tokens);
-const posting = { kind: "post", cost: charged, listCost: list, tokens, formula: "tokens", source: "reported", minimumApplied, clamped: false, reason: null } as const satisfies Posting;
+const posting = {
+  kind: "post",
+  cost: charged,
+  listCost: list,
+  tokens,
+  formula: "tokens",
+  source: "reported",
+  minimumApplied,
+  clamped: false,
+  reason: null,
+} as const satisfies Posting;
 
 let count = 0;
 
@@ -53,13 +63,31 @@ export async function drive(ledger: Ledger, { inFlight, seconds, callers, prefix
       if (caller === undefined) throw new Error("there are callers");
       const from = performance.now();
       const held = await ledger.hold({
-        id, kind: "request", at, caller, route: "/v1/chat/completions", model: version.model, group: version.group, stream: false, price, amount, bounded: true,
-        tags: {}, retry: 0,
+        id,
+        kind: "request",
+        at,
+        caller,
+        route: "/v1/chat/completions",
+        model: version.model,
+        group: version.group,
+        stream: false,
+        price,
+        amount,
+        bounded: true,
+        tags: {},
+        retry: 0,
       });
       times.push((performance.now() - from) * 1000);
       if (held.ok) {
         admitted++;
-        const end = { at: Date.now(), status: 200, servedModel: version.model, gatewayRequestId: `chatcmpl-${index}`, durationMs: 1, firstTokenMs: null };
+        const end = {
+          at: Date.now(),
+          status: 200,
+          servedModel: version.model,
+          gatewayRequestId: `chatcmpl-${index}`,
+          durationMs: 1,
+          firstTokenMs: null,
+        };
         settling.push(ledger.post(id, posting, end).then((posted) => posted.ok));
       } else if (held.reason === "no_room") refused++;
       else throw new Error(`a hold was not written: ${held.reason}`);
@@ -68,5 +96,11 @@ export async function drive(ledger: Ledger, { inFlight, seconds, callers, prefix
   await Promise.all(Array.from({ length: inFlight }, loop));
   if ((await Promise.all(settling)).includes(false)) throw new Error("a settlement was not taken");
   const sorted = sortedCopy(times);
-  return { seconds: (performance.now() - startedAt) / 1000, admitted, refused, p50Us: percentile(sorted, 0.5), p99Us: percentile(sorted, 0.99) };
+  return {
+    seconds: (performance.now() - startedAt) / 1000,
+    admitted,
+    refused,
+    p50Us: percentile(sorted, 0.5),
+    p99Us: percentile(sorted, 0.99),
+  };
 }

@@ -66,35 +66,82 @@ function commandsOf(index: number): { readonly hold: Command; readonly end: Comm
   const amount = usd("0.05");
   const hold = holdCommand(
     {
-      id, kind: "request", at, caller: { key: `key-${keyIndex}`, team: `team-${keyIndex % 20}` }, route: "chat", model: price.version.model,
-      group: price.version.group, stream: pick(2) === 0, price, amount, bounded: true, tags: index % 4 === 0 ? { feature: `f${pick(5)}` } : {},
+      id,
+      kind: "request",
+      at,
+      caller: { key: `key-${keyIndex}`, team: `team-${keyIndex % 20}` },
+      route: "chat",
+      model: price.version.model,
+      group: price.version.group,
+      stream: pick(2) === 0,
+      price,
+      amount,
+      bounded: true,
+      tags: index % 4 === 0 ? { feature: `f${pick(5)}` } : {},
       retry: pick(50) === 0 ? 1 : 0,
     },
     true,
   );
-  const ended = { at: at + 900, status: 200, servedModel: price.version.model, gatewayRequestId: `chatcmpl-${id}`, durationMs: 900.5, firstTokenMs: 210.25 };
+  const ended = {
+    at: at + 900,
+    status: 200,
+    servedModel: price.version.model,
+    gatewayRequestId: `chatcmpl-${id}`,
+    durationMs: 900.5,
+    firstTokenMs: 210.25,
+  };
   if (pick(50) === 0) return { hold, end: voidCommand(id, "gateway_429", { ...ended, status: 429 }) };
-  const tokens = { ...noTokens, input: 50 + pick(6000), cached_input: pick(3) === 0 ? pick(2000) : 0, output: 1 + pick(900), reasoning: pick(4) === 0 ? pick(500) : 0 };
+  const tokens = {
+    ...noTokens,
+    input: 50 + pick(6000),
+    cached_input: pick(3) === 0 ? pick(2000) : 0,
+    output: 1 + pick(900),
+    reasoning: pick(4) === 0 ? pick(500) : 0,
+  };
   const isAssumed = pick(100) === 0;
   const cost = costOf(price.version, tokens);
   const posting = {
-    kind: "post", cost: isAssumed ? (0n as PicoUsd) : cost.charged, listCost: isAssumed ? (0n as PicoUsd) : cost.list, tokens: isAssumed ? noTokens : tokens,
-    formula: isAssumed ? "assumed" : "tokens", source: isAssumed ? "assumed" : pick(20) === 0 ? "counted" : "reported",
-    minimumApplied: !isAssumed && cost.minimumApplied, clamped: false, reason: isAssumed ? "crash" : null,
+    kind: "post",
+    cost: isAssumed ? (0n as PicoUsd) : cost.charged,
+    listCost: isAssumed ? (0n as PicoUsd) : cost.list,
+    tokens: isAssumed ? noTokens : tokens,
+    formula: isAssumed ? "assumed" : "tokens",
+    source: isAssumed ? "assumed" : pick(20) === 0 ? "counted" : "reported",
+    minimumApplied: !isAssumed && cost.minimumApplied,
+    clamped: false,
+    reason: isAssumed ? "crash" : null,
   } as const;
   return { hold, end: postCommand(id, posting, ended) };
 }
 
-for (const [scope, period] of [["all", "total"], ["all", "1mo"], ["eachKey", "1d"]] as const) {
+for (const [scope, period] of [
+  ["all", "total"],
+  ["all", "1mo"],
+  ["eachKey", "1d"],
+] as const) {
   const limit = usd("9000000");
-  apply([["setBudget", { scope: scope === "all" ? { kind: "all" } : { kind: "eachKey", team: null }, period, mode: "soft", limit, warnPercent: null }, start, "bench"]]);
+  apply([
+    [
+      "setBudget",
+      {
+        scope: scope === "all" ? { kind: "all" } : { kind: "eachKey", team: null },
+        period,
+        mode: "soft",
+        limit,
+        warnPercent: null,
+      },
+      start,
+      "bench",
+    ],
+  ]);
 }
 const began = performance.now();
 for (let index = 0; index < rows; index += batchRows) {
   const batch = Array.from({ length: Math.min(batchRows, rows - index) }, (_, offset) => commandsOf(index + offset));
   apply(batch.map(({ hold }) => hold));
   apply(batch.map((each) => each.end));
-  if ((index / batchRows) % 100 === 0) process.stderr.write(`\r${index} of ${rows}, ${Math.round((performance.now() - began) / 1000)} s`);
+  if ((index / batchRows) % 100 === 0)
+    process.stderr.write(`\r${index} of ${rows}, ${Math.round((performance.now() - began) / 1000)} s`);
 }
 process.stderr.write(`\r${rows} charges in ${Math.round((performance.now() - began) / 1000)} s\n`);
 db.pragma("wal_checkpoint(truncate)");

@@ -127,7 +127,10 @@ class StampReader {
   }
 }
 
-async function openAll(target: Target, count: number): Promise<AsyncDisposable & { readonly all: readonly Connection[] }> {
+async function openAll(
+  target: Target,
+  count: number,
+): Promise<AsyncDisposable & { readonly all: readonly Connection[] }> {
   await using owned = new AsyncDisposableStack();
   const all: Connection[] = [];
   for (let index = 0; index < count; index++) all.push(owned.use(await Connection.open(target.port)));

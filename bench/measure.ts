@@ -26,7 +26,12 @@ export interface Measured {
  * Starts fresh processes, checks their answers, warms them up, and measures them in turns: every round begins with
  * another target, so that neither the machine's moods nor a neighbour's heat meets one of them alone.
  */
-export async function measure(workload: Workload, found: readonly FoundTarget[], options: Options, progress: (text: string) => void): Promise<Measured> {
+export async function measure(
+  workload: Workload,
+  found: readonly FoundTarget[],
+  options: Options,
+  progress: (text: string) => void,
+): Promise<Measured> {
   const samples: Partial<Record<TargetName, Sample[]>> = {};
   const keep = (name: TargetName, sample: Sample) => (samples[name] ??= []).push(sample);
   const paced = workload.measure === "paced";
@@ -34,13 +39,18 @@ export async function measure(workload: Workload, found: readonly FoundTarget[],
   if (workload.measure === "held") {
     for (let round = 0; round < Math.min(freshRoundsMax, options.rounds); round++) {
       progress(`${workload.name}: round ${round + 1}`);
-      for (const [name, sample] of await measureHeld(workload, { held: options.held, targets: inTurn(found, round) })) keep(name, sample);
+      for (const [name, sample] of await measureHeld(workload, { held: options.held, targets: inTurn(found, round) }))
+        keep(name, sample);
     }
     return { workload, samples, chunks: 0, memory: {} };
   }
 
   await using targets = await startTargets({
-    gateway: paced ? "paced-gateway" : "gateway", chunks: pacedChunks, chunkMs: pacedChunkMs, profile: options.profile, targets: found,
+    gateway: paced ? "paced-gateway" : "gateway",
+    chunks: pacedChunks,
+    chunkMs: pacedChunkMs,
+    profile: options.profile,
+    targets: found,
   });
   const { all } = targets;
   const atRest = await memoryOf(all, "rssBytes");
@@ -48,7 +58,9 @@ export async function measure(workload: Workload, found: readonly FoundTarget[],
   const requests = options.requests ?? workload.requests ?? options.streams;
   const connections = workload.measure === "cpu" ? options.connections : 1;
   const sample = (target: Target, factor = 1) =>
-    paced ? runPaced(workload, target, options.streams, pacedChunks) : runLoad(workload, target, { requests: factor * requests, connections: factor * connections });
+    paced
+      ? runPaced(workload, target, options.streams, pacedChunks)
+      : runLoad(workload, target, { requests: factor * requests, connections: factor * connections });
 
   progress(`${workload.name}: warm-up`);
   for (const target of all) await sample(target, warmUpFactor);
@@ -71,7 +83,10 @@ function inTurn<T>(all: readonly T[], round: number): T[] {
   return [...all.slice(first), ...all.slice(0, first)];
 }
 
-async function memoryOf(targets: readonly Target<TargetName>[], which: "rssBytes" | "peakRssBytes"): Promise<Map<TargetName, number>> {
+async function memoryOf(
+  targets: readonly Target<TargetName>[],
+  which: "rssBytes" | "peakRssBytes",
+): Promise<Map<TargetName, number>> {
   const found = new Map<TargetName, number>();
   for (const target of targets) {
     const figures = await target.figures();

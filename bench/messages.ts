@@ -56,4 +56,7 @@ export interface Answers {
 
 export type Question = keyof Answers;
 export type ToChild = { readonly ask: Question };
-export type FromChild = Ready | { readonly kind: "answer"; readonly answer: Answers[Question] } | { readonly kind: "failed"; readonly message: string };
+export type FromChild =
+  | Ready
+  | { readonly kind: "answer"; readonly answer: Answers[Question] }
+  | { readonly kind: "failed"; readonly message: string };

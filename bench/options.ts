@@ -43,7 +43,17 @@ export function readOptions(args: readonly string[]): Options | "help" {
   const { values } = parseArgs({
     args: [...args],
     options: {
-      rounds: text, seconds: text, requests: text, connections: text, streams: text, held: text, only: text, targets: text, others: text, json: text, profile: text,
+      rounds: text,
+      seconds: text,
+      requests: text,
+      connections: text,
+      streams: text,
+      held: text,
+      only: text,
+      targets: text,
+      others: text,
+      json: text,
+      profile: text,
       help: { type: "boolean" },
     },
   });

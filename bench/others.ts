@@ -24,22 +24,33 @@ const others: Readonly<Record<OtherName, Other>> = {
   portkey: {
     file: "portkey/node_modules/@portkey-ai/gateway/build/start-server.js",
     command: null,
-    install: "mkdir -p bench/.others/portkey && cd bench/.others/portkey && npm init -y && npm pkg set overrides.@hono/node-server=1.14.1 && npm install @portkey-ai/gateway@1.15.2",
+    install:
+      "mkdir -p bench/.others/portkey && cd bench/.others/portkey && npm init -y && npm pkg set overrides.@hono/node-server=1.14.1 && npm install @portkey-ai/gateway@1.15.2",
   },
   // Releases of it have carried malware (March and October 2026): a version that is known, and nothing but wheels.
   litellm: {
     file: "litellm/bin/litellm",
     command: null,
-    install: "python3 -m venv bench/.others/litellm && bench/.others/litellm/bin/pip install --only-binary=:all: 'litellm[proxy]==1.102.4'",
+    install:
+      "python3 -m venv bench/.others/litellm && bench/.others/litellm/bin/pip install --only-binary=:all: 'litellm[proxy]==1.102.4'",
   },
 };
 
 /** The path of an installed program, or the sentence that says how it would be. */
-export function findOther(name: OtherName, folder: string, path = process.env["PATH"] ?? ""): { readonly ok: true; readonly path: string } | { readonly ok: false; readonly why: string } {
+export function findOther(
+  name: OtherName,
+  folder: string,
+  path = process.env["PATH"] ?? "",
+): { readonly ok: true; readonly path: string } | { readonly ok: false; readonly why: string } {
   const { file, command, install } = others[name];
-  const places = [join(folder, file), ...(command === null ? [] : path.split(delimiter).map((each) => join(each, command)))];
+  const places = [
+    join(folder, file),
+    ...(command === null ? [] : path.split(delimiter).map((each) => join(each, command))),
+  ];
   const found = places.find(isReadable);
-  return found === undefined ? { ok: false, why: `${name} is left out, because it is not installed: ${install}` } : { ok: true, path: found };
+  return found === undefined
+    ? { ok: false, why: `${name} is left out, because it is not installed: ${install}` }
+    : { ok: true, path: found };
 }
 
 function isReadable(path: string): boolean {

@@ -26,9 +26,19 @@ const rounds = 5;
 
 async function started(database: string) {
   const env = {
-    FAREBOX_GATEWAY_URL: "http://127.0.0.1:9", FAREBOX_GATEWAY_API_KEY: "sk-bench", FAREBOX_DATABASE: database, FAREBOX_PORT: "0", FAREBOX_ADMIN_TOKEN: "bench-token-0123456789",
+    FAREBOX_GATEWAY_URL: "http://127.0.0.1:9",
+    FAREBOX_GATEWAY_API_KEY: "sk-bench",
+    FAREBOX_DATABASE: database,
+    FAREBOX_PORT: "0",
+    FAREBOX_ADMIN_TOKEN: "bench-token-0123456789",
   };
-  const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all" });
+  const loaded = loadSettings({
+    env,
+    flags: {},
+    readFile: () => ({ ok: false, code: "ENOENT" }),
+    isTimeZone,
+    uses: "all",
+  });
   if (!loaded.ok) throw new Error(loaded.problems.join("; "));
   const serving = await startServing(loaded.settings, { clock, log: silentLog, version: "0.0.0-bench" });
   if (!serving.ok) throw new Error(serving.problems.join("; "));
@@ -43,7 +53,9 @@ try {
     await using serving = await started(database);
     const ask = async (query: string, taken: Map<string, number[]>) => {
       const began = performance.now();
-      const answer = await fetch(`${serving.url}/admin/v1/overview?${query}`, { headers: { authorization: "Bearer bench-token-0123456789" } });
+      const answer = await fetch(`${serving.url}/admin/v1/overview?${query}`, {
+        headers: { authorization: "Bearer bench-token-0123456789" },
+      });
       await answer.text();
       if (answer.status !== 200) throw new Error(`${answer.status}`);
       taken.set(query, [...(taken.get(query) ?? []), performance.now() - began]);
@@ -57,8 +69,14 @@ try {
       }
     }
   }
-  const median = (values: number[] = []) => values.toSorted((a, b) => a - b).at(values.length / 2)?.toFixed(0).padStart(5);
-  for (const [query, taken] of first) console.log(`${query.padEnd(18)} first ${median(taken)} ms, again ${median(again.get(query))} ms`);
+  const median = (values: number[] = []) =>
+    values
+      .toSorted((a, b) => a - b)
+      .at(values.length / 2)
+      ?.toFixed(0)
+      .padStart(5);
+  for (const [query, taken] of first)
+    console.log(`${query.padEnd(18)} first ${median(taken)} ms, again ${median(again.get(query))} ms`);
 } finally {
   rmSync(folder, { recursive: true });
 }

@@ -33,7 +33,10 @@ export interface BudgetsOrder {
   readonly limit: string;
 }
 
-export type ToLedger = ({ readonly kind: "budgets" } & BudgetsOrder) | { readonly kind: "drive"; readonly load: LedgerLoad } | { readonly kind: "stop" };
+export type ToLedger =
+  | ({ readonly kind: "budgets" } & BudgetsOrder)
+  | { readonly kind: "drive"; readonly load: LedgerLoad }
+  | { readonly kind: "stop" };
 export type DrivenSample = LedgerSample & { readonly cpuUs: number };
 export type FromLedger =
   | { readonly kind: "ready" }
@@ -50,7 +53,11 @@ interface Budgets {
 const hotKey = { key: "hot", team: "team" };
 const kinds: readonly Budgets[] = [
   { name: "one hot budget", scopes: [{ kind: "all" }], callers: [hotKey] },
-  { name: "10,000 budgets", scopes: [{ kind: "eachKey", team: null }], callers: Array.from({ length: 10_000 }, (_, index) => ({ key: `key-${index}`, team: null })) },
+  {
+    name: "10,000 budgets",
+    scopes: [{ kind: "eachKey", team: null }],
+    callers: Array.from({ length: 10_000 }, (_, index) => ({ key: `key-${index}`, team: null })),
+  },
 ];
 
 interface Variant {
@@ -120,9 +127,25 @@ interface Measured {
 const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /** All proxies at once, each with its share of what is in flight. */
-async function together(proxies: readonly Proxy[], { callers }: Budgets, inFlight: number, seconds: number, run: string): Promise<Measured> {
+async function together(
+  proxies: readonly Proxy[],
+  { callers }: Budgets,
+  inFlight: number,
+  seconds: number,
+  run: string,
+): Promise<Measured> {
   const samples = await Promise.all(
-    proxies.map((proxy, index) => proxy.tell({ kind: "drive", load: { inFlight: Math.max(1, Math.round(inFlight / proxies.length)), seconds, callers, prefix: `${run}-${index}-` } })),
+    proxies.map((proxy, index) =>
+      proxy.tell({
+        kind: "drive",
+        load: {
+          inFlight: Math.max(1, Math.round(inFlight / proxies.length)),
+          seconds,
+          callers,
+          prefix: `${run}-${index}-`,
+        },
+      }),
+    ),
   );
   const known = samples.filter((sample) => sample !== null);
   if (known.some(({ refused }) => refused > 0)) throw new Error("a budget that never runs out refused");
@@ -137,7 +160,11 @@ async function together(proxies: readonly Proxy[], { callers }: Budgets, inFligh
 async function main(): Promise<void> {
   const text = { type: "string" } as const;
   const { values } = parseArgs({ options: { rounds: text, seconds: text, "in-flight": text, json: text } });
-  const [rounds, seconds, inFlight] = [Number(values.rounds ?? 3), Number(values.seconds ?? 2), Number(values["in-flight"] ?? 64)];
+  const [rounds, seconds, inFlight] = [
+    Number(values.rounds ?? 3),
+    Number(values.seconds ?? 2),
+    Number(values["in-flight"] ?? 64),
+  ];
   const folder = mkdtempSync(join(tmpdir(), "farebox-bench-"));
   try {
     await using postgres = await startPostgres({ isDurable: true });
@@ -146,7 +173,8 @@ async function main(): Promise<void> {
     for (let round = 0; round < rounds; round++) {
       for (const { name, engine, proxies: count, leases } of inTurn(variants, round)) {
         console.error(`round ${round + 1} of ${rounds}: ${name}`);
-        const database = engine === "sqlite" ? join(folder, `${round}.db`) : await postgres.create(`bench_${++databases}`);
+        const database =
+          engine === "sqlite" ? join(folder, `${round}.db`) : await postgres.create(`bench_${++databases}`);
         await using owned = new AsyncDisposableStack();
         const proxies: Proxy[] = [];
         for (let index = 0; index < count; index++) proxies.push(owned.use(await Proxy.start({ database, leases })));
@@ -171,14 +199,31 @@ function inTurn<T>(all: readonly T[], round: number): readonly T[] {
   return [...all.slice(round % all.length), ...all.slice(0, round % all.length)];
 }
 
-function tellAll(samples: ReadonlyMap<string, readonly { readonly many: Measured; readonly one: Measured }[]>, options: object, json: string | undefined): void {
+function tellAll(
+  samples: ReadonlyMap<string, readonly { readonly many: Measured; readonly one: Measured }[]>,
+  options: object,
+  json: string | undefined,
+): void {
   const figures = [...samples].map(([name, all]) => {
-    const of = (which: "many" | "one", figure: keyof Measured): Spread => spreadOf(all.map((each) => each[which][figure]));
-    return { name, perSecond: of("many", "perSecond"), p50Us: of("many", "p50Us"), p99Us: of("many", "p99Us"), cpuUs: of("many", "cpuUs"), aloneP50Us: of("one", "p50Us") };
+    const of = (which: "many" | "one", figure: keyof Measured): Spread =>
+      spreadOf(all.map((each) => each[which][figure]));
+    return {
+      name,
+      perSecond: of("many", "perSecond"),
+      p50Us: of("many", "p50Us"),
+      p99Us: of("many", "p99Us"),
+      cpuUs: of("many", "cpuUs"),
+      aloneP50Us: of("one", "p50Us"),
+    };
   });
   const range = ({ median, min, max }: Spread) => `${median.toFixed(0)} (${min.toFixed(0)}-${max.toFixed(0)})`;
   console.table(
-    figures.toSorted((a, b) => a.name.localeCompare(b.name)).map(({ name, ...each }) => ({ name, ...Object.fromEntries(Object.entries(each).map(([key, spread]) => [key, range(spread)])) })),
+    figures
+      .toSorted((a, b) => a.name.localeCompare(b.name))
+      .map(({ name, ...each }) => ({
+        name,
+        ...Object.fromEntries(Object.entries(each).map(([key, spread]) => [key, range(spread)])),
+      })),
   );
   if (json !== undefined) writeFileSync(json, JSON.stringify({ machine: machine(), options, figures }, null, 2));
 }

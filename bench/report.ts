@@ -19,33 +19,53 @@ export function machine(): Record<string, string | number> {
   };
 }
 
-const columns = ["target", "requests/s", "CPU µs", "CPU %", "chunks/CPU s", "p50 µs", "p99 µs", "x bare", "(range)", "added p50", "(range)", "added p99", "rest MB", "peak MB", "kB a stream", "(range)"];
+const columns = [
+  "target",
+  "requests/s",
+  "CPU µs",
+  "CPU %",
+  "chunks/CPU s",
+  "p50 µs",
+  "p99 µs",
+  "x bare",
+  "(range)",
+  "added p50",
+  "(range)",
+  "added p99",
+  "rest MB",
+  "peak MB",
+  "kB a stream",
+  "(range)",
+];
 
 /** One workload as a table: medians over the rounds; ratios and differences are taken within each round first. */
 export function tableOf(measured: Measured): string {
   const { workload, memory, samples } = measured;
-  const rows = targetNames.filter((name) => samples[name] !== undefined).map((name) => {
-    const { throughput, cpuUs, cpuPercent, chunksPerCpuSecond, p50, p99, byBare, addedP50, addedP99, heldKb } = figuresOf(measured, name);
-    const held = memory[name];
-    return [
-      name,
-      workload.measure === "cpu" ? number(throughput.median) : "",
-      workload.measure === "paced" ? "" : number(cpuUs?.median),
-      number(cpuPercent?.median),
-      number(chunksPerCpuSecond?.median),
-      number(p50?.median),
-      number(p99?.median),
-      byBare === null ? "" : byBare.median.toFixed(2),
-      byBare === null ? "" : `${byBare.min.toFixed(2)}-${byBare.max.toFixed(2)}`,
-      addedP50 === null ? "" : number(addedP50.median),
-      addedP50 === null ? "" : `${number(addedP50.min)}-${number(addedP50.max)}`,
-      number(addedP99?.median),
-      number(held && held.atRest / 1e6),
-      number(held && held.peak / 1e6),
-      number(heldKb?.median),
-      heldKb === null ? "" : `${number(heldKb.min)}-${number(heldKb.max)}`,
-    ];
-  });
+  const rows = targetNames
+    .filter((name) => samples[name] !== undefined)
+    .map((name) => {
+      const { throughput, cpuUs, cpuPercent, chunksPerCpuSecond, p50, p99, byBare, addedP50, addedP99, heldKb } =
+        figuresOf(measured, name);
+      const held = memory[name];
+      return [
+        name,
+        workload.measure === "cpu" ? number(throughput.median) : "",
+        workload.measure === "paced" ? "" : number(cpuUs?.median),
+        number(cpuPercent?.median),
+        number(chunksPerCpuSecond?.median),
+        number(p50?.median),
+        number(p99?.median),
+        byBare === null ? "" : byBare.median.toFixed(2),
+        byBare === null ? "" : `${byBare.min.toFixed(2)}-${byBare.max.toFixed(2)}`,
+        addedP50 === null ? "" : number(addedP50.median),
+        addedP50 === null ? "" : `${number(addedP50.min)}-${number(addedP50.max)}`,
+        number(addedP99?.median),
+        number(held && held.atRest / 1e6),
+        number(held && held.peak / 1e6),
+        number(heldKb?.median),
+        heldKb === null ? "" : `${number(heldKb.min)}-${number(heldKb.max)}`,
+      ];
+    });
   return `\n${workload.name}: ${workload.about}\n${aligned([columns, ...rows])}\n`;
 }
 
@@ -74,7 +94,9 @@ export function figuresOf({ workload, samples, chunks }: Measured, name: TargetN
   const bare = cpuOf(samples.bare ?? []);
   const isHeld = workload.measure === "held";
   const added = (of: (sample: Sample) => number) =>
-    name === "direct" || workload.measure === "cpu" || isHeld || samples.direct === undefined ? null : spreadOf(pairedDifferences(mine.map(of), samples.direct.map(of)));
+    name === "direct" || workload.measure === "cpu" || isHeld || samples.direct === undefined
+      ? null
+      : spreadOf(pairedDifferences(mine.map(of), samples.direct.map(of)));
   return {
     throughput: spreadOf(mine.map(({ requests, seconds }) => requests / seconds)),
     cpuUs: cpu === null ? null : spreadOf(cpu),
@@ -82,10 +104,14 @@ export function figuresOf({ workload, samples, chunks }: Measured, name: TargetN
     chunksPerCpuSecond: cpu === null || chunks === 0 ? null : spreadOf(cpu.map((each) => (chunks * 1e6) / each)),
     p50: isHeld ? null : spreadOf(mine.map(({ p50Us }) => p50Us)),
     p99: isHeld ? null : spreadOf(mine.map(({ p99Us }) => p99Us)),
-    byBare: name === "direct" || name === "bare" || cpu === null || bare === null ? null : spreadOf(pairedRatios(cpu, bare)),
+    byBare:
+      name === "direct" || name === "bare" || cpu === null || bare === null ? null : spreadOf(pairedRatios(cpu, bare)),
     addedP50: added(({ p50Us }) => p50Us),
     addedP99: added(({ p99Us }) => p99Us),
-    heldKb: isHeld && name !== "direct" ? spreadOf(mine.map(({ heldBytes, requests }) => (heldBytes ?? 0) / requests / 1024)) : null,
+    heldKb:
+      isHeld && name !== "direct"
+        ? spreadOf(mine.map(({ heldBytes, requests }) => (heldBytes ?? 0) / requests / 1024))
+        : null,
   };
 }
 
@@ -102,6 +128,10 @@ function number(value: number | undefined): string {
 function aligned(rows: readonly (readonly string[])[]): string {
   const widths = columns.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   return rows
-    .map((row) => widths.map((width, column) => (column === 0 ? (row[0] ?? "").padEnd(width) : (row[column] ?? "").padStart(width))).join("  "))
+    .map((row) =>
+      widths
+        .map((width, column) => (column === 0 ? (row[0] ?? "").padEnd(width) : (row[column] ?? "").padStart(width)))
+        .join("  "),
+    )
     .join("\n");
 }

@@ -20,7 +20,9 @@ try {
 
 async function run(options: Options): Promise<void> {
   const facts = machine();
-  console.log(`${facts["cores"]} cores (${facts["cpu"]}) shared by load generator, proxy and gateway; Node ${facts["node"]}`);
+  console.log(
+    `${facts["cores"]} cores (${facts["cpu"]}) shared by load generator, proxy and gateway; Node ${facts["node"]}`,
+  );
   console.log(`load average before the run ${facts["loadAverage"]}: above 1, trust ratios only`);
   const { found, missing } = findTargets(options.targets, options.others);
   for (const sentence of missing) console.log(sentence);
@@ -33,14 +35,22 @@ async function run(options: Options): Promise<void> {
   if (options.json !== null) await writeFile(options.json, JSON.stringify(asJson(facts, options, all), null, 2));
 }
 
-function asJson(facts: object, { rounds, requests, seconds, connections, streams, held }: Options, all: readonly Measured[]): object {
+function asJson(
+  facts: object,
+  { rounds, requests, seconds, connections, streams, held }: Options,
+  all: readonly Measured[],
+): object {
   return {
     machine: facts,
     options: { rounds, requests, seconds, connections, streams, held },
     workloads: all.map((measured) => ({
       name: measured.workload.name,
       memory: measured.memory,
-      figures: Object.fromEntries(targetNames.filter((name) => measured.samples[name] !== undefined).map((name) => [name, figuresOf(measured, name)])),
+      figures: Object.fromEntries(
+        targetNames
+          .filter((name) => measured.samples[name] !== undefined)
+          .map((name) => [name, figuresOf(measured, name)]),
+      ),
       samples: measured.samples,
     })),
   };

@@ -20,7 +20,9 @@ import { rollupDimensions, rollupSums } from "../src/store/rollup-columns.ts";
 import { calendarOf, isTimeZone } from "../src/time/calendar.ts";
 import { systemClock } from "../src/time/clock.ts";
 
-const [keysText = "1000", perKeyText = "6", daysText = "31", chargesText = "1000000"] = parseArgs({ allowPositionals: true }).positionals;
+const [keysText = "1000", perKeyText = "6", daysText = "31", chargesText = "1000000"] = parseArgs({
+  allowPositionals: true,
+}).positionals;
 const [keys, perKey, days, charges] = [Number(keysText), Number(perKeyText), Number(daysText), Number(chargesText)];
 const dayMs = 86_400_000;
 const calendar = calendarOf("UTC");
@@ -30,15 +32,25 @@ const now = Date.now();
 function fill(db: Connection): void {
   const keyRow = db.prepare("insert into keys (id, name, team, digest, models, created_at) values (?, ?, ?, ?, ?, ?)");
   const insert = (table: string, time: string) =>
-    db.prepare(`insert into ${table} (${[time, ...rollupDimensions, ...rollupSums].join(", ")}) values (${[time, ...rollupDimensions, ...rollupSums].map(() => "?").join(", ")})`);
+    db.prepare(
+      `insert into ${table} (${[time, ...rollupDimensions, ...rollupSums].join(", ")}) values (${[time, ...rollupDimensions, ...rollupSums].map(() => "?").join(", ")})`,
+    );
   const [day, quarter] = [insert("rollup_day", "day"), insert("rollup_quarter", "starts_at")];
   const sums = rollupSums.map((_, index) => 1_000_000 + index);
   const identity = (key: number, step: number) =>
-    [`key-${key}`, `team-${key % 40}`, `provider-model-${(key * 7 + step) % 60}`, `group-${step % 4}`, "reported"] as const;
-  for (let key = 0; key < keys; key++) keyRow.run(`key-${key}`, `service-account-${key}`, null, String(key).padStart(64, "0"), null, now);
+    [
+      `key-${key}`,
+      `team-${key % 40}`,
+      `provider-model-${(key * 7 + step) % 60}`,
+      `group-${step % 4}`,
+      "reported",
+    ] as const;
+  for (let key = 0; key < keys; key++)
+    keyRow.run(`key-${key}`, `service-account-${key}`, null, String(key).padStart(64, "0"), null, now);
   for (let past = 0; past < days; past++) {
     for (let key = 0; key < keys; key++) {
-      for (let step = 0; step < perKey; step++) day.run(calendar.dateOf(calendar.spanOf("1mo", now).start + past * dayMs), ...identity(key, step), ...sums);
+      for (let step = 0; step < perKey; step++)
+        day.run(calendar.dateOf(calendar.spanOf("1mo", now).start + past * dayMs), ...identity(key, step), ...sums);
     }
   }
   const { start } = calendar.spanOf("1d", now);
@@ -53,8 +65,12 @@ function fill(db: Connection): void {
     const at = now - Math.floor((index * days * dayMs) / charges);
     charge.run(`charge-${index}`, at, at, `key-${index % keys}`, `provider-model-${index % 60}`);
   }
-  const budget = db.prepare("insert into budgets (scope, period, mode, amount_limit, warn_percent) values ('each-key', ?, 'soft', 5000000000000, null) returning seq");
-  const window = db.prepare("insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, 123456789012, 0)");
+  const budget = db.prepare(
+    "insert into budgets (scope, period, mode, amount_limit, warn_percent) values ('each-key', ?, 'soft', 5000000000000, null) returning seq",
+  );
+  const window = db.prepare(
+    "insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, 123456789012, 0)",
+  );
   for (const period of ["1d", "1mo"] as const) {
     const span = calendar.spanOf(period, now);
     const { seq } = budget.get(period) as { seq: number };
@@ -71,8 +87,19 @@ try {
   db.prepare("update meta set time_zone = 'UTC'").run();
   db.transaction(() => fill(db))();
   db.close();
-  const env = { FAREBOX_GATEWAY_URL: "http://127.0.0.1:9", FAREBOX_GATEWAY_API_KEY: "sk-bench", FAREBOX_DATABASE: path, FAREBOX_PORT: "0" };
-  const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all" });
+  const env = {
+    FAREBOX_GATEWAY_URL: "http://127.0.0.1:9",
+    FAREBOX_GATEWAY_API_KEY: "sk-bench",
+    FAREBOX_DATABASE: path,
+    FAREBOX_PORT: "0",
+  };
+  const loaded = loadSettings({
+    env,
+    flags: {},
+    readFile: () => ({ ok: false, code: "ENOENT" }),
+    isTimeZone,
+    uses: "all",
+  });
   if (!loaded.ok) throw new Error(loaded.problems.join("; "));
   const started = await startServing(loaded.settings, { clock: systemClock(), log: silentLog, version: "0.0.0-bench" });
   if (!started.ok) throw new Error(started.problems.join("; "));
@@ -102,7 +129,9 @@ try {
     }
     stalls.disable();
     const sorted = taken.toSorted((a, b) => a - b);
-    console.log(`${name.padEnd(8)} median ${sorted[5]?.toFixed(1)} ms, worst ${sorted.at(-1)?.toFixed(1)} ms, longest stall ${(stalls.max / 1e6).toFixed(1)} ms`);
+    console.log(
+      `${name.padEnd(8)} median ${sorted[5]?.toFixed(1)} ms, worst ${sorted.at(-1)?.toFixed(1)} ms, longest stall ${(stalls.max / 1e6).toFixed(1)} ms`,
+    );
   }
   console.log(`page     ${Buffer.byteLength(await parts.scrape())} bytes`);
 } finally {

@@ -32,12 +32,21 @@ const bin = fileURLToPath(new URL("../bin/farebox.mjs", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "farebox-soak-"));
 const gatewayKey = "sk-sandbox";
 const database = join(folder, "farebox.db");
-const kept = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("FAREBOX_"))) as Record<string, string>;
+const kept = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("FAREBOX_"))) as Record<
+  string,
+  string
+>;
 const children: ChildProcess[] = [];
 
 /** Starts a command and waits for the address that it prints. */
-async function listening(args: readonly string[], env: Record<string, string>): Promise<{ readonly url: string; readonly child: ChildProcess }> {
-  const child = spawn(process.execPath, [bin, ...args], { env: { ...kept, ...env }, stdio: ["ignore", "pipe", "ignore"] });
+async function listening(
+  args: readonly string[],
+  env: Record<string, string>,
+): Promise<{ readonly url: string; readonly child: ChildProcess }> {
+  const child = spawn(process.execPath, [bin, ...args], {
+    env: { ...kept, ...env },
+    stdio: ["ignore", "pipe", "ignore"],
+  });
   children.push(child);
   let text = "";
   const url = await new Promise<string>((resolve, reject) => {
@@ -52,7 +61,10 @@ async function listening(args: readonly string[], env: Record<string, string>): 
 }
 
 async function run(...args: string[]): Promise<string> {
-  const child = spawn(process.execPath, [bin, ...args, "--database", database], { env: kept, stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(process.execPath, [bin, ...args, "--database", database], {
+    env: kept,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   const chunks: Buffer[] = [];
   for await (const chunk of child.stdout as AsyncIterable<Buffer>) chunks.push(chunk);
   if (child.exitCode === null) await once(child, "exit");
@@ -75,7 +87,13 @@ interface Sent {
 function ask(url: string, key: string, { scenario, stream, words = 5, leavesAfter = Infinity }: Sent): Promise<void> {
   counts.sent++;
   const content = `${"a word and another ".repeat(words)}\n#sandbox ${scenario}`;
-  const body = JSON.stringify({ model: "gpt-4o-mini", messages: [{ role: "user", content }], max_tokens: 200, stream, ...(stream && { stream_options: { include_usage: true } }) });
+  const body = JSON.stringify({
+    model: "gpt-4o-mini",
+    messages: [{ role: "user", content }],
+    max_tokens: 200,
+    stream,
+    ...(stream && { stream_options: { include_usage: true } }),
+  });
   return new Promise((resolve) => {
     const end = (outcome: "whole" | "left" | "wrong", why = "") => {
       counts[outcome]++;
@@ -83,22 +101,38 @@ function ask(url: string, key: string, { scenario, stream, words = 5, leavesAfte
       resolve();
     };
     let isAnswered = false;
-    const sent = httpRequest(`${url}/v1/chat/completions`, { method: "POST", agent, headers: { authorization: `Bearer ${key}`, "content-type": "application/json", "content-length": Buffer.byteLength(body) } }, (response) => {
-      isAnswered = true;
-      let bytes = 0;
-      let tail = "";
-      response.on("data", (chunk: Buffer) => {
-        bytes += chunk.length;
-        tail = (tail + chunk.toString("latin1")).slice(-64);
-        if (bytes > leavesAfter) sent.destroy();
-      });
-      response.once("close", () => {
-        if (bytes > leavesAfter) return end("left");
-        const isWhole = response.complete && response.statusCode === 200 && (!stream || tail.includes("[DONE]"));
-        return isWhole ? end("whole") : end("wrong", `${response.statusCode} ${response.complete} ${tail.slice(-40)}`);
-      });
-    });
-    sent.once("error", (error: NodeJS.ErrnoException) => (isAnswered ? undefined : end("wrong", error.code ?? error.message)));
+    const sent = httpRequest(
+      `${url}/v1/chat/completions`,
+      {
+        method: "POST",
+        agent,
+        headers: {
+          authorization: `Bearer ${key}`,
+          "content-type": "application/json",
+          "content-length": Buffer.byteLength(body),
+        },
+      },
+      (response) => {
+        isAnswered = true;
+        let bytes = 0;
+        let tail = "";
+        response.on("data", (chunk: Buffer) => {
+          bytes += chunk.length;
+          tail = (tail + chunk.toString("latin1")).slice(-64);
+          if (bytes > leavesAfter) sent.destroy();
+        });
+        response.once("close", () => {
+          if (bytes > leavesAfter) return end("left");
+          const isWhole = response.complete && response.statusCode === 200 && (!stream || tail.includes("[DONE]"));
+          return isWhole
+            ? end("whole")
+            : end("wrong", `${response.statusCode} ${response.complete} ${tail.slice(-40)}`);
+        });
+      },
+    );
+    sent.once("error", (error: NodeJS.ErrnoException) =>
+      isAnswered ? undefined : end("wrong", error.code ?? error.message),
+    );
     sent.end(body);
   });
 }
@@ -116,8 +150,11 @@ async function look(url: string, startedAt: number): Promise<Look> {
   const value = (name: string) => Number(new RegExp(`^${name} (\\S+)$`, "m").exec(page)?.[1] ?? Number.NaN);
   const mb = 1024 * 1024;
   return {
-    atMs: performance.now() - startedAt, rssMb: value("process_resident_memory_bytes") / mb, heapMb: value("nodejs_heap_size_used_bytes") / mb,
-    lagP99Ms: value("nodejs_eventloop_lag_p99_seconds") * 1000, active: value("farebox_active_streams"),
+    atMs: performance.now() - startedAt,
+    rssMb: value("process_resident_memory_bytes") / mb,
+    heapMb: value("nodejs_heap_size_used_bytes") / mb,
+    lagP99Ms: value("nodejs_eventloop_lag_p99_seconds") * 1000,
+    active: value("farebox_active_streams"),
   };
 }
 
@@ -128,11 +165,24 @@ try {
   const key = (await run("keys", "create", "soak")).trim();
   await run("budgets", "set", "all", "1000000", "--per", "1mo");
   await run("budgets", "set", "key:soak", "100000", "--per", "1d");
-  const serve = await listening(["serve"], { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: gatewayKey, FAREBOX_DATABASE: database, FAREBOX_PORT: "0", FAREBOX_LOG_LEVEL: "error" });
+  const serve = await listening(["serve"], {
+    FAREBOX_GATEWAY_URL: sandbox.url,
+    FAREBOX_GATEWAY_API_KEY: gatewayKey,
+    FAREBOX_DATABASE: database,
+    FAREBOX_PORT: "0",
+    FAREBOX_LOG_LEVEL: "error",
+  });
   const { url } = serve;
   const startedAt = performance.now();
   const looks: Look[] = [];
-  const looking = setInterval(() => void look(url, startedAt).then((each) => looks.push(each), () => undefined), 5_000);
+  const looking = setInterval(
+    () =>
+      void look(url, startedAt).then(
+        (each) => looks.push(each),
+        () => undefined,
+      ),
+    5_000,
+  );
   const running = new Set<Promise<void>>();
   const start = (sent: Sent) => {
     const work: Promise<void> = ask(url, key, sent).finally(() => running.delete(work));
@@ -163,7 +213,9 @@ try {
   await pause(soakMs);
   for (const timer of timers) clearInterval(timer);
   await Promise.all(running);
-  const soaked = looks.filter(({ atMs }) => startedAt + atMs > soakFrom + 60_000 && startedAt + atMs < soakFrom + soakMs);
+  const soaked = looks.filter(
+    ({ atMs }) => startedAt + atMs > soakFrom + 60_000 && startedAt + atMs < soakFrom + soakMs,
+  );
   clearInterval(looking);
   serve.child.kill("SIGTERM");
   const [code] = (await once(serve.child, "exit")) as [number | null];
@@ -171,10 +223,18 @@ try {
   const report = JSON.parse(await run("report", "--since", "7d", "--json")) as { total: { requests: number } };
   const charges = JSON.parse(await run("charges", "--state", "pending", "--json")) as { charges: unknown[] };
   const verified = JSON.parse(await run("verify", "--json")) as { ok: boolean; charges: number };
-  const figure = (each: readonly Look[], of: (one: Look) => number) => (each.length === 0 ? "-" : `median ${median(each.map(of)).toFixed(1)}, most ${Math.max(...each.map(of)).toFixed(1)}`);
+  const figure = (each: readonly Look[], of: (one: Look) => number) =>
+    each.length === 0 ? "-" : `median ${median(each.map(of)).toFixed(1)}, most ${Math.max(...each.map(of)).toFixed(1)}`;
   const least = (each: readonly Look[]) => Math.min(...each.map(({ heapMb }) => heapMb)).toFixed(1);
-  const quarters = [0, 1, 2, 3].map((part) => soaked.slice(Math.floor((part * soaked.length) / 4), Math.floor(((part + 1) * soaked.length) / 4)));
-  const agrees = report.total.requests === counts.sent && charges.charges.length === 0 && verified.ok && counts.wrong === 0 && code === 0;
+  const quarters = [0, 1, 2, 3].map((part) =>
+    soaked.slice(Math.floor((part * soaked.length) / 4), Math.floor(((part + 1) * soaked.length) / 4)),
+  );
+  const agrees =
+    report.total.requests === counts.sent &&
+    charges.charges.length === 0 &&
+    verified.ok &&
+    counts.wrong === 0 &&
+    code === 0;
   process.stdout.write(
     [
       `${streams} streams held for ${options["hold-minutes"]} min: ${heldCounts.sent} requests, ${heldCounts.wrong} wrong`,

@@ -10,7 +10,15 @@ const gatewayKey = "sk-sandbox";
 
 /** Of a process that nothing is said of. */
 export const plainOrder: ChildOrder = {
-  gatewayUrl: "", gatewayKey, chunks: 0, chunkMs: 0, engine: "http-proxy-middleware", program: "", database: "", keys: 0, profile: null,
+  gatewayUrl: "",
+  gatewayKey,
+  chunks: 0,
+  chunkMs: 0,
+  engine: "http-proxy-middleware",
+  program: "",
+  database: "",
+  keys: 0,
+  profile: null,
 };
 
 /** What the load generator sends to: the gateway itself, or a proxy before it. */
@@ -39,7 +47,10 @@ export interface Targets extends AsyncDisposable {
 }
 
 /** Which targets can be measured, and a sentence for each of the wanted that cannot. */
-export function findTargets(wanted: readonly TargetName[], folder: string): { readonly found: readonly FoundTarget[]; readonly missing: readonly string[] } {
+export function findTargets(
+  wanted: readonly TargetName[],
+  folder: string,
+): { readonly found: readonly FoundTarget[]; readonly missing: readonly string[] } {
   const found: FoundTarget[] = [];
   const missing: string[] = [];
   for (const name of targetNames.filter((each) => wanted.includes(each))) {
@@ -66,14 +77,31 @@ export interface TargetsOrder {
 }
 
 /** A gateway and, before it, the proxies: each a process of its own. */
-export async function startTargets({ gateway: program, chunks, chunkMs, profile, targets }: TargetsOrder): Promise<Targets> {
+export async function startTargets({
+  gateway: program,
+  chunks,
+  chunkMs,
+  profile,
+  targets,
+}: TargetsOrder): Promise<Targets> {
   await using owned = new AsyncDisposableStack();
   const order = { ...plainOrder, chunks, chunkMs };
   const gateway = owned.use(await Child.start(program, order));
   const gatewayUrl = `http://127.0.0.1:${gateway.port}`;
   const all: Target<TargetName>[] = [];
   for (const { name, path } of targets) {
-    const started = name === "direct" ? gateway : owned.use(await Child.start(programOf(name), { ...order, gatewayUrl, program: path, profile, engine: name === "undici" ? "undici" : order.engine }));
+    const started =
+      name === "direct"
+        ? gateway
+        : owned.use(
+            await Child.start(programOf(name), {
+              ...order,
+              gatewayUrl,
+              program: path,
+              profile,
+              engine: name === "undici" ? "undici" : order.engine,
+            }),
+          );
     all.push(targetOf(name, started, gatewayUrl));
   }
   const kept = owned.move();

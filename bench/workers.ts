@@ -42,12 +42,17 @@ for (let round = 0; round < Number(rounds); round++) {
 }
 for (const [workers, target] of targets) {
   const books = await target.books();
-  if (books === null || books.differences + books.pending > 0) throw new Error(`with ${workers} workers the books say ${JSON.stringify(books)}`);
+  if (books === null || books.differences + books.pending > 0)
+    throw new Error(`with ${workers} workers the books say ${JSON.stringify(books)}`);
 }
-console.log("| workers | requests a second | p50 | p99 | CPU a request: primary | workers |\n|---|---|---|---|---|---|");
+console.log(
+  "| workers | requests a second | p50 | p99 | CPU a request: primary | workers |\n|---|---|---|---|---|---|",
+);
 for (const [workers, figures] of all) {
   const of = (name: keyof Figures) => Math.round(percentile(sortedCopy(figures.map((each) => each[name])), 0.5));
-  console.log(`| ${workers} | ${of("perSecond")} | ${of("p50Us")} µs | ${of("p99Us")} µs | ${of("primaryUs")} µs | ${of("workersUs")} µs |`);
+  console.log(
+    `| ${workers} | ${of("perSecond")} | ${of("p50Us")} µs | ${of("p99Us")} µs | ${of("primaryUs")} µs | ${of("workersUs")} µs |`,
+  );
 }
 
 function plainWorkload(): Workload {

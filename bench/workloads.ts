@@ -49,8 +49,22 @@ function longPrompt(bytes: number): string {
 }
 
 const all = [
-  { name: "plain", about: "small JSON both ways", measure: "cpu", body: body(hello, false), deltas: null, requests: 2000 },
-  { name: "stream", about: "200 chunks in one burst", measure: "cpu", body: body(hello, true), deltas: burstDeltas, requests: 800 },
+  {
+    name: "plain",
+    about: "small JSON both ways",
+    measure: "cpu",
+    body: body(hello, false),
+    deltas: null,
+    requests: 2000,
+  },
+  {
+    name: "stream",
+    about: "200 chunks in one burst",
+    measure: "cpu",
+    body: body(hello, true),
+    deltas: burstDeltas,
+    requests: 800,
+  },
   {
     name: "prompt",
     about: "100 kB of prompt, small answer",
@@ -59,10 +73,38 @@ const all = [
     deltas: null,
     requests: 800,
   },
-  { name: "latency", about: "plain, one client", measure: "latency", body: body(hello, false), deltas: null, requests: 600 },
-  { name: "first-byte", about: "burst stream, one client", measure: "firstByte", body: body(hello, true), deltas: burstDeltas, requests: 400 },
-  { name: "paced", about: "streams at 5 ms a chunk", measure: "paced", body: body(hello, true), deltas: null, requests: null },
-  { name: "held", about: "streams held open, one chunk a second", measure: "held", body: body(hello, true), deltas: null, requests: null },
+  {
+    name: "latency",
+    about: "plain, one client",
+    measure: "latency",
+    body: body(hello, false),
+    deltas: null,
+    requests: 600,
+  },
+  {
+    name: "first-byte",
+    about: "burst stream, one client",
+    measure: "firstByte",
+    body: body(hello, true),
+    deltas: burstDeltas,
+    requests: 400,
+  },
+  {
+    name: "paced",
+    about: "streams at 5 ms a chunk",
+    measure: "paced",
+    body: body(hello, true),
+    deltas: null,
+    requests: null,
+  },
+  {
+    name: "held",
+    about: "streams held open, one chunk a second",
+    measure: "held",
+    body: body(hello, true),
+    deltas: null,
+    requests: null,
+  },
 ] as const satisfies readonly Workload[];
 
 export type WorkloadName = (typeof all)[number]["name"];

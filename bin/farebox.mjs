@@ -20,6 +20,8 @@ if (isNewEnough()) {
   import((isCheckout ? source : compiled).href);
 } else {
   const advice = isCheckout ? "; in a checkout, `npm run --silent farebox -- …` brings the right one" : "";
-  process.stderr.write(`farebox needs Node 24 from 24.16 on, or 26.1 or newer, and this is Node ${process.versions.node}${advice}.\n`);
+  process.stderr.write(
+    `farebox needs Node 24 from 24.16 on, or 26.1 or newer, and this is Node ${process.versions.node}${advice}.\n`,
+  );
   process.exitCode = 2;
 }

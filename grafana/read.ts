@@ -9,7 +9,14 @@ export interface DashboardFile {
   readonly uid: string;
   readonly id: null;
   readonly panels: readonly PanelFile[];
-  readonly templating: { readonly list: readonly { readonly name: string; readonly type: string; readonly query: unknown; readonly allValue?: string }[] };
+  readonly templating: {
+    readonly list: readonly {
+      readonly name: string;
+      readonly type: string;
+      readonly query: unknown;
+      readonly allValue?: string;
+    }[];
+  };
 }
 
 export interface PanelFile {
@@ -30,7 +37,10 @@ export interface PanelFile {
       readonly custom?: { readonly stacking?: { readonly mode: string } };
     };
   };
-  readonly transformations?: readonly { readonly id: string; readonly options: { readonly renameByName?: Readonly<Record<string, string>> } }[];
+  readonly transformations?: readonly {
+    readonly id: string;
+    readonly options: { readonly renameByName?: Readonly<Record<string, string>> };
+  }[];
   readonly targets: readonly TargetFile[];
 }
 
@@ -60,7 +70,10 @@ export interface SqlTargetFile {
 function committed(folder: string) {
   const path = fileURLToPath(new URL(folder, import.meta.url));
   const files = globSync("**/*.json", { cwd: path }).toSorted();
-  return files.map((file) => ({ name: file.replace(/\.json$/, ""), ...JSON.parse(readFileSync(`${path}/${file}`, "utf8")) }));
+  return files.map((file) => ({
+    name: file.replace(/\.json$/, ""),
+    ...JSON.parse(readFileSync(`${path}/${file}`, "utf8")),
+  }));
 }
 
 /** The committed dashboards over Prometheus, by name. */
@@ -70,7 +83,10 @@ export const committedDashboards = (): DashboardFile[] => committed("dashboards"
 export const committedExact = (): SqlDashboardFile[] => committed("exact");
 
 /** A query as Grafana sends it while every variable is at All. Lengths in seconds. */
-export function substituted(expression: string, { rangeS, stepS, scrapeS }: { readonly rangeS: number; readonly stepS: number; readonly scrapeS: number }): string {
+export function substituted(
+  expression: string,
+  { rangeS, stepS, scrapeS }: { readonly rangeS: number; readonly stepS: number; readonly scrapeS: number },
+): string {
   const values: Readonly<Record<string, string>> = {
     $__rate_interval: `${Math.max(stepS + scrapeS, 4 * scrapeS)}s`,
     $__range: `${Math.ceil(rangeS)}s`,

@@ -12,7 +12,14 @@ rmSync(pathOf("dist"), { recursive: true, force: true });
 // The dashboard is compiled by itself: it runs in a browser.
 for (const project of [["tsconfig.build.json"], ["src/dashboard/tsconfig.json", "--noEmit", "false"]]) {
   const [file = "", ...more] = project;
-  const compiled = spawnSync(process.execPath, [pathOf("node_modules/typescript/bin/tsc"), "-p", pathOf(file), ...more], { stdio: "inherit" });
+  const compiled = spawnSync(
+    process.execPath,
+    [pathOf("node_modules/typescript/bin/tsc"), "-p", pathOf(file), ...more],
+    { stdio: "inherit" },
+  );
   if (compiled.status !== 0) process.exit(1);
 }
-cpSync(pathOf("src"), pathOf("dist"), { recursive: true, filter: (path) => !path.endsWith(".ts") && !path.endsWith("tsconfig.json") });
+cpSync(pathOf("src"), pathOf("dist"), {
+  recursive: true,
+  filter: (path) => !path.endsWith(".ts") && !path.endsWith("tsconfig.json"),
+});

@@ -117,7 +117,11 @@ function send(
   const content = `${"The customer wrote again. ".repeat(20 + model.length * 7)}#sandbox ${scenario}`;
   return proxy.chat(
     { model, messages: [{ role: "user", content }], max_tokens: stream ? 2000 : 600, ...(stream && { stream }) },
-    { key: keys.get(name) ?? "", ...(tags !== "" && { headers: { "x-farebox-tag": tags } }), ...(signal && { signal }) },
+    {
+      key: keys.get(name) ?? "",
+      ...(tags !== "" && { headers: { "x-farebox-tag": tags } }),
+      ...(signal && { signal }),
+    },
   );
 }
 
@@ -139,8 +143,18 @@ interface View {
 }
 
 const views: readonly View[] = [
-  { name: "overview", path: "?span=30d", shown: (page) => page.locator(".legend"), kept: ["desk-light", "desk-dark", "phone-light"] },
-  { name: "requests", path: "/requests", shown: (page) => page.locator(".requests tbody tr").nth(9), kept: ["desk-dark", "phone-dark"] },
+  {
+    name: "overview",
+    path: "?span=30d",
+    shown: (page) => page.locator(".legend"),
+    kept: ["desk-light", "desk-dark", "phone-light"],
+  },
+  {
+    name: "requests",
+    path: "/requests",
+    shown: (page) => page.locator(".requests tbody tr").nth(9),
+    kept: ["desk-dark", "phone-dark"],
+  },
   {
     name: "request",
     path: "/requests",
@@ -151,7 +165,12 @@ const views: readonly View[] = [
       await page.locator(".items").waitFor();
     },
   },
-  { name: "keys", path: "/keys", shown: (page) => page.locator(".keys tbody tr").nth(5), kept: ["desk-light", "phone-light"] },
+  {
+    name: "keys",
+    path: "/keys",
+    shown: (page) => page.locator(".keys tbody tr").nth(5),
+    kept: ["desk-light", "phone-light"],
+  },
   { name: "prices", path: "/prices", shown: (page) => page.locator(".prices tbody tr").nth(5), kept: ["desk-dark"] },
   { name: "health", path: "/health", shown: (page) => page.locator(".minutes"), kept: ["desk-light"] },
 ];
@@ -166,7 +185,9 @@ for (const screen of ["desk", "phone"] as const) {
     await page.goto(`${proxy.url}/dashboard`);
     await signIn(page, token);
     const picture: Picture = `${screen}-${colorScheme}`;
-    for (const { name, path, shown, first } of views.filter(({ kept }) => looks !== undefined || kept.includes(picture))) {
+    for (const { name, path, shown, first } of views.filter(
+      ({ kept }) => looks !== undefined || kept.includes(picture),
+    )) {
       await page.goto(`${proxy.url}/dashboard${path}`);
       await shown(page).waitFor();
       await first?.(page);

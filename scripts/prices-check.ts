@@ -35,7 +35,9 @@ async function check(given: readonly string[]): Promise<number> {
   for (const { model, class: name, ours, theirs } of faults)
     process.stdout.write(`${model}: ${name} is ${ours ?? "not stated"} here, and ${theirs} in both tables\n`);
   if (missing.length > 0) process.stdout.write(`not here, and the same in both tables: ${missing.join(", ")}\n`);
-  process.stdout.write(`${compared} models compared, ${new Set(faults.map(({ model }) => model)).size} differ from both tables\n`);
+  process.stdout.write(
+    `${compared} models compared, ${new Set(faults.map(({ model }) => model)).size} differ from both tables\n`,
+  );
   return faults.length === 0 ? 0 : 1;
 }
 

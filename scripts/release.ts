@@ -39,8 +39,10 @@ function checkVersion(wanted: readonly string[], changes: string): string {
   if (parts === undefined) refuse(`"${version}" is not a version; write three numbers, as in 1.4.0`);
   const current: string = JSON.parse(read("package.json")).version;
   const last = /^## (\d+\.\d+\.\d+)/m.exec(changes)?.[1];
-  if (last !== undefined && compare(parts, parseVersion(last) ?? []) <= 0) refuse(`${version} is not higher than ${last}, the last release`);
-  if (compare(parts, parseVersion(current) ?? []) < 0) refuse(`${version} is lower than ${current}, the version in package.json`);
+  if (last !== undefined && compare(parts, parseVersion(last) ?? []) <= 0)
+    refuse(`${version} is not higher than ${last}, the last release`);
+  if (compare(parts, parseVersion(current) ?? []) < 0)
+    refuse(`${version} is lower than ${current}, the version in package.json`);
   return version;
 }
 
@@ -49,9 +51,16 @@ function checkTree(version: string): void {
   if (git("rev-parse", "--git-dir").status !== 0) refuse("this folder is no git checkout; a release is made from one");
   if (branch.status !== 0) refuse("HEAD is on no branch; run git switch main first");
   if (branch.stdout.trim() !== "main") refuse(`the branch is "${branch.stdout.trim()}"; run git switch main first`);
-  const changed = git("status", "--porcelain").stdout.split("\n").filter((line) => line !== "").map((line) => line.slice(3));
-  if (changed.length > 0) refuse(`the checkout has changes (${changed.slice(0, 3).join(", ")}${changed.length > 3 ? ", …" : ""}); commit or stash them first`);
-  if (git("rev-parse", "--verify", "--quiet", `refs/tags/v${version}`).status === 0) refuse(`the tag v${version} exists already`);
+  const changed = git("status", "--porcelain")
+    .stdout.split("\n")
+    .filter((line) => line !== "")
+    .map((line) => line.slice(3));
+  if (changed.length > 0)
+    refuse(
+      `the checkout has changes (${changed.slice(0, 3).join(", ")}${changed.length > 3 ? ", …" : ""}); commit or stash them first`,
+    );
+  if (git("rev-parse", "--verify", "--quiet", `refs/tags/v${version}`).status === 0)
+    refuse(`the tag v${version} exists already`);
 }
 
 /** Returns the changelog with its unreleased entries under the version and today's date (UTC). */
@@ -59,7 +68,8 @@ function dated(changes: string, version: string): string {
   const heading = /^## Unreleased$/m.exec(changes);
   if (heading === null) refuse('CHANGELOG.md has no section "## Unreleased"');
   const after = changes.slice(heading.index + heading[0].length);
-  if (!/^- /m.test(after.split(/^## /m)[0] ?? "")) refuse('the section "## Unreleased" of CHANGELOG.md has no entries; a release lists its changes');
+  if (!/^- /m.test(after.split(/^## /m)[0] ?? ""))
+    refuse('the section "## Unreleased" of CHANGELOG.md has no entries; a release lists its changes');
   const today = new Date().toISOString().slice(0, 10);
   return `${changes.slice(0, heading.index)}${heading[0]}\n\n## ${version} - ${today}${after}`;
 }
@@ -74,7 +84,11 @@ if (fault !== undefined) refuse(fault);
 
 /** Runs npm and returns what it printed; where it fails, shows that and puts the files back as they were. */
 function npm(...args: string[]): string {
-  const ran = spawnSync("npm", [...args, "--loglevel=error"], { cwd: root, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
+  const ran = spawnSync("npm", [...args, "--loglevel=error"], {
+    cwd: root,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   if (ran.status === 0) return ran.stdout;
   git("restore", ...written);
   process.stderr.write(`${ran.stdout}release: npm ${args[0]} failed as shown above; the changed files are restored\n`);

@@ -13,10 +13,15 @@ interface Bill {
 }
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const text = execFileSync("npm", ["sbom", "--sbom-format=cyclonedx", "--package-lock-only"], { cwd: root, encoding: "utf8", maxBuffer: 64 * 1024 * 1024 });
+const text = execFileSync("npm", ["sbom", "--sbom-format=cyclonedx", "--package-lock-only"], {
+  cwd: root,
+  encoding: "utf8",
+  maxBuffer: 64 * 1024 * 1024,
+});
 const bill = JSON.parse(text) as Bill;
 bill.metadata.component.name = (JSON.parse(readFileSync(`${root}/package.json`, "utf8")) as { name: string }).name;
-const isDevelopment = ({ properties }: Bill["components"][number]) => properties?.some(({ name }) => name === "cdx:npm:package:development") ?? false;
+const isDevelopment = ({ properties }: Bill["components"][number]) =>
+  properties?.some(({ name }) => name === "cdx:npm:package:development") ?? false;
 const components = bill.components.filter((component) => !isDevelopment(component));
 const shipped = new Set([bill.metadata.component["bom-ref"], ...components.map((component) => component["bom-ref"])]);
 const dependencies = bill.dependencies

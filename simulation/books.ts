@@ -52,7 +52,8 @@ export class Books {
     if (budget.scope.kind !== "eachKey") this.#opened.add(`${budget.id} ${span.start} `);
     for (const charge of this.charges.values()) {
       const isInside = charge.at >= span.start && (span.end === null || charge.at < span.end);
-      if (isInside && charge.state !== "voided" && weighsOn(budget.scope, charge)) this.#opened.add(`${budget.id} ${span.start} ${subjectOf(budget.scope, charge)}`);
+      if (isInside && charge.state !== "voided" && weighsOn(budget.scope, charge))
+        this.#opened.add(`${budget.id} ${span.start} ${subjectOf(budget.scope, charge)}`);
     }
   }
 
@@ -88,7 +89,9 @@ export class Books {
   #settled(id: string, result: SettleResult): void {
     const before = this.charges.get(id);
     if (result.ok && result.first !== (before?.state === "pending")) {
-      this.#onFault(`the ledger says that this is ${result.first ? "" : "not "}the first settlement of ${id}, which was ${before?.state ?? "not there"}`);
+      this.#onFault(
+        `the ledger says that this is ${result.first ? "" : "not "}the first settlement of ${id}, which was ${before?.state ?? "not there"}`,
+      );
     }
   }
 
@@ -106,11 +109,19 @@ export class Books {
       return;
     }
     const isEnded = before.state !== "pending";
-    if (isEnded && (before.state !== now.state || before.cost !== now.cost || before.endedAt !== now.endedAt || before.reason !== now.reason)) {
+    if (
+      isEnded &&
+      (before.state !== now.state ||
+        before.cost !== now.cost ||
+        before.endedAt !== now.endedAt ||
+        before.reason !== now.reason)
+    ) {
       this.#onFault(`charge ${id} ended twice: ${before.state} ${before.cost}, then ${now.state} ${now.cost} by ${op}`);
     }
-    if (before.at !== now.at || before.key !== now.key || before.priceId !== now.priceId) this.#onFault(`charge ${id} was edited`);
-    if (before.state === "pending" && now.state === "pending" && (now.hold ?? 0n) < (before.hold ?? 0n)) this.#onFault(`the hold of ${id} shrank`);
+    if (before.at !== now.at || before.key !== now.key || before.priceId !== now.priceId)
+      this.#onFault(`charge ${id} was edited`);
+    if (before.state === "pending" && now.state === "pending" && (now.hold ?? 0n) < (before.hold ?? 0n))
+      this.#onFault(`the hold of ${id} shrank`);
   }
 
   #admitted(id: string): void {
@@ -118,7 +129,9 @@ export class Books {
     if (charge === undefined) return this.#onFault(`hold ${id} was granted and is not there`);
     for (const budget of this.#look.budgets()) {
       if (!weighsOn(budget.scope, charge)) continue;
-      this.#opened.add(`${budget.id} ${this.#calendar().spanOf(budget.period, charge.at).start} ${subjectOf(budget.scope, charge)}`);
+      this.#opened.add(
+        `${budget.id} ${this.#calendar().spanOf(budget.period, charge.at).start} ${subjectOf(budget.scope, charge)}`,
+      );
       this.#checkRoom(budget, charge, "admission");
     }
   }
@@ -147,6 +160,7 @@ export class Books {
       if (other.state === "posted") sum += other.cost ?? 0n;
       else if (other.state === "pending") sum += other.hold ?? 0n;
     }
-    if (sum > budget.limit) this.#onFault(`at the ${when} of ${id} spent and held are ${sum}, beyond the ${budget.limit} of ${budget.id}`);
+    if (sum > budget.limit)
+      this.#onFault(`at the ${when} of ${id} spent and held are ${sum}, beyond the ${budget.limit} of ${budget.id}`);
   }
 }

@@ -40,7 +40,10 @@ export class SimulatedExchange implements Exchange {
   constructor(parts: ExchangeParts) {
     this.#parts = parts;
     this.startedAt = parts.world.elapsedMs;
-    this.#sent = new Map([["authorization", `Bearer ${parts.key}`], ["content-type", "application/json"]]);
+    this.#sent = new Map([
+      ["authorization", `Bearer ${parts.key}`],
+      ["content-type", "application/json"],
+    ]);
   }
 
   get id(): string {
@@ -101,7 +104,8 @@ export class SimulatedExchange implements Exchange {
 
   write(bytes: Uint8Array): boolean {
     if (this.clientGone) return true;
-    if (this.head === null || this.ended !== null) this.#parts.onFault(`${this.id}: written to ${this.head === null ? "before its head" : "after its end"}`);
+    if (this.head === null || this.ended !== null)
+      this.#parts.onFault(`${this.id}: written to ${this.head === null ? "before its head" : "after its end"}`);
     this.#pieces.push(Buffer.from(bytes));
     return !this.#parts.world.chance.happens(this.#parts.slow);
   }

@@ -24,7 +24,11 @@ export class Commits {
   /** The batch that a crash finds on its way. */
   #underWay: (() => Promise<void>) | null = null;
 
-  constructor(world: World, faults: () => CommitFaults, onWritten: (commands: readonly Command[], result: BatchResult) => void) {
+  constructor(
+    world: World,
+    faults: () => CommitFaults,
+    onWritten: (commands: readonly Command[], result: BatchResult) => void,
+  ) {
     this.#world = world;
     this.#faults = faults;
     this.#onWritten = onWritten;
@@ -76,5 +80,9 @@ export class Commits {
 }
 
 function refused(commands: readonly Command[]): BatchResult {
-  return { outcomes: commands.map(() => ({ kind: "unavailable", message: "simulated" })), seconds: 0.001, changed: false };
+  return {
+    outcomes: commands.map(() => ({ kind: "unavailable", message: "simulated" })),
+    seconds: 0.001,
+    changed: false,
+  };
 }

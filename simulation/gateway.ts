@@ -37,9 +37,13 @@ export class SimulatedGateway {
 
   /** The port for one run of the proxy: the product's own calls over simulated connections. */
   for(owner: Owner, clock: Clock): Gateway {
-    const attempts = (request: GatewayRequest, call: EngineCall) => new SimulatedAttempt(this, this.#parts, owner, request, call);
+    const attempts = (request: GatewayRequest, call: EngineCall) =>
+      new SimulatedAttempt(this, this.#parts, owner, request, call);
     const destination = { origin, basePath: "" };
-    return { send: (request, receiver) => new EngineCall(outgoing(request, destination, "gateway-key"), receiver, { attempts, origin, clock }) };
+    return {
+      send: (request, receiver) =>
+        new EngineCall(outgoing(request, destination, "gateway-key"), receiver, { attempts, origin, clock }),
+    };
   }
 
   opened(attempt: SimulatedAttempt): void {
@@ -95,8 +99,14 @@ export class SimulatedAttempt implements Attempt, Wire {
   start(): void {
     const { world } = this.#parts;
     const body = this.#request.body as Buffer | undefined;
-    const { user: marker, model, stream = false } = body === undefined ? account : (JSON.parse(body.toString()) as Marked);
-    const manner: Manner = this.#request.path.includes("moved") ? { kind: "answers", usage: "reported" } : this.#parts.manner(stream, model);
+    const {
+      user: marker,
+      model,
+      stream = false,
+    } = body === undefined ? account : (JSON.parse(body.toString()) as Marked);
+    const manner: Manner = this.#request.path.includes("moved")
+      ? { kind: "answers", usage: "reported" }
+      : this.#parts.manner(stream, model);
     if (manner.kind === "never_connects") return;
     world.soon(this.owner, `${marker}: connects (${manner.kind})`, () => {
       if (this.#closed) return;
@@ -124,7 +134,9 @@ export class SimulatedAttempt implements Attempt, Wire {
     this.#closed = true;
     this.#gateway.closed(this);
     const { world } = this.#parts;
-    world.after(outside, world.chance.between(0, hearingMsMax), "the gateway hears that its client has gone", () => this.#generation?.hungUp());
+    world.after(outside, world.chance.between(0, hearingMsMax), "the gateway hears that its client has gone", () =>
+      this.#generation?.hungUp(),
+    );
   }
 
   get unread(): number {
@@ -143,7 +155,8 @@ export class SimulatedAttempt implements Attempt, Wire {
 
   #arrived(marker: string, body: Buffer | undefined, manner: Manner): void {
     const { method, path } = this.#request;
-    if (path.startsWith("/api/v1/task") || path.startsWith(`${family}/`)) return this.#gateway.tasks.answer(this, method, path, body, manner);
+    if (path.startsWith("/api/v1/task") || path.startsWith(`${family}/`))
+      return this.#gateway.tasks.answer(this, method, path, body, manner);
     if (body === undefined) return this.#account(manner);
     const generation = new Generation(this.#parts.world, this, { marker, body, manner, path: this.#request.path });
     this.#generation = generation;
@@ -159,7 +172,11 @@ export class SimulatedAttempt implements Attempt, Wire {
       if (manner.kind === "reset") return this.write({ kind: "broken" });
       const status = manner.kind === "status" ? manner.status : 200;
       const text = status === 200 ? `{"code":0,"data":{"equivalent_in_usd":${balance()}}}` : "{}";
-      this.write({ kind: "head", head: headOf(status, "application/json") }, { kind: "chunk", bytes: Buffer.from(text) }, { kind: "end" });
+      this.write(
+        { kind: "head", head: headOf(status, "application/json") },
+        { kind: "chunk", bytes: Buffer.from(text) },
+        { kind: "end" },
+      );
     });
   }
 
@@ -175,7 +192,8 @@ export class SimulatedAttempt implements Attempt, Wire {
       if (piece !== undefined) this.#hand(piece);
       const onRead = this.#onRead;
       this.#onRead = undefined;
-      if (onRead !== undefined) this.#parts.world.after(outside, 0, `${marker}: the gateway sees that its reader goes on`, onRead);
+      if (onRead !== undefined)
+        this.#parts.world.after(outside, 0, `${marker}: the gateway sees that its reader goes on`, onRead);
       this.#read();
     });
   }

@@ -53,7 +53,12 @@ export class Generation {
   constructor(
     world: World,
     wire: Wire,
-    { marker, body, manner, path }: { readonly marker: string; readonly body: Buffer; readonly manner: Manner; readonly path: string },
+    {
+      marker,
+      body,
+      manner,
+      path,
+    }: { readonly marker: string; readonly body: Buffer; readonly manner: Manner; readonly path: string },
   ) {
     this.marker = marker;
     this.manner = manner;
@@ -66,7 +71,10 @@ export class Generation {
     this.#members = membersOf(world.chance);
     this.#vocabulary = vocabularyOf(world.chance);
     this.served = world.chance.happens(0.15) ? world.chance.pick(models) : this.#asked.model;
-    const name = this.served === this.#asked.model ? `${this.served}-1` : world.chance.pick([this.served, `simulated/${this.served}`]);
+    const name =
+      this.served === this.#asked.model
+        ? `${this.served}-1`
+        : world.chance.pick([this.served, `simulated/${this.served}`]);
     this.#served = { name, isLate: world.chance.happens(0.3) };
     this.#cached = world.chance.happens(0.3) ? world.chance.below(this.#prompt) : 0;
     const writes = statesWrites(this.#vocabulary) && world.chance.happens(0.3);
@@ -137,7 +145,14 @@ export class Generation {
     const visible = texts.reduce((sum, text) => sum + tokensOf(text), 0);
     const reasoning = Math.max(this.#hidden - visible, 0);
     const [cached, written] = [this.#cached, this.#cacheWritten];
-    return { ...noTokens, input: this.#prompt - cached - written, cached_input: cached, cache_write: written, output: visible + beyond, reasoning };
+    return {
+      ...noTokens,
+      input: this.#prompt - cached - written,
+      cached_input: cached,
+      cache_write: written,
+      output: visible + beyond,
+      reasoning,
+    };
   }
 
   #treat(): void {
@@ -148,7 +163,11 @@ export class Generation {
       case "status":
         this.#isBilled = manner.billed;
         if (manner.billed) this.#writeSome(Math.min(this.#limit, 3));
-        this.#finish({ kind: "head", head: headOf(manner.status, "application/json") }, chunk('{"error":{"message":"simulated"}}'), { kind: "end" });
+        this.#finish(
+          { kind: "head", head: headOf(manner.status, "application/json") },
+          chunk('{"error":{"message":"simulated"}}'),
+          { kind: "end" },
+        );
         return;
       case "redirect": {
         const location = manner.home ? `${this.#path}?moved=1` : "https://elsewhere.simulated/";
@@ -199,7 +218,8 @@ export class Generation {
   #usage(): object | undefined {
     const { manner } = this;
     if (manner.kind === "answers" && manner.usage === "none") return undefined;
-    if (manner.kind === "answers" && manner.usage === "nonsense") return { usage: { prompt_tokens: -1, completion_tokens: 2.5 } };
+    if (manner.kind === "answers" && manner.usage === "nonsense")
+      return { usage: { prompt_tokens: -1, completion_tokens: 2.5 } };
     if (manner.kind === "answers" && manner.usage === "beyond") this.#beyond = this.#limit * this.#written.length + 17;
     return statementOf(this.#vocabulary, this.#tokens(this.#written, this.#beyond));
   }
@@ -230,11 +250,20 @@ export class Generation {
     const text = manner.kind === "unreadable" ? "<html>not what was asked for</html>" : whole;
     const half = Math.floor(text.length / 2);
     const head: Piece = { kind: "head", head: headOf(200, "application/json") };
-    const isSound = manner.kind !== "unreadable" && !(manner.kind === "answers" && (manner.usage === "none" || manner.usage === "nonsense"));
-    const last: Piece = { kind: "chunk", bytes: Buffer.from(text.slice(half)), read: () => (this.#readAll(rounds.flat()), isSound && this.#reported()) };
-    if (manner.kind === "silent") return this.#finish(head, ...(manner.when === "midway" ? [chunk(text.slice(0, half))] : []));
-    if (manner.kind === "reset") return this.#finish(head, ...(manner.when === "midway" ? [chunk(text.slice(0, half))] : []), { kind: "broken" });
-    const ends: Piece[] = manner.kind === "repeats" ? [{ kind: "end" }, { kind: "end" }, { kind: "broken" }] : [{ kind: "end" }];
+    const isSound =
+      manner.kind !== "unreadable" &&
+      !(manner.kind === "answers" && (manner.usage === "none" || manner.usage === "nonsense"));
+    const last: Piece = {
+      kind: "chunk",
+      bytes: Buffer.from(text.slice(half)),
+      read: () => (this.#readAll(rounds.flat()), isSound && this.#reported()),
+    };
+    if (manner.kind === "silent")
+      return this.#finish(head, ...(manner.when === "midway" ? [chunk(text.slice(0, half))] : []));
+    if (manner.kind === "reset")
+      return this.#finish(head, ...(manner.when === "midway" ? [chunk(text.slice(0, half))] : []), { kind: "broken" });
+    const ends: Piece[] =
+      manner.kind === "repeats" ? [{ kind: "end" }, { kind: "end" }, { kind: "broken" }] : [{ kind: "end" }];
     if (manner.kind === "cut") return this.#finish(head, chunk(text.slice(0, half)), ...ends);
     this.#finish(head, chunk(text.slice(0, half)), last, ...ends);
   }
@@ -264,7 +293,11 @@ export class Generation {
         if (!this.#served.isLate) this.#readServed();
       };
       const model = this.#served.isLate ? this.#asked.model : this.#served.name;
-      this.#wire.write({ kind: "chunk", bytes: event({ choices: [{ index, delta: deltaOf(part), finish_reason: null }], model }), read });
+      this.#wire.write({
+        kind: "chunk",
+        bytes: event({ choices: [{ index, delta: deltaOf(part), finish_reason: null }], model }),
+        read,
+      });
     });
     this.#after("writes on", () => this.#goOn(partsLeft - 1), this.#world.chance.pick([0, 0, 5, 30, 200]));
   }
@@ -276,7 +309,8 @@ export class Generation {
 
   #endStream(): void {
     const { manner } = this;
-    const asked = this.#asked.stream_options?.include_usage === true || (manner.kind === "answers" && manner.usage === "beyond");
+    const asked =
+      this.#asked.stream_options?.include_usage === true || (manner.kind === "answers" && manner.usage === "beyond");
     const usage = asked ? this.#usage() : undefined;
     const isSound = usage !== undefined && !(manner.kind === "answers" && manner.usage === "nonsense");
     const model = this.#served.name;
@@ -284,10 +318,23 @@ export class Generation {
     const finish: Piece = { kind: "chunk", bytes: event({ choices, model }), read: this.#readServed };
     const reportRead = () => (this.#readServed(), isSound && this.#reported());
     const report: Piece[] =
-      usage === undefined ? [] : [{ kind: "chunk", bytes: event({ choices: [], ...usage, model }), read: () => void reportRead() }];
+      usage === undefined
+        ? []
+        : [{ kind: "chunk", bytes: event({ choices: [], ...usage, model }), read: () => void reportRead() }];
     const done = chunk("data: [DONE]\n\n");
     if (manner.kind === "reordered") return this.#finish(...report, finish, done, { kind: "end" });
-    if (manner.kind === "repeats") return this.#finish(finish, finish, ...report, ...report, done, done, { kind: "end" }, { kind: "broken" }, { kind: "end" });
+    if (manner.kind === "repeats")
+      return this.#finish(
+        finish,
+        finish,
+        ...report,
+        ...report,
+        done,
+        done,
+        { kind: "end" },
+        { kind: "broken" },
+        { kind: "end" },
+      );
     this.#finish(finish, ...report, done, { kind: "end" });
   }
 

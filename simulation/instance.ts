@@ -62,20 +62,40 @@ const drainMs = 5_000;
 export async function startInstance(parts: InstanceParts): Promise<Instance> {
   const { world, owner, settings, calendar, gateway, tokens, catalogue, sender, newId } = parts;
   const clock = world.clock(owner);
-  const log: Log = { debug() {}, info() {}, warn() {}, error: (fields, message) => parts.onError(message, (fields as { err?: unknown }).err) };
+  const log: Log = {
+    debug() {},
+    info() {},
+    warn() {},
+    error: (fields, message) => parts.onError(message, (fields as { err?: unknown }).err),
+  };
   const store = inItsOwnTime(world, owner, parts.store);
   await store.ledger.recover(clock.now());
   const work = new Work();
   const { ledger, samples, outbox } = store;
   const target = "alert webhook";
   const delivery = startDelivery({
-    outbox, clock, log, sender,
+    outbox,
+    clock,
+    log,
+    sender,
     random: () => world.chance.next(),
-    destinationOf: async ({ payload }) => ({ url: "https://told.simulated/", rule: "administrator", body: payload, headers: signedWith("whsec_c2VjcmV0") }),
+    destinationOf: async ({ payload }) => ({
+      url: "https://told.simulated/",
+      rule: "administrator",
+      body: payload,
+      headers: signedWith("whsec_c2VjcmV0"),
+    }),
     counted: () => {},
   });
   const alerts = startAlerts({
-    ledger, samples, outbox, calendar, clock, log, newId, target,
+    ledger,
+    samples,
+    outbox,
+    calendar,
+    clock,
+    log,
+    newId,
+    target,
     rules: settings.alerts,
     names: () => keyNames(store.keys),
     burnPerHour: () => burnPerHour(ledger, clock.now()),
@@ -85,13 +105,43 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
   });
   const watch = new GatewayWatch(clock);
   const events = watch.hears(heardBy(alerts, silentEvents));
-  const looks = { memory: new SpendMemory(store.figures.ledger, clock), gatewayHealth: () => watch.health(), startedAt: clock.now() };
+  const looks = {
+    memory: new SpendMemory(store.figures.ledger, clock),
+    gatewayHealth: () => watch.health(),
+    startedAt: clock.now(),
+  };
   const scrape = () => Promise.resolve({ contentType: "text/plain", text: "" });
-  const story = buildStory(settings, { clock, log, version: "simulated", calendar, store, gateway, tokens, catalogue, metrics: { events, scrape }, work, wakePoller: () => poller.wake(), wakeDelivery: () => delivery.wake(), seal, random: () => world.chance.next(), keysRemembered: 10, ...looks });
+  const story = buildStory(settings, {
+    clock,
+    log,
+    version: "simulated",
+    calendar,
+    store,
+    gateway,
+    tokens,
+    catalogue,
+    metrics: { events, scrape },
+    work,
+    wakePoller: () => poller.wake(),
+    wakeDelivery: () => delivery.wake(),
+    seal,
+    random: () => world.chance.next(),
+    keysRemembered: 10,
+    ...looks,
+  });
   const poller = startTaskPoller({ tasks: store.tasks, look: story.lookAtTask, clock, log });
-  const sampler = startBalanceSampler({ ledger, samples, clock, log, everyMs: settings.balance.ttlMs, fetch: story.freshAccount });
+  const sampler = startBalanceSampler({
+    ledger,
+    samples,
+    clock,
+    log,
+    everyMs: settings.balance.ttlMs,
+    fetch: story.freshAccount,
+  });
   const running = new Set<SimulatedExchange>();
-  const handlers = new Map(story.routes.map(({ method, path, handler }) => [`${method.toUpperCase()} ${path}`, handler]));
+  const handlers = new Map(
+    story.routes.map(({ method, path, handler }) => [`${method.toUpperCase()} ${path}`, handler]),
+  );
   return {
     owner,
     store: parts.store,
@@ -140,14 +190,21 @@ function inItsOwnTime(world: World, owner: Owner, store: Store): Store {
       get(target, member) {
         const value: unknown = Reflect.get(target, member, target);
         if (typeof value !== "function" || typeof member !== "string") return value;
-        return (...asked: unknown[]) => world.call(owner, `${name}.${member}`, async () => (value as (...all: unknown[]) => unknown).apply(target, asked));
+        return (...asked: unknown[]) =>
+          world.call(owner, `${name}.${member}`, async () =>
+            (value as (...all: unknown[]) => unknown).apply(target, asked),
+          );
       },
     });
   const { ledger, keys, teams, samples, outbox, tasks } = store;
   return {
     ...store,
-    ledger: slowed(ledger, "ledger"), keys: slowed(keys, "keys"), teams: slowed(teams, "teams"),
-    samples: slowed(samples, "samples"), outbox: slowed(outbox, "outbox"), tasks: slowed(tasks, "tasks"),
+    ledger: slowed(ledger, "ledger"),
+    keys: slowed(keys, "keys"),
+    teams: slowed(teams, "teams"),
+    samples: slowed(samples, "samples"),
+    outbox: slowed(outbox, "outbox"),
+    tasks: slowed(tasks, "tasks"),
   };
 }
 
@@ -155,5 +212,14 @@ function inItsOwnTime(world: World, owner: Owner, store: Store): Store {
 const seal = createSeal("gateway-key");
 
 const silentEvents: Events = {
-  requestStarted() {}, requestEnded() {}, admitted() {}, refused() {}, unknownFields() {}, adminFailed() {}, posted() {}, ledgerWrote() {}, accountRead() {}, taskEnded() {},
+  requestStarted() {},
+  requestEnded() {},
+  admitted() {},
+  refused() {},
+  unknownFields() {},
+  adminFailed() {},
+  posted() {},
+  ledgerWrote() {},
+  accountRead() {},
+  taskEnded() {},
 };

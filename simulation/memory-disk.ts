@@ -17,7 +17,16 @@ import { MemoryTaskCallbacks } from "../src/store/memory/task-callbacks.ts";
 import { MemoryTaskStore } from "../src/store/memory/tasks.ts";
 import { MemoryTeamStore } from "../src/store/memory/teams.ts";
 import { postCommand, voidCommand } from "../src/store/commands.ts";
-import type { Command, EndTaskCommand, HoldCommand, Outcome, PostCommand, PostNotes, Replies, VoidCommand } from "../src/store/commands.ts";
+import type {
+  Command,
+  EndTaskCommand,
+  HoldCommand,
+  Outcome,
+  PostCommand,
+  PostNotes,
+  Replies,
+  VoidCommand,
+} from "../src/store/commands.ts";
 import type { LongRead, LongReadAnswers, LongReads } from "../src/store/long-reads.ts";
 import { QueuedAccountSamples } from "../src/store/queued/account-samples.ts";
 import { QueuedLedger } from "../src/store/queued/ledger.ts";
@@ -49,7 +58,13 @@ export function memoryDisk(): Disk {
       // Changes are announced by the state itself, to the one proxy that runs on it.
       state.listeners.clear();
       state.listeners.add(() => onChanged(() => listeners.forEach((listener) => listener())));
-      const queue = new CommandQueue(through(writerOver(state, stores)), clock, { write() {}, changed() {} }, 10, afterTurn);
+      const queue = new CommandQueue(
+        through(writerOver(state, stores)),
+        clock,
+        { write() {}, changed() {} },
+        10,
+        afterTurn,
+      );
       const onChange = (listener: () => void) => {
         listeners.add(listener);
         return () => void listeners.delete(listener);
@@ -84,7 +99,10 @@ function assembled(state: MemoryState, stores: Stores, queue: CommandQueue): Omi
     windowsOf: (caller, at) => ledger.windowsOf(caller, at),
   };
   const longReads = longReadsOf(stores);
-  const queued = { ledger: new QueuedLedger(queue, reads, longReads, longReads, (span) => ledger.stream(span)), samples: new QueuedAccountSamples(queue, reads, longReads) };
+  const queued = {
+    ledger: new QueuedLedger(queue, reads, longReads, longReads, (span) => ledger.stream(span)),
+    samples: new QueuedAccountSamples(queue, reads, longReads),
+  };
   return {
     ...queued,
     figures: queued,
@@ -171,7 +189,8 @@ function queuedTasks(queue: CommandQueue, memory: MemoryTaskStore): TaskStore {
     },
     saw: async (taskId, sight) => (await queue.submit(["sawTask", taskId, sight])).ok,
     async end({ taskId, charge }, { settlement, end, ...facts }) {
-      const settling = settlement.kind === "void" ? voidCommand(charge, settlement.reason, end) : postCommand(charge, settlement, end);
+      const settling =
+        settlement.kind === "void" ? voidCommand(charge, settlement.reason, end) : postCommand(charge, settlement, end);
       const answer = await queue.submit(["endTask", settling, taskId, { ...facts, at: end.at }]);
       return answer.ok ? answer.reply : unavailable;
     },
@@ -203,7 +222,11 @@ function writerOver(state: MemoryState, stores: Stores): Apply {
   };
 }
 
-async function run(state: MemoryState, { ledger, keys, samples, outbox, tasks }: Stores, command: Command): Promise<Replies[keyof Replies]> {
+async function run(
+  state: MemoryState,
+  { ledger, keys, samples, outbox, tasks }: Stores,
+  command: Command,
+): Promise<Replies[keyof Replies]> {
   switch (command[0]) {
     case "hold":
       return ledger.hold(holdRequest(state, command));
@@ -253,18 +276,72 @@ async function run(state: MemoryState, { ledger, keys, samples, outbox, tasks }:
 
 /** A price's text comes with its first hold only; one that was never written is missing, as `verify` would say. */
 function holdRequest(state: MemoryState, command: HoldCommand): HoldRequest {
-  const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, amount, bounded, tags, retry, firstSlice] = command;
+  const [
+    ,
+    id,
+    kind,
+    at,
+    key,
+    team,
+    route,
+    model,
+    group,
+    stream,
+    priceId,
+    canonical,
+    amount,
+    bounded,
+    tags,
+    retry,
+    firstSlice,
+  ] = command;
   return {
-    id, kind, at, caller: { key, team }, route, model, group, stream, amount, bounded, retry,
+    id,
+    kind,
+    at,
+    caller: { key, team },
+    route,
+    model,
+    group,
+    stream,
+    amount,
+    bounded,
+    retry,
     price: priceId === null ? null : { id: priceId, canonical: canonical ?? state.prices.get(priceId) ?? "" },
     tags: tags === null ? {} : (JSON.parse(tags) as Record<string, string>),
     ...(firstSlice !== null && { firstSlice }),
   };
 }
 
-function posting([, , cost, listCost, formula, source, minimumApplied, clamped, reason, , counts, notes]: PostCommand): Posting {
-  const tokens = Object.fromEntries(tokenClasses.map((name, index) => [name, counts[index] ?? 0])) as unknown as TokenCounts;
-  return { kind: "post", cost, listCost, formula, source, minimumApplied, clamped, reason, tokens, ...(notes !== null && notesOf(notes)) };
+function posting([
+  ,
+  ,
+  cost,
+  listCost,
+  formula,
+  source,
+  minimumApplied,
+  clamped,
+  reason,
+  ,
+  counts,
+  notes,
+]: PostCommand): Posting {
+  const tokens = Object.fromEntries(
+    tokenClasses.map((name, index) => [name, counts[index] ?? 0]),
+  ) as unknown as TokenCounts;
+  return {
+    kind: "post",
+    cost,
+    listCost,
+    formula,
+    source,
+    minimumApplied,
+    clamped,
+    reason,
+    tokens,
+    ...(notes !== null && notesOf(notes)),
+  };
 }
 
 function ending([, settling, , { at: _at, ...facts }]: EndTaskCommand): TaskEnding {
@@ -296,7 +373,8 @@ function lookAt(state: MemoryState): Look {
 function notesOf(notes: PostNotes): Partial<Posting> {
   const { served_price_id: id, servedCanonical: canonical, delivered_input: input, delivered_output: output } = notes;
   return {
-    ...(id !== null && canonical !== null && { servedPrice: { id, canonical, version: parseCanonicalPrice(canonical) } }),
+    ...(id !== null &&
+      canonical !== null && { servedPrice: { id, canonical, version: parseCanonicalPrice(canonical) } }),
     ...(input !== null && output !== null && { delivered: { input, output } }),
     billing: billingOf(notes),
     doubts: parseDoubts(notes.doubts),

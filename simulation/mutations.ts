@@ -16,10 +16,18 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     { file: memoryLedger, from: 'const first = charge.state === "pending";', to: "const first = true;" },
   ],
   "a hold without the check for room": [
-    { file: memoryLedger, from: "const shortage = shortageAmong(windows, amount);", to: "const shortage = shortageAmong([], amount);" },
+    {
+      file: memoryLedger,
+      from: "const shortage = shortageAmong(windows, amount);",
+      to: "const shortage = shortageAmong([], amount);",
+    },
   ],
   "a check for room outside of the transaction": [
-    { file: memoryLedger, from: "const shortage = shortageAmong(windows, amount);", to: "const shortage = shortageAmong([], amount);" },
+    {
+      file: memoryLedger,
+      from: "const shortage = shortageAmong(windows, amount);",
+      to: "const shortage = shortageAmong([], amount);",
+    },
     {
       file: "store/queued/ledger.ts",
       from: "  async adjust(id: string,",
@@ -36,7 +44,11 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     },
   ],
   "an admission that ignores pending holds": [
-    { file: "core/budget.ts", from: "if (window.spent + window.held + amount <= limit) return null;", to: "if (window.spent + amount <= limit) return null;" },
+    {
+      file: "core/budget.ts",
+      from: "if (window.spent + window.held + amount <= limit) return null;",
+      to: "if (window.spent + amount <= limit) return null;",
+    },
   ],
   "a hold that is not voided when its client has left": [
     {
@@ -76,7 +88,11 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     },
   ],
   "a cut stream that is settled as a whole one": [
-    { file: "proxy/answer-streamed.ts", from: "if (answer.finished) {", to: "if (answer.finished || answer.texts.length > 0) {" },
+    {
+      file: "proxy/answer-streamed.ts",
+      from: "if (answer.finished) {",
+      to: "if (answer.finished || answer.texts.length > 0) {",
+    },
   ],
   "a stream that is cut costs nothing": [
     { file: "proxy/meter.ts", from: "deliveredTokens: tokens.output,", to: "deliveredTokens: 0," },
@@ -92,7 +108,11 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     { file: "proxy/meter.ts", from: 'if (unknownTokens > 0) doubts.push("unknown_output");', to: "" },
   ],
   "a custom tool call whose input is not read": [
-    { file: "wire/output-members.ts", from: "{ function: tool, custom: tool },", to: '{ function: tool, custom: "free" },' },
+    {
+      file: "wire/output-members.ts",
+      from: "{ function: tool, custom: tool },",
+      to: '{ function: tool, custom: "free" },',
+    },
   ],
   "a count that stops at the hold": [
     {
@@ -102,13 +122,21 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     },
   ],
   "cached tokens outside input_tokens are ignored": [
-    { file: "wire/usage.ts", from: "agreed(counts.cached, counts.hit, counts.cacheRead)", to: "agreed(counts.cached, counts.hit)" },
+    {
+      file: "wire/usage.ts",
+      from: "agreed(counts.cached, counts.hit, counts.cacheRead)",
+      to: "agreed(counts.cached, counts.hit)",
+    },
   ],
   "input_tokens that are taken for the whole prompt": [
     { file: "wire/usage.ts", from: 'isPrompt ? "inside" : "outside",', to: '"inside",' },
   ],
   "another model that answers is charged as the one that was asked for": [
-    { file: "proxy/billed.ts", from: "return { servedPrice: served.price, billing, doubts };", to: "return { servedPrice: null, billing, doubts };" },
+    {
+      file: "proxy/billed.ts",
+      from: "return { servedPrice: served.price, billing, doubts };",
+      to: "return { servedPrice: null, billing, doubts };",
+    },
   ],
   "another model that answers is charged at its own price alone": [
     {
@@ -121,7 +149,11 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     { file: "wire/chat-stream.ts", from: "servedModel ?? this.#servedModel;", to: "this.#servedModel ?? servedModel;" },
   ],
   "a recovery that ends the holds of running tasks": [
-    { file: memoryLedger, from: 'state === "pending" && owner !== this.#run && !this.#runsTask(id)', to: 'state === "pending" && owner !== this.#run' },
+    {
+      file: memoryLedger,
+      from: 'state === "pending" && owner !== this.#run && !this.#runsTask(id)',
+      to: 'state === "pending" && owner !== this.#run',
+    },
   ],
   "a task that its client hears of before it is written down": [
     {
@@ -145,10 +177,18 @@ export const sqliteMutations: Readonly<Record<string, readonly Edit[]>> = {
     },
   ],
   "an extension that weighs on no window": [
-    { file: "store/sqlite/writer.ts", from: "if (pending.hold !== null) this.#windows.move(pending.windows, 0n, granted);", to: "" },
+    {
+      file: "store/sqlite/writer.ts",
+      from: "if (pending.hold !== null) this.#windows.move(pending.windows, 0n, granted);",
+      to: "",
+    },
   ],
   "a window that begins with nothing spent": [
-    { file: "store/sqlite/budgets.ts", from: "const sums = sumCharges(this.#db, budget.scope, subject, span);", to: "const sums = { spent: 0n as PicoUsd, held: sumCharges(this.#db, budget.scope, subject, span).held };" },
+    {
+      file: "store/sqlite/budgets.ts",
+      from: "const sums = sumCharges(this.#db, budget.scope, subject, span);",
+      to: "const sums = { spent: 0n as PicoUsd, held: sumCharges(this.#db, budget.scope, subject, span).held };",
+    },
   ],
 };
 
@@ -172,6 +212,7 @@ function urlOf({ file }: Edit): string {
 
 function edited(name: string, edit: Edit): string {
   const [before, after, ...more] = readFileSync(new URL(urlOf(edit)), "utf8").split(edit.from);
-  if (after === undefined || more.length > 0) throw new Error(`the text of "${name}" is not once in ${edit.file}: state it anew`);
+  if (after === undefined || more.length > 0)
+    throw new Error(`the text of "${name}" is not once in ${edit.file}: state it anew`);
   return before + edit.to + after;
 }

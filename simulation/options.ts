@@ -36,8 +36,13 @@ export function readOptions(args: readonly string[]): Options | null {
   const { values } = parseArgs({
     args: [...args],
     options: {
-      seed: { type: "string" }, seeds: { type: "string" }, seconds: { type: "string", default: "10" }, trace: { type: "boolean", default: false },
-      "crash-at": { type: "string" }, "crash-everywhere": { type: "boolean", default: false }, mutation: { type: "string" },
+      seed: { type: "string" },
+      seeds: { type: "string" },
+      seconds: { type: "string", default: "10" },
+      trace: { type: "boolean", default: false },
+      "crash-at": { type: "string" },
+      "crash-everywhere": { type: "boolean", default: false },
+      mutation: { type: "string" },
       disk: { type: "string", default: "memory" },
       help: { type: "boolean", short: "h", default: false },
     },
@@ -45,7 +50,12 @@ export function readOptions(args: readonly string[]): Options | null {
   if (values.help) return null;
   const crashAt = values["crash-at"];
   return {
-    seeds: values.seed !== undefined ? seedsOf(`${values.seed}-${values.seed}`) : values.seeds !== undefined ? seedsOf(values.seeds) : null,
+    seeds:
+      values.seed !== undefined
+        ? seedsOf(`${values.seed}-${values.seed}`)
+        : values.seeds !== undefined
+          ? seedsOf(values.seeds)
+          : null,
     seconds: wholeNumber(values.seconds, "--seconds"),
     trace: values.trace,
     disk: diskOf(values.disk),
@@ -66,6 +76,7 @@ function seedsOf(text: string): { readonly first: number; readonly last: number 
 }
 
 function wholeNumber(text: string, of: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new Error(`${of}: write whole numbers, as in --seed 17, --seeds 1-500 or --seconds 30`);
+  if (!/^\d{1,15}$/.test(text))
+    throw new Error(`${of}: write whole numbers, as in --seed 17, --seeds 1-500 or --seconds 30`);
   return Number(text);
 }

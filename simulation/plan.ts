@@ -37,7 +37,12 @@ export const zones = ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/New_Yor
 
 /** Just before something turns: an hour, a day, a month, a clock set forwards, a clock set back. */
 const beginnings = [
-  "2026-11-20T12:00:00Z", "2026-11-20T12:59:59Z", "2026-11-20T22:59:58Z", "2026-10-31T23:59:57Z", "2026-03-29T00:59:58Z", "2026-10-25T00:59:58Z",
+  "2026-11-20T12:00:00Z",
+  "2026-11-20T12:59:59Z",
+  "2026-11-20T22:59:58Z",
+  "2026-10-31T23:59:57Z",
+  "2026-03-29T00:59:58Z",
+  "2026-10-25T00:59:58Z",
 ] as const;
 
 export function planOf(chance: Chance): Plan {
@@ -78,7 +83,11 @@ export function secretOf(name: string): string {
 }
 
 const scopes: readonly [Scope, ...Scope[]] = [
-  { kind: "all" }, { kind: "team", team: "red" }, { kind: "key", key: "alice" }, { kind: "eachKey", team: null }, { kind: "eachKey", team: "red" },
+  { kind: "all" },
+  { kind: "team", team: "red" },
+  { kind: "key", key: "alice" },
+  { kind: "eachKey", team: null },
+  { kind: "eachKey", team: "red" },
 ];
 const periods: readonly [Period, ...Period[]] = ["total", "1h", "1d", "1w", "1mo"];
 
@@ -100,7 +109,9 @@ export function bodyOf(chance: Chance, marker: string): Buffer {
   const content = "please tell me of the sea and all its ships ".repeat(chance.between(1, 8));
   return Buffer.from(
     JSON.stringify({
-      model, user: marker, messages: [{ role: "user", content }],
+      model,
+      user: marker,
+      messages: [{ role: "user", content }],
       ...(stream && { stream }),
       ...(stream && chance.happens(0.5) && { stream_options: { include_usage: true } }),
       ...(chance.happens(0.5) && { max_tokens: chance.between(1, 120) }),
@@ -114,7 +125,11 @@ export function bodyOf(chance: Chance, marker: string): Buffer {
 export function taskBodyOf(chance: Chance, marker: string, isFamily: boolean): Buffer {
   const duration = chance.pick([undefined, 2, 5, 10, 30, "unclear"]);
   const input = { prompt: "a ship", ...(duration !== undefined && { duration }) };
-  return Buffer.from(JSON.stringify(isFamily ? { ...input, user: marker } : { model: taskModel, task_type: "video", user: marker, input }));
+  return Buffer.from(
+    JSON.stringify(
+      isFamily ? { ...input, user: marker } : { model: taskModel, task_type: "video", user: marker, input },
+    ),
+  );
 }
 
 /** How the gateway treats a request. */

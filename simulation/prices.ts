@@ -47,13 +47,21 @@ export function editionOf(number: number): Catalogue {
 
 /** Tasks of one model, by the second: price files state no tasks yet. */
 function withTasks(catalogue: Catalogue, edition: bigint): Catalogue {
-  const plain = catalogue.find("plain", 0)?.price?.version ?? catalogue.find("plain", Date.parse("2026-01-01"))?.price?.version;
+  const plain =
+    catalogue.find("plain", 0)?.price?.version ?? catalogue.find("plain", Date.parse("2026-01-01"))?.price?.version;
   if (plain === undefined) throw new Error("the model has a price");
   const amount = (100_000_000n * edition) as PicoUsd;
-  const version: PriceVersion = { ...plain, model: taskModel, task: { taskType: anyTaskType, per: "second", charged: amount, list: amount } };
+  const version: PriceVersion = {
+    ...plain,
+    model: taskModel,
+    task: { taskType: anyTaskType, per: "second", charged: amount, list: amount },
+  };
   const canonical = canonicalPrice(version);
   const task: CatalogueTask = {
-    id: taskModel, group: "half", billsServerErrors: false, price: { id: contentId(canonical), canonical, version },
+    id: taskModel,
+    group: "half",
+    billsServerErrors: false,
+    price: { id: contentId(canonical), canonical, version },
     quantity: { field: "duration", otherwise: "5", most: "10" },
   };
   return {
@@ -97,9 +105,13 @@ models:
   minimum:
     group: full${price(2, 8, '\n        minimum: { tokens: 40, usd: "0.0002" }')}
   tiered:
-    group: full${price(2, 8, `
+    group: full${price(
+      2,
+      8,
+      `
         tiers:
           - from_prompt_tokens: 60
-            official: { input: ${rate(6)}, output: ${rate(18)} }`)}
+            official: { input: ${rate(6)}, output: ${rate(18)} }`,
+    )}
 `;
 }

@@ -34,7 +34,8 @@ async function run(options: Options): Promise<boolean> {
   for (const seed of seedsOf(options, startedAt)) {
     const asked = { seed: String(seed), traced: options.trace, disk: options.disk };
     const result = await once(options.crashAt === null ? asked : { ...asked, crashAt: options.crashAt });
-    if (options.crashEverywhere) for (let step = 1; step <= result.steps; step++) await once({ ...asked, crashAt: step });
+    if (options.crashEverywhere)
+      for (let step = 1; step <= result.steps; step++) await once({ ...asked, crashAt: step });
     if (failures >= failuresShown) break;
   }
   const seconds = (performance.now() - startedAt) / 1000;
@@ -58,5 +59,7 @@ function* seedsOf({ seeds, seconds }: Options, startedAt: number): Generator<num
 
 function tell({ seed, crashAt, disk }: RunOptions, { faults }: RunResult): void {
   console.log(`seed ${seed} fails:\n  ${faults.join("\n  ")}`);
-  console.log(`see it again: npm run simulate -- --seed ${seed}${disk === "sqlite" ? " --disk sqlite" : ""}${crashAt === undefined ? "" : ` --crash-at ${crashAt}`} --trace`);
+  console.log(
+    `see it again: npm run simulate -- --seed ${seed}${disk === "sqlite" ? " --disk sqlite" : ""}${crashAt === undefined ? "" : ` --crash-at ${crashAt}`} --trace`,
+  );
 }

@@ -6,7 +6,10 @@ import type { Plan } from "./plan.ts";
 
 const loaded = loadSettings({
   env: { FAREBOX_GATEWAY_URL: "https://gateway.simulated", FAREBOX_GATEWAY_API_KEY: "gateway-key" },
-  flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all",
+  flags: {},
+  readFile: () => ({ ok: false, code: "ENOENT" }),
+  isTimeZone,
+  uses: "all",
 });
 
 /** The settings of a proxy whose gateway falls silent and whose streams end sooner than usual. */

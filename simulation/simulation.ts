@@ -14,7 +14,21 @@ import { SimulatedGateway } from "./gateway.ts";
 import { startInstance, type Instance } from "./instance.ts";
 import { memoryDisk } from "./memory-disk.ts";
 import { sqliteDisk } from "./sqlite-disk.ts";
-import { bodyOf, budgetOf, taskBodyOf, changeKinds, keyNames, mannerOf, planOf, removalOf, secretOf, teams, zones, type Change, type Plan } from "./plan.ts";
+import {
+  bodyOf,
+  budgetOf,
+  taskBodyOf,
+  changeKinds,
+  keyNames,
+  mannerOf,
+  planOf,
+  removalOf,
+  secretOf,
+  teams,
+  zones,
+  type Change,
+  type Plan,
+} from "./plan.ts";
 import { editionOf, family, familyCreation, priceBeside } from "./prices.ts";
 import { settingsOf } from "./settings.ts";
 import { simulatedCounter } from "./tokens.ts";
@@ -47,7 +61,10 @@ const stepsMax = 200_000;
 /** One run: everything that follows from the seed. */
 export async function simulate(options: RunOptions): Promise<RunResult> {
   const simulation = new Simulation(options);
-  const noticed = (error: unknown) => simulation.fault(`a rejection that nobody handles: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`);
+  const noticed = (error: unknown) =>
+    simulation.fault(
+      `a rejection that nobody handles: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`,
+    );
   process.on("unhandledRejection", noticed);
   try {
     await simulation.run();
@@ -108,20 +125,39 @@ class Simulation {
     world.setWall(plan.startsAt);
     this.#calendar = calendarOf(plan.zone);
     this.#settings = settingsOf(plan);
-    this.#books = new Books(this.#disk.look, () => this.#calendar, (what) => this.fault(what));
-    this.#commits = new Commits(world, () => (this.#isCalm ? soundCommits : plan.commits), (commands, result) => this.#books.written(commands, result));
+    this.#books = new Books(
+      this.#disk.look,
+      () => this.#calendar,
+      (what) => this.fault(what),
+    );
+    this.#commits = new Commits(
+      world,
+      () => (this.#isCalm ? soundCommits : plan.commits),
+      (commands, result) => this.#books.written(commands, result),
+    );
     this.#gateway = new SimulatedGateway({
       world,
       manner: (_stream, model) => mannerOf(world.chance, this.#isCalm ? 0 : plan.gatewayFaults, model),
       balance: () => (1 + world.chance.next()).toFixed(6),
       sending: (marker) => this.#sending(marker),
     });
-    this.#receiver = new Receiver({ world, failing: () => (this.#isCalm ? 0 : plan.failingWebhooks), onSend: (id) => this.#delivering(id) });
+    this.#receiver = new Receiver({
+      world,
+      failing: () => (this.#isCalm ? 0 : plan.failingWebhooks),
+      onSend: (id) => this.#delivering(id),
+    });
   }
 
   get result(): RunResult {
     const { seed } = this.#options;
-    return { seed, steps: this.#world.steps, charges: this.#books.charges.size, crashes: this.#crashed.size, faults: this.#faults, trace: this.#world.trace };
+    return {
+      seed,
+      steps: this.#world.steps,
+      charges: this.#books.charges.size,
+      crashes: this.#crashed.size,
+      faults: this.#faults,
+      trace: this.#world.trace,
+    };
   }
 
   fault(what: string): void {
@@ -161,13 +197,25 @@ class Simulation {
     const { chance, now } = this.#world;
     const { ledger, keys } = this.#disk.beside(this.#calendar);
     for (const name of keyNames) {
-      const limits: Limits = chance.happens(0.3) ? { rpm: chance.between(1, 6), tpm: chance.happens(0.3) ? 2_000 : null, parallel: chance.between(1, 3) } : noLimits;
+      const limits: Limits = chance.happens(0.3)
+        ? { rpm: chance.between(1, 6), tpm: chance.happens(0.3) ? 2_000 : null, parallel: chance.between(1, 3) }
+        : noLimits;
       await keys.create({
-        id: name, name, team: teams[name] ?? null, digest: createHash("sha256").update(secretOf(name)).digest("hex"), models: null, limits,
-        createdAt: now, expiresAt: null, revokedAt: null, rotatedAt: null, previous: null,
+        id: name,
+        name,
+        team: teams[name] ?? null,
+        digest: createHash("sha256").update(secretOf(name)).digest("hex"),
+        models: null,
+        limits,
+        createdAt: now,
+        expiresAt: null,
+        revokedAt: null,
+        rotatedAt: null,
+        previous: null,
       });
     }
-    for (let count = chance.below(4); count > 0; count--) this.#books.budgetSet(await ledger.setBudget(budgetOf(chance), now), now);
+    for (let count = chance.below(4); count > 0; count--)
+      this.#books.budgetSet(await ledger.setBudget(budgetOf(chance), now), now);
   }
 
   #start(): void {
@@ -179,13 +227,18 @@ class Simulation {
     world.note(`run ${owner} starts, in ${calendar.timeZone}`);
     const clock = world.clock(owner);
     const store = this.#disk.open({
-      calendar, clock,
+      calendar,
+      clock,
       through: (apply) => this.#commits.channel(owner, apply),
       afterTurn: (callback) => world.after(owner, 0, "a turn is over", callback),
-      onChanged: (tell) => world.after(owner, world.chance.between(0, 1_000), "a change of keys or budgets is noticed", tell),
+      onChanged: (tell) =>
+        world.after(owner, world.chance.between(0, 1_000), "a change of keys or budgets is noticed", tell),
     });
     const starting = startInstance({
-      world, owner, calendar, store,
+      world,
+      owner,
+      calendar,
+      store,
       settings: this.#settings,
       gateway: this.#gateway.for(owner, clock),
       tokens: simulatedCounter(world, owner, () => (this.#isCalm ? 0 : this.#plan.busyCounter)),
@@ -209,7 +262,8 @@ class Simulation {
 
   /** What may be logged as an error while commits go wrong is none of the faults that are looked for. */
   #logged(message: string, error: unknown): void {
-    const isExpected = message.startsWith("a charge could not be settled") || /could not be written/.test(String(error));
+    const isExpected =
+      message.startsWith("a charge could not be settled") || /could not be written/.test(String(error));
     if (isExpected && !this.#isCalm) return;
     this.fault(`logged: ${message} ${error instanceof Error ? (error.stack ?? error.message) : ""}`);
   }
@@ -231,7 +285,9 @@ class Simulation {
     this.#end(run);
     await this.#commits.crash();
     const zone = world.chance.happens(0.2) ? world.chance.pick(zones) : this.#calendar.timeZone;
-    world.after(outside, world.chance.between(0, 2_000), "it is started again after its crash", () => this.#startIn(zone));
+    world.after(outside, world.chance.between(0, 2_000), "it is started again after its crash", () =>
+      this.#startIn(zone),
+    );
   }
 
   #startIn(zone: string): void {
@@ -247,9 +303,11 @@ class Simulation {
     const { chance } = this.#world;
     const { requests, lastsMs, changes } = this.#plan;
     this.#toCome = requests;
-    for (let count = 1; count <= requests; count++) this.#world.after(outside, chance.below(lastsMs), `client ${count} comes`, () => this.#request());
+    for (let count = 1; count <= requests; count++)
+      this.#world.after(outside, chance.below(lastsMs), `client ${count} comes`, () => this.#request());
     for (const kind of changeKinds) {
-      for (let count = changes[kind]; count > 0; count--) this.#world.after(outside, chance.below(lastsMs), `a change: ${kind}`, () => this.#change(kind));
+      for (let count = changes[kind]; count > 0; count--)
+        this.#world.after(outside, chance.below(lastsMs), `a change: ${kind}`, () => this.#change(kind));
     }
   }
 
@@ -257,14 +315,22 @@ class Simulation {
     const world = this.#world;
     const { chance } = world;
     const { instance, isDraining = true } = this.#run ?? {};
-    if (instance === undefined || isDraining) return void world.after(outside, 200, "a client tries again to connect", () => this.#request());
+    if (instance === undefined || isDraining)
+      return void world.after(outside, 200, "a client tries again to connect", () => this.#request());
     this.#toCome--;
     const id = `r${this.#exchanges.size + 1}`;
     const name = chance.pick(keyNames);
     const [method, path] = this.#asking(name);
     const body = isCreation(path) ? taskBodyOf(chance, id, path === familyCreation) : bodyOf(chance, id);
     const exchange = new SimulatedExchange({
-      world, id, method, path, owner: instance.owner, key: secretOf(name), body, slow: this.#plan.slowClients,
+      world,
+      id,
+      method,
+      path,
+      owner: instance.owner,
+      key: secretOf(name),
+      body,
+      slow: this.#plan.slowClients,
       isPassed: this.#plan.streamUsage === "pass",
       onFault: (what) => this.fault(what),
       onRefusal: (refusal) => instance.alerts.refused(refusal),
@@ -272,20 +338,25 @@ class Simulation {
     world.note(`${id} of ${name} asks ${path}`);
     this.#exchanges.set(id, exchange);
     this.#came.set(id, this.#edition);
-    if (chance.happens(this.#plan.leavingClients)) world.after(outside, chance.pick([0, 5, 100, 3_000]), `${id}: its client leaves`, () => exchange.leave());
+    if (chance.happens(this.#plan.leavingClients))
+      world.after(outside, chance.pick([0, 5, 100, 3_000]), `${id}: its client leaves`, () => exchange.leave());
     instance.handle(exchange);
   }
 
   /** What a client wants: mostly chats, tasks, and then those tasks of its own that it knows. */
   #asking(name: string): readonly [method: string, path: string] {
     const { chance } = this.#world;
-    const own = [...this.#exchanges.values()].flatMap(({ path, key, body }) => (isCreation(path) && key === secretOf(name) ? (/"task_id":"([^"]+)"/.exec(body)?.[1] ?? []) : []));
+    const own = [...this.#exchanges.values()].flatMap(({ path, key, body }) =>
+      isCreation(path) && key === secretOf(name) ? (/"task_id":"([^"]+)"/.exec(body)?.[1] ?? []) : [],
+    );
     const [known] = own;
     // Every second one by a route of the price files; not by chance, so that a seed stays what it was.
     const isSecond = this.#exchanges.size % 2 === 1;
     if (known !== undefined && chance.happens(0.5)) {
       const taskId = chance.pick([known, ...own]);
-      return chance.happens(0.8) ? ["GET", `${isSecond ? family : creation}/${taskId}`] : ["DELETE", `${creation}/${taskId}`];
+      return chance.happens(0.8)
+        ? ["GET", `${isSecond ? family : creation}/${taskId}`]
+        : ["DELETE", `${creation}/${taskId}`];
     }
     const roll = chance.next();
     if (roll < 0.15) return ["POST", isSecond ? familyCreation : creation];
@@ -354,17 +425,21 @@ class Simulation {
   #sending(marker: string): void {
     if (!this.#sent.has(marker)) this.#sent.set(marker, this.#edition);
     const charge = this.#disk.look.charge(marker);
-    if (charge?.state !== "pending") this.fault(`${marker} is sent to the gateway, and its charge is ${charge?.state ?? "not there"}`);
+    if (charge?.state !== "pending")
+      this.fault(`${marker} is sent to the gateway, and its charge is ${charge?.state ?? "not there"}`);
     const exchange = this.#exchanges.get(marker);
     const revokedAt = this.#revokedAt.get(charge?.key ?? "");
-    if (exchange !== undefined && revokedAt !== undefined && exchange.startedAt > revokedAt + 1_000) this.fault(`${marker} came more than a second after its key was revoked`);
+    if (exchange !== undefined && revokedAt !== undefined && exchange.startedAt > revokedAt + 1_000)
+      this.fault(`${marker} came more than a second after its key was revoked`);
     this.#checkParallel(charge?.key ?? "");
   }
 
   #checkParallel(name: string): void {
     const limit = this.#disk.look.keys().find(({ id }) => id === name)?.limits.parallel ?? null;
     if (limit === null) return;
-    const running = [...(this.#run?.instance?.running ?? [])].filter((exchange) => exchange.ended === null && this.#sent.has(exchange.id));
+    const running = [...(this.#run?.instance?.running ?? [])].filter(
+      (exchange) => exchange.ended === null && this.#sent.has(exchange.id),
+    );
     const ofKey = running.filter((exchange) => this.#disk.look.charge(exchange.id)?.key === name);
     if (ofKey.length > limit) this.fault(`${ofKey.length} requests of ${name} run at once, and ${limit} may`);
   }
@@ -381,10 +456,12 @@ class Simulation {
     this.#world.note("calm");
     const until = this.#world.elapsedMs + patienceMs;
     const goOn = async (isDone: () => boolean): Promise<boolean> => {
-      while (!isDone()) if (this.#faults.length > 0 || this.#world.elapsedMs > until || !(await this.#step())) return false;
+      while (!isDone())
+        if (this.#faults.length > 0 || this.#world.elapsedMs > until || !(await this.#step())) return false;
       return true;
     };
-    if (!(await goOn(() => this.#toCome === 0 && this.#run?.instance !== undefined && !this.#run.isDraining))) return this.fault("it does not start any more");
+    if (!(await goOn(() => this.#toCome === 0 && this.#run?.instance !== undefined && !this.#run.isDraining)))
+      return this.fault("it does not start any more");
     const run = this.#run;
     if (run?.instance === undefined) return;
     const { instance } = run;
@@ -395,7 +472,8 @@ class Simulation {
     }
     let isTold = false;
     void instance.alerts.evaluate().then(() => (isTold = true));
-    if (!(await goOn(() => isTold && this.#disk.look.messages().every(({ state }) => state !== "waiting")))) return this.fault("messages wait for ever");
+    if (!(await goOn(() => isTold && this.#disk.look.messages().every(({ state }) => state !== "waiting"))))
+      return this.fault("messages wait for ever");
     run.isDraining = true;
     let isDrained = false;
     void instance.drain().then(() => (isDrained = true));
@@ -410,7 +488,9 @@ class Simulation {
   /** The price of another model, where the proxy has read that it answered. */
   #servedPrice(id: string, charge: Charge | undefined): PinnedPrice | undefined {
     const last = this.#gateway.books.get(id)?.at(-1);
-    return charge?.priceId != null && last?.isServedRead === true ? priceBeside(charge.priceId, last.served) : undefined;
+    return charge?.priceId != null && last?.isServedRead === true
+      ? priceBeside(charge.priceId, last.served)
+      : undefined;
   }
 
   #pricesInForce(id: string, charge: Charge | undefined): ReadonlySet<string> {
@@ -419,7 +499,10 @@ class Simulation {
     const last = this.#sent.get(id) ?? -1;
     for (let edition = this.#came.get(id) ?? 0; edition <= last; edition++) {
       const catalogue = editionOf(edition);
-      const found = charge.kind === "task" ? catalogue.findTask(charge.model, "video", charge.at) : catalogue.find(charge.model, charge.at);
+      const found =
+        charge.kind === "task"
+          ? catalogue.findTask(charge.model, "video", charge.at)
+          : catalogue.find(charge.model, charge.at);
       if (found?.price != null) ids.add(found.price.id);
     }
     return ids;
@@ -431,7 +514,8 @@ class Simulation {
     for (const exchange of this.#exchanges.values()) {
       const charge = look.charge(exchange.id);
       const about: Case = {
-        exchange, charge,
+        exchange,
+        charge,
         price: charge?.priceId == null ? undefined : look.price(charge.priceId),
         servedPrice: this.#servedPrice(exchange.id, charge),
         pricesInForce: this.#pricesInForce(exchange.id, charge),
@@ -445,13 +529,16 @@ class Simulation {
       for (const fault of faultsOf(about)) this.fault(fault);
     }
     for (const { id, state } of look.messages()) {
-      if (state === "delivered" && !this.#receiver.received.has(id)) this.fault(`message ${id} is delivered, and nobody received it`);
+      if (state === "delivered" && !this.#receiver.received.has(id))
+        this.fault(`message ${id} is delivered, and nobody received it`);
     }
     const { ledger } = this.#disk.beside(this.#calendar);
     const { differences } = await ledger.verify();
-    for (const { kind, id, expected, found } of differences) this.fault(`verify: ${kind} ${id}: ${expected} expected, ${found} found`);
+    for (const { kind, id, expected, found } of differences)
+      this.fault(`verify: ${kind} ${id}: ${expected} expected, ${found} found`);
     const untold = await ledger.untoldWindows(this.#world.now, 100);
-    if (untold.length > 0) this.fault(`nobody was told of ${untold.map(({ budget, subject }) => `${budget.id} ${subject}`).join(", ")}`);
+    if (untold.length > 0)
+      this.fault(`nobody was told of ${untold.map(({ budget, subject }) => `${budget.id} ${subject}`).join(", ")}`);
   }
 }
 

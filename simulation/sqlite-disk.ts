@@ -52,7 +52,12 @@ export function sqliteDisk(): Disk {
 const stopped: Clock = { now: () => 0, monotonic: () => 0, after: () => ({ cancel() {} }) };
 
 function lookAt(db: Connection): Look {
-  const calendar: Calendar = { timeZone: "UTC", spanOf: () => ({ start: 0, end: null }), dateOf: () => "", startOfDate: () => 0 };
+  const calendar: Calendar = {
+    timeZone: "UTC",
+    spanOf: () => ({ start: 0, end: null }),
+    dateOf: () => "",
+    startOfDate: () => 0,
+  };
   const reads = new ShortReads(db, calendar, () => null);
   const keys = new KeyReads(db);
   const charge = db.prepare(`select ${chargeColumns} from charges where id = ?`).safeIntegers();

@@ -37,17 +37,31 @@ export class SimulatedTasks {
   /** Answers what is asked of tasks. */
   answer(wire: Wire, method: string, path: string, body: Buffer | undefined, manner: Manner): void {
     const { chance } = this.#world;
-    const json = (status: number, value: unknown): Piece[] => [{ kind: "head", head: headOf(status, "application/json") }, chunk(JSON.stringify(value)), { kind: "end" }];
+    const json = (status: number, value: unknown): Piece[] => [
+      { kind: "head", head: headOf(status, "application/json") },
+      chunk(JSON.stringify(value)),
+      { kind: "end" },
+    ];
     const isBroken = manner.kind === "silent" || manner.kind === "reset";
     // On its own path the family refuses inside an answer of 200.
     const isFamily = path === familyCreation;
-    if (manner.kind === "status") return wire.write(...json(isFamily ? 200 : manner.status, { code: manner.status, data: null, message: "simulated" }));
+    if (manner.kind === "status")
+      return wire.write(
+        ...json(isFamily ? 200 : manner.status, { code: manner.status, data: null, message: "simulated" }),
+      );
     if (method === "POST" && body !== undefined) {
       // It may be made although nobody ever hears of it.
       const task = isBroken && !manner.billed ? undefined : this.#make(body);
       if (isBroken || task === undefined) return manner.kind === "reset" ? wire.write({ kind: "broken" }) : undefined;
       if (manner.kind === "unreadable") return wire.write(...json(200, "made"));
-      return wire.write(...json(200, isFamily ? { task_id: task.id, status: "success", message: "" } : { code: 200, data: { task_id: task.id, status: "pending" }, message: "success" }));
+      return wire.write(
+        ...json(
+          200,
+          isFamily
+            ? { task_id: task.id, status: "success", message: "" }
+            : { code: 200, data: { task_id: task.id, status: "pending" }, message: "success" },
+        ),
+      );
     }
     if (isBroken) return manner.kind === "reset" ? wire.write({ kind: "broken" }) : undefined;
     const task = this.#byId.get(path.split("/").at(-1) ?? "");
@@ -63,7 +77,12 @@ export class SimulatedTasks {
     const id = `t-${this.#byId.size + 1}`;
     const seconds = typeof input.duration === "number" ? Math.min(input.duration, 10) : 5;
     const task = {
-      id, marker, endsAt: elapsedMs + chance.below(durationMsMax), fails: chance.happens(0.2), units: chance.between(1, seconds * unitsPerSecond), isCancelled: false,
+      id,
+      marker,
+      endsAt: elapsedMs + chance.below(durationMsMax),
+      fails: chance.happens(0.2),
+      units: chance.between(1, seconds * unitsPerSecond),
+      isCancelled: false,
     };
     this.#byId.set(id, task);
     this.#byMarker.set(marker, task);
@@ -77,7 +96,14 @@ export class SimulatedTasks {
   #record(task: SimulatedTask): object {
     const hasEnded = task.isCancelled || this.#world.elapsedMs >= task.endsAt;
     const status = task.isCancelled ? "cancelled" : !hasEnded ? "processing" : task.fails ? "failed" : "completed";
-    const meta = hasEnded ? { ended_at: "2026-11-20T12:01:02Z", usage: { type: "llm", consume: this.#usedBy(task) } } : {};
-    return { task_id: task.id, status, meta, error: task.fails && hasEnded ? { code: 10000, message: "it did not work" } : { code: 0, message: "" } };
+    const meta = hasEnded
+      ? { ended_at: "2026-11-20T12:01:02Z", usage: { type: "llm", consume: this.#usedBy(task) } }
+      : {};
+    return {
+      task_id: task.id,
+      status,
+      meta,
+      error: task.fails && hasEnded ? { code: 10000, message: "it did not work" } : { code: 0, message: "" },
+    };
   }
 }

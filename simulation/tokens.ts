@@ -24,7 +24,9 @@ function tokensIn(chat: Parameters<typeof chatParts>[0]): number {
 export function simulatedCounter(world: World, owner: Owner, busy: () => number): TokenCounter {
   const count = (tokens: () => number) =>
     world.call(owner, "count tokens", async () =>
-      world.chance.happens(busy()) ? ({ ok: false, reason: "busy" } as const) : ({ ok: true, tokens: tokens() } as const),
+      world.chance.happens(busy())
+        ? ({ ok: false, reason: "busy" } as const)
+        : ({ ok: true, tokens: tokens() } as const),
     );
   const countTexts = (texts: readonly string[]) => count(() => texts.reduce((sum, text) => sum + tokensOf(text), 0));
   return { countTexts, countText: (text) => countTexts([text]), countChat: (chat) => count(() => tokensIn(chat)) };

@@ -44,7 +44,8 @@ export class Receiver {
       const isTaken = !world.chance.happens(failing());
       if (isTaken) this.received.set(id, (this.received.get(id) ?? 0) + 1);
       const isHeard = !world.chance.happens(failing());
-      const result: SendResult = isTaken && isHeard ? { ok: true } : { ok: false, error: "simulated", retryAfterMs: null };
+      const result: SendResult =
+        isTaken && isHeard ? { ok: true } : { ok: false, error: "simulated", retryAfterMs: null };
       world.soon(owner, `message ${id} is ${result.ok ? "acknowledged" : "not acknowledged"}`, () => resolve(result));
     });
   }

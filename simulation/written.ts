@@ -41,7 +41,8 @@ export function deltaOf({ member, text }: Part): object {
 
 /** Returns a whole message of these parts. */
 export function messageOf(parts: readonly Part[]): object {
-  const texts = (member: Member) => parts.filter((part) => part.member === member && part.text !== "").map(({ text }) => text);
+  const texts = (member: Member) =>
+    parts.filter((part) => part.member === member && part.text !== "").map(({ text }) => text);
   const calls = [
     ...texts("custom_input").map((input) => ({ id: "t", type: "custom", custom: { input } })),
     ...texts("in_tool_call").map((marvel) => ({ id: "t", type: "custom", marvel })),

@@ -5,8 +5,12 @@ import { processEnvironment, readTextFile } from "./config/environment.ts";
 
 const env = processEnvironment();
 const io: Io = {
-  stdout: process.stdout, stderr: process.stderr, isTTY: process.stdout.isTTY === true, isErrorTTY: process.stderr.isTTY === true,
-  columns: process.stdout.columns ?? 80, env,
+  stdout: process.stdout,
+  stderr: process.stderr,
+  isTTY: process.stdout.isTTY === true,
+  isErrorTTY: process.stderr.isTTY === true,
+  columns: process.stdout.columns ?? 80,
+  env,
 };
 
 // A reader that closes early (`farebox charges | head`) has what it wanted.

@@ -54,7 +54,13 @@ function settingsFor({ gatewayUrl, gatewayKey, folder, engine, workers = 1 }: St
     FAREBOX_LOG_LEVEL: "error",
     FAREBOX_WORKERS: String(workers),
   };
-  const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all" });
+  const loaded = loadSettings({
+    env,
+    flags: {},
+    readFile: () => ({ ok: false, code: "ENOENT" }),
+    isTimeZone,
+    uses: "all",
+  });
   if (!loaded.ok) throw new Error(loaded.problems.join("; "));
   return loaded.settings;
 }
@@ -76,7 +82,10 @@ function prepareLedger({ folder, database, keys }: StartOrder): void {
 }
 
 async function setHardBudget({ ledger, keys }: Serving, scope: string): Promise<void> {
-  const set = await setBudget({ ledger, keys, clock, by: "test" }, { scope, period: "total", mode: "hard", limit: "1000000" });
+  const set = await setBudget(
+    { ledger, keys, clock, by: "test" },
+    { scope, period: "total", mode: "hard", limit: "1000000" },
+  );
   if (!set.ok) throw new Error(JSON.stringify(set));
 }
 

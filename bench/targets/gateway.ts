@@ -9,7 +9,8 @@ await runProcess(async ({ gatewayKey }) => {
     startingBalanceUsd: "1000000",
     keepRequests: 0,
     keepCalls: 0,
-    scenario: ({ body }) => `bench:${body.includes('"stream":true') || body.includes('"stream": true') ? burstDeltas : plainTokens}`,
+    scenario: ({ body }) =>
+      `bench:${body.includes('"stream":true') || body.includes('"stream": true') ? burstDeltas : plainTokens}`,
   });
   return { port: sandbox.port, key: gatewayKey, stop: () => sandbox.close() };
 });

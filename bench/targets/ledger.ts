@@ -42,8 +42,13 @@ async function answer(store: Store, message: ToLedger): Promise<FromLedger> {
 }
 
 async function setBudgets({ ledger }: Store, { scopes, limit }: BudgetsOrder): Promise<void> {
-  for (const { scope, period } of await ledger.budgets()) await ledger.removeBudget(formatScope(scope), period, clock.now());
-  for (const scope of scopes) await ledger.setBudget({ scope, period: "1mo", mode: "hard", limit: BigInt(limit) as never, warnPercent: null }, clock.now());
+  for (const { scope, period } of await ledger.budgets())
+    await ledger.removeBudget(formatScope(scope), period, clock.now());
+  for (const scope of scopes)
+    await ledger.setBudget(
+      { scope, period: "1mo", mode: "hard", limit: BigInt(limit) as never, warnPercent: null },
+      clock.now(),
+    );
 }
 
 async function measured({ ledger }: Store, load: LedgerLoad): Promise<LedgerSample & { readonly cpuUs: number }> {

@@ -29,7 +29,14 @@ general_settings:
   master_key: ${masterKey}
 `,
   );
-  const env = { LITELLM_MODE: "PRODUCTION", LITELLM_LOG: "ERROR", LITELLM_LOCAL_MODEL_COST_MAP: "True", NO_DOCS: "True", DISABLE_ADMIN_UI: "True", PYTHONUNBUFFERED: "1" };
+  const env = {
+    LITELLM_MODE: "PRODUCTION",
+    LITELLM_LOG: "ERROR",
+    LITELLM_LOCAL_MODEL_COST_MAP: "True",
+    NO_DOCS: "True",
+    DISABLE_ADMIN_UI: "True",
+    PYTHONUNBUFFERED: "1",
+  };
   const args = ["--config", file, "--host", "127.0.0.1", "--port", String(port), "--num_workers", "1"];
   return startProgram({ command: program, args, env, folder, port, key: masterKey });
 });

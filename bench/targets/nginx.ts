@@ -44,5 +44,11 @@ http {
 }
 `,
   );
-  return startProgram({ command: program, args: ["-e", "stderr", "-c", file, "-p", folder], folder, port, key: gatewayKey });
+  return startProgram({
+    command: program,
+    args: ["-e", "stderr", "-c", file, "-p", folder],
+    folder,
+    port,
+    key: gatewayKey,
+  });
 });

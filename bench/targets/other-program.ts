@@ -23,7 +23,11 @@ export interface ProgramOrder {
 
 /** Starts a program that is not ours, waits until it listens, and tells what its whole tree of processes uses. */
 export async function startProgram({ command, args, env = {}, folder, port, key }: ProgramOrder): Promise<Running> {
-  const child = spawn(command, args, { cwd: folder, env: { PATH: process.env["PATH"] ?? "", HOME: folder, ...env }, stdio: ["ignore", "ignore", "pipe"] });
+  const child = spawn(command, args, {
+    cwd: folder,
+    env: { PATH: process.env["PATH"] ?? "", HOME: folder, ...env },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
   let said = "";
   child.stderr?.on("data", (chunk: Buffer) => (said = (said + chunk.toString()).slice(-4000)));
   // Whatever happens to this process, the program must not outlive it.
@@ -101,7 +105,9 @@ function treeOf(root: number): number[] {
 function cpuOf(pid: number): number {
   const fields = fieldsOf(pid);
   const ticks = Number(fields[11] ?? 0) + Number(fields[12] ?? 0);
-  const threads = entries(`/proc/${pid}/task`).map((task) => Number(read(`/proc/${pid}/task/${task}/schedstat`).split(" ")[0] ?? 0));
+  const threads = entries(`/proc/${pid}/task`).map((task) =>
+    Number(read(`/proc/${pid}/task/${task}/schedstat`).split(" ")[0] ?? 0),
+  );
   return Math.max(ticks * tickUs, threads.reduce((sum, ns) => sum + ns, 0) / 1000);
 }
 

@@ -30,7 +30,9 @@ function stream(response: ServerResponse, chunks: number, chunkMs: number): void
   let written = 0;
   const timer = setInterval(() => {
     if (written++ < chunks) {
-      response.write(event([{ index: 0, delta: { content: `@${process.hrtime.bigint() / 1000n};` }, finish_reason: null }]));
+      response.write(
+        event([{ index: 0, delta: { content: `@${process.hrtime.bigint() / 1000n};` }, finish_reason: null }]),
+      );
       return;
     }
     clearInterval(timer);

@@ -44,5 +44,9 @@ async function answerTo(ask: ToChild["ask"], running: Running): Promise<Answers[
 
 function figures(): ProcessFigures {
   const { user, system } = process.cpuUsage();
-  return { cpuUs: user + system, rssBytes: process.memoryUsage.rss(), peakRssBytes: process.resourceUsage().maxRSS * 1024 };
+  return {
+    cpuUs: user + system,
+    rssBytes: process.memoryUsage.rss(),
+    peakRssBytes: process.resourceUsage().maxRSS * 1024,
+  };
 }

@@ -4,10 +4,13 @@ import { exactDashboards } from "./exact/dashboards.ts";
 import { operations } from "./operations.ts";
 import { spend } from "./spend.ts";
 
-const fileOf = ([name, dashboard]: [string, Dashboard]) => [`${name}.json`, `${JSON.stringify(dashboard, null, 2)}\n`] as const;
+const fileOf = ([name, dashboard]: [string, Dashboard]) =>
+  [`${name}.json`, `${JSON.stringify(dashboard, null, 2)}\n`] as const;
 
 /** The committed files, by name: exactly what `npm run grafana` writes into grafana/dashboards. */
-export const dashboardFiles: ReadonlyMap<string, string> = new Map(Object.entries({ spend, budgets, operations }).map(fileOf));
+export const dashboardFiles: ReadonlyMap<string, string> = new Map(
+  Object.entries({ spend, budgets, operations }).map(fileOf),
+);
 
 /** The same of grafana/exact, by path. */
 export const exactFiles: ReadonlyMap<string, string> = new Map(Object.entries(exactDashboards).map(fileOf));

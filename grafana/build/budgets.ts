@@ -12,7 +12,8 @@ const used = part(spent);
 const taken = part(`(${spent} + ${held})`);
 
 /** With a thousand keys a budget for each is a thousand windows: only those that are fullest at the end of the time range. */
-const fullest = (count: number, amount: string) => `(${amount}) and on (scope, period) topk(${count}, ${part(gauge("spent", "@ end()"), "@ end()")})`;
+const fullest = (count: number, amount: string) =>
+  `(${amount}) and on (scope, period) topk(${count}, ${part(gauge("spent", "@ end()"), "@ end()")})`;
 const byBudget = "{{scope}} per {{period}}";
 const ofBudgets = 'code=~"budget_.+"';
 
@@ -20,7 +21,8 @@ const ofBudgets = 'code=~"budget_.+"';
 export const budgets = dashboardOf({
   uid: "farebox-budgets",
   title: "Farebox: Budgets",
-  description: "What each budget's current window has spent, holds and has left, and who was refused. All amounts are read from the ledger.",
+  description:
+    "What each budget's current window has spent, holds and has left, and who was refused. All amounts are read from the ledger.",
   since: "now-6h",
   rows: [
     evenly(
@@ -112,7 +114,8 @@ export const budgets = dashboardOf({
       }),
       lines({
         title: "Refusals for a budget",
-        description: "budget_exceeded: the budget cannot pay for the request. budget_held: it could, once running requests settle.",
+        description:
+          "budget_exceeded: the budget cannot pay for the request. budget_held: it could, once running requests settle.",
         unit: "suffix: /min",
         queries: [[`60 * ${perSecond("farebox_refusals_total", "code", ofBudgets)}`, "{{code}}"]],
         noValue: "none",

@@ -37,9 +37,19 @@ export function dashboardOf(wish: DashboardWish): dashboards.Dashboard {
     .time({ from: wish.since, to: "now" })
     .refresh("1m")
     .tooltip(dashboards.DashboardCursorSync.Crosshair)
-    .variables([...(wish.variables ?? [sourceVariable("prometheus"), scraped("job", "farebox_build_info"), scraped("instance", 'farebox_build_info{job=~"$job"}')])])
+    .variables([
+      ...(wish.variables ?? [
+        sourceVariable("prometheus"),
+        scraped("job", "farebox_build_info"),
+        scraped("instance", 'farebox_build_info{job=~"$job"}'),
+      ]),
+    ])
     .link(
-      new dashboards.DashboardLinkBuilder("Farebox").type(dashboards.DashboardLinkType.Dashboards).tags(["farebox"]).keepTime(true).includeVars(true),
+      new dashboards.DashboardLinkBuilder("Farebox")
+        .type(dashboards.DashboardLinkType.Dashboards)
+        .tags(["farebox"])
+        .keepTime(true)
+        .includeVars(true),
     );
   let id = 0;
   for (const { height, panels } of wish.rows) {
@@ -49,7 +59,8 @@ export function dashboardOf(wish: DashboardWish): dashboards.Dashboard {
 }
 
 /** Chooses among the data sources of a type. */
-export const sourceVariable = (type: string) => new dashboards.DatasourceVariableBuilder("datasource").label("Data source").type(type);
+export const sourceVariable = (type: string) =>
+  new dashboards.DatasourceVariableBuilder("datasource").label("Data source").type(type);
 
 /** All values of a label that scraping gives. */
 const scraped = (label: string, series: string) =>

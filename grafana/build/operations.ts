@@ -3,13 +3,15 @@ import { figure, lines, type Query } from "./panels.ts";
 import { highest, lowest, ofAll, ofLedger, perSecond, quantile } from "./queries.ts";
 
 const requests = "farebox_requests_total";
-const quantiles = (histogram: string): Query[] => [0.5, 0.95, 0.99].map((share) => [quantile(share, histogram), `p${share * 100}`]);
+const quantiles = (histogram: string): Query[] =>
+  [0.5, 0.95, 0.99].map((share) => [quantile(share, histogram), `p${share * 100}`]);
 
 /** Does it work, and how fast? */
 export const operations = dashboardOf({
   uid: "farebox-operations",
   title: "Farebox: Operations",
-  description: "Whether requests are answered, how fast, and whether the ledger, the prices and the gateway's account are well.",
+  description:
+    "Whether requests are answered, how fast, and whether the ledger, the prices and the gateway's account are well.",
   since: "now-1h",
   rows: [
     evenly(
@@ -20,7 +22,12 @@ export const operations = dashboardOf({
         unit: "short",
         queries: [[`count(${ofAll("farebox_build_info", "instance")})`, "proxies"]],
       }),
-      figure({ title: "Requests", description: "Answered a second.", unit: "reqps", queries: [[perSecond(requests), "requests"]] }),
+      figure({
+        title: "Requests",
+        description: "Answered a second.",
+        unit: "reqps",
+        queries: [[perSecond(requests), "requests"]],
+      }),
       figure({
         title: "Failed",
         description: "The part of the requests that was answered with 5xx, the gateway's or ours.",
@@ -39,7 +46,8 @@ export const operations = dashboardOf({
       }),
       figure({
         title: "Unexplained",
-        description: "How far the gateway's account and the ledger differ over 24 hours, beyond what the uncertainty allows.",
+        description:
+          "How far the gateway's account and the ledger differ over 24 hours, beyond what the uncertainty allows.",
         unit: "currencyUSD",
         queries: [[ofLedger("farebox_reconciliation_unexplained_usd"), "unexplained"]],
         limits: { yellow: 0.01, red: 1 },
@@ -47,7 +55,8 @@ export const operations = dashboardOf({
       }),
       figure({
         title: "Prices",
-        description: "Whether the price files that were read last are in force. Refused ones leave the prices before them in force.",
+        description:
+          "Whether the price files that were read last are in force. Refused ones leave the prices before them in force.",
         unit: "short",
         queries: [[lowest("farebox_price_last_reload_successful"), "prices"]],
         limits: { yellow: 1, red: 0.5, goodWhen: "high" },
@@ -65,14 +74,16 @@ export const operations = dashboardOf({
       }),
       lines({
         title: "Refusals by code",
-        description: "Requests that Farebox itself refused, and streams that it ended for their hold, a minute, by error code. Codes that did not occur are left out.",
+        description:
+          "Requests that Farebox itself refused, and streams that it ended for their hold, a minute, by error code. Codes that did not occur are left out.",
         unit: "suffix: /min",
         queries: [[`60 * ${perSecond("farebox_refusals_total", "code")} > 0`, "{{code}}"]],
         noValue: "none",
       }),
       lines({
         title: "Running now",
-        description: "Requests being answered, streams among them, and holds that are not settled. Holds above requests for long are left over.",
+        description:
+          "Requests being answered, streams among them, and holds that are not settled. Holds above requests for long are left over.",
         unit: "short",
         queries: [
           [ofAll("farebox_active_requests"), "requests"],
@@ -85,7 +96,8 @@ export const operations = dashboardOf({
       8,
       lines({
         title: "Duration",
-        description: "From a request's arrival to the end of its answer. Points are single requests with their ids, where Prometheus stores exemplars.",
+        description:
+          "From a request's arrival to the end of its answer. Points are single requests with their ids, where Prometheus stores exemplars.",
         unit: "s",
         queries: quantiles("farebox_request_duration_seconds"),
         exemplars: true,
@@ -152,7 +164,8 @@ export const operations = dashboardOf({
       }),
       lines({
         title: "Difference to the gateway's bill",
-        description: "What the account moved by beyond the ledger's charges over 24 hours, and what of it no uncertainty explains.",
+        description:
+          "What the account moved by beyond the ledger's charges over 24 hours, and what of it no uncertainty explains.",
         unit: "currencyUSD",
         queries: [
           [ofLedger("farebox_reconciliation_difference_usd"), "difference"],

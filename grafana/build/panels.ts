@@ -11,7 +11,17 @@ import * as timeseries from "@grafana/grafana-foundation-sdk/timeseries";
 export const chosenSource: common.DataSourceRef = { type: "prometheus", uid: "${datasource}" };
 
 /** Units of Grafana that the dashboards use, by its names for them. */
-export type Unit = "currencyUSD" | "percentunit" | "short" | "reqps" | "ops" | "s" | "bytes" | "string" | "suffix: tok/s" | "suffix: /min";
+export type Unit =
+  | "currencyUSD"
+  | "percentunit"
+  | "short"
+  | "reqps"
+  | "ops"
+  | "s"
+  | "bytes"
+  | "string"
+  | "suffix: tok/s"
+  | "suffix: /min";
 
 /** Seen as one by users: red from `red` on, and so on; or the other way round for what is good when high. */
 export interface Limits {
@@ -38,13 +48,22 @@ export interface PanelWish {
 }
 
 /** A panel, but for its place. `width` of 24 columns, `height` in rows of the grid. */
-export type Panel = (place: { readonly id: number; readonly width: number; readonly height: number }) => Builder<dashboards.Panel>;
+export type Panel = (place: {
+  readonly id: number;
+  readonly width: number;
+  readonly height: number;
+}) => Builder<dashboards.Panel>;
 
 type Place = Parameters<Panel>[0];
 type AnyPanel = stat.PanelBuilder | bars.PanelBuilder | table.PanelBuilder | timeseries.PanelBuilder;
 
 /** What all kinds of panels have. */
-export function dressed<Kind extends AnyPanel>(panel: Kind, wish: Omit<PanelWish, "queries">, place: Place, source = chosenSource): Kind {
+export function dressed<Kind extends AnyPanel>(
+  panel: Kind,
+  wish: Omit<PanelWish, "queries">,
+  place: Place,
+  source = chosenSource,
+): Kind {
   panel.id(place.id).title(wish.title).description(wish.description).unit(wish.unit).datasource(source);
   panel.height(place.height).span(place.width);
   if (wish.decimals !== undefined) panel.decimals(wish.decimals);
@@ -70,21 +89,31 @@ function steps(limits: Limits | undefined): dashboards.ThresholdsConfigBuilder {
   if (limits === undefined) return config.steps([{ value: null, color: "blue" }]);
   const { yellow, red, goodWhen = "low" } = limits;
   return goodWhen === "low"
-    ? config.steps([{ value: null, color: "green" }, { value: yellow, color: "yellow" }, { value: red, color: "red" }])
-    : config.steps([{ value: null, color: "red" }, { value: red, color: "yellow" }, { value: yellow, color: "green" }]);
+    ? config.steps([
+        { value: null, color: "green" },
+        { value: yellow, color: "yellow" },
+        { value: red, color: "red" },
+      ])
+    : config.steps([
+        { value: null, color: "red" },
+        { value: red, color: "yellow" },
+        { value: yellow, color: "green" },
+      ]);
 }
 
 const byThresholds = () => new dashboards.FieldColorBuilder().mode(dashboards.FieldColorModeId.Thresholds);
 
 /** One figure, as of now. */
-export const figure = (wish: PanelWish & { readonly words?: Readonly<Record<string, string>> }): Panel => (place) =>
-  dressed(new stat.PanelBuilder(), wish, place)
-    .targets(now(wish))
-    .reduceOptions(newest())
-    .graphMode(common.BigValueGraphMode.None)
-    .colorScheme(byThresholds())
-    .thresholds(steps(wish.limits))
-    .mappings(wish.words === undefined ? [] : [wordsFor(wish.words)]);
+export const figure =
+  (wish: PanelWish & { readonly words?: Readonly<Record<string, string>> }): Panel =>
+  (place) =>
+    dressed(new stat.PanelBuilder(), wish, place)
+      .targets(now(wish))
+      .reduceOptions(newest())
+      .graphMode(common.BigValueGraphMode.None)
+      .colorScheme(byThresholds())
+      .thresholds(steps(wish.limits))
+      .mappings(wish.words === undefined ? [] : [wordsFor(wish.words)]);
 
 const wordsFor = (words: Readonly<Record<string, string>>): dashboards.ValueMap => ({
   type: dashboards.MappingType.ValueToText,
@@ -92,52 +121,72 @@ const wordsFor = (words: Readonly<Record<string, string>>): dashboards.ValueMap 
 });
 
 /** One bar for each series, as of now or over the time range. */
-export const barFor = (wish: PanelWish): Panel => (place) =>
-  dressed(new bars.PanelBuilder(), wish, place)
-    .targets(now(wish))
-    .reduceOptions(newest())
-    .orientation(common.VizOrientation.Horizontal)
-    .displayMode(common.BarGaugeDisplayMode.Basic)
-    .valueMode(common.BarGaugeValueMode.Text)
-    .namePlacement(common.BarGaugeNamePlacement.Left)
-    .min(0)
-    .colorScheme(byThresholds())
-    .thresholds(steps(wish.limits));
+export const barFor =
+  (wish: PanelWish): Panel =>
+  (place) =>
+    dressed(new bars.PanelBuilder(), wish, place)
+      .targets(now(wish))
+      .reduceOptions(newest())
+      .orientation(common.VizOrientation.Horizontal)
+      .displayMode(common.BarGaugeDisplayMode.Basic)
+      .valueMode(common.BarGaugeValueMode.Text)
+      .namePlacement(common.BarGaugeNamePlacement.Left)
+      .min(0)
+      .colorScheme(byThresholds())
+      .thresholds(steps(wish.limits));
 
 /** Lines over time; `stacked` for parts of a whole, `exemplars` for single requests as points, with their ids. */
-export const lines = (wish: PanelWish & { readonly stacked?: true; readonly exemplars?: true }): Panel => (place) =>
-  dressed(new timeseries.PanelBuilder(), wish, place)
-    .targets(wish.queries.map((each, index) => query(each, index).range().exemplar(wish.exemplars === true && index === 0)))
-    .lineWidth(wish.stacked ? 1 : 2)
-    .fillOpacity(wish.stacked ? 60 : 0)
-    .showPoints(common.VisibilityMode.Never)
-    .axisSoftMin(0)
-    .stacking(new common.StackingConfigBuilder().group("A").mode(wish.stacked ? common.StackingMode.Normal : common.StackingMode.None))
-    .legend(
-      new common.VizLegendOptionsBuilder()
-        .displayMode(common.LegendDisplayMode.List)
-        .placement(common.LegendPlacement.Bottom)
-        .showLegend(true)
-        .calcs([]),
-    )
-    .tooltip(new common.VizTooltipOptionsBuilder().mode(common.TooltipDisplayMode.Multi).sort(common.SortOrder.Descending));
+export const lines =
+  (wish: PanelWish & { readonly stacked?: true; readonly exemplars?: true }): Panel =>
+  (place) =>
+    dressed(new timeseries.PanelBuilder(), wish, place)
+      .targets(
+        wish.queries.map((each, index) =>
+          query(each, index)
+            .range()
+            .exemplar(wish.exemplars === true && index === 0),
+        ),
+      )
+      .lineWidth(wish.stacked ? 1 : 2)
+      .fillOpacity(wish.stacked ? 60 : 0)
+      .showPoints(common.VisibilityMode.Never)
+      .axisSoftMin(0)
+      .stacking(
+        new common.StackingConfigBuilder()
+          .group("A")
+          .mode(wish.stacked ? common.StackingMode.Normal : common.StackingMode.None),
+      )
+      .legend(
+        new common.VizLegendOptionsBuilder()
+          .displayMode(common.LegendDisplayMode.List)
+          .placement(common.LegendPlacement.Bottom)
+          .showLegend(true)
+          .calcs([]),
+      )
+      .tooltip(
+        new common.VizTooltipOptionsBuilder().mode(common.TooltipDisplayMode.Multi).sort(common.SortOrder.Descending),
+      );
 
 /** One row for each set of labels, one column for each query, named by its legend. */
-export const rowFor = (wish: PanelWish & { readonly columns: Readonly<Record<string, string>> }): Panel => (place) =>
-  dressed(new table.PanelBuilder(), wish, place)
-    .targets(wish.queries.map((each, index) => query(each, index).instant().format(prometheus.PromQueryFormat.Table)))
-    .withTransformation({ id: "merge", options: {} })
-    .withTransformation({
-      id: "organize",
-      options: {
-        excludeByName: { Time: true },
-        indexByName: Object.fromEntries([...Object.keys(wish.columns), ...valueColumns(wish)].map((name, index) => [name, index])),
-        renameByName: {
-          ...wish.columns,
-          ...Object.fromEntries(valueColumns(wish).map((name, index) => [name, wish.queries[index]?.[1] ?? name])),
+export const rowFor =
+  (wish: PanelWish & { readonly columns: Readonly<Record<string, string>> }): Panel =>
+  (place) =>
+    dressed(new table.PanelBuilder(), wish, place)
+      .targets(wish.queries.map((each, index) => query(each, index).instant().format(prometheus.PromQueryFormat.Table)))
+      .withTransformation({ id: "merge", options: {} })
+      .withTransformation({
+        id: "organize",
+        options: {
+          excludeByName: { Time: true },
+          indexByName: Object.fromEntries(
+            [...Object.keys(wish.columns), ...valueColumns(wish)].map((name, index) => [name, index]),
+          ),
+          renameByName: {
+            ...wish.columns,
+            ...Object.fromEntries(valueColumns(wish).map((name, index) => [name, wish.queries[index]?.[1] ?? name])),
+          },
         },
-      },
-    });
+      });
 
 /** Grafana's names for the values of several tables merged into one. */
 const valueColumns = (wish: PanelWish) => wish.queries.map((_, index) => `Value #${String.fromCodePoint(65 + index)}`);

@@ -1,9 +1,11 @@
 /** What every series is narrowed to: the variables at the top of each dashboard. */
 const scraped = 'job=~"$job", instance=~"$instance"';
 
-const selector = (metric: string, matchers: string) => `${metric}{${matchers === "" ? scraped : `${matchers}, ${scraped}`}}`;
+const selector = (metric: string, matchers: string) =>
+  `${metric}{${matchers === "" ? scraped : `${matchers}, ${scraped}`}}`;
 
-const grouped = (operator: string, by: string, inner: string) => (by === "" ? `${operator}(${inner})` : `${operator} by (${by}) (${inner})`);
+const grouped = (operator: string, by: string, inner: string) =>
+  by === "" ? `${operator}(${inner})` : `${operator} by (${by}) (${inner})`;
 
 /** A counter's increase a second, summed over proxies. `matchers` as in PromQL, without braces. */
 export const perSecond = (counter: string, by = "", matchers = "") =>
@@ -17,7 +19,8 @@ export const overRange = (counter: string, by = "", matchers = "") =>
  * A gauge that is read from the ledger: every proxy of one ledger tells the same, so one of them is enough. `at` is a
  * modifier of time, such as `@ end()`.
  */
-export const ofLedger = (gauge: string, by = "", matchers = "", at = "") => grouped("max", by, `${selector(gauge, matchers)}${at && ` ${at}`}`);
+export const ofLedger = (gauge: string, by = "", matchers = "", at = "") =>
+  grouped("max", by, `${selector(gauge, matchers)}${at && ` ${at}`}`);
 
 /** A gauge of one process, summed over proxies. */
 export const ofAll = (gauge: string, by = "", matchers = "") => grouped("sum", by, selector(gauge, matchers));

@@ -10,7 +10,8 @@ const perHour = (query: string) => `${query} * 3600`;
 export const spend = dashboardOf({
   uid: "farebox-spend",
   title: "Farebox: Spend",
-  description: "Where the money goes: by model, team and key, against list price, and how each amount is known. Exact sums are in the ledger (farebox report).",
+  description:
+    "Where the money goes: by model, team and key, against list price, and how each amount is known. Exact sums are in the ledger (farebox report).",
   since: "now-6h",
   rows: [
     evenly(
@@ -45,7 +46,8 @@ export const spend = dashboardOf({
       }),
       figure({
         title: "Reported by the gateway",
-        description: "The part of the spend over the time range whose tokens the gateway itself reported. The rest was counted, or assumed to be the hold.",
+        description:
+          "The part of the spend over the time range whose tokens the gateway itself reported. The rest was counted, or assumed to be the hold.",
         unit: "percentunit",
         decimals: 1,
         queries: [[`${overRange(cost, "", 'source="reported"')} / (${overRange(cost)} > 0)`, "reported"]],
@@ -100,14 +102,20 @@ export const spend = dashboardOf({
         title: "USD per million tokens",
         description: "What a million tokens of each model did cost over the time range, all classes together.",
         unit: "currencyUSD",
-        queries: [[`sort_desc(1e6 * ${overRange(cost, "model")} / (${overRange("farebox_tokens_total", "model")} > 0))`, "{{model}}"]],
+        queries: [
+          [
+            `sort_desc(1e6 * ${overRange(cost, "model")} / (${overRange("farebox_tokens_total", "model")} > 0))`,
+            "{{model}}",
+          ],
+        ],
       }),
     ),
     evenly(
       8,
       lines({
         title: "Charged and list price, per hour",
-        description: "What the gateway charges, and the same tokens at the official list price. The distance is the saving.",
+        description:
+          "What the gateway charges, and the same tokens at the official list price. The distance is the saving.",
         unit: "currencyUSD",
         queries: [
           [perHour(perSecond(list)), "list price"],
@@ -116,20 +124,23 @@ export const spend = dashboardOf({
       }),
       lines({
         title: "How the spend is known, per hour",
-        description: "reported: the gateway's usage. counted: our count of the whole answer. partial: our count up to a cut. assumed: the hold.",
+        description:
+          "reported: the gateway's usage. counted: our count of the whole answer. partial: our count up to a cut. assumed: the hold.",
         unit: "currencyUSD",
         queries: [[perHour(perSecond(cost, "source")), "{{source}}"]],
         stacked: true,
       }),
       barFor({
         title: "In doubt, by reason",
-        description: "Cost over the time range of charges that the gateway may bill differently. A charge with two doubts is under both.",
+        description:
+          "Cost over the time range of charges that the gateway may bill differently. A charge with two doubts is under both.",
         unit: "currencyUSD",
         queries: [[`sort_desc(${overRange("farebox_cost_in_doubt_usd_total", "reason")})`, "{{reason}}"]],
       }),
       lines({
         title: "Tokens by class",
-        description: "Tokens charged for. Classes are disjoint: input is without cached and written ones, output without reasoning.",
+        description:
+          "Tokens charged for. Classes are disjoint: input is without cached and written ones, output without reasoning.",
         unit: "suffix: tok/s",
         queries: [[perSecond("farebox_tokens_total", "class"), "{{class}}"]],
         stacked: true,

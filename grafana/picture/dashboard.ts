@@ -22,7 +22,13 @@ export function svgOf(dashboard: DashboardFile, results: (panel: PanelFile) => P
   const panels = dashboard.panels.map((panel) => {
     const { x, y, w, h } = panel.gridPos;
     const column = (pageWidth - 2 * margin + gap) / 24;
-    return placed(margin + x * column, headHeight + y * rowHeight, w * column - gap, h * rowHeight - gap, framed(panel, results(panel)));
+    return placed(
+      margin + x * column,
+      headHeight + y * rowHeight,
+      w * column - gap,
+      h * rowHeight - gap,
+      framed(panel, results(panel)),
+    );
   });
   const head = [
     rectangle(0, 0, pageWidth, height, colours.page),
@@ -45,10 +51,15 @@ function framed(panel: PanelFile, results: PanelResults): string {
       titleHeight,
       ...inside,
       empty
-        ? text(inside[0] / 2, inside[1] / 2, panel.fieldConfig.defaults.noValue ?? "No data", { size: 14, fill: colours.faint, anchor: "middle" })
+        ? text(inside[0] / 2, inside[1] / 2, panel.fieldConfig.defaults.noValue ?? "No data", {
+            size: 14,
+            fill: colours.faint,
+            anchor: "middle",
+          })
         : draw[panel.type](panel, results, ...inside),
     ),
   ].join("");
 }
 
-export const pngOf = (svg: string): Buffer => new Resvg(svg, { font: { loadSystemFonts: true, defaultFontFamily: font } }).render().asPng();
+export const pngOf = (svg: string): Buffer =>
+  new Resvg(svg, { font: { loadSystemFonts: true, defaultFontFamily: font } }).render().asPng();

@@ -8,7 +8,8 @@ export function drawFigure(panel: PanelFile, results: PanelResults, width: numbe
   const { unit, decimals, noValue = "No data", mappings = [] } = panel.fieldConfig.defaults;
   const [first] = namedSeries(panel, results);
   const value = first === undefined ? null : newest(first);
-  const words = value === null ? noValue : (mappings[0]?.options[String(value)]?.text ?? withUnit(value, unit, decimals));
+  const words =
+    value === null ? noValue : (mappings[0]?.options[String(value)]?.text ?? withUnit(value, unit, decimals));
   const fill = (value === null ? null : colours.named[colourAt(panel, value)]) ?? colours.text;
   const size = Math.min(34, (width - 24) / (words.length * 0.62));
   return text(width / 2, height / 2 + size / 3 - 4, words, { size, fill, bold: true, anchor: "middle" });
@@ -35,7 +36,10 @@ export function drawBars(panel: PanelFile, results: PanelResults, width: number,
       return [
         text(nameWidth + 4, baseline, fitted(name, rowSize, nameWidth), { size: rowSize, anchor: "end" }),
         rectangle(nameWidth + 12, y, room, bar, colours.track, { rx: 2 }),
-        rectangle(nameWidth + 12, y, room * Math.min(1, Math.max(0, value / largest)), bar, fill, { rx: 2, "fill-opacity": 0.85 }),
+        rectangle(nameWidth + 12, y, room * Math.min(1, Math.max(0, value / largest)), bar, fill, {
+          rx: 2,
+          "fill-opacity": 0.85,
+        }),
         text(width - 8, baseline, values[index] ?? "", { size: rowSize, fill, anchor: "end" }),
       ];
     })
@@ -47,7 +51,10 @@ export function drawTable(panel: PanelFile, results: PanelResults, width: number
   const { unit, decimals } = panel.fieldConfig.defaults;
   const renamed = panel.transformations?.find(({ id }) => id === "organize")?.options.renameByName ?? {};
   const labels = Object.keys(renamed).filter((name) => !name.startsWith("Value #"));
-  const titles = [...labels.map((name) => renamed[name] ?? name), ...panel.targets.map(({ legendFormat }) => legendFormat)];
+  const titles = [
+    ...labels.map((name) => renamed[name] ?? name),
+    ...panel.targets.map(({ legendFormat }) => legendFormat),
+  ];
   const identity = (row: Readonly<Record<string, string>>) => labels.map((label) => row[label] ?? "");
   const rows = new Map<string, string[]>();
   for (const [column, series] of results.entries()) {
@@ -60,13 +67,14 @@ export function drawTable(panel: PanelFile, results: PanelResults, width: number
     }
   }
   const step = Math.min(30, height / (rows.size + 1));
-  const left = (column: number) => (column === 0 ? 14 : width * 0.3 + ((column - 1) * (width * 0.7)) / (titles.length - 1));
+  const left = (column: number) =>
+    column === 0 ? 14 : width * 0.3 + ((column - 1) * (width * 0.7)) / (titles.length - 1);
   const line = (cells: readonly string[], index: number) => [
     ...cells.map((cell, column) =>
       text(left(column), (index + 0.65) * step, fitted(cell, rowSize, width * 0.28), {
         size: rowSize,
         bold: index === 0,
-        fill: index === 0 ? colours.named["blue"] ?? colours.text : colours.text,
+        fill: index === 0 ? (colours.named["blue"] ?? colours.text) : colours.text,
       }),
     ),
     rectangle(8, (index + 1) * step - 1, width - 16, 1, colours.grid),

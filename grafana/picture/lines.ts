@@ -10,12 +10,18 @@ const legendLine = 17;
 /** Lines over time, with their legend below. */
 export function drawLines(panel: PanelFile, results: PanelResults, width: number, height: number): string {
   const series = namedSeries(panel, results);
-  const legend = legendRows(series.map(({ name }) => name), width);
+  const legend = legendRows(
+    series.map(({ name }) => name),
+    width,
+  );
   const chartHeight = height - legend.length * legendLine - 4;
   const drawn = legend.flatMap((row, line) =>
     row.flatMap(({ name, index, x }) => {
       const y = chartHeight + 4 + line * legendLine;
-      return [rectangle(x, y + 5, 12, 4, colourOf(index), { rx: 2 }), text(x + 17, y + 11, name, { size: legendSize, fill: colours.faint })];
+      return [
+        rectangle(x, y + 5, 12, 4, colourOf(index), { rx: 2 }),
+        text(x + 17, y + 11, name, { size: legendSize, fill: colours.faint }),
+      ];
     }),
   );
   return [placed(0, 0, width, chartHeight, chart(panel, series, width, chartHeight)), ...drawn].join("");
@@ -61,7 +67,13 @@ function chart(panel: PanelFile, series: readonly Named[], width: number, height
       splitNumber: Math.max(2, Math.floor(width / 110)),
       axisLine: { lineStyle: { color: colours.border } },
       axisTick: { show: false },
-      axisLabel: { ...axisText, hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: "{HH}:{mm}:{ss}" },
+      axisLabel: {
+        ...axisText,
+        hideOverlap: true,
+        showMinLabel: false,
+        showMaxLabel: false,
+        formatter: "{HH}:{mm}:{ss}",
+      },
       splitLine: { show: false },
     },
     yAxis: {

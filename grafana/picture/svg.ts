@@ -8,7 +8,20 @@ export const colours = {
   grid: "#2a2d33",
   track: "#22252b",
   named: { green: "#73bf69", yellow: "#f2cc0c", red: "#f2495c", blue: "#5794f2" } as Readonly<Record<string, string>>,
-  series: ["#73bf69", "#f2cc0c", "#5794f2", "#ff780a", "#f2495c", "#b877d9", "#8ab8ff", "#37872d", "#ffb357", "#a16ee0", "#96d98d", "#c4162a"],
+  series: [
+    "#73bf69",
+    "#f2cc0c",
+    "#5794f2",
+    "#ff780a",
+    "#f2495c",
+    "#b877d9",
+    "#8ab8ff",
+    "#37872d",
+    "#ffb357",
+    "#a16ee0",
+    "#96d98d",
+    "#c4162a",
+  ],
 } as const;
 
 export const font = "DejaVu Sans";
@@ -25,7 +38,9 @@ export function fitted(text: string, size: number, width: number): string {
 const escaped = (text: string) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
 
 const attributes = (values: Readonly<Record<string, string | number>>) =>
-  Object.entries(values).map(([name, value]) => ` ${name}="${escaped(String(value))}"`).join("");
+  Object.entries(values)
+    .map(([name, value]) => ` ${name}="${escaped(String(value))}"`)
+    .join("");
 
 export interface TextStyle {
   readonly size: number;
@@ -35,11 +50,22 @@ export interface TextStyle {
 }
 
 /** `y` is the baseline. */
-export const text = (x: number, y: number, content: string, { size, fill = colours.text, bold = false, anchor = "start" }: TextStyle) =>
+export const text = (
+  x: number,
+  y: number,
+  content: string,
+  { size, fill = colours.text, bold = false, anchor = "start" }: TextStyle,
+) =>
   `<text${attributes({ x, y, fill, "font-family": font, "font-size": size, "text-anchor": anchor, ...(bold && { "font-weight": "bold" }) })}>${escaped(content)}</text>`;
 
-export const rectangle = (x: number, y: number, width: number, height: number, fill: string, more: Readonly<Record<string, string | number>> = {}) =>
-  `<rect${attributes({ x, y, width: Math.max(0, width), height, fill, ...more })}/>`;
+export const rectangle = (
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  fill: string,
+  more: Readonly<Record<string, string | number>> = {},
+) => `<rect${attributes({ x, y, width: Math.max(0, width), height, fill, ...more })}/>`;
 
 /** Content with a corner of its own. */
 export const placed = (x: number, y: number, width: number, height: number, content: string) =>

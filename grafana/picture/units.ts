@@ -1,6 +1,20 @@
-const factors: readonly (readonly [number, string])[] = [[1e9, "B"], [1e6, "M"], [1e3, "K"]];
-const binary: readonly (readonly [number, string])[] = [[2 ** 30, " GiB"], [2 ** 20, " MiB"], [2 ** 10, " KiB"]];
-const spans: readonly (readonly [number, string])[] = [[3600, " h"], [60, " min"], [1, " s"], [1e-3, " ms"], [0, " µs"]];
+const factors: readonly (readonly [number, string])[] = [
+  [1e9, "B"],
+  [1e6, "M"],
+  [1e3, "K"],
+];
+const binary: readonly (readonly [number, string])[] = [
+  [2 ** 30, " GiB"],
+  [2 ** 20, " MiB"],
+  [2 ** 10, " KiB"],
+];
+const spans: readonly (readonly [number, string])[] = [
+  [3600, " h"],
+  [60, " min"],
+  [1, " s"],
+  [1e-3, " ms"],
+  [0, " µs"],
+];
 
 /** At most three digits that say something, but no rounding before the point. */
 function digits(value: number, decimals?: number): string {
@@ -8,7 +22,10 @@ function digits(value: number, decimals?: number): string {
   const size = Math.abs(value);
   if (size === 0) return "0";
   const places = Math.max(0, 2 - Math.floor(Math.log10(size)));
-  return value.toFixed(Math.min(places, 8)).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+  return value
+    .toFixed(Math.min(places, 8))
+    .replace(/(\.\d*?)0+$/, "$1")
+    .replace(/\.$/, "");
 }
 
 function scaled(value: number, steps: readonly (readonly [number, string])[], decimals?: number): string {
@@ -19,7 +36,8 @@ function scaled(value: number, steps: readonly (readonly [number, string])[], de
 /** A value as Grafana would write it, for the units that the dashboards use. */
 export function withUnit(value: number, unit: string, decimals?: number): string {
   if (!Number.isFinite(value)) return "–";
-  if (unit === "currencyUSD") return `${value < 0 ? "-" : ""}$${scaled(Math.abs(value), factors, Math.abs(value) >= 1 ? 2 : decimals)}`;
+  if (unit === "currencyUSD")
+    return `${value < 0 ? "-" : ""}$${scaled(Math.abs(value), factors, Math.abs(value) >= 1 ? 2 : decimals)}`;
   if (unit === "percentunit") return `${digits(value * 100, decimals)}%`;
   if (unit === "s") return value === 0 ? "0 s" : scaled(value, spans);
   if (unit === "bytes") return value === 0 ? "0 B" : scaled(value, binary);

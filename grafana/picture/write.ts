@@ -10,7 +10,8 @@ import type { PanelResults } from "./results.ts";
  * Draws the committed dashboards from what Prometheus answers to their queries, after some minutes of mixed traffic
  * through a real Farebox before the sandbox. For a look at a change; a Grafana is not needed. Needs `prometheus`.
  */
-const note = "Rendered by npm run grafana:picture from the answers of Prometheus, with the sandbox for a gateway; not a screenshot of Grafana.";
+const note =
+  "Rendered by npm run grafana:picture from the answers of Prometheus, with the sandbox for a gateway; not a screenshot of Grafana.";
 const rounds = 90;
 
 await using proxy = await startProxy({ sandbox: { latencyMs: 15 } });
@@ -38,7 +39,9 @@ const skipFirstS = 6;
 async function answers(panel: PanelFile): Promise<PanelResults> {
   const asked = panel.targets.map(({ expr, instant }) => {
     const query = substituted(expr, lengths);
-    return instant ? prometheus.instant(query, until) : prometheus.range(query, { since: since + skipFirstS, until, stepS: 1 });
+    return instant
+      ? prometheus.instant(query, until)
+      : prometheus.range(query, { since: since + skipFirstS, until, stepS: 1 });
   });
   return Promise.all(asked);
 }

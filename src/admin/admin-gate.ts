@@ -24,7 +24,12 @@ export interface AdminCredential {
 export type Admission =
   | { readonly ok: true; readonly caller: AdminCaller; readonly credential: AdminCredential }
   /** `message` is one sentence for a person, without anything of the token. */
-  | { readonly ok: false; readonly why: AdminFailure; readonly message: string; readonly retryAfterSeconds: number | null };
+  | {
+      readonly ok: false;
+      readonly why: AdminFailure;
+      readonly message: string;
+      readonly retryAfterSeconds: number | null;
+    };
 
 export interface AdminGate {
   /** Decides on the `Authorization` header of a request that came from an address. */
@@ -57,7 +62,10 @@ export function createAdminGate(parts: {
     return { ok: false, why, message, retryAfterSeconds };
   };
 
-  async function look(token: string, digest: Buffer): Promise<Admission | { readonly wrong: AdminFailure; readonly message: string }> {
+  async function look(
+    token: string,
+    digest: Buffer,
+  ): Promise<Admission | { readonly wrong: AdminFailure; readonly message: string }> {
     if (settingsDigest !== null && timingSafeEqual(digest, settingsDigest)) {
       return { ok: true, caller: settingsCaller, credential: { id: null, digest } };
     }
@@ -79,14 +87,21 @@ export function createAdminGate(parts: {
     const looked = await look(token, digestOf(token));
     if (!("wrong" in looked)) return looked;
     const slowed = await tries.slow(address);
-    if (!slowed.ok) return failed("too_many", "Too many tries with wrong admin tokens came from this address.", slowed.retryAfterSeconds);
+    if (!slowed.ok)
+      return failed(
+        "too_many",
+        "Too many tries with wrong admin tokens came from this address.",
+        slowed.retryAfterSeconds,
+      );
     return failed(looked.wrong, looked.message);
   }
 
   async function stillOpens({ id, digest }: AdminCredential): Promise<AdminCaller | undefined> {
-    if (id === null) return settingsDigest !== null && timingSafeEqual(digest, settingsDigest) ? settingsCaller : undefined;
+    if (id === null)
+      return settingsDigest !== null && timingSafeEqual(digest, settingsDigest) ? settingsCaller : undefined;
     const admin = await admins.findById(id);
-    const opens = admin !== undefined && isLive(admin, clock.now()) && timingSafeEqual(digest, Buffer.from(admin.digest, "hex"));
+    const opens =
+      admin !== undefined && isLive(admin, clock.now()) && timingSafeEqual(digest, Buffer.from(admin.digest, "hex"));
     return opens ? callerOf(admin) : undefined;
   }
 
@@ -109,11 +124,15 @@ function digestOf(text: string): Buffer {
 const howToMake = "'farebox admins create NAME --role editor' makes one";
 
 function unknownMessage(token: string): string {
-  if (token.startsWith("sk-fb-")) return `This is a key for requests to models; the admin API needs an admin token, and ${howToMake}.`;
+  if (token.startsWith("sk-fb-"))
+    return `This is a key for requests to models; the admin API needs an admin token, and ${howToMake}.`;
   return `This admin token is unknown; ${howToMake}.`;
 }
 
-async function missingMessage(parts: { readonly admins: AdminStore; readonly settingsToken: string | null }): Promise<string> {
+async function missingMessage(parts: {
+  readonly admins: AdminStore;
+  readonly settingsToken: string | null;
+}): Promise<string> {
   if (parts.settingsToken === null && (await parts.admins.list()).length === 0) {
     return `There is no admin token yet, so the admin API is closed: ${howToMake}, or set FAREBOX_ADMIN_TOKEN.`;
   }

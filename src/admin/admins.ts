@@ -15,7 +15,10 @@ export interface AdminTools {
 }
 
 const newAdminSchema = z.strictObject({
-  name: nameSchema.refine((name) => !reservedAdminNames.includes(name), `must not be ${reservedAdminNames.join(" or ")}`),
+  name: nameSchema.refine(
+    (name) => !reservedAdminNames.includes(name),
+    `must not be ${reservedAdminNames.join(" or ")}`,
+  ),
   role: z.enum(adminRoles, `must be ${adminRoles.join(" or ")}`),
   /** How long the token opens anything, in milliseconds from now; null for ever. */
   lifetimeMs: z.int().positive().max(lifetimeMsMax).nullable().default(null),
@@ -47,7 +50,11 @@ export async function createAdmin(tools: AdminTools, input: NewAdmin): Promise<C
   const expiresAt = lifetimeMs === null ? null : createdAt + lifetimeMs;
   const admin: Admin = { id, name, role, digest: digestOfKey(text), createdAt, expiresAt, revokedAt: null };
   const creation = await tools.admins.create(admin, tools.by);
-  if (!creation.ok) return failure("name_taken", `there is an admin named ${name} already; names are used once, also by revoked admins`);
+  if (!creation.ok)
+    return failure(
+      "name_taken",
+      `there is an admin named ${name} already; names are used once, also by revoked admins`,
+    );
   return { ok: true, admin, text };
 }
 

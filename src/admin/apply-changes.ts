@@ -21,11 +21,15 @@ export function wantedChanges(facts: Facts): PlannedChange[] {
 export function surplus({ file, present, budgets, objectOf }: Facts): PlannedChange[] {
   const { keys, teams } = file;
   const stated = new Set(budgets.map(({ object }) => object));
-  const oldBudgets = file.budgets === undefined ? [] : present.budgets.filter((budget) => !stated.has(objectOf(budget)));
-  const oldKeys = keys === undefined ? [] : present.keys.filter((key) => key.revokedAt === null && !Object.hasOwn(keys, key.name));
+  const oldBudgets =
+    file.budgets === undefined ? [] : present.budgets.filter((budget) => !stated.has(objectOf(budget)));
+  const oldKeys =
+    keys === undefined ? [] : present.keys.filter((key) => key.revokedAt === null && !Object.hasOwn(keys, key.name));
   const oldTeams = teams === undefined ? [] : present.teams.filter(({ name }) => !Object.hasOwn(teams, name));
   return [
-    ...oldBudgets.map((budget) => gone(objectOf(budget), { action: "budgets.remove", scope: formatScope(budget.scope), period: budget.period })),
+    ...oldBudgets.map((budget) =>
+      gone(objectOf(budget), { action: "budgets.remove", scope: formatScope(budget.scope), period: budget.period }),
+    ),
     ...oldKeys.map((key) => gone(keyObject(key), { action: "keys.revoke", name: key.name })),
     ...oldTeams.map(({ name }) => gone(`team:${name}`, { action: "teams.delete", name })),
   ];
@@ -37,7 +41,11 @@ function teamChange({ name, stated, there }: TeamPair): PlannedChange[] {
   const object = `team:${name}`;
   const after = { models, ...limits };
   if (there === undefined) return [created(object, after, { action: "teams.create", input: { name, models, limits } })];
-  return updated(object, { models: there.models, ...there.limits }, after, { action: "teams.update", name, input: { models, limits } });
+  return updated(object, { models: there.models, ...there.limits }, after, {
+    action: "teams.update",
+    name,
+    input: { models, limits },
+  });
 }
 
 function keyChange({ name, stated, expiresAt, there }: KeyPair, now: number): PlannedChange[] {
@@ -45,8 +53,14 @@ function keyChange({ name, stated, expiresAt, there }: KeyPair, now: number): Pl
   const lifetimeMs = expiresAt === null ? null : expiresAt - now;
   const object = keyObject({ name });
   const after = { team: wish.team, models: wish.models, expires_at: isoTimeOrNull(expiresAt), ...wish.limits };
-  if (there === undefined) return [created(object, after, { action: "keys.create", input: { name, ...wish, lifetimeMs } })];
-  const before = { team: there.team, models: there.models, expires_at: isoTimeOrNull(there.expiresAt), ...there.limits };
+  if (there === undefined)
+    return [created(object, after, { action: "keys.create", input: { name, ...wish, lifetimeMs } })];
+  const before = {
+    team: there.team,
+    models: there.models,
+    expires_at: isoTimeOrNull(there.expiresAt),
+    ...there.limits,
+  };
   // An expiry that stays is not asked for: it may be over.
   const expiry = expiresAt === there.expiresAt ? {} : { lifetimeMs };
   return updated(object, before, after, { action: "keys.update", name, input: { ...wish, ...expiry } });
@@ -69,7 +83,9 @@ function limitsIn(stated: StatedTeam | StatedKey | null): Limits {
 type Fields = Readonly<Record<string, FieldValue>>;
 
 function created(object: string, after: Fields, wish: Wish): PlannedChange {
-  const fields = Object.entries(after).flatMap(([field, value]) => (value === null ? [] : [{ field, before: null, after: value }]));
+  const fields = Object.entries(after).flatMap(([field, value]) =>
+    value === null ? [] : [{ field, before: null, after: value }],
+  );
   return { object, isNew: true, fields, wish };
 }
 

@@ -27,7 +27,12 @@ export function faultsOf(facts: Facts, removals: readonly PlannedChange[]): Plan
 function keyFaults({ name, stated, expiresAt, there }: KeyPair, { file, now }: Facts): PlanFault[] {
   const path = ["keys", name];
   if (there !== undefined && there.revokedAt !== null) {
-    return [{ path, message: `the key ${name} was revoked at ${isoTime(there.revokedAt)} for good; write another name, or take it out` }];
+    return [
+      {
+        path,
+        message: `the key ${name} was revoked at ${isoTime(there.revokedAt)} for good; write another name, or take it out`,
+      },
+    ];
   }
   const faults = stated?.team == null ? [] : missingTeam(file, stated.team, [...path, "team"]);
   // An expiry that stays may be over.
@@ -38,7 +43,9 @@ function keyFaults({ name, stated, expiresAt, there }: KeyPair, { file, now }: F
 
 function expiryFault(lifetimeMs: number): string | null {
   if (lifetimeMs > lifetimeMsMax) return '"expires": write a time within 100 years, or null for never';
-  return lifetimeMs > 0 ? null : '"expires" is over already; write a time to come, or take the key out and --prune to revoke it';
+  return lifetimeMs > 0
+    ? null
+    : '"expires" is over already; write a time to come, or take the key out and --prune to revoke it';
 }
 
 /** A file that lists teams lists all of them: one that is not there is a slip of the pen. */
@@ -54,7 +61,9 @@ function secondBudgets(budgets: readonly BudgetPair[]): PlanFault[] {
       seen.add(object);
       return [];
     }
-    return [{ path: ["budgets", index], message: `a second budget for ${stated.scope} per ${stated.per}; keep one of them` }];
+    return [
+      { path: ["budgets", index], message: `a second budget for ${stated.scope} per ${stated.per}; keep one of them` },
+    ];
   });
 }
 
@@ -72,8 +81,10 @@ function budgetFaults({ scope }: BudgetPair, path: Path, { file, keyNamed }: Fac
 
 /** A team that pruning would delete while something that the file leaves alone names it. */
 function teamInUse(name: string, { file, present, now, objectOf }: Facts): PlanFault[] {
-  const key = file.keys === undefined ? present.keys.find((each) => each.team === name && isLive(each, now)) : undefined;
-  const budget = file.budgets === undefined ? present.budgets.find(({ scope }) => teamOfScope(scope) === name) : undefined;
+  const key =
+    file.keys === undefined ? present.keys.find((each) => each.team === name && isLive(each, now)) : undefined;
+  const budget =
+    file.budgets === undefined ? present.budgets.find(({ scope }) => teamOfScope(scope) === name) : undefined;
   const user = key === undefined ? budget && objectOf(budget) : keyObject(key);
   if (user === undefined) return [];
   const message = `team:${name} would be deleted, but ${user} names it, and the file leaves that alone; list the team, or what names it too`;

@@ -16,7 +16,9 @@ function block<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
   const known = Object.keys(shape);
   return z.strictObject(shape, {
     error: ({ code, ...issue }) =>
-      code === "unrecognized_keys" ? unknownFields((issue as { keys: string[] }).keys, known) : `a block of the fields ${known.join(", ")}`,
+      code === "unrecognized_keys"
+        ? unknownFields((issue as { keys: string[] }).keys, known)
+        : `a block of the fields ${known.join(", ")}`,
   });
 }
 
@@ -29,7 +31,12 @@ function named<Value extends z.ZodType>(value: Value) {
 
 const modelWords = 'a list of model names or patterns such as ["gpt-4o*", o3], or null for all';
 const models = z
-  .array(z.string({ error: modelWords }).regex(patternPattern, { error: "a model name or a pattern such as gpt-4o*, without spaces" }), { error: modelWords })
+  .array(
+    z
+      .string({ error: modelWords })
+      .regex(patternPattern, { error: "a model name or a pattern such as gpt-4o*, without spaces" }),
+    { error: modelWords },
+  )
   .min(1, { error: modelWords })
   .max(100, { error: "at most 100 patterns" })
   .nullable()
@@ -37,14 +44,20 @@ const models = z
   .describe("Models that may be used, * standing for any characters; left out or null, all.");
 
 const limitWords = `a whole number from 1 to ${limitMax}, or null for no limit`;
-const limit = z.int({ error: limitWords }).min(1, { error: limitWords }).max(limitMax, { error: limitWords }).nullable().optional();
+const limit = z
+  .int({ error: limitWords })
+  .min(1, { error: limitWords })
+  .max(limitMax, { error: limitWords })
+  .nullable()
+  .optional();
 const limits = block({
   rpm: limit.describe("Requests in any 60 seconds."),
   tpm: limit.describe("Tokens of the requests of any 60 seconds."),
   parallel: limit.describe("Requests at the same time."),
 }).optional();
 
-const expiresWords = "a day such as 2027-01-31 (its beginning), an instant such as 2027-01-31T12:00:00Z, or null for never";
+const expiresWords =
+  "a day such as 2027-01-31 (its beginning), an instant such as 2027-01-31T12:00:00Z, or null for never";
 const key = block({
   team: name.nullable().optional(),
   models,
@@ -68,7 +81,10 @@ const budget = block({
     .string({ error: limitUsdWords })
     .refine((text) => parseUsd(text) !== undefined, { error: limitUsdWords })
     .describe("USD, a decimal string."),
-  mode: z.enum(["hard", "soft"], { error: "hard or soft" }).optional().describe("hard (default) refuses what does not fit; soft only counts."),
+  mode: z
+    .enum(["hard", "soft"], { error: "hard or soft" })
+    .optional()
+    .describe("hard (default) refuses what does not fit; soft only counts."),
   warn: z
     .string({ error: warnWords })
     .regex(/^(?:100|[1-9]\d?)%$/, { error: warnWords })
@@ -87,7 +103,10 @@ function isScope(text: string): boolean {
 export const applyFileSchema = block({
   teams: named(team.nullable()).optional().describe("All teams. Left out, teams are left alone."),
   keys: named(key.nullable()).optional().describe("All keys. Left out, keys are left alone."),
-  budgets: z.array(budget, { error: "a list of budgets, or [] for none" }).optional().describe("All budgets. Left out, budgets are left alone."),
+  budgets: z
+    .array(budget, { error: "a list of budgets, or [] for none" })
+    .optional()
+    .describe("All budgets. Left out, budgets are left alone."),
 });
 
 export type ApplyFile = z.infer<typeof applyFileSchema>;

@@ -53,7 +53,9 @@ export interface Plan {
   readonly kept: readonly PlannedChange[];
 }
 
-export type Planning = { readonly ok: true; readonly plan: Plan } | { readonly ok: false; readonly faults: readonly PlanFault[] };
+export type Planning =
+  | { readonly ok: true; readonly plan: Plan }
+  | { readonly ok: false; readonly faults: readonly PlanFault[] };
 
 export interface PlanQuestion {
   readonly file: ApplyFile;
@@ -72,5 +74,8 @@ export function planOf(question: PlanQuestion): Planning {
   const faults = faultsOf(facts, question.prune ? removals : []);
   if (faults.length > 0) return { ok: false, faults };
   const wanted = wantedChanges(facts);
-  return { ok: true, plan: question.prune ? { changes: [...wanted, ...removals], kept: [] } : { changes: wanted, kept: removals } };
+  return {
+    ok: true,
+    plan: question.prune ? { changes: [...wanted, ...removals], kept: [] } : { changes: wanted, kept: removals },
+  };
 }

@@ -17,7 +17,11 @@ export interface ApplyTools {
   readonly by: string;
 }
 
-export async function readPresent({ ledger, keys, teams }: Pick<ApplyTools, "ledger" | "keys" | "teams">): Promise<Present> {
+export async function readPresent({
+  ledger,
+  keys,
+  teams,
+}: Pick<ApplyTools, "ledger" | "keys" | "teams">): Promise<Present> {
   const [allTeams, allKeys, budgets] = await Promise.all([teams.list(), keys.list(), ledger.budgets()]);
   return { teams: allTeams, keys: allKeys, budgets };
 }
@@ -48,7 +52,11 @@ export async function applyChanges(
   return { made, failed: null };
 }
 
-async function fulfil(tools: ApplyTools, wish: Wish, onKey: (created: CreatedKey) => Promise<void>): Promise<{ readonly ok: true } | Failure> {
+async function fulfil(
+  tools: ApplyTools,
+  wish: Wish,
+  onKey: (created: CreatedKey) => Promise<void>,
+): Promise<{ readonly ok: true } | Failure> {
   switch (wish.action) {
     case "teams.create":
       return createTeam(tools, wish.input);

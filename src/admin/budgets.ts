@@ -1,5 +1,14 @@
 import { z } from "zod";
-import { formatScope, parseScope, periods, teamOfScope, weighsOn, type Budget, type BudgetWindow, type Scope } from "../core/budget.ts";
+import {
+  formatScope,
+  parseScope,
+  periods,
+  teamOfScope,
+  weighsOn,
+  type Budget,
+  type BudgetWindow,
+  type Scope,
+} from "../core/budget.ts";
 import { isLive, namePattern } from "../core/keys.ts";
 import { noMoney, parseUsd } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
@@ -70,9 +79,15 @@ export async function setBudget(tools: BudgetChangeTools, input: NewBudget): Pro
 }
 
 /** Every budget's window at this instant; of a budget that each key has for itself, one for each key that it weighs on. */
-export async function listBudgets(tools: BudgetTools & { readonly calendar: Calendar }): Promise<readonly BudgetWindow[]> {
+export async function listBudgets(
+  tools: BudgetTools & { readonly calendar: Calendar },
+): Promise<readonly BudgetWindow[]> {
   const at = tools.clock.now();
-  const [budgets, windows, keys] = await Promise.all([tools.ledger.budgets(), tools.ledger.windows(at), tools.keys.list()]);
+  const [budgets, windows, keys] = await Promise.all([
+    tools.ledger.budgets(),
+    tools.ledger.windows(at),
+    tools.keys.list(),
+  ]);
   const live = keys.filter((key) => isLive(key, at));
   const windowsOf = Map.groupBy(windows, ({ budget }) => budget.id);
   return budgets.flatMap((budget) => {
@@ -93,7 +108,12 @@ export async function removeBudget(
   if (!period.ok) return period;
   const resolved = await resolveScope(input.scope, tools.keys);
   if (!resolved.ok) return resolved;
-  const removed = await tools.ledger.removeBudget(formatScope(resolved.scope), input.period, tools.clock.now(), tools.by);
+  const removed = await tools.ledger.removeBudget(
+    formatScope(resolved.scope),
+    input.period,
+    tools.clock.now(),
+    tools.by,
+  );
   if (!removed) return failure("not_found", `there is no budget for ${input.scope} per ${input.period}`);
   return { ok: true };
 }
@@ -106,7 +126,8 @@ function readScope(text: string): ScopeResult {
   const scope = parseScope(text);
   if (scope === undefined) return failure("invalid", scopeForms);
   const team = teamOfScope(scope);
-  if (team !== null && !namePattern.test(team)) return failure("invalid", `${JSON.stringify(team)} is not the name of a team`);
+  if (team !== null && !namePattern.test(team))
+    return failure("invalid", `${JSON.stringify(team)} is not the name of a team`);
   return { ok: true, scope };
 }
 

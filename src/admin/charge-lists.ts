@@ -28,7 +28,10 @@ interface ChargeTools {
 }
 
 /** A page of charges, newest first. */
-export async function listCharges({ ledger, keys }: ChargeTools, wish: ChargeWish): Promise<{ readonly ok: true; readonly page: ChargePage } | Failure> {
+export async function listCharges(
+  { ledger, keys }: ChargeTools,
+  wish: ChargeWish,
+): Promise<{ readonly ok: true; readonly page: ChargePage } | Failure> {
   const { key: asked, model, state, since, until, tag: tagText, limit, cursor } = wish;
   const key = asked === undefined ? undefined : await keys.find(asked);
   if (asked !== undefined && key === undefined) return noSuchKey(asked);

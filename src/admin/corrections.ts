@@ -14,7 +14,9 @@ const correctionSchema = z.strictObject({
   amount: z.string().transform((text, context) => {
     const amount = parseSignedUsd(text);
     if (amount !== undefined && amount !== noMoney) return amount;
-    context.addIssue("must be an amount of USD that is added to the charge, such as 0.25 or -0.05, not zero and below 9 million");
+    context.addIssue(
+      "must be an amount of USD that is added to the charge, such as 0.25 or -0.05, not zero and below 9 million",
+    );
     return z.NEVER;
   }),
   why: z.string().trim().min(1, "must say why").max(500, "must be at most 500 characters"),
@@ -47,7 +49,10 @@ export function newCorrectionFault(input: NewCorrection): Failure | null {
  * Corrects a charge by an amount, as a row of its own. The row's id comes from charge, amount and reason: the same
  * correction given twice is made once, whoever gives it.
  */
-export async function correctCharge({ ledger, clock }: CorrectionTools, input: NewCorrection): Promise<CorrectionMade | Failure> {
+export async function correctCharge(
+  { ledger, clock }: CorrectionTools,
+  input: NewCorrection,
+): Promise<CorrectionMade | Failure> {
   const parsed = parseInput(correctionSchema, input);
   if (!parsed.ok) return parsed;
   const { id, amount, why, by } = parsed.value;
@@ -60,7 +65,9 @@ export async function correctCharge({ ledger, clock }: CorrectionTools, input: N
 }
 
 function idOf(...parts: readonly [id: string, amount: bigint, why: string]): string {
-  const digest = createHash("sha256").update(JSON.stringify(parts.map(String))).digest("hex");
+  const digest = createHash("sha256")
+    .update(JSON.stringify(parts.map(String)))
+    .digest("hex");
   return `adj-${digest.slice(0, 32)}`;
 }
 
@@ -84,5 +91,8 @@ function refusal(reason: Exclude<AdjustResult, "ok" | "repeated">, id: string): 
 }
 
 export function noSuchCharge(id: string): Failure {
-  return failure("not_found", `there is no charge ${JSON.stringify(id)}; farebox charges lists them, and db prune makes sums of old ones`);
+  return failure(
+    "not_found",
+    `there is no charge ${JSON.stringify(id)}; farebox charges lists them, and db prune makes sums of old ones`,
+  );
 }

@@ -69,7 +69,8 @@ export class FailedTries {
   #remember(address: string): Tries {
     const name = groupOf(address);
     const known = this.#addresses.get(name);
-    const isOld = known !== undefined && known.waiting === 0 && this.#clock.monotonic() - known.lastAt > forgottenAfterMs;
+    const isOld =
+      known !== undefined && known.waiting === 0 && this.#clock.monotonic() - known.lastAt > forgottenAfterMs;
     const tries = known === undefined || isOld ? { failures: 0, waiting: 0, freeAt: 0, lastAt: 0 } : known;
     this.#addresses.delete(name);
     this.#addresses.set(name, tries);

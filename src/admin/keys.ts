@@ -87,7 +87,8 @@ export async function createKey(tools: KeyTools, input: NewKey): Promise<Created
     previous: null,
   };
   const creation = await tools.keys.create(key, tools.by);
-  if (!creation.ok) return failure("name_taken", `there is a key named ${name} already; names are used once, also by revoked keys`);
+  if (!creation.ok)
+    return failure("name_taken", `there is a key named ${name} already; names are used once, also by revoked keys`);
   return { ok: true, before: null, key, text };
 }
 
@@ -105,7 +106,10 @@ export function listKeys(keys: KeyStore): Promise<readonly Key[]> {
   return keys.list();
 }
 
-export async function showKey(keys: KeyStore, nameOrId: string): Promise<{ readonly ok: true; readonly key: Key } | Failure> {
+export async function showKey(
+  keys: KeyStore,
+  nameOrId: string,
+): Promise<{ readonly ok: true; readonly key: Key } | Failure> {
   const key = await keys.find(nameOrId);
   return key === undefined ? noSuchKey(nameOrId) : { ok: true, key };
 }
@@ -157,17 +161,29 @@ export interface RotatedKey extends KeyChanged {
  * Gives a key a new secret. Until the overlap ends the one before opens as well; the one before that, where its overlap
  * still ran, closes at once.
  */
-export async function rotateKey(tools: KeyTools, nameOrId: string, input: KeyRotation = {}): Promise<RotatedKey | Failure> {
+export async function rotateKey(
+  tools: KeyTools,
+  nameOrId: string,
+  input: KeyRotation = {},
+): Promise<RotatedKey | Failure> {
   const parsed = parseInput(rotationSchema, input);
   if (!parsed.ok) return parsed;
   const key = await tools.keys.find(nameOrId);
   if (key === undefined) return noSuchKey(nameOrId);
   if (key.revokedAt !== null) return revoked(key);
   const now = tools.clock.now();
-  if (!isLive(key, now)) return failure("refused", `${key.name} has expired; farebox keys update ${key.name} --expires 30d lets it open again`);
+  if (!isLive(key, now))
+    return failure(
+      "refused",
+      `${key.name} has expired; farebox keys update ${key.name} --expires 30d lets it open again`,
+    );
   const { overlapMs } = parsed.value;
   const text = newText(tools, key.id);
-  const secret = { digest: digestOfKey(text), madeAt: now, previousValidUntil: overlapMs === 0 ? null : now + overlapMs };
+  const secret = {
+    digest: digestOfKey(text),
+    madeAt: now,
+    previousValidUntil: overlapMs === 0 ? null : now + overlapMs,
+  };
   const changed = await tools.keys.update(key.id, { secret }, now, tools.by);
   return changed === undefined ? noSuchKey(nameOrId) : { ok: true, before: changed.before, key: changed.after, text };
 }

@@ -49,7 +49,8 @@ export async function createTeam(tools: TeamTools, input: NewTeam): Promise<Team
   const { name, models, limits } = parsed.value;
   const team: Team = { name, models, limits: changedLimits(noLimits, limits), createdAt: tools.clock.now() };
   const creation = await tools.teams.create(team, tools.by);
-  if (!creation.ok) return failure("name_taken", `there is a team named ${name} already; farebox teams update changes it`);
+  if (!creation.ok)
+    return failure("name_taken", `there is a team named ${name} already; farebox teams update changes it`);
   return { ok: true, before: null, team };
 }
 
@@ -58,7 +59,10 @@ export function listTeams(teams: TeamStore): Promise<readonly Team[]> {
   return teams.list();
 }
 
-export async function showTeam(teams: TeamStore, name: string): Promise<{ readonly ok: true; readonly team: Team } | Failure> {
+export async function showTeam(
+  teams: TeamStore,
+  name: string,
+): Promise<{ readonly ok: true; readonly team: Team } | Failure> {
   const team = await teams.find(name);
   return team === undefined ? noSuchTeam(name) : { ok: true, team };
 }
@@ -70,7 +74,11 @@ export function teamChangeFault(input: TeamWish): Failure | null {
 }
 
 /** Changes what the input names; a running proxy heeds it with the next request. */
-export async function updateTeam({ teams, clock, by }: TeamTools, name: string, input: TeamWish): Promise<TeamChanged | Failure> {
+export async function updateTeam(
+  { teams, clock, by }: TeamTools,
+  name: string,
+  input: TeamWish,
+): Promise<TeamChanged | Failure> {
   const parsed = parseChange(teamChangeSchema, input);
   if (!parsed.ok) return parsed;
   const changed = await teams.update(name, parsed.value, clock.now(), by);
@@ -78,7 +86,10 @@ export async function updateTeam({ teams, clock, by }: TeamTools, name: string, 
 }
 
 /** Deletes a team that no live key and no budget names. What was spent under its name stays in the ledger. */
-export async function deleteTeam({ teams, clock, by }: TeamTools, name: string): Promise<TeamChanged<Team, null> | Failure> {
+export async function deleteTeam(
+  { teams, clock, by }: TeamTools,
+  name: string,
+): Promise<TeamChanged<Team, null> | Failure> {
   const removal = await teams.remove(name, clock.now(), by);
   if (removal.ok) return { ok: true, before: removal.before, team: null };
   if (removal.reason === "no_such_team") return noSuchTeam(name);

@@ -11,7 +11,8 @@ const patienceMs = 15_000;
 /** The account record, fresh from the gateway. */
 export async function readAccountOnce(settings: Settings, clock: Clock): Promise<AccountReading> {
   const { address, apiKey } = settings.gateway;
-  if (address === null || apiKey === null) return { ok: false, message: "the balance needs the gateway's address and its key" };
+  if (address === null || apiKey === null)
+    return { ok: false, message: "the balance needs the gateway's address and its key" };
   const baseUrl = address.origin + address.basePath;
   await using gateway = createGateway(settings.gateway.engine, { baseUrl, apiKey: apiKey.reveal(), clock });
   const answer = await fetchWhole(gateway, "/account/info", Math.min(settings.gateway.silenceMs, patienceMs));

@@ -31,6 +31,22 @@ export function adminApi(
     return found.ok ? found.record : undefined;
   };
   return serveAdmin(adminRoutes(parts.version), {
-    ledger, latest, keys, teams, samples, audit, outbox, tasks, clock, calendar, catalogue, account, accountTtlMs, gate, desk, memory, process,
+    ledger,
+    latest,
+    keys,
+    teams,
+    samples,
+    audit,
+    outbox,
+    tasks,
+    clock,
+    calendar,
+    catalogue,
+    account,
+    accountTtlMs,
+    gate,
+    desk,
+    memory,
+    process,
   });
 }

@@ -26,12 +26,21 @@ export interface AlertingParts {
 }
 
 /** Alerts of a running proxy; ended by what owns them, before their delivery. */
-export function startAlerting({ alerts: settings }: Settings, parts: AlertingParts, owned: AsyncDisposableStack): Alerts {
+export function startAlerting(
+  { alerts: settings }: Settings,
+  parts: AlertingParts,
+  owned: AsyncDisposableStack,
+): Alerts {
   const { store, calendar, clock, log, metrics } = parts;
   const { ledger, samples, outbox } = store;
   return owned.use(
     startAlerts({
-      ledger, samples, outbox, calendar, clock, log,
+      ledger,
+      samples,
+      outbox,
+      calendar,
+      clock,
+      log,
       rules: settings,
       target: settings.webhook === null ? null : alertTarget,
       newId: randomUUIDv7,

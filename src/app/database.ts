@@ -35,7 +35,13 @@ export function createUpkeep(clock: Clock): Upkeep {
       if (database.kind === "postgres") return refused(copiedByServer("restored with pg_restore"));
       const { path } = database;
       if (isSame(file, path)) return refused(`${file} is the ledger itself; name a backup of it`);
-      const result = await restore({ path, file, calendar: calendarOf(timeZone), stamp: stampOf(clock.now()), onProgress });
+      const result = await restore({
+        path,
+        file,
+        calendar: calendarOf(timeZone),
+        stamp: stampOf(clock.now()),
+        onProgress,
+      });
       if (result.ok) return { ok: true, ...result.copied, replaced: result.replaced };
       if ("verification" in result) return refused(unsound(file, result.verification.differences.length), 1);
       return result.of === "ledger" ? ledgerRefused(result.failure, path) : backupRefused(result.failure, file);
@@ -49,13 +55,19 @@ export function createUpkeep(clock: Clock): Upkeep {
 
     async repair({ database, timeZone }, on) {
       const how = { calendar: calendarOf(timeZone), clock, pause, ...on };
-      const result = database.kind === "postgres" ? await (await import("../store/postgres/repair.ts")).repairServer({ server: serverOf(database), ...how }) : await repair({ path: database.path, ...how });
+      const result =
+        database.kind === "postgres"
+          ? await (await import("../store/postgres/repair.ts")).repairServer({ server: serverOf(database), ...how })
+          : await repair({ path: database.path, ...how });
       return result.ok ? result : ledgerRefused(result.failure, shownDatabase(database));
     },
 
     async prune({ database, timeZone }, options) {
       const how = { calendar: calendarOf(timeZone), clock, pause, ...options };
-      const result = database.kind === "postgres" ? await (await import("../store/postgres/prune.ts")).pruneServer({ server: serverOf(database), ...how }) : await pruneFile({ path: database.path, ...how });
+      const result =
+        database.kind === "postgres"
+          ? await (await import("../store/postgres/prune.ts")).pruneServer({ server: serverOf(database), ...how })
+          : await pruneFile({ path: database.path, ...how });
       return result.ok ? { ok: true, ...result.pruned } : ledgerRefused(result.failure, shownDatabase(database));
     },
   };
@@ -90,7 +102,9 @@ function megabytes(bytes: number): string {
 function movingProblem(failure: MoveFailure, from: string, to: string): string {
   switch (failure.kind) {
     case "source":
-      return failure.failure.kind === "missing" ? `there is no ledger in ${from}` : ledgerProblem(failure.failure, from);
+      return failure.failure.kind === "missing"
+        ? `there is no ledger in ${from}`
+        : ledgerProblem(failure.failure, from);
     case "target":
       return storeProblem(failure.failure, to);
     case "target_in_use":

@@ -22,7 +22,14 @@ export function taskWebhookRule({ webhook }: Settings): AddressRule {
 /** The outbox's delivery of a running proxy, ended by what owns it. */
 export function startDelivering(
   settings: Settings,
-  parts: { readonly outbox: Outbox; readonly seal: Seal; readonly clock: Clock; readonly log: Log; readonly metrics: Metrics; readonly duty: Duty },
+  parts: {
+    readonly outbox: Outbox;
+    readonly seal: Seal;
+    readonly clock: Clock;
+    readonly log: Log;
+    readonly metrics: Metrics;
+    readonly duty: Duty;
+  },
   owned: AsyncDisposableStack,
 ): Delivery {
   const { outbox, seal, clock, log, metrics, duty } = parts;
@@ -30,7 +37,10 @@ export function startDelivering(
     message.kind === "alert" ? alertDestination(settings, message) : taskDestination(settings, seal, message);
   const delivery = owned.use(
     startDelivery({
-      outbox, clock, log, destinationOf,
+      outbox,
+      clock,
+      log,
+      destinationOf,
       sender: createWebhookSender({ clock }),
       random: Math.random,
       counted: metrics.outbox.delivery,
@@ -41,7 +51,10 @@ export function startDelivering(
   return delivery;
 }
 
-function alertDestination({ alerts: { webhook, secret } }: Settings, { target, payload }: Message): Destination | NoDestination {
+function alertDestination(
+  { alerts: { webhook, secret } }: Settings,
+  { target, payload }: Message,
+): Destination | NoDestination {
   if (webhook === null || target !== alertTarget) return { gone: "nobody to send to is set any more" };
   return { url: webhook.reveal(), rule: "administrator", body: payload, headers: signedWith(secret?.reveal() ?? null) };
 }

@@ -17,8 +17,18 @@ interface Wish {
 
 const wishes: readonly Wish[] = [
   { what: "gpt-4o, plain", model: "gpt-4o", prompt: "Name three colours of the evening sky." },
-  { what: "gpt-4o-mini, stream with usage", model: "gpt-4o-mini", prompt: "Tell a very short story.", stream: "with usage" },
-  { what: "gpt-4.1, stream without usage", model: "gpt-4.1", prompt: "Count to ten in words.", stream: "without usage" },
+  {
+    what: "gpt-4o-mini, stream with usage",
+    model: "gpt-4o-mini",
+    prompt: "Tell a very short story.",
+    stream: "with usage",
+  },
+  {
+    what: "gpt-4.1, stream without usage",
+    model: "gpt-4.1",
+    prompt: "Count to ten in words.",
+    stream: "without usage",
+  },
   { what: "claude-sonnet-4-6, plain", model: "claude-sonnet-4-6", prompt: "What is a ledger?" },
   { what: "gemini-2.5-flash, plain", model: "gemini-2.5-flash", prompt: "What is a farebox?" },
 ];
@@ -30,7 +40,8 @@ export async function runDemoRequests(
 ): Promise<DemoLine[]> {
   const client = clientWith(baseURL, keys.demo);
   const lines: DemoLine[] = [];
-  for (const wish of wishes) lines.push(await (wish.stream === undefined ? plain(client, wish) : streamed(client, wish)));
+  for (const wish of wishes)
+    lines.push(await (wish.stream === undefined ? plain(client, wish) : streamed(client, wish)));
   lines.push(await refused(clientWith(baseURL, keys.intern)));
   return lines;
 }
@@ -54,7 +65,11 @@ async function plain(client: OpenAI, { what, model, prompt }: Wish): Promise<Dem
     .withResponse();
   const cost = response.headers.get("x-farebox-cost-usd");
   const words = data.choices[0]?.message.content?.split(/\s+/).length ?? 0;
-  return { what, result: `${words} words, header says ${cost} USD`, requestId: response.headers.get("x-farebox-request-id") };
+  return {
+    what,
+    result: `${words} words, header says ${cost} USD`,
+    requestId: response.headers.get("x-farebox-request-id"),
+  };
 }
 
 async function streamed(client: OpenAI, { what, model, prompt, stream }: Wish): Promise<DemoLine> {
@@ -76,7 +91,10 @@ async function streamed(client: OpenAI, { what, model, prompt, stream }: Wish): 
 async function refused(client: OpenAI): Promise<DemoLine> {
   const what = "gpt-4o, with the intern's key";
   try {
-    await client.chat.completions.create({ model: "gpt-4o", messages: [{ role: "user", content: "Write a long novel." }] });
+    await client.chat.completions.create({
+      model: "gpt-4o",
+      messages: [{ role: "user", content: "Write a long novel." }],
+    });
     return { what, result: "was not refused", requestId: null };
   } catch (error) {
     if (!(error instanceof APIError)) throw error;

@@ -87,7 +87,10 @@ async function demoKeys(serving: Serving, io: Io): Promise<{ demo: string; inter
   const made: Record<string, string> = {};
   for (const [name, limit] of Object.entries(budgets)) {
     const created = await createKey({ keys: serving.keys, clock, by: fareboxItself }, { name });
-    const set = await setBudget({ ledger: serving.ledger, keys: serving.keys, clock, by: fareboxItself }, { scope: `key:${name}`, limit, period: "1d" });
+    const set = await setBudget(
+      { ledger: serving.ledger, keys: serving.keys, clock, by: fareboxItself },
+      { scope: `key:${name}`, limit, period: "1d" },
+    );
     if (!created.ok || !set.ok) return undefined;
     made[name] = created.text;
     printLine(io, `  ${name.padEnd(8)} ${limit} USD a day   ${created.text}`);
@@ -96,7 +99,11 @@ async function demoKeys(serving: Serving, io: Io): Promise<{ demo: string; inter
 }
 
 /** What came back to the client, beside what the ledger has of it. */
-async function showRequests(io: Io, serving: Serving, lines: Awaited<ReturnType<typeof runDemoRequests>>): Promise<void> {
+async function showRequests(
+  io: Io,
+  serving: Serving,
+  lines: Awaited<ReturnType<typeof runDemoRequests>>,
+): Promise<void> {
   const rows = await Promise.all(
     lines.map(async ({ what, requestId, result }) => {
       const charge = requestId === null ? undefined : await serving.ledger.charge(requestId);
@@ -106,7 +113,11 @@ async function showRequests(io: Io, serving: Serving, lines: Awaited<ReturnType<
     }),
   );
   const titles = ["request", "answer", "known by", "cost USD", "list price USD"];
-  printTable(io, titles.map((title, index) => (index > 2 ? { title, align: "right" as const } : { title })), rows);
+  printTable(
+    io,
+    titles.map((title, index) => (index > 2 ? { title, align: "right" as const } : { title })),
+    rows,
+  );
 }
 
 /** The report as the command prints it, and the gateway's own books beside it. True when both agree and `verify` is clean. */
@@ -120,11 +131,19 @@ async function showSums(io: Io, serving: Serving, sandbox: Sandbox, database: st
   const total = charges.reduce((sum, charge) => sum + (charge.cost ?? 0n), 0n) as typeof sandbox.billed.cost;
   printLine(io, `  the gateway billed   ${formatUsd(sandbox.billed.cost)} USD`);
   printLine(io, `  the ledger says      ${formatUsd(total)} USD`);
-  printLine(io, `  farebox verify       ${verification.charges} charges, ${verification.differences.length} differences`);
+  printLine(
+    io,
+    `  farebox verify       ${verification.charges} charges, ${verification.differences.length} differences`,
+  );
   return reported === 0 && verification.differences.length === 0 && total >= sandbox.billed.cost;
 }
 
-function showHow(io: Io, serving: Serving, { key, adminToken }: { readonly key: string; readonly adminToken: string }, database: string): void {
+function showHow(
+  io: Io,
+  serving: Serving,
+  { key, adminToken }: { readonly key: string; readonly adminToken: string },
+  database: string,
+): void {
   heading(io, "Point your own SDK at it");
   printLine(io, `  export OPENAI_BASE_URL=${serving.url}/v1`);
   printLine(io, `  export OPENAI_API_KEY=${key}`);

@@ -1,7 +1,28 @@
-import { accessSync, constants, existsSync, lstatSync, readdirSync, readFileSync, realpathSync, statfsSync, statSync } from "node:fs";
+import {
+  accessSync,
+  constants,
+  existsSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  statfsSync,
+  statSync,
+} from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import type { Settings } from "../config/settings.ts";
-import { failed, judgeDisk, judgeNames, judgePending, judgeWal, listed, ok, skipped, warning, type Check } from "../reporting/doctor.ts";
+import {
+  failed,
+  judgeDisk,
+  judgeNames,
+  judgePending,
+  judgeWal,
+  listed,
+  ok,
+  skipped,
+  warning,
+  type Check,
+} from "../reporting/doctor.ts";
 import { ledgerProblem } from "./database.ts";
 
 /** The ledger's file, its folder and disk. Makes nothing. */
@@ -20,12 +41,17 @@ export async function examineFile(given: string, settings: Settings, now: number
     const advice = "see docs/operating.md, or farebox db restore FILE with a backup";
     return [failed("database", ledgerProblem(looked.failure, path), advice), ...names, disk];
   }
-  if (!mayWrite(path)) return [failed("database", `this user may not write ${path}`, `chown it to the user that runs farebox`), disk];
+  if (!mayWrite(path))
+    return [failed("database", `this user may not write ${path}`, `chown it to the user that runs farebox`), disk];
   const { schema, known, timeZone, pending, isServed } = looked.look;
   const runs = isServed ? "a serve runs on it" : "no serve runs on it";
   return [
     schema < known
-      ? warning("database", `${path} has schema version ${schema} of an earlier release; ${runs}`, `the next serve brings it to ${known} after a backup, or farebox db migrate does now`)
+      ? warning(
+          "database",
+          `${path} has schema version ${schema} of an earlier release; ${runs}`,
+          `the next serve brings it to ${known} after a backup, or farebox db migrate does now`,
+        )
       : ok("database", `${path}, schema version ${schema}; ${runs}`),
     ...names,
     disk,
@@ -43,12 +69,17 @@ export function zoneOf(set: string, stored: string | null): Check {
 
 /** Null for a folder in which a ledger can be made and written. */
 function examineFolder(folder: string): Check | null {
-  if (!existsSync(folder)) return failed("database", `there is no folder ${folder}`, "make it, or name another place (FAREBOX_DATABASE)");
+  if (!existsSync(folder))
+    return failed("database", `there is no folder ${folder}`, "make it, or name another place (FAREBOX_DATABASE)");
   try {
     accessSync(folder, constants.W_OK | constants.X_OK);
     return null;
   } catch {
-    return failed("database", `this user may not write in ${folder}`, "chown it to the user that runs farebox, or name another place (FAREBOX_DATABASE)");
+    return failed(
+      "database",
+      `this user may not write in ${folder}`,
+      "chown it to the user that runs farebox, or name another place (FAREBOX_DATABASE)",
+    );
   }
 }
 
@@ -68,7 +99,8 @@ function mountinfo(): string {
 
 /** True where the path itself is mounted, by the fifth field of `/proc/self/mountinfo`. */
 export function isMountPoint(path: string, mounts: string): boolean {
-  const unescaped = (field: string) => field.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCodePoint(Number.parseInt(octal, 8)));
+  const unescaped = (field: string) =>
+    field.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCodePoint(Number.parseInt(octal, 8)));
   return mounts.split("\n").some((line) => unescaped(line.split(" ")[4] ?? "") === path);
 }
 
@@ -83,12 +115,32 @@ export interface GuardedFiles {
 /** Who else may read or change what farebox relies on. */
 export function examinePermissions({ database, secrets, pricing }: GuardedFiles): Check[] {
   if (process.platform === "win32") return [skipped("permissions", "not looked at on Windows")];
-  const readable = [...(database === null ? [] : ledgerFiles(database)), ...secrets].filter((file) => modeOf(file) & 0o077);
-  const priceFiles = pricing === null || !existsSync(pricing) ? [] : [pricing, ...readdirSync(pricing).filter((name) => /\.ya?ml$/.test(name)).map((name) => join(pricing, name))];
+  const readable = [...(database === null ? [] : ledgerFiles(database)), ...secrets].filter(
+    (file) => modeOf(file) & 0o077,
+  );
+  const priceFiles =
+    pricing === null || !existsSync(pricing)
+      ? []
+      : [
+          pricing,
+          ...readdirSync(pricing)
+            .filter((name) => /\.ya?ml$/.test(name))
+            .map((name) => join(pricing, name)),
+        ];
   const writable = priceFiles.filter((file) => modeOf(file) & 0o022);
   const checks: Check[] = [];
-  if (readable.length > 0) checks.push(warning("permissions", `other users may read ${listed(readable)}`, `chmod 600 ${readable.map(quoted).join(" ")}`));
-  if (writable.length > 0) checks.push(warning("permissions", `other users may change the prices in ${listed(writable)}`, `chmod go-w ${writable.map(quoted).join(" ")}`));
+  if (readable.length > 0)
+    checks.push(
+      warning("permissions", `other users may read ${listed(readable)}`, `chmod 600 ${readable.map(quoted).join(" ")}`),
+    );
+  if (writable.length > 0)
+    checks.push(
+      warning(
+        "permissions",
+        `other users may change the prices in ${listed(writable)}`,
+        `chmod go-w ${writable.map(quoted).join(" ")}`,
+      ),
+    );
   return checks.length > 0 ? checks : [ok("permissions", "ledger, secrets and prices are this user's own")];
 }
 
@@ -98,8 +150,13 @@ function ledgerFiles(database: string): string[] {
   const folder = dirname(path);
   if (!existsSync(folder)) return [];
   const name = basename(path);
-  const mine = (other: string) => other === name || [`${name}-wal`, `${name}-shm`].includes(other) || /^\.(before|replaced)-/.test(other.slice(name.length)) && other.startsWith(name);
-  return readdirSync(folder).filter(mine).map((other) => join(folder, other));
+  const mine = (other: string) =>
+    other === name ||
+    [`${name}-wal`, `${name}-shm`].includes(other) ||
+    (/^\.(before|replaced)-/.test(other.slice(name.length)) && other.startsWith(name));
+  return readdirSync(folder)
+    .filter(mine)
+    .map((other) => join(folder, other));
 }
 
 /** Permission bits; none for what is not there. */

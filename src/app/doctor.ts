@@ -5,11 +5,27 @@ import { ledgerFile } from "../config/database.ts";
 import { loadSettings, type LoadResult } from "../config/load.ts";
 import type { Settings } from "../config/settings.ts";
 import { environmentSource, fileSource } from "../config/sources.ts";
-import { configVariable, settingNames, settingOf, variableOf, variablePrefix, type SettingName } from "../config/table.ts";
+import {
+  configVariable,
+  settingNames,
+  settingOf,
+  variableOf,
+  variablePrefix,
+  type SettingName,
+} from "../config/table.ts";
 import type { Clock } from "../ports/clock.ts";
 import { fetchWhole, type WholeAnswer, type WholeFailure } from "../proxy/fetch-whole.ts";
 import { hostOf, isLoopback } from "../config/addresses.ts";
-import { failed, judgeClock, judgePrices, judgeWorkers, ok, skipped, warning, type Check } from "../reporting/doctor.ts";
+import {
+  failed,
+  judgeClock,
+  judgePrices,
+  judgeWorkers,
+  ok,
+  skipped,
+  warning,
+  type Check,
+} from "../reporting/doctor.ts";
 import { isTimeZone } from "../time/calendar.ts";
 import { isObject, parseJson } from "../wire/json.ts";
 import { workerCount } from "./workers/count.ts";
@@ -26,8 +42,16 @@ type Tell = (check: Check) => void;
 /** Looks at everything that `serve` needs, one thing after the other; what fails keeps nothing else from being looked at. */
 export async function examine(subject: ExamineSubject, clock: Clock, tell: Tell): Promise<void> {
   await guarded("settings", tell, async () => await examineSettings(subject));
-  await within(subject, ["gateway_url", "gateway_insecure", "gateway_api_key", "gateway_timeout"], "gateway", tell, (settings) => examineGateway(settings, clock));
-  await within(subject, ["database", "time_zone"], "database", tell, (settings) => examineDatabase(settings, clock.now()));
+  await within(
+    subject,
+    ["gateway_url", "gateway_insecure", "gateway_api_key", "gateway_timeout"],
+    "gateway",
+    tell,
+    (settings) => examineGateway(settings, clock),
+  );
+  await within(subject, ["database", "time_zone"], "database", tell, (settings) =>
+    examineDatabase(settings, clock.now()),
+  );
   await within(subject, ["pricing"], "prices", tell, (settings) => examinePrices(settings, clock.now()));
   await guarded("permissions", tell, async () => {
     const database = settingsOf(subject, ["database", "time_zone"]);
@@ -39,11 +63,17 @@ export async function examine(subject: ExamineSubject, clock: Clock, tell: Tell)
     });
   });
   await within(subject, ["alert_webhook", "alert_secret"], "alert webhook", tell, examineWebhook);
-  await within(subject, ["public_url", "gateway_url", "gateway_insecure"], "public address", tell, async ({ listen, gateway }) =>
-    judgePublicUrl(listen.publicUrl, gateway.address?.origin ?? null),
+  await within(
+    subject,
+    ["public_url", "gateway_url", "gateway_insecure"],
+    "public address",
+    tell,
+    async ({ listen, gateway }) => judgePublicUrl(listen.publicUrl, gateway.address?.origin ?? null),
   );
   await within(subject, ["host", "port"], "port", tell, examinePort);
-  await within(subject, ["workers"], "workers", tell, async (settings) => judgeWorkers(workerCount(settings), availableParallelism()));
+  await within(subject, ["workers"], "workers", tell, async (settings) =>
+    judgeWorkers(workerCount(settings), availableParallelism()),
+  );
 }
 
 /** Tells the checks of a part; a fault of the part itself is told as well. */
@@ -56,7 +86,13 @@ async function guarded(name: string, tell: Tell, part: () => Promise<Check[]>): 
   }
 }
 
-async function within(subject: ExamineSubject, uses: readonly SettingName[], name: string, tell: Tell, part: (settings: Settings) => Promise<Check[]>): Promise<void> {
+async function within(
+  subject: ExamineSubject,
+  uses: readonly SettingName[],
+  name: string,
+  tell: Tell,
+  part: (settings: Settings) => Promise<Check[]>,
+): Promise<void> {
   await guarded(name, tell, async () => {
     const loaded = settingsOf(subject, uses);
     return loaded.ok ? await part(loaded.settings) : [skipped(name, "its settings come first")];
@@ -65,25 +101,45 @@ async function within(subject: ExamineSubject, uses: readonly SettingName[], nam
 
 /** The settings of one part, whatever is wrong with the others. */
 function settingsOf({ flags, env, readFile }: ExamineSubject, uses: readonly SettingName[]): LoadResult {
-  const known = new Set([...settingNames.flatMap((name) => [variableOf(name), variableOf(`${name}_file`)]), configVariable]);
-  const cleaned = Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith(variablePrefix) || known.has(name)));
+  const known = new Set([
+    ...settingNames.flatMap((name) => [variableOf(name), variableOf(`${name}_file`)]),
+    configVariable,
+  ]);
+  const cleaned = Object.fromEntries(
+    Object.entries(env).filter(([name]) => !name.startsWith(variablePrefix) || known.has(name)),
+  );
   return loadSettings({ env: cleaned, flags, readFile, isTimeZone, uses });
 }
 
 async function examineSettings({ flags, env, readFile }: ExamineSubject): Promise<Check[]> {
-  const loaded = loadSettings({ env, flags, readFile, isTimeZone, uses: "all", needs: ["gateway_url", "gateway_api_key"] });
-  if (!loaded.ok) return loaded.problems.map((problem) => failed("settings", problem, "farebox serve --help lists what may be set"));
+  const loaded = loadSettings({
+    env,
+    flags,
+    readFile,
+    isTimeZone,
+    uses: "all",
+    needs: ["gateway_url", "gateway_api_key"],
+  });
+  if (!loaded.ok)
+    return loaded.problems.map((problem) => failed("settings", problem, "farebox serve --help lists what may be set"));
   const given = loaded.inForce.filter(({ from }) => from !== "default").length;
-  return [ok("settings", `${given} given${loaded.file === null ? "" : `, with ${loaded.file}`}, the others are defaults`)];
+  return [
+    ok("settings", `${given} given${loaded.file === null ? "" : `, with ${loaded.file}`}, the others are defaults`),
+  ];
 }
 
 async function examineDatabase(settings: Settings, now: number): Promise<Check[]> {
   const { database } = settings;
-  return database.kind === "sqlite" ? await examineFile(database.path, settings, now) : await examineServer(database, settings, now);
+  return database.kind === "sqlite"
+    ? await examineFile(database.path, settings, now)
+    : await examineServer(database, settings, now);
 }
 
 /** One request tells whether the gateway is there, whether it knows the key, and what time it has. */
-async function examineGateway({ gateway: { address, apiKey, silenceMs, engine } }: Settings, clock: Clock): Promise<Check[]> {
+async function examineGateway(
+  { gateway: { address, apiKey, silenceMs, engine } }: Settings,
+  clock: Clock,
+): Promise<Check[]> {
   if (address === null) return [skipped("gateway", "its address is not set"), judgeClock(clock.now(), null)];
   const { createGateway } = await import("../gateway/gateway.ts");
   const baseUrl = address.origin + address.basePath;
@@ -92,24 +148,53 @@ async function examineGateway({ gateway: { address, apiKey, silenceMs, engine } 
   const answer = await fetchWhole(gateway, "/account/info", Math.min(silenceMs, gatewayPatienceMs));
   const tookMs = clock.monotonic() - start;
   const checks = answer.ok
-    ? [ok("gateway", `${baseUrl} answers in ${Math.round(tookMs)} ms`), apiKey === null ? skipped("gateway key", "not set") : judgeKey(answer)]
-    : [failed("gateway", `${baseUrl} ${unreachable(answer.failure)}`, unreachableAdvice(answer.failure)), skipped("gateway key", "needs the gateway")];
+    ? [
+        ok("gateway", `${baseUrl} answers in ${Math.round(tookMs)} ms`),
+        apiKey === null ? skipped("gateway key", "not set") : judgeKey(answer),
+      ]
+    : [
+        failed("gateway", `${baseUrl} ${unreachable(answer.failure)}`, unreachableAdvice(answer.failure)),
+        skipped("gateway key", "needs the gateway"),
+      ];
   const date = answer.ok ? Date.parse(answer.head.header("date") ?? "") : Number.NaN;
   const steppedMs = clock.now() - wall - tookMs;
   return [
     ...checks,
     judgeClock(clock.now(), Number.isNaN(date) ? null : date),
-    ...(Math.abs(steppedMs) > 1000 ? [warning("clock", `it was set by ${Math.round(steppedMs)} ms meanwhile`, "let NTP slew it instead of stepping it")] : []),
+    ...(Math.abs(steppedMs) > 1000
+      ? [
+          warning(
+            "clock",
+            `it was set by ${Math.round(steppedMs)} ms meanwhile`,
+            "let NTP slew it instead of stepping it",
+          ),
+        ]
+      : []),
   ];
 }
 
 function judgeKey({ head: { status }, bytes }: WholeAnswer & { readonly ok: true }): Check {
   const name = "gateway key";
   if (status === 200 && isObject(parseJson(bytes.toString("utf8")))) return ok(name, "the gateway accepts it");
-  if (status === 200) return failed(name, "the answer is no account record", "FAREBOX_GATEWAY_URL seems to name something else than the gateway's API");
-  if (status === 401 || status === 403) return failed(name, `the gateway does not accept it (${status})`, "check FAREBOX_GATEWAY_API_KEY");
-  if (status === 404) return failed(name, "there is no account record (404)", "check the path in FAREBOX_GATEWAY_URL; it may end in /v1 or before it");
-  return warning(name, `not known: the gateway answered with status ${status}`, "try again; if it stays, ask the gateway's people");
+  if (status === 200)
+    return failed(
+      name,
+      "the answer is no account record",
+      "FAREBOX_GATEWAY_URL seems to name something else than the gateway's API",
+    );
+  if (status === 401 || status === 403)
+    return failed(name, `the gateway does not accept it (${status})`, "check FAREBOX_GATEWAY_API_KEY");
+  if (status === 404)
+    return failed(
+      name,
+      "there is no account record (404)",
+      "check the path in FAREBOX_GATEWAY_URL; it may end in /v1 or before it",
+    );
+  return warning(
+    name,
+    `not known: the gateway answered with status ${status}`,
+    "try again; if it stays, ask the gateway's people",
+  );
 }
 
 function unreachable(failure: WholeFailure): string {
@@ -132,16 +217,22 @@ function unreachableAdvice(failure: WholeFailure): string {
   const message = failure.kind === "unreachable" || failure.kind === "reset" ? failure.message : "";
   if (/ENOTFOUND|EAI_AGAIN/.test(message)) return "check the name in FAREBOX_GATEWAY_URL, and this machine's DNS";
   if (/ECONNREFUSED/.test(message)) return "check the port in FAREBOX_GATEWAY_URL, and whether the gateway runs";
-  if (/certificate|self.signed|altname|issuer/i.test(message)) return "check the certificate; NODE_EXTRA_CA_CERTS names a file with further authorities";
+  if (/certificate|self.signed|altname|issuer/i.test(message))
+    return "check the certificate; NODE_EXTRA_CA_CERTS names a file with further authorities";
   if (/EPROTO|SSL|TLS|wrong version/i.test(message)) return "check whether it is https or http in FAREBOX_GATEWAY_URL";
   return "check FAREBOX_GATEWAY_URL, the network and a firewall between";
 }
 
 async function examinePrices(settings: Settings, now: number): Promise<Check[]> {
-  const [{ loadCatalogue }, { formatFault }] = await Promise.all([import("../catalogue/load.ts"), import("../core/fault.ts")]);
+  const [{ loadCatalogue }, { formatFault }] = await Promise.all([
+    import("../catalogue/load.ts"),
+    import("../core/fault.ts"),
+  ]);
   const loaded = await loadCatalogue({ shipped: shippedPrices, user: settings.pricing.folder ?? undefined });
   if (loaded.ok) return [judgePrices(loaded.catalogue, now)];
-  return loaded.faults.map((fault) => failed("prices", formatFault(fault), "mend the file; farebox prices check looks at it again"));
+  return loaded.faults.map((fault) =>
+    failed("prices", formatFault(fault), "mend the file; farebox prices check looks at it again"),
+  );
 }
 
 /** Nothing is sent: who listens there would take it for an alert. */
@@ -150,8 +241,15 @@ async function examineWebhook({ alerts: { webhook, secret } }: Settings): Promis
   if (webhook === null) return [];
   const { probeWebhook } = await import("../webhook/probe.ts");
   const problem = await probeWebhook(webhook.reveal(), "administrator");
-  if (problem === null) return [ok(name, `its receiver can be reached; alerts go ${secret === null ? "unsigned" : "signed"}`)];
-  return [warning(name, `its receiver cannot be reached: ${problem}`, "check FAREBOX_ALERT_WEBHOOK, the network and a firewall between; alerts are tried for a day")];
+  if (problem === null)
+    return [ok(name, `its receiver can be reached; alerts go ${secret === null ? "unsigned" : "signed"}`)];
+  return [
+    warning(
+      name,
+      `its receiver cannot be reached: ${problem}`,
+      "check FAREBOX_ALERT_WEBHOOK, the network and a firewall between; alerts are tried for a day",
+    ),
+  ];
 }
 
 /** Whether the gateway's callbacks can come to it, as far as its text tells. */
@@ -160,10 +258,22 @@ export function judgePublicUrl(publicUrl: string | null, gatewayOrigin: string |
   if (publicUrl === null) return [];
   const isOwn = isLoopback(hostOf(publicUrl));
   if (isOwn && gatewayOrigin !== null && !isLoopback(hostOf(gatewayOrigin))) {
-    return [warning(name, `${publicUrl} is this machine, where the gateway cannot reach it`, "set FAREBOX_PUBLIC_URL to the address that leads here from outside")];
+    return [
+      warning(
+        name,
+        `${publicUrl} is this machine, where the gateway cannot reach it`,
+        "set FAREBOX_PUBLIC_URL to the address that leads here from outside",
+      ),
+    ];
   }
   if (!isOwn && publicUrl.startsWith("http:")) {
-    return [warning(name, `callbacks to ${publicUrl} would come in the clear, with what the gateway made`, "let FAREBOX_PUBLIC_URL begin with https://")];
+    return [
+      warning(
+        name,
+        `callbacks to ${publicUrl} would come in the clear, with what the gateway made`,
+        "let FAREBOX_PUBLIC_URL begin with https://",
+      ),
+    ];
   }
   return [ok(name, `the gateway's callbacks come to ${publicUrl}`)];
 }
@@ -172,7 +282,9 @@ export function judgePublicUrl(publicUrl: string | null, gatewayOrigin: string |
 function secretFiles({ env, readFile }: ExamineSubject): string[] {
   const file = fileSource(env, readFile);
   const secrets = settingNames.filter((name) => settingOf(name).kind.secret);
-  const named = [environmentSource(env), file.source].flatMap((source) => secrets.map((name) => source.get(`${name}_file`)));
+  const named = [environmentSource(env), file.source].flatMap((source) =>
+    secrets.map((name) => source.get(`${name}_file`)),
+  );
   const inFile = secrets.some((name) => file.source.get(name) !== undefined);
   return [...named, inFile ? file.path : undefined].filter((path) => typeof path === "string");
 }
@@ -190,7 +302,13 @@ async function examinePort({ listen: { host, port } }: Settings): Promise<Check[
   }
   const probe = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : shownHost;
   if (await isFarebox(`http://${probe}:${port}/healthz`)) return [ok("port", `a farebox listens on ${place}`)];
-  return [failed("port", `another program listens on ${place}`, "end it, or choose another FAREBOX_PORT (0 picks a free one)")];
+  return [
+    failed(
+      "port",
+      `another program listens on ${place}`,
+      "end it, or choose another FAREBOX_PORT (0 picks a free one)",
+    ),
+  ];
 }
 
 /** Null when it can, else the error's code. */

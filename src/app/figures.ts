@@ -14,8 +14,13 @@ export function differenceOfDay({ ledger, samples }: Store["figures"]): () => Pr
     const latest = await samples.latest();
     if (latest === undefined) return null;
     if (known?.askedAt === latest.askedAt) return known.figures;
-    const found = await runReconciliation({ ledger, samples }, { since: latest.askedAt - dayMs, until: latest.askedAt + 1 });
-    const figures = found.ok ? { difference: found.reconciliation.difference, unexplained: beyondDoubt(found.reconciliation) } : null;
+    const found = await runReconciliation(
+      { ledger, samples },
+      { since: latest.askedAt - dayMs, until: latest.askedAt + 1 },
+    );
+    const figures = found.ok
+      ? { difference: found.reconciliation.difference, unexplained: beyondDoubt(found.reconciliation) }
+      : null;
     known = { askedAt: latest.askedAt, figures };
     return figures;
   };
@@ -53,8 +58,13 @@ export async function ledgerFigures(
   const nameOf = (id: string) => names.get(id) ?? id;
   return {
     budgets: windows.map(({ budget: { scope, period, limit }, subject, spent, held }) => ({
-      ...(scope.kind === "key" ? { scope: "key", key: nameOf(scope.key) } : { scope: formatScope(scope), key: subject === "" ? null : nameOf(subject) }),
-      period, limit, spent, held,
+      ...(scope.kind === "key"
+        ? { scope: "key", key: nameOf(scope.key) }
+        : { scope: formatScope(scope), key: subject === "" ? null : nameOf(subject) }),
+      period,
+      limit,
+      spent,
+      held,
     })),
     spend,
     pendingHolds: pending.count,

@@ -51,7 +51,15 @@ export function fleetMember(parts: MemberParts): FleetMember {
   const { fleet, clock, prices } = parts;
   const duties = startDuties({ claims: fleet?.claims ?? null, clock });
   if (fleet === null) {
-    return { duties, elsewhere: undefined, did() {}, join() {}, pricesChanged() {}, standing: () => null, [Symbol.asyncDispose]: () => duties[Symbol.asyncDispose]() };
+    return {
+      duties,
+      elsewhere: undefined,
+      did() {},
+      join() {},
+      pricesChanged() {},
+      standing: () => null,
+      [Symbol.asyncDispose]: () => duties[Symbol.asyncDispose](),
+    };
   }
   const { peers } = fleet;
   const done = { posted: 0, queued: 0, tasks: 0 };
@@ -114,7 +122,9 @@ function followPrices({ clock, log, gauges, prices }: MemberParts, standing: () 
 function followWork(peers: Peers, on: Readonly<Record<keyof WorkDone, () => void>>): () => void {
   let known = new Map<number, WorkDone>();
   return () => {
-    const now = new Map(peers.live().flatMap(({ epoch, news }) => (news === null ? [] : [[epoch, news.done] as const])));
+    const now = new Map(
+      peers.live().flatMap(({ epoch, news }) => (news === null ? [] : [[epoch, news.done] as const])),
+    );
     const isNewCompany = now.size !== known.size || [...now.keys()].some((epoch) => !known.has(epoch));
     for (const work of ["posted", "queued", "tasks"] as const) {
       if (isNewCompany || [...now].some(([epoch, done]) => done[work] !== known.get(epoch)?.[work])) on[work]();

@@ -58,7 +58,8 @@ export class GatewayWatch {
     const known = new Map(this.#minutes.map((minute) => [minute.start, minute]));
     const running = Math.floor(now / minuteMs) * minuteMs;
     const byStatus = new Map<number, number>();
-    for (const minute of this.#minutes) for (const [status, count] of minute.byStatus) byStatus.set(status, (byStatus.get(status) ?? 0) + count);
+    for (const minute of this.#minutes)
+      for (const [status, count] of minute.byStatus) byStatus.set(status, (byStatus.get(status) ?? 0) + count);
     const total = (of: "requests" | "errors") => this.#minutes.reduce((sum, minute) => sum + minute[of], 0);
     return {
       since: Math.max(this.#startedAt, now - minutesKept * minuteMs),

@@ -62,7 +62,10 @@ export async function openHttpFront(settings: Pick<Settings, "listen">, parts: H
 }
 
 /** A server that answers requests, and its end; wherever its connections come from. */
-export function buildHttpFront({ listen: settings }: Pick<Settings, "listen">, parts: HttpFrontParts): Pick<Front, "drain" | "cutOff"> & { readonly server: HttpServer } {
+export function buildHttpFront(
+  { listen: settings }: Pick<Settings, "listen">,
+  parts: HttpFrontParts,
+): Pick<Front, "drain" | "cutOff"> & { readonly server: HttpServer } {
   const { events, clock, work, stopForwarding, gateway } = parts;
   const app: RequestListener = createHttpApp({
     routes: parts.routes,
@@ -70,7 +73,7 @@ export function buildHttpFront({ listen: settings }: Pick<Settings, "listen">, p
     log: parts.log,
     clock,
     loopbackOnly: isLoopback(settings.host),
-    publicHost: settings.publicUrl === null ? null : hostName(new URL(settings.publicUrl).host) ?? null,
+    publicHost: settings.publicUrl === null ? null : (hostName(new URL(settings.publicUrl).host) ?? null),
     corsOrigins: settings.corsOrigins,
     bodyBytesMax: settings.bodyBytesMax,
     bodyMemory: parts.bodyMemory ?? new BodyAllowance(settings.bodyMemoryBytesMax),
@@ -109,7 +112,11 @@ export function buildHttpFront({ listen: settings }: Pick<Settings, "listen">, p
 }
 
 /** What a full disk does not take is left to the next start, which posts its hold: nobody has to kill a proxy for it. */
-export async function settledOrStuck({ work, clock, isLedgerWritable }: Pick<HttpFrontParts, "work" | "clock" | "isLedgerWritable">): Promise<void> {
+export async function settledOrStuck({
+  work,
+  clock,
+  isLedgerWritable,
+}: Pick<HttpFrontParts, "work" | "clock" | "isLedgerWritable">): Promise<void> {
   for (;;) {
     const isDone = await Promise.race([work.done().then(() => true), pause(clock, stuckMs).then(() => false)]);
     if (isDone || !(await isLedgerWritable())) return;
@@ -120,9 +127,7 @@ export function pause(clock: Clock, ms: number): Promise<void> {
   return new Promise((resolve) => clock.after(ms, resolve));
 }
 
-type Listening =
-  | { readonly ok: true; readonly url: string }
-  | { readonly ok: false; readonly problem: string };
+type Listening = { readonly ok: true; readonly url: string } | { readonly ok: false; readonly problem: string };
 
 const listenProblems: Readonly<Record<string, string>> = {
   EADDRINUSE: "another program listens there; choose another --port, or 0 for a free one",
@@ -133,7 +138,10 @@ const listenProblems: Readonly<Record<string, string>> = {
 /** Connections that may wait to be accepted: a burst of clients beyond it would wait a second for their next try. */
 const backlogMax = 4096;
 
-export function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }): Promise<Listening> {
+export function listen(
+  server: Server,
+  { host, port }: { readonly host: string; readonly port: number },
+): Promise<Listening> {
   return new Promise((resolve) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       const why = listenProblems[error.code ?? ""] ?? error.message;

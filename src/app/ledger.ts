@@ -43,7 +43,10 @@ export interface MigrateLedgerOptions {
 }
 
 /** Brings a ledger of an earlier release to this one's schema, after a backup. */
-export async function migrateLedger(database: DatabaseSetting, { at, create = false, backup = true }: MigrateLedgerOptions): Promise<LedgerMigration> {
+export async function migrateLedger(
+  database: DatabaseSetting,
+  { at, create = false, backup = true }: MigrateLedgerOptions,
+): Promise<LedgerMigration> {
   if (database.kind === "sqlite") {
     const { migrateFile } = await import("../store/sqlite/backup.ts");
     return migrateFile({ path: database.path, stamp: stampOf(at), backup });
@@ -55,7 +58,9 @@ export async function migrateLedger(database: DatabaseSetting, { at, create = fa
 /** Says how the earlier release gets its ledger back. */
 export function restoreHint(database: DatabaseSetting, backup: string): string {
   if (database.kind === "sqlite") {
-    const [path, file] = [database.path, backup].map((name) => (/^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`));
+    const [path, file] = [database.path, backup].map((name) =>
+      /^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`,
+    );
     return `to go back, install the earlier release and run: farebox db restore --database ${path} ${file}`;
   }
   const address = `${database.shown}?options=-c%20search_path%3D${backup}`;

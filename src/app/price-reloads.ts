@@ -6,17 +6,26 @@ import type { Log } from "../ports/log.ts";
 const faultsLoggedMax = 20;
 
 /** Logs and counts what became of price files that were read again. */
-export function tellReload(reload: Reload, to: { readonly log: Log; readonly count: PriceReloads; readonly at: number }): void {
+export function tellReload(
+  reload: Reload,
+  to: { readonly log: Log; readonly count: PriceReloads; readonly at: number },
+): void {
   const { log, count, at } = to;
   if (reload.kind === "taken") {
     count.ok(at);
     const { digest } = reload.catalogue;
-    log.info({ before: reload.before, digest, models: reload.catalogue.list(at).length }, reload.before === digest ? "prices read again, none has changed" : "prices taken over");
+    log.info(
+      { before: reload.before, digest, models: reload.catalogue.list(at).length },
+      reload.before === digest ? "prices read again, none has changed" : "prices taken over",
+    );
     return;
   }
   count.refused();
   const { faults } = reload;
   for (const { file, line, column, message } of faults.slice(0, faultsLoggedMax)) {
-    log.warn({ file, line, column, fault: message, faults: faults.length }, "a price file is refused; the prices before it stay in force");
+    log.warn(
+      { file, line, column, fault: message, faults: faults.length },
+      "a price file is refused; the prices before it stay in force",
+    );
   }
 }

@@ -4,7 +4,9 @@ import { loadCatalogue, readPriceTexts } from "../catalogue/load.ts";
 import type { Adapters } from "../cli/adapters.ts";
 
 /** What the commands need of the price files. */
-export function priceAdapters(shipped: URL): Pick<Adapters, "loadCatalogue" | "explainPrice" | "importPrices" | "writePriceFiles" | "download"> {
+export function priceAdapters(
+  shipped: URL,
+): Pick<Adapters, "loadCatalogue" | "explainPrice" | "importPrices" | "writePriceFiles" | "download"> {
   const load = (folder: string | null) => loadCatalogue({ shipped, user: folder ?? undefined });
   return {
     async loadCatalogue(folder) {
@@ -21,7 +23,9 @@ export function priceAdapters(shipped: URL): Pick<Adapters, "loadCatalogue" | "e
     async importPrices(folder, order) {
       const { importPrices } = await import("../catalogue/import/import.ts");
       const read = await readPriceTexts({ shipped, user: folder ?? undefined });
-      return read.ok ? importPrices(read.layers, order) : { ok: false, problems: read.faults.map(formatFault), usage: false };
+      return read.ok
+        ? importPrices(read.layers, order)
+        : { ok: false, problems: read.faults.map(formatFault), usage: false };
     },
 
     async writePriceFiles(files) {

@@ -25,7 +25,8 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   if (!migrated.ok && migrated.failure.kind !== "missing") return fail(io, ledgerProblem(migrated.failure, place));
   if (migrated.ok && migrated.changed) {
     note(io, migrationText(place, migrated));
-    if (migrated.backup !== null) note(io, `as it was before: ${migrated.backup}; ${restoreHint(settings.database, migrated.backup)}`);
+    if (migrated.backup !== null)
+      note(io, `as it was before: ${migrated.backup}; ${restoreHint(settings.database, migrated.backup)}`);
   }
   const started = await startServing(settings, { clock, log, version: packageVersion() });
   if (!started.ok) {
@@ -34,10 +35,14 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   }
   await using serving = started.serving;
   if (serving.created) note(io, `created the ledger at ${place}`);
-  if (serving.recovered > 0) log.warn({ recovered: serving.recovered }, "holds of a proxy that died were posted as assumed");
+  if (serving.recovered > 0)
+    log.warn({ recovered: serving.recovered }, "holds of a proxy that died were posted as assumed");
   readPrices = () => void serving.reloadPrices();
   printLine(io, `farebox listening on ${serving.url}`);
-  const end = await Promise.race([stopping.then((signal) => ({ signal })), serving.failed.then((problem) => ({ problem }))]);
+  const end = await Promise.race([
+    stopping.then((signal) => ({ signal })),
+    serving.failed.then((problem) => ({ problem })),
+  ]);
   if ("problem" in end) return fail(io, end.problem);
   log.info({ signal: end.signal }, "draining");
   await serving.drain();

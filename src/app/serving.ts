@@ -76,7 +76,8 @@ const settlePauseMs = 10;
 /** Builds everything that a running proxy is made of, and listens. */
 export async function startServing(settings: Settings, parts: ServingParts): Promise<ServingResult> {
   const { address, apiKey } = settings.gateway;
-  if (address === null || apiKey === null) return { ok: false, problems: ["serve needs a gateway address and its key"] };
+  if (address === null || apiKey === null)
+    return { ok: false, problems: ["serve needs a gateway address and its key"] };
   await using owned = new AsyncDisposableStack();
   const calendar = calendarOf(settings.timeZone);
   const metrics = createMetrics({
@@ -85,7 +86,10 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     keysMax: settings.metrics.keysMax,
     otel: settings.metrics.otel,
     clock: parts.clock,
-    figures: () => unlessUnavailable(ledgerFigures(store, parts.clock.now(), { spend: (at) => spend(at), difference: () => difference() })),
+    figures: () =>
+      unlessUnavailable(
+        ledgerFigures(store, parts.clock.now(), { spend: (at) => spend(at), difference: () => difference() }),
+      ),
     does: (job) => member?.duties.of(job).isMine() ?? false,
   });
   let member: FleetMember | null = null;
@@ -119,7 +123,9 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   const recovery = await recover(store.ledger, parts.clock.now());
   if (!recovery.ok) return { ok: false, problems: [`the ledger at ${place} cannot be written: ${recovery.message}`] };
 
-  const fleet = owned.use(fleetMember({ fleet: store.fleet, clock: parts.clock, log: parts.log, gauges: metrics.fleet, prices }));
+  const fleet = owned.use(
+    fleetMember({ fleet: store.fleet, clock: parts.clock, log: parts.log, gauges: metrics.fleet, prices }),
+  );
   member = fleet;
   const { duties } = fleet;
   const gateway = owned.use(
@@ -132,37 +138,98 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   const tokens = owned.use(createTokenCounter());
   const work = new Work();
   const seal = createSeal(apiKey.reveal());
-  const delivery = startDelivering(settings, { ...parts, outbox: store.outbox, seal, metrics, duty: duties.of("deliveries") }, owned);
+  const delivery = startDelivering(
+    settings,
+    { ...parts, outbox: store.outbox, seal, metrics, duty: duties.of("deliveries") },
+    owned,
+  );
   const wakeDelivery = () => {
     fleet.did("queued");
     delivery.wake();
   };
-  const alerts = startAlerting(settings, { ...parts, store, calendar, metrics, drift: difference, wakeDelivery, duty: duties.of("alerts") }, owned);
+  const alerts = startAlerting(
+    settings,
+    { ...parts, store, calendar, metrics, drift: difference, wakeDelivery, duty: duties.of("alerts") },
+    owned,
+  );
   const watch = new GatewayWatch(parts.clock);
   const spent = () => {
     fleet.did("posted");
     alerts.spent();
   };
-  const heard = { ...metrics, events: watch.hears(heardBy({ spent, refused: (refusal) => alerts.refused(refusal) }, metrics.events)) };
-  const looks = { memory: new SpendMemory(store.figures.ledger, parts.clock), gatewayHealth: () => watch.health(), startedAt: parts.clock.now() };
+  const heard = {
+    ...metrics,
+    events: watch.hears(heardBy({ spent, refused: (refusal) => alerts.refused(refusal) }, metrics.events)),
+  };
+  const looks = {
+    memory: new SpendMemory(store.figures.ledger, parts.clock),
+    gatewayHealth: () => watch.health(),
+    startedAt: parts.clock.now(),
+  };
   let poller: TaskPoller | null = null;
   const wakePoller = () => {
     fleet.did("tasks");
     poller?.wake();
   };
-  const story = buildStory(settings, { ...parts, calendar, store, gateway, tokens, catalogue: () => prices.current, metrics: heard, work, wakePoller, wakeDelivery, seal, random: Math.random, elsewhere: fleet.elsewhere, peers: fleet.standing, ...looks });
+  const story = buildStory(settings, {
+    ...parts,
+    calendar,
+    store,
+    gateway,
+    tokens,
+    catalogue: () => prices.current,
+    metrics: heard,
+    work,
+    wakePoller,
+    wakeDelivery,
+    seal,
+    random: Math.random,
+    elsewhere: fleet.elsewhere,
+    peers: fleet.standing,
+    ...looks,
+  });
   const { ledger, samples } = store;
   const sampler = owned.use(
-    startBalanceSampler({ ledger, samples, clock: parts.clock, log: parts.log, everyMs: settings.balance.ttlMs, fetch: story.freshAccount, duty: duties.of("account") }),
+    startBalanceSampler({
+      ledger,
+      samples,
+      clock: parts.clock,
+      log: parts.log,
+      everyMs: settings.balance.ttlMs,
+      fetch: story.freshAccount,
+      duty: duties.of("account"),
+    }),
   );
-  poller = owned.use(startTaskPoller({ tasks: store.tasks, look: story.lookAtTask, clock: parts.clock, log: parts.log, duty: duties.of("tasks") }));
-  if (store.fleet !== null) owned.use(startRecovery({ ledger, clock: parts.clock, log: parts.log, duty: duties.of("recovery") }));
-  fleet.join(story.limitsUsed, { posted: () => alerts.spent(), queued: () => delivery.wake(), tasks: () => poller?.wake() });
+  poller = owned.use(
+    startTaskPoller({
+      tasks: store.tasks,
+      look: story.lookAtTask,
+      clock: parts.clock,
+      log: parts.log,
+      duty: duties.of("tasks"),
+    }),
+  );
+  if (store.fleet !== null)
+    owned.use(startRecovery({ ledger, clock: parts.clock, log: parts.log, duty: duties.of("recovery") }));
+  fleet.join(story.limitsUsed, {
+    posted: () => alerts.spent(),
+    queued: () => delivery.wake(),
+    tasks: () => poller?.wake(),
+  });
   const { events } = heard;
   const { routes, shared, stopForwarding } = story;
-  const common = { ...parts, routes, events, work, gateway, stopForwarding, isLedgerWritable: () => store.ledger.isWritable() };
+  const common = {
+    ...parts,
+    routes,
+    events,
+    work,
+    gateway,
+    stopForwarding,
+    isLedgerWritable: () => store.ledger.isWritable(),
+  };
   const fronting = await openFront(settings, {
-    ...common, shared,
+    ...common,
+    shared,
     commands: store.commands,
     keys: store.keys,
     teams: store.teams,
@@ -210,7 +277,10 @@ async function openFront(settings: Settings, parts: CrewParts): Promise<FrontRes
 }
 
 /** Posts what a dead proxy left; a disk that is full is no bug. */
-async function recover(ledger: Ledger, at: number): Promise<{ readonly ok: true; readonly count: number } | { readonly ok: false; readonly message: string }> {
+async function recover(
+  ledger: Ledger,
+  at: number,
+): Promise<{ readonly ok: true; readonly count: number } | { readonly ok: false; readonly message: string }> {
   try {
     return { ok: true, count: await ledger.recover(at) };
   } catch (error) {

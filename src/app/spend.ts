@@ -40,7 +40,9 @@ export function spendByTeam(
     if (known === null || known.month !== month || known.until > today) {
       return { month, until: today, readAt: at, sums: await sumsOf(atOnce, month, today) };
     }
-    return known.until === today ? known : { ...known, until: today, sums: together(known.sums, await sumsOf(atOnce, known.until, today)) };
+    return known.until === today
+      ? known
+      : { ...known, until: today, sums: together(known.sums, await sumsOf(atOnce, known.until, today)) };
   };
   const readAnew = async (today: number, month: number, at: number): Promise<void> => {
     try {

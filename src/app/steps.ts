@@ -61,7 +61,13 @@ export interface BuiltSteps {
 /** The steps of metered requests, each with what it needs and no more. */
 export function buildSteps(settings: Settings, parts: StepParts): BuiltSteps {
   const { clock, log, events, ledger, keys, tokens } = parts;
-  const pricer = createPricer({ catalogue: parts.catalogue, tokens, unpriced: settings.pricing.unpriced, sliceTokens: settings.stream.sliceTokens, toolCalls: settings.pricing.toolCalls });
+  const pricer = createPricer({
+    catalogue: parts.catalogue,
+    tokens,
+    unpriced: settings.pricing.unpriced,
+    sliceTokens: settings.stream.sliceTokens,
+    toolCalls: settings.pricing.toolCalls,
+  });
   const scopeName = ({ window }: Shortage) => scopeNameOf(window.budget.scope, keys);
   const limits = { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs };
   const forwarder = createForwarder({ gateway: parts.gateway, clock, mask: parts.mask, limits });
@@ -71,7 +77,15 @@ export function buildSteps(settings: Settings, parts: StepParts): BuiltSteps {
     balanceGuard: parts.balanceGuard,
     pricer,
     hold: createHolder({ ledger, pricer, scopeName }),
-    grow: createGrower({ ledger, tokens, pricer, clock, log, scopeName, onRefusal: (refusal) => events.refused(refusal) }),
+    grow: createGrower({
+      ledger,
+      tokens,
+      pricer,
+      clock,
+      log,
+      scopeName,
+      onRefusal: (refusal) => events.refused(refusal),
+    }),
     gatewayHeaders: createGatewayHeaders(settings.gateway.apiKey?.reveal() ?? ""),
     showsForeignTask: createForeignTaskCheck({ taskOwner: parts.taskOwner, log }),
     claimTask: parts.claimTask,
@@ -90,7 +104,11 @@ export function buildSteps(settings: Settings, parts: StepParts): BuiltSteps {
 
 /** What is forwarded and metered, before all other routes. */
 export function meteredRoutes(steps: RequestSteps): readonly Route[] {
-  return endpoints.map((endpoint) => ({ method: "post", path: endpoint.route, handler: meteredRequest(steps, endpoint) }));
+  return endpoints.map((endpoint) => ({
+    method: "post",
+    path: endpoint.route,
+    handler: meteredRequest(steps, endpoint),
+  }));
 }
 
 /** The catalogue as a key sees it. */
@@ -103,5 +121,7 @@ export function modelRoutes(parts: Pick<StepParts, "authenticate" | "catalogue" 
 
 /** What nothing before it serves, where that is wished. */
 export function passedRoutes({ gateway }: Settings, steps: RequestSteps, catalogue: () => Catalogue): readonly Route[] {
-  return gateway.passthrough === "all" ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps, catalogue) }] : [];
+  return gateway.passthrough === "all"
+    ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps, catalogue) }]
+    : [];
 }

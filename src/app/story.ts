@@ -68,7 +68,9 @@ interface StoryParts {
 export interface Story {
   readonly routes: readonly Route[];
   /** What is one for all processes of this proxy, and used by its workers. */
-  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle" | "claimTask"> & { readonly taskOwner: TaskOwner };
+  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle" | "claimTask"> & {
+    readonly taskOwner: TaskOwner;
+  };
   stopBeingReady(): void;
   /** The account record as the gateway has it now; undefined where it gives none. */
   freshAccount(): Promise<unknown>;
@@ -87,10 +89,19 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   const { ledger, keys } = store;
   const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
   const limiter = createLimiter({ clock, elsewhere: parts.elsewhere });
-  const keyring = createKeyring({ keys, teams: store.teams, changes: store.changes, clock, rememberedMax: parts.keysRemembered });
+  const keyring = createKeyring({
+    keys,
+    teams: store.teams,
+    changes: store.changes,
+    clock,
+    rememberedMax: parts.keysRemembered,
+  });
   const authenticate = createAuthenticator({ keyring, mode: settings.access.auth });
   const gate = createAdminGate({
-    admins: store.admins, clock, settingsToken: settings.access.adminToken?.reveal() ?? null, onFailure: (why) => events.adminFailed(why),
+    admins: store.admins,
+    clock,
+    settingsToken: settings.access.adminToken?.reveal() ?? null,
+    onFailure: (why) => events.adminFailed(why),
   });
   const desk = createSessionDesk({ gate, keyring, clock });
   const account = createAccount({
@@ -102,33 +113,98 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   });
   let draining = false;
   const healthFacts: HealthFacts = {
-    version: parts.version, startedAt: parts.startedAt, gateway: parts.gatewayHealth, ready: async () => (await readiness()).ready,
+    version: parts.version,
+    startedAt: parts.startedAt,
+    gateway: parts.gatewayHealth,
+    ready: async () => (await readiness()).ready,
   };
   const readiness = async (): Promise<Readiness> => {
     const checks = { accepting: !draining, ledger: await ledger.isWritable(), prices: true };
     const prices = newestReview(catalogue(), clock.now());
-    return { ready: Object.values(checks).every(Boolean), checks, catalogue: catalogue().digest, prices, peers: parts.peers?.() ?? null };
+    return {
+      ready: Object.values(checks).every(Boolean),
+      checks,
+      catalogue: catalogue().digest,
+      prices,
+      peers: parts.peers?.() ?? null,
+    };
   };
   const balanceGuard = createBalanceGuard({ account, clock, floor: settings.balance.floor, log });
   const taskOwner: TaskOwner = async (taskId) => (await store.tasks.find(taskId))?.key;
   const { wakePoller, wakeDelivery, seal, random } = parts;
   const claimTask = createTaskClaims({ tasks: store.tasks, clock, random, wakePoller });
-  const { steps, forwarder, limits, scopeName } = buildSteps(settings, { clock, log, events, authenticate, limiter, balanceGuard, ledger, keys, taskOwner, claimTask, gateway, mask, tokens, catalogue, work });
-  const tasks = buildTasks(settings, { ...steps, store, gateway, catalogue, scopeName, mask, limits, wakePoller, account, seal, wakeDelivery, random });
+  const { steps, forwarder, limits, scopeName } = buildSteps(settings, {
+    clock,
+    log,
+    events,
+    authenticate,
+    limiter,
+    balanceGuard,
+    ledger,
+    keys,
+    taskOwner,
+    claimTask,
+    gateway,
+    mask,
+    tokens,
+    catalogue,
+    work,
+  });
+  const tasks = buildTasks(settings, {
+    ...steps,
+    store,
+    gateway,
+    catalogue,
+    scopeName,
+    mask,
+    limits,
+    wakePoller,
+    account,
+    seal,
+    wakeDelivery,
+    random,
+  });
   const routes: Route[] = [
     ...meteredRoutes(steps),
     ...modelRoutes({ authenticate, catalogue, clock }),
     ...tasks.routes,
-    { method: "get", path: "/account/info", handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }) },
+    {
+      method: "get",
+      path: "/account/info",
+      handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }),
+    },
     ...selfServiceRoutes({
-      authenticate: desk.own(authenticate), limiter, ledger, latest: store.figures.ledger, keys, memory: parts.memory, calendar: parts.calendar, clock,
+      authenticate: desk.own(authenticate),
+      limiter,
+      ledger,
+      latest: store.figures.ledger,
+      keys,
+      memory: parts.memory,
+      calendar: parts.calendar,
+      clock,
     }),
-    ...adminApi({ store, calendar: parts.calendar, clock, catalogue, account, gate, desk, accountTtlMs: settings.balance.ttlMs, version: parts.version, memory: parts.memory, process: healthFacts }),
+    ...adminApi({
+      store,
+      calendar: parts.calendar,
+      clock,
+      catalogue,
+      account,
+      gate,
+      desk,
+      accountTtlMs: settings.balance.ttlMs,
+      version: parts.version,
+      memory: parts.memory,
+      process: healthFacts,
+    }),
     ...sessionRoutes({ desk, clock, timeZone: parts.calendar.timeZone, version: parts.version }),
     ...dashboardRoutes({ folder: dashboardFolder }),
     { method: "get", path: "/healthz", handler: healthz },
     { method: "get", path: "/readyz", handler: readyz(readiness) },
-    { method: "get", path: "/metrics", handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }) },
+    {
+      method: "get",
+      path: "/metrics",
+      handler: metricsPage({ token: settings.metrics.token?.reveal() ?? null, scrape: metrics.scrape }),
+    },
     tasks.routed,
     ...passedRoutes(settings, steps, catalogue),
   ];
@@ -138,7 +214,9 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     tasks.stop();
   };
   return {
-    routes, freshAccount, stopForwarding,
+    routes,
+    freshAccount,
+    stopForwarding,
     shared: { limiter, balanceGuard, settle: steps.settle, taskOwner, claimTask },
     lookAtTask: tasks.look,
     stopBeingReady: () => (draining = true),

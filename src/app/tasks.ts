@@ -18,7 +18,21 @@ import type { Store } from "../store/store.ts";
 import { createJudge } from "../webhook/judge.ts";
 import { taskWebhookRule } from "./delivering.ts";
 
-type Shared = "authenticate" | "limiter" | "balanceGuard" | "scopeName" | "mask" | "settle" | "limits" | "gatewayHeaders" | "showsForeignTask" | "clock" | "events" | "log" | "background" | "wakePoller";
+type Shared =
+  | "authenticate"
+  | "limiter"
+  | "balanceGuard"
+  | "scopeName"
+  | "mask"
+  | "settle"
+  | "limits"
+  | "gatewayHeaders"
+  | "showsForeignTask"
+  | "clock"
+  | "events"
+  | "log"
+  | "background"
+  | "wakePoller";
 
 /** Stands for all routes of price files, which change while the proxy runs. */
 export const routedPath = "/*routed";
@@ -57,7 +71,10 @@ export function buildTasks(
     tasks,
     book: createTaskBook({ tasks, ledger, keys, catalogue, events, clock, log, random }),
     webhooks: createTaskWebhooks({
-      callbacks, seal, clock, log,
+      callbacks,
+      seal,
+      clock,
+      log,
       judge: createJudge({ clock, rule: taskWebhookRule(settings) }),
       publicUrl: settings.listen.publicUrl,
       newToken: () => randomBytes(32).toString("hex"),
@@ -67,7 +84,19 @@ export function buildTasks(
     newId: randomUUIDv7,
   };
   const look = lookAtTask(steps);
-  const callback = taskCallback({ callbacks, seal, outbox, clock, log, wakeDelivery, newId: randomUUIDv7, taskOf: (charge) => tasks.ofCharge(charge), find: (taskId) => tasks.find(taskId), look, background: shared.background });
+  const callback = taskCallback({
+    callbacks,
+    seal,
+    outbox,
+    clock,
+    log,
+    wakeDelivery,
+    newId: randomUUIDv7,
+    taskOf: (charge) => tasks.ofCharge(charge),
+    find: (taskId) => tasks.find(taskId),
+    look,
+    background: shared.background,
+  });
   return {
     routes: [
       { method: "post", path: "/api/v1/task", handler: createTask(steps) },

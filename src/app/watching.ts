@@ -67,4 +67,3 @@ export function startWatching({ screen }: { readonly screen: boolean }): Watchin
     },
   };
 }
-

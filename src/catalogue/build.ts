@@ -35,10 +35,17 @@ type PlaceIn = (file: ReadFile, layer: number, path: Path) => Place;
  * group the group of its name. Pure; every fault that can be seen is reported, in the order of the files. `unreadable`
  * are the faults of files whose text could not be had: what they may hold is not reported as unknown.
  */
-export function buildCatalogue(layers: readonly (readonly PriceText[])[], unreadable: readonly Fault[] = []): CatalogueResult {
+export function buildCatalogue(
+  layers: readonly (readonly PriceText[])[],
+  unreadable: readonly Fault[] = [],
+): CatalogueResult {
   const read = layers.map((files) => files.map(({ name, text }) => readPriceFile(name, text)));
   const faults = [...unreadable, ...read.flat().flatMap((file) => file.faults)];
-  const placeIn: PlaceIn = (file, layer, path) => ({ file, layer, block: blockOf(file, path, (fault) => faults.push(fault)) });
+  const placeIn: PlaceIn = (file, layer, path) => ({
+    file,
+    layer,
+    block: blockOf(file, path, (fault) => faults.push(fault)),
+  });
 
   const groups = groupsOf(read, placeIn, unreadable.length === 0);
   const statements = statementsOf(read, placeIn);
@@ -46,7 +53,11 @@ export function buildCatalogue(layers: readonly (readonly PriceText[])[], unread
     const group = groupOf(statement, groups);
     const spans = resolveModel(statement, group?.fraction ?? null);
     const tasks = resolveTasks(statement, group?.fraction ?? null);
-    return { statement, group, entry: { id: statement.id, aliases: statement.model.aliases ?? [], spans, ...(tasks.length > 0 && { tasks }) } };
+    return {
+      statement,
+      group,
+      entry: { id: statement.id, aliases: statement.model.aliases ?? [], spans, ...(tasks.length > 0 && { tasks }) },
+    };
   };
 
   const resolved = [...statements.models.values()].map(resolvedOf);
@@ -89,8 +100,10 @@ function groupsOf(layers: readonly (readonly ReadFile[])[], placeIn: PlaceIn, al
     for (const [name, group] of Object.entries(file.value.groups ?? {})) {
       const place = placeIn(file, layer, ["groups", name]);
       const other = byName.get(name);
-      if (name === ceilingPrice) place.block.report(`"${ceilingPrice}" marks what the price of unknown models was used for; use another name`);
-      if (other?.place.layer === layer) place.block.report(`group "${name}" is already in ${other.place.file.name}; keep one of them`);
+      if (name === ceilingPrice)
+        place.block.report(`"${ceilingPrice}" marks what the price of unknown models was used for; use another name`);
+      if (other?.place.layer === layer)
+        place.block.report(`group "${name}" is already in ${other.place.file.name}; keep one of them`);
       // The fraction is missing where it was cut out for its own fault.
       const text = group.fraction as string | undefined;
       byName.set(name, { place, fraction: text === undefined ? null : readFraction(name, text) });
@@ -112,18 +125,30 @@ function statementsOf(layers: readonly (readonly ReadFile[])[], placeIn: PlaceIn
     const whole = placeIn(file, layer, []).block;
     const state = (id: string, provider: string, path: Path, model: ModelStatement["model"]): Statement => {
       const place = placeIn(file, layer, path);
-      return { id, provider, model, defaults: value.defaults ?? {}, place, block: place.block, defaultsBlock: whole.at("defaults") };
+      return {
+        id,
+        provider,
+        model,
+        defaults: value.defaults ?? {},
+        place,
+        block: place.block,
+        defaultsBlock: whole.at("defaults"),
+      };
     };
     const stated = Object.entries(value.models ?? {});
-    const unnamed = stated.some(([id, model]) => model.provider === undefined && whole.at("models", id).reliable("provider"));
+    const unnamed = stated.some(
+      ([id, model]) => model.provider === undefined && whole.at("models", id).reliable("provider"),
+    );
     if (unnamed && value.provider === undefined && whole.reliable("provider")) {
       whole.at("models").report('"provider" is missing beside models; write the family\'s name, such as openai');
     }
     for (const [id, model] of stated) {
       const statement = state(id, model.provider ?? value.provider ?? "", ["models", id], model);
       const other = models.get(id);
-      if (id === ceilingPrice) statement.block.report(`"${ceilingPrice}" is kept for the price of unknown models; use another id`);
-      if (other?.place.layer === layer) statement.block.report(`model "${id}" is already in ${other.place.file.name}; keep one of them`);
+      if (id === ceilingPrice)
+        statement.block.report(`"${ceilingPrice}" is kept for the price of unknown models; use another id`);
+      if (other?.place.layer === layer)
+        statement.block.report(`model "${id}" is already in ${other.place.file.name}; keep one of them`);
       models.set(id, statement);
     }
     if (value.default === undefined) return;
@@ -192,10 +217,21 @@ function originsOf(resolved: readonly Resolved[], groups: Groups): Origins {
     const lines = (model.prices ?? []).map((_, index) => block.at("prices", index).line());
     return [
       id,
-      { provider, model, defaults, fraction: group?.fraction ?? null, file: place.file.name, layer: place.layer, line: block.line(), lines },
+      {
+        provider,
+        model,
+        defaults,
+        fraction: group?.fraction ?? null,
+        file: place.file.name,
+        layer: place.layer,
+        line: block.line(),
+        lines,
+      },
     ] as const;
   });
-  const places = [...groups.byName].map(([name, { place }]) => [name, { file: place.file.name, line: place.block.line() }] as const);
+  const places = [...groups.byName].map(
+    ([name, { place }]) => [name, { file: place.file.name, line: place.block.line() }] as const,
+  );
   return { models: new Map(models), groups: new Map(places) };
 }
 
@@ -208,13 +244,22 @@ function taskUnitsOf(layers: readonly (readonly ReadFile[])[]): ReadonlyMap<stri
 }
 
 /** Equal for equal content, however it is spread over files. */
-function digestOf(entries: readonly Entry[], fallback: Entry | null, { taskUnits, routes }: Pick<CatalogueParts, "taskUnits" | "routes">): string {
+function digestOf(
+  entries: readonly Entry[],
+  fallback: Entry | null,
+  { taskUnits, routes }: Pick<CatalogueParts, "taskUnits" | "routes">,
+): string {
   const all = [...entries, ...(fallback === null ? [] : [fallback])];
   const models = all.map((entry) => ({
     id: entry.id,
     aliases: entry.aliases.toSorted(),
     spans: entry.spans.map(({ start, model }) => [String(start), { ...model, price: model.price?.canonical ?? null }]),
-    ...(entry.tasks && { tasks: entry.tasks.map(({ taskType, spans }) => [taskType, spans.map((span) => [span.start, span.price?.canonical ?? null, span.quantity])]) }),
+    ...(entry.tasks && {
+      tasks: entry.tasks.map(({ taskType, spans }) => [
+        taskType,
+        spans.map((span) => [span.start, span.price?.canonical ?? null, span.quantity]),
+      ]),
+    }),
   }));
   models.sort((a, b) => (a.id < b.id ? -1 : 1));
   const units = [...taskUnits].map(([type, count]) => [type, count.toString()]).sort();

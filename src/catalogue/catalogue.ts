@@ -77,7 +77,9 @@ const one: TaskQuantity = { field: null, otherwise: "1", most: "1" };
 /** The price of the type itself, else that of all types; one that is stated without being in force is none. */
 function taskAt(entry: Entry, taskType: string | null, at: number): CatalogueTask {
   const { id, group, billsServerErrors } = modelAt(entry, at);
-  const history = entry.tasks?.find((task) => task.taskType === taskType) ?? entry.tasks?.find((task) => task.taskType === anyTaskType);
+  const history =
+    entry.tasks?.find((task) => task.taskType === taskType) ??
+    entry.tasks?.find((task) => task.taskType === anyTaskType);
   const span = history?.spans.findLast(({ start }) => start <= at);
   return { id, group, billsServerErrors, price: span?.price ?? null, quantity: span?.quantity ?? one };
 }

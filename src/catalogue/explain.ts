@@ -35,7 +35,9 @@ export function explainPrice({ catalogue, origins }: Loaded, name: string, at: n
 
 /** Names that are near to one that nothing prices, or begin like it; nearest first. */
 export function namesNear({ origins }: Loaded, name: string): string[] {
-  const known = [...origins.models].flatMap(([id, { model }]) => (id === ceilingPrice ? [] : [id, ...(model.aliases ?? [])]));
+  const known = [...origins.models].flatMap(([id, { model }]) =>
+    id === ceilingPrice ? [] : [id, ...(model.aliases ?? [])],
+  );
   const near = nearest(name, known).slice(0, 3);
   const alike = known.filter((other) => name.length > 1 && (other.startsWith(name) || name.startsWith(`${other}-`)));
   return [...new Set([...near, ...alike])].slice(0, namesMax);
@@ -68,9 +70,11 @@ type Rules = Omit<NonNullable<PriceExplanation["inForce"]>, "entry">;
 function rulesOf(price: StatedPrice, fraction: Fraction | null): Rules {
   const amountRule = ({ gateway }: { readonly gateway?: string | undefined }): RateRule =>
     gateway !== undefined || fraction === null ? { kind: "stated" } : { kind: "share", fraction: fraction.text };
-  const tiersOf = (stated: Pick<StatedPrice, "official" | "gateway" | "tiers">) => [stated, ...(stated.tiers ?? [])].map((tier) => tierRules(sidesOf(tier), fraction));
+  const tiersOf = (stated: Pick<StatedPrice, "official" | "gateway" | "tiers">) =>
+    [stated, ...(stated.tiers ?? [])].map((tier) => tierRules(sidesOf(tier), fraction));
   const fees = Object.fromEntries(Object.entries(price.fees ?? {}).map(([name, fee]) => [name, amountRule(fee)]));
-  if (price.per_request !== undefined) return { tiers: [], perRequest: amountRule(price.per_request), serviceTiers: {}, fees };
+  if (price.per_request !== undefined)
+    return { tiers: [], perRequest: amountRule(price.per_request), serviceTiers: {}, fees };
   const serviceTiers = serviceTierNames.flatMap((name) => {
     const stated = price.service_tiers?.[name];
     return stated === undefined ? [] : [[name, tiersOf(stated)] as const];

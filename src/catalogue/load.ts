@@ -20,14 +20,19 @@ export type PriceTexts =
  */
 export async function loadCatalogue(folders: PriceFolders): Promise<CatalogueResult> {
   const layers = await readLayers(folders);
-  return buildCatalogue(layers.map(({ texts }) => texts), layers.flatMap(({ faults }) => faults));
+  return buildCatalogue(
+    layers.map(({ texts }) => texts),
+    layers.flatMap(({ faults }) => faults),
+  );
 }
 
 /** The files' texts, in their layers; all of them, or the faults of those that cannot be read. */
 export async function readPriceTexts(folders: PriceFolders): Promise<PriceTexts> {
   const layers = await readLayers(folders);
   const unreadable = layers.flatMap(({ faults }) => faults);
-  return unreadable.length > 0 ? { ok: false, faults: unreadable } : { ok: true, layers: layers.map(({ texts }) => texts) };
+  return unreadable.length > 0
+    ? { ok: false, faults: unreadable }
+    : { ok: true, layers: layers.map(({ texts }) => texts) };
 }
 
 function readLayers({ shipped, user }: PriceFolders): Promise<Layer[]> {

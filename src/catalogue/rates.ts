@@ -48,7 +48,8 @@ export function listRates(official: StatedRates): Rates {
 export function rateRule(name: TokenClass, stated: StatedSides, fraction: Fraction | null): RateRule | null {
   const { official, gateway } = stated;
   if (gateway[name] !== undefined) return { kind: "stated" };
-  if (fraction !== null && name !== "cached_input" && official[name] !== undefined) return { kind: "share", fraction: fraction.text };
+  if (fraction !== null && name !== "cached_input" && official[name] !== undefined)
+    return { kind: "share", fraction: fraction.text };
   const parent = parentClass[name];
   return parent === null ? null : { kind: "parent", of: parent };
 }
@@ -60,11 +61,17 @@ export function chargedRates(stated: StatedSides, fraction: Fraction | null): Ra
   const faults: RateFault[] = [];
   for (const name of tokenClasses) {
     const rule = rateRule(name, stated, fraction);
-    if (rule === null) faults.push({ class: name, kind: "none", message: `no charged rate for ${name}; name a group, or state gateway.${name}` });
+    if (rule === null)
+      faults.push({
+        class: name,
+        kind: "none",
+        message: `no charged rate for ${name}; name a group, or state gateway.${name}`,
+      });
     else if (rule.kind === "stated") rates[name] = rateOf(gateway[name]);
     else if (rule.kind === "share" && fraction !== null) {
       const exact = shareOf(rateOf(official[name]), fraction);
-      if (exact === undefined) faults.push({ class: name, kind: "inexact", message: inexact(official[name] ?? "", fraction) });
+      if (exact === undefined)
+        faults.push({ class: name, kind: "inexact", message: inexact(official[name] ?? "", fraction) });
       else rates[name] = exact as PicoUsdPerToken;
     } else if (rule.kind === "parent") {
       const rate = rates[rule.of];

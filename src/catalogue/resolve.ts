@@ -1,11 +1,28 @@
 import { invariant } from "../core/assert.ts";
 import { parseRate } from "../core/money.ts";
-import { canonicalPrice, ceilingPrice, type PinnedPrice, serviceTierNames, type PriceTier, type PriceVersion, type ToolFee } from "../core/price.ts";
+import {
+  canonicalPrice,
+  ceilingPrice,
+  type PinnedPrice,
+  serviceTierNames,
+  type PriceTier,
+  type PriceVersion,
+  type ToolFee,
+} from "../core/price.ts";
 import { unchanged, type Permille } from "../core/tokens.ts";
 import type { CatalogueModel, ModelSpan } from "../ports/catalogue.ts";
 import { contentId } from "../wire/content-id.ts";
 import type { Block } from "./block.ts";
-import { chargedRates, chargedUsd, freeRates, inexact, listRates, usdOf, type Fraction, type StatedSides } from "./rates.ts";
+import {
+  chargedRates,
+  chargedUsd,
+  freeRates,
+  inexact,
+  listRates,
+  usdOf,
+  type Fraction,
+  type StatedSides,
+} from "./rates.ts";
 import type { StatedModel, StatedPrice, StatedTraits } from "./schema.ts";
 import { validities, type Validity } from "./validity.ts";
 
@@ -54,12 +71,15 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
   const stated: StatedTraits = { ...statement.defaults, ...model };
   const encoding = stated.tokenizer ?? null;
   if (encoding !== null && model.error_factor !== undefined && block.reliable("tokenizer")) {
-    block.at("error_factor").report("is only for models without a tokenizer of their own; leave it out, or write `tokenizer: null`");
+    block
+      .at("error_factor")
+      .report("is only for models without a tokenizer of their own; leave it out, or write `tokenizer: null`");
   }
   const needed = (field: "context_tokens" | "max_output_tokens") => {
     // What makes tasks only reads no tokens.
     const isForTasks = model.tasks !== undefined && model.prices === undefined && block.reliable("prices");
-    const missing = stated[field] === undefined && !isForTasks && block.reliable(field) && defaultsBlock.reliable(field);
+    const missing =
+      stated[field] === undefined && !isForTasks && block.reliable(field) && defaultsBlock.reliable(field);
     if (missing) block.report(`"${field}" is missing; write it here or in \`defaults\``);
     return stated[field] ?? 0;
   };
@@ -102,7 +122,8 @@ function versionOf(
   block: Block,
 ): PriceVersion | undefined {
   const flat = price.per_request;
-  const neither = flat === undefined && price.official === undefined && block.reliable("official") && block.reliable("per_request");
+  const neither =
+    flat === undefined && price.official === undefined && block.reliable("official") && block.reliable("per_request");
   if (neither || (flat !== undefined && price.official !== undefined)) {
     block.report("states a price in one way; write either `official` rates or `per_request`");
     return undefined;
@@ -111,7 +132,8 @@ function versionOf(
   const perRequest = flat === undefined ? null : flatPrice(flat, fraction, block.at("per_request"));
   const serviceTiers = flat === undefined ? serviceTiersOf(price, fraction, block.at("service_tiers")) : {};
   const fees = feesOf(price, fraction, block.at("fees"));
-  if (tiers === undefined || perRequest === undefined || serviceTiers === undefined || fees === undefined) return undefined;
+  if (tiers === undefined || perRequest === undefined || serviceTiers === undefined || fees === undefined)
+    return undefined;
   const absolute = flat === undefined ? price.gateway !== undefined : flat.gateway !== undefined;
   return {
     model: statement.id,
@@ -130,25 +152,40 @@ function versionOf(
 }
 
 /** Undefined after a report. */
-function serviceTiersOf(price: StatedPrice, fraction: Fraction | null, block: Block): NonNullable<PriceVersion["serviceTiers"]> | undefined {
+function serviceTiersOf(
+  price: StatedPrice,
+  fraction: Fraction | null,
+  block: Block,
+): NonNullable<PriceVersion["serviceTiers"]> | undefined {
   const resolved = serviceTierNames.flatMap((name) => {
     const stated = price.service_tiers?.[name];
     return stated === undefined ? [] : [[name, tiersOf(stated, fraction, block.at(name))] as const];
   });
-  return resolved.every(([, tiers]) => tiers !== undefined) ? (Object.fromEntries(resolved) as NonNullable<PriceVersion["serviceTiers"]>) : undefined;
+  return resolved.every(([, tiers]) => tiers !== undefined)
+    ? (Object.fromEntries(resolved) as NonNullable<PriceVersion["serviceTiers"]>)
+    : undefined;
 }
 
 /** Undefined after a report, and where an amount was cut out for a fault of its own. */
-function feesOf(price: StatedPrice, fraction: Fraction | null, block: Block): Readonly<Record<string, ToolFee>> | undefined {
+function feesOf(
+  price: StatedPrice,
+  fraction: Fraction | null,
+  block: Block,
+): Readonly<Record<string, ToolFee>> | undefined {
   const fees: [string, ToolFee][] = [];
   let complete = true;
   for (const [name, stated] of Object.entries(price.fees ?? {})) {
     const here = block.at(name);
     const isWhole = (["usd", "gateway", "input_tokens"] as const).every((field) => here.reliable(field));
-    const charged = !isWhole ? undefined : stated.gateway !== undefined ? usdOf(stated.gateway) : fraction && chargedUsd(stated.usd, fraction);
+    const charged = !isWhole
+      ? undefined
+      : stated.gateway !== undefined
+        ? usdOf(stated.gateway)
+        : fraction && chargedUsd(stated.usd, fraction);
     if (charged == null) complete = false;
     else fees.push([name, { charged, list: usdOf(stated.usd), inputTokens: stated.input_tokens }]);
-    if (isWhole && charged === null) here.at("usd").report(`no charged price; name a group, or state fees.${name}.gateway`);
+    if (isWhole && charged === null)
+      here.at("usd").report(`no charged price; name a group, or state fees.${name}.gateway`);
     if (isWhole && charged === undefined && fraction !== null) here.at("usd").report(inexact(stated.usd, fraction));
   }
   return complete ? Object.fromEntries(fees) : undefined;
@@ -164,7 +201,10 @@ function flatPrice(
   if (flat.gateway !== undefined) return { charged: usdOf(flat.gateway), list };
   const charged = fraction === null ? undefined : chargedUsd(flat.official, fraction);
   if (charged !== undefined) return { charged, list };
-  const message = fraction === null ? "no charged price; name a group, or state per_request.gateway" : inexact(flat.official, fraction);
+  const message =
+    fraction === null
+      ? "no charged price; name a group, or state per_request.gateway"
+      : inexact(flat.official, fraction);
   block.at("official").report(message);
   return undefined;
 }
@@ -180,7 +220,11 @@ function flatTiers(price: StatedPrice, block: Block): PriceVersion["tiers"] {
   return [{ fromPromptTokens: 0, charged: freeRates, list: freeRates }];
 }
 
-function tiersOf(price: Pick<StatedPrice, "official" | "gateway" | "tiers">, fraction: Fraction | null, block: Block): PriceVersion["tiers"] | undefined {
+function tiersOf(
+  price: Pick<StatedPrice, "official" | "gateway" | "tiers">,
+  fraction: Fraction | null,
+  block: Block,
+): PriceVersion["tiers"] | undefined {
   const first = tierOf(0, sidesOf(price), fraction, block);
   const rest: PriceTier[] = [];
   let complete = first !== undefined;
@@ -201,12 +245,20 @@ function tiersOf(price: Pick<StatedPrice, "official" | "gateway" | "tiers">, fra
   return first !== undefined && complete ? [first, ...rest] : undefined;
 }
 
-export function sidesOf(stated: { readonly official?: StatedSides["official"] | undefined; readonly gateway?: StatedSides["gateway"] | undefined }): StatedSides {
+export function sidesOf(stated: {
+  readonly official?: StatedSides["official"] | undefined;
+  readonly gateway?: StatedSides["gateway"] | undefined;
+}): StatedSides {
   return { official: stated.official ?? {}, gateway: stated.gateway ?? {} };
 }
 
 /** Undefined after a report, and where a rate was cut out for a fault of its own. */
-function tierOf(fromPromptTokens: number | undefined, sides: StatedSides, fraction: Fraction | null, block: Block): PriceTier | undefined {
+function tierOf(
+  fromPromptTokens: number | undefined,
+  sides: StatedSides,
+  fraction: Fraction | null,
+  block: Block,
+): PriceTier | undefined {
   const charged = chargedRates(sides, fraction);
   if (!charged.ok) {
     // One cure serves all classes that nothing is known of, so one fault is told.

@@ -1,4 +1,14 @@
-import { hasTaskId, isBelow, overlap, ownPaths, unversionedPaths, canonicalSegments, type RouteKind, type RouteMethod, type TaskRoute } from "../core/task-routes.ts";
+import {
+  hasTaskId,
+  isBelow,
+  overlap,
+  ownPaths,
+  unversionedPaths,
+  canonicalSegments,
+  type RouteKind,
+  type RouteMethod,
+  type TaskRoute,
+} from "../core/task-routes.ts";
 import type { Block } from "./block.ts";
 import type { ReadFile } from "./read.ts";
 import type { StatedRoute } from "./schema.ts";
@@ -13,7 +23,10 @@ interface Statement {
 }
 
 /** The routes that are in force after all layers, each method and path once. Faults are reported and make them incomplete. */
-export function routesOf(layers: readonly (readonly ReadFile[])[], blockOf: (file: ReadFile, key: string) => Block): readonly TaskRoute[] {
+export function routesOf(
+  layers: readonly (readonly ReadFile[])[],
+  blockOf: (file: ReadFile, key: string) => Block,
+): readonly TaskRoute[] {
   const statements = new Map<string, Statement>();
   layers.forEach((files, layer) => {
     for (const file of files) {
@@ -21,7 +34,8 @@ export function routesOf(layers: readonly (readonly ReadFile[])[], blockOf: (fil
         const block = blockOf(file, key);
         const identity = identityOf(key);
         const other = statements.get(identity);
-        if (other?.layer === layer) block.report(`"${other.key}" is already in ${other.file.name}, line ${other.block.line()}; keep one of them`);
+        if (other?.layer === layer)
+          block.report(`"${other.key}" is already in ${other.file.name}, line ${other.block.line()}; keep one of them`);
         statements.set(identity, { key, file, layer, block, stated });
       }
     }
@@ -46,10 +60,14 @@ function identityOf(key: string): string {
 function reportOverlaps(statements: readonly Statement[]): void {
   statements.forEach((statement, index) => {
     const { method, path } = partsOf(statement.key);
-    const other = statements.slice(0, index).find(({ key }) => partsOf(key).method === method && overlap(partsOf(key).path, path));
+    const other = statements
+      .slice(0, index)
+      .find(({ key }) => partsOf(key).method === method && overlap(partsOf(key).path, path));
     if (other === undefined) return;
     const [later, earlier] = other.layer > statement.layer ? [other, statement] : [statement, other];
-    later.block.report(`a request can be both this and "${earlier.key}" (${earlier.file.name}, line ${earlier.block.line()}); keep one of them, or write "${earlier.key}: null" in a later file`);
+    later.block.report(
+      `a request can be both this and "${earlier.key}" (${earlier.file.name}, line ${earlier.block.line()}); keep one of them, or write "${earlier.key}: null" in a later file`,
+    );
   });
 }
 
@@ -67,23 +85,44 @@ function routeOf(key: string, stated: StatedRoute, block: Block): TaskRoute {
   const { method, path } = partsOf(key);
   const { does } = stated;
   if (isBelow(path, [...ownPaths, ...unversionedPaths]) || path.split("/")[1] === "{task_id}") {
-    block.report(`"${path}" is a path of Farebox's own; write one that does not begin with ${ownPaths.join(", ")} or {task_id}`);
+    block.report(
+      `"${path}" is a path of Farebox's own; write one that does not begin with ${ownPaths.join(", ")} or {task_id}`,
+    );
   }
   if (path.split("{task_id}").length > 2) block.report(`"${path}" names a task twice; write {task_id} once`);
   for (const field of ["model", "model_field", "type", "type_field", "input", "task_field"] as const) {
-    if (stated[field] !== undefined && !(fieldsOf[does] ?? []).includes(field)) block.at(field).report(`has no meaning for does: ${does}; leave "${field}" out`);
+    if (stated[field] !== undefined && !(fieldsOf[does] ?? []).includes(field))
+      block.at(field).report(`has no meaning for does: ${does}; leave "${field}" out`);
   }
-  if (does === "create" && stated.model === undefined && stated.model_field === undefined && block.reliable("model") && block.reliable("model_field")) {
-    block.report('"model" is missing; write the model whose task prices apply, or `model_field`, the field of the body that names it');
+  if (
+    does === "create" &&
+    stated.model === undefined &&
+    stated.model_field === undefined &&
+    block.reliable("model") &&
+    block.reliable("model_field")
+  ) {
+    block.report(
+      '"model" is missing; write the model whose task prices apply, or `model_field`, the field of the body that names it',
+    );
   }
-  if ((does === "retrieve" || does === "cancel") && block.reliable("task_field") && hasTaskId(path) === (stated.task_field !== undefined)) {
-    block.report("names its task in one way; write {task_id} in the path, or `task_field`, the field of the body that names it");
+  if (
+    (does === "retrieve" || does === "cancel") &&
+    block.reliable("task_field") &&
+    hasTaskId(path) === (stated.task_field !== undefined)
+  ) {
+    block.report(
+      "names its task in one way; write {task_id} in the path, or `task_field`, the field of the body that names it",
+    );
   }
   if (does === "setting" && stated.keys === undefined && block.reliable("keys")) {
-    block.report('"keys" is missing; a setting is of the whole account: write the names of the keys that may change it');
+    block.report(
+      '"keys" is missing; a setting is of the whole account: write the names of the keys that may change it',
+    );
   }
   return {
-    method, path, does,
+    method,
+    path,
+    does,
     model: { field: stated.model_field ?? null, fixed: stated.model ?? null },
     type: { field: stated.type_field ?? null, fixed: stated.type ?? null },
     input: stated.input ?? null,

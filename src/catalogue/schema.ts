@@ -66,7 +66,9 @@ function block<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
   const known = Object.keys(shape);
   return z.strictObject(shape, {
     error: (issue) =>
-      issue.code === "unrecognized_keys" ? unknownFields(issue.keys, known) : `a block of the fields ${known.join(", ")}`,
+      issue.code === "unrecognized_keys"
+        ? unknownFields(issue.keys, known)
+        : `a block of the fields ${known.join(", ")}`,
   });
 }
 
@@ -118,7 +120,11 @@ const price = block({
     .optional()
     .describe("whole_request (default): the tier a prompt reaches prices all of it. marginal: each its own part."),
   tiers: tierList,
-  service_tiers: block({ priority: serviceTier.optional(), flex: serviceTier.optional(), batch: serviceTier.optional() })
+  service_tiers: block({
+    priority: serviceTier.optional(),
+    flex: serviceTier.optional(),
+    batch: serviceTier.optional(),
+  })
     .optional()
     .describe("Rates of other service tiers; the rates beside them are those of the standard one."),
   fees: named(toolCall, "the type of the item in an answer, such as web_search_call", toolFee)
@@ -142,7 +148,11 @@ const taskPrice = block({
     .enum(["task", "second", "piece"], { error: "task, second or piece" })
     .optional()
     .describe("What the price is for: the whole task (default), or each second or piece of what it makes."),
-  field: z.string({ error: fieldWords }).min(1, { error: fieldWords }).optional().describe("The field of `input` that states how many seconds or pieces."),
+  field: z
+    .string({ error: fieldWords })
+    .min(1, { error: fieldWords })
+    .optional()
+    .describe("The field of `input` that states how many seconds or pieces."),
   default: count.optional().describe("How many where the field states none."),
   max: count.optional().describe("The most that the gateway makes of one task."),
   official: usd.describe("The provider's price, USD for each."),
@@ -156,7 +166,9 @@ const traits = {
     .optional()
     .describe("The model's own published tokenizer; null counts with o200k_base times error_factor."),
   error_factor: factor.optional().describe("By how much o200k_base may undercount this model; default 1.5."),
-  tokens_per_byte: factor.optional().describe("Most tokens that a byte of text can become; default 1 with a tokenizer, else 1.5."),
+  tokens_per_byte: factor
+    .optional()
+    .describe("Most tokens that a byte of text can become; default 1 with a tokenizer, else 1.5."),
   context_tokens: tokens.optional(),
   max_output_tokens: tokens.optional(),
   image_part_tokens: partTokens.optional(),
@@ -165,14 +177,24 @@ const traits = {
   unit: z
     .enum(units, { error: "token, second or character" })
     .optional()
-    .describe("What rates are for a million of, and sizes are counted in; default token. Seconds are audio_input, characters input."),
-  images_only: flag.optional().describe("Whether its rates are for the images endpoints alone: a chat's usage does not tell an image's tokens; default false."),
+    .describe(
+      "What rates are for a million of, and sizes are counted in; default token. Seconds are audio_input, characters input.",
+    ),
+  images_only: flag
+    .optional()
+    .describe(
+      "Whether its rates are for the images endpoints alone: a chat's usage does not tell an image's tokens; default false.",
+    ),
   reasoning: flag.optional().describe("Whether it may bill output that the client never sees; default true."),
   tokens_per_second: whole("a whole number of tokens a second", 1).optional(),
-  bills_server_errors: flag.optional().describe("Whether the gateway bills an answer of 500, 502 or 503; default false."),
+  bills_server_errors: flag
+    .optional()
+    .describe("Whether the gateway bills an answer of 500, 502 or 503; default false."),
   obeys_max_tool_calls: flag
     .optional()
-    .describe("Whether max_tool_calls bounds the calls of hosted tools in one request; default false: such requests are refused under a hard budget."),
+    .describe(
+      "Whether max_tool_calls bounds the calls of hosted tools in one request; default false: such requests are refused under a hard budget.",
+    ),
 };
 
 /** Names of models as clients send them. */
@@ -186,7 +208,11 @@ const taskType = /^(\*|[^\p{Cc}\p{Cs}]{1,128})$/u;
 const taskTypeWords = "a task type as clients send it, or * for all that have no price of their own";
 
 const modelFields = {
-  group: z.string({ error: "the name of a group" }).nullable().optional().describe("What share of the official price the gateway charges."),
+  group: z
+    .string({ error: "the name of a group" })
+    .nullable()
+    .optional()
+    .describe("What share of the official price the gateway charges."),
   ...traits,
   prices: z.array(price, { error: "a list of prices" }).optional().describe("Ascending; appended, never overwritten."),
 };
@@ -208,19 +234,34 @@ const model = block({
 
 const routeKey = new RegExp(`^(?:${routeMethods.join("|")}) (?:/(?:[A-Za-z0-9._~-]+|\\{task_id\\}))+$`);
 const routeKeyWords = `a method (${routeMethods.join(", ")}) and a path of plain segments, such as "POST /mj/v2/imagine"; {task_id} stands for a task's id`;
-const bodyField = z.string({ error: "the name of a field of the body" }).regex(/^[^\p{Cc}\p{Cs}]{1,128}$/u, { error: "the name of a field of the body" });
+const bodyField = z
+  .string({ error: "the name of a field of the body" })
+  .regex(/^[^\p{Cc}\p{Cs}]{1,128}$/u, { error: "the name of a field of the body" });
 const keyName = z.string({ error: "the name of a key" }).min(1, { error: "the name of a key" });
 
 const route = block({
-  does: z.enum(routeKinds, { error: routeKinds.join(", ") }).describe("What the path does. Uploads and settings cost nothing."),
+  does: z
+    .enum(routeKinds, { error: routeKinds.join(", ") })
+    .describe("What the path does. Uploads and settings cost nothing."),
   source: words.describe("Where the path was seen, and when."),
   model: alias.optional().describe("The model whose task prices apply, where the body names none."),
   model_field: bodyField.optional().describe("The field of the body that names the model."),
-  type: z.string({ error: taskTypeWords }).regex(taskType, { error: taskTypeWords }).optional().describe("The task type, where the body names none."),
+  type: z
+    .string({ error: taskTypeWords })
+    .regex(taskType, { error: taskTypeWords })
+    .optional()
+    .describe("The task type, where the body names none."),
   type_field: bodyField.optional().describe("The field of the body that names the task type."),
-  input: bodyField.optional().describe("The field of the body whose members a price's `field` names; left out, the body itself."),
-  task_field: bodyField.optional().describe("The field of the body, or of a GET's query, that names the task or a list of tasks."),
-  keys: z.array(keyName, { error: "a list of names of keys" }).optional().describe("Names of the keys that may use it; left out, all."),
+  input: bodyField
+    .optional()
+    .describe("The field of the body whose members a price's `field` names; left out, the body itself."),
+  task_field: bodyField
+    .optional()
+    .describe("The field of the body, or of a GET's query, that names the task or a list of tasks."),
+  keys: z
+    .array(keyName, { error: "a list of names of keys" })
+    .optional()
+    .describe("Names of the keys that may use it; left out, all."),
 });
 
 export const priceFileSchema = block({
@@ -234,7 +275,9 @@ export const priceFileSchema = block({
   ).optional(),
   routes: named(routeKey, routeKeyWords, route.nullable())
     .optional()
-    .describe("Paths of the gateway that create, show or cancel tasks, by method and path; null takes away that of an earlier file."),
+    .describe(
+      "Paths of the gateway that create, show or cancel tasks, by method and path; null takes away that of an earlier file.",
+    ),
   default: block(modelFields).nullable().optional().describe("Ceiling price for models that no file names."),
   provider: provider.describe("The family's name of all models of this file that state none."),
   defaults: block(traits).optional().describe("What holds for all models of this file unless they say otherwise."),

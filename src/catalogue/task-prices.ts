@@ -30,7 +30,8 @@ function spansOf(statement: ModelStatement, taskType: string, { prices, fraction
     const version = versionOf(statement, taskType, { price, validity, fraction, block: block.at(index) });
     if (version === undefined) return [];
     const quantity = quantityOf(price, block.at(index));
-    const ends = index === prices.length - 1 && validity.end !== null ? [{ start: validity.end, price: null, quantity }] : [];
+    const ends =
+      index === prices.length - 1 && validity.end !== null ? [{ start: validity.end, price: null, quantity }] : [];
     return [{ start: validity.start, price: pin(version), quantity }, ...ends];
   });
 }
@@ -38,13 +39,27 @@ function spansOf(statement: ModelStatement, taskType: string, { prices, fraction
 function versionOf(
   { id, model }: ModelStatement,
   taskType: string,
-  { price, validity, fraction, block }: { price: StatedTaskPrice; validity: Validity; fraction: Fraction | null; block: Block },
+  {
+    price,
+    validity,
+    fraction,
+    block,
+  }: { price: StatedTaskPrice; validity: Validity; fraction: Fraction | null; block: Block },
 ): PriceVersion | undefined {
   if (!block.reliable("official") || !block.reliable("gateway")) return undefined;
   const list = usdOf(price.official);
-  const charged = price.gateway !== undefined ? usdOf(price.gateway) : fraction === null ? undefined : chargedUsd(price.official, fraction);
+  const charged =
+    price.gateway !== undefined
+      ? usdOf(price.gateway)
+      : fraction === null
+        ? undefined
+        : chargedUsd(price.official, fraction);
   if (charged === undefined) {
-    block.at("official").report(fraction === null ? "no charged price; name a group, or state gateway" : inexact(price.official, fraction));
+    block
+      .at("official")
+      .report(
+        fraction === null ? "no charged price; name a group, or state gateway" : inexact(price.official, fraction),
+      );
     return undefined;
   }
   return {
@@ -66,15 +81,23 @@ function versionOf(
 function quantityOf(price: StatedTaskPrice, block: Block): TaskQuantity {
   if ((price.per ?? "task") === "task") {
     for (const field of ["field", "default", "max"] as const) {
-      if (price[field] !== undefined) block.at(field).report(`has no meaning for a price of the whole task; leave "${field}" out, or write per: second or per: piece`);
+      if (price[field] !== undefined)
+        block
+          .at(field)
+          .report(
+            `has no meaning for a price of the whole task; leave "${field}" out, or write per: second or per: piece`,
+          );
     }
     return { field: null, otherwise: "1", most: "1" };
   }
   if (price.field === undefined && block.reliable("field")) {
-    block.report(`"field" is missing; write which field of the task's input states the ${price.per}s, such as duration`);
+    block.report(
+      `"field" is missing; write which field of the task's input states the ${price.per}s, such as duration`,
+    );
   }
   const { default: otherwise, max } = price;
-  if (otherwise !== undefined && max !== undefined && isMore(otherwise, max)) block.at("default").report(`is above max, ${max}`);
+  if (otherwise !== undefined && max !== undefined && isMore(otherwise, max))
+    block.at("default").report(`is above max, ${max}`);
   return { field: price.field ?? null, otherwise: otherwise ?? null, most: max ?? null };
 }
 

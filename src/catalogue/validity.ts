@@ -27,7 +27,9 @@ export function validities(prices: readonly (Dated | undefined)[], block: Block)
     const next = prices[index + 1];
     const until = price?.until ?? next?.from ?? null;
     if (price?.until !== undefined && price.from !== undefined && price.until <= price.from) {
-      block.at(index, "until").report(`ends on ${price.until}, not after its start on ${price.from}; write a later day or leave it out`);
+      block
+        .at(index, "until")
+        .report(`ends on ${price.until}, not after its start on ${price.from}; write a later day or leave it out`);
     }
     if (price?.from !== undefined && next?.from !== undefined) reportJoint(price, next, block.at(index + 1, "from"));
     return { start: instantOf(price?.from ?? ""), end: until === null ? null : instantOf(until), until };

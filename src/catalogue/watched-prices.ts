@@ -140,10 +140,15 @@ export class WatchedPrices implements Disposable {
     const before = this.#current.digest;
     try {
       const built = await buildOnThread(texts.layers);
-      return built.ok ? { kind: "taken", before, catalogue: built.catalogue } : { kind: "refused", faults: built.faults };
+      return built.ok
+        ? { kind: "taken", before, catalogue: built.catalogue }
+        : { kind: "refused", faults: built.faults };
     } catch (error) {
       const message = `could not be checked: ${error instanceof Error ? error.message : String(error)}`;
-      return { kind: "refused", faults: [{ file: this.#options.folders.user ?? "pricing", line: 1, column: 1, message }] };
+      return {
+        kind: "refused",
+        faults: [{ file: this.#options.folders.user ?? "pricing", line: 1, column: 1, message }],
+      };
     }
   }
 

@@ -43,9 +43,13 @@ export interface Adapters {
   /** What other projects' tables of prices state otherwise, as a price file that is sound beside those of `loadCatalogue`. */
   importPrices(folder: string | null, order: PriceImportOrder): Promise<PriceImportResult>;
   /** Writes price files, all whole or none: new ones (`before` null) beside what is there, edited ones unless they changed meanwhile. */
-  writePriceFiles(files: readonly { readonly path: string; readonly before: string | null; readonly after: string }[]): Promise<WritingFiles>;
+  writePriceFiles(
+    files: readonly { readonly path: string; readonly before: string | null; readonly after: string }[],
+  ): Promise<WritingFiles>;
   /** Downloads a text, bounded in size and time. */
-  download(address: string): Promise<{ readonly ok: true; readonly text: string } | { readonly ok: false; readonly problem: string }>;
+  download(
+    address: string,
+  ): Promise<{ readonly ok: true; readonly text: string } | { readonly ok: false; readonly problem: string }>;
   /** Asks a question that is answered with yes or no; null where no person is at a terminal. */
   ask(question: string): Promise<boolean | null>;
   /** A file of `apply` with all that is wrong in its shape. */
@@ -65,10 +69,15 @@ export interface Adapters {
   /** How the fake gateway can be asked to bill wrongly. */
   readonly sandboxBillingErrors: readonly { readonly usage: string; readonly description: string }[];
   /** Runs the fake gateway until a signal ends it. `misbill` names billing errors. */
-  startSandbox(options: { readonly host: string; readonly port: number; readonly misbill: readonly string[] }, io: Io): Promise<ExitCode>;
+  startSandbox(
+    options: { readonly host: string; readonly port: number; readonly misbill: readonly string[] },
+    io: Io,
+  ): Promise<ExitCode>;
 }
 
-export type WritingFiles = { readonly ok: true; readonly paths: readonly string[] } | { readonly ok: false; readonly problem: string };
+export type WritingFiles =
+  | { readonly ok: true; readonly paths: readonly string[] }
+  | { readonly ok: false; readonly problem: string };
 
 /** Something that goes on until a person or a signal ends it. */
 export interface Watching extends AsyncDisposable {
@@ -98,15 +107,33 @@ export interface Upkeep {
   /** Brings the ledger to this release's schema. */
   migrate(settings: Settings, options: { readonly backup: boolean }): Promise<UpkeepResult<MigratedLedger>>;
   /** Copies the ledger, beside a running `serve` too, and checks the copy. */
-  backUp(settings: Settings, file: string, options: { readonly replace: boolean; readonly onProgress: (share: number) => void }): Promise<UpkeepResult<CopiedLedger>>;
+  backUp(
+    settings: Settings,
+    file: string,
+    options: { readonly replace: boolean; readonly onProgress: (share: number) => void },
+  ): Promise<UpkeepResult<CopiedLedger>>;
   /** Puts a checked copy of `file` in the ledger's place; `replaced` is where the ledger before it is now. */
-  restore(settings: Settings, file: string, onProgress: (share: number) => void): Promise<UpkeepResult<CopiedLedger & { readonly replaced: string | null }>>;
+  restore(
+    settings: Settings,
+    file: string,
+    onProgress: (share: number) => void,
+  ): Promise<UpkeepResult<CopiedLedger & { readonly replaced: string | null }>>;
   /** Moves the ledger in a file into an empty PostgreSQL database, while no proxy runs on it, and compares every row. */
-  move(from: string, to: PostgresSetting, on: { readonly onCopied: (share: number) => void; readonly onCompared: (share: number) => void }): Promise<UpkeepResult<MovedLedger>>;
+  move(
+    from: string,
+    to: PostgresSetting,
+    on: { readonly onCopied: (share: number) => void; readonly onCompared: (share: number) => void },
+  ): Promise<UpkeepResult<MovedLedger>>;
   /** Makes derived sums that differ anew from the charges; `onMended` is told of each change once it is durable. */
-  repair(settings: Settings, on: { readonly onMended: (mended: MendedRow) => void; readonly onProgress: (share: number) => void }): Promise<UpkeepResult<{ readonly verification: Verification }>>;
+  repair(
+    settings: Settings,
+    on: { readonly onMended: (mended: MendedRow) => void; readonly onProgress: (share: number) => void },
+  ): Promise<UpkeepResult<{ readonly verification: Verification }>>;
   /** Turns charges of ended days into sums; with `dryRun` it only counts. */
-  prune(settings: Settings, options: { readonly olderThanMs: number; readonly dryRun: boolean; readonly onProgress: (share: number) => void }): Promise<UpkeepResult<PrunedLedger>>;
+  prune(
+    settings: Settings,
+    options: { readonly olderThanMs: number; readonly dryRun: boolean; readonly onProgress: (share: number) => void },
+  ): Promise<UpkeepResult<PrunedLedger>>;
 }
 
 export type UpkeepResult<T> =
@@ -123,7 +150,13 @@ export interface CopiedLedger {
 /** What is in PostgreSQL now, as it was added up there. */
 export interface MovedLedger {
   readonly rows: number;
-  readonly totals: { readonly charges: number; readonly pending: number; readonly cost: PicoUsd; readonly listCost: PicoUsd; readonly held: PicoUsd };
+  readonly totals: {
+    readonly charges: number;
+    readonly pending: number;
+    readonly cost: PicoUsd;
+    readonly listCost: PicoUsd;
+    readonly held: PicoUsd;
+  };
   /** Whether it went on with a copy that had been broken off, or began again since the ledger had changed. */
   readonly resumed: "no" | "yes" | "anew";
 }
@@ -168,7 +201,9 @@ export interface Store extends AsyncDisposable {
   readonly created: boolean;
 }
 
-export type StoreOpening = { readonly ok: true; readonly store: Store } | { readonly ok: false; readonly failure: StoreFailure };
+export type StoreOpening =
+  | { readonly ok: true; readonly store: Store }
+  | { readonly ok: false; readonly failure: StoreFailure };
 
 export interface StoreFailure {
   readonly kind: "in_use" | "newer_schema" | "missing" | "unusable";

@@ -23,7 +23,9 @@ function registerCreate(admins: Command, context: CliContext): void {
   const command = admins
     .command("create <name>")
     .description("make an admin's token and print it, this once: only a digest of it is stored")
-    .addOption(new Option("--role <role>", "viewers look, editors change too").choices(adminRoles).makeOptionMandatory())
+    .addOption(
+      new Option("--role <role>", "viewers look, editors change too").choices(adminRoles).makeOptionMandatory(),
+    )
     .option("--expires <duration>", "after how long it stops working, such as 30d (default: never)", lifetimeArgument)
     .option("--json", "print the token with its id and role as JSON");
   addSettingFlags(command, storeSettings);
@@ -48,7 +50,10 @@ function registerCreate(admins: Command, context: CliContext): void {
 
 function registerList(admins: Command, context: CliContext): void {
   const { io, adapters } = context;
-  const command = admins.command("list").description("list all admins, revoked ones too").option("--json", "print JSON");
+  const command = admins
+    .command("list")
+    .description("list all admins, revoked ones too")
+    .option("--json", "print JSON");
   addSettingFlags(command, storeSettings);
   example(command, "farebox admins list");
   command.action(
@@ -59,8 +64,19 @@ function registerList(admins: Command, context: CliContext): void {
         if (options.json) printJson(io, { admins: found });
         else {
           const titles = ["name", "id", "role", "state", "created", "expires"];
-          const rows = found.map((admin) => [admin.name, admin.id, admin.role, admin.state, admin.created_at, admin.expires_at ?? "never"]);
-          printTable(io, titles.map((title) => ({ title })), rows);
+          const rows = found.map((admin) => [
+            admin.name,
+            admin.id,
+            admin.role,
+            admin.state,
+            admin.created_at,
+            admin.expires_at ?? "never",
+          ]);
+          printTable(
+            io,
+            titles.map((title) => ({ title })),
+            rows,
+          );
         }
         return 0;
       }),
@@ -79,11 +95,18 @@ function registerRevoke(admins: Command, context: CliContext): void {
   command.action(
     context.run((nameOrId: string, options: { json?: true }) =>
       withStore(context, command, "change", async (store) => {
-        const revoked = await revokeAdmin({ admins: store.admins, clock: adapters.clock, by: changedBy(context) }, nameOrId);
+        const revoked = await revokeAdmin(
+          { admins: store.admins, clock: adapters.clock, by: changedBy(context) },
+          nameOrId,
+        );
         if (!revoked.ok) return fail(io, revoked.message);
         const { admin, first } = revoked;
         if (options.json) printJson(io, adminJson(admin, adapters.clock.now()));
-        else printLine(io, first ? `revoked ${admin.name}` : `${admin.name} was revoked at ${isoTime(admin.revokedAt ?? 0)} already`);
+        else
+          printLine(
+            io,
+            first ? `revoked ${admin.name}` : `${admin.name} was revoked at ${isoTime(admin.revokedAt ?? 0)} already`,
+          );
         return 0;
       }),
     ),

@@ -44,7 +44,8 @@ export async function keysGoTo(file: string | undefined, print: (line: string) =
       },
     };
   } catch (error) {
-    if (error instanceof Error && "syscall" in error) return { ok: false, problem: `${file} cannot be written: ${error.message}` };
+    if (error instanceof Error && "syscall" in error)
+      return { ok: false, problem: `${file} cannot be written: ${error.message}` };
     throw error;
   }
 }

@@ -46,7 +46,11 @@ export function registerApply(program: Command, context: CliContext): void {
     .option("--json", "print JSON");
   addSettingFlags(command, storeSettings);
   command.addHelpText("after", help);
-  example(command, "farebox apply company.yaml --dry-run", "farebox apply company.yaml --prune --keys-out new-keys.tsv");
+  example(
+    command,
+    "farebox apply company.yaml --dry-run",
+    "farebox apply company.yaml --prune --keys-out new-keys.tsv",
+  );
   command.action(
     context.run(async (name: string, options: ApplyOptions) => {
       const loaded = settingsFor(context, command, { uses: storeSettings });
@@ -54,7 +58,8 @@ export function registerApply(program: Command, context: CliContext): void {
       const read = await readApplyFile(context, name);
       if (typeof read === "string") return fail(io, read);
       if (read.faults.length > 0) return fail(io, read.faults.map(formatFault), 1);
-      const problem = options.keysOut === undefined ? null : keysOutProblem(options.keysOut, ledgerFile(loaded.settings.database));
+      const problem =
+        options.keysOut === undefined ? null : keysOutProblem(options.keysOut, ledgerFile(loaded.settings.database));
       if (problem !== null) return fail(io, problem);
 
       // Looked at before anything is opened for writing: a faulty file, or one with nothing to do, leaves no new ledger behind.
@@ -66,14 +71,22 @@ export function registerApply(program: Command, context: CliContext): void {
       return withStore(context, command, "create", async (store) => {
         const again = planFor(context, read, options, await readPresent(store), store.calendar);
         if (!again.ok) return fail(io, again.faults, 1);
-        const tools = { ledger: store.ledger, keys: store.keys, teams: store.teams, clock: context.adapters.clock, by: changedBy(context) };
+        const tools = {
+          ledger: store.ledger,
+          keys: store.keys,
+          teams: store.teams,
+          clock: context.adapters.clock,
+          by: changedBy(context),
+        };
         return await carryOut(io, tools, again, options);
       });
     }),
   );
 }
 
-type Looking = { readonly ok: true; readonly present: Present; readonly calendar: Calendar } | { readonly ok: false; readonly problem: string };
+type Looking =
+  | { readonly ok: true; readonly present: Present; readonly calendar: Calendar }
+  | { readonly ok: false; readonly problem: string };
 
 /** What is there now; nothing where there is no ledger yet. */
 async function look({ adapters }: CliContext, settings: Settings): Promise<Looking> {
@@ -82,7 +95,8 @@ async function look({ adapters }: CliContext, settings: Settings): Promise<Looki
     await using store = opening.store;
     return { ok: true, present: await readPresent(store), calendar: adapters.calendarOf(store.timeZone) };
   }
-  if (opening.failure.kind !== "missing") return { ok: false, problem: storeProblem(opening.failure, shownDatabase(settings.database)) };
+  if (opening.failure.kind !== "missing")
+    return { ok: false, problem: storeProblem(opening.failure, shownDatabase(settings.database)) };
   return { ok: true, present: { teams: [], keys: [], budgets: [] }, calendar: adapters.calendarOf(settings.timeZone) };
 }
 
@@ -94,9 +108,17 @@ async function readApplyFile({ readFile, adapters }: CliContext, name: string): 
   return read.code === "ENOENT" ? `there is no file ${name}` : `${name} cannot be read (${read.code})`;
 }
 
-type FilePlanning = { readonly ok: true; readonly plan: Plan; readonly at: number } | { readonly ok: false; readonly faults: readonly string[] };
+type FilePlanning =
+  | { readonly ok: true; readonly plan: Plan; readonly at: number }
+  | { readonly ok: false; readonly faults: readonly string[] };
 
-function planFor({ adapters }: CliContext, read: ReadYaml<ApplyFile>, { prune }: ApplyOptions, present: Present, calendar: Calendar): FilePlanning {
+function planFor(
+  { adapters }: CliContext,
+  read: ReadYaml<ApplyFile>,
+  { prune }: ApplyOptions,
+  present: Present,
+  calendar: Calendar,
+): FilePlanning {
   const now = adapters.clock.now();
   const planning = planOf({ file: read.value, present, prune: prune === true, now, calendar });
   if (planning.ok) return { ok: true, plan: planning.plan, at: now };
@@ -106,12 +128,16 @@ function planFor({ adapters }: CliContext, read: ReadYaml<ApplyFile>, { prune }:
 function tellPlan(io: Io, plan: Plan, { json, dryRun }: ApplyOptions): ExitCode {
   const print = dryRun ? printLine : note;
   if (json) printJson(io, { ...planJson(plan), applied: 0, failed: null, keys: [] });
-  else for (const line of [...planLines(plan), ...(plan.changes.length === 0 ? ["nothing to do"] : [])]) print(io, line);
+  else
+    for (const line of [...planLines(plan), ...(plan.changes.length === 0 ? ["nothing to do"] : [])]) print(io, line);
   return 0;
 }
 
 async function carryOut(
-  io: Io, tools: Parameters<typeof applyChanges>[0], { plan, at }: { readonly plan: Plan; readonly at: number }, options: ApplyOptions,
+  io: Io,
+  tools: Parameters<typeof applyChanges>[0],
+  { plan, at }: { readonly plan: Plan; readonly at: number },
+  options: ApplyOptions,
 ): Promise<ExitCode> {
   const makesKeys = plan.changes.some(({ wish }) => wish.action === "keys.create");
   if (!options.json) for (const line of planLines(plan)) note(io, line);
@@ -135,16 +161,35 @@ async function carryOut(
   return tellApplied(io, plan, applied, keys, options);
 }
 
-function tellApplied(io: Io, plan: Plan, { made, failed }: Applied, keys: readonly NewKey[], { json, keysOut }: ApplyOptions): ExitCode {
+function tellApplied(
+  io: Io,
+  plan: Plan,
+  { made, failed }: Applied,
+  keys: readonly NewKey[],
+  { json, keysOut }: ApplyOptions,
+): ExitCode {
   if (json) {
-    printJson(io, { ...planJson(plan), applied: made.length, failed: failed && { object: failed.change.object, message: failed.message }, keys });
+    printJson(io, {
+      ...planJson(plan),
+      applied: made.length,
+      failed: failed && { object: failed.change.object, message: failed.message },
+      keys,
+    });
   } else {
-    if (keysOut !== undefined && keys.length > 0) note(io, `wrote ${keys.length} new ${keys.length === 1 ? "key" : "keys"} to ${keysOut}; they cannot be shown again`);
+    if (keysOut !== undefined && keys.length > 0)
+      note(
+        io,
+        `wrote ${keys.length} new ${keys.length === 1 ? "key" : "keys"} to ${keysOut}; they cannot be shown again`,
+      );
     if (failed === null) note(io, `made ${count(made.length)}`);
   }
   if (failed === null) return 0;
   const { change, message } = failed;
-  return fail(io, `${verbOf(change)} ${change.object}: ${message}; made ${count(made.length)} before, a second run makes the rest`, 1);
+  return fail(
+    io,
+    `${verbOf(change)} ${change.object}: ${message}; made ${count(made.length)} before, a second run makes the rest`,
+    1,
+  );
 }
 
 function count(changes: number): string {
@@ -164,7 +209,9 @@ function changeJson({ wish, object, fields }: PlannedChange) {
 function planLines({ changes, kept }: Plan): string[] {
   return [
     ...changes.map((change) => {
-      const words = change.fields.map(({ field, before, after }) => (change.isNew ? `${field} ${shown(after)}` : `${field} ${shown(before)} → ${shown(after)}`));
+      const words = change.fields.map(({ field, before, after }) =>
+        change.isNew ? `${field} ${shown(after)}` : `${field} ${shown(before)} → ${shown(after)}`,
+      );
       return `${verbOf(change)} ${change.object}${words.length === 0 ? "" : `: ${words.join(", ")}`}`;
     }),
     ...kept.map((change) => `keep ${change.object}: it is not in the file; with --prune: ${verbOf(change)}`),

@@ -59,7 +59,9 @@ export function percentArgument(text: string): number {
 export function dimensionsArgument(text: string): ReportDimension[] {
   const found = readDimensions(text);
   if (found !== undefined) return found;
-  throw new InvalidArgumentError(`It must be a list of ${reportDimensions.join(", ")} and tag:NAME, each at most once, separated by commas.`);
+  throw new InvalidArgumentError(
+    `It must be a list of ${reportDimensions.join(", ")} and tag:NAME, each at most once, separated by commas.`,
+  );
 }
 
 /** For commander: a UTC day. */

@@ -31,12 +31,18 @@ export function registerAudit(program: Command, context: CliContext): void {
   command.action(
     context.run((options: AuditOptions) =>
       withStore(context, command, "read", async (store) => {
-        const since = options.since === undefined ? undefined : parseInstant("--since", options.since, adapters.clock.now(), store.calendar);
+        const since =
+          options.since === undefined
+            ? undefined
+            : parseInstant("--since", options.since, adapters.clock.now(), store.calendar);
         if (since?.ok === false) return fail(io, since.problem);
         const after = options.cursor === undefined ? undefined : readAuditCursor(options.cursor);
-        if (options.cursor !== undefined && after === undefined) return fail(io, "--cursor must be the cursor that a list of the audit ended with");
+        if (options.cursor !== undefined && after === undefined)
+          return fail(io, "--cursor must be the cursor that a list of the audit ended with");
         const page = await store.audit.entries({
-          limit: options.limit, ...(since && { since: since.at }), ...(after !== undefined && { after }),
+          limit: options.limit,
+          ...(since && { since: since.at }),
+          ...(after !== undefined && { after }),
         });
         if (options.json) {
           printJson(io, auditJson(page));

@@ -54,7 +54,8 @@ export function registerBalance(program: Command, context: CliContext): void {
           ["lasts", balance.hours_left === null ? "unknown" : `${balance.hours_left} hours`],
         ]);
       }
-      if (balance.balance_usd === null) note(io, "note: the account record holds no balance in USD (equivalent_in_usd)");
+      if (balance.balance_usd === null)
+        note(io, "note: the account record holds no balance in USD (equivalent_in_usd)");
       return 0;
     }),
   );

@@ -17,11 +17,19 @@ export function chartBar(part: PicoUsd, widest: PicoUsd, width: number, unicode:
 }
 
 /** A bar of what is spent and held of a limit, always as wide. */
-export function limitBar({ spent, held, limit }: { readonly spent: PicoUsd; readonly held: PicoUsd; readonly limit: PicoUsd }, width: number, unicode: boolean) {
+export function limitBar(
+  { spent, held, limit }: { readonly spent: PicoUsd; readonly held: PicoUsd; readonly limit: PicoUsd },
+  width: number,
+  unicode: boolean,
+) {
   const full = stepsOf(spent, limit, width);
   // A limit of nothing, and more than the limit, is a full bar.
   const spentCells = limit <= noMoney && spent > noMoney ? width : full;
   const heldCells = stepsOf((spent + held) as PicoUsd, limit, width) - full;
   const [spentMark, heldMark, restMark] = unicode ? ["█", "▒", "░"] : ["#", "=", "-"];
-  return { spent: spentMark.repeat(spentCells), held: heldMark.repeat(Math.max(0, heldCells)), rest: restMark.repeat(width - spentCells - Math.max(0, heldCells)) };
+  return {
+    spent: spentMark.repeat(spentCells),
+    held: heldMark.repeat(Math.max(0, heldCells)),
+    rest: restMark.repeat(width - spentCells - Math.max(0, heldCells)),
+  };
 }

@@ -45,7 +45,11 @@ function registerSet(budgets: Command, context: CliContext): void {
     .option("--json", "print JSON");
   addSettingFlags(command, storeSettings);
   command.addHelpText("after", scopeHelp);
-  example(command, "farebox budgets set key:alice 25 --per 1mo --warn 80%", "farebox budgets set each-key 2.50 --per 1d");
+  example(
+    command,
+    "farebox budgets set key:alice 25 --per 1mo --warn 80%",
+    "farebox budgets set each-key 2.50 --per 1d",
+  );
   command.action(
     context.run(async (scope: string, limit: string, options: SetOptions) => {
       const wanted: NewBudget = {

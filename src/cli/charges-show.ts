@@ -31,19 +31,47 @@ export function registerShow(charges: Command, context: CliContext): void {
   );
 }
 
-function fieldsOf({ corrections, total_usd, tokens, tags, correction, items, price, served_price, doubts, tool_calls, delivered, ...plain }: ChargeDetailsJson): [string, TableCell][] {
+function fieldsOf({
+  corrections,
+  total_usd,
+  tokens,
+  tags,
+  correction,
+  items,
+  price,
+  served_price,
+  doubts,
+  tool_calls,
+  delivered,
+  ...plain
+}: ChargeDetailsJson): [string, TableCell][] {
   const used = Object.entries(tokens).filter(([, count]) => count > 0);
   return [
-    ...Object.entries(plain).map(([name, value]): [string, TableCell] => [name, typeof value === "boolean" ? String(value) : value]),
+    ...Object.entries(plain).map(([name, value]): [string, TableCell] => [
+      name,
+      typeof value === "boolean" ? String(value) : value,
+    ]),
     ...used.map(([name, count]): [string, TableCell] => [`tokens ${name}`, count]),
-    ...(delivered === null ? [] : Object.entries(delivered).map(([name, count]): [string, TableCell] => [`delivered ${name}`, count])),
+    ...(delivered === null
+      ? []
+      : Object.entries(delivered).map(([name, count]): [string, TableCell] => [`delivered ${name}`, count])),
     ...Object.entries(tool_calls).map(([name, count]): [string, TableCell] => [`calls ${name}`, count]),
-    ...items.map((item): [string, TableCell] => [`cost ${item.tool ?? item.class}`, `${item.cost_usd}${item.usd_per_million === null ? "" : ` at ${item.usd_per_million} per 1M`}`]),
-    ...Object.entries({ price, served_price }).flatMap(([name, of]): [string, TableCell][] => (of === null ? [] : [[name, `${of.model} from ${of.from}: ${of.source}`]])),
+    ...items.map((item): [string, TableCell] => [
+      `cost ${item.tool ?? item.class}`,
+      `${item.cost_usd}${item.usd_per_million === null ? "" : ` at ${item.usd_per_million} per 1M`}`,
+    ]),
+    ...Object.entries({ price, served_price }).flatMap(([name, of]): [string, TableCell][] =>
+      of === null ? [] : [[name, `${of.model} from ${of.from}: ${of.source}`]],
+    ),
     ...doubts.map((doubt): [string, TableCell] => ["doubt", doubt]),
     ...Object.entries(tags).map(([name, value]): [string, TableCell] => [`tag ${name}`, value]),
-    ...(correction === null ? [] : Object.entries(correction).map(([name, value]): [string, TableCell] => [`correction ${name}`, value])),
-    ...corrections.map(({ cost_usd, correction: of }): [string, TableCell] => ["corrected", `${cost_usd} by ${of?.by} at ${of?.at}: ${of?.why}`]),
+    ...(correction === null
+      ? []
+      : Object.entries(correction).map(([name, value]): [string, TableCell] => [`correction ${name}`, value])),
+    ...corrections.map(({ cost_usd, correction: of }): [string, TableCell] => [
+      "corrected",
+      `${cost_usd} by ${of?.by} at ${of?.at}: ${of?.why}`,
+    ]),
     ["total_usd", total_usd],
   ];
 }

@@ -50,9 +50,11 @@ export function registerCharges(program: Command, context: CliContext): void {
     context.run((options: ChargesOptions) =>
       withStore(context, command, "read", async (store) => {
         const now = adapters.clock.now();
-        const since = options.since === undefined ? undefined : parseInstant("--since", options.since, now, store.calendar);
+        const since =
+          options.since === undefined ? undefined : parseInstant("--since", options.since, now, store.calendar);
         if (since?.ok === false) return fail(io, since.problem);
-        const until = options.until === undefined ? undefined : parseInstant("--until", options.until, now, store.calendar);
+        const until =
+          options.until === undefined ? undefined : parseInstant("--until", options.until, now, store.calendar);
         if (until?.ok === false) return fail(io, until.problem);
         const listed = await listCharges(store, { ...options, since: since?.at, until: until?.at });
         if (!listed.ok) return fail(io, listed.kind === "invalid" ? `--${listed.message}` : listed.message);
@@ -98,7 +100,9 @@ function chargeCells(charge: ChargeJson): TableCell[] {
     promptTotal(charge.tokens),
     completionTotal(charge.tokens),
     charge.cost_usd,
-    Object.entries(charge.tags).map(([name, value]) => `${name}=${value}`).join(", ") || null,
+    Object.entries(charge.tags)
+      .map(([name, value]) => `${name}=${value}`)
+      .join(", ") || null,
     charge.correction?.of ?? null,
   ];
 }

@@ -40,7 +40,10 @@ export function settingsFor(context: CliContext, command: Command, use: SettingU
 }
 
 /** An open store with what its users need beside it. */
-export interface OpenStore extends Pick<Store, "ledger" | "keys" | "teams" | "samples" | "admins" | "audit" | "proxies"> {
+export interface OpenStore extends Pick<
+  Store,
+  "ledger" | "keys" | "teams" | "samples" | "admins" | "audit" | "proxies"
+> {
   readonly settings: Settings;
   readonly calendar: Calendar;
 }

@@ -23,11 +23,15 @@ export function registerCopy(db: Command, context: CliContext): void {
     )
     .option("--to-file <file>", "a file that holds the address of the database, which has a password in it")
     .option("--json", "print JSON")
-    .addHelpText("after", "\nWithout TO and --to-file it goes to the database that FAREBOX_DATABASE (or FAREBOX_DATABASE_FILE) names. A password has\nno place on the command line, where other users of the machine see it.");
+    .addHelpText(
+      "after",
+      "\nWithout TO and --to-file it goes to the database that FAREBOX_DATABASE (or FAREBOX_DATABASE_FILE) names. A password has\nno place on the command line, where other users of the machine see it.",
+    );
   example(command, "FAREBOX_DATABASE_FILE=database.url farebox db copy farebox.db");
   command.action(
     context.run(async (from: string, to: string | undefined, options: Options) => {
-      if (isPostgresUrl(from)) return fail(io, "FROM must be the path of an SQLite ledger; a copy goes from SQLite to PostgreSQL only");
+      if (isPostgresUrl(from))
+        return fail(io, "FROM must be the path of an SQLite ledger; a copy goes from SQLite to PostgreSQL only");
       const target = targetOf(context, command, to, options);
       if (!target.ok) return fail(io, target.problems);
       const { database } = target;
@@ -48,18 +52,27 @@ export function registerCopy(db: Command, context: CliContext): void {
   );
 }
 
-type Target = { readonly ok: true; readonly database: PostgresSetting } | { readonly ok: false; readonly problems: string | readonly string[] };
+type Target =
+  | { readonly ok: true; readonly database: PostgresSetting }
+  | { readonly ok: false; readonly problems: string | readonly string[] };
 
 function targetOf(context: CliContext, command: Command, to: string | undefined, { toFile }: Options): Target {
-  if (to !== undefined && toFile !== undefined) return { ok: false, problems: "name the database once: as TO, or in a file with --to-file" };
+  if (to !== undefined && toFile !== undefined)
+    return { ok: false, problems: "name the database once: as TO, or in a file with --to-file" };
   if (to !== undefined) {
     const target = parsed(to, "TO");
     if (!target.ok || !target.database.hasPassword) return target;
-    return { ok: false, problems: "TO must not hold a password, which other users of this machine could see: put the address in FAREBOX_DATABASE, or in a file with --to-file" };
+    return {
+      ok: false,
+      problems:
+        "TO must not hold a password, which other users of this machine could see: put the address in FAREBOX_DATABASE, or in a file with --to-file",
+    };
   }
   if (toFile !== undefined) {
     const read = context.readFile(toFile);
-    return read.ok ? parsed(read.text.trim(), `the address in ${toFile}`) : { ok: false, problems: `${toFile} cannot be read (${read.code})` };
+    return read.ok
+      ? parsed(read.text.trim(), `the address in ${toFile}`)
+      : { ok: false, problems: `${toFile} cannot be read (${read.code})` };
   }
   const loaded = settingsFor(context, command, { uses: ["database"] });
   return loaded.ok ? postgres(loaded.settings.database) : { ok: false, problems: loaded.problems };
@@ -72,13 +85,24 @@ function parsed(text: string, label: string): Target {
 
 function postgres(database: DatabaseSetting): Target {
   if (database.kind === "postgres") return { ok: true, database };
-  return { ok: false, problems: "name the PostgreSQL database to copy to by its postgres:// address: as TO, in a file with --to-file, or by FAREBOX_DATABASE" };
+  return {
+    ok: false,
+    problems:
+      "name the PostgreSQL database to copy to by its postgres:// address: as TO, in a file with --to-file, or by FAREBOX_DATABASE",
+  };
 }
 
 function movedJson({ rows, totals, resumed }: MovedLedger) {
   const { charges, pending, cost, listCost, held } = totals;
   return {
-    rows, charges, pending, cost_usd: formatUsd(cost), list_cost_usd: formatUsd(listCost), hold_usd: formatUsd(held), resumed: resumed === "yes", begun_anew: resumed === "anew",
+    rows,
+    charges,
+    pending,
+    cost_usd: formatUsd(cost),
+    list_cost_usd: formatUsd(listCost),
+    hold_usd: formatUsd(held),
+    resumed: resumed === "yes",
+    begun_anew: resumed === "anew",
   };
 }
 
@@ -87,6 +111,12 @@ function tell({ io }: CliContext, from: string, to: string, { rows, totals, resu
   if (resumed === "yes") note(io, "went on with a copy that had not ended");
   if (resumed === "anew") note(io, "the ledger had changed since a copy that had not ended, which was begun anew");
   printLine(io, `copied ${from} to ${to}: ${rows} rows, every one compared, no difference`);
-  printLine(io, `${charges} charges of USD ${formatUsd(cost)}, and ${pending} pending that hold USD ${formatUsd(held)}`);
-  note(io, `now set FAREBOX_DATABASE (or FAREBOX_DATABASE_FILE) to the new address for every proxy and command; start no serve on ${from} any more`);
+  printLine(
+    io,
+    `${charges} charges of USD ${formatUsd(cost)}, and ${pending} pending that hold USD ${formatUsd(held)}`,
+  );
+  note(
+    io,
+    `now set FAREBOX_DATABASE (or FAREBOX_DATABASE_FILE) to the new address for every proxy and command; start no serve on ${from} any more`,
+  );
 }

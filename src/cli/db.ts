@@ -49,20 +49,27 @@ function registerMigrate(db: Command, context: CliContext): void {
 /** Says what was done to the ledger; its tables may be those of this release already. */
 export function migrationText(place: string, { from, to }: { readonly from: number; readonly to: number }): string {
   if (from === to) return `upgraded the ledger at ${place}; its schema version is still ${to}`;
-  return from === 0 ? `created the ledger at ${place} with schema version ${to}` : `migrated the ledger at ${place} from schema version ${from} to ${to}`;
+  return from === 0
+    ? `created the ledger at ${place} with schema version ${to}`
+    : `migrated the ledger at ${place} from schema version ${from} to ${to}`;
 }
 
 function registerBackup(db: Command, context: CliContext): void {
   const { io, adapters } = context;
   const command = db
     .command("backup <file>")
-    .description("copy the ledger as it is now, beside a running serve too, and verify the copy; exit 1 when its sums differ")
+    .description(
+      "copy the ledger as it is now, beside a running serve too, and verify the copy; exit 1 when its sums differ",
+    )
     .option("--force", "replace the file where it is there")
     .option("--json", "print JSON");
   example(command, "farebox db backup farebox-2026-11-20.db");
   withSettings(context, command, async (settings, options: { force?: true; json?: true }, file) => {
     const bar = progress(io, "copied");
-    const result = await adapters.upkeep.backUp(settings, file, { replace: options.force === true, onProgress: bar.show });
+    const result = await adapters.upkeep.backUp(settings, file, {
+      replace: options.force === true,
+      onProgress: bar.show,
+    });
     bar.end();
     if (!result.ok) return fail(io, result.problem, result.code);
     if (options.json) printJson(io, copiedJson(result));
@@ -75,7 +82,9 @@ function registerRestore(db: Command, context: CliContext): void {
   const { io, adapters } = context;
   const command = db
     .command("restore <file>")
-    .description("put a verified copy of a backup in the ledger's place, while no serve runs; the ledger before it is kept")
+    .description(
+      "put a verified copy of a backup in the ledger's place, while no serve runs; the ledger before it is kept",
+    )
     .option("--json", "print JSON");
   example(command, "farebox db restore farebox-2026-11-20.db");
   withSettings(context, command, async (settings, options: { json?: true }, file) => {
@@ -97,7 +106,9 @@ function registerPrune(db: Command, context: CliContext): void {
   const { io, adapters } = context;
   const command = db
     .command("prune")
-    .description("turn old charges into sums by day, beside a running serve too; what is pending stays, and every sum stays right")
+    .description(
+      "turn old charges into sums by day, beside a running serve too; what is pending stays, and every sum stays right",
+    )
     .requiredOption("--older-than <age>", "charges of whole days older than this, such as 400d", ageArgument)
     .option("--dry-run", "only count what would be pruned")
     .option("--json", "print JSON");
@@ -105,7 +116,11 @@ function registerPrune(db: Command, context: CliContext): void {
   withSettings(context, command, async (settings, options: { olderThan: number; dryRun?: true; json?: true }) => {
     const bar = progress(io, "pruned");
     const dryRun = options.dryRun === true;
-    const result = await adapters.upkeep.prune(settings, { olderThanMs: options.olderThan, dryRun, onProgress: bar.show });
+    const result = await adapters.upkeep.prune(settings, {
+      olderThanMs: options.olderThan,
+      dryRun,
+      onProgress: bar.show,
+    });
     bar.end();
     if (!result.ok) return fail(io, result.problem, result.code);
     const { charges, windows, quarters } = result;
@@ -113,7 +128,8 @@ function registerPrune(db: Command, context: CliContext): void {
     if (options.json) printJson(io, { before, charges, windows, quarter_rollups: quarters, dry_run: dryRun });
     else {
       printLine(io, `${dryRun ? "would prune" : "pruned"} ${charges} charges from before ${before} into sums by day`);
-      if (io.isTTY) note(io, `with ${windows} ended budget windows, and ${quarters} quarter-hour sums older than 35 days`);
+      if (io.isTTY)
+        note(io, `with ${windows} ended budget windows, and ${quarters} quarter-hour sums older than 35 days`);
     }
     return 0;
   });
@@ -140,7 +156,9 @@ function ageArgument(text: string): number {
   const value = parseDuration(text);
   if (value !== undefined && value >= pruneAgeMsMin) return value;
   const days = pruneAgeMsMin / 86_400_000;
-  throw new InvalidArgumentError(`It must be a duration of at least ${days}d, such as 400d: budgets and reports by the hour need what is younger.`);
+  throw new InvalidArgumentError(
+    `It must be a duration of at least ${days}d, such as 400d: budgets and reports by the hour need what is younger.`,
+  );
 }
 
 function copiedJson({ file, schema, verification }: CopiedLedger) {

@@ -97,19 +97,33 @@ async function attemptRead(file: string): Promise<Buffer | string> {
 
 /** The proxy's own step, so that the hold is the one that it would place. */
 function holdsWith(catalogue: Catalogue, tokens: TokenCounter, at: number): EstimateTools["holdsFor"] {
-  const pricer = createPricer({ catalogue: () => catalogue, tokens, unpriced: "record", sliceTokens: Infinity, toolCalls: 0 });
+  const pricer = createPricer({
+    catalogue: () => catalogue,
+    tokens,
+    unpriced: "record",
+    sliceTokens: Infinity,
+    toolCalls: 0,
+  });
   return async (request, body) => {
     const pricing = pricer.quote(request, at);
     if (!pricing.ok) return { hold: null, counted: null, unboundedFields: [] };
     const { quote } = pricing;
     const counted = (await pricer.tighten(quote, body, picoUsdMax))?.hold ?? null;
-    return { hold: quote.hold, counted: counted === null || counted >= (quote.hold ?? 0n) ? null : counted, unboundedFields: quote.unboundedFields };
+    return {
+      hold: quote.hold,
+      counted: counted === null || counted >= (quote.hold ?? 0n) ? null : counted,
+      unboundedFields: quote.unboundedFields,
+    };
   };
 }
 
 function problemOf(problem: "unknown_model" | "no_price", model: string, catalogue: Catalogue, at: number): string {
-  if (problem === "no_price") return `the model "${model}" has no price in force; farebox prices list shows which have one`;
-  const near = closest(model, catalogue.list(at).map(({ id }) => id));
+  if (problem === "no_price")
+    return `the model "${model}" has no price in force; farebox prices list shows which have one`;
+  const near = closest(
+    model,
+    catalogue.list(at).map(({ id }) => id),
+  );
   const hint = near === undefined ? "farebox prices list shows those that are" : `did you mean "${near}"?`;
   return `no price file names the model "${model}"; ${hint}`;
 }
@@ -118,14 +132,36 @@ function printEstimate(io: Io, { items, ...sums }: Estimate, hasRequest: boolean
   const right = (title: string) => ({ title, align: "right" as const });
   printTable(
     io,
-    [{ title: "item" }, right("tokens"), right("USD per 1M"), right("cost"), right("list cost"), { title: "known" }, { title: "because" }],
     [
-      ...items.map((item) => [item.class, item.tokens, item.usd_per_million, item.cost_usd, item.list_cost_usd, item.known, item.why ?? ""]),
+      { title: "item" },
+      right("tokens"),
+      right("USD per 1M"),
+      right("cost"),
+      right("list cost"),
+      { title: "known" },
+      { title: "because" },
+    ],
+    [
+      ...items.map((item) => [
+        item.class,
+        item.tokens,
+        item.usd_per_million,
+        item.cost_usd,
+        item.list_cost_usd,
+        item.known,
+        item.why ?? "",
+      ]),
       ["total", null, null, sums.cost_usd, sums.list_cost_usd, sums.exact ? "exact" : knownOf(items), ""],
     ],
   );
-  const counted = sums.counted_hold_usd === null ? "" : `, or ${sums.counted_hold_usd} where that does not fit its budget`;
-  note(io, hasRequest ? `it would hold USD ${sums.hold_usd}${counted}` : `a request of this model holds at most USD ${sums.hold_usd}`);
+  const counted =
+    sums.counted_hold_usd === null ? "" : `, or ${sums.counted_hold_usd} where that does not fit its budget`;
+  note(
+    io,
+    hasRequest
+      ? `it would hold USD ${sums.hold_usd}${counted}`
+      : `a request of this model holds at most USD ${sums.hold_usd}`,
+  );
   for (const line of sums.notes) note(io, line);
 }
 

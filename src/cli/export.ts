@@ -36,8 +36,15 @@ export function registerExport(program: Command, context: CliContext): void {
   const command = program
     .command("export")
     .description("write the charges as CSV, as JSON lines or as FOCUS rows by day, the oldest first")
-    .addOption(new Option("--format <format>", "csv and jsonl: a row for each charge; focus: posted charges by day").choices(formats).default("csv"))
-    .option("--since <when>", "from then on: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant (default: the beginning)")
+    .addOption(
+      new Option("--format <format>", "csv and jsonl: a row for each charge; focus: posted charges by day")
+        .choices(formats)
+        .default("csv"),
+    )
+    .option(
+      "--since <when>",
+      "from then on: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant (default: the beginning)",
+    )
     .option("--until <when>", "to before then, written likewise (default: now)")
     .option("--out <file>", "write this file, whole or not at all, instead of stdout")
     .option("--force", "replace the file where it is there")
@@ -53,25 +60,38 @@ export function registerExport(program: Command, context: CliContext): void {
   );
   command.action(
     context.run((options: ExportOptions) =>
-      withStore(context, command, "read", async (store) => {
-        const now = adapters.clock.now();
-        const since = parseInstant("--since", options.since ?? "1970-01-01T00:00:00Z", now, store.calendar);
-        if (!since.ok) return fail(io, since.problem);
-        const until = parseInstant("--until", options.until ?? "0s", now, store.calendar);
-        if (!until.ok) return fail(io, until.problem);
-        if (until.at < since.at) return fail(io, "--until must not be before --since");
-        const { out } = options;
-        const place = out === undefined ? null : placeProblem(out, ledgerFile(store.settings.database), "export", options.force === true);
-        if (place !== null) return fail(io, place);
+      withStore(
+        context,
+        command,
+        "read",
+        async (store) => {
+          const now = adapters.clock.now();
+          const since = parseInstant("--since", options.since ?? "1970-01-01T00:00:00Z", now, store.calendar);
+          if (!since.ok) return fail(io, since.problem);
+          const until = parseInstant("--until", options.until ?? "0s", now, store.calendar);
+          if (!until.ok) return fail(io, until.problem);
+          if (until.at < since.at) return fail(io, "--until must not be before --since");
+          const { out } = options;
+          const place =
+            out === undefined
+              ? null
+              : placeProblem(out, ledgerFile(store.settings.database), "export", options.force === true);
+          if (place !== null) return fail(io, place);
 
-        const leftOut = { unpriced: 0, pending: 0 };
-        const texts = await textsOf(context, store, options, { since: since.at, until: until.at }, leftOut);
-        const problem = out === undefined ? await writeTexts(io, texts) : await writeWhole(out, texts);
-        if (problem !== null) return fail(io, problem);
-        if (leftOut.unpriced > 0) note(io, `${counted(leftOut.unpriced)} without a price left out: FOCUS rows have a cost, and theirs is not known`);
-        if (leftOut.pending > 0) note(io, `${counted(leftOut.pending)} still running left out`);
-        return 0;
-      }, settings),
+          const leftOut = { unpriced: 0, pending: 0 };
+          const texts = await textsOf(context, store, options, { since: since.at, until: until.at }, leftOut);
+          const problem = out === undefined ? await writeTexts(io, texts) : await writeWhole(out, texts);
+          if (problem !== null) return fail(io, problem);
+          if (leftOut.unpriced > 0)
+            note(
+              io,
+              `${counted(leftOut.unpriced)} without a price left out: FOCUS rows have a cost, and theirs is not known`,
+            );
+          if (leftOut.pending > 0) note(io, `${counted(leftOut.pending)} still running left out`);
+          return 0;
+        },
+        settings,
+      ),
     ),
   );
 }
@@ -84,7 +104,10 @@ async function textsOf(
   leftOut: LeftOut,
 ): Promise<AsyncIterable<string>> {
   const nameOf: NameOf = await keyNames(store.keys);
-  const charges = withProgress(context.io, "exported", store.ledger.stream(span), { until: span.until, toStdout: options.out === undefined });
+  const charges = withProgress(context.io, "exported", store.ledger.stream(span), {
+    until: span.until,
+    toStdout: options.out === undefined,
+  });
   switch (options.format) {
     case "csv":
       return chargesCsv(charges, nameOf);
@@ -94,7 +117,12 @@ async function textsOf(
       const { focusVersion: version, provider, billingAccount } = options;
       const publisherOf = await publishers(context, store);
       const ledger = { stream: () => charges, price: (id: string) => store.ledger.price(id) };
-      return focusCsv({ ledger, calendar: store.calendar, nameOf }, span, { version, provider, billingAccount, publisherOf }, leftOut);
+      return focusCsv(
+        { ledger, calendar: store.calendar, nameOf },
+        span,
+        { version, provider, billingAccount, publisherOf },
+        leftOut,
+      );
     }
     default:
       return assertNever(options.format);
@@ -102,7 +130,10 @@ async function textsOf(
 }
 
 /** Who makes which model, from the price files; faulty ones are no reason not to export. */
-async function publishers({ io, adapters }: CliContext, { settings }: OpenStore): Promise<(model: string) => string | undefined> {
+async function publishers(
+  { io, adapters }: CliContext,
+  { settings }: OpenStore,
+): Promise<(model: string) => string | undefined> {
   const loading = await adapters.loadCatalogue(settings.pricing.folder);
   if (!loading.ok) {
     note(io, "the price files have faults (farebox prices check shows them): PublisherName is the provider");

@@ -37,7 +37,9 @@ export async function writeTexts(io: Io, texts: AsyncIterable<string>): Promise<
 
 /** Writes whole lines, such as CSV: the same bytes to a file or a pipe, and without control characters to a terminal. */
 export function printText(io: Io, text: string): unknown {
-  return io.stdout.write(io.isTTY ? text.replace(controls, (found) => (/^(?:\r?\n|\t)$/.test(found) ? found : "\ufffd")) : text);
+  return io.stdout.write(
+    io.isTTY ? text.replace(controls, (found) => (/^(?:\r?\n|\t)$/.test(found) ? found : "\ufffd")) : text,
+  );
 }
 
 function drained(output: Output): Promise<void> {
@@ -91,5 +93,7 @@ export function visible(text: string): string {
 /** JSON in which control characters are escaped, those too that JSON allows as they are. */
 export function jsonText(value: unknown, indent?: number): string {
   const text = JSON.stringify(value, null, indent);
-  return text.replace(controls, (found) => (found === "\n" ? found : `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`));
+  return text.replace(controls, (found) =>
+    found === "\n" ? found : `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }

@@ -22,10 +22,18 @@ export function registerKeyUpdate(keys: Command, context: CliContext): void {
   )
     .option("--team <team>", "move it to this team; what it spent before stays with the other")
     .option("--no-team", "take it out of its team")
-    .option("--expires <duration>", "after how long from now it stops working, such as 30d, or never", newLifetimeArgument)
+    .option(
+      "--expires <duration>",
+      "after how long from now it stops working, such as 30d, or never",
+      newLifetimeArgument,
+    )
     .option("--json", "print JSON");
   addSettingFlags(command, storeSettings);
-  example(command, "farebox keys update alice --rpm 60 --tpm 200000", "farebox keys update alice --parallel none --models all");
+  example(
+    command,
+    "farebox keys update alice --rpm 60 --tpm 200000",
+    "farebox keys update alice --parallel none --models all",
+  );
   command.action(
     context.run(async (nameOrId: string, { json, team, expires, ...options }: UpdateOptions) => {
       const wish: KeyWish = {
@@ -36,7 +44,11 @@ export function registerKeyUpdate(keys: Command, context: CliContext): void {
       const fault = keyChangeFault(wish);
       if (fault !== null) return fail(io, fault.message);
       return await withStore(context, command, "change", async (store) => {
-        const updated = await updateKey({ keys: store.keys, clock: adapters.clock, by: changedBy(context) }, nameOrId, wish);
+        const updated = await updateKey(
+          { keys: store.keys, clock: adapters.clock, by: changedBy(context) },
+          nameOrId,
+          wish,
+        );
         if (!updated.ok) return fail(io, updated.message);
         if (json) printJson(io, keyJson(updated.key, adapters.clock.now()));
         else printLine(io, `updated ${updated.key.name}`);
@@ -58,7 +70,9 @@ export function registerKeyRotate(keys: Command, context: CliContext): void {
   command.action(
     context.run((nameOrId: string, { overlap, json }: { overlap?: number; json?: true }) =>
       withStore(context, command, "change", async (store) => {
-        const rotated = await rotateKey({ keys: store.keys, clock: adapters.clock, by: changedBy(context) }, nameOrId, { overlapMs: overlap });
+        const rotated = await rotateKey({ keys: store.keys, clock: adapters.clock, by: changedBy(context) }, nameOrId, {
+          overlapMs: overlap,
+        });
         if (!rotated.ok) return fail(io, rotated.message);
         const { key, text } = rotated;
         const rotatedJson = rotatedKeyJson(key, text);
@@ -68,7 +82,10 @@ export function registerKeyRotate(keys: Command, context: CliContext): void {
         }
         const until = rotatedJson.previous_valid_until;
         printLine(io, text);
-        note(io, until === null ? `The secret before it works no longer.` : `The secret before it works until ${until}.`);
+        note(
+          io,
+          until === null ? `The secret before it works no longer.` : `The secret before it works until ${until}.`,
+        );
         return 0;
       }),
     ),

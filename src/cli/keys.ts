@@ -84,7 +84,16 @@ function registerList(keys: Command, context: CliContext): void {
           titles.map((title) => ({ title })),
           found.map((key) => {
             const { name, id, team, models, limits, state, created_at, expires_at } = keyJson(key, now);
-            return [name, id, team, models?.join(",") ?? "all", ...limitCells(limits), state, created_at, expires_at ?? "never"];
+            return [
+              name,
+              id,
+              team,
+              models?.join(",") ?? "all",
+              ...limitCells(limits),
+              state,
+              created_at,
+              expires_at ?? "never",
+            ];
           }),
         );
         return 0;
@@ -142,7 +151,11 @@ function registerRevoke(keys: Command, context: CliContext): void {
         if (!revoked.ok) return fail(io, revoked.message);
         const { key, first } = revoked;
         if (options.json) printJson(io, keyJson(key, adapters.clock.now()));
-        else printLine(io, first ? `revoked ${key.name}` : `${key.name} was revoked at ${isoTime(key.revokedAt ?? 0)} already`);
+        else
+          printLine(
+            io,
+            first ? `revoked ${key.name}` : `${key.name} was revoked at ${isoTime(key.revokedAt ?? 0)} already`,
+          );
         return 0;
       }),
     ),

@@ -20,7 +20,11 @@ export function limitWish({ models, rpm, tpm, parallel }: LimitOptions) {
 /** The options that keys and teams have in common. */
 export function addLimitOptions(command: Command): Command {
   return command
-    .option("--models <patterns>", "the models that may be used, such as 'gpt-4o*,o3', or all (default: all)", modelsArgument)
+    .option(
+      "--models <patterns>",
+      "the models that may be used, such as 'gpt-4o*,o3', or all (default: all)",
+      modelsArgument,
+    )
     .option("--rpm <n>", "requests in any 60 seconds, or none (default: none)", limitArgument)
     .option("--tpm <n>", "tokens in any 60 seconds, or none (default: none)", limitArgument)
     .option("--parallel <n>", "requests at the same time, or none (default: none)", limitArgument);

@@ -54,7 +54,12 @@ function faultsOf(loading: CatalogueLoading): readonly string[] {
 type Traffic = { readonly ok: true; readonly diff: TrafficDiff } | { readonly ok: false; readonly problem: string };
 
 /** Prices can be compared before there is any traffic: a ledger that cannot be opened is only told. */
-async function trafficUnder({ adapters }: CliContext, settings: Settings, before: Catalogue, after: Catalogue): Promise<Traffic> {
+async function trafficUnder(
+  { adapters }: CliContext,
+  settings: Settings,
+  before: Catalogue,
+  after: Catalogue,
+): Promise<Traffic> {
   const opening = await adapters.openStore(settings, "read");
   if (!opening.ok) return { ok: false, problem: storeProblem(opening.failure, shownDatabase(settings.database)) };
   await using store = opening.store;
@@ -65,23 +70,45 @@ function printDiff(io: Io, { added, removed, changes }: PricesDiff): void {
   if (added.length + removed.length + changes.length === 0) return printLine(io, "the prices are the same");
   const rows = [
     ...changes.map(({ model, field, from_prompt_tokens: tier, before, after, from, until }) => [
-      model, tier === null || tier === 0 ? field : `${field} from ${tier} prompt tokens`, before, after, from, until,
+      model,
+      tier === null || tier === 0 ? field : `${field} from ${tier} prompt tokens`,
+      before,
+      after,
+      from,
+      until,
     ]),
     ...added.map(({ model, from }) => [model, "added", null, null, from, null]),
     ...removed.map(({ model, from }) => [model, "removed", null, null, from, null]),
   ];
   const right = (title: string) => ({ title, align: "right" as const });
-  printTable(io, [{ title: "model" }, { title: "change" }, right("before"), right("after"), { title: "from" }, { title: "until" }], rows);
+  printTable(
+    io,
+    [{ title: "model" }, { title: "change" }, right("before"), right("after"), { title: "from" }, { title: "until" }],
+    rows,
+  );
 }
 
 function printTraffic(io: Io, { rows, total, left_over, since, until }: TrafficDiff): void {
   const changed = rows.filter(({ before_usd, after_usd }) => before_usd !== after_usd);
-  const cells = ({ requests, cost_usd, before_usd, after_usd, difference_usd }: TrafficDiff["total"]) => [requests, cost_usd, before_usd, after_usd, difference_usd];
+  const cells = ({ requests, cost_usd, before_usd, after_usd, difference_usd }: TrafficDiff["total"]) => [
+    requests,
+    cost_usd,
+    before_usd,
+    after_usd,
+    difference_usd,
+  ];
   const right = (title: string) => ({ title, align: "right" as const });
   printLine(io, "");
   printTable(
     io,
-    [{ title: "traffic of" }, right("requests"), right("cost"), right("under A"), right("under B"), right("difference")],
+    [
+      { title: "traffic of" },
+      right("requests"),
+      right("cost"),
+      right("under A"),
+      right("under B"),
+      right("difference"),
+    ],
     [...changed.map((row) => [row.model, ...cells(row)]), ["all models", ...cells(total)]],
   );
   if (io.isTTY) note(io, `USD, ${since} to ${until}; models whose cost would be the same are in the last line only`);

@@ -26,11 +26,17 @@ export function registerImport(prices: Command, context: CliContext): void {
   const { io, adapters } = context;
   const command = prices
     .command("import <sources...>")
-    .description("show what other projects' tables state otherwise, and add it as dated prices to the folder of price files; nothing that is there is changed")
+    .description(
+      "show what other projects' tables state otherwise, and add it as dated prices to the folder of price files; nothing that is there is changed",
+    )
     .addOption(new Option("--from <table>", "the format of the sources (default: told from each)").choices(priceTables))
     .option("--into <folder>", "the folder of price files (default: --pricing); without either the proposal is printed")
     .option("--from-date <day>", "the day from which changed prices hold (default: today, UTC)", dayArgument)
-    .option("--provider <names>", "only these of the tables, as they name them (default: the families of the price files)", namesArgument)
+    .option(
+      "--provider <names>",
+      "only these of the tables, as they name them (default: the families of the price files)",
+      namesArgument,
+    )
     .option("--models <patterns>", "only models whose id fits one of these: 'gpt-5*,o3'", namesArgument)
     .option("--known", "only models that the price files name already")
     .option("--group <group>", "the group of models that are new", "official")
@@ -52,7 +58,8 @@ export function registerImport(prices: Command, context: CliContext): void {
       const target = options.print ? null : (options.into ?? loaded.settings.pricing.folder);
       const today = new Date(adapters.clock.now()).toISOString().slice(0, 10);
       // A folder that is not there yet has no files to compare with.
-      const folder = options.into === undefined ? loaded.settings.pricing.folder : existsSync(options.into) ? options.into : null;
+      const folder =
+        options.into === undefined ? loaded.settings.pricing.folder : existsSync(options.into) ? options.into : null;
       const result = await adapters.importPrices(folder, {
         tables: tables.tables,
         from: options.from ?? null,
@@ -72,25 +79,44 @@ export function registerImport(prices: Command, context: CliContext): void {
         else if (target === null) printText(io, imported.yaml);
         return 0;
       }
-      const isWanted = options.yes === true || (options.json !== true && (await adapters.ask(`Write ${files.map(({ path }) => path).join(" and ")}?`)));
-      if (isWanted === null) return fail(io, `nothing was written to ${target ?? ""}: give --yes to write without being asked, or --print to print the file`);
+      const isWanted =
+        options.yes === true ||
+        (options.json !== true && (await adapters.ask(`Write ${files.map(({ path }) => path).join(" and ")}?`)));
+      if (isWanted === null)
+        return fail(
+          io,
+          `nothing was written to ${target ?? ""}: give --yes to write without being asked, or --print to print the file`,
+        );
       const written = isWanted ? await adapters.writePriceFiles(files) : null;
       if (written?.ok === false) return fail(io, written.problem, 1);
       if (options.json) printJson(io, { ...shown(imported), written: written?.paths ?? [] });
-      else note(io, written === null ? "nothing was written" : `wrote ${written.paths.join(" and ")}: review it; farebox prices check ${target ?? ""} checks it`);
+      else
+        note(
+          io,
+          written === null
+            ? "nothing was written"
+            : `wrote ${written.paths.join(" and ")}: review it; farebox prices check ${target ?? ""} checks it`,
+        );
       return 0;
     }),
   );
 }
 
-type Sources = { readonly ok: true; readonly tables: readonly PriceTableText[] } | { readonly ok: false; readonly problem: string; readonly code: 1 | 2 };
+type Sources =
+  | { readonly ok: true; readonly tables: readonly PriceTableText[] }
+  | { readonly ok: false; readonly problem: string; readonly code: 1 | 2 };
 
 /** Files and addresses, in the order in which they are given. */
 async function readSources({ readFile, adapters }: CliContext, sources: readonly string[]): Promise<Sources> {
   const tables: PriceTableText[] = [];
   for (const source of sources) {
     if (/^[a-z][a-z0-9+.-]*:\/\//i.test(source)) {
-      if (!URL.canParse(source)) return { ok: false, problem: `${source} is no address that can be read; write one such as https://example.com/data.json`, code: 2 };
+      if (!URL.canParse(source))
+        return {
+          ok: false,
+          problem: `${source} is no address that can be read; write one such as https://example.com/data.json`,
+          code: 2,
+        };
       const fetched = await adapters.download(source);
       if (!fetched.ok) return { ok: false, problem: fetched.problem, code: 1 };
       const { origin, pathname } = new URL(source);
@@ -98,7 +124,12 @@ async function readSources({ readFile, adapters }: CliContext, sources: readonly
       continue;
     }
     const read = readFile(source);
-    if (!read.ok) return { ok: false, problem: read.code === "ENOENT" ? `there is no file ${source}` : `${source} cannot be read (${read.code})`, code: 2 };
+    if (!read.ok)
+      return {
+        ok: false,
+        problem: read.code === "ENOENT" ? `there is no file ${source}` : `${source} cannot be read (${read.code})`,
+        code: 2,
+      };
     tables.push({ file: source, text: read.text });
   }
   return { ok: true, tables };
@@ -119,13 +150,23 @@ function shown({ edited, ...imported }: PriceImport) {
 function show(io: Io, { proposed, unchanged, differing, left_out }: PriceImport): void {
   for (const { model, kind, by_hand, added_to, entries } of proposed) {
     for (const { from, changes } of entries) {
-      const words = changes.map(({ class: name, before, after }) => (before === null ? `${name} ${after}` : `${name} ${before} → ${after ?? "none"}`));
-      const place = by_hand !== null ? `, to be added by hand in ${by_hand.file}:${by_hand.line}` : added_to === null ? "" : `, in ${added_to}`;
+      const words = changes.map(({ class: name, before, after }) =>
+        before === null ? `${name} ${after}` : `${name} ${before} → ${after ?? "none"}`,
+      );
+      const place =
+        by_hand !== null
+          ? `, to be added by hand in ${by_hand.file}:${by_hand.line}`
+          : added_to === null
+            ? ""
+            : `, in ${added_to}`;
       note(io, `${kind === "new" ? "new" : "changed"}: ${model} from ${from}: ${words.join(", ")}${place}`);
     }
   }
   for (const { model, class: name, stated } of differing) {
-    note(io, `the tables differ: ${model} ${name}: ${stated.map(({ table, value }) => `${value} in ${table}`).join(", ")}`);
+    note(
+      io,
+      `the tables differ: ${model} ${name}: ${stated.map(({ table, value }) => `${value} in ${table}`).join(", ")}`,
+    );
   }
   for (const { model, why } of left_out) note(io, `left out: ${model}: ${why}`);
   note(io, `${proposed.length} models proposed, ${unchanged} unchanged, ${left_out.length} left out`);

@@ -12,8 +12,14 @@ export function registerShow(prices: Command, context: CliContext): void {
   const { io, adapters } = context;
   const command = prices
     .command("show <model>")
-    .description("show how a model's price comes about: official rate, group, fraction, result; exit 1 for an unknown model")
-    .option("--at <when>", "the price in force then: 2026-03-12 (UTC, from its beginning), 7d ago or an ISO instant", "0s")
+    .description(
+      "show how a model's price comes about: official rate, group, fraction, result; exit 1 for an unknown model",
+    )
+    .option(
+      "--at <when>",
+      "the price in force then: 2026-03-12 (UTC, from its beginning), 7d ago or an ISO instant",
+      "0s",
+    )
     .option("--json", "print JSON");
   addSettingFlags(command, ["pricing"]);
   example(command, "farebox prices show gpt-4o", "farebox prices show claude-opus-4-6 --at 2026-03-12");
@@ -30,7 +36,11 @@ export function registerShow(prices: Command, context: CliContext): void {
       const shown = priceShown(model, looking.explained, at.at);
       if (options.json) printJson(io, shown);
       else print(io, shown);
-      if (shown.found_by === "default") note(io, `no price file names ${model}${didYouMean(looking.near) || ";"} it is charged at the ceiling price of unknown models`);
+      if (shown.found_by === "default")
+        note(
+          io,
+          `no price file names ${model}${didYouMean(looking.near) || ";"} it is charged at the ceiling price of unknown models`,
+        );
       return 0;
     }),
   );
@@ -55,13 +65,19 @@ function print(io: Io, shown: PriceShown): void {
     ["served as", shown.served_as.join(", ") || null],
     ["provider", shown.provider],
     ["stated in", `${shown.file}:${shown.line}`],
-    ["group", group === null ? null : `${group.name}, ${group.fraction} of the official price (${group.file}:${group.line})`],
+    [
+      "group",
+      group === null ? null : `${group.name}, ${group.fraction} of the official price (${group.file}:${group.line})`,
+    ],
     ["price version", price?.price_version ?? null],
     ["in force", price === null ? `none at ${shown.at}` : `${spanOf(price)} (${price.file}:${price.line})`],
     ["source", price?.source ?? null],
     ["minimum", price === null ? null : minimumOf(price.minimum)],
     ["context", `${bounds.context_tokens} ${bounds.unit}s, at most ${bounds.max_output_tokens} of output`],
-    ["bound of a part", `image ${boundOf(bounds.image_part_tokens)}, audio ${boundOf(bounds.audio_part_tokens)}, file ${boundOf(bounds.file_part_tokens)}`],
+    [
+      "bound of a part",
+      `image ${boundOf(bounds.image_part_tokens)}, audio ${boundOf(bounds.audio_part_tokens)}, file ${boundOf(bounds.file_part_tokens)}`,
+    ],
     ["tokenizer", bounds.tokenizer ?? `not published: o200k_base times ${bounds.error_factor}`],
     ["tokens of a byte", `at most ${bounds.tokens_per_byte}`],
     ["max_tool_calls", bounds.obeys_max_tool_calls ? "obeyed" : null],
@@ -70,9 +86,13 @@ function print(io: Io, shown: PriceShown): void {
   if (price?.per_request) {
     const { official_usd, gateway_usd, ...rule } = price.per_request;
     printLine(io, "");
-    printTable(io, columnsOf(["per"], "USD"), [["request", official_usd, gateway_usd, wordsOf({ ...rule, of: official_usd })]]);
+    printTable(io, columnsOf(["per"], "USD"), [
+      ["request", official_usd, gateway_usd, wordsOf({ ...rule, of: official_usd })],
+    ]);
   }
-  for (const { service_tier, tiers } of price === null ? [] : [{ service_tier: null, tiers: price.tiers }, ...price.service_tiers]) {
+  for (const { service_tier, tiers } of price === null
+    ? []
+    : [{ service_tier: null, tiers: price.tiers }, ...price.service_tiers]) {
     for (const tier of tiers) {
       const title = [
         ...(service_tier === null ? [] : [`service tier ${service_tier}`]),
@@ -85,13 +105,35 @@ function print(io: Io, shown: PriceShown): void {
   }
   if (price !== null && price.fees.length > 0) {
     printLine(io, "");
-    const rows = price.fees.map(({ tool, official_usd, gateway_usd, input_tokens, ...rule }) => [tool, official_usd, gateway_usd, wordsOf({ ...rule, of: official_usd }), input_tokens]);
+    const rows = price.fees.map(({ tool, official_usd, gateway_usd, input_tokens, ...rule }) => [
+      tool,
+      official_usd,
+      gateway_usd,
+      wordsOf({ ...rule, of: official_usd }),
+      input_tokens,
+    ]);
     printTable(io, [...columnsOf(["fee of a call"], "USD"), { title: "tokens it may add", align: "right" }], rows);
   }
   if (shown.tasks.length > 0) {
     printLine(io, "");
-    const columns = [{ title: "task" }, { title: "per" }, ...columnsOf(["in force"], "USD").slice(1), { title: "in force" }];
-    printTable(io, columns, shown.tasks.map((task) => [task.task_type, measureOf(task), task.official_usd, task.gateway_usd, taskRule(task), spanOf(task)]));
+    const columns = [
+      { title: "task" },
+      { title: "per" },
+      ...columnsOf(["in force"], "USD").slice(1),
+      { title: "in force" },
+    ];
+    printTable(
+      io,
+      columns,
+      shown.tasks.map((task) => [
+        task.task_type,
+        measureOf(task),
+        task.official_usd,
+        task.gateway_usd,
+        taskRule(task),
+        spanOf(task),
+      ]),
+    );
   }
   const others = shown.entries.filter((entry) => !entry.in_force);
   if (others.length > 0) {
@@ -101,7 +143,12 @@ function print(io: Io, shown: PriceShown): void {
 }
 
 function columnsOf(first: readonly [string], unit: string): Column[] {
-  return [{ title: first[0] }, { title: `official, ${unit}`, align: "right" }, { title: `gateway, ${unit}`, align: "right" }, { title: "because" }];
+  return [
+    { title: first[0] },
+    { title: `official, ${unit}`, align: "right" },
+    { title: `gateway, ${unit}`, align: "right" },
+    { title: "because" },
+  ];
 }
 
 type TaskShown = PriceShown["tasks"][number];
@@ -113,18 +160,34 @@ function taskRule({ fraction, official_usd }: TaskShown): string {
 /** "second of input.duration (5 where it states none, at most 10)" */
 function measureOf({ per, field, default: otherwise, max }: TaskShown): string {
   if (field === null) return per;
-  const bounds = [...(otherwise === null ? [] : [`${otherwise} where it states none`]), ...(max === null ? [] : [`at most ${max}`])];
+  const bounds = [
+    ...(otherwise === null ? [] : [`${otherwise} where it states none`]),
+    ...(max === null ? [] : [`at most ${max}`]),
+  ];
   return `${per} of input.${field}${bounds.length === 0 ? "" : ` (${bounds.join(", ")})`}`;
 }
 
 type Rate = NonNullable<PriceShown["price"]>["tiers"][number]["rates"][number];
 
 function rateCells(rate: Rate): TableCell[] {
-  const official = rate.official_of === rate.class ? rate.official_usd_per_million : `(${rate.official_of}) ${rate.official_usd_per_million}`;
+  const official =
+    rate.official_of === rate.class
+      ? rate.official_usd_per_million
+      : `(${rate.official_of}) ${rate.official_usd_per_million}`;
   return [rate.class, official, rate.gateway_usd_per_million, wordsOf({ ...rate, of: rate.official_usd_per_million })];
 }
 
-function wordsOf({ rule, fraction, as, of }: { readonly rule: Rate["rule"]; readonly fraction: string | null; readonly as: string | null; readonly of: string }): string {
+function wordsOf({
+  rule,
+  fraction,
+  as,
+  of,
+}: {
+  readonly rule: Rate["rule"];
+  readonly fraction: string | null;
+  readonly as: string | null;
+  readonly of: string;
+}): string {
   switch (rule) {
     case "stated":
       return "stated by the gateway";

@@ -83,14 +83,40 @@ function priceCells({ id, provider, group, price }: PricedModel): TableCell[] {
   const also = alsoPriced(price);
   if (price.per_request_usd !== null) {
     const perRequest = `${price.per_request_usd.gateway} a request`;
-    return [id, provider, group, perRequest, null, null, `${price.per_request_usd.official} a request`, null, also, price.from];
+    return [
+      id,
+      provider,
+      group,
+      perRequest,
+      null,
+      null,
+      `${price.per_request_usd.official} a request`,
+      null,
+      also,
+      price.from,
+    ];
   }
   const [charged, official] = [tier.gateway_usd_per_million, tier.official_usd_per_million];
-  return [id, provider, group, charged.input, charged.cached_input, charged.output, official.input, official.output, also, price.from];
+  return [
+    id,
+    provider,
+    group,
+    charged.input,
+    charged.cached_input,
+    charged.output,
+    official.input,
+    official.output,
+    also,
+    price.from,
+  ];
 }
 
 /** "long prompts, priority, batch, fees"; null for nothing. */
 function alsoPriced({ tiers, service_tiers, fees }: NonNullable<PricedModel["price"]>): string | null {
-  const parts = [...(tiers.length > 1 ? ["long prompts"] : []), ...service_tiers.map((each) => each.service_tier), ...(fees.length > 0 ? ["fees"] : [])];
+  const parts = [
+    ...(tiers.length > 1 ? ["long prompts"] : []),
+    ...service_tiers.map((each) => each.service_tier),
+    ...(fees.length > 0 ? ["fees"] : []),
+  ];
   return parts.length === 0 ? null : parts.join(", ");
 }

@@ -32,14 +32,20 @@ export function progress(io: Io, done: string, isWanted = true): Progress {
  * Parts of charges as they come, oldest first, with a bar of how far in time they are. Where they go to this very
  * terminal there is none: the lines show it.
  */
-export async function* withProgress(io: Io, done: string, parts: AsyncIterable<readonly Charge[]>, { until, toStdout }: { readonly until: number; readonly toStdout: boolean }): AsyncGenerator<readonly Charge[]> {
+export async function* withProgress(
+  io: Io,
+  done: string,
+  parts: AsyncIterable<readonly Charge[]>,
+  { until, toStdout }: { readonly until: number; readonly toStdout: boolean },
+): AsyncGenerator<readonly Charge[]> {
   const bar = progress(io, done, !(toStdout && io.isTTY) && (io.isErrorTTY ?? io.isTTY));
   let since: number | undefined;
   try {
     for await (const part of parts) {
       const last = part.at(-1);
       since ??= part[0]?.at;
-      if (last !== undefined && since !== undefined && until > since) bar.show(Math.min(1, (last.at - since) / (until - since)));
+      if (last !== undefined && since !== undefined && until > since)
+        bar.show(Math.min(1, (last.at - since) / (until - since)));
       yield part;
     }
   } finally {

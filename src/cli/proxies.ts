@@ -11,7 +11,9 @@ import { printTable } from "./table.ts";
 
 /** `proxies`: those that share a ledger in PostgreSQL. */
 export function registerProxies(program: Command, context: CliContext): void {
-  const proxies = program.command("proxies").description("list the proxies that share a ledger in PostgreSQL, and end a dead one");
+  const proxies = program
+    .command("proxies")
+    .description("list the proxies that share a ledger in PostgreSQL, and end a dead one");
   registerList(proxies, context);
   registerEnd(proxies, context);
 }
@@ -32,9 +34,24 @@ function registerList(proxies: Command, context: CliContext): void {
         else {
           const titles = ["name", "run", "version", "state", "since", "last heartbeat", "holds", "held", "leases"];
           const rows = found.map((each) => [
-            each.name, each.run, each.version, each.state, each.since, ago(each.silent_seconds), each.holds, each.held_usd, each.leases,
+            each.name,
+            each.run,
+            each.version,
+            each.state,
+            each.since,
+            ago(each.silent_seconds),
+            each.holds,
+            each.held_usd,
+            each.leases,
           ]);
-          printTable(io, titles.map((title) => ({ title, ...(["holds", "held", "leases"].includes(title) && { align: "right" as const }) })), rows);
+          printTable(
+            io,
+            titles.map((title) => ({
+              title,
+              ...(["holds", "held", "leases"].includes(title) && { align: "right" as const }),
+            })),
+            rows,
+          );
         }
         return 0;
       }),
@@ -46,10 +63,15 @@ function registerEnd(proxies: Command, context: CliContext): void {
   const { io, adapters } = context;
   const command = proxies
     .command("end <name-or-run>")
-    .description("post the open holds of a dead proxy as assumed and give back its leases, at once; exit 1 while it beats")
+    .description(
+      "post the open holds of a dead proxy as assumed and give back its leases, at once; exit 1 while it beats",
+    )
     .option("--json", "print JSON");
   addSettingFlags(command, storeSettings);
-  command.addHelpText("after", "\nA proxy that only slept starts again as another run; what it settles of the old one becomes corrections.");
+  command.addHelpText(
+    "after",
+    "\nA proxy that only slept starts again as another run; what it settles of the old one becomes corrections.",
+  );
   example(command, "farebox proxies end proxy-1/4711");
   command.action(
     context.run((nameOrRun: string, options: { json?: true }) =>
@@ -60,23 +82,49 @@ function registerEnd(proxies: Command, context: CliContext): void {
           else for (const each of result.ended) printLine(io, endedText(each));
           return 0;
         }
-        if (result.reason === "unknown") return fail(io, `there is no proxy ${JSON.stringify(nameOrRun)} that has not ended; farebox proxies list shows them`);
-        return fail(io, `${nameOrRun} is alive: its last heartbeat was ${ago(result.silentMs / 1000)}; stop it first, and end it ${liveMs / 1000} s later`, 1);
+        if (result.reason === "unknown")
+          return fail(
+            io,
+            `there is no proxy ${JSON.stringify(nameOrRun)} that has not ended; farebox proxies list shows them`,
+          );
+        return fail(
+          io,
+          `${nameOrRun} is alive: its last heartbeat was ${ago(result.silentMs / 1000)}; stop it first, and end it ${liveMs / 1000} s later`,
+          1,
+        );
       }),
     ),
   );
 }
 
 /** Opens the store of a command for the proxies of its ledger; a file has one proxy at most. */
-function withProxies(context: CliContext, command: Command, intent: Intent, work: (runs: ProxyRuns) => Promise<ExitCode>): Promise<ExitCode> {
+function withProxies(
+  context: CliContext,
+  command: Command,
+  intent: Intent,
+  work: (runs: ProxyRuns) => Promise<ExitCode>,
+): Promise<ExitCode> {
   return withStore(context, command, intent, async ({ proxies, settings }) => {
     if (proxies !== null) return await work(proxies);
-    return fail(context.io, `the ledger at ${shownDatabase(settings.database)} is an SQLite file, which has one proxy; farebox proxies is for a ledger in PostgreSQL`);
+    return fail(
+      context.io,
+      `the ledger at ${shownDatabase(settings.database)} is an SQLite file, which has one proxy; farebox proxies is for a ledger in PostgreSQL`,
+    );
   });
 }
 
 function proxyJson({ name, run, version, state, startedAt, silentMs, holds, held, leases }: ProxyRun) {
-  return { name, run, version, state, since: isoTime(startedAt), silent_seconds: Math.floor(silentMs / 1000), holds, held_usd: formatUsd(held), leases };
+  return {
+    name,
+    run,
+    version,
+    state,
+    since: isoTime(startedAt),
+    silent_seconds: Math.floor(silentMs / 1000),
+    holds,
+    held_usd: formatUsd(held),
+    leases,
+  };
 }
 
 function endedText({ name, run, holds, held }: ProxyRun): string {

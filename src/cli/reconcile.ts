@@ -4,7 +4,12 @@ import type { SettingName } from "../config/table.ts";
 import type { Doubt, Movement, Reconciliation, ReconcileResult } from "../core/reconciliation.ts";
 import { takeSample } from "../jobs/take-sample.ts";
 import { parseInstant } from "../reporting/instants.ts";
-import { groupsExplaining, reconciliationJson, runReconciliation, type ReconciliationJson } from "../reporting/reconciliation.ts";
+import {
+  groupsExplaining,
+  reconciliationJson,
+  runReconciliation,
+  type ReconciliationJson,
+} from "../reporting/reconciliation.ts";
 import { settingsFor, storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
 import { example } from "./help.ts";
 import { bold, fail, note, printJson, printLine, type Io } from "./io.ts";
@@ -18,7 +23,12 @@ interface ReconcileOptions {
   readonly json?: true;
 }
 
-const gatewaySettings = ["gateway_url", "gateway_insecure", "gateway_api_key", "gateway_timeout"] as const satisfies readonly SettingName[];
+const gatewaySettings = [
+  "gateway_url",
+  "gateway_insecure",
+  "gateway_api_key",
+  "gateway_timeout",
+] as const satisfies readonly SettingName[];
 
 /** `reconcile`: the ledger's sum beside what the gateway's account moved by; 1 when they differ beyond doubt. */
 export function registerReconcile(program: Command, context: CliContext): void {
@@ -37,7 +47,8 @@ export function registerReconcile(program: Command, context: CliContext): void {
       const loaded = settingsFor(context, command, { uses: [...gatewaySettings, ...storeSettings, "pricing"] });
       if (!loaded.ok) return fail(io, loaded.problems);
       const { gateway } = loaded.settings;
-      const isSampling = options.sample && options.until === undefined && gateway.address !== null && gateway.apiKey !== null;
+      const isSampling =
+        options.sample && options.until === undefined && gateway.address !== null && gateway.apiKey !== null;
       return await withStore(context, command, isSampling ? "change" : "read", async (store) => {
         const now = adapters.clock.now();
         const since = parseInstant("--since", options.since, now, store.calendar);
@@ -49,7 +60,10 @@ export function registerReconcile(program: Command, context: CliContext): void {
         const span = { since: since.at, until: options.until === undefined ? Number.MAX_SAFE_INTEGER : until.at };
         const result = await runReconciliation(store, span);
         if (!result.ok) return fail(io, missing(result.reason, isSampling));
-        const found = reconciliationJson(result.reconciliation, await explanations(context, store, loaded.settings, result.reconciliation));
+        const found = reconciliationJson(
+          result.reconciliation,
+          await explanations(context, store, loaded.settings, result.reconciliation),
+        );
         if (options.json) printJson(io, found);
         else print(io, found);
         return found.ok ? 0 : 1;
@@ -59,7 +73,12 @@ export function registerReconcile(program: Command, context: CliContext): void {
 }
 
 /** Nothing is explained from price files that cannot be read. */
-async function explanations({ io, adapters }: CliContext, { ledger }: OpenStore, { pricing }: Settings, found: Reconciliation) {
+async function explanations(
+  { io, adapters }: CliContext,
+  { ledger }: OpenStore,
+  { pricing }: Settings,
+  found: Reconciliation,
+) {
   if (found.agrees) return [];
   const loading = await adapters.loadCatalogue(pricing.folder);
   if (loading.ok) return await groupsExplaining(ledger, loading.catalogue, found);
@@ -67,7 +86,11 @@ async function explanations({ io, adapters }: CliContext, { ledger }: OpenStore,
   return [];
 }
 
-async function sampleNow({ io, adapters }: CliContext, { ledger, samples }: OpenStore, settings: Settings): Promise<void> {
+async function sampleNow(
+  { io, adapters }: CliContext,
+  { ledger, samples }: OpenStore,
+  settings: Settings,
+): Promise<void> {
   let problem = "";
   const taken = await takeSample({ ledger, samples, clock: adapters.clock }, async () => {
     const reading = await adapters.fetchAccount(settings);
@@ -81,7 +104,9 @@ function missing(reason: (ReconcileResult & { readonly ok: false })["reason"], i
   if (reason === "no_measure") {
     return "the account record states no balance in USD (equivalent_in_usd), so nobody can tell what its credits are worth";
   }
-  const how = isSampling ? "one was taken now" : "with FAREBOX_GATEWAY_URL and FAREBOX_GATEWAY_API_KEY each reconcile takes one";
+  const how = isSampling
+    ? "one was taken now"
+    : "with FAREBOX_GATEWAY_URL and FAREBOX_GATEWAY_API_KEY each reconcile takes one";
   return `fewer than two samples of the account are in this span (${how}); farebox serve takes one a minute while there is traffic: run reconcile again after some requests`;
 }
 
@@ -124,7 +149,10 @@ function print(io: Io, found: ReconciliationJson): void {
     ["the gateway billed", `USD ${found.gateway_usd} (${measureText(found.measure)})`],
     ["difference", `USD ${sign(found.difference_usd)}${percent}`],
     ["billed for each dollar", factorText(found.factor)],
-    ["uncertainty", `USD ${zeroOr("-", uncertainty.below_usd)} to ${uncertainty.above_usd === null ? "any more" : zeroOr("+", uncertainty.above_usd)}`],
+    [
+      "uncertainty",
+      `USD ${zeroOr("-", uncertainty.below_usd)} to ${uncertainty.above_usd === null ? "any more" : zeroOr("+", uncertainty.above_usd)}`,
+    ],
   ]);
   if (io.isTTY) printLine(io, "");
   printTable(
@@ -141,9 +169,13 @@ function print(io: Io, found: ReconciliationJson): void {
     );
   }
   for (const { group, fraction, instead_of, from, to } of found.explained_by) {
-    note(io, `group ${group}: ${fraction} of the official price instead of ${instead_of} would explain the difference (between ${from} and ${to})`);
+    note(
+      io,
+      `group ${group}: ${fraction} of the official price instead of ${instead_of} would explain the difference (between ${from} and ${to})`,
+    );
   }
-  for (const { since, until, why } of found.left_out) note(io, `left out: ${since} to ${until}: ${textOf(leftOutText, why)}`);
+  for (const { since, until, why } of found.left_out)
+    note(io, `left out: ${since} to ${until}: ${textOf(leftOutText, why)}`);
   if (io.isTTY) printLine(io, "");
   io.stdout.write(`${bold(io, verdict(found))}\n`);
 }
@@ -152,7 +184,14 @@ function print(io: Io, found: ReconciliationJson): void {
 function factorText(factor: ReconciliationJson["factor"]): string | null {
   if (factor === null) return null;
   const { value, from, to } = factor;
-  const bounds = from === null && to === null ? "any" : from === null ? `at most ${to}` : to === null ? `at least ${from}` : `between ${from} and ${to}`;
+  const bounds =
+    from === null && to === null
+      ? "any"
+      : from === null
+        ? `at most ${to}`
+        : to === null
+          ? `at least ${from}`
+          : `between ${from} and ${to}`;
   return `USD ${value}, ${bounds}`;
 }
 
@@ -171,7 +210,10 @@ function textOf(texts: Readonly<Record<string, string>>, kind: string): string {
 /** One sentence, and where it is bad what to look for. */
 function verdict({ ok, difference_usd, left_out, requests }: ReconciliationJson): string {
   const rest = left_out.length === 0 ? "" : ", as far as it can be compared";
-  if (ok) return requests === 0 ? `no request of ours ended in between${rest}` : `the gateway bills what the ledger says, within the uncertainty${rest}`;
+  if (ok)
+    return requests === 0
+      ? `no request of ours ended in between${rest}`
+      : `the gateway bills what the ledger says, within the uncertainty${rest}`;
   const isLess = difference_usd.startsWith("-");
   const look = isLess
     ? "a price that fell, a minimum that it does not apply, requests that it did not count"

@@ -38,9 +38,16 @@ export function registerReport(program: Command, context: CliContext): void {
     .option("--until <when>", "to before then, written likewise (default: now)")
     .addOption(new Option("--format <format>", "how to print it").choices(["table", "csv", "json"]).default("table"))
     .option("--json", "the same as --format json")
-    .option("--what-if <folder>", "beside it the cost under the shipped prices and those of this folder; shipped for none");
+    .option(
+      "--what-if <folder>",
+      "beside it the cost under the shipped prices and those of this folder; shipped for none",
+    );
   addSettingFlags(command, storeSettings);
-  example(command, "farebox report --by key,model --since 30d", "farebox report --by tag:feature,day --since 2026-11-01 --format csv");
+  example(
+    command,
+    "farebox report --by key,model --since 30d",
+    "farebox report --by tag:feature,day --since 2026-11-01 --format csv",
+  );
   command.action(
     context.run((options: ReportOptions) =>
       withStore(context, command, "read", async (store) => {
@@ -52,12 +59,14 @@ export function registerReport(program: Command, context: CliContext): void {
         if (until.at < since.at) return fail(io, "--until must not be before --since");
         const query = { by: options.by, since: since.at, until: until.at };
         const format = options.json ? "json" : options.format;
-        if (options.whatIf !== undefined) return reportWhatIf(context, store, query, { folder: options.whatIf, format });
+        if (options.whatIf !== undefined)
+          return reportWhatIf(context, store, query, { folder: options.whatIf, format });
         const nameOf = await keyNames(store.keys);
         const report = await runReport({ ledger: store.ledger, nameOf }, query);
         print(io, report, format);
         const pruned = options.by.some(isTagDimension) ? await store.ledger.prunedUntil() : null;
-        if (pruned !== null && pruned > since.at) note(io, `charges before ${isoTime(pruned)} were pruned: what is left of them is sums without tags`);
+        if (pruned !== null && pruned > since.at)
+          note(io, `charges before ${isoTime(pruned)} were pruned: what is left of them is sums without tags`);
         return 0;
       }),
     ),
@@ -75,7 +84,16 @@ function printReport(io: Io, report: Report): void {
   const hasRetries = report.total.retries > 0;
   const inDoubt = report.total.cost_in_doubt_usd;
   const hasDoubts = inDoubt !== formatUsd(noMoney);
-  const figures = ["requests", ...(hasRetries ? ["retries"] : []), "input tokens", "output tokens", "cost", ...(hasDoubts ? ["in doubt"] : []), "list cost", "saving"];
+  const figures = [
+    "requests",
+    ...(hasRetries ? ["retries"] : []),
+    "input tokens",
+    "output tokens",
+    "cost",
+    ...(hasDoubts ? ["in doubt"] : []),
+    "list cost",
+    "saving",
+  ];
   const cells = (row: Figures): TableCell[] => [
     row.requests,
     ...(hasRetries ? [row.retries] : []),
@@ -99,7 +117,8 @@ function printReport(io: Io, report: Report): void {
   for (const [source, { requests, cost_usd }] of inexact) {
     if (requests > 0) note(io, `of it ${source}: USD ${cost_usd} of ${requests} requests`);
   }
-  if (hasDoubts) note(io, `of it in doubt: USD ${inDoubt}, which the gateway may bill differently; charges show says why`);
+  if (hasDoubts)
+    note(io, `of it in doubt: USD ${inDoubt}, which the gateway may bill differently; charges show says why`);
   if (report.total.unpriced_requests > 0) {
     note(io, `${report.total.unpriced_requests} requests have no price and are not in the cost`);
   }
@@ -108,7 +127,11 @@ function printReport(io: Io, report: Report): void {
     note(io, `of it at the ceiling price of unknown models: USD ${cost_usd} of ${requests} requests (group default)`);
   }
   for (const { unit_type, units, tasks } of report.raw_units) {
-    note(io, `raw units of ${tasks} tasks: ${units} ${unit_type === "" ? "of no stated type" : unit_type}; task_units in a price file says what they are worth`);
+    note(
+      io,
+      `raw units of ${tasks} tasks: ${units} ${unit_type === "" ? "of no stated type" : unit_type}; task_units in a price file says what they are worth`,
+    );
   }
-  if (hasRetries) note(io, `${report.total.retries} of the requests were retries by the client, and each may have cost`);
+  if (hasRetries)
+    note(io, `${report.total.retries} of the requests were retries by the client, and each may have cost`);
 }

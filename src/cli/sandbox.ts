@@ -12,7 +12,9 @@ export function registerSandbox(program: Command, context: CliContext): void {
     .option("--port <port>", "where to listen; 0 picks a free one", wholeNumberArgument(0, 65_535), 4100);
   const { sandboxScenarios, sandboxBillingErrors } = context.adapters;
   const errors = sandboxBillingErrors.map(({ usage }) => usage);
-  command.addOption(new Option("--misbill <errors...>", "bill every call wrongly in these ways").choices(errors).default([], "rightly"));
+  command.addOption(
+    new Option("--misbill <errors...>", "bill every call wrongly in these ways").choices(errors).default([], "rightly"),
+  );
   command.addHelpText(
     "after",
     () =>
@@ -22,7 +24,11 @@ export function registerSandbox(program: Command, context: CliContext): void {
       `\n\nBilling errors, for farebox reconcile to find:\n${listed(sandboxBillingErrors)}`,
   );
   example(command, "farebox sandbox --port 4100");
-  command.action(context.run((options: { host: string; port: number; misbill: string[] }) => context.adapters.startSandbox(options, context.io)));
+  command.action(
+    context.run((options: { host: string; port: number; misbill: string[] }) =>
+      context.adapters.startSandbox(options, context.io),
+    ),
+  );
 }
 
 function listed(things: readonly { readonly usage: string; readonly description: string }[]): string {

@@ -15,11 +15,16 @@ export function addSettingFlags(command: Command, names: readonly SettingName[] 
     }
     const value = isSwitch(name) ? `[${kind.placeholder}]` : `<${kind.placeholder}>`;
     const shown = fallback === null || isSwitch(name) ? "" : ` (default: ${fallback})`;
-    command.addOption(new Option(`${flagOf(name)} ${value}`, `${meaning}${shown} [${variableOf(name)}]`).helpGroup(heading));
+    command.addOption(
+      new Option(`${flagOf(name)} ${value}`, `${meaning}${shown} [${variableOf(name)}]`).helpGroup(heading),
+    );
   }
   if (secrets.length > 0) {
     const lines = secrets.map((name) => `  ${variableOf(name).padEnd(28)}${settingOf(name).meaning}`);
-    command.addHelpText("after", `\nSecrets have no flag; put _FILE after the name to give a file instead:\n${lines.join("\n")}`);
+    command.addHelpText(
+      "after",
+      `\nSecrets have no flag; put _FILE after the name to give a file instead:\n${lines.join("\n")}`,
+    );
   }
   return command;
 }

@@ -17,7 +17,12 @@ export type Chart = readonly PicoUsd[];
 const chartWidths = { min: 6, max: 30 };
 
 /** A table: aligned under bold titles on a terminal, tab-separated lines elsewhere. Null is shown as a dash. */
-export function printTable(io: Io, columns: readonly Column[], rows: readonly (readonly TableCell[])[], chart: Chart = []): void {
+export function printTable(
+  io: Io,
+  columns: readonly Column[],
+  rows: readonly (readonly TableCell[])[],
+  chart: Chart = [],
+): void {
   const titles = columns.map(({ title }) => title);
   const body = rows.map((row) => row.map((cell) => (cell === null ? "-" : visible(String(cell)))));
   if (!io.isTTY) {
@@ -31,10 +36,16 @@ export function printTable(io: Io, columns: readonly Column[], rows: readonly (r
       return align === "right" ? text.padStart(width) : text.padEnd(width);
     });
   io.stdout.write(`${bold(io, aligned(titles).join("  ").trimEnd())}\n`);
-  const bars = barsOf(io, chart, widths.reduce((total, width) => total + width + 2, 0));
+  const bars = barsOf(
+    io,
+    chart,
+    widths.reduce((total, width) => total + width + 2, 0),
+  );
   for (const [index, line] of body.entries()) {
     const bar = bars[index] ?? "";
-    io.stdout.write(`${bar === "" ? aligned(line).join("  ").trimEnd() : `${aligned(line).join("  ")}  ${styled(io, "cyan", bar)}`}\n`);
+    io.stdout.write(
+      `${bar === "" ? aligned(line).join("  ").trimEnd() : `${aligned(line).join("  ")}  ${styled(io, "cyan", bar)}`}\n`,
+    );
   }
 }
 

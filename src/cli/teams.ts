@@ -1,6 +1,15 @@
 import type { Command } from "commander";
 import {
-  createTeam, deleteTeam, listTeams, liveMembers, newTeamFault, showTeam, teamChangeFault, updateTeam, type NewTeam, type TeamWish,
+  createTeam,
+  deleteTeam,
+  listTeams,
+  liveMembers,
+  newTeamFault,
+  showTeam,
+  teamChangeFault,
+  updateTeam,
+  type NewTeam,
+  type TeamWish,
 } from "../admin/teams.ts";
 import { teamFacts } from "../core/audit.ts";
 import { changedBy, storeSettings, withStore, type CliContext } from "./context.ts";
@@ -64,7 +73,13 @@ function registerList(teams: Command, context: CliContext): void {
         printTable(
           io,
           ["name", "models", ...limitTitles, "keys", "created"].map((title) => ({ title })),
-          found.map(({ name, models, limits, keys, created_at }) => [name, models?.join(",") ?? "all", ...limitCells(limits), keys.length, created_at]),
+          found.map(({ name, models, limits, keys, created_at }) => [
+            name,
+            models?.join(",") ?? "all",
+            ...limitCells(limits),
+            keys.length,
+            created_at,
+          ]),
         );
         return 0;
       }),
@@ -74,7 +89,10 @@ function registerList(teams: Command, context: CliContext): void {
 
 function registerShow(teams: Command, context: CliContext): void {
   const { io, adapters } = context;
-  const command = teams.command("show <name>").description("show a team's settings and its live keys").option("--json", "print JSON");
+  const command = teams
+    .command("show <name>")
+    .description("show a team's settings and its live keys")
+    .option("--json", "print JSON");
   addSettingFlags(command, storeSettings);
   example(command, "farebox teams show research");
   command.action(
@@ -85,7 +103,16 @@ function registerShow(teams: Command, context: CliContext): void {
         const members = await liveMembers(store.keys, adapters.clock.now());
         const { models, limits, ...record } = { ...teamFacts(shown.team), keys: members(name) };
         if (json) printJson(io, { ...record, models, limits });
-        else printFields(io, Object.entries({ ...record, models: models?.join(",") ?? "all", ...limits, keys: record.keys.join(", ") || null }));
+        else
+          printFields(
+            io,
+            Object.entries({
+              ...record,
+              models: models?.join(",") ?? "all",
+              ...limits,
+              keys: record.keys.join(", ") || null,
+            }),
+          );
         return 0;
       }),
     ),
@@ -105,7 +132,11 @@ function registerUpdate(teams: Command, context: CliContext): void {
       const fault = teamChangeFault(wish);
       if (fault !== null) return fail(io, fault.message);
       return await withStore(context, command, "change", async (store) => {
-        const updated = await updateTeam({ teams: store.teams, clock: adapters.clock, by: changedBy(context) }, name, wish);
+        const updated = await updateTeam(
+          { teams: store.teams, clock: adapters.clock, by: changedBy(context) },
+          name,
+          wish,
+        );
         if (!updated.ok) return fail(io, updated.message);
         if (json) printJson(io, teamFacts(updated.team));
         else printLine(io, `updated ${name}`);
@@ -117,7 +148,9 @@ function registerUpdate(teams: Command, context: CliContext): void {
 
 function registerDelete(teams: Command, context: CliContext): void {
   const { io, adapters } = context;
-  const command = teams.command("delete <name>").description("delete a team that no live key and no budget names; what it spent stays in the ledger");
+  const command = teams
+    .command("delete <name>")
+    .description("delete a team that no live key and no budget names; what it spent stays in the ledger");
   addSettingFlags(command, storeSettings);
   example(command, "farebox teams delete research");
   command.action(

@@ -21,12 +21,17 @@ export function registerVerify(program: Command, context: CliContext): void {
   const command = program
     .command("verify")
     .description("recompute every sum and amount of the ledger from its charges; exit 1 when one differs")
-    .option("--repair", "make sums that differ anew from the charges, beside a running serve too; charges are never changed")
+    .option(
+      "--repair",
+      "make sums that differ anew from the charges, beside a running serve too; charges are never changed",
+    )
     .option("--json", "print JSON");
   addSettingFlags(command, storeSettings);
   example(command, "farebox verify", "farebox verify --repair");
   command.action(
-    context.run((options: VerifyOptions) => (options.repair === true ? repair(context, command, options) : verify(context, command, options))),
+    context.run((options: VerifyOptions) =>
+      options.repair === true ? repair(context, command, options) : verify(context, command, options),
+    ),
   );
 }
 

@@ -42,13 +42,19 @@ export function frameLines(io: Io, frame: WatchFrame, size: ScreenSize): string[
     "",
     ...(budgets.length === 0
       ? [styled(io, "dim", cut("No budgets yet: farebox budgets set all 50 --per 1mo", size.columns))]
-      : [bold(io, cut(budgetTitles(size), size.columns)), ...budgets.map((window) => budgetLine(io, window, frame, size))]),
+      : [
+          bold(io, cut(budgetTitles(size), size.columns)),
+          ...budgets.map((window) => budgetLine(io, window, frame, size)),
+        ]),
     "",
     bold(io, cut(requestCells(titles).join("  ").trimEnd(), size.columns)),
   ];
   const room = Math.max(0, size.rows - top.length);
   const requests = frame.charges.slice(0, room).map((charge) => requestLine(io, charge, frame, size));
-  const empty = requests.length === 0 ? [styled(io, "dim", cut("No requests yet. They show here as they come.", size.columns))] : requests;
+  const empty =
+    requests.length === 0
+      ? [styled(io, "dim", cut("No requests yet. They show here as they come.", size.columns))]
+      : requests;
   return [...top, ...empty].slice(0, size.rows);
 }
 
@@ -81,7 +87,12 @@ function budgetTitles(size: ScreenSize): string {
   return `${"budget".padEnd(scopeWidth)} ${"".padEnd(barWidth(size))} ${amounts}`;
 }
 
-function budgetLine(io: Io, { budget, subject, spent, held }: BudgetWindow, { sums }: WatchFrame, size: ScreenSize): string {
+function budgetLine(
+  io: Io,
+  { budget, subject, spent, held }: BudgetWindow,
+  { sums }: WatchFrame,
+  size: ScreenSize,
+): string {
   const name = `${namedScope(budget.scope, sums.nameOf)}${subject === "" ? "" : ` (${sums.nameOf(subject)})`} ${budget.period}`;
   const { limit } = budget;
   const width = barWidth(size);
@@ -89,12 +100,17 @@ function budgetLine(io: Io, { budget, subject, spent, held }: BudgetWindow, { su
   const percent = stepsOf((spent + held) as PicoUsd, limit, 1000) / 10;
   const warnAt = budget.warnPercent ?? 80;
   const style: Style = percent >= 100 ? "red" : percent >= warnAt ? "yellow" : "green";
-  const drawn = width < 4 ? " ".repeat(width) : styled(io, style, bar.spent) + styled(io, "cyan", bar.held) + styled(io, "dim", bar.rest);
+  const drawn =
+    width < 4
+      ? " ".repeat(width)
+      : styled(io, style, bar.spent) + styled(io, "cyan", bar.held) + styled(io, "dim", bar.rest);
   const amounts = [spent, held, limit].map((amount) => shortUsd(amount).padStart(amountWidth)).join(" ");
   const left = cut(visible(name), scopeWidth).padEnd(scopeWidth);
   const used = scopeWidth + width + 2 + amounts.length;
   const share = used + 5 <= size.columns ? `${Math.floor(percent)}%`.padStart(5) : "";
-  return used > size.columns ? cut(`${left} ${amounts}`, size.columns) : `${left} ${drawn} ${amounts}${styled(io, style, share)}`;
+  return used > size.columns
+    ? cut(`${left} ${amounts}`, size.columns)
+    : `${left} ${drawn} ${amounts}${styled(io, style, share)}`;
 }
 
 const titles = ["time", "state", "key", "model", "cost USD", "in", "out", "how", "ms"] as const;
@@ -116,7 +132,13 @@ function requestLine(io: Io, charge: Charge, { time, nameOf }: WatchFrame, { col
   const isOver = state !== "pending";
   const cells = [
     time(charge.at),
-    state === "voided" ? (charge.status === null ? "voided" : String(charge.status)) : state === "pending" ? "running" : "posted",
+    state === "voided"
+      ? charge.status === null
+        ? "voided"
+        : String(charge.status)
+      : state === "pending"
+        ? "running"
+        : "posted",
     visible(nameOf(charge.key) ?? "-"),
     visible(charge.model),
     cost === null ? (state === "posted" ? "no price" : "-") : shortUsd(cost),

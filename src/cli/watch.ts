@@ -42,25 +42,37 @@ export function registerWatch(program: Command, context: CliContext): void {
       withStore(context, command, "read", async (store) => {
         const { key: asked } = options;
         const key = asked === undefined ? undefined : await store.keys.find(asked);
-        if (asked !== undefined && key === undefined) return fail(context.io, `there is no key named ${JSON.stringify(asked)}`);
+        if (asked !== undefined && key === undefined)
+          return fail(context.io, `there is no key named ${JSON.stringify(asked)}`);
         const filter: WatchFilter = {
           ...(key && { key: key.id }),
           ...(options.team !== undefined && { team: options.team }),
           ...(options.model !== undefined && { model: options.model }),
         };
-        return options.json || !context.io.isTTY ? watchLines(context, store, filter, options.json === true) : watchScreen(context, store, filter);
+        return options.json || !context.io.isTTY
+          ? watchLines(context, store, filter, options.json === true)
+          : watchScreen(context, store, filter);
       }),
     ),
   );
 }
 
-async function watchLines({ io, adapters }: CliContext, store: OpenStore, filter: WatchFilter, json: boolean): Promise<ExitCode> {
+async function watchLines(
+  { io, adapters }: CliContext,
+  store: OpenStore,
+  filter: WatchFilter,
+  json: boolean,
+): Promise<ExitCode> {
   await using watching = adapters.watch({ screen: false });
   const requests = new RequestWatch(store.ledger, filter);
   do {
     const charges = await requests.look(firstLines);
-    const nameOf = await keyNamesOf(store.keys, charges.map(({ key }) => key));
-    for (const charge of charges) io.stdout.write(`${json ? jsonText(chargeJson(charge, nameOf)) : plainLine(charge, nameOf)}\n`);
+    const nameOf = await keyNamesOf(
+      store.keys,
+      charges.map(({ key }) => key),
+    );
+    for (const charge of charges)
+      io.stdout.write(`${json ? jsonText(chargeJson(charge, nameOf)) : plainLine(charge, nameOf)}\n`);
   } while (await watching.wait(everyMs));
   return 0;
 }
@@ -69,8 +81,17 @@ async function watchLines({ io, adapters }: CliContext, store: OpenStore, filter
 function plainLine(charge: Charge, nameOf: NameOf): string {
   const { cost_usd, source, status, duration_ms } = chargeJson(charge, nameOf);
   const fields = [
-    isoTime(charge.at), charge.id, charge.state, nameOf(charge.key), charge.model, promptTotal(charge.tokens), completionTotal(charge.tokens), cost_usd, source,
-    status, duration_ms,
+    isoTime(charge.at),
+    charge.id,
+    charge.state,
+    nameOf(charge.key),
+    charge.model,
+    promptTotal(charge.tokens),
+    completionTotal(charge.tokens),
+    cost_usd,
+    source,
+    status,
+    duration_ms,
   ];
   return fields.map((field) => (field === null ? "-" : visible(String(field)))).join("\t");
 }
@@ -90,14 +111,18 @@ async function watchScreen({ io, adapters }: CliContext, store: OpenStore, filte
     const newestFirst = shown.toReversed().slice(0, size.rows);
     await learnNames(store, names, newestFirst);
     watching.draw(
-      frameLines(io, {
-        title: `farebox watch  ${shownDatabase(store.settings.database)}`,
-        time: (at) => clockTime(at, store.calendar.timeZone),
-        now,
-        sums: await watchedSums(tools, now, budgetRows(size)),
-        charges: newestFirst,
-        nameOf: (id) => names.get(id) ?? (id === "" ? null : id),
-      }, size),
+      frameLines(
+        io,
+        {
+          title: `farebox watch  ${shownDatabase(store.settings.database)}`,
+          time: (at) => clockTime(at, store.calendar.timeZone),
+          now,
+          sums: await watchedSums(tools, now, budgetRows(size)),
+          charges: newestFirst,
+          nameOf: (id) => names.get(id) ?? (id === "" ? null : id),
+        },
+        size,
+      ),
     );
   } while (await watching.wait(everyMs));
   return 0;
@@ -110,7 +135,11 @@ function merged(shown: readonly Charge[], more: readonly Charge[]): readonly Cha
   return [...byId.values()].sort((a, b) => a.at - b.at).slice(-chargesKept);
 }
 
-async function learnNames(store: OpenStore, names: Map<string, string | null>, charges: readonly Charge[]): Promise<void> {
+async function learnNames(
+  store: OpenStore,
+  names: Map<string, string | null>,
+  charges: readonly Charge[],
+): Promise<void> {
   const unknown = new Set(charges.map(({ key }) => key).filter((id) => !names.has(id)));
   if (unknown.size === 0) return;
   const nameOf = await keyNamesOf(store.keys, unknown);
@@ -118,6 +147,7 @@ async function learnNames(store: OpenStore, names: Map<string, string | null>, c
 }
 
 function clockTime(at: number, timeZone: string): string {
-  return new Intl.DateTimeFormat("en-GB", { timeZone, hour: "2-digit", minute: "2-digit", second: "2-digit" }).format(at);
+  return new Intl.DateTimeFormat("en-GB", { timeZone, hour: "2-digit", minute: "2-digit", second: "2-digit" }).format(
+    at,
+  );
 }
-

@@ -44,7 +44,10 @@ function printWhatIf(io: Io, report: WhatIfReport): void {
   printTable(
     io,
     [...report.by.map((title) => ({ title })), ...figures.map((title) => ({ title, align: "right" as const }))],
-    [...report.rows.map((row) => [...report.by.map((name) => row[name] ?? null), ...cells(row)]), [...totalLabels, ...cells(report.total)]],
+    [
+      ...report.rows.map((row) => [...report.by.map((name) => row[name] ?? null), ...cells(row)]),
+      [...totalLabels, ...cells(report.total)],
+    ],
   );
   if (io.isTTY) note(io, `USD, ${report.since} to ${report.until}`);
 }
@@ -62,9 +65,15 @@ const reasons: Readonly<Record<NotRecomputed, string>> = {
 /** What kept its stored amount, and what had none: said, never silently left out. */
 export function noteLeftovers(io: Io, { not_recomputed, newly_priced }: Leftovers, under = ""): void {
   for (const [reason, left] of Object.entries(not_recomputed.by_reason)) {
-    note(io, `not recomputed${under}, USD ${left.cost_usd} of ${left.requests} requests: ${reasons[reason as NotRecomputed]}`);
+    note(
+      io,
+      `not recomputed${under}, USD ${left.cost_usd} of ${left.requests} requests: ${reasons[reason as NotRecomputed]}`,
+    );
   }
   if (newly_priced.requests > 0) {
-    note(io, `priced only there${under}, USD ${newly_priced.cost_usd} of ${newly_priced.requests} requests: they had no price when they were charged`);
+    note(
+      io,
+      `priced only there${under}, USD ${newly_priced.cost_usd} of ${newly_priced.requests} requests: they had no price when they were charged`,
+    );
   }
 }

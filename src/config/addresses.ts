@@ -8,7 +8,9 @@ export interface GatewayAddress {
   readonly basePath: string;
 }
 
-export type AddressResult<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly problem: string };
+export type AddressResult<T> =
+  | { readonly ok: true; readonly value: T }
+  | { readonly ok: false; readonly problem: string };
 
 const hostName = /^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,62})(?:\.[a-z0-9][a-z0-9-]{0,62})*\.?$/i;
 

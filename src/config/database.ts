@@ -26,7 +26,15 @@ export function parseDatabase(text: string): Parsed {
     const parsed = parsePostgresUrl(text);
     if (!parsed.ok) return parsed;
     const { server } = parsed;
-    return { ok: true, value: { kind: "postgres", url: new Secret(text), shown: shownPostgres(server), hasPassword: server.password !== null } };
+    return {
+      ok: true,
+      value: {
+        kind: "postgres",
+        url: new Secret(text),
+        shown: shownPostgres(server),
+        hasPassword: server.password !== null,
+      },
+    };
   }
   const allowed = "must be the path of an SQLite file, or a postgres:// address";
   // oxlint-disable-next-line no-control-regex -- control characters are what it looks for

@@ -1,6 +1,13 @@
 import { parseDuration } from "../core/duration.ts";
 import { parseUsd, type PicoUsd } from "../core/money.ts";
-import { parseGatewayAddress, parseHost, parseOrigin, parsePublicAddress, parseWebhookAddress, type GatewayAddress } from "./addresses.ts";
+import {
+  parseGatewayAddress,
+  parseHost,
+  parseOrigin,
+  parsePublicAddress,
+  parseWebhookAddress,
+  type GatewayAddress,
+} from "./addresses.ts";
 import { parseDatabase, shownDatabase, type DatabaseSetting } from "./database.ts";
 import { Secret } from "./secret.ts";
 import { parseBytes } from "./units.ts";
@@ -65,8 +72,10 @@ export function wholeNumber(min: number, max: number): Kind<number> {
 }
 
 /** How many processes answer requests: a whole number, or "auto" for what the machine has room for. */
-export const workerCount: Kind<number | "auto"> = kind("number|auto", `auto, or a whole number from 1 to ${workersMax}`, (text) =>
-  text === "auto" ? text : within(/^\d{1,3}$/.test(text) ? Number(text) : undefined, 1, workersMax),
+export const workerCount: Kind<number | "auto"> = kind(
+  "number|auto",
+  `auto, or a whole number from 1 to ${workersMax}`,
+  (text) => (text === "auto" ? text : within(/^\d{1,3}$/.test(text) ? Number(text) : undefined, 1, workersMax)),
 );
 
 export function choice<const C extends string>(choices: readonly C[]): Kind<C> {
@@ -110,12 +119,18 @@ export const secret: Kind<Secret> = {
 
 /** What webhooks are signed with: `whsec_` and base64, as Standard Webhooks writes it, or any word that is long enough. */
 export const signingSecret: Kind<Secret> = {
-  ...kind("secret", "whsec_ and base64 of 16 bytes or more, or any other word of 16 or more visible ASCII characters", (text) => {
-    const encoded = text.startsWith("whsec_") ? text.slice("whsec_".length) : null;
-    if (encoded === null) return /^[\x21-\x7e]{16,4096}$/.test(text) ? new Secret(text) : undefined;
-    const bytes = Buffer.from(encoded, "base64");
-    return bytes.length >= 16 && bytes.toString("base64").replace(/=+$/, "") === encoded.replace(/=+$/, "") ? new Secret(text) : undefined;
-  }),
+  ...kind(
+    "secret",
+    "whsec_ and base64 of 16 bytes or more, or any other word of 16 or more visible ASCII characters",
+    (text) => {
+      const encoded = text.startsWith("whsec_") ? text.slice("whsec_".length) : null;
+      if (encoded === null) return /^[\x21-\x7e]{16,4096}$/.test(text) ? new Secret(text) : undefined;
+      const bytes = Buffer.from(encoded, "base64");
+      return bytes.length >= 16 && bytes.toString("base64").replace(/=+$/, "") === encoded.replace(/=+$/, "")
+        ? new Secret(text)
+        : undefined;
+    },
+  ),
   secret: true,
   fileForm: true,
 };
@@ -138,7 +153,12 @@ export const gatewayAddress: Kind<GatewayAddress> = {
   parse: parseGatewayAddress,
 };
 
-export const publicAddress: Kind<string> = { placeholder: "url", secret: false, fileForm: false, parse: parsePublicAddress };
+export const publicAddress: Kind<string> = {
+  placeholder: "url",
+  secret: false,
+  fileForm: false,
+  parse: parsePublicAddress,
+};
 
 /** Where the ledger is. A password in it is shown nowhere, and never taken from a flag: other users of the machine see those. */
 export const database: Kind<DatabaseSetting> = {
@@ -148,7 +168,11 @@ export const database: Kind<DatabaseSetting> = {
   parse: (text) => {
     const parsed = parseDatabase(text);
     if (!parsed.ok) return parsed;
-    return { ...parsed, shown: shownDatabase(parsed.value), holdsSecret: parsed.value.kind === "postgres" && parsed.value.hasPassword };
+    return {
+      ...parsed,
+      shown: shownDatabase(parsed.value),
+      holdsSecret: parsed.value.kind === "postgres" && parsed.value.hasPassword,
+    };
   },
 };
 

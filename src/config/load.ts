@@ -144,7 +144,9 @@ function contradictions(
     );
   }
   if (values.alert_secret != null && values.alert_webhook === null) {
-    problems.push(`${labelOf("alert_secret")} signs nothing without ${variableOf("alert_webhook")}: set that too, or take it away`);
+    problems.push(
+      `${labelOf("alert_secret")} signs nothing without ${variableOf("alert_webhook")}: set that too, or take it away`,
+    );
   }
   if (values.body_memory < values.body_limit) {
     problems.push(`${labelOf("body_memory")} must not be smaller than ${variableOf("body_limit")}`);

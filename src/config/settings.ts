@@ -87,7 +87,12 @@ export function nested(values: SettingValues): Settings {
     },
     database: values.database,
     access: { auth: values.auth, adminToken: values.admin_token, accountInfo: values.account_info },
-    pricing: { folder: values.pricing, unpriced: values.unpriced, unknownFields: values.unknown_fields, toolCalls: values.tool_calls },
+    pricing: {
+      folder: values.pricing,
+      unpriced: values.unpriced,
+      unknownFields: values.unknown_fields,
+      toolCalls: values.tool_calls,
+    },
     balance: { ttlMs: values.balance_ttl, floor: values.balance_floor },
     alerts: {
       webhook: values.alert_webhook,

@@ -1,10 +1,20 @@
 import { LineCounter, isMap, isScalar, isSeq, parseDocument } from "yaml";
-import { configVariable, flagOf, settingNames, settingOf, variableOf, variablePrefix, type SettingName } from "./table.ts";
+import {
+  configVariable,
+  flagOf,
+  settingNames,
+  settingOf,
+  variableOf,
+  variablePrefix,
+  type SettingName,
+} from "./table.ts";
 import { closest } from "./suggest.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 export type Flags = Readonly<Partial<Record<SettingName, string>>>;
-export type ReadFile = (path: string) => { readonly ok: true; readonly text: string } | { readonly ok: false; readonly code: string };
+export type ReadFile = (
+  path: string,
+) => { readonly ok: true; readonly text: string } | { readonly ok: false; readonly code: string };
 
 /** Where a setting's value came from. */
 export type Origin = "flag" | "environment" | "file" | "default";
@@ -89,7 +99,11 @@ function parseSettingsFile(path: string, text: string): FileSource {
   const document = parseDocument(text, { schema: "failsafe", prettyErrors: false, lineCounter: lines });
   const broken = (problems: string[]): FileSource => ({ source: emptySource, problems, path });
   if (document.errors.length > 0) {
-    return broken(document.errors.map((error) => `${path} line ${lines.linePos(error.pos[0]).line} is not valid YAML (${error.code})`));
+    return broken(
+      document.errors.map(
+        (error) => `${path} line ${lines.linePos(error.pos[0]).line} is not valid YAML (${error.code})`,
+      ),
+    );
   }
   if (document.contents === null) return { source: emptySource, problems: [], path };
   if (!isMap(document.contents)) return broken([`${path} must be a list of settings, one \`name: value\` a line`]);

@@ -49,7 +49,11 @@ export const settingsTable = {
     default: "1",
     meaning: "processes that answer requests; auto for one for each core of this machine",
   },
-  database: { kind: database, default: "farebox.db", meaning: "the ledger: path of an SQLite file, or a postgres:// address" },
+  database: {
+    kind: database,
+    default: "farebox.db",
+    meaning: "the ledger: path of an SQLite file, or a postgres:// address",
+  },
   auth: {
     kind: choice(["keys", "open"]),
     default: "keys",
@@ -60,17 +64,20 @@ export const settingsTable = {
   unpriced: {
     kind: choice(["record", "refuse"]),
     default: "record",
-    meaning: "a model with no price: record forwards with cost null, refuse answers 400; under a hard budget it is always refused",
+    meaning:
+      "a model with no price: record forwards with cost null, refuse answers 400; under a hard budget it is always refused",
   },
   unknown_fields: {
     kind: choice(["hold", "refuse"]),
     default: "hold",
-    meaning: "a request field, header or query parameter that Farebox does not know: hold holds the model's whole context, refuse answers 400",
+    meaning:
+      "a request field, header or query parameter that Farebox does not know: hold holds the model's whole context, refuse answers 400",
   },
   tool_calls: {
     kind: wholeNumber(0, 1000),
     default: "4",
-    meaning: "calls of hosted tools that are held for under a hard budget, and written into requests that state no max_tool_calls; 0 refuses them",
+    meaning:
+      "calls of hosted tools that are held for under a hard budget, and written into requests that state no max_tool_calls; 0 refuses them",
   },
   passthrough: {
     kind: choice(["known", "all"]),
@@ -84,10 +91,22 @@ export const settingsTable = {
   },
   balance_ttl: { kind: duration("1s", "1d"), default: "60s", meaning: "freshness of the account record" },
   balance_floor: { kind: usdAmount, default: null, meaning: "USD under which nothing is forwarded" },
-  alert_webhook: { kind: webhookAddress, default: null, meaning: "where alerts are sent; https, or http to this machine" },
+  alert_webhook: {
+    kind: webhookAddress,
+    default: null,
+    meaning: "where alerts are sent; https, or http to this machine",
+  },
   alert_secret: { kind: signingSecret, default: null, meaning: "what alerts are signed with; unsigned without one" },
-  alert_balance: { kind: usdAmount, default: null, meaning: "USD of balance under which to alert; FAREBOX_BALANCE_FLOOR unless given" },
-  alert_hours_left: { kind: wholeNumber(0, 8760), default: "24", meaning: "alert when the balance lasts for less than so many hours; 0 for never" },
+  alert_balance: {
+    kind: usdAmount,
+    default: null,
+    meaning: "USD of balance under which to alert; FAREBOX_BALANCE_FLOOR unless given",
+  },
+  alert_hours_left: {
+    kind: wholeNumber(0, 8760),
+    default: "24",
+    meaning: "alert when the balance lasts for less than so many hours; 0 for never",
+  },
   alert_pending: { kind: duration("1m"), default: "2h", meaning: "alert when a charge is not settled for so long" },
   body_limit: { kind: bytes("1kb", "1gb"), default: "32mb", meaning: "one request's body" },
   body_memory: { kind: bytes("1kb", "64gb"), default: "256mb", meaning: "all bodies held at once" },
@@ -98,7 +117,11 @@ export const settingsTable = {
     default: "http-proxy-middleware",
     meaning: "what carries requests to the gateway",
   },
-  drain: { kind: duration("0s", "1d"), default: "30s", meaning: "how long running requests may still take after SIGTERM" },
+  drain: {
+    kind: duration("0s", "1d"),
+    default: "30s",
+    meaning: "how long running requests may still take after SIGTERM",
+  },
   time_zone: { kind: timeZone, default: "UTC", meaning: "IANA zone of budget windows and days" },
   stream_usage: {
     kind: choice(["pass", "inject"]),
@@ -126,7 +149,11 @@ export const settingsTable = {
     meaning: "enforce: a task beyond the account's ceilings is refused with 429 instead of failing at the gateway",
   },
   metrics_token: { kind: secret, default: null, meaning: "bearer for /metrics" },
-  metrics_keys: { kind: wholeNumber(0, 100_000), default: "1000", meaning: "how many keys are named in metrics before `other`" },
+  metrics_keys: {
+    kind: wholeNumber(0, 100_000),
+    default: "1000",
+    meaning: "how many keys are named in metrics before `other`",
+  },
   metrics_otel: { kind: yesNo, default: "0", meaning: "1 shows OpenTelemetry's gen_ai metrics beside Farebox's own" },
   cors_origins: { kind: origins, default: null, meaning: "browser origins that may call" },
   log_level: {

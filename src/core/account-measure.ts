@@ -34,27 +34,40 @@ export function measureOf(samples: readonly AccountSample[]): Measure | undefine
     const measure = counterMeasure(samples, name, perUsd);
     if (!isDead(samples, measure)) return measure;
   }
-  return samples.some(({ figures }) => scaledFigure(figures[balance]) !== undefined) ? balanceMeasure(samples) : undefined;
+  return samples.some(({ figures }) => scaledFigure(figures[balance]) !== undefined)
+    ? balanceMeasure(samples)
+    : undefined;
 }
 
-function counterMeasure(samples: readonly AccountSample[], name: "used_credits" | "credit_used", perUsd: bigint): Measure {
+function counterMeasure(
+  samples: readonly AccountSample[],
+  name: "used_credits" | "credit_used",
+  perUsd: bigint,
+): Measure {
   const usd: Measure["usd"] = ({ figures }, figure) => {
     const value = scaledFigure(figures[figure]);
     if (value === undefined) return undefined;
     return (figure === balance ? value : value / perUsd) as PicoUsd;
   };
-  const step = stepOf(samples.map(({ figures }) => figures[name]), scale);
+  const step = stepOf(
+    samples.map(({ figures }) => figures[name]),
+    scale,
+  );
   return { name, isCounter: true, billed: (sample) => usd(sample, name), step: roundedUp(step, perUsd), usd };
 }
 
 function balanceMeasure(samples: readonly AccountSample[]): Measure {
-  const usd: Measure["usd"] = ({ figures }, figure) => (figure === balance ? (scaledFigure(figures[balance]) as PicoUsd | undefined) : undefined);
+  const usd: Measure["usd"] = ({ figures }, figure) =>
+    figure === balance ? (scaledFigure(figures[balance]) as PicoUsd | undefined) : undefined;
   const billed: Measure["billed"] = (sample) => {
     const left = usd(sample, balance);
     return left === undefined ? undefined : (-left as PicoUsd);
   };
   // An amount that happens to be whole says nothing of its precision: cents are the coarsest that are taken for exact.
-  const step = stepOf(samples.map(({ figures }) => figures[balance]), cent) as PicoUsd;
+  const step = stepOf(
+    samples.map(({ figures }) => figures[balance]),
+    cent,
+  ) as PicoUsd;
   return { name: balance, isCounter: false, billed, step, usd };
 }
 
@@ -71,7 +84,16 @@ function creditsPerUsd(samples: readonly AccountSample[], left: AccountFigure): 
   if (first === undefined) return undefined;
   const largest = others.reduce((best, pair) => (pair.usd > best.usd ? pair : best), first);
   const perUsd = (largest.credits + largest.usd / 2n) / largest.usd;
-  const tolerance = stepOf(samples.map(({ figures }) => figures[left]), scale) + perUsd * stepOf(samples.map(({ figures }) => figures[balance]), cent);
+  const tolerance =
+    stepOf(
+      samples.map(({ figures }) => figures[left]),
+      scale,
+    ) +
+    perUsd *
+      stepOf(
+        samples.map(({ figures }) => figures[balance]),
+        cent,
+      );
   const fits = pairs.every(({ credits, usd }) => absolute(credits - perUsd * usd) <= tolerance);
   return perUsd > 0n && fits && tolerance * 1000n <= largest.credits ? perUsd : undefined;
 }
@@ -81,8 +103,14 @@ function isDead(samples: readonly AccountSample[], measure: Measure): boolean {
   const [first, last] = [samples[0], samples.at(-1)];
   if (first === undefined || last === undefined) return true;
   const moved = (figure: AccountFigure) => (measure.usd(last, figure) ?? 0n) - (measure.usd(first, figure) ?? 0n);
-  const explained = moved("expired_credits") + moved("frozen_credits") + moved("inactive_credits") + moved("credit_frozen");
-  return measure.billed(first) === measure.billed(last) && last.after.written > first.before.written && moved(balance) < 0n && explained === 0n;
+  const explained =
+    moved("expired_credits") + moved("frozen_credits") + moved("inactive_credits") + moved("credit_frozen");
+  return (
+    measure.billed(first) === measure.billed(last) &&
+    last.after.written > first.before.written &&
+    moved(balance) < 0n &&
+    explained === 0n
+  );
 }
 
 function roundedUp(value: bigint, by: bigint): PicoUsd {

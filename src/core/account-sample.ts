@@ -4,8 +4,17 @@ import { add, sum, type PicoUsd } from "./money.ts";
 /** The figures of the gateway's account record that are kept, under the names that the record has for them. */
 export const accountFigures = [
   "equivalent_in_usd",
-  "total_credits", "used_credits", "frozen_credits", "expired_credits", "inactive_credits", "available_credits",
-  "credit_remain", "credit_used", "credit_frozen", "llm_remain", "llm_used",
+  "total_credits",
+  "used_credits",
+  "frozen_credits",
+  "expired_credits",
+  "inactive_credits",
+  "available_credits",
+  "credit_remain",
+  "credit_used",
+  "credit_frozen",
+  "llm_remain",
+  "llm_used",
 ] as const;
 export type AccountFigure = (typeof accountFigures)[number];
 

@@ -58,7 +58,10 @@ interface Range extends Ip {
  */
 const ranges: readonly { readonly kind: AddressKind; readonly range: Range }[] = (
   [
-    ["metadata", "169.254.169.254/32 169.254.170.2/32 169.254.170.23/32 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32"],
+    [
+      "metadata",
+      "169.254.169.254/32 169.254.170.2/32 169.254.170.23/32 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32",
+    ],
     ["metadata", "fd00:ec2::254/128 fd00:ec2::23/128 fd20:ce::254/128"],
     ["loopback", "127.0.0.0/8 ::1/128"],
     ["private", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 fc00::/7 fec0::/10"],
@@ -115,7 +118,9 @@ function parseV6(text: string): bigint | undefined {
   const dotted = /^(.*:)([^:]*\.[^:]*)$/.exec(text);
   if (dotted !== null) {
     const low = parseV4(dotted[2] ?? "");
-    return low === undefined ? undefined : parseV6(`${dotted[1]}${(low >> 16n).toString(16)}:${(low & 0xffffn).toString(16)}`);
+    return low === undefined
+      ? undefined
+      : parseV6(`${dotted[1]}${(low >> 16n).toString(16)}:${(low & 0xffffn).toString(16)}`);
   }
   const halves = text.split("::");
   if (halves.length > 2) return undefined;

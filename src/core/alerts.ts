@@ -2,7 +2,12 @@ import type { BudgetWindow, Shortage, Span } from "./budget.ts";
 import type { PicoUsd } from "./money.ts";
 
 export const alertTypes = [
-  "budget_warning", "budget_exhausted", "balance_low", "balance_ends_soon", "reconciliation_drift", "charges_unsettled",
+  "budget_warning",
+  "budget_exhausted",
+  "balance_low",
+  "balance_ends_soon",
+  "reconciliation_drift",
+  "charges_unsettled",
 ] as const;
 export type AlertType = (typeof alertTypes)[number];
 
@@ -20,9 +25,19 @@ export type AlertFacts =
   | { readonly type: "budget_warning"; readonly window: BudgetWindow; readonly percent: number }
   /** `reached`: spent and held are at the limit, of a soft budget spent beyond it. `refused`: a request did not fit. */
   | { readonly type: "budget_exhausted"; readonly window: BudgetWindow; readonly cause: "reached" }
-  | { readonly type: "budget_exhausted"; readonly window: BudgetWindow; readonly cause: "refused"; readonly needed: PicoUsd }
+  | {
+      readonly type: "budget_exhausted";
+      readonly window: BudgetWindow;
+      readonly cause: "refused";
+      readonly needed: PicoUsd;
+    }
   | { readonly type: "balance_low"; readonly balance: PicoUsd; readonly floor: PicoUsd }
-  | { readonly type: "balance_ends_soon"; readonly balance: PicoUsd; readonly burnPerHour: PicoUsd; readonly hoursMin: number }
+  | {
+      readonly type: "balance_ends_soon";
+      readonly balance: PicoUsd;
+      readonly burnPerHour: PicoUsd;
+      readonly hoursMin: number;
+    }
   /** `difference`: what the gateway billed beyond the ledger. `unexplained`: how far that goes beyond its uncertainty. */
   | { readonly type: "reconciliation_drift"; readonly difference: PicoUsd; readonly unexplained: PicoUsd }
   | { readonly type: "charges_unsettled"; readonly count: number; readonly oldestAt: number; readonly ageMs: number };
@@ -31,9 +46,17 @@ export type AlertFacts =
 export function budgetAlerts(windows: readonly BudgetWindow[]): Alert[] {
   return windows.flatMap((window) => {
     const { warnPercent, limit } = window.budget;
-    const warning: Alert[] = warnPercent !== null && isAtWarning(window, warnPercent)
-      ? [{ type: "budget_warning", window, percent: warnPercent, ...identityOf(window, `${warnPercent}% of ${limit}`) }]
-      : [];
+    const warning: Alert[] =
+      warnPercent !== null && isAtWarning(window, warnPercent)
+        ? [
+            {
+              type: "budget_warning",
+              window,
+              percent: warnPercent,
+              ...identityOf(window, `${warnPercent}% of ${limit}`),
+            },
+          ]
+        : [];
     return isAtLimit(window) ? [...warning, reached(window)] : warning;
   });
 }
@@ -50,12 +73,23 @@ export function refusalAlerts(shortages: readonly Shortage[]): Alert[] {
     .map(({ window, needed }) =>
       isAtLimit(window)
         ? reached(window)
-        : { type: "budget_exhausted", window, cause: "refused", needed, ...identityOf(window, `refused ${window.budget.limit}`) },
+        : {
+            type: "budget_exhausted",
+            window,
+            cause: "refused",
+            needed,
+            ...identityOf(window, `refused ${window.budget.limit}`),
+          },
     );
 }
 
 function reached(window: BudgetWindow): Alert {
-  return { type: "budget_exhausted", window, cause: "reached", ...identityOf(window, `reached ${window.budget.limit}`) };
+  return {
+    type: "budget_exhausted",
+    window,
+    cause: "reached",
+    ...identityOf(window, `reached ${window.budget.limit}`),
+  };
 }
 
 /** What is spent counts, not what is held: a hold is the worst case. */
@@ -84,21 +118,39 @@ export function balanceAlerts(
   { floor, hoursMin }: { readonly floor: PicoUsd | null; readonly hoursMin: number | null },
   day: Day,
 ): Alert[] {
-  const low: Alert[] = floor !== null && balance < floor ? [{ type: "balance_low", balance, floor, ...daily(day, `balance under ${floor}`) }] : [];
+  const low: Alert[] =
+    floor !== null && balance < floor
+      ? [{ type: "balance_low", balance, floor, ...daily(day, `balance under ${floor}`) }]
+      : [];
   const endsSoon = hoursMin !== null && burnPerHour > 0n && balance < burnPerHour * BigInt(hoursMin);
-  const soon: Alert[] = endsSoon ? [{ type: "balance_ends_soon", balance, burnPerHour, hoursMin, ...daily(day, `balance for ${hoursMin} h`) }] : [];
+  const soon: Alert[] = endsSoon
+    ? [{ type: "balance_ends_soon", balance, burnPerHour, hoursMin, ...daily(day, `balance for ${hoursMin} h`) }]
+    : [];
   return [...low, ...soon];
 }
 
 /** `unexplained` is 0 while ledger and gateway agree within the uncertainty. */
-export function driftAlerts({ difference, unexplained }: { readonly difference: PicoUsd; readonly unexplained: PicoUsd }, day: Day): Alert[] {
-  return unexplained > 0n ? [{ type: "reconciliation_drift", difference, unexplained, ...daily(day, "reconciliation drifts") }] : [];
+export function driftAlerts(
+  { difference, unexplained }: { readonly difference: PicoUsd; readonly unexplained: PicoUsd },
+  day: Day,
+): Alert[] {
+  return unexplained > 0n
+    ? [{ type: "reconciliation_drift", difference, unexplained, ...daily(day, "reconciliation drifts") }]
+    : [];
 }
 
 /** `admittedAt`: of the holds that are older than `ageMs`. */
 export function unsettledAlerts(admittedAt: readonly number[], ageMs: number, day: Day): Alert[] {
   if (admittedAt.length === 0) return [];
-  return [{ type: "charges_unsettled", count: admittedAt.length, oldestAt: Math.min(...admittedAt), ageMs, ...daily(day, `unsettled after ${ageMs}`) }];
+  return [
+    {
+      type: "charges_unsettled",
+      count: admittedAt.length,
+      oldestAt: Math.min(...admittedAt),
+      ageMs,
+      ...daily(day, `unsettled after ${ageMs}`),
+    },
+  ];
 }
 
 function daily({ start, end }: Day, threshold: string): AlertIdentity {

@@ -12,11 +12,18 @@ import type { Team } from "./teams.ts";
  */
 
 export type AuditAction =
-  | "keys.create" | "keys.update" | "keys.rotate" | "keys.revoke"
-  | "teams.create" | "teams.update" | "teams.delete"
-  | "budgets.set" | "budgets.remove"
+  | "keys.create"
+  | "keys.update"
+  | "keys.rotate"
+  | "keys.revoke"
+  | "teams.create"
+  | "teams.update"
+  | "teams.delete"
+  | "budgets.set"
+  | "budgets.remove"
   | "charges.adjust"
-  | "admins.create" | "admins.revoke"
+  | "admins.create"
+  | "admins.revoke"
   | "proxies.end";
 
 /** The name under which the operating system's user makes changes from the command line; no admin is called so. */
@@ -84,9 +91,18 @@ export function adminFacts(admin: Admin) {
 }
 
 export function adminEntry(
-  action: AuditAction, before: Admin | null, after: Admin, made: Pick<NewAuditEntry, "at" | "by">,
+  action: AuditAction,
+  before: Admin | null,
+  after: Admin,
+  made: Pick<NewAuditEntry, "at" | "by">,
 ): NewAuditEntry {
-  return { ...made, action, object: `admin:${after.name}`, before: before && adminFacts(before), after: adminFacts(after) };
+  return {
+    ...made,
+    action,
+    object: `admin:${after.name}`,
+    before: before && adminFacts(before),
+    after: adminFacts(after),
+  };
 }
 
 /** Which action a change of a key is. */
@@ -99,9 +115,20 @@ export function teamFacts({ name, models, limits, createdAt }: Team) {
 }
 
 /** The entry of a team; one of `before` and `after` may be null. */
-export function teamEntry(action: AuditAction, before: Team | null, after: Team | null, made: Pick<NewAuditEntry, "at" | "by">): NewAuditEntry {
+export function teamEntry(
+  action: AuditAction,
+  before: Team | null,
+  after: Team | null,
+  made: Pick<NewAuditEntry, "at" | "by">,
+): NewAuditEntry {
   const name = (after ?? before)?.name ?? "";
-  return { ...made, action, object: `team:${name}`, before: before && teamFacts(before), after: after && teamFacts(after) };
+  return {
+    ...made,
+    action,
+    object: `team:${name}`,
+    before: before && teamFacts(before),
+    after: after && teamFacts(after),
+  };
 }
 
 /** A budget by its key's name, as it stays readable. */
@@ -118,43 +145,93 @@ export function budgetFacts({ scope, period, mode, limit, warnPercent }: Omit<Bu
 
 /** The entry of a budget that was set: `before` is what it was, undefined where there was none. */
 export function budgetSetEntry(
-  budget: Omit<Budget, "id">, before: Omit<Budget, "id"> | undefined, nameOf: NameOfKey, made: Pick<NewAuditEntry, "at" | "by">,
+  budget: Omit<Budget, "id">,
+  before: Omit<Budget, "id"> | undefined,
+  nameOf: NameOfKey,
+  made: Pick<NewAuditEntry, "at" | "by">,
 ): NewAuditEntry {
   return {
-    ...made, action: "budgets.set", object: budgetObject(budget, nameOf),
-    before: before === undefined ? null : budgetFacts(before, nameOf), after: budgetFacts(budget, nameOf),
+    ...made,
+    action: "budgets.set",
+    object: budgetObject(budget, nameOf),
+    before: before === undefined ? null : budgetFacts(before, nameOf),
+    after: budgetFacts(budget, nameOf),
   };
 }
 
-export function budgetRemoveEntry(budget: Omit<Budget, "id">, nameOf: NameOfKey, made: Pick<NewAuditEntry, "at" | "by">): NewAuditEntry {
-  return { ...made, action: "budgets.remove", object: budgetObject(budget, nameOf), before: budgetFacts(budget, nameOf), after: null };
+export function budgetRemoveEntry(
+  budget: Omit<Budget, "id">,
+  nameOf: NameOfKey,
+  made: Pick<NewAuditEntry, "at" | "by">,
+): NewAuditEntry {
+  return {
+    ...made,
+    action: "budgets.remove",
+    object: budgetObject(budget, nameOf),
+    before: budgetFacts(budget, nameOf),
+    after: null,
+  };
 }
 
 export function keyEntry(
-  action: AuditAction, before: Key | null, after: Key, made: Pick<NewAuditEntry, "at" | "by">,
+  action: AuditAction,
+  before: Key | null,
+  after: Key,
+  made: Pick<NewAuditEntry, "at" | "by">,
 ): NewAuditEntry {
   return { ...made, action, object: keyObject(after), before: before && keyFacts(before), after: keyFacts(after) };
 }
 
 /** The entry of a proxy that was ended by an administrator, with what it held until then. */
 export function proxyEndEntry(
-  { name, run, state, holds, held }: { readonly name: string; readonly run: number; readonly state: string; readonly holds: number; readonly held: PicoUsd },
+  {
+    name,
+    run,
+    state,
+    holds,
+    held,
+  }: {
+    readonly name: string;
+    readonly run: number;
+    readonly state: string;
+    readonly holds: number;
+    readonly held: PicoUsd;
+  },
   made: Pick<NewAuditEntry, "at" | "by">,
 ): NewAuditEntry {
   return {
-    ...made, action: "proxies.end", object: `proxy:${name}`,
-    before: { run, state, holds, held_usd: formatUsd(held) }, after: { run, state: "ended", holds: 0, held_usd: formatUsd(noMoney) },
+    ...made,
+    action: "proxies.end",
+    object: `proxy:${name}`,
+    before: { run, state, holds, held_usd: formatUsd(held) },
+    after: { run, state: "ended", holds: 0, held_usd: formatUsd(noMoney) },
   };
 }
 
 /** What a charge costs with its corrections, before another one and after it. */
 export function correctionEntry(
-  charge: string, correction: { readonly id: string; readonly at: number; readonly by: string; readonly amount: PicoUsd; readonly why: string }, before: PicoUsd | null,
+  charge: string,
+  correction: {
+    readonly id: string;
+    readonly at: number;
+    readonly by: string;
+    readonly amount: PicoUsd;
+    readonly why: string;
+  },
+  before: PicoUsd | null,
 ): NewAuditEntry {
   const { id, at, by, amount, why } = correction;
   return {
-    at, by, action: "charges.adjust", object: `charge:${charge}`,
+    at,
+    by,
+    action: "charges.adjust",
+    object: `charge:${charge}`,
     before: { cost_usd: before === null ? null : formatUsd(before) },
-    after: { cost_usd: formatUsd(((before ?? 0n) + amount) as PicoUsd), correction: id, amount_usd: formatUsd(amount), why },
+    after: {
+      cost_usd: formatUsd(((before ?? 0n) + amount) as PicoUsd),
+      correction: id,
+      amount_usd: formatUsd(amount),
+      why,
+    },
   };
 }

@@ -44,7 +44,9 @@ export function promptBound(size: RequestSize, model: ModelLimits): number {
   if (parts === null) return most;
   const text = scaleTokens(size.textBytes, model.tokensPerByte);
   const template =
-    templateTokens.reply * (size.prompts ?? 1) + templateTokens.message * size.messages + templateTokens.tool * size.tools;
+    templateTokens.reply * (size.prompts ?? 1) +
+    templateTokens.message * size.messages +
+    templateTokens.tool * size.tools;
   return Math.min(text + template + parts, most);
 }
 

@@ -59,7 +59,13 @@ export function weighsOn(scope: Scope, caller: Caller): boolean {
 
 /** The scopes that weigh on a caller, formatted: exactly those of which `weighsOn` says so. */
 export function scopesWeighingOn({ key, team }: Caller): string[] {
-  const ofKey: Scope[] = key === "" ? [] : [{ kind: "key", key }, { kind: "eachKey", team: null }];
+  const ofKey: Scope[] =
+    key === ""
+      ? []
+      : [
+          { kind: "key", key },
+          { kind: "eachKey", team: null },
+        ];
   const ofTeam: Scope[] = team === null ? [] : [{ kind: "team", team }];
   const ofMember: Scope[] = key === "" || team === null ? [] : [{ kind: "eachKey", team }];
   return [{ kind: "all" } as const, ...ofKey, ...ofTeam, ...ofMember].map(formatScope);
@@ -132,7 +138,11 @@ export function shortageOf(window: BudgetWindow, amount: PicoUsd): Shortage | nu
  * What a hold reserves: only its first slice where a hard budget weighs on it, because it then grows; otherwise the whole,
  * which nobody has to watch.
  */
-export function amountToHold(windows: readonly BudgetWindow[], whole: PicoUsd | null, firstSlice: PicoUsd | null): PicoUsd | null {
+export function amountToHold(
+  windows: readonly BudgetWindow[],
+  whole: PicoUsd | null,
+  firstSlice: PicoUsd | null,
+): PicoUsd | null {
   return firstSlice !== null && windows.some(({ budget }) => budget.mode === "hard") ? firstSlice : whole;
 }
 

@@ -1,4 +1,14 @@
-import { add, larger, noMoney, picoUsdMax, priceOf, subtract, sum, type PicoUsd, type PicoUsdPerToken } from "./money.ts";
+import {
+  add,
+  larger,
+  noMoney,
+  picoUsdMax,
+  priceOf,
+  subtract,
+  sum,
+  type PicoUsd,
+  type PicoUsdPerToken,
+} from "./money.ts";
 import type { Formula } from "./charge.ts";
 import { inServiceTier, tierFor, type PriceTier, type PriceVersion } from "./price.ts";
 import {
@@ -55,7 +65,11 @@ export function costOf(standard: PriceVersion, tokens: TokenCounts, billing: Bil
   const cost = { charged, list, minimumApplied: charged !== before };
   if (price.fees === undefined) return cost;
   const fees = feeItems(price, billing);
-  return { ...cost, charged: sum([charged, ...fees.map((fee) => fee.cost)]), list: sum([list, ...fees.map((fee) => fee.listCost)]) };
+  return {
+    ...cost,
+    charged: sum([charged, ...fees.map((fee) => fee.cost)]),
+    list: sum([list, ...fees.map((fee) => fee.listCost)]),
+  };
 }
 
 /** The prices that a charge is computed from: that of the model asked for, and that of another one that answered. */
@@ -65,19 +79,31 @@ export interface ChargePrices {
 }
 
 /** What a request costs, and by which formula. */
-export function costUnder(prices: ChargePrices, tokens: TokenCounts, billing: Billing = standardBilling): Cost & { readonly formula: Formula } {
+export function costUnder(
+  prices: ChargePrices,
+  tokens: TokenCounts,
+  billing: Billing = standardBilling,
+): Cost & { readonly formula: Formula } {
   const price = decidingPrice(prices, tokens, billing);
   return { ...costOf(price, tokens, billing), formula: price.perRequest === null ? "tokens" : "per_request" };
 }
 
 /** The price that a request is charged by. Where another model answered, the one with the larger cost. */
-export function decidingPrice({ price, servedPrice }: ChargePrices, tokens: TokenCounts, billing: Billing = standardBilling): PriceVersion {
+export function decidingPrice(
+  { price, servedPrice }: ChargePrices,
+  tokens: TokenCounts,
+  billing: Billing = standardBilling,
+): PriceVersion {
   if (servedPrice === null) return price;
   return costOf(servedPrice, tokens, billing).charged > costOf(price, tokens, billing).charged ? servedPrice : price;
 }
 
 /** As `costUnder`; null where it is more than 64 bits of pico-USD hold. */
-export function costWithinRange(prices: ChargePrices, tokens: TokenCounts, billing: Billing = standardBilling): ReturnType<typeof costUnder> | null {
+export function costWithinRange(
+  prices: ChargePrices,
+  tokens: TokenCounts,
+  billing: Billing = standardBilling,
+): ReturnType<typeof costUnder> | null {
   try {
     const cost = costUnder(prices, tokens, billing);
     return larger(cost.charged, cost.list) > picoUsdMax ? null : cost;
@@ -100,7 +126,18 @@ function feeItems({ fees = {} }: PriceVersion, { calls }: Billing): CostItem[] {
     const fee = Object.hasOwn(fees, kind) ? fees[kind] : undefined;
     if (fee === undefined || count === 0) return [];
     const times = (amount: PicoUsd) => (amount * BigInt(count)) as PicoUsd;
-    return [{ class: "fee", tokens: count, tool: kind, rate: null, cost: times(fee.charged), listRate: null, listCost: times(fee.list), tierFrom: 0 } as const];
+    return [
+      {
+        class: "fee",
+        tokens: count,
+        tool: kind,
+        rate: null,
+        cost: times(fee.charged),
+        listRate: null,
+        listCost: times(fee.list),
+        tierFrom: 0,
+      } as const,
+    ];
   });
 }
 
@@ -164,7 +201,14 @@ interface PricedPart {
 }
 
 /** Marginal tiers are filled from the front of the prompt, where cached tokens are; the others follow in this order. */
-const promptOrder = ["cached_input", "cache_write", "cache_write_1h", "image_input", "audio_input", "input"] as const satisfies readonly (typeof promptClasses)[number][];
+const promptOrder = [
+  "cached_input",
+  "cache_write",
+  "cache_write_1h",
+  "image_input",
+  "audio_input",
+  "input",
+] as const satisfies readonly (typeof promptClasses)[number][];
 
 function pricedParts(price: PriceVersion, tokens: TokenCounts): PricedPart[] {
   const reached = tierFor(price, promptTotal(tokens));

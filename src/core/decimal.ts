@@ -19,7 +19,9 @@ export function plainDecimal(text: string): string | undefined {
   const [, whole = "", fraction = "", exponent = "0"] = match;
   const point = whole.length + Number(exponent);
   if (Math.abs(point) > digitsMax) return undefined;
-  const digits = (whole + fraction).padStart(whole.length + fraction.length + Math.max(0, -point), "0").padEnd(point, "0");
+  const digits = (whole + fraction)
+    .padStart(whole.length + fraction.length + Math.max(0, -point), "0")
+    .padEnd(point, "0");
   const cut = Math.max(point, 0);
   const before = digits.slice(0, cut).replace(/^0+(?=\d)/, "") || "0";
   const after = digits.slice(cut).replace(/0+$/, "");

@@ -51,7 +51,12 @@ export function changedKey(key: Key, { team, models, limits, expiresAt, secret }
   };
   if (secret === undefined) return changed;
   const { digest, madeAt, previousValidUntil: validUntil } = secret;
-  return { ...changed, digest, rotatedAt: madeAt, previous: validUntil === null ? null : { digest: key.digest, validUntil } };
+  return {
+    ...changed,
+    digest,
+    rotatedAt: madeAt,
+    previous: validUntil === null ? null : { digest: key.digest, validUntil },
+  };
 }
 
 /** What names of keys, teams and admins look like. */

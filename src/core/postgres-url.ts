@@ -52,7 +52,9 @@ export function parsePostgresUrl(text: string): PostgresUrlResult {
   const refused = (problem: string): PostgresUrlResult => ({ ok: false, problem });
   const url = isPostgresUrl(text) ? urlOf(text) : null;
   if (url === null || !/^postgres(ql)?:\/\//i.test(text) || url.hash !== "") {
-    return refused(`must be an address such as ${example}; in a password, write @ : / ? # and % as %40 %3A %2F %3F %23 and %25`);
+    return refused(
+      `must be an address such as ${example}; in a password, write @ : / ? # and % as %40 %3A %2F %3F %23 and %25`,
+    );
   }
   const parameters = url.searchParams;
   if ([...parameters.keys()].some((name) => !known.includes(name))) {
@@ -66,7 +68,8 @@ export function parsePostgresUrl(text: string): PostgresUrlResult {
   if (host === "") return refused(`must name the server's host, such as ${example}`);
   if (host.includes(",")) return refused("must name one host");
   if (user === "") return refused(`must name the role to log in as, such as ${example}`);
-  if (database === "" || database.includes("/")) return refused(`must name one database after the host, such as ${example}`);
+  if (database === "" || database.includes("/"))
+    return refused(`must name one database after the host, such as ${example}`);
   const mode = parameters.get("sslmode");
   const tls = mode === null ? (isThisMachine(host) ? "none" : "verified") : modes[mode];
   if (tls === undefined) return refused(`must have one of ${Object.keys(modes).join(", ")} as its sslmode`);
@@ -74,8 +77,16 @@ export function parsePostgresUrl(text: string): PostgresUrlResult {
   return {
     ok: true,
     server: {
-      host, port, user, password: password === "" ? null : password, database, tls,
-      authorityFile: file("sslrootcert"), certificateFile: file("sslcert"), keyFile: file("sslkey"), options: file("options"),
+      host,
+      port,
+      user,
+      password: password === "" ? null : password,
+      database,
+      tls,
+      authorityFile: file("sslrootcert"),
+      certificateFile: file("sslcert"),
+      keyFile: file("sslkey"),
+      options: file("options"),
     },
   };
 }
@@ -89,7 +100,9 @@ export function shownPostgres({ host, port, user, database }: PostgresServer): s
 /** Whether what is sent there does not leave this machine. */
 function isThisMachine(host: string): boolean {
   const name = host.toLowerCase().replace(/\.$/, "");
-  return host.startsWith("/") || name === "localhost" || name.endsWith(".localhost") || addressKind(name) === "loopback";
+  return (
+    host.startsWith("/") || name === "localhost" || name.endsWith(".localhost") || addressKind(name) === "loopback"
+  );
 }
 
 function urlOf(text: string): URL | null {

@@ -99,7 +99,9 @@ export function inServiceTier(price: PriceVersion, serviceTier: string | null): 
 
 /** Whether writing to a cache has a price, and none of its own where the cache is kept for an hour. */
 export function lacksHourRate({ tiers }: PriceVersion): boolean {
-  return tiers.some(({ charged }) => charged.cache_write > charged.input && charged.cache_write_1h <= charged.cache_write);
+  return tiers.some(
+    ({ charged }) => charged.cache_write > charged.input && charged.cache_write_1h <= charged.cache_write,
+  );
 }
 
 /** The tier that a prompt of this size reaches. */
@@ -113,9 +115,15 @@ export function tierFor(price: PriceVersion, promptTokens: number): PriceTier {
 export function canonicalPrice(price: PriceVersion): string {
   const rates = (from: Rates) => tokenClasses.map((name) => from[name].toString());
   const tiersOf = (tiers: PriceTiers) =>
-    tiers.map((tier) => ({ fromPromptTokens: tier.fromPromptTokens, charged: rates(tier.charged), list: rates(tier.list) }));
+    tiers.map((tier) => ({
+      fromPromptTokens: tier.fromPromptTokens,
+      charged: rates(tier.charged),
+      list: rates(tier.list),
+    }));
   const byName = <T, U>(from: Readonly<Record<string, T>>, form: (value: T) => U) =>
-    Object.keys(from).sort().map((name) => [name, form(from[name] as T)]);
+    Object.keys(from)
+      .sort()
+      .map((name) => [name, form(from[name] as T)]);
   return JSON.stringify({
     model: price.model,
     group: price.group,
@@ -133,8 +141,12 @@ export function canonicalPrice(price: PriceVersion): string {
     classes: tokenClasses,
     // Left out of others, whose ids must stay as they are.
     ...(price.serviceTiers && { serviceTiers: byName(price.serviceTiers, tiersOf) }),
-    ...(price.fees && { fees: byName(price.fees, (fee) => ({ ...fee, charged: fee.charged.toString(), list: fee.list.toString() })) }),
-    ...(price.task && { task: { ...price.task, charged: price.task.charged.toString(), list: price.task.list.toString() } }),
+    ...(price.fees && {
+      fees: byName(price.fees, (fee) => ({ ...fee, charged: fee.charged.toString(), list: fee.list.toString() })),
+    }),
+    ...(price.task && {
+      task: { ...price.task, charged: price.task.charged.toString(), list: price.task.list.toString() },
+    }),
   });
 }
 
@@ -143,12 +155,20 @@ export function parseCanonicalPrice(text: string): PriceVersion {
   const stored = JSON.parse(text);
   const names: string[] = stored.classes;
   const rates = (values: string[]) => {
-    const written = (name: TokenClass | null): string => (name === null ? "0" : (values[names.indexOf(name)] ?? written(parentClass[name])));
+    const written = (name: TokenClass | null): string =>
+      name === null ? "0" : (values[names.indexOf(name)] ?? written(parentClass[name]));
     return Object.fromEntries(tokenClasses.map((name) => [name, BigInt(written(name))])) as unknown as Rates;
   };
   const tiersOf = (tiers: { fromPromptTokens: number; charged: string[]; list: string[] }[]) =>
-    tiers.map((tier) => ({ fromPromptTokens: tier.fromPromptTokens, charged: rates(tier.charged), list: rates(tier.list) })) as unknown as PriceTiers;
-  const amounts = ({ charged, list }: { charged: string; list: string }) => ({ charged: BigInt(charged) as PicoUsd, list: BigInt(list) as PicoUsd });
+    tiers.map((tier) => ({
+      fromPromptTokens: tier.fromPromptTokens,
+      charged: rates(tier.charged),
+      list: rates(tier.list),
+    })) as unknown as PriceTiers;
+  const amounts = ({ charged, list }: { charged: string; list: string }) => ({
+    charged: BigInt(charged) as PicoUsd,
+    list: BigInt(list) as PicoUsd,
+  });
   type Named<T> = [name: string, value: T][];
   return {
     model: stored.model,
@@ -162,11 +182,16 @@ export function parseCanonicalPrice(text: string): PriceVersion {
     perRequest: stored.perRequest && amounts(stored.perRequest),
     minimum: { tokens: stored.minimum.tokens, usd: BigInt(stored.minimum.usd) as PicoUsd },
     ...(stored.serviceTiers && {
-      serviceTiers: Object.fromEntries((stored.serviceTiers as Named<Parameters<typeof tiersOf>[0]>).map(([name, tiers]) => [name, tiersOf(tiers)])),
+      serviceTiers: Object.fromEntries(
+        (stored.serviceTiers as Named<Parameters<typeof tiersOf>[0]>).map(([name, tiers]) => [name, tiersOf(tiers)]),
+      ),
     }),
     ...(stored.fees && {
       fees: Object.fromEntries(
-        (stored.fees as Named<{ charged: string; list: string; inputTokens: number }>).map(([name, fee]) => [name, { ...fee, ...amounts(fee) }]),
+        (stored.fees as Named<{ charged: string; list: string; inputTokens: number }>).map(([name, fee]) => [
+          name,
+          { ...fee, ...amounts(fee) },
+        ]),
       ),
     }),
     ...(stored.task && { task: { ...stored.task, ...amounts(stored.task) } }),

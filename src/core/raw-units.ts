@@ -11,14 +11,19 @@ export interface RawUnits {
 
 /** Adds units up by their type, in the order of the types' names. Exact: never by way of a floating-point number. */
 export function sumRawUnits(rows: readonly RawUnits[]): readonly RawUnits[] {
-  const scale = rows.reduce((largest, { units }) => (scaledDecimal(units).scale > largest ? scaledDecimal(units).scale : largest), 1n);
+  const scale = rows.reduce(
+    (largest, { units }) => (scaledDecimal(units).scale > largest ? scaledDecimal(units).scale : largest),
+    1n,
+  );
   const sums = new Map<string, { digits: bigint; tasks: number }>();
   for (const { type, units, tasks } of rows) {
     const sum = sums.get(type) ?? { digits: 0n, tasks: 0 };
     const one = scaledDecimal(units);
     sums.set(type, { digits: sum.digits + one.digits * (scale / one.scale) * BigInt(tasks), tasks: sum.tasks + tasks });
   }
-  return [...sums].sort(([a], [b]) => (a < b ? -1 : 1)).map(([type, { digits, tasks }]) => ({ type, units: decimalText(digits, scale), tasks }));
+  return [...sums]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([type, { digits, tasks }]) => ({ type, units: decimalText(digits, scale), tasks }));
 }
 
 function decimalText(digits: bigint, scale: bigint): string {

@@ -23,7 +23,15 @@ export interface Doubt {
  * credits were given free again. `isEstimate`: the balance alone shows it, and requests ran meanwhile.
  */
 export interface Movement {
-  readonly kind: "top_up" | "withdrawn" | "expired" | "frozen" | "inactive" | "use_by_others" | "refund" | "unexplained";
+  readonly kind:
+    | "top_up"
+    | "withdrawn"
+    | "expired"
+    | "frozen"
+    | "inactive"
+    | "use_by_others"
+    | "refund"
+    | "unexplained";
   readonly amount: PicoUsd;
   readonly isEstimate: boolean;
 }
@@ -68,7 +76,10 @@ const billedStep = 100_000n;
  * The ledger beside the gateway's account, from samples in order of time. Where nothing ran, what moved is no bill of
  * ours and is named; an interval that the record cannot tell is left out; the rest is compared.
  */
-export function reconcile(samples: readonly AccountSample[], corrections: readonly CorrectionMade[] = []): ReconcileResult {
+export function reconcile(
+  samples: readonly AccountSample[],
+  corrections: readonly CorrectionMade[] = [],
+): ReconcileResult {
   const ofAccount = latestAccount(samples);
   if (ofAccount.length < 2) return { ok: false, reason: "too_few" };
   const measure = measureOf(ofAccount);
@@ -85,17 +96,30 @@ export function reconcile(samples: readonly AccountSample[], corrections: readon
   const runs = runsOf(intervals);
   const doubts = doubtsOf(runs, measure);
   const below = sum(doubts.map((doubt) => doubt.below));
-  const above = doubts.some((doubt) => doubt.above === null) ? null : sum(doubts.map((doubt) => doubt.above ?? noMoney));
+  const above = doubts.some((doubt) => doubt.above === null)
+    ? null
+    : sum(doubts.map((doubt) => doubt.above ?? noMoney));
   return {
     ok: true,
     reconciliation: {
-      first, last, samples: end - start + 1, measure: measure.name, ledger, gateway, difference, doubts, below, above,
+      first,
+      last,
+      samples: end - start + 1,
+      measure: measure.name,
+      ledger,
+      gateway,
+      difference,
+      doubts,
+      below,
+      above,
       inDoubt: sum(runs.flatMap((run) => sources.map((source) => inDoubtOf(run, source)))),
       requests: compared.reduce((count, { from, to }) => count + to.before.requests - from.before.requests, 0),
       agrees: difference >= -below && (above === null || difference <= above),
       movements: [...movementsOf(intervals, measure), ...creditMovements(stated.slice(start, end + 1), measure)],
       leftOut: intervals.flatMap(({ kind, from, to }) =>
-        kind === "topped_up" || kind === "counter_fell" ? [{ since: from.askedAt, until: to.answeredAt, why: kind }] : [],
+        kind === "topped_up" || kind === "counter_fell"
+          ? [{ since: from.askedAt, until: to.answeredAt, why: kind }]
+          : [],
       ),
     },
   };
@@ -133,7 +157,11 @@ interface Interval {
 }
 
 function intervalsOf(
-  samples: readonly AccountSample[], start: number, end: number, measure: Measure, corrections: readonly CorrectionMade[],
+  samples: readonly AccountSample[],
+  start: number,
+  end: number,
+  measure: Measure,
+  corrections: readonly CorrectionMade[],
 ): Interval[] {
   const isIdle = (index: number) => {
     const [a, b] = [samples[index], samples[index + 1]];
@@ -185,7 +213,9 @@ function doubtsOf(runs: readonly Run[], measure: Measure): Doubt[] {
   const total = (kind: Doubt["kind"], of: (run: Run) => readonly [below: bigint, above: bigint | null]): Doubt => {
     const parts = runs.map(of);
     const below = sum(parts.map(([part]) => part as PicoUsd));
-    const above = parts.some(([, part]) => part === null) ? null : sum(parts.map(([, part]) => (part ?? 0n) as PicoUsd));
+    const above = parts.some(([, part]) => part === null)
+      ? null
+      : sum(parts.map(([, part]) => (part ?? 0n) as PicoUsd));
     return { kind, below, above };
   };
   const doubts = [
@@ -199,10 +229,17 @@ function doubtsOf(runs: readonly Run[], measure: Measure): Doubt[] {
     total("counted", (run) => [postedBy(run, "counted") / 2n, postedBy(run, "counted") / 10n]),
     // May be billed at nothing or at twice as much, whatever the source: here is what the lines above do not cover.
     total("in_doubt", (run) => {
-      const [reported, counted, assumed] = [inDoubtOf(run, "reported"), inDoubtOf(run, "counted"), inDoubtOf(run, "assumed")];
+      const [reported, counted, assumed] = [
+        inDoubtOf(run, "reported"),
+        inDoubtOf(run, "counted"),
+        inDoubtOf(run, "assumed"),
+      ];
       return [reported + counted - counted / 2n, reported + counted - counted / 10n + assumed];
     }),
-    total("unpriced", ({ from, to }) => [0n, to.after.unpriced > from.before.unpriced || to.after.pendingUnpriced > 0 ? null : 0n]),
+    total("unpriced", ({ from, to }) => [
+      0n,
+      to.after.unpriced > from.before.unpriced || to.after.pendingUnpriced > 0 ? null : 0n,
+    ]),
     total("rounding", ({ from, to }) => {
       const either = measure.step + BigInt(to.before.requests - from.before.requests) * billedStep;
       return [either, either];
@@ -228,7 +265,9 @@ function inDoubtOf({ from, to }: Run, source: Source): PicoUsd {
 /** What moved while nothing of ours ran, and payments that only the balance shows. */
 function movementsOf(intervals: readonly Interval[], { isCounter }: Measure): Movement[] {
   const quiet = intervals.filter(({ kind }) => kind === "quiet").map(({ gateway }) => gateway);
-  const paid = intervals.filter(({ kind }) => kind === "topped_up").map(({ ledger, gateway }) => subtract(ledger, gateway));
+  const paid = intervals
+    .filter(({ kind }) => kind === "topped_up")
+    .map(({ ledger, gateway }) => subtract(ledger, gateway));
   return moved([
     ["use_by_others", sum(quiet.filter((amount) => amount > 0n))],
     [isCounter ? "refund" : "top_up", -sum(quiet.filter((amount) => amount < 0n)) as PicoUsd],
@@ -240,7 +279,10 @@ function movementsOf(intervals: readonly Interval[], { isCounter }: Measure): Mo
 function creditMovements(samples: readonly AccountSample[], measure: Measure): Movement[] {
   if (!measure.isCounter) return [];
   const isPack = measure.name === "used_credits";
-  const credited = changes(samples, isPack ? (sample) => measure.usd(sample, "total_credits") : (sample) => walletTotal(sample, measure));
+  const credited = changes(
+    samples,
+    isPack ? (sample) => measure.usd(sample, "total_credits") : (sample) => walletTotal(sample, measure),
+  );
   const net = (name: AccountFigure) => sum(changes(samples, (sample) => measure.usd(sample, name)) ?? []);
   const [expired, frozen, inactive] = isPack
     ? [net("expired_credits"), net("frozen_credits"), net("inactive_credits")]
@@ -268,7 +310,10 @@ function creditMovements(samples: readonly AccountSample[], measure: Measure): M
 const balanceStepMax = 20_000_000_000n;
 
 /** By how much a figure moved from sample to sample; undefined where one does not have it. */
-function changes(samples: readonly AccountSample[], of: (sample: AccountSample) => PicoUsd | undefined): PicoUsd[] | undefined {
+function changes(
+  samples: readonly AccountSample[],
+  of: (sample: AccountSample) => PicoUsd | undefined,
+): PicoUsd[] | undefined {
   const values = samples.map(of);
   if (values.some((value) => value === undefined)) return undefined;
   return values.slice(1).map((value, index) => subtract(value ?? noMoney, values[index] ?? noMoney));

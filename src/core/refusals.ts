@@ -8,10 +8,20 @@ export type Refusal =
   | { readonly code: "invalid_request"; readonly message: string; readonly param: string | null }
   | { readonly code: "model_not_priced"; readonly model: string; readonly underBudget: boolean }
   /** `why`: the reason of the first field; null where its name says it. */
-  | { readonly code: "cost_not_bounded"; readonly model: string; readonly fields: readonly string[]; readonly why: string | null }
+  | {
+      readonly code: "cost_not_bounded";
+      readonly model: string;
+      readonly fields: readonly string[];
+      readonly why: string | null;
+    }
   | { readonly code: "invalid_api_key"; readonly message: string }
   /** `running`: said in the middle of a stream that its budget cannot pay on. */
-  | { readonly code: "budget_exceeded"; readonly shortage: Shortage; readonly scopeName: string; readonly running?: boolean }
+  | {
+      readonly code: "budget_exceeded";
+      readonly shortage: Shortage;
+      readonly scopeName: string;
+      readonly running?: boolean;
+    }
   | { readonly code: "budget_held"; readonly shortage: Shortage; readonly scopeName: string }
   | { readonly code: "model_not_allowed"; readonly model: string }
   | { readonly code: "read_only" }

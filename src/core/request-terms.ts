@@ -74,7 +74,9 @@ export function toolBoundOf(
   callsUnstated: number,
 ): ToolBound | readonly string[] {
   const { fees = {} } = price;
-  const own = calls.map((kind) => (Object.hasOwn(fees, kind) ? fees[kind] : undefined)).filter((fee) => fee !== undefined);
+  const own = calls
+    .map((kind) => (Object.hasOwn(fees, kind) ? fees[kind] : undefined))
+    .filter((fee) => fee !== undefined);
   const isKnown = obeysMaxToolCalls && own.length === calls.length && callsMax !== undefined;
   if (!isKnown || (callsMax === null && callsUnstated === 0)) return fields;
   if (callsMax === "malformed" || (callsMax ?? 0) > callsMost) return ["max_tool_calls"];

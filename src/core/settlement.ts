@@ -102,7 +102,12 @@ export function settlementFor(reserved: Reserved, outcome: Outcome): Settlement 
         ? { ...postHold(reserved, "assumed", `gateway_${outcome.status}`), ...notesOf(outcome) }
         : { kind: "void", reason: `gateway_${outcome.status}` };
     case "reported":
-      return postTokens(reserved, outcome.tokens, { source: "reported", clamped: outcome.clamped, reason: null, ...notesOf(outcome) });
+      return postTokens(reserved, outcome.tokens, {
+        source: "reported",
+        clamped: outcome.clamped,
+        reason: null,
+        ...notesOf(outcome),
+      });
     case "counted":
     case "cut":
       return postCount(reserved, outcome);
@@ -144,8 +149,21 @@ function postTokens(reserved: Reserved, tokens: TokenCounts, how: HowKnown): Pos
   if (reserved.price === null) {
     return { kind: "post", cost: null, listCost: null, formula: "unpriced", minimumApplied: false, tokens, ...how };
   }
-  const { charged, list, formula, minimumApplied } = costUnder({ price: reserved.price, servedPrice: reserved.servedPrice?.version ?? null }, tokens, how.billing);
-  return { kind: "post", cost: charged, listCost: list, formula, minimumApplied, tokens, ...servedBy(reserved), ...how };
+  const { charged, list, formula, minimumApplied } = costUnder(
+    { price: reserved.price, servedPrice: reserved.servedPrice?.version ?? null },
+    tokens,
+    how.billing,
+  );
+  return {
+    kind: "post",
+    cost: charged,
+    listCost: list,
+    formula,
+    minimumApplied,
+    tokens,
+    ...servedBy(reserved),
+    ...how,
+  };
 }
 
 function servedBy({ servedPrice }: Reserved): Pick<Posted, "servedPrice"> {
@@ -156,11 +174,16 @@ function servedBy({ servedPrice }: Reserved): Pick<Posted, "servedPrice"> {
 function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counted" | "cut" }>): Posted {
   const isWhole = outcome.kind === "counted";
   const { unknownTokens = 0, hiddenTokens, errorFactor, outputTokensMax = Infinity, hasMedia = false } = outcome;
-  const counted = isWhole ? outcome.tokens : { ...noTokens, input: outcome.promptTokens, output: outcome.deliveredTokens };
+  const counted = isWhole
+    ? outcome.tokens
+    : { ...noTokens, input: outcome.promptTokens, output: outcome.deliveredTokens };
   const underWay = isWhole ? 0 : (outcome.underWayTokens ?? 0);
   // Text that was counted is a fact; what is not known to be text counts up to what the model can write.
   const bounded = (output: number) => Math.max(counted.output, Math.min(output, outputTokensMax));
-  const delivered = { input: promptTotal(counted), output: completionTotal({ ...counted, output: bounded(counted.output + unknownTokens) }) };
+  const delivered = {
+    input: promptTotal(counted),
+    output: completionTotal({ ...counted, output: bounded(counted.output + unknownTokens) }),
+  };
   const how: HowKnown = {
     source: isWhole && unknownTokens === 0 && !hasMedia ? "counted" : "partial",
     clamped: false,
@@ -175,7 +198,9 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
   // Where a minimum of tokens is filled up at the output rate, fewer tokens can cost more.
   const larger = (written.cost ?? 0n) > (estimate.cost ?? 0n) ? written : estimate;
   if (!passesHold(reserved, larger) && !hasMedia) return larger;
-  return passesHold(reserved, written) ? written : { ...postHold(reserved, how.source, how.reason, tokens), ...servedBy(reserved), ...how };
+  return passesHold(reserved, written)
+    ? written
+    : { ...postHold(reserved, how.source, how.reason, tokens), ...servedBy(reserved), ...how };
 }
 
 /** The hold, and more only where an answer that could not be read is larger than what it pays for. */
@@ -198,7 +223,12 @@ function passesHold({ hold }: Reserved, settlement: Posted): boolean {
 }
 
 /** The hold itself is the amount; its list cost is the same, so that no saving is claimed that cannot be shown. */
-export function postHold(reserved: Pick<Reserved, "hold">, source: Source, reason: string | null, tokens: TokenCounts = noTokens): Posted {
+export function postHold(
+  reserved: Pick<Reserved, "hold">,
+  source: Source,
+  reason: string | null,
+  tokens: TokenCounts = noTokens,
+): Posted {
   return {
     kind: "post",
     cost: reserved.hold,

@@ -22,7 +22,12 @@ interface TaskNames {
   readonly taskType: string | null;
 }
 
-const familyNames: Readonly<Record<TaskFamily, RegExp>> = { suno: /suno/i, luma: /luma|dream[-_ ]?machine/i, kling: /kling/i, flux: /flux/i };
+const familyNames: Readonly<Record<TaskFamily, RegExp>> = {
+  suno: /suno/i,
+  luma: /luma|dream[-_ ]?machine/i,
+  kling: /kling/i,
+  flux: /flux/i,
+};
 
 /** The family that a task's model names, else its type; null for one without a ceiling of its own. */
 export function familyOf({ model, taskType }: TaskNames): TaskFamily | null {

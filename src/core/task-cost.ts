@@ -22,8 +22,14 @@ export interface TaskAmounts {
  * else the same as the cost, so that no saving is claimed that cannot be shown. Null where neither says it, or it is more
  * than 64 bits of pico-USD hold. A part of a pico-USD counts as a whole one.
  */
-export function taskAmounts({ consumption, unitsPerUsd, quantity }: TaskInputs, price: TaskPrice | null): TaskAmounts | null {
-  const priced = price === null || quantity === null ? null : { charged: times(price.charged, quantity), list: times(price.list, quantity) };
+export function taskAmounts(
+  { consumption, unitsPerUsd, quantity }: TaskInputs,
+  price: TaskPrice | null,
+): TaskAmounts | null {
+  const priced =
+    price === null || quantity === null
+      ? null
+      : { charged: times(price.charged, quantity), list: times(price.list, quantity) };
   const reported = consumption === null || unitsPerUsd === null ? null : usdOfUnits(consumption.units, unitsPerUsd);
   const charged = reported ?? priced?.charged;
   if (charged === undefined) return null;

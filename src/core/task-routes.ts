@@ -28,7 +28,11 @@ export interface TaskRoute {
 }
 
 export type RouteMatch =
-  | { readonly kind: "route"; readonly route: TaskRoute; /** The path's segment at `{task_id}`, as it came; null where it has none. */ readonly taskId: string | null }
+  | {
+      readonly kind: "route";
+      readonly route: TaskRoute;
+      /** The path's segment at `{task_id}`, as it came; null where it has none. */ readonly taskId: string | null;
+    }
   /** A route's path in another spelling, or with another method: a gateway might take it for the route. */
   | { readonly kind: "misspelt"; readonly route: TaskRoute };
 
@@ -56,13 +60,19 @@ export function matchRoute(routes: readonly TaskRoute[], method: string, path: s
 }
 
 function matches(pattern: readonly string[], segments: readonly string[]): boolean {
-  return pattern.length === segments.length && pattern.every((segment, index) => segment === segments[index] || (segment === variable && segments[index] !== ""));
+  return (
+    pattern.length === segments.length &&
+    pattern.every((segment, index) => segment === segments[index] || (segment === variable && segments[index] !== ""))
+  );
 }
 
 /** Whether some path is one of both patterns. */
 export function overlap(one: string, other: string): boolean {
   const [a, b] = [canonicalSegments(one), canonicalSegments(other)];
-  return a.length === b.length && a.every((segment, index) => segment === b[index] || segment === variable || b[index] === variable);
+  return (
+    a.length === b.length &&
+    a.every((segment, index) => segment === b[index] || segment === variable || b[index] === variable)
+  );
 }
 
 /** Escapes within escapes are undone up to so many times. */
@@ -95,14 +105,36 @@ function decoded(text: string): string {
 
 function canonicalSegment(part: string): string {
   const [segment = ""] = part.split(";");
-  return segment.normalize("NFKC").replace(/[\p{Cc}\p{Cf}\s]+/gu, "").toLowerCase();
+  return segment
+    .normalize("NFKC")
+    .replace(/[\p{Cc}\p{Cf}\s]+/gu, "")
+    .toLowerCase();
 }
 
 /** Beginnings of paths that Farebox serves itself: no route of a price file takes one over. */
-export const ownPaths = ["/admin", "/dashboard", "/metrics", "/healthz", "/readyz", "/v1", "/account/info", "/api/v1/task", "/api/v1/tasks"];
+export const ownPaths = [
+  "/admin",
+  "/dashboard",
+  "/metrics",
+  "/healthz",
+  "/readyz",
+  "/v1",
+  "/account/info",
+  "/api/v1/task",
+  "/api/v1/tasks",
+];
 
 /** Paths that stand for the same below `/v1`, for clients whose base address lacks it. */
-export const unversionedPaths = ["/chat/completions", "/completions", "/embeddings", "/responses", "/images", "/audio", "/models", "/farebox"];
+export const unversionedPaths = [
+  "/chat/completions",
+  "/completions",
+  "/embeddings",
+  "/responses",
+  "/images",
+  "/audio",
+  "/models",
+  "/farebox",
+];
 
 /** Whether a path, however it is spelled, is one of these or below one. */
 export function isBelow(path: string, beginnings: readonly string[]): boolean {

@@ -37,7 +37,13 @@ export interface TaskSettlement {
 
 /** Whether a completed task states nothing that it used, although the catalogue has a price for it: its record is asked for again. */
 export function isUnstated({ price }: Pick<ReservedTask, "price">, outcome: TaskOutcome): boolean {
-  if (outcome.kind !== "ended" || outcome.status !== "completed" || outcome.isPrivatePool === true || price?.task === undefined) return false;
+  if (
+    outcome.kind !== "ended" ||
+    outcome.status !== "completed" ||
+    outcome.isPrivatePool === true ||
+    price?.task === undefined
+  )
+    return false;
   return outcome.consumption === null || outcome.consumption.units === "0";
 }
 
@@ -45,7 +51,11 @@ export function isUnstated({ price }: Pick<ReservedTask, "price">, outcome: Task
  * The amounts that a record proves after its task was settled: what it used where that can be priced, and nothing for a task that
  * failed and used nothing. Null where it proves none.
  */
-export function laterAmounts(reserved: ReservedTask, outcome: TaskOutcome, unitsPerUsd: (type: string) => string | undefined): TaskAmounts | null {
+export function laterAmounts(
+  reserved: ReservedTask,
+  outcome: TaskOutcome,
+  unitsPerUsd: (type: string) => string | undefined,
+): TaskAmounts | null {
   if (isUnstated(reserved, outcome)) return null;
   const { settlement } = taskSettlementFor(reserved, outcome, unitsPerUsd);
   if (settlement.kind === "void") return { charged: noMoney, list: noMoney };
@@ -75,21 +85,35 @@ export function taskSettlementFor(
   const reported: TaskInputs = { ...raw, unitsPerUsd: unit, quantity: isDone ? reserved.quantity : null };
   const unstated = isUnstated(reserved, outcome);
   if (unit !== null && (used || isDone) && !unstated) {
-    const posted = post(reserved, reported, { source: outcome.kind === "expired" ? "partial" : "reported", reason: how });
-    if (outcome.kind === "expired" && !covers(posted, reserved)) return { settlement: postHold(reserved, "assumed", how), inputs: raw };
-    return posted === null ? { settlement: postHold(reserved, "assumed", "not_recordable"), inputs: raw } : { settlement: posted, inputs: reported };
+    const posted = post(reserved, reported, {
+      source: outcome.kind === "expired" ? "partial" : "reported",
+      reason: how,
+    });
+    if (outcome.kind === "expired" && !covers(posted, reserved))
+      return { settlement: postHold(reserved, "assumed", how), inputs: raw };
+    return posted === null
+      ? { settlement: postHold(reserved, "assumed", "not_recordable"), inputs: raw }
+      : { settlement: posted, inputs: reported };
   }
   const doubts = unstated ? { doubts: ["task_consumption"] as const } : {};
   if (outcome.kind === "ended" && reserved.price?.task !== undefined && reserved.quantity !== null) {
     const priced: TaskInputs = { ...raw, quantity: reserved.quantity };
-    const posted = post(reserved, priced, { source: unstated ? "assumed" : "counted", reason: unstated ? "task_not_measured" : how });
+    const posted = post(reserved, priced, {
+      source: unstated ? "assumed" : "counted",
+      reason: unstated ? "task_not_measured" : how,
+    });
     if (posted !== null) return { settlement: { ...posted, ...doubts }, inputs: priced };
   }
   return { settlement: { ...postHold(reserved, "assumed", how ?? "task_not_measured"), ...doubts }, inputs: raw };
 }
 
 /** Why an amount is as it is, for the charge's row. */
-const outcomeWords = { completed: null, failed: "task_failed", cancelled: "task_cancelled", expired: "task_time_limit" } as const;
+const outcomeWords = {
+  completed: null,
+  failed: "task_failed",
+  cancelled: "task_cancelled",
+  expired: "task_time_limit",
+} as const;
 
 function post(
   { price }: ReservedTask,
@@ -99,7 +123,16 @@ function post(
   const amounts = taskAmounts(inputs, price?.task ?? null);
   if (amounts === null) return null;
   const { charged: cost, list: listCost } = amounts;
-  return { kind: "post", cost, listCost, tokens: noTokens, formula: "task", minimumApplied: false, clamped: false, ...how };
+  return {
+    kind: "post",
+    cost,
+    listCost,
+    tokens: noTokens,
+    formula: "task",
+    minimumApplied: false,
+    clamped: false,
+    ...how,
+  };
 }
 
 /** What a task used until it was given up may be less than it used in the end: it counts only where it is no less than the hold. */

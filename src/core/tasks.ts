@@ -115,7 +115,11 @@ export function deadlineOf(task: Pick<Task, "model" | "taskType" | "createdAt" |
  * Whether the gateway treats the task as failed because it ran longer than its family may, from its start to its end; up to `now`
  * where it has not ended.
  */
-export function isPastTimeLimit(task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">, endedAt: number | null, now: number): boolean {
+export function isPastTimeLimit(
+  task: Pick<Task, "model" | "taskType" | "createdAt" | "startedAt">,
+  endedAt: number | null,
+  now: number,
+): boolean {
   const limitMs = timeLimitOf(task);
   if (limitMs === null || task.startedAt === null) return false;
   if (endedAt !== null) return endedAt - task.startedAt > limitMs;

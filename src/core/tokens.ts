@@ -2,7 +2,14 @@
  * Disjoint classes of tokens: a token is counted in one of them only. `input` is the prompt less its cached, written,
  * audio and image tokens; `output` is the completion less its reasoning, audio and image tokens.
  */
-export const promptClasses = ["input", "cached_input", "cache_write", "cache_write_1h", "audio_input", "image_input"] as const;
+export const promptClasses = [
+  "input",
+  "cached_input",
+  "cache_write",
+  "cache_write_1h",
+  "audio_input",
+  "image_input",
+] as const;
 export const completionClasses = ["output", "reasoning", "audio_output", "image_output"] as const;
 export const tokenClasses = [...promptClasses, ...completionClasses] as const;
 
@@ -45,7 +52,14 @@ export const noTokens: TokenCounts = {
 };
 
 export function promptTotal(tokens: TokenCounts): number {
-  return tokens.input + tokens.cached_input + tokens.cache_write + tokens.cache_write_1h + tokens.audio_input + tokens.image_input;
+  return (
+    tokens.input +
+    tokens.cached_input +
+    tokens.cache_write +
+    tokens.cache_write_1h +
+    tokens.audio_input +
+    tokens.image_input
+  );
 }
 
 export function completionTotal(tokens: TokenCounts): number {

@@ -47,7 +47,18 @@ export interface Usage {
  * no reading of the same members costs more while cached input costs no more than input.
  */
 export function decompose(stated: StatedUsage): Usage {
-  const { prompt, total, cached, cacheWrite, cacheWrite1h, audioInput, imageInput, reasoning, audioOutput, imageOutput } = stated;
+  const {
+    prompt,
+    total,
+    cached,
+    cacheWrite,
+    cacheWrite1h,
+    audioInput,
+    imageInput,
+    reasoning,
+    audioOutput,
+    imageOutput,
+  } = stated;
   const kept = cached + cacheWrite + cacheWrite1h;
   const media = audioInput + imageInput;
   const place = placeOfCache(stated, kept);
@@ -86,10 +97,12 @@ function placeOfCache(stated: StatedUsage, kept: number): "inside" | "outside" |
   if (stated.promptContradicts) return undefined;
   if (kept === 0) return "inside";
   const mayBeInside = kept <= prompt;
-  if (cache === "parts") return mayBeInside ? "inside" : total === prompt + kept + (completion ?? NaN) ? "outside" : undefined;
+  if (cache === "parts")
+    return mayBeInside ? "inside" : total === prompt + kept + (completion ?? NaN) ? "outside" : undefined;
   const usual = cache === "unclear" ? undefined : cache === "inside" && mayBeInside ? "inside" : "outside";
   if (total === undefined) return usual;
-  const fits = (rest: number) => (completion === undefined ? rest >= 0 : rest === completion || rest === completion + reasoning);
+  const fits = (rest: number) =>
+    completion === undefined ? rest >= 0 : rest === completion || rest === completion + reasoning;
   const isInside = mayBeInside && fits(total - prompt);
   const isOutside = fits(total - prompt - kept);
   if (isInside !== isOutside) return isInside ? "inside" : "outside";

@@ -4,7 +4,8 @@ import { costWithinRange, type Cost } from "./cost.ts";
 import type { PriceVersion } from "./price.ts";
 
 /** What the amount of a posted charge followed from. */
-export type ChargedFacts = Pick<Charge, "at" | "model" | "formula" | "source" | "tokens" | "cost" | "listCost"> & Partial<Pick<Charge, "billing">>;
+export type ChargedFacts = Pick<Charge, "at" | "model" | "formula" | "source" | "tokens" | "cost" | "listCost"> &
+  Partial<Pick<Charge, "billing">>;
 
 /**
  * Why a charge cannot be recomputed under other prices:
@@ -12,10 +13,20 @@ export type ChargedFacts = Pick<Charge, "at" | "model" | "formula" | "source" | 
  * price then, and nothing tells what it used; `task`, `adjustment`: it states its amount; `unknown_model`, `no_price`: the
  * other prices do not name its model, or have none in force at its time; `too_large`: it would cost more than a charge can hold.
  */
-export const notRecomputed = ["assumed", "no_usage", "task", "adjustment", "unknown_model", "no_price", "too_large"] as const;
+export const notRecomputed = [
+  "assumed",
+  "no_usage",
+  "task",
+  "adjustment",
+  "unknown_model",
+  "no_price",
+  "too_large",
+] as const;
 export type NotRecomputed = (typeof notRecomputed)[number];
 
-export type Recomputed = { readonly ok: true; readonly cost: Cost } | { readonly ok: false; readonly why: NotRecomputed };
+export type Recomputed =
+  | { readonly ok: true; readonly cost: Cost }
+  | { readonly ok: false; readonly why: NotRecomputed };
 
 /** The price of a model (as the request named it) in force at an instant, or why there is none. */
 export type PriceAt = (model: string, at: number) => PriceVersion | "unknown_model" | "no_price";

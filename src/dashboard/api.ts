@@ -5,7 +5,10 @@ export class Fault extends Error {
   readonly status: number;
   readonly code: string;
   readonly retryAfterS: number | null;
-  constructor(message: string, { status, code, retryAfterS = null }: { status: number; code: string; retryAfterS?: number | null }) {
+  constructor(
+    message: string,
+    { status, code, retryAfterS = null }: { status: number; code: string; retryAfterS?: number | null },
+  ) {
     super(message);
     this.status = status;
     this.code = code;

@@ -48,20 +48,36 @@ export function App(): View {
   const ask = useCallback(async () => {
     const outcome = await attempt(currentSession);
     if (!outcome.ok) setVisitor({ is: "unknown", fault: outcome.fault });
-    else setVisitor(outcome.value.kind === "none" ? { is: "nobody", notice: null } : { is: "here", who: outcome.value });
+    else
+      setVisitor(outcome.value.kind === "none" ? { is: "nobody", notice: null } : { is: "here", who: outcome.value });
   }, []);
   useEffect(() => void ask(), [ask]);
-  const ended = useCallback(() => setVisitor({ is: "nobody", notice: "Your session has ended. Sign in to go on where you were." }), []);
+  const ended = useCallback(
+    () => setVisitor({ is: "nobody", notice: "Your session has ended. Sign in to go on where you were." }),
+    [],
+  );
   const leave = useCallback(async () => {
     await attempt(signOut);
     setVisitor({ is: "nobody", notice: "You are signed out." });
   }, []);
   if (visitor.is === "here") return h(Shell, { who: visitor.who, ended, leave: () => void leave() });
-  if (visitor.is === "nobody") return h(SignIn, { notice: visitor.notice, onSignedIn: (who: Who) => setVisitor({ is: "here", who }) });
-  return main({ class: "sign-in" }, visitor.fault !== null && failure({ fault: visitor.fault, retry: () => void ask() }));
+  if (visitor.is === "nobody")
+    return h(SignIn, { notice: visitor.notice, onSignedIn: (who: Who) => setVisitor({ is: "here", who }) });
+  return main(
+    { class: "sign-in" },
+    visitor.fault !== null && failure({ fault: visitor.fault, retry: () => void ask() }),
+  );
 }
 
-function Shell({ who, ended, leave }: { readonly who: Who; readonly ended: () => void; readonly leave: () => void }): View {
+function Shell({
+  who,
+  ended,
+  leave,
+}: {
+  readonly who: Who;
+  readonly ended: () => void;
+  readonly leave: () => void;
+}): View {
   const place = usePlace();
   const mine = sections[who.kind];
   const current = mine.find(({ view }) => view === place.view);
@@ -104,7 +120,10 @@ function Shell({ who, ended, leave }: { readonly who: Who; readonly ended: () =>
         ),
         account(who, leave),
       ),
-      main({ id: "content", tabIndex: -1, ref: content }, current === undefined ? nowhere() : h(current.content, { key: current.view })),
+      main(
+        { id: "content", tabIndex: -1, ref: content },
+        current === undefined ? nowhere() : h(current.content, { key: current.view }),
+      ),
       h(Toasts, null),
     ),
   );
@@ -129,7 +148,10 @@ function account(who: Who, leave: () => void): View {
     { class: "account" },
     div({ class: "who" }, span({ class: "who-name" }, who.name), span({ class: "muted" }, what)),
     h(ThemeSwitch, null),
-    button({ type: "button", class: "button icon-only", "aria-label": "Sign out", title: "Sign out", onClick: leave }, icon("signOut")),
+    button(
+      { type: "button", class: "button icon-only", "aria-label": "Sign out", title: "Sign out", onClick: leave },
+      icon("signOut"),
+    ),
   );
 }
 
@@ -140,7 +162,13 @@ function ThemeSwitch(): View {
   const { theme } = useTheme();
   const what = `Colours: ${themeNames[theme]}. Change to ${themeNames[nextTheme[theme]]}.`;
   return button(
-    { type: "button", class: "button icon-only", "aria-label": what, title: what, onClick: () => setTheme(nextTheme[theme]) },
+    {
+      type: "button",
+      class: "button icon-only",
+      "aria-label": what,
+      title: what,
+      onClick: () => setTheme(nextTheme[theme]),
+    },
     icon(theme),
   );
 }

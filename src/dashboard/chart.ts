@@ -1,7 +1,24 @@
 import uPlot from "uplot";
 import { h } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { caption, div, li, span, strong, summary, details, table, tbody, td, tfoot, th, thead, tr, ul, type View } from "./dom.ts";
+import {
+  caption,
+  div,
+  li,
+  span,
+  strong,
+  summary,
+  details,
+  table,
+  tbody,
+  td,
+  tfoot,
+  th,
+  thead,
+  tr,
+  ul,
+  type View,
+} from "./dom.ts";
 import { axisMoney, count, exactMoney, instant, money, percent, shareOf } from "./format.ts";
 import { colour, useTheme } from "./theme.ts";
 import type { Series, Usd } from "./types.ts";
@@ -15,7 +32,12 @@ interface Band {
   readonly values: readonly Usd[];
 }
 
-const nameless: Record<Series["by"], string> = { model: "no model", key: "without a key", team: "no team", group: "no group" };
+const nameless: Record<Series["by"], string> = {
+  model: "no model",
+  key: "without a key",
+  team: "no team",
+  group: "no group",
+};
 
 export function bandsOf({ by, rows, other }: Series): Band[] {
   const named = rows.map((row, index) => ({
@@ -26,7 +48,16 @@ export function bandsOf({ by, rows, other }: Series): Band[] {
     values: row.values,
   }));
   if (other === null) return named;
-  return [...named, { name: `${count(other.count)} others`, colour: 0, total: other.cost_usd, requests: other.requests, values: other.values }];
+  return [
+    ...named,
+    {
+      name: `${count(other.count)} others`,
+      colour: 0,
+      total: other.cost_usd,
+      requests: other.requests,
+      values: other.values,
+    },
+  ];
 }
 
 interface ChartParts {
@@ -120,7 +151,11 @@ function Plot({ series, bands, marked, labelOf, timeZone }: PlotParts): View {
   useEffect(() => {
     const element = place.current;
     if (element === null) return undefined;
-    const made = new uPlot(optionsFor({ series, bands, timeZone, onMove: setAt, focus }), columnsOf(bands, series.starts.length), element);
+    const made = new uPlot(
+      optionsFor({ series, bands, timeZone, onMove: setAt, focus }),
+      columnsOf(bands, series.starts.length),
+      element,
+    );
     plot.current = made;
     const watcher = new ResizeObserver(() => made.setSize(sizeOf(element)));
     watcher.observe(element);
@@ -143,7 +178,15 @@ function Plot({ series, bands, marked, labelOf, timeZone }: PlotParts): View {
   const description = `Spend over time: ${bands.map(({ name, total }) => `${name} ${money(total)}`).join(", ")}. The arrow keys step through it.`;
   return div(
     { class: "plot-area" },
-    div({ ref: place, class: "plot", role: "img", tabIndex: 0, "aria-label": description, onKeyDown: steer, onBlur: () => setAt(null) }),
+    div({
+      ref: place,
+      class: "plot",
+      role: "img",
+      tabIndex: 0,
+      "aria-label": description,
+      onKeyDown: steer,
+      onBlur: () => setAt(null),
+    }),
     at !== null && plot.current !== null && tooltip(plot.current, at, bands, labelOf(series.starts[at] ?? "")),
   );
 }
@@ -155,7 +198,9 @@ function sizeOf(element: HTMLElement): { width: number; height: number } {
 const tipWidth = 232;
 
 function tooltip(plot: uPlot, at: number, bands: readonly Band[], label: string): View {
-  const parts = bands.map((band) => ({ ...band, value: band.values[at] ?? "0" })).filter(({ value }) => Number(value) !== 0);
+  const parts = bands
+    .map((band) => ({ ...band, value: band.values[at] ?? "0" }))
+    .filter(({ value }) => Number(value) !== 0);
   const sum = bands.reduce((total, { values }) => total + Number(values[at] ?? 0), 0);
   const centre = plot.valToPos(at, "x") + plot.over.offsetLeft;
   const width = plot.over.clientWidth / Math.max(plot.data[0].length, 1);
@@ -166,7 +211,12 @@ function tooltip(plot: uPlot, at: number, bands: readonly Band[], label: string)
     { class: "plot-marks", role: "status" },
     div({
       class: "column",
-      style: { left: `${centre - width / 2}px`, width: `${width}px`, top: `${plot.over.offsetTop}px`, height: `${plot.over.clientHeight}px` },
+      style: {
+        left: `${centre - width / 2}px`,
+        width: `${width}px`,
+        top: `${plot.over.offsetTop}px`,
+        height: `${plot.over.clientHeight}px`,
+      },
     }),
     div(
       { class: "tip", style: { width: `${room}px`, left: `${Math.min(Math.max(beside, 0), plot.width - room)}px` } },
@@ -214,7 +264,10 @@ function optionsFor({ series, bands, timeZone, onMove, focus }: PlotOptions): uP
     padding: [12, 14, 0, 0],
     legend: { show: false },
     cursor: { x: false, y: false, points: { show: false }, drag: { x: false, y: false } },
-    scales: { x: { time: false, range: [-0.5, length - 0.5] }, y: { range: (_, __, top) => [0, top > 0 ? top * 1.04 : 1] } },
+    scales: {
+      x: { time: false, range: [-0.5, length - 0.5] },
+      y: { range: (_, __, top) => [0, top > 0 ? top * 1.04 : 1] },
+    },
     axes: [
       {
         ...axis,
@@ -224,7 +277,14 @@ function optionsFor({ series, bands, timeZone, onMove, focus }: PlotOptions): uP
         splits: (plot) => labelled(series, plot.width, timeZone),
         values: (_, splits) => splits.map((at) => labelOn(series, at, timeZone)),
       },
-      { ...axis, grid: { stroke: line, width: 1 }, gap: 8, size: 56, space: 44, values: (_, splits) => axisMoney(splits) },
+      {
+        ...axis,
+        grid: { stroke: line, width: 1 },
+        gap: 8,
+        size: 56,
+        space: 44,
+        values: (_, splits) => axisMoney(splits),
+      },
     ],
     series: [{}, ...bands.map((band) => ({ label: band.name, points: { show: false }, paths: () => null }))],
     hooks: {
@@ -243,7 +303,8 @@ function labelled(series: Series, width: number, timeZone: string): number[] {
   const room = Math.max(Math.floor(width / 84), 2);
   const all = starts.map((_, at) => at);
   const labels = all.map((at) => labelOn(series, at, timeZone));
-  const candidates = bucket === "hour" && starts.length > hoursMax ? all.filter((at) => at > 0 && labels[at] !== labels[at - 1]) : all;
+  const candidates =
+    bucket === "hour" && starts.length > hoursMax ? all.filter((at) => at > 0 && labels[at] !== labels[at - 1]) : all;
   const step = [1, 2, 3, 4, 6, 7, 14, 30].find((each) => candidates.length / each <= room) ?? candidates.length;
   return candidates.filter((_, index) => (candidates.length - 1 - index) % step === 0);
 }
@@ -280,7 +341,12 @@ function drawStack(plot: uPlot, { bands, fills, focus }: Stack): void {
         ctx.globalAlpha = focus === null || focus === index ? 1 : 0.2;
         ctx.fillStyle = fills[index] ?? "";
         ctx.beginPath();
-        ctx.roundRect(left, top, bar, Math.max(height - (index === 0 ? 0 : hair), Math.min(height, 0.75 * scale)), [radius, radius, 0, 0]);
+        ctx.roundRect(left, top, bar, Math.max(height - (index === 0 ? 0 : hair), Math.min(height, 0.75 * scale)), [
+          radius,
+          radius,
+          0,
+          0,
+        ]);
         ctx.fill();
       }
       bottom = top;

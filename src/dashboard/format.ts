@@ -8,7 +8,12 @@ const dollars = { style: "currency", currency: "USD", currencyDisplay: "narrowSy
 const cents = new Intl.NumberFormat(undefined, dollars);
 const fine = new Intl.NumberFormat(undefined, { ...dollars, minimumSignificantDigits: 1, maximumSignificantDigits: 3 });
 const exact = new Intl.NumberFormat(undefined, { ...dollars, minimumFractionDigits: 2, maximumFractionDigits: 12 });
-const rough = new Intl.NumberFormat(undefined, { ...dollars, notation: "compact", minimumFractionDigits: 0, maximumFractionDigits: 1 });
+const rough = new Intl.NumberFormat(undefined, {
+  ...dollars,
+  notation: "compact",
+  minimumFractionDigits: 0,
+  maximumFractionDigits: 1,
+});
 const roughCents = new Intl.NumberFormat(undefined, { ...dollars, minimumFractionDigits: 2, maximumFractionDigits: 6 });
 const whole = new Intl.NumberFormat();
 const compact = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
@@ -77,7 +82,9 @@ export function ago(iso: string, now = Date.now()): string {
 /** "3 days", "5 hours": how long a number of hours is. */
 export function lasting(hours: number): string {
   const [value, unit] = hours >= 48 ? [hours / 24, "day"] : hours >= 1 ? [hours, "hour"] : [hours * 60, "minute"];
-  return new Intl.NumberFormat("en", { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 }).format(Math.floor(value));
+  return new Intl.NumberFormat("en", { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 }).format(
+    Math.floor(value),
+  );
 }
 
 /** "840ms", "2.4s". */

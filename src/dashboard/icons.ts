@@ -5,7 +5,8 @@ const shapes = {
   overview: "M3 17V9m5 8V4m5 13v-6m4 6V7",
   requests: "M3 5h14M3 10h14M3 15h9",
   keys: "M12.5 11.5a4 4 0 1 0-4-4c0 .6.1 1.1.3 1.6L3 15v2h3v-2h2v-2l1.6-1.7c.8.4 1.8.2 2.9.2ZM13.5 6.5h.01",
-  prices: "M3 10.2V4.5C3 3.7 3.7 3 4.5 3h5.7l6.6 6.6a1.5 1.5 0 0 1 0 2.1l-5.1 5.1a1.5 1.5 0 0 1-2.1 0L3 10.2ZM6.75 6.75h.01",
+  prices:
+    "M3 10.2V4.5C3 3.7 3.7 3 4.5 3h5.7l6.6 6.6a1.5 1.5 0 0 1 0 2.1l-5.1 5.1a1.5 1.5 0 0 1-2.1 0L3 10.2ZM6.75 6.75h.01",
   health: "M2.5 10h3.5l2.5-6 3.5 12 2.5-6h3",
   standing: "M10 17a7 7 0 1 0-7-7M10 10l3-3M3 10h1.5M10 3v1.5",
   signOut: "M8 17H4.5A1.5 1.5 0 0 1 3 15.5v-11A1.5 1.5 0 0 1 4.5 3H8M13 14l4-4-4-4M17 10H8",
@@ -33,7 +34,14 @@ export type IconName = keyof typeof shapes;
 export function icon(name: IconName): View {
   return svg(
     { class: "icon", viewBox: "0 0 20 20", "aria-hidden": "true", focusable: "false" },
-    path({ d: shapes[name], fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-linecap": "round", "stroke-linejoin": "round" }),
+    path({
+      d: shapes[name],
+      fill: "none",
+      stroke: "currentColor",
+      "stroke-width": 1.5,
+      "stroke-linecap": "round",
+      "stroke-linejoin": "round",
+    }),
   );
 }
 

@@ -10,11 +10,16 @@ const base = "/dashboard";
 const heard = new Set<() => void>();
 
 function here(): Place {
-  return { view: location.pathname.slice(base.length).replace(/^\/+|\/+$/g, ""), query: new URLSearchParams(location.search) };
+  return {
+    view: location.pathname.slice(base.length).replace(/^\/+|\/+$/g, ""),
+    query: new URLSearchParams(location.search),
+  };
 }
 
 export function addressOf(view: string, query: Readonly<Record<string, string | null | undefined>> = {}): string {
-  const given = Object.entries(query).filter((entry): entry is [string, string] => typeof entry[1] === "string" && entry[1] !== "");
+  const given = Object.entries(query).filter(
+    (entry): entry is [string, string] => typeof entry[1] === "string" && entry[1] !== "",
+  );
   const search = given.length === 0 ? "" : `?${new URLSearchParams(given)}`;
   return `${base}${view === "" ? "" : `/${view}`}${search}`;
 }

@@ -39,7 +39,11 @@ export function useResource<T>(
   { everyMs }: { readonly everyMs?: number } = {},
 ): Resource<T> {
   const { ended } = useVisit();
-  const [state, setState] = useState<{ subject: string; data: T | null; fault: Fault | null }>({ subject, data: null, fault: null });
+  const [state, setState] = useState<{ subject: string; data: T | null; fault: Fault | null }>({
+    subject,
+    data: null,
+    fault: null,
+  });
   const [turn, setTurn] = useState(0);
   const latest = useRef(read);
   latest.current = read;
@@ -79,7 +83,10 @@ export async function attempt<T>(work: () => Promise<T>): Promise<Outcome<T>> {
     return { ok: true, value: await work() };
   } catch (error) {
     if (error instanceof Fault) return { ok: false, fault: error };
-    return { ok: false, fault: new Fault(`Something is wrong in this page: ${String(error)}`, { status: 0, code: "page" }) };
+    return {
+      ok: false,
+      fault: new Fault(`Something is wrong in this page: ${String(error)}`, { status: 0, code: "page" }),
+    };
   }
 }
 

@@ -22,5 +22,8 @@ export function Toasts(): View {
     const timer = setTimeout(() => setSaid(null), shownMs);
     return () => clearTimeout(timer);
   }, [said]);
-  return div({ class: "toasts", role: "status" }, said !== null && p({ key: said.turn, class: "toast" }, icon("done"), said.text));
+  return div(
+    { class: "toasts", role: "status" },
+    said !== null && p({ key: said.turn, class: "toast" }, icon("done"), said.text),
+  );
 }

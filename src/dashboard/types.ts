@@ -107,7 +107,12 @@ export interface Charge {
   readonly duration_ms: number | null;
   readonly first_token_ms: number | null;
   readonly tags: Readonly<Record<string, string>>;
-  readonly correction: { readonly of: string; readonly by: string | null; readonly at: Iso; readonly why: string | null } | null;
+  readonly correction: {
+    readonly of: string;
+    readonly by: string | null;
+    readonly at: Iso;
+    readonly why: string | null;
+  } | null;
   readonly doubts: readonly string[];
   readonly cost_in_doubt_usd: Usd;
   readonly service_tier: string | null;
@@ -210,7 +215,9 @@ export interface Me {
     readonly models: readonly string[] | null;
     readonly expires_at: Iso | null;
   } | null;
-  readonly limits: Readonly<Record<keyof Limits, { readonly scope: string; readonly limit: number; readonly remaining: number } | null>>;
+  readonly limits: Readonly<
+    Record<keyof Limits, { readonly scope: string; readonly limit: number; readonly remaining: number } | null>
+  >;
   readonly budgets: readonly Standing[];
 }
 
@@ -278,7 +285,10 @@ export interface Alert {
   readonly severity: "warning" | "critical";
   readonly title: string;
   readonly text: string;
-  readonly delivery: { readonly state: "waiting" | "delivered" | "given_up" | "unsent"; readonly last_error: string | null };
+  readonly delivery: {
+    readonly state: "waiting" | "delivered" | "given_up" | "unsent";
+    readonly last_error: string | null;
+  };
 }
 
 export interface Health {
@@ -304,8 +314,17 @@ export interface Health {
     readonly requests: number;
     readonly errors: number;
     readonly by_status: Readonly<Record<string, number>>;
-    readonly minutes: { readonly starts: readonly Iso[]; readonly requests: readonly number[]; readonly errors: readonly number[] };
-    readonly last: readonly { readonly request_id: string; readonly time: Iso; readonly model: string; readonly status: number | null }[];
+    readonly minutes: {
+      readonly starts: readonly Iso[];
+      readonly requests: readonly number[];
+      readonly errors: readonly number[];
+    };
+    readonly last: readonly {
+      readonly request_id: string;
+      readonly time: Iso;
+      readonly model: string;
+      readonly status: number | null;
+    }[];
   };
   readonly alerts: { /** Of the last 24 hours. */ readonly day: number; readonly latest: readonly Alert[] };
   readonly prices: {

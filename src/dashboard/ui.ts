@@ -1,7 +1,25 @@
 import { h } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Fault } from "./api.ts";
-import { a, button, classes, code, data, dialog, div, h2, header, p, pre, section, span, strong, time, type Children, type View } from "./dom.ts";
+import {
+  a,
+  button,
+  classes,
+  code,
+  data,
+  dialog,
+  div,
+  h2,
+  header,
+  p,
+  pre,
+  section,
+  span,
+  strong,
+  time,
+  type Children,
+  type View,
+} from "./dom.ts";
 import { exactMoney, instant, money, percent, shareOf, type TimeStyle } from "./format.ts";
 import { icon, type IconName } from "./icons.ts";
 import { follow } from "./location.ts";
@@ -9,7 +27,8 @@ import type { Iso, Standing, Usd } from "./types.ts";
 
 /** An amount as it is read at a glance; the exact one is its value and its title. */
 export function amount(usd: Usd | null, { exact = false }: { readonly exact?: boolean } = {}): View {
-  if (usd === null) return span({ class: "muted" }, span({ "aria-hidden": "true" }, "–"), span({ class: "unseen" }, "unknown"));
+  if (usd === null)
+    return span({ class: "muted" }, span({ "aria-hidden": "true" }, "–"), span({ class: "unseen" }, "unknown"));
   return data({ class: "num", value: usd, title: exactMoney(usd) }, exact ? exactMoney(usd) : money(usd));
 }
 
@@ -58,7 +77,10 @@ export function segmented<T extends string>({ label, options, value, onChoose }:
   return div(
     { class: "segmented", role: "group", "aria-label": label },
     options.map((each) =>
-      button({ type: "button", key: each.value, "aria-pressed": each.value === value, onClick: () => onChoose(each.value) }, each.text),
+      button(
+        { type: "button", key: each.value, "aria-pressed": each.value === value, onClick: () => onChoose(each.value) },
+        each.text,
+      ),
     ),
   );
 }
@@ -70,7 +92,14 @@ export function badge(tone: Tone, text: Children, title?: string): View {
 }
 
 /** How full a budget is: what was spent, what is held for running requests, and where the warning stands. */
-export function budgetBar({ spent_usd: spent, held_usd: held, limit_usd: limit, warn_percent: warn, mode, scope }: Standing): View {
+export function budgetBar({
+  spent_usd: spent,
+  held_usd: held,
+  limit_usd: limit,
+  warn_percent: warn,
+  mode,
+  scope,
+}: Standing): View {
   const spentShare = shareOf(spent, limit);
   const heldShare = shareOf(held, limit);
   const all = spentShare + heldShare;
@@ -133,7 +162,12 @@ export function CopyButton({ text, label: what }: { readonly text: string; reado
     setCopied(done ? "yes" : "no");
   };
   return button(
-    { type: "button", class: "button small", onClick: () => void copy(), "aria-label": copied === "yes" ? `${what} copied` : `Copy ${what}` },
+    {
+      type: "button",
+      class: "button small",
+      onClick: () => void copy(),
+      "aria-label": copied === "yes" ? `${what} copied` : `Copy ${what}`,
+    },
     icon(copied === "yes" ? "done" : "copy"),
     copied === "yes" ? "Copied" : copied === "no" ? "Select and copy it" : "Copy",
   );
@@ -158,8 +192,18 @@ export function Dialog({ title, kind = "box", onClosed, body }: DialogParts): Vi
   useEffect(() => place.current?.showModal(), []);
   const close = () => place.current?.close();
   return dialog(
-    { ref: place, class: kind, "aria-label": title, onClose: onClosed, onMouseDown: (event) => event.target === place.current && close() },
-    div({ class: "dialog-body" }, header({ class: "dialog-head" }, h2(null, title), iconButton("close", "Close", close)), body(close)),
+    {
+      ref: place,
+      class: kind,
+      "aria-label": title,
+      onClose: onClosed,
+      onMouseDown: (event) => event.target === place.current && close(),
+    },
+    div(
+      { class: "dialog-body" },
+      header({ class: "dialog-head" }, h2(null, title), iconButton("close", "Close", close)),
+      body(close),
+    ),
   );
 }
 

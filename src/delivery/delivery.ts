@@ -65,7 +65,12 @@ export function startDelivery(parts: DeliveryParts): Delivery {
   const hasEnded = () => ending.signal.aborted;
 
   const look = async (): Promise<number | null> => {
-    const due = await outbox.due({ now: clock.now(), besides: [...busy.keys()], limit: concurrencyMax - busy.size, pauseMsMax });
+    const due = await outbox.due({
+      now: clock.now(),
+      besides: [...busy.keys()],
+      limit: concurrencyMax - busy.size,
+      pauseMsMax,
+    });
     for (const message of due.messages) {
       if (message.target !== null && !hasEnded() && isMine()) busy.set(message.target, serve(message, message.target));
     }
@@ -109,7 +114,9 @@ export function startDelivery(parts: DeliveryParts): Delivery {
   const attempt = async (message: Message): Promise<void> => {
     const destination = await parts.destinationOf(message);
     const isGone = "gone" in destination;
-    const sent = isGone ? ({ ok: false, error: destination.gone, retryAfterMs: null } as const) : await send(message, destination);
+    const sent = isGone
+      ? ({ ok: false, error: destination.gone, retryAfterMs: null } as const)
+      : await send(message, destination);
     if (sent === undefined) return;
     const outcome = outcomeOf(message, sent, isGone);
     await writeDown(message.id, outcome);

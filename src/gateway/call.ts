@@ -1,5 +1,12 @@
 import type { Clock, Timer } from "../ports/clock.ts";
-import type { GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver, GatewayRequest, StreamedBody } from "../ports/gateway.ts";
+import type {
+  GatewayCall,
+  GatewayFailure,
+  GatewayHead,
+  GatewayReceiver,
+  GatewayRequest,
+  StreamedBody,
+} from "../ports/gateway.ts";
 import { isStreamed } from "./outgoing.ts";
 
 /** Redirects to the same origin that are followed for one request. */
@@ -155,7 +162,11 @@ export class EngineCall implements GatewayCall {
   #redirected(status: number, location: string): void {
     const target = URL.parse(location, new URL(this.#path, this.#origin).href);
     const canRepeat = !isStreamed(this.#request.body);
-    const allowed = canRepeat && (status === 307 || status === 308) && target?.origin === this.#origin && this.#redirects < redirectsMax;
+    const allowed =
+      canRepeat &&
+      (status === 307 || status === 308) &&
+      target?.origin === this.#origin &&
+      this.#redirects < redirectsMax;
     if (target === null || !allowed) {
       this.#fail({ kind: "redirect", status });
       return;

@@ -27,7 +27,8 @@ export function destinationOf(baseUrl: string): Destination {
  */
 export function outgoing(request: GatewayRequest, { basePath }: Destination, apiKey: string): GatewayRequest {
   const headers: Record<string, string> = { ...request.headers };
-  if (request.body !== undefined && request.body.length !== null) headers["content-length"] = String(request.body.length);
+  if (request.body !== undefined && request.body.length !== null)
+    headers["content-length"] = String(request.body.length);
   if (request.path.startsWith("/v1/")) headers["authorization"] = `Bearer ${apiKey}`;
   else headers["x-api-key"] = apiKey;
   return { ...request, path: basePath + request.path, headers };

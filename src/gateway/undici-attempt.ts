@@ -79,7 +79,10 @@ function readableOf(body: StreamedBody): Readable {
     read() {
       if (begun) return body.resume();
       begun = true;
-      body.start({ write: (bytes) => !readable.destroyed && readable.push(bytes), end: () => void readable.push(null) });
+      body.start({
+        write: (bytes) => !readable.destroyed && readable.push(bytes),
+        end: () => void readable.push(null),
+      });
     },
   });
   // The engine destroys it with the request, which is told of by the request.
@@ -96,7 +99,9 @@ function headOf(
   return {
     status,
     statusText,
-    rawHeaders: Array.isArray(raw) ? raw.map((text) => (typeof text === "string" ? text : text.toString("latin1"))) : [],
+    rawHeaders: Array.isArray(raw)
+      ? raw.map((text) => (typeof text === "string" ? text : text.toString("latin1")))
+      : [],
     header: (name) => {
       const value = headers[name];
       return Array.isArray(value) ? value[value.length - 1] : value;

@@ -52,7 +52,11 @@ export function readBody(request: IncomingMessage, rules: BodyRules): Promise<Bo
 }
 
 /** After room for what was stated of its size is taken. */
-function readAll(request: IncomingMessage, stated: number, { limitBytes, memory, clock }: BodyRules): Promise<BodyResult> {
+function readAll(
+  request: IncomingMessage,
+  stated: number,
+  { limitBytes, memory, clock }: BodyRules,
+): Promise<BodyResult> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
     let size = 0;
@@ -66,7 +70,9 @@ function readAll(request: IncomingMessage, stated: number, { limitBytes, memory,
       resolve(result);
     };
     // Mostly all of it came with the head.
-    const pace = request.complete ? undefined : new BodyPace(clock, () => finish({ ok: false, refusal: { code: "request_timeout" } }));
+    const pace = request.complete
+      ? undefined
+      : new BodyPace(clock, () => finish({ ok: false, refusal: { code: "request_timeout" } }));
     const grow = (bytes: number, isTaken: boolean): void => {
       if (!isTaken) return finish({ ok: false, refusal: overloaded });
       if (over) memory.give(bytes);

@@ -98,7 +98,10 @@ export class HttpExchange implements Exchange {
   }
 
   readBody(limitBytes = Infinity): Promise<BodyResult> {
-    return readBody(this.#request, { ...this.#bodyRules(), limitBytes: Math.min(limitBytes, this.#facts.bodyBytesMax) });
+    return readBody(this.#request, {
+      ...this.#bodyRules(),
+      limitBytes: Math.min(limitBytes, this.#facts.bodyBytesMax),
+    });
   }
 
   openBody(): BodyOpening | Promise<BodyOpening> {

@@ -35,7 +35,9 @@ export function exchangeOf(response: ServerResponse): HttpExchange {
  * The first step of every request, before Express looks at it: makes its exchange, and turns away what must not come
  * further.
  */
-export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessage, response: ServerResponse, next: () => void) => void {
+export function gatekeeper(
+  options: GatekeeperOptions,
+): (request: IncomingMessage, response: ServerResponse, next: () => void) => void {
   const permitted = new Set(options.corsOrigins);
 
   return (request, response, next) => {
@@ -61,9 +63,11 @@ export function gatekeeper(options: GatekeeperOptions): (request: IncomingMessag
     if (options.loopbackOnly && !isCallback && (host === undefined || !isLoopbackHost(host))) {
       return exchange.refuse({ code: "unknown_host", host: stated ?? "" });
     }
-    if (origin.kind === "foreign" && !isLinkedPage(request, clean?.path ?? "")) return exchange.refuse({ code: "cross_site", origin: origin.origin });
+    if (origin.kind === "foreign" && !isLinkedPage(request, clean?.path ?? ""))
+      return exchange.refuse({ code: "cross_site", origin: origin.origin });
     if (clean === undefined) return exchange.refuse({ code: "not_found", message: "There is no such path." });
-    if (request.method === "OPTIONS" && origin.kind === "permitted") return exchange.answer(204, preflightHeaders(request), "");
+    if (request.method === "OPTIONS" && origin.kind === "permitted")
+      return exchange.answer(204, preflightHeaders(request), "");
     request.url = clean.path + clean.query;
     next();
   };
@@ -73,7 +77,9 @@ const nobody: ReadonlySet<string> = new Set();
 
 /** A page that has its own name lead here (DNS rebinding) asks from this machine too, but not under a loopback name. */
 function isLocalRequest({ socket, headers }: IncomingMessage): boolean {
-  return isLoopbackAddress(socket.remoteAddress) && isLoopbackHost(hostName(headers.host) ?? "") && !isForwarded(headers);
+  return (
+    isLoopbackAddress(socket.remoteAddress) && isLoopbackHost(hostName(headers.host) ?? "") && !isForwarded(headers)
+  );
 }
 
 /** What comes in under the public name: callbacks, each with a token of its own. */

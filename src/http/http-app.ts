@@ -37,7 +37,10 @@ export function createHttpApp(options: HttpAppOptions): RequestListener {
   for (const route of options.routes) app[route.method](route.path, observed(route, options));
   app.use((request, response) => {
     const paths = options.routes.filter(({ path }) => path === request.path).map(({ method }) => method.toUpperCase());
-    const message = paths.length === 0 ? "There is no such path. Chat completions are at POST /v1/chat/completions, models at GET /v1/models." : `This path takes ${paths.join(", ")}.`;
+    const message =
+      paths.length === 0
+        ? "There is no such path. Chat completions are at POST /v1/chat/completions, models at GET /v1/models."
+        : `This path takes ${paths.join(", ")}.`;
     exchangeOf(response).refuse({ code: "not_found", message });
   });
   app.use(failed(options.log));
@@ -53,7 +56,8 @@ function observed({ path, handler, isMine }: Route, options: HttpAppOptions): Re
     if (isMine !== undefined && !isMine(exchange.method, exchange.path)) return next();
     events.requestStarted("request");
     const work = handler(exchange).catch((error: unknown): Summary => {
-      if (!(error instanceof LedgerUnavailable)) log.error({ request_id: exchange.id, route: path, err: error }, "a request failed inside Farebox");
+      if (!(error instanceof LedgerUnavailable))
+        log.error({ request_id: exchange.id, route: path, err: error }, "a request failed inside Farebox");
       giveUp(exchange, error);
       return notForwarded;
     });
@@ -63,7 +67,13 @@ function observed({ path, handler, isMine }: Route, options: HttpAppOptions): Re
         const status = exchange.status ?? clientLeftStatus;
         const { route = path } = summary;
         events.requestEnded({ ...summary, id: exchange.id, route, status, durationMs });
-        const fields = { request_id: exchange.id, route, status, model: summary.model, duration_ms: Math.round(durationMs) };
+        const fields = {
+          request_id: exchange.id,
+          route,
+          status,
+          model: summary.model,
+          duration_ms: Math.round(durationMs),
+        };
         // One line a request: those that failed on the gateway's side or ours are seen without asking for all of them.
         if (status >= serverErrorStatus) log.warn(fields, "request failed");
         else log.debug(fields, "request");
@@ -78,7 +88,8 @@ const serverErrorStatus = 500;
 const clientLeftStatus = 499;
 
 function giveUp(exchange: HttpExchange, error: unknown): void {
-  if (exchange.status === null) exchange.refuse({ code: error instanceof LedgerUnavailable ? "ledger_unavailable" : "internal_error" });
+  if (exchange.status === null)
+    exchange.refuse({ code: error instanceof LedgerUnavailable ? "ledger_unavailable" : "internal_error" });
   else exchange.breakOff();
 }
 

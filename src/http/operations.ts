@@ -28,8 +28,17 @@ export function readyz(readiness: () => Promise<Readiness>): Handler {
   return async (exchange) => {
     const { ready, checks, catalogue, prices, peers } = await readiness();
     const body = {
-      status: ready ? "ready" : "not_ready", checks, catalogue, prices,
-      ...(peers !== null && { peers: { live: peers.live, catalogue_differs: peers.otherCatalogues.length > 0, other_catalogues: peers.otherCatalogues } }),
+      status: ready ? "ready" : "not_ready",
+      checks,
+      catalogue,
+      prices,
+      ...(peers !== null && {
+        peers: {
+          live: peers.live,
+          catalogue_differs: peers.otherCatalogues.length > 0,
+          other_catalogues: peers.otherCatalogues,
+        },
+      }),
     };
     exchange.answer(ready ? 200 : 503, json, JSON.stringify(body));
     return notForwarded;
@@ -39,23 +48,42 @@ export function readyz(readiness: () => Promise<Readiness>): Handler {
 /** `GET /metrics`: for the bearer of the token; without a token for this machine only. */
 export function metricsPage(parts: {
   readonly token: string | null;
-  readonly scrape: (format: "prometheus" | "openmetrics") => Promise<{ readonly contentType: string; readonly text: string }>;
+  readonly scrape: (
+    format: "prometheus" | "openmetrics",
+  ) => Promise<{ readonly contentType: string; readonly text: string }>;
 }): Handler {
   return async (exchange) => {
     const bearer = /^Bearer\s+(\S+)\s*$/i.exec(exchange.header("authorization") ?? "")?.[1];
-    if (parts.token === null && !exchange.isLocal) return refuse(exchange, { code: "not_found", message: "There is no such path." });
+    if (parts.token === null && !exchange.isLocal)
+      return refuse(exchange, { code: "not_found", message: "There is no such path." });
     if (parts.token !== null && (bearer === undefined || !sameText(bearer, parts.token))) {
-      return refuse(exchange, { code: "invalid_api_key", message: "The metrics need their token: 'Authorization: Bearer <FAREBOX_METRICS_TOKEN>'." });
+      return refuse(exchange, {
+        code: "invalid_api_key",
+        message: "The metrics need their token: 'Authorization: Bearer <FAREBOX_METRICS_TOKEN>'.",
+      });
     }
-    const { contentType, text } = await parts.scrape(takesOpenMetrics(exchange.header("accept") ?? "") ? "openmetrics" : "prometheus");
-    exchange.answer(200, [["content-type", contentType], ["vary", "accept"]], text);
+    const { contentType, text } = await parts.scrape(
+      takesOpenMetrics(exchange.header("accept") ?? "") ? "openmetrics" : "prometheus",
+    );
+    exchange.answer(
+      200,
+      [
+        ["content-type", contentType],
+        ["vary", "accept"],
+      ],
+      text,
+    );
     return notForwarded;
   };
 }
 
 /** Whether OpenMetrics is among the forms that are accepted: Prometheus names it before its own text, and nobody else does. */
 function takesOpenMetrics(accept: string): boolean {
-  return accept.split(",").some((range) => /^\s*application\/openmetrics-text\s*(;|$)/i.test(range) && !/;\s*q=0(\.0*)?\s*(;|$)/i.test(range));
+  return accept
+    .split(",")
+    .some(
+      (range) => /^\s*application\/openmetrics-text\s*(;|$)/i.test(range) && !/;\s*q=0(\.0*)?\s*(;|$)/i.test(range),
+    );
 }
 
 /** Compares in a time that tells nothing of either text. */

@@ -29,7 +29,10 @@ export interface SelfServiceParts {
   readonly clock: Clock;
 }
 
-const json: HeaderList = [["content-type", "application/json"], ["cache-control", "no-store"]];
+const json: HeaderList = [
+  ["content-type", "application/json"],
+  ["cache-control", "no-store"],
+];
 
 /** What a key is told of itself, with the key itself. */
 export function selfServiceRoutes(parts: SelfServiceParts): readonly Route[] {
@@ -49,14 +52,19 @@ function me({ authenticate, limiter, ledger, clock }: SelfServiceParts): Handler
   });
 }
 
-const ownOverviewQuery = overviewQuery.extend({ by: z.enum(["model", "group"], "must be model or group").default("model") });
+const ownOverviewQuery = overviewQuery.extend({
+  by: z.enum(["model", "group"], "must be model or group").default("model"),
+});
 
 function overview({ authenticate, latest, keys, memory, calendar, clock }: SelfServiceParts): Handler {
   return withKey(authenticate, async (exchange, { caller }) => {
     const query = readQuery(exchange.query, ownOverviewQuery);
     if (!query.ok) return refuse(exchange, query.refusal);
     const wish = query.value as z.output<typeof ownOverviewQuery>;
-    const found = await runOverview({ ledger: latest, memory, keys, calendar }, { ...wish, now: clock.now(), key: caller.key });
+    const found = await runOverview(
+      { ledger: latest, memory, keys, calendar },
+      { ...wish, now: clock.now(), key: caller.key },
+    );
     const { now, time_zone, today, month, forecast, ...rest } = found;
     // The account is not a key's to see.
     return answerJson(exchange, { now, time_zone, today, month, forecast, balance: null, ...rest });
@@ -71,15 +79,24 @@ function live({ authenticate, latest }: SelfServiceParts): Handler {
     if (!query.ok) return refuse(exchange, query.refusal);
     const wish = query.value as z.output<typeof ownLiveQuery>;
     const asked = recentQueryOf(wish);
-    if (asked === null) return refuse(exchange, { code: "invalid_request", message: "after must be the cursor of an earlier answer.", param: "after" });
+    if (asked === null)
+      return refuse(exchange, {
+        code: "invalid_request",
+        message: "after must be the cursor of an earlier answer.",
+        param: "after",
+      });
     return answerJson(exchange, recentJson(await latest.recent({ ...asked, key: caller.key }), ownName(key)));
   });
 }
 
 function listCharges({ authenticate, ledger, calendar, clock }: SelfServiceParts): Handler {
   return withKey(authenticate, async (exchange, { key }) => {
-    const found = await ownCharges({ ledger, key }, new URLSearchParams(exchange.query), { now: clock.now(), calendar });
-    if (!found.ok) return refuse(exchange, { code: "invalid_request", message: `${found.message}.`, param: found.param });
+    const found = await ownCharges({ ledger, key }, new URLSearchParams(exchange.query), {
+      now: clock.now(),
+      calendar,
+    });
+    if (!found.ok)
+      return refuse(exchange, { code: "invalid_request", message: `${found.message}.`, param: found.param });
     return answerJson(exchange, found.page);
   });
 }
@@ -104,7 +121,8 @@ function answerJson(exchange: Exchange, value: object): Summary {
 
 function refuseAnyQuery(exchange: Exchange): Summary {
   const [name] = new URLSearchParams(exchange.query).keys();
-  if (name === undefined) return refuse(exchange, { code: "invalid_request", message: "This path takes no query.", param: null });
+  if (name === undefined)
+    return refuse(exchange, { code: "invalid_request", message: "This path takes no query.", param: null });
   const message = `There is no parameter ${JSON.stringify(name)} here: this path takes none.`;
   return refuse(exchange, { code: "invalid_request", message, param: name });
 }

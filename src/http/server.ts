@@ -18,7 +18,10 @@ export interface HttpServerOptions {
 }
 
 /** The HTTP server. What Node would answer on its own, without a word of why, gets our errors' shape. */
-export function createHttpServer(listener: RequestListener, { onRefusal, headMs = 60_000 }: HttpServerOptions = {}): Server {
+export function createHttpServer(
+  listener: RequestListener,
+  { onRefusal, headMs = 60_000 }: HttpServerOptions = {},
+): Server {
   const answers = new WeakMap<Duplex, ServerResponse>();
   const remembering: RequestListener = (request, response) => {
     if (isLingering(request.socket)) return void request.socket.destroy();
@@ -27,7 +30,13 @@ export function createHttpServer(listener: RequestListener, { onRefusal, headMs 
   };
   // A request without a host is the gatekeeper's to refuse.
   const server = createServer(
-    { keepAliveTimeout: idleConnectionMs, requestTimeout: requestMs, headersTimeout: headMs, connectionsCheckingInterval: headMs / 2, requireHostHeader: false },
+    {
+      keepAliveTimeout: idleConnectionMs,
+      requestTimeout: requestMs,
+      headersTimeout: headMs,
+      connectionsCheckingInterval: headMs / 2,
+      requireHostHeader: false,
+    },
     remembering,
   );
   server.on("checkExpectation", remembering);
@@ -47,7 +56,11 @@ export function createHttpServer(listener: RequestListener, { onRefusal, headMs 
 const malformed = (message: string): Refusal => ({ code: "invalid_request", message, param: null });
 
 const known: Readonly<Record<string, Unreadable>> = {
-  HPE_HEADER_OVERFLOW: { status: 431, line: "Request Header Fields Too Large", refusal: malformed("The request's headers are too large.") },
+  HPE_HEADER_OVERFLOW: {
+    status: 431,
+    line: "Request Header Fields Too Large",
+    refusal: malformed("The request's headers are too large."),
+  },
   ERR_HTTP_REQUEST_TIMEOUT: { status: 408, line: "Request Timeout", refusal: { code: "request_timeout" } },
 };
 
@@ -58,7 +71,13 @@ interface Unreadable {
 }
 
 function unreadableFor(code: string | undefined): Unreadable {
-  return known[code ?? ""] ?? { status: 400, line: "Bad Request", refusal: malformed("This is not a well-formed HTTP request.") };
+  return (
+    known[code ?? ""] ?? {
+      status: 400,
+      line: "Bad Request",
+      refusal: malformed("This is not a well-formed HTTP request."),
+    }
+  );
 }
 
 /** The whole answer, as bytes, to what is no request that can be read. */

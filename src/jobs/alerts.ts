@@ -1,4 +1,13 @@
-import { balanceAlerts, budgetAlerts, driftAlerts, refusalAlerts, unsettledAlerts, type Alert, type AlertType, type Day } from "../core/alerts.ts";
+import {
+  balanceAlerts,
+  budgetAlerts,
+  driftAlerts,
+  refusalAlerts,
+  unsettledAlerts,
+  type Alert,
+  type AlertType,
+  type Day,
+} from "../core/alerts.ts";
 import { scaledFigure } from "../core/account-sample.ts";
 import type { Shortage } from "../core/budget.ts";
 import type { PicoUsd } from "../core/money.ts";
@@ -112,11 +121,19 @@ export function startAlerts(parts: AlertParts): Alerts {
   const rest = async (): Promise<Alert[]> => {
     if (!duty.isMine()) return [];
     const day = dayOf(calendar, clock.now());
-    const [balance, drift, old] = await Promise.all([balanceNow(), parts.drift(), ledger.oldHolds(clock.now() - rules.unsettledMs)]);
+    const [balance, drift, old] = await Promise.all([
+      balanceNow(),
+      parts.drift(),
+      ledger.oldHolds(clock.now() - rules.unsettledMs),
+    ]);
     return [
       ...(await onBalance(balance, day)),
       ...(drift === null ? [] : driftAlerts(drift, day)),
-      ...unsettledAlerts(old.map(({ at }) => at), rules.unsettledMs, day),
+      ...unsettledAlerts(
+        old.map(({ at }) => at),
+        rules.unsettledMs,
+        day,
+      ),
     ];
   };
   const balanceNow = async (): Promise<PicoUsd | null> => {
@@ -140,7 +157,9 @@ export function startAlerts(parts: AlertParts): Alerts {
     for (let from = 0; from < fresh.length; from += putAtOnce) {
       const part = fresh.slice(from, from + putAtOnce);
       const messages = part.map((alert) => alertMessage(alert, { id: parts.newId(), at, nameOf }));
-      const ids = await parts.outbox.put(part.map((alert, index) => newMessage(alert, messages[index] as AlertMessage, at, parts.target)));
+      const ids = await parts.outbox.put(
+        part.map((alert, index) => newMessage(alert, messages[index] as AlertMessage, at, parts.target)),
+      );
       if (ids === undefined) break;
       if (told.size > toldMax) told.clear();
       for (const { dedupeKey } of part) told.add(dedupeKey);
@@ -148,7 +167,10 @@ export function startAlerts(parts: AlertParts): Alerts {
     }
     if (added.length === 0) return;
     for (const { type } of added) parts.counted(type);
-    log.warn({ alerts: added.length, first: added.slice(0, 5).map(({ type, text }) => ({ type, text })) }, "alerts raised");
+    log.warn(
+      { alerts: added.length, first: added.slice(0, 5).map(({ type, text }) => ({ type, text })) },
+      "alerts raised",
+    );
     parts.raised();
   };
 
@@ -191,7 +213,8 @@ export function startAlerts(parts: AlertParts): Alerts {
     refused(refusal) {
       if (refusal.code !== "budget_exceeded") return;
       const { window } = refusal.shortage;
-      if (refusals.size < refusedMax) refusals.set(`${window.budget.id} ${window.subject} ${window.start}`, refusal.shortage);
+      if (refusals.size < refusedMax)
+        refusals.set(`${window.budget.id} ${window.subject} ${window.start}`, refusal.shortage);
       moved();
     },
     evaluate: everything,
@@ -207,7 +230,15 @@ export function startAlerts(parts: AlertParts): Alerts {
 
 function newMessage(alert: Alert, message: AlertMessage, at: number, target: string | null): NewMessage {
   const { dedupeKey, keyUntil } = alert;
-  return { id: message.id, kind: "alert", target, dedupeKey, keyUntil, payload: JSON.stringify(message), createdAt: at };
+  return {
+    id: message.id,
+    kind: "alert",
+    target,
+    dedupeKey,
+    keyUntil,
+    payload: JSON.stringify(message),
+    createdAt: at,
+  };
 }
 
 function dayOf(calendar: Calendar, at: number): Day {

@@ -28,7 +28,8 @@ export function startRecovery(parts: {
       if (recovered > 0) log.warn({ recovered }, "holds of a proxy that died were posted as assumed");
     } catch (error) {
       // It is looked for again, and who cannot write says so elsewhere.
-      if (!(error instanceof LedgerUnavailable)) log.error({ err: error }, "holds of proxies that died could not be looked for");
+      if (!(error instanceof LedgerUnavailable))
+        log.error({ err: error }, "holds of proxies that died could not be looked for");
     }
   };
   const schedule = (): void => {

@@ -14,7 +14,10 @@ export interface SampleTools {
  * Reads the account beside the ledger and keeps both. `fetch` must ask the gateway itself, not a cache, because the
  * ledger's counters are read just before and just after; undefined where it has no record. Undefined when nothing was kept.
  */
-export async function takeSample({ ledger, samples, clock }: SampleTools, fetch: () => Promise<unknown>): Promise<AccountSample | undefined> {
+export async function takeSample(
+  { ledger, samples, clock }: SampleTools,
+  fetch: () => Promise<unknown>,
+): Promise<AccountSample | undefined> {
   const latest = await samples.latest();
   const before = await ledger.totals();
   // A clock that was set back must not put this sample before the last one.

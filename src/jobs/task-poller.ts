@@ -52,10 +52,13 @@ export function startTaskPoller(parts: {
     }
     looking.delete(taskId);
     if (ended) return;
-    resting.set(taskId, clock.after(restMs, () => {
-      resting.delete(taskId);
-      wake();
-    }));
+    resting.set(
+      taskId,
+      clock.after(restMs, () => {
+        resting.delete(taskId);
+        wake();
+      }),
+    );
     wake();
   };
   /** Starts what is due and has room; what has none waits for the next look that ends. */
@@ -63,7 +66,12 @@ export function startTaskPoller(parts: {
     const limit = looksAtOnceMax - looking.size;
     if (limit <= 0 || !duty.isMine()) return;
     const now = clock.now();
-    const due = await tasks.due({ now, limit, besides: [...looking.keys(), ...resting.keys()], pauseMsMax: pollPauseMsMax });
+    const due = await tasks.due({
+      now,
+      limit,
+      besides: [...looking.keys(), ...resting.keys()],
+      pauseMsMax: pollPauseMsMax,
+    });
     if (ended || !duty.isMine()) return;
     for (const task of due.tasks) looking.set(task.taskId, look(task));
     if (due.nextPollAt !== null) arm(due.nextPollAt - now);

@@ -3,18 +3,27 @@ import pretty from "pino-pretty";
 import type { Log } from "../ports/log.ts";
 
 /** One JSON line an event on stderr; readable lines on a terminal. `worker`: the number of the process, where there are several. */
-export function createLog(options: { readonly level: string; readonly isTerminal: boolean; readonly worker?: number }): Log {
+export function createLog(options: {
+  readonly level: string;
+  readonly isTerminal: boolean;
+  readonly worker?: number;
+}): Log {
   const { level, isTerminal, worker } = options;
   const settings = { level, base: worker === undefined ? null : { worker }, timestamp: pino.stdTimeFunctions.isoTime };
-  if (isTerminal) return pino({ ...settings, hooks: { streamWrite: withoutControls } }, pretty({ destination: 2, colorize: true, sync: true }));
+  if (isTerminal)
+    return pino(
+      { ...settings, hooks: { streamWrite: withoutControls } },
+      pretty({ destination: 2, colorize: true, sync: true }),
+    );
   return pino(settings, pino.destination({ dest: 2, sync: true }));
 }
 
 /** Replaces control characters in a line of JSON, where they are escaped or not: shown on a terminal they could steer it. */
 export function withoutControls(line: string): string {
   // oxlint-disable-next-line no-control-regex -- control characters are what it matches
-  return line.replace(/\\(u00[0189][0-9a-f]|[^])|[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gi, (found, escaped?: string) =>
-    escaped === undefined || /^(?:u00|[bfr])/i.test(escaped) ? "\ufffd" : found,
+  return line.replace(
+    /\\(u00[0189][0-9a-f]|[^])|[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gi,
+    (found, escaped?: string) => (escaped === undefined || /^(?:u00|[bfr])/i.test(escaped) ? "\ufffd" : found),
   );
 }
 

@@ -9,10 +9,28 @@ const textLengthMax = 64;
 export function accountGauges(registry: Registry, clock: Clock): Events["accountRead"] {
   let fetchedAt = 0;
   const registers: Registry[] = [];
-  const up = new Gauge({ name: "farebox_balance_up", help: "Whether the last reading of the gateway's account worked: 1, or 0.", registers });
-  const usd = new Gauge({ name: "farebox_balance_usd", help: "The gateway's balance, in USD, as last read.", registers });
-  const credits = new Gauge({ name: "farebox_credits", help: "The gateway account's credits in its own unit, as last read, by what they are.", labelNames: ["kind"], registers });
-  const info = new Gauge({ name: "farebox_account_info", help: "Always 1; the labels say the gateway account's plan and how it is billed.", labelNames: ["plan", "type"], registers });
+  const up = new Gauge({
+    name: "farebox_balance_up",
+    help: "Whether the last reading of the gateway's account worked: 1, or 0.",
+    registers,
+  });
+  const usd = new Gauge({
+    name: "farebox_balance_usd",
+    help: "The gateway's balance, in USD, as last read.",
+    registers,
+  });
+  const credits = new Gauge({
+    name: "farebox_credits",
+    help: "The gateway account's credits in its own unit, as last read, by what they are.",
+    labelNames: ["kind"],
+    registers,
+  });
+  const info = new Gauge({
+    name: "farebox_account_info",
+    help: "Always 1; the labels say the gateway account's plan and how it is billed.",
+    labelNames: ["plan", "type"],
+    registers,
+  });
   const ceilings = new Gauge({
     name: "farebox_task_ceiling",
     help: "Tasks that the gateway's account may run at once, of a family or of all together, as last read.",
@@ -23,7 +41,9 @@ export function accountGauges(registry: Registry, clock: Clock): Events["account
     name: "farebox_balance_age_seconds",
     help: "Age of the last reading of the gateway's account that worked, in seconds.",
     registers,
-    collect() { this.set(Math.max(0, (clock.now() - fetchedAt) / 1000)); },
+    collect() {
+      this.set(Math.max(0, (clock.now() - fetchedAt) / 1000));
+    },
   });
   const show = (gauge: Gauge<string>, name: string, isKnown: boolean) => {
     if (isKnown) registry.registerMetric(gauge);

@@ -18,14 +18,42 @@ export function chargeMetrics(names: KeyNames): { readonly heard: Heard; readonl
   const byModel = ["model", "group", "source"];
   const byKey = ["key", "team"];
   const cost = amounts({ name: "farebox_cost_usd_total", help: "What the gateway charged, in USD.", labels: byModel });
-  const list = amounts({ name: "farebox_list_cost_usd_total", help: "The same tokens at the official list price, in USD.", labels: byModel });
-  const tokens = counts({ name: "farebox_tokens_total", help: "Tokens charged for, by disjoint class.", labels: ["model", "class", "source"] });
+  const list = amounts({
+    name: "farebox_list_cost_usd_total",
+    help: "The same tokens at the official list price, in USD.",
+    labels: byModel,
+  });
+  const tokens = counts({
+    name: "farebox_tokens_total",
+    help: "Tokens charged for, by disjoint class.",
+    labels: ["model", "class", "source"],
+  });
   const keyRequests = counts({ name: "farebox_key_requests_total", help: "Charges posted, by key.", labels: byKey });
-  const keyCost = amounts({ name: "farebox_key_cost_usd_total", help: "What the gateway charged, in USD, by key.", labels: byKey });
-  const keyTokens = counts({ name: "farebox_key_tokens_total", help: "Tokens charged for, by key and disjoint class.", labels: [...byKey, "class"] });
-  const retries = counts({ name: "farebox_client_retries_total", help: "Requests that a client's SDK sent again, by model.", labels: ["model"] });
-  const overage = amounts({ name: "farebox_overage_usd_total", help: "What was posted beyond its hold, in USD.", labels: [] });
-  const inDoubt = amounts({ name: "farebox_cost_in_doubt_usd_total", help: "Cost of charges that the gateway may bill differently, in USD, under each of their doubts.", labels: ["reason"] });
+  const keyCost = amounts({
+    name: "farebox_key_cost_usd_total",
+    help: "What the gateway charged, in USD, by key.",
+    labels: byKey,
+  });
+  const keyTokens = counts({
+    name: "farebox_key_tokens_total",
+    help: "Tokens charged for, by key and disjoint class.",
+    labels: [...byKey, "class"],
+  });
+  const retries = counts({
+    name: "farebox_client_retries_total",
+    help: "Requests that a client's SDK sent again, by model.",
+    labels: ["model"],
+  });
+  const overage = amounts({
+    name: "farebox_overage_usd_total",
+    help: "What was posted beyond its hold, in USD.",
+    labels: [],
+  });
+  const inDoubt = amounts({
+    name: "farebox_cost_in_doubt_usd_total",
+    help: "Cost of charges that the gateway may bill differently, in USD, under each of their doubts.",
+    labels: ["reason"],
+  });
 
   const models = new BoundedLabel(modelsMax);
   const groups = new BoundedLabel(groupsMax);

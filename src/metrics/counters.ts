@@ -50,7 +50,10 @@ export class CounterFamily<T extends Total> implements Family {
   constructor({ name, help, labels }: About & { readonly labels: readonly string[] }, zero: () => T) {
     this.name = name;
     this.help = help;
-    this.#series = new SeriesCache((...values) => ({ name: seriesName(name, labelText(labels, values)), total: zero() }));
+    this.#series = new SeriesCache((...values) => ({
+      name: seriesName(name, labelText(labels, values)),
+      total: zero(),
+    }));
   }
 
   of(...labels: string[]): T {

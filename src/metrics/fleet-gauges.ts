@@ -10,7 +10,11 @@ export interface FleetGauges {
 /** `does`: whether a job is this proxy's, asked at each scrape. */
 export function fleetGauges(registers: Registry[], does: (job: JobName) => boolean): FleetGauges {
   const peers = new Gauge({ name: "farebox_peers", help: "Other live proxies on the same ledger.", registers });
-  const differs = new Gauge({ name: "farebox_catalogue_differs", help: "1 while a live peer has other prices in force than this proxy.", registers });
+  const differs = new Gauge({
+    name: "farebox_catalogue_differs",
+    help: "1 while a live peer has other prices in force than this proxy.",
+    registers,
+  });
   const duties = new Gauge({
     name: "farebox_duty_held",
     help: "1 where this proxy does a job for all that share the ledger: one of them at a time.",

@@ -30,12 +30,31 @@ type Heard = Pick<Events, "requestEnded" | "posted">;
 
 /** The conventions' metrics, beside ours. Exemplars are on ours only. */
 export function genAiMetrics(): { readonly heard: Heard; readonly families: readonly Family[] } {
-  const usage = new HistogramFamily({ name: "gen_ai_client_token_usage", help: "Number of input and output tokens used by an operation.", labels: [...common, "gen_ai_token_type"], bounds: tokenBuckets });
-  const duration = new HistogramFamily({ name: "gen_ai_client_operation_duration_seconds", help: "Duration of an operation, in seconds.", labels: [...common, "error_type"], bounds: durationBuckets });
-  const firstToken = new HistogramFamily({ name: "gen_ai_server_time_to_first_token_seconds", help: "Time to the first token of a successful streamed answer, in seconds.", labels: common, bounds: firstTokenBuckets });
+  const usage = new HistogramFamily({
+    name: "gen_ai_client_token_usage",
+    help: "Number of input and output tokens used by an operation.",
+    labels: [...common, "gen_ai_token_type"],
+    bounds: tokenBuckets,
+  });
+  const duration = new HistogramFamily({
+    name: "gen_ai_client_operation_duration_seconds",
+    help: "Duration of an operation, in seconds.",
+    labels: [...common, "error_type"],
+    bounds: durationBuckets,
+  });
+  const firstToken = new HistogramFamily({
+    name: "gen_ai_server_time_to_first_token_seconds",
+    help: "Time to the first token of a successful streamed answer, in seconds.",
+    labels: common,
+    bounds: firstTokenBuckets,
+  });
   const models = new BoundedLabel(modelsMax);
   const statuses = new BoundedLabel(100);
-  const labelsOf = (operation: string, model: string | null) => [operation, provider, model === null ? other : models.of(model)];
+  const labelsOf = (operation: string, model: string | null) => [
+    operation,
+    provider,
+    model === null ? other : models.of(model),
+  ];
   return {
     families: [usage, duration, firstToken],
     heard: {

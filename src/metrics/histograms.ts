@@ -70,10 +70,18 @@ export class HistogramFamily implements Family {
   readonly #series: SeriesCache<{ readonly names: SeriesNames; readonly counts: HistogramSeries }>;
 
   /** `bounds` ascend; the bucket of all that lies beyond is added. */
-  constructor({ name, help, labels, bounds }: About & { readonly labels: readonly string[]; readonly bounds: readonly number[] }) {
+  constructor({
+    name,
+    help,
+    labels,
+    bounds,
+  }: About & { readonly labels: readonly string[]; readonly bounds: readonly number[] }) {
     this.name = name;
     this.help = help;
-    this.#series = new SeriesCache((...values) => ({ names: namesOf(name, labelText(labels, values)), counts: new HistogramSeries(bounds) }));
+    this.#series = new SeriesCache((...values) => ({
+      names: namesOf(name, labelText(labels, values)),
+      counts: new HistogramSeries(bounds),
+    }));
   }
 
   of(...labels: string[]): HistogramSeries {

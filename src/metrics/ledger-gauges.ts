@@ -8,7 +8,11 @@ import { labelText } from "./labels.ts";
 /** What a scrape shows of the ledger itself, exactly as it is there. */
 export interface LedgerFigures {
   readonly budgets: readonly BudgetFigures[];
-  readonly spend: readonly { readonly team: string | null; readonly period: "day" | "month"; readonly spent: PicoUsd }[];
+  readonly spend: readonly {
+    readonly team: string | null;
+    readonly period: "day" | "month";
+    readonly spent: PicoUsd;
+  }[];
   readonly pendingHolds: number;
   readonly runningTasks: TaskCounts;
   readonly outboxWaiting: number;
@@ -36,7 +40,8 @@ export function ledgerGauges(figures: LedgerFigures, names: KeyNames): readonly 
     for (const kind of ["limit", "spent", "held"] as const) budgets[kind].add(labels, budget[kind]);
   }
   const spend = new Sums();
-  for (const { team, period, spent } of figures.spend) spend.add(labelText(["team", "period"], [names.team(team), period]), spent);
+  for (const { team, period, spent } of figures.spend)
+    spend.add(labelText(["team", "period"], [names.team(team), period]), spent);
   return [
     gauge("farebox_budget_limit_usd", "Limit of a budget, in USD.", budgets.limit),
     gauge("farebox_budget_spent_usd", "Spent in a budget's current window, in USD.", budgets.spent),
@@ -85,7 +90,6 @@ class Sums {
     for (const [labels, amount] of this.#sums) yield [labels, usdText(amount)];
   }
 }
-
 
 function gauge(name: string, help: string, values: Iterable<readonly [labels: string, text: string]>): Family {
   return {

@@ -11,7 +11,13 @@ import { KeyNames } from "./key-names.ts";
 import { ledgerGauges, type LedgerFigures } from "./ledger-gauges.ts";
 import { outboxCounts, type OutboxCounts } from "./outbox.ts";
 import { contentTypes, PageWriter } from "./page.ts";
-import { createProcessMetrics, familiesByProcess, familiesOf, readRegistry, type ProcessMetric } from "./process-metrics.ts";
+import {
+  createProcessMetrics,
+  familiesByProcess,
+  familiesOf,
+  readRegistry,
+  type ProcessMetric,
+} from "./process-metrics.ts";
 import { priceReloads, type PriceReloads } from "./price-reloads.ts";
 import { requestMetrics } from "./request-metrics.ts";
 import { taskMetrics } from "./task-metrics.ts";
@@ -52,7 +58,12 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const registers = [registry];
   const ownProcess = createProcessMetrics();
   let readWorkers: (() => Promise<WorkerProcesses>) | null = null;
-  const build = new Gauge({ name: "farebox_build_info", help: "Always 1; the label says which release runs.", labelNames: ["version"], registers });
+  const build = new Gauge({
+    name: "farebox_build_info",
+    help: "Always 1; the label says which release runs.",
+    labelNames: ["version"],
+    registers,
+  });
   build.labels(options.version).set(1);
   const names = new KeyNames(options.keysMax);
   // Two more names for the same durations make a long page: it has fewer exemplars then.
@@ -95,7 +106,8 @@ export function createMetrics(options: MetricsOptions): Metrics {
 
   async function writePage(format: Format, workers: WorkerProcesses | null): Promise<PageWriter> {
     const page = new PageWriter(format);
-    for (const family of [...requests.families, ...charges.families, ...tasks.families, ...(genAi?.families ?? [])]) await page.add(family);
+    for (const family of [...requests.families, ...charges.families, ...tasks.families, ...(genAi?.families ?? [])])
+      await page.add(family);
     const own = await ownProcess.read();
     const processes = workers === null ? familiesOf(own) : familiesByProcess(new Map([["primary", own], ...workers]));
     for (const family of [...familiesOf(await readRegistry(registry)), ...processes]) await page.add(family);

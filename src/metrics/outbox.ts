@@ -12,8 +12,18 @@ export interface OutboxCounts {
 }
 
 export function outboxCounts(registers: Registry[]): OutboxCounts {
-  const alerts = new Counter({ name: "farebox_alerts_total", help: "Alerts raised, by type; each once for a window and threshold.", labelNames: ["type"], registers });
-  const deliveries = new Counter({ name: "farebox_outbox_deliveries_total", help: "Tries to deliver a message, by what became of them.", labelNames: ["kind", "result"], registers });
+  const alerts = new Counter({
+    name: "farebox_alerts_total",
+    help: "Alerts raised, by type; each once for a window and threshold.",
+    labelNames: ["type"],
+    registers,
+  });
+  const deliveries = new Counter({
+    name: "farebox_outbox_deliveries_total",
+    help: "Tries to deliver a message, by what became of them.",
+    labelNames: ["kind", "result"],
+    registers,
+  });
   for (const type of alertTypes) alerts.labels(type).inc(0);
   for (const kind of messageKinds) for (const result of results) deliveries.labels(kind, result).inc(0);
   return {

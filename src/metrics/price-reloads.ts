@@ -9,9 +9,22 @@ export interface PriceReloads {
 
 /** Named after Prometheus' own metrics of its configuration. The prices of the start count as a success. */
 export function priceReloads(registers: Registry[], loadedAt: number): PriceReloads {
-  const reloads = new Counter({ name: "farebox_price_reloads_total", help: "Times that changed price files were read, by what became of them.", labelNames: ["result"], registers });
-  const successful = new Gauge({ name: "farebox_price_last_reload_successful", help: "1 unless the price files that were read last were refused.", registers });
-  const succeeded = new Gauge({ name: "farebox_price_last_reload_success_timestamp_seconds", help: "When the prices in force were read, in seconds since 1970.", registers });
+  const reloads = new Counter({
+    name: "farebox_price_reloads_total",
+    help: "Times that changed price files were read, by what became of them.",
+    labelNames: ["result"],
+    registers,
+  });
+  const successful = new Gauge({
+    name: "farebox_price_last_reload_successful",
+    help: "1 unless the price files that were read last were refused.",
+    registers,
+  });
+  const succeeded = new Gauge({
+    name: "farebox_price_last_reload_success_timestamp_seconds",
+    help: "When the prices in force were read, in seconds since 1970.",
+    registers,
+  });
   for (const result of ["ok", "refused"]) reloads.labels(result).inc(0);
   successful.set(1);
   succeeded.set(loadedAt / 1000);

@@ -7,7 +7,11 @@ export interface ProcessMetric {
   readonly name: string;
   readonly help: string;
   readonly type: Family["type"];
-  readonly values: readonly { readonly name: string; readonly labels: Readonly<Record<string, string | number>>; readonly value: number }[];
+  readonly values: readonly {
+    readonly name: string;
+    readonly labels: Readonly<Record<string, string | number>>;
+    readonly value: number;
+  }[];
 }
 
 /** What prom-client reads of a process: its CPU, memory, event loop, collections of garbage. */
@@ -16,7 +20,11 @@ export interface ProcessMetrics {
 }
 
 /** Gauges that prom-client names like counters; their detailed kin stay. */
-const misnamedDefaults = ["nodejs_active_handles_total", "nodejs_active_requests_total", "nodejs_active_resources_total"];
+const misnamedDefaults = [
+  "nodejs_active_handles_total",
+  "nodejs_active_requests_total",
+  "nodejs_active_resources_total",
+];
 
 /** Of this process. */
 export function createProcessMetrics(): ProcessMetrics {
@@ -29,13 +37,19 @@ export function createProcessMetrics(): ProcessMetrics {
 /** What prom-client keeps. */
 export async function readRegistry(registry: Registry): Promise<readonly ProcessMetric[]> {
   return (await registry.getMetricsAsJSON()).map((metric) => {
-    const { name, help, type, values } = metric as MetricObjectWithValues<MetricValue<string> & { readonly metricName?: string }>;
+    const { name, help, type, values } = metric as MetricObjectWithValues<
+      MetricValue<string> & { readonly metricName?: string }
+    >;
     return {
       name,
       help,
       // Its enumeration is a number in its types and a text in what it gives.
       type: type as unknown as Family["type"],
-      values: values.map(({ metricName = name, labels, value }) => ({ name: metricName, labels: known(labels), value })),
+      values: values.map(({ metricName = name, labels, value }) => ({
+        name: metricName,
+        labels: known(labels),
+        value,
+      })),
     };
   });
 }
@@ -55,7 +69,10 @@ export function familiesOf(metrics: readonly ProcessMetric[]): readonly Family[]
  * begins anew.
  */
 export function familiesByProcess(processes: ReadonlyMap<string, readonly ProcessMetric[]>): readonly Family[] {
-  const byName = new Map<string, { readonly metric: ProcessMetric; readonly of: (readonly [worker: string, metric: ProcessMetric])[] }>();
+  const byName = new Map<
+    string,
+    { readonly metric: ProcessMetric; readonly of: (readonly [worker: string, metric: ProcessMetric])[] }
+  >();
   for (const [worker, metrics] of processes) {
     for (const metric of metrics) {
       const known = byName.get(metric.name) ?? { metric, of: [] };

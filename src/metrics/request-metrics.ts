@@ -16,13 +16,19 @@ const plainName = /^[\w .:[\]-]{1,64}$/;
 /** Answers with these many different statuses are told apart; no gateway has more. */
 const statusesMax = 100;
 
-type Heard = Pick<Events, "requestStarted" | "requestEnded" | "refused" | "unknownFields" | "adminFailed" | "ledgerWrote" | "admitted">;
+type Heard = Pick<
+  Events,
+  "requestStarted" | "requestEnded" | "refused" | "unknownFields" | "adminFailed" | "ledgerWrote" | "admitted"
+>;
 
 /**
  * How many requests there were, how they ended, and how long they took. `exemplars`: whether each of the durations names its
  * requests, or only that of the whole request.
  */
-export function requestMetrics(registers: Registry[], { clock, exemplars }: { readonly clock: Clock; readonly exemplars: "all" | "duration" }): {
+export function requestMetrics(
+  registers: Registry[],
+  { clock, exemplars }: { readonly clock: Clock; readonly exemplars: "all" | "duration" },
+): {
   readonly heard: Heard;
   readonly lost: (requests: number, streams: number) => void;
   readonly families: readonly Family[];
@@ -34,21 +40,57 @@ export function requestMetrics(registers: Registry[], { clock, exemplars }: { re
   });
   const seconds = (name: string, help: string, bounds: readonly number[]) =>
     new HistogramFamily({ name, help, labels: ["route", "model"], bounds });
-  const duration = seconds("farebox_request_duration_seconds", "From a request's arrival to the end of its answer, in seconds.", secondsBuckets);
-  const firstToken = seconds("farebox_time_to_first_token_seconds", "From a request's arrival to the first byte of its answer's body, in seconds.", secondsBuckets);
-  const overhead = seconds("farebox_overhead_seconds", "From a request's arrival to its sending to the gateway, in seconds: what Farebox itself took.", overheadBuckets);
-  const refusals = counts({ name: "farebox_refusals_total", help: "Requests that Farebox itself refused, and streams that it ended for their hold, by error code.", labels: ["code"] });
-  const adminTries = counts({ name: "farebox_admin_failures_total", help: "Tries to use the admin API without a token that opens it, by what was wrong.", labels: ["reason"] });
+  const duration = seconds(
+    "farebox_request_duration_seconds",
+    "From a request's arrival to the end of its answer, in seconds.",
+    secondsBuckets,
+  );
+  const firstToken = seconds(
+    "farebox_time_to_first_token_seconds",
+    "From a request's arrival to the first byte of its answer's body, in seconds.",
+    secondsBuckets,
+  );
+  const overhead = seconds(
+    "farebox_overhead_seconds",
+    "From a request's arrival to its sending to the gateway, in seconds: what Farebox itself took.",
+    overheadBuckets,
+  );
+  const refusals = counts({
+    name: "farebox_refusals_total",
+    help: "Requests that Farebox itself refused, and streams that it ended for their hold, by error code.",
+    labels: ["code"],
+  });
+  const adminTries = counts({
+    name: "farebox_admin_failures_total",
+    help: "Tries to use the admin API without a token that opens it, by what was wrong.",
+    labels: ["reason"],
+  });
   // To be looked up is enough: a series starts at 0 when it is made.
   for (const reason of adminFailures) adminTries.of(reason);
   for (const code of refusalCodes) refusals.of(code);
-  const unknownFields = counts({ name: "farebox_unknown_fields_total", help: "Fields, headers and query parameters of requests that Farebox does not know, by route and name.", labels: ["route", "field"] });
+  const unknownFields = counts({
+    name: "farebox_unknown_fields_total",
+    help: "Fields, headers and query parameters of requests that Farebox does not know, by route and name.",
+    labels: ["route", "field"],
+  });
   const fieldNames = new BoundedLabel(fieldsMax);
-  const writes = new HistogramFamily({ name: "farebox_ledger_write_seconds", help: "Length of one ledger transaction, which may carry many calls, in seconds.", labels: [], bounds: writeBuckets });
+  const writes = new HistogramFamily({
+    name: "farebox_ledger_write_seconds",
+    help: "Length of one ledger transaction, which may carry many calls, in seconds.",
+    labels: [],
+    bounds: writeBuckets,
+  });
   const writeLengths = writes.of();
   const running = { requests: 0, streams: 0 };
   const gauge = (name: string, help: string, read: () => number) =>
-    new Gauge({ name, help, registers, collect() { this.set(read()); } });
+    new Gauge({
+      name,
+      help,
+      registers,
+      collect() {
+        this.set(read());
+      },
+    });
   gauge("farebox_active_requests", "Requests being answered now.", () => running.requests);
   gauge("farebox_active_streams", "Streams passing now.", () => running.streams);
 
@@ -89,7 +131,8 @@ export function requestMetrics(registers: Registry[], { clock, exemplars }: { re
       },
       refused: ({ code }) => refusals.of(code).add(1),
       unknownFields({ route, fields }) {
-        for (const field of fields) unknownFields.of(route, plainName.test(field) ? fieldNames.of(field) : other).add(1);
+        for (const field of fields)
+          unknownFields.of(route, plainName.test(field) ? fieldNames.of(field) : other).add(1);
       },
       adminFailed: (why) => adminTries.of(why).add(1),
       ledgerWrote: (length) => writeLengths.observe(length),

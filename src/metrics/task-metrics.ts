@@ -7,8 +7,16 @@ import { modelsMax } from "./limits.ts";
 
 /** How tasks ended, and why those that failed did. */
 export function taskMetrics(): { readonly heard: Pick<Events, "taskEnded">; readonly families: readonly Family[] } {
-  const tasks = counts({ name: "farebox_tasks_total", help: "Tasks that have ended, by model and by how they ended.", labels: ["model", "status"] });
-  const failures = counts({ name: "farebox_task_failures_total", help: "Tasks that failed, by what their errors mean.", labels: ["reason"] });
+  const tasks = counts({
+    name: "farebox_tasks_total",
+    help: "Tasks that have ended, by model and by how they ended.",
+    labels: ["model", "status"],
+  });
+  const failures = counts({
+    name: "farebox_task_failures_total",
+    help: "Tasks that failed, by what their errors mean.",
+    labels: ["reason"],
+  });
   // To be looked up is enough: a series starts at 0 when it is made.
   for (const reason of taskFailures) failures.of(reason);
   const models = new BoundedLabel(modelsMax);

@@ -80,7 +80,11 @@ export interface Events {
   adminFailed(why: AdminFailure): void;
   posted(event: ChargePosted): void;
   /** A task is settled: how it ended, and why where it failed. `model` as in a charge. */
-  taskEnded(event: { readonly model: string | null; readonly status: FinalStatus; readonly failure: TaskFailure | null }): void;
+  taskEnded(event: {
+    readonly model: string | null;
+    readonly status: FinalStatus;
+    readonly failure: TaskFailure | null;
+  }): void;
   /** One ledger transaction, in seconds, with the number of calls it took along. */
   ledgerWrote(seconds: number, calls: number): void;
   /** Null when there was no record. */

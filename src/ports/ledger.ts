@@ -81,7 +81,11 @@ export interface Ledger extends AsyncDisposable {
    * time, so that it may take long and holds nothing up: a charge that is posted meanwhile is in all of it or in none.
    * `onProgress` is told how much of the span is done, from 0 to 1.
    */
-  whatIf(query: ReportQuery, recompute: (charge: ChargedFacts) => Recomputed, onProgress?: (share: number) => void): Promise<readonly WhatIfRow[]>;
+  whatIf(
+    query: ReportQuery,
+    recompute: (charge: ChargedFacts) => Recomputed,
+    onProgress?: (share: number) => void,
+  ): Promise<readonly WhatIfRow[]>;
   /** The end of the last day of which retention has turned charges into sums; null where it has not. */
   prunedUntil(): Promise<number | null>;
   pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }>;
@@ -106,7 +110,10 @@ export interface Ledger extends AsyncDisposable {
 }
 
 /** The prices that a charge was computed from; undefined where it has none, or one of them is not stored. */
-export async function pricesOf(ledger: Pick<Ledger, "price">, { priceId, servedPriceId }: Pick<Charge, "priceId" | "servedPriceId">): Promise<ChargePrices | undefined> {
+export async function pricesOf(
+  ledger: Pick<Ledger, "price">,
+  { priceId, servedPriceId }: Pick<Charge, "priceId" | "servedPriceId">,
+): Promise<ChargePrices | undefined> {
   const price = priceId === null ? undefined : await ledger.price(priceId);
   const servedPrice = servedPriceId === null ? null : await ledger.price(servedPriceId);
   return price === undefined || servedPrice === undefined ? undefined : { price, servedPrice };
@@ -176,7 +183,13 @@ export interface ChargeEnd {
 
 export type SettleResult =
   /** `first` is false for a repeat, which changes nothing. `overage` is what posted beyond the hold. */
-  | { readonly ok: true; readonly first: boolean; readonly state: ChargeState; readonly cost: PicoUsd | null; readonly overage: PicoUsd }
+  | {
+      readonly ok: true;
+      readonly first: boolean;
+      readonly state: ChargeState;
+      readonly cost: PicoUsd | null;
+      readonly overage: PicoUsd;
+    }
   | { readonly ok: false; readonly reason: "no_such_charge" | "unavailable" };
 
 export interface Correction {

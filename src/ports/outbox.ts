@@ -65,13 +65,22 @@ export interface Outbox {
    * What is to be tried now, at most `limit`, but nothing for the targets `besides`. A time further ahead than
    * `pauseMsMax` is none: the clock was set back since.
    */
-  due(query: { readonly now: number; readonly besides: readonly string[]; readonly limit: number; readonly pauseMsMax: number }): Promise<DueMessages>;
+  due(query: {
+    readonly now: number;
+    readonly besides: readonly string[];
+    readonly limit: number;
+    readonly pauseMsMax: number;
+  }): Promise<DueMessages>;
   /** Writes down what became of a try; a message that does not wait stays as it is. False when it could not be written. */
   tried(id: string, tried: Tried): Promise<boolean>;
   /** How many wait. */
   waiting(): Promise<number>;
   /** Newest first, at most `limit` (1 to 1001), those before the message `after`; none where that is not known. */
-  list(query: { readonly kind: MessageKind; readonly limit: number; readonly after?: string }): Promise<readonly Message[]>;
+  list(query: {
+    readonly kind: MessageKind;
+    readonly limit: number;
+    readonly after?: string;
+  }): Promise<readonly Message[]>;
   /** Removes some of those that ended before the instant and whose key need not be remembered `now`; how many, 0 when all are gone. */
   remove(endedBefore: number, now: number): Promise<number>;
 }

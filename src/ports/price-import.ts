@@ -44,7 +44,11 @@ export interface PriceImport {
     readonly entries: readonly {
       readonly from: string;
       /** USD per 1M tokens, or for one request; null where there is none. */
-      readonly changes: readonly { readonly class: string; readonly before: string | null; readonly after: string | null }[];
+      readonly changes: readonly {
+        readonly class: string;
+        readonly before: string | null;
+        readonly after: string | null;
+      }[];
     }[];
   }[];
   readonly unchanged: number;

@@ -11,7 +11,12 @@ export type TeamRemoval =
   | { readonly ok: true; readonly before: Team }
   | { readonly ok: false; readonly reason: "no_such_team" }
   /** Names of live keys in it, and scopes of budgets on it. */
-  | { readonly ok: false; readonly reason: "in_use"; readonly keys: readonly string[]; readonly budgets: readonly string[] };
+  | {
+      readonly ok: false;
+      readonly reason: "in_use";
+      readonly keys: readonly string[];
+      readonly budgets: readonly string[];
+    };
 
 /** Teams come to be by themselves too, with the first key that is given one (see KeyStore). */
 export interface TeamStore {

@@ -2,7 +2,9 @@ import type { ChatText } from "../core/chat-text.ts";
 import type { Encoding } from "./catalogue.ts";
 
 /** Counting is refused rather than queued without bound. */
-export type TokenCount = { readonly ok: true; readonly tokens: number } | { readonly ok: false; readonly reason: "busy" };
+export type TokenCount =
+  | { readonly ok: true; readonly tokens: number }
+  | { readonly ok: false; readonly reason: "busy" };
 
 export type { ChatText };
 

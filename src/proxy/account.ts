@@ -130,7 +130,10 @@ export function accountInfo(parts: {
     const found = await parts.account.lookUp();
     if (!found.ok) return answerFailure(exchange, found.answer, parts.mask);
     const { record, freshness } = found;
-    const shown = parts.view === "balance" ? balanceOnly(record.bytes) : withMembersHidden(record.bytes, (name) => secretName.test(name), hidden);
+    const shown =
+      parts.view === "balance"
+        ? balanceOnly(record.bytes)
+        : withMembersHidden(record.bytes, (name) => secretName.test(name), hidden);
     const age = Math.max(0, Math.floor((parts.clock.now() - record.fetchedAt) / 1000));
     const headers: HeaderList = [
       ["content-type", "application/json"],
@@ -154,12 +157,25 @@ function balanceOnly(record: Buffer): Buffer {
     `{${members.flatMap(([name, text]) => (text === undefined ? [] : `${JSON.stringify(name)}:${text}`)).join(",")}}`;
   const usdAt = (...path: string[]) => ["equivalent_in_usd", textAt(...path, "equivalent_in_usd")] as const;
   const stated = (text: string) => (text === "{}" ? undefined : text);
-  const figures = (...path: string[]) => [
-    usdAt(...path),
-    ["wallet", stated(object([usdAt(...path, "wallet")]))],
-    ["credit_pack_info", stated(object([...creditKinds.map((kind) => [`${kind}_credits`, textAt(...path, "credit_pack_info", `${kind}_credits`)] as const), usdAt(...path, "credit_pack_info")]))],
-  ] as const;
-  return Buffer.from(object([["code", textAt("code")], ["data", object(figures("data"))], ["message", textAt("message")], ...figures()]));
+  const figures = (...path: string[]) =>
+    [
+      usdAt(...path),
+      ["wallet", stated(object([usdAt(...path, "wallet")]))],
+      [
+        "credit_pack_info",
+        stated(
+          object([
+            ...creditKinds.map(
+              (kind) => [`${kind}_credits`, textAt(...path, "credit_pack_info", `${kind}_credits`)] as const,
+            ),
+            usdAt(...path, "credit_pack_info"),
+          ]),
+        ),
+      ],
+    ] as const;
+  return Buffer.from(
+    object([["code", textAt("code")], ["data", object(figures("data"))], ["message", textAt("message")], ...figures()]),
+  );
 }
 
 async function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask): Promise<typeof notForwarded> {
@@ -171,7 +187,11 @@ async function answerFailure(exchange: Exchange, answer: WholeAnswer, mask: Mask
 }
 
 /** The gateway's own error; one that it compressed is shown plain, so that nothing is hidden in it. */
-async function answerError(exchange: Exchange, { head, bytes }: Extract<WholeAnswer, { ok: true }>, mask: Mask): Promise<void> {
+async function answerError(
+  exchange: Exchange,
+  { head, bytes }: Extract<WholeAnswer, { ok: true }>,
+  mask: Mask,
+): Promise<void> {
   const plain = await plainBytes({ ok: true, head, bytes });
   const dropped = plain === undefined ? ["content-length"] : ["content-length", "content-encoding"];
   const headers = answerHeaders(head.rawHeaders).filter(([name]) => !dropped.includes(name.toLowerCase()));

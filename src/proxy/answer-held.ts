@@ -77,7 +77,8 @@ export class HeldAnswer implements AnswerMode {
   #claimed(bytes: Buffer, decoded: Decoded): Promise<AnswerEnding> | AnswerEnding {
     const { claimsTask, head, exchange } = this.#parts;
     const { plain } = decoded;
-    if (claimsTask === null || head.status >= 300 || this.#passing || plain === undefined) return this.#read(bytes, decoded);
+    if (claimsTask === null || head.status >= 300 || this.#passing || plain === undefined)
+      return this.#read(bytes, decoded);
     return claimsTask(plain).then((claimed) => {
       if (claimed === "foreign") return this.#withheld();
       if (claimed === "unavailable") {
@@ -137,10 +138,15 @@ export class HeldAnswer implements AnswerMode {
     const bytes = compressed.whole();
     if (bytes === undefined) return { isRead: false, plain: undefined };
     const kept = this.#passing ? undefined : new KeptBytes();
-    const isRead = await decodeInto(bytes, this.#parts.head.header("content-encoding") ?? "", decodedBytesMax, (piece) => {
-      this.#parts.reader.push(piece);
-      kept?.push(piece);
-    });
+    const isRead = await decodeInto(
+      bytes,
+      this.#parts.head.header("content-encoding") ?? "",
+      decodedBytesMax,
+      (piece) => {
+        this.#parts.reader.push(piece);
+        kept?.push(piece);
+      },
+    );
     return { isRead, plain: isRead ? kept?.whole() : undefined };
   }
 

@@ -28,14 +28,23 @@ export class StreamedAnswer implements AnswerMode {
   #compressedBytes = 0;
   #last: Buffer = Buffer.alloc(0);
 
-  constructor(parts: AnswerParts & { readonly endpoint: Endpoint; readonly dropUsageChunk: boolean; readonly watch: StreamWatch | undefined }) {
+  constructor(
+    parts: AnswerParts & {
+      readonly endpoint: Endpoint;
+      readonly dropUsageChunk: boolean;
+      readonly watch: StreamWatch | undefined;
+    },
+  ) {
     this.#parts = parts;
     this.#watch = parts.watch;
     this.#transcript = parts.endpoint.transcript(parts.watch?.output);
     this.#plain = isPlain(parts.head.header("content-encoding"));
     this.#filter = parts.dropUsageChunk && this.#plain ? new UsageChunkFilter() : undefined;
     // A stated length would leave no room for an error event of ours at the end.
-    parts.exchange.begin(parts.head.status, parts.headers.filter(([name]) => name.toLowerCase() !== "content-length"));
+    parts.exchange.begin(
+      parts.head.status,
+      parts.headers.filter(([name]) => name.toLowerCase() !== "content-length"),
+    );
     if (!this.#plain) this.#watch?.cannotRead();
   }
 
@@ -61,7 +70,10 @@ export class StreamedAnswer implements AnswerMode {
       return { kind: "whole", ...writtenIn(answer), ranMs: this.#parts.ranMs() };
     }
     // A clean end without a finish reason: clients would take the piece for a whole answer.
-    this.#tellBroken({ code: "gateway_stream_broken", message: "The gateway ended the stream before the answer was complete." });
+    this.#tellBroken({
+      code: "gateway_stream_broken",
+      message: "The gateway ended the stream before the answer was complete.",
+    });
     return this.#cut(answer, "gateway_cut");
   }
 
@@ -109,7 +121,9 @@ export class StreamedAnswer implements AnswerMode {
     if (this.#compressedBytes > compressedBytesMax) return undefined;
     const encoding = this.#parts.head.header("content-encoding") ?? "";
     const transcript = this.#parts.endpoint.transcript();
-    const isRead = await decodeInto(Buffer.concat(this.#compressed), encoding, decodedBytesMax, (piece) => transcript.push(piece));
+    const isRead = await decodeInto(Buffer.concat(this.#compressed), encoding, decodedBytesMax, (piece) =>
+      transcript.push(piece),
+    );
     return isRead ? transcript.end() : undefined;
   }
 }

@@ -107,7 +107,13 @@ export function digestOfSecret(secret: string): Buffer {
 }
 
 /** The step that says whose request this is. `open` asks nobody on this machine for a key. */
-export function createAuthenticator({ keyring, mode }: { readonly keyring: Keyring; readonly mode: "keys" | "open" }): Authenticate {
+export function createAuthenticator({
+  keyring,
+  mode,
+}: {
+  readonly keyring: Keyring;
+  readonly mode: "keys" | "open";
+}): Authenticate {
   return async (exchange) => {
     const credential = credentialOf(exchange);
     if (credential === "two") return refused("Authorization and x-api-key carry two different keys; send one.");

@@ -28,7 +28,8 @@ export function createBalanceGuard(parts: {
     const wasBelow = isBelow;
     isBelow = balance !== null && balance < floor;
     isSlow = false;
-    if (isBelow && !wasBelow && balance !== null) log.warn({ balance_usd: formatUsd(balance), floor_usd: formatUsd(floor) }, "the balance is under its floor");
+    if (isBelow && !wasBelow && balance !== null)
+      log.warn({ balance_usd: formatUsd(balance), floor_usd: formatUsd(floor) }, "the balance is under its floor");
   };
   const lookInTime = (): Promise<void> =>
     new Promise((resolve, reject) => {
@@ -36,7 +37,9 @@ export function createBalanceGuard(parts: {
         isSlow = true;
         resolve();
       });
-      look().then(resolve, reject).finally(() => timer.cancel());
+      look()
+        .then(resolve, reject)
+        .finally(() => timer.cancel());
     });
   return async () => {
     if (isSlow) void look().catch((error: unknown) => log.error({ err: error }, "the balance could not be looked at"));

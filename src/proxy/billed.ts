@@ -27,7 +27,9 @@ export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
   const calls = callsOf(answer?.toolCalls, hostedTools);
   const made = Object.keys(calls).filter((kind) => (calls[kind] ?? 0) > 0);
   const isStandard = serviceTier === null && made.length === 0;
-  const billing = isStandard ? undefined : { serviceTier, calls: Object.fromEntries(made.map((kind) => [kind, calls[kind] ?? 0])) };
+  const billing = isStandard
+    ? undefined
+    : { serviceTier, calls: Object.fromEntries(made.map((kind) => [kind, calls[kind] ?? 0])) };
   const price = quote.model?.price?.version;
   // Without a price there is no amount that could be doubted.
   if (price === undefined) return { servedPrice: null, billing, doubts: [] };
@@ -35,7 +37,11 @@ export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
   if (isStandard && hostedTools === null && !served.isOther) return plainlyBilled;
   const prices = [price, ...(served.price === null ? [] : [served.price.version])];
   const hasFee = (kind: string) => prices.every(({ fees = {} }) => Object.hasOwn(fees, kind));
-  const isUncounted = hostedTools !== null && (hostedTools.areShown ? answer?.toolCalls === undefined : hostedTools.calls.some((kind) => calls[kind] === undefined));
+  const isUncounted =
+    hostedTools !== null &&
+    (hostedTools.areShown
+      ? answer?.toolCalls === undefined
+      : hostedTools.calls.some((kind) => calls[kind] === undefined));
   const doubts: Doubt[] = [];
   if (served.isOther) doubts.push("served_model");
   if (!prices.every((each) => hasServiceTier(each, serviceTier))) doubts.push("service_tier");

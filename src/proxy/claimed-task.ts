@@ -4,7 +4,9 @@ import type { TaskStore } from "../ports/task-store.ts";
 import { readTaskRecord } from "../wire/task.ts";
 
 /** A task that the answer of a passed path names, with the charge of its request. */
-export type TaskClaim = Pick<Task, "taskId" | "charge" | "key" | "model" | "startedAt"> & { readonly isRunning: boolean };
+export type TaskClaim = Pick<Task, "taskId" | "charge" | "key" | "model" | "startedAt"> & {
+  readonly isRunning: boolean;
+};
 
 /**
  * `bound`: the charge pays for the task, which ends it. `known`: another charge of the same key pays for it already. `foreign`: one of
@@ -23,9 +25,19 @@ export function createTaskClaims(parts: {
 }): ClaimTask {
   return async ({ isRunning, ...claim }) => {
     const createdAt = parts.clock.now();
-    const task = { ...claim, taskType: null, status: isRunning ? "running" : "pending", createdAt, quantity: null } as const;
+    const task = {
+      ...claim,
+      taskType: null,
+      status: isRunning ? "running" : "pending",
+      createdAt,
+      quantity: null,
+    } as const;
     const deadlineAt = deadlineOf(task);
-    const bound = await parts.tasks.bind({ ...task, deadlineAt, nextPollAt: nextPollAt({ createdAt, deadlineAt }, createdAt, parts.random()) });
+    const bound = await parts.tasks.bind({
+      ...task,
+      deadlineAt,
+      nextPollAt: nextPollAt({ createdAt, deadlineAt }, createdAt, parts.random()),
+    });
     if (bound.ok) parts.wakePoller();
     if (bound.ok) return "bound";
     if (bound.reason !== "taken") return "unavailable";
@@ -34,10 +46,14 @@ export function createTaskClaims(parts: {
 }
 
 /** The task that an answer made: one record that names a task which the request does not name. Null for any other answer. */
-export function taskMadeBy(answer: Buffer, request: { readonly target: string; readonly body: Buffer }): Pick<TaskClaim, "taskId" | "startedAt" | "isRunning"> | null {
+export function taskMadeBy(
+  answer: Buffer,
+  request: { readonly target: string; readonly body: Buffer },
+): Pick<TaskClaim, "taskId" | "startedAt" | "isRunning"> | null {
   // Most answers name no task and are not parsed for it.
   const record = answer.includes("task_id") ? readTaskRecord(answer) : undefined;
   const taskId = record?.taskId ?? null;
-  if (record === undefined || taskId === null || request.target.includes(taskId) || request.body.includes(taskId)) return null;
+  if (record === undefined || taskId === null || request.target.includes(taskId) || request.body.includes(taskId))
+    return null;
   return { taskId, startedAt: record.startedAt, isRunning: record.status === "running" };
 }

@@ -39,10 +39,18 @@ export function sendWhole(gateway: Gateway, request: GatewayRequest, bytesMax: n
       resolve({ ok: false, failure: { kind: "too_large" } });
     },
     end() {
-      if (head !== undefined) resolve({ ok: true, head, bytes: chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks) });
+      if (head !== undefined)
+        resolve({
+          ok: true,
+          head,
+          bytes: chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks),
+        });
     },
     fail: (failure) =>
-      resolve({ ok: false, failure: failure.kind === "silent" ? { ...failure, timeoutMs: request.silenceMs } : failure }),
+      resolve({
+        ok: false,
+        failure: failure.kind === "silent" ? { ...failure, timeoutMs: request.silenceMs } : failure,
+      }),
   });
   return {
     answer: promise,

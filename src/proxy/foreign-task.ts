@@ -22,18 +22,30 @@ interface AnsweredCaller {
 }
 
 /** A task that cannot be looked up counts as foreign. */
-export function createForeignTaskCheck({ taskOwner, log }: { readonly taskOwner: TaskOwner; readonly log: Log }): ShowsForeignTask {
+export function createForeignTaskCheck({
+  taskOwner,
+  log,
+}: {
+  readonly taskOwner: TaskOwner;
+  readonly log: Log;
+}): ShowsForeignTask {
   const anyForeign = async (named: ReadonlySet<string>, { requestId, key, own }: AnsweredCaller) => {
     try {
       for (const taskId of named) {
         const owner = taskId === own ? key : await taskOwner(taskId);
         if (owner === undefined || owner === key) continue;
-        log.warn({ request_id: requestId, task_id: taskId }, "the gateway answered with a task of another key; the answer is not shown");
+        log.warn(
+          { request_id: requestId, task_id: taskId },
+          "the gateway answered with a task of another key; the answer is not shown",
+        );
         return true;
       }
       return false;
     } catch (error) {
-      log.error({ request_id: requestId, err: error }, "the owner of a task could not be looked up; the answer is not shown");
+      log.error(
+        { request_id: requestId, err: error },
+        "the owner of a task could not be looked up; the answer is not shown",
+      );
       return true;
     }
   };

@@ -165,11 +165,19 @@ class Forwarding implements GatewayReceiver, Placed {
       stated: (terms: AnswerTerms | null) => (this.#terms = terms),
     };
     const isMedia = endpoint.answersMedia && head.status < 300 && !isJson(head.header("content-type"));
-    if (isStream) this.#mode = new StreamedAnswer({ ...parts, endpoint, dropUsageChunk: this.#order.dropUsageChunk, watch });
+    if (isStream)
+      this.#mode = new StreamedAnswer({ ...parts, endpoint, dropUsageChunk: this.#order.dropUsageChunk, watch });
     else if (isMedia || this.#order.exchange.method === "HEAD") this.#mode = new PassedAnswer(parts);
     else {
       const { costHeaders, showsForeignTask, claimsTask } = this.#order;
-      this.#mode = new HeldAnswer({ ...parts, reader: endpoint.answerReader(), mask: this.#mask, costHeaders, showsForeignTask, claimsTask });
+      this.#mode = new HeldAnswer({
+        ...parts,
+        reader: endpoint.answerReader(),
+        mask: this.#mask,
+        costHeaders,
+        showsForeignTask,
+        claimsTask,
+      });
     }
   }
 
@@ -205,7 +213,10 @@ class Forwarding implements GatewayReceiver, Placed {
         this.#finish({ kind: "status", status: failure.status });
         return;
       case "reset":
-        this.#break("gateway_reset", { code: "gateway_unreachable", message: "The gateway broke the connection off before its answer was complete." });
+        this.#break("gateway_reset", {
+          code: "gateway_unreachable",
+          message: "The gateway broke the connection off before its answer was complete.",
+        });
         return;
       case "silent":
         if (!(this.#call?.sent ?? false)) {
@@ -247,7 +258,10 @@ class Forwarding implements GatewayReceiver, Placed {
   #uploadBroken(refusal: Refusal | null): void {
     if (this.#over) return;
     this.#call?.abort();
-    this.#break(refusal?.code ?? "client_left", refusal ?? { code: "gateway_stream_broken", message: "The client left." });
+    this.#break(
+      refusal?.code ?? "client_left",
+      refusal ?? { code: "gateway_stream_broken", message: "The client left." },
+    );
   }
 
   /** After it was sent: with a stream it is cut, without one nothing tells whether it was billed. */
@@ -260,7 +274,9 @@ class Forwarding implements GatewayReceiver, Placed {
     if (this.#isUploading) return this.#finish({ kind: "notSent", reason });
     const leftStream = this.#order.stream && reason === "client_left";
     this.#finish(
-      leftStream ? { kind: "cut", usage: undefined, texts: [], reason, ranMs: this.#ranMs() } : { kind: "unknown", reason },
+      leftStream
+        ? { kind: "cut", usage: undefined, texts: [], reason, ranMs: this.#ranMs() }
+        : { kind: "unknown", reason },
     );
   }
 
@@ -281,7 +297,11 @@ class Forwarding implements GatewayReceiver, Placed {
     // Answered, or given up, before all of it had come: the rest is read past, so that the client can read its answer.
     if (this.#isUploading) (this.#order.body as Upload).discard();
     // What cannot be read for a bug of ours is the order's failure, not the process's.
-    if (ending instanceof Promise) void ending.then((known) => this.#done(this.#forwarded(known)), (error: unknown) => this.#done(Promise.reject(error)));
+    if (ending instanceof Promise)
+      void ending.then(
+        (known) => this.#done(this.#forwarded(known)),
+        (error: unknown) => this.#done(Promise.reject(error)),
+      );
     else this.#done(this.#forwarded(ending));
   }
 
@@ -292,8 +312,12 @@ class Forwarding implements GatewayReceiver, Placed {
     return {
       ending,
       // What is stored of an answer repeats no credential either.
-      terms: this.#terms && { ...this.#terms, servedModel: servedModel == null ? null : maskedText(servedModel, this.#mask) },
-      gatewayRequestId: requestId === undefined ? null : storedText(this.#repeatsKey ? maskedText(requestId, this.#mask) : requestId),
+      terms: this.#terms && {
+        ...this.#terms,
+        servedModel: servedModel == null ? null : maskedText(servedModel, this.#mask),
+      },
+      gatewayRequestId:
+        requestId === undefined ? null : storedText(this.#repeatsKey ? maskedText(requestId, this.#mask) : requestId),
       firstTokenMs: this.#firstByteAt === null ? null : this.#firstByteAt - startedAt,
       overheadMs: this.#sentAt - startedAt,
     };

@@ -1,7 +1,16 @@
 import type { Shortage } from "../core/budget.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
-import { isWorstCase, mustPause, nextCover, nextStep, tokensCovered, tokensUnderWay, type Standing, type Step } from "../core/slices.ts";
+import {
+  isWorstCase,
+  mustPause,
+  nextCover,
+  nextStep,
+  tokensCovered,
+  tokensUnderWay,
+  type Standing,
+  type Step,
+} from "../core/slices.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { ChargeLedger } from "../ports/ledger.ts";
@@ -168,7 +177,9 @@ class Grower implements GrowingHold {
 
   async #extend(): Promise<void> {
     const all = this.#growth.outputTokensMax;
-    const { wanted, least } = this.#isReadable ? nextCover(this.#standing(), this.#growth) : { wanted: all, least: all };
+    const { wanted, least } = this.#isReadable
+      ? nextCover(this.#standing(), this.#growth)
+      : { wanted: all, least: all };
     const result = await this.#parts.ledger.extend(this.#order.id, this.#lacking(wanted), this.#lacking(least));
     if (result.ok) {
       this.#hold = (this.#hold + result.granted) as PicoUsd;
@@ -235,7 +246,10 @@ class Grower implements GrowingHold {
   #pause(): void {
     if (this.#pauseTimer !== undefined) return;
     this.#stream?.pace.pause();
-    this.#pauseTimer = this.#parts.clock.after(pauseMsMax, () => void this.#stop({ code: "ledger_unavailable", running: true }));
+    this.#pauseTimer = this.#parts.clock.after(
+      pauseMsMax,
+      () => void this.#stop({ code: "ledger_unavailable", running: true }),
+    );
   }
 
   #resume(): void {

@@ -79,9 +79,15 @@ export function createHolder(parts: {
     if (!result.ok) {
       const { request, models, unboundedFields } = order.quote;
       if (result.reason === "not_bounded" && request.isUnpriced === true) return { ok: false, refusal: unknownCost };
-      if (result.reason === "not_bounded" && request.model === unnamedModel) return { ok: false, refusal: sendBeforeFile("model") };
+      if (result.reason === "not_bounded" && request.model === unnamedModel)
+        return { ok: false, refusal: sendBeforeFile("model") };
       const unpriced = models.find(({ model }) => model?.price == null);
-      const asked = { model: unpriced?.name ?? request.model, isPriced: unpriced === undefined, fields: unboundedFields, why: request.fields.why };
+      const asked = {
+        model: unpriced?.name ?? request.model,
+        isPriced: unpriced === undefined,
+        fields: unboundedFields,
+        why: request.fields.why,
+      };
       return { ok: false, refusal: await refusalOf(result, asked, parts.scopeName) };
     }
     const price = order.quote.model?.price?.version ?? null;
@@ -100,7 +106,12 @@ function roomFor({ window, exhausted }: Shortage): bigint {
 /** Why a hold was refused, in the words of an answer. `fields`: those whose cost nothing bounds. */
 export async function refusalOf(
   result: Extract<HoldResult, { ok: false }>,
-  asked: { readonly model: string; readonly isPriced: boolean; readonly fields: readonly string[]; readonly why?: string | null },
+  asked: {
+    readonly model: string;
+    readonly isPriced: boolean;
+    readonly fields: readonly string[];
+    readonly why?: string | null;
+  },
   scopeName: (shortage: Shortage) => Promise<string>,
 ): Promise<Refusal> {
   switch (result.reason) {

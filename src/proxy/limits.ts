@@ -77,10 +77,17 @@ export function withPlace(
  * Reserves a request's tokens: by a bound, and by a count only where the bound does not fit, as holds do. `count`
  * answers undefined where the prompt cannot be counted. The refusal leaves nothing behind but the place.
  */
-export async function reserveTokens(place: Place, bound: number, count: () => Promise<number | undefined>): Promise<Refusal | null> {
+export async function reserveTokens(
+  place: Place,
+  bound: number,
+  count: () => Promise<number | undefined>,
+): Promise<Refusal | null> {
   if (await place.reserve(bound)) return null;
   const counted = await count();
-  const refusal = counted === undefined ? await place.reserveOrRefuse(bound, false) : await place.reserveOrRefuse(Math.min(counted, bound), true);
+  const refusal =
+    counted === undefined
+      ? await place.reserveOrRefuse(bound, false)
+      : await place.reserveOrRefuse(Math.min(counted, bound), true);
   if (refusal !== null) place.cancel();
   return refusal;
 }

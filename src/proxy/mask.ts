@@ -95,7 +95,9 @@ function base64Forms(secret: string): string[] {
 /** A pattern for one character, as it is or escaped; an escape within a text of JSON has more than one backslash. */
 function escapable(char: string): string {
   const code = char.codePointAt(0) ?? 0;
-  const hex = Array.from(code.toString(16).padStart(4, "0"), (digit) => (/\d/.test(digit) ? digit : `[${digit}${digit.toUpperCase()}]`)).join("");
+  const hex = Array.from(code.toString(16).padStart(4, "0"), (digit) =>
+    /\d/.test(digit) ? digit : `[${digit}${digit.toUpperCase()}]`,
+  ).join("");
   const slash = char === "/" ? String.raw`|\\{1,8}/` : "";
   return String.raw`(?:\x${code.toString(16).padStart(2, "0")}|\\{1,8}u${hex}${slash})`;
 }

@@ -49,7 +49,9 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
     // Images and sounds have no text; what the catalogue cannot bound cannot be counted.
     const media = model === undefined ? 0 : partTokens(request.size, model);
     if (media === null) return undefined;
-    const prompt = await counted(() => countPromptText(parts.tokens, request.prompt.text(body), encoding, model?.contextTokens ?? commonContext));
+    const prompt = await counted(() =>
+      countPromptText(parts.tokens, request.prompt.text(body), encoding, model?.contextTokens ?? commonContext),
+    );
     let output: number | undefined = 0;
     for (const text of texts) {
       const tokens = await counted(() => parts.tokens.countText(text, encoding));
@@ -66,7 +68,8 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
       case "unknown": {
         const { reason, unreadBytes = 0 } = ending;
         // The hold covers it, unless it was to grow.
-        const unknownTokens = of.model === undefined ? 0 : Math.min(tokensOf(unreadBytes, of), outputBound(of.request.size, of.model));
+        const unknownTokens =
+          of.model === undefined ? 0 : Math.min(tokensOf(unreadBytes, of), outputBound(of.request.size, of.model));
         return { kind: "unknown", reason, ...(unknownTokens > 0 && { unknownTokens, doubts: ["unknown_output"] }) };
       }
       case "status":
@@ -76,11 +79,17 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
         if (usage !== undefined) return reported(usage, of);
         const { characters } = of.request;
         if (unit === "character" && characters !== undefined) {
-          return { kind: "counted", tokens: { ...noTokens, input: characters }, errorFactor: unchanged, hiddenTokens: 0 };
+          return {
+            kind: "counted",
+            tokens: { ...noTokens, input: characters },
+            errorFactor: unchanged,
+            hiddenTokens: 0,
+          };
         }
         if (isUncountable(of)) return { kind: "unknown", reason: "no_usage", doubts: boundedDoubts(of) };
         // Its price is of the request: nothing need be counted for it, nor can it.
-        if (of.request.isUnseen === true) return { kind: "counted", tokens: noTokens, errorFactor: unchanged, hiddenTokens: 0 };
+        if (of.request.isUnseen === true)
+          return { kind: "counted", tokens: noTokens, errorFactor: unchanged, hiddenTokens: 0 };
         const tokens = await count(ending.texts, of);
         if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
         const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
@@ -112,12 +121,18 @@ function reported({ tokens, clamped, doubts }: Usage, { model }: Metered): Outco
 }
 
 /** What the answer has beside the text that was counted, and why the count may differ from the bill. */
-function besideText({ uncountable, ranMs }: Answered & { readonly ranMs: number }, of: Metered): CountedOutput & { readonly doubts: readonly Doubt[] } {
+function besideText(
+  { uncountable, ranMs }: Answered & { readonly ranMs: number },
+  of: Metered,
+): CountedOutput & { readonly doubts: readonly Doubt[] } {
   // A price of requests is exact whatever was written.
   const { unknownBytes = 0, sealedBytes = 0, hasMedia = false } = isFlat(of) ? {} : (uncountable ?? {});
   // What a model encrypts that reasons unseen is in its hidden tokens.
   // Sealed bytes are base64 of at least as many as the text has.
-  const unknownTokens = tokensOf(of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4), of);
+  const unknownTokens = tokensOf(
+    of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4),
+    of,
+  );
   const hidden = hiddenTokens(of, ranMs);
   const max = outputTokensMax(of);
   const doubts: Doubt[] = [];

@@ -89,7 +89,12 @@ interface Answered {
   readonly settled: Promise<void>;
 }
 
-async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admitted, body: RequestBody): Promise<Answered> {
+async function answerRequest(
+  steps: RequestSteps,
+  exchange: Exchange,
+  from: Admitted,
+  body: RequestBody,
+): Promise<Answered> {
   const admission = await admit(steps, exchange, from, body);
   const { endpoint, who, place } = from;
   if (!admission.ok) return { summary: refuse(exchange, admission.refusal), settled: Promise.resolve() };
@@ -101,16 +106,21 @@ async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admi
   if (exchange.clientGone) {
     const end = endOf(exchange, steps.clock, undefined);
     const outcome = { kind: "notSent", reason: "client_left" } as const;
-    return { summary: { ...notForwarded, model, stream }, settled: settle(steps, place, { held, quote, who, outcome, end }) };
+    return {
+      summary: { ...notForwarded, model, stream },
+      settled: settle(steps, place, { held, quote, who, outcome, end }),
+    };
   }
   const growing = growingHold(steps, admission, body.seen);
-  const forwarded = await forward(steps, exchange, admission, { endpoint, who, body, growing }).catch(async (error: unknown) => {
-    // A bug of ours; its hold must not stay pending until the next start.
-    growing?.end();
-    const outcome = doubted({ kind: "unknown", reason: "internal_error" }, doubtsOf(request, body));
-    await settle(steps, place, { held, quote, who, outcome, end: endOf(exchange, steps.clock, undefined) });
-    throw error;
-  });
+  const forwarded = await forward(steps, exchange, admission, { endpoint, who, body, growing }).catch(
+    async (error: unknown) => {
+      // A bug of ours; its hold must not stay pending until the next start.
+      growing?.end();
+      const outcome = doubted({ kind: "unknown", reason: "internal_error" }, doubtsOf(request, body));
+      await settle(steps, place, { held, quote, who, outcome, end: endOf(exchange, steps.clock, undefined) });
+      throw error;
+    },
+  );
   const { ending, firstTokenMs, overheadMs } = forwarded;
   const summary = { model, stream, firstTokenMs, overheadMs };
   if (ending.kind === "task") {
@@ -129,7 +139,10 @@ async function answerRequest(steps: RequestSteps, exchange: Exchange, from: Admi
       const hold = growing === undefined ? held.hold : await growing.settled();
       // Now all of a form has passed.
       tellUnknown(steps, endpoint, body.lateUnknown);
-      const known = doubted({ ...outcome, ...(billing !== undefined && { billing }) }, mergeDoubts(doubts, doubtsOf(request, body)));
+      const known = doubted(
+        { ...outcome, ...(billing !== undefined && { billing }) },
+        mergeDoubts(doubts, doubtsOf(request, body)),
+      );
       return settle(steps, place, { held: { ...held, hold, servedPrice }, quote, who, outcome: known, end });
     });
   return { summary, settled };
@@ -160,12 +173,15 @@ interface Covered {
   readonly held: Held;
 }
 
-type Admission =
-  | ({ readonly ok: true } & Covered)
-  | { readonly ok: false; readonly refusal: Refusal };
+type Admission = ({ readonly ok: true } & Covered) | { readonly ok: false; readonly refusal: Refusal };
 
 /** Price and hold: afterwards the request has a durable row, or it is refused. */
-async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, place }: Admitted, body: RequestBody): Promise<Admission> {
+async function admit(
+  steps: RequestSteps,
+  exchange: Exchange,
+  { endpoint, who, place }: Admitted,
+  body: RequestBody,
+): Promise<Admission> {
   const read = body.read();
   if (!read.ok) return read;
   const tags = readTags(exchange.header("x-farebox-tag"));
@@ -184,7 +200,9 @@ async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, p
   if (request.modelDoubt !== undefined && hasModelList(who)) return { ok: false, refusal: request.modelDoubt };
   const forbidden = quote.models.find(({ name, model }) => !mayUseModel(who, name, model?.id ?? name));
   if (forbidden !== undefined) {
-    const refusal: Refusal = isNameless ? sendBeforeFile("model") : { code: "model_not_allowed", model: forbidden.name };
+    const refusal: Refusal = isNameless
+      ? sendBeforeFile("model")
+      : { code: "model_not_allowed", model: forbidden.name };
     return { ok: false, refusal };
   }
   if (place.countsTokens) {
@@ -193,7 +211,16 @@ async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, p
   }
   const retry = readRetry(exchange.header("x-stainless-retry-count"));
   const kind = mayMakeTask(endpoint, exchange) ? "task" : "request";
-  const holding = await steps.hold({ id: exchange.id, kind, route, who, quote, body: body.seen, tags: tags.tags, retry });
+  const holding = await steps.hold({
+    id: exchange.id,
+    kind,
+    route,
+    who,
+    quote,
+    body: body.seen,
+    tags: tags.tags,
+    retry,
+  });
   if (!holding.ok) {
     place.settleTokens(0);
     return holding;
@@ -204,7 +231,13 @@ async function admit(steps: RequestSteps, exchange: Exchange, { endpoint, who, p
     isFirm: room !== null || price?.perRequest != null,
     isClosed: room !== null || hasModelList(who) || steps.unknownFields === "refuse",
   });
-  steps.events.admitted({ key: who.key, route, model: quote.model?.id ?? null, group: quote.model?.group ?? null, retry });
+  steps.events.admitted({
+    key: who.key,
+    route,
+    model: quote.model?.id ?? null,
+    group: quote.model?.group ?? null,
+    retry,
+  });
   return { ok: true, quote, held: holding.held };
 }
 
@@ -225,7 +258,12 @@ async function forward(
   steps: RequestSteps,
   exchange: Exchange,
   { quote, held }: Covered,
-  { endpoint, who, body, growing }: {
+  {
+    endpoint,
+    who,
+    body,
+    growing,
+  }: {
     readonly endpoint: Endpoint;
     readonly who: Authenticated;
     readonly body: RequestBody;
@@ -241,19 +279,34 @@ async function forward(
     exchange,
     path: exchange.path + exchange.query,
     headers: steps.gatewayHeaders(exchange, who.caller),
-    body: inject ? askForUsage(body.seen) : toolCalls === null ? body.sent : withMember(body.seen, "max_tool_calls", String(toolCalls)),
+    body: inject
+      ? askForUsage(body.seen)
+      : toolCalls === null
+        ? body.sent
+        : withMember(body.seen, "max_tool_calls", String(toolCalls)),
     endpoint,
     stream: request.stream,
     dropUsageChunk: inject,
     watch: growing,
     ownHeaders: toolCalls === null ? [] : [["x-farebox-tool-calls", String(toolCalls)]],
     showsForeignTask: (answer) => steps.showsForeignTask(answer, { requestId: exchange.id, key: who.caller.key }),
-    claimsTask: mayMakeTask(endpoint, exchange) ? claimOf(steps, exchange, { who, body, held, model: request.model }) : null,
+    claimsTask: mayMakeTask(endpoint, exchange)
+      ? claimOf(steps, exchange, { who, body, held, model: request.model })
+      : null,
     costHeaders: (answer) => costHeaders(held, quote, answer),
   });
 }
 
-function claimOf({ claimTask }: RequestSteps, exchange: Exchange, { who, body, held, model }: { readonly who: Authenticated; readonly body: RequestBody; readonly held: Held; readonly model: string }) {
+function claimOf(
+  { claimTask }: RequestSteps,
+  exchange: Exchange,
+  {
+    who,
+    body,
+    held,
+    model,
+  }: { readonly who: Authenticated; readonly body: RequestBody; readonly held: Held; readonly model: string },
+) {
   return async (answer: Buffer): Promise<Claimed | null> => {
     const made = taskMadeBy(answer, { target: decodeURIComponent(exchange.path) + exchange.query, body: body.seen });
     return made && claimTask({ ...made, charge: held.id, key: who.caller.key, model });
@@ -273,7 +326,10 @@ function costHeaders({ price, room, hold }: Held, quote: Quote, answer: ModelAns
   if (price === null || usage === undefined) return [];
   const { servedPrice, billing } = billedAs(quote, answer);
   const { charged } = costUnder({ price, servedPrice: servedPrice?.version ?? null }, usage.tokens, billing);
-  const cost: HeaderList = [["x-farebox-cost-usd", formatUsd(charged)], ...(price.model === ceilingPrice ? [ceilingMark] : [])];
+  const cost: HeaderList = [
+    ["x-farebox-cost-usd", formatUsd(charged)],
+    ...(price.model === ceilingPrice ? [ceilingMark] : []),
+  ];
   if (room === null) return cost;
   const left = room + (hold ?? noMoney) - charged;
   return [...cost, ["x-farebox-budget-remaining-usd", formatUsd((left < 0n ? noMoney : left) as PicoUsd)]];

@@ -15,7 +15,9 @@ interface ModelParts {
 /** `GET /v1/models`: the catalogue's models that the key may use, in OpenAI's list shape. */
 export function listModels({ authenticate, catalogue, clock }: ModelParts): Handler {
   return withKey(authenticate, async (exchange, who) => {
-    const models = catalogue().list(clock.now()).filter((model) => isVisible(who, model));
+    const models = catalogue()
+      .list(clock.now())
+      .filter((model) => isVisible(who, model));
     exchange.answer(200, json, JSON.stringify({ object: "list", data: models.map(modelObject) }));
     return notForwarded;
   });

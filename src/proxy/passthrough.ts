@@ -22,7 +22,9 @@ export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue):
   });
   return async (exchange) => {
     // As a gateway may read it that is careless about escapes and letter case.
-    return isBelow(exchange.path, blockedPaths) ? refuse(exchange, { code: "not_found", message: "There is no such path here." }) : passForKey(exchange);
+    return isBelow(exchange.path, blockedPaths)
+      ? refuse(exchange, { code: "not_found", message: "There is no such path here." })
+      : passForKey(exchange);
   };
 }
 
@@ -30,14 +32,17 @@ export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue):
 function modelElsewhere(exchange: Exchange, isModel: (name: string) => boolean): Refusal | null {
   const model = modelInPath(exchange.path, isModel);
   if (model !== undefined) return nameInBody(`the path names the model '${model}'`);
-  const inQuery = [...new URLSearchParams(exchange.query)].find(([name, value]) => areTwins(name, "model") || isModel(value));
+  const inQuery = [...new URLSearchParams(exchange.query)].find(
+    ([name, value]) => areTwins(name, "model") || isModel(value),
+  );
   if (inQuery !== undefined) return nameInBody(`the query names the model '${inQuery[1]}'`);
   const contentType = exchange.header("content-type") ?? "application/json";
   return /\bjson\b/i.test(contentType) ? null : nameInBody(`a body of type '${contentType}' may name another model`);
 }
 
 function nameInBody(what: string): Refusal {
-  return invalid("model", `${what}; a key that may use some models only must name its model as 'model' in a JSON body`).refusal;
+  return invalid("model", `${what}; a key that may use some models only must name its model as 'model' in a JSON body`)
+    .refusal;
 }
 
 /** A segment after one of these names a model, also one that the catalogue does not know. */
@@ -48,7 +53,12 @@ function modelInPath(path: string, isModel: (name: string) => boolean): string |
   const segments = decodeURIComponent(path).split("/");
   for (const [index, segment] of segments.entries()) {
     if (segment !== "" && modelFolders.has((segments[index - 1] ?? "").toLowerCase())) return segment;
-    const names = [segment, segment.replace(/:.*$/s, ""), segment.replace(/:[^:]*$/, ""), `${segment}/${segments[index + 1]}`];
+    const names = [
+      segment,
+      segment.replace(/:.*$/s, ""),
+      segment.replace(/:[^:]*$/, ""),
+      `${segment}/${segments[index + 1]}`,
+    ];
     const found = names.find((name) => isModel(name) || isModel(name.toLowerCase()));
     if (found !== undefined) return found;
   }

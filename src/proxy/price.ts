@@ -2,7 +2,14 @@ import { outputBound, partTokens, promptBound, worstCase } from "../core/bounds.
 import { add, larger, noMoney, type PicoUsd } from "../core/money.ts";
 import type { PromptText } from "../core/prompt-text.ts";
 import { canonicalPrice, lacksHourRate, timesPieces } from "../core/price.ts";
-import { isTierUnbounded, plainTerms, promptWithCalls, tiersToHold, toolBoundOf, type ToolBound } from "../core/request-terms.ts";
+import {
+  isTierUnbounded,
+  plainTerms,
+  promptWithCalls,
+  tiersToHold,
+  toolBoundOf,
+  type ToolBound,
+} from "../core/request-terms.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Slices } from "../core/slices.ts";
 import { scaleTokens } from "../core/tokens.ts";
@@ -83,18 +90,31 @@ export function createPricer(parts: {
   const others = ({ model, fields }: ModelRequest, at: number, catalogue: Catalogue): Named[] => {
     const stated = fields.models.map((name) => ({ name, model: catalogue.find(name, at), isStated: true }));
     const mentioned = fields.mentions.flatMap((name) => {
-      const found = spellingsOf(name).map((spelling) => catalogue.named(spelling, at)).find((model) => model !== undefined);
+      const found = spellingsOf(name)
+        .map((spelling) => catalogue.named(spelling, at))
+        .find((model) => model !== undefined);
       return found === undefined ? [] : [{ name, model: found, isStated: false }];
     });
     return uniqueNames([...stated, ...mentioned]).filter(({ name }) => name !== model);
   };
 
   const countPrompt: Pricer["countPrompt"] = async ({ request, model, promptTokens }, body) => {
-    if (model === undefined || model.unit !== "token" || !model.tokenizerIsPublic || request.size.unboundedFields.length > 0) return undefined;
+    if (
+      model === undefined ||
+      model.unit !== "token" ||
+      !model.tokenizerIsPublic ||
+      request.size.unboundedFields.length > 0
+    )
+      return undefined;
     const media = partTokens(request.size, model);
     if (media === null) return undefined;
     const prompt = request.prompt.text(body);
-    const counted = await countPromptText(parts.tokens, prompt.kind === "chat" ? withoutTools(prompt) : prompt, model.encoding, promptTokens);
+    const counted = await countPromptText(
+      parts.tokens,
+      prompt.kind === "chat" ? withoutTools(prompt) : prompt,
+      model.encoding,
+      promptTokens,
+    );
     if (!counted.ok) return undefined;
     const template = prompt.kind === "chat" ? templateSlackTokens * prompt.chat.messages : 0;
     const beside = scaleTokens(request.prompt.bytesBeside(body), model.tokensPerByte);
@@ -108,12 +128,23 @@ export function createPricer(parts: {
       const asked = { name: given.model, model, isStated: true };
       const { models, mentions } = given.fields;
       const isAlone = models.length === 0 && mentions.length === 0;
-      const named = isAlone ? [asked] : [asked, ...others(given, at, catalogue).map((other) => ({ ...other, model: pricedFor(given, other.model) }))];
-      const request = cachesForHour(given) && named.some(({ model: each }) => each?.price != null && lacksHourRate(each.price.version)) ? withUnpricedHour(given) : given;
+      const named = isAlone
+        ? [asked]
+        : [asked, ...others(given, at, catalogue).map((other) => ({ ...other, model: pricedFor(given, other.model) }))];
+      const request =
+        cachesForHour(given) &&
+        named.some(({ model: each }) => each?.price != null && lacksHourRate(each.price.version))
+          ? withUnpricedHour(given)
+          : given;
       const unpriced = named.filter((one) => one.model?.price == null);
       const refused = parts.unpriced === "refuse" ? unpriced.find(({ isStated }) => isStated) : undefined;
-      if (refused !== undefined) return { ok: false, refusal: { code: "model_not_priced", model: refused.name, underBudget: false } };
-      const promptTokens = Math.max(...named.map((one) => (one.model === undefined ? request.size.textBytes : promptBound(request.size, one.model))));
+      if (refused !== undefined)
+        return { ok: false, refusal: { code: "model_not_priced", model: refused.name, underBudget: false } };
+      const promptTokens = Math.max(
+        ...named.map((one) =>
+          one.model === undefined ? request.size.textBytes : promptBound(request.size, one.model),
+        ),
+      );
       const { unboundedFields, toolCalls } = boundsOf(request, named, terms);
       const quoted = { request, at, model, models: named, promptTokens, unboundedFields, toolCalls, catalogue };
       if (model?.price == null) return { ok: true, quote: { ...quoted, hold: null, growth: null, bounded: false } };
@@ -142,7 +173,11 @@ interface HoldTerms {
 }
 
 /** What of the request nothing bounds, and how many calls of hosted tools are to be written into it. */
-function boundsOf(request: ModelRequest, named: readonly Named[], { toolCalls }: HoldTerms): Pick<Quote, "unboundedFields" | "toolCalls"> {
+function boundsOf(
+  request: ModelRequest,
+  named: readonly Named[],
+  { toolCalls }: HoldTerms,
+): Pick<Quote, "unboundedFields" | "toolCalls"> {
   if (request.terms === undefined) return { unboundedFields: request.unboundedFields, toolCalls: null };
   const each = named.flatMap(({ model }) => (model?.price == null ? [] : [termsUnder(request, model, toolCalls)]));
   const fields = each.flatMap(({ unbounded }) => unbounded);
@@ -151,10 +186,15 @@ function boundsOf(request: ModelRequest, named: readonly Named[], { toolCalls }:
 }
 
 /** What of the request's terms a model's price does not bound, and the bound of its hosted tools; null for none. */
-function termsUnder({ terms = plainTerms }: ModelRequest, { price, obeysMaxToolCalls }: CatalogueModel, toolCalls: number) {
+function termsUnder(
+  { terms = plainTerms }: ModelRequest,
+  { price, obeysMaxToolCalls }: CatalogueModel,
+  toolCalls: number,
+) {
   if (price === null) return { unbounded: [], tools: null };
   const tier = isTierUnbounded(price.version, terms.serviceTier) ? ["service_tier"] : [];
-  const tools: ToolBound | readonly string[] | null = terms.hostedTools && toolBoundOf(terms.hostedTools, { price: price.version, obeysMaxToolCalls }, toolCalls);
+  const tools: ToolBound | readonly string[] | null =
+    terms.hostedTools && toolBoundOf(terms.hostedTools, { price: price.version, obeysMaxToolCalls }, toolCalls);
   if (tools === null || "calls" in tools) return { unbounded: tier, tools };
   return { unbounded: [...tier, ...tools], tools: null };
 }
@@ -197,7 +237,10 @@ function uniqueNames(named: readonly Named[]): Named[] {
 }
 
 /** The model with what its price is for this request: none where it is for images alone, and one for all pieces. */
-export function pricedFor({ pieces, isUnpriced }: ModelRequest, model: CatalogueModel | undefined): CatalogueModel | undefined {
+export function pricedFor(
+  { pieces, isUnpriced }: ModelRequest,
+  model: CatalogueModel | undefined,
+): CatalogueModel | undefined {
   if (model?.price == null) return model;
   if (isUnpriced === true || (model.imagesOnly && pieces === undefined)) return { ...model, price: null };
   if (pieces === undefined || pieces === 1 || model.price.version.perRequest === null) return model;
@@ -221,14 +264,21 @@ export function firstHold({ hold, growth }: Reservation): PicoUsd | null {
 
 /** What the most expensive of several models can cost. With more than one the whole is held: their streams are counted differently. */
 function reservationForAll(request: ModelRequest, named: readonly Named[], terms: HoldTerms): Reservation {
-  const each = named.flatMap(({ model }) => (model?.price == null ? [] : reservationFor(request, model, promptBound(request.size, model), terms)));
+  const each = named.flatMap(({ model }) =>
+    model?.price == null ? [] : reservationFor(request, model, promptBound(request.size, model), terms),
+  );
   const [first] = each;
   if (first !== undefined && named.length === 1) return first;
   const holds = each.flatMap(({ hold }) => hold ?? []);
   return { hold: holds.reduce(larger), growth: null };
 }
 
-function reservationFor(request: ModelRequest, model: CatalogueModel, promptTokens: number, { sliceTokens, toolCalls }: HoldTerms): Reservation {
+function reservationFor(
+  request: ModelRequest,
+  model: CatalogueModel,
+  promptTokens: number,
+  { sliceTokens, toolCalls }: HoldTerms,
+): Reservation {
   if (model.price === null) return { hold: null, growth: null };
   const { version } = model.price;
   const { size, classes } = request;
@@ -239,15 +289,32 @@ function reservationFor(request: ModelRequest, model: CatalogueModel, promptToke
   const prompt = tools === null ? promptTokens : promptWithCalls(promptTokens, tools);
   const fees = tools === null ? noMoney : ((tools.feePerCall * BigInt(tools.calls)) as PicoUsd);
   const costAt = (outputTokens: number) =>
-    add(versions.reduce((most, each) => larger(most, worstCase(each, { promptTokens: prompt, outputTokens }, classes)), noMoney), fees);
+    add(
+      versions.reduce(
+        (most, each) => larger(most, worstCase(each, { promptTokens: prompt, outputTokens }, classes)),
+        noMoney,
+      ),
+      fees,
+    );
   const slices = { sliceTokens: sliceTokens * size.choices, outputTokensMax };
   // What is written between the calls is not all seen.
-  const grows = tools === null && canBeWatched(request, model) && version.perRequest === null && slices.sliceTokens < outputTokensMax;
+  const grows =
+    tools === null &&
+    canBeWatched(request, model) &&
+    version.perRequest === null &&
+    slices.sliceTokens < outputTokensMax;
   return { hold: costAt(outputTokensMax), growth: grows ? { ...slices, costAt } : null };
 }
 
 /** Whether the output states no maximum and can be seen as it is written: a stream of text, from a model that hides none. */
 function canBeWatched({ stream, size, classes, isUnseen }: ModelRequest, model: CatalogueModel): boolean {
   const isText = classes.completion.every((name) => name === "output" || name === "reasoning");
-  return stream && isText && isUnseen !== true && !model.reasons && size.outputLimit === null && size.unboundedFields.length === 0;
+  return (
+    stream &&
+    isText &&
+    isUnseen !== true &&
+    !model.reasons &&
+    size.outputLimit === null &&
+    size.unboundedFields.length === 0
+  );
 }

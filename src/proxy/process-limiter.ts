@@ -1,4 +1,11 @@
-import { nothingUsed, sumOfUse, type LimitMet, type Limits, type LimitStanding, type LimitUse } from "../core/limits.ts";
+import {
+  nothingUsed,
+  sumOfUse,
+  type LimitMet,
+  type Limits,
+  type LimitStanding,
+  type LimitUse,
+} from "../core/limits.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { HeaderList } from "../ports/exchange.ts";
@@ -41,7 +48,10 @@ const metersBeforeSweep = 1024;
  * Counts in this process, over any 60 seconds by the monotonic clock, and adds what is known of other proxies: together
  * they pass a limit by what they admit before they have heard of each other, about a second's requests.
  */
-export function createLimiter(parts: { readonly clock: Clock; readonly elsewhere?: UsedElsewhere | undefined }): ProcessLimiter {
+export function createLimiter(parts: {
+  readonly clock: Clock;
+  readonly elsewhere?: UsedElsewhere | undefined;
+}): ProcessLimiter {
   const { clock, elsewhere = () => nothingUsed } = parts;
   const meters = new Map<string, Meter>();
   let sweepAt = metersBeforeSweep;
@@ -63,7 +73,10 @@ export function createLimiter(parts: { readonly clock: Clock; readonly elsewhere
   };
 
   const partyOf = (scope: string, limits: Limits, id: string, now: number): Party => ({
-    scope, limits, meter: meterOf(id, now), elsewhere: () => elsewhere(id),
+    scope,
+    limits,
+    meter: meterOf(id, now),
+    elsewhere: () => elsewhere(id),
   });
 
   const partiesOf = ({ key, team }: Authenticated, now: number): Party[] => {
@@ -97,7 +110,9 @@ export function createLimiter(parts: { readonly clock: Clock; readonly elsewhere
     used() {
       const now = clock.monotonic();
       const active = [...meters].map(([id, meter]) => [id, usedHere(meter, now)] as const);
-      return Object.fromEntries(active.filter(([, { requests, tokens, running }]) => requests > 0 || tokens > 0 || running > 0));
+      return Object.fromEntries(
+        active.filter(([, { requests, tokens, running }]) => requests > 0 || tokens > 0 || running > 0),
+      );
     },
   };
 }
@@ -124,8 +139,14 @@ class LimitedPlace implements Place {
 
   reserve(tokens: number): boolean {
     const now = this.#clock.monotonic();
-    const fits = this.#parties.every((party) => party.limits.tpm === null || usedOf(party, now).tokens + tokens <= party.limits.tpm);
-    if (fits) this.#put(this.#parties.map(() => tokens), now);
+    const fits = this.#parties.every(
+      (party) => party.limits.tpm === null || usedOf(party, now).tokens + tokens <= party.limits.tpm,
+    );
+    if (fits)
+      this.#put(
+        this.#parties.map(() => tokens),
+        now,
+      );
     return fits;
   }
 
@@ -215,7 +236,13 @@ function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
     const { scope, limits, meter, elsewhere } = party;
     const { requests, running } = usedOf(party, now);
     if (limits.rpm !== null && requests >= limits.rpm) {
-      met.push({ scope, kind: "rpm", limit: limits.rpm, needed: null, waitMs: msUntilRoom(meter.requests, elsewhere().requests, limits.rpm - 1, now) });
+      met.push({
+        scope,
+        kind: "rpm",
+        limit: limits.rpm,
+        needed: null,
+        waitMs: msUntilRoom(meter.requests, elsewhere().requests, limits.rpm - 1, now),
+      });
     }
     if (limits.parallel !== null && running >= limits.parallel) {
       met.push({ scope, kind: "parallel", limit: limits.parallel, needed: null, waitMs: 0 });
@@ -226,7 +253,10 @@ function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
 
 /** Of the limits that are met the one that lasts longest. */
 function refusalOf(all: readonly Met[]): Refusal | null {
-  const longest = all.reduce<Met | null>((worst, next) => (worst === null || next.waitMs > worst.waitMs ? next : worst), null);
+  const longest = all.reduce<Met | null>(
+    (worst, next) => (worst === null || next.waitMs > worst.waitMs ? next : worst),
+    null,
+  );
   if (longest === null) return null;
   const { waitMs, ...met } = longest;
   const code = met.kind === "parallel" ? "concurrency_limit" : "rate_limit_exceeded";

@@ -29,12 +29,23 @@ export type RequestBodyResult =
 /** The step that reads a body: once and whole, but of a form with files only what its price needs. */
 export async function readRequestBody(exchange: Exchange, endpoint: Endpoint): Promise<RequestBodyResult> {
   const contentType = exchange.header("content-type") ?? "";
-  if (endpoint.form !== null && /^multipart\//i.test(contentType)) return openForm(exchange, endpoint.form, contentType);
+  if (endpoint.form !== null && /^multipart\//i.test(contentType))
+    return openForm(exchange, endpoint.form, contentType);
   if (endpoint.isOpen === true) return openAny(exchange, endpoint);
   const body = await exchange.readBody();
   if (!body.ok) return body;
   const { bytes, release } = body;
-  return { ok: true, body: { seen: bytes, sent: bytes, read: () => endpoint.readRequest(bytes), seal: () => undefined, lateUnknown: [], release } };
+  return {
+    ok: true,
+    body: {
+      seen: bytes,
+      sent: bytes,
+      read: () => endpoint.readRequest(bytes),
+      seal: () => undefined,
+      lateUnknown: [],
+      release,
+    },
+  };
 }
 
 /** A body of any kind: its first bytes are looked at, and may be all of it. */
@@ -46,7 +57,17 @@ async function openAny(exchange: Exchange, endpoint: Endpoint): Promise<RequestB
   if (!head.ok) return head;
   const seen = upload.head;
   const sent = opened.body.length === 0 ? undefined : upload;
-  return { ok: true, body: { seen, sent, read: () => endpoint.readRequest(seen), seal: () => undefined, lateUnknown: [], release: () => discard(upload) } };
+  return {
+    ok: true,
+    body: {
+      seen,
+      sent,
+      read: () => endpoint.readRequest(seen),
+      seal: () => undefined,
+      lateUnknown: [],
+      release: () => discard(upload),
+    },
+  };
 }
 
 function discard(upload: Upload): void {

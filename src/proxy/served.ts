@@ -19,7 +19,12 @@ export function servedBy({ request, model, at, catalogue }: Quote, name: string 
   // The ceiling price is no evidence of what an unknown model costs.
   const known = (each: string): CatalogueModel | undefined => catalogue.named(each, at);
   const found = known(name) ?? known(bare) ?? known(bare.toLowerCase());
-  if (model.servedAs.some((each) => each === name || each === bare || (found !== undefined && known(each)?.id === found.id))) return asAsked;
+  if (
+    model.servedAs.some(
+      (each) => each === name || each === bare || (found !== undefined && known(each)?.id === found.id),
+    )
+  )
+    return asAsked;
   if (found === undefined) return isRevision(bare, request.model) ? asAsked : { isOther: true, price: null };
   if (found.id === model.id) return asAsked;
   return { isOther: true, price: found.unit === model.unit ? (pricedFor(request, found)?.price ?? null) : null };
@@ -28,5 +33,8 @@ export function servedBy({ request, model, at, catalogue }: Quote, name: string 
 /** Whether a name that no file has is the other with a date or a revision after it. */
 function isRevision(name: string, asked: string): boolean {
   const bare = asked.slice(asked.lastIndexOf("/") + 1);
-  return name.toLowerCase().startsWith(bare.toLowerCase()) && /^(?:[-@](?:[\d-]+|latest))?$/.test(name.slice(bare.length).toLowerCase());
+  return (
+    name.toLowerCase().startsWith(bare.toLowerCase()) &&
+    /^(?:[-@](?:[\d-]+|latest))?$/.test(name.slice(bare.length).toLowerCase())
+  );
 }

@@ -28,7 +28,9 @@ export function createSettler(parts: {
   /** Undefined where the ledger refuses the settlement itself: an amount beyond what it can hold, or a bug. */
   const write = async (id: string, settlement: Settlement, end: ChargeEnd): Promise<SettleResult | undefined> => {
     try {
-      return settlement.kind === "void" ? await ledger.void(id, settlement.reason, end) : await ledger.post(id, settlement, end);
+      return settlement.kind === "void"
+        ? await ledger.void(id, settlement.reason, end)
+        : await ledger.post(id, settlement, end);
     } catch (error) {
       log.error({ request_id: id, err: error }, "the ledger refused a settlement");
       return undefined;
@@ -43,7 +45,10 @@ export function createSettler(parts: {
       result = await write(held.id, settlement, end);
     }
     if (result === undefined || !result.ok) {
-      log.error({ request_id: held.id, reason: result?.reason }, "a charge could not be settled; recovery will post its hold");
+      log.error(
+        { request_id: held.id, reason: result?.reason },
+        "a charge could not be settled; recovery will post its hold",
+      );
       return;
     }
     if (settlement.kind === "void" || !result.first) return;
@@ -66,7 +71,10 @@ export function createSettler(parts: {
     const isBroken = settlement.source === "partial" && settlement.reason !== "client_left";
     if (settlement.source === "assumed" || isBroken || settlement.clamped || result.overage > 0n) {
       const { source, reason, clamped } = settlement;
-      log.warn({ request_id: held.id, source, reason, clamped, doubts, overage: result.overage.toString() }, "settled without a plain report");
+      log.warn(
+        { request_id: held.id, source, reason, clamped, doubts, overage: result.overage.toString() },
+        "settled without a plain report",
+      );
     }
   };
 }

@@ -68,7 +68,9 @@ export function taskCallback(parts: TaskCallbackParts): Handler {
   };
   return async (exchange) => {
     const token = exchange.path.slice(callbackPath.length + 1);
-    const found = tokenPattern.test(token) ? await authenticate(parts, token, exchange.header("x-webhook-secret")) : undefined;
+    const found = tokenPattern.test(token)
+      ? await authenticate(parts, token, exchange.header("x-webhook-secret"))
+      : undefined;
     if (found === undefined) return refuse(exchange, { code: "not_found", message: "There is no such callback." });
     const waitSeconds = retryAfterSeconds(found.charge);
     if (waitSeconds > 0) {
@@ -82,12 +84,26 @@ export function taskCallback(parts: TaskCallbackParts): Handler {
 }
 
 /** Answers once the payload is in the outbox: from then on it reaches the client, whatever becomes of this process. */
-async function take(parts: TaskCallbackParts, exchange: Exchange, found: Authentic, payload: Buffer, lookAt: (task: Task) => void): Promise<Summary> {
-  if (!isUtf8(payload) || !isEvent(payload)) return refuse(exchange, { code: "invalid_json", message: "The payload must be a JSON object with 'data'." });
+async function take(
+  parts: TaskCallbackParts,
+  exchange: Exchange,
+  found: Authentic,
+  payload: Buffer,
+  lookAt: (task: Task) => void,
+): Promise<Summary> {
+  if (!isUtf8(payload) || !isEvent(payload))
+    return refuse(exchange, { code: "invalid_json", message: "The payload must be a JSON object with 'data'." });
   const task = await parts.taskOf(found.charge);
   const named = readTaskRecord(payload)?.taskId ?? null;
-  if ((task !== undefined && named !== null && named !== task.taskId) || (await showsOther(parts, found.charge, payload))) {
-    return refuse(exchange, { code: "invalid_request", param: "data.task_id", message: "The payload is of another task." });
+  if (
+    (task !== undefined && named !== null && named !== task.taskId) ||
+    (await showsOther(parts, found.charge, payload))
+  ) {
+    return refuse(exchange, {
+      code: "invalid_request",
+      param: "data.task_id",
+      message: "The payload is of another task.",
+    });
   }
   if (found.theirs.endpoint !== "") {
     if (!(await relay(parts, found, payload))) return refuse(exchange, { code: "ledger_unavailable" });

@@ -11,8 +11,7 @@ export type Candidate = Pick<Task, "charge" | "model" | "taskType">;
 
 export type CeilingAdmission =
   /** `leave` once its creation has ended: from then on the store says whether it runs. */
-  | { readonly ok: true; readonly leave: () => void }
-  | { readonly ok: false; readonly refusal: Refusal };
+  { readonly ok: true; readonly leave: () => void } | { readonly ok: false; readonly refusal: Refusal };
 
 /** The step that lets no more tasks run than the gateway's account may run at once. */
 export type AdmitTask = (candidate: Candidate) => Promise<CeilingAdmission>;

@@ -20,7 +20,12 @@ export function creationOf(sent: Sent, billsServerErrors: boolean): Creation {
   const record = text === undefined ? undefined : readTaskRecord(text);
   const taskId = record?.taskId ?? null;
   if (record !== undefined && taskId !== null) return { kind: "created", record: { ...record, taskId } };
-  return (text === undefined ? undefined : refusalIn(text, billsServerErrors)) ?? { kind: "unknown", reason: "unreadable_answer" };
+  return (
+    (text === undefined ? undefined : refusalIn(text, billsServerErrors)) ?? {
+      kind: "unknown",
+      reason: "unreadable_answer",
+    }
+  );
 }
 
 /** Reasons that leave open whether the gateway made the task before it lost sight of it. */
@@ -34,7 +39,9 @@ function refusalIn(text: Buffer, billsServerErrors: boolean): Outcome | undefine
   if (code !== null && code >= 400 && code <= 599) return outcomeOfStatus(code, billsServerErrors);
   const reason = failureReason(texts);
   const words = reason === "other" ? `gateway_${code ?? "refused"}` : reason;
-  return openReasons.has(reason) ? { kind: "unknown", reason: words } : { kind: "refusedByGateway", status: code ?? 200, reason: words };
+  return openReasons.has(reason)
+    ? { kind: "unknown", reason: words }
+    : { kind: "refusedByGateway", status: code ?? 200, reason: words };
 }
 
 function outcomeOfFailure({ failure, sent }: Extract<Sent, { ok: false }>): Outcome {

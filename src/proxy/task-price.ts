@@ -22,27 +22,35 @@ export interface TaskQuote {
   readonly quantity: string | null;
 }
 
-export type TaskPricing = { readonly ok: true; readonly quote: TaskQuote } | { readonly ok: false; readonly refusal: Refusal };
+export type TaskPricing =
+  | { readonly ok: true; readonly quote: TaskQuote }
+  | { readonly ok: false; readonly refusal: Refusal };
 
 export type PriceTask = (request: TaskRequest, at: number) => TaskPricing;
 
 /** The step that prices a task before it is made. */
-export function createTaskPricer(parts: { readonly catalogue: () => Catalogue; readonly unpriced: "record" | "refuse" }): PriceTask {
+export function createTaskPricer(parts: {
+  readonly catalogue: () => Catalogue;
+  readonly unpriced: "record" | "refuse";
+}): PriceTask {
   const quoteFor = (request: TaskRequest, named: Pick<TaskRequest, "model" | "taskType">, at: number): TaskQuote => {
     const model = parts.catalogue().findTask(named.model, named.taskType, at);
     const models = [{ name: named.model, id: model?.id ?? named.model }];
     const price = model?.price?.version.task;
-    if (model === undefined || price === undefined) return { request, at, model, models, hold: null, bounded: false, quantity: null };
+    if (model === undefined || price === undefined)
+      return { request, at, model, models, hold: null, bounded: false, quantity: null };
     const { quantity, most } = quantityOf(request, model.quantity);
     const bound = most ?? quantity;
-    const amounts = bound === null ? null : taskAmounts({ consumption: null, unitsPerUsd: null, quantity: bound }, price);
+    const amounts =
+      bound === null ? null : taskAmounts({ consumption: null, unitsPerUsd: null, quantity: bound }, price);
     return { request, at, model, models, hold: amounts?.charged ?? null, bounded: amounts !== null, quantity };
   };
   return (request, at) => {
     const quotes = [request, ...request.others].map((named) => quoteFor(request, named, at));
     const quote = { ...quotes.reduce(moreExpensive), models: quotes.flatMap(({ models }) => models) };
     const isPriced = quote.model?.price?.version.task !== undefined;
-    if (!isPriced && parts.unpriced === "refuse") return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
+    if (!isPriced && parts.unpriced === "refuse")
+      return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
     return { ok: true, quote };
   };
 }

@@ -6,7 +6,15 @@ import { RequestFields } from "../wire/request-fields.ts";
 import { isTaskId } from "../wire/task.ts";
 import { readFields, readTaskRequest, type TaskRequest } from "../wire/task-request.ts";
 import { refuse, withKey, type Handler, type Summary } from "./handler.ts";
-import { cancelTask, createTask, listTasks, retrieveTask, type AskedOf, type CreationPath, type TaskSteps } from "./tasks.ts";
+import {
+  cancelTask,
+  createTask,
+  listTasks,
+  retrieveTask,
+  type AskedOf,
+  type CreationPath,
+  type TaskSteps,
+} from "./tasks.ts";
 
 /** Whether a request is one of a route of the price files, or of a path that a gateway might take for one. */
 export function isRouted(catalogue: () => Catalogue): (method: string, path: string) => boolean {
@@ -23,7 +31,8 @@ export function routedTasks(steps: TaskSteps, catalogue: () => Catalogue): Handl
   };
   return async (exchange) => {
     const match = catalogue().route(exchange.method, exchange.path);
-    if (match?.kind !== "route") return refuse(exchange, { code: "not_found", message: match === undefined ? noPath : spelling(match) });
+    if (match?.kind !== "route")
+      return refuse(exchange, { code: "not_found", message: match === undefined ? noPath : spelling(match) });
     const summary = await handlerOf(match.route)(exchange);
     return { ...summary, route: match.route.path };
   };
@@ -55,12 +64,21 @@ function handlerFor(steps: TaskSteps, route: TaskRoute): Handler {
 function forItsKeys({ authenticate }: TaskSteps, { keys }: TaskRoute, handle: Handler): Handler {
   if (keys === null) return handle;
   return withKey(authenticate, async (exchange, { key }): Promise<Summary> => {
-    return key !== null && keys.includes(key.name) ? handle(exchange) : refuse(exchange, { code: "not_found", message: noPath });
+    return key !== null && keys.includes(key.name)
+      ? handle(exchange)
+      : refuse(exchange, { code: "not_found", message: noPath });
   });
 }
 
 function creationOf(route: TaskRoute): CreationPath {
-  return { route: route.path, read: (body) => readTaskRequest(body, route), fields: readFields(route), taskSegment: taskSegmentOf(route), isFree: false, hasWebhook: false };
+  return {
+    route: route.path,
+    read: (body) => readTaskRequest(body, route),
+    fields: readFields(route),
+    taskSegment: taskSegmentOf(route),
+    isFree: false,
+    hasWebhook: false,
+  };
 }
 
 function taskSegmentOf({ path }: TaskRoute): number | null {
@@ -71,7 +89,14 @@ function taskSegmentOf({ path }: TaskRoute): number | null {
 /** Its body is not read: it may be a file. */
 function freeOf({ path, does }: TaskRoute): CreationPath {
   const request: TaskRequest = { model: does, taskType: null, others: [], stated: () => ["absent"] };
-  return { route: path, read: () => ({ ok: true, request }), fields: [], taskSegment: null, isFree: true, hasWebhook: false };
+  return {
+    route: path,
+    read: () => ({ ok: true, request }),
+    fields: [],
+    taskSegment: null,
+    isFree: true,
+    hasWebhook: false,
+  };
 }
 
 /** More tasks than this are not asked for at once. */
@@ -88,7 +113,11 @@ function askedOf(route: TaskRoute): AskedOf {
     }
     if (method === "GET") {
       const values = new URLSearchParams(exchange.query).getAll(taskField);
-      return { ok: true, asked: { taskIds: values.flatMap((value) => value.split(",")).slice(0, askedMax + 1), path, body: undefined }, release: () => {} };
+      return {
+        ok: true,
+        asked: { taskIds: values.flatMap((value) => value.split(",")).slice(0, askedMax + 1), path, body: undefined },
+        release: () => {},
+      };
     }
     return readAsked(exchange, taskField, fields);
   };
@@ -99,8 +128,14 @@ async function readAsked(exchange: Exchange, field: string, fields: RequestField
   if (!body.ok) return body;
   const look = lookAtObject(body.bytes, fields);
   const value = look.ok ? look.body[field] : undefined;
-  const taskIds = (Array.isArray(value) ? value : [value]).map((id: unknown) => (typeof id === "number" ? String(id) : id));
-  if (look.ok && taskIds.length <= askedMax && taskIds.every((id): id is string => typeof id === "string" && isTaskId(id))) {
+  const taskIds = (Array.isArray(value) ? value : [value]).map((id: unknown) =>
+    typeof id === "number" ? String(id) : id,
+  );
+  if (
+    look.ok &&
+    taskIds.length <= askedMax &&
+    taskIds.every((id): id is string => typeof id === "string" && isTaskId(id))
+  ) {
     return { ok: true, asked: { taskIds, path: exchange.path, body: body.bytes }, release: body.release };
   }
   body.release();

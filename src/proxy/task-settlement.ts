@@ -2,9 +2,27 @@ import { fareboxItself } from "../core/admins.ts";
 import { noDoubts } from "../core/doubts.ts";
 import { noMoney, subtract, sum } from "../core/money.ts";
 import { failureReason } from "../core/task-failures.ts";
-import { isUnstated, laterAmounts, taskSettlementFor, type ReservedTask, type TaskOutcome, type TaskSettlement } from "../core/task-settlement.ts";
 import {
-  clientPauseMs, confirmMs, deadlineOf, finalStatusOf, generalLimitMs, isConfirming, isPastTimeLimit, nextPollAt, sightEveryMs, type FinalStatus, type Task, type TaskRecord,
+  isUnstated,
+  laterAmounts,
+  taskSettlementFor,
+  type ReservedTask,
+  type TaskOutcome,
+  type TaskSettlement,
+} from "../core/task-settlement.ts";
+import {
+  clientPauseMs,
+  confirmMs,
+  deadlineOf,
+  finalStatusOf,
+  generalLimitMs,
+  isConfirming,
+  isPastTimeLimit,
+  nextPollAt,
+  sightEveryMs,
+  type FinalStatus,
+  type Task,
+  type TaskRecord,
 } from "../core/tasks.ts";
 import type { Charge } from "../core/charge.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
@@ -65,14 +83,21 @@ export function createTaskBook(parts: {
   const unitsPerUsd = (type: string) => parts.catalogue().taskUnits.get(type)?.toString();
 
   /** What is reserved for the task, with its charge; undefined where retention has deleted it. */
-  const reservedFor = async (task: Task): Promise<{ readonly charge: Charge; readonly reserved: ReservedTask } | undefined> => {
+  const reservedFor = async (
+    task: Task,
+  ): Promise<{ readonly charge: Charge; readonly reserved: ReservedTask } | undefined> => {
     const charge = await ledger.charge(task.charge);
     if (charge === undefined) return undefined;
     const price = charge.priceId === null ? null : ((await ledger.price(charge.priceId)) ?? null);
     return { charge, reserved: { hold: charge.hold, price, quantity: task.quantity } };
   };
 
-  const conclude = async (task: Task, status: FinalStatus, outcome: TaskOutcome, { record, by }: Heard): Promise<void> => {
+  const conclude = async (
+    task: Task,
+    status: FinalStatus,
+    outcome: TaskOutcome,
+    { record, by }: Heard,
+  ): Promise<void> => {
     const found = await reservedFor(task);
     if (found === undefined) return;
     const { charge, reserved } = found;
@@ -104,7 +129,10 @@ export function createTaskBook(parts: {
     const isDone = status === "completed";
     const deadlineAt = isDone ? confirmUntil : deadlineOf({ ...task, startedAt });
     const bornAt = isDone ? confirmUntil - confirmMs : task.createdAt;
-    const next = by === "client" ? Math.min(now + clientPauseMs, Math.max(deadlineAt, now)) : nextPollAt({ createdAt: by === "soon" ? now : bornAt, deadlineAt }, now, parts.random());
+    const next =
+      by === "client"
+        ? Math.min(now + clientPauseMs, Math.max(deadlineAt, now))
+        : nextPollAt({ createdAt: by === "soon" ? now : bornAt, deadlineAt }, now, parts.random());
     await tasks.saw(task.taskId, { status, startedAt, seenAt: now, nextPollAt: next, deadlineAt });
   };
 
@@ -125,7 +153,10 @@ export function createTaskBook(parts: {
     const id = `adj-${task.charge}-${corrections.length + 1}`;
     const why = "a later record of the task states another amount";
     const result = await ledger.adjust(charge.id, { id, at: clock.now(), amount, listAmount, why, by: fareboxItself });
-    log.warn({ request_id: charge.id, task_id: task.taskId, from: charged.toString(), to: stated.charged.toString(), result }, why);
+    log.warn(
+      { request_id: charge.id, task_id: task.taskId, from: charged.toString(), to: stated.charged.toString(), result },
+      why,
+    );
   };
 
   return {
@@ -137,14 +168,21 @@ export function createTaskBook(parts: {
       const { consumption, isPrivatePool } = record;
       const status = stateOf(task, record, by, clock.now());
       const isLate = status === "failed" && finalStatusOf(record) !== "failed";
-      const outcome = status === null ? null : ({ kind: "ended", status, consumption, isPrivatePool, ...(isLate && { isPastTimeLimit: true }) } as const);
+      const outcome =
+        status === null
+          ? null
+          : ({ kind: "ended", status, consumption, isPrivatePool, ...(isLate && { isPastTimeLimit: true }) } as const);
       if (task.settledAt !== null) {
-        const isKnown = status === task.status && consumption?.units === task.consumption?.units && consumption?.type === task.consumption?.type;
+        const isKnown =
+          status === task.status &&
+          consumption?.units === task.consumption?.units &&
+          consumption?.type === task.consumption?.type;
         return outcome === null || isKnown ? undefined : correct(task, outcome);
       }
       if (status !== null && outcome !== null) return end(task, status, outcome, { record, by });
       const deadlineAt = deadlineOf({ ...task, startedAt: record.startedAt ?? task.startedAt });
-      if (by === "poller" && clock.now() >= deadlineAt) return end(task, "failed", { kind: "expired", consumption }, { record, by });
+      if (by === "poller" && clock.now() >= deadlineAt)
+        return end(task, "failed", { kind: "expired", consumption }, { record, by });
       return note(task, record, by);
     },
     async missed(task) {
@@ -152,10 +190,13 @@ export function createTaskBook(parts: {
       const now = clock.now();
       const missing = { record: null, by: "poller" } as const;
       if (isConfirming(task)) {
-        return now >= task.deadlineAt ? end(task, "completed", { kind: "ended", status: "completed", consumption: null }, missing) : note(task, null, "poller");
+        return now >= task.deadlineAt
+          ? end(task, "completed", { kind: "ended", status: "completed", consumption: null }, missing)
+          : note(task, null, "poller");
       }
       // Without a record a family's limit may have been kept; nobody waits beyond the general one.
-      if (now >= task.createdAt + generalLimitMs) return end(task, "failed", { kind: "expired", consumption: null }, missing);
+      if (now >= task.createdAt + generalLimitMs)
+        return end(task, "failed", { kind: "expired", consumption: null }, missing);
       return note(task, null, "poller");
     },
     lookSoon: (task) => (task.settledAt === null ? note(task, null, "soon") : Promise.resolve()),
@@ -178,7 +219,14 @@ function stateOf(task: Task, record: TaskRecord, by: Looker, now: number): Final
 
 /** The creation was answered with success; the task's id is what the gateway knows the charge by. */
 function chargeEnd(task: Task, charge: Charge, at: number) {
-  return { at, status: 200, servedModel: null, gatewayRequestId: task.taskId, durationMs: Math.max(at - charge.at, 0), firstTokenMs: null };
+  return {
+    at,
+    status: 200,
+    servedModel: null,
+    gatewayRequestId: task.taskId,
+    durationMs: Math.max(at - charge.at, 0),
+    firstTokenMs: null,
+  };
 }
 
 /** A settled task, for the metrics and the log. */
@@ -195,8 +243,17 @@ async function tellEnd(
   if (settlement.kind === "void") return;
   const { source, listCost, tokens, reason, doubts = noDoubts } = settlement;
   parts.events.posted({
-    id: charge.id, key: key === undefined ? null : { id: key.id, name: key.name, team: charge.team }, route: charge.route, model, group: charge.group,
-    source, cost, listCost, overage, tokens, doubts,
+    id: charge.id,
+    key: key === undefined ? null : { id: key.id, name: key.name, team: charge.team },
+    route: charge.route,
+    model,
+    group: charge.group,
+    source,
+    cost,
+    listCost,
+    overage,
+    tokens,
+    doubts,
   });
   if (source === "reported" && overage === 0n) return;
   const fields = { request_id: charge.id, task_id: task.taskId, source, reason, doubts, overage: overage.toString() };

@@ -8,7 +8,15 @@ import type { TaskCallback, TaskCallbacks } from "../ports/task-callbacks.ts";
 import type { JudgeEndpoint } from "../ports/webhook-sender.ts";
 import { valueAt } from "../wire/json-edit.ts";
 import { isObject, objectOr, parseJson } from "../wire/json.ts";
-import { noWebhook, readWebhookConfig, withWebhookConfig, withWebhookHidden, withWebhookShown, type WebhookConfig, type WebhookReading } from "../wire/webhook-config.ts";
+import {
+  noWebhook,
+  readWebhookConfig,
+  withWebhookConfig,
+  withWebhookHidden,
+  withWebhookShown,
+  type WebhookConfig,
+  type WebhookReading,
+} from "../wire/webhook-config.ts";
 import { hidden } from "./mask.ts";
 
 /** Where callbacks come in, followed by the task's token. */
@@ -67,7 +75,10 @@ export function createTaskWebhooks(parts: TaskWebhookParts): TaskWebhooks {
       if (publicUrl === null) return { ok: true, body, shown: asIs };
       const token = parts.newToken();
       const ours = { endpoint: `${publicUrl}${callbackPath}/${token}`, secret: parts.newToken() };
-      const sealed = seal.close(Buffer.from(JSON.stringify({ ours, theirs } satisfies SealedCallback)), purposeOf(charge));
+      const sealed = seal.close(
+        Buffer.from(JSON.stringify({ ours, theirs } satisfies SealedCallback)),
+        purposeOf(charge),
+      );
       const written = await callbacks.put({ charge, digest: digestOf(token), sealed, createdAt: clock.now() });
       if (!written) return { ok: false, refusal: { code: "ledger_unavailable" } };
       return { ok: true, body: withWebhookConfig(body, ours), shown: (bytes) => withWebhookShown(bytes, ours, theirs) };
@@ -119,12 +130,17 @@ export async function authenticate(
   if (callback === undefined) return undefined;
   const opened = openCallback(seal, callback);
   if (opened === undefined) {
-    log.warn({ request_id: callback.charge }, "a callback cannot be relayed: its webhook was sealed with another gateway key");
+    log.warn(
+      { request_id: callback.charge },
+      "a callback cannot be relayed: its webhook was sealed with another gateway key",
+    );
     return undefined;
   }
   const { ours, theirs } = opened;
   const isKnown = timingSafeEqual(Buffer.from(digestOf(secret ?? "")), Buffer.from(digestOf(ours.secret)));
-  return isKnown ? { charge: callback.charge, theirs, shown: (bytes) => withWebhookShown(bytes, ours, theirs) } : undefined;
+  return isKnown
+    ? { charge: callback.charge, theirs, shown: (bytes) => withWebhookShown(bytes, ours, theirs) }
+    : undefined;
 }
 
 /** What is sealed of a payload on its way to a client. */
@@ -143,7 +159,12 @@ const rememberedMs = 7 * 86_400_000;
 
 /** Puts a payload into the outbox, for the client's endpoint and with its secret. False where nothing could be written. */
 export async function relay(
-  { outbox, seal, clock, newId }: { readonly outbox: Outbox; readonly seal: Seal; readonly clock: Clock; readonly newId: () => string },
+  {
+    outbox,
+    seal,
+    clock,
+    newId,
+  }: { readonly outbox: Outbox; readonly seal: Seal; readonly clock: Clock; readonly newId: () => string },
   { charge, theirs, shown }: Authentic,
   payload: Buffer,
 ): Promise<boolean> {
@@ -152,15 +173,23 @@ export async function relay(
   const text = JSON.stringify({ ...theirs, body: shown(payload).toString("utf8") } satisfies SealedPayload);
   const added = await outbox.put([
     {
-      id: newId(), kind: "task_webhook", target: `task webhook ${seal.nameOf(theirs.endpoint)}`, dedupeKey, keyUntil: createdAt + rememberedMs,
-      payload: seal.close(Buffer.from(text), dedupeKey), createdAt,
+      id: newId(),
+      kind: "task_webhook",
+      target: `task webhook ${seal.nameOf(theirs.endpoint)}`,
+      dedupeKey,
+      keyUntil: createdAt + rememberedMs,
+      payload: seal.close(Buffer.from(text), dedupeKey),
+      createdAt,
     },
   ]);
   return added !== undefined;
 }
 
 /** What was sealed by `relay`; undefined where the gateway key is another one since. */
-export function openPayload(seal: Seal, { payload, dedupeKey }: { readonly payload: string; readonly dedupeKey: string }): SealedPayload | undefined {
+export function openPayload(
+  seal: Seal,
+  { payload, dedupeKey }: { readonly payload: string; readonly dedupeKey: string },
+): SealedPayload | undefined {
   const text = seal.open(payload, dedupeKey);
   return text && (JSON.parse(text.toString("utf8")) as SealedPayload);
 }

@@ -52,7 +52,14 @@ export interface CreationPath {
   readonly hasWebhook: boolean;
 }
 
-const unifiedCreation: CreationPath = { route: taskPath, read: (body) => readTaskRequest(body), fields: ["model", "task_type", "input", "config"], taskSegment: null, isFree: false, hasWebhook: true };
+const unifiedCreation: CreationPath = {
+  route: taskPath,
+  read: (body) => readTaskRequest(body),
+  fields: ["model", "task_type", "input", "config"],
+  taskSegment: null,
+  isFree: false,
+  hasWebhook: true,
+};
 
 /** The steps of tasks, in the order in which they are taken. */
 export interface TaskSteps {
@@ -95,7 +102,12 @@ export function createTask(steps: TaskSteps, path: CreationPath = unifiedCreatio
   return withKey(steps.authenticate, answer);
 }
 
-async function answerCreation(steps: TaskSteps, exchange: Exchange, { path, who, place }: Admitted, body: Buffer): Promise<Summary> {
+async function answerCreation(
+  steps: TaskSteps,
+  exchange: Exchange,
+  { path, who, place }: Admitted,
+  body: Buffer,
+): Promise<Summary> {
   const admission = await admit(steps, exchange, { path, who }, body);
   if (!admission.ok) {
     place.settleTokens(0);
@@ -104,10 +116,17 @@ async function answerCreation(steps: TaskSteps, exchange: Exchange, { path, who,
   return forwardCreation(steps, exchange, { path, who, ...admission }, body).finally(admission.leave);
 }
 
-async function forwardCreation(steps: TaskSteps, exchange: Exchange, covered: Covered & { readonly webhook: WebhookConfig }, body: Buffer): Promise<Summary> {
+async function forwardCreation(
+  steps: TaskSteps,
+  exchange: Exchange,
+  covered: Covered & { readonly webhook: WebhookConfig },
+  body: Buffer,
+): Promise<Summary> {
   const { path, quote, webhook } = covered;
   const end = (outcome: Outcome) => steps.background(settle(steps, exchange, covered, outcome));
-  const enlisted = path.hasWebhook ? await steps.webhooks.enlist(body, exchange.id, webhook) : { ok: true as const, body, shown: asIs };
+  const enlisted = path.hasWebhook
+    ? await steps.webhooks.enlist(body, exchange.id, webhook)
+    : { ok: true as const, body, shown: asIs };
   if (!enlisted.ok) {
     end({ kind: "notSent", reason: enlisted.refusal.code });
     return refuse(exchange, enlisted.refusal);
@@ -118,8 +137,19 @@ async function forwardCreation(steps: TaskSteps, exchange: Exchange, covered: Co
     end({ kind: "unknown", reason: "internal_error" });
     throw error;
   });
-  await conclude(steps, exchange, { ...covered, shown: enlisted.shown }, sent, creationOf(sent, quote.model?.billsServerErrors ?? false));
-  return { model: quote.model?.id ?? "other", stream: false, firstTokenMs: null, overheadMs: sentAt - exchange.startedAt };
+  await conclude(
+    steps,
+    exchange,
+    { ...covered, shown: enlisted.shown },
+    sent,
+    creationOf(sent, quote.model?.billsServerErrors ?? false),
+  );
+  return {
+    model: quote.model?.id ?? "other",
+    stream: false,
+    firstTokenMs: null,
+    overheadMs: sentAt - exchange.startedAt,
+  };
 }
 
 const asIs: Shown = (bytes) => bytes;
@@ -146,22 +176,33 @@ interface Forwarded extends Covered {
 }
 
 type Admission =
-  | { readonly ok: true; readonly quote: TaskQuote; readonly mentioned: ReadonlySet<string>; readonly webhook: WebhookConfig; readonly leave: () => void }
+  | {
+      readonly ok: true;
+      readonly quote: TaskQuote;
+      readonly mentioned: ReadonlySet<string>;
+      readonly webhook: WebhookConfig;
+      readonly leave: () => void;
+    }
   | { readonly ok: false; readonly refusal: Refusal };
 
 /** Price and hold: afterwards the creation has a durable row, or it is refused. */
 async function admit(steps: TaskSteps, exchange: Exchange, { path, who }: Asked, body: Buffer): Promise<Admission> {
   const read = path.read(body);
   if (!read.ok) return read;
-  const inQuery = [...new URLSearchParams(exchange.query).keys()].find((name) => path.fields.some((field) => areTwins(name, field)));
+  const inQuery = [...new URLSearchParams(exchange.query).keys()].find((name) =>
+    path.fields.some((field) => areTwins(name, field)),
+  );
   if (inQuery !== undefined) return invalid(inQuery, `'${inQuery}' must be stated in the body, not in the query`);
-  const origin = path.taskSegment === null ? [] : [decodeURIComponent(exchange.path.split("/")[path.taskSegment] ?? "")];
+  const origin =
+    path.taskSegment === null ? [] : [decodeURIComponent(exchange.path.split("/")[path.taskSegment] ?? "")];
   const mentioned = tasksMentioned(body, exchange.query, origin);
   const owners = new Map<string, string | undefined>();
   for (const taskId of mentioned) owners.set(taskId, (await steps.tasks.find(taskId))?.key);
   const { key } = who.caller;
   // A task that the ledger does not know may be made of, but has no path of its own here.
-  const isForeign = [...owners.values()].some((owner) => owner !== undefined && owner !== key) || origin.some((taskId) => owners.get(taskId) !== key);
+  const isForeign =
+    [...owners.values()].some((owner) => owner !== undefined && owner !== key) ||
+    origin.some((taskId) => owners.get(taskId) !== key);
   if (isForeign) return { ok: false, refusal: noSuchTask };
   const tags = readTags(exchange.header("x-farebox-tag"));
   if (!tags.ok) return tags;
@@ -176,7 +217,9 @@ async function admit(steps: TaskSteps, exchange: Exchange, { path, who }: Asked,
   if (forbidden !== undefined) return { ok: false, refusal: { code: "model_not_allowed", model: forbidden.name } };
   const webhook = path.hasWebhook ? await steps.webhooks.read(body) : { ok: true as const, config: noWebhook };
   if (!webhook.ok) return webhook;
-  const room = path.isFree ? ({ ok: true, leave() {} } as const) : await steps.admitTask({ charge: exchange.id, model, taskType: read.request.taskType });
+  const room = path.isFree
+    ? ({ ok: true, leave() {} } as const)
+    : await steps.admitTask({ charge: exchange.id, model, taskType: read.request.taskType });
   if (!room.ok) return room;
   const refusal = await hold(steps, exchange, { path, who, quote }, tags.tags);
   if (refusal === null) return { ok: true, quote, mentioned, webhook: webhook.config, leave: room.leave };
@@ -186,18 +229,37 @@ async function admit(steps: TaskSteps, exchange: Exchange, { path, who }: Asked,
 
 /** The quote of a path that costs nothing: a hold of nothing fits into every budget. */
 function freeOf(request: TaskRequest, at: number): { readonly ok: true; readonly quote: TaskQuote } {
-  return { ok: true, quote: { request, at, model: undefined, models: [], hold: noMoney, bounded: true, quantity: null } };
+  return {
+    ok: true,
+    quote: { request, at, model: undefined, models: [], hold: noMoney, bounded: true, quantity: null },
+  };
 }
 
 /** Null when it holds. */
-async function hold(steps: TaskSteps, exchange: Exchange, { path: { route }, who, quote }: Omit<Covered, "mentioned">, tags: Readonly<Record<string, string>>): Promise<Refusal | null> {
+async function hold(
+  steps: TaskSteps,
+  exchange: Exchange,
+  { path: { route }, who, quote }: Omit<Covered, "mentioned">,
+  tags: Readonly<Record<string, string>>,
+): Promise<Refusal | null> {
   const { model } = quote.request;
   const price = quote.model?.price ?? null;
   const group = quote.model?.group ?? null;
   const retry = readRetry(exchange.header("x-stainless-retry-count"));
   const held = await steps.ledger.hold({
-    id: exchange.id, kind: "task", at: quote.at, caller: who.caller, route, model, group, stream: false, price, amount: quote.hold,
-    bounded: quote.bounded, tags, retry,
+    id: exchange.id,
+    kind: "task",
+    at: quote.at,
+    caller: who.caller,
+    route,
+    model,
+    group,
+    stream: false,
+    price,
+    amount: quote.hold,
+    bounded: quote.bounded,
+    tags,
+    retry,
   });
   if (!held.ok) {
     const fields = [quote.model?.quantity.field ?? "input"];
@@ -211,19 +273,29 @@ async function hold(steps: TaskSteps, exchange: Exchange, { path: { route }, who
 const formType = /^\s*(?:application\/x-www-form-urlencoded|multipart\/form-data)/i;
 
 function forward(steps: TaskSteps, exchange: Exchange, { path, who }: Covered, body: Buffer): Promise<Sent> {
-  if (exchange.clientGone) return Promise.resolve({ ok: false, failure: { kind: "stopped", reason: "client_left" }, sent: false });
+  if (exchange.clientGone)
+    return Promise.resolve({ ok: false, failure: { kind: "stopped", reason: "client_left" }, sent: false });
   const headers = steps.gatewayHeaders(exchange, who.caller);
   return steps.calls.send({
     method: exchange.method,
     path: exchange.path + exchange.query,
-    headers: !path.isFree && formType.test(headers["content-type"] ?? "") ? { ...headers, "content-type": "application/json" } : headers,
+    headers:
+      !path.isFree && formType.test(headers["content-type"] ?? "")
+        ? { ...headers, "content-type": "application/json" }
+        : headers,
     body: exchange.method === "GET" ? undefined : body,
     exchange,
   });
 }
 
 /** Binds the task before the client sees its id. Settles the charge of a creation that made no task of this key. */
-async function conclude(steps: TaskSteps, exchange: Exchange, covered: Forwarded, sent: Sent, creation: Creation): Promise<void> {
+async function conclude(
+  steps: TaskSteps,
+  exchange: Exchange,
+  covered: Forwarded,
+  sent: Sent,
+  creation: Creation,
+): Promise<void> {
   const settleAs = (outcome: Outcome) => steps.background(settle(steps, exchange, covered, outcome));
   const passOn = (shown: Shown) => {
     if (sent.ok) passWhole(exchange, sent, steps.mask, shown);
@@ -233,11 +305,16 @@ async function conclude(steps: TaskSteps, exchange: Exchange, covered: Forwarded
   const refuseForeign = () => {
     if (!exchange.clientGone) exchange.refuse(noSuchTask);
   };
-  if (sent.ok && sent.text !== undefined && (await steps.showsForeignTask(sent.text, { requestId: exchange.id, key, own: created?.taskId }))) {
+  if (
+    sent.ok &&
+    sent.text !== undefined &&
+    (await steps.showsForeignTask(sent.text, { requestId: exchange.id, key, own: created?.taskId }))
+  ) {
     refuseForeign();
     return settleAs(creation.kind === "created" ? { kind: "unknown", reason: foreignTask } : creation);
   }
-  const settleWithoutTask = (outcome: Outcome) => settleAs(covered.path.isFree && sent.ok && sent.head.status < 300 ? { kind: "notSent", reason: "free" } : outcome);
+  const settleWithoutTask = (outcome: Outcome) =>
+    settleAs(covered.path.isFree && sent.ok && sent.head.status < 300 ? { kind: "notSent", reason: "free" } : outcome);
   if (creation.kind !== "created") {
     if (sent.ok) passOn(covered.shown);
     else if (!exchange.clientGone) exchange.refuse(refusalOfFailure(sent.failure, steps.limits));
@@ -246,7 +323,8 @@ async function conclude(steps: TaskSteps, exchange: Exchange, covered: Forwarded
   const record = begun(creation.record);
   const bound = await bind(steps, exchange.id, covered, record);
   if (bound.ok) {
-    if (sent.ok && sent.text !== undefined) await bindFurther(steps, exchange, covered, tasksNamed(sent.text), record.taskId);
+    if (sent.ok && sent.text !== undefined)
+      await bindFurther(steps, exchange, covered, tasksNamed(sent.text), record.taskId);
     passOn(covered.shown);
     steps.wakePoller();
     if (finalStatusOf(record) !== null) steps.background(hear(steps, record.taskId, record));
@@ -255,7 +333,10 @@ async function conclude(steps: TaskSteps, exchange: Exchange, covered: Forwarded
   if (bound.reason === "taken") {
     const known = await steps.tasks.find(record.taskId);
     if (known?.key !== key) {
-      steps.log.warn({ request_id: exchange.id, task_id: record.taskId }, "the gateway answered with a task of another key; the answer is not shown");
+      steps.log.warn(
+        { request_id: exchange.id, task_id: record.taskId },
+        "the gateway answered with a task of another key; the answer is not shown",
+      );
       refuseForeign();
       return settleAs({ kind: "unknown", reason: foreignTask });
     }
@@ -263,9 +344,16 @@ async function conclude(steps: TaskSteps, exchange: Exchange, covered: Forwarded
     // request named itself may have been continued, and nothing says what that cost.
     const shownOfKnown = await steps.webhooks.shownFor(known.charge);
     passOn((text) => shownOfKnown(covered.shown(text)));
-    return settleAs(covered.mentioned.has(record.taskId) ? { kind: "unknown", reason: "task_continued" } : { kind: "notSent", reason: "task_known" });
+    return settleAs(
+      covered.mentioned.has(record.taskId)
+        ? { kind: "unknown", reason: "task_continued" }
+        : { kind: "notSent", reason: "task_known" },
+    );
   }
-  steps.log.error({ request_id: exchange.id, task_id: record.taskId, reason: bound.reason }, "a task could not be written down; recovery posts its hold");
+  steps.log.error(
+    { request_id: exchange.id, task_id: record.taskId, reason: bound.reason },
+    "a task could not be written down; recovery posts its hold",
+  );
   exchange.refuse({ code: "ledger_unavailable" });
 }
 
@@ -274,44 +362,98 @@ async function conclude(steps: TaskSteps, exchange: Exchange, covered: Forwarded
  * completed before it is made.
  */
 function begun<Record extends TaskRecord>(record: Record): Record {
-  return record.status === "completed" && record.endedAt === null && record.consumption === null ? { ...record, status: "pending" } : record;
+  return record.status === "completed" && record.endedAt === null && record.consumption === null
+    ? { ...record, status: "pending" }
+    : record;
 }
 
 /** More tasks than this in one answer are no creation's. */
 const furtherMax = 100;
 
 /** Gives further tasks of one answer a charge each, within the budget where there is room: they run, whatever it says. */
-async function bindFurther(steps: TaskSteps, exchange: Exchange, covered: Covered, named: ReadonlySet<string>, first: string): Promise<void> {
+async function bindFurther(
+  steps: TaskSteps,
+  exchange: Exchange,
+  covered: Covered,
+  named: ReadonlySet<string>,
+  first: string,
+): Promise<void> {
   for (const taskId of [...named].filter((id) => id !== first && !covered.mentioned.has(id)).slice(0, furtherMax)) {
     if ((await steps.tasks.find(taskId)) !== undefined) continue;
     const charge = steps.newId();
     const { who, path, quote } = covered;
     const { model } = quote.request;
     const asked = {
-      id: charge, kind: "task", at: quote.at, caller: who.caller, route: path.route, model, group: quote.model?.group ?? null, stream: false,
-      price: quote.model?.price ?? null, tags: {}, retry: 0,
+      id: charge,
+      kind: "task",
+      at: quote.at,
+      caller: who.caller,
+      route: path.route,
+      model,
+      group: quote.model?.group ?? null,
+      stream: false,
+      price: quote.model?.price ?? null,
+      tags: {},
+      retry: 0,
     } as const;
     const held = await steps.ledger.hold({ ...asked, amount: quote.hold, bounded: quote.bounded });
     if (!held.ok) await steps.ledger.hold({ ...asked, amount: noMoney, bounded: true });
-    const nothing = { taskId, status: "pending", startedAt: null, endedAt: null, consumption: null, isPrivatePool: false, hasError: false, errors: [] } as const;
+    const nothing = {
+      taskId,
+      status: "pending",
+      startedAt: null,
+      endedAt: null,
+      consumption: null,
+      isPrivatePool: false,
+      hasError: false,
+      errors: [],
+    } as const;
     const bound = await bind(steps, charge, covered, nothing);
-    if (!bound.ok) steps.log.error({ request_id: exchange.id, task_id: taskId, reason: bound.reason }, "a further task of a creation could not be written down; nothing pays for it");
+    if (!bound.ok)
+      steps.log.error(
+        { request_id: exchange.id, task_id: taskId, reason: bound.reason },
+        "a further task of a creation could not be written down; nothing pays for it",
+      );
   }
 }
 
-function bind({ tasks, clock, random }: TaskSteps, charge: string, { who, quote }: Covered, record: TaskRecord & { readonly taskId: string }): Promise<BindResult> {
+function bind(
+  { tasks, clock, random }: TaskSteps,
+  charge: string,
+  { who, quote }: Covered,
+  record: TaskRecord & { readonly taskId: string },
+): Promise<BindResult> {
   const { taskId, status, startedAt } = record;
   const { model, taskType } = quote.request;
   const createdAt = clock.now();
-  const task = { taskId, charge, key: who.caller.key, model, taskType, status, createdAt, startedAt, quantity: quote.quantity };
+  const task = {
+    taskId,
+    charge,
+    key: who.caller.key,
+    model,
+    taskType,
+    status,
+    createdAt,
+    startedAt,
+    quantity: quote.quantity,
+  };
   const deadlineAt = deadlineOf(task);
   return tasks.bind({ ...task, deadlineAt, nextPollAt: nextPollAt({ createdAt, deadlineAt }, createdAt, random()) });
 }
 
-function settle(steps: TaskSteps, exchange: Exchange, { path: { route }, who, quote }: Covered, outcome: Outcome): Promise<void> {
+function settle(
+  steps: TaskSteps,
+  exchange: Exchange,
+  { path: { route }, who, quote }: Covered,
+  outcome: Outcome,
+): Promise<void> {
   const { clock } = steps;
   const end = {
-    at: clock.now(), status: exchange.status, servedModel: null, gatewayRequestId: null, durationMs: Math.round(clock.monotonic() - exchange.startedAt),
+    at: clock.now(),
+    status: exchange.status,
+    servedModel: null,
+    gatewayRequestId: null,
+    durationMs: Math.round(clock.monotonic() - exchange.startedAt),
     firstTokenMs: null,
   };
   const price = quote.model?.price?.version ?? null;
@@ -337,7 +479,10 @@ export function cancelTask(steps: TaskSteps, askedOf: AskedOf = unifiedAsked): H
     const heard = await passAnswer(steps, exchange, tasks, asked);
     for (const task of tasks) {
       const isOver = heard !== undefined && heard.task === task && finalStatusOf(heard.record) !== null;
-      if (exchange.status !== null && exchange.status < 300) steps.background((isOver ? steps.book.heard(task, heard.record, "client") : steps.book.lookSoon(task)).then(steps.wakePoller));
+      if (exchange.status !== null && exchange.status < 300)
+        steps.background(
+          (isOver ? steps.book.heard(task, heard.record, "client") : steps.book.lookSoon(task)).then(steps.wakePoller),
+        );
     }
   });
 }
@@ -350,18 +495,31 @@ export interface AskedTasks {
 }
 
 /** Reads which tasks a request asks for; `release` gives its body's memory back. */
-export type AskedOf = (exchange: Exchange) => Promise<{ readonly ok: true; readonly asked: AskedTasks; readonly release: () => void } | { readonly ok: false; readonly refusal: Refusal | null }>;
+export type AskedOf = (
+  exchange: Exchange,
+) => Promise<
+  | { readonly ok: true; readonly asked: AskedTasks; readonly release: () => void }
+  | { readonly ok: false; readonly refusal: Refusal | null }
+>;
 
 const unifiedAsked: AskedOf = async (exchange) => {
   const taskId = decodeURIComponent(exchange.path.slice(taskPath.length + 1));
-  return { ok: true, asked: { taskIds: [taskId], path: `${taskPath}/${encodeURIComponent(taskId)}`, body: undefined }, release: () => {} };
+  return {
+    ok: true,
+    asked: { taskIds: [taskId], path: `${taskPath}/${encodeURIComponent(taskId)}`, body: undefined },
+    release: () => {},
+  };
 };
 
 /**
  * A handler of requests that name tasks: for their owner alone. To anyone else there are none, whether they exist or not.
  * Asking for a task costs nothing, so no limit counts it.
  */
-function ofOwnTasks(steps: TaskSteps, askedOf: AskedOf, handle: (exchange: Exchange, tasks: readonly Task[], asked: AskedTasks) => Promise<void>): Handler {
+function ofOwnTasks(
+  steps: TaskSteps,
+  askedOf: AskedOf,
+  handle: (exchange: Exchange, tasks: readonly Task[], asked: AskedTasks) => Promise<void>,
+): Handler {
   return withKey(steps.authenticate, async (exchange, who) => {
     const read = await askedOf(exchange);
     if (!read.ok) return read.refusal === null ? notForwarded : refuse(exchange, read.refusal);
@@ -375,7 +533,8 @@ function ofOwnTasks(steps: TaskSteps, askedOf: AskedOf, handle: (exchange: Excha
       }
       // Whatever else the request names may be what its answer is about.
       const mentioned = tasksMentioned(asked.body ?? nothing, exchange.query);
-      if (tasks.length === 0 || [...mentioned].some((id) => !asked.taskIds.includes(id))) return refuse(exchange, noSuchTask);
+      if (tasks.length === 0 || [...mentioned].some((id) => !asked.taskIds.includes(id)))
+        return refuse(exchange, noSuchTask);
       await handle(exchange, tasks, asked);
       return notForwarded;
     } finally {
@@ -387,7 +546,12 @@ function ofOwnTasks(steps: TaskSteps, askedOf: AskedOf, handle: (exchange: Excha
 const nothing = Buffer.alloc(0);
 
 /** Sends the request on and gives the client its answer; the record in it with its task, where it is one of these. */
-async function passAnswer(steps: TaskSteps, exchange: Exchange, tasks: readonly Task[], asked: AskedTasks): Promise<{ readonly task: Task; readonly record: TaskRecord } | undefined> {
+async function passAnswer(
+  steps: TaskSteps,
+  exchange: Exchange,
+  tasks: readonly Task[],
+  asked: AskedTasks,
+): Promise<{ readonly task: Task; readonly record: TaskRecord } | undefined> {
   const key = tasks[0]?.key ?? "";
   const sent = await steps.calls.send({
     method: exchange.method,
@@ -416,13 +580,23 @@ export function listTasks(steps: TaskSteps): Handler {
   return withKey(steps.authenticate, async (exchange, { caller }) => {
     const { key } = caller;
     const headers = steps.gatewayHeaders(exchange, caller);
-    const sent = await steps.calls.send({ method: exchange.method, path: exchange.path + exchange.query, headers, body: undefined, exchange });
+    const sent = await steps.calls.send({
+      method: exchange.method,
+      path: exchange.path + exchange.query,
+      headers,
+      body: undefined,
+      exchange,
+    });
     if (!sent.ok) {
       if (!exchange.clientGone) exchange.refuse(refusalOfFailure(sent.failure, steps.limits));
       return notForwarded;
     }
     const { text } = sent;
-    if (sent.head.status >= 300 && text !== undefined && !(await steps.showsForeignTask(text, { requestId: exchange.id, key }))) {
+    if (
+      sent.head.status >= 300 &&
+      text !== undefined &&
+      !(await steps.showsForeignTask(text, { requestId: exchange.id, key }))
+    ) {
       passWhole(exchange, sent, steps.mask);
       return notForwarded;
     }

@@ -57,7 +57,11 @@ export class Upload implements StreamedBody {
   readHead(): Promise<UploadHead> {
     const { promise, resolve } = Promise.withResolvers<UploadHead>();
     this.#headRead = resolve;
-    this.#body.read({ chunk: (bytes) => this.#chunk(bytes), end: () => this.#end(), fail: (refusal) => this.#fail(refusal) });
+    this.#body.read({
+      chunk: (bytes) => this.#chunk(bytes),
+      end: () => this.#end(),
+      fail: (refusal) => this.#fail(refusal),
+    });
     return promise;
   }
 

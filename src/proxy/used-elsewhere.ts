@@ -8,7 +8,8 @@ export function usedByPeers(peers: Peers): UsedElsewhere {
   peers.onBeat(() => {
     sums = new Map();
     for (const { news } of peers.live()) {
-      for (const [id, use] of Object.entries(news?.used ?? {})) sums.set(id, sumOfUse(sums.get(id) ?? nothingUsed, use));
+      for (const [id, use] of Object.entries(news?.used ?? {}))
+        sums.set(id, sumOfUse(sums.get(id) ?? nothingUsed, use));
     }
   });
   return (id) => sums.get(id) ?? nothingUsed;

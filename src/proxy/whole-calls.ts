@@ -38,7 +38,11 @@ const answerBytesMax = 32 * 1024 * 1024;
  * The answer is read to its end when its client has left: what was sent may be billed, and only the answer says so. What
  * was not sent yet ends with its client.
  */
-export function createWholeCalls(parts: { readonly gateway: Gateway; readonly clock: Clock; readonly limits: ForwardLimits }): WholeCalls {
+export function createWholeCalls(parts: {
+  readonly gateway: Gateway;
+  readonly clock: Clock;
+  readonly limits: ForwardLimits;
+}): WholeCalls {
   const { gateway, clock, limits } = parts;
   const running = new Set<WholeCall>();
   let stopped = false;
@@ -95,7 +99,10 @@ export function refusalOfFailure(failure: Extract<Sent, { ok: false }>["failure"
     case "too_large":
       return { code: "gateway_unreachable", message: "The gateway's answer is too large to be held." };
     case "reset":
-      return { code: "gateway_unreachable", message: "The gateway broke the connection off before its answer was complete." };
+      return {
+        code: "gateway_unreachable",
+        message: "The gateway broke the connection off before its answer was complete.",
+      };
     case "unreachable":
       return { code: "gateway_unreachable", message: "The gateway cannot be reached." };
     case "stopped":

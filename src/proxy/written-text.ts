@@ -67,7 +67,10 @@ export class WrittenText {
   }
 
   get soFar(): WrittenSoFar {
-    return { tokens: this.counted + this.uncounted, tookMs: this.#firstAt === undefined ? 0 : this.#lastAt - this.#firstAt };
+    return {
+      tokens: this.counted + this.uncounted,
+      tookMs: this.#firstAt === undefined ? 0 : this.#lastAt - this.#firstAt,
+    };
   }
 
   #note(): void {

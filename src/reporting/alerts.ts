@@ -29,14 +29,23 @@ export interface AlertsJson {
 }
 
 /** The alerts of the last days, newest first; an unknown cursor has no page. */
-export async function listAlerts({ outbox }: { readonly outbox: Outbox }, { limit, cursor }: AlertQuery): Promise<AlertsJson> {
+export async function listAlerts(
+  { outbox }: { readonly outbox: Outbox },
+  { limit, cursor }: AlertQuery,
+): Promise<AlertsJson> {
   const found = await outbox.list({ kind: "alert", limit: limit + 1, ...(cursor !== undefined && { after: cursor }) });
   const alerts = found.slice(0, limit).map(alertJson);
   return { alerts, next: found.length > limit ? (alerts.at(-1)?.id ?? null) : null };
 }
 
 function alertJson({ payload, state, tries, nextTryAt, endedAt, lastError }: Message): AlertJson {
-  const delivery = { state, tries, next_try_at: isoOrNull(nextTryAt), ended_at: isoOrNull(endedAt), last_error: lastError };
+  const delivery = {
+    state,
+    tries,
+    next_try_at: isoOrNull(nextTryAt),
+    ended_at: isoOrNull(endedAt),
+    last_error: lastError,
+  };
   return { ...(JSON.parse(payload) as AlertMessage), delivery };
 }
 

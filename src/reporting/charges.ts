@@ -54,7 +54,12 @@ function correctionOf({ adjusts, adjustedBy, reason, endedAt }: Charge) {
 export type ChargeDetailsJson = ReturnType<typeof chargeDetailsJson>;
 
 /** One charge with its corrections, newest first, what all of them come to, and how its amount comes about by its price. */
-export function chargeDetailsJson(charge: Charge, corrections: readonly Charge[], nameOf: NameOf, prices: ChargePrices | undefined) {
+export function chargeDetailsJson(
+  charge: Charge,
+  corrections: readonly Charge[],
+  nameOf: NameOf,
+  prices: ChargePrices | undefined,
+) {
   const costs = [charge, ...corrections].map(({ cost }) => cost).filter((cost) => cost !== null);
   return {
     ...chargeJson(charge, nameOf),

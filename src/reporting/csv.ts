@@ -25,7 +25,13 @@ export function reportCsv(report: Report): string {
 
 /** With what other prices would have made of each row in the last columns. */
 export function whatIfCsv(report: WhatIfReport): string {
-  const titles = ["what_if_cost_usd", "what_if_list_cost_usd", "difference_usd", "not_recomputed_requests", "not_recomputed_cost_usd"];
+  const titles = [
+    "what_if_cost_usd",
+    "what_if_list_cost_usd",
+    "difference_usd",
+    "not_recomputed_requests",
+    "not_recomputed_cost_usd",
+  ];
   const [header = [], ...rows] = reportCells(report);
   const more = report.rows.map(({ what_if }) => [
     what_if.cost_usd,

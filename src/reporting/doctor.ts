@@ -43,14 +43,22 @@ const clockSkewMsMax = 30_000;
 /** `gatewayAt`: the gateway's time at the instant `at`; null where it does not tell. */
 export function judgeClock(at: number, gatewayAt: number | null): Check {
   if (at < Date.UTC(2025, 0)) {
-    return failed("clock", `this machine's clock says ${new Date(at).toISOString()}`, "set it: days and budget windows follow it");
+    return failed(
+      "clock",
+      `this machine's clock says ${new Date(at).toISOString()}`,
+      "set it: days and budget windows follow it",
+    );
   }
   if (gatewayAt === null) return ok("clock", `${new Date(at).toISOString()}; there is nothing to compare it with`);
   const skewMs = at - gatewayAt;
   const seconds = Math.round(Math.abs(skewMs) / 1000);
   if (Math.abs(skewMs) <= clockSkewMsMax) return ok("clock", `within ${Math.max(seconds, 1)} s of the gateway's`);
   const way = skewMs > 0 ? "ahead of" : "behind";
-  return warning("clock", `${seconds} s ${way} the gateway's`, "set it by NTP (timedatectl set-ntp true): days and budget windows follow it");
+  return warning(
+    "clock",
+    `${seconds} s ${way} the gateway's`,
+    "set it by NTP (timedatectl set-ntp true): days and budget windows follow it",
+  );
 }
 
 /** Loaded prices: when they were last reviewed, and what has none. */
@@ -58,12 +66,22 @@ export function judgePrices(catalogue: Catalogue, now: number): Check {
   const models = catalogue.list(now);
   const unpriced = models.filter(({ price }) => price === null).map(({ id }) => id);
   const { reviewed_on, age_days, review_due } = newestReview(catalogue, now);
-  if (reviewed_on === null) return warning("prices", `${models.length} models, none with a price in force`, "add price files (FAREBOX_PRICING)");
+  if (reviewed_on === null)
+    return warning(
+      "prices",
+      `${models.length} models, none with a price in force`,
+      "add price files (FAREBOX_PRICING)",
+    );
 
-  const without = unpriced.length === 0 ? "" : `; without a price, and refused under a hard budget: ${listed(unpriced)}`;
+  const without =
+    unpriced.length === 0 ? "" : `; without a price, and refused under a hard budget: ${listed(unpriced)}`;
   const message = `${models.length} models, the newest review on ${reviewed_on}, ${age_days} ${age_days === 1 ? "day" : "days"} ago${without}`;
   if (!review_due) return ok("prices", message);
-  return warning("prices", message, "prices may have changed since: update farebox, or import a current table (farebox prices import)");
+  return warning(
+    "prices",
+    message,
+    "prices may have changed since: update farebox, or import a current table (farebox prices import)",
+  );
 }
 
 /** "a, b, c and 4 more" */
@@ -75,13 +93,21 @@ export function listed(names: readonly string[], max = 5): string {
 /** A hold this old is a task, a very long stream, or left over. Milliseconds. */
 export const holdAgeMsMax = 3_600_000;
 
-export function judgePending(pending: { readonly count: number; readonly oldestAt: number | null }, now: number, isServed: boolean): Check {
+export function judgePending(
+  pending: { readonly count: number; readonly oldestAt: number | null },
+  now: number,
+  isServed: boolean,
+): Check {
   const { count, oldestAt } = pending;
   if (count === 0 || oldestAt === null) return ok("holds", "none pending");
   if (isServed && now - oldestAt <= holdAgeMsMax) return ok("holds", `${count} pending, none older than an hour`);
   const message = `${count} pending, the oldest since ${new Date(oldestAt).toISOString()}`;
   if (!isServed) return warning("holds", `${message}, and no serve runs`, "the next serve posts them as assumed");
-  return warning("holds", message, "farebox charges --state pending lists them; a serve that is started anew posts what is left over");
+  return warning(
+    "holds",
+    message,
+    "farebox charges --state pending lists them; a serve that is started anew posts what is left over",
+  );
 }
 
 /** Nothing to say of one process. */
@@ -90,7 +116,9 @@ export function judgeWorkers(workers: number, cores: number): Check[] {
   const message = `${workers} on ${cores} ${cores === 1 ? "core" : "cores"}`;
   if (workers === 1) return [];
   if (workers <= cores) return [ok(name, message)];
-  return [warning(name, message, "workers beyond the cores wait for each other: FAREBOX_WORKERS=auto starts one for each")];
+  return [
+    warning(name, message, "workers beyond the cores wait for each other: FAREBOX_WORKERS=auto starts one for each"),
+  ];
 }
 
 /** Names of the ledger's file other than its own: SQLite keeps the newest charges in a log that is named after the path. */
@@ -98,10 +126,22 @@ export function judgeNames(path: string, links: number, isMounted: boolean): Che
   const name = "ledger file";
   const checks: Check[] = [];
   if (links > 1) {
-    checks.push(warning(name, `${path} has ${links} names (hard links)`, "remove the others: a ledger opened under another name lacks what its write-ahead log holds"));
+    checks.push(
+      warning(
+        name,
+        `${path} has ${links} names (hard links)`,
+        "remove the others: a ledger opened under another name lacks what its write-ahead log holds",
+      ),
+    );
   }
   if (isMounted) {
-    checks.push(warning(name, `the volume holds only the file ${path}, not the write-ahead log next to it`, "mount its folder: charges in the log are lost with the container"));
+    checks.push(
+      warning(
+        name,
+        `the volume holds only the file ${path}, not the write-ahead log next to it`,
+        "mount its folder: charges in the log are lost with the container",
+      ),
+    );
   }
   return checks;
 }
@@ -112,7 +152,11 @@ const walBytesMax = 256 * 1024 ** 2;
 export function judgeWal(bytes: number): Check {
   const size = `${Math.ceil(bytes / 1024 ** 2)} MB`;
   if (bytes <= walBytesMax) return ok("write-ahead log", bytes === 0 ? "empty" : `at most ${size}`);
-  return warning("write-ahead log", size, "a long read keeps it from shrinking: end reports, backups or other programs that have the ledger open");
+  return warning(
+    "write-ahead log",
+    size,
+    "a long read keeps it from shrinking: end reports, backups or other programs that have the ledger open",
+  );
 }
 
 const diskBytesLeast = 64 * 1024 ** 2;
@@ -120,7 +164,9 @@ const diskBytesLow = 1024 ** 3;
 
 export function judgeDisk(freeBytes: number, folder: string): Check {
   const message = `${Math.floor(freeBytes / 1024 ** 2)} MB free for ${folder}`;
-  if (freeBytes < diskBytesLeast) return failed("disk", message, "free some: without room the ledger cannot be written, and nothing is forwarded");
-  if (freeBytes < diskBytesLow) return warning("disk", message, "free some soon, or prune old charges (farebox db prune)");
+  if (freeBytes < diskBytesLeast)
+    return failed("disk", message, "free some: without room the ledger cannot be written, and nothing is forwarded");
+  if (freeBytes < diskBytesLow)
+    return warning("disk", message, "free some soon, or prune old charges (farebox db prune)");
   return ok("disk", message);
 }

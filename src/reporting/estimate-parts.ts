@@ -56,40 +56,83 @@ async function textPart(tokens: TokenCounter, model: CatalogueModel, body: Buffe
   const chat = chatTextOf(body);
   const schema = objectOr(objectOr(JSON.parse(body.toString("utf8")))["response_format"])["json_schema"];
   const counted = await tokens.countChat(chat, model.encoding);
-  const shape = schema === undefined ? { ok: true, tokens: 0 } as const : await tokens.countText(JSON.stringify(schema), model.encoding);
+  const shape =
+    schema === undefined
+      ? ({ ok: true, tokens: 0 } as const)
+      : await tokens.countText(JSON.stringify(schema), model.encoding);
   if (!counted.ok || !shape.ok) {
-    return { class: "input", tokens: model.contextTokens, known: "bound", why: "too long to be counted: the whole context" };
+    return {
+      class: "input",
+      tokens: model.contextTokens,
+      known: "bound",
+      why: "too long to be counted: the whole context",
+    };
   }
   const why: string[] = [];
   const rates = model.price?.version.tiers[0].charged;
-  if (rates !== undefined && (["cached_input", "cache_write", "cache_write_1h"] as const).some((name) => rates[name] !== rates.input)) {
+  if (
+    rates !== undefined &&
+    (["cached_input", "cache_write", "cache_write_1h"] as const).some((name) => rates[name] !== rates.input)
+  ) {
     why.push("tokens that a cache reads or writes cost otherwise");
   }
-  if (!model.tokenizerIsPublic) why.push(`counted with ${model.encoding}, not the model's own tokenizer, and widened by ${model.errorFactor / 1000}`);
+  if (!model.tokenizerIsPublic)
+    why.push(
+      `counted with ${model.encoding}, not the model's own tokenizer, and widened by ${model.errorFactor / 1000}`,
+    );
   if (chat.tools.length > 0) why.push("tools are counted by the published formula");
   if (schema !== undefined) why.push("the answer's schema is counted as its text");
   const count = scaleTokens(counted.tokens + shape.tokens, model.errorFactor);
-  return { class: "input", tokens: count, known: why.length > 0 ? "estimate" : "exact", why: why.length > 0 ? why.join("; ") : null };
+  return {
+    class: "input",
+    tokens: count,
+    known: why.length > 0 ? "estimate" : "exact",
+    why: why.length > 0 ? why.join("; ") : null,
+  };
 }
 
 function mediaPart(model: CatalogueModel, name: TokenClass, count: number, each: number | null, thing: string): Part[] {
   if (count === 0) return [];
   const things = `${count} ${thing}${count === 1 ? "" : "s"}`;
-  if (each === null) return [{ class: name, tokens: model.contextTokens, known: "bound", why: `${things}, which nothing bounds: the whole context` }];
-  return [{ class: name, tokens: count * each, known: "bound", why: `${things} of at most ${each} tokens${count === 1 ? "" : " each"}` }];
+  if (each === null)
+    return [
+      {
+        class: name,
+        tokens: model.contextTokens,
+        known: "bound",
+        why: `${things}, which nothing bounds: the whole context`,
+      },
+    ];
+  return [
+    {
+      class: name,
+      tokens: count * each,
+      known: "bound",
+      why: `${things} of at most ${each} tokens${count === 1 ? "" : " each"}`,
+    },
+  ];
 }
 
 /** The most that the model may write, at the dearest class that the answer can have. */
-export function outputPart(model: CatalogueModel, price: PriceVersion, prompt: TokenCounts, request: ModelRequest | null): Part {
+export function outputPart(
+  model: CatalogueModel,
+  price: PriceVersion,
+  prompt: TokenCounts,
+  request: ModelRequest | null,
+): Part {
   const { charged } = tierFor(price, promptTotal(prompt));
   const possible = request?.classes.completion ?? (["output", "reasoning"] as const);
   const dearest = possible.reduce<TokenClass>((top, name) => (charged[name] > charged[top] ? name : top), "output");
-  if (request === null) return { class: dearest, tokens: model.outputTokensMax, known: "bound", why: "the most that the model writes" };
+  if (request === null)
+    return { class: dearest, tokens: model.outputTokensMax, known: "bound", why: "the most that the model writes" };
   const { size } = request;
   const hidden = size.unboundedFields.length > 0;
   const tokens = outputBound(hidden ? { ...size, outputLimit: null } : size, model);
   const choices = size.choices === 1 ? "" : `, ${size.choices} times`;
-  const why = hidden || !Number.isFinite(size.outputLimit ?? Infinity) ? `the most that the model writes${choices}` : `the most that the request allows${choices}`;
+  const why =
+    hidden || !Number.isFinite(size.outputLimit ?? Infinity)
+      ? `the most that the model writes${choices}`
+      : `the most that the request allows${choices}`;
   return { class: dearest, tokens, known: "bound", why };
 }
 

@@ -15,7 +15,10 @@ export function readEstimateRequest(bytes: Buffer, model: string | undefined): E
   const body = model === undefined ? bytes : withModel(bytes, model);
   const read = readChatRequest(body);
   if (read.ok) return { ok: true, request: read.request, body };
-  return { ok: false, problem: `is not a chat request: ${"message" in read.refusal ? read.refusal.message : read.refusal.code}` };
+  return {
+    ok: false,
+    problem: `is not a chat request: ${"message" in read.refusal ? read.refusal.message : read.refusal.code}`,
+  };
 }
 
 /** The proxy need not look into long strings; here the whole text is checked, and a fault has its place. */

@@ -61,7 +61,9 @@ export interface EstimateItem {
   readonly why: string | null;
 }
 
-export type EstimateResult = { readonly ok: true; readonly estimate: Estimate } | { readonly ok: false; readonly problem: "unknown_model" | "no_price" };
+export type EstimateResult =
+  | { readonly ok: true; readonly estimate: Estimate }
+  | { readonly ok: false; readonly problem: "unknown_model" | "no_price" };
 
 /** What a request would cost, item by item, before it is sent. */
 export async function estimate(tools: EstimateTools, wish: EstimateWish): Promise<EstimateResult> {
@@ -80,7 +82,10 @@ export async function estimate(tools: EstimateTools, wish: EstimateWish): Promis
   const cost = costOf(version, tokens);
   const items = itemise(version, tokens).map((item) => itemJson(item, parts));
   const { unbounded, ...holds } = await holdsOf(tools, model, version, wish);
-  const isPlain = unbounded.length === 0 && (request?.fields.doubts ?? []).length === 0 && otherModels(tools, model, request).length === 0;
+  const isPlain =
+    unbounded.length === 0 &&
+    (request?.fields.doubts ?? []).length === 0 &&
+    otherModels(tools, model, request).length === 0;
   return {
     ok: true,
     estimate: {
@@ -101,23 +106,33 @@ export async function estimate(tools: EstimateTools, wish: EstimateWish): Promis
 async function promptOf({ tokens }: EstimateTools, model: CatalogueModel, wish: EstimateWish): Promise<Part[]> {
   if (wish.inputTokens !== null) return [{ class: "input", tokens: wish.inputTokens, known: "exact", why: "as given" }];
   if (wish.given !== null) return promptParts(tokens, model, wish.given);
-  return [{ class: "input", tokens: model.contextTokens, known: "bound", why: "no request was given: the whole context" }];
+  return [
+    { class: "input", tokens: model.contextTokens, known: "bound", why: "no request was given: the whole context" },
+  ];
 }
 
 async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: PriceVersion, { given }: EstimateWish) {
   if (given === null) {
     const bound = { promptTokens: model.contextTokens, outputTokens: model.outputTokensMax };
-    const most = worstCase(version, bound, { prompt: ["input", "cached_input", "cache_write"], completion: ["output", "reasoning"] });
+    const most = worstCase(version, bound, {
+      prompt: ["input", "cached_input", "cache_write"],
+      completion: ["output", "reasoning"],
+    });
     return { unbounded: [], hold_usd: formatUsd(most), counted_hold_usd: null };
   }
   const { hold, counted, unboundedFields: unbounded } = await tools.holdsFor(given.request, given.body);
-  return { unbounded, hold_usd: formatUsd(hold ?? (0n as PicoUsd)), counted_hold_usd: counted === null ? null : formatUsd(counted) };
+  return {
+    unbounded,
+    hold_usd: formatUsd(hold ?? (0n as PicoUsd)),
+    counted_hold_usd: counted === null ? null : formatUsd(counted),
+  };
 }
 
 /** A line of the cost with the parts that it came from. A flat price and a minimum are exact where the tokens do not matter. */
 function itemJson(item: CostItem, parts: readonly Part[]): EstimateItem {
   const from = parts.filter((part) => part.class === item.class && part.tokens > 0);
-  const why = item.class === "minimum" ? "the gateway's minimum charge" : from.flatMap((part) => part.why ?? []).join("; ");
+  const why =
+    item.class === "minimum" ? "the gateway's minimum charge" : from.flatMap((part) => part.why ?? []).join("; ");
   const known = item.class === "minimum" ? parts.map((part) => part.known) : from.map((part) => part.known);
   return {
     class: item.class,
@@ -152,11 +167,19 @@ function notesOf(tools: EstimateTools, model: CatalogueModel, { prompt, request,
   const notes: string[] = [];
   const others = otherModels(tools, model, request);
   const unknown = request?.fields.unknown ?? [];
-  if (others.length > 0) notes.push(`the request names ${others.join(", ")} too: each must be allowed, and the hold is that of the most expensive one`);
-  if (unknown.length > 0) notes.push(`Farebox does not know ${unknown.join(", ")}, which may change the price: its charge is marked unknown_field`);
-  if (isCeiling(tools, model)) notes.push("no price file names this model: it is priced by the default, which is a ceiling");
+  if (others.length > 0)
+    notes.push(
+      `the request names ${others.join(", ")} too: each must be allowed, and the hold is that of the most expensive one`,
+    );
+  if (unknown.length > 0)
+    notes.push(
+      `Farebox does not know ${unknown.join(", ")}, which may change the price: its charge is marked unknown_field`,
+    );
+  if (isCeiling(tools, model))
+    notes.push("no price file names this model: it is priced by the default, which is a ceiling");
   if (unbounded.length > 0) notes.push(`${unbounded.join(", ")} may cost more than tokens, which is not in this sum`);
   const length = prompt.reduce((sum, { tokens }) => sum + tokens, 0);
-  if (length > model.contextTokens) notes.push(`the prompt is longer than the model's context of ${model.contextTokens} tokens`);
+  if (length > model.contextTokens)
+    notes.push(`the prompt is longer than the model's context of ${model.contextTokens} tokens`);
   return notes;
 }

@@ -61,7 +61,10 @@ function rowOf(charge: ChargeJson): Cell[] {
 }
 
 /** Charges as JSON, one line each, as the command `charges` and the HTTP interface give them. */
-export async function* chargesJsonLines(charges: AsyncIterable<readonly Charge[]>, nameOf: NameOf): AsyncGenerator<string> {
+export async function* chargesJsonLines(
+  charges: AsyncIterable<readonly Charge[]>,
+  nameOf: NameOf,
+): AsyncGenerator<string> {
   for await (const part of charges) {
     yield part.map((charge) => `${JSON.stringify(chargeJson(charge, nameOf))}\n`).join("");
   }

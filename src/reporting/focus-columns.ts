@@ -115,8 +115,20 @@ const standard = {
   ServiceSubcategory: () => "Generative AI",
   SkuId: skuId,
   SkuMeter: (row) => meterNames[row.meter],
-  SkuPriceDetails: (row) => JSON.stringify({ x_Model: row.pricedModel, x_TierFromPromptTokens: row.tierFrom ?? undefined, x_ServiceTier: row.serviceTier ?? undefined }),
-  SkuPriceId: (row) => [row.priceId ?? "stated", ...(row.serviceTier === null ? [] : [row.serviceTier]), row.tierFrom ?? 0, skuId(row), row.unit].join("/"),
+  SkuPriceDetails: (row) =>
+    JSON.stringify({
+      x_Model: row.pricedModel,
+      x_TierFromPromptTokens: row.tierFrom ?? undefined,
+      x_ServiceTier: row.serviceTier ?? undefined,
+    }),
+  SkuPriceId: (row) =>
+    [
+      row.priceId ?? "stated",
+      ...(row.serviceTier === null ? [] : [row.serviceTier]),
+      row.tierFrom ?? 0,
+      skuId(row),
+      row.unit,
+    ].join("/"),
   SubAccountId: (row) => (row.key === "" ? null : row.key),
   SubAccountName: (row, { nameOf }) => nameOf(row.key),
   Tags: (row) => row.tags,

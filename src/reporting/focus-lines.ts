@@ -45,7 +45,8 @@ export function focusLines(charge: Charge, price: PriceVersion | undefined): Foc
     case "tokens":
     case "per_request": {
       const items = price === undefined ? [] : itemise(price, charge.tokens, charge.billing);
-      const isWhole = sum(items.map((item) => item.cost)) === cost && sum(items.map((item) => item.listCost)) === listCost;
+      const isWhole =
+        sum(items.map((item) => item.cost)) === cost && sum(items.map((item) => item.listCost)) === listCost;
       if (isWhole && price !== undefined) return items.map((item) => itemLine(item, price));
       return stated("stated", cost, listCost, tokensOf(charge));
     }
@@ -54,7 +55,9 @@ export function focusLines(charge: Charge, price: PriceVersion | undefined): Foc
     case "task":
       return stated("stated", cost, listCost, tokensOf(charge));
     case "adjustment":
-      return charge.route === "carried" ? stated("carried", cost, listCost, tokensOf(charge)) : stated("adjustment", cost, listCost, null);
+      return charge.route === "carried"
+        ? stated("carried", cost, listCost, tokensOf(charge))
+        : stated("adjustment", cost, listCost, null);
     case "unpriced":
       return null;
     default:
@@ -66,7 +69,15 @@ function itemLine(item: CostItem, price: PriceVersion): FocusLine {
   const tierFrom = price.tiers.length > 1 ? item.tierFrom : null;
   const line = { meter: item.class, tool: item.tool ?? null, tierFrom };
   if (item.class === "request") {
-    return { ...line, unit: "Requests", quantity: 1n, contracted: item.cost, list: item.listCost, consumed: 1n, tierFrom: null };
+    return {
+      ...line,
+      unit: "Requests",
+      quantity: 1n,
+      contracted: item.cost,
+      list: item.listCost,
+      consumed: 1n,
+      tierFrom: null,
+    };
   }
   if (item.class === "fee") {
     const calls = BigInt(item.tokens);
@@ -74,7 +85,8 @@ function itemLine(item: CostItem, price: PriceVersion): FocusLine {
     return { ...line, unit: "Requests", quantity: calls, contracted, list, consumed: calls, tierFrom: null };
   }
   const consumed = item.class === "minimum" ? 0n : BigInt(item.tokens);
-  if (item.rate === null) return { ...line, unit: "USD", quantity: item.cost, contracted: one, list: noMoney, consumed };
+  if (item.rate === null)
+    return { ...line, unit: "USD", quantity: item.cost, contracted: one, list: noMoney, consumed };
   const [contracted, list] = [item.rate as bigint as PicoUsd, (item.listRate ?? 0n) as bigint as PicoUsd];
   return { ...line, unit: "Tokens", quantity: BigInt(item.tokens), contracted, list, consumed };
 }
@@ -90,7 +102,8 @@ function stated(meter: Meter, cost: PicoUsd, list: PicoUsd, consumed: bigint | n
   if (list === 0n) return [{ ...inUsd, quantity: cost, contracted: one, list: noMoney }];
   if (cost === 0n) return [{ ...inUsd, quantity: list, contracted: noMoney, list: one }];
   if (cost > 0n && list > 0n) return [{ ...line, unit: "Units", quantity: 1n, contracted: cost, list }];
-  if (cost < 0n && list < 0n) return [{ ...line, unit: "Units", quantity: -1n, contracted: negated(cost), list: negated(list) }];
+  if (cost < 0n && list < 0n)
+    return [{ ...line, unit: "Units", quantity: -1n, contracted: negated(cost), list: negated(list) }];
   return [...stated(meter, cost, noMoney, consumed), ...stated(meter, noMoney, list, consumed === null ? null : 0n)];
 }
 

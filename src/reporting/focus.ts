@@ -34,7 +34,8 @@ export async function* focusCsv(
   yield csvOf([columns]);
   const days = new DayRows(tools.calendar, span);
   const prices = new KnownPrices(tools.ledger);
-  const text = (rows: readonly FocusRow[]) => csvOf(rows.map((row) => cellsOf(row, { columns, options, nameOf: tools.nameOf })));
+  const text = (rows: readonly FocusRow[]) =>
+    csvOf(rows.map((row) => cellsOf(row, { columns, options, nameOf: tools.nameOf })));
   for await (const charges of tools.ledger.stream(span)) {
     for (const charge of charges) {
       if (charge.state === "pending") leftOut.pending++;

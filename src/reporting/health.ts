@@ -32,7 +32,12 @@ export interface GatewayHealth {
   readonly byStatus: ReadonlyMap<number, number>;
   readonly minutes: readonly { readonly start: number; readonly requests: number; readonly errors: number }[];
   /** The latest first. */
-  readonly last: readonly { readonly id: string; readonly at: number; readonly model: string | null; readonly status: number }[];
+  readonly last: readonly {
+    readonly id: string;
+    readonly at: number;
+    readonly model: string | null;
+    readonly status: number;
+  }[];
 }
 
 interface HealthTools {
@@ -54,7 +59,10 @@ export async function runHealth({ ledger, keys, samples, outbox, catalogue, proc
     process.ready(),
   ]);
   const shown = old.slice(0, oldHoldsMax);
-  const nameOf = await keyNamesOf(keys, shown.map(({ key }) => key));
+  const nameOf = await keyNamesOf(
+    keys,
+    shown.map(({ key }) => key),
+  );
   const prices = catalogue();
   const explanations = reconciled.ok ? await groupsExplaining(ledger, prices, reconciled.reconciliation) : [];
   return {
@@ -68,7 +76,11 @@ export async function runHealth({ ledger, keys, samples, outbox, catalogue, proc
       count: pending.count,
       oldest_at: pending.oldestAt === null ? null : isoTime(pending.oldestAt),
       old: shown.map(({ id, key, at, amount, isOrphaned }) => ({
-        request_id: id, key: nameOf(key), held_since: isoTime(at), hold_usd: amount === null ? null : formatUsd(amount), orphaned: isOrphaned,
+        request_id: id,
+        key: nameOf(key),
+        held_since: isoTime(at),
+        hold_usd: amount === null ? null : formatUsd(amount),
+        orphaned: isOrphaned,
       })),
     },
     gateway: gatewayJson(process.gateway()),
@@ -82,7 +94,9 @@ function gatewayJson({ since, requests, errors, byStatus, minutes, last }: Gatew
     since: isoTime(since),
     requests,
     errors,
-    by_status: Object.fromEntries([...byStatus].sort(([a], [b]) => a - b).map(([status, count]) => [String(status), count])),
+    by_status: Object.fromEntries(
+      [...byStatus].sort(([a], [b]) => a - b).map(([status, count]) => [String(status), count]),
+    ),
     minutes: {
       starts: minutes.map(({ start }) => isoTime(start)),
       requests: minutes.map((minute) => minute.requests),

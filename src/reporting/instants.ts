@@ -1,7 +1,9 @@
 import { parseDuration } from "../core/duration.ts";
 import type { Calendar } from "../ports/calendar.ts";
 
-export type InstantResult = { readonly ok: true; readonly at: number } | { readonly ok: false; readonly problem: string };
+export type InstantResult =
+  | { readonly ok: true; readonly at: number }
+  | { readonly ok: false; readonly problem: string };
 
 /** An instant as people write it: "7d" ago, a date in the time zone (its beginning), or an ISO instant with its zone. */
 export function parseInstant(name: string, text: string, now: number, calendar: Calendar): InstantResult {

@@ -9,7 +9,8 @@ import { isoTime } from "./names.ts";
 export function itemisedJson(charge: Charge, prices: ChargePrices | undefined) {
   const { tokens, billing } = charge;
   const isPriced = charge.formula === "tokens" || charge.formula === "per_request";
-  const items = prices === undefined || !isPriced ? [] : itemise(decidingPrice(prices, tokens, billing), tokens, billing);
+  const items =
+    prices === undefined || !isPriced ? [] : itemise(decidingPrice(prices, tokens, billing), tokens, billing);
   return {
     ended_at: charge.endedAt === null ? null : isoTime(charge.endedAt),
     formula: charge.formula,
@@ -69,7 +70,9 @@ function knownBy({ state, formula, source, clamped }: Charge): string {
   }
   switch (source) {
     case "reported":
-      return clamped ? "The gateway reported these tokens; where its figures contradicted each other, the more expensive reading counts." : "The gateway reported these tokens.";
+      return clamped
+        ? "The gateway reported these tokens; where its figures contradicted each other, the more expensive reading counts."
+        : "The gateway reported these tokens.";
     case "counted":
       return "The gateway reported no usage; the tokens of the whole answer were counted.";
     case "partial":

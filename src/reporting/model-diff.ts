@@ -20,12 +20,18 @@ export interface Change {
 
 /** What changes for a model that both have, field by field; a span is as long as both of its values hold. */
 export function changesOf(before: ModelHistory, after: ModelHistory): Change[] {
-  const spans = [before, after].flatMap((model) => [...model.spans, ...(model.tasks ?? []).flatMap((task) => task.spans)]);
+  const spans = [before, after].flatMap((model) => [
+    ...model.spans,
+    ...(model.tasks ?? []).flatMap((task) => task.spans),
+  ]);
   const starts = [...new Set(spans.map(({ start }) => start))].sort((a, b) => a - b);
   const running = new Map<string, OpenChange>();
   const changes: OpenChange[] = [];
   for (const start of starts) {
-    const now = new Map([...differences(stateAt(before, start), stateAt(after, start)), ...taskDifferences(before, after, start)]);
+    const now = new Map([
+      ...differences(stateAt(before, start), stateAt(after, start)),
+      ...taskDifferences(before, after, start),
+    ]);
     for (const [name, open] of running) {
       const same = now.get(name);
       if (same?.before === open.before && same.after === open.after) continue;
@@ -74,7 +80,17 @@ function aliasChange(before: ModelHistory, after: ModelHistory): Change[] {
   const gained = after.aliases.filter((name) => !before.aliases.includes(name));
   if (lost.length === 0 && gained.length === 0) return [];
   const listed = (names: readonly string[]) => (names.length === 0 ? null : names.join(", "));
-  return [{ model: before.id, field: "aliases", from_prompt_tokens: null, from: null, until: null, before: listed(lost), after: listed(gained) }];
+  return [
+    {
+      model: before.id,
+      field: "aliases",
+      from_prompt_tokens: null,
+      from: null,
+      until: null,
+      before: listed(lost),
+      after: listed(gained),
+    },
+  ];
 }
 
 function stateAt({ spans }: ModelHistory, start: number): CatalogueModel {
@@ -90,25 +106,33 @@ interface Field {
 function differences(before: CatalogueModel, after: CatalogueModel): Map<string, Difference> {
   const found = new Map<string, Difference>();
   const compare = (name: string, one: string | null, other: string | null, fromPromptTokens: number | null = null) => {
-    if (one !== other) found.set(`${name} ${fromPromptTokens}`, { field: { name, fromPromptTokens }, before: one, after: other });
+    if (one !== other)
+      found.set(`${name} ${fromPromptTokens}`, { field: { name, fromPromptTokens }, before: one, after: other });
   };
   const [traits, otherTraits] = [traitsOf(before), traitsOf(after)];
   for (const [name, value] of Object.entries(traits)) compare(name, value, otherTraits[name] ?? null);
   const [price, otherPrice] = [before.price?.version ?? null, after.price?.version ?? null];
   const [terms, otherTerms] = [termsOf(price), termsOf(otherPrice)];
-  for (const name of new Set([...Object.keys(terms), ...Object.keys(otherTerms)])) compare(name, terms[name] ?? null, otherTerms[name] ?? null);
+  for (const name of new Set([...Object.keys(terms), ...Object.keys(otherTerms)]))
+    compare(name, terms[name] ?? null, otherTerms[name] ?? null);
   const compareRates = (prefix: string, one: PriceVersion | null, other: PriceVersion | null) => {
     for (const from of tierStarts(one, other)) {
       for (const side of ["charged", "list"] as const) {
         for (const name of tokenClasses) {
           if (follows(one, from, side, name) && follows(other, from, side, name)) continue;
-          compare(`${prefix}${side === "charged" ? "gateway" : "official"}.${name}`, rateOf(one, from, side, name), rateOf(other, from, side, name), from);
+          compare(
+            `${prefix}${side === "charged" ? "gateway" : "official"}.${name}`,
+            rateOf(one, from, side, name),
+            rateOf(other, from, side, name),
+            from,
+          );
         }
       }
     }
   };
   compareRates("", price, otherPrice);
-  for (const tier of serviceTierNames) compareRates(`service_tiers.${tier}.`, statedTier(price, tier), statedTier(otherPrice, tier));
+  for (const tier of serviceTierNames)
+    compareRates(`service_tiers.${tier}.`, statedTier(price, tier), statedTier(otherPrice, tier));
   return found;
 }
 
@@ -137,7 +161,15 @@ function taskTerms({ tasks }: ModelHistory, taskType: string, at: number): Recor
   if (span === undefined || price?.task === undefined) return {};
   const { field, otherwise, most } = span.quantity;
   const { per, charged, list } = price.task;
-  return { per, gateway: formatUsd(charged), official: formatUsd(list), fraction: price.fraction, field, default: otherwise, max: most };
+  return {
+    per,
+    gateway: formatUsd(charged),
+    official: formatUsd(list),
+    fraction: price.fraction,
+    field,
+    default: otherwise,
+    max: most,
+  };
 }
 
 function tierStarts(...prices: readonly (PriceVersion | null)[]): number[] {

@@ -32,20 +32,35 @@ export interface Outlook {
 }
 
 /** `key`: only what this key's id spent. */
-export async function runOutlook({ ledger, memory, calendar }: OutlookTools, now: number, key?: string): Promise<Outlook> {
+export async function runOutlook(
+  { ledger, memory, calendar }: OutlookTools,
+  now: number,
+  key?: string,
+): Promise<Outlook> {
   const of = key === undefined ? {} : { key };
   const today = calendar.spanOf("1d", now);
   const month = calendar.spanOf("1mo", now);
   const weekStart = daysBefore(calendar, today.start, 7);
   const until = today.end ?? now + 1;
-  const days = await memory.spend({ by: [], each: "day", since: Math.min(month.start, weekStart), until, ...of }, today.start);
+  const days = await memory.spend(
+    { by: [], each: "day", since: Math.min(month.start, weekStart), until, ...of },
+    today.start,
+  );
   const sums = sumsOf(days.filter(({ start }) => start >= month.start));
   const end = month.end ?? now;
-  const recent = await recentSpending({ ledger, calendar }, days.filter(({ start }) => start >= weekStart), { since: weekStart, now, of });
+  const recent = await recentSpending(
+    { ledger, calendar },
+    days.filter(({ start }) => start >= weekStart),
+    { since: weekStart, now, of },
+  );
   return {
     today: { start: today.start, sums: sumsOf(days.filter(({ start }) => start >= today.start)) },
     month: { start: month.start, end, sums },
-    forecast: recent && { monthEnd: forecastOf(sums.cost, recent, end - now), perHour: spentAtThisRate(recent, hourMs), from: recent.from },
+    forecast: recent && {
+      monthEnd: forecastOf(sums.cost, recent, end - now),
+      perHour: spentAtThisRate(recent, hourMs),
+      from: recent.from,
+    },
   };
 }
 
@@ -62,7 +77,9 @@ async function recentSpending(
   if (first === undefined) return null;
   const { end } = calendar.spanOf("1d", first.start);
   const isWholeWeek = first.start === since;
-  const hours = isWholeWeek ? [] : await ledger.spend({ by: [], each: "hour", since: first.start, until: end ?? quarterUp(now), ...of });
+  const hours = isWholeWeek
+    ? []
+    : await ledger.spend({ by: [], each: "hour", since: first.start, until: end ?? quarterUp(now), ...of });
   const from = hours.find(({ requests }) => requests > 0)?.start ?? first.start;
   return { from, spent: sumsOf(days).cost, overMs: Math.max(now - from, hourMs) };
 }

@@ -12,7 +12,12 @@ const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 
 /** The spans of an overview, with the buckets that they are drawn in: hours, or days of the time zone. */
-export const overviewSpans = { "24h": { hours: 24 }, "7d": { hours: 168 }, "30d": { days: 30 }, "90d": { days: 90 } } as const;
+export const overviewSpans = {
+  "24h": { hours: 24 },
+  "7d": { hours: 168 },
+  "30d": { days: 30 },
+  "90d": { days: 90 },
+} as const;
 export type OverviewSpan = keyof typeof overviewSpans;
 
 /** Names that are drawn by themselves; the others are one more. */
@@ -46,7 +51,13 @@ export async function runOverview(tools: OverviewTools, wish: OverviewWish) {
   const keyRows = tools.memory.spend({ by: ["key", "team"], each: "all", ...inFrame }, frame.over);
   const [{ today, month, forecast }, before, series, byKey, byModel] = await Promise.all([
     runOutlook(tools, now, wish.key),
-    tools.ledger.spend({ by: [], each: "all", since: yesterday, until: quarterUp(Math.max(yesterday, now - dayMs)), ...of }),
+    tools.ledger.spend({
+      by: [],
+      each: "all",
+      since: yesterday,
+      until: quarterUp(Math.max(yesterday, now - dayMs)),
+      ...of,
+    }),
     seriesRows(tools, wish, { ...frame, ...of }, keyRows),
     keyRows,
     wish.by === "model" ? null : tools.memory.spend({ by: ["model"], each: "all", ...inFrame }, frame.over),
@@ -54,20 +65,44 @@ export async function runOverview(tools: OverviewTools, wish: OverviewWish) {
   const inSpan = sumsOf(series);
   const keysTop = dearest(byKey, topMax);
   const lines = dearest(wish.by === "key" ? byKey : series, Infinity);
-  const nameOf = await keyNamesOf(tools.keys, [...keysTop, ...(wish.by === "key" ? lines.slice(0, rowsMax) : [])].flatMap(({ name }) => name ?? []));
+  const nameOf = await keyNamesOf(
+    tools.keys,
+    [...keysTop, ...(wish.by === "key" ? lines.slice(0, rowsMax) : [])].flatMap(({ name }) => name ?? []),
+  );
   return {
     now: isoTime(now),
     time_zone: calendar.timeZone,
-    today: { since: isoTime(today.start), ...figures(today.sums), yesterday_by_now_usd: formatUsd(sumsOf(before).cost) },
-    month: { since: isoTime(month.start), until: isoTime(month.end), ...figures(month.sums) },
-    forecast: forecast && { month_end_usd: formatUsd(forecast.monthEnd), usd_per_hour: formatUsd(forecast.perHour), from: isoTime(forecast.from) },
-    span: {
-      name: wish.span, since: isoTime(frame.since), until: isoTime(now), ...figures(inSpan),
-      unpriced_requests: inSpan.unpricedRequests, cost_in_doubt_usd: formatUsd(inSpan.inDoubt),
+    today: {
+      since: isoTime(today.start),
+      ...figures(today.sums),
+      yesterday_by_now_usd: formatUsd(sumsOf(before).cost),
     },
-    series: { by: wish.by, bucket: frame.each, starts: frame.starts.map(isoTime), ...seriesOf(lines, series, frame.starts, wish.by === "key" ? nameOf : (name) => name) },
+    month: { since: isoTime(month.start), until: isoTime(month.end), ...figures(month.sums) },
+    forecast: forecast && {
+      month_end_usd: formatUsd(forecast.monthEnd),
+      usd_per_hour: formatUsd(forecast.perHour),
+      from: isoTime(forecast.from),
+    },
+    span: {
+      name: wish.span,
+      since: isoTime(frame.since),
+      until: isoTime(now),
+      ...figures(inSpan),
+      unpriced_requests: inSpan.unpricedRequests,
+      cost_in_doubt_usd: formatUsd(inSpan.inDoubt),
+    },
+    series: {
+      by: wish.by,
+      bucket: frame.each,
+      starts: frame.starts.map(isoTime),
+      ...seriesOf(lines, series, frame.starts, wish.by === "key" ? nameOf : (name) => name),
+    },
     top: {
-      keys: keysTop.map(({ name, own, sums }) => ({ name: name === null ? null : nameOf(name), team: own.at(-1)?.names[1] ?? null, ...spenderJson(sums) })),
+      keys: keysTop.map(({ name, own, sums }) => ({
+        name: name === null ? null : nameOf(name),
+        team: own.at(-1)?.names[1] ?? null,
+        ...spenderJson(sums),
+      })),
       models: dearest(byModel ?? series, topMax).map(({ name, sums }) => ({ name, ...spenderJson(sums) })),
     },
     empty: await emptiness(tools, inSpan.requests + month.sums.requests),
@@ -100,13 +135,23 @@ async function frameOf({ calendar, ledger }: OverviewTools, { span, now }: Overv
 }
 
 /** Keys may be many: those that are not drawn by themselves are added up in the ledger. */
-async function seriesRows(tools: OverviewTools, { by }: OverviewWish, { each, since, until, over, key }: Frame & { readonly key?: string }, keyRows: Promise<readonly SpendRow[]>) {
+async function seriesRows(
+  tools: OverviewTools,
+  { by }: OverviewWish,
+  { each, since, until, over, key }: Frame & { readonly key?: string },
+  keyRows: Promise<readonly SpendRow[]>,
+) {
   const apart = by === "key" ? { apart: dearest(await keyRows, rowsMax).map(({ name }) => name) } : {};
   return tools.memory.spend({ by: [by], each, since, until, ...(key !== undefined && { key }), ...apart }, over);
 }
 
 function figures({ requests, cost, listCost }: Sums) {
-  return { requests, cost_usd: formatUsd(cost), list_cost_usd: formatUsd(listCost), saving_usd: formatUsd(subtract(listCost, cost)) };
+  return {
+    requests,
+    cost_usd: formatUsd(cost),
+    list_cost_usd: formatUsd(listCost),
+    saving_usd: formatUsd(subtract(listCost, cost)),
+  };
 }
 
 /** What was spent under one name. */
@@ -140,7 +185,8 @@ function seriesOf(lines: readonly Spender[], rows: readonly SpendRow[], starts: 
   const others = lines.slice(rowsMax);
   return {
     rows: lines.slice(0, rowsMax).map(({ name }) => ({ name: name === null ? null : nameOf(name), ...line([name]) })),
-    other: others.length === 0 ? null : { count: others.length, ...line([otherNames, ...others.map(({ name }) => name)]) },
+    other:
+      others.length === 0 ? null : { count: others.length, ...line([otherNames, ...others.map(({ name }) => name)]) },
   };
 }
 

@@ -41,7 +41,8 @@ export async function ownCharges(
   const { limit, cursor, model, state, since } = read.given;
   const count = limit === undefined ? limitDefault : wholeNumber(limit);
   if (!(count >= 1 && count <= limitMax)) return fault("limit", `limit must be a whole number from 1 to ${limitMax}`);
-  if (state !== undefined && !states.includes(state)) return fault("state", `state must be one of ${states.join(", ")}`);
+  if (state !== undefined && !states.includes(state))
+    return fault("state", `state must be one of ${states.join(", ")}`);
   const from = since === undefined ? null : parseInstant("since", since, now, calendar);
   if (from?.ok === false) return fault("since", from.problem);
   if (cursor !== undefined && (await findOwn(own, cursor)) === undefined) {
@@ -59,7 +60,10 @@ export async function ownCharges(
 }
 
 /** One of a key's own charges with its corrections; undefined for any other, whether it exists or not. */
-export async function ownCharge(own: OwnCharges, id: string): Promise<ReturnType<typeof chargeDetailsJson> | undefined> {
+export async function ownCharge(
+  own: OwnCharges,
+  id: string,
+): Promise<ReturnType<typeof chargeDetailsJson> | undefined> {
   const charge = await findOwn(own, id);
   if (charge === undefined) return undefined;
   const corrections = await own.ledger.charges({ adjusts: charge.id, limit: limitMax });
@@ -71,11 +75,14 @@ async function findOwn({ ledger, key }: OwnCharges, id: string): Promise<Charge 
   return charge?.key === (key?.id ?? "") ? charge : undefined;
 }
 
-function readParameters(query: Iterable<readonly [string, string]>): { readonly ok: true; readonly given: Parameters } | QueryFault {
+function readParameters(
+  query: Iterable<readonly [string, string]>,
+): { readonly ok: true; readonly given: Parameters } | QueryFault {
   const given: Parameters = {};
   for (const [name, value] of query) {
     const known = parameters.find((each) => each === name);
-    if (known === undefined) return fault(name, `there is no parameter ${JSON.stringify(name)} here; known are ${parameters.join(", ")}`);
+    if (known === undefined)
+      return fault(name, `there is no parameter ${JSON.stringify(name)} here; known are ${parameters.join(", ")}`);
     if (given[known] !== undefined) return fault(name, `${name} is given twice`);
     given[known] = value;
   }

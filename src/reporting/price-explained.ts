@@ -20,7 +20,12 @@ export function priceShown(asked: string, explained: PriceExplanation, at: numbe
     ...placeJson(place),
     bounds: boundsOf(model),
     at: isoTime(at),
-    entries: entries.map((entry) => ({ from: entry.from, until: entry.until, ...placeJson(entry.place), in_force: entry === inForce?.entry })),
+    entries: entries.map((entry) => ({
+      from: entry.from,
+      until: entry.until,
+      ...placeJson(entry.place),
+      in_force: entry === inForce?.entry,
+    })),
     price: inForce === null ? null : priceOf(model, inForce),
     tasks: explained.tasks.flatMap((task) => taskJson(task, at)),
   };
@@ -61,7 +66,10 @@ function boundsOf(model: CatalogueModel) {
   };
 }
 
-function priceOf({ price }: CatalogueModel, { entry, tiers, perRequest, serviceTiers, fees }: NonNullable<PriceExplanation["inForce"]>) {
+function priceOf(
+  { price }: CatalogueModel,
+  { entry, tiers, perRequest, serviceTiers, fees }: NonNullable<PriceExplanation["inForce"]>,
+) {
   if (price === null) return null;
   const { version } = price;
   const flat = version.perRequest;
@@ -73,7 +81,10 @@ function priceOf({ price }: CatalogueModel, { entry, tiers, perRequest, serviceT
     source: version.source,
     tier_mode: version.tierMode,
     tiers: tiers.flatMap((rules, index) => tierJson(version.tiers[index], rules)),
-    per_request: flat === null || perRequest === null ? null : { official_usd: formatUsd(flat.list), gateway_usd: formatUsd(flat.charged), ...ruleJson(perRequest) },
+    per_request:
+      flat === null || perRequest === null
+        ? null
+        : { official_usd: formatUsd(flat.list), gateway_usd: formatUsd(flat.charged), ...ruleJson(perRequest) },
     minimum: { tokens: version.minimum.tokens, usd: formatUsd(version.minimum.usd) },
     service_tiers: Object.entries(version.serviceTiers ?? {}).map(([name, own]) => ({
       service_tier: name,
@@ -81,7 +92,17 @@ function priceOf({ price }: CatalogueModel, { entry, tiers, perRequest, serviceT
     })),
     fees: Object.entries(version.fees ?? {}).flatMap(([tool, fee]) => {
       const rule = fees[tool];
-      return rule === undefined ? [] : [{ tool, official_usd: formatUsd(fee.list), gateway_usd: formatUsd(fee.charged), input_tokens: fee.inputTokens, ...ruleJson(rule) }];
+      return rule === undefined
+        ? []
+        : [
+            {
+              tool,
+              official_usd: formatUsd(fee.list),
+              gateway_usd: formatUsd(fee.charged),
+              input_tokens: fee.inputTokens,
+              ...ruleJson(rule),
+            },
+          ];
     }),
   };
 }

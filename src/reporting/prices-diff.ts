@@ -48,9 +48,16 @@ function byId(catalogue: Catalogue): ReadonlyMap<string, ModelHistory> {
 }
 
 function presence({ id, spans, tasks = [] }: ModelHistory): ModelPresence {
-  const priced = [spans.find(({ model }) => model.price !== null), ...tasks.map((task) => task.spans.find(({ price }) => price !== null))];
+  const priced = [
+    spans.find(({ model }) => model.price !== null),
+    ...tasks.map((task) => task.spans.find(({ price }) => price !== null)),
+  ];
   const starts = priced.flatMap((span) => (span === undefined ? [] : [span.start]));
-  return { model: id, group: spans[0]?.model.group ?? null, from: starts.length === 0 ? null : dayOf(Math.min(...starts)) };
+  return {
+    model: id,
+    group: spans[0]?.model.group ?? null,
+    from: starts.length === 0 ? null : dayOf(Math.min(...starts)),
+  };
 }
 
 /** The same traffic under two catalogues, by model as it was asked for. */
@@ -77,7 +84,12 @@ export interface TrafficRow extends TrafficFigures {
 }
 
 /** What the last 30 days would have cost under each; `now` in milliseconds since 1970 UTC. */
-export async function diffTraffic(ledger: Ledger, before: Catalogue, after: Catalogue, now: number): Promise<TrafficDiff> {
+export async function diffTraffic(
+  ledger: Ledger,
+  before: Catalogue,
+  after: Catalogue,
+  now: number,
+): Promise<TrafficDiff> {
   const span = quarterHours(now - trafficDays * dayMs, now);
   const query = { by: ["model" as const], ...span };
   const old = new Map((await rowsUnder(ledger, before, query)).map((row) => [row.dimensions.model, row]));
@@ -90,7 +102,10 @@ export async function diffTraffic(ledger: Ledger, before: Catalogue, after: Cata
     until: isoTime(span.until),
     rows: pairs.map((pair) => ({ model: pair.model, ...figuresOf([pair]) })),
     total: figuresOf(pairs),
-    left_over: { before: leftoversOf(pairs.map((pair) => pair.before)), after: leftoversOf(pairs.map((pair) => pair.after)) },
+    left_over: {
+      before: leftoversOf(pairs.map((pair) => pair.before)),
+      after: leftoversOf(pairs.map((pair) => pair.after)),
+    },
   };
 }
 

@@ -24,7 +24,10 @@ export function pricedModel(model: CatalogueModel) {
 export function priceHistoryJson({ id, aliases, spans }: ModelHistory, at: number) {
   const begun = spans.findLastIndex(({ start }) => start <= at);
   const entries = spans.map(({ start, model }, index) => ({
-    starts_at: Number.isFinite(start) && index > 0 ? isoTime(start) : null, in_force: index === begun, group: model.group, price: priceJson(model),
+    starts_at: Number.isFinite(start) && index > 0 ? isoTime(start) : null,
+    in_force: index === begun,
+    group: model.group,
+    price: priceJson(model),
   }));
   return { id, provider: spans[0]?.model.provider ?? null, aliases, entries: entries.toReversed() };
 }
@@ -46,9 +49,15 @@ function versionJson(version: NonNullable<CatalogueModel["price"]>["version"]) {
       official: formatUsd(version.perRequest.list),
     },
     minimum: { tokens: version.minimum.tokens, usd: formatUsd(version.minimum.usd) },
-    service_tiers: Object.entries(version.serviceTiers ?? {}).map(([name, tiers]) => ({ service_tier: name, tiers: tiers.map(tierJson) })),
+    service_tiers: Object.entries(version.serviceTiers ?? {}).map(([name, tiers]) => ({
+      service_tier: name,
+      tiers: tiers.map(tierJson),
+    })),
     fees: Object.entries(version.fees ?? {}).map(([tool, fee]) => ({
-      tool, gateway_usd: formatUsd(fee.charged), official_usd: formatUsd(fee.list), input_tokens: fee.inputTokens,
+      tool,
+      gateway_usd: formatUsd(fee.charged),
+      official_usd: formatUsd(fee.list),
+      input_tokens: fee.inputTokens,
     })),
   };
 }

@@ -4,12 +4,23 @@ import { chargeJson } from "./charges.ts";
 import type { NameOf } from "./names.ts";
 
 /** The latest charges, the last one written first, with where the next look goes on. */
-export function recentJson({ charges, cursor }: { readonly charges: readonly Charge[]; readonly cursor: RecentCursor }, nameOf: NameOf) {
-  return { charges: charges.map((charge) => chargeJson(charge, nameOf)), cursor: `${cursor.written}.${cursor.endedAt}` };
+export function recentJson(
+  { charges, cursor }: { readonly charges: readonly Charge[]; readonly cursor: RecentCursor },
+  nameOf: NameOf,
+) {
+  return {
+    charges: charges.map((charge) => chargeJson(charge, nameOf)),
+    cursor: `${cursor.written}.${cursor.endedAt}`,
+  };
 }
 
 /** What is asked of the ledger; null where `after` is no cursor. After an earlier look a state is no filter: what ends changes it. */
-export function recentQueryOf({ after: text, state, model, limit }: {
+export function recentQueryOf({
+  after: text,
+  state,
+  model,
+  limit,
+}: {
   readonly after?: string | undefined;
   readonly state?: RecentQuery["state"] | undefined;
   readonly model?: string | undefined;
@@ -17,7 +28,11 @@ export function recentQueryOf({ after: text, state, model, limit }: {
 }): RecentQuery | null {
   const after = text === undefined ? undefined : readCursor(text);
   if (after === null) return null;
-  return { limit, ...(model !== undefined && { model }), ...(after === undefined ? state !== undefined && { state } : { after }) };
+  return {
+    limit,
+    ...(model !== undefined && { model }),
+    ...(after === undefined ? state !== undefined && { state } : { after }),
+  };
 }
 
 function readCursor(text: string): RecentCursor | null {

@@ -24,7 +24,13 @@ export interface ReconciliationJson {
   /** What the gateway billed for each US dollar of the ledger, and between which bounds that is certain. */
   readonly factor: { readonly value: string; readonly from: string | null; readonly to: string | null } | null;
   /** Groups of which another fraction alone would explain the difference; none where the two agree. */
-  readonly explained_by: readonly { readonly group: string; readonly fraction: string; readonly instead_of: string; readonly from: string; readonly to: string }[];
+  readonly explained_by: readonly {
+    readonly group: string;
+    readonly fraction: string;
+    readonly instead_of: string;
+    readonly from: string;
+    readonly to: string;
+  }[];
   readonly uncertainty: {
     readonly below_usd: string;
     readonly above_usd: string | null;
@@ -55,7 +61,9 @@ export function whyNotReconciled(reason: Extract<ReconcileResult, { ok: false }>
 
 /** Groups of the price files of which another fraction would explain what the uncertainty does not. */
 export async function groupsExplaining(
-  ledger: Pick<Ledger, "report">, catalogue: Catalogue, found: Reconciliation,
+  ledger: Pick<Ledger, "report">,
+  catalogue: Catalogue,
+  found: Reconciliation,
 ): Promise<readonly GroupExplanation[]> {
   if (found.agrees) return [];
   const fractions = fractionsOf(catalogue, found.last.answeredAt);
@@ -76,10 +84,17 @@ function fractionsOf(catalogue: Catalogue, at: number): ReadonlyMap<string, bigi
     const fractions = seen.get(group) ?? new Set();
     seen.set(group, fractions.add((tier.charged.input * 1_000_000n) / tier.list.input));
   }
-  return new Map([...seen].flatMap(([group, fractions]) => (fractions.size === 1 ? [...fractions].map((fraction) => [group, fraction] as const) : [])));
+  return new Map(
+    [...seen].flatMap(([group, fractions]) =>
+      fractions.size === 1 ? [...fractions].map((fraction) => [group, fraction] as const) : [],
+    ),
+  );
 }
 
-export function reconciliationJson(found: Reconciliation, explanations: readonly GroupExplanation[] = []): ReconciliationJson {
+export function reconciliationJson(
+  found: Reconciliation,
+  explanations: readonly GroupExplanation[] = [],
+): ReconciliationJson {
   const { first, last, samples, measure, requests, ledger, difference, doubts, movements, leftOut } = found;
   return {
     ok: found.agrees,
@@ -95,14 +110,26 @@ export function reconciliationJson(found: Reconciliation, explanations: readonly
     difference_percent: percentOf(difference, ledger),
     factor: factorJson(found),
     explained_by: explanations.map(({ group, fraction, insteadOf, from, to }) => ({
-      group, fraction: shareText(fraction), instead_of: shareText(insteadOf), from: shareText(from), to: shareText(to),
+      group,
+      fraction: shareText(fraction),
+      instead_of: shareText(insteadOf),
+      from: shareText(from),
+      to: shareText(to),
     })),
     uncertainty: {
       below_usd: formatUsd(found.below),
       above_usd: usdOrNull(found.above),
-      items: doubts.map(({ kind, below, above }) => ({ kind, below_usd: formatUsd(below), above_usd: usdOrNull(above) })),
+      items: doubts.map(({ kind, below, above }) => ({
+        kind,
+        below_usd: formatUsd(below),
+        above_usd: usdOrNull(above),
+      })),
     },
-    movements: movements.map(({ kind, amount, isEstimate }) => ({ kind, usd: formatUsd(amount), estimate: isEstimate })),
+    movements: movements.map(({ kind, amount, isEstimate }) => ({
+      kind,
+      usd: formatUsd(amount),
+      estimate: isEstimate,
+    })),
     left_out: leftOut.map(({ since, until, why }) => ({ since: isoTime(since), until: isoTime(until), why })),
     balance: { from_usd: first.figures.equivalent_in_usd ?? null, to_usd: last.figures.equivalent_in_usd ?? null },
   };
@@ -118,7 +145,11 @@ function factorJson(found: Reconciliation): ReconciliationJson["factor"] {
   const factor = billFactor(found);
   if (factor === null) return null;
   const { value, from, to } = factor;
-  return { value: shareText(value), from: from === null ? null : shareText(from), to: to === null ? null : shareText(to) };
+  return {
+    value: shareText(value),
+    from: from === null ? null : shareText(from),
+    to: to === null ? null : shareText(to),
+  };
 }
 
 /** Millionths as a decimal with at least two places: "0.75". */

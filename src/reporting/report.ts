@@ -55,7 +55,9 @@ export async function runReport(
 }
 
 async function ceilingOf(ledger: Ledger, span: Pick<ReportQuery, "since" | "until">): Promise<Report["ceiling_price"]> {
-  const row = (await ledger.report({ by: ["group"], ...span })).find(({ dimensions }) => dimensions.group === ceilingPrice);
+  const row = (await ledger.report({ by: ["group"], ...span })).find(
+    ({ dimensions }) => dimensions.group === ceilingPrice,
+  );
   return row === undefined ? null : { requests: row.requests, cost_usd: formatUsd(row.cost) };
 }
 
@@ -63,7 +65,14 @@ async function ceilingOf(ledger: Ledger, span: Pick<ReportQuery, "since" | "unti
 export type Sums = Omit<ReportRow, "dimensions">;
 
 export const nothing: Sums = {
-  requests: 0, unpricedRequests: 0, retries: 0, tokens: noTokens, cost: noMoney, listCost: noMoney, inDoubt: noMoney, bySource: {},
+  requests: 0,
+  unpricedRequests: 0,
+  retries: 0,
+  tokens: noTokens,
+  cost: noMoney,
+  listCost: noMoney,
+  inDoubt: noMoney,
+  bySource: {},
 };
 
 export function together(total: Sums, row: Sums): Sums {
@@ -76,7 +85,9 @@ export function together(total: Sums, row: Sums): Sums {
     requests: total.requests + row.requests,
     unpricedRequests: total.unpricedRequests + row.unpricedRequests,
     retries: total.retries + row.retries,
-    tokens: Object.fromEntries(tokenClasses.map((name) => [name, total.tokens[name] + row.tokens[name]])) as TokenCounts,
+    tokens: Object.fromEntries(
+      tokenClasses.map((name) => [name, total.tokens[name] + row.tokens[name]]),
+    ) as TokenCounts,
     cost: add(total.cost, row.cost),
     listCost: add(total.listCost, row.listCost),
     inDoubt: add(total.inDoubt, row.inDoubt),

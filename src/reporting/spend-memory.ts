@@ -24,7 +24,10 @@ export class SpendMemory {
   /** What was spent up to `over`, perhaps a minute old, and what was since. */
   async spend(query: SpendQuery, over: number): Promise<readonly SpendRow[]> {
     if (over <= query.since) return this.#ledger.spend(query);
-    const [past, present] = await Promise.all([this.#past({ ...query, until: over }), this.#ledger.spend({ ...query, since: over })]);
+    const [past, present] = await Promise.all([
+      this.#past({ ...query, until: over }),
+      this.#ledger.spend({ ...query, since: over }),
+    ]);
     return [...past, ...present];
   }
 

@@ -18,7 +18,11 @@ export function verificationJson({ charges, differences, unlisted }: Verificatio
 /** Holds that have been pending for long. No difference, since every sum counts them; but somebody should know. */
 export function oldHoldsJson(holds: readonly OldHold[], nameOf: NameOf) {
   return holds.map(({ id, kind, at, key, amount, isOrphaned }) => ({
-    request_id: id, kind, time: isoTime(at), key: nameOf(key), hold_usd: amount === null ? null : formatUsd(amount),
+    request_id: id,
+    kind,
+    time: isoTime(at),
+    key: nameOf(key),
+    hold_usd: amount === null ? null : formatUsd(amount),
     owner: isOrphaned ? ("gone" as const) : ("running" as const),
   }));
 }

@@ -35,7 +35,11 @@ export class RequestWatch {
   /** The oldest first; the first time the last `count`. */
   async look(count: number): Promise<readonly Charge[]> {
     const after = this.#cursor === undefined ? {} : { after: this.#cursor };
-    const { charges, cursor } = await this.#ledger.recent({ ...this.#filter, ...after, limit: this.#cursor === undefined ? count : 1000 });
+    const { charges, cursor } = await this.#ledger.recent({
+      ...this.#filter,
+      ...after,
+      limit: this.#cursor === undefined ? count : 1000,
+    });
     this.#cursor = cursor;
     return charges.toReversed().filter(({ id, state }) => {
       if (this.#told.get(id) === state) return false;
@@ -64,10 +68,21 @@ export interface WatchedSums {
 }
 
 /** `budgetsMax`: as many as have room. */
-export async function watchedSums({ ledger, keys, memory, calendar }: WatchTools, now: number, budgetsMax: number): Promise<WatchedSums> {
-  const [{ today, month, forecast }, pending, windows] = await Promise.all([runOutlook({ ledger, memory, calendar }, now), ledger.pending(), ledger.windows(now)]);
+export async function watchedSums(
+  { ledger, keys, memory, calendar }: WatchTools,
+  now: number,
+  budgetsMax: number,
+): Promise<WatchedSums> {
+  const [{ today, month, forecast }, pending, windows] = await Promise.all([
+    runOutlook({ ledger, memory, calendar }, now),
+    ledger.pending(),
+    ledger.windows(now),
+  ]);
   const budgets = windows.toSorted((a, b) => fullness(b) - fullness(a)).slice(0, budgetsMax);
-  const named = budgets.flatMap(({ budget, subject }) => [subject, budget.scope.kind === "key" ? budget.scope.key : ""]);
+  const named = budgets.flatMap(({ budget, subject }) => [
+    subject,
+    budget.scope.kind === "key" ? budget.scope.key : "",
+  ]);
   return {
     today: today.sums,
     month: month.sums,

@@ -24,7 +24,9 @@ interface RequestsAndCostJson {
 /** What a difference does not speak of. */
 export interface Leftovers {
   /** What kept its stored amount, and why. */
-  readonly not_recomputed: RequestsAndCostJson & { readonly by_reason: Readonly<Partial<Record<NotRecomputed, RequestsAndCostJson>>> };
+  readonly not_recomputed: RequestsAndCostJson & {
+    readonly by_reason: Readonly<Partial<Record<NotRecomputed, RequestsAndCostJson>>>;
+  };
   /** What had no price when it was charged and has one there; its cost is in what_if only. */
   readonly newly_priced: RequestsAndCostJson;
 }
@@ -38,7 +40,12 @@ export interface WhatIfReport extends Pick<Report, "since" | "until" | "by">, Le
 }
 
 /** The rows of a report with what this catalogue's prices, those in force at each charge's time, make of them. */
-export function rowsUnder(ledger: Ledger, catalogue: Catalogue, query: ReportQuery, onProgress?: (share: number) => void): Promise<readonly WhatIfRow[]> {
+export function rowsUnder(
+  ledger: Ledger,
+  catalogue: Catalogue,
+  query: ReportQuery,
+  onProgress?: (share: number) => void,
+): Promise<readonly WhatIfRow[]> {
   const priceAt: PriceAt = (model, at) => {
     const found = catalogue.find(model, at);
     if (found === undefined) return "unknown_model";
@@ -88,7 +95,9 @@ function leftOf(rows: readonly WhatIfRow[], reasons: readonly NotRecomputed[] = 
 }
 
 function reasonsOf(rows: readonly WhatIfRow[]): Partial<Record<NotRecomputed, RequestsAndCostJson>> {
-  const found = notRecomputed.map((reason) => [reason, leftOf(rows, [reason])] as const).filter(([, left]) => left.length > 0);
+  const found = notRecomputed
+    .map((reason) => [reason, leftOf(rows, [reason])] as const)
+    .filter(([, left]) => left.length > 0);
   return Object.fromEntries(found.map(([reason, left]) => [reason, requestsAndCost(left)]));
 }
 

@@ -17,7 +17,12 @@ export async function serveAccount(call: Call): Promise<void> {
   const balance = usdNumber(call.house.billing.balance);
   const record: Record<string, unknown> = accountRecord(call);
   const answer: Record<string, unknown> = { code: 200, data: record, message: "success" };
-  const places: Readonly<Record<string, unknown>> = { data: record, root: answer, wallet: record["wallet"], credit_pack_info: record["credit_pack_info"] };
+  const places: Readonly<Record<string, unknown>> = {
+    data: record,
+    root: answer,
+    wallet: record["wallet"],
+    credit_pack_info: record["credit_pack_info"],
+  };
   Object.assign(places[options.equivalentInUsd] ?? {}, { equivalent_in_usd: balance });
   return sendJson(call, 200, answer);
 }

@@ -63,7 +63,12 @@ function composeChoice(call: Call, request: ChatRequest, index: number): Choice 
   const most = beyond === undefined ? limit : Math.min(limit, 1_000_000) + beyond;
   if (request.tool !== undefined) {
     const pieces = upTo(tokenPieces(JSON.stringify(argumentsFor(request.tool.parameters, random))), most);
-    return { index, pieces, tool: { id: `call_${seed.slice(0, 24)}`, name: request.tool.name }, finishReason: "tool_calls" };
+    return {
+      index,
+      pieces,
+      tool: { id: `call_${seed.slice(0, 24)}`, name: request.tool.name },
+      finishReason: "tool_calls",
+    };
   }
   const natural = beyond !== undefined && limit < 1_000_000 ? most : naturalLength(scenario, random);
   const length = Math.min(natural, most);
@@ -73,7 +78,9 @@ function composeChoice(call: Call, request: ChatRequest, index: number): Choice 
 }
 
 function naturalLength(scenario: Scenario, random: Random): number {
-  return numberOf(scenario, "tokens") ?? ("big" in scenario ? Number.POSITIVE_INFINITY : 20 + Math.floor(random() * 100));
+  return (
+    numberOf(scenario, "tokens") ?? ("big" in scenario ? Number.POSITIVE_INFINITY : 20 + Math.floor(random() * 100))
+  );
 }
 
 function prosePieces(scenario: Scenario, random: Random, length: number): Piece[] {
@@ -124,7 +131,10 @@ function upTo(pieces: readonly Piece[], tokens: number): Piece[] {
 function argumentsFor(schema: Fields, random: Random): Fields {
   const properties = isFields(schema["properties"]) ? schema["properties"] : {};
   return Object.fromEntries(
-    Object.entries(properties).map(([name, property]) => [name, isFields(property) ? valueFor(property, random) : "value"]),
+    Object.entries(properties).map(([name, property]) => [
+      name,
+      isFields(property) ? valueFor(property, random) : "value",
+    ]),
   );
 }
 

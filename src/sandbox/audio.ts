@@ -25,8 +25,14 @@ export async function serveSpeech(asked: Call): Promise<void> {
   if (call === undefined) return refuseScenario(asked);
   const characters = [...input].length;
   const isByCharacter = request.model.startsWith("tts-");
-  const tokens = { input_tokens: countTokens(input), output_tokens: characters, total_tokens: countTokens(input) + characters };
-  const used = isByCharacter ? { promptTokens: characters } : { promptTokens: tokens.input_tokens, completionTokens: tokens.output_tokens };
+  const tokens = {
+    input_tokens: countTokens(input),
+    output_tokens: characters,
+    total_tokens: countTokens(input) + characters,
+  };
+  const used = isByCharacter
+    ? { promptTokens: characters }
+    : { promptTokens: tokens.input_tokens, completionTokens: tokens.output_tokens };
   const consumption = plainConsumption(call, { model: request.model, ...used });
   const sound = Buffer.alloc(characters * bytesOfCharacter, digest(call.house.options.seed, input));
   const isStream = form.fields["stream_format"] === "sse";
@@ -38,7 +44,8 @@ export async function serveSpeech(asked: Call): Promise<void> {
 }
 
 function* speechEvents(sound: Buffer, usage: Fields): Generator<Fields> {
-  for (let from = 0; from < sound.length; from += 8192) yield { type: "speech.audio.delta", audio: sound.toString("base64", from, from + 8192) };
+  for (let from = 0; from < sound.length; from += 8192)
+    yield { type: "speech.audio.delta", audio: sound.toString("base64", from, from + 8192) };
   yield { type: "speech.audio.done", usage };
 }
 
@@ -52,7 +59,9 @@ export async function serveTranscription(asked: Call): Promise<void> {
   const { call, request } = settleScenario(asked, { ...form.fields, scenario: marker(form.fields["prompt"]) });
   if (call === undefined) return refuseScenario(asked);
   const heard = hear(call, request.model, file.bytes.length);
-  return answerOrFault(call, heard.isStream(form.fields), heard.consumption, () => writeTranscript(call, form.fields, heard));
+  return answerOrFault(call, heard.isStream(form.fields), heard.consumption, () =>
+    writeTranscript(call, form.fields, heard),
+  );
 }
 
 interface Heard {
@@ -66,11 +75,23 @@ interface Heard {
 function hear(call: Call, model: string, bytes: number): Heard {
   const seconds = Math.ceil(bytes / bytesOfSecond);
   const words = numberOf(call.scenario, "tokens") ?? Math.min(Math.max(seconds * 3, 5), 500);
-  const text = prose(randomFrom(digest(call.house.options.seed, call.seen.body))).take(words).toArray().map((piece) => piece.text).join("");
+  const text = prose(randomFrom(digest(call.house.options.seed, call.seen.body)))
+    .take(words)
+    .toArray()
+    .map((piece) => piece.text)
+    .join("");
   const isByDuration = model.startsWith("whisper");
   const audio = seconds * tokensOfSecond;
-  const used = isByDuration ? { promptTokens: seconds, partTokens: seconds } : { promptTokens: audio, partTokens: audio, completionTokens: words };
-  const tokens = { type: "tokens", input_tokens: audio, input_token_details: { text_tokens: 0, audio_tokens: audio }, output_tokens: words, total_tokens: audio + words };
+  const used = isByDuration
+    ? { promptTokens: seconds, partTokens: seconds }
+    : { promptTokens: audio, partTokens: audio, completionTokens: words };
+  const tokens = {
+    type: "tokens",
+    input_tokens: audio,
+    input_token_details: { text_tokens: 0, audio_tokens: audio },
+    output_tokens: words,
+    total_tokens: audio + words,
+  };
   return {
     text,
     seconds,
@@ -80,7 +101,11 @@ function hear(call: Call, model: string, bytes: number): Heard {
   };
 }
 
-function writeTranscript(call: Call, fields: Fields, { text, seconds, usage, consumption, isStream }: Heard): Promise<void> {
+function writeTranscript(
+  call: Call,
+  fields: Fields,
+  { text, seconds, usage, consumption, isStream }: Heard,
+): Promise<void> {
   if (isStream(fields)) return writeMediaEvents(call, consumption, transcriptEvents(text, usage));
   charge(call, consumption);
   const told = "no-usage" in call.scenario ? {} : { usage };

@@ -11,7 +11,11 @@ export const billingErrors = {
 export type BillingError = keyof typeof billingErrors;
 
 /** What is billed in place of the right cost, in pico-USD. `beforeMinimum` is the cost without a minimum charge. */
-export function misbilled(errors: readonly BillingError[], call: Pick<Consumption, "stream">, right: { readonly cost: bigint; readonly beforeMinimum: bigint }): bigint {
+export function misbilled(
+  errors: readonly BillingError[],
+  call: Pick<Consumption, "stream">,
+  right: { readonly cost: bigint; readonly beforeMinimum: bigint },
+): bigint {
   if (errors.includes("uncounted-streams") && call.stream) return 0n;
   let cost = errors.includes("no-minimum") ? right.beforeMinimum : right.cost;
   if (errors.includes("wrong-fraction")) cost = (cost * 101n) / 100n;

@@ -110,15 +110,25 @@ export class Billing {
   }
 
   /** What such a call would be billed. */
-  quote(call: Pick<Consumption, "model" | "stream" | "promptTokens" | "cachedTokens" | "partTokens" | "completionTokens" | "units">): {
+  quote(
+    call: Pick<
+      Consumption,
+      "model" | "stream" | "promptTokens" | "cachedTokens" | "partTokens" | "completionTokens" | "units"
+    >,
+  ): {
     cost: PicoUsd;
     minimumApplied: boolean;
   } {
-    if (call.units !== undefined) return { cost: (BigInt(call.units) * picoUsdPerUnit) as PicoUsd, minimumApplied: false };
+    if (call.units !== undefined)
+      return { cost: (BigInt(call.units) * picoUsdPerUnit) as PicoUsd, minimumApplied: false };
     const rate = this.#rateOf(call.model);
     const parts = call.partTokens ?? 0;
     const uncached = BigInt(call.promptTokens - call.cachedTokens - parts) * rate.input;
-    const cost = uncached + BigInt(parts) * rate.partInput + BigInt(call.cachedTokens) * rate.cachedInput + BigInt(call.completionTokens) * rate.output;
+    const cost =
+      uncached +
+      BigInt(parts) * rate.partInput +
+      BigInt(call.cachedTokens) * rate.cachedInput +
+      BigInt(call.completionTokens) * rate.output;
     const shortfall = rate.minimumTokens - call.promptTokens - call.completionTokens;
     const filled = shortfall > 0 ? cost + BigInt(shortfall) * rate.output : cost;
     const whole = filled < rate.minimumPicoUsd ? rate.minimumPicoUsd : filled;
@@ -146,7 +156,9 @@ export class Billing {
   /** By name, by the name before a date ("gpt-4o-2024-11-20"), else the price of unknown models. */
   #rateOf(model: string): Rate {
     const rate =
-      this.#rates.get(model) ?? this.#rates.get(model.replace(/-(\d{4}-\d{2}-\d{2}|\d{8})$/, "")) ?? this.#rates.get("*");
+      this.#rates.get(model) ??
+      this.#rates.get(model.replace(/-(\d{4}-\d{2}-\d{2}|\d{8})$/, "")) ??
+      this.#rates.get("*");
     if (rate === undefined) throw new Error("the sandbox's prices have no entry for unknown models");
     return rate;
   }

@@ -8,7 +8,9 @@ import type { Webhooks } from "./webhooks.ts";
 
 /** What the sandbox's parts share. */
 export interface House {
-  readonly options: Required<Omit<SandboxOptions, "scenario" | "scenarioAtHeaders" | "prices" | "minimum" | "billingErrors">> &
+  readonly options: Required<
+    Omit<SandboxOptions, "scenario" | "scenarioAtHeaders" | "prices" | "minimum" | "billingErrors">
+  > &
     Pick<SandboxOptions, "scenario" | "scenarioAtHeaders">;
   readonly billing: Billing;
   readonly observer: Observer;

@@ -96,7 +96,8 @@ function forcedTool(request: Fields): ChatRequest["tool"] {
   if (!Array.isArray(tools)) return undefined;
   const functions = tools.map((tool: unknown) => (isFields(tool) ? tool["function"] : undefined)).filter(isFields);
   const named = isFields(choice) && isFields(choice["function"]) ? choice["function"]["name"] : undefined;
-  const found = choice === "required" ? functions[0] : functions.find(({ name }) => named !== undefined && name === named);
+  const found =
+    choice === "required" ? functions[0] : functions.find(({ name }) => named !== undefined && name === named);
   if (typeof found?.["name"] !== "string") return undefined;
   return { name: found["name"], parameters: isFields(found["parameters"]) ? found["parameters"] : {} };
 }

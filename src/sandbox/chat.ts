@@ -37,12 +37,19 @@ export async function serveText(asked: Call, form: TextForm): Promise<void> {
   if ("bench" in call.scenario) return serveBench(call, request);
   const answer = composeAnswer(call, request);
   const write = () =>
-    request.stream ? streamAnswer(call, answer, form.events(answer, request, call.scenario)) : sendAnswer(call, answer, form.body(answer, request));
+    request.stream
+      ? streamAnswer(call, answer, form.events(answer, request, call.scenario))
+      : sendAnswer(call, answer, form.body(answer, request));
   return answerOrFault(call, request.stream, consumptionOf(call, answer), write);
 }
 
 /** The answer, or what the scenario puts in its place. */
-export async function answerOrFault(call: Call, stream: boolean, consumption: Consumption, write: () => Promise<void>): Promise<void> {
+export async function answerOrFault(
+  call: Call,
+  stream: boolean,
+  consumption: Consumption,
+  write: () => Promise<void>,
+): Promise<void> {
   const stayed = await pause(numberOf(call.scenario, "latency") ?? call.house.options.latencyMs, call.gone);
   if (!stayed && stream) return undefined;
   const fault = faultOf(call.scenario, call.redirects);
@@ -58,7 +65,9 @@ export function settleScenario<Request extends { readonly model: string; readonl
 ): { call: Call | undefined; request: Request } {
   const plus = read.model.indexOf("+");
   const request = plus < 0 ? read : { ...read, model: read.model.slice(0, plus) };
-  const more = [plus < 0 ? "" : read.model.slice(plus + 1), read.scenario ?? ""].filter((text) => text !== "").join("+");
+  const more = [plus < 0 ? "" : read.model.slice(plus + 1), read.scenario ?? ""]
+    .filter((text) => text !== "")
+    .join("+");
   if (more === "") return { call: asked, request };
   const text = [more, asked.seen.scenario].filter((part) => part !== "").join("+");
   const scenario = parseScenario(text);

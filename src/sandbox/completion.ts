@@ -23,14 +23,21 @@ function choiceOf(choice: Choice, request: ChatRequest): Fields {
   const text = choice.pieces.map((piece) => piece.text).join("");
   return {
     index: choice.index,
-    message: { role: "assistant", ...(choice.tool === undefined ? { content: text } : toolCall(choice.tool, text)), refusal: null },
+    message: {
+      role: "assistant",
+      ...(choice.tool === undefined ? { content: text } : toolCall(choice.tool, text)),
+      refusal: null,
+    },
     logprobs: request.logprobs ? { content: choice.pieces.map(logprobOf), refusal: null } : null,
     finish_reason: choice.finishReason,
   };
 }
 
 function toolCall(tool: { id: string; name: string }, args: string): Fields {
-  return { content: null, tool_calls: [{ id: tool.id, type: "function", function: { name: tool.name, arguments: args } }] };
+  return {
+    content: null,
+    tool_calls: [{ id: tool.id, type: "function", function: { name: tool.name, arguments: args } }],
+  };
 }
 
 /** What `logprobs: true` adds for one token; the probability is made up. */

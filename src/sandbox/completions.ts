@@ -39,7 +39,13 @@ export function inputTokens(input: unknown): number {
 
 function head(answer: Answer): Fields {
   const { created, model } = answer;
-  return { id: answer.id.replace("chatcmpl", "cmpl"), object: "text_completion", created, model, system_fingerprint: systemFingerprint };
+  return {
+    id: answer.id.replace("chatcmpl", "cmpl"),
+    object: "text_completion",
+    created,
+    model,
+    system_fingerprint: systemFingerprint,
+  };
 }
 
 function body(answer: Answer): Fields {
@@ -56,7 +62,12 @@ function textOf({ pieces }: Pick<Choice, "pieces">): string {
 }
 
 function* events(answer: Answer, request: ChatRequest, scenario: Scenario): Generator<StreamEvent> {
-  const chunk = (kind: StreamEvent["kind"], choices: readonly Fields[], tokens = 0, more: Fields = {}): StreamEvent => ({
+  const chunk = (
+    kind: StreamEvent["kind"],
+    choices: readonly Fields[],
+    tokens = 0,
+    more: Fields = {},
+  ): StreamEvent => ({
     kind,
     tokens,
     data: JSON.stringify({ ...head(answer), choices, ...more }),

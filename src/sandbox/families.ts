@@ -18,7 +18,19 @@ export interface FamilyPath {
 type Known = Omit<FamilyPath, "taskId">;
 
 const midjourney = { model: "midjourney", answer: "root", form: "root" } as const;
-const mjTypes = ["imagine", "upscale", "variation", "reroll", "describe", "seed", "blend", "inpaint", "outpaint", "pan", "video"];
+const mjTypes = [
+  "imagine",
+  "upscale",
+  "variation",
+  "reroll",
+  "describe",
+  "seed",
+  "blend",
+  "inpaint",
+  "outpaint",
+  "pan",
+  "video",
+];
 const suno = { model: "suno", answer: "envelope", form: "answer", input: "input" } as const;
 const luma = { model: "luma", answer: "envelope", form: "answer" } as const;
 const kling = { model: "kling", answer: "envelope", form: "answer", taskType: "video_generation" } as const;
@@ -26,7 +38,9 @@ const flux = { model: "flux", answer: "envelope", form: "answer", taskType: "txt
 const tools = { answer: "envelope", form: "conversation" } as const;
 
 const paths: readonly (readonly [endpoint: RegExp, path: Known])[] = [
-  ...mjTypes.map((taskType) => [new RegExp(`^POST /mj/v2/${taskType}$`), { does: "create", ...midjourney, taskType }] as const),
+  ...mjTypes.map(
+    (taskType) => [new RegExp(`^POST /mj/v2/${taskType}$`), { does: "create", ...midjourney, taskType }] as const,
+  ),
   [/^POST \/mj\/v2\/fetch$/, { does: "show", ...midjourney, taskType: "" }],
   [/^POST \/mj\/v2\/cancel$/, { does: "cancel", ...midjourney, taskType: "" }],
   [/^POST \/api\/suno\/v1\/music$/, { does: "create", ...suno, taskType: "generate_music" }],
@@ -42,7 +56,10 @@ const paths: readonly (readonly [endpoint: RegExp, path: Known])[] = [
   [/^POST \/api\/flux\/v1\/image$/, { does: "create", ...flux, modelField: "model" }],
   [/^GET \/api\/flux\/v1\/image\/([^/]+)$/, { does: "show", ...flux }],
   [/^POST \/api\/face_swap\/v1\/async$/, { does: "create", ...tools, model: "face_swap", taskType: "face-swap" }],
-  [/^POST \/api\/image_toolkit\/v2\/create$/, { does: "create", ...tools, model: "image_toolkit", taskType: "", typeField: "task_type", input: "task_input" }],
+  [
+    /^POST \/api\/image_toolkit\/v2\/create$/,
+    { does: "create", ...tools, model: "image_toolkit", taskType: "", typeField: "task_type", input: "task_input" },
+  ],
   [/^POST \/api\/(?:face_swap\/v1|image_toolkit\/v2)\/fetch$/, { does: "show", ...tools, model: "", taskType: "" }],
 ];
 

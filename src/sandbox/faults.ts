@@ -78,7 +78,8 @@ const errors: Readonly<Record<number, readonly [type: string, code: string | nul
 export function sendStatus(call: Call, status: number): void {
   const [type, code, message] = errors[status] ?? ["server_error", null, `The request failed with status ${status}.`];
   if (status === 524) return send(call, 524, { "content-type": "text/plain; charset=UTF-8" }, "error code: 524");
-  const said = "echo-key" in call.scenario ? `${message} You called with ${call.head.headers.authorization ?? ""}` : message;
+  const said =
+    "echo-key" in call.scenario ? `${message} You called with ${call.head.headers.authorization ?? ""}` : message;
   if (call.path.startsWith("/account")) return sendJson(call, status, { code: status, data: null, message: said });
   if (status === 429) {
     return sendJson(call, 429, { error: { message: said, type, param: null, code } }, { "retry-after": "1" });

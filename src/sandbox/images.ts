@@ -28,21 +28,40 @@ export async function serveImages(asked: Call): Promise<void> {
   const textTokens = numberOf(call.scenario, "prompt") ?? countTokens(String(fields["prompt"] ?? ""));
   const quality = String(fields["quality"] ?? "high");
   const perImage = outputTokens[quality] ?? outputTokens["high"] ?? 0;
-  const used = { model: request.model, promptTokens: textTokens + imageTokens, partTokens: imageTokens, completionTokens: count * perImage };
+  const used = {
+    model: request.model,
+    promptTokens: textTokens + imageTokens,
+    partTokens: imageTokens,
+    completionTokens: count * perImage,
+  };
   const consumption = plainConsumption(call, used);
   const usage = usageOf(call, { textTokens, imageTokens, outputTokens: count * perImage });
   const image = pixel + "A".repeat(numberOf(call.scenario, "big") ?? 0);
-  const facts = { created: Math.floor(call.house.options.now() / 1000), background: "opaque", output_format: "png", quality, size: "1024x1024" };
+  const facts = {
+    created: Math.floor(call.house.options.now() / 1000),
+    background: "opaque",
+    output_format: "png",
+    quality,
+    size: "1024x1024",
+  };
   const isStream = String(fields["stream"]) === "true";
   return answerOrFault(call, isStream, consumption, () => {
-    if (isStream) return writeMediaEvents(call, consumption, streamOf(call, { image, usage, partial: Number(fields["partial_images"] ?? 0) }));
+    if (isStream)
+      return writeMediaEvents(
+        call,
+        consumption,
+        streamOf(call, { image, usage, partial: Number(fields["partial_images"] ?? 0) }),
+      );
     charge(call, consumption);
     const data = Array.from({ length: count }, () => ({ b64_json: image }));
     return writeAnswer(call, "application/json", Buffer.from(JSON.stringify({ ...facts, data, ...usage })));
   });
 }
 
-function usageOf({ scenario }: Call, used: { readonly textTokens: number; readonly imageTokens: number; readonly outputTokens: number }): Fields {
+function usageOf(
+  { scenario }: Call,
+  used: { readonly textTokens: number; readonly imageTokens: number; readonly outputTokens: number },
+): Fields {
   if ("no-usage" in scenario) return {};
   const input = used.textTokens + used.imageTokens;
   return {
@@ -55,7 +74,10 @@ function usageOf({ scenario }: Call, used: { readonly textTokens: number; readon
   };
 }
 
-function* streamOf(call: Call, of: { readonly image: string; readonly usage: Fields; readonly partial: number }): Generator<Fields> {
+function* streamOf(
+  call: Call,
+  of: { readonly image: string; readonly usage: Fields; readonly partial: number },
+): Generator<Fields> {
   const kind = call.path.endsWith("/generations") ? "image_generation" : "image_edit";
   for (let index = 0; index < of.partial; index++) {
     yield { type: `${kind}.partial_image`, partial_image_index: index, b64_json: of.image };

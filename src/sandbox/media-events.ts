@@ -22,7 +22,10 @@ export async function writeMediaEvents(call: Call, consumption: Consumption, eve
       }
       call.seen.deltas += 1;
       observer.changed();
-      const text = frame({ kind: "delta", name: String(event["type"]), data: JSON.stringify(event), tokens: 0 }, call.scenario);
+      const text = frame(
+        { kind: "delta", name: String(event["type"]), data: JSON.stringify(event), tokens: 0 },
+        call.scenario,
+      );
       if (!(await outlet.write(text))) return;
     }
     await outlet.end();

@@ -109,7 +109,7 @@ export class Outlet {
 
   *#pieces(bytes: Buffer): Generator<Buffer> {
     const size = numberOf(this.#call.scenario, "split");
-    for (let from = 0; from < bytes.length; ) {
+    for (let from = 0; from < bytes.length;) {
       const length = size === undefined || size === 0 ? 1 + Math.floor(this.#random() * 40) : size;
       yield bytes.subarray(from, from + length);
       from += length;

@@ -11,7 +11,8 @@ function read(bytes: Buffer): ChatRequest | string {
   const parsed = readBody(bytes);
   if (typeof parsed === "string") return parsed;
   const { model, input, instructions, tools, text, tool_choice: choice } = parsed;
-  const items: readonly Fields[] = typeof input === "string" ? [{ role: "user", content: input }] : Array.isArray(input) ? input.filter(isFields) : [];
+  const items: readonly Fields[] =
+    typeof input === "string" ? [{ role: "user", content: input }] : Array.isArray(input) ? input.filter(isFields) : [];
   const system = typeof instructions === "string" ? [{ role: "system", content: instructions }] : [];
   const format = isFields(text) ? text["format"] : undefined;
   return {
@@ -30,9 +31,12 @@ function read(bytes: Buffer): ChatRequest | string {
 
 /** The function that tool_choice forces; here a function is its own definition. */
 function forcedTool(tools: unknown, choice: unknown): ChatRequest["tool"] {
-  const functions = Array.isArray(tools) ? tools.filter((tool) => isFields(tool) && tool["type"] === "function").filter(isFields) : [];
+  const functions = Array.isArray(tools)
+    ? tools.filter((tool) => isFields(tool) && tool["type"] === "function").filter(isFields)
+    : [];
   const named = isFields(choice) ? choice["name"] : undefined;
-  const found = choice === "required" ? functions[0] : functions.find(({ name }) => named !== undefined && name === named);
+  const found =
+    choice === "required" ? functions[0] : functions.find(({ name }) => named !== undefined && name === named);
   if (typeof found?.["name"] !== "string") return undefined;
   return { name: found["name"], parameters: isFields(found["parameters"]) ? found["parameters"] : {} };
 }
@@ -81,7 +85,14 @@ function responseOf(answer: Answer, { status, output, usage }: Progress): Fields
 
 function itemOf(answer: Answer, choice: Choice, status: Progress["status"], text = textOf(choice)): Fields {
   if (choice.tool !== undefined) {
-    return { type: "function_call", id: choice.tool.id.replace("call", "fc"), call_id: choice.tool.id, name: choice.tool.name, arguments: text, status };
+    return {
+      type: "function_call",
+      id: choice.tool.id.replace("call", "fc"),
+      call_id: choice.tool.id,
+      name: choice.tool.name,
+      arguments: text,
+      status,
+    };
   }
   const content = status === "in_progress" ? [] : [partOf(text)];
   return { type: "message", id: answer.id.replace("chatcmpl-", "msg_"), role: "assistant", status, content };
@@ -98,7 +109,13 @@ function textOf({ pieces }: Pick<Choice, "pieces">): string {
 /** The usage in the words of this interface; what a scenario states is told as it is. */
 function usageOf({ usage }: Answer): Fields | null {
   if (usage === undefined || !("prompt_tokens" in usage)) return usage ?? null;
-  const { prompt_tokens, completion_tokens, total_tokens, prompt_tokens_details: given, completion_tokens_details: made } = usage;
+  const {
+    prompt_tokens,
+    completion_tokens,
+    total_tokens,
+    prompt_tokens_details: given,
+    completion_tokens_details: made,
+  } = usage;
   return {
     input_tokens: prompt_tokens,
     input_tokens_details: { cached_tokens: isFields(given) ? given["cached_tokens"] : 0 },
@@ -128,17 +145,30 @@ function* events(answer: Answer, _request: ChatRequest, scenario: Scenario): Gen
   if (choice.tool === undefined) yield event("role", "response.content_part.added", { ...at, part: partOf("") });
   for (const [, pieces] of interleaved(answer, scenario)) {
     const tokens = pieces.reduce((total, piece) => total + piece.tokens, 0);
-    yield event("delta", `response.${what}.delta`, { ...at, delta: textOf({ pieces }), ...(choice.tool === undefined && { logprobs: [] }) }, tokens);
+    yield event(
+      "delta",
+      `response.${what}.delta`,
+      { ...at, delta: textOf({ pieces }), ...(choice.tool === undefined && { logprobs: [] }) },
+      tokens,
+    );
   }
   if ("no-finish" in scenario) return;
   const text = textOf(choice);
   const { status, output, usage } = whole(answer);
-  yield event("role", `response.${what}.done`, choice.tool === undefined ? { ...at, text, logprobs: [] } : { ...at, arguments: text });
+  yield event(
+    "role",
+    `response.${what}.done`,
+    choice.tool === undefined ? { ...at, text, logprobs: [] } : { ...at, arguments: text },
+  );
   if (choice.tool === undefined) yield event("role", "response.content_part.done", { ...at, part: partOf(text) });
   yield event("role", "response.output_item.done", { output_index: 0, item: output[0] });
   const failed = "failed" in scenario;
   const response = failed
-    ? { ...responseOf(answer, { status: "incomplete", output, usage: null }), status: "failed", error: { code: "server_error", message: "The model failed." } }
+    ? {
+        ...responseOf(answer, { status: "incomplete", output, usage: null }),
+        status: "failed",
+        error: { code: "server_error", message: "The model failed." },
+      }
     : responseOf(answer, { status, output, usage });
   yield event("done", `response.${failed ? "failed" : status}`, { response });
 }

@@ -36,7 +36,11 @@ export const scenarios = {
   status: info("CODE", "500", "an error with that status; 429 with retry-after, 524 as a plain text"),
   "early-response": info("CODE", "413", "answers before the body is read (by header, or chosen at the headers)"),
   "redirect-307": plain("redirects to another path of the same origin, which serves it"),
-  "redirect-foreign": info("URL", "", "redirects to another origin; without a URL, to this one under another host name"),
+  "redirect-foreign": info(
+    "URL",
+    "",
+    "redirects to another origin; without a URL, to this one under another host name",
+  ),
   "redirect-loop": plain("redirects without end"),
   html: info("CODE", "502", "an HTML page, with 502 or the status given"),
   empty: plain("status 200 and no body"),
@@ -79,18 +83,32 @@ export const scenarios = {
   "task-wait": info("MS", "500", "a task is pending for so long"),
   "task-run": info("MS", "3000", "a task runs for so long, and has ended then"),
   "task-endless": plain("a task that never ends"),
-  "task-fails": info("TEXT", "upstream overload, try again later", "a task fails, with these words; it is billed only with consume"),
+  "task-fails": info(
+    "TEXT",
+    "upstream overload, try again later",
+    "a task fails, with these words; it is billed only with consume",
+  ),
   consume: info("N", "1000000", "what a task uses up, in ten millionths of a US dollar"),
   "usage-type": info("TYPE", "quota", "the type that a task's usage states, in place of llm"),
   unified: plain("a task's record in the unified form: timestamp and data"),
   conversation: plain("a task's record in the form of the conversation family: task_info and task_result"),
-  "task-refused": info("TEXT", "this model is not supported in PPU mode", "a creation is refused inside an answer of 200, with code 10001 and these words"),
+  "task-refused": info(
+    "TEXT",
+    "this model is not supported in PPU mode",
+    "a creation is refused inside an answer of 200, with code 10001 and these words",
+  ),
   "webhook-begins": plain("a task's webhook is told when it begins, too"),
   "webhook-twice": plain("a task's webhook is told of the end twice"),
   "webhook-never": plain("a task's webhook is told nothing"),
-  ceilings: plain("a creation beyond the account's ceilings fails with 429: as many run as it may run at once, of its family or in all"),
+  ceilings: plain(
+    "a creation beyond the account's ceilings fails with 429: as many run as it may run at once, of its family or in all",
+  ),
   // Benchmarks.
-  bench: info("N", "200", "a prepared answer of N tokens, N deltas when streamed; with slow:MS paced, else in one burst"),
+  bench: info(
+    "N",
+    "200",
+    "a prepared answer of N tokens, N deltas when streamed; with slow:MS paced, else in one burst",
+  ),
 } as const satisfies Record<string, ScenarioInfo>;
 
 export type ScenarioName = keyof typeof scenarios;

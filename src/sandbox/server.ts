@@ -19,7 +19,15 @@ import { billEndedTasks, serveHistory, serveTasks, serveUpload, taskPath } from 
 import { countTokens } from "./text.ts";
 import { Webhooks } from "./webhooks.ts";
 
-export type { BilledCall, BilledTotals, ModelPrice, Sandbox, SandboxOptions, SandboxRequest, SeenRequest } from "./options.ts";
+export type {
+  BilledCall,
+  BilledTotals,
+  ModelPrice,
+  Sandbox,
+  SandboxOptions,
+  SandboxRequest,
+  SeenRequest,
+} from "./options.ts";
 
 /** Starts a fake gateway on a real port. Throws where the port cannot be had. */
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
@@ -69,10 +77,20 @@ function furnish(options: SandboxOptions, url: () => URL): House {
       keepCalls,
       keepRequests,
     },
-    billing: new Billing({ startingBalanceUsd, keepCalls, prices: options.prices ?? {}, minimum: options.minimum ?? {}, errors: options.billingErrors ?? [] }),
+    billing: new Billing({
+      startingBalanceUsd,
+      keepCalls,
+      prices: options.prices ?? {},
+      minimum: options.minimum ?? {},
+      errors: options.billingErrors ?? [],
+    }),
     observer,
     tasks: new Map(),
-    webhooks: new Webhooks({ now, retryMs: options.webhookRetryMs ?? 5_000, onTry: (tried) => observer.triedWebhook(tried) }),
+    webhooks: new Webhooks({
+      now,
+      retryMs: options.webhookRetryMs ?? 5_000,
+      onTry: (tried) => observer.triedWebhook(tried),
+    }),
     unbilled: new Set(),
     idPrefix: digest(options.seed ?? 1, "request").slice(0, 20),
     url,
@@ -221,7 +239,12 @@ function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
 }
 
 /** What a scenario does to the account's credits, before the request is answered. */
-function moveAccount({ scenario, house: { billing: { purse } } }: Call): void {
+function moveAccount({
+  scenario,
+  house: {
+    billing: { purse },
+  },
+}: Call): void {
   if (scenario["top-up"] !== undefined) purse.topUp(scenario["top-up"]);
   if (scenario.expire !== undefined) purse.expire(scenario.expire);
   if (scenario.freeze !== undefined) purse.freeze(scenario.freeze);

@@ -76,5 +76,10 @@ async function writeEvents(
 }
 
 const errorEvent = `data: ${JSON.stringify({
-  error: { message: "The server had an error while processing your request.", type: "server_error", param: null, code: null },
+  error: {
+    message: "The server had an error while processing your request.",
+    type: "server_error",
+    param: null,
+    code: null,
+  },
 })}\n\n`;

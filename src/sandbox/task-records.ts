@@ -38,7 +38,9 @@ export function recordOf(task: SandboxTask, now: number): Record<string, unknown
   if (task.form === "conversation") return { code: 200, data: conversationData(task, now), message: "success" };
   if (task.form === "root") return rootRecord(task, now);
   const data = unifiedData(task, now);
-  return task.form === "unified" ? { timestamp: Math.floor(now / 1000), data } : { code: 200, data, message: "success" };
+  return task.form === "unified"
+    ? { timestamp: Math.floor(now / 1000), data }
+    : { code: 200, data, message: "success" };
 }
 
 /** What its webhook is told of a task. */
@@ -53,7 +55,9 @@ export function creationAnswer(task: SandboxTask, now: number): Record<string, u
 
 /** A creation on a family's own path is answered with the id alone. */
 export function takenAnswer(task: SandboxTask, where: "root" | "envelope"): Record<string, unknown> {
-  return where === "root" ? { task_id: task.id, status: "success", message: "" } : { code: 200, data: { task_id: task.id }, message: "success" };
+  return where === "root"
+    ? { task_id: task.id, status: "success", message: "" }
+    : { code: 200, data: { task_id: task.id }, message: "success" };
 }
 
 function rootRecord(task: SandboxTask, now: number): Record<string, unknown> {
@@ -99,7 +103,9 @@ function unifiedData(task: SandboxTask, now: number) {
     input: task.input,
     output: word === "completed" ? outputOf(task) : null,
     meta: {
-      created_at: created, started_at: started, ended_at: ended,
+      created_at: created,
+      started_at: started,
+      ended_at: ended,
       usage: { type: task.usageType, ...unitsOf(task, word) },
       is_using_private_pool: false,
     },
@@ -117,18 +123,28 @@ function conversationData(task: SandboxTask, now: number) {
     task_id: task.id,
     task_type: task.taskType,
     status: `${word.charAt(0).toUpperCase()}${word.slice(1)}`,
-    task_info: { created_at: created, started_at: started, completed_at: ended, frozen_credits: frozen, task_input: task.input },
+    task_info: {
+      created_at: created,
+      started_at: started,
+      completed_at: ended,
+      frozen_credits: frozen,
+      task_input: task.input,
+    },
     task_result: {
       used_credits: consume,
       error_messages: word === "failed" ? [task.failsWith ?? ""] : [],
-      task_output: word === "completed" ? { image_base64: "", image_url: `https://media.sandbox.example/${task.id}.png` } : { image_base64: "", image_url: "" },
+      task_output:
+        word === "completed"
+          ? { image_base64: "", image_url: `https://media.sandbox.example/${task.id}.png` }
+          : { image_base64: "", image_url: "" },
     },
   };
 }
 
 function outputOf(task: SandboxTask): unknown {
   if (/music|suno/.test(`${task.model} ${task.taskType}`)) return [trackOf(task, 1), trackOf(task, 2)];
-  if (/image|flux/.test(`${task.model} ${task.taskType}`)) return { image_url: `https://media.sandbox.example/${task.id}.png` };
+  if (/image|flux/.test(`${task.model} ${task.taskType}`))
+    return { image_url: `https://media.sandbox.example/${task.id}.png` };
   return { video: `https://media.sandbox.example/${task.id}.mp4` };
 }
 
@@ -145,8 +161,17 @@ function trackOf(task: SandboxTask, number: number) {
     is_video_pending: false,
     major_model_version: "v3",
     metadata: {
-      audio_prompt_id: null, concat_history: null, duration: 120.5, error_message: null, error_type: null, gpt_description_prompt: null, history: null,
-      prompt, stream: true, tags, type: "gen",
+      audio_prompt_id: null,
+      concat_history: null,
+      duration: 120.5,
+      error_message: null,
+      error_type: null,
+      gpt_description_prompt: null,
+      history: null,
+      prompt,
+      stream: true,
+      tags,
+      type: "gen",
     },
     model_name: "chirp-v3-5",
     reaction: null,

@@ -7,7 +7,15 @@ import { faultOf, serveFault } from "./faults.ts";
 import { digest } from "./random.ts";
 import { numberOf } from "./scenarios.ts";
 import { familyPath, type FamilyPath } from "./families.ts";
-import { creationAnswer, dataOf, recordOf, takenAnswer, wordOf, type SandboxTask, type TaskConfig } from "./task-records.ts";
+import {
+  creationAnswer,
+  dataOf,
+  recordOf,
+  takenAnswer,
+  wordOf,
+  type SandboxTask,
+  type TaskConfig,
+} from "./task-records.ts";
 
 /** The tasks of a sandbox, by their ids. */
 export type TaskHall = Map<string, SandboxTask>;
@@ -22,16 +30,26 @@ const runMs = 3_000;
 export function taskPath({ head: { method }, path }: Call): FamilyPath | undefined {
   if (method === "POST" && path === "/api/v1/task") return { ...unified, does: "create", taskId: null };
   const [, taskId] = /^\/api\/v1\/task\/([^/]+)$/.exec(path) ?? [];
-  if (taskId !== undefined && (method === "GET" || method === "DELETE")) return { ...unified, does: method === "GET" ? "show" : "cancel", taskId };
+  if (taskId !== undefined && (method === "GET" || method === "DELETE"))
+    return { ...unified, does: method === "GET" ? "show" : "cancel", taskId };
   return familyPath(method, path);
 }
 
-const unified = { model: "", modelField: "model", typeField: "task_type", taskType: "", input: "input", answer: "envelope", form: "answer" } as const;
+const unified = {
+  model: "",
+  modelField: "model",
+  typeField: "task_type",
+  taskType: "",
+  input: "input",
+  answer: "envelope",
+  form: "answer",
+} as const;
 
 /** `/api/v1/task` of all families, and the paths of their own. */
 export async function serveTasks(asked: Call, path: FamilyPath): Promise<void> {
   const { options } = asked.house;
-  if (asked.head.headers["x-api-key"] !== options.apiKey) return sendEnvelope(asked, 401, "unauthorized: invalid api key");
+  if (asked.head.headers["x-api-key"] !== options.apiKey)
+    return sendEnvelope(asked, 401, "unauthorized: invalid api key");
   const isCreation = path.does === "create";
   const isUnified = asked.path.startsWith("/api/v1/");
   const read = readCreation(asked, path, isUnified);
@@ -55,20 +73,27 @@ export async function serveTasks(asked: Call, path: FamilyPath): Promise<void> {
 /** `GET /api/open/tasks/histories`: all tasks of the account, the newest first. */
 export function serveHistory(call: Call): void {
   const { tasks, options } = call.house;
-  if (call.head.headers["x-api-key"] !== options.apiKey) return sendEnvelope(call, 401, "unauthorized: invalid api key");
+  if (call.head.headers["x-api-key"] !== options.apiKey)
+    return sendEnvelope(call, 401, "unauthorized: invalid api key");
   const query = new URLSearchParams(call.head.path.split("?")[1] ?? "");
   const page = Math.max(Number(query.get("page") ?? 1) || 1, 1);
   const size = Math.min(Math.max(Number(query.get("page_size") ?? 10) || 10, 1), 100);
   const all = [...tasks.values()].toReversed();
   const shown = all.slice((page - 1) * size, page * size).map((task) => dataOf(task, options.now()));
-  return sendJson(call, 200, { code: 200, data: { tasks: shown, total: all.length, page, page_size: size }, message: "success" });
+  return sendJson(call, 200, {
+    code: 200,
+    data: { tasks: shown, total: all.length, page, page_size: size },
+    message: "success",
+  });
 }
 
 /** `POST /api/ephemeral_resource`: takes a file for a day. */
 export function serveUpload(call: Call): void {
-  if (call.head.headers["x-api-key"] !== call.house.options.apiKey) return sendEnvelope(call, 401, "unauthorized: invalid api key");
+  if (call.head.headers["x-api-key"] !== call.house.options.apiKey)
+    return sendEnvelope(call, 401, "unauthorized: invalid api key");
   const { file_name: name, file_data: data } = parsed(call.seen.body);
-  if (typeof name !== "string" || typeof data !== "string") return sendEnvelope(call, 400, "Invalid request parameters");
+  if (typeof name !== "string" || typeof data !== "string")
+    return sendEnvelope(call, 400, "Invalid request parameters");
   const url = `https://media.sandbox.example/${digest(call.house.options.seed, "upload", call.number).slice(0, 16)}-${encodeURIComponent(name)}`;
   return sendJson(call, 200, { code: 200, data: { url }, message: "success" });
 }
@@ -106,12 +131,18 @@ function readCreation(call: Call, path: FamilyPath, isUnified: boolean): Creatio
 
 const noConfig: TaskConfig = { service_mode: "", webhook_config: { endpoint: "", secret: "" } };
 
-function create(call: Call, { model, taskType, input, config }: Creation, form: SandboxTask["form"] | null): SandboxTask {
+function create(
+  call: Call,
+  { model, taskType, input, config }: Creation,
+  form: SandboxTask["form"] | null,
+): SandboxTask {
   const { house, scenario } = call;
   const createdAt = house.options.now();
   const startsAt = createdAt + (numberOf(scenario, "task-wait") ?? waitMs);
   const task: SandboxTask = {
-    id: digest(house.options.seed, "task", call.number).slice(0, 32).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-"),
+    id: digest(house.options.seed, "task", call.number)
+      .slice(0, 32)
+      .replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-"),
     model,
     taskType,
     input,
@@ -143,7 +174,8 @@ function tellWhenOver({ house, scenario }: Call, task: SandboxTask): void {
   const { webhooks, options } = house;
   const { endpoint, secret } = task.config.webhook_config;
   // As the task is at that instant: a timer may go off a little before its time, or late.
-  const tell = (at: number) => (task.cancelledAt === null ? webhooks.tell({ endpoint, secret }, dataOf(task, at)) : Promise.resolve());
+  const tell = (at: number) =>
+    task.cancelledAt === null ? webhooks.tell({ endpoint, secret }, dataOf(task, at)) : Promise.resolve();
   let begun = Promise.resolve();
   if ("webhook-begins" in scenario) webhooks.after(task.startsAt - options.now(), () => (begun = tell(task.startsAt)));
   if (task.endsAt === Infinity) return;
@@ -159,7 +191,10 @@ function ceilingPassed({ house }: Call, creation: Creation): string | null {
   const now = house.options.now();
   const running = [...house.tasks.values()].filter((task) => task.cancelledAt === null && now < task.endsAt);
   const met = ceilingMet(sandboxCeilings, countTasks(running), creation);
-  return met && `failed to create task: ${met.family === "all" ? "account" : met.family} concurrency limit ${met.limit} reached`;
+  return (
+    met &&
+    `failed to create task: ${met.family === "all" ? "account" : met.family} concurrency limit ${met.limit} reached`
+  );
 }
 
 /** USD 0.05 a second of video, 0.10 for music, 0.02 for all else, in ten millionths. */
@@ -200,4 +235,3 @@ function answerFor(call: Call, path: FamilyPath): void {
 function sendEnvelope(call: Call, status: number, message: string): void {
   sendJson(call, status, { code: status, data: null, message });
 }
-

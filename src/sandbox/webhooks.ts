@@ -46,11 +46,14 @@ export class Webhooks {
 
   /** Tells something later, unless it is ended before. */
   after(ms: number, tell: () => Promise<void>): void {
-    const timer = setTimeout(() => {
-      this.#timers.delete(timer);
-      const work = tell().finally(() => this.#running.delete(work));
-      this.#running.add(work);
-    }, Math.max(ms, 0));
+    const timer = setTimeout(
+      () => {
+        this.#timers.delete(timer);
+        const work = tell().finally(() => this.#running.delete(work));
+        this.#running.add(work);
+      },
+      Math.max(ms, 0),
+    );
     this.#timers.add(timer);
   }
 

@@ -10,7 +10,16 @@ import { noTokens, tokenClasses } from "../core/tokens.ts";
 import type { AdminCreation } from "../ports/admin-store.ts";
 import type { ChangedKey, KeyCreation } from "../ports/key-store.ts";
 import type { NewMessage, Tried } from "../ports/outbox.ts";
-import type { AdjustResult, ChargeEnd, Correction, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../ports/ledger.ts";
+import type {
+  AdjustResult,
+  ChargeEnd,
+  Correction,
+  ExtendResult,
+  HoldRequest,
+  HoldResult,
+  Posting,
+  SettleResult,
+} from "../ports/ledger.ts";
 import type { BindResult, NewTask, TaskEnding, TaskSight } from "../ports/task-store.ts";
 import type { TaskCallback } from "../ports/task-callbacks.ts";
 import type { ChangedTeam, TeamCreation, TeamRemoval } from "../ports/team-store.ts";
@@ -21,18 +30,46 @@ import type { ChangedTeam, TeamCreation, TeamRemoval } from "../ports/team-store
  */
 
 export type HoldCommand = readonly [
-  op: "hold", id: string, kind: HoldKind, at: number, key: string, team: string | null, route: string, model: string,
-  group: string | null, stream: boolean, priceId: string | null, canonical: string | null, amount: PicoUsd | null,
-  bounded: boolean, tags: string | null, retry: number, firstSlice: PicoUsd | null,
+  op: "hold",
+  id: string,
+  kind: HoldKind,
+  at: number,
+  key: string,
+  team: string | null,
+  route: string,
+  model: string,
+  group: string | null,
+  stream: boolean,
+  priceId: string | null,
+  canonical: string | null,
+  amount: PicoUsd | null,
+  bounded: boolean,
+  tags: string | null,
+  retry: number,
+  firstSlice: PicoUsd | null,
 ];
 export type ExtendCommand = readonly [op: "extend", id: string, amount: PicoUsd, atLeast: PicoUsd];
 type EndFields = readonly [
-  at: number, status: number | null, servedModel: string | null, gatewayRequestId: string | null,
-  durationMs: number | null, firstTokenMs: number | null,
+  at: number,
+  status: number | null,
+  servedModel: string | null,
+  gatewayRequestId: string | null,
+  durationMs: number | null,
+  firstTokenMs: number | null,
 ];
 export type PostCommand = readonly [
-  op: "post", id: string, cost: PicoUsd | null, listCost: PicoUsd | null, formula: Formula, source: Source,
-  minimumApplied: boolean, clamped: boolean, reason: string | null, end: EndFields, tokens: readonly number[], notes: PostNotes | null,
+  op: "post",
+  id: string,
+  cost: PicoUsd | null,
+  listCost: PicoUsd | null,
+  formula: Formula,
+  source: Source,
+  minimumApplied: boolean,
+  clamped: boolean,
+  reason: string | null,
+  end: EndFields,
+  tokens: readonly number[],
+  notes: PostNotes | null,
 ];
 /** What few charges have; by the names of columns, as they are stored. */
 export interface PostNotes {
@@ -45,7 +82,14 @@ export interface PostNotes {
   /** The text of the served price, to be written before the charge. */
   readonly servedCanonical: string | null;
 }
-export const noteColumns = ["served_price_id", "service_tier", "tool_calls", "doubts", "delivered_input", "delivered_output"] as const;
+export const noteColumns = [
+  "served_price_id",
+  "service_tier",
+  "tool_calls",
+  "doubts",
+  "delivered_input",
+  "delivered_output",
+] as const;
 
 export type VoidCommand = readonly [op: "void", id: string, reason: string, end: EndFields];
 export type AdjustCommand = readonly [op: "adjust", id: string, correction: Correction];
@@ -70,18 +114,44 @@ export type SawTaskCommand = readonly [op: "sawTask", taskId: string, sight: Tas
 /** What of an ending stands in the task's own row. */
 export type TaskEndFacts = Omit<TaskEnding, "settlement" | "end"> & { readonly at: number };
 /** Ends the charge as the command in it says, and the task with it. */
-export type EndTaskCommand = readonly [op: "endTask", settling: PostCommand | VoidCommand, taskId: string, facts: TaskEndFacts];
+export type EndTaskCommand = readonly [
+  op: "endTask",
+  settling: PostCommand | VoidCommand,
+  taskId: string,
+  facts: TaskEndFacts,
+];
 /** Ends up to `count` holds of dead owners. */
 export type RecoverCommand = readonly [op: "recover", at: number, count: number];
 /** Writes what changes nothing: done says that a write is possible. */
 export type TouchCommand = readonly [op: "touch"];
 
 export type Command =
-  | HoldCommand | ExtendCommand | PostCommand | VoidCommand | AdjustCommand | SetBudgetCommand | RemoveBudgetCommand
-  | CreateKeyCommand | UpdateKeyCommand | RevokeKeyCommand | CreateTeamCommand | UpdateTeamCommand | RemoveTeamCommand
-  | CreateAdminCommand | RevokeAdminCommand
-  | AddSampleCommand | RemoveSamplesCommand | PutMessagesCommand | TriedMessageCommand | PutCallbackCommand | RemoveMessagesCommand | RecoverCommand
-  | BindTaskCommand | SawTaskCommand | EndTaskCommand | TouchCommand;
+  | HoldCommand
+  | ExtendCommand
+  | PostCommand
+  | VoidCommand
+  | AdjustCommand
+  | SetBudgetCommand
+  | RemoveBudgetCommand
+  | CreateKeyCommand
+  | UpdateKeyCommand
+  | RevokeKeyCommand
+  | CreateTeamCommand
+  | UpdateTeamCommand
+  | RemoveTeamCommand
+  | CreateAdminCommand
+  | RevokeAdminCommand
+  | AddSampleCommand
+  | RemoveSamplesCommand
+  | PutMessagesCommand
+  | TriedMessageCommand
+  | PutCallbackCommand
+  | RemoveMessagesCommand
+  | RecoverCommand
+  | BindTaskCommand
+  | SawTaskCommand
+  | EndTaskCommand
+  | TouchCommand;
 
 export interface Replies {
   hold: HoldResult;
@@ -143,16 +213,39 @@ export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldC
     break;
   }
   return [
-    "hold", request.id, request.kind, request.at, caller.key, caller.team, request.route, request.model, request.group,
-    request.stream, price?.id ?? null, withCanonical ? (price?.canonical ?? null) : null, request.amount, request.bounded, tags,
-    request.retry, request.firstSlice ?? null,
+    "hold",
+    request.id,
+    request.kind,
+    request.at,
+    caller.key,
+    caller.team,
+    request.route,
+    request.model,
+    request.group,
+    request.stream,
+    price?.id ?? null,
+    withCanonical ? (price?.canonical ?? null) : null,
+    request.amount,
+    request.bounded,
+    tags,
+    request.retry,
+    request.firstSlice ?? null,
   ];
 }
 
 export function postCommand(id: string, posting: Posting, end: ChargeEnd): PostCommand {
   return [
-    "post", id, posting.cost, posting.listCost, posting.formula, posting.source, posting.minimumApplied, posting.clamped,
-    posting.reason, endFields(end), tokenClasses.map((name) => posting.tokens[name]),
+    "post",
+    id,
+    posting.cost,
+    posting.listCost,
+    posting.formula,
+    posting.source,
+    posting.minimumApplied,
+    posting.clamped,
+    posting.reason,
+    endFields(end),
+    tokenClasses.map((name) => posting.tokens[name]),
     notesOf(posting),
   ];
 }
@@ -163,7 +256,8 @@ export function inDoubt(notes: PostNotes | null, cost: PicoUsd | null): bigint {
 }
 
 function notesOf({ servedPrice, billing, doubts, delivered }: Posting): PostNotes | null {
-  if (servedPrice === undefined && billing === undefined && doubts === undefined && delivered === undefined) return null;
+  if (servedPrice === undefined && billing === undefined && doubts === undefined && delivered === undefined)
+    return null;
   const calls = billing?.calls ?? {};
   return {
     served_price_id: servedPrice?.id ?? null,
@@ -184,17 +278,33 @@ export function voidCommand(id: string, reason: string, end: ChargeEnd): VoidCom
 export function orphanPost(id: string, unpriced: boolean, at: number): PostCommand {
   const cost = unpriced ? null : noMoney;
   const posting: Posting = {
-    kind: "post", cost, listCost: cost, tokens: noTokens, formula: unpriced ? "unpriced" : "assumed", source: "assumed",
-    minimumApplied: false, clamped: false, reason: "crash",
+    kind: "post",
+    cost,
+    listCost: cost,
+    tokens: noTokens,
+    formula: unpriced ? "unpriced" : "assumed",
+    source: "assumed",
+    minimumApplied: false,
+    clamped: false,
+    reason: "crash",
   };
-  return postCommand(id, posting, { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null });
+  return postCommand(id, posting, {
+    at,
+    status: null,
+    servedModel: null,
+    gatewayRequestId: null,
+    durationMs: null,
+    firstTokenMs: null,
+  });
 }
 
 /** Positions in the order of work: what ends holds before what needs room. */
 export function settlesFirst(commands: readonly Command[]): number[] {
   const settles: number[] = [];
   const others: number[] = [];
-  commands.forEach(([op], index) => (op === "post" || op === "void" || op === "endTask" ? settles : others).push(index));
+  commands.forEach(([op], index) =>
+    (op === "post" || op === "void" || op === "endTask" ? settles : others).push(index),
+  );
   return settles.concat(others);
 }
 

@@ -22,7 +22,13 @@ export interface LateSettlement {
 export function lateSettlement(command: PostCommand | VoidCommand): LateSettlement | null {
   if (command[0] === "void") {
     const [, id, reason, [at]] = command;
-    return { id, at, cost: noMoney, listCost: noMoney, why: `settled after its proxy was ended: not billed (${reason})` };
+    return {
+      id,
+      at,
+      cost: noMoney,
+      listCost: noMoney,
+      why: `settled after its proxy was ended: not billed (${reason})`,
+    };
   }
   const [, id, cost, listCost, formula, source, , , , [at]] = command;
   if (cost === null || formula === "assumed") return null;
@@ -30,7 +36,12 @@ export function lateSettlement(command: PostCommand | VoidCommand): LateSettleme
 }
 
 /** Whether a charge was posted because its proxy was taken for dead. */
-export function isPostedForTheDead({ state, formula, source, reason }: Pick<Charge, "state" | "formula" | "source" | "reason">): boolean {
+export function isPostedForTheDead({
+  state,
+  formula,
+  source,
+  reason,
+}: Pick<Charge, "state" | "formula" | "source" | "reason">): boolean {
   return state === "posted" && formula === "assumed" && source === "assumed" && reason === "crash";
 }
 
@@ -38,9 +49,22 @@ export function isPostedForTheDead({ state, formula, source, reason }: Pick<Char
  * The correction that brings a charge, with the corrections it has, to its true amount; null where it is there. Its id is the
  * charge's alone, so it is made once. It corrects the list cost too: an assumed charge claims no saving, and must not begin to.
  */
-export function lateCorrection({ id, at, cost, listCost, why }: LateSettlement, total: bigint, listTotal: bigint): Correction | null {
+export function lateCorrection(
+  { id, at, cost, listCost, why }: LateSettlement,
+  total: bigint,
+  listTotal: bigint,
+): Correction | null {
   const amount = subtract(cost, total as PicoUsd);
   if (amount === noMoney) return null;
-  const digest = createHash("sha256").update(JSON.stringify(["settled late", id])).digest("hex");
-  return { id: `adj-${digest.slice(0, 32)}`, at, amount, listAmount: subtract(listCost, listTotal as PicoUsd), why, by: fareboxItself };
+  const digest = createHash("sha256")
+    .update(JSON.stringify(["settled late", id]))
+    .digest("hex");
+  return {
+    id: `adj-${digest.slice(0, 32)}`,
+    at,
+    amount,
+    listAmount: subtract(listCost, listTotal as PicoUsd),
+    why,
+    by: fareboxItself,
+  };
 }

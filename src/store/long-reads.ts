@@ -3,7 +3,15 @@ import type { BudgetWindow } from "../core/budget.ts";
 import type { Charge } from "../core/charge.ts";
 import type { CorrectionMade } from "../core/reconciliation.ts";
 import type { AuditPage, AuditQuery } from "../ports/audit-log.ts";
-import type { ChargePage, ChargeQuery, RawUnits, ReportQuery, ReportRow, TimeSpan, Verification } from "../ports/ledger.ts";
+import type {
+  ChargePage,
+  ChargeQuery,
+  RawUnits,
+  ReportQuery,
+  ReportRow,
+  TimeSpan,
+  Verification,
+} from "../ports/ledger.ts";
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "../ports/spend.ts";
 import type { PostedCharge } from "./what-if-sums.ts";
 

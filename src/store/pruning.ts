@@ -59,7 +59,8 @@ export function* prunePreview(horizon: Horizons): Reading<Pruned> {
     `select count(*) as count from charges where state <> 'pending' and admitted_at < ?
        and not exists (select 1 from carried where carried.charge = charges.seq)
        and not exists (select 1 from charges correction where correction.adjusts is not null and correction.adjusts = charges.id and correction.admitted_at >= ?)`,
-    horizon.charges, horizon.charges,
+    horizon.charges,
+    horizon.charges,
   );
   const windows = yield* countOf("select count(*) as count from windows where ends_at <= ?", horizon.charges);
   const quarters = yield* countOf("select count(*) as count from rollup_quarter where starts_at < ?", horizon.quarters);
@@ -71,8 +72,12 @@ function* countOf(sql: string, ...values: readonly number[]): Reading<number> {
 }
 
 /** Runs a step, which answers how many it did, until it finds nothing more, and lets others write in between. Answers how many there were. */
-export async function repeatStep({ clock, pause }: PruneOptions, step: () => number | Promise<number>, told?: (count: number) => void): Promise<number> {
-  for (let sum = 0; ; ) {
+export async function repeatStep(
+  { clock, pause }: PruneOptions,
+  step: () => number | Promise<number>,
+  told?: (count: number) => void,
+): Promise<number> {
+  for (let sum = 0; ;) {
     const start = clock.monotonic();
     const count = await step();
     if (count === 0) return sum;

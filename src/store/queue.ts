@@ -152,7 +152,14 @@ export class CommandQueue implements CommandSink {
     const { command } = waiting;
     this.#conclude(waiting, { kind: "unavailable", message: "the writer died" });
     if (command[0] !== "hold" || this.#closed !== null) return;
-    const end = { at: this.#clock.now(), status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
+    const end = {
+      at: this.#clock.now(),
+      status: null,
+      servedModel: null,
+      gatewayRequestId: null,
+      durationMs: null,
+      firstTokenMs: null,
+    };
     this.#rest({ command: voidCommand(command[1], "not_sent", end), answer: () => {} });
   }
 

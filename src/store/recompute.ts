@@ -14,7 +14,21 @@ interface Mismatch {
 /** What of a charge its amounts follow from, and the amounts. */
 export type Audited = Pick<
   Charge,
-  "id" | "state" | "endedAt" | "priceId" | "hold" | "cost" | "listCost" | "overage" | "formula" | "source" | "minimumApplied" | "tokens" | "servedPriceId" | "billing" | "delivered"
+  | "id"
+  | "state"
+  | "endedAt"
+  | "priceId"
+  | "hold"
+  | "cost"
+  | "listCost"
+  | "overage"
+  | "formula"
+  | "source"
+  | "minimumApplied"
+  | "tokens"
+  | "servedPriceId"
+  | "billing"
+  | "delivered"
 >;
 
 const fromTokens: readonly Source[] = ["reported", "counted", "partial"];
@@ -33,10 +47,15 @@ const knownBy: Readonly<Record<Formula, readonly Source[]>> = {
 export type TaskInputsOf = (charge: string) => TaskInputs | null;
 
 /** Where a charge's state and amounts do not follow from its formula and inputs. `priceOf` answers null for a lost price. */
-export function recompute(charge: Audited, priceOf: (id: string) => PriceVersion | null, inputsOf: TaskInputsOf): Mismatch[] {
+export function recompute(
+  charge: Audited,
+  priceOf: (id: string) => PriceVersion | null,
+  inputsOf: TaskInputsOf,
+): Mismatch[] {
   const mismatches: Mismatch[] = [];
   const differ = (name: string, expected: unknown, found: unknown) => {
-    if (expected !== found) mismatches.push({ expected: `${name} ${String(expected)}`, found: `${name} ${String(found)}` });
+    if (expected !== found)
+      mismatches.push({ expected: `${name} ${String(expected)}`, found: `${name} ${String(found)}` });
   };
   differ("ended", charge.state !== "pending", charge.endedAt !== null);
   differ("has a formula", charge.state === "posted", charge.formula !== null);
@@ -49,14 +68,24 @@ export function recompute(charge: Audited, priceOf: (id: string) => PriceVersion
   }
   const known = knownBy[charge.formula] ?? [];
   if (charge.source !== null && !known.includes(charge.source)) {
-    mismatches.push({ expected: `source ${known.join(" or ")} of formula ${charge.formula}`, found: `source ${charge.source}` });
+    mismatches.push({
+      expected: `source ${known.join(" or ")} of formula ${charge.formula}`,
+      found: `source ${charge.source}`,
+    });
   }
   if (known.length === 0) return mismatches;
   differ("has a cost", charge.formula !== "unpriced", charge.cost !== null);
-  const amounts = charge.formula === "task" ? taskAmountsOf(charge, priceOf, inputsOf) : amountsOf(charge, charge.formula, priceOf);
+  const amounts =
+    charge.formula === "task" ? taskAmountsOf(charge, priceOf, inputsOf) : amountsOf(charge, charge.formula, priceOf);
   if (amounts === null) {
     const isTask = charge.formula === "task";
-    return [...mismatches, { expected: isTask ? "what its task was charged by" : "its stored price", found: isTask ? "nothing" : `no price ${charge.priceId}` }];
+    return [
+      ...mismatches,
+      {
+        expected: isTask ? "what its task was charged by" : "its stored price",
+        found: isTask ? "nothing" : `no price ${charge.priceId}`,
+      },
+    ];
   }
   differ("cost", amounts.cost, charge.cost);
   differ("list cost", amounts.list, charge.listCost);
@@ -66,7 +95,11 @@ export function recompute(charge: Audited, priceOf: (id: string) => PriceVersion
     mismatches.push({ expected: `cost of at least ${delivered} for what was delivered`, found: `cost ${charge.cost}` });
   }
   const { hold } = charge;
-  differ("overage", hold === null || amounts.cost === null || amounts.cost <= hold ? 0n : amounts.cost - hold, charge.overage);
+  differ(
+    "overage",
+    hold === null || amounts.cost === null || amounts.cost <= hold ? 0n : amounts.cost - hold,
+    charge.overage,
+  );
   return mismatches;
 }
 
@@ -77,7 +110,10 @@ function costOfDelivered(charge: Audited, priceOf: (id: string) => PriceVersion 
 }
 
 /** Null where a price that the charge names is lost. */
-function pricesOf({ priceId, servedPriceId }: Audited, priceOf: (id: string) => PriceVersion | null): ChargePrices | null {
+function pricesOf(
+  { priceId, servedPriceId }: Audited,
+  priceOf: (id: string) => PriceVersion | null,
+): ChargePrices | null {
   const price = priceId === null ? null : priceOf(priceId);
   const servedPrice = servedPriceId === null ? null : priceOf(servedPriceId);
   return price === null || (servedPriceId !== null && servedPrice === null) ? null : { price, servedPrice };
@@ -89,14 +125,22 @@ interface Amounts {
   readonly minimumApplied: boolean;
 }
 
-function taskAmountsOf(charge: Audited, priceOf: (id: string) => PriceVersion | null, inputsOf: TaskInputsOf): Amounts | null {
+function taskAmountsOf(
+  charge: Audited,
+  priceOf: (id: string) => PriceVersion | null,
+  inputsOf: TaskInputsOf,
+): Amounts | null {
   const inputs = inputsOf(charge.id);
   const price = charge.priceId === null ? null : (priceOf(charge.priceId)?.task ?? null);
   const amounts = inputs && taskAmounts(inputs, price);
   return amounts && { cost: amounts.charged, list: amounts.list, minimumApplied: false };
 }
 
-function amountsOf(charge: Audited, formula: Exclude<Formula, "task">, priceOf: (id: string) => PriceVersion | null): Amounts | null {
+function amountsOf(
+  charge: Audited,
+  formula: Exclude<Formula, "task">,
+  priceOf: (id: string) => PriceVersion | null,
+): Amounts | null {
   switch (formula) {
     case "tokens":
     case "per_request": {

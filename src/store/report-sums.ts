@@ -71,7 +71,17 @@ export class ReportSums {
     let row = this.#rows.get(name);
     if (row === undefined) {
       const tokens = Object.fromEntries(tokenClasses.map((each) => [each, 0])) as Record<TokenClass, number>;
-      row = { dimensions, requests: 0, unpricedRequests: 0, retries: 0, tokens, cost: 0n, listCost: 0n, inDoubt: 0n, bySource: {} };
+      row = {
+        dimensions,
+        requests: 0,
+        unpricedRequests: 0,
+        retries: 0,
+        tokens,
+        cost: 0n,
+        listCost: 0n,
+        inDoubt: 0n,
+        bySource: {},
+      };
       this.#rows.set(name, row);
     }
     return row;

@@ -19,6 +19,12 @@ export function carriedByDay(day: string, condition = "true"): string {
 }
 
 /** In the order of `rollupDimensions`, the values of a charge's columns as a rollup has them. */
-export function identityOf(row: { readonly key: string; readonly team: string | null; readonly model: string; readonly price_group: string | null; readonly source: string }): readonly string[] {
+export function identityOf(row: {
+  readonly key: string;
+  readonly team: string | null;
+  readonly model: string;
+  readonly price_group: string | null;
+  readonly source: string;
+}): readonly string[] {
   return rollupDimensions.map((name) => row[name] ?? "");
 }

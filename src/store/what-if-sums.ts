@@ -4,7 +4,8 @@ import type { ReportDimension, WhatIfRow } from "../ports/ledger.ts";
 import { ReportSums, rowName, type ReportPart } from "./report-sums.ts";
 
 /** A posted charge, or a carried sum, with where it belongs in a report and how much it counts there. */
-export interface PostedCharge extends ChargedFacts, Pick<ReportPart, "dimensions" | "requests" | "unpriced" | "retries" | "inDoubt"> {
+export interface PostedCharge
+  extends ChargedFacts, Pick<ReportPart, "dimensions" | "requests" | "unpriced" | "retries" | "inDoubt"> {
   readonly source: NonNullable<ChargedFacts["source"]>;
 }
 
@@ -48,7 +49,9 @@ export class WhatIfSummer {
 
   rows(): WhatIfRow[] {
     return this.#report.rows().map((row) => {
-      const { cost, listCost, notRecomputed, newlyPriced } = this.#sumsOf(this.#by.map((name) => row.dimensions[name] ?? null));
+      const { cost, listCost, notRecomputed, newlyPriced } = this.#sumsOf(
+        this.#by.map((name) => row.dimensions[name] ?? null),
+      );
       return { ...row, whatIf: { cost: cost as PicoUsd, listCost: listCost as PicoUsd, notRecomputed, newlyPriced } };
     });
   }
@@ -56,7 +59,8 @@ export class WhatIfSummer {
   #sumsOf(dimensions: readonly (string | null)[]): Sums {
     const name = rowName(dimensions);
     let sums = this.#rows.get(name);
-    if (sums === undefined) this.#rows.set(name, (sums = { cost: 0n, listCost: 0n, notRecomputed: {}, newlyPriced: none() }));
+    if (sums === undefined)
+      this.#rows.set(name, (sums = { cost: 0n, listCost: 0n, notRecomputed: {}, newlyPriced: none() }));
     return sums;
   }
 }

@@ -30,7 +30,7 @@ export function pieceEnd(text: string, start: number): number {
 /** Counts a whole text piece by piece: exact but for hard cuts, in time that grows linearly with its length. */
 export function countInPieces(text: string, countPiece: (piece: string) => number): number {
   let tokens = 0;
-  for (let start = 0; start < text.length; ) {
+  for (let start = 0; start < text.length;) {
     const end = pieceEnd(text, start);
     tokens += countPiece(text.slice(start, end));
     start = end;

@@ -44,7 +44,13 @@ export function createTokenCounter(options: TokenCounterOptions = {}): WarmableT
     if (filled.length === 0) return { ok: true, tokens: 0 };
     const countPiece = warmed.get(encoding);
     if (countPiece === undefined || !fits(filled, inlineBytesMax)) return thread.count(filled, encoding, atMost);
-    return { ok: true, tokens: Math.min(filled.reduce((sum, text) => sum + countInPieces(text, countPiece), 0), atMost) };
+    return {
+      ok: true,
+      tokens: Math.min(
+        filled.reduce((sum, text) => sum + countInPieces(text, countPiece), 0),
+        atMost,
+      ),
+    };
   }
 
   return {

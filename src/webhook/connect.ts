@@ -20,7 +20,11 @@ export function guardedLookup(url: URL, rule: AddressRule): LookupFunction {
   return (name, options, callback) => {
     lookupName(name, { ...options, all: true }, (error, found) => {
       if (error !== null) return callback(error, []);
-      const refused = refusalOf(url, rule, found.map(({ address }) => address));
+      const refused = refusalOf(
+        url,
+        rule,
+        found.map(({ address }) => address),
+      );
       if (refused !== null) return callback(refused, []);
       const first = found[0] as LookupAddress;
       if (options.all === true) callback(null, found);
@@ -31,7 +35,9 @@ export function guardedLookup(url: URL, rule: AddressRule): LookupFunction {
 
 /** Why none of these may be connected to; null when all may. A host that is itself an address is never looked up, so it is asked here first. */
 export function refusalOf(url: URL, rule: AddressRule, addresses: readonly string[]): AddressRefused | null {
-  if (addresses.length === 0 || !addresses.every((address) => isAllowed(address, rule))) return new AddressRefused("the address is refused");
-  if (!addresses.every((address) => isSchemeAllowed(url.protocol, address, rule))) return new AddressRefused("https is needed");
+  if (addresses.length === 0 || !addresses.every((address) => isAllowed(address, rule)))
+    return new AddressRefused("the address is refused");
+  if (!addresses.every((address) => isSchemeAllowed(url.protocol, address, rule)))
+    return new AddressRefused("https is needed");
   return null;
 }

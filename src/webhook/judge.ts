@@ -18,7 +18,9 @@ export function createJudge({ clock, rule }: { readonly clock: Clock; readonly r
     const refused = isIP(host) === 0 ? await refusedName(url, host, rule, clock) : refusalOf(url, rule, [host]);
     if (refused === null) return null;
     if (refused.message === "https is needed") return "must begin with https://; plain http only to this machine";
-    return rule === "strict" ? "must lead to a public address, not to one of a private network or this machine" : "must not lead to a link-local, metadata or reserved address";
+    return rule === "strict"
+      ? "must lead to a public address, not to one of a private network or this machine"
+      : "must not lead to a link-local, metadata or reserved address";
   };
 }
 

@@ -20,7 +20,9 @@ export function probeWebhook(address: string, rule: AddressRule): Promise<string
     };
     socket.setTimeout(patienceMs, () => conclude(`no connection within ${patienceMs / 1000} s`));
     socket.once(url.protocol === "https:" ? "secureConnect" : "connect", () => conclude(null));
-    socket.on("error", (error: NodeJS.ErrnoException) => conclude(error instanceof AddressRefused ? error.message : (error.code ?? "the connection failed")));
+    socket.on("error", (error: NodeJS.ErrnoException) =>
+      conclude(error instanceof AddressRefused ? error.message : (error.code ?? "the connection failed")),
+    );
   });
 }
 
@@ -28,5 +30,7 @@ function open(url: URL, host: string, rule: AddressRule): Socket {
   const isTls = url.protocol === "https:";
   const port = Number(url.port === "" ? (isTls ? 443 : 80) : url.port);
   const lookup = guardedLookup(url, rule);
-  return isTls ? connectTls({ host, port, lookup, ...(isIP(host) === 0 && { servername: host }) }) : connectTcp({ host, port, lookup });
+  return isTls
+    ? connectTls({ host, port, lookup, ...(isIP(host) === 0 && { servername: host }) })
+    : connectTcp({ host, port, lookup });
 }

@@ -28,7 +28,12 @@ export function readAccount(record: unknown): Account {
   const textOf = (name: string) => first([data, root].map((place) => readText(place[name])));
   return {
     balance: first(placesIn(root).map((place) => readUsd(place["equivalent_in_usd"]))),
-    credits: { total: creditsOf("total"), used: creditsOf("used"), frozen: creditsOf("frozen"), available: creditsOf("available") },
+    credits: {
+      total: creditsOf("total"),
+      used: creditsOf("used"),
+      frozen: creditsOf("frozen"),
+      available: creditsOf("available"),
+    },
     plan: textOf("plan"),
     type: textOf("type"),
     ceilings: readCeilings(data, root),
@@ -38,7 +43,11 @@ export function readAccount(record: unknown): Account {
 /** The objects of an account record that state figures, in the order in which they count. */
 function placesIn(root: JsonObject): readonly JsonObject[] {
   const outer = [objectOr(root["data"]), root];
-  return [...outer, ...outer.map((place) => objectOr(place["wallet"])), ...outer.map((place) => objectOr(place["credit_pack_info"]))];
+  return [
+    ...outer,
+    ...outer.map((place) => objectOr(place["wallet"])),
+    ...outer.map((place) => objectOr(place["credit_pack_info"])),
+  ];
 }
 
 const ceilingFields: Readonly<Record<CeilingName, string>> = {
@@ -51,7 +60,13 @@ const ceilingFields: Readonly<Record<CeilingName, string>> = {
 
 function readCeilings(...places: readonly JsonObject[]): TaskCeilings {
   const ceilingOf = (name: CeilingName) => first(places.map((place) => readNumber(place[ceilingFields[name]])));
-  return { all: ceilingOf("all"), suno: ceilingOf("suno"), luma: ceilingOf("luma"), kling: ceilingOf("kling"), flux: ceilingOf("flux") };
+  return {
+    all: ceilingOf("all"),
+    suno: ceilingOf("suno"),
+    luma: ceilingOf("luma"),
+    kling: ceilingOf("kling"),
+    flux: ceilingOf("flux"),
+  };
 }
 
 function first<T>(found: readonly (T | null)[]): T | null {
@@ -63,7 +78,10 @@ function readText(value: unknown): string | null {
 }
 
 /** The figures of an account record that are kept, each at its first place where it is stated as a number, with the account's id. */
-export function readAccountFigures(record: unknown): { readonly account: string | null; readonly figures: AccountFigures } {
+export function readAccountFigures(record: unknown): {
+  readonly account: string | null;
+  readonly figures: AccountFigures;
+} {
   const root = objectOr(record);
   const data = objectOr(root["data"]);
   const places = placesIn(root);

@@ -19,7 +19,10 @@ export interface AlertMessage {
 type NameOf = (keyId: string) => string | null;
 
 /** `at`: when it was noticed, milliseconds since 1970 UTC. `nameOf` gives the name of a key by its id. */
-export function alertMessage(alert: Alert, { id, at, nameOf }: { readonly id: string; readonly at: number; readonly nameOf: NameOf }): AlertMessage {
+export function alertMessage(
+  alert: Alert,
+  { id, at, nameOf }: { readonly id: string; readonly at: number; readonly nameOf: NameOf },
+): AlertMessage {
   const { severity, title, detail, data } = wordsFor(alert, at, nameOf);
   return { id, type: alert.type, time: isoTime(at), severity, title, text: `Farebox: ${title}. ${detail}`, data };
 }
@@ -55,7 +58,12 @@ function wordsFor(alert: AlertFacts, at: number, nameOf: NameOf): Words {
         severity: "warning",
         title: `the gateway's balance lasts for less than ${alert.hoursMin} hours`,
         detail: `${shortUsd(alert.balance)} USD are left for ${hoursLeft} hours at ${shortUsd(alert.burnPerHour)} USD an hour, the mean of the last 24.`,
-        data: { balance_usd: formatUsd(alert.balance), burn_usd_per_hour: formatUsd(alert.burnPerHour), hours_left: hoursLeft, hours_least: alert.hoursMin },
+        data: {
+          balance_usd: formatUsd(alert.balance),
+          burn_usd_per_hour: formatUsd(alert.burnPerHour),
+          hours_left: hoursLeft,
+          hours_least: alert.hoursMin,
+        },
       };
     }
     case "reconciliation_drift":
@@ -91,7 +99,12 @@ function exhausted(alert: Extract<AlertFacts, { type: "budget_exhausted" }>, nam
     return { ...shared, title, detail: figures(window) };
   }
   const detail = `The request may cost ${shortUsd(alert.needed)} USD. ${figures(window)}`;
-  return { ...shared, title: `${name} has refused a request`, detail, data: { ...shared.data, needed_usd: formatUsd(alert.needed) } };
+  return {
+    ...shared,
+    title: `${name} has refused a request`,
+    detail,
+    data: { ...shared.data, needed_usd: formatUsd(alert.needed) },
+  };
 }
 
 function budgetName({ budget, subject }: BudgetWindow, nameOf: NameOf): string {

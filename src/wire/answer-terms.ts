@@ -17,7 +17,13 @@ export type ToolCalls = Readonly<Record<string, number>>;
 export const unstatedCall = "unstated_call";
 
 /** Calls that run at the client, so that nothing but their tokens is billed. */
-const clientCalls: ReadonlySet<string> = new Set(["function_call", "custom_tool_call", "local_shell_call", "apply_patch_call", "computer_call"]);
+const clientCalls: ReadonlySet<string> = new Set([
+  "function_call",
+  "custom_tool_call",
+  "local_shell_call",
+  "apply_patch_call",
+  "computer_call",
+]);
 
 /** More kinds in one answer are counted as one. */
 const kindsMax = 32;
@@ -84,7 +90,8 @@ export function mostCalls(...stated: readonly (ToolCalls | undefined)[]): ToolCa
   const known = stated.filter((calls) => calls !== undefined);
   if (known.length <= 1) return known[0];
   const all = new Map<string, number>();
-  for (const calls of known) for (const [kind, count] of Object.entries(calls)) all.set(kind, Math.max(all.get(kind) ?? 0, count));
+  for (const calls of known)
+    for (const [kind, count] of Object.entries(calls)) all.set(kind, Math.max(all.get(kind) ?? 0, count));
   return Object.fromEntries(all);
 }
 

@@ -17,7 +17,10 @@ export function readChatAnswer(bytes: Buffer): ModelAnswer | undefined {
   }
   return {
     usage,
-    ...withCitations(answerTerms(body), listOr(body["choices"]).some((each) => citesPages(each, "message"))),
+    ...withCitations(
+      answerTerms(body),
+      listOr(body["choices"]).some((each) => citesPages(each, "message")),
+    ),
     ...written.found,
     isAnswer: listOr(body["choices"]).length > 0,
   };

@@ -16,7 +16,14 @@ import {
   type ModelRequestResult,
   type PromptReading,
 } from "./model-request.ts";
-import { partsOf, promptClasses, requestTerms, unboundedFields, unboundTools, type PromptParts } from "./request-bounds.ts";
+import {
+  partsOf,
+  promptClasses,
+  requestTerms,
+  unboundedFields,
+  unboundTools,
+  type PromptParts,
+} from "./request-bounds.ts";
 
 const prompt: PromptReading = {
   text: (body) => ({ kind: "chat", chat: chatTextOf(body) }),

@@ -49,7 +49,11 @@ function writes(event: JsonObject): boolean {
   walkOutput(event["choices"], chunkChoice, "", written);
   walkMembers(event, chatAnswer, "", written);
   const { texts, uncountable } = written.found;
-  return texts.length > 0 || uncountable !== undefined || listOr(event["choices"]).some((choice) => objectOr(choice)["message"] != null);
+  return (
+    texts.length > 0 ||
+    uncountable !== undefined ||
+    listOr(event["choices"]).some((choice) => objectOr(choice)["message"] != null)
+  );
 }
 
 /** As OpenAI's clients tell it: no JSON begins like this. */
@@ -81,7 +85,10 @@ class ChatReading implements EventReading {
   answer(): Omit<StreamAnswer, keyof Written> {
     const covered = this.#usageAmount === this.output.amount ? this.#usage : undefined;
     const finished = this.#finished || (covered !== undefined && this.#usageIsFinal);
-    const terms = withCitations({ servedModel: this.#servedModel, serviceTier: this.#serviceTier, toolCalls: this.#toolCalls }, this.#citesPages);
+    const terms = withCitations(
+      { servedModel: this.#servedModel, serviceTier: this.#serviceTier, toolCalls: this.#toolCalls },
+      this.#citesPages,
+    );
     return { usage: finished ? covered : undefined, ...terms, finished };
   }
 
@@ -159,5 +166,7 @@ function isUsageAlone(event: JsonObject): boolean {
 export function isUsageChunk(data: string): boolean {
   if (!data.includes('"usage"')) return false;
   const event = parseJson(data);
-  return isObject(event) && isObject(event["usage"]) && Array.isArray(event["choices"]) && event["choices"].length === 0;
+  return (
+    isObject(event) && isObject(event["usage"]) && Array.isArray(event["choices"]) && event["choices"].length === 0
+  );
 }

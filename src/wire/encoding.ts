@@ -28,7 +28,12 @@ let previous: Promise<unknown> = Promise.resolve();
  * Decodes a copy of a body, also of one that was cut, and hands it to `into` piece by piece. Resolves to false where it
  * cannot be decoded or has more than `bytesMax`: what `into` has then received is a part.
  */
-export function decodeInto(bytes: Buffer, contentEncoding: string, bytesMax: number, into: (piece: Buffer) => void): Promise<boolean> {
+export function decodeInto(
+  bytes: Buffer,
+  contentEncoding: string,
+  bytesMax: number,
+  into: (piece: Buffer) => void,
+): Promise<boolean> {
   const decoder = decoders.get(contentEncoding.toLowerCase().trim().replace(/^x-/, ""));
   if (decoder === undefined) return Promise.resolve(false);
   const result = previous.then(() => pour(decoder().end(bytes), bytesMax, into));
@@ -53,5 +58,7 @@ async function pour(decoding: Transform, bytesMax: number, into: (piece: Buffer)
 /** Returns a decoded copy of a body, also of one that was cut; undefined where it cannot be decoded or has more than `bytesMax`. */
 export async function decoded(bytes: Buffer, contentEncoding: string, bytesMax: number): Promise<Buffer | undefined> {
   const pieces: Buffer[] = [];
-  return (await decodeInto(bytes, contentEncoding, bytesMax, (piece) => pieces.push(piece))) ? Buffer.concat(pieces) : undefined;
+  return (await decodeInto(bytes, contentEncoding, bytesMax, (piece) => pieces.push(piece)))
+    ? Buffer.concat(pieces)
+    : undefined;
 }

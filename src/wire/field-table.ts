@@ -13,16 +13,27 @@ function expensive(why: string, more: Omit<Expensive, "expensive"> = {}): Expens
 
 /** The same meaning for several names. */
 function all(meaning: FieldMeaning, names: string): Fields {
-  return Object.fromEntries(names.split(/\s+/).filter((name) => name !== "").map((name) => [name, meaning]));
+  return Object.fromEntries(
+    names
+      .split(/\s+/)
+      .filter((name) => name !== "")
+      .map((name) => [name, meaning]),
+  );
 }
 
 const free = (names: string) => all("free", names);
 const context = (names: string) => all("context", names);
-const members = (fields: Fields, otherwise?: FieldMeaning): FieldMeaning => ({ members: new RequestFields(fields), ...(otherwise !== undefined && { otherwise }) });
+const members = (fields: Fields, otherwise?: FieldMeaning): FieldMeaning => ({
+  members: new RequestFields(fields),
+  ...(otherwise !== undefined && { otherwise }),
+});
 
 /** How a part of the prompt is kept in a cache. */
 export const cacheControl = members({ type: "free", ttl: "cache_lifetime" });
-const cacheBreakpoint = members({ mode: "free", ttl: expensive("a cache that is kept for longer may cost more", { unless: ["30m"] }) });
+const cacheBreakpoint = members({
+  mode: "free",
+  ttl: expensive("a cache that is kept for longer may cost more", { unless: ["30m"] }),
+});
 const cacheOptions = members({
   mode: "free",
   comparison_response_id: "free",
@@ -32,14 +43,20 @@ const cacheOptions = members({
 
 /** Chooses who answers, and what the gateway does beside; the same in every JSON request. */
 const routing: Fields = {
-  ...all("models", "models fallbacks context_window_fallbacks context_window_fallback_dict content_policy_fallbacks preset"),
+  ...all(
+    "models",
+    "models fallbacks context_window_fallbacks context_window_fallback_dict content_policy_fallbacks preset",
+  ),
   route: expensive("it chooses who answers", { unless: ["fallback", "sort"] }),
   provider: expensive("it chooses who answers, each at a price of its own"),
   plugins: expensive("plugins have fees of their own"),
   speed: expensive("a faster answer has a price of its own", { unless: ["standard"] }),
   inference_geo: expensive("an answer from one region has a price of its own", { unless: ["global"] }),
   extra_body: members({ google: "context" }, expensive("it can set any other field")),
-  ...all(expensive("it runs tools at the gateway"), "mcp_servers container search_parameters compound_custom search_options enable_search enable_code_interpreter"),
+  ...all(
+    expensive("it runs tools at the gateway"),
+    "mcp_servers container search_parameters compound_custom search_options enable_search enable_code_interpreter",
+  ),
   deferred: expensive("the answer comes before its cost is known", { unless: [false] }),
   use_beam_search: expensive("each beam may be billed", { unless: [false] }),
   cache_control: cacheControl,
@@ -57,7 +74,10 @@ const sampling = free(`
 export const chatFields = new RequestFields({
   ...routing,
   ...sampling,
-  ...all("priced", "model messages stream stream_options max_tokens max_completion_tokens n tools modalities service_tier"),
+  ...all(
+    "priced",
+    "model messages stream stream_options max_tokens max_completion_tokens n tools modalities service_tier",
+  ),
   ...free(`
     add_generation_prompt add_special_tokens audio context_management continue_final_message echo function_call functions include_reasoning
     metadata moderation output_config parallel_tool_calls prompt_cache_key prompt_cache_retention reasoning_effort reasoning_format
@@ -65,7 +85,9 @@ export const chatFields = new RequestFields({
   `),
   prompt_cache_options: cacheOptions,
   // Text that is not in the body, and reasoning that a stated maximum may not bound.
-  ...context("prediction chat_template chat_template_kwargs documents mm_processor_kwargs thinking reasoning thinking_budget enable_thinking prompt_mode"),
+  ...context(
+    "prediction chat_template chat_template_kwargs documents mm_processor_kwargs thinking reasoning thinking_budget enable_thinking prompt_mode",
+  ),
   best_of: expensive("every choice is billed, and the best alone is shown", { shown: true }),
   web_search_options: expensive("each search has a fee"),
 });
@@ -88,11 +110,21 @@ export const messageMembers = new RequestFields({
 export type Kinds = ReadonlyMap<string, RequestFields | "context" | "history">;
 
 function kinds(of: Readonly<Record<string, Fields | "context" | "history">>): Kinds {
-  return new Map(Object.entries(of).map(([type, fields]) => [type, typeof fields === "string" ? fields : new RequestFields({ type: "free", ...fields })]));
+  return new Map(
+    Object.entries(of).map(([type, fields]) => [
+      type,
+      typeof fields === "string" ? fields : new RequestFields({ type: "free", ...fields }),
+    ]),
+  );
 }
 
 function kindOf(kind: "context" | "history", types: string): Readonly<Record<string, "context" | "history">> {
-  return Object.fromEntries(types.trim().split(/\s+/).map((type) => [type, kind]));
+  return Object.fromEntries(
+    types
+      .trim()
+      .split(/\s+/)
+      .map((type) => [type, kind]),
+  );
 }
 
 const cached: Fields = { cache_control: cacheControl, prompt_cache_breakpoint: cacheBreakpoint };
@@ -131,12 +163,18 @@ export const responseItems = kinds({
   function_call_output: free("call_id caller id name namespace output status"),
   custom_tool_call: free("async call_id caller id input name namespace"),
   custom_tool_call_output: free("call_id caller id output status"),
-  ...kindOf("context", "additional_tools item_reference compaction compaction_trigger tool_search_output configuration_update program"),
-  ...kindOf("history", `
+  ...kindOf(
+    "context",
+    "additional_tools item_reference compaction compaction_trigger tool_search_output configuration_update program",
+  ),
+  ...kindOf(
+    "history",
+    `
     reasoning file_search_call computer_call computer_call_output web_search_call tool_search_call image_generation_call code_interpreter_call
     local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call apply_patch_call_output mcp_list_tools
     mcp_approval_request mcp_approval_response mcp_call program_output
-  `),
+  `,
+  ),
 });
 
 /** Content parts of a response's input; what a part names by an id or an address is not seen. */
@@ -174,7 +212,9 @@ export const imageFields = new RequestFields({
     response_format safety_identifier size stream style user
   `),
   frame_count: expensive("each frame may be billed"),
-  output_format: expensive("each frame, and a model that writes the drawing, may be billed", { unless: ["png", "jpeg", "webp"] }),
+  output_format: expensive("each frame, and a model that writes the drawing, may be billed", {
+    unless: ["png", "jpeg", "webp"],
+  }),
   svg: expensive("another model writes the drawing"),
 });
 
@@ -219,7 +259,9 @@ export const headerValues: ReadonlyMap<string, "free" | HeaderValues> = new Map<
     "anthropic-beta",
     {
       // What they permit is in the body, where its price is read.
-      free: [/^(prompt-caching|extended-cache-ttl|interleaved-thinking|token-efficient-tools|fine-grained-tool-streaming|pdfs|files-api|message-batches|token-counting|computer-use|structured-outputs|context-management|oauth|claude-code)-/],
+      free: [
+        /^(prompt-caching|extended-cache-ttl|interleaved-thinking|token-efficient-tools|fine-grained-tool-streaming|pdfs|files-api|message-batches|token-counting|computer-use|structured-outputs|context-management|oauth|claude-code)-/,
+      ],
       expensive: [
         [/^context-1m-/, "a longer context has a price of its own"],
         [/^output-/, "a longer output than the catalogue states"],

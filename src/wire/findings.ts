@@ -55,7 +55,9 @@ export class Findings implements FieldFacts {
 
   /** Whether nothing was found. */
   get isEmpty(): boolean {
-    return this.context.length === 0 && this.expensive.length === 0 && this.#models.size === 0 && this.#mentions.size === 0;
+    return (
+      this.context.length === 0 && this.expensive.length === 0 && this.#models.size === 0 && this.#mentions.size === 0
+    );
   }
 
   /** Whether it names more than any honest request does. */
@@ -79,7 +81,8 @@ export class Findings implements FieldFacts {
     if (meaning === "free" || meaning === "priced") return;
     if (meaning === "models") {
       for (const text of texts) for (const model of namesIn(text ?? "")) this.model(model);
-    } else if (typeof meaning === "object" && "members" in meaning) this.#expensive(name, texts, { expensive: "it is read from JSON alone" });
+    } else if (typeof meaning === "object" && "members" in meaning)
+      this.#expensive(name, texts, { expensive: "it is read from JSON alone" });
     else this.field(name, texts.length === 1 ? texts[0] : texts, meaning);
     for (const text of texts) for (const piece of namesIn(text ?? "")) this.mention(piece);
     if (texts.includes(null)) this.tooExpensive(name, "it is too long to be read");
@@ -100,7 +103,8 @@ export class Findings implements FieldFacts {
     const object = objectOr(value);
     const type = object["type"] ?? unsaid;
     const known = typeof type === "string" ? kinds.get(type) : undefined;
-    if (known === undefined) return this.unknownField(`${path}.${typeof type === "string" && type !== "" ? type : "type"}`, value);
+    if (known === undefined)
+      return this.unknownField(`${path}.${typeof type === "string" && type !== "" ? type : "type"}`, value);
     if (typeof known === "object") return this.members(path, object, known);
     this.#add(this.context, `${path}.${String(type)}`);
     if (known === "context") this.mentionIn(value);
@@ -136,7 +140,7 @@ export class Findings implements FieldFacts {
 
   /** As `mentionIn` for the bytes of a value: members that are given twice are seen twice. */
   mentionInBytes(json: Buffer): void {
-    for (let start = json.indexOf(0x22); start !== -1; ) {
+    for (let start = json.indexOf(0x22); start !== -1;) {
       const after = skipString(json, start);
       if (after - start <= nameMax * 6) {
         const text = parseJson(json.toString("utf8", start, after));
@@ -176,7 +180,8 @@ export class Findings implements FieldFacts {
       return;
     }
     this.#namesModels(path, value["model"], depth + 1);
-    if (Object.keys(value).length > 1) this.#expensive(path, value, { expensive: "another model may be asked with fields of its own" });
+    if (Object.keys(value).length > 1)
+      this.#expensive(path, value, { expensive: "another model may be asked with fields of its own" });
   }
 
   /** The models that it names, of a request of which nothing else is known: then no field is an unknown one. */
@@ -186,12 +191,14 @@ export class Findings implements FieldFacts {
 
   #cacheLifetime(path: string, value: unknown): void {
     if (value === "1h") this.cachesForHour = true;
-    else if (value !== "5m") this.#expensive(path, value, { expensive: "a cache that is kept for longer may cost more" });
+    else if (value !== "5m")
+      this.#expensive(path, value, { expensive: "a cache that is kept for longer may cost more" });
   }
 
   #members(path: string, value: unknown, { members, otherwise }: Members): void {
     if (!isObject(value)) return this.unknownField(path, value);
-    for (const name in value) if (value[name] !== null) this.field(`${path}.${name}`, value[name], members.meaningOf(name) ?? otherwise);
+    for (const name in value)
+      if (value[name] !== null) this.field(`${path}.${name}`, value[name], members.meaningOf(name) ?? otherwise);
   }
 
   #expensive(path: string, value: unknown, { expensive, unless, shown }: Expensive): void {

@@ -30,8 +30,14 @@ export interface FormReading {
 export const unnamedModel = "unnamed";
 
 /** The model of a form, `unnamed` where it has not come; or what is wrong with its fields. */
-export function modelOf(form: FormHead, fields: RequestFields): { readonly ok: true; readonly model: string } | { readonly ok: false; readonly refusal: Refusal } {
-  const ambiguous = ambiguousField(form.names.filter((name) => !fields.repeats(name)), fields);
+export function modelOf(
+  form: FormHead,
+  fields: RequestFields,
+): { readonly ok: true; readonly model: string } | { readonly ok: false; readonly refusal: Refusal } {
+  const ambiguous = ambiguousField(
+    form.names.filter((name) => !fields.repeats(name)),
+    fields,
+  );
   if (ambiguous !== undefined) return ambiguous;
   const model = form.values.get("model");
   if (model === undefined && form.isOpen) return { ok: true, model: unnamedModel };
@@ -48,8 +54,14 @@ export function formFindings(form: FormHead, fields: RequestFields): Findings | 
   for (const name of new Set(form.names)) {
     const meaning = fields.meaningOfPart(name);
     // To some readers "n[]" is "n".
-    if (meaning === "priced" && fields.meaningOf(name) === undefined) findings.tooExpensive(name, `it can be read as '${baseOf(name)}'`);
-    else findings.part(name, form.texts.filter(([other]) => other === name).map(([, value]) => value), meaning);
+    if (meaning === "priced" && fields.meaningOf(name) === undefined)
+      findings.tooExpensive(name, `it can be read as '${baseOf(name)}'`);
+    else
+      findings.part(
+        name,
+        form.texts.filter(([other]) => other === name).map(([, value]) => value),
+        meaning,
+      );
   }
   if (form.isOpen) findings.context.push("form");
   return findings.isTooMuch ? undefined : findings;
@@ -76,7 +88,13 @@ export class FormWatch implements FormListener {
   }
 
   head(seen: { readonly isOpen: boolean; readonly bytes: number }): FormHead {
-    return { values: new Map(this.#values), texts: [...this.#texts], names: [...this.#names], isClear: this.#isClear, ...seen };
+    return {
+      values: new Map(this.#values),
+      texts: [...this.#texts],
+      names: [...this.#names],
+      isClear: this.#isClear,
+      ...seen,
+    };
   }
 
   /** Unknown parts that came after the request was priced. */
@@ -104,10 +122,17 @@ export class FormWatch implements FormListener {
 
   unclear(): void {
     this.#isClear = false;
-    if (this.#sealed?.isFirm === true) this.#sealed.refuse(invalid(null, "the form can be read in several ways, so nothing bounds what it costs").refusal);
+    if (this.#sealed?.isFirm === true)
+      this.#sealed.refuse(
+        invalid(null, "the form can be read in several ways, so nothing bounds what it costs").refusal,
+      );
   }
 
-  #judgeLate(name: string, priced: string | undefined, { isFirm, isClosed, refuse }: FormSeal & { readonly refuse: (refusal: Refusal) => void }): void {
+  #judgeLate(
+    name: string,
+    priced: string | undefined,
+    { isFirm, isClosed, refuse }: FormSeal & { readonly refuse: (refusal: Refusal) => void },
+  ): void {
     if (priced !== undefined && !this.#fields.repeats(name)) {
       if (this.#names.includes(name)) return refuse(invalid(name, `'${name}' is given twice`).refusal);
       if (name !== priced) return refuse(invalid(priced, `'${name}' must be written '${priced}'`).refusal);
@@ -135,5 +160,8 @@ export interface FormSeal {
 
 /** For a field that came, or may come, too late for its price. */
 export function sendBeforeFile(name: string): Refusal {
-  return invalid(name, `send '${name}' before the file: the price, this key's budget or its models ask for it before the file passes`).refusal;
+  return invalid(
+    name,
+    `send '${name}' before the file: the price, this key's budget or its models ask for it before the file passes`,
+  ).refusal;
 }

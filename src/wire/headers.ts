@@ -57,7 +57,10 @@ const ownPrefixes = ["x-farebox-", "access-control-"];
  * what it says it is, and give it neither scripts nor the origin, whatever a model was made to write. The gateway's own
  * policy stays beside it: of two, a browser heeds both.
  */
-const harmless = [["x-content-type-options", "nosniff"], ["content-security-policy", "sandbox"]] as const;
+const harmless = [
+  ["x-content-type-options", "nosniff"],
+  ["content-security-policy", "sandbox"],
+] as const;
 
 /** The gateway's headers that the client gets, in their order and spelling, and ours for browsers. `raw` is name, value, name, value … */
 export function answerHeaders(raw: readonly string[]): (readonly [string, string])[] {

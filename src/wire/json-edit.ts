@@ -15,7 +15,7 @@ const colon = 0x3a;
 /** Every member with such a name at any depth, repeated ones too; those within the value of one are passed over. */
 export function* membersNamed(bytes: Buffer, isWanted: (name: string) => boolean): Generator<JsonMember> {
   // Quotes stand nowhere in JSON but around strings, and a colon follows no string but a name.
-  for (let start = bytes.indexOf(quote); start !== -1; ) {
+  for (let start = bytes.indexOf(quote); start !== -1;) {
     const after = skipString(bytes, start);
     const mark = skipSpace(bytes, after);
     let next = after;
@@ -48,7 +48,10 @@ function nameIn(written: Buffer): string {
 }
 
 /** Where the value at a path of names stands, offsets of the whole; of a name that is given twice the last one, as `JSON.parse` reads it. */
-export function valueAt(bytes: Buffer, path: readonly string[]): Pick<JsonMember, "valueStart" | "valueEnd"> | undefined {
+export function valueAt(
+  bytes: Buffer,
+  path: readonly string[],
+): Pick<JsonMember, "valueStart" | "valueEnd"> | undefined {
   let found: Pick<JsonMember, "valueStart" | "valueEnd"> = { valueStart: 0, valueEnd: bytes.length };
   for (const name of path) {
     const { valueStart: offset, valueEnd } = found;
@@ -71,12 +74,16 @@ export function withMember(object: Buffer, name: string, value: string): Buffer 
 const openBrace = 0x7b;
 
 /** Every string that is written with one of these texts in it, put as `rewrite` says of what it means; the others stay as they are. */
-export function withStringsRewritten(bytes: Buffer, texts: readonly string[], rewrite: (meaning: string) => string): Buffer {
+export function withStringsRewritten(
+  bytes: Buffer,
+  texts: readonly string[],
+  rewrite: (meaning: string) => string,
+): Buffer {
   const needles = texts.filter((text) => text !== "");
   if (!needles.some((text) => bytes.includes(text))) return bytes;
   const pieces: Buffer[] = [];
   let copied = 0;
-  for (let start = bytes.indexOf(quote); start !== -1; ) {
+  for (let start = bytes.indexOf(quote); start !== -1;) {
     const after = skipString(bytes, start);
     const written = bytes.subarray(start, after);
     if (needles.some((text) => written.includes(text))) {

@@ -104,7 +104,7 @@ export class JsonOutline {
 
   #endOfString(bytes: Buffer, from: number): number {
     const lineEnd = this.#lines ? this.#endOfLine(bytes, from) : bytes.length;
-    for (let at = from; ; ) {
+    for (let at = from; ;) {
       const found = bytes.indexOf(quote, at);
       if (found === -1 || found > lineEnd) return lineEnd;
       if (!oddBackslashes(bytes, from, found)) return found;
@@ -113,7 +113,8 @@ export class JsonOutline {
   }
 
   #endOfLine(bytes: Buffer, from: number): number {
-    if (this.#lineEnd < from) this.#lineEnd = firstOf(bytes.indexOf(lineFeed, from), bytes.indexOf(carriageReturn, from), bytes.length);
+    if (this.#lineEnd < from)
+      this.#lineEnd = firstOf(bytes.indexOf(lineFeed, from), bytes.indexOf(carriageReturn, from), bytes.length);
     return this.#lineEnd;
   }
 

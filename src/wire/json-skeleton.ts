@@ -21,7 +21,7 @@ export function jsonSkeleton(bytes: Buffer): Buffer | undefined {
   const pieces: Buffer[] = [];
   let copied = 0;
   let keptBytes = 0;
-  for (let start = bytes.indexOf(quote); start !== -1; ) {
+  for (let start = bytes.indexOf(quote); start !== -1;) {
     if (keptBytes + start - copied > jsonBounds.skeletonBytes) return undefined;
     const after = skipString(bytes, start);
     const closing = after - 1;

@@ -79,7 +79,10 @@ export function lookAtObject(bytes: Buffer, fields: RequestFields): ObjectLook {
   if (!isObject(body)) return invalidJson("The request body must be a JSON object.");
   const members = jsonMembers(skeleton, jsonBounds.names + 1);
   if (members.length > jsonBounds.names) return tooMuch;
-  const ambiguous = ambiguousField(members.map(({ name }) => name), fields);
+  const ambiguous = ambiguousField(
+    members.map(({ name }) => name),
+    fields,
+  );
   return ambiguous ?? { ok: true, body, skeleton, members };
 }
 
@@ -98,7 +101,8 @@ export function lookAt(bytes: Buffer, fields: RequestFields): Look {
     if (meaning === "free" || meaning === "priced" || isNull(skeleton, member)) continue;
     findings.field(name, body[name], meaning);
     // From the bytes: one reader takes the first of two equal names, another the last.
-    if (meaning === undefined || mayNameModels(meaning)) findings.mentionInBytes(skeleton.subarray(valueStart, valueEnd));
+    if (meaning === undefined || mayNameModels(meaning))
+      findings.mentionInBytes(skeleton.subarray(valueStart, valueEnd));
   }
   return findings.isTooMuch ? tooManyNames : { ok: true, body: body as LookedAt["body"], findings };
 }
@@ -136,7 +140,9 @@ function isNull(bytes: Buffer, { valueStart, valueEnd }: JsonMember): boolean {
 /** How many answers are asked for; undefined where the value is none that can be. */
 export function choicesOf(value: unknown): number | undefined {
   const choices = value ?? 1;
-  return typeof choices === "number" && Number.isInteger(choices) && choices >= 1 && choices <= 1000 ? choices : undefined;
+  return typeof choices === "number" && Number.isInteger(choices) && choices >= 1 && choices <= 1000
+    ? choices
+    : undefined;
 }
 
 /** The larger stated maximum; null when none is stated, infinite when one is malformed or absurd. */

@@ -22,7 +22,8 @@ const disposition = /^form-data; *name="([^"\\\r\n]*)"(; *filename\*?=[^\r\n]*)?
 
 /** The boundary of a multipart form by its content type; undefined where it has none that is plain. */
 export function boundaryOf(contentType: string): string | undefined {
-  const [, quoted, bare] = /^multipart\/form-data\s*;\s*boundary=(?:"([^"\\]{1,70})"|([^\s;,"]{1,70}))\s*$/i.exec(contentType) ?? [];
+  const [, quoted, bare] =
+    /^multipart\/form-data\s*;\s*boundary=(?:"([^"\\]{1,70})"|([^\s;,"]{1,70}))\s*$/i.exec(contentType) ?? [];
   return quoted ?? bare;
 }
 

@@ -32,30 +32,59 @@ function all(meaning: Meaning, names: string): Record<string, Known> {
 /** A text, or an object around one. */
 const said: Shape = { string: "text", members: members(all("text", "text content"), all("free", "type id format")) };
 
-const tool: Shape = { members: members({ name: "text", arguments: "json", input: "json" }, all("sealed", "thought_signature signature"), all("free", "description type id")) };
+const tool: Shape = {
+  members: members(
+    { name: "text", arguments: "json", input: "json" },
+    all("sealed", "thought_signature signature"),
+    all("free", "description type id"),
+  ),
+};
 
 const toolCall: Shape = {
-  members: members({ function: tool, custom: tool }, all("sealed", "extra_content provider_specific_fields thought_signature signature"), all("free", "id index type call_id")),
+  members: members(
+    { function: tool, custom: tool },
+    all("sealed", "extra_content provider_specific_fields thought_signature signature"),
+    all("free", "id index type call_id"),
+  ),
 };
 
 const audio: Shape = { members: members({ data: "media", transcript: "text" }, all("free", "id format")) };
 
-const image: Shape = { string: "media", members: members(all("media", "image_url url b64_json"), all("free", "type media_type mime_type detail id")) };
+const image: Shape = {
+  string: "media",
+  members: members(all("media", "image_url url b64_json"), all("free", "type media_type mime_type detail id")),
+};
 
 /** Members of a part of a message, in a chat and in a response. */
 const part: Shape = {
   members: members(
-    { text: "text", refusal: "text", transcript: "text", thinking: said, reasoning: said, summary: said, audio, input_audio: audio },
+    {
+      text: "text",
+      refusal: "text",
+      transcript: "text",
+      thinking: said,
+      reasoning: said,
+      summary: said,
+      audio,
+      input_audio: audio,
+    },
     all("media", "image_url image b64_json"),
     all("sealed", "data signature encrypted_content thought_signature"),
-    all("free", "type id index format detail mime_type annotations citations logprobs cache_control reference_ids file_id phase"),
+    all(
+      "free",
+      "type id index format detail mime_type annotations citations logprobs cache_control reference_ids file_id phase",
+    ),
   ),
 };
 
 /** Entries of `reasoning_details` and `thinking_blocks`. */
 const reasoningDetail: Shape = {
   string: "text",
-  members: members(all("text", "text summary thinking content"), all("sealed", "data signature encrypted_content"), all("free", "type id index format")),
+  members: members(
+    all("text", "text summary thinking content"),
+    all("sealed", "data signature encrypted_content"),
+    all("free", "type id index format"),
+  ),
 };
 
 const reasoningMembers = {
@@ -68,7 +97,10 @@ const reasoningMembers = {
 } satisfies Record<string, Known>;
 const reasoningNames = Object.keys(reasoningMembers);
 
-const sealedReasoning = all("sealed", "signature encrypted_content reasoning_opaque reasoning_encrypted thought_signature reasoning_signature");
+const sealedReasoning = all(
+  "sealed",
+  "signature encrypted_content reasoning_opaque reasoning_encrypted thought_signature reasoning_signature",
+);
 
 /** What gateways repeat of their provider's own answer. */
 const ofProvider: Shape = {
@@ -100,7 +132,10 @@ export const message: Shape = {
 export const choice: Shape = {
   members: members(
     { message, delta: message, text: "text" },
-    all("free", "index id logprobs prompt_logprobs finish_reason native_finish_reason stop_reason stop matched_stop usage error seed object"),
+    all(
+      "free",
+      "index id logprobs prompt_logprobs finish_reason native_finish_reason stop_reason stop matched_stop usage error seed object",
+    ),
     all("free", "content_filter_results content_filter_result content_filter_offsets token_ids prompt_token_ids"),
   ),
   // Some gateways repeat the text of a delta beside it.
@@ -127,7 +162,10 @@ const geminiPart: Shape = {
 const candidate: Shape = {
   members: members(
     { content: { members: members({ parts: geminiPart, role: "free" }) } },
-    all("free", "finishReason finishMessage safetyRatings citationMetadata groundingMetadata urlContextMetadata logprobsResult"),
+    all(
+      "free",
+      "finishReason finishMessage safetyRatings citationMetadata groundingMetadata urlContextMetadata logprobsResult",
+    ),
   ),
 };
 
@@ -135,9 +173,15 @@ const candidate: Shape = {
 export const chatAnswer: Shape = {
   members: members(
     { choices: "free", candidates: candidate, gateway: { members: members(all("free", "node")) } },
-    all("free", "id object created model system_fingerprint service_tier usage citations search_results obfuscation provider error type status request_id p"),
+    all(
+      "free",
+      "id object created model system_fingerprint service_tier usage citations search_results obfuscation provider error type status request_id p",
+    ),
     all("free", "usageMetadata usage_metadata modelVersion responseId createTime promptFeedback"),
-    all("free", "prompt_filter_results prompt_annotations prompt_logprobs x_groq metadata tools tool_choice response_format input_user"),
+    all(
+      "free",
+      "prompt_filter_results prompt_annotations prompt_logprobs x_groq metadata tools tool_choice response_format input_user",
+    ),
   ),
 };
 
@@ -157,7 +201,11 @@ export const responseItem: Shape = {
     {
       content: { string: "text", members: part.members },
       summary: said,
-      action: { string: "free", members: members(action.members, { actions: action }), copies: new Set(["query", "queries"]) },
+      action: {
+        string: "free",
+        members: members(action.members, { actions: action }),
+        copies: new Set(["query", "queries"]),
+      },
       actions: action,
       operation: action,
       arguments: "json",
@@ -166,7 +214,10 @@ export const responseItem: Shape = {
     },
     all("text", "name refusal code queries revised_prompt"),
     all("sealed", "encrypted_content signature"),
-    all("free", "id type status role phase call_id created_by execution server_label namespace approval_request_id container_id environment agent"),
+    all(
+      "free",
+      "id type status role phase call_id created_by execution server_label namespace approval_request_id container_id environment agent",
+    ),
     all("free", "output outputs results tools error logs acknowledged_safety_checks pending_safety_checks"),
     all("free", "background quality size output_format format max_output_length"),
   ),
@@ -176,8 +227,14 @@ export const responseItem: Shape = {
 export const response: Shape = {
   members: members(
     all("free", "output output_text"),
-    all("free", "id object status error incomplete_details model service_tier usage user provider billing moderation content_filters"),
-    all("free", "instructions metadata tools tool_choice text reasoning prompt prompt_cache_key prompt_cache_retention previous_response_id"),
+    all(
+      "free",
+      "id object status error incomplete_details model service_tier usage user provider billing moderation content_filters",
+    ),
+    all(
+      "free",
+      "instructions metadata tools tool_choice text reasoning prompt prompt_cache_key prompt_cache_retention previous_response_id",
+    ),
     all("free", "conversation safety_identifier truncation context_management include access_programs input"),
   ),
 };
@@ -213,33 +270,49 @@ const spoken: readonly (readonly [name: string, at: string, whole: string])[] = 
 
 const textEvents = spoken.flatMap(([name, at, whole]) => [
   [`response.${name}.delta`, { delta: { known: said, at, isDelta: true } }] as const,
-  [`response.${name}.done`, { [whole]: { known: said, at, isDelta: false }, name: { known: "text", at: "name", isDelta: false } }] as const,
+  [
+    `response.${name}.done`,
+    { [whole]: { known: said, at, isDelta: false }, name: { known: "text", at: "name", isDelta: false } },
+  ] as const,
 ]);
 
 const whole = (known: Known, at: string): EventMember => ({ known, at, isDelta: false });
 
 /** The members of each type of event beside those that all of them have. Other types have none that is known. */
-export const responseEvents: ReadonlyMap<string, Readonly<Record<string, EventMember>>> = new Map<string, Record<string, EventMember>>([
-  ...textEvents,
-  ["response.output_item.added", { item: whole(responseItem, "") }],
-  ["response.output_item.done", { item: whole(responseItem, "") }],
-  ["response.content_part.added", { part: whole(part, "content.#") }],
-  ["response.content_part.done", { part: whole(part, "content.#") }],
-  ["response.reasoning_summary_part.added", { part: whole(part, "summary.#") }],
-  ["response.reasoning_summary_part.done", { part: whole(part, "summary.#") }],
-  ["response.audio.delta", { delta: whole("media", "content.#.audio") }],
-  ["response.output_audio.delta", { delta: whole("media", "content.#.audio") }],
-  ["response.image_generation_call.partial_image", { partial_image_b64: whole("media", "result"), ...imageSettings() }],
-  ["response.image_generation_call.completed", imageSettings()],
-  ["error", Object.fromEntries(["message", "code", "param", "error"].map((name) => [name, whole("free", name)]))],
-].map(([type, table]) => [type as string, Object.assign(Object.create(null) as Record<string, EventMember>, table)]));
+export const responseEvents: ReadonlyMap<string, Readonly<Record<string, EventMember>>> = new Map<
+  string,
+  Record<string, EventMember>
+>(
+  [
+    ...textEvents,
+    ["response.output_item.added", { item: whole(responseItem, "") }],
+    ["response.output_item.done", { item: whole(responseItem, "") }],
+    ["response.content_part.added", { part: whole(part, "content.#") }],
+    ["response.content_part.done", { part: whole(part, "content.#") }],
+    ["response.reasoning_summary_part.added", { part: whole(part, "summary.#") }],
+    ["response.reasoning_summary_part.done", { part: whole(part, "summary.#") }],
+    ["response.audio.delta", { delta: whole("media", "content.#.audio") }],
+    ["response.output_audio.delta", { delta: whole("media", "content.#.audio") }],
+    [
+      "response.image_generation_call.partial_image",
+      { partial_image_b64: whole("media", "result"), ...imageSettings() },
+    ],
+    ["response.image_generation_call.completed", imageSettings()],
+    ["error", Object.fromEntries(["message", "code", "param", "error"].map((name) => [name, whole("free", name)]))],
+  ].map(([type, table]) => [type as string, Object.assign(Object.create(null) as Record<string, EventMember>, table)]),
+);
 
 function imageSettings(): Record<string, EventMember> {
-  return Object.fromEntries(["background", "quality", "size", "output_format"].map((name) => [name, whole("free", name)]));
+  return Object.fromEntries(
+    ["background", "quality", "size", "output_format"].map((name) => [name, whole("free", name)]),
+  );
 }
 
 /** Members that an event of any type may have. */
 export const everyEvent: Shape["members"] = members(
-  all("free", "type event_id item_id output_index content_index summary_index command_index annotation_index sequence_number response_id"),
+  all(
+    "free",
+    "type event_id item_id output_index content_index summary_index command_index annotation_index sequence_number response_id",
+  ),
   all("free", "annotation logprobs obfuscation status usage"),
 );

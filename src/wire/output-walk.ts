@@ -45,7 +45,11 @@ export class CollectedOutput implements OutputSink {
   }
 
   get found(): Written {
-    return writtenOf(this.texts, { unknownBytes: this.#unknownBytes, sealedBytes: this.#sealedBytes, hasMedia: this.#hasMedia });
+    return writtenOf(this.texts, {
+      unknownBytes: this.#unknownBytes,
+      sealedBytes: this.#sealedBytes,
+      hasMedia: this.#hasMedia,
+    });
   }
 }
 
@@ -112,7 +116,9 @@ function walkString(value: string, meaning: Meaning | undefined, at: string, sin
 
 /** Lists within lists are not known, so that their depth costs no stack. */
 function walkList(list: readonly unknown[], known: Known, at: string, sink: OutputSink): void {
-  list.forEach((element, index) => walkOutput(element, Array.isArray(element) ? undefined : known, `${at}.${index}`, sink));
+  list.forEach((element, index) =>
+    walkOutput(element, Array.isArray(element) ? undefined : known, `${at}.${index}`, sink),
+  );
 }
 
 /** A text that came as the object that it stands for. */

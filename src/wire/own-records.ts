@@ -22,12 +22,15 @@ function kept(value: Buffer, own: ReadonlySet<string>, depth: number): string | 
   if (depth > depthMax) return undefined;
   const elements = jsonElements(value, Infinity);
   if (elements !== undefined) {
-    const records = elements.map((element) => kept(element, own, depth + 1)).filter((element) => element !== undefined && element !== "{}" && element !== "[]");
+    const records = elements
+      .map((element) => kept(element, own, depth + 1))
+      .filter((element) => element !== undefined && element !== "{}" && element !== "[]");
     return `[${records.join(",")}]`;
   }
   if (value[0] !== "{".charCodeAt(0)) return undefined;
   const members = jsonMembers(value);
-  if (members.some(({ name }) => areTwins(name, "task_id"))) return isOwn(value, own) ? value.toString("utf8") : undefined;
+  if (members.some(({ name }) => areTwins(name, "task_id")))
+    return isOwn(value, own) ? value.toString("utf8") : undefined;
   const shown = members.flatMap(({ name, valueStart, valueEnd }) => {
     const text = envelopeNames.has(name) && depth < 2 ? plainText(value.subarray(valueStart, valueEnd)) : undefined;
     const inner = text ?? kept(value.subarray(valueStart, valueEnd), own, depth + 1);

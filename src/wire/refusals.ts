@@ -40,7 +40,14 @@ export function refusalEvent(refusal: Refusal): string {
 /** The same for streams whose events have a type: as their own error event, with the object that other streams end with. */
 export function typedRefusalEvent(refusal: Refusal): string {
   const wording = wordingOf(refusal);
-  const event = { type: "error", code: wording.code, message: wording.message, param: wording.param ?? null, sequence_number: 0, ...errorObject(wording) };
+  const event = {
+    type: "error",
+    code: wording.code,
+    message: wording.message,
+    param: wording.param ?? null,
+    sequence_number: 0,
+    ...errorObject(wording),
+  };
   return `event: error\ndata: ${JSON.stringify(event)}\n\n`;
 }
 
@@ -76,7 +83,13 @@ function wordingOf(refusal: Refusal): Wording {
     case "budget_held":
       return budgetHeld(refusal.shortage, refusal.scopeName);
     case "model_not_allowed":
-      return { status: 403, type: invalidRequest, code, message: `This key may not use the model ${refusal.model}.`, param: "model" };
+      return {
+        status: 403,
+        type: invalidRequest,
+        code,
+        message: `This key may not use the model ${refusal.model}.`,
+        param: "model",
+      };
     case "read_only":
       return { status: 403, type: invalidRequest, code, message: "This token may look but not change anything." };
     case "admin_refused":
@@ -85,22 +98,48 @@ function wordingOf(refusal: Refusal): Wording {
       return { status: 409, type: invalidRequest, code, message: refusal.message };
     case "method_not_allowed": {
       const allow = refusal.allow.join(", ");
-      return { status: 405, type: invalidRequest, code, message: `This path takes ${allow}.`, headers: [["allow", allow]] };
+      return {
+        status: 405,
+        type: invalidRequest,
+        code,
+        message: `This path takes ${allow}.`,
+        headers: [["allow", allow]],
+      };
     }
     case "unsupported_media_type":
-      return { status: 415, type: invalidRequest, code, message: `The body must be JSON with content-type application/json; it was '${refusal.contentType}'.` };
+      return {
+        status: 415,
+        type: invalidRequest,
+        code,
+        message: `The body must be JSON with content-type application/json; it was '${refusal.contentType}'.`,
+      };
     case "cross_site":
       return { status: 403, type: invalidRequest, code, message: refusal.session ? ownPageOnly : otherSite };
     case "not_found":
       return { status: 404, type: invalidRequest, code, message: refusal.message };
     case "request_too_large":
-      return { status: 413, type: invalidRequest, code, message: `The request body is larger than the ${refusal.limitBytes} bytes that ${refusal.setting === null ? "are allowed here" : "FAREBOX_BODY_LIMIT allows"}.` };
+      return {
+        status: 413,
+        type: invalidRequest,
+        code,
+        message: `The request body is larger than the ${refusal.limitBytes} bytes that ${refusal.setting === null ? "are allowed here" : "FAREBOX_BODY_LIMIT allows"}.`,
+      };
     case "request_timeout":
       return { status: 408, type: invalidRequest, code, message: "The request did not arrive in time." };
     case "unsupported_encoding":
-      return { status: 415, type: invalidRequest, code, message: `The request body must not be encoded; content-encoding was '${refusal.encoding}'.` };
+      return {
+        status: 415,
+        type: invalidRequest,
+        code,
+        message: `The request body must not be encoded; content-encoding was '${refusal.encoding}'.`,
+      };
     case "unknown_host":
-      return { status: 421, type: invalidRequest, code, message: `This proxy listens on loopback only and does not answer for the host '${refusal.host}'.` };
+      return {
+        status: 421,
+        type: invalidRequest,
+        code,
+        message: `This proxy listens on loopback only and does not answer for the host '${refusal.host}'.`,
+      };
     case "concurrency_limit":
       if ("family" in refusal.met) return ceilingMet(refusal.met, refusal.retryAfterSeconds);
       return limitMet(code, refusal.met, refusal.retryAfterSeconds);
@@ -110,11 +149,26 @@ function wordingOf(refusal: Refusal): Wording {
     case "gateway_stream_broken":
       return { status: 502, type: gatewayTrouble, code, message: refusal.message };
     case "gateway_redirect":
-      return { status: 502, type: gatewayTrouble, code, message: "The gateway redirected to another address, which is not followed." };
+      return {
+        status: 502,
+        type: gatewayTrouble,
+        code,
+        message: "The gateway redirected to another address, which is not followed.",
+      };
     case "gateway_timeout":
-      return { status: 504, type: gatewayTrouble, code, message: `The gateway sent nothing for ${refusal.timeoutMs / 1000} s.` };
+      return {
+        status: 504,
+        type: gatewayTrouble,
+        code,
+        message: `The gateway sent nothing for ${refusal.timeoutMs / 1000} s.`,
+      };
     case "ledger_unavailable":
-      return unavailable(code, refusal.running === true ? "The ledger cannot be written, so this stream cannot go on." : "The ledger cannot be written, so nothing was forwarded.");
+      return unavailable(
+        code,
+        refusal.running === true
+          ? "The ledger cannot be written, so this stream cannot go on."
+          : "The ledger cannot be written, so nothing was forwarded.",
+      );
     case "balance_floor":
       return unavailable(code, "The gateway's balance is under FAREBOX_BALANCE_FLOOR, so nothing was forwarded.");
     case "overloaded":
@@ -129,9 +183,21 @@ function wordingOf(refusal: Refusal): Wording {
 /** A wrong admin token, or too many of them: 401 or 429. */
 function adminRefused(message: string, retryAfterSeconds: number | null): Wording {
   if (retryAfterSeconds === null) {
-    return { status: 401, type: invalidRequest, code: "invalid_api_key", message, headers: [["www-authenticate", "Bearer"]] };
+    return {
+      status: 401,
+      type: invalidRequest,
+      code: "invalid_api_key",
+      message,
+      headers: [["www-authenticate", "Bearer"]],
+    };
   }
-  return { status: 429, type: "rate_limit_error", code: "rate_limit_exceeded", message, headers: [["retry-after", String(retryAfterSeconds)]] };
+  return {
+    status: 429,
+    type: "rate_limit_error",
+    code: "rate_limit_exceeded",
+    message,
+    headers: [["retry-after", String(retryAfterSeconds)]],
+  };
 }
 
 function unavailable(code: string, message: string): Wording {
@@ -157,7 +223,13 @@ function figures({ window, needed }: Shortage, scopeName: string): Record<string
   };
 }
 
-const spokenPeriods: Readonly<Record<Period, string>> = { total: "in all", "1h": "an hour", "1d": "a day", "1w": "a week", "1mo": "a month" };
+const spokenPeriods: Readonly<Record<Period, string>> = {
+  total: "in all",
+  "1h": "an hour",
+  "1d": "a day",
+  "1w": "a week",
+  "1mo": "a month",
+};
 
 /** A budget as those know it who have to live with it: whose it is, and its name for `farebox budgets`. */
 function nameOfBudget({ window: { budget } }: Shortage, scopeName: string): string {
@@ -173,7 +245,9 @@ function owner(scope: Scope, scopeName: string): string {
     case "key":
       return `of key ${scopeName.slice("key:".length)}`;
     case "eachKey":
-      return scope.team === null ? "that each key has for itself" : `that each key of team ${scope.team} has for itself`;
+      return scope.team === null
+        ? "that each key has for itself"
+        : `that each key of team ${scope.team} has for itself`;
   }
 }
 
@@ -213,11 +287,16 @@ function budgetHeld(shortage: Shortage, scopeName: string): Wording {
   };
 }
 
-const otherSite = "A web page of another site may not call this proxy. FAREBOX_CORS_ORIGINS names the origins that may.";
+const otherSite =
+  "A web page of another site may not call this proxy. FAREBOX_CORS_ORIGINS names the origins that may.";
 const ownPageOnly =
   "Whoever is signed in by the dashboard's cookie changes something from the dashboard's own page only: with its Origin and the header x-farebox-dashboard: 1.";
 
-const limitUnits = { rpm: "requests per minute", tpm: "tokens per minute", parallel: "requests at the same time" } as const;
+const limitUnits = {
+  rpm: "requests per minute",
+  tpm: "tokens per minute",
+  parallel: "requests at the same time",
+} as const;
 
 function limitMet(code: string, { scope, kind, limit, needed }: LimitMet, retryAfterSeconds: number): Wording {
   const [owner = "", name = ""] = scope.split(":");

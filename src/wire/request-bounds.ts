@@ -21,10 +21,16 @@ export function unboundedFields(body: JsonObject, findings: Findings): string[] 
 }
 
 /** Fields that ask for a hosted tool by themselves. */
-const toolFields: readonly (readonly [name: string, call: string])[] = [["web_search_options", "web_search_call"], ["plugins", "plugin_call"]];
+const toolFields: readonly (readonly [name: string, call: string])[] = [
+  ["web_search_options", "web_search_call"],
+  ["plugins", "plugin_call"],
+];
 
 /** What of a request decides its price beside its size; nothing for the standard service tier and no hosted tools. */
-export function requestTerms(body: JsonObject, shown: Pick<HostedTools, "areShown" | "callsMax">): { terms?: RequestTerms } {
+export function requestTerms(
+  body: JsonObject,
+  shown: Pick<HostedTools, "areShown" | "callsMax">,
+): { terms?: RequestTerms } {
   const serviceTier = serviceTierOf(body["service_tier"]);
   const listed = hostedCalls(body);
   const asking = toolFields.filter(([name]) => body[name] != null);
@@ -39,7 +45,9 @@ export const unboundTools: Pick<HostedTools, "areShown" | "callsMax"> = { areSho
 
 /** The hosted tools that a request asks for, each once, by the type that its calls have as items of an answer. */
 function hostedCalls(body: JsonObject): string[] {
-  const hosted = listOr(body["tools"]).map(objectOr).filter((tool) => !runsAtClient(tool));
+  const hosted = listOr(body["tools"])
+    .map(objectOr)
+    .filter((tool) => !runsAtClient(tool));
   if (hosted.length === 0) return [];
   return [...new Set(hosted.map((tool) => (hasTwinOf("type", tool) ? "other_call" : callOf(tool["type"]))))];
 }
@@ -69,10 +77,15 @@ export function partsOf(content: unknown): readonly unknown[] {
 }
 
 /** Classes that a token of a prompt can be billed as. What the body does not show may be images or sound. */
-export function promptClasses({ images, audios }: Pick<PromptParts, "images" | "audios">, { context, cachesForHour }: Findings): TokenClass[] {
+export function promptClasses(
+  { images, audios }: Pick<PromptParts, "images" | "audios">,
+  { context, cachesForHour }: Findings,
+): TokenClass[] {
   const isHidden = context.length > 0;
   return [
-    "input", "cached_input", "cache_write",
+    "input",
+    "cached_input",
+    "cache_write",
     ...(cachesForHour ? (["cache_write_1h"] as const) : []),
     ...(images > 0 || isHidden ? (["image_input"] as const) : []),
     ...(audios > 0 || isHidden ? (["audio_input"] as const) : []),

@@ -12,7 +12,8 @@ export function withHeadersAndQuery(
 ): ModelRequest {
   let findings: Findings | undefined;
   for (const [name, value] of headers) {
-    if (name.startsWith("openai-") || name.startsWith("anthropic-")) judgeHeader((findings ??= new Findings()), name, value);
+    if (name.startsWith("openai-") || name.startsWith("anthropic-"))
+      judgeHeader((findings ??= new Findings()), name, value);
   }
   for (const [name, value] of query === "" ? [] : new URLSearchParams(query)) {
     if (!freeParameters.has(name)) judgeParameter((findings ??= new Findings()), name, value, fields);
@@ -50,7 +51,11 @@ function judgeParameter(findings: Findings, name: string, value: string, fields:
     return;
   }
   if (meaning === undefined || meaning === "free" || meaning === "context") return unknown(findings, path, value);
-  findings.field(path, value, typeof meaning === "object" && "expensive" in meaning ? meaning : { expensive: `it may be read as '${twin}'` });
+  findings.field(
+    path,
+    value,
+    typeof meaning === "object" && "expensive" in meaning ? meaning : { expensive: `it may be read as '${twin}'` },
+  );
   for (const piece of namesIn(value)) findings.mention(piece);
 }
 

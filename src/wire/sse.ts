@@ -177,7 +177,10 @@ function startsWithMark(bytes: Buffer, at: number): boolean {
 /** "data" in ASCII, then a colon or the end of the line. */
 function isDataLine(bytes: Buffer, start: number, end: number): boolean {
   return (
-    bytes[start] === 0x64 && bytes[start + 1] === 0x61 && bytes[start + 2] === 0x74 && bytes[start + 3] === 0x61 &&
+    bytes[start] === 0x64 &&
+    bytes[start + 1] === 0x61 &&
+    bytes[start + 2] === 0x74 &&
+    bytes[start + 3] === 0x61 &&
     (end === start + 4 || (end > start + 4 && bytes[start + 4] === colon))
   );
 }

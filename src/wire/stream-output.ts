@@ -47,8 +47,14 @@ export class StreamOutput {
   }
 
   get written(): Written {
-    const texts = [...this.#texts.values()].filter(({ pieces }) => pieces.length > 0).map(({ pieces }) => pieces.join(""));
-    return writtenOf(texts, { unknownBytes: this.#unknownBytes, sealedBytes: this.#sealedBytes, hasMedia: this.#hasMedia });
+    const texts = [...this.#texts.values()]
+      .filter(({ pieces }) => pieces.length > 0)
+      .map(({ pieces }) => pieces.join(""));
+    return writtenOf(texts, {
+      unknownBytes: this.#unknownBytes,
+      sealedBytes: this.#sealedBytes,
+      hasMedia: this.#hasMedia,
+    });
   }
 
   /** Adds to the text at a place. */

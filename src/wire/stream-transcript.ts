@@ -118,7 +118,10 @@ export class StreamTranscript implements Transcript {
 
   /** Whether events before the last ones may state what the last ones do not. */
   #mayState({ serviceTier, toolCalls }: AnswerTerms): boolean {
-    const sought = [...(serviceTier === undefined ? ["service_tier"] : []), ...(toolCalls === undefined ? [citation] : [])];
+    const sought = [
+      ...(serviceTier === undefined ? ["service_tier"] : []),
+      ...(toolCalls === undefined ? [citation] : []),
+    ];
     if (sought.length === 0) return false;
     const all = Buffer.concat(this.#chunks);
     return sought.some((name) => all.indexOf(name) !== -1);

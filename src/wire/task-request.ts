@@ -33,7 +33,11 @@ export interface CreationFields {
 }
 
 /** The fields of `POST /api/v1/task`. */
-const taskFields: CreationFields = { model: { field: "model", fixed: null }, type: { field: "task_type", fixed: null }, input: "input" };
+const taskFields: CreationFields = {
+  model: { field: "model", fixed: null },
+  type: { field: "task_type", fixed: null },
+  input: "input",
+};
 
 /** Members of `config`; the webhook's are read where Farebox relays it. */
 const configFields = new RequestFields({ service_mode: "priced" });
@@ -54,7 +58,10 @@ export function readFields({ model, type, input }: CreationFields): readonly str
 /** Reads the creation of a task for looking only. Refuses what the gateway might read differently, as for a chat. An empty body states nothing. */
 export function readTaskRequest(body: Buffer, fields: CreationFields = taskFields): TaskRequestResult {
   const bytes = body.length === 0 && fields.model.fixed !== null ? Buffer.from("{}") : body;
-  const look = lookAtObject(bytes, new RequestFields(Object.fromEntries(readFields(fields).map((field) => [field, "priced" as const]))));
+  const look = lookAtObject(
+    bytes,
+    new RequestFields(Object.fromEntries(readFields(fields).map((field) => [field, "priced" as const]))),
+  );
   if (!look.ok) return look;
   const model = named(look.body, fields.model);
   const fault = modelFault(model, fields.model.field ?? "model");
@@ -68,10 +75,16 @@ export function readTaskRequest(body: Buffer, fields: CreationFields = taskField
     const found = jsonMembers(bytes).find(({ name }) => name === field);
     return found === undefined ? Buffer.from("null") : bytes.subarray(found.valueStart, found.valueEnd);
   };
-  const ambiguous = ambiguousField(jsonMembers(valueOf("config")).map(({ name }) => name), configFields);
+  const ambiguous = ambiguousField(
+    jsonMembers(valueOf("config")).map(({ name }) => name),
+    configFields,
+  );
   if (ambiguous !== undefined) return ambiguous;
   const stated = (field: string) => statedIn(fields.input === null ? bytes : valueOf(fields.input), field);
-  return { ok: true, request: { model: String(model), taskType, others: othersOf(String(model), taskType, fields), stated } };
+  return {
+    ok: true,
+    request: { model: String(model), taskType, others: othersOf(String(model), taskType, fields), stated },
+  };
 }
 
 /** What the request names may be read or not: each mix of it and what the route states. */

@@ -74,9 +74,12 @@ export function readRefusedCreation(text: Buffer): RefusedCreation | undefined {
   const hasFailed = record !== undefined && (record.status === "failed" || record.status === "cancelled");
   const usedNothing = record?.consumption == null || record.consumption.units === "0";
   const isHttpError = code !== null && code >= 400 && code <= 599;
-  const isRefused = isHttpError || (code !== null && !isSuccess(code) && isEmpty(root["data"])) || (hasFailed && usedNothing);
+  const isRefused =
+    isHttpError || (code !== null && !isSuccess(code) && isEmpty(root["data"])) || (hasFailed && usedNothing);
   if (!isRefused) return undefined;
-  const texts = [root["message"], root["msg"], root["error"]].filter((each): each is string => typeof each === "string");
+  const texts = [root["message"], root["msg"], root["error"]].filter(
+    (each): each is string => typeof each === "string",
+  );
   return { code, texts: [...texts, ...(record?.errors ?? [])].map((each) => each.slice(0, errorCharsMax)) };
 }
 
@@ -110,7 +113,8 @@ export function tasksMentioned(body: Buffer, query: string, more: readonly strin
     const id = idOf(value);
     if (id !== null) named.add(id);
   };
-  for (const [name, value] of new URLSearchParams(query)) if (taskMember.test(name.normalize("NFKC"))) value.split(",").forEach(collect);
+  for (const [name, value] of new URLSearchParams(query))
+    if (taskMember.test(name.normalize("NFKC"))) value.split(",").forEach(collect);
   for (const { valueStart, valueEnd } of membersNamed(body, (name) => taskMember.test(name.normalize("NFKC")))) {
     collect(parseExactly(body.toString("utf8", valueStart, valueEnd)));
   }
@@ -130,16 +134,40 @@ function idOf(value: unknown): string | null {
 }
 
 const statusWords: Readonly<Record<string, TaskStatus>> = {
-  pending: "pending", staged: "pending", queued: "pending", submitted: "pending", created: "pending", waiting: "pending", starting: "pending",
-  processing: "running", running: "running", in_progress: "running", started: "running", retry: "running",
-  completed: "completed", complete: "completed", succeeded: "completed", success: "completed", finished: "completed", done: "completed",
-  failed: "failed", failure: "failed", error: "failed", timeout: "failed", expired: "failed",
-  cancelled: "cancelled", canceled: "cancelled", aborted: "cancelled",
+  pending: "pending",
+  staged: "pending",
+  queued: "pending",
+  submitted: "pending",
+  created: "pending",
+  waiting: "pending",
+  starting: "pending",
+  processing: "running",
+  running: "running",
+  in_progress: "running",
+  started: "running",
+  retry: "running",
+  completed: "completed",
+  complete: "completed",
+  succeeded: "completed",
+  success: "completed",
+  finished: "completed",
+  done: "completed",
+  failed: "failed",
+  failure: "failed",
+  error: "failed",
+  timeout: "failed",
+  expired: "failed",
+  cancelled: "cancelled",
+  canceled: "cancelled",
+  aborted: "cancelled",
 };
 
 function statusOf(value: unknown): TaskStatus {
   if (typeof value !== "string") return "unknown";
-  const word = value.trim().toLowerCase().replace(/[\s-]+/g, "_");
+  const word = value
+    .trim()
+    .toLowerCase()
+    .replace(/[\s-]+/g, "_");
   return Object.hasOwn(statusWords, word) ? (statusWords[word] ?? "unknown") : "unknown";
 }
 
@@ -158,7 +186,8 @@ function timeOf(value: unknown): number | null {
 function consumptionOf(meta: JsonObject, result: JsonObject): Consumption | null {
   const usage = objectOr(meta["usage"]);
   const consumed = decimalOf(usage["consume"]);
-  if (consumed !== null) return { type: typeof usage["type"] === "string" ? typeWord(usage["type"]) : "", units: consumed };
+  if (consumed !== null)
+    return { type: typeof usage["type"] === "string" ? typeWord(usage["type"]) : "", units: consumed };
   const credits = decimalOf(result["used_credits"]);
   return credits === null ? null : { type: usedCredits, units: credits };
 }
@@ -182,7 +211,9 @@ function errorTexts(data: JsonObject, result: JsonObject): string[] {
   const { raw_message: raw, message, detail } = objectOr(data["error"]);
   const plain = typeof data["error"] === "string" ? data["error"] : undefined;
   const texts = [message, raw, plain, ...listOr(result["error_messages"]), detailText(detail)];
-  return texts.filter((text): text is string => typeof text === "string" && text.trim() !== "").map((text) => text.slice(0, errorCharsMax));
+  return texts
+    .filter((text): text is string => typeof text === "string" && text.trim() !== "")
+    .map((text) => text.slice(0, errorCharsMax));
 }
 
 /** Errors are looked through for their meaning: a longer text says no more. */

@@ -10,19 +10,47 @@ const unstated: Agreed = { count: undefined, contradicts: false };
 
 /** The counts that a usage can state. */
 const nothingStated = {
-  prompt: unstated, input: unstated, completion: unstated, candidates: unstated, thoughts: unstated, total: unstated,
+  prompt: unstated,
+  input: unstated,
+  completion: unstated,
+  candidates: unstated,
+  thoughts: unstated,
+  total: unstated,
   toolPrompt: unstated,
   // Cached and written tokens: parts of the prompt by definition, or stated next to it.
-  cached: unstated, hit: unstated, miss: unstated, written: unstated, written5m: unstated, written1h: unstated,
-  cacheRead: unstated, created: unstated, created5m: unstated, created1h: unstated,
-  cachedAudio: unstated, cachedImage: unstated, cachedVideo: unstated, cachedDocument: unstated,
-  audioInput: unstated, imageInput: unstated, videoInput: unstated, documentInput: unstated,
-  reasoning: unstated, audioOutput: unstated, imageOutput: unstated,
+  cached: unstated,
+  hit: unstated,
+  miss: unstated,
+  written: unstated,
+  written5m: unstated,
+  written1h: unstated,
+  cacheRead: unstated,
+  created: unstated,
+  created5m: unstated,
+  created1h: unstated,
+  cachedAudio: unstated,
+  cachedImage: unstated,
+  cachedVideo: unstated,
+  cachedDocument: unstated,
+  audioInput: unstated,
+  imageInput: unstated,
+  videoInput: unstated,
+  documentInput: unstated,
+  reasoning: unstated,
+  audioOutput: unstated,
+  imageOutput: unstated,
 };
 type Count = keyof typeof nothingStated;
 
 /** Counts that make a usage unreadable where they are malformed. */
-const isTotal: ReadonlySet<Count> = new Set<Count>(["prompt", "input", "completion", "candidates", "thoughts", "total"]);
+const isTotal: ReadonlySet<Count> = new Set<Count>([
+  "prompt",
+  "input",
+  "completion",
+  "candidates",
+  "thoughts",
+  "total",
+]);
 
 /**
  * The meaning of a member. `known`: a part of another count, or no count. `tool`: calls that are billed next to tokens.
@@ -37,7 +65,9 @@ const fold = (name: string) => name.replaceAll("_", "").toLowerCase();
 
 function membersOf(members: Readonly<Record<string, Written>>): Members {
   const meaning = (written: Written): Meaning =>
-    typeof written !== "string" || written === "known" || written === "tool" || written === "once" ? written : { count: written };
+    typeof written !== "string" || written === "known" || written === "tool" || written === "once"
+      ? written
+      : { count: written };
   const entries = Object.entries(members).map(([name, written]) => [name, meaning(written)] as const);
   return new Map([...entries, ...entries.map(([name, written]) => [fold(name), written] as const)]);
 }
@@ -194,8 +224,12 @@ function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
     imageInput: Math.max(sum(counts.imageInput, counts.videoInput, counts.documentInput), cachedImages),
     reasoning: reasoning.count ?? 0,
     ...written,
-    promptContradicts: prompt.contradicts || cache.contradicts || differs(counts.audioInput, counts.imageInput, counts.videoInput, counts.documentInput),
-    completionContradicts: completion.contradicts || reasoning.contradicts || differs(counts.audioOutput, counts.imageOutput),
+    promptContradicts:
+      prompt.contradicts ||
+      cache.contradicts ||
+      differs(counts.audioInput, counts.imageInput, counts.videoInput, counts.documentInput),
+    completionContradicts:
+      completion.contradicts || reasoning.contradicts || differs(counts.audioOutput, counts.imageOutput),
   });
   const doubts: Doubt[] = [];
   if (cache.splitContradicts || total.contradicts) doubts.push("usage_contradicts");
@@ -260,17 +294,27 @@ function promptOf(counts: Counts, { cached, five, hour, isBeside, isDetailed }: 
   return {
     count: count + (counts.toolPrompt.count ?? 0),
     cache: !isBeside ? "parts" : isUnclear ? "unclear" : isPrompt ? "inside" : "outside",
-    contradicts: prompt.contradicts || input.contradicts || differs || (hitAndMiss !== undefined && stated !== undefined && stated !== hitAndMiss),
+    contradicts:
+      prompt.contradicts ||
+      input.contradicts ||
+      differs ||
+      (hitAndMiss !== undefined && stated !== undefined && stated !== hitAndMiss),
   };
 }
 
 function completionOf(counts: Counts) {
   const { completion, candidates, thoughts } = counts;
   // Gemini's candidates do not include its thoughts.
-  const written = larger(candidates.count, thoughts.count) === undefined ? undefined : (candidates.count ?? 0) + (thoughts.count ?? 0);
+  const written =
+    larger(candidates.count, thoughts.count) === undefined
+      ? undefined
+      : (candidates.count ?? 0) + (thoughts.count ?? 0);
   const differs = (completion.count ?? 0) > 0 && (written ?? 0) > 0 && completion.count !== written;
   return {
-    completion: { count: larger(completion.count, written), contradicts: completion.contradicts || candidates.contradicts || differs },
+    completion: {
+      count: larger(completion.count, written),
+      contradicts: completion.contradicts || candidates.contradicts || differs,
+    },
     reasoning: agreed(counts.reasoning, counts.thoughts),
     audioOutput: counts.audioOutput.count ?? 0,
     imageOutput: counts.imageOutput.count ?? 0,
@@ -345,7 +389,10 @@ class Statement {
 
   doubts(): readonly Doubt[] {
     if (!this.#hasTools && !this.#hasUnknown) return noDoubts;
-    return [...(this.#hasTools ? ["hosted_tool" as const] : []), ...(this.#hasUnknown ? ["usage_unknown_class" as const] : [])];
+    return [
+      ...(this.#hasTools ? ["hosted_tool" as const] : []),
+      ...(this.#hasUnknown ? ["usage_unknown_class" as const] : []),
+    ];
   }
 
   /** A malformed part counts as none: its tokens stay in the plain class of their whole. */

@@ -12,7 +12,9 @@ export interface WebhookConfig {
 
 export const noWebhook: WebhookConfig = { endpoint: "", secret: "" };
 
-export type WebhookReading = { readonly ok: true; readonly config: WebhookConfig } | { readonly ok: false; readonly refusal: Refusal };
+export type WebhookReading =
+  | { readonly ok: true; readonly config: WebhookConfig }
+  | { readonly ok: false; readonly refusal: Refusal };
 
 /** Longer addresses and secrets are nobody's. */
 const textCharsMax = 2048;
@@ -41,10 +43,15 @@ function memberOf(object: Buffer, name: string, shown: string): MemberReading {
   if (!found.ok) return found;
   const text = found.value?.toString("utf8") ?? "null";
   if (text === "null") return { ok: true, object: Buffer.from("{}") };
-  return isObject(parseJson(text)) ? { ok: true, object: found.value ?? Buffer.from("{}") } : invalid(shown, `'${shown}' must be an object`);
+  return isObject(parseJson(text))
+    ? { ok: true, object: found.value ?? Buffer.from("{}") }
+    : invalid(shown, `'${shown}' must be an object`);
 }
 
-function textOf(webhook: Buffer, name: "endpoint" | "secret"): { readonly ok: true; readonly text: string } | { readonly ok: false; readonly refusal: Refusal } {
+function textOf(
+  webhook: Buffer,
+  name: "endpoint" | "secret",
+): { readonly ok: true; readonly text: string } | { readonly ok: false; readonly refusal: Refusal } {
   const shown = `config.webhook_config.${name}`;
   const found = soleMember(webhook, name, shown);
   if (!found.ok) return found;
@@ -55,7 +62,9 @@ function textOf(webhook: Buffer, name: "endpoint" | "secret"): { readonly ok: tr
   return { ok: true, text };
 }
 
-type SoleMember = { readonly ok: true; readonly value: Buffer | undefined } | { readonly ok: false; readonly refusal: Refusal };
+type SoleMember =
+  | { readonly ok: true; readonly value: Buffer | undefined }
+  | { readonly ok: false; readonly refusal: Refusal };
 
 function soleMember(object: Buffer, name: string, shown: string): SoleMember {
   const twins = jsonMembers(object).filter((member) => areTwins(member.name, name));

@@ -14,7 +14,11 @@ export interface YamlKind<S extends z.ZodType> {
  * Reads one file's text and checks its shape; pure, and total over any text. Every `error` of the schema is the end of the
  * sentence "write …", and for unknown fields what `unknownFields` says; it transforms nothing.
  */
-export function readYaml<S extends z.ZodType>(name: string, text: string, { noun, schema }: YamlKind<S>): ReadYaml<z.output<S>> {
+export function readYaml<S extends z.ZodType>(
+  name: string,
+  text: string,
+  { noun, schema }: YamlKind<S>,
+): ReadYaml<z.output<S>> {
   const empty = {} as z.output<S>;
   const counter = new LineCounter();
   const document = parseDocument(text, { lineCounter: counter, prettyErrors: false, version: "1.2" });
@@ -29,14 +33,18 @@ export function readYaml<S extends z.ZodType>(name: string, text: string, { noun
   const readable = syntax.every(({ code }) => code === "DUPLICATE_KEY");
   if (syntax.length > 0) keepFirst(document);
   const raw = readable ? plainValue(document, (message) => faults.push(at(0, message))) : unreadable;
-  if (raw === unreadable) return { name, value: empty, faults, lost: () => true, lostIn: () => [], mistyped: () => false, faultAt };
+  if (raw === unreadable)
+    return { name, value: empty, faults, lost: () => true, lostIn: () => [], mistyped: () => false, faultAt };
 
   const value = raw ?? {};
   const checked = schema.safeParse(value);
   const issues = checked.success ? [] : checked.error.issues;
   const unknown = issues.flatMap(unknownFields);
   const mistyped = (path: Path, field: string) =>
-    unknown.some((other) => isPrefix(other.path, path) && other.path.length === path.length && nearest(other.key, [field]).length > 0);
+    unknown.some(
+      (other) =>
+        isPrefix(other.path, path) && other.path.length === path.length && nearest(other.key, [field]).length > 0,
+    );
   const broken = issues.flatMap(brokenPaths);
   return {
     name,
@@ -44,7 +52,10 @@ export function readYaml<S extends z.ZodType>(name: string, text: string, { noun
     faults: [...faults, ...issues.flatMap((issue) => explain(issue, document, { faultAt, faultAtKey, mistyped }))],
     value: broken.some((path) => path.length === 0) ? empty : (cutOut(value, broken) as z.output<S>),
     lost: (path) => broken.some((other) => isPrefix(other, path)),
-    lostIn: (path) => broken.filter((other) => other.length === path.length + 1 && isPrefix(path, other)).map((other) => String(other.at(-1))),
+    lostIn: (path) =>
+      broken
+        .filter((other) => other.length === path.length + 1 && isPrefix(path, other))
+        .map((other) => String(other.at(-1))),
     mistyped,
     faultAt,
   };
@@ -127,7 +138,9 @@ function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAt
     return issue.keys.map((key, index) => faultAtKey([...path, key], sentences[index] ?? issue.message));
   }
   if (issue.code === "invalid_key") {
-    return [faultAtKey(path, `"${String(path.at(-1))}" is not a name here; write ${issue.issues[0]?.message ?? "another"}`)];
+    return [
+      faultAtKey(path, `"${String(path.at(-1))}" is not a name here; write ${issue.issues[0]?.message ?? "another"}`),
+    ];
   }
   const node = nodeAt(document, path);
   const field = String(path.at(-1) ?? "file");
@@ -138,7 +151,8 @@ function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAt
   }
   const unquoted = isScalar(node) && typeof node.value === "number" && issue.code === "invalid_type";
   const decimalWanted = unquoted && issue.message.includes("in quotes");
-  if (decimalWanted) return [faultAt(path, `write it in quotes, "${node.source ?? String(node.value)}": ${issue.message}`)];
+  if (decimalWanted)
+    return [faultAt(path, `write it in quotes, "${node.source ?? String(node.value)}": ${issue.message}`)];
   return [faultAt(path, `"${field}": write ${issue.message}`)];
 }
 

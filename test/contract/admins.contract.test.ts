@@ -3,7 +3,15 @@ import type { Admin } from "../../src/core/admins.ts";
 import { ledgerKinds, noon, type LedgerKind } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
-const carol: Admin = { id: "id-carol", name: "carol", role: "editor", digest: "d1", createdAt: noon, expiresAt: noon + 9, revokedAt: null };
+const carol: Admin = {
+  id: "id-carol",
+  name: "carol",
+  role: "editor",
+  digest: "d1",
+  createdAt: noon,
+  expiresAt: noon + 9,
+  revokedAt: null,
+};
 const dave: Admin = { ...carol, id: "id-dave", name: "dave", role: "viewer", digest: "d2", expiresAt: null };
 
 describe.each(ledgerKinds)("admins in $name", ({ newHome }: LedgerKind) => {
@@ -15,7 +23,10 @@ describe.each(ledgerKinds)("admins in $name", ({ newHome }: LedgerKind) => {
     expect(await before.admins.revoke("id-carol", noon + 1, "dave")).toBe(true);
     expect(await before.admins.revoke("id-carol", noon + 2, "dave")).toBe(true);
     expect(await before.admins.revoke("id-none", noon, "dave")).toBe(false);
-    expect(await before.admins.create({ ...carol, id: "other", digest: "d3" }, "dave")).toEqual({ ok: false, reason: "name_taken" });
+    expect(await before.admins.create({ ...carol, id: "other", digest: "d3" }, "dave")).toEqual({
+      ok: false,
+      reason: "name_taken",
+    });
     await before[Symbol.asyncDispose]();
     await using store = await home.open();
     expect(await store.admins.list()).toEqual([{ ...carol, revokedAt: noon + 1 }, dave]);

@@ -24,34 +24,50 @@ async function fill(store: Store): Promise<void> {
 
 describe.each(ledgerKinds)("attribution in the ledger: $name", (kind) => {
   const rows = async (store: Store, by: ReportDimension[], query: Omit<ReportQuery, "by"> = span) =>
-    (await store.ledger.report({ by, ...query })).map(({ dimensions, requests, retries, tokens, cost }) => [...Object.values(dimensions), requests, retries, tokens.input, cost]);
+    (await store.ledger.report({ by, ...query })).map(({ dimensions, requests, retries, tokens, cost }) => [
+      ...Object.values(dimensions),
+      requests,
+      retries,
+      tokens.input,
+      cost,
+    ]);
 
   it("adds up by the values of tags, alone and among other dimensions; what has none is null", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     await fill(store);
     expect(await rows(store, ["tag:feature"])).toEqual([
-      [null, 1, 0, 8000, usd("0.008")], ["chat", 1, 1, 4000, usd("0.004")], ["search", 2, 0, 3000, usd("0.503")],
+      [null, 1, 0, 8000, usd("0.008")],
+      ["chat", 1, 1, 4000, usd("0.004")],
+      ["search", 2, 0, 3000, usd("0.503")],
     ]);
     expect(await rows(store, ["key", "tag:env", "tag:feature"])).toEqual([
-      ["k-alice", null, null, 1, 0, 8000, usd("0.008")], ["k-alice", null, "chat", 1, 1, 4000, usd("0.004")],
-      ["k-alice", "prod", "search", 1, 0, 1000, usd("0.501")], ["k-bob", null, "search", 1, 0, 2000, usd("0.002")],
+      ["k-alice", null, null, 1, 0, 8000, usd("0.008")],
+      ["k-alice", null, "chat", 1, 1, 4000, usd("0.004")],
+      ["k-alice", "prod", "search", 1, 0, 1000, usd("0.501")],
+      ["k-bob", null, "search", 1, 0, 2000, usd("0.002")],
     ]);
     expect(await rows(store, ["day", "hour", "tag:constructor"])).toEqual([
       ["2026-11-20", "2026-11-20T12:00:00.000Z", null, 2, 0, 9000, usd("0.509")],
       ["2026-11-20", "2026-11-20T12:00:00.000Z", "x", 1, 1, 4000, usd("0.004")],
       ["2026-11-20", "2026-11-20T14:00:00.000Z", null, 1, 0, 2000, usd("0.002")],
     ]);
-    expect(await rows(store, ["tag:nobody-has-it"])).toEqual([[null, ...(await rows(store, []))[0] ?? []]]);
+    expect(await rows(store, ["tag:nobody-has-it"])).toEqual([[null, ...((await rows(store, []))[0] ?? [])]]);
   });
 
   it("rounds a span outwards as any report does", async () => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     await fill(store);
-    for (const [since, until] of [[noon + 1, noon + 2], [noon + 2 * hourMs, noon + 2 * hourMs], [noon - hourMs, noon]] as const) {
+    for (const [since, until] of [
+      [noon + 1, noon + 2],
+      [noon + 2 * hourMs, noon + 2 * hourMs],
+      [noon - hourMs, noon],
+    ] as const) {
       const tagged = await store.ledger.report({ by: ["tag:none"], since, until });
-      expect(tagged.map((row) => ({ ...row, dimensions: {} }))).toEqual(await store.ledger.report({ by: [], since, until }));
+      expect(tagged.map((row) => ({ ...row, dimensions: {} }))).toEqual(
+        await store.ledger.report({ by: [], since, until }),
+      );
     }
     expect(await store.ledger.prunedUntil()).toBeNull();
   });

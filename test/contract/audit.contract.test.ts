@@ -3,7 +3,20 @@ import { describe, expect, it } from "vitest";
 import { operatingSystemUser } from "../../src/core/audit.ts";
 import { noLimits } from "../../src/core/limits.ts";
 import { usd, type PicoUsd } from "../../src/core/money.ts";
-import { alice, budget, endAt, holdOf, key, ledgerKinds, noon, openStore, posting, tempFolder, utc, type LedgerKind } from "../support/ledger-fixtures.ts";
+import {
+  alice,
+  budget,
+  endAt,
+  holdOf,
+  key,
+  ledgerKinds,
+  noon,
+  openStore,
+  posting,
+  tempFolder,
+  utc,
+  type LedgerKind,
+} from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
 const root = operatingSystemUser("root");
@@ -18,7 +31,11 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     await keys.create(full, "carol");
     await keys.create(key("alice", { id: "another", digest: "d" }), "carol");
     await ledger.setBudget(budget({ kind: "key", key: alice.key }, "1d", "5"), noon + 1, root);
-    await ledger.setBudget({ ...budget({ kind: "key", key: alice.key }, "1d", "0.5", "soft"), warnPercent: 80 }, noon + 2, root);
+    await ledger.setBudget(
+      { ...budget({ kind: "key", key: alice.key }, "1d", "0.5", "soft"), warnPercent: 80 },
+      noon + 2,
+      root,
+    );
     await ledger.removeBudget(`key:${alice.key}`, "1d", noon + 3, root);
     await ledger.removeBudget(`key:${alice.key}`, "1d", noon + 3, root);
     await keys.revoke(alice.key, noon + 4, "carol");
@@ -27,17 +44,57 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     const { entries, next } = await store.audit.entries({ limit: 100 });
     expect(next).toBeNull();
     const facts = {
-      id: alice.key, name: "alice", team: "red", models: ["gpt-*"], limits: noLimits, created_at: "2026-11-20T12:00:00.000Z", expires_at: "2026-11-20T12:00:00.009Z",
-      revoked_at: null, rotated_at: null, previous_valid_until: null,
+      id: alice.key,
+      name: "alice",
+      team: "red",
+      models: ["gpt-*"],
+      limits: noLimits,
+      created_at: "2026-11-20T12:00:00.000Z",
+      expires_at: "2026-11-20T12:00:00.009Z",
+      revoked_at: null,
+      rotated_at: null,
+      previous_valid_until: null,
     };
     const five = { scope: "key:alice", period: "1d", mode: "hard", limit_usd: "5.00", warn_percent: null };
     const half = { ...five, mode: "soft", limit_usd: "0.50", warn_percent: 80 };
     expect(entries.toReversed().slice(1)).toEqual([
       { id: 2, at: noon, by: "carol", action: "keys.create", object: "key:alice", before: null, after: facts },
-      { id: 3, at: noon + 1, by: "os:root", action: "budgets.set", object: "budget:key:alice/1d", before: null, after: five },
-      { id: 4, at: noon + 2, by: "os:root", action: "budgets.set", object: "budget:key:alice/1d", before: five, after: half },
-      { id: 5, at: noon + 3, by: "os:root", action: "budgets.remove", object: "budget:key:alice/1d", before: half, after: null },
-      { id: 6, at: noon + 4, by: "carol", action: "keys.revoke", object: "key:alice", before: facts, after: { ...facts, revoked_at: "2026-11-20T12:00:00.004Z" } },
+      {
+        id: 3,
+        at: noon + 1,
+        by: "os:root",
+        action: "budgets.set",
+        object: "budget:key:alice/1d",
+        before: null,
+        after: five,
+      },
+      {
+        id: 4,
+        at: noon + 2,
+        by: "os:root",
+        action: "budgets.set",
+        object: "budget:key:alice/1d",
+        before: five,
+        after: half,
+      },
+      {
+        id: 5,
+        at: noon + 3,
+        by: "os:root",
+        action: "budgets.remove",
+        object: "budget:key:alice/1d",
+        before: half,
+        after: null,
+      },
+      {
+        id: 6,
+        at: noon + 4,
+        by: "carol",
+        action: "keys.revoke",
+        object: "key:alice",
+        before: facts,
+        after: { ...facts, revoked_at: "2026-11-20T12:00:00.004Z" },
+      },
     ]);
     expect(JSON.stringify(entries)).not.toContain(full.digest);
   });
@@ -57,7 +114,8 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     const { ledger } = store;
     await ledger.hold(holdOf("a", usd("1")));
     await ledger.post("a", posting(100, 0), endAt(noon));
-    const correct = (id: string, amount: PicoUsd) => ledger.adjust("a", { id, at: noon + 1, amount, why: "late fee", by: root });
+    const correct = (id: string, amount: PicoUsd) =>
+      ledger.adjust("a", { id, at: noon + 1, amount, why: "late fee", by: root });
     expect(await correct("fix-1", usd("0.25"))).toBe("ok");
     expect(await correct("fix-1", usd("0.25"))).toBe("repeated");
     expect(await correct("fix-2", -usd("9") as PicoUsd)).toBe("below_zero");
@@ -66,11 +124,15 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     const entry = { at: noon + 1, by: "os:root", action: "charges.adjust", object: "charge:a" };
     expect(entries).toEqual([
       {
-        id: 2, ...entry, before: { cost_usd: "0.2501" },
+        id: 2,
+        ...entry,
+        before: { cost_usd: "0.2501" },
         after: { cost_usd: "0.2001", correction: "fix-3", amount_usd: "-0.05", why: "late fee" },
       },
       {
-        id: 1, ...entry, before: { cost_usd: "0.0001" },
+        id: 1,
+        ...entry,
+        before: { cost_usd: "0.0001" },
         after: { cost_usd: "0.2501", correction: "fix-1", amount_usd: "0.25", why: "late fee" },
       },
     ]);
@@ -79,7 +141,8 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
   it("is read in pages and by time, newest first", async () => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
-    for (let index = 0; index < 7; index++) await store.keys.create(key(`key-${index}`, { createdAt: noon + index }), root);
+    for (let index = 0; index < 7; index++)
+      await store.keys.create(key(`key-${index}`, { createdAt: noon + index }), root);
     const first = await store.audit.entries({ limit: 3 });
     expect(first.entries.map(({ id }) => id)).toEqual([7, 6, 5]);
     const second = await store.audit.entries({ limit: 4, after: first.next ?? 0 });
@@ -95,7 +158,10 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     await before[Symbol.asyncDispose]();
     await using after = await home.open();
     await after.keys.create(key("bob"), root);
-    expect((await after.audit.entries({ limit: 9 })).entries.map(({ id, object }) => [id, object])).toEqual([[2, "key:bob"], [1, "key:alice"]]);
+    expect((await after.audit.entries({ limit: 9 })).entries.map(({ id, object }) => [id, object])).toEqual([
+      [2, "key:bob"],
+      [1, "key:alice"],
+    ]);
   });
 });
 
@@ -106,7 +172,12 @@ describe("the audit in SQLite", () => {
     "insert or replace into audit_entries (id, made_at, made_by, action, object) values (1, 0, 'x', 'keys.create', 'key:x')",
   ])("refuses to %s", async (sql) => {
     using folder = tempFolder();
-    const store = await openStore({ path: folder.database, calendar: utc, clock: manualClock(noon), access: "command" });
+    const store = await openStore({
+      path: folder.database,
+      calendar: utc,
+      clock: manualClock(noon),
+      access: "command",
+    });
     await store.keys.create(key("alice"), root);
     await store[Symbol.asyncDispose]();
     using db = closing(folder.database);
@@ -116,7 +187,12 @@ describe("the audit in SQLite", () => {
 
   it("has nothing of a change that was not written", async () => {
     using folder = tempFolder();
-    await using store = await openStore({ path: folder.database, calendar: utc, clock: manualClock(noon), access: "command" });
+    await using store = await openStore({
+      path: folder.database,
+      calendar: utc,
+      clock: manualClock(noon),
+      access: "command",
+    });
     await store.keys.create(key("alice"), root);
     await expect(store.keys.create(key("bob", { digest: key("alice").digest }), root)).rejects.toThrow("UNIQUE");
     expect((await store.audit.entries({ limit: 9 })).entries.map(({ object }) => object)).toEqual(["key:alice"]);

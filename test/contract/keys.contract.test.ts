@@ -29,7 +29,13 @@ const limits = { rpm: 60, tpm: 1_000_000_000, parallel: 1 };
 describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
   it("pages through keys in the order of their making, by what they are at an instant", async () => {
     await using store = await opened(kind);
-    for (const [name, more] of [["a", {}], ["b", { expiresAt: noon + 5 }], ["c", { revokedAt: noon }], ["d", { expiresAt: noon + 6, revokedAt: noon }], ["e", {}]] as const) {
+    for (const [name, more] of [
+      ["a", {}],
+      ["b", { expiresAt: noon + 5 }],
+      ["c", { revokedAt: noon }],
+      ["d", { expiresAt: noon + 6, revokedAt: noon }],
+      ["e", {}],
+    ] as const) {
       await store.keys.create(key(name, more));
     }
     const page = async (query: Partial<KeyPageQuery>) => {
@@ -48,14 +54,23 @@ describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
 
   it("keeps keys, each name for ever", async () => {
     await using store = await opened(kind);
-    const full = key("full", { team: "red", models: ["gpt-*"], limits, expiresAt: noon + 9, previous: { digest: "d0", validUntil: noon + 5 } });
+    const full = key("full", {
+      team: "red",
+      models: ["gpt-*"],
+      limits,
+      expiresAt: noon + 9,
+      previous: { digest: "d0", validUntil: noon + 5 },
+    });
     expect(await store.keys.create(full)).toEqual({ ok: true });
     expect(await store.keys.create(key("second"))).toEqual({ ok: true });
     expect(store.told()).toBe(2);
     expect(await store.keys.revoke("id-full", noon + 1)).toBe(true);
     expect(await store.keys.revoke("id-full", noon + 2)).toBe(true);
     expect(await store.keys.revoke("id-none", noon)).toBe(false);
-    expect(await store.keys.create(key("full", { id: "other", digest: "d" }))).toEqual({ ok: false, reason: "name_taken" });
+    expect(await store.keys.create(key("full", { id: "other", digest: "d" }))).toEqual({
+      ok: false,
+      reason: "name_taken",
+    });
     expect(await store.keys.findById("id-full")).toEqual({ ...full, revokedAt: noon + 1 });
     expect(await store.keys.find("second")).toEqual(key("second"));
     expect(await store.keys.find("id-second")).toEqual(key("second"));
@@ -68,9 +83,14 @@ describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
     const first = key("a", { team: "red", limits, expiresAt: noon + 9 });
     await store.keys.create(first);
     const second = { ...first, limits: { ...limits, rpm: null }, models: ["m"] };
-    expect(await store.keys.update("id-a", { limits: { rpm: null }, models: ["m"], team: undefined }, noon + 1)).toEqual({ before: first, after: second });
+    expect(
+      await store.keys.update("id-a", { limits: { rpm: null }, models: ["m"], team: undefined }, noon + 1),
+    ).toEqual({ before: first, after: second });
     const third = { ...second, team: null, expiresAt: null };
-    expect(await store.keys.update("id-a", { team: null, expiresAt: null }, noon + 2)).toEqual({ before: second, after: third });
+    expect(await store.keys.update("id-a", { team: null, expiresAt: null }, noon + 2)).toEqual({
+      before: second,
+      after: third,
+    });
     expect(await store.keys.find("a")).toEqual(third);
     expect(store.told()).toBe(3);
     expect(await store.keys.update("id-b", { team: "blue" }, noon)).toBeUndefined();
@@ -81,8 +101,17 @@ describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
     await using store = await opened(kind);
     const first = key("a");
     await store.keys.create(first);
-    await store.keys.update("id-a", { secret: { digest: "d2", madeAt: noon + 1, previousValidUntil: noon + 5 } }, noon + 1);
-    expect(await store.keys.find("a")).toEqual({ ...first, digest: "d2", rotatedAt: noon + 1, previous: { digest: first.digest, validUntil: noon + 5 } });
+    await store.keys.update(
+      "id-a",
+      { secret: { digest: "d2", madeAt: noon + 1, previousValidUntil: noon + 5 } },
+      noon + 1,
+    );
+    expect(await store.keys.find("a")).toEqual({
+      ...first,
+      digest: "d2",
+      rotatedAt: noon + 1,
+      previous: { digest: first.digest, validUntil: noon + 5 },
+    });
     await store.keys.update("id-a", { secret: { digest: "d3", madeAt: noon + 2, previousValidUntil: null } }, noon + 2);
     expect(await store.keys.find("a")).toEqual({ ...first, digest: "d3", rotatedAt: noon + 2, previous: null });
   });
@@ -102,7 +131,10 @@ describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
     expect(await store.teams.create(team("red"))).toEqual({ ok: false, reason: "name_taken" });
     await store.keys.create(key("a", { team: "red" }));
     const changed = { ...red, models: null, limits: { ...limits, tpm: 5 } };
-    expect(await store.teams.update("red", { models: null, limits: { tpm: 5 } }, noon)).toEqual({ before: red, after: changed });
+    expect(await store.teams.update("red", { models: null, limits: { tpm: 5 } }, noon)).toEqual({
+      before: red,
+      after: changed,
+    });
     expect(await store.teams.find("red")).toEqual(changed);
     expect(await store.teams.update("blue", { models: null }, noon)).toBeUndefined();
     expect(await store.teams.find("blue")).toBeUndefined();
@@ -117,7 +149,12 @@ describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
     await store.ledger.setBudget(budget({ kind: "team", team: "red" }, "1d", "1"), noon);
     await store.ledger.setBudget(budget({ kind: "eachKey", team: "red" }, "1d", "1"), noon);
     await store.ledger.setBudget(budget({ kind: "team", team: "redder" }, "1d", "1"), noon);
-    expect(await store.teams.remove("red", noon + 4)).toEqual({ ok: false, reason: "in_use", keys: ["a", "b"], budgets: ["team:red", "each-key:red"] });
+    expect(await store.teams.remove("red", noon + 4)).toEqual({
+      ok: false,
+      reason: "in_use",
+      keys: ["a", "b"],
+      budgets: ["team:red", "each-key:red"],
+    });
     await store.keys.revoke("id-a", noon + 4);
     await store.ledger.removeBudget("team:red", "1d", noon);
     await store.ledger.removeBudget("each-key:red", "1d", noon);
@@ -135,7 +172,12 @@ describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
     await keys.create(key("a", { team: "red" }), "carol");
     await keys.update("id-a", { limits: { rpm: 5 } }, noon + 1, "carol");
     await keys.update("id-a", { limits: { rpm: 5 } }, noon + 2, "carol");
-    await keys.update("id-a", { secret: { digest: "d2", madeAt: noon + 3, previousValidUntil: null } }, noon + 3, "dave");
+    await keys.update(
+      "id-a",
+      { secret: { digest: "d2", madeAt: noon + 3, previousValidUntil: null } },
+      noon + 3,
+      "dave",
+    );
     await teams.create(team("blue"), "carol");
     await teams.create(team("blue"), "dave");
     await teams.update("blue", { limits: { parallel: 2 } }, noon + 4, "carol");
@@ -144,13 +186,48 @@ describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
     const { entries } = await store.audit.entries({ limit: 100 });
     const now = (ms: number) => `2026-11-20T12:00:00.00${ms}Z`;
     expect(entries.toReversed()).toMatchObject([
-      { at: noon, by: "carol", action: "teams.create", object: "team:red", before: null, after: { name: "red", limits: noLimits } },
+      {
+        at: noon,
+        by: "carol",
+        action: "teams.create",
+        object: "team:red",
+        before: null,
+        after: { name: "red", limits: noLimits },
+      },
       { at: noon, by: "carol", action: "keys.create", object: "key:a", before: null },
-      { at: noon + 1, by: "carol", action: "keys.update", object: "key:a", before: { limits: noLimits }, after: { limits: { rpm: 5, tpm: null } } },
-      { at: noon + 3, by: "dave", action: "keys.rotate", object: "key:a", before: { rotated_at: null }, after: { rotated_at: now(3), previous_valid_until: null } },
+      {
+        at: noon + 1,
+        by: "carol",
+        action: "keys.update",
+        object: "key:a",
+        before: { limits: noLimits },
+        after: { limits: { rpm: 5, tpm: null } },
+      },
+      {
+        at: noon + 3,
+        by: "dave",
+        action: "keys.rotate",
+        object: "key:a",
+        before: { rotated_at: null },
+        after: { rotated_at: now(3), previous_valid_until: null },
+      },
       { at: noon, by: "carol", action: "teams.create", object: "team:blue", before: null },
-      { at: noon + 4, by: "carol", action: "teams.update", object: "team:blue", before: { limits: noLimits }, after: { limits: { parallel: 2 } } },
-      { at: noon + 5, by: "dave", action: "teams.delete", object: "team:blue", before: { name: "blue", limits: { parallel: 2 } }, after: null },
+      {
+        at: noon + 4,
+        by: "carol",
+        action: "teams.update",
+        object: "team:blue",
+        before: { limits: noLimits },
+        after: { limits: { parallel: 2 } },
+      },
+      {
+        at: noon + 5,
+        by: "dave",
+        action: "teams.delete",
+        object: "team:blue",
+        before: { name: "blue", limits: { parallel: 2 } },
+        after: null,
+      },
     ]);
     expect(JSON.stringify(entries)).not.toMatch(/digest|"d2"/);
   });

@@ -9,7 +9,21 @@ import type { HoldResult } from "../../src/ports/ledger.ts";
 import type { Store } from "../../src/store/store.ts";
 import { contentId } from "../../src/wire/content-id.ts";
 import {
-  alice, assumed, bob, budget, endAt, holdOf, ledgerKinds, leasingKind, noon, posting, price, taskOf, tokens, priceId, type LedgerKind,
+  alice,
+  assumed,
+  bob,
+  budget,
+  endAt,
+  holdOf,
+  ledgerKinds,
+  leasingKind,
+  noon,
+  posting,
+  price,
+  taskOf,
+  tokens,
+  priceId,
+  type LedgerKind,
 } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
@@ -29,7 +43,12 @@ async function opened(kind: LedgerKind): Promise<Store> {
 }
 
 async function sums({ ledger }: Store, at = noon) {
-  return (await ledger.windows(at)).map(({ budget, subject, spent, held }) => ({ id: budget.id, subject, spent, held }));
+  return (await ledger.windows(at)).map(({ budget, subject, spent, held }) => ({
+    id: budget.id,
+    subject,
+    spent,
+    held,
+  }));
 }
 
 const clean = { differences: [] };
@@ -41,7 +60,11 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await ledger.setBudget(budget({ kind: "key", key: "k-alice" }, "total", "1"), noon);
     const results = await Promise.all([ledger.hold(holdOf("a", usd("0.60"))), ledger.hold(holdOf("b", usd("0.60")))]);
     expect(results[0]).toEqual({ ok: true, room: usd("0.40") });
-    expect(results[1]).toMatchObject({ ok: false, reason: "no_room", shortage: { needed: usd("0.60"), exhausted: false } });
+    expect(results[1]).toMatchObject({
+      ok: false,
+      reason: "no_room",
+      shortage: { needed: usd("0.60"), exhausted: false },
+    });
     expect(await ledger.hold(holdOf("c", usd("1.01")))).toMatchObject({ ok: false, shortage: { exhausted: true } });
     expect(await ledger.hold(holdOf("d", usd("0.40")))).toEqual({ ok: true, room: 0n });
     expect(await ledger.verify()).toMatchObject(clean);
@@ -62,26 +85,57 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     const { ledger } = store;
     await ledger.setBudget(budget({ kind: "all" }, "1d", "10"), noon);
     for (const id of ["plain", "served", "below", "held", "short"]) await ledger.hold(holdOf(id, usd("1")));
-    const version = { ...price, model: "model-b", tiers: [{ ...price.tiers[0], charged: price.tiers[0].list }] as const };
+    const version = {
+      ...price,
+      model: "model-b",
+      tiers: [{ ...price.tiers[0], charged: price.tiers[0].list }] as const,
+    };
     const servedPrice = { id: contentId(canonicalPrice(version)), canonical: canonicalPrice(version), version };
     const doubts = ["served_model", "service_tier"] as const;
-    const served = { ...posting(1000, 1000), cost: costOf(version, tokens(1000, 1000)).charged, servedPrice, doubts, billing: { serviceTier: "priority", calls: { web_search_call: 2 } } };
+    const served = {
+      ...posting(1000, 1000),
+      cost: costOf(version, tokens(1000, 1000)).charged,
+      servedPrice,
+      doubts,
+      billing: { serviceTier: "priority", calls: { web_search_call: 2 } },
+    };
     const delivered = { input: 1000, output: 900 };
     await ledger.post("plain", posting(1000, 1000), endAt(noon));
     await ledger.post("served", served, endAt(noon));
     await ledger.post("below", { ...posting(1000, 1000), source: "counted", delivered }, endAt(noon));
     await ledger.post("held", { ...assumed(usd("0")), doubts: ["task_consumption"] }, endAt(noon));
-    await ledger.post("short", { ...posting(1000, 1000), source: "counted", delivered: { input: 1000, output: 1001 } }, endAt(noon));
-    expect(await ledger.charge("served")).toMatchObject({ servedPriceId: servedPrice.id, doubts, inDoubt: served.cost, billing: served.billing, delivered: null });
-    expect(await ledger.charge("below")).toMatchObject({ servedPriceId: null, doubts: [], billing: { serviceTier: null, calls: {} }, delivered });
-    expect(await ledger.charge("held")).toMatchObject({ cost: usd("1"), doubts: ["task_consumption"], inDoubt: usd("1") });
+    await ledger.post(
+      "short",
+      { ...posting(1000, 1000), source: "counted", delivered: { input: 1000, output: 1001 } },
+      endAt(noon),
+    );
+    expect(await ledger.charge("served")).toMatchObject({
+      servedPriceId: servedPrice.id,
+      doubts,
+      inDoubt: served.cost,
+      billing: served.billing,
+      delivered: null,
+    });
+    expect(await ledger.charge("below")).toMatchObject({
+      servedPriceId: null,
+      doubts: [],
+      billing: { serviceTier: null, calls: {} },
+      delivered,
+    });
+    expect(await ledger.charge("held")).toMatchObject({
+      cost: usd("1"),
+      doubts: ["task_consumption"],
+      inDoubt: usd("1"),
+    });
     expect(await ledger.price(servedPrice.id)).toEqual(version);
     const inDoubt = served.cost + usd("1");
     for (const by of [["day"], ["hour"], ["tag:feature"]] as const) {
       const rows = await ledger.report({ by, since: noon - 86_400_000, until: noon + 86_400_000 });
       expect(rows.reduce((sum, row) => sum + row.inDoubt, 0n)).toBe(inDoubt);
     }
-    expect((await ledger.verify()).differences).toMatchObject([{ kind: "charge", id: "short", expected: expect.stringContaining("for what was delivered") }]);
+    expect((await ledger.verify()).differences).toMatchObject([
+      { kind: "charge", id: "short", expected: expect.stringContaining("for what was delivered") },
+    ]);
   });
 
   it("moves a hold to spent when it is posted, and answers a repeat with the first result", async () => {
@@ -89,16 +143,60 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     const { ledger } = store;
     await ledger.setBudget(budget({ kind: "team", team: "red" }, "1mo", "10"), noon);
     await ledger.hold(holdOf("a", usd("1")));
-    expect(await ledger.post("a", posting(100_000, 25_000), endAt(noon + 5))).toEqual({ ok: true, first: true, state: "posted", cost: usd("0.2"), overage: 0n });
-    expect(await ledger.post("a", posting(9, 9), endAt(noon + 9))).toEqual({ ok: true, first: false, state: "posted", cost: usd("0.2"), overage: 0n });
+    expect(await ledger.post("a", posting(100_000, 25_000), endAt(noon + 5))).toEqual({
+      ok: true,
+      first: true,
+      state: "posted",
+      cost: usd("0.2"),
+      overage: 0n,
+    });
+    expect(await ledger.post("a", posting(9, 9), endAt(noon + 9))).toEqual({
+      ok: true,
+      first: false,
+      state: "posted",
+      cost: usd("0.2"),
+      overage: 0n,
+    });
     expect(await ledger.void("a", "late", endAt(noon + 9))).toMatchObject({ first: false, state: "posted" });
     expect(await sums(store)).toEqual([{ id: "team:red/1mo", subject: "", spent: usd("0.2"), held: 0n }]);
     expect(await ledger.charge("a")).toEqual({
-      adjusts: null, adjustedBy: null, consumption: null, id: "a", kind: "request", state: "posted", at: noon, endedAt: noon + 5, key: "k-alice", team: "red", route: "chat", model: "model-a",
-      servedModel: "model-a-1", group: "general", stream: false, priceId, hold: usd("1"), cost: usd("0.2"), listCost: usd("0.4"), overage: 0n,
-      formula: "tokens", source: "reported", minimumApplied: false, clamped: false, tokens: posting(100_000, 25_000).tokens, status: 200,
-      reason: null, gatewayRequestId: "gw-1", durationMs: 12.5, firstTokenMs: 3, tags: {}, retry: 0, servedPriceId: null,
-      billing: { serviceTier: null, calls: {} }, doubts: [], inDoubt: 0n, delivered: null,
+      adjusts: null,
+      adjustedBy: null,
+      consumption: null,
+      id: "a",
+      kind: "request",
+      state: "posted",
+      at: noon,
+      endedAt: noon + 5,
+      key: "k-alice",
+      team: "red",
+      route: "chat",
+      model: "model-a",
+      servedModel: "model-a-1",
+      group: "general",
+      stream: false,
+      priceId,
+      hold: usd("1"),
+      cost: usd("0.2"),
+      listCost: usd("0.4"),
+      overage: 0n,
+      formula: "tokens",
+      source: "reported",
+      minimumApplied: false,
+      clamped: false,
+      tokens: posting(100_000, 25_000).tokens,
+      status: 200,
+      reason: null,
+      gatewayRequestId: "gw-1",
+      durationMs: 12.5,
+      firstTokenMs: 3,
+      tags: {},
+      retry: 0,
+      servedPriceId: null,
+      billing: { serviceTier: null, calls: {} },
+      doubts: [],
+      inDoubt: 0n,
+      delivered: null,
     });
     expect(await ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
@@ -108,10 +206,17 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     const { ledger } = store;
     await ledger.setBudget(budget({ kind: "all" }, "total", "1"), noon);
     const odd = "a\0b\ud800 \\u0000";
-    const results = await Promise.all([ledger.hold(holdOf("a", usd("0.1"), { model: odd })), ledger.hold(holdOf("b", usd("0.1")))]);
+    const results = await Promise.all([
+      ledger.hold(holdOf("a", usd("0.1"), { model: odd })),
+      ledger.hold(holdOf("b", usd("0.1"))),
+    ]);
     expect(results.map(({ ok }) => ok)).toEqual([true, true]);
     const served = { ...endAt(noon), servedModel: odd, gatewayRequestId: odd };
-    expect(await ledger.post("a", posting(100_000, 0), served)).toMatchObject({ ok: true, first: true, cost: usd("0.1") });
+    expect(await ledger.post("a", posting(100_000, 0), served)).toMatchObject({
+      ok: true,
+      first: true,
+      cost: usd("0.1"),
+    });
     expect((await ledger.charge("a"))?.servedModel?.endsWith("\\u0000")).toBe(true);
     expect(await ledger.charge("no\0such")).toBeUndefined();
     expect(await ledger.verify()).toMatchObject(clean);
@@ -122,7 +227,10 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     const { ledger } = store;
     await ledger.setBudget(budget({ kind: "all" }, "total", "0.1"), noon);
     await ledger.hold(holdOf("a", usd("0.1"), { tags: { job: "nightly" } }));
-    expect(await ledger.post("a", posting(150_000, 0), endAt(noon))).toMatchObject({ cost: usd("0.15"), overage: usd("0.05") });
+    expect(await ledger.post("a", posting(150_000, 0), endAt(noon))).toMatchObject({
+      cost: usd("0.15"),
+      overage: usd("0.05"),
+    });
     expect(await sums(store)).toEqual([{ id: "all/total", subject: "", spent: usd("0.15"), held: 0n }]);
     expect(await ledger.hold(holdOf("b", usd("0")))).toMatchObject({ ok: false, shortage: { exhausted: true } });
     expect((await ledger.charge("a"))?.tags).toEqual({ job: "nightly" });
@@ -134,11 +242,28 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     const { ledger } = store;
     await ledger.setBudget(budget({ kind: "all" }, "1h", "1"), noon);
     await ledger.hold(holdOf("a", usd("1")));
-    expect(await ledger.void("a", "gateway_400", endAt(noon))).toEqual({ ok: true, first: true, state: "voided", cost: null, overage: 0n });
+    expect(await ledger.void("a", "gateway_400", endAt(noon))).toEqual({
+      ok: true,
+      first: true,
+      state: "voided",
+      cost: null,
+      overage: 0n,
+    });
     expect(await sums(store)).toEqual([{ id: "all/1h", subject: "", spent: 0n, held: 0n }]);
-    expect(await ledger.post("a", posting(1, 1), endAt(noon))).toEqual({ ok: true, first: false, state: "voided", cost: null, overage: 0n });
+    expect(await ledger.post("a", posting(1, 1), endAt(noon))).toEqual({
+      ok: true,
+      first: false,
+      state: "voided",
+      cost: null,
+      overage: 0n,
+    });
     expect(await ledger.void("nobody", "x", endAt(noon))).toEqual({ ok: false, reason: "no_such_charge" });
-    expect(await ledger.charge("a")).toMatchObject({ state: "voided", reason: "gateway_400", cost: null, hold: usd("1") });
+    expect(await ledger.charge("a")).toMatchObject({
+      state: "voided",
+      reason: "gateway_400",
+      cost: null,
+      hold: usd("1"),
+    });
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
@@ -160,7 +285,11 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await ledger.hold(holdOf("a", usd("0.5")));
     expect(await ledger.extend("a", usd("0.2"), usd("0.1"))).toEqual({ ok: true, granted: usd("0.2") });
     expect(await ledger.extend("a", usd("0.5"), usd("0.1"))).toEqual({ ok: true, granted: usd("0.3") });
-    expect(await ledger.extend("a", usd("0.5"), usd("0.1"))).toMatchObject({ ok: false, reason: "no_room", shortage: { needed: usd("0.1") } });
+    expect(await ledger.extend("a", usd("0.5"), usd("0.1"))).toMatchObject({
+      ok: false,
+      reason: "no_room",
+      shortage: { needed: usd("0.1") },
+    });
     expect(await ledger.extend("b", usd("0.5"), usd("0.1"))).toEqual({ ok: false, reason: "not_pending" });
     expect((await ledger.charge("a"))?.hold).toBe(usd("1"));
     // An assumed charge costs its hold as the ledger knows it.
@@ -180,7 +309,11 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await ledger.setBudget(budget({ kind: "all" }, "total", "5.5"), noon);
     expect(await ledger.hold(growing("b"))).toEqual({ ok: true, room: usd("0.2") });
     expect((await ledger.charge("b"))?.hold).toBe(usd("0.3"));
-    expect(await ledger.hold(growing("c"))).toMatchObject({ ok: false, reason: "no_room", shortage: { needed: usd("0.3"), exhausted: false } });
+    expect(await ledger.hold(growing("c"))).toMatchObject({
+      ok: false,
+      reason: "no_room",
+      shortage: { needed: usd("0.3"), exhausted: false },
+    });
     expect(await ledger.extend("b", usd("4.7"), usd("0.1"))).toEqual({ ok: true, granted: usd("0.2") });
     expect(await ledger.post("b", assumed(usd("0.3")), endAt(noon))).toMatchObject({ cost: usd("0.5") });
     expect(await ledger.verify()).toMatchObject(clean);
@@ -199,7 +332,9 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     expect(await ledger.hold(holdOf("e", null, { caller: bob }))).toEqual({ ok: true, room: null });
     await ledger.post("a", assumed(null), endAt(noon));
     expect(await ledger.charge("a")).toMatchObject({ cost: null, formula: "unpriced", source: "assumed" });
-    expect(await ledger.report({ by: [], since: noon, until: noon + 1 })).toMatchObject([{ requests: 1, unpricedRequests: 1, cost: 0n }]);
+    expect(await ledger.report({ by: [], since: noon, until: noon + 1 })).toMatchObject([
+      { requests: 1, unpricedRequests: 1, cost: 0n },
+    ]);
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
@@ -214,9 +349,14 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await ledger.hold(holdOf("b", usd("2"), { caller: bob }));
     await ledger.hold(holdOf("c", usd("4"), { caller: { key: "", team: null } }));
     expect((await sums(store)).map(({ id, subject, held }) => [id, subject, held])).toEqual([
-      ["all/1w", "", usd("7")], ["team:red/1w", "", usd("3")], ["team:blue/1w", "", 0n], ["key:k-bob/1w", "", usd("2")],
-      ["each-key/1w", "k-alice", usd("1")], ["each-key/1w", "k-bob", usd("2")],
-      ["each-key:red/1w", "k-alice", usd("1")], ["each-key:red/1w", "k-bob", usd("2")],
+      ["all/1w", "", usd("7")],
+      ["team:red/1w", "", usd("3")],
+      ["team:blue/1w", "", 0n],
+      ["key:k-bob/1w", "", usd("2")],
+      ["each-key/1w", "k-alice", usd("1")],
+      ["each-key/1w", "k-bob", usd("2")],
+      ["each-key:red/1w", "k-alice", usd("1")],
+      ["each-key:red/1w", "k-bob", usd("2")],
     ]);
     expect(await ledger.verify()).toMatchObject(clean);
   });
@@ -229,22 +369,37 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
       if (parsed) await ledger.setBudget(budget(parsed, "1d", "9"), noon);
     }
     const seenBy = async (caller: Caller, at = noon) =>
-      (await ledger.windowsOf(caller, at)).map(({ budget: { id }, subject, spent, held }) => [id, subject, spent, held]);
+      (await ledger.windowsOf(caller, at)).map(({ budget: { id }, subject, spent, held }) => [
+        id,
+        subject,
+        spent,
+        held,
+      ]);
     const day = 86_400_000;
     expect(await seenBy(bob)).toEqual([
-      ["all/1d", "", 0n, 0n], ["team:red/1d", "", 0n, 0n], ["key:k-bob/1d", "", 0n, 0n], ["each-key/1d", "k-bob", 0n, 0n], ["each-key:red/1d", "k-bob", 0n, 0n],
+      ["all/1d", "", 0n, 0n],
+      ["team:red/1d", "", 0n, 0n],
+      ["key:k-bob/1d", "", 0n, 0n],
+      ["each-key/1d", "k-bob", 0n, 0n],
+      ["each-key:red/1d", "k-bob", 0n, 0n],
     ]);
     await ledger.hold(holdOf("a", usd("1")));
     await ledger.hold(holdOf("b", usd("2"), { caller: bob }));
     await ledger.post("b", posting(500_000, 0), endAt(noon));
     expect(await seenBy(bob)).toEqual([
-      ["all/1d", "", usd("0.5"), usd("1")], ["team:red/1d", "", usd("0.5"), usd("1")], ["key:k-bob/1d", "", usd("0.5"), 0n],
-      ["each-key/1d", "k-bob", usd("0.5"), 0n], ["each-key:red/1d", "k-bob", usd("0.5"), 0n],
+      ["all/1d", "", usd("0.5"), usd("1")],
+      ["team:red/1d", "", usd("0.5"), usd("1")],
+      ["key:k-bob/1d", "", usd("0.5"), 0n],
+      ["each-key/1d", "k-bob", usd("0.5"), 0n],
+      ["each-key:red/1d", "k-bob", usd("0.5"), 0n],
     ]);
     // A key that has moved keeps what it spent for itself; the team that it left keeps what it spent there.
     expect(await seenBy({ key: "k-bob", team: "blue" })).toEqual([
-      ["all/1d", "", usd("0.5"), usd("1")], ["team:blue/1d", "", 0n, 0n], ["key:k-bob/1d", "", usd("0.5"), 0n],
-      ["each-key/1d", "k-bob", usd("0.5"), 0n], ["each-key:blue/1d", "k-bob", 0n, 0n],
+      ["all/1d", "", usd("0.5"), usd("1")],
+      ["team:blue/1d", "", 0n, 0n],
+      ["key:k-bob/1d", "", usd("0.5"), 0n],
+      ["each-key/1d", "k-bob", usd("0.5"), 0n],
+      ["each-key:blue/1d", "k-bob", 0n, 0n],
     ]);
     expect(await seenBy({ key: "", team: null }, noon + day)).toEqual([["all/1d", "", 0n, 0n]]);
     expect(await ledger.verify()).toMatchObject(clean);
@@ -266,8 +421,10 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await ledger.post("before", posting(500_000, 0), endAt(noon));
     await ledger.post("after", posting(250_000, 0), endAt(noon));
     expect(await sums(store)).toEqual([
-      { id: "team:red/1d", subject: "", spent: usd("0.5"), held: 0n }, { id: "team:blue/1d", subject: "", spent: usd("0.25"), held: 0n },
-      { id: "each-key/1d", subject: "k-bob", spent: usd("0.75"), held: 0n }, { id: "each-key:blue/1d", subject: "k-bob", spent: usd("0.25"), held: 0n },
+      { id: "team:red/1d", subject: "", spent: usd("0.5"), held: 0n },
+      { id: "team:blue/1d", subject: "", spent: usd("0.25"), held: 0n },
+      { id: "each-key/1d", subject: "k-bob", spent: usd("0.75"), held: 0n },
+      { id: "each-key:blue/1d", subject: "k-bob", spent: usd("0.25"), held: 0n },
       { id: "key:k-bob/1d", subject: "", spent: usd("0.75"), held: 0n },
     ]);
     expect(await ledger.verify()).toMatchObject(clean);
@@ -283,8 +440,13 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     expect(await sums(store)).toEqual([{ id: "each-key/1d", subject: "k-alice", spent: usd("0.5"), held: usd("2") }]);
     await ledger.void("b", "left", endAt(noon));
     expect(await sums(store)).toEqual([{ id: "each-key/1d", subject: "k-alice", spent: usd("0.5"), held: 0n }]);
-    const changed = await ledger.setBudget({ ...budget({ kind: "eachKey", team: null }, "1d", "0.6", "soft"), warnPercent: 80 }, noon);
-    expect(await ledger.windows(noon)).toMatchObject([{ budget: { ...changed, mode: "soft", limit: usd("0.6"), warnPercent: 80 }, spent: usd("0.5") }]);
+    const changed = await ledger.setBudget(
+      { ...budget({ kind: "eachKey", team: null }, "1d", "0.6", "soft"), warnPercent: 80 },
+      noon,
+    );
+    expect(await ledger.windows(noon)).toMatchObject([
+      { budget: { ...changed, mode: "soft", limit: usd("0.6"), warnPercent: 80 }, spent: usd("0.5") },
+    ]);
     expect(await ledger.removeBudget("each-key", "1d", noon)).toBe(true);
     expect(await ledger.removeBudget("each-key", "1d", noon)).toBe(false);
     expect(await sums(store)).toEqual([]);
@@ -317,7 +479,10 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await ledger.setBudget(budget({ kind: "all" }, "1h", "5"), noon);
     await ledger.hold(holdOf("a", usd("2")));
     await ledger.hold(holdOf("b", usd("1"), { at: noon + hourMs }));
-    await Promise.all([ledger.post("a", posting(10, 0), endAt(noon)), ledger.hold(holdOf("c", usd("3"), { at: noon + 9 }))]);
+    await Promise.all([
+      ledger.post("a", posting(10, 0), endAt(noon)),
+      ledger.hold(holdOf("c", usd("3"), { at: noon + 9 })),
+    ]);
     await Promise.all([ledger.void("b", "left", endAt(noon)), ledger.hold(holdOf("d", usd("1")))]);
     expect((await sums(store))[0]).toMatchObject({ spent: usd("0.00001"), held: usd("4") });
     expect((await sums(store, noon + hourMs))[0]).toMatchObject({ spent: 0n, held: 0n });
@@ -329,7 +494,13 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     const { ledger } = store;
     await ledger.setBudget(budget({ kind: "all" }, "1d", "5"), noon);
     await ledger.hold(holdOf("a", usd("1")));
-    const correction = { id: "fix-1", at: noon + 3 * 24 * hourMs, amount: -usd("0.05") as PicoUsd, why: "double billed", by: "root" };
+    const correction = {
+      id: "fix-1",
+      at: noon + 3 * 24 * hourMs,
+      amount: -usd("0.05") as PicoUsd,
+      why: "double billed",
+      by: "root",
+    };
     expect(await ledger.adjust("nothing", correction)).toBe("no_such_charge");
     expect(await ledger.adjust("a", correction)).toBe("not_posted");
     await ledger.post("a", posting(100_000, 0), endAt(noon));
@@ -337,8 +508,17 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     expect(await ledger.adjust("a", correction)).toBe("repeated");
     // Its time is the charge's, whenever it is made: that is where it moves windows and days.
     expect(await ledger.charge("fix-1")).toMatchObject({
-      state: "posted", formula: "adjustment", cost: -usd("0.05"), listCost: null, source: "reported", reason: "double billed", key: "k-alice",
-      at: noon, endedAt: noon + 3 * 24 * hourMs, adjusts: "a", adjustedBy: "root",
+      state: "posted",
+      formula: "adjustment",
+      cost: -usd("0.05"),
+      listCost: null,
+      source: "reported",
+      reason: "double billed",
+      key: "k-alice",
+      at: noon,
+      endedAt: noon + 3 * 24 * hourMs,
+      adjusts: "a",
+      adjustedBy: "root",
     });
     const again = (amount: bigint) => ledger.adjust("a", { ...correction, id: "fix-2", amount: amount as PicoUsd });
     expect(await ledger.adjust("fix-1", { ...correction, id: "fix-2" })).toBe("is_adjustment");
@@ -348,7 +528,9 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await ledger.void("v", "left", endAt(noon));
     expect(await ledger.adjust("v", { ...correction, id: "fix-2" })).toBe("not_posted");
     expect((await sums(store))[0]).toMatchObject({ spent: usd("0.05") });
-    expect(await ledger.report({ by: ["model"], since: noon, until: noon + 1 })).toMatchObject([{ dimensions: { model: "model-a" }, requests: 1, cost: usd("0.05"), listCost: usd("0.2") }]);
+    expect(await ledger.report({ by: ["model"], since: noon, until: noon + 1 })).toMatchObject([
+      { dimensions: { model: "model-a" }, requests: 1, cost: usd("0.05"), listCost: usd("0.2") },
+    ]);
     expect(await ledger.verify()).toMatchObject(clean);
   });
 
@@ -367,8 +549,20 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await store.ledger.hold(holdOf("c", usd("4")));
     expect(await store.ledger.recover(noon + 7)).toBe(2);
     expect(await store.ledger.recover(noon + 7)).toBe(0);
-    expect(await store.ledger.charge("unbound")).toMatchObject({ state: "posted", cost: usd("8"), source: "assumed", reason: "crash" });
-    expect(await store.ledger.charge("a")).toMatchObject({ state: "posted", cost: usd("1"), formula: "assumed", source: "assumed", reason: "crash", endedAt: noon + 7 });
+    expect(await store.ledger.charge("unbound")).toMatchObject({
+      state: "posted",
+      cost: usd("8"),
+      source: "assumed",
+      reason: "crash",
+    });
+    expect(await store.ledger.charge("a")).toMatchObject({
+      state: "posted",
+      cost: usd("1"),
+      formula: "assumed",
+      source: "assumed",
+      reason: "crash",
+      endedAt: noon + 7,
+    });
     expect(await store.ledger.charge("b")).toMatchObject({ state: "pending" });
     expect(await sums(store)).toEqual([{ id: "all/1d", subject: "", spent: usd("9"), held: usd("6") }]);
     expect(await store.ledger.verify()).toEqual({ charges: 4, differences: [] });
@@ -385,18 +579,33 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await using store = await home.open();
     expect(await store.ledger.recover(noon + 7)).toBe(4);
     for (let time = 0; time < 2; time++) {
-      expect(await store.ledger.post("down", posting(250_000, 0), endAt(noon + 9))).toMatchObject({ ok: true, first: false, state: "posted", cost: usd("1") });
+      expect(await store.ledger.post("down", posting(250_000, 0), endAt(noon + 9))).toMatchObject({
+        ok: true,
+        first: false,
+        state: "posted",
+        cost: usd("1"),
+      });
       await store.ledger.post("up", posting(3_000_000, 0), endAt(noon + 9));
       await store.ledger.void("void", "left", endAt(noon + 9));
       await store.ledger.post("assumed", assumed(usd("1")), endAt(noon + 9));
       await store.ledger.post("reported", posting(2_000_000, 0), endAt(noon + 9));
     }
-    expect(await store.ledger.corrections(noon, noon + 100)).toMatchObject([-usd("0.75"), usd("2"), -usd("1")].map((amount) => ({ amount, madeAt: noon + 9 })));
-    expect((await store.audit.entries({ limit: 10 })).entries.filter(({ action }) => action === "charges.adjust").map(({ by, object }) => [by, object])).toEqual([
-      ["farebox", "charge:void"], ["farebox", "charge:up"], ["farebox", "charge:down"],
+    expect(await store.ledger.corrections(noon, noon + 100)).toMatchObject(
+      [-usd("0.75"), usd("2"), -usd("1")].map((amount) => ({ amount, madeAt: noon + 9 })),
+    );
+    expect(
+      (await store.audit.entries({ limit: 10 })).entries
+        .filter(({ action }) => action === "charges.adjust")
+        .map(({ by, object }) => [by, object]),
+    ).toEqual([
+      ["farebox", "charge:void"],
+      ["farebox", "charge:up"],
+      ["farebox", "charge:down"],
     ]);
     // List costs are twice the costs; an assumed charge claims no saving.
-    expect(await store.ledger.report({ by: ["model"], since: noon, until: noon + 1 })).toMatchObject([{ requests: 5, cost: usd("5.25"), listCost: usd("9.5") }]);
+    expect(await store.ledger.report({ by: ["model"], since: noon, until: noon + 1 })).toMatchObject([
+      { requests: 5, cost: usd("5.25"), listCost: usd("9.5") },
+    ]);
     expect(await sums(store)).toMatchObject([{ spent: usd("5.25"), held: 0n }]);
     expect(await store.ledger.verify()).toEqual({ charges: 8, differences: [] });
   });
@@ -453,21 +662,39 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     }
     const rows = await ledger.report({ by: ["day"], since: noon - 40 * hourMs, until: noon + 60 * hourMs });
     expect(rows.map(({ dimensions, requests }) => [dimensions.day, requests])).toEqual([
-      ["2026-11-19", 1], ["2026-11-20", 3], ["2026-11-21", 1], ["2026-11-22", 1],
+      ["2026-11-19", 1],
+      ["2026-11-20", 3],
+      ["2026-11-21", 1],
+      ["2026-11-22", 1],
     ]);
     expect(await ledger.report({ by: ["key", "team"], since: noon - 20 * 60_000, until: noon + 60_000 })).toEqual([
       {
-        dimensions: { key: null, team: null }, requests: 1, unpricedRequests: 0, retries: 0, tokens: posting(1000, 1).tokens, cost: posting(1000, 1).cost,
-        listCost: posting(1000, 1).listCost, inDoubt: 0n, bySource: { reported: { requests: 1, cost: posting(1000, 1).cost } },
+        dimensions: { key: null, team: null },
+        requests: 1,
+        unpricedRequests: 0,
+        retries: 0,
+        tokens: posting(1000, 1).tokens,
+        cost: posting(1000, 1).cost,
+        listCost: posting(1000, 1).listCost,
+        inDoubt: 0n,
+        bySource: { reported: { requests: 1, cost: posting(1000, 1).cost } },
       },
       {
-        dimensions: { key: "k-alice", team: "red" }, requests: 1, unpricedRequests: 0, retries: 0, tokens: posting(0, 0).tokens, cost: usd("1"), listCost: usd("1"),
-        inDoubt: 0n, bySource: { assumed: { requests: 1, cost: usd("1") } },
+        dimensions: { key: "k-alice", team: "red" },
+        requests: 1,
+        unpricedRequests: 0,
+        retries: 0,
+        tokens: posting(0, 0).tokens,
+        cost: usd("1"),
+        listCost: usd("1"),
+        inDoubt: 0n,
+        bySource: { assumed: { requests: 1, cost: usd("1") } },
       },
     ]);
     const hours = await ledger.report({ by: ["hour", "group"], since: noon - hourMs, until: noon + hourMs });
     expect(hours.map(({ dimensions, requests }) => [dimensions, requests])).toEqual([
-      [{ hour: "2026-11-20T11:00:00.000Z", group: "general" }, 1], [{ hour: "2026-11-20T12:00:00.000Z", group: "general" }, 2],
+      [{ hour: "2026-11-20T11:00:00.000Z", group: "general" }, 1],
+      [{ hour: "2026-11-20T12:00:00.000Z", group: "general" }, 2],
     ]);
     const whole = await ledger.report({ by: [], since: noon - 100 * hourMs, until: noon + 100 * hourMs });
     const byHour = await ledger.report({ by: ["hour"], since: noon - 100 * hourMs, until: noon + 100 * hourMs });
@@ -486,7 +713,9 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
       await ledger.adjust("r2", { id: "fix", at: noon, amount: usd("0.01"), why: "test", by: "root" });
       expect(await ledger.charge("r2")).toMatchObject({ retry: 2 });
       expect(await ledger.charge("fix")).toMatchObject({ retry: 0 });
-      expect(await ledger.report({ by: ["model"], since: noon, until: noon + 1 })).toMatchObject([{ requests: 3, retries: 2 }]);
+      expect(await ledger.report({ by: ["model"], since: noon, until: noon + 1 })).toMatchObject([
+        { requests: 3, retries: 2 },
+      ]);
     }
     // A hold that lost its owner is known by its row alone.
     await using store = await home.open("America/New_York");
@@ -494,7 +723,9 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     expect((await ledger.pending()).count).toBe(1);
     await ledger.post("r4", posting(1000, 10), endAt(noon));
     for (const by of ["hour", "day"] as const) {
-      expect(await ledger.report({ by: [by], since: noon - 24 * hourMs, until: noon + 24 * hourMs })).toMatchObject([{ requests: 4, retries: 3 }]);
+      expect(await ledger.report({ by: [by], since: noon - 24 * hourMs, until: noon + 24 * hourMs })).toMatchObject([
+        { requests: 4, retries: 3 },
+      ]);
     }
     expect(await ledger.verify()).toMatchObject(clean);
   });
@@ -536,7 +767,11 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
       await using store = await home.open();
       const { ledger } = store;
       const bad = holdOf("bad", -1n as PicoUsd);
-      const results = await Promise.allSettled([ledger.hold(holdOf("a", usd("1"))), ledger.hold(bad), ledger.hold(holdOf("b", usd("1")))]);
+      const results = await Promise.allSettled([
+        ledger.hold(holdOf("a", usd("1"))),
+        ledger.hold(bad),
+        ledger.hold(holdOf("b", usd("1"))),
+      ]);
       expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
       await ledger.post("a", posting(10, 10), endAt(noon));
       expect((await ledger.pending()).count).toBe(1);
@@ -561,7 +796,14 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     const nothing = await ledger.totals();
     const noAmounts = { reported: 0n, counted: 0n, partial: 0n, assumed: 0n };
     expect(nothing).toEqual({
-      written: 0, posted: noAmounts, inDoubt: noAmounts, requests: 0, unpriced: 0, pending: 0, pendingUnpriced: 0, held: 0n,
+      written: 0,
+      posted: noAmounts,
+      inDoubt: noAmounts,
+      requests: 0,
+      unpriced: 0,
+      pending: 0,
+      pendingUnpriced: 0,
+      held: 0n,
     });
     for (const [index, id] of ["a", "b", "c", "d"].entries()) {
       await ledger.hold(holdOf(id, usd("1"), { at: noon - 90 * 24 * hourMs }));
@@ -577,8 +819,13 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     const { written, ...counted } = await ledger.totals();
     expect(written).toBeGreaterThanOrEqual(7);
     expect(counted).toEqual({
-      posted: { reported: usd("0.11"), counted: 0n, partial: 0n, assumed: usd("1") }, inDoubt: { ...noAmounts, assumed: usd("1") }, requests: 3, unpriced: 1,
-      pending: 2, pendingUnpriced: 1, held: usd("1"),
+      posted: { reported: usd("0.11"), counted: 0n, partial: 0n, assumed: usd("1") },
+      inDoubt: { ...noAmounts, assumed: usd("1") },
+      requests: 3,
+      unpriced: 1,
+      pending: 2,
+      pendingUnpriced: 1,
+      held: usd("1"),
     });
     const fix = { madeAt: noon + 10, ofChargeAt: noon, amount: usd("0.01") };
     expect(await ledger.corrections(noon, noon + 1)).toEqual([fix]);
@@ -589,24 +836,39 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
   it("knows which of the windows of an instant have reached their threshold or limit, until that is in the outbox", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
-    const set = (more: Parameters<typeof budget>, warnPercent: number | null) => ledger.setBudget({ ...budget(...more), warnPercent }, noon, "tester");
+    const set = (more: Parameters<typeof budget>, warnPercent: number | null) =>
+      ledger.setBudget({ ...budget(...more), warnPercent }, noon, "tester");
     await set([{ kind: "key", key: alice.key }, "1d", "1"], 50);
     await set([{ kind: "eachKey", team: null }, "total", "0.4", "soft"], null);
     await set([{ kind: "all" }, "1mo", "2"], 30);
-    const crossed = async (at = noon) => (await ledger.untoldWindows(at, 10)).map(({ budget: { id }, subject, spent }) => [id, subject, spent]);
+    const crossed = async (at = noon) =>
+      (await ledger.untoldWindows(at, 10)).map(({ budget: { id }, subject, spent }) => [id, subject, spent]);
     expect(await crossed()).toEqual([]);
     for (const caller of [alice, bob]) {
       await ledger.hold(holdOf(caller.key, usd("0.5"), { caller }));
       await ledger.post(caller.key, posting(caller === alice ? 500_000 : 100_000, 0), endAt(noon));
     }
     expect(await crossed()).toEqual([
-      ["key:k-alice/1d", "", usd("0.5")], ["each-key/total", "k-alice", usd("0.5")], ["all/1mo", "", usd("0.6")],
+      ["key:k-alice/1d", "", usd("0.5")],
+      ["each-key/total", "k-alice", usd("0.5")],
+      ["all/1mo", "", usd("0.6")],
     ]);
-    expect(await crossed(noon + 86_400_000)).toEqual([["each-key/total", "k-alice", usd("0.5")], ["all/1mo", "", usd("0.6")]]);
+    expect(await crossed(noon + 86_400_000)).toEqual([
+      ["each-key/total", "k-alice", usd("0.5")],
+      ["all/1mo", "", usd("0.6")],
+    ]);
     const tell = async () => {
       const alerts = budgetAlerts(await ledger.untoldWindows(noon, 10));
       await store.outbox.put(
-        alerts.map(({ dedupeKey }) => ({ id: dedupeKey, kind: "alert", target: null, dedupeKey, keyUntil: null, payload: "", createdAt: noon })),
+        alerts.map(({ dedupeKey }) => ({
+          id: dedupeKey,
+          kind: "alert",
+          target: null,
+          dedupeKey,
+          keyUntil: null,
+          payload: "",
+          createdAt: noon,
+        })),
       );
       return alerts.length;
     };
@@ -621,14 +883,22 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
     await ledger.hold(holdOf("a", usd("9000000")));
     const before = await ledger.totals();
     const sample = (askedAt: number, more: Partial<AccountSample> = {}): AccountSample => ({
-      askedAt, answeredAt: askedAt + 3, account: "7", figures: { equivalent_in_usd: "0.30000000000000004", used_credits: "123456789012345678901" },
-      before, after: { ...before, posted: { ...before.posted, counted: usd("0.000000000001") } }, ...more,
+      askedAt,
+      answeredAt: askedAt + 3,
+      account: "7",
+      figures: { equivalent_in_usd: "0.30000000000000004", used_credits: "123456789012345678901" },
+      before,
+      after: { ...before, posted: { ...before.posted, counted: usd("0.000000000001") } },
+      ...more,
     });
     expect(await samples.latest()).toBeUndefined();
     expect(await samples.add(sample(noon + 2))).toBe(true);
     expect(await samples.add(sample(noon, { account: null, figures: {} }))).toBe(true);
     expect(await samples.add(sample(noon, { account: "8" }))).toBe(true);
-    expect(await samples.list(noon, noon + 3)).toEqual([sample(noon, { account: null, figures: {} }), sample(noon + 2)]);
+    expect(await samples.list(noon, noon + 3)).toEqual([
+      sample(noon, { account: null, figures: {} }),
+      sample(noon + 2),
+    ]);
     await store[Symbol.asyncDispose]();
     await using again = await home.open();
     expect(await again.samples.latest()).toEqual(sample(noon + 2));

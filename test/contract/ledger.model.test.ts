@@ -8,7 +8,21 @@ import type { ExtendResult, HoldResult, SettleResult } from "../../src/ports/led
 import type { Store } from "../../src/store/store.ts";
 import { repair } from "../../src/store/sqlite/repair.ts";
 import { derivedRows, tamper } from "../support/derived-rows.ts";
-import { alice, assumed, bob, endAt, holdOf, ledgerKinds, leasingKind, noon, posting, priceId, canonical, utc, type LedgerHome } from "../support/ledger-fixtures.ts";
+import {
+  alice,
+  assumed,
+  bob,
+  endAt,
+  holdOf,
+  ledgerKinds,
+  leasingKind,
+  noon,
+  posting,
+  priceId,
+  canonical,
+  utc,
+  type LedgerHome,
+} from "../support/ledger-fixtures.ts";
 import { manualClock, type ManualClock } from "../support/manual-clock.ts";
 
 /*
@@ -19,17 +33,35 @@ import { manualClock, type ManualClock } from "../support/manual-clock.ts";
 const carol: Caller = { key: "k-carol", team: null };
 const nobody: Caller = { key: "", team: null };
 const scopes: Scope[] = [
-  { kind: "all" }, { kind: "team", team: "red" }, { kind: "key", key: "k-alice" }, { kind: "eachKey", team: null }, { kind: "eachKey", team: "red" },
+  { kind: "all" },
+  { kind: "team", team: "red" },
+  { kind: "key", key: "k-alice" },
+  { kind: "eachKey", team: null },
+  { kind: "eachKey", team: "red" },
 ];
 const periodsUsed: Period[] = ["total", "1h", "1d"];
 
 type Step =
-  | { readonly do: "hold"; readonly id: string; readonly caller: Caller; readonly amount: PicoUsd | null; readonly bounded: boolean; readonly task: boolean; readonly firstSlice?: PicoUsd | undefined }
+  | {
+      readonly do: "hold";
+      readonly id: string;
+      readonly caller: Caller;
+      readonly amount: PicoUsd | null;
+      readonly bounded: boolean;
+      readonly task: boolean;
+      readonly firstSlice?: PicoUsd | undefined;
+    }
   | { readonly do: "extend"; readonly id: string; readonly atLeast: PicoUsd; readonly more: PicoUsd }
   | { readonly do: "post"; readonly id: string; readonly tokens: number; readonly assumed: boolean }
   | { readonly do: "void"; readonly id: string }
   | { readonly do: "adjust"; readonly id: string; readonly fix: string; readonly amount: PicoUsd }
-  | { readonly do: "setBudget"; readonly scope: Scope; readonly period: Period; readonly limit: PicoUsd; readonly soft: boolean }
+  | {
+      readonly do: "setBudget";
+      readonly scope: Scope;
+      readonly period: Period;
+      readonly limit: PicoUsd;
+      readonly soft: boolean;
+    }
   | { readonly do: "removeBudget"; readonly scope: Scope; readonly period: Period }
   | { readonly do: "clock"; readonly by: number }
   | { readonly do: "restart"; readonly zone: string };
@@ -39,17 +71,60 @@ const amount = fc.integer({ min: 0, max: 40 }).map((n) => (BigInt(n) * 1_000_000
 const scope = fc.constantFrom(...scopes);
 const period = fc.constantFrom(...periodsUsed);
 
-const step = (zones: readonly string[]): fc.Arbitrary<Step> => fc.oneof(
-  { weight: 8, arbitrary: fc.record({ do: fc.constant("hold" as const), id, caller: fc.constantFrom(alice, bob, carol, nobody), amount: fc.option(amount, { freq: 12 }), bounded: fc.integer({ min: 0, max: 12 }).map((n) => n > 0), task: fc.boolean(), firstSlice: fc.option(amount, { freq: 2, nil: undefined }) }) },
-  { weight: 3, arbitrary: fc.record({ do: fc.constant("extend" as const), id, atLeast: amount, more: amount }) },
-  { weight: 5, arbitrary: fc.record({ do: fc.constant("post" as const), id, tokens: fc.integer({ min: 0, max: 50 }), assumed: fc.boolean() }) },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("void" as const), id }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("adjust" as const), id, fix: fc.constantFrom("f1", "f2", "f3"), amount: fc.integer({ min: -20, max: 20 }).map((n) => (BigInt(n) * 1_000_000n) as PicoUsd) }) },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("setBudget" as const), scope, period, limit: fc.integer({ min: 0, max: 150 }).map((n) => (BigInt(n) * 1_000_000n) as PicoUsd), soft: fc.boolean() }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("removeBudget" as const), scope, period }) },
-  { weight: 3, arbitrary: fc.record({ do: fc.constant("clock" as const), by: fc.integer({ min: -90, max: 200 }).map((n) => n * 60_000) }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("restart" as const), zone: fc.constantFrom(...zones) }) },
-);
+const step = (zones: readonly string[]): fc.Arbitrary<Step> =>
+  fc.oneof(
+    {
+      weight: 8,
+      arbitrary: fc.record({
+        do: fc.constant("hold" as const),
+        id,
+        caller: fc.constantFrom(alice, bob, carol, nobody),
+        amount: fc.option(amount, { freq: 12 }),
+        bounded: fc.integer({ min: 0, max: 12 }).map((n) => n > 0),
+        task: fc.boolean(),
+        firstSlice: fc.option(amount, { freq: 2, nil: undefined }),
+      }),
+    },
+    { weight: 3, arbitrary: fc.record({ do: fc.constant("extend" as const), id, atLeast: amount, more: amount }) },
+    {
+      weight: 5,
+      arbitrary: fc.record({
+        do: fc.constant("post" as const),
+        id,
+        tokens: fc.integer({ min: 0, max: 50 }),
+        assumed: fc.boolean(),
+      }),
+    },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant("void" as const), id }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        do: fc.constant("adjust" as const),
+        id,
+        fix: fc.constantFrom("f1", "f2", "f3"),
+        amount: fc.integer({ min: -20, max: 20 }).map((n) => (BigInt(n) * 1_000_000n) as PicoUsd),
+      }),
+    },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        do: fc.constant("setBudget" as const),
+        scope,
+        period,
+        limit: fc.integer({ min: 0, max: 150 }).map((n) => (BigInt(n) * 1_000_000n) as PicoUsd),
+        soft: fc.boolean(),
+      }),
+    },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("removeBudget" as const), scope, period }) },
+    {
+      weight: 3,
+      arbitrary: fc.record({
+        do: fc.constant("clock" as const),
+        by: fc.integer({ min: -90, max: 200 }).map((n) => n * 60_000),
+      }),
+    },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("restart" as const), zone: fc.constantFrom(...zones) }) },
+  );
 
 type Answer = HoldResult | ExtendResult | SettleResult | Charge | object | string | number | boolean | null;
 
@@ -74,21 +149,43 @@ class Told {
     switch (step.do) {
       case "hold": {
         const kind = step.task ? "task" : "request";
-        return ledger.hold(holdOf(step.id, step.amount, { at, caller: step.caller, bounded: step.bounded, kind, price: { id: priceId, canonical }, ...(step.firstSlice !== undefined && { firstSlice: step.firstSlice }) }));
+        return ledger.hold(
+          holdOf(step.id, step.amount, {
+            at,
+            caller: step.caller,
+            bounded: step.bounded,
+            kind,
+            price: { id: priceId, canonical },
+            ...(step.firstSlice !== undefined && { firstSlice: step.firstSlice }),
+          }),
+        );
       }
       case "extend":
         return ledger.extend(step.id, (step.atLeast + step.more) as PicoUsd, step.atLeast);
       case "post": {
         const charge = await ledger.charge(step.id);
         const unpriced = charge?.hold === null;
-        return ledger.post(step.id, step.assumed || unpriced ? assumed(charge?.hold ?? null) : posting(step.tokens, step.tokens), endAt(at));
+        return ledger.post(
+          step.id,
+          step.assumed || unpriced ? assumed(charge?.hold ?? null) : posting(step.tokens, step.tokens),
+          endAt(at),
+        );
       }
       case "void":
         return ledger.void(step.id, "left", endAt(at));
       case "adjust":
         return ledger.adjust(step.id, { id: step.fix, at, amount: step.amount, why: "test", by: "root" });
       case "setBudget":
-        return ledger.setBudget({ scope: step.scope, period: step.period, mode: step.soft ? "soft" : "hard", limit: step.limit, warnPercent: null }, at);
+        return ledger.setBudget(
+          {
+            scope: step.scope,
+            period: step.period,
+            mode: step.soft ? "soft" : "hard",
+            limit: step.limit,
+            warnPercent: null,
+          },
+          at,
+        );
       case "removeBudget":
         return ledger.removeBudget(formatScope(step.scope), step.period, at);
       case "clock":
@@ -125,7 +222,9 @@ class Told {
 
 async function compare(kindName: string, steps: readonly Step[]): Promise<void> {
   const clock = manualClock(noon);
-  const homes = [...ledgerKinds, leasingKind].filter(({ name }) => name === "memory" || name === kindName).map((kind) => kind.newHome(clock));
+  const homes = [...ledgerKinds, leasingKind]
+    .filter(({ name }) => name === "memory" || name === kindName)
+    .map((kind) => kind.newHome(clock));
   const [model, real] = await Promise.all(homes.map((home) => Told.begin(home, clock)));
   if (model === undefined || real === undefined) throw new Error("two ledgers are compared");
   try {
@@ -150,17 +249,21 @@ const corruptions: readonly ((pick: number, by: number) => string)[] = [
   (pick) => `update windows set ends_at = 7 where seq = ${nth("windows", "seq", pick)}`,
   ...["rollup_day", "rollup_quarter"].flatMap((table) => {
     const columns = `(${table === "rollup_day" ? "day" : "starts_at"}, key, team, model, price_group, source)`;
-    const row = (pick: number) => `${columns} = (select ${columns.slice(1, -1)} from ${table} limit 1 offset ${pick} % max((select count(*) from ${table}), 1))`;
+    const row = (pick: number) =>
+      `${columns} = (select ${columns.slice(1, -1)} from ${table} limit 1 offset ${pick} % max((select count(*) from ${table}), 1))`;
     return [
-      (pick: number, by: number) => `update ${table} set cost = cost + ${by}, list_cost = list_cost - ${by} where ${row(pick)}`,
-      (pick: number, by: number) => `update ${table} set requests = requests + ${by}, output = output + ${by} where ${row(pick)}`,
+      (pick: number, by: number) =>
+        `update ${table} set cost = cost + ${by}, list_cost = list_cost - ${by} where ${row(pick)}`,
+      (pick: number, by: number) =>
+        `update ${table} set requests = requests + ${by}, output = output + ${by} where ${row(pick)}`,
       (pick: number, by: number) => `update ${table} set key = key || '${by}' where ${row(pick)}`,
       (pick: number, by: number) => `update or ignore ${table} set source = 'guessed${by}' where ${row(pick)}`,
       (pick: number) => `delete from ${table} where ${row(pick)}`,
     ];
   }),
   (pick) => `delete from charge_windows where charge = ${nth("charges", "seq", pick)}`,
-  (pick, by) => `insert or ignore into charge_windows select seq, ${by} from charges where seq = ${nth("charges", "seq", pick)} and state = 'pending'`,
+  (pick, by) =>
+    `insert or ignore into charge_windows select seq, ${by} from charges where seq = ${nth("charges", "seq", pick)} and state = 'pending'`,
   (pick, by) => `insert into charge_windows values (${1000 + pick}, ${by})`,
 ];
 
@@ -201,24 +304,39 @@ async function mendsEverything(steps: readonly Step[], faults: readonly string[]
 describe("SQLite against the model", () => {
   it("agrees on every random story, in process", { timeout: 120_000 }, async () => {
     const stories = fc.array(step(["UTC"]), { minLength: 5, maxLength: 60 });
-    await fc.assert(fc.asyncProperty(stories, (steps) => compare("sqlite in process", steps)), { numRuns: Number(process.env["MODEL_RUNS"] ?? 120) });
+    await fc.assert(
+      fc.asyncProperty(stories, (steps) => compare("sqlite in process", steps)),
+      { numRuns: Number(process.env["MODEL_RUNS"] ?? 120) },
+    );
   });
 
   it("is what it was when random faults of derived rows were repaired", { timeout: 120_000 }, async () => {
     const stories = fc.array(step(["UTC"]), { minLength: 20, maxLength: 60 });
     const faults = fc.array(corruption, { minLength: 1, maxLength: 8 });
-    await fc.assert(fc.asyncProperty(stories, faults, mendsEverything), { numRuns: Number(process.env["MODEL_RUNS"] ?? 60) });
+    await fc.assert(fc.asyncProperty(stories, faults, mendsEverything), {
+      numRuns: Number(process.env["MODEL_RUNS"] ?? 60),
+    });
   });
 
   it("agrees on random stories, in threads and across time zones", { timeout: 120_000 }, async () => {
     const stories = fc.array(step(["UTC", "Europe/Berlin", "Asia/Kathmandu"]), { minLength: 20, maxLength: 60 });
-    await fc.assert(fc.asyncProperty(stories, (steps) => compare("sqlite in threads", steps)), { numRuns: 8, endOnFailure: true });
+    await fc.assert(
+      fc.asyncProperty(stories, (steps) => compare("sqlite in threads", steps)),
+      { numRuns: 8, endOnFailure: true },
+    );
   });
 });
 
 describe("PostgreSQL against the model", () => {
-  it.each(["postgres", leasingKind.name])("agrees on random stories across time zones: %s", { timeout: 120_000 }, async (kindName) => {
-    const stories = fc.array(step(["UTC", "Europe/Berlin", "Asia/Kathmandu"]), { minLength: 20, maxLength: 60 });
-    await fc.assert(fc.asyncProperty(stories, (steps) => compare(kindName, steps)), { numRuns: Number(process.env["MODEL_RUNS"] ?? 6), endOnFailure: true });
-  });
+  it.each(["postgres", leasingKind.name])(
+    "agrees on random stories across time zones: %s",
+    { timeout: 120_000 },
+    async (kindName) => {
+      const stories = fc.array(step(["UTC", "Europe/Berlin", "Asia/Kathmandu"]), { minLength: 20, maxLength: 60 });
+      await fc.assert(
+        fc.asyncProperty(stories, (steps) => compare(kindName, steps)),
+        { numRuns: Number(process.env["MODEL_RUNS"] ?? 6), endOnFailure: true },
+      );
+    },
+  );
 });

@@ -6,7 +6,16 @@ import { manualClock } from "../support/manual-clock.ts";
 const dayMs = 86_400_000;
 
 function message(id: string, more: Partial<NewMessage> = {}): NewMessage {
-  return { id, kind: "alert", target: "red", dedupeKey: `key of ${id}`, keyUntil: noon, payload: `{"id":"${id}"}`, createdAt: noon, ...more };
+  return {
+    id,
+    kind: "alert",
+    target: "red",
+    dedupeKey: `key of ${id}`,
+    keyUntil: noon,
+    payload: `{"id":"${id}"}`,
+    createdAt: noon,
+    ...more,
+  };
 }
 
 const due = (outbox: Outbox, more: Partial<Parameters<Outbox["due"]>[0]> = {}) =>
@@ -45,14 +54,23 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     await outbox.tried("b", { kind: "given_up", at: noon, error: "no" });
     await outbox.tried("c", { kind: "failed", error: "no", nextTryAt: noon + 1 });
     const payloads = (await outbox.list({ kind: "task_webhook", limit: 10 })).map(({ id, payload }) => [id, payload]);
-    expect(payloads).toEqual([["c", '{"id":"c"}'], ["b", ""], ["a", ""]]);
+    expect(payloads).toEqual([
+      ["c", '{"id":"c"}'],
+      ["b", ""],
+      ["a", ""],
+    ]);
   });
 
   it("gives out the first of each target, in order, and the next one only after its end", async () => {
     const { home, store, outbox } = await open();
     await using _home = home;
     await using _store = store;
-    await outbox.put([message("r1"), message("b1", { target: "blue" }), message("r2"), message("g1", { target: "green" })]);
+    await outbox.put([
+      message("r1"),
+      message("b1", { target: "blue" }),
+      message("r2"),
+      message("g1", { target: "green" }),
+    ]);
     const idsDue = async (...query: Parameters<typeof due> extends [Outbox, ...infer Rest] ? Rest : never) => {
       const found = await due(outbox, ...query);
       return [found.messages.map(({ id }) => id).join(), found.nextTryAt];
@@ -68,7 +86,12 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     expect(await idsDue()).toEqual(["b1,r2,g1", null]);
     // What has ended stays as it ended.
     await outbox.tried("r1", { kind: "delivered", at: noon + 9000 });
-    expect((await outbox.list({ kind: "alert", limit: 9 })).at(-1)).toMatchObject({ state: "given_up", tries: 2, endedAt: noon + 5001, lastError: "status 500" });
+    expect((await outbox.list({ kind: "alert", limit: 9 })).at(-1)).toMatchObject({
+      state: "given_up",
+      tries: 2,
+      endedAt: noon + 5001,
+      lastError: "status 500",
+    });
     expect(await outbox.waiting()).toBe(3);
   });
 
@@ -89,7 +112,10 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     await outbox.put(["a", "b", "c"].map((id) => message(id, { target: null })));
     expect([await outbox.waiting(), (await due(outbox)).messages.length]).toEqual([0, 0]);
     const page = await outbox.list({ kind: "alert", limit: 2 });
-    expect(page.map(({ id, state, endedAt }) => [id, state, endedAt])).toEqual([["c", "unsent", noon], ["b", "unsent", noon]]);
+    expect(page.map(({ id, state, endedAt }) => [id, state, endedAt])).toEqual([
+      ["c", "unsent", noon],
+      ["b", "unsent", noon],
+    ]);
     expect((await outbox.list({ kind: "alert", limit: 2, after: "b" })).map(({ id }) => id)).toEqual(["a"]);
     expect(await outbox.list({ kind: "alert", limit: 2, after: "nobody" })).toEqual([]);
   });
@@ -101,12 +127,19 @@ describe.each(ledgerKinds)("the outbox: $name", (kind) => {
     const many = Array.from({ length: 450 }, (_, index) => message(`m${index}`, { target: null }));
     for (let from = 0; from < many.length; from += 150) await outbox.put(many.slice(from, from + 150));
     await outbox.put([
-      message("waits"), message("key for ever", { target: null, keyUntil: null }), message("key needed", { target: null, keyUntil: noon + 9 * dayMs }),
+      message("waits"),
+      message("key for ever", { target: null, keyUntil: null }),
+      message("key needed", { target: null, keyUntil: noon + 9 * dayMs }),
       message("recent", { target: null, createdAt: noon + 5 * dayMs }),
     ]);
     let removed = 0;
     for (let step = -1; step !== 0; removed += step) step = await outbox.remove(noon + 4 * dayMs, noon + 8 * dayMs);
     expect(removed).toBe(450);
-    expect((await outbox.list({ kind: "alert", limit: 9 })).map(({ id }) => id)).toEqual(["recent", "key needed", "key for ever", "waits"]);
+    expect((await outbox.list({ kind: "alert", limit: 9 })).map(({ id }) => id)).toEqual([
+      "recent",
+      "key needed",
+      "key for ever",
+      "waits",
+    ]);
   });
 });

@@ -27,23 +27,55 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
     await ledger.post("e", { ...assumed(null), formula: "unpriced" }, endAt(noon + 1));
     await ledger.hold(holdOf("f", usd("1"), { at: noon }));
     await ledger.void("f", "gateway_429", endAt(noon + 1));
-    await ledger.adjust("c", { id: "c-less", at: noon + 9, amount: -usd("0.001") as never, why: "too much", by: "test" });
+    await ledger.adjust("c", {
+      id: "c-less",
+      at: noon + 9,
+      amount: -usd("0.001") as never,
+      why: "too much",
+      by: "test",
+    });
     return { ledger, [Symbol.asyncDispose]: () => owned.disposeAsync() };
   }
   const cents = (text: string) => usd(text);
 
   it("by days", async () => {
     await using filledOne = await filled();
-    const rows = await filledOne.ledger.spend({ by: [], each: "day", since: midnight - 2 * dayMs, until: midnight + dayMs });
+    const rows = await filledOne.ledger.spend({
+      by: [],
+      each: "day",
+      since: midnight - 2 * dayMs,
+      until: midnight + dayMs,
+    });
     expect(rows).toEqual([
-      { start: midnight - 2 * dayMs, names: [], requests: 1, unpricedRequests: 0, cost: cents("0.001"), listCost: cents("0.002"), inDoubt: 0n },
-      { start: midnight, names: [], requests: 4, unpricedRequests: 1, cost: cents("0.008"), listCost: cents("0.018"), inDoubt: cents("0.002") },
+      {
+        start: midnight - 2 * dayMs,
+        names: [],
+        requests: 1,
+        unpricedRequests: 0,
+        cost: cents("0.001"),
+        listCost: cents("0.002"),
+        inDoubt: 0n,
+      },
+      {
+        start: midnight,
+        names: [],
+        requests: 4,
+        unpricedRequests: 1,
+        cost: cents("0.008"),
+        listCost: cents("0.018"),
+        inDoubt: cents("0.002"),
+      },
     ]);
   });
 
   it("by hours from any quarter on, split by what is asked for", async () => {
     await using filledOne = await filled();
-    const rows = await filledOne.ledger.spend({ by: ["model", "key"], each: "hour", since: noon - 90 * 60_000, until: noon + 30 * 60_000 });
+    const rows = await filledOne.ledger.spend({
+      by: ["model", "key"],
+      each: "hour",
+      since: noon - 90 * 60_000,
+      until: noon + 30 * 60_000,
+    });
     expect(rows.map(({ start, names, cost }) => [(start - noon) / 60_000, ...names, cost])).toEqual([
       [-90, "model-b", "k-alice", cents("0.002")],
       [-30, "model-a", null, cents("0.004")],
@@ -54,22 +86,50 @@ describe.each(ledgerKinds)("what was spent over time: $name", (kind) => {
 
   it("with only some names told apart", async () => {
     await using filledOne = await filled();
-    const rows = await filledOne.ledger.spend({ by: ["key"], each: "day", since: midnight, until: midnight + dayMs, apart: ["k-bob", null] });
+    const rows = await filledOne.ledger.spend({
+      by: ["key"],
+      each: "day",
+      since: midnight,
+      until: midnight + dayMs,
+      apart: ["k-bob", null],
+    });
     expect(rows.map(({ names, requests, cost }) => [...names, requests, cost])).toEqual([
-      [null, 1, cents("0.004")], [otherNames, 2, cents("0.002")], ["k-bob", 1, cents("0.002")],
+      [null, 1, cents("0.004")],
+      [otherNames, 2, cents("0.002")],
+      ["k-bob", 1, cents("0.002")],
     ]);
   });
 
   it("all in one, the same from days as from hours", async () => {
     await using filledOne = await filled();
     const { ledger } = filledOne;
-    const days = await ledger.spend({ by: ["team", "group"], each: "all", since: midnight - 2 * dayMs, until: midnight + dayMs });
-    const hours = await ledger.spend({ by: ["team", "group"], each: "all", since: midnight - 2 * dayMs, until: midnight + dayMs - 15 * 60_000 });
+    const days = await ledger.spend({
+      by: ["team", "group"],
+      each: "all",
+      since: midnight - 2 * dayMs,
+      until: midnight + dayMs,
+    });
+    const hours = await ledger.spend({
+      by: ["team", "group"],
+      each: "all",
+      since: midnight - 2 * dayMs,
+      until: midnight + dayMs - 15 * 60_000,
+    });
     expect(hours).toEqual(days);
-    expect(days.map(({ names, cost }) => [...names, cost])).toEqual([[null, null, cents("0.004")], ["red", "general", cents("0.005")]]);
-    const edged = await ledger.spend({ by: ["team", "group"], each: "all", since: midnight - 2 * dayMs - 15 * 60_000, until: noon + 15 * 60_000 });
+    expect(days.map(({ names, cost }) => [...names, cost])).toEqual([
+      [null, null, cents("0.004")],
+      ["red", "general", cents("0.005")],
+    ]);
+    const edged = await ledger.spend({
+      by: ["team", "group"],
+      each: "all",
+      since: midnight - 2 * dayMs - 15 * 60_000,
+      until: noon + 15 * 60_000,
+    });
     expect(edged.map(({ start: _start, ...row }) => row)).toEqual(days.map(({ start: _start, ...row }) => row));
-    expect(await ledger.spend({ by: [], each: "all", since: midnight, until: midnight + dayMs, key: "k-bob" })).toMatchObject([{ requests: 1, cost: cents("0.002") }]);
+    expect(
+      await ledger.spend({ by: [], each: "all", since: midnight, until: midnight + dayMs, key: "k-bob" }),
+    ).toMatchObject([{ requests: 1, cost: cents("0.002") }]);
     expect(await ledger.spend({ by: [], each: "all", since: midnight - dayMs, until: midnight })).toEqual([]);
   });
 });
@@ -84,7 +144,8 @@ describe.each(ledgerKinds)("the latest charges: $name", (kind) => {
       return { ids: charges.map(({ id, state }) => `${id} ${state}`), cursor };
     };
     // Where several write, a look shows again what a transaction wrote that began before the last look and was not over then.
-    const expectNews = (ids: readonly string[], news: readonly string[]) => expect(ids).toEqual(kind.name === "postgres" ? expect.arrayContaining([...news]) : news);
+    const expectNews = (ids: readonly string[], news: readonly string[]) =>
+      expect(ids).toEqual(kind.name === "postgres" ? expect.arrayContaining([...news]) : news);
     expect((await look({})).ids).toEqual([]);
     await ledger.hold(holdOf("a", usd("1")));
     await ledger.hold(holdOf("b", usd("1"), { caller: bob, model: "model-b" }));
@@ -97,7 +158,10 @@ describe.each(ledgerKinds)("the latest charges: $name", (kind) => {
     await ledger.void("b", "gateway_429", endAt(noon + 20_000));
     const third = await look({ after: second.cursor });
     expect(third.ids.slice(0, 2)).toEqual(["c pending", "b voided"]);
-    expectNews((await look({ after: third.cursor })).ids.filter((id) => !id.startsWith("b ")), []);
+    expectNews(
+      (await look({ after: third.cursor })).ids.filter((id) => !id.startsWith("b ")),
+      [],
+    );
   });
 
   it("are those that are asked for", async () => {
@@ -110,7 +174,8 @@ describe.each(ledgerKinds)("the latest charges: $name", (kind) => {
     const ids = async (query: RecentQuery) => (await ledger.recent(query)).charges.map(({ id }) => id);
     expect(await ids({ limit: 2 })).toEqual(["b", "a3"]);
     expect(await ids({ limit: 9, key: "k-alice", state: "pending" })).toEqual(["a3", "a2", "a0"]);
-    for (const one of [{ team: "blue" }, { model: "model-b" }, { key: "k-carol" }]) expect(await ids({ limit: 9, ...one })).toEqual(["b"]);
+    for (const one of [{ team: "blue" }, { model: "model-b" }, { key: "k-carol" }])
+      expect(await ids({ limit: 9, ...one })).toEqual(["b"]);
     expect(await ids({ limit: 9, team: "green" })).toEqual([]);
   });
 });

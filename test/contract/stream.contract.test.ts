@@ -15,14 +15,25 @@ describe.each(ledgerKinds)("the stream of charges: $name", (kind) => {
     await using home = kind.newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger } = store;
-    for (const [id, at] of [["late", noon + 5], ["b", noon], ["a", noon - 5], ["c", noon], ["before", noon - 9]] as const) {
+    for (const [id, at] of [
+      ["late", noon + 5],
+      ["b", noon],
+      ["a", noon - 5],
+      ["c", noon],
+      ["before", noon - 9],
+    ] as const) {
       await ledger.hold(holdOf(id, usd("1"), { at, tags: { of: id } }));
     }
     await ledger.post("a", posting(1, 1), endAt(noon + 1));
     await ledger.void("c", "left", endAt(noon + 1));
     await ledger.adjust("a", { id: "fix", at: noon + 3, amount: usd("0.1"), why: "fee", by: "test" });
     const parts = await whole(ledger.stream({ since: noon - 5, until: noon + 5 }));
-    expect(parts.flat().map(({ id, state }) => [id, state])).toEqual([["a", "posted"], ["fix", "posted"], ["b", "pending"], ["c", "voided"]]);
+    expect(parts.flat().map(({ id, state }) => [id, state])).toEqual([
+      ["a", "posted"],
+      ["fix", "posted"],
+      ["b", "pending"],
+      ["c", "voided"],
+    ]);
     expect(parts.flat()[0]).toEqual(await ledger.charge("a"));
     expect((await whole(ledger.stream({ since: noon, until: noon }))).flat()).toEqual([]);
   });

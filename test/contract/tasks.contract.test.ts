@@ -4,18 +4,41 @@ import type { Charge } from "../../src/core/charge.ts";
 import type { Posting } from "../../src/ports/ledger.ts";
 import type { TaskEnding } from "../../src/ports/task-store.ts";
 import type { Store } from "../../src/store/store.ts";
-import { assumed, bob, budget, endAt, holdOf, ledgerKinds, noon, taskOf, type LedgerKind } from "../support/ledger-fixtures.ts";
+import {
+  assumed,
+  bob,
+  budget,
+  endAt,
+  holdOf,
+  ledgerKinds,
+  noon,
+  taskOf,
+  type LedgerKind,
+} from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
 
 const llm = { type: "llm", units: "2500000.5" };
 
 /** USD 0.25000005 by units of which ten million are a dollar. */
-const byUnits: Posting = { ...assumed(null), cost: usd("0.25000005"), listCost: usd("0.25000005"), formula: "task", source: "reported", reason: null };
+const byUnits: Posting = {
+  ...assumed(null),
+  cost: usd("0.25000005"),
+  listCost: usd("0.25000005"),
+  formula: "task",
+  source: "reported",
+  reason: null,
+};
 
 function ending(more: Partial<TaskEnding> = {}): TaskEnding {
   return {
-    settlement: byUnits, end: endAt(noon + 60_000), status: "completed", startedAt: noon + 1, endedAt: noon + 59_000, failure: null,
-    inputs: { consumption: llm, unitsPerUsd: "10000000", quantity: null }, ...more,
+    settlement: byUnits,
+    end: endAt(noon + 60_000),
+    status: "completed",
+    startedAt: noon + 1,
+    endedAt: noon + 59_000,
+    failure: null,
+    inputs: { consumption: llm, unitsPerUsd: "10000000", quantity: null },
+    ...more,
   };
 }
 
@@ -42,28 +65,55 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     const used: readonly (readonly [id: string, type: string, units: string, unitsPerUsd: string | null])[] = [
-      ["a", "quota", "0.1", null], ["b", "quota", "2", null], ["c", "quota", "0.1", null], ["d", "", "900719925474099301", null], ["e", "llm", "5", "10000000"], ["f", "quota", "0", null],
+      ["a", "quota", "0.1", null],
+      ["b", "quota", "2", null],
+      ["c", "quota", "0.1", null],
+      ["d", "", "900719925474099301", null],
+      ["e", "llm", "5", "10000000"],
+      ["f", "quota", "0", null],
     ];
     for (const [id, type, units, unitsPerUsd] of used) {
       await hold(store, id);
       await store.tasks.bind(taskOf(id));
       const unpriced: Posting = { ...byUnits, cost: null, listCost: null, formula: "unpriced", source: "assumed" };
-      await store.tasks.end({ taskId: `task-${id}`, charge: id }, ending({ settlement: unitsPerUsd === null ? unpriced : byUnits, inputs: { consumption: { type, units }, unitsPerUsd, quantity: null } }));
+      await store.tasks.end(
+        { taskId: `task-${id}`, charge: id },
+        ending({
+          settlement: unitsPerUsd === null ? unpriced : byUnits,
+          inputs: { consumption: { type, units }, unitsPerUsd, quantity: null },
+        }),
+      );
     }
     await hold(store, "running", "failed");
     for (const id of ["running", "failed"]) await store.tasks.bind(taskOf(id));
     const nothingStated = { consumption: null, unitsPerUsd: null, quantity: null };
-    await store.tasks.end({ taskId: "task-failed", charge: "failed" }, ending({ settlement: { kind: "void", reason: "task_failed" }, status: "failed", inputs: nothingStated }));
+    await store.tasks.end(
+      { taskId: "task-failed", charge: "failed" },
+      ending({ settlement: { kind: "void", reason: "task_failed" }, status: "failed", inputs: nothingStated }),
+    );
     await store.ledger.hold(holdOf("request", usd("1")));
-    const expected = new Map<string, unknown>([...used.map(([id, type, units]) => [id, { type, units }] as const), ["running", null], ["failed", null], ["request", null]]);
+    const expected = new Map<string, unknown>([
+      ...used.map(([id, type, units]) => [id, { type, units }] as const),
+      ["running", null],
+      ["failed", null],
+      ["request", null],
+    ]);
     const { ledger } = store;
     const span = { since: noon - 1, until: noon + 1 };
     const streamed: Charge[] = [];
     for await (const part of ledger.stream(span)) streamed.push(...part);
-    const reads = [streamed, (await ledger.charges({ limit: 100 })).charges, (await ledger.recent({ limit: 100 })).charges];
-    for (const charges of reads) expect(new Map(charges.map(({ id, consumption }) => [id, consumption]))).toEqual(expected);
+    const reads = [
+      streamed,
+      (await ledger.charges({ limit: 100 })).charges,
+      (await ledger.recent({ limit: 100 })).charges,
+    ];
+    for (const charges of reads)
+      expect(new Map(charges.map(({ id, consumption }) => [id, consumption]))).toEqual(expected);
     for (const [id, consumption] of expected) expect((await ledger.charge(id))?.consumption).toEqual(consumption);
-    expect(await ledger.rawUnits(span)).toEqual([{ type: "", units: "900719925474099301", tasks: 1 }, { type: "quota", units: "2.2", tasks: 3 }]);
+    expect(await ledger.rawUnits(span)).toEqual([
+      { type: "", units: "900719925474099301", tasks: 1 },
+      { type: "quota", units: "2.2", tasks: 3 },
+    ]);
     expect(await ledger.rawUnits({ since: noon + 1, until: noon + 2 })).toEqual([]);
   });
 
@@ -89,9 +139,16 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     expect(await store.tasks.bind(taskOf("a"))).toEqual({ ok: true });
     expect(await store.tasks.bind(taskOf("b", { taskId: "task-a" }))).toEqual({ ok: false, reason: "taken" });
     expect(await store.tasks.bind(taskOf("a", { taskId: "another" }))).toEqual({ ok: false, reason: "no_such_charge" });
-    for (const id of ["over", "request", "none"]) expect(await store.tasks.bind(taskOf(id))).toEqual({ ok: false, reason: "no_such_charge" });
+    for (const id of ["over", "request", "none"])
+      expect(await store.tasks.bind(taskOf(id))).toEqual({ ok: false, reason: "no_such_charge" });
     expect(await store.tasks.find("task-a")).toEqual({
-      ...taskOf("a"), endedAt: null, settledAt: null, seenAt: noon, failure: null, consumption: null, unitsPerUsd: null,
+      ...taskOf("a"),
+      endedAt: null,
+      settledAt: null,
+      seenAt: noon,
+      failure: null,
+      consumption: null,
+      unitsPerUsd: null,
     });
     expect(await store.tasks.find("task-b")).toBeUndefined();
     expect(await store.tasks.running()).toBe(1);
@@ -106,15 +163,32 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     const task = { taskId: "task-a", charge: "a" };
     const results = await Promise.all(Array.from({ length: 200 }, () => store.tasks.end(task, ending())));
     expect(results.filter((result) => result.ok && result.first)).toHaveLength(1);
-    expect(results.every((result) => result.ok && result.state === "posted" && result.cost === usd("0.25000005"))).toBe(true);
+    expect(results.every((result) => result.ok && result.state === "posted" && result.cost === usd("0.25000005"))).toBe(
+      true,
+    );
     // A late word of another end changes nothing.
-    const late = await store.tasks.end(task, ending({ settlement: { kind: "void", reason: "task_failed" }, status: "failed", failure: "network" }));
+    const late = await store.tasks.end(
+      task,
+      ending({ settlement: { kind: "void", reason: "task_failed" }, status: "failed", failure: "network" }),
+    );
     expect(late).toMatchObject({ ok: true, first: false, state: "posted" });
     expect(await store.tasks.find("task-a")).toMatchObject({
-      status: "completed", settledAt: noon + 60_000, endedAt: noon + 59_000, startedAt: noon + 1, nextPollAt: null, failure: null,
-      consumption: llm, unitsPerUsd: "10000000", quantity: null,
+      status: "completed",
+      settledAt: noon + 60_000,
+      endedAt: noon + 59_000,
+      startedAt: noon + 1,
+      nextPollAt: null,
+      failure: null,
+      consumption: llm,
+      unitsPerUsd: "10000000",
+      quantity: null,
     });
-    expect(await store.ledger.charge("a")).toMatchObject({ state: "posted", formula: "task", cost: usd("0.25000005"), endedAt: noon + 60_000 });
+    expect(await store.ledger.charge("a")).toMatchObject({
+      state: "posted",
+      formula: "task",
+      cost: usd("0.25000005"),
+      endedAt: noon + 60_000,
+    });
     expect((await store.ledger.windows(noon))[0]).toMatchObject({ spent: usd("0.25000005"), held: 0n });
     expect(await store.tasks.running()).toBe(0);
     expect(await store.ledger.verify()).toEqual({ charges: 1, differences: [] });
@@ -125,13 +199,29 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     await using store = await home.open();
     await hold(store, "a");
     await store.tasks.bind(taskOf("a"));
-    const sight = { status: "running", startedAt: noon + 5, seenAt: noon + 9, nextPollAt: noon + 99, deadlineAt: noon + 900 } as const;
+    const sight = {
+      status: "running",
+      startedAt: noon + 5,
+      seenAt: noon + 9,
+      nextPollAt: noon + 99,
+      deadlineAt: noon + 900,
+    } as const;
     expect(await store.tasks.saw("task-a", sight)).toBe(true);
     expect(await store.tasks.find("task-a")).toMatchObject(sight);
-    const failed = ending({ settlement: { kind: "void", reason: "task_failed" }, status: "failed", failure: "time_limit", inputs: { consumption: null, unitsPerUsd: null, quantity: null } });
+    const failed = ending({
+      settlement: { kind: "void", reason: "task_failed" },
+      status: "failed",
+      failure: "time_limit",
+      inputs: { consumption: null, unitsPerUsd: null, quantity: null },
+    });
     await store.tasks.end({ taskId: "task-a", charge: "a" }, failed);
     await store.tasks.saw("task-a", { ...sight, seenAt: noon + 999_999 });
-    expect(await store.tasks.find("task-a")).toMatchObject({ status: "failed", failure: "time_limit", nextPollAt: null, seenAt: noon + 60_000 });
+    expect(await store.tasks.find("task-a")).toMatchObject({
+      status: "failed",
+      failure: "time_limit",
+      nextPollAt: null,
+      seenAt: noon + 60_000,
+    });
     expect(await store.ledger.charge("a")).toMatchObject({ state: "voided", reason: "task_failed", cost: null });
     expect(await store.ledger.verify()).toEqual({ charges: 1, differences: [] });
   });
@@ -140,7 +230,8 @@ describe.each(ledgerKinds)("tasks in $name", ({ newHome }: LedgerKind) => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     await hold(store, "a", "b", "c", "d");
-    for (const [index, id] of ["a", "b", "c", "d"].entries()) await store.tasks.bind(taskOf(id, { nextPollAt: noon + 100 - index }));
+    for (const [index, id] of ["a", "b", "c", "d"].entries())
+      await store.tasks.bind(taskOf(id, { nextPollAt: noon + 100 - index }));
     const due = async (now: number, besides: string[] = [], limit = 9) => {
       const found = await store.tasks.due({ now, limit, besides, pauseMsMax: 1000 });
       return [found.tasks.map(({ charge }) => charge), found.nextPollAt];

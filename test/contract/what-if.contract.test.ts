@@ -28,13 +28,23 @@ const plans: fc.Arbitrary<readonly Plan[]> = fc.array(
     at: fc.integer({ min: -40, max: 40 }).map((hours) => noon + hours * hourMs),
     caller: fc.constantFrom(alice, bob),
     model: fc.constantFrom("model-a", "model-b", "unpriced"),
-    outcome: fc.oneof({ weight: 2, arbitrary: fc.record({ kind: fc.constant("reported" as const), tokens: tokenCounts, clamped: fc.boolean() }) }, { weight: 1, arbitrary: outcomes }),
+    outcome: fc.oneof(
+      {
+        weight: 2,
+        arbitrary: fc.record({ kind: fc.constant("reported" as const), tokens: tokenCounts, clamped: fc.boolean() }),
+      },
+      { weight: 1, arbitrary: outcomes },
+    ),
   }),
   { maxLength: 25 },
 );
 
 /** Runs the plans as the proxy would: each is held and settled by the price of its model. */
-async function fill({ ledger }: Store, planned: readonly Plan[], priceOf: Readonly<Record<string, PriceVersion>>): Promise<void> {
+async function fill(
+  { ledger }: Store,
+  planned: readonly Plan[],
+  priceOf: Readonly<Record<string, PriceVersion>>,
+): Promise<void> {
   for (const [index, { at, caller, model, outcome }] of planned.entries()) {
     const version = priceOf[model] ?? null;
     const hold = version === null ? null : usd("0.5");
@@ -48,25 +58,33 @@ async function fill({ ledger }: Store, planned: readonly Plan[], priceOf: Readon
 }
 
 describe.each(ledgerKinds)("what-if in the ledger: $name", (kind) => {
-  it("under the very prices that charged, every sum is what the report says, by all dimensions", { timeout: 60_000 }, async () => {
-    const dimensions: readonly ReportDimension[] = [...reportDimensions, "tag:feature"];
-    await fc.assert(
-      fc.asyncProperty(plans, prices, prices, fc.subarray([...dimensions]), async (planned, a, b, by) => {
-        await using home = kind.newHome(manualClock(noon));
-        await using store = await home.open();
-        const priceOf: Readonly<Record<string, PriceVersion>> = { "model-a": a, "model-b": b };
-        await fill(store, planned, priceOf);
-        const priceAt: PriceAt = (model) => priceOf[model] ?? "unknown_model";
-        const rows = await store.ledger.whatIf({ by, ...span }, (charge) => recomputeUnder(charge, priceAt));
-        expect(rows.map(({ whatIf: _whatIf, ...row }) => row)).toEqual(await store.ledger.report({ by, ...span }));
-        for (const { cost, listCost, whatIf } of rows) {
-          expect(whatIf).toMatchObject({ cost, listCost, newlyPriced: { requests: 0, cost: 0n } });
-          expect(Object.keys(whatIf.notRecomputed).filter((why) => !["assumed", "unknown_model", "no_usage"].includes(why))).toEqual([]);
-        }
-      }),
-      { numRuns: kind.name === "memory" ? 50 : 12 },
-    );
-  });
+  it(
+    "under the very prices that charged, every sum is what the report says, by all dimensions",
+    { timeout: 60_000 },
+    async () => {
+      const dimensions: readonly ReportDimension[] = [...reportDimensions, "tag:feature"];
+      await fc.assert(
+        fc.asyncProperty(plans, prices, prices, fc.subarray([...dimensions]), async (planned, a, b, by) => {
+          await using home = kind.newHome(manualClock(noon));
+          await using store = await home.open();
+          const priceOf: Readonly<Record<string, PriceVersion>> = { "model-a": a, "model-b": b };
+          await fill(store, planned, priceOf);
+          const priceAt: PriceAt = (model) => priceOf[model] ?? "unknown_model";
+          const rows = await store.ledger.whatIf({ by, ...span }, (charge) => recomputeUnder(charge, priceAt));
+          expect(rows.map(({ whatIf: _whatIf, ...row }) => row)).toEqual(await store.ledger.report({ by, ...span }));
+          for (const { cost, listCost, whatIf } of rows) {
+            expect(whatIf).toMatchObject({ cost, listCost, newlyPriced: { requests: 0, cost: 0n } });
+            expect(
+              Object.keys(whatIf.notRecomputed).filter(
+                (why) => !["assumed", "unknown_model", "no_usage"].includes(why),
+              ),
+            ).toEqual([]);
+          }
+        }),
+        { numRuns: kind.name === "memory" ? 50 : 12 },
+      );
+    },
+  );
 
   it("keeps the stored amount of what cannot be recomputed, by its reason, and counts what is newly priced", async () => {
     await using home = kind.newHome(manualClock(noon));
@@ -79,11 +97,26 @@ describe.each(ledgerKinds)("what-if in the ledger: $name", (kind) => {
     await ledger.hold(holdOf("gone", usd("1"), { model: "model-gone" }));
     await ledger.post("gone", posting(5, 5), endAt(noon));
     await ledger.hold(holdOf("unpriced", null));
-    await ledger.post("unpriced", { ...posting(1000, 100), cost: null, listCost: null, formula: "unpriced" }, endAt(noon));
-    await ledger.adjust("tokens", { id: "fix", at: noon, amount: -usd("0.0001") as PicoUsd, why: "credit", by: "root" });
+    await ledger.post(
+      "unpriced",
+      { ...posting(1000, 100), cost: null, listCost: null, formula: "unpriced" },
+      endAt(noon),
+    );
+    await ledger.adjust("tokens", {
+      id: "fix",
+      at: noon,
+      amount: -usd("0.0001") as PicoUsd,
+      why: "credit",
+      by: "root",
+    });
     await ledger.hold(holdOf("pending", usd("1")));
-    const twice: PriceVersion = { ...price, tiers: [{ fromPromptTokens: 0, charged: price.tiers[0].list, list: price.tiers[0].list }] };
-    const [row] = await ledger.whatIf({ by: [], ...span }, (charge) => recomputeUnder(charge, (model) => (model === "model-a" ? twice : "unknown_model")));
+    const twice: PriceVersion = {
+      ...price,
+      tiers: [{ fromPromptTokens: 0, charged: price.tiers[0].list, list: price.tiers[0].list }],
+    };
+    const [row] = await ledger.whatIf({ by: [], ...span }, (charge) =>
+      recomputeUnder(charge, (model) => (model === "model-a" ? twice : "unknown_model")),
+    );
     const dear = costOf(twice, posting(1000, 100).tokens);
     const kept = usd("0.25") - usd("0.0001") + (posting(5, 5).cost ?? 0n);
     expect(row?.whatIf).toEqual({

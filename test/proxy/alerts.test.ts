@@ -18,11 +18,14 @@ const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /** As a receiver verifies it, from the documents alone. */
 function isSigned({ headers, body }: Received): boolean {
   const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
-  const expected = createHmac("sha256", Buffer.from("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "base64")).update(signed).digest("base64");
+  const expected = createHmac("sha256", Buffer.from("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "base64"))
+    .update(signed)
+    .digest("base64");
   return headers["webhook-signature"] === `v1,${expected}`;
 }
 
-const bodyOf = ({ body }: Received) => JSON.parse(body) as { id: string; type: string; text: string; data: Record<string, unknown> };
+const bodyOf = ({ body }: Received) =>
+  JSON.parse(body) as { id: string; type: string; text: string; data: Record<string, unknown> };
 
 it("tells of the threshold and then of the refusal, in order, signed, with the address nowhere to be seen", async () => {
   await using receiver = await startReceiver();
@@ -45,7 +48,10 @@ it("tells of the threshold and then of the refusal, in order, signed, with the a
   const [first, again, second] = received as [Received, Received, Received];
   expect(received.map((each) => bodyOf(each).type)).toEqual(["budget_warning", "budget_warning", "budget_exhausted"]);
   expect(again.headers["webhook-id"]).toBe(first.headers["webhook-id"]);
-  expect(bodyOf(first)).toMatchObject({ id: first.headers["webhook-id"], data: { scope: "key:alice", period: "1d", limit_usd: "0.001" } });
+  expect(bodyOf(first)).toMatchObject({
+    id: first.headers["webhook-id"],
+    data: { scope: "key:alice", period: "1d", limit_usd: "0.001" },
+  });
   expect(bodyOf(second).data).toMatchObject({ cause: "refused" });
   expect(received.every(isSigned)).toBe(true);
   expect(isSigned({ ...second, body: second.body.replace("0.001", "0.002") })).toBe(false);
@@ -58,61 +64,83 @@ it("tells of the threshold and then of the refusal, in order, signed, with the a
   expect(metrics).toContain('farebox_outbox_deliveries_total{kind="alert",result="failed"} 1\n');
   expect(metrics).toContain("farebox_outbox_waiting 0\n");
   const folder = dirname(proxy.database);
-  const stored = readdirSync(folder).map((name) => readFileSync(join(folder, name), "latin1")).join();
+  const stored = readdirSync(folder)
+    .map((name) => readFileSync(join(folder, name), "latin1"))
+    .join();
   for (const seen of [metrics, stored, JSON.stringify(log.lines)]) expect(seen).not.toMatch(/s3cret|whsec_|MfKQ9r8G/);
 });
 
-it("kill -9 before an alert is looked for, and before it is delivered: it is delivered, with one id", { timeout: 90_000 }, async () => {
-  await using folder = await temporaryFolder();
-  await using sandbox = await startSandbox();
-  await using receiver = await startReceiver();
-  const database = join(folder.path, "farebox.db");
-  const key = (await runFarebox(["keys", "create", "alice", "--database", database])).stdout.trim();
-  await runFarebox(["budgets", "set", "key:alice", "1", "--per", "total", "--warn", "1%", "--database", database]);
-  const start = () => startServe({ database, gateway: sandbox, env: { FAREBOX_ALERT_WEBHOOK: receiver.url, FAREBOX_ALERT_SECRET: secret } });
-  receiver.answer(() => {});
+it(
+  "kill -9 before an alert is looked for, and before it is delivered: it is delivered, with one id",
+  { timeout: 90_000 },
+  async () => {
+    await using folder = await temporaryFolder();
+    await using sandbox = await startSandbox();
+    await using receiver = await startReceiver();
+    const database = join(folder.path, "farebox.db");
+    const key = (await runFarebox(["keys", "create", "alice", "--database", database])).stdout.trim();
+    await runFarebox(["budgets", "set", "key:alice", "1", "--per", "total", "--warn", "1%", "--database", database]);
+    const start = () =>
+      startServe({
+        database,
+        gateway: sandbox,
+        env: { FAREBOX_ALERT_WEBHOOK: receiver.url, FAREBOX_ALERT_SECRET: secret },
+      });
+    receiver.answer(() => {});
 
-  const first = await start();
-  await using _first = first;
-  const answer = await fetch(`${first.url}/v1/chat/completions`, {
-    method: "POST",
-    headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
-    body: JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "#sandbox tokens:2000" }], max_tokens: 4000 }),
-  });
-  await answer.arrayBuffer();
-  first.signal("SIGKILL");
-  await first.ended;
-  expect(receiver.received).toHaveLength(0);
+    const first = await start();
+    await using _first = first;
+    const answer = await fetch(`${first.url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
+      body: JSON.stringify({
+        model: "gpt-4o",
+        messages: [{ role: "user", content: "#sandbox tokens:2000" }],
+        max_tokens: 4000,
+      }),
+    });
+    await answer.arrayBuffer();
+    first.signal("SIGKILL");
+    await first.ended;
+    expect(receiver.received).toHaveLength(0);
 
-  const second = await start();
-  await using _second = second;
-  await receiver.waitFor(1);
-  second.signal("SIGKILL");
-  await second.ended;
+    const second = await start();
+    await using _second = second;
+    await receiver.waitFor(1);
+    second.signal("SIGKILL");
+    await second.ended;
 
-  receiver.answer(status(200));
-  const third = await start();
-  await using _third = third;
-  const received = await receiver.waitFor(2);
-  expect(received.map((each) => bodyOf(each).type)).toEqual(["budget_warning", "budget_warning"]);
-  expect(new Set(received.map(({ headers }) => headers["webhook-id"])).size).toBe(1);
-  expect(received.every(isSigned)).toBe(true);
-  await until(async () => (await (await fetch(`${third.url}/metrics`)).text()).includes("farebox_outbox_waiting 0\n"));
-  third.signal("SIGTERM");
-  await third.ended;
+    receiver.answer(status(200));
+    const third = await start();
+    await using _third = third;
+    const received = await receiver.waitFor(2);
+    expect(received.map((each) => bodyOf(each).type)).toEqual(["budget_warning", "budget_warning"]);
+    expect(new Set(received.map(({ headers }) => headers["webhook-id"])).size).toBe(1);
+    expect(received.every(isSigned)).toBe(true);
+    await until(async () =>
+      (await (await fetch(`${third.url}/metrics`)).text()).includes("farebox_outbox_waiting 0\n"),
+    );
+    third.signal("SIGTERM");
+    await third.ended;
 
-  // All of it is remembered: nothing is told twice by the next one.
-  const fourth = await start();
-  await using _fourth = fourth;
-  await until(async () => (await (await fetch(`${fourth.url}/metrics`)).text()).includes('farebox_alerts_total{type="budget_warning"} 0\n'));
-  expect(receiver.received).toHaveLength(2);
-});
+    // All of it is remembered: nothing is told twice by the next one.
+    const fourth = await start();
+    await using _fourth = fourth;
+    await until(async () =>
+      (await (await fetch(`${fourth.url}/metrics`)).text()).includes('farebox_alerts_total{type="budget_warning"} 0\n'),
+    );
+    expect(receiver.received).toHaveLength(2);
+  },
+);
 
 it("a thousand windows at once are told of one after the other, and delay no hold", { timeout: 60_000 }, async () => {
   await using receiver = await startReceiver();
   await using proxy = await startProxy({ env: { FAREBOX_ALERT_WEBHOOK: receiver.url } });
   const { ledger, keys, alerts } = proxy.serving;
-  await setBudget({ ledger, keys, clock: systemClock(), by: "tester" }, { scope: "each-key", limit: "1", period: "total", warnPercent: 10 });
+  await setBudget(
+    { ledger, keys, clock: systemClock(), by: "tester" },
+    { scope: "each-key", limit: "1", period: "total", warnPercent: 10 },
+  );
   const at = Date.now();
   const callers = Array.from({ length: 1000 }, (_, index) => ({ key: `k${index}`, team: null }));
   await Promise.all(
@@ -125,7 +153,9 @@ it("a thousand windows at once are told of one after the other, and delay no hol
   const evaluated = alerts.evaluate().then(() => (evaluating.over = true));
   let meanwhile = 0;
   for (; !evaluating.over; meanwhile++) {
-    expect((await ledger.hold(holdOf(`h${meanwhile}`, usd("0.000001"), { at, caller: { key: "k1", team: null } }))).ok).toBe(true);
+    expect(
+      (await ledger.hold(holdOf(`h${meanwhile}`, usd("0.000001"), { at, caller: { key: "k1", team: null } }))).ok,
+    ).toBe(true);
   }
   await evaluated;
   await until(() => receiver.received.length === 1000, "all are delivered");

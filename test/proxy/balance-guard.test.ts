@@ -36,7 +36,12 @@ it("waits two seconds at most for a record that does not come, then for none unt
   const lookUps: ((found: AccountLookup) => void)[] = [];
   const account = { lookUp: () => new Promise<AccountLookup>((resolve) => lookUps.push(resolve)) };
   const answerAll = (balance: string) => {
-    for (const resolve of lookUps.splice(0)) resolve({ ok: true, record: { body: { equivalent_in_usd: balance }, bytes: Buffer.alloc(0), fetchedAt: 0 }, freshness: "miss" });
+    for (const resolve of lookUps.splice(0))
+      resolve({
+        ok: true,
+        record: { body: { equivalent_in_usd: balance }, bytes: Buffer.alloc(0), fetchedAt: 0 },
+        freshness: "miss",
+      });
   };
   const guard = createBalanceGuard({ account, clock, floor: usd("1"), log });
   const first = guard();

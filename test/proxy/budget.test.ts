@@ -91,7 +91,8 @@ describe("500 parallel requests against a budget for 37", { timeout: 60_000 }, (
     expect(charges.every(({ state, source }) => state === "posted" && source === "reported")).toBe(true);
     const cost = charges.reduce((sum, charge) => sum + (charge.cost ?? 0n), 0n);
     expect(cost).toBe(proxy.sandbox.billed.cost);
-    for (const window of await proxy.serving.ledger.windows(Date.now())) expect(window).toMatchObject({ spent: cost, held: 0n });
+    for (const window of await proxy.serving.ledger.windows(Date.now()))
+      expect(window).toMatchObject({ spent: cost, held: 0n });
     expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
   });
 
@@ -104,7 +105,9 @@ describe("500 parallel requests against a budget for 37", { timeout: 60_000 }, (
     await proxy.budget("key:bob", text(1n), "1h", "soft");
     const watch = watchWindows(proxy);
     const responses = await Promise.all(Array.from({ length: burst }, (_, number) => send(proxy, number, bob)));
-    const bodies = await Promise.all(responses.map(async (response) => ({ response, body: JSON.parse(await response.text()) })));
+    const bodies = await Promise.all(
+      responses.map(async (response) => ({ response, body: JSON.parse(await response.text()) })),
+    );
     const { broken } = await watch.stop();
     expect(broken).toEqual([]);
 
@@ -136,7 +139,7 @@ describe("500 parallel requests against a budget for 37", { timeout: 60_000 }, (
     expect(last.headers.get("x-farebox-error")).toBe("budget_exceeded");
     expect(last.headers.get("x-should-retry")).toBe("false");
     expect(last.headers.get("retry-after")).toBeNull();
-    expect((await errorOf(last))).toMatchObject({
+    expect(await errorOf(last)).toMatchObject({
       type: "insufficient_quota",
       param: null,
       code: "budget_exceeded",
@@ -211,11 +214,21 @@ describe("one request", () => {
     expect(recorded.status).toBe(200);
     expect(recorded.headers.get("x-farebox-cost-usd")).toBeNull();
     await recorded.text();
-    expect(await proxy.onlyCharge()).toMatchObject({ state: "posted", cost: null, listCost: null, hold: null, formula: "unpriced" });
+    expect(await proxy.onlyCharge()).toMatchObject({
+      state: "posted",
+      cost: null,
+      listCost: null,
+      hold: null,
+      formula: "unpriced",
+    });
     await proxy.budget("key:alice", "100");
     const refused = await proxy.chat({ model: "nobody-knows-this" });
     expect(refused.status).toBe(400);
-    expect((await errorOf(refused))).toMatchObject({ code: "model_not_priced", param: "model", type: "invalid_request_error" });
+    expect(await errorOf(refused)).toMatchObject({
+      code: "model_not_priced",
+      param: "model",
+      type: "invalid_request_error",
+    });
     expect(proxy.sandbox.requests).toHaveLength(1);
     expect(await proxy.charges()).toHaveLength(1);
   });
@@ -252,7 +265,7 @@ describe("one request", () => {
     await proxy.budget("key:alice", "100");
     const refused = await proxy.chat(body);
     expect(refused.status).toBe(400);
-    expect((await errorOf(refused))).toMatchObject({ code: "invalid_request", param: "web_search_options" });
+    expect(await errorOf(refused)).toMatchObject({ code: "invalid_request", param: "web_search_options" });
     expect(await proxy.charges()).toHaveLength(1);
   });
 });
@@ -262,15 +275,41 @@ describe("a change by a command beside the proxy", { timeout: 60_000 }, () => {
     await using proxy = await startProxy();
     await proxy.budget("key:alice", "1.00");
     await (await proxy.chat({ max_tokens: 10 })).text();
-    const lowered = await runFarebox(["budgets", "set", "key:alice", "0.00001", "--per", "total", "--database", proxy.database]);
+    const lowered = await runFarebox([
+      "budgets",
+      "set",
+      "key:alice",
+      "0.00001",
+      "--per",
+      "total",
+      "--database",
+      proxy.database,
+    ]);
     expect(lowered).toMatchObject({ code: 0 });
     const refused = await proxy.chat({ max_tokens: 10 });
     expect(refused.status).toBe(402);
     expect((await errorOf(refused)).metadata).toMatchObject({ limit_usd: "0.00001", period: "total" });
-    const raised = await runFarebox(["budgets", "set", "key:alice", "2", "--per", "total", "--database", proxy.database]);
+    const raised = await runFarebox([
+      "budgets",
+      "set",
+      "key:alice",
+      "2",
+      "--per",
+      "total",
+      "--database",
+      proxy.database,
+    ]);
     expect(raised.code).toBe(0);
     expect((await proxy.chat({ max_tokens: 10 })).status).toBe(200);
-    const removed = await runFarebox(["budgets", "remove", "key:alice", "--per", "total", "--database", proxy.database]);
+    const removed = await runFarebox([
+      "budgets",
+      "remove",
+      "key:alice",
+      "--per",
+      "total",
+      "--database",
+      proxy.database,
+    ]);
     expect(removed.code).toBe(0);
     const free = await proxy.chat({ max_tokens: 10 });
     expect(free.headers.get("x-farebox-budget-remaining-usd")).toBeNull();
@@ -301,7 +340,10 @@ describe("a change by a command beside the proxy", { timeout: 60_000 }, () => {
       const response = await proxy.chat({ max_tokens: 5 }, { key: bob });
       const body = await response.text();
       if (response.status !== 401) return false;
-      expect(JSON.parse(body).error).toMatchObject({ code: "invalid_api_key", message: "This API key has been revoked." });
+      expect(JSON.parse(body).error).toMatchObject({
+        code: "invalid_api_key",
+        message: "This API key has been revoked.",
+      });
       return true;
     }, "the revocation is known");
     expect((await proxy.chat({ max_tokens: 5 })).status).toBe(200);

@@ -40,7 +40,10 @@ describe("the ceiling price of unknown models", () => {
       { model: "gpt-4o-2024-11-20", group: "large-general" },
     ]);
 
-    const report = await runReport({ ledger: proxy.serving.ledger, nameOf: (id) => id }, { by: ["model"], since: 0, until: Date.now() + 1 });
+    const report = await runReport(
+      { ledger: proxy.serving.ledger, nameOf: (id) => id },
+      { by: ["model"], since: 0, until: Date.now() + 1 },
+    );
     expect(report.ceiling_price).toEqual({ requests: 1, cost_usd: charges[0]?.cost_usd });
 
     const metrics = await proxy.metrics();

@@ -12,74 +12,107 @@ import { ask, eventsIn, open } from "../support/wire-client.ts";
 const limit = usd("0.05");
 const parallel = 50;
 
-describe("50 parallel streams without end, at 100 tokens a second each, on a budget of 0.05 USD", { timeout: 60_000 }, () => {
-  it.each(["64", "128"])("spend at most that by the gateway's own count of what it delivered, and most of it, in slices of %s", async (slice) => {
-    await using proxy = await startProxy({ env: { FAREBOX_STREAM_SLICE: slice } });
-    await proxy.budget("key:alice", "0.05", "1mo");
-    const watch = watchWindows(proxy);
-    const answers = await Promise.all(Array.from({ length: parallel }, () => ask(proxy, chatWith("endless:10", { stream: true }))));
-    const charges = await proxy.charges();
-    const { looks, broken } = await watch.stop();
-    expect(broken).toEqual([]);
-    expect(looks).toBeGreaterThan(10);
+describe(
+  "50 parallel streams without end, at 100 tokens a second each, on a budget of 0.05 USD",
+  { timeout: 60_000 },
+  () => {
+    it.each(["64", "128"])(
+      "spend at most that by the gateway's own count of what it delivered, and most of it, in slices of %s",
+      async (slice) => {
+        await using proxy = await startProxy({ env: { FAREBOX_STREAM_SLICE: slice } });
+        await proxy.budget("key:alice", "0.05", "1mo");
+        const watch = watchWindows(proxy);
+        const answers = await Promise.all(
+          Array.from({ length: parallel }, () => ask(proxy, chatWith("endless:10", { stream: true }))),
+        );
+        const charges = await proxy.charges();
+        const { looks, broken } = await watch.stop();
+        expect(broken).toEqual([]);
+        expect(looks).toBeGreaterThan(10);
 
-    for (const { status, body, broken: connection } of answers) {
-      expect([status, connection]).toEqual([200, null]);
-      expect(JSON.parse(eventsIn(body).at(-1) ?? "{}")).toEqual({
-        error: {
-          message: expect.stringContaining("cannot pay for more of this stream"),
-          type: "insufficient_quota",
-          param: null,
-          code: "budget_exceeded",
-          metadata: {
-            scope: "key:alice", period: "1mo", limit_usd: "0.05", spent_usd: expect.stringMatching(/^0\.0/), held_usd: expect.stringMatching(/^0\.0/),
-            needed_usd: expect.stringMatching(/^0\.000\d+$/), resets_at: expect.stringMatching(/-01T00:00:00\.000Z$/),
-          },
-        },
-      });
-    }
-    await proxy.sandbox.waitFor(({ activeStreams }) => activeStreams === 0);
-    const { billed, ledger } = proxy.sandbox;
-    expect(ledger.every(({ deliveredTokens, completionTokens }) => deliveredTokens === completionTokens)).toBe(true);
-    expect(billed.cost).toBeLessThanOrEqual(limit);
-    expect(Number((billed.cost * 100n) / limit)).toBeGreaterThanOrEqual(90);
+        for (const { status, body, broken: connection } of answers) {
+          expect([status, connection]).toEqual([200, null]);
+          expect(JSON.parse(eventsIn(body).at(-1) ?? "{}")).toEqual({
+            error: {
+              message: expect.stringContaining("cannot pay for more of this stream"),
+              type: "insufficient_quota",
+              param: null,
+              code: "budget_exceeded",
+              metadata: {
+                scope: "key:alice",
+                period: "1mo",
+                limit_usd: "0.05",
+                spent_usd: expect.stringMatching(/^0\.0/),
+                held_usd: expect.stringMatching(/^0\.0/),
+                needed_usd: expect.stringMatching(/^0\.000\d+$/),
+                resets_at: expect.stringMatching(/-01T00:00:00\.000Z$/),
+              },
+            },
+          });
+        }
+        await proxy.sandbox.waitFor(({ activeStreams }) => activeStreams === 0);
+        const { billed, ledger } = proxy.sandbox;
+        expect(ledger.every(({ deliveredTokens, completionTokens }) => deliveredTokens === completionTokens)).toBe(
+          true,
+        );
+        expect(billed.cost).toBeLessThanOrEqual(limit);
+        expect(Number((billed.cost * 100n) / limit)).toBeGreaterThanOrEqual(90);
 
-    expect(charges).toHaveLength(parallel);
-    for (const charge of charges) expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "budget_exceeded", overage: 0n, status: 200 });
-    const spent = charges.reduce((sum, { cost }) => sum + (cost ?? 0n), 0n);
-    expect(spent).toBeGreaterThanOrEqual(billed.cost);
-    expect(await proxy.serving.ledger.windows(Date.now())).toMatchObject([{ spent, held: 0n }]);
-    expect(await proxy.serving.ledger.verify()).toMatchObject({ differences: [] });
-  });
-});
+        expect(charges).toHaveLength(parallel);
+        for (const charge of charges)
+          expect(charge).toMatchObject({
+            state: "posted",
+            source: "partial",
+            reason: "budget_exceeded",
+            overage: 0n,
+            status: 200,
+          });
+        const spent = charges.reduce((sum, { cost }) => sum + (cost ?? 0n), 0n);
+        expect(spent).toBeGreaterThanOrEqual(billed.cost);
+        expect(await proxy.serving.ledger.windows(Date.now())).toMatchObject([{ spent, held: 0n }]);
+        expect(await proxy.serving.ledger.verify()).toMatchObject({ differences: [] });
+      },
+    );
+  },
+);
 
-it("kill -9 while a hold grows: the next start posts the hold as it was then, which covers what was delivered", { timeout: 60_000 }, async () => {
-  await using folder = await temporaryFolder();
-  await using sandbox = await startSandbox();
-  const database = join(folder.path, "farebox.db");
-  const key = (await runFarebox(["keys", "create", "alice", "--database", database])).stdout.trim();
-  await runFarebox(["budgets", "set", "key:alice", "1", "--per", "1mo", "--database", database]);
-  const holds = () => {
-    using db = Object.assign(new Database(database, { readonly: true }), { [Symbol.dispose]: () => db.close() });
-    return db.prepare("select state, source, reason, hold, cost from charges").safeIntegers().all() as { state: string; hold: bigint; cost: bigint | null }[];
-  };
-  const env = { FAREBOX_STREAM_SLICE: "64" };
-  const serve = await startServe({ database, gateway: sandbox, env });
-  const client = await open({ url: serve.url, key }, chatWith("endless:2", { stream: true }));
-  const first = holds()[0]?.hold ?? 0n;
-  const reading = client.rest().catch(() => undefined);
-  await sandbox.waitFor(({ requests }) => (requests[0]?.deltas ?? 0) > 500, 20_000);
-  serve.signal("SIGKILL");
-  await serve.ended;
-  await reading;
-  const [pending] = holds();
-  expect(pending).toMatchObject({ state: "pending" });
-  expect(pending?.hold).toBeGreaterThan(first * 2n);
+it(
+  "kill -9 while a hold grows: the next start posts the hold as it was then, which covers what was delivered",
+  { timeout: 60_000 },
+  async () => {
+    await using folder = await temporaryFolder();
+    await using sandbox = await startSandbox();
+    const database = join(folder.path, "farebox.db");
+    const key = (await runFarebox(["keys", "create", "alice", "--database", database])).stdout.trim();
+    await runFarebox(["budgets", "set", "key:alice", "1", "--per", "1mo", "--database", database]);
+    const holds = () => {
+      using db = Object.assign(new Database(database, { readonly: true }), { [Symbol.dispose]: () => db.close() });
+      return db.prepare("select state, source, reason, hold, cost from charges").safeIntegers().all() as {
+        state: string;
+        hold: bigint;
+        cost: bigint | null;
+      }[];
+    };
+    const env = { FAREBOX_STREAM_SLICE: "64" };
+    const serve = await startServe({ database, gateway: sandbox, env });
+    const client = await open({ url: serve.url, key }, chatWith("endless:2", { stream: true }));
+    const first = holds()[0]?.hold ?? 0n;
+    const reading = client.rest().catch(() => undefined);
+    await sandbox.waitFor(({ requests }) => (requests[0]?.deltas ?? 0) > 500, 20_000);
+    serve.signal("SIGKILL");
+    await serve.ended;
+    await reading;
+    const [pending] = holds();
+    expect(pending).toMatchObject({ state: "pending" });
+    expect(pending?.hold).toBeGreaterThan(first * 2n);
 
-  await using again = await startServe({ database, gateway: sandbox, env });
-  expect(again.stderr).toContain('"recovered":1');
-  expect(holds()).toMatchObject([{ state: "posted", source: "assumed", reason: "crash", hold: pending?.hold, cost: pending?.hold }]);
-  await sandbox.waitFor(({ activeStreams }) => activeStreams === 0);
-  expect(pending?.hold).toBeGreaterThanOrEqual(sandbox.billed.cost);
-  expect((await runFarebox(["verify", "--database", database])).code).toBe(0);
-});
+    await using again = await startServe({ database, gateway: sandbox, env });
+    expect(again.stderr).toContain('"recovered":1');
+    expect(holds()).toMatchObject([
+      { state: "posted", source: "assumed", reason: "crash", hold: pending?.hold, cost: pending?.hold },
+    ]);
+    await sandbox.waitFor(({ activeStreams }) => activeStreams === 0);
+    expect(pending?.hold).toBeGreaterThanOrEqual(sandbox.billed.cost);
+    expect((await runFarebox(["verify", "--database", database])).code).toBe(0);
+  },
+);

@@ -1,4 +1,11 @@
-import OpenAI, { APIError, APIUserAbortError, AuthenticationError, BadRequestError, NotFoundError, RateLimitError } from "openai";
+import OpenAI, {
+  APIError,
+  APIUserAbortError,
+  AuthenticationError,
+  BadRequestError,
+  NotFoundError,
+  RateLimitError,
+} from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Charge } from "../../src/core/charge.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
@@ -27,7 +34,14 @@ beforeEach(async () => {
 });
 
 function clientWith(options: { apiKey?: string; baseURL?: string; maxRetries?: number }): OpenAI {
-  return new OpenAI({ apiKey: proxy.key, baseURL: `${proxy.url}/v1`, organization: null, project: null, logLevel: "off", ...options });
+  return new OpenAI({
+    apiKey: proxy.key,
+    baseURL: `${proxy.url}/v1`,
+    organization: null,
+    project: null,
+    logLevel: "off",
+    ...options,
+  });
 }
 
 const hello: Messages = [{ role: "user", content: "Say hello." }];
@@ -43,7 +57,15 @@ async function chargeAsBilled(more: Partial<Charge> = {}): Promise<Charge> {
   const [charge, ...others] = await charges();
   if (charge === undefined || others.length > 0) throw new Error("expected one charge");
   const [bill] = billed();
-  expect(charge).toMatchObject({ state: "posted", source: "reported", cost: bill?.cost, status: 200, model: "gpt-4o", overage: 0n, ...more });
+  expect(charge).toMatchObject({
+    state: "posted",
+    source: "reported",
+    cost: bill?.cost,
+    status: 200,
+    model: "gpt-4o",
+    overage: 0n,
+    ...more,
+  });
   expect(charge.tokens.input + charge.tokens.cached_input).toBe(bill?.promptTokens);
   expect(charge.tokens.output + charge.tokens.reasoning).toBe(bill?.completionTokens);
   return charge;
@@ -60,7 +82,9 @@ async function errorFrom(work: Promise<unknown>): Promise<unknown> {
 
 describe("answers", () => {
   it("plain, with what it cost in its headers", async () => {
-    const { data, response } = await client.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 50 }).withResponse();
+    const { data, response } = await client.chat.completions
+      .create({ model: "gpt-4o", messages: hello, max_tokens: 50 })
+      .withResponse();
     expect(data.choices[0]?.message.content).toMatch(/\w+/);
     const charge = await chargeAsBilled({ stream: false });
     expect(data.usage?.total_tokens).toBe(charge.tokens.input + charge.tokens.output);
@@ -70,7 +94,12 @@ describe("answers", () => {
   });
 
   it("as a stream without usage, which is counted to the token", async () => {
-    const stream = await client.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 60, stream: true });
+    const stream = await client.chat.completions.create({
+      model: "gpt-4o",
+      messages: hello,
+      max_tokens: 60,
+      stream: true,
+    });
     let text = "";
     for await (const chunk of stream) {
       expect(chunk.usage).toBeFalsy();
@@ -91,7 +120,9 @@ describe("answers", () => {
     const usages: unknown[] = [];
     for await (const chunk of stream) if (chunk.usage) usages.push(chunk.usage);
     const charge = await chargeAsBilled({ stream: true });
-    expect(usages).toEqual([expect.objectContaining({ prompt_tokens: charge.tokens.input, completion_tokens: charge.tokens.output })]);
+    expect(usages).toEqual([
+      expect.objectContaining({ prompt_tokens: charge.tokens.input, completion_tokens: charge.tokens.output }),
+    ]);
     expect(charge.firstTokenMs).toBeGreaterThan(0);
   });
 
@@ -99,7 +130,13 @@ describe("answers", () => {
     const answer = await client.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 40, n: 2 });
     expect(answer.choices.map(({ index }) => index)).toEqual([0, 1]);
     await chargeAsBilled();
-    const stream = await client.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 40, n: 2, stream: true });
+    const stream = await client.chat.completions.create({
+      model: "gpt-4o",
+      messages: hello,
+      max_tokens: 40,
+      n: 2,
+      stream: true,
+    });
     for await (const _ of stream);
     const [, second] = await charges();
     expect(second).toMatchObject({ source: "counted", state: "posted", cost: billed()[1]?.cost });
@@ -107,7 +144,9 @@ describe("answers", () => {
 
   it("with tools, called as the gateway called them", async () => {
     const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
-    const tools: OpenAI.Chat.ChatCompletionTool[] = [{ type: "function", function: { name: "weather", description: "Weather of a city", parameters } }];
+    const tools: OpenAI.Chat.ChatCompletionTool[] = [
+      { type: "function", function: { name: "weather", description: "Weather of a city", parameters } },
+    ];
     const wish = { model: "gpt-4o", messages: hello, max_tokens: 200, tools, tool_choice: "required" } as const;
     const answer = await client.chat.completions.create(wish);
     const [call] = answer.choices[0]?.message.tool_calls ?? [];
@@ -125,7 +164,10 @@ describe("answers", () => {
       model: "gpt-4o",
       messages: [{ role: "user", content: "Give me JSON." }],
       max_tokens: 100,
-      response_format: { type: "json_schema", json_schema: { name: "thing", schema: { type: "object", properties: { a: { type: "string" } } } } },
+      response_format: {
+        type: "json_schema",
+        json_schema: { name: "thing", schema: { type: "object", properties: { a: { type: "string" } } } },
+      },
     });
     expect(JSON.parse(answer.choices[0]?.message.content ?? "")).toBeTypeOf("object");
     await chargeAsBilled();
@@ -146,7 +188,11 @@ describe("answers", () => {
 
   it("with cached and reasoning tokens apart", async () => {
     fate = () => "prompt:1000+cached:600+reasoning:30";
-    await client.chat.completions.create({ model: "gpt-4o", messages: [{ role: "user", content: "x ".repeat(1000) }], max_completion_tokens: 200 });
+    await client.chat.completions.create({
+      model: "gpt-4o",
+      messages: [{ role: "user", content: "x ".repeat(1000) }],
+      max_completion_tokens: 200,
+    });
     const charge = await chargeAsBilled();
     expect(charge.tokens).toMatchObject({ input: 400, cached_input: 600, reasoning: 30 });
   });
@@ -170,7 +216,12 @@ describe("answers", () => {
 describe("a client that aborts", () => {
   it("in the middle of a stream ends the gateway's stream at once and pays for what was delivered", async () => {
     fate = () => "endless:5";
-    const stream = await client.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 5000, stream: true });
+    const stream = await client.chat.completions.create({
+      model: "gpt-4o",
+      messages: hello,
+      max_tokens: 5000,
+      stream: true,
+    });
     let chunks = 0;
     for await (const _ of stream) if (++chunks === 20) stream.controller.abort();
     await proxy.sandbox.waitFor(() => seen()[0]?.ended === "clientLeft");
@@ -186,7 +237,10 @@ describe("a client that aborts", () => {
   it("a stream before its headers ends the gateway's request as well", async () => {
     fate = () => "silent";
     const controller = new AbortController();
-    const asked = client.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 50, stream: true }, { signal: controller.signal });
+    const asked = client.chat.completions.create(
+      { model: "gpt-4o", messages: hello, max_tokens: 50, stream: true },
+      { signal: controller.signal },
+    );
     await proxy.sandbox.waitFor(() => seen()[0]?.body.length !== 0 && seen().length === 1);
     controller.abort();
     expect(await errorFrom(asked)).toBeInstanceOf(APIUserAbortError);
@@ -200,7 +254,10 @@ describe("a client that aborts", () => {
   it("a plain request pays what the gateway billed, because the answer is read to its end", async () => {
     fate = () => "latency:100";
     const controller = new AbortController();
-    const asked = client.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 50 }, { signal: controller.signal });
+    const asked = client.chat.completions.create(
+      { model: "gpt-4o", messages: hello, max_tokens: 50 },
+      { signal: controller.signal },
+    );
     await proxy.sandbox.waitFor(() => seen().length === 1);
     controller.abort();
     expect(await errorFrom(asked)).toBeInstanceOf(APIUserAbortError);
@@ -211,7 +268,9 @@ describe("a client that aborts", () => {
 
 describe("errors", () => {
   it("of a wrong key", async () => {
-    const error = await errorFrom(clientWith({ apiKey: "sk-fb-abc-wrong" }).chat.completions.create({ model: "gpt-4o", messages: hello }));
+    const error = await errorFrom(
+      clientWith({ apiKey: "sk-fb-abc-wrong" }).chat.completions.create({ model: "gpt-4o", messages: hello }),
+    );
     expect(error).toBeInstanceOf(AuthenticationError);
     expect(error).toMatchObject({ status: 401, code: "invalid_api_key", type: "invalid_request_error", param: null });
     expect(seen()).toHaveLength(0);
@@ -241,9 +300,16 @@ describe("errors", () => {
       logLevel: "off",
       fetch: (...args) => (requests++, fetch(...args)),
     });
-    const error = await errorFrom(counting.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 50 }));
+    const error = await errorFrom(
+      counting.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 50 }),
+    );
     expect(error).toBeInstanceOf(APIError);
-    expect(error).toMatchObject({ status: 402, code: "budget_exceeded", type: "insufficient_quota", error: { metadata: { scope: "key:poor", period: "1d" } } });
+    expect(error).toMatchObject({
+      status: 402,
+      code: "budget_exceeded",
+      type: "insufficient_quota",
+      error: { metadata: { scope: "key:poor", period: "1d" } },
+    });
     expect(requests).toBe(1);
     expect(seen()).toHaveLength(0);
   });
@@ -261,13 +327,18 @@ describe("errors", () => {
   it("of a gateway that stays busy, and of a budget that is held", async () => {
     fate = () => "status:429";
     const once = clientWith({ maxRetries: 0 });
-    expect(await errorFrom(once.chat.completions.create({ model: "gpt-4o", messages: hello }))).toBeInstanceOf(RateLimitError);
+    expect(await errorFrom(once.chat.completions.create({ model: "gpt-4o", messages: hello }))).toBeInstanceOf(
+      RateLimitError,
+    );
 
     fate = () => "silent";
     const bob = clientWith({ apiKey: await proxy.addKey("bob"), maxRetries: 0 });
     await proxy.budget("key:bob", "0.0004", "1d");
     const controller = new AbortController();
-    const running = bob.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 50, stream: true }, { signal: controller.signal });
+    const running = bob.chat.completions.create(
+      { model: "gpt-4o", messages: hello, max_tokens: 50, stream: true },
+      { signal: controller.signal },
+    );
     await proxy.sandbox.waitFor(() => seen().length === 2);
     const held = await errorFrom(bob.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 50 }));
     expect(held).toBeInstanceOf(RateLimitError);
@@ -278,9 +349,18 @@ describe("errors", () => {
   });
 
   it("in the middle of a stream raise, whether the gateway sent them or broke off", async () => {
-    for (const [scenario, code] of [["stream-error:5", null], ["cut:5", "gateway_stream_broken"], ["no-finish", "gateway_stream_broken"]] as const) {
+    for (const [scenario, code] of [
+      ["stream-error:5", null],
+      ["cut:5", "gateway_stream_broken"],
+      ["no-finish", "gateway_stream_broken"],
+    ] as const) {
       fate = () => scenario;
-      const stream = await client.chat.completions.create({ model: "gpt-4o", messages: hello, max_tokens: 50, stream: true });
+      const stream = await client.chat.completions.create({
+        model: "gpt-4o",
+        messages: hello,
+        max_tokens: 50,
+        stream: true,
+      });
       const error = await errorFrom(
         (async () => {
           for await (const _ of stream);
@@ -290,7 +370,9 @@ describe("errors", () => {
       if (code !== null) expect(error, scenario).toMatchObject({ code });
     }
     const rows = await charges();
-    expect(rows.map(({ state, source }) => `${state} ${source}`)).toEqual(Array.from({ length: 3 }, () => "posted partial"));
+    expect(rows.map(({ state, source }) => `${state} ${source}`)).toEqual(
+      Array.from({ length: 3 }, () => "posted partial"),
+    );
     rows.forEach(({ cost }, index) => expect(cost).toBeGreaterThanOrEqual(billed()[index]?.cost ?? 1n));
   });
 });

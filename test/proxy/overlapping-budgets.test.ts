@@ -30,7 +30,13 @@ async function holdOfOne(): Promise<bigint> {
 /** Keys of two teams: a and b are red, c and d blue. */
 async function createKeysOfTeams(proxy: RunningProxy): Promise<string[]> {
   const keys: string[] = [];
-  for (const [name, team] of [["a", "red"], ["b", "red"], ["c", "blue"], ["d", "blue"]] as const) keys.push(await proxy.addKey(name, { team }));
+  for (const [name, team] of [
+    ["a", "red"],
+    ["b", "red"],
+    ["c", "blue"],
+    ["d", "blue"],
+  ] as const)
+    keys.push(await proxy.addKey(name, { team }));
   return keys;
 }
 
@@ -56,89 +62,108 @@ describe("1,000 parallel requests of four keys under three budgets that overlap"
       return response;
     });
     await Promise.all([relay.waitFor(37), allRefused]);
-    const held = new Map((await proxy.serving.ledger.windows(Date.now())).map((window) => [nameOfWindow(window), window.held]));
+    const held = new Map(
+      (await proxy.serving.ledger.windows(Date.now())).map((window) => [nameOfWindow(window), window.held]),
+    );
     expect(held.get("all/1mo ")).toBe(hold * 37n);
     expect(held.get("team:red/1w ") ?? 0n).toBeLessThanOrEqual(hold * 20n);
 
     relay.open(proxy.sandbox.url);
     const statuses = (await Promise.all(answers)).map(({ status }) => status);
-    expect([statuses.filter((status) => status === 200).length, statuses.filter((status) => status === 429).length]).toEqual([37, 963]);
+    expect([
+      statuses.filter((status) => status === 200).length,
+      statuses.filter((status) => status === 429).length,
+    ]).toEqual([37, 963]);
     const { looks, broken } = await watch.stop();
     expect(broken).toEqual([]);
     expect(looks).toBeGreaterThan(3);
     const charges = await proxy.charges();
     expect(charges.reduce((sum, { cost }) => sum + (cost ?? 0n), 0n)).toBe(proxy.sandbox.billed.cost);
-    for (const team of ["red", "blue"]) expect(charges.filter((charge) => charge.team === team).length).toBeGreaterThan(0);
+    for (const team of ["red", "blue"])
+      expect(charges.filter((charge) => charge.team === team).length).toBeGreaterThan(0);
     expect(await proxy.serving.ledger.verify()).toMatchObject({ charges: 37, differences: [] });
   });
 });
 
-describe("budgets that are made, changed and removed under load, from another process' connection", { timeout: 60_000 }, () => {
-  it("hold from the moment of the change, and every sum is right in the end", async () => {
-    const hold = await holdOfOne();
-    await using proxy = await startProxy();
-    const keys = [proxy.key, ...(await createKeysOfTeams(proxy))];
-    const clock = systemClock();
-    const opening = await openSqlite({ path: proxy.database, calendar: calendarOf("UTC"), clock, access: "command" });
-    if (!opening.ok) throw new Error(opening.failure.kind);
-    await using beside = opening.store;
-    const tools = { ledger: beside.ledger, keys: beside.keys, clock, by: "os:tester" };
+describe(
+  "budgets that are made, changed and removed under load, from another process' connection",
+  { timeout: 60_000 },
+  () => {
+    it("hold from the moment of the change, and every sum is right in the end", async () => {
+      const hold = await holdOfOne();
+      await using proxy = await startProxy();
+      const keys = [proxy.key, ...(await createKeysOfTeams(proxy))];
+      const clock = systemClock();
+      const opening = await openSqlite({ path: proxy.database, calendar: calendarOf("UTC"), clock, access: "command" });
+      if (!opening.ok) throw new Error(opening.failure.kind);
+      await using beside = opening.store;
+      const tools = { ledger: beside.ledger, keys: beside.keys, clock, by: "os:tester" };
 
-    const seen = new Map<number, number>();
-    const over = new AbortController();
-    let wake = () => {};
-    const senders = Array.from({ length: 20 }, async (_, number) => {
-      while (!over.signal.aborted) {
-        const response = await proxy.chat(request, { key: keys[number % keys.length] ?? "" });
-        await response.text();
-        seen.set(response.status, (seen.get(response.status) ?? 0) + 1);
-        wake();
-      }
-    });
-    const answersMore = async (count: number) => {
-      for (let left = count; left > 0; left--) await new Promise<void>((resolve) => (wake = resolve));
-    };
+      const seen = new Map<number, number>();
+      const over = new AbortController();
+      let wake = () => {};
+      const senders = Array.from({ length: 20 }, async (_, number) => {
+        while (!over.signal.aborted) {
+          const response = await proxy.chat(request, { key: keys[number % keys.length] ?? "" });
+          await response.text();
+          seen.set(response.status, (seen.get(response.status) ?? 0) + 1);
+          wake();
+        }
+      });
+      const answersMore = async (count: number) => {
+        for (let left = count; left > 0; left--) await new Promise<void>((resolve) => (wake = resolve));
+      };
 
-    const random = seeded(20_261_120);
-    const scopes = ["all", "team:red", "each-key", "each-key:red", "key:a", "key:alice"];
-    const periods: Period[] = ["total", "1d", "1mo"];
-    /** What each window weighed when its budget was last changed: from then on it may not weigh more than this, or than its limit. */
-    const atChange = new Map<string, bigint>();
-    const broken: string[] = [];
-    for (let change = 0; change < 60; change++) {
-      const scope = scopes[random(scopes.length)] ?? "all";
-      const period = periods[random(periods.length)] ?? "total";
-      if (random(4) === 0) await removeBudget(tools, { scope, period });
-      else {
-        // Around what is spent by now: some are far below it, some leave room for a few requests.
-        const spent = await spentIn(proxy.serving.ledger);
-        const limit = spent + hold * BigInt(random(30) - 8);
-        const set = await setBudget(tools, { scope, period, limit: text(limit < 0n ? 0n : limit), mode: random(6) === 0 ? "soft" : "hard" });
-        if (!set.ok) throw new Error(set.message);
-        for (const window of await beside.ledger.windows(Date.now())) if (window.budget.id === set.budget.id) atChange.set(nameOfWindow(window), weight(window));
-      }
-      for (let look = 0; look < 4; look++) {
-        await answersMore(5);
-        for (const window of await proxy.serving.ledger.windows(Date.now())) {
-          const before = atChange.get(nameOfWindow(window)) ?? 0n;
-          const most = before > window.budget.limit ? before : window.budget.limit;
-          if (window.budget.mode === "hard" && weight(window) > most) broken.push(`${nameOfWindow(window)} after change ${change}: ${weight(window)} > ${most}`);
+      const random = seeded(20_261_120);
+      const scopes = ["all", "team:red", "each-key", "each-key:red", "key:a", "key:alice"];
+      const periods: Period[] = ["total", "1d", "1mo"];
+      /** What each window weighed when its budget was last changed: from then on it may not weigh more than this, or than its limit. */
+      const atChange = new Map<string, bigint>();
+      const broken: string[] = [];
+      for (let change = 0; change < 60; change++) {
+        const scope = scopes[random(scopes.length)] ?? "all";
+        const period = periods[random(periods.length)] ?? "total";
+        if (random(4) === 0) await removeBudget(tools, { scope, period });
+        else {
+          // Around what is spent by now: some are far below it, some leave room for a few requests.
+          const spent = await spentIn(proxy.serving.ledger);
+          const limit = spent + hold * BigInt(random(30) - 8);
+          const set = await setBudget(tools, {
+            scope,
+            period,
+            limit: text(limit < 0n ? 0n : limit),
+            mode: random(6) === 0 ? "soft" : "hard",
+          });
+          if (!set.ok) throw new Error(set.message);
+          for (const window of await beside.ledger.windows(Date.now()))
+            if (window.budget.id === set.budget.id) atChange.set(nameOfWindow(window), weight(window));
+        }
+        for (let look = 0; look < 4; look++) {
+          await answersMore(5);
+          for (const window of await proxy.serving.ledger.windows(Date.now())) {
+            const before = atChange.get(nameOfWindow(window)) ?? 0n;
+            const most = before > window.budget.limit ? before : window.budget.limit;
+            if (window.budget.mode === "hard" && weight(window) > most)
+              broken.push(`${nameOfWindow(window)} after change ${change}: ${weight(window)} > ${most}`);
+          }
         }
       }
-    }
-    over.abort();
-    await Promise.all(senders);
-    expect(broken).toEqual([]);
-    // The load met both: room, and none.
-    expect([...seen.keys()].toSorted().filter((status) => ![200, 402, 429].includes(status))).toEqual([]);
-    expect(seen.get(200)).toBeGreaterThan(50);
-    expect((seen.get(402) ?? 0) + (seen.get(429) ?? 0)).toBeGreaterThan(50);
-    const charges = await proxy.charges();
-    expect(charges.length >= 1000 || charges.length === seen.get(200)).toBe(true);
-    expect((await proxy.serving.ledger.report({ by: [], since: 0, until: Date.now() + 1 })).map(({ cost }) => cost)).toEqual([proxy.sandbox.billed.cost]);
-    expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
-  });
-});
+      over.abort();
+      await Promise.all(senders);
+      expect(broken).toEqual([]);
+      // The load met both: room, and none.
+      expect([...seen.keys()].toSorted().filter((status) => ![200, 402, 429].includes(status))).toEqual([]);
+      expect(seen.get(200)).toBeGreaterThan(50);
+      expect((seen.get(402) ?? 0) + (seen.get(429) ?? 0)).toBeGreaterThan(50);
+      const charges = await proxy.charges();
+      expect(charges.length >= 1000 || charges.length === seen.get(200)).toBe(true);
+      expect(
+        (await proxy.serving.ledger.report({ by: [], since: 0, until: Date.now() + 1 })).map(({ cost }) => cost),
+      ).toEqual([proxy.sandbox.billed.cost]);
+      expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
+    });
+  },
+);
 
 describe("another time zone, at a restart under load", { timeout: 60_000 }, () => {
   it("makes the windows anew: no limit is passed, and every sum is right", async () => {
@@ -149,7 +174,10 @@ describe("another time zone, at a restart under load", { timeout: 60_000 }, () =
     const env = { FAREBOX_DATABASE: database };
     const file = join(folder.path, "keys.yaml");
     const limit = hold * 150n;
-    await writeFile(file, `keys: { alice: }\nbudgets:\n${["total", "1mo", "1d", "1h"].map((per) => `  - { scope: each-key, per: ${per}, limit: "${text(limit)}" }\n`).join("")}`);
+    await writeFile(
+      file,
+      `keys: { alice: }\nbudgets:\n${["total", "1mo", "1d", "1h"].map((per) => `  - { scope: each-key, per: ${per}, limit: "${text(limit)}" }\n`).join("")}`,
+    );
     const applied = await runFarebox(["apply", file], { env });
     const key = applied.stdout.trimEnd().split("\t")[1] ?? "";
     const serve = (zone: string) => startServe({ database, gateway: sandbox, env: { FAREBOX_TIME_ZONE: zone } });
@@ -163,7 +191,8 @@ describe("another time zone, at a restart under load", { timeout: 60_000 }, () =
       Array.from({ length: 10 }, async () => {
         for (let status = 0; status !== last; wake()) {
           const response = await fetch(`${url}/v1/chat/completions`, {
-            method: "POST", headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+            method: "POST",
+            headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
             body: JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "hello" }], ...request }),
           }).catch(() => null);
           if (response === null) return;
@@ -187,7 +216,9 @@ describe("another time zone, at a restart under load", { timeout: 60_000 }, () =
     await Promise.all(load(last.url, 402));
     expect(overLimit()).toEqual([]);
     const listed = await runFarebox(["budgets", "list", "--json"], { env });
-    const { budgets } = JSON.parse(listed.stdout) as { budgets: { period: string; starts_at: string; spent_usd: string; held_usd: string }[] };
+    const { budgets } = JSON.parse(listed.stdout) as {
+      budgets: { period: string; starts_at: string; spent_usd: string; held_usd: string }[];
+    };
     expect(budgets.find(({ period }) => period === "1d")?.starts_at).toMatch(/T0[23]:30:00\.000Z$/);
     expect(budgets.map(({ held_usd }) => held_usd)).toEqual(Array(4).fill("0.00"));
     const verified = await runFarebox(["verify", "--json"], { env });

@@ -10,7 +10,15 @@ import { heardLog, type HeardLog } from "../support/heard-log.ts";
 import { changePricesUnderLoad, expectChargesOfTheirVersions, openChangingPrices } from "../support/price-changes.ts";
 import { oneModelFile, replaceFile } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
-import { delta, done, finish, scriptedGateway, usageChunk, type Asked, type ScriptedGateway } from "../support/scripted-gateway.ts";
+import {
+  delta,
+  done,
+  finish,
+  scriptedGateway,
+  usageChunk,
+  type Asked,
+  type ScriptedGateway,
+} from "../support/scripted-gateway.ts";
 
 /** One million tokens of each kind would cost these; the scripted usage is 9 in and 3 out. */
 const cheap = { from: "2026-01-01", input: "1", output: "4" };
@@ -63,13 +71,18 @@ async function wholeStream(of: Scene): Promise<void> {
   await endStream(await beginStream(of));
 }
 
-const costs = async ({ proxy }: Scene) => (await proxy.charges()).map(({ cost }) => cost === null ? null : formatUsd(cost));
+const costs = async ({ proxy }: Scene) =>
+  (await proxy.charges()).map(({ cost }) => (cost === null ? null : formatUsd(cost)));
 const digest = async ({ proxy }: Scene) => {
   const answer = await fetch(`${proxy.url}/readyz`);
   return { status: answer.status, digest: ((await answer.json()) as { catalogue: string }).catalogue };
 };
 const metric = async ({ proxy }: Scene, name: string) =>
-  (await proxy.metrics()).split("\n").find((line) => line.startsWith(`${name} `))?.split(" ").at(-1);
+  (await proxy.metrics())
+    .split("\n")
+    .find((line) => line.startsWith(`${name} `))
+    ?.split(" ")
+    .at(-1);
 
 const taken = "prices taken over";
 const refused = "a price file is refused; the prices before it stay in force";
@@ -95,7 +108,10 @@ describe("a request is charged at the price in force when it was admitted", () =
 
   it("over midnight while its stream runs", async () => {
     let now = Date.parse("2026-12-31T23:59:59.999Z");
-    await using here = await scene(oneModelFile("mine", [cheap, { ...dear, from: "2027-01-01" }]), { ...systemClock(), now: () => now });
+    await using here = await scene(oneModelFile("mine", [cheap, { ...dear, from: "2027-01-01" }]), {
+      ...systemClock(),
+      now: () => now,
+    });
     const running = await beginStream(here);
     now += 1;
     await wholeStream(here);
@@ -125,7 +141,14 @@ describe("a faulty price file", () => {
 
     await here.edit(oneModelFile("mine", [{ ...cheap, input: "1.1234567" }]).replace("reasoning:", "reasonin:"));
     const lines = await here.log.heard(refused, 2);
-    expect(lines[0]).toMatchObject({ level: "warn", fields: { file: join(here.folder, "mine.yaml"), line: 7, fault: expect.stringContaining('did you mean "reasoning"?') } });
+    expect(lines[0]).toMatchObject({
+      level: "warn",
+      fields: {
+        file: join(here.folder, "mine.yaml"),
+        line: 7,
+        fault: expect.stringContaining('did you mean "reasoning"?'),
+      },
+    });
     expect(lines[1]).toMatchObject({ fields: { fault: expect.stringContaining("six decimals") } });
     expect(await digest(here)).toEqual(before);
     expect(await metric(here, 'farebox_price_reloads_total{result="refused"}')).toBe("1");

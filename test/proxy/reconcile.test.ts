@@ -44,7 +44,8 @@ async function sample(proxy: RunningProxy): Promise<void> {
   expect(await proxy.serving.sampler.sample()).toBeDefined();
 }
 
-const named = ({ movements }: Reconciliation) => Object.fromEntries(movements.map(({ kind, amount }) => [kind, formatUsd(amount)]));
+const named = ({ movements }: Reconciliation) =>
+  Object.fromEntries(movements.map(({ kind, amount }) => [kind, formatUsd(amount)]));
 
 describe("a gateway that bills rightly", () => {
   let proxy: RunningProxy;
@@ -73,7 +74,9 @@ describe("a gateway that bills rightly", () => {
 
   it("keeps no key and no secret in its samples", async () => {
     await using store = await openStore({ path: proxy.database, calendar: utc, clock: systemClock(), access: "read" });
-    const kept = JSON.stringify(await store.samples.list(0, always.until), (_name, value: unknown) => (typeof value === "bigint" ? `${value}` : value));
+    const kept = JSON.stringify(await store.samples.list(0, always.until), (_name, value: unknown) =>
+      typeof value === "bigint" ? `${value}` : value,
+    );
     expect(kept).toContain("used_credits");
     expect(kept).not.toMatch(/sk-|secret|hook|key/i);
   });
@@ -98,7 +101,9 @@ describe("a gateway that bills rightly", () => {
   });
 
   it("takes a stream that runs for a doubt, and what is counted too", async () => {
-    const open = await proxy.chat(chatWith("tokens:400+slow:2", { stream: true, stream_options: { include_usage: true } }));
+    const open = await proxy.chat(
+      chatWith("tokens:400+slow:2", { stream: true, stream_options: { include_usage: true } }),
+    );
     const reader = open.body?.getReader();
     await reader?.read();
     expect(await proxy.serving.sampler.sample()).toBeDefined();
@@ -116,7 +121,9 @@ describe("a gateway that bills rightly", () => {
 it("begins and ends in the middle of streams, and the doubt is what they may cost", async () => {
   await using proxy = await startProxy();
   const begin = async () => {
-    const reader = (await proxy.chat(chatWith("tokens:300+slow:3", { stream: true, stream_options: { include_usage: true } }))).body?.getReader();
+    const reader = (
+      await proxy.chat(chatWith("tokens:300+slow:3", { stream: true, stream_options: { include_usage: true } }))
+    ).body?.getReader();
     await reader?.read();
     return async () => {
       while ((await reader?.read())?.done === false);
@@ -146,21 +153,28 @@ describe("an error of 1% in the gateway's bill", () => {
     { error: "wrong-fraction", traffic: (proxy) => plain(proxy), percent: 1 },
     {
       // Ten at USD 0.00175, and one of 10 and 1 tokens, USD 0.0000175, for which the minimum is ten times that.
-      error: "no-minimum", minimum: "0.0001925", percent: -1,
+      error: "no-minimum",
+      minimum: "0.0001925",
+      percent: -1,
       async traffic(proxy) {
         await plain(proxy);
         await (await proxy.chat(chatWith("prompt:10+tokens:1"))).text();
       },
     },
     {
-      error: "uncounted-streams", percent: -1,
+      error: "uncounted-streams",
+      percent: -1,
       async traffic(proxy) {
         await plain(proxy, 9);
         await stream(proxy, "prompt:100+tokens:3");
       },
     },
     // USD 0.00098 each becomes 0.001.
-    { error: "rounded-up", percent: 2, traffic: async (proxy) => void (await (await proxy.chat(chatWith("prompt:704+tokens:20"))).text()) },
+    {
+      error: "rounded-up",
+      percent: 2,
+      traffic: async (proxy) => void (await (await proxy.chat(chatWith("prompt:704+tokens:20"))).text()),
+    },
   ];
 
   it.each(cases)("$error is found, with its sign and size", async ({ error, minimum, traffic, percent }) => {
@@ -175,7 +189,7 @@ describe("an error of 1% in the gateway's bill", () => {
     await traffic(proxy);
     await sample(proxy);
     const found = await compared(proxy);
-    const wrong = Number(found.difference * 10_000n / found.ledger) / 100;
+    const wrong = Number((found.difference * 10_000n) / found.ledger) / 100;
     expect(found.agrees).toBe(false);
     expect(wrong).toBeGreaterThan(percent - 0.2);
     expect(wrong).toBeLessThan(percent + 0.2);
@@ -200,46 +214,62 @@ models:
   }
 });
 
-it("reconcile on the command line says what to do, then that it agrees, then that it does not", { timeout: 60_000 }, async () => {
-  await using folder = await temporaryFolder();
-  const database = join(folder.path, "farebox.db");
-  const billingErrors: NonNullable<SandboxOptions["billingErrors"]>[number][] = [];
-  await using sandbox = await startSandbox({ billingErrors });
-  await using serve = await startServe({ database, gateway: sandbox, env: { FAREBOX_AUTH: "open" } });
-  const env = { FAREBOX_DATABASE: database, FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
-  const reconcile = (...args: string[]) => runFarebox(["reconcile", ...args], { env });
-  const chat = async () => {
-    const answer = await fetch(`${serve.url}/v1/chat/completions`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify(chatWith("prompt:1000+tokens:100")),
+it(
+  "reconcile on the command line says what to do, then that it agrees, then that it does not",
+  { timeout: 60_000 },
+  async () => {
+    await using folder = await temporaryFolder();
+    const database = join(folder.path, "farebox.db");
+    const billingErrors: NonNullable<SandboxOptions["billingErrors"]>[number][] = [];
+    await using sandbox = await startSandbox({ billingErrors });
+    await using serve = await startServe({ database, gateway: sandbox, env: { FAREBOX_AUTH: "open" } });
+    const env = {
+      FAREBOX_DATABASE: database,
+      FAREBOX_GATEWAY_URL: sandbox.url,
+      FAREBOX_GATEWAY_API_KEY: sandbox.apiKey,
+    };
+    const reconcile = (...args: string[]) => runFarebox(["reconcile", ...args], { env });
+    const chat = async () => {
+      const answer = await fetch(`${serve.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(chatWith("prompt:1000+tokens:100")),
+      });
+      await answer.text();
+    };
+    const first = await reconcile();
+    expect(first).toMatchObject({ code: 2, stdout: "" });
+    expect(first.stderr).toMatch(/fewer than two samples .* run reconcile again after some requests/);
+
+    for (let index = 0; index < 5; index++) await chat();
+    const good = await reconcile("--json");
+    expect(good.stderr).toBe("");
+    expect(good.code).toBe(0);
+    expect(JSON.parse(good.stdout)).toMatchObject({
+      ok: true,
+      samples: 2,
+      measure: "used_credits",
+      requests: 5,
+      ledger_usd: formatUsd(sandbox.billed.cost),
+      left_out: [],
+      balance: { from_usd: "25" },
     });
-    await answer.text();
-  };
-  const first = await reconcile();
-  expect(first).toMatchObject({ code: 2, stdout: "" });
-  expect(first.stderr).toMatch(/fewer than two samples .* run reconcile again after some requests/);
 
-  for (let index = 0; index < 5; index++) await chat();
-  const good = await reconcile("--json");
-  expect(good.stderr).toBe("");
-  expect(good.code).toBe(0);
-  expect(JSON.parse(good.stdout)).toMatchObject({
-    ok: true, samples: 2, measure: "used_credits", requests: 5, ledger_usd: formatUsd(sandbox.billed.cost), left_out: [], balance: { from_usd: "25" },
-  });
+    billingErrors.push("wrong-fraction");
+    for (let index = 0; index < 20; index++) await chat();
+    const bad = await reconcile();
+    expect(bad.code).toBe(1);
+    expect(bad.stdout).toMatch(/^difference\tUSD \+0\.00035\d* \(\+0\.8\d?%\)$/m);
+    expect(bad.stdout).toMatch(
+      /the gateway billed USD 0\.00035\d* more than the ledger says, beyond the uncertainty; look for: a price that rose/,
+    );
 
-  billingErrors.push("wrong-fraction");
-  for (let index = 0; index < 20; index++) await chat();
-  const bad = await reconcile();
-  expect(bad.code).toBe(1);
-  expect(bad.stdout).toMatch(/^difference\tUSD \+0\.00035\d* \(\+0\.8\d?%\)$/m);
-  expect(bad.stdout).toMatch(/the gateway billed USD 0\.00035\d* more than the ledger says, beyond the uncertainty; look for: a price that rose/);
-
-  // Another span, without a sample of its own; then settings that are none.
-  expect((await reconcile("--until", "2026-01-01", "--since", "2025-01-01")).code).toBe(2);
-  expect((await reconcile("--since", "yesterday")).stderr).toContain("--since must be a span");
-  expect((await reconcile("--no-sample")).code).toBe(1);
-});
+    // Another span, without a sample of its own; then settings that are none.
+    expect((await reconcile("--until", "2026-01-01", "--since", "2025-01-01")).code).toBe(2);
+    expect((await reconcile("--since", "yesterday")).stderr).toContain("--since must be a span");
+    expect((await reconcile("--no-sample")).code).toBe(1);
+  },
+);
 
 it("says that credits without a balance in USD tell nothing", async () => {
   await using proxy = await startProxy({ sandbox: { equivalentInUsd: "absent" } });

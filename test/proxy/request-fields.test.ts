@@ -24,7 +24,12 @@ beforeAll(async () => {
 });
 afterAll(() => everything.disposeAsync());
 
-const chat = (more: object = {}) => ({ model: "gpt-4o", max_tokens: 10, messages: [{ role: "user", content: "hello" }], ...more });
+const chat = (more: object = {}) => ({
+  model: "gpt-4o",
+  max_tokens: 10,
+  messages: [{ role: "user", content: "hello" }],
+  ...more,
+});
 /** Every endpoint that takes JSON, with a request that it answers. */
 const requests: readonly (readonly [path: string, body: object])[] = [
   ["/v1/chat/completions", chat()],
@@ -47,15 +52,28 @@ interface Options {
   readonly to?: RunningProxy;
 }
 
-const send = (key: string, body: object | string, { path = "/v1/chat/completions", headers = {}, to = proxy }: Options = {}): Promise<WireAnswer> => ask({ url: to.url, key }, body, { path, headers });
-const errorOf = (answer: WireAnswer) => (JSON.parse(answer.body.toString()) as { error: { code: string; param: string | null; message: string } }).error;
+const send = (
+  key: string,
+  body: object | string,
+  { path = "/v1/chat/completions", headers = {}, to = proxy }: Options = {},
+): Promise<WireAnswer> => ask({ url: to.url, key }, body, { path, headers });
+const errorOf = (answer: WireAnswer) =>
+  (JSON.parse(answer.body.toString()) as { error: { code: string; param: string | null; message: string } }).error;
 
-async function sendForm(key: string, path: string, parts: Iterable<readonly [string, string | Blob]>, to = proxy): Promise<WireAnswer> {
+async function sendForm(
+  key: string,
+  path: string,
+  parts: Iterable<readonly [string, string | Blob]>,
+  to = proxy,
+): Promise<WireAnswer> {
   const form = new FormData();
   for (const [name, value] of parts) form.append(name, value);
   const encoded = new Response(form);
   const body = Buffer.from(await encoded.arrayBuffer());
-  return ask({ url: to.url, key }, body, { path, headers: { "content-type": encoded.headers.get("content-type") ?? "" } });
+  return ask({ url: to.url, key }, body, {
+    path,
+    headers: { "content-type": encoded.headers.get("content-type") ?? "" },
+  });
 }
 
 async function charged(answer: WireAnswer): Promise<Charge> {
@@ -93,14 +111,21 @@ describe("a field that names models", () => {
   });
 
   it("is refused by the list of the key's team, too", async () => {
-    const made = await createTeam({ teams: proxy.serving.teams, clock: systemClock(), by: "test" }, { name: "red", models: ["gpt-4o*"] });
+    const made = await createTeam(
+      { teams: proxy.serving.teams, clock: systemClock(), by: "test" },
+      { name: "red", models: ["gpt-4o*"] },
+    );
     expect(made.ok).toBe(true);
     const member = await proxy.addKey("member", { team: "red" });
-    expect(await refused(await send(member, chat({ models: ["o1-pro"] })))).toMatchObject({ code: "model_not_allowed" });
+    expect(await refused(await send(member, chat({ models: ["o1-pro"] })))).toMatchObject({
+      code: "model_not_allowed",
+    });
   });
 
   it("passes where all of them are allowed, and the charge is of the one asked for", async () => {
-    expect(await charged(await send(narrow, chat({ models: ["gpt-4o", "gpt-4o-mini"], route: "fallback" })))).toMatchObject({ model: "gpt-4o", source: "reported", doubts: [] });
+    expect(
+      await charged(await send(narrow, chat({ models: ["gpt-4o", "gpt-4o-mini"], route: "fallback" }))),
+    ).toMatchObject({ model: "gpt-4o", source: "reported", doubts: [] });
   });
 
   it("holds the most expensive of them under a hard budget", async () => {
@@ -111,35 +136,66 @@ describe("a field that names models", () => {
   });
 
   it("holds the whole of a stream, whichever of them writes it", async () => {
-    const body = { ...chat({ models: ["gpt-4.1", "gpt-4o"], stream: true, stream_options: { include_usage: true } }), max_tokens: undefined };
+    const body = {
+      ...chat({ models: ["gpt-4.1", "gpt-4o"], stream: true, stream_options: { include_usage: true } }),
+      max_tokens: undefined,
+    };
     // gpt-4.1 writes up to 32,768 tokens at 6 USD a million.
     expect((await charged(await send(poor, body))).hold ?? 0n).toBeGreaterThan(32_768n * 6_000_000n);
   });
 
-  it.each<object>([{ models: ["nobody-knows-this"] }, { fallbacks: [{ model: "nobody-knows-this" }] }])("has a price for each under a hard budget: %j", async (more) => {
-    const { code, message } = await refused(await send(poor, chat(more)));
-    expect(code).toBe("model_not_priced");
-    expect(message).toContain("nobody-knows-this");
-  });
+  it.each<object>([{ models: ["nobody-knows-this"] }, { fallbacks: [{ model: "nobody-knows-this" }] }])(
+    "has a price for each under a hard budget: %j",
+    async (more) => {
+      const { code, message } = await refused(await send(poor, chat(more)));
+      expect(code).toBe("model_not_priced");
+      expect(message).toContain("nobody-knows-this");
+    },
+  );
 
   it("is not followed under a hard budget with fields of another model's own", async () => {
-    expect(await refused(await send(poor, chat({ fallbacks: [{ model: "gpt-4o-mini", n: 50 }] })))).toMatchObject({ code: "invalid_request", param: "fallbacks" });
-    expect(await refused(await send(poor, chat({ model: "gpt-4o,gpt-4o-mini" })))).toMatchObject({ code: "model_not_priced" });
+    expect(await refused(await send(poor, chat({ fallbacks: [{ model: "gpt-4o-mini", n: 50 }] })))).toMatchObject({
+      code: "invalid_request",
+      param: "fallbacks",
+    });
+    expect(await refused(await send(poor, chat({ model: "gpt-4o,gpt-4o-mini" })))).toMatchObject({
+      code: "model_not_priced",
+    });
   });
 
   it.each([...requests])("%s: named by a field, a header or the query", async (path, body) => {
-    for (const options of [{ path: `${path}?models=o1-pro` }, { path: `${path}?x=a,o1-pro` }, { path, headers: { "openai-fallback": "o1-pro" } }, { path, headers: { "anthropic-beta": "route=o1-pro" } }]) {
+    for (const options of [
+      { path: `${path}?models=o1-pro` },
+      { path: `${path}?x=a,o1-pro` },
+      { path, headers: { "openai-fallback": "o1-pro" } },
+      { path, headers: { "anthropic-beta": "route=o1-pro" } },
+    ]) {
       expect(await refused(await send(narrow, body, options))).toMatchObject({ code: "model_not_allowed" });
     }
-    expect(await refused(await send(narrow, { ...body, models: ["o1-pro"] }, { path }))).toMatchObject({ code: "model_not_allowed" });
+    expect(await refused(await send(narrow, { ...body, models: ["o1-pro"] }, { path }))).toMatchObject({
+      code: "model_not_allowed",
+    });
   });
 
   it.each([...forms])("%s: named by a part", async (path, parts, file) => {
     const blob = new Blob([Buffer.alloc(2_000, 7)]);
-    for (const [name, value] of [["models", "o1-pro"], ["models[]", "o1-pro"], ["fallbacks[0][model]", "o1-pro"], ["wonder", '{"a":["o1-pro"]}'], ["wonder[a]", "o1-pro"]] as const) {
-      expect(await refused(await sendForm(narrow, path, [...Object.entries(parts), [name, value], [file, blob]])), name).toMatchObject({ code: "model_not_allowed" });
+    for (const [name, value] of [
+      ["models", "o1-pro"],
+      ["models[]", "o1-pro"],
+      ["fallbacks[0][model]", "o1-pro"],
+      ["wonder", '{"a":["o1-pro"]}'],
+      ["wonder[a]", "o1-pro"],
+    ] as const) {
+      expect(
+        await refused(await sendForm(narrow, path, [...Object.entries(parts), [name, value], [file, blob]])),
+        name,
+      ).toMatchObject({ code: "model_not_allowed" });
     }
-    const late = await sendForm(narrow, path, [...Object.entries(parts), [file, new Blob([Buffer.alloc(200_000, 7)])], ["models", "o1-pro"]]);
+    const late = await sendForm(narrow, path, [
+      ...Object.entries(parts),
+      [file, new Blob([Buffer.alloc(200_000, 7)])],
+      ["models", "o1-pro"],
+    ]);
     expect(errorOf(late)).toMatchObject({ code: "invalid_request", param: "models" });
     expect(await books.ended()).toMatchObject({ state: "voided" });
     expect(books.billed()).toEqual([]);
@@ -148,10 +204,18 @@ describe("a field that names models", () => {
   it("is refused in a request to another path, too", async () => {
     await using open = await startProxy({ env: { FAREBOX_PASSTHROUGH: "all" } });
     const key = await open.addKey("narrow", { models: ["gpt-4o*"] });
-    for (const body of [{ model: "gpt-4o", models: ["o1-pro"] }, { model: "gpt-4o", wonder: { to: "o1-pro" } }, { model: "gpt-4o,o1-pro" }]) {
-      expect(errorOf(await send(key, body, { path: "/v1/messages", to: open }))).toMatchObject({ code: "model_not_allowed" });
+    for (const body of [
+      { model: "gpt-4o", models: ["o1-pro"] },
+      { model: "gpt-4o", wonder: { to: "o1-pro" } },
+      { model: "gpt-4o,o1-pro" },
+    ]) {
+      expect(errorOf(await send(key, body, { path: "/v1/messages", to: open }))).toMatchObject({
+        code: "model_not_allowed",
+      });
     }
-    expect(errorOf(await send(key, { model: "gpt-4o" }, { path: "/v1/messages?model=o1-pro", to: open }))).toMatchObject({ code: "invalid_request", param: "model" });
+    expect(
+      errorOf(await send(key, { model: "gpt-4o" }, { path: "/v1/messages?model=o1-pro", to: open })),
+    ).toMatchObject({ code: "invalid_request", param: "model" });
   });
 });
 
@@ -159,8 +223,14 @@ describe("an unknown field", () => {
   const nested: readonly (readonly [path: string, body: object])[] = [
     ...requests.map(([path, body]) => [path, { ...body, wonder: { deep: [{ er: "o1-pro" }] } }] as const),
     ["/v1/chat/completions", chat({ messages: [{ role: "user", content: "hello", wonder: ["o1-pro"] }] })],
-    ["/v1/chat/completions", chat({ messages: [{ role: "user", content: [{ type: "text", text: "hello", wonder: "o1-pro" }] }] })],
-    ["/v1/chat/completions", chat({ messages: [{ role: "user", content: [{ type: "wonder", by: { "o1-pro": 1 } }] }] })],
+    [
+      "/v1/chat/completions",
+      chat({ messages: [{ role: "user", content: [{ type: "text", text: "hello", wonder: "o1-pro" }] }] }),
+    ],
+    [
+      "/v1/chat/completions",
+      chat({ messages: [{ role: "user", content: [{ type: "wonder", by: { "o1-pro": 1 } }] }] }),
+    ],
     ["/v1/responses", { model: "gpt-4o", input: [{ role: "user", content: "hello", wonder: "o1-pro" }] }],
     ["/v1/responses", { model: "gpt-4o", input: [{ type: "wonder", model: "o1-pro" }] }],
     ["/v1/responses", { model: "gpt-4o", input: "hello", tools: [{ type: "image_generation", model: "o1-pro" }] }],
@@ -175,7 +245,11 @@ describe("an unknown field", () => {
   });
 
   it("is read from its bytes, so that a second member of a name hides nothing", async () => {
-    for (const twice of ['"wonder":{"a":"o1-pro","a":"x"}', '"wonder":"o1-pro","wonder":"x"', '"wonder":"o1-pro","wonder":null']) {
+    for (const twice of [
+      '"wonder":{"a":"o1-pro","a":"x"}',
+      '"wonder":"o1-pro","wonder":"x"',
+      '"wonder":"o1-pro","wonder":null',
+    ]) {
       const body = JSON.stringify(chat()).replace(/^\{/, `{${twice},`);
       expect(await refused(await send(narrow, body))).toMatchObject({ code: "model_not_allowed" });
     }
@@ -195,23 +269,43 @@ describe("an unknown field", () => {
     expect((await charged(await send(proxy.key, body, { path }))).doubts).toEqual([]);
     expect((await charged(await send(narrow, { ...body, wonder: "x" }, { path }))).doubts).toEqual(["unknown_field"]);
     expect((await charged(await send(narrow, body, { path: `${path}?wonder=x` }))).doubts).toEqual(["unknown_field"]);
-    expect((await charged(await send(narrow, body, { path, headers: { "anthropic-wonder": "x" } }))).doubts).toEqual(["unknown_field"]);
-    const known = { "openai-organization": "o", "openai-project": "p", "anthropic-version": "2023-06-01", "anthropic-beta": "prompt-caching-2024-07-31,extended-cache-ttl-2025-04-11" };
-    expect((await charged(await send(narrow, body, { path: `${path}?api-version=2025-01-01`, headers: known }))).doubts).toEqual([]);
+    expect((await charged(await send(narrow, body, { path, headers: { "anthropic-wonder": "x" } }))).doubts).toEqual([
+      "unknown_field",
+    ]);
+    const known = {
+      "openai-organization": "o",
+      "openai-project": "p",
+      "anthropic-version": "2023-06-01",
+      "anthropic-beta": "prompt-caching-2024-07-31,extended-cache-ttl-2025-04-11",
+    };
+    expect(
+      (await charged(await send(narrow, body, { path: `${path}?api-version=2025-01-01`, headers: known }))).doubts,
+    ).toEqual([]);
   });
 
   it.each([...forms])("%s, a part that comes after its price too", async (path, parts, file) => {
     const big = new Blob([Buffer.alloc(200_000, 7)]);
-    expect((await charged(await sendForm(proxy.key, path, [...Object.entries(parts), [file, big]]))).doubts).toEqual([]);
-    expect((await charged(await sendForm(proxy.key, path, [...Object.entries(parts), ["wonder", "x"], [file, big]]))).doubts).toEqual(["unknown_field"]);
-    expect((await charged(await sendForm(proxy.key, path, [...Object.entries(parts), [file, big], ["wonder", "x"]]))).doubts).toEqual(["unknown_field"]);
+    expect((await charged(await sendForm(proxy.key, path, [...Object.entries(parts), [file, big]]))).doubts).toEqual(
+      [],
+    );
+    expect(
+      (await charged(await sendForm(proxy.key, path, [...Object.entries(parts), ["wonder", "x"], [file, big]]))).doubts,
+    ).toEqual(["unknown_field"]);
+    expect(
+      (await charged(await sendForm(proxy.key, path, [...Object.entries(parts), [file, big], ["wonder", "x"]]))).doubts,
+    ).toEqual(["unknown_field"]);
   });
 
   it("does not make a field with a price of its own less of a doubt", async () => {
     for (const more of [{ provider: { order: ["x"] } }, { speed: "fast" }, { inference_geo: "us" }]) {
-      expect((await charged(await send(proxy.key, chat(more)))).doubts, JSON.stringify(more)).toEqual(["unknown_field"]);
+      expect((await charged(await send(proxy.key, chat(more)))).doubts, JSON.stringify(more)).toEqual([
+        "unknown_field",
+      ]);
     }
-    expect((await charged(await send(proxy.key, chat({ plugins: [{ id: "web" }] })))).doubts).toEqual(["unknown_field", "hosted_tool"]);
+    expect((await charged(await send(proxy.key, chat({ plugins: [{ id: "web" }] })))).doubts).toEqual([
+      "unknown_field",
+      "hosted_tool",
+    ]);
   });
 });
 
@@ -225,7 +319,10 @@ describe("a field whose cost nothing bounds is refused under a hard budget", () 
     ["extra_body.n", { extra_body: { n: 50 } }],
     ["mcp_servers", { mcp_servers: [{ url: "https://x" }] }],
     ["cache_control.ttl", { cache_control: { type: "ephemeral", ttl: "24h" } }],
-    ["messages.content.cache_control.ttl", { messages: [{ role: "user", content: [{ type: "text", text: "x", cache_control: { ttl: "24h" } }] }] }],
+    [
+      "messages.content.cache_control.ttl",
+      { messages: [{ role: "user", content: [{ type: "text", text: "x", cache_control: { ttl: "24h" } }] }] },
+    ],
   ])("%s", async (param, more) => {
     const { code, param: named, message } = await refused(await send(poor, chat(more)));
     expect([code, named]).toEqual(["invalid_request", param]);
@@ -241,7 +338,12 @@ describe("a field whose cost nothing bounds is refused under a hard budget", () 
     expect(await refused(await send(poor, chat(), options))).toMatchObject({ code: "invalid_request", param });
   });
 
-  it.each<object>([{ speed: "standard" }, { inference_geo: "global" }, { route: "fallback" }, { cache_control: { type: "ephemeral", ttl: "5m" } }])("but not %j", async (more) => {
+  it.each<object>([
+    { speed: "standard" },
+    { inference_geo: "global" },
+    { route: "fallback" },
+    { cache_control: { type: "ephemeral", ttl: "5m" } },
+  ])("but not %j", async (more) => {
     expect((await charged(await send(poor, chat(more)))).doubts).toEqual([]);
   });
 });
@@ -268,7 +370,10 @@ models:
   const bodies: readonly (readonly [path: string, body: object])[] = [
     ["/v1/chat/completions", chat({ cache_control: hour })],
     ["/v1/chat/completions", chat({ messages: [{ role: "user", content: "hello", cache_control: hour }] })],
-    ["/v1/chat/completions", chat({ messages: [{ role: "user", content: [{ type: "text", text: "hello", cache_control: hour }] }] })],
+    [
+      "/v1/chat/completions",
+      chat({ messages: [{ role: "user", content: [{ type: "text", text: "hello", cache_control: hour }] }] }),
+    ],
     ["/v1/chat/completions", chat({ tools: [{ type: "function", function: { name: "f" }, cache_control: hour }] })],
     ["/v1/responses", { input: "hello", max_output_tokens: 10, cache_control: hour }],
     ["/v1/completions", { prompt: "hello", max_tokens: 10, cache_control: hour }],
@@ -309,21 +414,42 @@ describe("FAREBOX_UNKNOWN_FIELDS=refuse", () => {
     ];
     for (const [param, answer] of cases) {
       expect(answer.status).toBe(400);
-      expect(errorOf(answer)).toEqual(expect.objectContaining({ code: "invalid_request", param, message: `Farebox does not know '${param}', and FAREBOX_UNKNOWN_FIELDS is 'refuse'.` }));
+      expect(errorOf(answer)).toEqual(
+        expect.objectContaining({
+          code: "invalid_request",
+          param,
+          message: `Farebox does not know '${param}', and FAREBOX_UNKNOWN_FIELDS is 'refuse'.`,
+        }),
+      );
     }
     expect((await send(strict.key, body, { path, to: strict })).status).toBe(200);
   });
 
   it.each([...forms])("%s: parts too, before and after the price", async (path, parts, file) => {
     const big = new Blob([Buffer.alloc(200_000, 7)]);
-    for (const order of [[["wonder", "x"], [file, big]], [[file, big], ["wonder", "x"]]] as [string, string | Blob][][]) {
-      expect(errorOf(await sendForm(strict.key, path, [...Object.entries(parts), ...order], strict))).toMatchObject({ code: "invalid_request", param: "wonder" });
+    for (const order of [
+      [
+        ["wonder", "x"],
+        [file, big],
+      ],
+      [
+        [file, big],
+        ["wonder", "x"],
+      ],
+    ] as [string, string | Blob][][]) {
+      expect(errorOf(await sendForm(strict.key, path, [...Object.entries(parts), ...order], strict))).toMatchObject({
+        code: "invalid_request",
+        param: "wonder",
+      });
     }
   });
 
   it.each<[string, object]>([
     ["messages.wonder", chat({ messages: [{ role: "user", content: "x", wonder: 1 }] })],
-    ["messages.content.wonder", chat({ messages: [{ role: "user", content: [{ type: "text", text: "x", wonder: 1 }] }] })],
+    [
+      "messages.content.wonder",
+      chat({ messages: [{ role: "user", content: [{ type: "text", text: "x", wonder: 1 }] }] }),
+    ],
     ["messages.content.hologram", chat({ messages: [{ role: "user", content: [{ type: "hologram" }] }] })],
     ["cache_control.wonder", chat({ cache_control: { type: "ephemeral", wonder: 1 } })],
   ])("%s within a chat", async (param, body) => {
@@ -331,28 +457,54 @@ describe("FAREBOX_UNKNOWN_FIELDS=refuse", () => {
   });
 
   it("passes what it knows to cost more to a key without a hard budget", async () => {
-    for (const more of [{ models: ["gpt-4o", "o1-pro"] }, { provider: {} }, { prediction: { type: "content", content: "x" } }]) {
+    for (const more of [
+      { models: ["gpt-4o", "o1-pro"] },
+      { provider: {} },
+      { prediction: { type: "content", content: "x" } },
+    ]) {
       expect((await send(strict.key, chat(more), { to: strict })).status).toBe(200);
     }
   });
 
   it("counts what it saw by route and name", async () => {
     await send(strict.key, chat({ wonder: 1 }), { to: strict });
-    expect(await strict.metrics()).toMatch(/^farebox_unknown_fields_total\{route="\/v1\/chat\/completions",field="wonder"\} \d+$/m);
+    expect(await strict.metrics()).toMatch(
+      /^farebox_unknown_fields_total\{route="\/v1\/chat\/completions",field="wonder"\} \d+$/m,
+    );
   });
 });
 
 describe("names of models in texts", () => {
-  it.each(["openai/o1", "OpenAI/O1:online", "o1:free", "https://gateway.example/v1/o1"])("count in an unknown field with a provider and a variant: %s", async (name) => {
-    const answer = await send(narrow, chat({ deployment_override: name }));
-    expect([answer.status, errorOf(answer).code]).toEqual([403, "model_not_allowed"]);
-  });
+  it.each(["openai/o1", "OpenAI/O1:online", "o1:free", "https://gateway.example/v1/o1"])(
+    "count in an unknown field with a provider and a variant: %s",
+    async (name) => {
+      const answer = await send(narrow, chat({ deployment_override: name }));
+      expect([answer.status, errorOf(answer).code]).toEqual([403, "model_not_allowed"]);
+    },
+  );
 
   it.each<[name: string, item: object]>([
     ["what a command printed", { type: "shell_call_output", call_id: "c", output: [{ stdout: "o1\n", stderr: "" }] }],
-    ["a screenshot", { type: "computer_call_output", call_id: "c", output: { type: "computer_screenshot", image_url: "o1" } }],
-    ["the tools of a server", { type: "mcp_list_tools", server_label: "s", tools: [{ name: "ask", input_schema: { properties: { model: { enum: ["o1"] } } } }] }],
-    ["earlier reasoning", { type: "reasoning", summary: [{ type: "summary_text", text: "o1" }], content: [{ type: "reasoning_text", text: "o1" }] }],
+    [
+      "a screenshot",
+      { type: "computer_call_output", call_id: "c", output: { type: "computer_screenshot", image_url: "o1" } },
+    ],
+    [
+      "the tools of a server",
+      {
+        type: "mcp_list_tools",
+        server_label: "s",
+        tools: [{ name: "ask", input_schema: { properties: { model: { enum: ["o1"] } } } }],
+      },
+    ],
+    [
+      "earlier reasoning",
+      {
+        type: "reasoning",
+        summary: [{ type: "summary_text", text: "o1" }],
+        content: [{ type: "reasoning_text", text: "o1" }],
+      },
+    ],
   ])("ask for none in %s", async (_name, item) => {
     const input = [{ type: "message", role: "user", content: "hello" }, item];
     const answer = await send(narrow, { model: "gpt-4o", input }, { path: "/v1/responses" });

@@ -24,7 +24,12 @@ function movableClock(): Clock & { forward(ms: number): void } {
   };
 }
 
-const toolsOf = ({ serving }: RunningProxy, clock: Clock = systemClock()) => ({ keys: serving.keys, teams: serving.teams, clock, by: "test" });
+const toolsOf = ({ serving }: RunningProxy, clock: Clock = systemClock()) => ({
+  keys: serving.keys,
+  teams: serving.teams,
+  clock,
+  by: "test",
+});
 
 function rateLimits(response: Response): Record<string, string> {
   const found = [...response.headers].filter(([name]) => name.startsWith("x-ratelimit-"));
@@ -38,13 +43,14 @@ interface Left {
 
 async function limitsOf(proxy: RunningProxy, key: string): Promise<Record<"rpm" | "tpm" | "parallel", Left | null>> {
   const response = await fetch(`${proxy.url}/v1/farebox/me`, { headers: { authorization: `Bearer ${key}` } });
-  return (await response.json() as { limits: Record<"rpm" | "tpm" | "parallel", Left | null> }).limits;
+  return ((await response.json()) as { limits: Record<"rpm" | "tpm" | "parallel", Left | null> }).limits;
 }
 
 const small = { max_tokens: 5 };
 
 /** What the sandbox does to a request stands in a header that reaches it. */
-const fateOf = ({ headers }: { readonly headers: Readonly<Record<string, unknown>> }) => String(headers["x-client-request-id"] ?? "") || undefined;
+const fateOf = ({ headers }: { readonly headers: Readonly<Record<string, unknown>> }) =>
+  String(headers["x-client-request-id"] ?? "") || undefined;
 const fated = (fate: string) => ({ "x-client-request-id": fate });
 
 describe("requests per minute", () => {
@@ -55,7 +61,11 @@ describe("requests per minute", () => {
     for (const remaining of ["2", "1", "0"]) {
       const response = await proxy.chat(small, { key });
       expect(response.status).toBe(200);
-      expect(rateLimits(response)).toMatchObject({ "limit-requests": "3", "remaining-requests": remaining, "reset-requests": expect.stringMatching(/^1m[01]s$/) });
+      expect(rateLimits(response)).toMatchObject({
+        "limit-requests": "3",
+        "remaining-requests": remaining,
+        "reset-requests": expect.stringMatching(/^1m[01]s$/),
+      });
       await response.text();
     }
     const refused = await proxy.chat(small, { key });
@@ -63,7 +73,12 @@ describe("requests per minute", () => {
     expect(refused.headers.get("x-farebox-error")).toBe("rate_limit_exceeded");
     expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(50);
     expect(rateLimits(refused)).toMatchObject({ "remaining-requests": "0" });
-    expect(await errorOf(refused)).toMatchObject({ type: "rate_limit_error", code: "rate_limit_exceeded", param: null, metadata: { scope: "key:bob", limit: "rpm", value: "3" } });
+    expect(await errorOf(refused)).toMatchObject({
+      type: "rate_limit_error",
+      code: "rate_limit_exceeded",
+      param: null,
+      metadata: { scope: "key:bob", limit: "rpm", value: "3" },
+    });
     expect(await proxy.charges()).toHaveLength(3);
     expect(proxy.sandbox.requests).toHaveLength(3);
     expect(await proxy.metrics()).toContain('farebox_refusals_total{code="rate_limit_exceeded"} 1');
@@ -100,11 +115,17 @@ describe("requests per minute", () => {
     const ask = async (init: object) => {
       const response = proxy.chat(small, init);
       const asked = await gateway.nextChat();
-      asked.response.writeHead(429, { "content-type": "application/json", ...theirs }).end('{"error":{"message":"slow down"}}');
+      asked.response
+        .writeHead(429, { "content-type": "application/json", ...theirs })
+        .end('{"error":{"message":"slow down"}}');
       return await response;
     };
     const limited = await ask({ key });
-    expect(rateLimits(limited)).toEqual({ "limit-requests": "9", "remaining-requests": "8", "reset-requests": expect.any(String) });
+    expect(rateLimits(limited)).toEqual({
+      "limit-requests": "9",
+      "remaining-requests": "8",
+      "reset-requests": expect.any(String),
+    });
     expect(limited.headers.get("retry-after")).toBe("3");
     expect(rateLimits(await ask({}))).toEqual({ "limit-requests": "10000", "remaining-tokens": "77" });
   });
@@ -140,10 +161,15 @@ describe("tokens per minute", () => {
     await (await proxy.chat(words(1500), { key })).text();
     const later = await proxy.chat(words(1500), { key });
     expect([later.status, later.headers.get("x-should-retry")]).toEqual([429, null]);
-    expect(await errorOf(later)).toMatchObject({ code: "rate_limit_exceeded", metadata: { limit: "tpm", value: "2000" } });
+    expect(await errorOf(later)).toMatchObject({
+      code: "rate_limit_exceeded",
+      metadata: { limit: "tpm", value: "2000" },
+    });
     const never = await proxy.chat(words(3000), { key });
     expect([never.status, never.headers.get("x-should-retry")]).toEqual([429, "false"]);
-    expect((await errorOf(never)).message).toMatch(/^The limit of key bob, 2000 tokens per minute, is below the 30\d\d tokens of this request's prompt alone\.$/);
+    expect((await errorOf(never)).message).toMatch(
+      /^The limit of key bob, 2000 tokens per minute, is below the 30\d\d tokens of this request's prompt alone\.$/,
+    );
     expect(await proxy.charges()).toHaveLength(1);
     const left = 2000 - (await used(proxy));
     expect(await limitsOf(proxy, key)).toMatchObject({ tpm: { remaining: left }, rpm: { remaining: 98 } });
@@ -160,14 +186,21 @@ describe("parallel requests", () => {
     const answers = Array.from({ length: 200 }, async (_, index) => {
       const response = await proxy.chat({ ...small, stream: index % 2 === 0 }, { key });
       if (response.status === 429 && ++refused === 190) allRefused.resolve();
-      return [response.status, response.headers.get("x-farebox-error"), response.headers.get("retry-after"), (await response.text()).length > 0];
+      return [
+        response.status,
+        response.headers.get("x-farebox-error"),
+        response.headers.get("retry-after"),
+        (await response.text()).length > 0,
+      ];
     });
     await allRefused.promise;
     expect((await limitsOf(proxy, key)).parallel).toMatchObject({ limit: 10, remaining: 0 });
     relay.open(proxy.sandbox.url);
     const ended = await Promise.all(answers);
     expect(ended.filter(([status]) => status === 200)).toHaveLength(10);
-    expect(ended.filter(([status]) => status !== 200)).toEqual(Array.from({ length: 190 }, () => [429, "concurrency_limit", "1", true]));
+    expect(ended.filter(([status]) => status !== 200)).toEqual(
+      Array.from({ length: 190 }, () => [429, "concurrency_limit", "1", true]),
+    );
     expect(await proxy.charges()).toHaveLength(10);
     expect((await limitsOf(proxy, key)).parallel).toMatchObject({ remaining: 10 });
     expect(await proxy.metrics()).toContain('farebox_refusals_total{code="concurrency_limit"} 190');
@@ -192,9 +225,17 @@ describe("parallel requests", () => {
       return response;
     };
     const kinds: (() => Promise<unknown>)[] = [
-      ...["", "status:500", "status:429", "reset-before", "reset-after-headers", "html", "wrong-length", "bad-json", "redirect-foreign"].map(
-        (fate) => async () => (await proxy.chat(small, { key, headers: fated(fate) })).text(),
-      ),
+      ...[
+        "",
+        "status:500",
+        "status:429",
+        "reset-before",
+        "reset-after-headers",
+        "html",
+        "wrong-length",
+        "bad-json",
+        "redirect-foreign",
+      ].map((fate) => async () => (await proxy.chat(small, { key, headers: fated(fate) })).text()),
       ...["", "cut:2", "stream-error:2", "no-finish", "gzip"].map(
         (fate) => async () => (await proxy.chat({ ...small, stream: true }, { key, headers: fated(fate) })).text(),
       ),
@@ -205,7 +246,9 @@ describe("parallel requests", () => {
       async () => (await proxy.chat(small, { key, headers: { "x-farebox-tag": "not a tag" } })).text(),
       async () => (await proxy.chat(small, { key, headers: { "content-encoding": "gzip" } })).text(),
     ];
-    await Promise.all(Array.from({ length: 200 }, (_, index) => kinds[index % kinds.length]?.().catch(() => undefined)));
+    await Promise.all(
+      Array.from({ length: 200 }, (_, index) => kinds[index % kinds.length]?.().catch(() => undefined)),
+    );
     for (const kind of kinds) await kind().catch(() => undefined);
     await proxy.serving.settled();
     expect(most).toBeGreaterThan(0);
@@ -219,7 +262,10 @@ describe("under load", () => {
   const statusesOf = async (proxy: RunningProxy, keys: readonly string[]) => {
     const found = await Promise.all(
       Array.from({ length: 60 }, async (_, index) => {
-        const response = await proxy.chat({ ...small, stream: index % 3 === 0 }, { key: keys[index % keys.length] ?? "" });
+        const response = await proxy.chat(
+          { ...small, stream: index % 3 === 0 },
+          { key: keys[index % keys.length] ?? "" },
+        );
         await response.text();
         return response.status;
       }),
@@ -251,7 +297,10 @@ describe("under load", () => {
     await (await proxy.chat(small, { key: old })).text();
     const { stdout } = await runFarebox(["keys", "rotate", "bob", "--database", proxy.database]);
     let status = 401;
-    await until(async () => (status = (await proxy.chat(small, { key: stdout.trim() })).status) !== 401, "the new secret is known");
+    await until(
+      async () => (status = (await proxy.chat(small, { key: stdout.trim() })).status) !== 401,
+      "the new secret is known",
+    );
     expect([status, (await proxy.chat(small, { key: old })).status]).toEqual([200, 200]);
   });
 
@@ -263,21 +312,32 @@ describe("under load", () => {
     if (!rotated.ok) throw new Error(rotated.message);
     const running = await Promise.all(
       Array.from({ length: 20 }, (_, index) =>
-        proxy.chat({ stream: true }, { key: index % 2 === 0 ? old : rotated.text, headers: fated("slow:10+tokens:40") }),
+        proxy.chat(
+          { stream: true },
+          { key: index % 2 === 0 ? old : rotated.text, headers: fated("slow:10+tokens:40") },
+        ),
       ),
     );
     await revokeKey(tools, "bob");
     expect(await statusesOf(proxy, [old, rotated.text])).toEqual([401]);
     const texts = await Promise.all(running.map((response) => response.text()));
     expect(texts.every((text) => text.includes("[DONE]"))).toBe(true);
-    expect((await proxy.charges()).map(({ state, source }) => [state, source])).toEqual(Array.from({ length: 20 }, () => ["posted", expect.any(String)]));
+    expect((await proxy.charges()).map(({ state, source }) => [state, source])).toEqual(
+      Array.from({ length: 20 }, () => ["posted", expect.any(String)]),
+    );
   });
 
   it("limits that change while requests run hold for what comes next, and nothing leaks", async () => {
     await using proxy = await startProxy();
     const tools = toolsOf(proxy);
     const key = await proxy.addKey("bob", { team: "red" });
-    const changes: LimitsChange[] = [{ parallel: 3 }, { rpm: 1_000_000 }, { parallel: null }, { tpm: 1_000_000_000 }, { parallel: 5, rpm: null }];
+    const changes: LimitsChange[] = [
+      { parallel: 3 },
+      { rpm: 1_000_000 },
+      { parallel: null },
+      { tpm: 1_000_000_000 },
+      { parallel: 5, rpm: null },
+    ];
     const load = Promise.all(Array.from({ length: 5 }, () => statusesOf(proxy, [key])));
     for (const limits of changes) {
       await updateKey(tools, "bob", { limits });
@@ -293,8 +353,10 @@ it("a model must be permitted by the key and by its team", async () => {
   await using proxy = await startProxy();
   await createTeam(toolsOf(proxy), { name: "red", models: ["gpt-4o*"] });
   const key = await proxy.addKey("bob", { team: "red", models: ["gpt-4o", "gpt-4.1"] });
-  const answers = await Promise.all(["gpt-4o", "gpt-4.1", "gpt-4o-mini"].map((model) => proxy.chat({ ...small, model }, { key })));
+  const answers = await Promise.all(
+    ["gpt-4o", "gpt-4.1", "gpt-4o-mini"].map((model) => proxy.chat({ ...small, model }, { key })),
+  );
   expect(answers.map(({ status }) => status)).toEqual([200, 403, 403]);
   const listed = await fetch(`${proxy.url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
-  expect((await listed.json() as { data: { id: string }[] }).data.map(({ id }) => id)).toEqual(["gpt-4o"]);
+  expect(((await listed.json()) as { data: { id: string }[] }).data.map(({ id }) => id)).toEqual(["gpt-4o"]);
 });

@@ -6,14 +6,30 @@ import { startProxy } from "../support/running-proxy.ts";
 it("a request that the openai client sends again is counted, in the metrics and in the report", async () => {
   let requests = 0;
   await using proxy = await startProxy({ sandbox: { scenario: () => (++requests === 2 ? "status:500" : undefined) } });
-  const client = new OpenAI({ apiKey: proxy.key, baseURL: `${proxy.url}/v1`, organization: null, project: null, logLevel: "off" });
-  const ask = () => client.chat.completions.create({ model: "gpt-4o", messages: [{ role: "user", content: "Say hello." }], max_tokens: 20 });
-  const retriesCounted = async () => /^farebox_client_retries_total\{model="gpt-4o"\} (\d+)$/m.exec(await proxy.metrics())?.[1];
+  const client = new OpenAI({
+    apiKey: proxy.key,
+    baseURL: `${proxy.url}/v1`,
+    organization: null,
+    project: null,
+    logLevel: "off",
+  });
+  const ask = () =>
+    client.chat.completions.create({
+      model: "gpt-4o",
+      messages: [{ role: "user", content: "Say hello." }],
+      max_tokens: 20,
+    });
+  const retriesCounted = async () =>
+    /^farebox_client_retries_total\{model="gpt-4o"\} (\d+)$/m.exec(await proxy.metrics())?.[1];
 
   await ask();
   expect(await retriesCounted()).toBe("0");
   await ask();
-  expect((await proxy.charges()).map(({ status, retry }) => [status, retry])).toEqual([[200, 0], [500, 0], [200, 1]]);
+  expect((await proxy.charges()).map(({ status, retry }) => [status, retry])).toEqual([
+    [200, 0],
+    [500, 0],
+    [200, 1],
+  ]);
   expect(proxy.sandbox.requests.map(({ headers }) => headers["x-stainless-retry-count"])).toEqual(["0", "0", "1"]);
   expect(await retriesCounted()).toBe("1");
   const { ledger } = proxy.serving;

@@ -58,11 +58,38 @@ beforeAll(async () => {
 afterAll(() => everything.disposeAsync());
 
 const usage = { prompt_tokens: 1000, completion_tokens: 1000, total_tokens: 2000 };
-const chatAnswer = (more: object): object => ({ object: "chat.completion", model: "small", choices: [{ index: 0, finish_reason: "stop", message: { role: "assistant", content: "hi" } }], usage, ...more });
-const responseOf = (more: object): object => ({ object: "response", status: "completed", model: "small", output: [{ type: "message", content: [{ type: "output_text", text: "hi" }] }], usage: { input_tokens: 1000, output_tokens: 1000, total_tokens: 2000 }, ...more });
-const events = (list: readonly object[], end = ""): object => ({ headers: { "content-type": "text/event-stream" }, body: list.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("") + end });
-const chunk = (delta: object, more: object = {}) => ({ object: "chat.completion.chunk", model: "small", choices: [{ index: 0, delta, finish_reason: null }], ...more });
-const usageChunk = (more: object = {}) => ({ object: "chat.completion.chunk", model: "small", choices: [], usage, ...more });
+const chatAnswer = (more: object): object => ({
+  object: "chat.completion",
+  model: "small",
+  choices: [{ index: 0, finish_reason: "stop", message: { role: "assistant", content: "hi" } }],
+  usage,
+  ...more,
+});
+const responseOf = (more: object): object => ({
+  object: "response",
+  status: "completed",
+  model: "small",
+  output: [{ type: "message", content: [{ type: "output_text", text: "hi" }] }],
+  usage: { input_tokens: 1000, output_tokens: 1000, total_tokens: 2000 },
+  ...more,
+});
+const events = (list: readonly object[], end = ""): object => ({
+  headers: { "content-type": "text/event-stream" },
+  body: list.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("") + end,
+});
+const chunk = (delta: object, more: object = {}) => ({
+  object: "chat.completion.chunk",
+  model: "small",
+  choices: [{ index: 0, delta, finish_reason: null }],
+  ...more,
+});
+const usageChunk = (more: object = {}) => ({
+  object: "chat.completion.chunk",
+  model: "small",
+  choices: [],
+  usage,
+  ...more,
+});
 
 const chat = "/v1/chat/completions";
 const responses = "/v1/responses";
@@ -81,7 +108,12 @@ describe("another model that answers", () => {
   it("is paid at the larger of both prices, doubted, and told in the headers: the row names both prices", async () => {
     const body = { models: ["gpt-4o", "o1-pro"], route: "fallback", model: "gpt-4o", messages };
     const { answer: got, charge } = await sent(chat, body, chatAnswer({ model: "o1-pro" }));
-    expect(charge).toMatchObject({ model: "gpt-4o", servedModel: "o1-pro", source: "reported", doubts: ["served_model"] });
+    expect(charge).toMatchObject({
+      model: "gpt-4o",
+      servedModel: "o1-pro",
+      source: "reported",
+      doubts: ["served_model"],
+    });
     expect(formatUsd(charge.cost ?? (0n as never))).toBe("0.75");
     expect(got.headers["x-farebox-cost-usd"]).toBe("0.75");
     const stored = await proxy.serving.ledger.price(charge.servedPriceId ?? "");
@@ -116,27 +148,77 @@ describe("another model that answers", () => {
 
   const stream = [chunk({ content: "hi" }), chunk({}, { choices: [{ index: 0, delta: {}, finish_reason: "stop" }] })];
   it.each<[string, string, object, object]>([
-    ["a stream's usage", chat, { model: "small", messages, stream: true }, events([...stream, usageChunk({ model: "large" })], "data: [DONE]\n\n")],
-    ["a stream that is read whole", chat, { model: "small", messages, stream: true }, events([...stream, { ...usageChunk(), model: undefined }, { model: "large", choices: [] }], "data: [DONE]\n\n")],
-    ["a stream of responses", responses, { model: "small", input: "hi", stream: true }, events([{ type: "response.completed", response: responseOf({ model: "large" }) }])],
+    [
+      "a stream's usage",
+      chat,
+      { model: "small", messages, stream: true },
+      events([...stream, usageChunk({ model: "large" })], "data: [DONE]\n\n"),
+    ],
+    [
+      "a stream that is read whole",
+      chat,
+      { model: "small", messages, stream: true },
+      events([...stream, { ...usageChunk(), model: undefined }, { model: "large", choices: [] }], "data: [DONE]\n\n"),
+    ],
+    [
+      "a stream of responses",
+      responses,
+      { model: "small", input: "hi", stream: true },
+      events([{ type: "response.completed", response: responseOf({ model: "large" }) }]),
+    ],
     ["a response", responses, { model: "small", input: "hi" }, responseOf({ model: "large" })],
     ["a completion", "/v1/completions", { model: "small", prompt: "hi" }, chatAnswer({ model: "large" })],
-    ["embeddings", "/v1/embeddings", { model: "small", input: "hi" }, { object: "list", data: [], model: "large", usage }],
-    ["images", "/v1/images/generations", { model: "small", prompt: "hi" }, { data: [{}], model: "large", usage: { input_tokens: 1000, output_tokens: 1000, total_tokens: 2000 } }],
-    ["a stream of images", "/v1/images/generations", { model: "small", prompt: "hi", stream: true }, events([{ type: "image_generation.completed", model: "large", usage: { input_tokens: 1000, output_tokens: 1000, total_tokens: 2000 } }])],
+    [
+      "embeddings",
+      "/v1/embeddings",
+      { model: "small", input: "hi" },
+      { object: "list", data: [], model: "large", usage },
+    ],
+    [
+      "images",
+      "/v1/images/generations",
+      { model: "small", prompt: "hi" },
+      { data: [{}], model: "large", usage: { input_tokens: 1000, output_tokens: 1000, total_tokens: 2000 } },
+    ],
+    [
+      "a stream of images",
+      "/v1/images/generations",
+      { model: "small", prompt: "hi", stream: true },
+      events([
+        {
+          type: "image_generation.completed",
+          model: "large",
+          usage: { input_tokens: 1000, output_tokens: 1000, total_tokens: 2000 },
+        },
+      ]),
+    ],
   ])("is found in %s", async (_, path, body, given) => {
-    expect((await sent(path, body, given)).charge).toMatchObject({ cost: at.large, source: "reported", servedModel: "large", doubts: ["served_model"] });
+    expect((await sent(path, body, given)).charge).toMatchObject({
+      cost: at.large,
+      source: "reported",
+      servedModel: "large",
+      doubts: ["served_model"],
+    });
   });
 
   it("is paid by its price of requests, for each piece", async () => {
-    const { charge } = await sent("/v1/images/generations", { model: "per-image", prompt: "hi", n: 3 }, { data: [{}], model: "per-large-image" });
+    const { charge } = await sent(
+      "/v1/images/generations",
+      { model: "per-image", prompt: "hi", n: 3 },
+      { data: [{}], model: "per-large-image" },
+    );
     expect(charge).toMatchObject({ cost: 600_000_000_000n, formula: "per_request", doubts: ["served_model"] });
   });
 
   it("counts in the room of a hard budget that the headers tell", async () => {
     const key = await proxy.addKey("roomy");
     await proxy.budget("key:roomy", "1");
-    const { answer: got, charge } = await sent(chat, { model: "small", messages, max_tokens: 10 }, chatAnswer({ model: "large" }), key);
+    const { answer: got, charge } = await sent(
+      chat,
+      { model: "small", messages, max_tokens: 10 },
+      chatAnswer({ model: "large" }),
+      key,
+    );
     expect(got.headers["x-farebox-budget-remaining-usd"]).toBe("0.97");
     expect(charge.overage).toBeGreaterThan(0n);
   });
@@ -155,50 +237,109 @@ describe("a service tier", () => {
     ["one that is no text", {}, { name: "priority" }, 3_000n, "unknown", true],
   ])("%s", async (_, asked, stated, micro, serviceTier, isDoubted) => {
     const { answer: got, charge } = await sent(chat, { model: "small", messages, ...asked }, whole(stated));
-    expect(charge).toMatchObject({ cost: micro * 1_000_000n, billing: { serviceTier, calls: {} }, doubts: isDoubted ? ["service_tier"] : [] });
+    expect(charge).toMatchObject({
+      cost: micro * 1_000_000n,
+      billing: { serviceTier, calls: {} },
+      doubts: isDoubted ? ["service_tier"] : [],
+    });
     expect(got.headers["x-farebox-cost-usd"]).toBe(formatUsd(charge.cost ?? (0n as never)));
   });
 
   const long = "x".repeat(12_000);
   const finish = chunk({}, { choices: [{ index: 0, delta: {}, finish_reason: "stop" }] });
   it.each<[string, string, object, object]>([
-    ["a stream's usage", chat, { stream: true, messages }, events([chunk({ content: "hi" }), finish, usageChunk({ service_tier: "priority" })], "data: [DONE]\n\n")],
-    ["a stream's first chunk alone", chat, { stream: true, messages }, events([chunk({ content: "hi" }, { service_tier: "priority" }), chunk({ content: long }), finish, usageChunk()], "data: [DONE]\n\n")],
+    [
+      "a stream's usage",
+      chat,
+      { stream: true, messages },
+      events([chunk({ content: "hi" }), finish, usageChunk({ service_tier: "priority" })], "data: [DONE]\n\n"),
+    ],
+    [
+      "a stream's first chunk alone",
+      chat,
+      { stream: true, messages },
+      events(
+        [chunk({ content: "hi" }, { service_tier: "priority" }), chunk({ content: long }), finish, usageChunk()],
+        "data: [DONE]\n\n",
+      ),
+    ],
     ["the usage", chat, { messages }, chatAnswer({ usage: { ...usage, service_tier: "priority" } })],
     ["a response", responses, { input: "hi" }, responseOf({ service_tier: "priority" })],
-    ["a stream of responses", responses, { input: "hi", stream: true }, events([{ type: "response.created", response: { model: "small", service_tier: "auto" } }, { type: "response.completed", response: responseOf({ service_tier: "priority" }) }])],
+    [
+      "a stream of responses",
+      responses,
+      { input: "hi", stream: true },
+      events([
+        { type: "response.created", response: { model: "small", service_tier: "auto" } },
+        { type: "response.completed", response: responseOf({ service_tier: "priority" }) },
+      ]),
+    ],
     ["a completion", "/v1/completions", { prompt: "hi" }, chatAnswer({ service_tier: "priority" })],
   ])("is found in %s", async (_, path, body, given) => {
-    expect((await sent(path, { model: "small", ...body }, given)).charge).toMatchObject({ cost: 6_000_000_000n, billing: { serviceTier: "priority" }, doubts: [] });
+    expect((await sent(path, { model: "small", ...body }, given)).charge).toMatchObject({
+      cost: 6_000_000_000n,
+      billing: { serviceTier: "priority" },
+      doubts: [],
+    });
   });
 
-  it.each([["/v1/completions", { prompt: "hi" }], ["/v1/embeddings", { input: "hi" }]])("is taken from a request to %s", async (path, body) => {
-    const { charge } = await sent(path, { model: "small", service_tier: "priority", ...body }, { ...chatAnswer({}), data: [] });
+  it.each([
+    ["/v1/completions", { prompt: "hi" }],
+    ["/v1/embeddings", { input: "hi" }],
+  ])("is taken from a request to %s", async (path, body) => {
+    const { charge } = await sent(
+      path,
+      { model: "small", service_tier: "priority", ...body },
+      { ...chatAnswer({}), data: [] },
+    );
     expect(charge).toMatchObject({ cost: 6_000_000_000n, billing: { serviceTier: "priority" }, doubts: [] });
   });
 
   it("of another model that has no rate for it is doubted", async () => {
-    const { charge } = await sent(chat, { model: "small", messages, service_tier: "flex" }, chatAnswer({ model: "large", service_tier: "flex" }));
+    const { charge } = await sent(
+      chat,
+      { model: "small", messages, service_tier: "flex" },
+      chatAnswer({ model: "large", service_tier: "flex" }),
+    );
     expect(charge).toMatchObject({ cost: 30_000_000_000n, doubts: ["served_model", "service_tier"] });
   });
 
   it("is held for under a hard budget, with the standard one; one without a rate is refused", async () => {
     const key = await proxy.addKey("tiers");
     await proxy.budget("key:tiers", "100");
-    const holdOf = async (more: object) => (await sent(chat, { model: "small", messages, max_tokens: 500, ...more }, whole("default"), key)).charge.hold ?? 0n;
+    const holdOf = async (more: object) =>
+      (await sent(chat, { model: "small", messages, max_tokens: 500, ...more }, whole("default"), key)).charge.hold ??
+      0n;
     const plain = await holdOf({});
     const bytes = (tier: string) => BigInt(`,"service_tier":"${tier}"`.length) * 1_000_000n;
     expect(await holdOf({ service_tier: "priority" })).toBe(2n * (plain + bytes("priority")));
     expect(await holdOf({ service_tier: "flex" })).toBe(plain + bytes("flex"));
     expect(await holdOf({ service_tier: "auto" })).toBe(2n * (plain + bytes("auto")));
-    const { answer: refused } = await sent(chat, { model: "small", messages, service_tier: "scale" }, whole("default"), key);
+    const { answer: refused } = await sent(
+      chat,
+      { model: "small", messages, service_tier: "scale" },
+      whole("default"),
+      key,
+    );
     expect([refused.status, JSON.parse(refused.body.toString()).error.param]).toEqual([400, "service_tier"]);
   });
 });
 
 describe("calls of hosted tools", () => {
-  const search = (more: object = {}) => ({ type: "web_search_call", status: "completed", action: { type: "search" }, ...more });
-  const output = [search(), { type: "reasoning" }, search(), { type: "file_search_call" }, search({ action: { type: "open_page" } }), { type: "function_call", name: "f", arguments: "{}" }];
+  const search = (more: object = {}) => ({
+    type: "web_search_call",
+    status: "completed",
+    action: { type: "search" },
+    ...more,
+  });
+  const output = [
+    search(),
+    { type: "reasoning" },
+    search(),
+    { type: "file_search_call" },
+    search({ action: { type: "open_page" } }),
+    { type: "function_call", name: "f", arguments: "{}" },
+  ];
   const counted = { web_search_call: 2, file_search_call: 1 };
   const cost = 3_000_000_000n + 22_000_000_000n;
   const tools = [{ type: "web_search" }, { type: "file_search" }];
@@ -206,35 +347,112 @@ describe("calls of hosted tools", () => {
 
   it.each<[string, string, object, object, Record<string, number>]>([
     ["the items of a response", responses, { input: "hi", tools }, responseOf({ output }), counted],
-    ["a stream's last event", responses, { input: "hi", tools, stream: true }, events([...output.map(itemDone), { type: "response.completed", response: responseOf({ output }) }]), counted],
-    ["the events of a stream whose last one has no items", responses, { input: "hi", tools, stream: true }, events([...output.flatMap((item, index) => [{ ...itemDone(item, index), type: "response.output_item.added" }, itemDone(item, index)]), { type: "response.completed", response: responseOf({ output: [] }) }]), counted],
-    ["a chat's usage", chat, { messages }, chatAnswer({ usage: { ...usage, server_tool_use: { web_search_requests: 2, web_fetch_requests: 0 } } }), { web_search_call: 2 }],
-    ["the usage of a chat's stream", chat, { messages, stream: true }, events([chunk({ content: "hi" }), usageChunk({ usage: { ...usage, server_tool_use: { web_search_requests: 2 } } })], "data: [DONE]\n\n"), { web_search_call: 2 }],
+    [
+      "a stream's last event",
+      responses,
+      { input: "hi", tools, stream: true },
+      events([...output.map(itemDone), { type: "response.completed", response: responseOf({ output }) }]),
+      counted,
+    ],
+    [
+      "the events of a stream whose last one has no items",
+      responses,
+      { input: "hi", tools, stream: true },
+      events([
+        ...output.flatMap((item, index) => [
+          { ...itemDone(item, index), type: "response.output_item.added" },
+          itemDone(item, index),
+        ]),
+        { type: "response.completed", response: responseOf({ output: [] }) },
+      ]),
+      counted,
+    ],
+    [
+      "a chat's usage",
+      chat,
+      { messages },
+      chatAnswer({ usage: { ...usage, server_tool_use: { web_search_requests: 2, web_fetch_requests: 0 } } }),
+      { web_search_call: 2 },
+    ],
+    [
+      "the usage of a chat's stream",
+      chat,
+      { messages, stream: true },
+      events(
+        [chunk({ content: "hi" }), usageChunk({ usage: { ...usage, server_tool_use: { web_search_requests: 2 } } })],
+        "data: [DONE]\n\n",
+      ),
+      { web_search_call: 2 },
+    ],
   ])("are charged as %s tells them", async (_, path, body, given, calls) => {
     const { charge } = await sent(path, { model: "small", ...body }, given);
     const withoutFiles = cost - 2_000_000_000n;
-    expect(charge).toMatchObject({ cost: calls === counted ? cost : withoutFiles, billing: { serviceTier: null, calls }, doubts: [] });
+    expect(charge).toMatchObject({
+      cost: calls === counted ? cost : withoutFiles,
+      billing: { serviceTier: null, calls },
+      doubts: [],
+    });
     expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
   });
 
   it.each<[string, string, object, object, object]>([
-    ["have no fee", responses, { input: "hi", tools: [{ type: "mcp" }] }, responseOf({ output: [{ type: "mcp_call" }] }), { mcp_call: 1 }],
-    ["are of the preview tool", responses, { input: "hi", tools: [{ type: "web_search_preview_2025_03_11" }] }, responseOf({ output: [search()] }), { web_search_preview_call: 1 }],
-    ["are not told by an answer that cites pages", chat, { messages }, chatAnswer({ choices: [{ finish_reason: "stop", message: { content: "hi", annotations: [{ type: "url_citation" }] } }] }), { unstated_call: 1 }],
+    [
+      "have no fee",
+      responses,
+      { input: "hi", tools: [{ type: "mcp" }] },
+      responseOf({ output: [{ type: "mcp_call" }] }),
+      { mcp_call: 1 },
+    ],
+    [
+      "are of the preview tool",
+      responses,
+      { input: "hi", tools: [{ type: "web_search_preview_2025_03_11" }] },
+      responseOf({ output: [search()] }),
+      { web_search_preview_call: 1 },
+    ],
+    [
+      "are not told by an answer that cites pages",
+      chat,
+      { messages },
+      chatAnswer({
+        choices: [{ finish_reason: "stop", message: { content: "hi", annotations: [{ type: "url_citation" }] } }],
+      }),
+      { unstated_call: 1 },
+    ],
     ["were asked for and are not told", chat, { messages, web_search_options: {} }, chatAnswer({}), {}],
-    ["were asked for and are not told, by a list of tools", chat, { messages, tools: [{ type: "web_search_20250305" }] }, chatAnswer({}), {}],
+    [
+      "were asked for and are not told, by a list of tools",
+      chat,
+      { messages, tools: [{ type: "web_search_20250305" }] },
+      chatAnswer({}),
+      {},
+    ],
   ])("that %s are doubted", async (_, path, body, given, calls) => {
     const { charge } = await sent(path, { model: "small", ...body }, given);
-    expect(charge).toMatchObject({ cost: 3_000_000_000n, billing: { calls }, doubts: expect.arrayContaining(["hosted_tool"]) });
+    expect(charge).toMatchObject({
+      cost: 3_000_000_000n,
+      billing: { calls },
+      doubts: expect.arrayContaining(["hosted_tool"]),
+    });
   });
 
-  it.each([{ web_search_requests: 0 }, { web_search_requests: 0, web_fetch_requests: 0 }])("that were not made are not doubted: %j", async (server_tool_use) => {
-    const { charge } = await sent(chat, { model: "small", messages, tools: [{ type: "web_search_20250305" }] }, chatAnswer({ usage: { ...usage, server_tool_use } }));
-    expect(charge).toMatchObject({ cost: 3_000_000_000n, billing: { calls: {} }, doubts: [] });
-  });
+  it.each([{ web_search_requests: 0 }, { web_search_requests: 0, web_fetch_requests: 0 }])(
+    "that were not made are not doubted: %j",
+    async (server_tool_use) => {
+      const { charge } = await sent(
+        chat,
+        { model: "small", messages, tools: [{ type: "web_search_20250305" }] },
+        chatAnswer({ usage: { ...usage, server_tool_use } }),
+      );
+      expect(charge).toMatchObject({ cost: 3_000_000_000n, billing: { calls: {} }, doubts: [] });
+    },
+  );
 
   it("of a stream that is cut are charged as far as they were seen", async () => {
-    const cut = events([{ type: "response.created", response: { model: "small" } }, { type: "response.output_item.added", output_index: 0, item: search() }]);
+    const cut = events([
+      { type: "response.created", response: { model: "small" } },
+      { type: "response.output_item.added", output_index: 0, item: search() },
+    ]);
     const { charge } = await sent(responses, { model: "small", input: "hi", tools, stream: true }, cut);
     expect(charge).toMatchObject({ source: "partial", billing: { calls: { web_search_call: 1 } } });
     expect(charge.cost).toBeGreaterThan(10_000_000_000n);
@@ -270,13 +488,24 @@ describe("calls of hosted tools", () => {
 
     it("are written before the other fields where the body has none", async () => {
       const body = { model: "small", input: "hi", tools: [{ type: "web_search" }], stream: true };
-      const { answer: got } = await sent(responses, body, events([{ type: "response.completed", response: responseOf({ output }) }]), key);
+      const { answer: got } = await sent(
+        responses,
+        body,
+        events([{ type: "response.completed", response: responseOf({ output }) }]),
+        key,
+      );
       expect(lastBody()).toBe(JSON.stringify({ max_tool_calls: 4, ...body }));
       expect(got.headers["x-farebox-tool-calls"]).toBe("4");
     });
 
     it("are bounded by what the request states", async () => {
-      const body = { model: "small", input: "hi", max_output_tokens: 100, tools: [{ type: "web_search" }], max_tool_calls: 2 };
+      const body = {
+        model: "small",
+        input: "hi",
+        max_output_tokens: 100,
+        tools: [{ type: "web_search" }],
+        max_tool_calls: 2,
+      };
       const { answer: got, charge } = await sent(responses, body, responseOf({}), key);
       expect(lastBody()).toBe(JSON.stringify(body));
       expect(got.headers["x-farebox-tool-calls"]).toBeUndefined();
@@ -288,12 +517,22 @@ describe("calls of hosted tools", () => {
 
     it.each<[string, string, object, string]>([
       ["a tool without a fee", responses, { input: "hi", tools: [{ type: "web_search" }, { type: "mcp" }] }, "tools"],
-      ["the preview tool, whose fee is another one", responses, { input: "hi", tools: [{ type: "web_search_preview" }] }, "tools"],
+      [
+        "the preview tool, whose fee is another one",
+        responses,
+        { input: "hi", tools: [{ type: "web_search_preview" }] },
+        "tools",
+      ],
       ["a maximum that is no number", responses, { input: "hi", tools, max_tool_calls: "4" }, "max_tool_calls"],
       ["a maximum below 0", responses, { input: "hi", tools, max_tool_calls: -1 }, "max_tool_calls"],
       ["an absurd maximum", responses, { input: "hi", tools, max_tool_calls: 1001 }, "max_tool_calls"],
       ["a chat", chat, { messages, tools: [{ type: "web_search" }] }, "tools"],
-      ["a model that does not obey", responses, { model: "disobedient", input: "hi", tools: [{ type: "web_search" }] }, "tools"],
+      [
+        "a model that does not obey",
+        responses,
+        { model: "disobedient", input: "hi", tools: [{ type: "web_search" }] },
+        "tools",
+      ],
       ["a maximum in another letter case", responses, { input: "hi", tools, Max_Tool_Calls: 4 }, "max_tool_calls"],
     ])("are refused for %s", async (_, path, body, param) => {
       const asked = gateway.asked.length;
@@ -303,9 +542,13 @@ describe("calls of hosted tools", () => {
     });
 
     it("are refused with FAREBOX_TOOL_CALLS=0 where the request states no maximum", async () => {
-      await using other = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder, FAREBOX_TOOL_CALLS: "0" } });
+      await using other = await startProxy({
+        gatewayUrl: gateway.url,
+        env: { FAREBOX_PRICING: folder, FAREBOX_TOOL_CALLS: "0" },
+      });
       await other.budget("key:alice", "100");
-      const send = (more: object) => ask({ url: other.url, key: other.key }, { model: "small", input: "hi", tools, ...more }, { path: responses });
+      const send = (more: object) =>
+        ask({ url: other.url, key: other.key }, { model: "small", input: "hi", tools, ...more }, { path: responses });
       answer = { body: JSON.stringify(responseOf({})) };
       expect([(await send({})).status, (await send({ max_tool_calls: 1 })).status]).toEqual([400, 200]);
     });
@@ -323,9 +566,15 @@ describe("verify", () => {
   it("recomputes a charge from both prices, its tier and its calls, and finds each that was changed", async () => {
     await using own = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder } });
     answer = { body: JSON.stringify(chatAnswer({ model: "large", service_tier: "priority" })) };
-    for (let sentSoFar = 0; sentSoFar < 3; sentSoFar++) await ask({ url: own.url, key: own.key }, { model: "small", messages });
-    answer = { body: JSON.stringify(chatAnswer({ service_tier: "priority", usage: { ...usage, server_tool_use: { web_search_requests: 3 } } })) };
-    for (let sentSoFar = 0; sentSoFar < 3; sentSoFar++) await ask({ url: own.url, key: own.key }, { model: "small", messages });
+    for (let sentSoFar = 0; sentSoFar < 3; sentSoFar++)
+      await ask({ url: own.url, key: own.key }, { model: "small", messages });
+    answer = {
+      body: JSON.stringify(
+        chatAnswer({ service_tier: "priority", usage: { ...usage, server_tool_use: { web_search_requests: 3 } } }),
+      ),
+    };
+    for (let sentSoFar = 0; sentSoFar < 3; sentSoFar++)
+      await ask({ url: own.url, key: own.key }, { model: "small", messages });
     const [first, second, third, fourth, fifth, sixth] = (await own.charges()).map(({ id }) => id);
     expect((await own.serving.ledger.verify()).differences).toEqual([]);
     const file = new Database(own.database);
@@ -333,7 +582,9 @@ describe("verify", () => {
     file.prepare("UPDATE charges SET service_tier = NULL WHERE id = ?").run(fourth);
     file.prepare("UPDATE charges SET tool_calls = '{\"web_search_call\":2}' WHERE id = ?").run(fifth);
     file.close();
-    const found = (await own.serving.ledger.verify()).differences.flatMap((difference) => (difference.kind === "charge" ? [difference.id] : []));
+    const found = (await own.serving.ledger.verify()).differences.flatMap((difference) =>
+      difference.kind === "charge" ? [difference.id] : [],
+    );
     expect(new Set(found)).toEqual(new Set([second, fourth, fifth]));
     expect(found).not.toContain(first ?? third ?? sixth);
   });

@@ -25,7 +25,10 @@ it("an amount that no ledger can hold is posted as the hold, and the proxy goes 
   await mkdir(pricing);
   await writeFile(join(pricing, "gold.yaml"), absurd);
   const usage = JSON.stringify({ prompt_tokens: 900_000_000, completion_tokens: 900_000_000 });
-  await using proxy = await startProxy({ sandbox: { scenario: () => `usage:${usage}` }, env: { FAREBOX_PRICING: pricing } });
+  await using proxy = await startProxy({
+    sandbox: { scenario: () => `usage:${usage}` },
+    env: { FAREBOX_PRICING: pricing },
+  });
   const response = await proxy.chat({ model: "gold-1" });
   expect(response.status).toBe(200);
   await response.text();

@@ -8,11 +8,19 @@ async function enforcing(ceilings: Readonly<Record<string, unknown>> | null, mod
   const ended = new Set<string>();
   let made = 0;
   const answer = ({ method, path, body }: AskedOf): Answering => {
-    if (method === "POST" && body.includes('"refuse"')) return { status: 400, body: '{"code":400,"data":null,"message":"no"}' };
+    if (method === "POST" && body.includes('"refuse"'))
+      return { status: 400, body: '{"code":400,"data":null,"message":"no"}' };
     const taskId = method === "POST" ? `t-${++made}` : (path.split("/").at(-1) ?? "");
-    return { body: JSON.stringify({ code: 200, data: { task_id: taskId, status: ended.has(taskId) ? "failed" : "pending" }, message: "success" }) };
+    return {
+      body: JSON.stringify({
+        code: 200,
+        data: { task_id: taskId, status: ended.has(taskId) ? "failed" : "pending" },
+        message: "success",
+      }),
+    };
   };
-  const account = (): Answering => (ceilings === null ? { status: 500 } : { body: JSON.stringify({ code: 200, data: ceilings, message: "success" }) });
+  const account = (): Answering =>
+    ceilings === null ? { status: 500 } : { body: JSON.stringify({ code: 200, data: ceilings, message: "success" }) };
   const gateway = owned.use(await answeringGateway(answer, account));
   const proxy = owned.use(await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_TASK_CEILINGS: mode } }));
   return { gateway, proxy, ended, [Symbol.asyncDispose]: () => owned.disposeAsync() };
@@ -34,14 +42,26 @@ async function statuses(answers: readonly Promise<Response>[]): Promise<Record<n
 
 describe("the ceilings of the account", () => {
   it("of 200 creations at once exactly so many are admitted, of a family and of all, and the others cost nothing", async () => {
-    await using home = await enforcing({ max_concurrent_task_count: 20, max_suno_concurrency: 5, max_kling_concurrency: 0 });
+    await using home = await enforcing({
+      max_concurrent_task_count: 20,
+      max_suno_concurrency: 5,
+      max_kling_concurrency: 0,
+    });
     const { proxy, gateway } = home;
     expect(await statuses(Array.from({ length: 100 }, () => create(proxy, "suno")))).toEqual({ 200: 5, 429: 95 });
-    expect(await statuses(Array.from({ length: 200 }, (_, index) => create(proxy, index % 2 === 0 ? "kling" : "hailuo")))).toEqual({ 200: 15, 429: 185 });
+    expect(
+      await statuses(Array.from({ length: 200 }, (_, index) => create(proxy, index % 2 === 0 ? "kling" : "hailuo"))),
+    ).toEqual({ 200: 15, 429: 185 });
     expect(gateway.asked).toHaveLength(20);
     expect((await proxy.charges()).map(({ state }) => state)).toEqual(Array.from({ length: 20 }, () => "pending"));
     const page = await proxy.metrics();
-    for (const line of ['farebox_task_ceiling{family="all"} 20', 'farebox_task_ceiling{family="suno"} 5', 'farebox_running_tasks{family="all"} 20', 'farebox_running_tasks{family="suno"} 5', 'farebox_running_tasks{family="flux"} 0']) {
+    for (const line of [
+      'farebox_task_ceiling{family="all"} 20',
+      'farebox_task_ceiling{family="suno"} 5',
+      'farebox_running_tasks{family="all"} 20',
+      'farebox_running_tasks{family="suno"} 5',
+      'farebox_running_tasks{family="flux"} 0',
+    ]) {
       expect(page).toContain(`\n${line}\n`);
     }
     expect(page).not.toContain('farebox_task_ceiling{family="luma"}');
@@ -51,10 +71,17 @@ describe("the ceilings of the account", () => {
     await using home = await enforcing({ max_concurrent_task_count: 9, max_luma_concurrency: 1 });
     await create(home.proxy, "luma");
     const refused = await create(home.proxy, "luma");
-    expect([refused.status, refused.headers.get("retry-after"), refused.headers.get("x-farebox-error")]).toEqual([429, "5", "concurrency_limit"]);
+    expect([refused.status, refused.headers.get("retry-after"), refused.headers.get("x-farebox-error")]).toEqual([
+      429,
+      "5",
+      "concurrency_limit",
+    ]);
     expect(await refused.json()).toEqual({
       error: {
-        message: "The gateway's account may run 1 task of the family luma at once, and so many run; try again in 5 s.", type: "rate_limit_error", param: null, code: "concurrency_limit",
+        message: "The gateway's account may run 1 task of the family luma at once, and so many run; try again in 5 s.",
+        type: "rate_limit_error",
+        param: null,
+        code: "concurrency_limit",
         metadata: { scope: "account", family: "luma", limit: "tasks", value: "1" },
       },
     });
@@ -67,7 +94,8 @@ describe("the ceilings of the account", () => {
     await proxy.budget("key:alice", "1");
     expect((await create(proxy, "hailuo")).status).toBe(400);
     const bob = await proxy.addKey("bob");
-    const asBob = (path: string, init: RequestInit = {}) => fetch(`${proxy.url}${path}`, { ...init, headers: { "x-api-key": bob, "content-type": "application/json" } });
+    const asBob = (path: string, init: RequestInit = {}) =>
+      fetch(`${proxy.url}${path}`, { ...init, headers: { "x-api-key": bob, "content-type": "application/json" } });
     const creation = { method: "POST", body: '{"model":"hailuo","input":{}}' };
     const made = (await (await asBob("/api/v1/task", creation)).json()) as { data: { task_id: string } };
     expect((await asBob("/api/v1/task", creation)).status).toBe(429);
@@ -77,7 +105,11 @@ describe("the ceilings of the account", () => {
     expect((await asBob("/api/v1/task", creation)).status).toBe(200);
   });
 
-  it.each([["is unknown", null, "enforce"], ["states none", {}, "enforce"], ["is not enforced", { max_concurrent_task_count: 1 }, "off"]] as const)("do not bind while the account %s", async (_what, ceilings, mode) => {
+  it.each([
+    ["is unknown", null, "enforce"],
+    ["states none", {}, "enforce"],
+    ["is not enforced", { max_concurrent_task_count: 1 }, "off"],
+  ] as const)("do not bind while the account %s", async (_what, ceilings, mode) => {
     await using home = await enforcing(ceilings, mode);
     expect(await statuses(Array.from({ length: 8 }, () => create(home.proxy, "suno")))).toEqual({ 200: 8 });
   });

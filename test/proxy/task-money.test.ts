@@ -48,8 +48,15 @@ async function world(options: ProxyOptions = {}): Promise<World> {
   const owned = new AsyncDisposableStack();
   let shown = record("t-1", "pending");
   let status = 200;
-  const gateway = owned.use(await answeringGateway(({ method }) => ({ status: method === "POST" ? 200 : status, body: method === "POST" ? record("t-1", "pending") : shown })));
-  const proxy = owned.use(await startProxy({ ...options, gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder, ...options.env } }));
+  const gateway = owned.use(
+    await answeringGateway(({ method }) => ({
+      status: method === "POST" ? 200 : status,
+      body: method === "POST" ? record("t-1", "pending") : shown,
+    })),
+  );
+  const proxy = owned.use(
+    await startProxy({ ...options, gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder, ...options.env } }),
+  );
   const headers = { "x-api-key": proxy.key };
   return {
     gateway,
@@ -57,7 +64,11 @@ async function world(options: ProxyOptions = {}): Promise<World> {
     says: (word, more = {}) => (shown = record("t-1", word, more)),
     fails: (code) => (status = code),
     create: (input = { duration: 5 }, more = {}) =>
-      fetch(`${proxy.url}/api/v1/task`, { method: "POST", headers, body: JSON.stringify({ model: "kling", task_type: "video_generation", input, ...more }) }),
+      fetch(`${proxy.url}/api/v1/task`, {
+        method: "POST",
+        headers,
+        body: JSON.stringify({ model: "kling", task_type: "video_generation", input, ...more }),
+      }),
     poll: async () => (await fetch(`${proxy.url}/api/v1/task/t-1`, { headers })).status,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
@@ -73,7 +84,11 @@ describe("raw units", () => {
   it("are shown with the charge, exported, and added up by the report where nothing values them", async () => {
     await using home = await world();
     await home.create({}, { model: "suno", task_type: "cover" });
-    home.says("completed", { usage: { type: "quota", frozen: 0, consume: 77.5 }, ended_at: "2026-11-20T12:09:00Z", model: "suno" });
+    home.says("completed", {
+      usage: { type: "quota", frozen: 0, consume: 77.5 },
+      ended_at: "2026-11-20T12:09:00Z",
+      model: "suno",
+    });
     await home.poll();
     const { proxy } = home;
     const charge = await proxy.onlyCharge();
@@ -84,15 +99,24 @@ describe("raw units", () => {
     const csv: string[] = [];
     for await (const part of chargesCsv(ledger.stream(span), nameOf)) csv.push(part);
     const [header = "", row = ""] = csv.join("").split(/\r?\n/);
-    expect(row.split(",").slice(header.split(",").indexOf("units"), header.split(",").indexOf("units") + 2)).toEqual(["77.5", "quota"]);
-    expect((await runReport({ ledger, nameOf }, { by: ["model"], ...span })).raw_units).toEqual([{ unit_type: "quota", units: "77.5", tasks: 1 }]);
+    expect(row.split(",").slice(header.split(",").indexOf("units"), header.split(",").indexOf("units") + 2)).toEqual([
+      "77.5",
+      "quota",
+    ]);
+    expect((await runReport({ ledger, nameOf }, { by: ["model"], ...span })).raw_units).toEqual([
+      { unit_type: "quota", units: "77.5", tasks: 1 },
+    ]);
     await expectClean(home);
   });
 });
 
 describe("a creation holds", () => {
   it.each<[string, object, string]>([
-    ["its most expensive element where the input is a list", [{ duration: 2 }, { duration: 7 }, { duration: 4 }], "0.70"],
+    [
+      "its most expensive element where the input is a list",
+      [{ duration: 2 }, { duration: 7 }, { duration: 4 }],
+      "0.70",
+    ],
     ["the default for an element that states nothing", [{ duration: 2 }, {}], "0.50"],
     ["the most that the gateway makes for an element beyond it", [{ duration: 2 }, { duration: 99 }], "1.00"],
     ["the most for an element that is not clear", [{ duration: 2 }, { Duration: 3 }], "1.00"],
@@ -107,7 +131,8 @@ describe("a creation holds", () => {
   it("nothing under a second name of its task type or input: it is refused, whichever folding the gateway does", async () => {
     await using home = await world();
     await home.proxy.budget("all", "10");
-    for (const more of [{ "ta\u017fk_type": "*" }, { Input: { duration: 9 } }, { Config: {} }]) expect((await home.create({}, more)).status).toBe(400);
+    for (const more of [{ "ta\u017fk_type": "*" }, { Input: { duration: 9 } }, { Config: {} }])
+      expect((await home.create({}, more)).status).toBe(400);
     expect(home.gateway.asked).toEqual([]);
     expect(await home.proxy.charges()).toEqual([]);
   });
@@ -122,12 +147,26 @@ describe("a task is charged", () => {
     expect(await home.poll()).toBe(200);
     expect(await home.proxy.onlyCharge()).toMatchObject({ state: "pending", hold: usd("0.50") });
     home.says("Completed", llm(2_500_001));
-    for (let round = 0; round < 5; round++) expect(new Set(await Promise.all(Array.from({ length: 200 }, home.poll)))).toEqual(new Set([200]));
+    for (let round = 0; round < 5; round++)
+      expect(new Set(await Promise.all(Array.from({ length: 200 }, home.poll)))).toEqual(new Set([200]));
     expect(await home.proxy.onlyCharge()).toMatchObject({
-      state: "posted", formula: "task", source: "reported", cost: usd("0.2500001"), listCost: usd("1.00"), overage: 0n, gatewayRequestId: "t-1",
+      state: "posted",
+      formula: "task",
+      source: "reported",
+      cost: usd("0.2500001"),
+      listCost: usd("1.00"),
+      overage: 0n,
+      gatewayRequestId: "t-1",
     });
-    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "completed", consumption: { type: "llm", units: "2500001" }, unitsPerUsd: "10000000" });
-    expect((await home.proxy.serving.ledger.windows(Date.now()))[0]).toMatchObject({ spent: usd("0.2500001"), held: 0n });
+    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({
+      status: "completed",
+      consumption: { type: "llm", units: "2500001" },
+      unitsPerUsd: "10000000",
+    });
+    expect((await home.proxy.serving.ledger.windows(Date.now()))[0]).toMatchObject({
+      spent: usd("0.2500001"),
+      held: 0n,
+    });
     const metrics = await home.proxy.metrics();
     expect(metrics).toMatch(/farebox_tasks_total\{model="kling",status="completed"\} 1\n/);
     expect(metrics).toMatch(/farebox_cost_usd_total\{[^}]*model="kling"[^}]*source="reported"[^}]*\} 0\.2500001/);
@@ -140,13 +179,28 @@ describe("a task is charged", () => {
     await home.create({}, { model: "luma" });
     home.says("completed", llm(30));
     await home.poll();
-    expect(await home.proxy.onlyCharge()).toMatchObject({ model: "luma", hold: null, cost: usd("0.000003"), listCost: usd("0.000003"), formula: "task", source: "reported" });
+    expect(await home.proxy.onlyCharge()).toMatchObject({
+      model: "luma",
+      hold: null,
+      cost: usd("0.000003"),
+      listCost: usd("0.000003"),
+      formula: "task",
+      source: "reported",
+    });
     await expectClean(home);
   });
 
   it.each([
-    ["by its price where the units are not known", { usage: { type: "quota", frozen: 0, consume: 77.25 } }, { cost: usd("0.50"), listCost: usd("1.00"), formula: "task", source: "counted" }],
-    ["beyond its hold where the gateway says so", llm(9_000_000), { cost: usd("0.90"), overage: usd("0.40"), formula: "task", source: "reported" }],
+    [
+      "by its price where the units are not known",
+      { usage: { type: "quota", frozen: 0, consume: 77.25 } },
+      { cost: usd("0.50"), listCost: usd("1.00"), formula: "task", source: "counted" },
+    ],
+    [
+      "beyond its hold where the gateway says so",
+      llm(9_000_000),
+      { cost: usd("0.90"), overage: usd("0.40"), formula: "task", source: "reported" },
+    ],
   ])("%s", async (_how, told, charge) => {
     await using home = await world();
     await home.create();
@@ -163,20 +217,33 @@ describe("a task is charged", () => {
     home.says("completed", { usage: { type: "quota", frozen: 0, consume: 0.1 } });
     await home.poll();
     expect(await home.proxy.onlyCharge()).toMatchObject({ state: "posted", formula: "unpriced", cost: null });
-    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ consumption: { type: "quota", units: "0.1" }, unitsPerUsd: null });
+    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({
+      consumption: { type: "quota", units: "0.1" },
+      unitsPerUsd: null,
+    });
     await expectClean(home);
   });
 
   it.each([
     ["not at all when it failed without consumption", {}, { state: "voided", reason: "task_failed", cost: null }],
-    ["what it used when it failed with some", { ...llm(1_000_000) }, { state: "posted", cost: usd("0.10"), listCost: usd("0.10"), reason: "task_failed", source: "reported" }],
+    [
+      "what it used when it failed with some",
+      { ...llm(1_000_000) },
+      { state: "posted", cost: usd("0.10"), listCost: usd("0.10"), reason: "task_failed", source: "reported" },
+    ],
   ])("%s", async (_how, told, charge) => {
     await using home = await world();
     await home.create();
-    home.says("FAILED", { ...told, error: { code: 10000, raw_message: "", message: "HTTP 429 from upstream", detail: null } });
+    home.says("FAILED", {
+      ...told,
+      error: { code: 10000, raw_message: "", message: "HTTP 429 from upstream", detail: null },
+    });
     await home.poll();
     expect(await home.proxy.onlyCharge()).toMatchObject(charge);
-    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "failed", failure: "upstream_rate_limit" });
+    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({
+      status: "failed",
+      failure: "upstream_rate_limit",
+    });
     expect(await home.proxy.metrics()).toMatch(/farebox_task_failures_total\{reason="upstream_rate_limit"\} 1\n/);
     await expectClean(home);
   });
@@ -185,7 +252,10 @@ describe("a task is charged", () => {
     const clock = manualClock(Date.now());
     await using home = await world({ clock });
     await home.create();
-    const cancelled = await fetch(`${home.proxy.url}/api/v1/task/t-1`, { method: "DELETE", headers: { "x-api-key": home.proxy.key } });
+    const cancelled = await fetch(`${home.proxy.url}/api/v1/task/t-1`, {
+      method: "DELETE",
+      headers: { "x-api-key": home.proxy.key },
+    });
     expect(cancelled.status).toBe(200);
     await home.proxy.serving.settled();
     home.says("cancelled");
@@ -196,7 +266,10 @@ describe("a task is charged", () => {
 
   it("by the credits of the envelope form where a file states their unit", async () => {
     await using other = await answeringGateway(({ method }) => ({
-      body: method === "POST" ? record("c-1", "pending") : '{"code":200,"data":{"task_id":"c-1","status":"completed","task_result":{"used_credits":12.5,"error_messages":[]}},"message":"success"}',
+      body:
+        method === "POST"
+          ? record("c-1", "pending")
+          : '{"code":200,"data":{"task_id":"c-1","status":"completed","task_result":{"used_credits":12.5,"error_messages":[]}},"message":"success"}',
     }));
     await using proxy = await startProxy({ gatewayUrl: other.url, env: { FAREBOX_PRICING: folder } });
     const headers = { "x-api-key": proxy.key };
@@ -207,7 +280,10 @@ describe("a task is charged", () => {
 });
 
 describe("a completed task that states no consumption", () => {
-  it.each([["0", {}], ["none", { usage: {} }]])("of %s is asked for it again, then posted at the catalogue's price with a doubt", async (_what, told) => {
+  it.each([
+    ["0", {}],
+    ["none", { usage: {} }],
+  ])("of %s is asked for it again, then posted at the catalogue's price with a doubt", async (_what, told) => {
     const clock = manualClock(Date.now());
     await using home = await world({ clock });
     await home.create();
@@ -222,7 +298,12 @@ describe("a completed task that states no consumption", () => {
     expect(clock.now() - before).toBeGreaterThanOrEqual(confirmMs);
     expect(home.gateway.asked.length - asked).toBeGreaterThanOrEqual(5);
     expect(await home.proxy.onlyCharge()).toMatchObject({
-      state: "posted", cost: usd("0.50"), formula: "task", source: "assumed", reason: "task_not_measured", doubts: ["task_consumption"],
+      state: "posted",
+      cost: usd("0.50"),
+      formula: "task",
+      source: "assumed",
+      reason: "task_not_measured",
+      doubts: ["task_consumption"],
     });
     await expectClean(home);
   });
@@ -256,7 +337,11 @@ describe("a completed task that states no consumption", () => {
     await home.proxy.serving.settled();
     home.fails(404);
     await settledTask(home, clock);
-    expect(await home.proxy.onlyCharge()).toMatchObject({ cost: usd("0.50"), source: "assumed", doubts: ["task_consumption"] });
+    expect(await home.proxy.onlyCharge()).toMatchObject({
+      cost: usd("0.50"),
+      source: "assumed",
+      doubts: ["task_consumption"],
+    });
   });
 
   it("is corrected once, up or down, by a later record that differs", async () => {
@@ -272,20 +357,31 @@ describe("a completed task that states no consumption", () => {
       return (await home.proxy.serving.ledger.windows(clock.now()))[0]?.spent;
     };
     expect(await total()).toBe(usd("0.50"));
-    for (const [units, cost, rows] of [[1_000_000, "0.10", 2], [9_000_000, "0.90", 3], [1_000_000, "0.10", 4], [0, "0.10", 4]] as const) {
+    for (const [units, cost, rows] of [
+      [1_000_000, "0.10", 2],
+      [9_000_000, "0.90", 3],
+      [1_000_000, "0.10", 4],
+      [0, "0.10", 4],
+    ] as const) {
       home.says("completed", llm(units));
       await Promise.all(Array.from({ length: 20 }, home.poll));
       expect(await total()).toBe(usd(cost));
       expect((await home.proxy.serving.ledger.charges({ limit: 99 })).charges).toHaveLength(rows);
     }
-    expect((await home.proxy.serving.ledger.charges({ limit: 99 })).charges.filter(({ adjusts }) => adjusts !== null)).toMatchObject([{ adjustedBy: "farebox" }, {}, {}]);
+    expect(
+      (await home.proxy.serving.ledger.charges({ limit: 99 })).charges.filter(({ adjusts }) => adjusts !== null),
+    ).toMatchObject([{ adjustedBy: "farebox" }, {}, {}]);
     await expectClean(home);
   });
 });
 
 describe("under a hard budget", () => {
   it.each([
-    [{ duration: 5 }, "0.50"], [{ duration: "7.5" }, "0.75"], [{}, "0.50"], [{ duration: 600 }, "1.00"], [{ duration: "long" }, "1.00"],
+    [{ duration: 5 }, "0.50"],
+    [{ duration: "7.5" }, "0.75"],
+    [{}, "0.50"],
+    [{ duration: 600 }, "1.00"],
+    [{ duration: "long" }, "1.00"],
   ])("the input %j holds USD %s", async (input, held) => {
     await using home = await world();
     await home.proxy.budget("all", "1");
@@ -309,40 +405,85 @@ describe("a task that nobody asks for", () => {
     const looks = home.gateway.asked.length;
     clock.advance(3_600_000);
     expect(home.gateway.asked.length).toBe(looks);
-    expect(home.gateway.asked.slice(1).every(({ method, path, headers }) => method === "GET" && path === "/api/v1/task/t-1" && headers["x-api-key"] === "sk-sandbox")).toBe(true);
+    expect(
+      home.gateway.asked
+        .slice(1)
+        .every(
+          ({ method, path, headers }) =>
+            method === "GET" && path === "/api/v1/task/t-1" && headers["x-api-key"] === "sk-sandbox",
+        ),
+    ).toBe(true);
     await expectClean(home);
   });
 
   const late = { usage: { type: "llm", frozen: 0, consume: 1_000_000 } };
   it.each<[string, number, string, object, object]>([
     ["kling", generalLimitMs, unset, {}, { state: "posted", source: "assumed", formula: "assumed", cost: usd("0.50") }],
-    ["kling", generalLimitMs, unset, late, { state: "posted", source: "assumed", formula: "assumed", cost: usd("0.50") }],
+    [
+      "kling",
+      generalLimitMs,
+      unset,
+      late,
+      { state: "posted", source: "assumed", formula: "assumed", cost: usd("0.50") },
+    ],
     ["suno", 16 * 60_000, "now", {}, { state: "voided", cost: null }],
     ["suno", 16 * 60_000, "now", late, { state: "posted", source: "reported", formula: "task", cost: usd("0.10") }],
-  ])("of the model %s has failed after %d ms without an end (its start: %s, its last record: %j)", async (model, limitMs, start, last, charge) => {
-    const clock = manualClock(Date.now());
-    await using home = await world({ clock });
-    await home.create({ duration: 5 }, { model });
-    const startedAt = start === "now" ? new Date(clock.now()).toISOString() : unset;
-    home.says("processing", { model, started_at: startedAt, ...last });
-    await home.poll();
-    await home.proxy.serving.settled();
-    const before = clock.now();
-    await settledTask(home, clock, limitMs / 6);
-    expect(clock.now() - before).toBeGreaterThanOrEqual(limitMs);
-    expect(home.gateway.asked.length).toBeGreaterThan(5);
-    expect(await home.proxy.onlyCharge()).toMatchObject({ reason: "task_time_limit", ...charge });
-    expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "failed", failure: "time_limit" });
-    await expectClean(home);
-  });
+  ])(
+    "of the model %s has failed after %d ms without an end (its start: %s, its last record: %j)",
+    async (model, limitMs, start, last, charge) => {
+      const clock = manualClock(Date.now());
+      await using home = await world({ clock });
+      await home.create({ duration: 5 }, { model });
+      const startedAt = start === "now" ? new Date(clock.now()).toISOString() : unset;
+      home.says("processing", { model, started_at: startedAt, ...last });
+      await home.poll();
+      await home.proxy.serving.settled();
+      const before = clock.now();
+      await settledTask(home, clock, limitMs / 6);
+      expect(clock.now() - before).toBeGreaterThanOrEqual(limitMs);
+      expect(home.gateway.asked.length).toBeGreaterThan(5);
+      expect(await home.proxy.onlyCharge()).toMatchObject({ reason: "task_time_limit", ...charge });
+      expect(await home.proxy.serving.tasks.find("t-1")).toMatchObject({ status: "failed", failure: "time_limit" });
+      await expectClean(home);
+    },
+  );
 
-  const ran = (minutes: number) => ({ model: "suno", started_at: "2026-11-20T12:00:00Z", ended_at: new Date(Date.UTC(2026, 10, 20, 12, minutes)).toISOString() });
+  const ran = (minutes: number) => ({
+    model: "suno",
+    started_at: "2026-11-20T12:00:00Z",
+    ended_at: new Date(Date.UTC(2026, 10, 20, 12, minutes)).toISOString(),
+  });
   it.each<[string, Parameters<typeof record>[2], object, object]>([
-    ["after 15 minutes", { ...ran(15), ...late }, { state: "posted", cost: usd("0.10"), reason: null }, { status: "completed", failure: null }],
-    ["after 16 minutes, having used something", { ...ran(16), ...late }, { state: "posted", cost: usd("0.10"), reason: "task_time_limit" }, { status: "failed", failure: "time_limit" }],
-    ["after 16 minutes, having used nothing", { ...ran(16), usage: { type: "llm", frozen: 0, consume: 0 } }, { state: "voided", reason: "task_time_limit" }, { status: "failed", failure: "time_limit" }],
-    ["after 16 minutes, without a word of what it used", { ...ran(16), usage: {} }, { state: "posted", source: "assumed", reason: "task_not_measured" }, { status: "completed", failure: null }],
-    ["after 16 minutes, of a family without a limit", { ...ran(16), ...late, model: "kling" }, { state: "posted", cost: usd("0.10"), reason: null }, { status: "completed", failure: null }],
+    [
+      "after 15 minutes",
+      { ...ran(15), ...late },
+      { state: "posted", cost: usd("0.10"), reason: null },
+      { status: "completed", failure: null },
+    ],
+    [
+      "after 16 minutes, having used something",
+      { ...ran(16), ...late },
+      { state: "posted", cost: usd("0.10"), reason: "task_time_limit" },
+      { status: "failed", failure: "time_limit" },
+    ],
+    [
+      "after 16 minutes, having used nothing",
+      { ...ran(16), usage: { type: "llm", frozen: 0, consume: 0 } },
+      { state: "voided", reason: "task_time_limit" },
+      { status: "failed", failure: "time_limit" },
+    ],
+    [
+      "after 16 minutes, without a word of what it used",
+      { ...ran(16), usage: {} },
+      { state: "posted", source: "assumed", reason: "task_not_measured" },
+      { status: "completed", failure: null },
+    ],
+    [
+      "after 16 minutes, of a family without a limit",
+      { ...ran(16), ...late, model: "kling" },
+      { state: "posted", cost: usd("0.10"), reason: null },
+      { status: "completed", failure: null },
+    ],
   ])("of music that completed %s is settled by its record", async (_when, last, charge, task) => {
     await using home = await world();
     await home.create({}, { model: last?.model });
@@ -390,6 +531,9 @@ async function settledTask({ proxy }: World, clock: ManualClock, strideMs = 0): 
     const task = await proxy.serving.tasks.find("t-1");
     if (task === undefined || task.nextPollAt === null) return;
     clock.advance(Math.max(task.nextPollAt - clock.now(), 2_000, strideMs));
-    await until(async () => (await proxy.serving.tasks.find("t-1"))?.seenAt !== task.seenAt, () => clock.advance(10));
+    await until(
+      async () => (await proxy.serving.tasks.find("t-1"))?.seenAt !== task.seenAt,
+      () => clock.advance(10),
+    );
   }
 }

@@ -11,7 +11,8 @@ import { ask } from "../support/wire-client.ts";
 const folder = mkdtempSync(join(tmpdir(), "farebox-routes-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const source = 'source: "made up for a test"';
-const price = (official: string, more = "") => `[{ from: 2026-01-01, ${source}, official: "${official}", gateway: "${official}"${more} }]`;
+const price = (official: string, more = "") =>
+  `[{ from: 2026-01-01, ${source}, official: "${official}", gateway: "${official}"${more} }]`;
 writeFileSync(
   join(folder, "prices.yaml"),
   `provider: family
@@ -32,11 +33,27 @@ routes:
 async function before(answer: (asked: AskedOf) => Answering | Promise<Answering>, options: ProxyOptions = {}) {
   const owned = new AsyncDisposableStack();
   const gateway = owned.use(await answeringGateway(answer));
-  const proxy = owned.use(await startProxy({ ...options, gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder, ...options.env } }));
+  const proxy = owned.use(
+    await startProxy({ ...options, gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder, ...options.env } }),
+  );
   const bob = await proxy.addKey("bob");
-  const send = async (method: string, path: string, body?: object | string, key = proxy.key, headers: Record<string, string> = {}) => {
+  const send = async (
+    method: string,
+    path: string,
+    body?: object | string,
+    key = proxy.key,
+    headers: Record<string, string> = {},
+  ) => {
     const text = body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body);
-    const { status, body: answered, headers: got } = await ask({ url: proxy.url, key }, text, { path, method, headers: { "content-type": "application/json", ...headers } });
+    const {
+      status,
+      body: answered,
+      headers: got,
+    } = await ask({ url: proxy.url, key }, text, {
+      path,
+      method,
+      headers: { "content-type": "application/json", ...headers },
+    });
     return { status, text: answered.toString(), code: got["x-farebox-error"] };
   };
   const verify = async () => expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
@@ -47,20 +64,81 @@ const taken = (taskId: string) => JSON.stringify({ task_id: taskId, status: "suc
 const enveloped = (taskId: string) => JSON.stringify({ code: 200, data: { task_id: taskId }, message: "success" });
 
 /** Each way in which a family creates a task and is asked for it. */
-const families: readonly (readonly [path: string, body: object, model: string, type: string, answer: (id: string) => string, fetch: (id: string) => readonly [string, string, object?]])[] = [
-  ["/mj/v2/imagine", { prompt: "a fox" }, "midjourney", "imagine", taken, (id) => ["POST", "/mj/v2/fetch", { task_id: id }]],
-  ["/api/suno/v1/music", { custom_mode: false, mv: "chirp-v3-5", input: { gpt_description_prompt: "rain" } }, "suno", "generate_music", enveloped, (id) => ["GET", `/api/suno/v1/music/${id}`]],
-  ["/api/luma/v1/video", { prompt: "a fox" }, "luma", "video_generation", enveloped, (id) => ["GET", `/api/luma/v1/video/${id}`]],
-  ["/api/kling/v1/video", { prompt: "a fox", duration: 5 }, "kling", "video_generation", enveloped, (id) => ["GET", `/api/kling/v1/video/${id}`]],
-  ["/api/flux/v1/image", { model: "flux-dev", prompt: "a fox" }, "flux-dev", "txt2img", enveloped, (id) => ["GET", `/api/flux/v1/image/${id}`]],
-  ["/api/face_swap/v1/async", { target_image: "a.png", swap_image: "b.png" }, "face_swap", "face-swap", enveloped, (id) => ["POST", "/api/face_swap/v1/fetch", { task_id: id }]],
-  ["/api/image_toolkit/v2/create", { task_type: "upscale", task_input: { scale: 2 } }, "image_toolkit", "upscale", enveloped, (id) => ["POST", "/api/image_toolkit/v2/fetch", { task_id: id }]],
+const families: readonly (readonly [
+  path: string,
+  body: object,
+  model: string,
+  type: string,
+  answer: (id: string) => string,
+  fetch: (id: string) => readonly [string, string, object?],
+])[] = [
+  [
+    "/mj/v2/imagine",
+    { prompt: "a fox" },
+    "midjourney",
+    "imagine",
+    taken,
+    (id) => ["POST", "/mj/v2/fetch", { task_id: id }],
+  ],
+  [
+    "/api/suno/v1/music",
+    { custom_mode: false, mv: "chirp-v3-5", input: { gpt_description_prompt: "rain" } },
+    "suno",
+    "generate_music",
+    enveloped,
+    (id) => ["GET", `/api/suno/v1/music/${id}`],
+  ],
+  [
+    "/api/luma/v1/video",
+    { prompt: "a fox" },
+    "luma",
+    "video_generation",
+    enveloped,
+    (id) => ["GET", `/api/luma/v1/video/${id}`],
+  ],
+  [
+    "/api/kling/v1/video",
+    { prompt: "a fox", duration: 5 },
+    "kling",
+    "video_generation",
+    enveloped,
+    (id) => ["GET", `/api/kling/v1/video/${id}`],
+  ],
+  [
+    "/api/flux/v1/image",
+    { model: "flux-dev", prompt: "a fox" },
+    "flux-dev",
+    "txt2img",
+    enveloped,
+    (id) => ["GET", `/api/flux/v1/image/${id}`],
+  ],
+  [
+    "/api/face_swap/v1/async",
+    { target_image: "a.png", swap_image: "b.png" },
+    "face_swap",
+    "face-swap",
+    enveloped,
+    (id) => ["POST", "/api/face_swap/v1/fetch", { task_id: id }],
+  ],
+  [
+    "/api/image_toolkit/v2/create",
+    { task_type: "upscale", task_input: { scale: 2 } },
+    "image_toolkit",
+    "upscale",
+    enveloped,
+    (id) => ["POST", "/api/image_toolkit/v2/fetch", { task_id: id }],
+  ],
 ];
 
 describe("a task that a family's own path creates", () => {
   it.each(families)("%s is metered and its key's own", async (path, body, model, taskType, answer, fetching) => {
     const bytes = JSON.stringify(body, null, 2);
-    await using home = await before(({ body: sent, path: asked }) => ({ body: asked === path && sent.length > 0 ? answer("t-1") : record("t-1", "completed", { usage: { type: "llm", frozen: 0, consume: 300_000 } }) }));
+    await using home = await before(({ body: sent, path: asked }) => ({
+      body:
+        asked === path && sent.length > 0
+          ? answer("t-1")
+          : record("t-1", "completed", { usage: { type: "llm", frozen: 0, consume: 300_000 } }),
+    }));
     const { proxy, send, bob } = home;
     const created = await send("POST", path, bytes);
     expect([created.status, created.text]).toEqual([200, answer("t-1")]);
@@ -102,9 +180,16 @@ describe("a task that a family's own path creates", () => {
     ];
     for (const [path, body, hold] of wanted) {
       const answered = await send("POST", path, body);
-      expect([path, body, answered.status, answered.code]).toEqual([path, body, hold === null ? 400 : 200, hold === null ? "model_not_priced" : undefined]);
+      expect([path, body, answered.status, answered.code]).toEqual([
+        path,
+        body,
+        hold === null ? 400 : 200,
+        hold === null ? "model_not_priced" : undefined,
+      ]);
     }
-    expect((await proxy.charges()).map(({ hold }) => hold)).toEqual(wanted.flatMap(([, , hold]) => (hold === null ? [] : [usd(hold)])));
+    expect((await proxy.charges()).map(({ hold }) => hold)).toEqual(
+      wanted.flatMap(([, , hold]) => (hold === null ? [] : [usd(hold)])),
+    );
     await home.verify();
   });
 
@@ -126,7 +211,8 @@ describe("a task that a family's own path creates", () => {
   ])("is not created with %s, whatever else passes", async (_what, path, body, status) => {
     await using home = await before(() => ({ body: enveloped("t-1") }), { env: { FAREBOX_PASSTHROUGH: "all" } });
     expect((await home.send("POST", path, body)).status).toBe(status);
-    for (const method of ["GET", "PUT"]) expect((await home.send(method, "/mj/v2/imagine")).text).toContain("POST /mj/v2/imagine");
+    for (const method of ["GET", "PUT"])
+      expect((await home.send(method, "/mj/v2/imagine")).text).toContain("POST /mj/v2/imagine");
     expect(home.gateway.asked).toEqual([]);
     expect(await home.proxy.charges()).toEqual([]);
   });
@@ -142,28 +228,46 @@ describe("a task that a family's own path creates", () => {
 
   it("is sent as the JSON that was read", async () => {
     await using home = await before(() => ({ body: enveloped("t-1") }));
-    await home.send("POST", "/api/kling/v1/video", '{"prompt":"&duration=10&"}', home.proxy.key, { "content-type": "application/x-www-form-urlencoded" });
+    await home.send("POST", "/api/kling/v1/video", '{"prompt":"&duration=10&"}', home.proxy.key, {
+      "content-type": "application/x-www-form-urlencoded",
+    });
     expect(home.gateway.asked[0]?.headers["content-type"]).toBe("application/json");
   });
 
   it("of an answer that names several has a charge for each", async () => {
     await using home = await before(({ method, path }) =>
-      method === "POST" ? { body: '{"code":200,"data":{"task_id":"t-1","tasks":[{"task_id":"t-2"},{"task_id":"t-3"}]}}' } : { body: record(path.split("/").at(-1) ?? "", "completed", { usage: { type: "llm", frozen: 0, consume: 700_000 } }) },
+      method === "POST"
+        ? { body: '{"code":200,"data":{"task_id":"t-1","tasks":[{"task_id":"t-2"},{"task_id":"t-3"}]}}' }
+        : {
+            body: record(path.split("/").at(-1) ?? "", "completed", {
+              usage: { type: "llm", frozen: 0, consume: 700_000 },
+            }),
+          },
     );
     const { proxy, send, bob } = home;
     await proxy.budget("all", "0.11");
     expect((await send("POST", "/jobs/batch", {})).status).toBe(200);
-    expect((await proxy.charges()).map(({ hold, state }) => [hold, state])).toEqual([[usd("0.05"), "pending"], [usd("0.05"), "pending"], [0n, "pending"]]);
+    expect((await proxy.charges()).map(({ hold, state }) => [hold, state])).toEqual([
+      [usd("0.05"), "pending"],
+      [usd("0.05"), "pending"],
+      [0n, "pending"],
+    ]);
     for (const id of ["t-1", "t-2", "t-3"]) {
       expect((await send("GET", `/api/v1/task/${id}`, undefined, bob)).status).toBe(404);
       expect((await send("GET", `/api/v1/task/${id}`)).status).toBe(200);
     }
-    expect((await proxy.charges()).map(({ cost, overage }) => [cost, overage])).toEqual([[usd("0.07"), usd("0.02")], [usd("0.07"), usd("0.02")], [usd("0.07"), usd("0.07")]]);
+    expect((await proxy.charges()).map(({ cost, overage }) => [cost, overage])).toEqual([
+      [usd("0.07"), usd("0.02")],
+      [usd("0.07"), usd("0.02")],
+      [usd("0.07"), usd("0.07")],
+    ]);
     await home.verify();
   });
 
   it("refused inside an answer of 200 is voided with its reason", async () => {
-    await using home = await before(() => ({ body: '{"code":10001,"data":null,"message":"suno is not supported in PPU mode"}' }));
+    await using home = await before(() => ({
+      body: '{"code":10001,"data":null,"message":"suno is not supported in PPU mode"}',
+    }));
     expect((await home.send("POST", "/api/suno/v1/music", {})).status).toBe(200);
     expect(await home.proxy.onlyCharge()).toMatchObject({ state: "voided", reason: "private_pool_only" });
   });
@@ -174,7 +278,11 @@ describe("before the sandbox", () => {
     await using proxy = await startProxy({ env: { FAREBOX_PRICING: folder } });
     const quick = "task-wait:0+task-run:0";
     const at = async (method: string, path: string, body?: object) => {
-      const { status, body: answered } = await ask({ url: proxy.url, key: proxy.key }, body === undefined ? undefined : JSON.stringify(body), { path, method, headers: { "content-type": "application/json" } });
+      const { status, body: answered } = await ask(
+        { url: proxy.url, key: proxy.key },
+        body === undefined ? undefined : JSON.stringify(body),
+        { path, method, headers: { "content-type": "application/json" } },
+      );
       return { status, json: JSON.parse(answered.toString()) as { task_id?: string; data?: { task_id: string } } };
     };
     for (const [path, body, , , , fetching] of families) {
@@ -186,13 +294,18 @@ describe("before the sandbox", () => {
     const refused = await at("POST", "/mj/v2/imagine", { model: "x+task-refused" });
     expect(refused.json).toMatchObject({ code: 10_001, data: null });
     const charges = await proxy.charges();
-    expect(charges.map(({ state, reason }) => [state, reason])).toEqual([...families.map(() => ["posted", null]), ["voided", "private_pool_only"]]);
+    expect(charges.map(({ state, reason }) => [state, reason])).toEqual([
+      ...families.map(() => ["posted", null]),
+      ["voided", "private_pool_only"],
+    ]);
     const charged = charges.reduce((all, { cost }) => all + (cost ?? 0n), 0n);
     expect(proxy.sandbox.billed).toMatchObject({ calls: families.length });
     // The price of the conversation family's credits is this test's, not the sandbox's.
     const credits = charges.filter(({ consumption }) => consumption?.type === "used_credits");
     expect(credits).toHaveLength(2);
-    expect(charged - credits.reduce((all, { cost }) => all + (cost ?? 0n), 0n)).toBe(proxy.sandbox.billed.cost - usd("0.04"));
+    expect(charged - credits.reduce((all, { cost }) => all + (cost ?? 0n), 0n)).toBe(
+      proxy.sandbox.billed.cost - usd("0.04"),
+    );
     expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
   });
 });
@@ -209,8 +322,18 @@ describe("a task of another key", () => {
   it.each<[string, string, string, object | undefined]>([
     ["is not continued by its path", "POST", "/api/luma/v1/video/t-1/extend", { prompt: "more" }],
     ["is not continued by its name in the body", "POST", "/mj/v2/upscale", { origin_task_id: "t-1", index: "1" }],
-    ["is not continued by a name deep in the body", "POST", "/api/v1/task", { model: "kling", task_type: "extend_video", input: { more: [{ Origin_Task_ID: "t-1" }] } }],
-    ["is not continued by a list in the body", "POST", "/api/v1/task", { model: "kling", input: { task_ids: ["t-9", "t-1"] } }],
+    [
+      "is not continued by a name deep in the body",
+      "POST",
+      "/api/v1/task",
+      { model: "kling", task_type: "extend_video", input: { more: [{ Origin_Task_ID: "t-1" }] } },
+    ],
+    [
+      "is not continued by a list in the body",
+      "POST",
+      "/api/v1/task",
+      { model: "kling", input: { task_ids: ["t-9", "t-1"] } },
+    ],
     ["is not continued by its name in the query", "POST", "/mj/v2/upscale?origin_task_id=t-1", {}],
     ["is not shown to a POST", "POST", "/mj/v2/fetch", { task_id: "t-1" }],
     ["is not shown in a list of tasks", "POST", "/mj/v2/fetch", { task_id: ["t-1"] }],
@@ -226,7 +349,9 @@ describe("a task of another key", () => {
   });
 
   it("is not shown beside one of the key's own, by whatever names it", async () => {
-    await using home = await ofAlice(({ path }) => ({ body: path.startsWith("/mj/v2/imagine") ? taken("t-2") : record("t-2", "processing") }));
+    await using home = await ofAlice(({ path }) => ({
+      body: path.startsWith("/mj/v2/imagine") ? taken("t-2") : record("t-2", "processing"),
+    }));
     const { send, bob } = home;
     await send("POST", "/mj/v2/imagine", {}, bob);
     const refused: readonly (readonly [string, string, object?])[] = [
@@ -237,37 +362,75 @@ describe("a task of another key", () => {
       ["GET", "/jobs/fetch?task_id=t-2&Task_Id=t-1"],
       ["GET", "/api/luma/v1/video/t-2?task_id=t-1"],
     ];
-    for (const each of refused) expect([each, (await send(each[0], each[1], each[2], bob)).status]).toEqual([each, 404]);
+    for (const each of refused)
+      expect([each, (await send(each[0], each[1], each[2], bob)).status]).toEqual([each, 404]);
     expect((await send("POST", "/mj/v2/fetch", '{"task_id":"t-2","task_id":"t-1"}', bob)).status).toBe(400);
     expect(home.gateway.asked).toHaveLength(2);
-    for (const each of [["POST", "/mj/v2/fetch", { task_id: ["t-2"] }], ["GET", "/jobs/fetch?task_id=t-2"], ["GET", "/api/luma/v1/video/t-2"]] as const) expect((await send(each[0], each[1], each[2], bob)).status).toBe(200);
+    for (const each of [
+      ["POST", "/mj/v2/fetch", { task_id: ["t-2"] }],
+      ["GET", "/jobs/fetch?task_id=t-2"],
+      ["GET", "/api/luma/v1/video/t-2"],
+    ] as const)
+      expect((await send(each[0], each[1], each[2], bob)).status).toBe(200);
   });
 
   it("that a gateway answers with is 404, and the charge is the hold", async () => {
     await using home = await ofAlice(() => ({ body: taken("t-1") }));
     expect((await home.send("POST", "/mj/v2/imagine", {}, home.bob)).status).toBe(404);
-    expect((await home.proxy.charges())[1]).toMatchObject({ state: "posted", source: "assumed", reason: "task_of_another_key", cost: usd("0.05") });
+    expect((await home.proxy.charges())[1]).toMatchObject({
+      state: "posted",
+      source: "assumed",
+      reason: "task_of_another_key",
+      cost: usd("0.05"),
+    });
   });
 
   it("is left out of lists, with whatever tells of it, and unknown tasks with it", async () => {
     const list = {
-      code: 200, message: "success",
-      data: { page: 1, total: 3, tasks: [{ task_id: "t-2", status: "completed", n: 1.50 }, { task_id: "t-1", output: "secret" }, { task_id: "t-0", output: "old" }, { note: "secret" }], counts: { mj: 2 } },
+      code: 200,
+      message: "success",
+      data: {
+        page: 1,
+        total: 3,
+        tasks: [
+          { task_id: "t-2", status: "completed", n: 1.5 },
+          { task_id: "t-1", output: "secret" },
+          { task_id: "t-0", output: "old" },
+          { note: "secret" },
+        ],
+        counts: { mj: 2 },
+      },
     };
-    await using home = await ofAlice(({ method }) => ({ body: method === "POST" ? taken("t-2") : JSON.stringify(list) }));
+    await using home = await ofAlice(({ method }) => ({
+      body: method === "POST" ? taken("t-2") : JSON.stringify(list),
+    }));
     const { send, bob, proxy } = home;
     await send("POST", "/mj/v2/imagine", {}, bob);
-    expect((await send("GET", "/api/open/tasks/histories?page=1", undefined, bob)).text).toBe('{"code":200,"message":"success","data":{"page":1,"tasks":[{"task_id":"t-2","status":"completed","n":1.5}],"counts":{}}}');
+    expect((await send("GET", "/api/open/tasks/histories?page=1", undefined, bob)).text).toBe(
+      '{"code":200,"message":"success","data":{"page":1,"tasks":[{"task_id":"t-2","status":"completed","n":1.5}],"counts":{}}}',
+    );
     expect((await send("GET", "/api/open/tasks/histories", undefined, proxy.key)).text).toContain("secret");
-    expect((await send("GET", "/api/open/tasks/histories", undefined, await proxy.addKey("carol"))).text).toBe('{"code":200,"message":"success","data":{"page":1,"tasks":[],"counts":{}}}');
+    expect((await send("GET", "/api/open/tasks/histories", undefined, await proxy.addKey("carol"))).text).toBe(
+      '{"code":200,"message":"success","data":{"page":1,"tasks":[],"counts":{}}}',
+    );
     expect((await proxy.charges()).every(({ state }) => state === "pending")).toBe(true);
   });
 });
 
 describe("a creation whose answer repeats a task", () => {
   it.each<[string, string, object, object]>([
-    ["that the request does not name is paid by the first one", "/mj/v2/imagine", {}, { state: "voided", reason: "task_known" }],
-    ["that it continues is its hold", "/mj/v2/upscale", { origin_task_id: "t-1" }, { state: "posted", source: "assumed", reason: "task_continued", cost: usd("0.01") }],
+    [
+      "that the request does not name is paid by the first one",
+      "/mj/v2/imagine",
+      {},
+      { state: "voided", reason: "task_known" },
+    ],
+    [
+      "that it continues is its hold",
+      "/mj/v2/upscale",
+      { origin_task_id: "t-1" },
+      { state: "posted", source: "assumed", reason: "task_continued", cost: usd("0.01") },
+    ],
   ])("%s", async (_what, path, body, charge) => {
     await using home = await before(() => ({ body: taken("t-1") }));
     await home.send("POST", "/mj/v2/imagine", { prompt: "a" });
@@ -279,16 +442,23 @@ describe("a creation whose answer repeats a task", () => {
 
 describe("a retrieval", () => {
   it("is not settled by an answer that is no record of the task", async () => {
-    const answers = ['{"task_id":"","status":"failed","message":"not found"}', '{"code":500,"data":null,"status":"failed"}', '{"code":200,"data":{"task_id":"t-9","status":"failed"}}'];
+    const answers = [
+      '{"task_id":"","status":"failed","message":"not found"}',
+      '{"code":500,"data":null,"status":"failed"}',
+      '{"code":200,"data":{"task_id":"t-9","status":"failed"}}',
+    ];
     let number = -1;
     await using home = await before(() => ({ body: ++number === 0 ? taken("t-1") : (answers[number - 1] ?? "") }));
     await home.send("POST", "/mj/v2/imagine", {});
-    for (const answer of answers) expect((await home.send("POST", "/mj/v2/fetch", { task_id: "t-1" })).text).toBe(answer);
+    for (const answer of answers)
+      expect((await home.send("POST", "/mj/v2/fetch", { task_id: "t-1" })).text).toBe(answer);
     expect(await home.proxy.onlyCharge()).toMatchObject({ state: "pending" });
   });
 
   it("by a cancel ends the task where its record says so", async () => {
-    await using home = await before(({ path }) => ({ body: path === "/mj/v2/cancel" ? record("t-1", "cancelled") : taken("t-1") }));
+    await using home = await before(({ path }) => ({
+      body: path === "/mj/v2/cancel" ? record("t-1", "cancelled") : taken("t-1"),
+    }));
     await home.send("POST", "/mj/v2/imagine", {});
     expect((await home.send("POST", "/mj/v2/cancel", { task_id: "t-1" })).status).toBe(200);
     expect(await home.proxy.onlyCharge()).toMatchObject({ state: "voided", reason: "task_cancelled" });
@@ -297,12 +467,24 @@ describe("a retrieval", () => {
 
 describe("an upload and a setting", () => {
   it("pass for nothing, with a row of their key, also under a hard budget", async () => {
-    await using home = await before(() => ({ body: '{"code":200,"data":{"url":"https://files.example/a.png"},"message":"success"}' }), { env: { FAREBOX_UNPRICED: "refuse" } });
+    await using home = await before(
+      () => ({ body: '{"code":200,"data":{"url":"https://files.example/a.png"},"message":"success"}' }),
+      { env: { FAREBOX_UNPRICED: "refuse" } },
+    );
     await home.proxy.budget("all", "0");
     const body = '{"file_name":"a.png","file_data":"aGk="}';
-    expect(await home.send("POST", "/api/ephemeral_resource", body)).toMatchObject({ status: 200, text: expect.stringContaining("files.example") });
+    expect(await home.send("POST", "/api/ephemeral_resource", body)).toMatchObject({
+      status: 200,
+      text: expect.stringContaining("files.example"),
+    });
     expect(home.gateway.asked[0]?.body.toString()).toBe(body);
-    expect(await home.proxy.onlyCharge()).toMatchObject({ route: "/api/ephemeral_resource", model: "upload", state: "voided", reason: "free", hold: 0n });
+    expect(await home.proxy.onlyCharge()).toMatchObject({
+      route: "/api/ephemeral_resource",
+      model: "upload",
+      state: "voided",
+      reason: "free",
+      hold: 0n,
+    });
     expect((await home.send("PUT", "/account/webhook", { url: "https://hook.example" })).status).toBe(200);
     expect((await home.send("PUT", "/account/webhook", { url: "https://evil.example" }, home.bob)).status).toBe(404);
     expect(home.gateway.asked).toHaveLength(2);
@@ -310,7 +492,12 @@ describe("an upload and a setting", () => {
   });
 
   it("that makes a task after all is bound to its key", async () => {
-    await using home = await before(({ method }) => ({ body: method === "POST" ? enveloped("t-1") : record("t-1", "completed", { usage: { type: "llm", frozen: 0, consume: 100_000 } }) }));
+    await using home = await before(({ method }) => ({
+      body:
+        method === "POST"
+          ? enveloped("t-1")
+          : record("t-1", "completed", { usage: { type: "llm", frozen: 0, consume: 100_000 } }),
+    }));
     await home.send("POST", "/api/ephemeral_resource", "anything");
     expect((await home.send("GET", "/api/v1/task/t-1", undefined, home.bob)).status).toBe(404);
     expect((await home.send("GET", "/api/v1/task/t-1")).status).toBe(200);
@@ -323,7 +510,10 @@ describe("with FAREBOX_PASSTHROUGH=all a path without a route", () => {
   const passing = { env: { FAREBOX_PASSTHROUGH: "all" } };
   const ended = record("t-1", "completed", { usage: { type: "llm", frozen: 0, consume: 500_000 } });
 
-  it.each([["unified", taken("t-1")], ["envelope", enveloped("t-1")]])("binds the task of a %s answer to its key, and the task ends the charge", async (_form, answer) => {
+  it.each([
+    ["unified", taken("t-1")],
+    ["envelope", enveloped("t-1")],
+  ])("binds the task of a %s answer to its key, and the task ends the charge", async (_form, answer) => {
     await using home = await before(({ path }) => ({ body: path === "/new/family" ? answer : ended }), passing);
     const { proxy, send, bob } = home;
     expect((await send("POST", "/new/family", { model: "new-1" })).text).toBe(answer);
@@ -363,7 +553,7 @@ describe("routes of a file", () => {
       write(`routes:\n  "POST /mine/create": { does: create, model: mine, ${source} }\n  "POST /mj/v2/imagine": null`);
       await home.proxy.serving.reloadPrices();
       expect([await status("/mine/create"), await status("/mj/v2/imagine")]).toEqual([200, 404]);
-      write("routes:\n  \"POST /v1/chat/completions\": { does: upload, source: x }");
+      write('routes:\n  "POST /v1/chat/completions": { does: upload, source: x }');
       await home.proxy.serving.reloadPrices();
       expect([await status("/mine/create"), await status("/mj/v2/imagine")]).toEqual([200, 404]);
     } finally {

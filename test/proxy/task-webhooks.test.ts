@@ -14,10 +14,22 @@ function recordOf(taskId: string, state: string, webhook: Webhook, consume = 0):
   return JSON.stringify({
     timestamp: 1_763_632_800,
     data: {
-      task_id: taskId, model: "kling", task_type: "video_generation", status: state, config: { service_mode: "", webhook_config: webhook },
-      input: { prompt: "a fox" }, output: { video: "https://media.example/v.mp4" },
-      meta: { created_at: "2026-11-20T12:00:00Z", started_at: "2026-11-20T12:00:01Z", ended_at: state === "completed" ? "2026-11-20T12:01:00Z" : "0001-01-01T00:00:00Z", usage: { type: "llm", frozen: 0, consume } },
-      detail: null, logs: [], error: { code: 0, raw_message: "", message: "", detail: null },
+      task_id: taskId,
+      model: "kling",
+      task_type: "video_generation",
+      status: state,
+      config: { service_mode: "", webhook_config: webhook },
+      input: { prompt: "a fox" },
+      output: { video: "https://media.example/v.mp4" },
+      meta: {
+        created_at: "2026-11-20T12:00:00Z",
+        started_at: "2026-11-20T12:00:01Z",
+        ended_at: state === "completed" ? "2026-11-20T12:01:00Z" : "0001-01-01T00:00:00Z",
+        usage: { type: "llm", frozen: 0, consume },
+      },
+      detail: null,
+      logs: [],
+      error: { code: 0, raw_message: "", message: "", detail: null },
     },
   });
 }
@@ -28,32 +40,65 @@ async function relaying(options: ProxyOptions = {}, ended: () => boolean = () =>
   const given = new Map<string, Webhook>();
   const answer = ({ method, path, body }: AskedOf): Answering => {
     const taskId = method === "POST" ? `t-${given.size + 1}` : (path.split("/").at(-1) ?? "");
-    if (method === "POST") given.set(taskId, JSON.parse(body.toString()).config?.webhook_config ?? { endpoint: "", secret: "" });
-    return { body: recordOf(taskId, ended() && method === "GET" ? "completed" : "pending", given.get(taskId) ?? { endpoint: "", secret: "" }, 1_000_000) };
+    if (method === "POST")
+      given.set(taskId, JSON.parse(body.toString()).config?.webhook_config ?? { endpoint: "", secret: "" });
+    return {
+      body: recordOf(
+        taskId,
+        ended() && method === "GET" ? "completed" : "pending",
+        given.get(taskId) ?? { endpoint: "", secret: "" },
+        1_000_000,
+      ),
+    };
   };
   const gateway = owned.use(await answeringGateway(answer));
-  const proxy = owned.use(await startProxy({ ...options, gatewayUrl: gateway.url, env: { FAREBOX_PUBLIC_URL: "https://farebox.example/in", FAREBOX_WEBHOOK_PRIVATE: "1", ...options.env } }));
+  const proxy = owned.use(
+    await startProxy({
+      ...options,
+      gatewayUrl: gateway.url,
+      env: { FAREBOX_PUBLIC_URL: "https://farebox.example/in", FAREBOX_WEBHOOK_PRIVATE: "1", ...options.env },
+    }),
+  );
   return { gateway, proxy, given, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
 function create(proxy: RunningProxy, body: string | object = {}): Promise<Response> {
-  const text = typeof body === "string" ? body : JSON.stringify({ model: "kling", task_type: "video_generation", input: { prompt: "a fox" }, ...body });
-  return fetch(`${proxy.url}/api/v1/task`, { method: "POST", headers: { "x-api-key": proxy.key, "content-type": "application/json" }, body: text });
+  const text =
+    typeof body === "string"
+      ? body
+      : JSON.stringify({ model: "kling", task_type: "video_generation", input: { prompt: "a fox" }, ...body });
+  return fetch(`${proxy.url}/api/v1/task`, {
+    method: "POST",
+    headers: { "x-api-key": proxy.key, "content-type": "application/json" },
+    body: text,
+  });
 }
 
-const withWebhook = (endpoint: string, secret = 'client "secret" \\ ü') => ({ config: { webhook_config: { endpoint, secret } } });
+const withWebhook = (endpoint: string, secret = 'client "secret" \\ ü') => ({
+  config: { webhook_config: { endpoint, secret } },
+});
 
 function retrieve(proxy: RunningProxy, taskId: string, method = "GET"): Promise<Response> {
   return fetch(`${proxy.url}/api/v1/task/${taskId}`, { method, headers: { "x-api-key": proxy.key } });
 }
 
 /** The gateway's callback, as it comes in behind what serves the public address. */
-function callBack(proxy: RunningProxy, { endpoint, secret }: Webhook, body: string, headers: Record<string, string> = { "x-webhook-secret": secret }): Promise<Response> {
+function callBack(
+  proxy: RunningProxy,
+  { endpoint, secret }: Webhook,
+  body: string,
+  headers: Record<string, string> = { "x-webhook-secret": secret },
+): Promise<Response> {
   const path = endpoint.replace("https://farebox.example/in", "");
-  return fetch(`${proxy.url}${path}`, { method: "POST", headers: { "content-type": "application/json", ...headers }, body });
+  return fetch(`${proxy.url}${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body,
+  });
 }
 
-const oursOf = (given: ReadonlyMap<string, Webhook>, taskId = "t-1"): Webhook => given.get(taskId) ?? { endpoint: "", secret: "" };
+const oursOf = (given: ReadonlyMap<string, Webhook>, taskId = "t-1"): Webhook =>
+  given.get(taskId) ?? { endpoint: "", secret: "" };
 
 async function settledCharge(proxy: RunningProxy) {
   for (;;) {
@@ -67,15 +112,19 @@ describe("the webhook of a task", () => {
   it("is ours towards the gateway and the client's towards the client; every other byte stays", async () => {
     await using home = await relaying();
     const { proxy, gateway, given } = home;
-    const body = '{ "model" : "kling", "input":{"n":1.50,"t":"\\u00e9"}, "config":{"webhook_config":{"endpoint":"https:\\/\\/93.184.215.14\\/hook","secret":"s1"} , "service_mode":"public"} }';
+    const body =
+      '{ "model" : "kling", "input":{"n":1.50,"t":"\\u00e9"}, "config":{"webhook_config":{"endpoint":"https:\\/\\/93.184.215.14\\/hook","secret":"s1"} , "service_mode":"public"} }';
     const created = await create(proxy, body);
     const { endpoint, secret } = oursOf(given);
     expect(endpoint).toMatch(/^https:\/\/farebox\.example\/in\/v1\/farebox\/callbacks\/[0-9a-f]{64}$/);
     expect(secret).toMatch(/^[0-9a-f]{64}$/);
-    expect(gateway.asked[0]?.body.toString()).toBe(body.replace('"https:\\/\\/93.184.215.14\\/hook"', `"${endpoint}"`).replace('"s1"', `"${secret}"`));
+    expect(gateway.asked[0]?.body.toString()).toBe(
+      body.replace('"https:\\/\\/93.184.215.14\\/hook"', `"${endpoint}"`).replace('"s1"', `"${secret}"`),
+    );
     const theirs = { endpoint: "https://93.184.215.14/hook", secret: "s1" };
     expect(await created.text()).toBe(recordOf("t-1", "pending", theirs, 1_000_000));
-    for (const method of ["GET", "DELETE"]) expect(await (await retrieve(proxy, "t-1", method)).text()).toBe(recordOf("t-1", "pending", theirs, 1_000_000));
+    for (const method of ["GET", "DELETE"])
+      expect(await (await retrieve(proxy, "t-1", method)).text()).toBe(recordOf("t-1", "pending", theirs, 1_000_000));
   });
 
   it("is ours where the client gave none, which sees none", async () => {
@@ -84,7 +133,9 @@ describe("the webhook of a task", () => {
     const created = await create(proxy, '{"model":"kling","input":{}}');
     expect(await created.text()).toBe(recordOf("t-1", "pending", { endpoint: "", secret: "" }, 1_000_000));
     const { endpoint, secret } = oursOf(given);
-    expect(gateway.asked[0]?.body.toString()).toBe(`{"config":{"webhook_config":{"endpoint":"${endpoint}","secret":"${secret}"}},"model":"kling","input":{}}`);
+    expect(gateway.asked[0]?.body.toString()).toBe(
+      `{"config":{"webhook_config":{"endpoint":"${endpoint}","secret":"${secret}"}},"model":"kling","input":{}}`,
+    );
     expect((await callBack(proxy, oursOf(given), recordOf("t-1", "running", oursOf(given)))).status).toBe(200);
     expect(await proxy.metrics()).toMatch(/^farebox_outbox_waiting 0$/m);
   });
@@ -99,27 +150,55 @@ describe("the webhook of a task", () => {
     await callBack(proxy, ours, recordOf("t-1", "completed", ours));
     await receiver.waitFor(1);
     const files = ["", "-wal"].map((end) => readFileSync(proxy.database + end, "latin1")).join("");
-    for (const secret of ["s3cret-path", "s3cret-word", ours.secret, ours.endpoint.slice(-64), "a fox", "media.example"]) expect(files.includes(secret), secret).toBe(false);
+    for (const secret of [
+      "s3cret-path",
+      "s3cret-word",
+      ours.secret,
+      ours.endpoint.slice(-64),
+      "a fox",
+      "media.example",
+    ])
+      expect(files.includes(secret), secret).toBe(false);
   });
 
   it.each([
-    [{ config: { webhook_config: { endpoint: "https://10.0.0.1/" } } }, "config.webhook_config.endpoint", /must lead to a public address/],
-    [{ config: { webhook_config: { endpoint: "https://169.254.169.254/latest" } } }, "config.webhook_config.endpoint", /must lead to a public address/],
-    [{ config: { webhook_config: { endpoint: "https://[::ffff:127.0.0.1]/" } } }, "config.webhook_config.endpoint", /must lead to a public address/],
-    [{ config: { webhook_config: { endpoint: "http://93.184.215.14/" } } }, "config.webhook_config.endpoint", /must begin with https/],
+    [
+      { config: { webhook_config: { endpoint: "https://10.0.0.1/" } } },
+      "config.webhook_config.endpoint",
+      /must lead to a public address/,
+    ],
+    [
+      { config: { webhook_config: { endpoint: "https://169.254.169.254/latest" } } },
+      "config.webhook_config.endpoint",
+      /must lead to a public address/,
+    ],
+    [
+      { config: { webhook_config: { endpoint: "https://[::ffff:127.0.0.1]/" } } },
+      "config.webhook_config.endpoint",
+      /must lead to a public address/,
+    ],
+    [
+      { config: { webhook_config: { endpoint: "http://93.184.215.14/" } } },
+      "config.webhook_config.endpoint",
+      /must begin with https/,
+    ],
     [{ config: { webhook_config: { endpoint: 7 } } }, "config.webhook_config.endpoint", /must be a text/],
     [{ Config: {} }, "config", /must be written 'config'/],
   ])("that must not be is refused before anything is held: %j", async (wish, param, message) => {
     await using home = await relaying({ env: { FAREBOX_WEBHOOK_PRIVATE: "0" } });
     const refused = await create(home.proxy, wish);
     expect(refused.status).toBe(400);
-    expect((await refused.json()) as object).toMatchObject({ error: { code: "invalid_request", param, message: expect.stringMatching(message) } });
+    expect((await refused.json()) as object).toMatchObject({
+      error: { code: "invalid_request", param, message: expect.stringMatching(message) },
+    });
     expect(home.gateway.asked).toEqual([]);
     expect(await home.proxy.charges()).toEqual([]);
   });
 
   it("goes to the gateway as it is while there is no public address", async () => {
-    await using gateway = await answeringGateway(() => ({ body: recordOf("t-1", "pending", { endpoint: "", secret: "" }) }));
+    await using gateway = await answeringGateway(() => ({
+      body: recordOf("t-1", "pending", { endpoint: "", secret: "" }),
+    }));
     await using proxy = await startProxy({ gatewayUrl: gateway.url });
     const body = JSON.stringify({ model: "kling", input: {}, ...withWebhook("https://10.0.0.1/") });
     await create(proxy, body);
@@ -140,8 +219,13 @@ describe("a callback", () => {
     const [first] = await receiver.waitFor(1);
     expect(first?.path).toBe("/hook?id=7");
     expect(Buffer.from(String(first?.headers["x-webhook-secret"]), "latin1").toString()).toBe('client "secret" \\ ü');
-    expect(first?.headers).toMatchObject({ "content-type": "application/json", "webhook-id": expect.stringMatching(/^[0-9a-f-]{36}$/) });
-    expect(first?.body).toBe(recordOf("t-1", "completed", { endpoint: `${receiver.url}/hook?id=7`, secret: 'client "secret" \\ ü' }, 0));
+    expect(first?.headers).toMatchObject({
+      "content-type": "application/json",
+      "webhook-id": expect.stringMatching(/^[0-9a-f-]{36}$/),
+    });
+    expect(first?.body).toBe(
+      recordOf("t-1", "completed", { endpoint: `${receiver.url}/hook?id=7`, secret: 'client "secret" \\ ü' }, 0),
+    );
     expect(await settledCharge(proxy)).toMatchObject({ state: "posted", gatewayRequestId: "t-1", kind: "task" });
     expect((await proxy.serving.tasks.find("t-1"))?.consumption).toEqual({ type: "llm", units: "1000000" });
   });
@@ -153,20 +237,30 @@ describe("a callback", () => {
     await create(proxy, withWebhook(receiver.url));
     const ours = oursOf(given);
     const done = recordOf("t-1", "completed", ours);
-    const codes = async (...answers: Promise<Response>[]) => (await Promise.all(answers)).map((each) => [each.status, each.headers.get("x-farebox-error")]);
+    const codes = async (...answers: Promise<Response>[]) =>
+      (await Promise.all(answers)).map((each) => [each.status, each.headers.get("x-farebox-error")]);
     const unknown = { ...ours, endpoint: ours.endpoint.slice(0, -64) + "ab".repeat(32) };
-    expect(await codes(
-      callBack(proxy, unknown, done),
-      callBack(proxy, { ...ours, endpoint: `${ours.endpoint.slice(0, -64)}short` }, done),
-      callBack(proxy, ours, done, {}),
-      callBack(proxy, ours, done, { "x-webhook-secret": "wrong" }),
-      callBack(proxy, ours, recordOf("t-2", "completed", ours)),
-      callBack(proxy, ours, "not json"),
-      callBack(proxy, ours, '{"data":null}'),
-      callBack(proxy, ours, Buffer.from([0x7b, 0xff, 0x7d]).toString("latin1")),
-      callBack(proxy, ours, JSON.stringify({ data: "x".repeat(5 * 1024 * 1024) })),
-    )).toEqual([
-      [404, "not_found"], [404, "not_found"], [404, "not_found"], [404, "not_found"], [400, "invalid_request"], [400, "invalid_json"], [400, "invalid_json"], [400, "invalid_json"],
+    expect(
+      await codes(
+        callBack(proxy, unknown, done),
+        callBack(proxy, { ...ours, endpoint: `${ours.endpoint.slice(0, -64)}short` }, done),
+        callBack(proxy, ours, done, {}),
+        callBack(proxy, ours, done, { "x-webhook-secret": "wrong" }),
+        callBack(proxy, ours, recordOf("t-2", "completed", ours)),
+        callBack(proxy, ours, "not json"),
+        callBack(proxy, ours, '{"data":null}'),
+        callBack(proxy, ours, Buffer.from([0x7b, 0xff, 0x7d]).toString("latin1")),
+        callBack(proxy, ours, JSON.stringify({ data: "x".repeat(5 * 1024 * 1024) })),
+      ),
+    ).toEqual([
+      [404, "not_found"],
+      [404, "not_found"],
+      [404, "not_found"],
+      [404, "not_found"],
+      [400, "invalid_request"],
+      [400, "invalid_json"],
+      [400, "invalid_json"],
+      [400, "invalid_json"],
       [413, "request_too_large"],
     ]);
     expect(gateway.asked.map(({ method }) => method)).toEqual(["POST"]);
@@ -188,7 +282,10 @@ describe("a callback", () => {
       }
       return { body: recordOf(taskId, "pending", webhook) };
     });
-    await using proxy = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PUBLIC_URL: "https://farebox.example/in", FAREBOX_WEBHOOK_PRIVATE: "1" } });
+    await using proxy = await startProxy({
+      gatewayUrl: gateway.url,
+      env: { FAREBOX_PUBLIC_URL: "https://farebox.example/in", FAREBOX_WEBHOOK_PRIVATE: "1" },
+    });
     await create(proxy);
     const creating = create(proxy, withWebhook(receiver.url));
     const ours = await arrived;
@@ -196,7 +293,10 @@ describe("a callback", () => {
     expect([refused.status, refused.headers.get("x-farebox-error")]).toEqual([400, "invalid_request"]);
     answerNow();
     expect((await creating).status).toBe(200);
-    expect((await callBack(proxy, ours, `{"data":{"task_id":"t-2","status":"running","task_info":{"task_id":"t-1"}}}`)).status).toBe(400);
+    expect(
+      (await callBack(proxy, ours, `{"data":{"task_id":"t-2","status":"running","task_info":{"task_id":"t-1"}}}`))
+        .status,
+    ).toBe(400);
     expect((await callBack(proxy, ours, recordOf("t-2", "running", webhook))).status).toBe(200);
     const told = await receiver.waitFor(1);
     expect(told.map(({ body }) => body)).toEqual([recordOf("t-2", "running", webhook)]);
@@ -208,14 +308,19 @@ describe("a callback", () => {
     const { proxy, given, gateway } = home;
     await create(proxy, withWebhook(receiver.url));
     const ours = oursOf(given);
-    const tell = (timestamp: number, state: string) => callBack(proxy, ours, recordOf("t-1", state, ours).replace(/"timestamp":\d+/, `"timestamp":${timestamp}`));
+    const tell = (timestamp: number, state: string) =>
+      callBack(proxy, ours, recordOf("t-1", state, ours).replace(/"timestamp":\d+/, `"timestamp":${timestamp}`));
     expect((await tell(1, "completed")).status).toBe(200);
     await settledCharge(proxy);
-    const statuses = await Promise.all(Array.from({ length: 40 }, async (_, index) => (await tell(index, "completed")).status));
+    const statuses = await Promise.all(
+      Array.from({ length: 40 }, async (_, index) => (await tell(index, "completed")).status),
+    );
     expect(statuses.filter((each) => each === 200)).toHaveLength(29);
     expect(new Set(statuses)).toEqual(new Set([200, 429]));
     await receiver.waitFor(1);
-    expect(await proxy.metrics()).toMatch(/^farebox_outbox_deliveries_total\{kind="task_webhook",result="delivered"\} 1$/m);
+    expect(await proxy.metrics()).toMatch(
+      /^farebox_outbox_deliveries_total\{kind="task_webhook",result="delivered"\} 1$/m,
+    );
     // A task that is settled is not looked at again.
     expect(gateway.asked.filter(({ method }) => method === "GET")).toHaveLength(1);
   });
@@ -246,8 +351,13 @@ describe("a callback", () => {
 describe("the relay", () => {
   const events = ["processing", "completed"];
 
-  async function told(home: { proxy: RunningProxy; given: ReadonlyMap<string, Webhook> }, taskIds: readonly string[]): Promise<void> {
-    for (const event of events) for (const id of taskIds) await callBack(home.proxy, oursOf(home.given, id), recordOf(id, event, oursOf(home.given, id)));
+  async function told(
+    home: { proxy: RunningProxy; given: ReadonlyMap<string, Webhook> },
+    taskIds: readonly string[],
+  ): Promise<void> {
+    for (const event of events)
+      for (const id of taskIds)
+        await callBack(home.proxy, oursOf(home.given, id), recordOf(id, event, oursOf(home.given, id)));
   }
   const order = (receiver: WebhookReceiver) =>
     receiver.received.map(({ body }) => {
@@ -299,8 +409,16 @@ it("a callback comes in under the public name, and nothing else does", async () 
   const { request } = await import("node:http");
   const ask = (path: string, method: string) =>
     new Promise<number | undefined>((resolve, reject) => {
-      request(`${proxy.url}${path}`, { method, headers: { host: "farebox.example" } }, (response) => resolve(response.resume().statusCode)).on("error", reject).end(method === "POST" ? "{}" : undefined);
+      request(`${proxy.url}${path}`, { method, headers: { host: "farebox.example" } }, (response) =>
+        resolve(response.resume().statusCode),
+      )
+        .on("error", reject)
+        .end(method === "POST" ? "{}" : undefined);
     });
   const token = oursOf(given).endpoint.slice(-64);
-  expect([await ask(`/v1/farebox/callbacks/${token}`, "POST"), await ask("/v1/models", "GET"), await ask("/healthz", "GET")]).toEqual([404, 421, 421]);
+  expect([
+    await ask(`/v1/farebox/callbacks/${token}`, "POST"),
+    await ask("/v1/models", "GET"),
+    await ask("/healthz", "GET"),
+  ]).toEqual([404, 421, 421]);
 });

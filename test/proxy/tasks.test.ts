@@ -11,9 +11,21 @@ async function before(answer: (asked: AskedOf) => Answering | Promise<Answering>
   return { gateway, proxy, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-function create(proxy: RunningProxy, body: string | object, key = proxy.key, headers: Record<string, string> = {}): Promise<Response> {
-  const text = typeof body === "string" ? body : JSON.stringify({ model: "kling", task_type: "video_generation", input: { prompt: "a fox" }, ...body });
-  return fetch(`${proxy.url}/api/v1/task`, { method: "POST", headers: { "x-api-key": key, "content-type": "application/json", ...headers }, body: text });
+function create(
+  proxy: RunningProxy,
+  body: string | object,
+  key = proxy.key,
+  headers: Record<string, string> = {},
+): Promise<Response> {
+  const text =
+    typeof body === "string"
+      ? body
+      : JSON.stringify({ model: "kling", task_type: "video_generation", input: { prompt: "a fox" }, ...body });
+  return fetch(`${proxy.url}/api/v1/task`, {
+    method: "POST",
+    headers: { "x-api-key": key, "content-type": "application/json", ...headers },
+    body: text,
+  });
 }
 
 function task(proxy: RunningProxy, id: string, key: string | null = proxy.key, method = "GET"): Promise<Response> {
@@ -24,16 +36,28 @@ const statusOf = ({ body }: AskedOf) => (body.length > 0 ? "pending" : "running"
 
 describe("tasks pass", () => {
   it("unchanged in both directions, with the gateway's credential in the header that its path wants", async () => {
-    const records: Record<string, string> = { "vid-1": videoRecord, "music-1": musicRecord, "conv-1": conversationRecord };
+    const records: Record<string, string> = {
+      "vid-1": videoRecord,
+      "music-1": musicRecord,
+      "conv-1": conversationRecord,
+    };
     await using home = await before(({ method, path, body }) => {
-      if (method === "POST") return { status: 201, headers: { "x-request-id": "gw-7" }, body: `{"code":200, "data":{"task_id":${body.toString().match(/"(?:vid|music|conv)-1"/)?.[0]},"status":"pending"},"message":"success"}` };
+      if (method === "POST")
+        return {
+          status: 201,
+          headers: { "x-request-id": "gw-7" },
+          body: `{"code":200, "data":{"task_id":${body.toString().match(/"(?:vid|music|conv)-1"/)?.[0]},"status":"pending"},"message":"success"}`,
+        };
       return { body: records[path.slice("/api/v1/task/".length)] ?? "" };
     });
     const { proxy, gateway } = home;
     for (const [id, text] of Object.entries(records)) {
       const body = `{ "model" : "kling",\n"task_type":"video_generation","input":{"prompt":"\\u00e9", "duration": 5.0, "ref":"${id}"}, "config":{"webhook_config":{"endpoint":"https://c.example"}} }`;
       const created = await create(proxy, body, proxy.key, { cookie: "a=b" });
-      expect([created.status, await created.text()]).toEqual([201, `{"code":200, "data":{"task_id":"${id}","status":"pending"},"message":"success"}`]);
+      expect([created.status, await created.text()]).toEqual([
+        201,
+        `{"code":200, "data":{"task_id":"${id}","status":"pending"},"message":"success"}`,
+      ]);
       expect(created.headers.get("x-request-id")).toBe("gw-7");
       const sent = gateway.asked.findLast(({ method }) => method === "POST");
       expect(sent?.body.toString()).toBe(body);
@@ -48,7 +72,9 @@ describe("tasks pass", () => {
   });
 
   it("with the gateway's own errors, whatever they are", async () => {
-    await using home = await before(({ method }) => (method === "POST" ? { status: 400, body: '{"code":400,"message":"bad"}' } : { status: 404, body: "gone" }));
+    await using home = await before(({ method }) =>
+      method === "POST" ? { status: 400, body: '{"code":400,"message":"bad"}' } : { status: 404, body: "gone" },
+    );
     const refused = await create(home.proxy, {});
     expect([refused.status, await refused.text()]).toEqual([400, '{"code":400,"message":"bad"}']);
     expect(await home.proxy.onlyCharge()).toMatchObject({ state: "voided", reason: "gateway_400", kind: "task" });
@@ -61,7 +87,11 @@ describe("a task is its key's own", () => {
     const { proxy, gateway } = home;
     const bob = await proxy.addKey("bob");
     await create(proxy, {});
-    const told = async (response: Response) => [response.status, response.headers.get("x-farebox-error"), await response.text()];
+    const told = async (response: Response) => [
+      response.status,
+      response.headers.get("x-farebox-error"),
+      await response.text(),
+    ];
     for (const method of ["GET", "DELETE"]) {
       const foreign = await told(await task(proxy, "t-1", bob, method));
       expect(foreign.slice(0, 2)).toEqual([404, "not_found"]);
@@ -72,11 +102,16 @@ describe("a task is its key's own", () => {
     expect(gateway.asked).toHaveLength(1);
     expect((await task(proxy, "t-1")).status).toBe(200);
     expect((await task(proxy, "t-1", proxy.key, "DELETE")).status).toBe(200);
-    expect(gateway.asked.slice(1).map(({ method, path }) => `${method} ${path}`)).toEqual(["GET /api/v1/task/t-1", "DELETE /api/v1/task/t-1"]);
+    expect(gateway.asked.slice(1).map(({ method, path }) => `${method} ${path}`)).toEqual([
+      "GET /api/v1/task/t-1",
+      "DELETE /api/v1/task/t-1",
+    ]);
   });
 
   it("in the open mode it is everybody's who has no key", async () => {
-    await using home = await before((asked) => ({ body: record("t-1", statusOf(asked)) }), { env: { FAREBOX_AUTH: "open" } });
+    await using home = await before((asked) => ({ body: record("t-1", statusOf(asked)) }), {
+      env: { FAREBOX_AUTH: "open" },
+    });
     const { proxy } = home;
     const headers = { "content-type": "application/json" };
     await fetch(`${proxy.url}/api/v1/task`, { method: "POST", headers, body: '{"model":"kling","input":{}}' });
@@ -86,9 +121,13 @@ describe("a task is its key's own", () => {
 
   it("the id is written down before the creation is answered, so that a poll right after it finds the task", async () => {
     let number = 0;
-    await using home = await before(({ method, path }) => ({ body: record(method === "POST" ? `t-${++number}` : path.split("/").at(-1) ?? "", "pending") }));
+    await using home = await before(({ method, path }) => ({
+      body: record(method === "POST" ? `t-${++number}` : (path.split("/").at(-1) ?? ""), "pending"),
+    }));
     const { proxy } = home;
-    const ids = await Promise.all(Array.from({ length: 40 }, async () => JSON.parse(await (await create(proxy, {})).text()).data.task_id as string));
+    const ids = await Promise.all(
+      Array.from({ length: 40 }, async () => JSON.parse(await (await create(proxy, {})).text()).data.task_id as string),
+    );
     expect(new Set(ids).size).toBe(40);
     expect(await Promise.all(ids.map(async (id) => (await task(proxy, id)).status))).toEqual(ids.map(() => 200));
     expect(await proxy.serving.tasks.running()).toBe(40);
@@ -113,7 +152,14 @@ describe("a creation", () => {
   it("of a model without a price is recorded without a cost, and refused under a hard budget or where the settings say so", async () => {
     await using home = await before((asked) => ({ body: record("t-1", statusOf(asked)) }));
     await create(home.proxy, {}, home.proxy.key, { "x-farebox-tag": "feature=film" });
-    expect(await home.proxy.onlyCharge()).toMatchObject({ kind: "task", state: "pending", route: "/api/v1/task", model: "kling", hold: null, tags: { feature: "film" } });
+    expect(await home.proxy.onlyCharge()).toMatchObject({
+      kind: "task",
+      state: "pending",
+      route: "/api/v1/task",
+      model: "kling",
+      hold: null,
+      tags: { feature: "film" },
+    });
     await home.proxy.budget("all", "5");
     const refused = await create(home.proxy, {});
     expect([refused.status, refused.headers.get("x-farebox-error")]).toEqual([400, "model_not_priced"]);
@@ -130,16 +176,61 @@ describe("a creation", () => {
 
   it.each<[string, Answering, number, object]>([
     ["broken off", "break", 502, { state: "posted", source: "assumed", reason: "gateway_reset" }],
-    ["answered without a task", { body: '{"code":200,"data":{}}' }, 200, { state: "posted", source: "assumed", reason: "unreadable_answer" }],
-    ["answered with what is no JSON", { body: "<html>" }, 200, { state: "posted", source: "assumed", reason: "unreadable_answer" }],
-    ["refused in the envelope", { body: '{"code":403,"data":null,"message":"no plan"}' }, 200, { state: "voided", reason: "gateway_403" }],
-    ["refused in the envelope, as in PPU mode", { body: '{"code":10001,"data":null,"message":"this model is not supported in PPU mode"}' }, 200, { state: "voided", reason: "private_pool_only" }],
-    ["refused in the envelope without a word", { body: '{"code":10001,"data":null}' }, 200, { state: "voided", reason: "gateway_10001" }],
-    ["refused in a record without an id", { body: '{"task_id":"","status":"failed","message":"insufficient credits"}' }, 200, { state: "voided", reason: "upstream_no_credit" }],
-    ["lost in the envelope", { body: '{"code":10000,"data":null,"message":"i/o timeout"}' }, 200, { state: "posted", source: "assumed", reason: "network" }],
-    ["refused in the envelope, with something made", { body: '{"code":10001,"data":{"job":"7"}}' }, 200, { state: "posted", source: "assumed", reason: "unreadable_answer" }],
+    [
+      "answered without a task",
+      { body: '{"code":200,"data":{}}' },
+      200,
+      { state: "posted", source: "assumed", reason: "unreadable_answer" },
+    ],
+    [
+      "answered with what is no JSON",
+      { body: "<html>" },
+      200,
+      { state: "posted", source: "assumed", reason: "unreadable_answer" },
+    ],
+    [
+      "refused in the envelope",
+      { body: '{"code":403,"data":null,"message":"no plan"}' },
+      200,
+      { state: "voided", reason: "gateway_403" },
+    ],
+    [
+      "refused in the envelope, as in PPU mode",
+      { body: '{"code":10001,"data":null,"message":"this model is not supported in PPU mode"}' },
+      200,
+      { state: "voided", reason: "private_pool_only" },
+    ],
+    [
+      "refused in the envelope without a word",
+      { body: '{"code":10001,"data":null}' },
+      200,
+      { state: "voided", reason: "gateway_10001" },
+    ],
+    [
+      "refused in a record without an id",
+      { body: '{"task_id":"","status":"failed","message":"insufficient credits"}' },
+      200,
+      { state: "voided", reason: "upstream_no_credit" },
+    ],
+    [
+      "lost in the envelope",
+      { body: '{"code":10000,"data":null,"message":"i/o timeout"}' },
+      200,
+      { state: "posted", source: "assumed", reason: "network" },
+    ],
+    [
+      "refused in the envelope, with something made",
+      { body: '{"code":10001,"data":{"job":"7"}}' },
+      200,
+      { state: "posted", source: "assumed", reason: "unreadable_answer" },
+    ],
     ["failed at the gateway", { status: 500, body: "{}" }, 500, { state: "voided", reason: "gateway_500" }],
-    ["lost behind the gateway", { status: 524, body: "" }, 524, { state: "posted", source: "assumed", reason: "gateway_524" }],
+    [
+      "lost behind the gateway",
+      { status: 524, body: "" },
+      524,
+      { state: "posted", source: "assumed", reason: "gateway_524" },
+    ],
   ])("that is %s ends its charge", async (_how, answer, status, charge) => {
     await using home = await before(() => answer);
     const response = await create(home.proxy, {});
@@ -157,8 +248,12 @@ describe("a creation", () => {
 
   it("that the gateway answers with a task that is known is not charged twice", async () => {
     await using home = await before((asked) => ({ body: record("t-1", statusOf(asked)) }));
-    for (let round = 0; round < 2; round++) expect((await create(home.proxy, {}, home.proxy.key, { "idempotency-key": "k" })).status).toBe(200);
-    expect((await home.proxy.charges()).map(({ state, reason }) => [state, reason])).toEqual([["pending", null], ["voided", "task_known"]]);
+    for (let round = 0; round < 2; round++)
+      expect((await create(home.proxy, {}, home.proxy.key, { "idempotency-key": "k" })).status).toBe(200);
+    expect((await home.proxy.charges()).map(({ state, reason }) => [state, reason])).toEqual([
+      ["pending", null],
+      ["voided", "task_known"],
+    ]);
   });
 
   it("whose client has left is read to its end, and its task is known", async () => {
@@ -172,7 +267,12 @@ describe("a creation", () => {
       return { body: record("t-1", statusOf(asked)) };
     });
     const leaving = new AbortController();
-    const left = fetch(`${home.proxy.url}/api/v1/task`, { method: "POST", headers: { "x-api-key": home.proxy.key }, body: '{"model":"kling"}', signal: leaving.signal }).catch(() => "left");
+    const left = fetch(`${home.proxy.url}/api/v1/task`, {
+      method: "POST",
+      headers: { "x-api-key": home.proxy.key },
+      body: '{"model":"kling"}',
+      signal: leaving.signal,
+    }).catch(() => "left");
     await arrived;
     leaving.abort();
     expect(await left).toBe("left");

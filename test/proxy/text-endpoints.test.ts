@@ -15,9 +15,18 @@ beforeAll(async () => {
 });
 afterAll(() => everything.disposeAsync());
 
-const at = (path: string, body: object, key = proxy.key): Promise<WireAnswer> => ask({ url: proxy.url, key }, body, { path });
-const responses = (more: object = {}, scenario = "tokens:20") => ({ model: "gpt-4o", input: `Say hello. #sandbox ${scenario}`, ...more });
-const completions = (more: object = {}, scenario = "tokens:10") => ({ model: "gpt-4o", prompt: `Once upon a time #sandbox ${scenario}`, ...more });
+const at = (path: string, body: object, key = proxy.key): Promise<WireAnswer> =>
+  ask({ url: proxy.url, key }, body, { path });
+const responses = (more: object = {}, scenario = "tokens:20") => ({
+  model: "gpt-4o",
+  input: `Say hello. #sandbox ${scenario}`,
+  ...more,
+});
+const completions = (more: object = {}, scenario = "tokens:10") => ({
+  model: "gpt-4o",
+  prompt: `Once upon a time #sandbox ${scenario}`,
+  ...more,
+});
 const embeddings = (more: object = {}) => ({ model: "text-embedding-3-small", input: "a text", ...more });
 
 describe("an answer passes to the byte and costs what its usage says", () => {
@@ -27,7 +36,14 @@ describe("an answer passes to the byte and costs what its usage says", () => {
     ["/v1/responses", responses({ max_output_tokens: 5 })],
     ["/v1/responses", responses({}, "cached:8+reasoning:30+tokens:20")],
     ["/v1/responses", responses({ stream: true }, "cached:8+reasoning:30+tokens:20+split")],
-    ["/v1/responses", responses({ instructions: "Be brief.", tools: [{ type: "function", name: "f", parameters: { properties: { a: {} } } }], tool_choice: "required" })],
+    [
+      "/v1/responses",
+      responses({
+        instructions: "Be brief.",
+        tools: [{ type: "function", name: "f", parameters: { properties: { a: {} } } }],
+        tool_choice: "required",
+      }),
+    ],
     ["/v1/completions", completions()],
     ["/v1/completions", completions({ n: 3, max_tokens: 40 })],
     ["/v1/completions", completions({ prompt: ["a b c", "d e f"], max_tokens: 4 })],
@@ -35,12 +51,27 @@ describe("an answer passes to the byte and costs what its usage says", () => {
     ["/v1/completions", completions({ stream: true, stream_options: { include_usage: true } })],
     ["/v1/embeddings", embeddings()],
     ["/v1/embeddings", embeddings({ input: ["one", "two", "three"], encoding_format: "base64", dimensions: 8 })],
-    ["/v1/embeddings", embeddings({ input: [[1, 2, 3], [4, 5]] })],
+    [
+      "/v1/embeddings",
+      embeddings({
+        input: [
+          [1, 2, 3],
+          [4, 5],
+        ],
+      }),
+    ],
   ])("%s %j", async (path, body) => {
     const answer = await at(path, body);
     expect(answer.status).toBe(200);
     const { charge, billed } = await books.endedBeside();
-    expect(charge).toMatchObject({ route: path, state: "posted", source: "reported", formula: "tokens", cost: billed?.cost, overage: 0n });
+    expect(charge).toMatchObject({
+      route: path,
+      state: "posted",
+      source: "reported",
+      formula: "tokens",
+      cost: billed?.cost,
+      overage: 0n,
+    });
     const seen = proxy.sandbox.requests.findLast(({ path: asked }) => asked === path);
     expect(seen?.body.toString()).toBe(JSON.stringify(body));
   });
@@ -51,7 +82,10 @@ describe("an answer passes to the byte and costs what its usage says", () => {
     expect(answer.headers["x-farebox-cost-usd"]).toBe("0.00175");
     const charge = await books.ended();
     books.billed();
-    expect(charge).toMatchObject({ cost: 1_750_000_000n, tokens: { input: 600, cached_input: 400, output: 40, reasoning: 60 } });
+    expect(charge).toMatchObject({
+      cost: 1_750_000_000n,
+      tokens: { input: 600, cached_input: 400, output: 40, reasoning: 60 },
+    });
     expect(charge.listCost).toBe(600n * 2_500_000n + 400n * 1_250_000n + 100n * 10_000_000n);
   });
 });
@@ -66,7 +100,11 @@ describe("without usage the texts are counted, and the count is the gateway's ow
   ])("%s %j", async (path, body) => {
     expect((await at(path, body)).status).toBe(200);
     const { charge, billed } = await books.endedBeside();
-    expect(charge).toMatchObject({ state: "posted", source: "counted", tokens: { input: billed?.promptTokens, output: billed?.completionTokens } });
+    expect(charge).toMatchObject({
+      state: "posted",
+      source: "counted",
+      tokens: { input: billed?.promptTokens, output: billed?.completionTokens },
+    });
   });
 });
 
@@ -74,7 +112,11 @@ describe("a stream of /v1/responses", () => {
   it("that is cut is charged for what came, and its client is told in both ways", async () => {
     const answer = await at("/v1/responses", responses({ stream: true }, "cut:7+tokens:40"));
     const last = JSON.parse(eventsIn(answer.body).at(-1) ?? "");
-    expect(last).toMatchObject({ type: "error", code: "gateway_stream_broken", error: { code: "gateway_stream_broken" } });
+    expect(last).toMatchObject({
+      type: "error",
+      code: "gateway_stream_broken",
+      error: { code: "gateway_stream_broken" },
+    });
     expect(answer.body.toString()).toContain("event: error\ndata: ");
     expect(await books.ended()).toMatchObject({ source: "partial", tokens: { output: 7 } });
     books.billed();
@@ -126,7 +168,14 @@ describe("under a hard budget", () => {
   it.each([
     // The context of gpt-4o, 128,000 tokens, at 1.25 USD a million.
     ["/v1/responses", responses({ previous_response_id: "resp_1", max_output_tokens: 10 }), 160_000_000_000n],
-    ["/v1/responses", responses({ input: [{ role: "user", content: [{ type: "input_file", file_id: "file-1" }] }], max_output_tokens: 10 }), 160_000_000_000n],
+    [
+      "/v1/responses",
+      responses({
+        input: [{ role: "user", content: [{ type: "input_file", file_id: "file-1" }] }],
+        max_output_tokens: 10,
+      }),
+      160_000_000_000n,
+    ],
   ])("%s holds the whole context for what the body does not show", async (path, body, least) => {
     expect((await at(path, body)).status).toBe(200);
     expect((await books.ended()).hold).toBeGreaterThan(least);
@@ -136,7 +185,10 @@ describe("under a hard budget", () => {
   it.each([
     ["/v1/responses", responses({ max_output_tokens: 1_000_000 })],
     ["/v1/completions", completions({ max_tokens: 16_000, n: 10 })],
-    ["/v1/embeddings", { model: "text-embedding-3-large", input: Array.from({ length: 1000 }, () => "ab ".repeat(500)) }],
+    [
+      "/v1/embeddings",
+      { model: "text-embedding-3-large", input: Array.from({ length: 1000 }, () => "ab ".repeat(500)) },
+    ],
   ])("%s answers 402 where the worst case does not fit", async (path, body) => {
     const answer = await at(path, body, poor);
     expect(answer.status).toBe(402);
@@ -148,7 +200,9 @@ describe("under a hard budget", () => {
     const charge = await books.ended();
     books.billed();
     // 1,061 bytes of JSON and 3 tokens of template at 0.02 USD a million.
-    expect(charge.hold).toBe(BigInt(Buffer.byteLength(JSON.stringify(embeddings({ input: "x".repeat(1000) }))) + 3) * 20_000n);
+    expect(charge.hold).toBe(
+      BigInt(Buffer.byteLength(JSON.stringify(embeddings({ input: "x".repeat(1000) }))) + 3) * 20_000n,
+    );
   });
 
   it("a stream of responses that states no maximum grows its hold", async () => {

@@ -30,18 +30,21 @@ describe("an answer without usage is counted, and the count is the gateway's own
     { role: "user", name: "ann", content: "Où est la gare? 駅はどこですか 😀" },
     { role: "assistant", content: "There." },
   ];
-  it.each(["gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-nano", "gpt-4o-2024-08-06"])("%s, plain and streamed", async (model) => {
-    for (const stream of [false, true]) {
-      const last = { role: "user", content: "Tell me more. #sandbox no-usage+tokens:60" };
-      const answer = await ask(proxy, { model, stream, messages: [...conversation, last] });
-      expect(answer.status).toBe(200);
-      expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
-      const { charge, billed } = await books.endedBeside();
-      expect(charge).toMatchObject({ state: "posted", source: "counted", formula: "tokens" });
-      expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.completionTokens });
-      expect(charge.cost).toBe(billed?.cost);
-    }
-  });
+  it.each(["gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-nano", "gpt-4o-2024-08-06"])(
+    "%s, plain and streamed",
+    async (model) => {
+      for (const stream of [false, true]) {
+        const last = { role: "user", content: "Tell me more. #sandbox no-usage+tokens:60" };
+        const answer = await ask(proxy, { model, stream, messages: [...conversation, last] });
+        expect(answer.status).toBe(200);
+        expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
+        const { charge, billed } = await books.endedBeside();
+        expect(charge).toMatchObject({ state: "posted", source: "counted", formula: "tokens" });
+        expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.completionTokens });
+        expect(charge.cost).toBe(billed?.cost);
+      }
+    },
+  );
 
   it.each([
     ["several choices", { n: 3 }],
@@ -81,7 +84,13 @@ describe("an answer without usage is counted, and the count is the gateway's own
     await ask(proxy, { ...chatWith("no-usage+tokens:30"), model: "wonder-1" });
     const charge = await books.ended();
     books.billed();
-    expect(charge).toMatchObject({ state: "posted", source: "counted", formula: "unpriced", cost: null, listCost: null });
+    expect(charge).toMatchObject({
+      state: "posted",
+      source: "counted",
+      formula: "unpriced",
+      cost: null,
+      listCost: null,
+    });
     expect(charge.tokens.output).toBe(30);
   });
 });
@@ -112,12 +121,58 @@ describe("usage is taken apart once", () => {
 });
 
 describe("a usage of another vocabulary", () => {
-  type Scripted = readonly [name: string, member: "usage" | "usageMetadata", usage: object, tokens: object, doubts: readonly string[]];
+  type Scripted = readonly [
+    name: string,
+    member: "usage" | "usageMetadata",
+    usage: object,
+    tokens: object,
+    doubts: readonly string[],
+  ];
   const usages: readonly Scripted[] = [
-    ["Anthropic's", "usage", { input_tokens: 10, output_tokens: 5, cache_read_input_tokens: 600, cache_creation: { ephemeral_5m_input_tokens: 30, ephemeral_1h_input_tokens: 10 } }, { input: 10, cached_input: 600, cache_write: 30, cache_write_1h: 10, output: 5 }, []],
-    ["a conversion's that contradicts itself", "usage", { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 60 }, cache_read_input_tokens: 50 }, { input: 160, cached_input: 0, output: 5 }, ["usage_contradicts"]],
-    ["one with a count that is not known", "usage", { prompt_tokens: 100, completion_tokens: 5, video_seconds: 8 }, { input: 100, output: 5 }, ["usage_unknown_class"]],
-    ["Gemini's", "usageMetadata", { promptTokenCount: 100, candidatesTokenCount: 5, thoughtsTokenCount: 20, cachedContentTokenCount: 60, totalTokenCount: 125 }, { input: 40, cached_input: 60, output: 5, reasoning: 20 }, []],
+    [
+      "Anthropic's",
+      "usage",
+      {
+        input_tokens: 10,
+        output_tokens: 5,
+        cache_read_input_tokens: 600,
+        cache_creation: { ephemeral_5m_input_tokens: 30, ephemeral_1h_input_tokens: 10 },
+      },
+      { input: 10, cached_input: 600, cache_write: 30, cache_write_1h: 10, output: 5 },
+      [],
+    ],
+    [
+      "a conversion's that contradicts itself",
+      "usage",
+      {
+        prompt_tokens: 100,
+        completion_tokens: 5,
+        prompt_tokens_details: { cached_tokens: 60 },
+        cache_read_input_tokens: 50,
+      },
+      { input: 160, cached_input: 0, output: 5 },
+      ["usage_contradicts"],
+    ],
+    [
+      "one with a count that is not known",
+      "usage",
+      { prompt_tokens: 100, completion_tokens: 5, video_seconds: 8 },
+      { input: 100, output: 5 },
+      ["usage_unknown_class"],
+    ],
+    [
+      "Gemini's",
+      "usageMetadata",
+      {
+        promptTokenCount: 100,
+        candidatesTokenCount: 5,
+        thoughtsTokenCount: 20,
+        cachedContentTokenCount: 60,
+        totalTokenCount: 125,
+      },
+      { input: 40, cached_input: 60, output: 5, reasoning: 20 },
+      [],
+    ],
   ];
 
   it.each(usages)("is charged as it is stated, with its doubts: %s", async (_name, member, usage, tokens, doubts) => {
@@ -129,7 +184,9 @@ describe("a usage of another vocabulary", () => {
     const plain = ask(scripted, hello);
     const whole = await gateway.nextChat();
     const choice = { index: 0, message: { role: "assistant", content: "Hi" }, finish_reason: "stop" };
-    whole.response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ id: "c", model: "claude-sonnet-4-6", choices: [choice], [member]: usage }));
+    whole.response
+      .writeHead(200, { "content-type": "application/json" })
+      .end(JSON.stringify({ id: "c", model: "claude-sonnet-4-6", choices: [choice], [member]: usage }));
     const { headers } = await plain;
     const charge = await ledger.ended();
     expect(charge).toMatchObject({ source: "reported", tokens, doubts });
@@ -139,7 +196,9 @@ describe("a usage of another vocabulary", () => {
     const streamed = ask(scripted, { ...hello, stream: true });
     const { response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "text/event-stream" });
-    response.write(delta("Hi", member === "usage" ? {} : { [member]: { ...usage, candidatesTokenCount: 1, totalTokenCount: 121 } }));
+    response.write(
+      delta("Hi", member === "usage" ? {} : { [member]: { ...usage, candidatesTokenCount: 1, totalTokenCount: 121 } }),
+    );
     response.end(finish({ [member]: usage, model: hello.model }) + done);
     await streamed;
     expect(await ledger.ended()).toMatchObject({ source: "reported", tokens, doubts, cost: charge.cost });
@@ -148,10 +207,18 @@ describe("a usage of another vocabulary", () => {
   it("so far does not stand for an answer that broke off", async () => {
     await using gateway = await scriptedGateway();
     await using scripted = await startProxy({ gatewayUrl: gateway.url });
-    const streamed = ask(scripted, { model: "gemini-2.5-flash", stream: true, messages: [{ role: "user", content: "hello" }] });
+    const streamed = ask(scripted, {
+      model: "gemini-2.5-flash",
+      stream: true,
+      messages: [{ role: "user", content: "hello" }],
+    });
     const { response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "text/event-stream" });
-    const event = { candidates: [{ content: { parts: [{ text: "Hi" }] } }], model: "gemini-2.5-flash", usageMetadata: { promptTokenCount: 5, candidatesTokenCount: 1, totalTokenCount: 6 } };
+    const event = {
+      candidates: [{ content: { parts: [{ text: "Hi" }] } }],
+      model: "gemini-2.5-flash",
+      usageMetadata: { promptTokenCount: 5, candidatesTokenCount: 1, totalTokenCount: 6 },
+    };
     response.write(`data: ${JSON.stringify(event)}\n\n`, () => response.destroy());
     await streamed;
     expect((await new Books(scripted).ended()).source).not.toBe("reported");
@@ -220,7 +287,10 @@ describe("output that is produced unseen", () => {
     const read = readChatRequest(body);
     if (!read.ok) throw new Error("the request is sound");
     const ending = { kind: "cut", usage: undefined, texts: ["Hello"], reason: "gateway_reset", ranMs } as const;
-    return settlementFor({ hold: null, price }, await meter(ending, { model, body, request: read.request, underWayTokens: 0 }));
+    return settlementFor(
+      { hold: null, price },
+      await meter(ending, { model, body, request: read.request, underWayTokens: 0 }),
+    );
   }
 
   it("by a reasoning model that is cut is charged by its speed and the time that it ran", async () => {

@@ -34,15 +34,28 @@ export function stranger(): string {
 }
 
 /** A token beside those that the proxy on this database has: made as `farebox admins create` does, beside the running one. */
-export async function addAdmin(database: string, name: string, role: AdminRole, lifetimeMs: number | null = null): Promise<string> {
+export async function addAdmin(
+  database: string,
+  name: string,
+  role: AdminRole,
+  lifetimeMs: number | null = null,
+): Promise<string> {
   await using store = await openStore({ path: database, calendar: utc, clock: systemClock(), access: "command" });
-  const created = await createAdmin({ admins: store.admins, clock: systemClock(), by: "test" }, { name, role, lifetimeMs });
+  const created = await createAdmin(
+    { admins: store.admins, clock: systemClock(), by: "test" },
+    { name, role, lifetimeMs },
+  );
   if (!created.ok) throw new Error(created.message);
   return created.text;
 }
 
 /** Asks the admin API, with a body on whichever method; resolves with the answer, also where the rest of the body is not taken. */
-export function askAdmin(url: string, method: string, path: string, { token = null, body, raw, headers = {}, from, unended }: AdminAsk = {}): Promise<AdminReply> {
+export function askAdmin(
+  url: string,
+  method: string,
+  path: string,
+  { token = null, body, raw, headers = {}, from, unended }: AdminAsk = {},
+): Promise<AdminReply> {
   const sent = raw ?? (body === undefined ? undefined : JSON.stringify(body));
   const target = new URL(`/admin/v1${path}`, url);
   return new Promise((resolve, reject) => {
@@ -52,7 +65,10 @@ export function askAdmin(url: string, method: string, path: string, { token = nu
       ...(from !== undefined && { localAddress: from }),
       headers: {
         ...(token !== null && { authorization: `Bearer ${token}` }),
-        ...(sent !== undefined && { "content-type": "application/json", ...(!unended && { "content-length": Buffer.byteLength(sent) }) }),
+        ...(sent !== undefined && {
+          "content-type": "application/json",
+          ...(!unended && { "content-length": Buffer.byteLength(sent) }),
+        }),
         ...headers,
       },
     });
@@ -63,7 +79,12 @@ export function askAdmin(url: string, method: string, path: string, { token = nu
       response.on("error", reject);
       response.on("end", () => {
         const text = Buffer.concat(chunks).toString("utf8");
-        resolve({ status: response.statusCode ?? 0, headers: response.headers, text, json: (text === "" ? undefined : JSON.parse(text)) as never });
+        resolve({
+          status: response.statusCode ?? 0,
+          headers: response.headers,
+          text,
+          json: (text === "" ? undefined : JSON.parse(text)) as never,
+        });
         asked.destroy();
       });
     });

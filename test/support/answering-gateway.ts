@@ -11,7 +11,9 @@ export interface AskedOf {
 }
 
 /** `break`: the connection is broken off after the request was read. A promise waits. */
-export type Answering = { readonly status?: number; readonly headers?: Record<string, string>; readonly body?: string | Buffer } | "break";
+export type Answering =
+  | { readonly status?: number; readonly headers?: Record<string, string>; readonly body?: string | Buffer }
+  | "break";
 
 export interface AnsweringGateway extends AsyncDisposable {
   readonly url: string;
@@ -29,12 +31,19 @@ export async function answeringGateway(
     const chunks: Buffer[] = [];
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
     request.on("end", () => {
-      const asked = { method: request.method ?? "", path: request.url ?? "", headers: request.headers, body: Buffer.concat(chunks) };
+      const asked = {
+        method: request.method ?? "",
+        path: request.url ?? "",
+        headers: request.headers,
+        body: Buffer.concat(chunks),
+      };
       const isAccount = asked.path === "/account/info";
       if (!isAccount) all.push(asked);
       void Promise.resolve(isAccount ? account() : answer(asked)).then((given) => {
         if (given === "break") return request.socket.destroy();
-        return response.writeHead(given.status ?? 200, { "content-type": "application/json", ...given.headers }).end(given.body ?? "");
+        return response
+          .writeHead(given.status ?? 200, { "content-type": "application/json", ...given.headers })
+          .end(given.body ?? "");
       });
     });
   });

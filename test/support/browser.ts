@@ -23,7 +23,8 @@ export async function visit(browser: Browser, origin: string, options: BrowserCo
   const faults: string[] = [];
   const page = await context.newPage();
   await page.addInitScript({
-    content: 'addEventListener("securitypolicyviolation", (event) => console.error("forbidden by the policy:", event.violatedDirective, event.blockedURI));',
+    content:
+      'addEventListener("securitypolicyviolation", (event) => console.error("forbidden by the policy:", event.violatedDirective, event.blockedURI));',
   });
   page.on("request", (request) => {
     if (new URL(request.url()).origin !== origin) faults.push(`asked elsewhere: ${request.url()}`);

@@ -87,7 +87,12 @@ export function harness(): Harness {
     account: { ok: false, message: "the gateway cannot be reached" },
     env: { FAREBOX_DATABASE: database },
     stdin: "",
-    watching: { size: () => ({ columns: 100, rows: 24 }), draw: () => undefined, wait: async () => false, [Symbol.asyncDispose]: async () => {} },
+    watching: {
+      size: () => ({ columns: 100, rows: 24 }),
+      draw: () => undefined,
+      wait: async () => false,
+      [Symbol.asyncDispose]: async () => {},
+    },
     isTTY: false,
     answer: () => null,
     async run(...argv) {

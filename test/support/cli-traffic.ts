@@ -16,7 +16,16 @@ const answered: Omit<ChargeEnd, "at"> = {
 /** One posted charge of model-a: USD 1 and 4 per 1M tokens in and out, half the official price. */
 export async function spend(
   ledger: Ledger,
-  request: { id: string; at: number; key: string; team?: string; input: number; output: number; model?: string; retry?: number },
+  request: {
+    id: string;
+    at: number;
+    key: string;
+    team?: string;
+    input: number;
+    output: number;
+    model?: string;
+    retry?: number;
+  },
 ): Promise<void> {
   const loaded = await loadCatalogue({ shipped: new URL("./prices/", import.meta.url) });
   const price = loaded.ok ? loaded.catalogue.find("model-a", request.at)?.price : null;

@@ -19,7 +19,10 @@ export function parseCsv(text: string): (string | null)[][] {
 export type CsvRecord = Readonly<Record<string, string | null>>;
 
 /** The rows under the header, by its names. */
-export function csvRecords(text: string): { readonly columns: readonly string[]; readonly records: readonly CsvRecord[] } {
+export function csvRecords(text: string): {
+  readonly columns: readonly string[];
+  readonly records: readonly CsvRecord[];
+} {
   const [header = [], ...rows] = parseCsv(text);
   const columns = header.map(String);
   const records = rows.map((row) => {

@@ -5,7 +5,9 @@ const fromModule = /(?:^|;)(?:import|export)\b[^"'();]*\bfrom\s*"([\w@./-]+)"/gm
 /** Everything that the dashboard's page loads, whatever follows from it too: each address with its status and type. */
 export async function loadedByDashboard(origin: string): Promise<ReadonlyMap<string, string>> {
   const page = await (await fetch(`${origin}/dashboard`)).text();
-  const map = JSON.parse(/<script type="importmap">([^]*?)<\/script>/.exec(page)?.[1] ?? "{}") as { imports: Record<string, string> };
+  const map = JSON.parse(/<script type="importmap">([^]*?)<\/script>/.exec(page)?.[1] ?? "{}") as {
+    imports: Record<string, string>;
+  };
   const seen = new Map<string, string>();
   const follow = async (named: string, from: string): Promise<void> => {
     const address = new URL(map.imports[named] ?? named, from).href;

@@ -7,7 +7,9 @@ export interface Decimal {
 /** Undefined for what is no plain decimal. */
 export function decimal(text: string): Decimal | undefined {
   const match = /^(-?\d+)(?:\.(\d+))?$/.exec(text);
-  return match === null ? undefined : { digits: BigInt((match[1] ?? "") + (match[2] ?? "")), scale: match[2]?.length ?? 0 };
+  return match === null
+    ? undefined
+    : { digits: BigInt((match[1] ?? "") + (match[2] ?? "")), scale: match[2]?.length ?? 0 };
 }
 
 export function compare(a: Decimal, b: Decimal): bigint {

@@ -5,9 +5,12 @@ import { withAncestors, type Stage } from "./dockerfile.ts";
 
 /** The top-level names that .dockerignore lets into a build: it takes everything out and some names back in. */
 export async function contextNames(): Promise<string[]> {
-  const lines = (await readFile(join(checkout, ".dockerignore"), "utf8")).split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  const lines = (await readFile(join(checkout, ".dockerignore"), "utf8"))
+    .split("\n")
+    .filter((line) => line !== "" && !line.startsWith("#"));
   const [first, ...kept] = lines;
-  if (first !== "*" || kept.some((line) => !/^![\w.-]+$/.test(line))) throw new Error(".dockerignore is no list of what is let in");
+  if (first !== "*" || kept.some((line) => !/^![\w.-]+$/.test(line)))
+    throw new Error(".dockerignore is no list of what is let in");
   return kept.map((line) => line.slice(1));
 }
 
@@ -40,7 +43,8 @@ async function buildStage(
   const inRoot = (path: string) => join(root, resolve(workdir, path));
   for (const { keyword, flags, rest } of withAncestors(stage, stages)) {
     if (keyword === "WORKDIR") await mkdir(inRoot((workdir = resolve(workdir, rest))), { recursive: true });
-    if (keyword === "RUN" && !isLast) await runWell("sh", ["-c", rest], { cwd: inRoot("."), env: machineEnvironment() });
+    if (keyword === "RUN" && !isLast)
+      await runWell("sh", ["-c", rest], { cwd: inRoot("."), env: machineEnvironment() });
     if (keyword !== "COPY") continue;
     const from = flags["from"] === undefined ? null : (roots.get(flags["from"]) ?? "");
     const words = rest.split(" ");

@@ -23,7 +23,12 @@ export function stagesOf(text: string): Stage[] {
     const flags = Object.fromEntries(found.map((flag) => [flag.getName(), flag.getValue() ?? ""]));
     const instruction = { keyword: parsed.getKeyword(), flags, rest: words.join(" ") };
     if (instruction.keyword !== "FROM") stages.at(-1)?.instructions.push(instruction);
-    else stages.push({ from: words[0] ?? "", name: words[1]?.toUpperCase() === "AS" ? (words[2] ?? null) : null, instructions: [] });
+    else
+      stages.push({
+        from: words[0] ?? "",
+        name: words[1]?.toUpperCase() === "AS" ? (words[2] ?? null) : null,
+        instructions: [],
+      });
   }
   return stages;
 }

@@ -3,7 +3,9 @@ import type { PriceTier, PriceVersion, Rates } from "../../src/core/price.ts";
 import { statedClass, tokenClasses, type TokenClass } from "../../src/core/tokens.ts";
 
 /** A full set of rates from decimal strings, USD per 1M tokens; classes that are left out take their parent's. */
-export function rates(stated: { readonly input: string; readonly output: string } & Partial<Record<TokenClass, string>>): Rates {
+export function rates(
+  stated: { readonly input: string; readonly output: string } & Partial<Record<TokenClass, string>>,
+): Rates {
   const of = (name: TokenClass) => parseRate(stated[statedClass(name, stated)] ?? "") as PicoUsdPerToken;
   return Object.fromEntries(tokenClasses.map((name) => [name, of(name)])) as unknown as Rates;
 }
@@ -22,7 +24,9 @@ export function price(changes: Partial<PriceVersion> = {}): PriceVersion {
     until: null,
     source: "an example",
     tierMode: "whole_request",
-    tiers: [tier(0, rates({ input: "1.25", output: "5" }), rates({ input: "2.50", output: "10", cached_input: "1.25" }))],
+    tiers: [
+      tier(0, rates({ input: "1.25", output: "5" }), rates({ input: "2.50", output: "10", cached_input: "1.25" })),
+    ],
     perRequest: null,
     minimum: { tokens: 0, usd: noMoney },
     ...changes,

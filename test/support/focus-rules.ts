@@ -66,7 +66,11 @@ class Walk {
   readonly #unsupported: Readonly<Record<string, string>>;
   readonly #distinct = new Map<string, ReadonlyMap<string | null, ReadonlySet<string | null>>>();
 
-  constructor(model: RulesModel, data: { readonly columns: readonly string[]; readonly records: readonly CsvRecord[] }, unsupported: Readonly<Record<string, string>>) {
+  constructor(
+    model: RulesModel,
+    data: { readonly columns: readonly string[]; readonly records: readonly CsvRecord[] },
+    unsupported: Readonly<Record<string, string>>,
+  ) {
     this.#model = model;
     this.#columns = new Set(data.columns);
     this.#records = data.records;
@@ -98,17 +102,28 @@ class Walk {
     if (this.checked.has(id) || id in this.listed) return;
     const reason = this.#whyNot(rule);
     const under = rule.ValidationCriteria.Requirement;
-    this.#list(id, reason ?? (isCheck(under) ? "a format: the checks of formats look at it" : `prose: ${rule.ValidationCriteria.MustSatisfy}`));
+    this.#list(
+      id,
+      reason ??
+        (isCheck(under)
+          ? "a format: the checks of formats look at it"
+          : `prose: ${rule.ValidationCriteria.MustSatisfy}`),
+    );
   }
 
   #list(id: string, reason: string): void {
     this.listed[id] = reason;
     const { Requirement: requirement } = this.#rule(id).ValidationCriteria;
     if (!isCheck(requirement)) return;
-    for (const each of rulesUnder(requirement)) if (!this.checked.has(each) && !(each in this.listed)) this.#list(each, reason);
+    for (const each of rulesUnder(requirement))
+      if (!this.checked.has(each) && !(each in this.listed)) this.#list(each, reason);
   }
 
-  #whyNot({ Status: status, ApplicabilityCriteria: criteria, ValidationCriteria: { Keyword: keyword } }: Rule): string | null {
+  #whyNot({
+    Status: status,
+    ApplicabilityCriteria: criteria,
+    ValidationCriteria: { Keyword: keyword },
+  }: Rule): string | null {
     const unsupported = criteria.find((criterion) => criterion in this.#unsupported);
     if (unsupported !== undefined) return `${unsupported}: ${this.#unsupported[unsupported]}`;
     if (status !== "Active") return `status ${status}`;
@@ -117,7 +132,9 @@ class Walk {
 
   #faultOf(requirement: Check, conditions: readonly Check[]): string | null {
     if (requirement.CheckFunction === "ColumnPresent") return this.#holds(requirement, {}) ? null : "";
-    const broken = this.#records.find((row) => conditions.every((condition) => this.#holds(condition, row)) && !this.#holds(requirement, row));
+    const broken = this.#records.find(
+      (row) => conditions.every((condition) => this.#holds(condition, row)) && !this.#holds(requirement, row),
+    );
     return broken === undefined ? null : JSON.stringify(broken);
   }
 
@@ -146,10 +163,15 @@ class Walk {
         return here === null || compare(number(here), number(String(value))) >= 0n;
       case "ColumnByColumnEqualsColumnValue": {
         const [a, b, result] = [cell(check.ColumnAName), cell(check.ColumnBName), cell(check.ResultColumnName)];
-        return a !== null && b !== null && result !== null && compare(times(number(a), number(b)), number(result)) === 0n;
+        return (
+          a !== null && b !== null && result !== null && compare(times(number(a), number(b)), number(result)) === 0n
+        );
       }
       case "CheckDistinctCount":
-        return this.#distinctOf(check.ColumnAName ?? "", check.ColumnBName ?? "", cell(check.ColumnAName)) === check.ExpectedCount;
+        return (
+          this.#distinctOf(check.ColumnAName ?? "", check.ColumnBName ?? "", cell(check.ColumnAName)) ===
+          check.ExpectedCount
+        );
       default:
         return here === null || formatOf(name)(here);
     }
@@ -188,7 +210,9 @@ function isCheck(check: Check | Nothing): check is Check {
 }
 
 function rulesUnder(check: Check): string[] {
-  return (check.Items ?? []).flatMap((item) => (item.ModelRuleId === undefined ? rulesUnder(item) : [item.ModelRuleId]));
+  return (check.Items ?? []).flatMap((item) =>
+    item.ModelRuleId === undefined ? rulesUnder(item) : [item.ModelRuleId],
+  );
 }
 
 function isSameValue(cell: string | null, value: string | number | null): boolean {
@@ -205,7 +229,8 @@ function number(text: string): Decimal {
 
 const currencies = new Set(Intl.supportedValuesOf("currency"));
 const isNumeric = (text: string) => /^-?\d+(\.\d+)?(E-?\d+)?$/.test(text);
-const isDateTime = (text: string) => /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$/.test(text) && !Number.isNaN(Date.parse(text));
+const isDateTime = (text: string) =>
+  /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$/.test(text) && !Number.isNaN(Date.parse(text));
 const isText = (text: string) => text.isWellFormed() && text.trim() !== "";
 
 /** The attributes of a value: the prose of DateTimeFormat, NumericFormat, StringHandling, UnitFormat, KeyValueFormat, CurrencyFormat. */
@@ -239,5 +264,8 @@ function isKeyValue(text: string): boolean {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
   const names = Object.keys(value);
   const isWrittenOnce = JSON.stringify(value) === text || new Set(names).size === names.length;
-  return isWrittenOnce && Object.values(value).every((each) => each === null || ["string", "number", "boolean"].includes(typeof each));
+  return (
+    isWrittenOnce &&
+    Object.values(value).every((each) => each === null || ["string", "number", "boolean"].includes(typeof each))
+  );
 }

@@ -2,7 +2,20 @@ import { usd, type PicoUsd } from "../../src/core/money.ts";
 import { noTokens } from "../../src/core/tokens.ts";
 import { connectToWrite } from "../../src/store/sqlite/connection.ts";
 import { prune } from "../../src/store/sqlite/prune.ts";
-import { alice, assumed, bob, budget, endAt, holdOf, key, noon, openStore, posting, taskOf, utc } from "./ledger-fixtures.ts";
+import {
+  alice,
+  assumed,
+  bob,
+  budget,
+  endAt,
+  holdOf,
+  key,
+  noon,
+  openStore,
+  posting,
+  taskOf,
+  utc,
+} from "./ledger-fixtures.ts";
 import { manualClock } from "./manual-clock.ts";
 
 const dayMs = 86_400_000;
@@ -16,11 +29,31 @@ const by = "os:tester";
 export async function fillLedger(database: string, requests: number): Promise<void> {
   const store = await openStore({ path: database, calendar: utc, clock, access: "serve" });
   const { ledger, keys, teams, admins, samples, outbox, tasks, callbacks } = store;
-  await teams.create({ name: "red", models: ["gpt-4o*", 'a "quoted" \\ one'], limits: { rpm: 60, tpm: null, parallel: 3 }, createdAt: noon }, by);
+  await teams.create(
+    {
+      name: "red",
+      models: ["gpt-4o*", 'a "quoted" \\ one'],
+      limits: { rpm: 60, tpm: null, parallel: 3 },
+      createdAt: noon,
+    },
+    by,
+  );
   await keys.create(key("alice", { id: alice.key, team: "red", models: ["model-*"], expiresAt: noon + dayMs }), by);
   await keys.create(key("bob", { id: bob.key, revokedAt: null }), by);
-  await admins.create({ id: "a1", name: "root", role: "editor", digest: "d".repeat(64), createdAt: noon, expiresAt: null, revokedAt: null }, by);
-  for (const period of ["total", "1h", "1d", "1w", "1mo"] as const) await ledger.setBudget(budget({ kind: "all" }, period, "9000", "soft"), noon - 200 * dayMs, by);
+  await admins.create(
+    {
+      id: "a1",
+      name: "root",
+      role: "editor",
+      digest: "d".repeat(64),
+      createdAt: noon,
+      expiresAt: null,
+      revokedAt: null,
+    },
+    by,
+  );
+  for (const period of ["total", "1h", "1d", "1w", "1mo"] as const)
+    await ledger.setBudget(budget({ kind: "all" }, period, "9000", "soft"), noon - 200 * dayMs, by);
   await ledger.setBudget(budget({ kind: "eachKey", team: null }, "total", "9000", "soft"), noon - 200 * dayMs, by);
 
   const everyMs = Math.floor((200 * dayMs) / requests);
@@ -32,14 +65,41 @@ export async function fillLedger(database: string, requests: number): Promise<vo
     const amount = index % 11 === 0 ? null : usd("0.10");
     const caller = index % 3 === 0 ? bob : alice;
     const tags = index % 4 === 0 ? { feature: 'NULL, "a\\b" {c} été 東京\t\n' } : {};
-    const held = ledger.hold(holdOf(id, amount, { at, caller, model: index % 5 === 0 ? "model-b" : "model-a", kind: isTask ? "task" : "request", retry: index % 4, tags }));
-    told.push(held.then(async () => {
-      if (isTask) return await bindAndEnd(index);
-      if (index % 7 === 0) return await ledger.void(id, "not_sent", endAt(at));
-      const end = { ...endAt(at), servedModel: index === 1 ? "a\0b" : "model-a-1", durationMs: 0.1 + index / 7, firstTokenMs: index % 9 === 0 ? null : 1e-7 * index };
-      await ledger.post(id, amount === null ? assumed(null) : index % 13 === 0 ? assumed(usd("0.10")) : posting(100 + index, index), end);
-      if (index % 50 === 1) await ledger.adjust(id, { id: `${id}-a`, at: at + dayMs, amount: -usd("0.000000000002") as PicoUsd, why: "credit", by });
-    }));
+    const held = ledger.hold(
+      holdOf(id, amount, {
+        at,
+        caller,
+        model: index % 5 === 0 ? "model-b" : "model-a",
+        kind: isTask ? "task" : "request",
+        retry: index % 4,
+        tags,
+      }),
+    );
+    told.push(
+      held.then(async () => {
+        if (isTask) return await bindAndEnd(index);
+        if (index % 7 === 0) return await ledger.void(id, "not_sent", endAt(at));
+        const end = {
+          ...endAt(at),
+          servedModel: index === 1 ? "a\0b" : "model-a-1",
+          durationMs: 0.1 + index / 7,
+          firstTokenMs: index % 9 === 0 ? null : 1e-7 * index,
+        };
+        await ledger.post(
+          id,
+          amount === null ? assumed(null) : index % 13 === 0 ? assumed(usd("0.10")) : posting(100 + index, index),
+          end,
+        );
+        if (index % 50 === 1)
+          await ledger.adjust(id, {
+            id: `${id}-a`,
+            at: at + dayMs,
+            amount: -usd("0.000000000002") as PicoUsd,
+            why: "credit",
+            by,
+          });
+      }),
+    );
     if (told.length === 500) await Promise.all(told.splice(0));
   }
   await Promise.all(told);
@@ -49,16 +109,50 @@ export async function fillLedger(database: string, requests: number): Promise<vo
     await tasks.bind(taskOf(charge));
     await callbacks.put({ charge, digest: `digest-${index}`, sealed: "c2VhbGVk", createdAt: noon });
     if (index % 2 === 0) return;
-    await tasks.end({ taskId: `task-${charge}`, charge }, {
-      settlement: { kind: "post", cost: usd("0.25"), listCost: usd("0.25"), tokens: noTokens, formula: "task", source: "reported", minimumApplied: false, clamped: false, reason: null },
-      end: endAt(noon), status: "completed", startedAt: noon + 1, endedAt: noon + 2, failure: null,
-      inputs: { consumption: { type: "llm", units: "2500000" }, unitsPerUsd: "10000000", quantity: null },
-    });
+    await tasks.end(
+      { taskId: `task-${charge}`, charge },
+      {
+        settlement: {
+          kind: "post",
+          cost: usd("0.25"),
+          listCost: usd("0.25"),
+          tokens: noTokens,
+          formula: "task",
+          source: "reported",
+          minimumApplied: false,
+          clamped: false,
+          reason: null,
+        },
+        end: endAt(noon),
+        status: "completed",
+        startedAt: noon + 1,
+        endedAt: noon + 2,
+        failure: null,
+        inputs: { consumption: { type: "llm", units: "2500000" }, unitsPerUsd: "10000000", quantity: null },
+      },
+    );
   }
 
   const totals = await ledger.totals();
-  await samples.add({ askedAt: noon, answeredAt: noon + 1, account: "8", figures: { equivalent_in_usd: "12.50" }, before: totals, after: totals });
-  await outbox.put(["a", "b"].map((id) => ({ id, kind: "alert", target: "red", dedupeKey: `key of ${id}`, keyUntil: noon, payload: `{"id":"${id}"}`, createdAt: noon })));
+  await samples.add({
+    askedAt: noon,
+    answeredAt: noon + 1,
+    account: "8",
+    figures: { equivalent_in_usd: "12.50" },
+    before: totals,
+    after: totals,
+  });
+  await outbox.put(
+    ["a", "b"].map((id) => ({
+      id,
+      kind: "alert",
+      target: "red",
+      dedupeKey: `key of ${id}`,
+      keyUntil: noon,
+      payload: `{"id":"${id}"}`,
+      createdAt: noon,
+    })),
+  );
   await outbox.tried("a", { kind: "delivered", at: noon + 1 });
   await store[Symbol.asyncDispose]();
 
@@ -68,6 +162,7 @@ export async function fillLedger(database: string, requests: number): Promise<vo
 
   // A proxy that died: its holds are pending under its epoch.
   const dead = await openStore({ path: database, calendar: utc, clock, access: "serve" });
-  for (let index = 0; index < 5; index++) await dead.ledger.hold(holdOf(`left-${index}`, usd("0.25"), { at: noon, caller: alice }));
+  for (let index = 0; index < 5; index++)
+    await dead.ledger.hold(holdOf(`left-${index}`, usd("0.25"), { at: noon, caller: alice }));
   await dead[Symbol.asyncDispose]();
 }

@@ -6,7 +6,10 @@ export type Fields = { readonly [name: string]: unknown };
 
 const path = new URL("../../docs/gateway-openapi.yaml", import.meta.url);
 /** The document of the gateway's interface. */
-export const gatewayDocument = parse(readFileSync(path, "utf8")) as { readonly paths: Readonly<Record<string, Fields>>; readonly components: { readonly schemas: Readonly<Record<string, Fields>> } };
+export const gatewayDocument = parse(readFileSync(path, "utf8")) as {
+  readonly paths: Readonly<Record<string, Fields>>;
+  readonly components: { readonly schemas: Readonly<Record<string, Fields>> };
+};
 
 /**
  * What a value breaks of a schema of the document, a line each; [] when it fits. `closed`: fields that the document does
@@ -15,7 +18,9 @@ export const gatewayDocument = parse(readFileSync(path, "utf8")) as { readonly p
 export function breachesOf(schema: string, value: unknown, closed: "closed" | "open" = "closed"): string[] {
   const validate = validatorFor(schema, closed);
   if (validate(value)) return [];
-  return (validate.errors ?? []).map(({ instancePath, message, params }) => `${instancePath} ${message} ${JSON.stringify(params)}`);
+  return (validate.errors ?? []).map(
+    ({ instancePath, message, params }) => `${instancePath} ${message} ${JSON.stringify(params)}`,
+  );
 }
 
 const validators = new Map<string, ValidateFunction>();
@@ -28,7 +33,8 @@ function validatorFor(schema: string, closed: "closed" | "open"): ValidateFuncti
 }
 
 function compile(schema: string, closed: "closed" | "open"): ValidateFunction {
-  if (gatewayDocument.components.schemas[schema] === undefined) throw new RangeError(`the document has no schema ${schema}`);
+  if (gatewayDocument.components.schemas[schema] === undefined)
+    throw new RangeError(`the document has no schema ${schema}`);
   const ajv = new Ajv2020({ strict: false, allErrors: true });
   const whole = closed === "closed" ? withoutOthers(gatewayDocument) : gatewayDocument;
   ajv.addSchema({ $id: "gateway", ...(whole as object) });

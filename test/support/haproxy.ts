@@ -31,7 +31,12 @@ export async function startBalancer(proxies: readonly string[]): Promise<Balance
   const url = `http://${address}`;
   await until(async () => {
     if (child.exitCode !== null) throw new Error(`haproxy does not run: ${said}`);
-    return (await fetch(`${url}/readyz`).then((answer) => answer.status, () => 0)) === 200;
+    return (
+      (await fetch(`${url}/readyz`).then(
+        (answer) => answer.status,
+        () => 0,
+      )) === 200
+    );
   }, "the balancer answers");
   const kept = owned.move();
   return { url, [Symbol.asyncDispose]: () => kept.disposeAsync() };
@@ -39,13 +44,17 @@ export async function startBalancer(proxies: readonly string[]): Promise<Balance
 
 /** The file as it is, but for where it listens and where its servers are. */
 function settingsFor(file: string, address: string, proxies: readonly string[]): string {
-  const lines = file.replace("bind :4000", `bind ${address}`).split("\n").flatMap((line) => {
-    const name = /^ +server farebox-(\d) /.exec(line)?.[1];
-    if (name === undefined) return [line];
-    const proxy = proxies[Number(name) - 1];
-    return proxy === undefined ? [] : [line.replace(`farebox-${name}:4000`, new URL(proxy).host)];
-  });
+  const lines = file
+    .replace("bind :4000", `bind ${address}`)
+    .split("\n")
+    .flatMap((line) => {
+      const name = /^ +server farebox-(\d) /.exec(line)?.[1];
+      if (name === undefined) return [line];
+      const proxy = proxies[Number(name) - 1];
+      return proxy === undefined ? [] : [line.replace(`farebox-${name}:4000`, new URL(proxy).host)];
+    });
   const text = lines.join("\n");
-  if (!text.includes(`bind ${address}`) || proxies.some((proxy) => !text.includes(new URL(proxy).host))) throw new Error("deploy/haproxy.cfg is not as this expects it");
+  if (!text.includes(`bind ${address}`) || proxies.some((proxy) => !text.includes(new URL(proxy).host)))
+    throw new Error("deploy/haproxy.cfg is not as this expects it");
   return text;
 }

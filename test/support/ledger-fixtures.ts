@@ -35,9 +35,16 @@ export const noon = Date.parse("2026-11-20T12:00:00Z");
 
 /** A price of USD 1 per 1M tokens in, 4 out; official rates are twice that. */
 export const price: PriceVersion = {
-  model: "model-a", group: "general", fraction: "0.5", from: "2026-01-01", until: null, source: "test", tierMode: "whole_request",
+  model: "model-a",
+  group: "general",
+  fraction: "0.5",
+  from: "2026-01-01",
+  until: null,
+  source: "test",
+  tierMode: "whole_request",
   tiers: [{ fromPromptTokens: 0, charged: rates(1_000_000n, 4_000_000n), list: rates(2_000_000n, 8_000_000n) }],
-  perRequest: null, minimum: { tokens: 0, usd: usd("0") },
+  perRequest: null,
+  minimum: { tokens: 0, usd: usd("0") },
 };
 export const canonical = canonicalPrice(price);
 export const priceId = contentId(canonical);
@@ -52,8 +59,20 @@ export const bob: Caller = { key: "k-bob", team: "red" };
 
 export function holdOf(id: string, amount: PicoUsd | null, more: Partial<HoldRequest> = {}): HoldRequest {
   return {
-    id, kind: "request", at: noon, caller: alice, route: "chat", model: "model-a", group: "general", stream: false,
-    price: amount === null ? null : { id: priceId, canonical }, amount, bounded: true, tags: {}, retry: 0, ...more,
+    id,
+    kind: "request",
+    at: noon,
+    caller: alice,
+    route: "chat",
+    model: "model-a",
+    group: "general",
+    stream: false,
+    price: amount === null ? null : { id: priceId, canonical },
+    amount,
+    bounded: true,
+    tags: {},
+    retry: 0,
+    ...more,
   };
 }
 
@@ -65,15 +84,29 @@ export function tokens(input: number, output: number): TokenCounts {
 export function posting(input: number, output: number): Posting {
   const cost = costOf(price, tokens(input, output));
   return {
-    kind: "post", cost: cost.charged, listCost: cost.list, tokens: tokens(input, output), formula: "tokens", source: "reported",
-    minimumApplied: false, clamped: false, reason: null,
+    kind: "post",
+    cost: cost.charged,
+    listCost: cost.list,
+    tokens: tokens(input, output),
+    formula: "tokens",
+    source: "reported",
+    minimumApplied: false,
+    clamped: false,
+    reason: null,
   };
 }
 
 export function assumed(hold: PicoUsd | null): Posting {
   return {
-    kind: "post", cost: hold, listCost: hold, tokens: noTokens, formula: hold === null ? "unpriced" : "assumed", source: "assumed",
-    minimumApplied: false, clamped: false, reason: "gateway_reset",
+    kind: "post",
+    cost: hold,
+    listCost: hold,
+    tokens: noTokens,
+    formula: hold === null ? "unpriced" : "assumed",
+    source: "assumed",
+    minimumApplied: false,
+    clamped: false,
+    reason: "gateway_reset",
   };
 }
 
@@ -88,7 +121,17 @@ export function budget(scope: Scope, period: Period, limit: string, mode: Budget
 export function key(name: string, more: Partial<Key> = {}): Key {
   const digest = createHash("sha256").update(name).digest("hex");
   return {
-    id: `id-${name}`, name, team: null, digest, models: null, limits: noLimits, createdAt: noon, expiresAt: null, revokedAt: null, rotatedAt: null, previous: null,
+    id: `id-${name}`,
+    name,
+    team: null,
+    digest,
+    models: null,
+    limits: noLimits,
+    createdAt: noon,
+    expiresAt: null,
+    revokedAt: null,
+    rotatedAt: null,
+    previous: null,
     ...more,
   };
 }
@@ -100,7 +143,11 @@ export interface TempFolder extends Disposable {
 
 export function tempFolder(): TempFolder {
   const path = mkdtempSync(join(tmpdir(), "farebox-"));
-  return { path, database: join(path, "ledger.db"), [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+  return {
+    path,
+    database: join(path, "ledger.db"),
+    [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }),
+  };
 }
 
 /** Opens a store that is expected to open. */
@@ -138,7 +185,24 @@ function memoryHome(clock: Clock): LedgerHome {
       const audit = new MemoryAuditLog(state);
       const figures = { ledger, samples };
       const tasks = new MemoryTaskStore(state, ledger);
-      return { ledger, figures, keys, teams, samples, admins, audit, outbox: new MemoryOutbox(state), tasks, callbacks: new MemoryTaskCallbacks(state), changes, fleet: null, proxies: null, timeZone: zone, created: false, [Symbol.asyncDispose]: async () => {} };
+      return {
+        ledger,
+        figures,
+        keys,
+        teams,
+        samples,
+        admins,
+        audit,
+        outbox: new MemoryOutbox(state),
+        tasks,
+        callbacks: new MemoryTaskCallbacks(state),
+        changes,
+        fleet: null,
+        proxies: null,
+        timeZone: zone,
+        created: false,
+        [Symbol.asyncDispose]: async () => {},
+      };
     },
     [Symbol.asyncDispose]: async () => {},
   };
@@ -166,7 +230,10 @@ function postgresHome(clock: Clock, more: Pick<OpenPostgresOptions, "leases"> = 
 }
 
 /** Opens a store in a database of a test that is expected to open. */
-export async function openPostgresStore({ url, ...options }: Omit<OpenPostgresOptions, "server"> & { readonly url: string }): Promise<Store> {
+export async function openPostgresStore({
+  url,
+  ...options
+}: Omit<OpenPostgresOptions, "server"> & { readonly url: string }): Promise<Store> {
   const parsed = parsePostgresUrl(url);
   const result = parsed.ok ? await openPostgres({ ...options, server: parsed.server }) : parsed;
   if (!result.ok) throw new Error(`not opened: ${JSON.stringify(result)}`);
@@ -181,12 +248,25 @@ export const ledgerKinds: readonly LedgerKind[] = [
 ];
 
 /** One proxy alone, which leases slices of every budget all the same. */
-export const leasingKind: LedgerKind = { name: "postgres in leases", newHome: (clock) => postgresHome(clock, { leases: "always" }) };
+export const leasingKind: LedgerKind = {
+  name: "postgres in leases",
+  newHome: (clock) => postgresHome(clock, { leases: "always" }),
+};
 
 /** A task as it is bound to a pending charge, by the charge's id. */
 export function taskOf(charge: string, more: Partial<NewTask> = {}): NewTask {
   return {
-    taskId: `task-${charge}`, charge, key: alice.key, model: "model-a", taskType: "video", status: "pending", createdAt: noon, startedAt: null,
-    deadlineAt: noon + 86_400_000, quantity: "5", nextPollAt: noon + 3_000, ...more,
+    taskId: `task-${charge}`,
+    charge,
+    key: alice.key,
+    model: "model-a",
+    taskType: "video",
+    status: "pending",
+    createdAt: noon,
+    startedAt: null,
+    deadlineAt: noon + 86_400_000,
+    quantity: "5",
+    nextPollAt: noon + 3_000,
+    ...more,
   };
 }

@@ -38,12 +38,23 @@ function sampleOf(line: string): Sample {
   const match = sampleLine.exec(line);
   if (match === null) throw new Error(`no sample: ${line}`);
   const [, name = "", labels = "", value = "", requestId] = match;
-  return { name, value, requestId, labels: Object.fromEntries([...labels.matchAll(labelPair)].map(([, key, text]) => [key, text])) };
+  return {
+    name,
+    value,
+    requestId,
+    labels: Object.fromEntries([...labels.matchAll(labelPair)].map(([, key, text]) => [key, text])),
+  };
 }
 
 /** The value of the one series with these labels; undefined where there is none. */
-export function valueOf(families: ReadonlyMap<string, ReadFamily>, name: string, labels: Readonly<Record<string, string>> = {}): string | undefined {
-  const found = (families.get(name)?.samples ?? []).filter((sample) => Object.entries(labels).every(([key, value]) => sample.labels[key] === value));
+export function valueOf(
+  families: ReadonlyMap<string, ReadFamily>,
+  name: string,
+  labels: Readonly<Record<string, string>> = {},
+): string | undefined {
+  const found = (families.get(name)?.samples ?? []).filter((sample) =>
+    Object.entries(labels).every(([key, value]) => sample.labels[key] === value),
+  );
   if (found.length > 1) throw new Error(`${name} ${JSON.stringify(labels)} is there ${found.length} times`);
   return found[0]?.value;
 }

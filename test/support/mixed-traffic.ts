@@ -53,8 +53,16 @@ const streaming: readonly Wish[] = [
 
 /** Creates keys, teams and budgets. `scale` multiplies the limit of each budget. */
 export async function prepareMixedTraffic(proxy: RunningProxy, scale = 1): Promise<MixedTraffic> {
-  const keys = new Map([["alice", proxy.key], ["nobody", "sk-fb-unknown"]]);
-  for (const [name, team] of [["bob", "research"], ["carol", "product"], ["dave", "product"], ["intern", undefined]] as const) {
+  const keys = new Map([
+    ["alice", proxy.key],
+    ["nobody", "sk-fb-unknown"],
+  ]);
+  for (const [name, team] of [
+    ["bob", "research"],
+    ["carol", "product"],
+    ["dave", "product"],
+    ["intern", undefined],
+  ] as const) {
     keys.set(name, await proxy.addKey(name, team === undefined ? {} : { team }));
   }
   const limit = (usd: number) => (usd * scale).toFixed(6);
@@ -64,7 +72,10 @@ export async function prepareMixedTraffic(proxy: RunningProxy, scale = 1): Promi
   await proxy.budget("team:product", limit(0.05), "1d");
   await proxy.budget("key:alice", limit(0.02), "1d");
   await proxy.budget("key:intern", "0.005", "1h");
-  const send = async ({ who, model, scenario, words = 20, outputTokens = 1_000, stream, retry }: Wish, signal?: AbortSignal) => {
+  const send = async (
+    { who, model, scenario, words = 20, outputTokens = 1_000, stream, retry }: Wish,
+    signal?: AbortSignal,
+  ) => {
     const content = `${"word ".repeat(words)}#sandbox ${scenario}`;
     const body = {
       model,
@@ -83,7 +94,10 @@ export async function prepareMixedTraffic(proxy: RunningProxy, scale = 1): Promi
   };
   return {
     async round({ intensity = 1, mishaps = true } = {}) {
-      const wishes = Array.from({ length: Math.round(18 * intensity) }, (_, index) => everyRound[index % everyRound.length] ?? []).flat();
+      const wishes = Array.from(
+        { length: Math.round(18 * intensity) },
+        (_, index) => everyRound[index % everyRound.length] ?? [],
+      ).flat();
       await Promise.all([...wishes, ...(mishaps ? everyMishap : [])].map(toItsEnd));
     },
     async whileStreaming(work, streams = 1) {

@@ -26,8 +26,10 @@ export async function expectUpgrade(ledger: OldLedger, database: string, known: 
   using cli = harness();
   cli.env = { FAREBOX_DATABASE: database, FAREBOX_TIME_ZONE: "Europe/Berlin" };
   const verified = async () => expect(await cli.json("verify")).toMatchObject({ differences: [] });
-  const chats = ({ rows }: Report) => rows.filter(({ model }) => model.startsWith("gpt")).reduce((sum, row) => sum + row.requests, 0);
-  const report = () => cli.json<Report>("report", "--by", "key,model", "--since", "2026-09-01", "--until", "2026-11-21");
+  const chats = ({ rows }: Report) =>
+    rows.filter(({ model }) => model.startsWith("gpt")).reduce((sum, row) => sum + row.requests, 0);
+  const report = () =>
+    cli.json<Report>("report", "--by", "key,model", "--since", "2026-09-01", "--until", "2026-11-21");
 
   const old = oldReport(ledger);
   const migrated = await cli.json<{ backup: string | null }>("db", "migrate");
@@ -47,7 +49,10 @@ export async function expectUpgrade(ledger: OldLedger, database: string, known: 
     await proxy.budget("key:carol", "1");
     expect((await proxy.chat({})).status).toBe(200);
     expect((await proxy.chat({ stream: true, stream_options: { include_usage: true } })).status).toBe(200);
-    expect((await proxy.charges()).slice(-2)).toMatchObject([{ state: "posted", source: "reported" }, { state: "posted", source: "reported" }]);
+    expect((await proxy.charges()).slice(-2)).toMatchObject([
+      { state: "posted", source: "reported" },
+      { state: "posted", source: "reported" },
+    ]);
   }
   // The holds of the proxy that was killed are posted at their time; what a task's gateway says now is not of the past.
   expect(chats(await report())).toBe(chats(old) + open);

@@ -148,7 +148,11 @@ export async function writePastTraffic(
 }
 
 /** Times of a profile's requests. Their number grows from month to month. */
-function timesOf({ daily, machine }: TrafficProfile, { until, days }: { readonly until: number; readonly days: number }, chance: () => number): number[] {
+function timesOf(
+  { daily, machine }: TrafficProfile,
+  { until, days }: { readonly until: number; readonly days: number },
+  chance: () => number,
+): number[] {
   const times: number[] = [];
   for (let day = 0; day < days; day++) {
     const start = until - (day + 1) * dayMs;
@@ -189,7 +193,10 @@ function requestOf({ profile, at, key, catalogue, chance }: Wish): PastRequest {
   const model = catalogue.find(name, at);
   if (model?.price == null) throw new Error(`${name} has no price`);
   const size = 0.35 + chance() * chance() * 3;
-  const [input, output] = profile.tokens.map((mean) => Math.round(mean * size * (0.7 + 0.6 * chance()))) as [number, number];
+  const [input, output] = profile.tokens.map((mean) => Math.round(mean * size * (0.7 + 0.6 * chance()))) as [
+    number,
+    number,
+  ];
   const cached = chance() < 0.4 ? Math.floor(input * 0.6) : 0;
   const reasoning = model.reasons ? Math.round(output * 0.8) : 0;
   const tokens: TokenCounts = { ...noTokens, input: input - cached, cached_input: cached, output, reasoning };
@@ -237,9 +244,16 @@ async function endOf(ledger: Ledger, { hold, model, tokens, luck, durationMs }: 
     durationMs,
     firstTokenMs: hold.stream ? 240 + luck * 500 : null,
   };
-  if (luck < 0.012) return void (await ledger.void(hold.id, "gateway_error", { ...end, status: luck < 0.008 ? 502 : 429, firstTokenMs: null }));
+  if (luck < 0.012)
+    return void (await ledger.void(hold.id, "gateway_error", {
+      ...end,
+      status: luck < 0.008 ? 502 : 429,
+      firstTokenMs: null,
+    }));
   const { charged, list, minimumApplied } =
-    model.price === null ? { charged: noMoney, list: noMoney, minimumApplied: false } : costOf(model.price.version, tokens);
+    model.price === null
+      ? { charged: noMoney, list: noMoney, minimumApplied: false }
+      : costOf(model.price.version, tokens);
   const source = luck < 0.025 ? "partial" : luck < 0.1 ? "counted" : "reported";
   const posting: Posting = {
     kind: "post",

@@ -28,7 +28,13 @@ export class LedgerProxy implements AsyncDisposable {
   readonly clock: ManualClock;
   readonly #beats: Set<() => void>;
 
-  private constructor(database: Database, owner: Owner, clock: ManualClock, beats: Set<() => void>, leases: LeasePolicy) {
+  private constructor(
+    database: Database,
+    owner: Owner,
+    clock: ManualClock,
+    beats: Set<() => void>,
+    leases: LeasePolicy,
+  ) {
     this.database = database;
     this.clock = clock;
     this.owner = owner;
@@ -37,8 +43,16 @@ export class LedgerProxy implements AsyncDisposable {
     this.queue = new CommandQueue(writer, systemClock(), { write: () => {}, changed: () => {} });
   }
 
-  static async open(server: PostgresServer, { leases = "auto", lifeMs = 60_000, statementMs = 5_000 }: ProxyOptions = {}): Promise<LedgerProxy> {
-    const database = connect(server, { applicationName: "a proxy under test", max: 6, statementMs, lockMs: statementMs - 500 });
+  static async open(
+    server: PostgresServer,
+    { leases = "auto", lifeMs = 60_000, statementMs = 5_000 }: ProxyOptions = {},
+  ): Promise<LedgerProxy> {
+    const database = connect(server, {
+      applicationName: "a proxy under test",
+      max: 6,
+      statementMs,
+      lockMs: statementMs - 500,
+    });
     const migrated = await migrate(database);
     if (!migrated.ok) throw new Error(`not opened: ${JSON.stringify(migrated.failure)}`);
     const beats = new Set<() => void>();

@@ -67,7 +67,18 @@ export async function startPostgres({ isDurable = false }: { readonly isDurable?
     async newDatabase() {
       const database = `ledger_${++databases}`;
       await client.query(`create database ${database}`);
-      return { host: "127.0.0.1", port, user, password, database, options: null, tls: "none", authorityFile: null, certificateFile: null, keyFile: null };
+      return {
+        host: "127.0.0.1",
+        port,
+        user,
+        password,
+        database,
+        options: null,
+        tls: "none",
+        authorityFile: null,
+        certificateFile: null,
+        keyFile: null,
+      };
     },
     async create(database, like) {
       await client.query(`create database ${database}${like === undefined ? "" : ` template ${like}`}`);

@@ -27,28 +27,40 @@ function tierFrom(fromPromptTokens: number): fc.Arbitrary<PriceTier> {
 const extras = fc.constantFrom("none", "tiers", "fees", "both").chain((kind) =>
   fc.record({
     ...((kind === "tiers" || kind === "both") && { serviceTiers: fc.record({ flex: tiers, priority: tiers }) }),
-    ...((kind === "fees" || kind === "both") && { fees: fc.record({ web_search_call: fc.record({ charged: amount, list: amount, inputTokens: fc.nat(20_000) }) }) }),
+    ...((kind === "fees" || kind === "both") && {
+      fees: fc.record({ web_search_call: fc.record({ charged: amount, list: amount, inputTokens: fc.nat(20_000) }) }),
+    }),
   }),
 ) as fc.Arbitrary<Pick<PriceVersion, "serviceTiers" | "fees">>;
 
-export const prices: fc.Arbitrary<PriceVersion> = fc.tuple(extras, fc.record({
-  model: fc.string(),
-  group: fc.option(fc.string()),
-  fraction: fc.constantFrom(null, "0.75", "1"),
-  from: fc.constant("2026-01-01"),
-  until: fc.constantFrom(null, "2026-06-01"),
-  source: fc.string(),
-  tierMode: fc.constantFrom("whole_request", "marginal"),
-  tiers,
-  perRequest: fc.option(fc.record({ charged: amount, list: amount }), { freq: 5 }),
-  minimum: fc.record({ tokens: fc.oneof(fc.constant(0), fc.nat(5000)), usd: fc.oneof(fc.constant(0n as PicoUsd), amount) }),
-})).map(([more, price]) => ({ ...price, ...more }) as PriceVersion);
+export const prices: fc.Arbitrary<PriceVersion> = fc
+  .tuple(
+    extras,
+    fc.record({
+      model: fc.string(),
+      group: fc.option(fc.string()),
+      fraction: fc.constantFrom(null, "0.75", "1"),
+      from: fc.constant("2026-01-01"),
+      until: fc.constantFrom(null, "2026-06-01"),
+      source: fc.string(),
+      tierMode: fc.constantFrom("whole_request", "marginal"),
+      tiers,
+      perRequest: fc.option(fc.record({ charged: amount, list: amount }), { freq: 5 }),
+      minimum: fc.record({
+        tokens: fc.oneof(fc.constant(0), fc.nat(5000)),
+        usd: fc.oneof(fc.constant(0n as PicoUsd), amount),
+      }),
+    }),
+  )
+  .map(([more, price]) => ({ ...price, ...more }) as PriceVersion);
 
 const count = fc.oneof(fc.constant(0), fc.nat(1000));
 
 export const tokenCounts: fc.Arbitrary<TokenCounts> = fc
   .tuple(...tokenClasses.map(() => count))
-  .map((values) => Object.fromEntries(tokenClasses.map((name, index) => [name, values[index]])) as unknown as TokenCounts);
+  .map(
+    (values) => Object.fromEntries(tokenClasses.map((name, index) => [name, values[index]])) as unknown as TokenCounts,
+  );
 
 const reason = fc.constantFrom("client_left", "timeout");
 const permille = fc.integer({ min: 1000, max: 3000 }).map((value) => value as Permille);
@@ -57,14 +69,22 @@ const uncertain = {
   unknownTokens: fc.oneof(fc.constant(0), fc.nat(5000)),
   outputTokensMax: fc.constantFrom(4000, 16_000),
   doubts: fc.subarray([...doubts]),
-  billing: fc.constantFrom(standardBilling, { serviceTier: "flex", calls: {} }, { serviceTier: "none", calls: { web_search_call: 2, other_call: 1 } }),
+  billing: fc.constantFrom(
+    standardBilling,
+    { serviceTier: "flex", calls: {} },
+    { serviceTier: "none", calls: { web_search_call: 2, other_call: 1 } },
+  ),
 };
 
 /** Every way in which a request can end. */
 export const outcomes: fc.Arbitrary<Outcome> = fc.oneof(
   fc.record({ kind: fc.constant("notSent" as const), reason }),
   fc.record({ kind: fc.constant("refusedByGateway" as const), status: fc.integer({ min: 400, max: 499 }) }),
-  fc.record({ kind: fc.constant("failedAtGateway" as const), status: fc.constantFrom(500, 502, 503), billed: fc.boolean() }),
+  fc.record({
+    kind: fc.constant("failedAtGateway" as const),
+    status: fc.constantFrom(500, 502, 503),
+    billed: fc.boolean(),
+  }),
   fc.record({ kind: fc.constant("reported" as const), tokens: tokenCounts, clamped: fc.boolean() }),
   fc.record({
     kind: fc.constant("counted" as const),

@@ -17,16 +17,22 @@ const model = (name: string, more: string) => `  ${name}:\n${more}`;
 function priceFile(version: number): string {
   return `provider: example
 models:
-${model("mine", `    tokenizer: o200k_base
+${model(
+  "mine",
+  `    tokenizer: o200k_base
     context_tokens: 10000
     max_output_tokens: 1000
     reasoning: false
     prices:
       - { from: 2026-01-01, source: "made up for a test", official: { input: "${version}", output: "${4 * version}" }, gateway: { input: "${version}", output: "${4 * version}" } }
-`)}${model("kling", `    tasks:
+`,
+)}${model(
+    "kling",
+    `    tasks:
       video_generation:
         - { from: 2026-01-01, source: "made up for a test", official: "${version}", gateway: "${version}" }
-`)}`;
+`,
+  )}`;
 }
 
 /** What 9 tokens in and 3 out cost at the first version, and a task. */
@@ -44,11 +50,38 @@ async function waitingGateway() {
     if (path.startsWith("/api/v1/task")) {
       const id = method === "POST" ? `t-${tasks++}` : path.slice("/api/v1/task/".length);
       // In units that no price file knows: it costs what the price says.
-      return { headers: json, body: method === "POST" ? record(id, "pending") : record(id, "completed", { usage: { type: "jobs", frozen: 0, consume: 1 } }) };
+      return {
+        headers: json,
+        body:
+          method === "POST"
+            ? record(id, "pending")
+            : record(id, "completed", { usage: { type: "jobs", frozen: 0, consume: 1 } }),
+      };
     }
-    if (body.includes('"stream":true')) return { headers: { "content-type": "text/event-stream" }, body: delta("Hi.", { model: "mine" }) + finish({ model: "mine" }) + usageChunk({ model: "mine" }) + done };
-    if (path === "/v1/responses") return { headers: json, body: JSON.stringify({ object: "response", model: "mine", status: "completed", output: [], usage: { input_tokens: 9, output_tokens: 3, total_tokens: 12 } }) };
-    return { headers: json, body: JSON.stringify({ model: "mine", choices: [{ index: 0, message: { role: "assistant", content: "Hi." }, finish_reason: "stop" }], usage }) };
+    if (body.includes('"stream":true'))
+      return {
+        headers: { "content-type": "text/event-stream" },
+        body: delta("Hi.", { model: "mine" }) + finish({ model: "mine" }) + usageChunk({ model: "mine" }) + done,
+      };
+    if (path === "/v1/responses")
+      return {
+        headers: json,
+        body: JSON.stringify({
+          object: "response",
+          model: "mine",
+          status: "completed",
+          output: [],
+          usage: { input_tokens: 9, output_tokens: 3, total_tokens: 12 },
+        }),
+      };
+    return {
+      headers: json,
+      body: JSON.stringify({
+        model: "mine",
+        choices: [{ index: 0, message: { role: "assistant", content: "Hi." }, finish_reason: "stop" }],
+        usage,
+      }),
+    };
   };
   const gateway = await answeringGateway(async (asked) => {
     if (asked.method === "POST" && !asked.body.includes('"user":"now"')) {
@@ -101,15 +134,24 @@ export async function changePricesUnderLoad(
   proxy: { readonly url: string; readonly key: string; readonly folder: string; notice?(): void },
 ): Promise<void> {
   const chat = { model: "mine", messages: [{ role: "user", content: "hello" }], max_tokens: 50 };
-  const send = (batch: string, body: object, path = "/v1/chat/completions") => ask(proxy, body, { path, headers: { "x-farebox-tag": `batch=${batch}` } });
+  const send = (batch: string, body: object, path = "/v1/chat/completions") =>
+    ask(proxy, body, { path, headers: { "x-farebox-tag": `batch=${batch}` } });
   const now = () => send("now", { ...chat, user: "now" });
   const batchOf = (version: number) => [
     send(String(version), chat),
     send(String(version), { ...chat, stream: true, stream_options: { include_usage: true } }),
     send(String(version), { ...chat, stream: true }),
     send(String(version), { model: "mine", input: "hello", max_output_tokens: 50 }, "/v1/responses"),
-    send(String(version), { model: "kling", task_type: "video_generation", input: { prompt: "a fox" } }, "/api/v1/task"),
-    send(String(version), { model: "kling", task_type: "video_generation", input: { prompt: "a fox" } }, "/api/v1/task"),
+    send(
+      String(version),
+      { model: "kling", task_type: "video_generation", input: { prompt: "a fox" } },
+      "/api/v1/task",
+    ),
+    send(
+      String(version),
+      { model: "kling", task_type: "video_generation", input: { prompt: "a fox" } },
+      "/api/v1/task",
+    ),
   ];
   const running: ReturnType<typeof send>[] = [];
   let waiting = 0;
@@ -125,7 +167,7 @@ export async function changePricesUnderLoad(
     }
     const wanted = Number(unit.request) * version;
     // Every process has them once several requests at a time cost what they say.
-    for (let costs = [0]; costs.some((cost) => cost !== wanted); ) {
+    for (let costs = [0]; costs.some((cost) => cost !== wanted);) {
       const answers = await Promise.all(Array.from({ length: 4 }, now));
       costs = answers.map(({ headers }) => Number(usd(String(headers["x-farebox-cost-usd"]))));
     }
@@ -141,7 +183,8 @@ export async function changePricesUnderLoad(
   for (const answer of await Promise.all(running)) {
     expect([answer.status, answer.broken]).toEqual([200, null]);
     const task = /"task_id":"(t-\d+)"/.exec(answer.body.toString())?.[1];
-    if (task !== undefined) expect((await ask(proxy, undefined, { method: "GET", path: `/api/v1/task/${task}` })).status).toBe(200);
+    if (task !== undefined)
+      expect((await ask(proxy, undefined, { method: "GET", path: `/api/v1/task/${task}` })).status).toBe(200);
   }
 }
 
@@ -159,7 +202,12 @@ interface Row {
 /** Checks every charge once all are settled: its cost and its hold are those of one version, that of its batch. */
 export function expectChargesOfTheirVersions(database: string): void {
   const db = new Database(database, { readonly: true });
-  const rows = db.prepare("select kind, route, state, source, cost, hold, price_id, tags from charges where kind in ('request', 'task') order by seq").safeIntegers().all() as Row[];
+  const rows = db
+    .prepare(
+      "select kind, route, state, source, cost, hold, price_id, tags from charges where kind in ('request', 'task') order by seq",
+    )
+    .safeIntegers()
+    .all() as Row[];
   db.close();
   const holds = new Map<string, Set<bigint>>();
   const prices = new Map<string, bigint>();
@@ -180,5 +228,6 @@ export function expectChargesOfTheirVersions(database: string): void {
   const batches = new Set(rows.map(({ tags }) => (JSON.parse(tags) as { batch: string }).batch));
   expect(batches.size).toBe(versions + 1);
   // A batch has chats of three bodies: plain, and streamed in two ways.
-  for (const [like, held] of holds) expect(held.size, like).toBeLessThanOrEqual(like.includes("chat") && like.endsWith("false") ? 3 : 1);
+  for (const [like, held] of holds)
+    expect(held.size, like).toBeLessThanOrEqual(like.includes("chat") && like.endsWith("false") ? 3 : 1);
 }

@@ -2,7 +2,10 @@ import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 /** The text of a file with one model, in force from each of these days on; USD per 1M tokens in and out. */
-export function oneModelFile(model: string, prices: readonly { readonly from: string; readonly input: string; readonly output: string }[]): string {
+export function oneModelFile(
+  model: string,
+  prices: readonly { readonly from: string; readonly input: string; readonly output: string }[],
+): string {
   const entries = prices.map(
     ({ from, input, output }) => `      - from: ${from}
         source: "made up for a test"

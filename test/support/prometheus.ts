@@ -12,7 +12,10 @@ export interface Prometheus extends AsyncDisposable {
   /** The newest value of each series, as of `at`: seconds since 1970, default now. */
   instant(expression: string, at?: number): Promise<Series[]>;
   /** Values from `since` until `until`, seconds since 1970, one every `stepS`. */
-  range(expression: string, span: { readonly since: number; readonly until: number; readonly stepS: number }): Promise<Series[]>;
+  range(
+    expression: string,
+    span: { readonly since: number; readonly until: number; readonly stepS: number },
+  ): Promise<Series[]>;
   /** The labels of the exemplars that the series of a selector have. */
   exemplars(selector: string): Promise<Readonly<Record<string, string>>[]>;
   /** Waits for a scrape that began after now, and was taken. */
@@ -35,7 +38,11 @@ interface Answer<Data> {
 }
 
 interface Found {
-  readonly result: readonly { readonly metric: Record<string, string>; readonly value?: [number, string]; readonly values?: [number, string][] }[];
+  readonly result: readonly {
+    readonly metric: Record<string, string>;
+    readonly value?: [number, string];
+    readonly values?: [number, string][];
+  }[];
 }
 
 type FoundExemplars = readonly { readonly exemplars: readonly { readonly labels: Record<string, string> }[] }[];
@@ -53,7 +60,13 @@ export async function startPrometheus(target: string): Promise<Prometheus> {
   const address = `127.0.0.1:${await freePort()}`;
   const child = spawn(
     "prometheus",
-    [`--config.file=${config}`, `--storage.tsdb.path=${join(folder, "data")}`, `--web.listen-address=${address}`, "--enable-feature=exemplar-storage", "--log.level=warn"],
+    [
+      `--config.file=${config}`,
+      `--storage.tsdb.path=${join(folder, "data")}`,
+      `--web.listen-address=${address}`,
+      "--enable-feature=exemplar-storage",
+      "--log.level=warn",
+    ],
     { stdio: ["ignore", "ignore", "pipe"] },
   );
   let said = "";
@@ -65,10 +78,16 @@ export async function startPrometheus(target: string): Promise<Prometheus> {
   });
   await until(async () => {
     if (child.exitCode !== null) throw new Error(`Prometheus ended: ${said}`);
-    return fetch(`http://${address}/-/ready`).then((answer) => answer.ok, () => false);
+    return fetch(`http://${address}/-/ready`).then(
+      (answer) => answer.ok,
+      () => false,
+    );
   });
   const ask = async <Data>(path: string, parameters: Record<string, string>): Promise<Data> => {
-    const response = await fetch(`http://${address}/api/v1/${path}`, { method: "POST", body: new URLSearchParams(parameters) });
+    const response = await fetch(`http://${address}/api/v1/${path}`, {
+      method: "POST",
+      body: new URLSearchParams(parameters),
+    });
     const answer = (await response.json()) as Answer<Data>;
     if (answer.status !== "success") throw new Error(`${parameters["query"]}: ${answer.error}`);
     return answer.data;
@@ -85,9 +104,14 @@ export async function startPrometheus(target: string): Promise<Prometheus> {
   return {
     scrapeS,
     instant,
-    range: (query, { since, until, stepS }) => askSeries("query_range", { query, start: String(since), end: String(until), step: String(stepS) }),
+    range: (query, { since, until, stepS }) =>
+      askSeries("query_range", { query, start: String(since), end: String(until), step: String(stepS) }),
     async exemplars(query) {
-      const found = await ask<FoundExemplars>("query_exemplars", { query, start: "0", end: String(Date.now() / 1000 + 1) });
+      const found = await ask<FoundExemplars>("query_exemplars", {
+        query,
+        start: "0",
+        end: String(Date.now() / 1000 + 1),
+      });
       return found.flatMap(({ exemplars }) => exemplars.map(({ labels }) => labels));
     },
     async scraped() {

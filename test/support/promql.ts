@@ -16,7 +16,8 @@ export function selectorsOf(query: string): Selector[] {
   tree.iterate({
     enter(node) {
       if (node.type.isError) throw new Error(`not PromQL at ${node.from}: ${query}`);
-      const names = (folder: string) => node.node.getChild(folder)?.cursor().node.getChildren("LabelName").map(text) ?? [];
+      const names = (folder: string) =>
+        node.node.getChild(folder)?.cursor().node.getChildren("LabelName").map(text) ?? [];
       if (node.name === "VectorSelector") {
         const metric = node.node.getChild("Identifier");
         if (metric === null) throw new Error(`a selector without a metric's name: ${query}`);

@@ -20,6 +20,9 @@ export async function proxyWithEverything(env: Readonly<Record<string, string>> 
 /** The page in OpenMetrics' form, as Prometheus asks for it. */
 export async function openMetrics(proxy: RunningProxy): Promise<Response> {
   return fetch(`${proxy.url}/metrics`, {
-    headers: { accept: "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1" },
+    headers: {
+      accept:
+        "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+    },
   });
 }

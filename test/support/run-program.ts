@@ -27,7 +27,8 @@ export interface Ended {
 
 /** What the machine needs, with this Node first and without what vitest or a surrounding npm set for themselves. */
 export function machineEnvironment(): Record<string, string> {
-  const foreign = /^(FAREBOX|OPENAI|VITEST|NODE_(OPTIONS|ENV|V8|COMPILE)|npm_(?!config_(registry|cache|userconfig)$)|INIT_CWD$)/;
+  const foreign =
+    /^(FAREBOX|OPENAI|VITEST|NODE_(OPTIONS|ENV|V8|COMPILE)|npm_(?!config_(registry|cache|userconfig)$)|INIT_CWD$)/;
   const kept = Object.entries(process.env).filter(([name]) => !foreign.test(name)) as [string, string][];
   const path = [dirname(process.execPath), process.env["PATH"] ?? ""].join(delimiter);
   return { ...Object.fromEntries(kept), PATH: path, npm_config_prefer_offline: "true", npm_config_loglevel: "error" };
@@ -131,6 +132,7 @@ export function oldNode(): string | undefined {
     const version = spawnSync(path, ["--version"], { encoding: "utf8" }).stdout ?? "";
     return Number(/^v(\d+)\./.exec(version)?.[1]) < 24;
   });
-  if (found === undefined) process.stderr.write("\nSKIPPED: an old Node is turned away: there is none on this machine\n");
+  if (found === undefined)
+    process.stderr.write("\nSKIPPED: an old Node is turned away: there is none on this machine\n");
   return found;
 }

@@ -26,9 +26,17 @@ export interface RunningProxy extends AsyncDisposable {
   readonly key: string;
   /** Another key; its text. */
   addKey(name: string, wish?: Omit<NewKey, "name">): Promise<string>;
-  budget(scope: string, limit: string, period?: "total" | "1h" | "1d" | "1w" | "1mo", mode?: "hard" | "soft"): Promise<void>;
+  budget(
+    scope: string,
+    limit: string,
+    period?: "total" | "1h" | "1d" | "1w" | "1mo",
+    mode?: "hard" | "soft",
+  ): Promise<void>;
   /** A chat request with `alice`'s key; undefined members are left out. */
-  chat(body: object, init?: { readonly key?: string; readonly headers?: Record<string, string>; readonly signal?: AbortSignal }): Promise<Response>;
+  chat(
+    body: object,
+    init?: { readonly key?: string; readonly headers?: Record<string, string>; readonly signal?: AbortSignal },
+  ): Promise<Response>;
   /** Waits until every request is settled, then gives all charges, oldest first. */
   charges(): Promise<Charge[]>;
   /** As `charges`, for a test with one request. */
@@ -95,7 +103,10 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
     key,
     addKey,
     async budget(scope, limit, period = "total", mode = "hard") {
-      const set = await setBudget({ ledger: serving.ledger, keys: serving.keys, clock, by: "test" }, { scope, limit, period, mode });
+      const set = await setBudget(
+        { ledger: serving.ledger, keys: serving.keys, clock, by: "test" },
+        { scope, limit, period, mode },
+      );
       if (!set.ok) throw new Error(JSON.stringify(set));
     },
     chat: (body, init = {}) =>
@@ -118,7 +129,13 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
 }
 
 function settingsFrom(env: Readonly<Record<string, string>>): Settings {
-  const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all" });
+  const loaded = loadSettings({
+    env,
+    flags: {},
+    readFile: () => ({ ok: false, code: "ENOENT" }),
+    isTimeZone,
+    uses: "all",
+  });
   if (!loaded.ok) throw new Error(loaded.problems.join("; "));
   return loaded.settings;
 }

@@ -1,5 +1,11 @@
 import { once } from "node:events";
-import { request as httpRequest, type Agent, type ClientRequest, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
+import {
+  request as httpRequest,
+  type Agent,
+  type ClientRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+} from "node:http";
 import type { Sandbox } from "../../src/sandbox/server.ts";
 
 /** What a client saw of one answer; nothing is decoded or followed. */
@@ -76,7 +82,11 @@ export interface Completion {
     readonly finish_reason: string | null;
     readonly logprobs: { readonly content: readonly { readonly token: string }[] } | null;
   }[];
-  readonly usage?: { readonly prompt_tokens: number; readonly completion_tokens: number; readonly total_tokens: number } | null;
+  readonly usage?: {
+    readonly prompt_tokens: number;
+    readonly completion_tokens: number;
+    readonly total_tokens: number;
+  } | null;
   readonly error?: { readonly message: string; readonly code: string | null };
 }
 

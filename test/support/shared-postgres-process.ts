@@ -39,9 +39,12 @@ function templateOf(path: string): string | undefined {
 const server = createServer((request, response) => {
   const answer = async () => {
     const postgres = await (running.postgres ??= startWithTemplate());
-    if (request.method === "POST") return inTurn(() => postgres.create(`ledger_${++made}`, templateOf(request.url ?? "")));
+    if (request.method === "POST")
+      return inTurn(() => postgres.create(`ledger_${++made}`, templateOf(request.url ?? "")));
     // Nobody waits for it.
-    inTurn(() => postgres.client.query(`drop database if exists ${request.url?.slice(1)} with (force)`)).catch(() => {});
+    inTurn(() => postgres.client.query(`drop database if exists ${request.url?.slice(1)} with (force)`)).catch(
+      () => {},
+    );
     return "";
   };
   answer().then(

@@ -18,7 +18,9 @@ export async function setup(): Promise<() => Promise<void>> {
   const script = fileURLToPath(new URL("shared-postgres-process.ts", import.meta.url));
   const child = spawn(process.execPath, [...nodeFlags, script], { stdio: ["pipe", "pipe", "inherit"] });
   const exited = once(child, "exit");
-  const [place] = (await Promise.race([once(createInterface(child.stdout), "line"), exited.then(() => [])])) as [string?];
+  const [place] = (await Promise.race([once(createInterface(child.stdout), "line"), exited.then(() => [])])) as [
+    string?,
+  ];
   if (place === undefined) throw new Error("the process of the tests' PostgreSQL ended");
   process.env[variable] = place;
   return async () => {
@@ -35,7 +37,9 @@ export interface TestDatabase extends AsyncDisposable {
 }
 
 /** `kind`: with the ledger's schema, with nothing, or with everything that another one has, to which nothing is connected. */
-export async function newDatabase(kind: "ledger" | "empty" | { readonly like: TestDatabase } = "ledger"): Promise<TestDatabase> {
+export async function newDatabase(
+  kind: "ledger" | "empty" | { readonly like: TestDatabase } = "ledger",
+): Promise<TestDatabase> {
   const place = process.env[variable];
   if (place === undefined) throw new Error("the tests run without their global setup");
   const ask = async (method: string, path: string) => {

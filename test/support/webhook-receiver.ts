@@ -18,8 +18,10 @@ export interface WebhookReceiver extends AsyncDisposable {
   waitFor(count: number): Promise<readonly Received[]>;
 }
 
-export const status = (code: number, headers: Record<string, string> = {}) => (response: ServerResponse) =>
-  void response.writeHead(code, headers).end("answer that nobody reads");
+export const status =
+  (code: number, headers: Record<string, string> = {}) =>
+  (response: ServerResponse) =>
+    void response.writeHead(code, headers).end("answer that nobody reads");
 
 export async function startReceiver(): Promise<WebhookReceiver> {
   const received: Received[] = [];

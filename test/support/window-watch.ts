@@ -10,7 +10,9 @@ export function windowsOnDisk(database: string): { scope: string; limit: bigint;
   const db = new Database(database, { readonly: true });
   try {
     return db
-      .prepare(`select b.scope, b.amount_limit as "limit", w.spent, w.held from windows w join budgets b on b.seq = w.budget where b.mode = 'hard' order by b.seq`)
+      .prepare(
+        `select b.scope, b.amount_limit as "limit", w.spent, w.held from windows w join budgets b on b.seq = w.budget where b.mode = 'hard' order by b.seq`,
+      )
       .safeIntegers()
       .all() as ReturnType<typeof windowsOnDisk>;
   } finally {

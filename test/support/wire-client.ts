@@ -1,5 +1,11 @@
 import { once } from "node:events";
-import { request as httpRequest, type Agent, type ClientRequest, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
+import {
+  request as httpRequest,
+  type Agent,
+  type ClientRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+} from "node:http";
 
 /** A client that sees bytes: nothing is decoded, followed, repeated or kept from it. */
 export interface Target {
@@ -75,7 +81,7 @@ export class OpenAnswer {
   /** Reads until so many bytes have come; never returns where they do not. */
   async take(bytes: number): Promise<Buffer> {
     const taken: Buffer[] = [];
-    for (let size = 0; size < bytes; ) {
+    for (let size = 0; size < bytes;) {
       const { value, done } = await this.#chunks.next();
       if (done === true) throw new Error(`the answer ended after ${size} of ${bytes} bytes`);
       taken.push(value);

@@ -1,5 +1,14 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { appendFileSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -14,7 +23,8 @@ const version = (name: string): string => JSON.parse(read(name)).version;
 
 const who = ["-c", "user.name=Farebox", "-c", "user.email=farebox@example.com", "-c", "commit.gpgSign=false"];
 const git = (...args: string[]) => execFileSync("git", [...who, ...args], { cwd: clone, encoding: "utf8" });
-const release = (...args: string[]) => spawnSync("npm", ["run", "--silent", "release", "--", ...args], { cwd: clone, encoding: "utf8" });
+const release = (...args: string[]) =>
+  spawnSync("npm", ["run", "--silent", "release", "--", ...args], { cwd: clone, encoding: "utf8" });
 
 const npmVersion = (next: string) => execFileSync("npm", ["version", next, "--no-git-tag-version"], { cwd: clone });
 
@@ -35,8 +45,12 @@ const changelog = `# Changelog
 beforeAll(() => {
   // As the work tree is, with what is not committed yet.
   execFileSync("git", ["init", "--quiet", "-b", "main", clone]);
-  const files = execFileSync("git", ["ls-files", "-z", "--cached", "--others", "--exclude-standard"], { cwd: checkout, encoding: "utf8" });
-  for (const name of files.split("\0").filter((file) => file !== "" && existsSync(join(checkout, file)))) cpSync(join(checkout, name), path(name));
+  const files = execFileSync("git", ["ls-files", "-z", "--cached", "--others", "--exclude-standard"], {
+    cwd: checkout,
+    encoding: "utf8",
+  });
+  for (const name of files.split("\0").filter((file) => file !== "" && existsSync(join(checkout, file))))
+    cpSync(join(checkout, name), path(name));
   symlinkSync(join(checkout, "node_modules"), path("node_modules"));
   appendFileSync(path(".git/info/exclude"), "/node_modules\n");
   writeFileSync(path("CHANGELOG.md"), changelog);
@@ -53,36 +67,61 @@ beforeEach(() => {
 
 afterAll(() => rmSync(folder, { recursive: true }));
 
-it("dates the changelog, sets the version, lists the migrations and packs; it commits nothing", { timeout: 240_000 }, () => {
-  const before = git("rev-parse", "HEAD", "refs/heads/main");
-  const days = [new Date()];
-  const ran = release("1.0.0");
-  days.push(new Date());
-  expect(ran).toMatchObject({ status: 0, stderr: "" });
+it(
+  "dates the changelog, sets the version, lists the migrations and packs; it commits nothing",
+  { timeout: 240_000 },
+  () => {
+    const before = git("rev-parse", "HEAD", "refs/heads/main");
+    const days = [new Date()];
+    const ran = release("1.0.0");
+    days.push(new Date());
+    expect(ran).toMatchObject({ status: 0, stderr: "" });
 
-  expect([version("package.json"), version("package-lock.json")]).toEqual(["1.0.0", "1.0.0"]);
-  const dated = days.map((day) => changelog.replace("## Unreleased\n", `## Unreleased\n\n## 1.0.0 - ${day.toISOString().slice(0, 10)}\n`));
-  expect(dated).toContain(read("CHANGELOG.md"));
-  expect(Object.keys(JSON.parse(read("src/store/migrations/released.json")))).toContain("sqlite/001-ledger.sql");
-  expect(git("status", "--porcelain").trimEnd().split("\n").map((line) => line.slice(3))).toEqual(["CHANGELOG.md", "package-lock.json", "package.json", "src/store/migrations/released.json"]);
-  const packed = execFileSync("tar", ["-xzOf", path("farebox-1.0.0.tgz"), "package/package.json", "package/CHANGELOG.md"], { encoding: "utf8" });
-  expect(packed).toContain('"version": "1.0.0"');
-  expect(packed).toContain("## 1.0.0 - ");
+    expect([version("package.json"), version("package-lock.json")]).toEqual(["1.0.0", "1.0.0"]);
+    const dated = days.map((day) =>
+      changelog.replace("## Unreleased\n", `## Unreleased\n\n## 1.0.0 - ${day.toISOString().slice(0, 10)}\n`),
+    );
+    expect(dated).toContain(read("CHANGELOG.md"));
+    expect(Object.keys(JSON.parse(read("src/store/migrations/released.json")))).toContain("sqlite/001-ledger.sql");
+    expect(
+      git("status", "--porcelain")
+        .trimEnd()
+        .split("\n")
+        .map((line) => line.slice(3)),
+    ).toEqual(["CHANGELOG.md", "package-lock.json", "package.json", "src/store/migrations/released.json"]);
+    const packed = execFileSync(
+      "tar",
+      ["-xzOf", path("farebox-1.0.0.tgz"), "package/package.json", "package/CHANGELOG.md"],
+      { encoding: "utf8" },
+    );
+    expect(packed).toContain('"version": "1.0.0"');
+    expect(packed).toContain("## 1.0.0 - ");
 
-  expect(ran.stdout).toContain("packed in farebox-1.0.0.tgz. Nothing is committed or published yet.");
-  for (const step of ["npm run test:all", 'git commit -am "Release 1.0.0"', "git tag -a v1.0.0", "npm publish ./farebox-1.0.0.tgz"]) expect(ran.stdout).toContain(step);
-  expect([git("rev-parse", "HEAD", "refs/heads/main"), git("tag")]).toEqual([before, "start\n"]);
+    expect(ran.stdout).toContain("packed in farebox-1.0.0.tgz. Nothing is committed or published yet.");
+    for (const step of [
+      "npm run test:all",
+      'git commit -am "Release 1.0.0"',
+      "git tag -a v1.0.0",
+      "npm publish ./farebox-1.0.0.tgz",
+    ])
+      expect(ran.stdout).toContain(step);
+    expect([git("rev-parse", "HEAD", "refs/heads/main"), git("tag")]).toEqual([before, "start\n"]);
 
-  // From then on the released migrations are frozen.
-  git("commit", "--quiet", "--all", "--message", "Release 1.0.0");
-  writeFileSync(path("CHANGELOG.md"), read("CHANGELOG.md").replace("## Unreleased\n", "## Unreleased\n\n- Another thing.\n"));
-  appendFileSync(path("src/store/migrations/sqlite/001-ledger.sql"), "-- later\n");
-  git("commit", "--quiet", "--all", "--message", "An edit");
-  expect(release("1.0.1")).toMatchObject({
-    status: 2,
-    stderr: "release: the migration sqlite/001-ledger.sql was released and is edited; put it back, and make the change in a new one\n",
-  });
-});
+    // From then on the released migrations are frozen.
+    git("commit", "--quiet", "--all", "--message", "Release 1.0.0");
+    writeFileSync(
+      path("CHANGELOG.md"),
+      read("CHANGELOG.md").replace("## Unreleased\n", "## Unreleased\n\n- Another thing.\n"),
+    );
+    appendFileSync(path("src/store/migrations/sqlite/001-ledger.sql"), "-- later\n");
+    git("commit", "--quiet", "--all", "--message", "An edit");
+    expect(release("1.0.1")).toMatchObject({
+      status: 2,
+      stderr:
+        "release: the migration sqlite/001-ledger.sql was released and is edited; put it back, and make the change in a new one\n",
+    });
+  },
+);
 
 describe("a wrong input is refused in one sentence, and nothing changes", () => {
   const inChangelog = (from: string, to: string) => () => {
@@ -98,7 +137,12 @@ describe("a wrong input is refused in one sentence, and nothing changes", () => 
     ["a leading v", ["v1.0.0"], nothing, '"v1.0.0" is not a version; write three numbers, as in 1.4.0'],
     ["a leading zero", ["1.01.0"], nothing, '"1.01.0" is not a version; write three numbers, as in 1.4.0'],
     ["the last release's version", ["0.9.0"], nothing, "0.9.0 is not higher than 0.9.0, the last release"],
-    ["a lower one, by number and not by letter", ["0.10.0"], inChangelog("## 0.9.0", "## 0.11.0"), "0.10.0 is not higher than 0.11.0, the last release"],
+    [
+      "a lower one, by number and not by letter",
+      ["0.10.0"],
+      inChangelog("## 0.9.0", "## 0.11.0"),
+      "0.10.0 is not higher than 0.11.0, the last release",
+    ],
     [
       "less than package.json says",
       ["1.0.0"],
@@ -108,11 +152,36 @@ describe("a wrong input is refused in one sentence, and nothing changes", () => 
       },
       "1.0.0 is lower than 2.0.0, the version in package.json",
     ],
-    ["another branch", ["1.0.0"], () => git("switch", "--quiet", "-C", "topic"), 'the branch is "topic"; run git switch main first'],
-    ["no branch", ["1.0.0"], () => git("switch", "--quiet", "--detach"), "HEAD is on no branch; run git switch main first"],
-    ["an edited file", ["1.0.0"], () => appendFileSync(path("README.md"), "x"), "the checkout has changes (README.md); commit or stash them first"],
-    ["a new file", ["1.0.0"], () => writeFileSync(path("notes"), ""), "the checkout has changes (notes); commit or stash them first"],
-    ["no section for what is unreleased", ["1.0.0"], inChangelog("## Unreleased", "## Next"), 'CHANGELOG.md has no section "## Unreleased"'],
+    [
+      "another branch",
+      ["1.0.0"],
+      () => git("switch", "--quiet", "-C", "topic"),
+      'the branch is "topic"; run git switch main first',
+    ],
+    [
+      "no branch",
+      ["1.0.0"],
+      () => git("switch", "--quiet", "--detach"),
+      "HEAD is on no branch; run git switch main first",
+    ],
+    [
+      "an edited file",
+      ["1.0.0"],
+      () => appendFileSync(path("README.md"), "x"),
+      "the checkout has changes (README.md); commit or stash them first",
+    ],
+    [
+      "a new file",
+      ["1.0.0"],
+      () => writeFileSync(path("notes"), ""),
+      "the checkout has changes (notes); commit or stash them first",
+    ],
+    [
+      "no section for what is unreleased",
+      ["1.0.0"],
+      inChangelog("## Unreleased", "## Next"),
+      'CHANGELOG.md has no section "## Unreleased"',
+    ],
     [
       "nothing unreleased, only headings",
       ["1.0.0"],
@@ -143,6 +212,10 @@ describe("a wrong input is refused in one sentence, and nothing changes", () => 
     expect(ran.status).toBe(1);
     expect(ran.stderr).toContain("src/broken.ts(1,14): error TS2322");
     expect(ran.stderr).toContain("release: npm pack failed as shown above; the changed files are restored\n");
-    expect([git("status", "--porcelain"), version("package.json"), existsSync(path("farebox-1.0.0.tgz"))]).toEqual(["", "0.9.0", false]);
+    expect([git("status", "--porcelain"), version("package.json"), existsSync(path("farebox-1.0.0.tgz"))]).toEqual([
+      "",
+      "0.9.0",
+      false,
+    ]);
   });
 });

@@ -153,7 +153,9 @@ describe("the import law", () => {
   });
 
   it("knows the home of every dependency", () => {
-    const manifest: { dependencies: object } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
+    const manifest: { dependencies: object } = JSON.parse(
+      readFileSync(new URL("../../package.json", import.meta.url), "utf8"),
+    );
     const names = Object.keys(manifest.dependencies).filter((name) => !name.startsWith("@types/"));
     expect(names.filter((name) => packageHomes[name] === undefined)).toEqual([]);
   });
@@ -195,7 +197,10 @@ describe("the checker", () => {
     ["core/money.ts", 'const list = Array.from("abc"); const address = import.meta.url;'],
     ["core/money.ts", 'import type { Tokens } from "./tokens.ts";'],
     ["wire/encoding.ts", 'import { gunzipSync } from "node:zlib";\nimport { x } from "../core/money.ts";'],
-    ["app.ts", 'import { x } from "./store/sqlite/open.ts"; import manifest from "../package.json" with { type: "json" };'],
+    [
+      "app.ts",
+      'import { x } from "./store/sqlite/open.ts"; import manifest from "../package.json" with { type: "json" };',
+    ],
     ["cli/keys.ts", 'import { Command } from "commander"; import { createKey } from "../admin/keys.ts";'],
   ])("finds nothing in %s: %s", (file, source) => {
     expect(violations(file, source)).toEqual([]);

@@ -18,32 +18,117 @@ const spend = (dialect: Dialect) =>
       {
         height: 4,
         panels: [
-          [5, figure(dialect, { title: "Spent (USD)", description: `What the gateway charged over the time range. ${toTheLastDigit} ${ofQuarters}`, sql: sql.total(dialect, "cost") })],
-          [5, figure(dialect, { title: "List price (USD)", description: `The same tokens at the official list price. ${toTheLastDigit}`, sql: sql.total(dialect, "list_cost") })],
-          [5, figure(dialect, { title: "Saved (USD)", description: `List price less what was charged. ${toTheLastDigit}`, sql: sql.total(dialect, "list_cost - cost") })],
-          [5, figure(dialect, { title: "In doubt (USD)", description: `Of what was charged, that of charges that the gateway may bill differently. ${toTheLastDigit}`, sql: sql.total(dialect, "in_doubt") })],
-          [4, figure(dialect, { title: "Requests charged", description: "Charges posted over the time range; corrections are none.", sql: sql.requests }, "short")],
+          [
+            5,
+            figure(dialect, {
+              title: "Spent (USD)",
+              description: `What the gateway charged over the time range. ${toTheLastDigit} ${ofQuarters}`,
+              sql: sql.total(dialect, "cost"),
+            }),
+          ],
+          [
+            5,
+            figure(dialect, {
+              title: "List price (USD)",
+              description: `The same tokens at the official list price. ${toTheLastDigit}`,
+              sql: sql.total(dialect, "list_cost"),
+            }),
+          ],
+          [
+            5,
+            figure(dialect, {
+              title: "Saved (USD)",
+              description: `List price less what was charged. ${toTheLastDigit}`,
+              sql: sql.total(dialect, "list_cost - cost"),
+            }),
+          ],
+          [
+            5,
+            figure(dialect, {
+              title: "In doubt (USD)",
+              description: `Of what was charged, that of charges that the gateway may bill differently. ${toTheLastDigit}`,
+              sql: sql.total(dialect, "in_doubt"),
+            }),
+          ],
+          [
+            4,
+            figure(
+              dialect,
+              {
+                title: "Requests charged",
+                description: "Charges posted over the time range; corrections are none.",
+                sql: sql.requests,
+              },
+              "short",
+            ),
+          ],
         ],
       },
       evenly(
         9,
-        bars(dialect, { title: "Spend by model", description: "What each model cost in each interval, from the ledger's quarter hours. Charts carry fifteen digits.", sql: sql.overTime(dialect, "model") }, "model"),
-        bars(dialect, { title: "Spend by team", description: "What each team spent in each interval, from the ledger's quarter hours. Charts carry fifteen digits.", sql: sql.overTime(dialect, "team") }, "team"),
+        bars(
+          dialect,
+          {
+            title: "Spend by model",
+            description:
+              "What each model cost in each interval, from the ledger's quarter hours. Charts carry fifteen digits.",
+            sql: sql.overTime(dialect, "model"),
+          },
+          "model",
+        ),
+        bars(
+          dialect,
+          {
+            title: "Spend by team",
+            description:
+              "What each team spent in each interval, from the ledger's quarter hours. Charts carry fifteen digits.",
+            sql: sql.overTime(dialect, "team"),
+          },
+          "team",
+        ),
       ),
       evenly(
         9,
-        rows(dialect, { title: "By model (USD)", description: `The dearest models of the time range. ${toTheLastDigit}`, sql: sql.by(dialect, "model", "Model") }),
-        rows(dialect, { title: "By key (USD)", description: `The dearest keys of the time range. ${toTheLastDigit}`, sql: sql.byKey(dialect) }),
+        rows(dialect, {
+          title: "By model (USD)",
+          description: `The dearest models of the time range. ${toTheLastDigit}`,
+          sql: sql.by(dialect, "model", "Model"),
+        }),
+        rows(dialect, {
+          title: "By key (USD)",
+          description: `The dearest keys of the time range. ${toTheLastDigit}`,
+          sql: sql.byKey(dialect),
+        }),
       ),
       evenly(
         9,
-        rows(dialect, { title: "By team (USD)", description: `The dearest teams of the time range. ${toTheLastDigit}`, sql: sql.by(dialect, "team", "Team") }),
-        rows(dialect, { title: "How it is known (USD)", description: `By source: reported by the gateway, counted, partial up to a cut, or assumed to be the hold. ${toTheLastDigit}`, sql: sql.by(dialect, "source", "Source") }),
-        rows(dialect, { title: "By day (USD)", description: `Whole days of Farebox' time zone, from the date on which the time range begins. ${toTheLastDigit}`, sql: sql.byDay(dialect) }),
+        rows(dialect, {
+          title: "By team (USD)",
+          description: `The dearest teams of the time range. ${toTheLastDigit}`,
+          sql: sql.by(dialect, "team", "Team"),
+        }),
+        rows(dialect, {
+          title: "How it is known (USD)",
+          description: `By source: reported by the gateway, counted, partial up to a cut, or assumed to be the hold. ${toTheLastDigit}`,
+          sql: sql.by(dialect, "source", "Source"),
+        }),
+        rows(dialect, {
+          title: "By day (USD)",
+          description: `Whole days of Farebox' time zone, from the date on which the time range begins. ${toTheLastDigit}`,
+          sql: sql.byDay(dialect),
+        }),
       ),
       evenly(
         11,
-        rows(dialect, { title: "Newest charges (USD)", description: `The last hundred of the time range, pending and voided ones too. ${toTheLastDigit}`, sql: sql.charges(dialect) }, ["time"]),
+        rows(
+          dialect,
+          {
+            title: "Newest charges (USD)",
+            description: `The last hundred of the time range, pending and voided ones too. ${toTheLastDigit}`,
+            sql: sql.charges(dialect),
+          },
+          ["time"],
+        ),
       ),
     ],
   });
@@ -61,21 +146,62 @@ const budgets = (dialect: Dialect) =>
         12,
         rows(
           dialect,
-          { title: "Windows (USD)", description: `The windows at the end of the time range, the fullest first; one appears with the first hold in it. ${toTheLastDigit}`, sql: sql.windows(dialect) },
+          {
+            title: "Windows (USD)",
+            description: `The windows at the end of the time range, the fullest first; one appears with the first hold in it. ${toTheLastDigit}`,
+            sql: sql.windows(dialect),
+          },
           ["Starts", "Ends"],
         ),
       ),
       {
         height: 9,
         panels: [
-          [6, figure(dialect, { title: "Held now (USD)", description: `Reserved for requests that are not settled. ${toTheLastDigit}`, sql: sql.heldNow(dialect) })],
-          [18, rows(dialect, { title: "Pending holds (USD)", description: `The hundred oldest holds that are not settled. ${toTheLastDigit}`, sql: sql.pendingHolds(dialect), noValue: "none" }, ["time"])],
+          [
+            6,
+            figure(dialect, {
+              title: "Held now (USD)",
+              description: `Reserved for requests that are not settled. ${toTheLastDigit}`,
+              sql: sql.heldNow(dialect),
+            }),
+          ],
+          [
+            18,
+            rows(
+              dialect,
+              {
+                title: "Pending holds (USD)",
+                description: `The hundred oldest holds that are not settled. ${toTheLastDigit}`,
+                sql: sql.pendingHolds(dialect),
+                noValue: "none",
+              },
+              ["time"],
+            ),
+          ],
         ],
       },
       evenly(
         9,
-        rows(dialect, { title: "Overages (USD)", description: `Charges of the time range that cost more than their hold. ${toTheLastDigit}`, sql: sql.overages(dialect), noValue: "none" }, ["time"]),
-        rows(dialect, { title: "Corrections (USD)", description: `Made in the time range, with who made them and why. ${toTheLastDigit}`, sql: sql.corrections(dialect), noValue: "none" }, ["time"]),
+        rows(
+          dialect,
+          {
+            title: "Overages (USD)",
+            description: `Charges of the time range that cost more than their hold. ${toTheLastDigit}`,
+            sql: sql.overages(dialect),
+            noValue: "none",
+          },
+          ["time"],
+        ),
+        rows(
+          dialect,
+          {
+            title: "Corrections (USD)",
+            description: `Made in the time range, with who made them and why. ${toTheLastDigit}`,
+            sql: sql.corrections(dialect),
+            noValue: "none",
+          },
+          ["time"],
+        ),
       ),
     ],
   });

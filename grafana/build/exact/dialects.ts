@@ -17,11 +17,18 @@ export interface Dialect {
   /** The UTC date of milliseconds since 1970: "2026-11-21". */
   date(ms: string): string;
   /** A target of a panel. `times` are the columns that hold times. */
-  query(wish: { readonly refId: string; readonly sql: string; readonly shape: "table" | "series"; readonly times: readonly string[] }): Builder<Dataquery>;
+  query(wish: {
+    readonly refId: string;
+    readonly sql: string;
+    readonly shape: "table" | "series";
+    readonly times: readonly string[];
+  }): Builder<Dataquery>;
 }
 
 /** What every target of a panel is to the SDK; JSON leaves the function out. */
-const target = (query: object): Builder<Dataquery> => ({ build: () => ({ ...query, _implementsDataqueryVariant() {} }) });
+const target = (query: object): Builder<Dataquery> => ({
+  build: () => ({ ...query, _implementsDataqueryVariant() {} }),
+});
 
 const sourceOf = (type: string): DataSourceRef => ({ type, uid: "${datasource}" });
 
@@ -32,7 +39,8 @@ export const sqlite: Dialect = {
   name: "sqlite",
   title: "SQLite",
   source: sqliteSource,
-  usd: (pico) => `iif(${pico} is null, null, printf('%s%d.%012d', iif(${pico} < 0, '-', ''), abs(${pico}) / 1000000000000, abs(${pico}) % 1000000000000))`,
+  usd: (pico) =>
+    `iif(${pico} is null, null, printf('%s%d.%012d', iif(${pico} < 0, '-', ''), abs(${pico}) / 1000000000000, abs(${pico}) % 1000000000000))`,
   usdNumber: (pico) => `${pico} / 1e12`,
   time: (ms) => `${ms} / 1000.0`,
   date: (ms) => `date(${ms} / 1000, 'unixepoch')`,

@@ -17,27 +17,34 @@ interface Wish {
 const finest = "15m";
 
 /** One figure: an amount as exact text, or a count. */
-export const figure = (dialect: Dialect, wish: Wish, unit: "string" | "short" = "string"): Panel => (place) =>
-  dressed(new stat.PanelBuilder(), { ...wish, unit }, place, chosen(dialect))
-    .targets([dialect.query({ refId: "A", sql: wish.sql, shape: "table", times: [] })])
-    // A text is no field of numbers, which alone is shown unless all are asked for.
-    .reduceOptions(new common.ReduceDataOptionsBuilder().calcs(["lastNotNull"]).fields("/.*/"))
-    .graphMode(common.BigValueGraphMode.None)
-    .textMode(common.BigValueTextMode.Value);
+export const figure =
+  (dialect: Dialect, wish: Wish, unit: "string" | "short" = "string"): Panel =>
+  (place) =>
+    dressed(new stat.PanelBuilder(), { ...wish, unit }, place, chosen(dialect))
+      .targets([dialect.query({ refId: "A", sql: wish.sql, shape: "table", times: [] })])
+      // A text is no field of numbers, which alone is shown unless all are asked for.
+      .reduceOptions(new common.ReduceDataOptionsBuilder().calcs(["lastNotNull"]).fields("/.*/"))
+      .graphMode(common.BigValueGraphMode.None)
+      .textMode(common.BigValueTextMode.Value);
 
 /** Rows as they come. `times` are columns that hold times. */
-export const rows = (dialect: Dialect, wish: Wish, times: readonly string[] = []): Panel => (place) =>
-  dressed(new table.PanelBuilder(), { ...wish, unit: "string" }, place, chosen(dialect))
-    .targets([dialect.query({ refId: "A", sql: wish.sql, shape: "table", times })]);
+export const rows =
+  (dialect: Dialect, wish: Wish, times: readonly string[] = []): Panel =>
+  (place) =>
+    dressed(new table.PanelBuilder(), { ...wish, unit: "string" }, place, chosen(dialect)).targets([
+      dialect.query({ refId: "A", sql: wish.sql, shape: "table", times }),
+    ]);
 
 /** Amounts of each interval, stacked; `label` is the column that tells the series apart. */
-export const bars = (dialect: Dialect, wish: Wish, label: string): Panel => (place) =>
-  dressed(new timeseries.PanelBuilder(), { ...wish, unit: "currencyUSD" }, place, chosen(dialect))
-    .targets([dialect.query({ refId: "A", sql: wish.sql, shape: "series", times: ["time"] })])
-    .interval(finest)
-    .displayName(`\${__field.labels.${label}}`)
-    .drawStyle(common.GraphDrawStyle.Bars)
-    .fillOpacity(60)
-    .lineWidth(1)
-    .axisSoftMin(0)
-    .stacking(new common.StackingConfigBuilder().group("A").mode(common.StackingMode.Normal));
+export const bars =
+  (dialect: Dialect, wish: Wish, label: string): Panel =>
+  (place) =>
+    dressed(new timeseries.PanelBuilder(), { ...wish, unit: "currencyUSD" }, place, chosen(dialect))
+      .targets([dialect.query({ refId: "A", sql: wish.sql, shape: "series", times: ["time"] })])
+      .interval(finest)
+      .displayName(`\${__field.labels.${label}}`)
+      .drawStyle(common.GraphDrawStyle.Bars)
+      .fillOpacity(60)
+      .lineWidth(1)
+      .axisSoftMin(0)
+      .stacking(new common.StackingConfigBuilder().group("A").mode(common.StackingMode.Normal));

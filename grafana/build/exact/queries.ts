@@ -30,7 +30,8 @@ select ${dialect.usd(`coalesce(sum(${amount}), 0)`)} as usd from spending`;
 export const requests = `${spending}
 select cast(coalesce(sum(requests), 0) as bigint) as requests from spending`;
 
-export const heldNow = (dialect: Dialect) => `select ${dialect.usd("coalesce(sum(hold), 0)")} as usd from charges where state = 'pending'`;
+export const heldNow = (dialect: Dialect) =>
+  `select ${dialect.usd("coalesce(sum(hold), 0)")} as usd from charges where state = 'pending'`;
 
 /** What each model, team or source costs in each interval of the chart. */
 export const overTime = (dialect: Dialect, column: "model" | "team") => `${spending}
@@ -52,7 +53,9 @@ from spending left join keys on keys.id = spending.key group by key, keys.name o
 export const byDay = (dialect: Dialect) => `select day as "Day", ${sums(dialect)}
 from rollup_day where day >= ${dialect.date("$__from")} group by day order by day desc limit 100`;
 
-export const charges = (dialect: Dialect) => `select ${dialect.time("admitted_at")} as time, charges.id as "Request", ${keyName} as "Key", model as "Model",
+export const charges = (
+  dialect: Dialect,
+) => `select ${dialect.time("admitted_at")} as time, charges.id as "Request", ${keyName} as "Key", model as "Model",
   state as "State", source as "Source", ${dialect.usd("cost")} as "Cost", ${dialect.usd("list_cost")} as "List price", ${dialect.usd("hold")} as "Hold"
 from charges left join keys on keys.id = charges.key
 where ${inRange} order by admitted_at desc, charges.seq desc limit 100`;
@@ -68,16 +71,22 @@ from windows join budgets on budgets.seq = windows.budget
 where starts_at <= $__to and (ends_at is null or ends_at > $__to)
 order by 1.0 * spent / nullif(amount_limit, 0) desc nulls last, 1, 2 limit 500`;
 
-export const pendingHolds = (dialect: Dialect) => `select ${dialect.time("admitted_at")} as time, charges.id as "Request", ${keyName} as "Key", model as "Model", ${dialect.usd("hold")} as "Hold"
+export const pendingHolds = (
+  dialect: Dialect,
+) => `select ${dialect.time("admitted_at")} as time, charges.id as "Request", ${keyName} as "Key", model as "Model", ${dialect.usd("hold")} as "Hold"
 from charges left join keys on keys.id = charges.key
 where state = 'pending' order by admitted_at, charges.seq limit 100`;
 
-export const overages = (dialect: Dialect) => `select ${dialect.time("admitted_at")} as time, charges.id as "Request", ${keyName} as "Key", model as "Model",
+export const overages = (
+  dialect: Dialect,
+) => `select ${dialect.time("admitted_at")} as time, charges.id as "Request", ${keyName} as "Key", model as "Model",
   ${dialect.usd("hold")} as "Hold", ${dialect.usd("cost")} as "Cost", ${dialect.usd("overage")} as "Overage"
 from charges left join keys on keys.id = charges.key
 where ${inRange} and overage > 0 order by admitted_at desc, charges.seq desc limit 100`;
 
-export const corrections = (dialect: Dialect) => `select ${dialect.time("ended_at")} as time, adjusts as "Corrects", ${keyName} as "Key", model as "Model",
+export const corrections = (
+  dialect: Dialect,
+) => `select ${dialect.time("ended_at")} as time, adjusts as "Corrects", ${keyName} as "Key", model as "Model",
   ${dialect.usd("cost")} as "Amount", reason as "Why", adjusted_by as "By"
 from charges left join keys on keys.id = charges.key
 where adjusts is not null and ended_at >= $__from and ended_at < $__to order by ended_at desc, charges.seq desc limit 100`;

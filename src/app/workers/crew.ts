@@ -7,7 +7,16 @@ import type { ProcessMetric } from "../../metrics/process-metrics.ts";
 import type { Changes } from "../../ports/changes.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
-import { lameDuckMs, lastWordsMs, listen, pause, settledOrStuck, type Front, type FrontResult, type HttpFrontParts } from "../http-front.ts";
+import {
+  lameDuckMs,
+  lastWordsMs,
+  listen,
+  pause,
+  settledOrStuck,
+  type Front,
+  type FrontResult,
+  type HttpFrontParts,
+} from "../http-front.ts";
 import { workerCount } from "./count.ts";
 import { WorkerDesk, type DeskParts } from "./desk.ts";
 import { Link, type Handlers } from "./link.ts";
@@ -150,7 +159,10 @@ class Crew implements Front {
   readonly processMetrics = async (): Promise<ReadonlyMap<string, readonly ProcessMetric[]>> => {
     const ready = [...this.#members.values()].filter(({ isReady }) => isReady);
     const asked = ready.map(async ({ number, link }) => {
-      const answer = await Promise.race([link.ask("metrics", null).catch(() => []), pause(this.#clock, metricsMs).then(() => [])]);
+      const answer = await Promise.race([
+        link.ask("metrics", null).catch(() => []),
+        pause(this.#clock, metricsMs).then(() => []),
+      ]);
       return [String(number), answer] as const;
     });
     return new Map((await Promise.all(asked)).sort(([a], [b]) => Number(a) - Number(b)));
@@ -207,7 +219,16 @@ class Crew implements Front {
       },
       took: () => this.#took(member),
     });
-    const member: Member = { number, worker, link, desk, startedAt: this.#clock.monotonic(), isReady: false, inTransit: null, ended: this.#endOf(worker) };
+    const member: Member = {
+      number,
+      worker,
+      link,
+      desk,
+      startedAt: this.#clock.monotonic(),
+      isReady: false,
+      inTransit: null,
+      ended: this.#endOf(worker),
+    };
     this.#members.set(number, member);
     return member;
   }
@@ -221,20 +242,36 @@ class Crew implements Front {
     if (worker.process.connected) worker.process.disconnect();
   }
 
-  #connect(worker: Worker, number: number, told: Pick<Handlers<PrimaryCalls>, "ready" | "took">): Pick<Member, "desk" | "link"> {
-    const desk = new WorkerDesk({ ...this.#parts, bodyMemory: this.#bodyMemory, changesHeard: () => this.#changesHeard }, () => link);
-    const link: WorkerLink = new Link<WorkerCalls, PrimaryCalls>((message) => void worker.send(message, () => undefined), {
-      ...desk.handlers,
-      ...told,
-      hello: () => this.#startOf(number),
-    });
+  #connect(
+    worker: Worker,
+    number: number,
+    told: Pick<Handlers<PrimaryCalls>, "ready" | "took">,
+  ): Pick<Member, "desk" | "link"> {
+    const desk = new WorkerDesk(
+      { ...this.#parts, bodyMemory: this.#bodyMemory, changesHeard: () => this.#changesHeard },
+      () => link,
+    );
+    const link: WorkerLink = new Link<WorkerCalls, PrimaryCalls>(
+      (message) => void worker.send(message, () => undefined),
+      {
+        ...desk.handlers,
+        ...told,
+        hello: () => this.#startOf(number),
+      },
+    );
     worker.on("message", (message) => link.receive(message));
     return { desk, link };
   }
 
   #startOf(number: number): Start {
     const routes = this.#parts.routes.map(({ method, path }) => ({ method, path }));
-    return { number, workers: this.#size, routes, settings: packSettings(this.#settings), prices: this.#parts.catalogue().parts };
+    return {
+      number,
+      workers: this.#size,
+      routes,
+      settings: packSettings(this.#settings),
+      prices: this.#parts.catalogue().parts,
+    };
   }
 
   /** How long to wait before another one takes the place of a worker that has ended. Milliseconds. */
@@ -246,9 +283,14 @@ class Crew implements Front {
     const { exitCode, signalCode } = worker.process;
     const nobodyIsReady = ![...this.#members.values()].some((other) => other.isReady);
     if (this.#failedStarts >= failedStartsMax && (nobodyIsReady || !this.#isReady)) {
-      this.#fail(`no worker can be started: ${this.#failedStarts} in a row ended before they were ready, the last with ${signalCode ?? `exit code ${exitCode}`}`);
+      this.#fail(
+        `no worker can be started: ${this.#failedStarts} in a row ended before they were ready, the last with ${signalCode ?? `exit code ${exitCode}`}`,
+      );
     }
-    this.#log.error({ worker: number, pid: worker.process.pid, code: exitCode, signal: signalCode }, "a worker died: another one takes its place");
+    this.#log.error(
+      { worker: number, pid: worker.process.pid, code: exitCode, signal: signalCode },
+      "a worker died: another one takes its place",
+    );
     return isQuick ? Math.min(firstPauseMs * 2 ** (this.#quickDeaths - 1), longestPauseMs) : 0;
   }
 
@@ -256,7 +298,11 @@ class Crew implements Front {
   async #clearAway({ number, link, desk }: Member): Promise<void> {
     link.close();
     const { requests, holds } = await desk.close();
-    if (requests > 0 || holds > 0) this.#log.warn({ worker: number, requests, holds }, "requests ended with their worker: its holds were posted as assumed");
+    if (requests > 0 || holds > 0)
+      this.#log.warn(
+        { worker: number, requests, holds },
+        "requests ended with their worker: its holds were posted as assumed",
+      );
   }
 
   /** Asks a worker to end, and kills it when it does not. */

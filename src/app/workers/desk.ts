@@ -23,7 +23,9 @@ export interface DeskParts {
   readonly isLedgerWritable: () => Promise<boolean>;
   readonly keys: Pick<KeyStore, "findById">;
   readonly teams: Pick<TeamStore, "find">;
-  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle" | "claimTask"> & { readonly taskOwner: TaskOwner };
+  readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle" | "claimTask"> & {
+    readonly taskOwner: TaskOwner;
+  };
   readonly events: Events;
   /** Requests and streams that ended with their process. */
   readonly lost: (requests: number, streams: number) => void;
@@ -67,9 +69,18 @@ export class WorkerDesk {
       key: (id) => keys.findById(id),
       team: (name) => teams.find(name),
       enter: ({ id, who }) => this.#enter(id, who),
-      reserve: ({ id, tokens }) => this.#reserve(id, async (place) => ({ fits: await place.reserve(tokens) }), ({ fits }) => fits),
+      reserve: ({ id, tokens }) =>
+        this.#reserve(
+          id,
+          async (place) => ({ fits: await place.reserve(tokens) }),
+          ({ fits }) => fits,
+        ),
       reserveOrRefuse: ({ id, tokens, exact }) =>
-        this.#reserve(id, async (place) => ({ refusal: await place.reserveOrRefuse(tokens, exact) }), ({ refusal }) => refusal === null),
+        this.#reserve(
+          id,
+          async (place) => ({ refusal: await place.reserveOrRefuse(tokens, exact) }),
+          ({ refusal }) => refusal === null,
+        ),
       settleTokens: ({ id, used }) => this.#settleTokens(id, used),
       cancel: ({ id }) => this.#places.get(id)?.place.cancel(),
       leave: ({ id }) => this.#leave(id),
@@ -110,7 +121,9 @@ export class WorkerDesk {
     this.#writing.add(writing);
     try {
       const answer = await writing;
-      const outcome: Outcome = answer.ok ? { kind: "done", reply: answer.reply } : { kind: "unavailable", message: answer.message };
+      const outcome: Outcome = answer.ok
+        ? { kind: "done", reply: answer.reply }
+        : { kind: "unavailable", message: answer.message };
       this.#note(command, answer.ok, answer.ok && answer.reply.ok);
       return outcome;
     } catch (error) {
@@ -125,7 +138,14 @@ export class WorkerDesk {
   #note([op, id]: RequestCommand, isAnswered: boolean, isDone: boolean): void {
     if (op === "hold" && isDone && this.#isClosed) {
       // Its worker never heard of it, so nothing was sent.
-      const end = { at: this.#parts.clock.now(), status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
+      const end = {
+        at: this.#parts.clock.now(),
+        status: null,
+        servedModel: null,
+        gatewayRequestId: null,
+        durationMs: null,
+        firstTokenMs: null,
+      };
       void this.#parts.commands.submit(voidCommand(id, "not_sent", end)).catch(() => undefined);
     }
     const isOver = op === "hold" ? !isDone || this.#isClosed : isAnswered && (op === "post" || op === "void");
@@ -144,11 +164,21 @@ export class WorkerDesk {
       quote: { model: known && { id: known.id, group } },
       who: { key, team: null, caller: { key: keyId, team } },
       outcome: { kind: "unknown", reason: "crash" },
-      end: { at: clock.now(), status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null },
+      end: {
+        at: clock.now(),
+        status: null,
+        servedModel: null,
+        gatewayRequestId: null,
+        durationMs: null,
+        firstTokenMs: null,
+      },
     });
   }
 
-  async #enter(id: number, who: Parameters<PrimaryCalls["enter"]>[0]["who"]): Promise<ReturnType<PrimaryCalls["enter"]>> {
+  async #enter(
+    id: number,
+    who: Parameters<PrimaryCalls["enter"]>[0]["who"],
+  ): Promise<ReturnType<PrimaryCalls["enter"]>> {
     const entry = await this.#parts.shared.limiter.enter(who);
     if (!entry.ok) return { refusal: entry.refusal, countsTokens: false, headers: entry.headers };
     const { place } = entry;
@@ -157,7 +187,11 @@ export class WorkerDesk {
     return { refusal: null, countsTokens: place.countsTokens, headers: place.headers() };
   }
 
-  async #reserve<Reply>(id: number, ask: (place: Place) => Promise<Reply>, isDone: (reply: Reply) => boolean): Promise<PlaceReply<Reply>> {
+  async #reserve<Reply>(
+    id: number,
+    ask: (place: Place) => Promise<Reply>,
+    isDone: (reply: Reply) => boolean,
+  ): Promise<PlaceReply<Reply>> {
     const held = this.#places.get(id);
     if (held === undefined) throw new Error(`there is no place ${id}`);
     const reply = await ask(held.place);
@@ -218,7 +252,10 @@ export class WorkerDesk {
     const route = routes[request.route];
     if (route === undefined) throw new Error(`there is no route ${request.route}`);
     const { id } = request;
-    const readBody = (limitBytes: number | null) => this.#link().ask("readBody", { id, limitBytes }).catch(() => ({ ok: false, refusal: null }) as const);
+    const readBody = (limitBytes: number | null) =>
+      this.#link()
+        .ask("readBody", { id, limitBytes })
+        .catch(() => ({ ok: false, refusal: null }) as const);
     const exchange = new RoutedExchange(request, clock, readBody);
     this.#exchanges.set(id, exchange);
     const answering = route.handler(exchange);

@@ -5,7 +5,9 @@ export type Calls<C> = { readonly [Name in keyof C]: (given: never) => unknown }
 
 /** Answers to what the other end asks. */
 export type Handlers<C extends Calls<C>> = {
-  readonly [Name in keyof C]: (given: Parameters<C[Name]>[0]) => ReturnType<C[Name]> | Promise<Awaited<ReturnType<C[Name]>>>;
+  readonly [Name in keyof C]: (
+    given: Parameters<C[Name]>[0],
+  ) => ReturnType<C[Name]> | Promise<Awaited<ReturnType<C[Name]>>>;
 };
 
 /** Several of these cross together; each object costs time, so they are flat. */
@@ -42,7 +44,10 @@ export class Link<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
   }
 
   /** Rejects with what the other end said went wrong, or `LinkClosed`. */
-  ask<N extends keyof Theirs & string>(name: N, given: Parameters<Theirs[N]>[0]): Promise<Awaited<ReturnType<Theirs[N]>>> {
+  ask<N extends keyof Theirs & string>(
+    name: N,
+    given: Parameters<Theirs[N]>[0],
+  ): Promise<Awaited<ReturnType<Theirs[N]>>> {
     if (this.#isClosed) return Promise.reject(new LinkClosed());
     return new Promise((resolve, reject) => {
       const number = ++this.#numbers;
@@ -77,7 +82,13 @@ export class Link<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
       if (number !== 0) this.#put(["answer", number, answer]);
     } catch (error) {
       // Where nobody waits, a handler tells of its own faults.
-      if (number !== 0) this.#put(["failed", number, error instanceof Error ? error.message : String(error), error instanceof LedgerUnavailable]);
+      if (number !== 0)
+        this.#put([
+          "failed",
+          number,
+          error instanceof Error ? error.message : String(error),
+          error instanceof LedgerUnavailable,
+        ]);
     }
   }
 

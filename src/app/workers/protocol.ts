@@ -31,9 +31,16 @@ export interface PrimaryCalls {
   team(name: string): Team | undefined;
 
   /** `id`: the worker's own number for the place. */
-  enter(given: { readonly id: number; readonly who: Authenticated }): PlaceReply<{ readonly refusal: Refusal | null; readonly countsTokens: boolean }>;
+  enter(given: {
+    readonly id: number;
+    readonly who: Authenticated;
+  }): PlaceReply<{ readonly refusal: Refusal | null; readonly countsTokens: boolean }>;
   reserve(given: { readonly id: number; readonly tokens: number }): PlaceReply<{ readonly fits: boolean }>;
-  reserveOrRefuse(given: { readonly id: number; readonly tokens: number; readonly exact: boolean }): PlaceReply<{ readonly refusal: Refusal | null }>;
+  reserveOrRefuse(given: {
+    readonly id: number;
+    readonly tokens: number;
+    readonly exact: boolean;
+  }): PlaceReply<{ readonly refusal: Refusal | null }>;
   settleTokens(given: { readonly id: number; readonly used: number | null }): void;
   cancel(given: { readonly id: number }): void;
   leave(given: { readonly id: number }): void;
@@ -87,7 +94,9 @@ export type RequestCommand = HoldCommand | ExtendCommand | PostCommand | VoidCom
 
 type EventNames = "requestStarted" | "requestEnded" | "admitted" | "refused" | "unknownFields" | "posted";
 /** The events of requests that a worker tells of. */
-export type EventCall = { readonly [Name in EventNames]: readonly [name: Name, given: Parameters<Events[Name]>[0]] }[EventNames];
+export type EventCall = {
+  readonly [Name in EventNames]: readonly [name: Name, given: Parameters<Events[Name]>[0]];
+}[EventNames];
 
 export interface RoutedRequest {
   /** Its place among the routes. */
@@ -108,8 +117,19 @@ export type RoutedBody =
   | Extract<BodyResult, { readonly ok: false }>;
 
 export type RoutedAnswer = { readonly summary: Summary } & (
-  | { readonly kind: "answer"; readonly status: number; readonly headers: HeaderList; readonly body: Uint8Array | string; readonly replaced: ReplacedHeaders | null }
-  | { readonly kind: "refusal"; readonly refusal: Refusal; readonly headers: HeaderList; readonly replaced: ReplacedHeaders | null }
+  | {
+      readonly kind: "answer";
+      readonly status: number;
+      readonly headers: HeaderList;
+      readonly body: Uint8Array | string;
+      readonly replaced: ReplacedHeaders | null;
+    }
+  | {
+      readonly kind: "refusal";
+      readonly refusal: Refusal;
+      readonly headers: HeaderList;
+      readonly replaced: ReplacedHeaders | null;
+    }
   /** Nothing was answered, as to a client that has gone. */
   | { readonly kind: "none" }
 );

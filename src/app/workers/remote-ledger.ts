@@ -21,6 +21,9 @@ export function createRemoteLedger(link: PrimaryLink): ChargeLedger {
 }
 
 /** Who has which key: remembered by a worker's keyring, so that the primary is asked once. */
-export function remoteKeys(link: PrimaryLink): { readonly keys: Pick<KeyStore, "findById">; readonly teams: Pick<TeamStore, "find"> } {
+export function remoteKeys(link: PrimaryLink): {
+  readonly keys: Pick<KeyStore, "findById">;
+  readonly teams: Pick<TeamStore, "find">;
+} {
   return { keys: { findById: (id) => link.ask("key", id) }, teams: { find: (name) => link.ask("team", name) } };
 }

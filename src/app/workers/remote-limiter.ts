@@ -14,9 +14,13 @@ export function createRemoteLimiter(link: PrimaryLink): Pick<Limiter, "enter"> {
     enter(who) {
       if (!isLimited(who.key?.limits) && !isLimited(who.team?.limits)) return free;
       const id = ++places;
-      return link.ask("enter", { id, who }).then(({ refusal, countsTokens, headers }): Entry =>
-        refusal === null ? { ok: true, place: new RemotePlace(link, id, countsTokens, headers) } : { ok: false, refusal, headers },
-      );
+      return link
+        .ask("enter", { id, who })
+        .then(({ refusal, countsTokens, headers }): Entry =>
+          refusal === null
+            ? { ok: true, place: new RemotePlace(link, id, countsTokens, headers) }
+            : { ok: false, refusal, headers },
+        );
     },
   };
 }

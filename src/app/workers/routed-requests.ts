@@ -56,7 +56,17 @@ export class RoutedRequests {
 function requestOf(route: number, exchange: Exchange, clock: Clock): RoutedRequest {
   const { id, method, path, query, isLocal, remoteAddress } = exchange;
   const headers = [...exchange.headers()].map(([name]) => [name, exchange.header(name) ?? ""] as const);
-  return { route, id, ageMs: clock.monotonic() - exchange.startedAt, method, path, query, headers, isLocal, remoteAddress };
+  return {
+    route,
+    id,
+    ageMs: clock.monotonic() - exchange.startedAt,
+    method,
+    path,
+    query,
+    headers,
+    isLocal,
+    remoteAddress,
+  };
 }
 
 function give(exchange: Exchange, answer: RoutedAnswer): void {
@@ -67,7 +77,14 @@ function give(exchange: Exchange, answer: RoutedAnswer): void {
   else exchange.answer(answer.status, answer.headers, answer.body);
 }
 
-type Answered = { readonly kind: "answer"; readonly status: number; readonly headers: HeaderList; readonly body: Uint8Array | string } | { readonly kind: "refusal"; readonly refusal: Refusal; readonly headers: HeaderList };
+type Answered =
+  | {
+      readonly kind: "answer";
+      readonly status: number;
+      readonly headers: HeaderList;
+      readonly body: Uint8Array | string;
+    }
+  | { readonly kind: "refusal"; readonly refusal: Refusal; readonly headers: HeaderList };
 
 /** The primary's side: one request, as the handlers of its routes see it. */
 export class RoutedExchange implements Exchange {
@@ -176,14 +193,17 @@ export class RoutedExchange implements Exchange {
 
   /** What goes back to the worker, once the handler is done. */
   result(summary: Summary): RoutedAnswer {
-    return this.#answered === null ? { kind: "none", summary } : { ...this.#answered, replaced: this.#replacedThen, summary };
+    return this.#answered === null
+      ? { kind: "none", summary }
+      : { ...this.#answered, replaced: this.#replacedThen, summary };
   }
 
   #give(status: number, answered: Answered): void {
     if (this.#answered !== null || this.#clientGone) return;
     this.#status = status;
     this.#answered = answered;
-    if (this.#replaced !== null) this.#replacedThen = { prefix: this.#replaced.prefix, headers: this.#replaced.headers() };
+    if (this.#replaced !== null)
+      this.#replacedThen = { prefix: this.#replaced.prefix, headers: this.#replaced.headers() };
   }
 
   #never(): never {

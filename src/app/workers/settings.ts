@@ -8,7 +8,9 @@ interface PackedSecret {
 
 /** The settings as data. They go from process to process as they were read, so that a file of a secret may change meanwhile. */
 export function packSettings(settings: Settings): unknown {
-  return mapped(settings, (value) => (value instanceof Secret ? ({ secretText: value.reveal() } satisfies PackedSecret) : undefined));
+  return mapped(settings, (value) =>
+    value instanceof Secret ? ({ secretText: value.reveal() } satisfies PackedSecret) : undefined,
+  );
 }
 
 export function unpackSettings(packed: unknown): Settings {

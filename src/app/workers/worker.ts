@@ -40,14 +40,17 @@ export async function runWorker(): Promise<void> {
   let catalogue: LoadedCatalogue | null = null;
   let front: WorkerFront | null = null;
   let routed: RoutedRequests | null = null;
-  const link: PrimaryLink = new Link<PrimaryCalls, WorkerCalls>((message) => void process.send?.(message, undefined, undefined, () => undefined), {
-    changed: () => changes.tell(),
-    prices: (parts) => void (catalogue = catalogueOf(parts)),
-    drain: async () => await front?.drain(),
-    cutOff: async () => await front?.cutOff(),
-    readBody: async ({ id, limitBytes }) => (await routed?.readBody(id, limitBytes)) ?? { ok: false, refusal: null },
-    metrics: () => metrics.read(),
-  });
+  const link: PrimaryLink = new Link<PrimaryCalls, WorkerCalls>(
+    (message) => void process.send?.(message, undefined, undefined, () => undefined),
+    {
+      changed: () => changes.tell(),
+      prices: (parts) => void (catalogue = catalogueOf(parts)),
+      drain: async () => await front?.drain(),
+      cutOff: async () => await front?.cutOff(),
+      readBody: async ({ id, limitBytes }) => (await routed?.readBody(id, limitBytes)) ?? { ok: false, refusal: null },
+      metrics: () => metrics.read(),
+    },
+  );
   process.on("message", (message, connection) => {
     if (Array.isArray(message)) return link.receive(message);
     link.tell("took", null);
@@ -83,13 +86,22 @@ function openFront(settings: Settings, start: Start, { link, changes, routed, pr
   invariant(address !== null && apiKey !== null, "a primary has a gateway");
   const clock = systemClock();
   const log = createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true, worker: start.number });
-  const gateway = createGateway(settings.gateway.engine, { baseUrl: address.origin + address.basePath, apiKey: apiKey.reveal(), clock });
+  const gateway = createGateway(settings.gateway.engine, {
+    baseUrl: address.origin + address.basePath,
+    apiKey: apiKey.reveal(),
+    clock,
+  });
   const work = new Work();
   const events = remoteEvents(link);
   const keyring = createKeyring({ ...remoteKeys(link), changes, clock });
   const authenticate = createAuthenticator({ keyring, mode: settings.access.auth });
   const { steps, forwarder } = buildSteps(settings, {
-    clock, log, events, authenticate, gateway, work,
+    clock,
+    log,
+    events,
+    authenticate,
+    gateway,
+    work,
     limiter: createRemoteLimiter(link),
     balanceGuard: settings.balance.floor === null ? async () => null : () => link.ask("belowFloor", null),
     ledger: createRemoteLedger(link),
@@ -113,7 +125,11 @@ function openFront(settings: Settings, start: Start, { link, changes, routed, pr
       const isMine = route.path === routedPath ? { isMine: isRouted(prices) } : {};
       return ownByName.get(routeName(route)) ?? { ...route, ...isMine, handler: routed.handler(index) };
     }),
-    events, log, clock, work, gateway,
+    events,
+    log,
+    clock,
+    work,
+    gateway,
     bodyMemory: new LentBodyMemory(link, { bytesMax: settings.listen.bodyMemoryBytesMax, workers: start.workers }),
     stopForwarding: () => forwarder.stopAll(),
     isLedgerWritable: () => link.ask("isLedgerWritable", null).catch(() => false),
@@ -136,7 +152,8 @@ function remoteEvents(link: PrimaryLink): Events {
   return {
     requestStarted: (kind) => tell(["requestStarted", kind]),
     requestEnded: (event) => tell(["requestEnded", event]),
-    admitted: ({ key, ...admission }) => tell(["admitted", { ...admission, key: key && { id: key.id, name: key.name, team: key.team } }]),
+    admitted: ({ key, ...admission }) =>
+      tell(["admitted", { ...admission, key: key && { id: key.id, name: key.name, team: key.team } }]),
     refused: (refusal) => tell(["refused", refusal]),
     unknownFields: (event) => tell(["unknownFields", event]),
     posted: (event) => tell(["posted", event]),

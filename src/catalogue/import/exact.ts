@@ -1,7 +1,9 @@
 import { parseDocument } from "yaml";
 import { formatRate, formatUsd, type PicoUsd, type PicoUsdPerToken } from "../../core/money.ts";
 
-export type TreeResult = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly problem: string };
+export type TreeResult =
+  | { readonly ok: true; readonly value: unknown }
+  | { readonly ok: false; readonly problem: string };
 
 /** Reads JSON or YAML with every number as the text that it is written in: as a float it would be another one. */
 export function readTree(text: string): TreeResult {

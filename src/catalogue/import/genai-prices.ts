@@ -2,8 +2,19 @@ import type { TokenClass } from "../../core/tokens.ts";
 import type { StatedRates } from "../schema.ts";
 import { rateOf, usdOfThousand } from "./exact.ts";
 import {
-  countOf, familyOf, faultOfRates, isFields, withoutZeros,
-  type Fields, type LeftOut, type PriceReading, type ServiceTierName, type TableModel, type TableResult, type TablePrice, type TableServiceTiers,
+  countOf,
+  familyOf,
+  faultOfRates,
+  isFields,
+  withoutZeros,
+  type Fields,
+  type LeftOut,
+  type PriceReading,
+  type ServiceTierName,
+  type TableModel,
+  type TableResult,
+  type TablePrice,
+  type TableServiceTiers,
   type WantsProvider,
 } from "./table.ts";
 
@@ -16,8 +27,16 @@ import {
  */
 export function readGenaiPrices(tree: unknown, wants: WantsProvider): TableResult {
   const providers = Array.isArray(tree) ? tree : [tree];
-  if (!providers.every((provider) => isFields(provider) && typeof provider["id"] === "string" && Array.isArray(provider["models"]))) {
-    return { ok: false, problem: "not a genai-prices table: it should be data.json (a list of providers with id and models) or one provider's YAML file" };
+  if (
+    !providers.every(
+      (provider) => isFields(provider) && typeof provider["id"] === "string" && Array.isArray(provider["models"]),
+    )
+  ) {
+    return {
+      ok: false,
+      problem:
+        "not a genai-prices table: it should be data.json (a list of providers with id and models) or one provider's YAML file",
+    };
   }
   const models: TableModel[] = [];
   const leftOut: LeftOut[] = [];
@@ -31,13 +50,18 @@ export function readGenaiPrices(tree: unknown, wants: WantsProvider): TableResul
       else models.push(modelOf(family, each["id"], each, prices));
     }
   }
-  return { ok: true, table: { models, leftOut, providers: providers.map((provider) => String((provider as Fields)["id"])) } };
+  return {
+    ok: true,
+    table: { models, leftOut, providers: providers.map((provider) => String((provider as Fields)["id"])) },
+  };
 }
 
 function modelOf(provider: string, id: string, fields: Fields, prices: readonly TablePrice[]): TableModel {
   const match = fields["match"];
   return {
-    id, provider, prices,
+    id,
+    provider,
+    prices,
     names: equalNames(match).filter((name) => name !== id),
     matches: (name) => fits(match, name.toLowerCase()),
     contextTokens: countOf(fields["context_window"]),
@@ -62,7 +86,9 @@ function serviceTiersOf(variants: unknown, day: string): TableServiceTiers {
     const price = priceOf(variant["prices"], null);
     if (typeof price !== "string" && price.official !== null) found.set(name, { from: start, price });
   }
-  return Object.fromEntries([...found].map(([name, { price }]) => [name, { official: price.official, tiers: price.tiers }]));
+  return Object.fromEntries(
+    [...found].map(([name, { price }]) => [name, { official: price.official, tiers: price.tiers }]),
+  );
 }
 
 /** The last clause that holds prices: so blocks must stand in the order of their days. */
@@ -76,7 +102,8 @@ function pricesOf(stated: unknown): TablePrice[] | string {
     const price = priceOf(isFields(block) ? block["prices"] : undefined, typeof from === "string" ? from : null);
     if (typeof price === "string") return price;
     const before = read.at(-1);
-    if (before !== undefined && (price.from === null || (before.from !== null && price.from <= before.from))) return "its prices are not in the order of their days";
+    if (before !== undefined && (price.from === null || (before.from !== null && price.from <= before.from)))
+      return "its prices are not in the order of their days";
     read.push(price);
   }
   return read.length === 0 ? "no price" : read;
@@ -95,13 +122,18 @@ const classes: Readonly<Record<string, TokenClass>> = {
 };
 
 /** Fees for a thousand calls of a hosted tool. */
-const toolFees: Readonly<Record<string, string>> = { web_searches_kcount: "web_search_call", storage_searches_kcount: "file_search_call" };
+const toolFees: Readonly<Record<string, string>> = {
+  web_searches_kcount: "web_search_call",
+  storage_searches_kcount: "file_search_call",
+};
 
 /** Audio that was cached is cached input here: there is no class for it. */
 const withoutClass = new Set(["cache_audio_read_mtok", "cache_image_read_mtok", "cache_video_read_mtok"]);
 
 function priceOf(stated: unknown, from: string | null): PriceReading {
-  const all = Object.entries(isFields(stated) ? stated : {}).filter(([name, value]) => value !== null && !withoutClass.has(name));
+  const all = Object.entries(isFields(stated) ? stated : {}).filter(
+    ([name, value]) => value !== null && !withoutClass.has(name),
+  );
   const fields = all.filter(([name]) => toolFees[name] === undefined);
   const fees: Record<string, string> = {};
   for (const [name, value] of all) {
@@ -116,9 +148,13 @@ function priceOf(stated: unknown, from: string | null): PriceReading {
   if (request !== undefined) {
     if (fields.length > 1) return "a price of requests beside one of tokens cannot be stated here";
     const perRequest = usdOfThousand(String(request[1]));
-    return perRequest === undefined ? `requests_kcount ${String(request[1])} cannot be held exactly` : { from, official: null, tiers: [], perRequest, fees };
+    return perRequest === undefined
+      ? `requests_kcount ${String(request[1])} cannot be held exactly`
+      : { from, official: null, tiers: [], perRequest, fees };
   }
-  const starts = [...new Set(fields.flatMap(([, value]) => tiersOf(value).map(({ start }) => start)))].sort((a, b) => a - b);
+  const starts = [...new Set(fields.flatMap(([, value]) => tiersOf(value).map(({ start }) => start)))].sort(
+    (a, b) => a - b,
+  );
   const tiers: { from_prompt_tokens: number; official: StatedRates }[] = [];
   let official: StatedRates = {};
   for (const start of [-1, ...starts]) {
@@ -150,14 +186,18 @@ function tiersOf(value: unknown): Tier[] {
 /** The price of prompts of just more than `start` tokens, as it is written. */
 function reached(value: unknown, start: number): string {
   if (!isFields(value)) return String(value);
-  const tier = tiersOf(value).filter((each) => each.start <= start).toSorted((a, b) => a.start - b.start).at(-1);
+  const tier = tiersOf(value)
+    .filter((each) => each.start <= start)
+    .toSorted((a, b) => a.start - b.start)
+    .at(-1);
   return tier?.price ?? String(value["base"]);
 }
 
 function fits(clause: unknown, name: string): boolean {
   if (!isFields(clause)) return false;
   const [[kind, wanted] = []] = Object.entries(clause);
-  if (Array.isArray(wanted)) return kind === "and" ? wanted.every((each) => fits(each, name)) : wanted.some((each) => fits(each, name));
+  if (Array.isArray(wanted))
+    return kind === "and" ? wanted.every((each) => fits(each, name)) : wanted.some((each) => fits(each, name));
   const text = String(wanted).toLowerCase();
   switch (kind) {
     case "equals":

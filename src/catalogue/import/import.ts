@@ -2,7 +2,14 @@ import { basename } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { formatFault, suggest } from "../../core/fault.ts";
 import { matchesPattern } from "../../core/keys.ts";
-import type { EditedFile, PriceCheckFault, PriceImport, PriceImportOrder, PriceImportResult, PriceTableName } from "../../ports/price-import.ts";
+import type {
+  EditedFile,
+  PriceCheckFault,
+  PriceImport,
+  PriceImportOrder,
+  PriceImportResult,
+  PriceTableName,
+} from "../../ports/price-import.ts";
 import { buildCatalogue, type PriceText } from "../build.ts";
 import type { Origins } from "../origins.ts";
 import { readPriceFile } from "../read.ts";
@@ -13,7 +20,15 @@ import { readGenaiPrices } from "./genai-prices.ts";
 import { readLitellm } from "./litellm.ts";
 import { mergeModels } from "./merge.ts";
 import { printProposals } from "./print.ts";
-import { inForce, matchModels, priceChanges, propose, type NamedTable, type PriceChange, type Proposal } from "./propose.ts";
+import {
+  inForce,
+  matchModels,
+  priceChanges,
+  propose,
+  type NamedTable,
+  type PriceChange,
+  type Proposal,
+} from "./propose.ts";
 import { isFields, type LeftOut } from "./table.ts";
 
 /** What the tables state otherwise than the price files, as a price file that is sound beside them, and as changes of own files. Pure. */
@@ -23,12 +38,16 @@ export function importPrices(layers: readonly (readonly PriceText[])[], order: P
   const read = readTables(order, familiesOf(built.origins));
   if (!read.ok) return read;
   const groups = [...built.origins.groups.keys()];
-  const wantsModel = (id: string) => order.models === null || order.models.some((pattern) => matchesPattern(pattern, id));
+  const wantsModel = (id: string) =>
+    order.models === null || order.models.some((pattern) => matchesPattern(pattern, id));
   const source = (names: readonly string[]) => `price list of ${names.join(" and ")}, read ${order.today}`;
   const terms = { fromDate: order.fromDate, source, group: order.group, wantsModel, withNew: order.withNew };
   const { proposals, unchanged, differing, leftOut } = propose(read.tables, built, terms);
   if (!groups.includes(order.group) && proposals.some(({ kind }) => kind === "new")) {
-    return wrong(`new models need a group, and there is no "${order.group}"; give --group: ${suggest(order.group, groups)}`, true);
+    return wrong(
+      `new models need a group, and there is no "${order.group}"; give --group: ${suggest(order.group, groups)}`,
+      true,
+    );
   }
 
   const formats = [...new Set(read.tables.map(({ format }) => format))];
@@ -52,7 +71,10 @@ export function importPrices(layers: readonly (readonly PriceText[])[], order: P
 }
 
 /** What several tables agree on, and the price files state otherwise; and the models that those tables have and the files do not. */
-export function checkPrices(layers: readonly (readonly PriceText[])[], order: Pick<PriceImportOrder, "tables" | "from" | "today">): PriceCheckResult {
+export function checkPrices(
+  layers: readonly (readonly PriceText[])[],
+  order: Pick<PriceImportOrder, "tables" | "from" | "today">,
+): PriceCheckResult {
   const built = buildCatalogue(layers);
   if (!built.ok) return wrong(built.faults.map(formatFault));
   const read = readTables({ ...order, providers: null }, familiesOf(built.origins));
@@ -65,16 +87,32 @@ export function checkPrices(layers: readonly (readonly PriceText[])[], order: Pi
     const [price] = merged?.ok === true ? merged.model.prices : [];
     if (merged?.ok !== true || price === undefined) return [];
     compared += 1;
-    const changes = priceChanges(price, merged.model.serviceTiers(order.today), inForce(origin.model.prices ?? [], order.today) ?? null);
-    return changes.flatMap((each) => ({ model: id, class: each.class, ours: each.before, theirs: each.after ?? "none" }));
+    const changes = priceChanges(
+      price,
+      merged.model.serviceTiers(order.today),
+      inForce(origin.model.prices ?? [], order.today) ?? null,
+    );
+    return changes.flatMap((each) => ({
+      model: id,
+      class: each.class,
+      ours: each.before,
+      theirs: each.after ?? "none",
+    }));
   });
   const isKnown = (id: string) => built.catalogue.named(id, Date.parse(order.today)) !== undefined;
-  const missing = rest.flatMap((found) => (found.length >= 2 && !isKnown(found[0].model.id) && mergeModels(found, terms).ok ? [found[0].model.id] : []));
+  const missing = rest.flatMap((found) =>
+    found.length >= 2 && !isKnown(found[0].model.id) && mergeModels(found, terms).ok ? [found[0].model.id] : [],
+  );
   return { ok: true, compared, faults, missing };
 }
 
 export type PriceCheckResult =
-  | { readonly ok: true; readonly compared: number; readonly faults: readonly PriceCheckFault[]; readonly missing: readonly string[] }
+  | {
+      readonly ok: true;
+      readonly compared: number;
+      readonly faults: readonly PriceCheckFault[];
+      readonly missing: readonly string[];
+    }
   | Refused;
 
 type Refused = PriceImportResult & { readonly ok: false };
@@ -96,15 +134,21 @@ const readers = { "genai-prices": readGenaiPrices, litellm: readLitellm } as con
 type TablesResult = { readonly ok: true; readonly tables: readonly FormattedTable[] } | Refused;
 
 /** Every table, in its own format. */
-function readTables({ tables, from, providers }: Pick<PriceImportOrder, "tables" | "from" | "providers">, families: ReadonlySet<string>): TablesResult {
-  const wants = (name: string, family: string) => (providers === null ? families.has(family) : providers.includes(name));
+function readTables(
+  { tables, from, providers }: Pick<PriceImportOrder, "tables" | "from" | "providers">,
+  families: ReadonlySet<string>,
+): TablesResult {
+  const wants = (name: string, family: string) =>
+    providers === null ? families.has(family) : providers.includes(name);
   const read: FormattedTable[] = [];
   for (const { file, text } of tables) {
     const tree = readTree(text);
     if (!tree.ok) return wrong(`${file} is neither JSON nor YAML: ${tree.problem}`);
     const format = from ?? formatOf(tree.value);
     if (format === undefined) {
-      return wrong(`${file} is no table that is known here: it should be genai-prices' data.json, one of its providers' YAML files, or litellm's model_prices_and_context_window.json`);
+      return wrong(
+        `${file} is no table that is known here: it should be genai-prices' data.json, one of its providers' YAML files, or litellm's model_prices_and_context_window.json`,
+      );
     }
     const result = readers[format](tree.value, wants);
     if (!result.ok) return wrong(`${file} is ${result.problem}`);
@@ -112,15 +156,22 @@ function readTables({ tables, from, providers }: Pick<PriceImportOrder, "tables"
   }
   const known = read.flatMap(({ table }) => table.providers);
   const unknown = (providers ?? []).find((name) => !known.includes(name));
-  if (unknown !== undefined) return wrong(`${tables.map(({ file }) => file).join(", ")} has no provider "${unknown}"; ${suggest(unknown, known)}`, true);
+  if (unknown !== undefined)
+    return wrong(
+      `${tables.map(({ file }) => file).join(", ")} has no provider "${unknown}"; ${suggest(unknown, known)}`,
+      true,
+    );
   return { ok: true, tables: read };
 }
 
 /** Told from its shape: a list of providers, one provider, or a block by model. */
 function formatOf(tree: unknown): PriceTableName | undefined {
-  const isProvider = (value: unknown) => isFields(value) && typeof value["id"] === "string" && Array.isArray(value["models"]);
+  const isProvider = (value: unknown) =>
+    isFields(value) && typeof value["id"] === "string" && Array.isArray(value["models"]);
   if (isProvider(tree) || (Array.isArray(tree) && tree.length > 0 && tree.every(isProvider))) return "genai-prices";
-  return isFields(tree) && Object.values(tree).some((entry) => isFields(entry) && "litellm_provider" in entry) ? "litellm" : undefined;
+  return isFields(tree) && Object.values(tree).some((entry) => isFields(entry) && "litellm_provider" in entry)
+    ? "litellm"
+    : undefined;
 }
 
 /** Of a path or an address; a query is left out. */
@@ -146,7 +197,12 @@ function titleOf(tables: readonly FormattedTable[], today: string): string[] {
 }
 
 /** Entries of models that the user's own files state, put in there; what cannot be is left for a person. */
-function editOwn(layers: readonly (readonly PriceText[])[], name: string, title: readonly string[], proposals: readonly Proposal[]) {
+function editOwn(
+  layers: readonly (readonly PriceText[])[],
+  name: string,
+  title: readonly string[],
+  proposals: readonly Proposal[],
+) {
   const [shipped = [], own = []] = layers;
   const texts = new Map(own.map((file) => [file.name, file.text]));
   const places = new Map<Proposal, string>();
@@ -164,8 +220,14 @@ function editOwn(layers: readonly (readonly PriceText[])[], name: string, title:
     const after = texts.get(path) ?? text;
     return after === text ? [] : [{ path, before: text, after }];
   });
-  const rest = printProposals(title, proposals.filter((proposal) => !places.has(proposal)));
-  const together = buildCatalogue([shipped, [...[...texts].map(([file, text]) => ({ name: file, text })), { name, text: rest }]]);
+  const rest = printProposals(
+    title,
+    proposals.filter((proposal) => !places.has(proposal)),
+  );
+  const together = buildCatalogue([
+    shipped,
+    [...[...texts].map(([file, text]) => ({ name: file, text })), { name, text: rest }],
+  ]);
   return together.ok ? { edited, places } : { edited: [], places: new Map<Proposal, string>() };
 }
 
@@ -176,7 +238,12 @@ function readsAs(path: string, text: string, { id, model }: Proposal): boolean {
 }
 
 /** Leaves out, with the reason, what would be a fault beside the files. */
-function soundBeside(layers: readonly (readonly PriceText[])[], name: string, title: readonly string[], proposals: readonly Proposal[]) {
+function soundBeside(
+  layers: readonly (readonly PriceText[])[],
+  name: string,
+  title: readonly string[],
+  proposals: readonly Proposal[],
+) {
   const [shipped = [], own = []] = layers;
   const leftOut: LeftOut[] = [];
   let left = proposals;
@@ -189,8 +256,11 @@ function soundBeside(layers: readonly (readonly PriceText[])[], name: string, ti
     const faulty = new Map(faults.map((fault) => [modelAt(lines, fault.line), fault.message]));
     const remaining = left.filter(({ id, ownPlace }) => ownPlace !== null || !faulty.has(id));
     // A fault that no model of ours has ends it, rather than asking for ever.
-    if (remaining.length === left.length) return { proposals: [], leftOut: left.map(({ id }) => ({ model: id, why: faults[0]?.message ?? "" })) };
-    for (const { id } of left) if (faulty.has(id) && !remaining.some((each) => each.id === id)) leftOut.push({ model: id, why: faulty.get(id) ?? "" });
+    if (remaining.length === left.length)
+      return { proposals: [], leftOut: left.map(({ id }) => ({ model: id, why: faults[0]?.message ?? "" })) };
+    for (const { id } of left)
+      if (faulty.has(id) && !remaining.some((each) => each.id === id))
+        leftOut.push({ model: id, why: faulty.get(id) ?? "" });
     left = remaining;
   }
 }
@@ -198,17 +268,31 @@ function soundBeside(layers: readonly (readonly PriceText[])[], name: string, ti
 /** The model whose lines hold this one. */
 function modelAt(lines: readonly string[], line: number): string {
   const head = lines.slice(0, line).findLast((text) => /^ {2}[^ #]/.test(text)) ?? "";
-  return head.trim().replace(/:$/, "").replace(/^(["'])(.*)\1$/, "$2");
+  return head
+    .trim()
+    .replace(/:$/, "")
+    .replace(/^(["'])(.*)\1$/, "$2");
 }
 
-function proposedOf({ id, kind, provider, ownPlace, added }: Proposal, addedTo: string | null): PriceImport["proposed"][number] {
+function proposedOf(
+  { id, kind, provider, ownPlace, added }: Proposal,
+  addedTo: string | null,
+): PriceImport["proposed"][number] {
   const entries = added.map(({ price, before }) => ({ from: price.from, changes: changesOf(price, before) }));
   return { model: id, kind, provider, added_to: addedTo, by_hand: addedTo === null ? ownPlace : null, entries };
 }
 
 function changesOf(price: StatedPrice, before: StatedPrice | null): readonly PriceChange[] {
   const fees = Object.fromEntries(Object.entries(price.fees ?? {}).map(([tool, { usd }]) => [tool, usd]));
-  const table = { from: null, official: price.official ?? null, tiers: price.tiers ?? [], perRequest: price.per_request?.official ?? null, fees };
-  const tiers = Object.entries(price.service_tiers ?? {}).flatMap(([name, own]) => (own === undefined ? [] : [[name, { official: own.official, tiers: own.tiers ?? [] }]]));
+  const table = {
+    from: null,
+    official: price.official ?? null,
+    tiers: price.tiers ?? [],
+    perRequest: price.per_request?.official ?? null,
+    fees,
+  };
+  const tiers = Object.entries(price.service_tiers ?? {}).flatMap(([name, own]) =>
+    own === undefined ? [] : [[name, { official: own.official, tiers: own.tiers ?? [] }]],
+  );
   return priceChanges(table, Object.fromEntries(tiers), before);
 }

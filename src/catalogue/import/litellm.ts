@@ -2,8 +2,19 @@ import type { TokenClass } from "../../core/tokens.ts";
 import type { StatedRates } from "../schema.ts";
 import { rateOf } from "./exact.ts";
 import {
-  countOf, familyOf, faultOfRates, isFields, withoutZeros,
-  type Fields, type LeftOut, type PriceReading, type ServiceTierName, type TableModel, type TableResult, type TableServiceTiers, type WantsProvider,
+  countOf,
+  familyOf,
+  faultOfRates,
+  isFields,
+  withoutZeros,
+  type Fields,
+  type LeftOut,
+  type PriceReading,
+  type ServiceTierName,
+  type TableModel,
+  type TableResult,
+  type TableServiceTiers,
+  type WantsProvider,
 } from "./table.ts";
 
 /**
@@ -12,9 +23,15 @@ import {
  * `…_priority`, `…_flex` and `…_batches` are the rates of service tiers.
  */
 export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
-  const entries = isFields(tree) ? Object.entries(tree).filter(([name, entry]) => name !== "sample_spec" && isFields(entry)) : [];
+  const entries = isFields(tree)
+    ? Object.entries(tree).filter(([name, entry]) => name !== "sample_spec" && isFields(entry))
+    : [];
   if (!entries.some(([, entry]) => isFields(entry) && "litellm_provider" in entry)) {
-    return { ok: false, problem: "not litellm's table: it should be model_prices_and_context_window.json, a block by model with litellm_provider" };
+    return {
+      ok: false,
+      problem:
+        "not litellm's table: it should be model_prices_and_context_window.json, a block by model with litellm_provider",
+    };
   }
   const models = new Map<string, TableModel>();
   const leftOut: LeftOut[] = [];
@@ -37,7 +54,8 @@ export function readLitellm(tree: unknown, wants: WantsProvider): TableResult {
     if (typeof price === "string") leftOut.push({ model: id, why: price });
     else if (id !== name || !models.has(id)) models.set(id, modelOf(id, provider, fields, price));
   }
-  for (const [mode, count] of otherModes) leftOut.push({ model: `${count} of mode ${mode}`, why: "only models that answer in text are read" });
+  for (const [mode, count] of otherModes)
+    leftOut.push({ model: `${count} of mode ${mode}`, why: "only models that answer in text are read" });
   return { ok: true, table: { models: [...models.values()], leftOut, providers: [...providers].sort() } };
 }
 
@@ -46,7 +64,9 @@ const textModes = new Set(["chat", "responses", "completion"]);
 function modelOf(id: string, provider: string, fields: Fields, price: Exclude<PriceReading, string>): TableModel {
   const tokensMax = countOf(fields["max_tokens"]);
   return {
-    id, provider, prices: [price],
+    id,
+    provider,
+    prices: [price],
     names: [],
     matches: (name) => name === id,
     contextTokens: countOf(fields["max_input_tokens"]) ?? tokensMax,
@@ -68,7 +88,11 @@ const classes: readonly (readonly [prefix: string, name: TokenClass])[] = [
   ["output_cost_per_image_token", "image_output"],
 ];
 
-const tierEndings: readonly (readonly [name: ServiceTierName, ending: string])[] = [["priority", "_priority"], ["flex", "_flex"], ["batch", "_batches"]];
+const tierEndings: readonly (readonly [name: ServiceTierName, ending: string])[] = [
+  ["priority", "_priority"],
+  ["flex", "_flex"],
+  ["batch", "_batches"],
+];
 
 const above = /^(?:_above_(\d+)(k?)_tokens)?$/;
 
@@ -99,7 +123,9 @@ function ratesOf(fields: Fields, ending: string): Read | string {
   for (const [field, value] of Object.entries(fields)) {
     if (value === null || !field.endsWith(ending)) continue;
     for (const [prefix, name] of classes) {
-      const match = field.startsWith(prefix) ? above.exec(field.slice(prefix.length, field.length - ending.length)) : null;
+      const match = field.startsWith(prefix)
+        ? above.exec(field.slice(prefix.length, field.length - ending.length))
+        : null;
       if (match === null) continue;
       const rate = rateOf(String(value), 0);
       if (rate === undefined) return `${field} ${String(value)} cannot be held exactly`;

@@ -16,7 +16,10 @@ export function printProposals(title: readonly string[], proposals: readonly Pro
 
 function byHand({ id, ownPlace, added }: Proposal): string[] {
   const place = `${ownPlace?.file ?? ""}:${ownPlace?.line ?? 0}`;
-  return [`${place} states ${id} itself: add this to its prices there, in the order of the days.`, ...added.flatMap(({ price, kept, before }) => entryLines(price, "  ", { price, kept, before }))];
+  return [
+    `${place} states ${id} itself: add this to its prices there, in the order of the days.`,
+    ...added.flatMap(({ price, kept, before }) => entryLines(price, "  ", { price, kept, before })),
+  ];
 }
 
 function modelLines({ id, kind, provider, model, added }: Proposal): string[] {
@@ -28,35 +31,71 @@ function modelLines({ id, kind, provider, model, added }: Proposal): string[] {
     ...(aliases === undefined ? [] : [`    aliases: [${aliases.map(plain).join(", ")}]`]),
     ...(served_as === undefined ? [] : [`    served_as: [${served_as.map(plain).join(", ")}]`]),
     ...(group === undefined ? [] : [`    group: ${plain(group)}`]),
-    ...Object.entries(traits).map(([name, value]) => `    ${name}: ${typeof value === "string" ? quoted(value) : plain(value)}`),
+    ...Object.entries(traits).map(
+      ([name, value]) => `    ${name}: ${typeof value === "string" ? quoted(value) : plain(value)}`,
+    ),
     "    prices:",
-    ...prices.flatMap((price) => entryLines(price, "      ", added.find((each) => each.price === price))),
+    ...prices.flatMap((price) =>
+      entryLines(
+        price,
+        "      ",
+        added.find((each) => each.price === price),
+      ),
+    ),
     "",
   ];
 }
 
 export function entryLines(price: StatedPrice, indent: string, added?: AddedPrice): string[] {
   const { from, until, source, official, gateway, per_request, minimum, tier_mode, tiers, service_tiers, fees } = price;
-  const remarks = added === undefined ? [] : [
-    ...(added.kept.length > 0 ? [`the table does not state ${added.kept.join(", ")}: kept from the price before`] : []),
-    ...((gateway ?? per_request?.gateway) !== undefined ? ["the gateway's own rates are kept from the price before: look whether they still hold"] : []),
-    ...(Object.entries(service_tiers ?? {}).some(([name, own]) => own === added.before?.service_tiers?.[name as keyof typeof service_tiers])
-      ? ["rates of service tiers that no table states are kept from the price before: look whether they still hold"] : []),
-    ...(Object.keys(fees ?? {}).some((tool) => added.before?.fees?.[tool] === undefined) ? ["input_tokens of a new fee is assumed: the table states none"] : []),
-  ];
+  const remarks =
+    added === undefined
+      ? []
+      : [
+          ...(added.kept.length > 0
+            ? [`the table does not state ${added.kept.join(", ")}: kept from the price before`]
+            : []),
+          ...((gateway ?? per_request?.gateway) !== undefined
+            ? ["the gateway's own rates are kept from the price before: look whether they still hold"]
+            : []),
+          ...(Object.entries(service_tiers ?? {}).some(
+            ([name, own]) => own === added.before?.service_tiers?.[name as keyof typeof service_tiers],
+          )
+            ? [
+                "rates of service tiers that no table states are kept from the price before: look whether they still hold",
+              ]
+            : []),
+          ...(Object.keys(fees ?? {}).some((tool) => added.before?.fees?.[tool] === undefined)
+            ? ["input_tokens of a new fee is assumed: the table states none"]
+            : []),
+        ];
   const fields = [
     `from: ${from}`,
     ...(until === undefined ? [] : [`until: ${until}`]),
     `source: ${quoted(source)}`,
     ...(official === undefined ? [] : [`official: ${ratesOf(official)}`]),
     ...(gateway === undefined ? [] : [`gateway: ${ratesOf(gateway)}`]),
-    ...(per_request === undefined ? [] : [`per_request: ${block([["official", per_request.official], ["gateway", per_request.gateway]])}`]),
-    ...(minimum === undefined ? [] : [`minimum: { ${[minimum.tokens === undefined ? [] : [`tokens: ${minimum.tokens}`], minimum.usd === undefined ? [] : [`usd: ${quoted(minimum.usd)}`]].flat().join(", ")} }`]),
+    ...(per_request === undefined
+      ? []
+      : [
+          `per_request: ${block([
+            ["official", per_request.official],
+            ["gateway", per_request.gateway],
+          ])}`,
+        ]),
+    ...(minimum === undefined
+      ? []
+      : [
+          `minimum: { ${[minimum.tokens === undefined ? [] : [`tokens: ${minimum.tokens}`], minimum.usd === undefined ? [] : [`usd: ${quoted(minimum.usd)}`]].flat().join(", ")} }`,
+        ]),
     ...(tier_mode === undefined ? [] : [`tier_mode: ${tier_mode}`]),
     ...(tiers === undefined || tiers.length === 0 ? [] : ["tiers:"]),
   ];
   const tierLine = (tier: NonNullable<StatedPrice["tiers"]>[number], inside: string) => {
-    const rates = [`official: ${ratesOf(tier.official)}`, ...(tier.gateway === undefined ? [] : [`gateway: ${ratesOf(tier.gateway)}`])];
+    const rates = [
+      `official: ${ratesOf(tier.official)}`,
+      ...(tier.gateway === undefined ? [] : [`gateway: ${ratesOf(tier.gateway)}`]),
+    ];
     return `${indent}${inside}- { from_prompt_tokens: ${tier.from_prompt_tokens}, ${rates.join(", ")} }`;
   };
   const more = [
@@ -64,14 +103,21 @@ export function entryLines(price: StatedPrice, indent: string, added?: AddedPric
     ...serviceTierNames.flatMap((name) => {
       const own = service_tiers?.[name];
       if (own === undefined) return [];
-      const sides = [`official: ${ratesOf(own.official)}`, ...(own.gateway === undefined ? [] : [`gateway: ${ratesOf(own.gateway)}`])];
-      return [`    ${name}:`, ...sides.map((side) => `      ${side}`), ...(own.tiers === undefined ? [] : ["      tiers:"])].concat(
-        (own.tiers ?? []).map((tier) => tierLine(tier, "        ").slice(indent.length)),
-      );
+      const sides = [
+        `official: ${ratesOf(own.official)}`,
+        ...(own.gateway === undefined ? [] : [`gateway: ${ratesOf(own.gateway)}`]),
+      ];
+      return [
+        `    ${name}:`,
+        ...sides.map((side) => `      ${side}`),
+        ...(own.tiers === undefined ? [] : ["      tiers:"]),
+      ].concat((own.tiers ?? []).map((tier) => tierLine(tier, "        ").slice(indent.length)));
     }),
     ...(fees === undefined ? [] : ["  fees:"]),
-    ...Object.entries(fees ?? {}).map(([tool, { usd, gateway: own, input_tokens }]) =>
-      `    ${tool}: { usd: ${quoted(usd)}, ${own === undefined ? "" : `gateway: ${quoted(own)}, `}input_tokens: ${input_tokens} }`),
+    ...Object.entries(fees ?? {}).map(
+      ([tool, { usd, gateway: own, input_tokens }]) =>
+        `    ${tool}: { usd: ${quoted(usd)}, ${own === undefined ? "" : `gateway: ${quoted(own)}, `}input_tokens: ${input_tokens} }`,
+    ),
   ];
   return [
     ...remarks.map((remark) => `${indent}# ${remark}`),

@@ -54,9 +54,15 @@ export interface NamedTable {
 }
 
 /** New dated entries where the tables' price is not the one in force, and models that no file names. Pure. */
-export function propose(tables: readonly NamedTable[], loaded: { readonly catalogue: Catalogue; readonly origins: Origins }, terms: ProposalTerms): Proposals {
+export function propose(
+  tables: readonly NamedTable[],
+  loaded: { readonly catalogue: Catalogue; readonly origins: Origins },
+  terms: ProposalTerms,
+): Proposals {
   const { origins } = loaded;
-  const isWanted = ({ model }: LeftOut) => terms.wantsModel(model) && (terms.withNew || loaded.catalogue.named(model, instantOf(terms.fromDate)) !== undefined);
+  const isWanted = ({ model }: LeftOut) =>
+    terms.wantsModel(model) &&
+    (terms.withNew || loaded.catalogue.named(model, instantOf(terms.fromDate)) !== undefined);
   const leftOut: LeftOut[] = tables.flatMap(({ table }) => table.leftOut.filter(isWanted));
   const differing: PriceDifference[] = [];
   const proposals: Proposal[] = [];
@@ -65,16 +71,31 @@ export function propose(tables: readonly NamedTable[], loaded: { readonly catalo
   const mergedOf = (id: string, found: readonly [Found, ...Found[]]): TableModel | undefined => {
     const merged = mergeModels(found, { day: terms.fromDate, least: 1 });
     differing.push(...merged.differing.map((each) => ({ ...each, model: id })));
-    if (!merged.ok) leftOut.push({ model: id, why: `the tables differ on ${merged.differing.map((each) => each.class).join(", ")}` });
+    if (!merged.ok)
+      leftOut.push({ model: id, why: `the tables differ on ${merged.differing.map((each) => each.class).join(", ")}` });
     return merged.ok ? merged.model : undefined;
   };
-  const take = (id: string, origin: ModelOrigin, model: StatedModel, found: TableModel, from: readonly Found[], kind: Proposal["kind"]) => {
+  const take = (
+    id: string,
+    origin: ModelOrigin,
+    model: StatedModel,
+    found: TableModel,
+    from: readonly Found[],
+    kind: Proposal["kind"],
+  ) => {
     const source = terms.source(from.map(({ table }) => table));
     const added = additions(model.prices ?? [], found, { ...terms, source }, (why) => leftOut.push({ model: id, why }));
     if (added.entries.length === 0) unchanged += added.refused ? 0 : 1;
     else {
       const ownPlace = kind === "changed" && origin.layer > 0 ? { file: origin.file, line: origin.line } : null;
-      proposals.push({ id, kind, provider: origin.provider, model: { ...model, prices: added.prices }, added: added.entries, ownPlace });
+      proposals.push({
+        id,
+        kind,
+        provider: origin.provider,
+        model: { ...model, prices: added.prices },
+        added: added.entries,
+        ownPlace,
+      });
     }
   };
 
@@ -114,7 +135,11 @@ export function propose(tables: readonly NamedTable[], loaded: { readonly catalo
 
 interface MatchedModels {
   /** Models of the price files with what the tables state of them, in the order of the files. */
-  readonly known: readonly { readonly id: string; readonly origin: ModelOrigin; readonly found: readonly [Found, ...Found[]] }[];
+  readonly known: readonly {
+    readonly id: string;
+    readonly origin: ModelOrigin;
+    readonly found: readonly [Found, ...Found[]];
+  }[];
   /** What no price file names; each model once, as each table states it. */
   readonly rest: readonly (readonly [Found, ...Found[]])[];
 }
@@ -136,7 +161,9 @@ export function matchModels(tables: readonly NamedTable[], origins: Origins): Ma
       if (claimed.has(model)) return [];
       claimed.add(model);
       const others = tables.slice(index + 1).flatMap((other): Found[] => {
-        const same = other.table.models.find((each) => !claimed.has(each) && each.provider === model.provider && isSameModel(each, model));
+        const same = other.table.models.find(
+          (each) => !claimed.has(each) && each.provider === model.provider && isSameModel(each, model),
+        );
         if (same !== undefined) claimed.add(same);
         return same === undefined ? [] : [{ table: other.name, model: same }];
       });
@@ -156,7 +183,12 @@ const emptyOrigin = { model: {}, defaults: {}, fraction: null, file: "", layer: 
  * By its id, else by what the table says of names, else by one of the names that it has here; within the family. A prefix that
  * a table gives for one model of ours (claude-opus-5) does not name another one (claude-opus-5-5).
  */
-function tableModelOf(models: readonly TableModel[], id: string, { provider, model }: ModelOrigin, { models: own }: Origins): TableModel | undefined {
+function tableModelOf(
+  models: readonly TableModel[],
+  id: string,
+  { provider, model }: ModelOrigin,
+  { models: own }: Origins,
+): TableModel | undefined {
   const family = models.filter((each) => each.provider === provider);
   return (
     family.find((each) => each.id === id) ??
@@ -172,12 +204,26 @@ function wholeModel({ model, defaults }: ModelOrigin): StatedModel {
   return (whole.tokenizer ?? null) === null && error_factor !== undefined ? { ...whole, error_factor } : whole;
 }
 
-function newModel(found: TableModel, relative: ModelOrigin | undefined, defaults: StatedTraits, group: string, origins: Origins): StatedModel | undefined {
-  const { aliases: _, prices: __, provider: ___, served_as: ____, ...traits } = relative === undefined ? { ...defaults } as StatedModel : wholeModel(relative);
+function newModel(
+  found: TableModel,
+  relative: ModelOrigin | undefined,
+  defaults: StatedTraits,
+  group: string,
+  origins: Origins,
+): StatedModel | undefined {
+  const {
+    aliases: _,
+    prices: __,
+    provider: ___,
+    served_as: ____,
+    ...traits
+  } = relative === undefined ? ({ ...defaults } as StatedModel) : wholeModel(relative);
   const contextTokens = found.contextTokens ?? traits.context_tokens;
   if (contextTokens === undefined) return undefined;
-  const outputTokens = found.maxOutputTokens ?? (found.contextTokens === null ? traits.max_output_tokens : undefined) ?? contextTokens;
-  const free = (name: string) => [...origins.models].every(([id, { model }]) => id !== name && !model.aliases?.includes(name));
+  const outputTokens =
+    found.maxOutputTokens ?? (found.contextTokens === null ? traits.max_output_tokens : undefined) ?? contextTokens;
+  const free = (name: string) =>
+    [...origins.models].every(([id, { model }]) => id !== name && !model.aliases?.includes(name));
   const aliases = found.names.filter(free);
   return {
     ...(aliases.length > 0 && { aliases }),
@@ -192,13 +238,21 @@ function newModel(found: TableModel, relative: ModelOrigin | undefined, defaults
 }
 
 /** The prices with the table's among them, and which those are. */
-function additions(before: readonly StatedPrice[], found: TableModel, { fromDate, source }: { readonly fromDate: string; readonly source: string }, refuse: (why: string) => void) {
+function additions(
+  before: readonly StatedPrice[],
+  found: TableModel,
+  { fromDate, source }: { readonly fromDate: string; readonly source: string },
+  refuse: (why: string) => void,
+) {
   const prices = [...before];
   const entries: AddedPrice[] = [];
   let refused = false;
   const now = found.prices.findLast(({ from }) => from === null || from <= fromDate);
   const later = found.prices.filter(({ from }) => from !== null && from > fromDate);
-  for (const { from, price } of [...(now === undefined ? [] : [{ from: fromDate, price: now }]), ...later.map((price) => ({ from: price.from ?? "", price }))]) {
+  for (const { from, price } of [
+    ...(now === undefined ? [] : [{ from: fromDate, price: now }]),
+    ...later.map((price) => ({ from: price.from ?? "", price })),
+  ]) {
     const current = inForce(prices, from);
     const serviceTiers = found.serviceTiers(from);
     if (current !== undefined && !differs(price, current, serviceTiers)) continue;
@@ -226,16 +280,35 @@ export function inForce(prices: readonly StatedPrice[], day: string): StatedPric
   return last?.until !== undefined && last.until <= day ? undefined : last;
 }
 
-function entryOf(table: TablePrice, serviceTiers: TableServiceTiers, before: StatedPrice | null, from: string, source: string): { price: StatedPrice; kept: TokenClass[] } {
+function entryOf(
+  table: TablePrice,
+  serviceTiers: TableServiceTiers,
+  before: StatedPrice | null,
+  from: string,
+  source: string,
+): { price: StatedPrice; kept: TokenClass[] } {
   if (table.official === null) {
     const gateway = before?.per_request?.gateway;
-    return { price: { from, source, per_request: { official: table.perRequest ?? "0", ...(gateway !== undefined && { gateway }) }, ...minimumOf(before), ...feesOf(table, before) }, kept: [] };
+    return {
+      price: {
+        from,
+        source,
+        per_request: { official: table.perRequest ?? "0", ...(gateway !== undefined && { gateway }) },
+        ...minimumOf(before),
+        ...feesOf(table, before),
+      },
+      kept: [],
+    };
   }
   const old = before?.official;
   const kept = tokenClasses.filter((name) => old?.[name] !== undefined && table.official?.[name] === undefined);
   const tiers = table.tiers.map((tier) => {
     const same = before?.tiers?.find((each) => each.from_prompt_tokens === tier.from_prompt_tokens);
-    return { ...tier, official: complete({ ...same?.official, ...tier.official }), ...(same?.gateway && { gateway: same.gateway }) };
+    return {
+      ...tier,
+      official: complete({ ...same?.official, ...tier.official }),
+      ...(same?.gateway && { gateway: same.gateway }),
+    };
   });
   const price: StatedPrice = {
     from,
@@ -257,9 +330,22 @@ function serviceTiersOf(table: TableServiceTiers, before: StatedPrice | null): P
     if (stated === undefined) return own === undefined ? [] : [[name, own] as const];
     const tiers = stated.tiers.map((tier) => {
       const same = own?.tiers?.find((each) => each.from_prompt_tokens === tier.from_prompt_tokens);
-      return { ...tier, official: complete({ ...same?.official, ...tier.official }), ...(same?.gateway && { gateway: same.gateway }) };
+      return {
+        ...tier,
+        official: complete({ ...same?.official, ...tier.official }),
+        ...(same?.gateway && { gateway: same.gateway }),
+      };
     });
-    return [[name, { official: complete({ ...own?.official, ...stated.official }), ...(own?.gateway && { gateway: own.gateway }), ...(tiers.length > 0 && { tiers }) }] as const];
+    return [
+      [
+        name,
+        {
+          official: complete({ ...own?.official, ...stated.official }),
+          ...(own?.gateway && { gateway: own.gateway }),
+          ...(tiers.length > 0 && { tiers }),
+        },
+      ] as const,
+    ];
   });
   return all.length === 0 ? {} : { service_tiers: Object.fromEntries(all) };
 }
@@ -282,10 +368,15 @@ function feesOf({ fees = {} }: TablePrice, before: StatedPrice | null): Pick<Sta
 }
 
 /** Fees that are another one in the table, each with both amounts. */
-export function changedFees(after: Readonly<Record<string, string>>, before: StatedPrice["fees"]): { class: string; before: string | null; after: string }[] {
+export function changedFees(
+  after: Readonly<Record<string, string>>,
+  before: StatedPrice["fees"],
+): { class: string; before: string | null; after: string }[] {
   return Object.entries(after).flatMap(([tool, usd]) => {
     const was = before?.[tool]?.usd;
-    return was !== undefined && parseUsd(was) === parseUsd(usd) ? [] : [{ class: tool, before: was ?? null, after: usd }];
+    return was !== undefined && parseUsd(was) === parseUsd(usd)
+      ? []
+      : [{ class: tool, before: was ?? null, after: usd }];
   });
 }
 
@@ -293,7 +384,9 @@ type WholeRates = NonNullable<StatedPrice["official"]>;
 
 /** In the order of the classes; both readers see to input and output. */
 function complete(rates: StatedRates): WholeRates {
-  return Object.fromEntries(tokenClasses.flatMap((name) => (rates[name] === undefined ? [] : [[name, rates[name]]]))) as WholeRates;
+  return Object.fromEntries(
+    tokenClasses.flatMap((name) => (rates[name] === undefined ? [] : [[name, rates[name]]])),
+  ) as WholeRates;
 }
 
 /** Whether the table states another price, as far as it states one. */
@@ -308,21 +401,33 @@ export interface PriceChange {
 }
 
 /** What the table states otherwise than the entry, each with both amounts; null where one of the two states nothing. */
-export function priceChanges(table: TablePrice, serviceTiers: TableServiceTiers, stated: StatedPrice | null): PriceChange[] {
+export function priceChanges(
+  table: TablePrice,
+  serviceTiers: TableServiceTiers,
+  stated: StatedPrice | null,
+): PriceChange[] {
   const fees = changedFees(table.fees ?? {}, stated?.fees);
   if (table.official === null) {
     const [before, after] = [stated?.per_request?.official, table.perRequest ?? ""];
-    return before !== undefined && parseUsd(before) === parseUsd(after) ? fees : [{ class: "request", before: before ?? null, after }, ...fees];
+    return before !== undefined && parseUsd(before) === parseUsd(after)
+      ? fees
+      : [{ class: "request", before: before ?? null, after }, ...fees];
   }
   const tiers = serviceTierNames.flatMap((name) => {
     const own = serviceTiers[name];
     if (own === undefined) return [];
-    return changedRates(own, stated?.service_tiers?.[name]).map((each) => ({ ...each, class: `${name} ${each.class}` }));
+    return changedRates(own, stated?.service_tiers?.[name]).map((each) => ({
+      ...each,
+      class: `${name} ${each.class}`,
+    }));
   });
   return [...changedRates({ official: table.official, tiers: table.tiers }, stated), ...tiers, ...fees];
 }
 
-type RatedTiers = { readonly official?: StatedRates | undefined; readonly tiers?: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[] | undefined };
+type RatedTiers = {
+  readonly official?: StatedRates | undefined;
+  readonly tiers?: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[] | undefined;
+};
 
 /** Of the rates and of those of long prompts; tiers that one of the two does not have are told by their input. */
 function changedRates(after: RatedTiers, before: RatedTiers | null | undefined): PriceChange[] {
@@ -331,14 +436,26 @@ function changedRates(after: RatedTiers, before: RatedTiers | null | undefined):
   return [
     ...changedClasses(after.official ?? {}, before?.official ?? {}),
     ...now.flatMap(({ from_prompt_tokens: from, official }) =>
-      changedClasses(official, within(was, from)?.official ?? {}).map((each) => ({ ...each, class: `${each.class} from ${from} tokens` }))),
-    ...was.filter(({ from_prompt_tokens: from }) => within(now, from) === undefined)
-      .map(({ from_prompt_tokens: from, official }) => ({ class: `input from ${from} tokens`, before: official.input ?? null, after: null })),
+      changedClasses(official, within(was, from)?.official ?? {}).map((each) => ({
+        ...each,
+        class: `${each.class} from ${from} tokens`,
+      })),
+    ),
+    ...was
+      .filter(({ from_prompt_tokens: from }) => within(now, from) === undefined)
+      .map(({ from_prompt_tokens: from, official }) => ({
+        class: `input from ${from} tokens`,
+        before: official.input ?? null,
+        after: null,
+      })),
   ];
 }
 
 /** Classes whose rate is another one in `after`, of those that it states; each with both rates. */
-export function changedClasses(after: StatedRates, before: StatedRates): { class: TokenClass; before: string | null; after: string }[] {
+export function changedClasses(
+  after: StatedRates,
+  before: StatedRates,
+): { class: TokenClass; before: string | null; after: string }[] {
   return tokenClasses.flatMap((name) => {
     const [now, was] = [after[name], before[statedClass(name, before)]];
     const same = now === undefined || (was !== undefined && parseRate(now) === parseRate(was));

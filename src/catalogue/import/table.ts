@@ -15,7 +15,9 @@ export interface TablePrice {
 }
 
 /** Rates of service tiers by their name, as far as the table states them. */
-export type TableServiceTiers = Readonly<Partial<Record<ServiceTierName, Pick<TablePrice, "tiers"> & { readonly official: StatedRates }>>>;
+export type TableServiceTiers = Readonly<
+  Partial<Record<ServiceTierName, Pick<TablePrice, "tiers"> & { readonly official: StatedRates }>>
+>;
 
 export type ServiceTierName = (typeof serviceTierNames)[number];
 
@@ -47,7 +49,9 @@ export interface ReadTable {
   readonly providers: readonly string[];
 }
 
-export type TableResult = { readonly ok: true; readonly table: ReadTable } | { readonly ok: false; readonly problem: string };
+export type TableResult =
+  | { readonly ok: true; readonly table: ReadTable }
+  | { readonly ok: false; readonly problem: string };
 
 /** Which of a file's providers are asked for, by the file's name and by the family's name here. */
 export type WantsProvider = (name: string, family: string) => boolean;
@@ -88,6 +92,9 @@ export function withoutZeros(rates: StatedRates): StatedRates {
 
 /** What both tables are asked: a chat model has both rates, and one that costs nothing is more likely unknown. */
 export function faultOfRates({ input, output }: StatedRates): string | undefined {
-  if (input === undefined || output === undefined) return `no price of ${input === undefined ? "input" : "output"} tokens: not a chat model`;
-  return input === "0.00" && output === "0.00" ? "a price of 0 may be a missing one; state it yourself if it is free" : undefined;
+  if (input === undefined || output === undefined)
+    return `no price of ${input === undefined ? "input" : "output"} tokens: not a chat model`;
+  return input === "0.00" && output === "0.00"
+    ? "a price of 0 may be a missing one; state it yourself if it is free"
+    : undefined;
 }

@@ -9,7 +9,13 @@ import type { Period, Standing } from "../types.ts";
 import { amount, badge, budgetBar, iconButton } from "../ui.ts";
 import { confirmation, field, FormDialog, textOf } from "./forms.ts";
 
-export const periodNames: Record<Period, string> = { total: "in total", "1h": "an hour", "1d": "a day", "1w": "a week", "1mo": "a month" };
+export const periodNames: Record<Period, string> = {
+  total: "in total",
+  "1h": "an hour",
+  "1d": "a day",
+  "1w": "a week",
+  "1mo": "a month",
+};
 
 /** "key:alice" as a reader says it. */
 export function scopeName({ scope, key }: Pick<Standing, "scope" | "key">): string {
@@ -32,7 +38,12 @@ export function budgetCard(standing: Standing, actions: Children): View {
       div(
         null,
         h3(null, scopeName(standing)),
-        p({ class: "hint" }, amount(limit), ` ${periodNames[period]}`, mode === "soft" && badge("calm", "soft", "Warns, and lets requests pass")),
+        p(
+          { class: "hint" },
+          amount(limit),
+          ` ${periodNames[period]}`,
+          mode === "soft" && badge("calm", "soft", "Warns, and lets requests pass"),
+        ),
       ),
       div({ class: "actions" }, actions),
     ),
@@ -52,7 +63,8 @@ export function budgetCard(standing: Standing, actions: Children): View {
 }
 
 export type BudgetTask =
-  { readonly do: "set"; readonly standing: Standing | null; readonly scope: string } | { readonly do: "remove"; readonly standing: Standing };
+  | { readonly do: "set"; readonly standing: Standing | null; readonly scope: string }
+  | { readonly do: "remove"; readonly standing: Standing };
 
 interface BudgetsParts {
   readonly budgets: readonly Standing[];
@@ -66,7 +78,9 @@ export function Budgets({ budgets, onTask }: BudgetsParts): View {
       iconButton("edit", `Change the budget of ${scopeName(standing)}, ${periodNames[standing.period]}`, () =>
         onTask({ do: "set", standing, scope: standing.scope }),
       ),
-      iconButton("bin", `Remove the budget of ${scopeName(standing)}, ${periodNames[standing.period]}`, () => onTask({ do: "remove", standing })),
+      iconButton("bin", `Remove the budget of ${scopeName(standing)}, ${periodNames[standing.period]}`, () =>
+        onTask({ do: "remove", standing }),
+      ),
     ];
   const each = Map.groupBy(
     budgets.filter(({ key }) => key !== null),
@@ -81,7 +95,8 @@ export function Budgets({ budgets, onTask }: BudgetsParts): View {
 
 /** A budget that each key has for itself, shown by the key that has used most of it. */
 function eachKeyCard(ofKeys: readonly Standing[], actionsOf: (standing: Standing) => Children): View | null {
-  const used = ({ limit_usd: limit, spent_usd: spent, held_usd: held }: Standing) => shareOf(spent, limit) + shareOf(held, limit);
+  const used = ({ limit_usd: limit, spent_usd: spent, held_usd: held }: Standing) =>
+    shareOf(spent, limit) + shareOf(held, limit);
   const [fullest] = ofKeys.toSorted((one, other) => used(other) - used(one));
   if (fullest === undefined) return null;
   const { scope, period, limit_usd: limit, mode, key } = fullest;
@@ -92,12 +107,21 @@ function eachKeyCard(ofKeys: readonly Standing[], actionsOf: (standing: Standing
       div(
         null,
         h3(null, scopeName({ scope, key: null })),
-        p({ class: "hint" }, amount(limit), ` ${periodNames[period]}`, mode === "soft" && badge("calm", "soft", "Warns, and lets requests pass")),
+        p(
+          { class: "hint" },
+          amount(limit),
+          ` ${periodNames[period]}`,
+          mode === "soft" && badge("calm", "soft", "Warns, and lets requests pass"),
+        ),
       ),
       div({ class: "actions" }, actionsOf({ ...fullest, key: null })),
     ),
     budgetBar(fullest),
-    div({ class: "budget-foot" }, span(null, key, span({ class: "muted" }, " used most of it")), span(null, percent(used(fullest)))),
+    div(
+      { class: "budget-foot" },
+      span(null, key, span({ class: "muted" }, " used most of it")),
+      span(null, percent(used(fullest))),
+    ),
     div(
       { class: "budget-foot muted" },
       span(null, ofKeys.length === 1 ? "one key has spent" : `${count(ofKeys.length)} keys have spent`),
@@ -107,7 +131,9 @@ function eachKeyCard(ofKeys: readonly Standing[], actionsOf: (standing: Standing
 }
 
 function resetWords({ resets_at: resets }: Standing): View {
-  return resets === null ? span(null, "never starts anew") : span({ title: instant(resets, "full") }, `starts anew ${ago(resets)}`);
+  return resets === null
+    ? span(null, "never starts anew")
+    : span({ title: instant(resets, "full") }, `starts anew ${ago(resets)}`);
 }
 
 interface TaskParts {
@@ -142,7 +168,12 @@ export function BudgetDialog({ task, names, onClosed, onDone }: TaskParts): View
 const kinds = { key: "A key", team: "A team", all: "Everything", "each-key": "Each key" } as const;
 type Kind = keyof typeof kinds;
 
-function SetBudget({ task, names, onClosed, onDone }: TaskParts & { readonly task: Extract<BudgetTask, { do: "set" }> }): View {
+function SetBudget({
+  task,
+  names,
+  onClosed,
+  onDone,
+}: TaskParts & { readonly task: Extract<BudgetTask, { do: "set" }> }): View {
   const { standing } = task;
   const [kindGiven, nameGiven = ""] = task.scope.split(":");
   const [kind, setKind] = useState<Kind>((kindGiven ?? "key") as Kind);
@@ -178,7 +209,9 @@ function SetBudget({ task, names, onClosed, onDone }: TaskParts & { readonly tas
             "Per",
             select(
               { name: "period", defaultValue: "1mo" },
-              Object.entries(periodNames).map(([value, text]) => option({ key: value, value, selected: value === "1mo" }, text)),
+              Object.entries(periodNames).map(([value, text]) =>
+                option({ key: value, value, selected: value === "1mo" }, text),
+              ),
             ),
           ),
         )

@@ -38,16 +38,23 @@ const pendingMs = 1000;
 function Content({ id }: { readonly id: string }): View {
   const { who } = useVisit();
   const source = who.kind === "admin" ? admin : own;
-  const { data, fault, reload } = useResource<ChargeDetails>((signal) => ask(`${source}/charges/${encodeURIComponent(id)}`, { signal }), id, {
-    everyMs: pendingMs * 5,
-  });
+  const { data, fault, reload } = useResource<ChargeDetails>(
+    (signal) => ask(`${source}/charges/${encodeURIComponent(id)}`, { signal }),
+    id,
+    {
+      everyMs: pendingMs * 5,
+    },
+  );
   if (data === null) return fault === null ? waiting(6) : failure({ fault, retry: reload });
   return div(
     { class: "charge" },
     div(
       { class: "charge-head" },
       div(null, strong({ class: "charge-model" }, data.model), span({ class: "muted" }, instantOf(data.time, "full"))),
-      div({ class: "figure" }, data.cost_usd === null ? held(data) : amount(data.total_usd ?? data.cost_usd, { exact: true })),
+      div(
+        { class: "figure" },
+        data.cost_usd === null ? held(data) : amount(data.total_usd ?? data.cost_usd, { exact: true }),
+      ),
     ),
     p({ class: "known-line" }, knownBadge(data), doubtBadge(data), data.known),
     items(data),
@@ -73,7 +80,10 @@ function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDeta
         tr(
           null,
           ["", "Tokens", "Rate", "Cost"].map((text, index) =>
-            th({ key: text, scope: "col", class: index === 0 ? "" : "right" }, index === 0 ? span({ class: "unseen" }, "What") : text),
+            th(
+              { key: text, scope: "col", class: index === 0 ? "" : "right" },
+              index === 0 ? span({ class: "unseen" }, "What") : text,
+            ),
           ),
         ),
       ),
@@ -82,7 +92,11 @@ function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDeta
         null,
         tr(null, th({ scope: "row", colSpan: 3 }, "Cost"), td({ class: "right" }, amount(cost, { exact: true }))),
         list !== null &&
-          tr({ class: "muted" }, th({ scope: "row", colSpan: 3 }, "At list price"), td({ class: "right" }, amount(list, { exact: true }))),
+          tr(
+            { class: "muted" },
+            th({ scope: "row", colSpan: 3 }, "At list price"),
+            td({ class: "right" }, amount(list, { exact: true })),
+          ),
       ),
     ),
   );
@@ -99,7 +113,10 @@ function itemRow(item: Item): View {
     th({ scope: "row" }, name, tier),
     td({ class: "right num" }, item.tokens === 0 ? "" : `${count(item.tokens)}${item.tool === null ? "" : " ×"}`),
     td(
-      { class: "right num", title: item.list_usd_per_million === null ? "" : `List price ${exactMoney(item.list_usd_per_million)} per 1M` },
+      {
+        class: "right num",
+        title: item.list_usd_per_million === null ? "" : `List price ${exactMoney(item.list_usd_per_million)} per 1M`,
+      },
       rate,
       rate !== "" && span({ class: "muted" }, " /1M"),
     ),
@@ -127,16 +144,27 @@ function corrections(made: readonly Charge[]): View | null {
 function facts(charge: ChargeDetails): View {
   const { price, served_price: served } = charge;
   const entries: [string, Children][] = [
-    ["Key", charge.key === null ? null : [charge.key, charge.team !== null && span({ class: "muted" }, ` ${charge.team}`)]],
+    [
+      "Key",
+      charge.key === null ? null : [charge.key, charge.team !== null && span({ class: "muted" }, ` ${charge.team}`)],
+    ],
     ["Status", charge.status],
     ["Answered by", charge.served_model === charge.model ? null : charge.served_model],
     ["Duration", charge.duration_ms === null ? null : duration(charge.duration_ms)],
     ["First token", charge.first_token_ms === null ? null : `after ${duration(charge.first_token_ms)}`],
     ["Held", charge.hold_usd === null ? null : amount(charge.hold_usd, { exact: true })],
-    ["Beyond the hold", Number(charge.overage_usd) === 0 ? null : badge("warn", amount(charge.overage_usd, { exact: true }))],
+    [
+      "Beyond the hold",
+      Number(charge.overage_usd) === 0 ? null : badge("warn", amount(charge.overage_usd, { exact: true })),
+    ],
     ["Minimum", charge.minimum_applied ? "applied" : null],
     ["Usage", charge.clamped ? "contradicted itself; the more expensive reading counts" : null],
-    ["Doubts", charge.doubts.length === 0 ? null : charge.doubts.map((doubt) => span({ key: doubt, class: "tag" }, plainName(doubt)))],
+    [
+      "Doubts",
+      charge.doubts.length === 0
+        ? null
+        : charge.doubts.map((doubt) => span({ key: doubt, class: "tag" }, plainName(doubt))),
+    ],
     ["Service tier", charge.service_tier],
     [
       "Tool calls",
@@ -144,8 +172,16 @@ function facts(charge: ChargeDetails): View {
         .map(([tool, calls]) => `${count(calls)} × ${plainName(tool)}`)
         .join(", "),
     ],
-    ["Raw units", charge.units === null ? null : `${charge.units} ${charge.unit_type === "" ? "(no type stated)" : charge.unit_type}`],
-    ["Delivered", charge.delivered === null ? null : `${count(charge.delivered.input)} in, ${count(charge.delivered.output)} out`],
+    [
+      "Raw units",
+      charge.units === null
+        ? null
+        : `${charge.units} ${charge.unit_type === "" ? "(no type stated)" : charge.unit_type}`,
+    ],
+    [
+      "Delivered",
+      charge.delivered === null ? null : `${count(charge.delivered.input)} in, ${count(charge.delivered.output)} out`,
+    ],
     ["Ended because", charge.reason === null ? null : plainName(charge.reason)],
     ["Retry", charge.retry === 0 ? null : count(charge.retry)],
     ["Group", charge.group],

@@ -52,7 +52,10 @@ export function useFeed(source: string, filter: Parameters, live: boolean): Feed
     const run = async () => {
       const after = cursor.current;
       const outcome = await attempt(() =>
-        ask<{ charges: readonly Charge[]; cursor: string }>(`${source}/requests/live`, { query: { limit: pageLength, ...wanted, after }, signal }),
+        ask<{ charges: readonly Charge[]; cursor: string }>(`${source}/requests/live`, {
+          query: { limit: pageLength, ...wanted, after },
+          signal,
+        }),
       );
       if (signal.aborted) return;
       if (!outcome.ok && outcome.fault.signedOut) return ended();
@@ -60,7 +63,11 @@ export function useFeed(source: string, filter: Parameters, live: boolean): Feed
       if (outcome.ok) {
         const { charges, cursor: next } = outcome.value;
         cursor.current = next;
-        setKnown((before) => (after === null ? { charges, hasOlder: charges.length >= pageLength } : merged(before, charges, wanted["state"])));
+        setKnown((before) =>
+          after === null
+            ? { charges, hasOlder: charges.length >= pageLength }
+            : merged(before, charges, wanted["state"]),
+        );
       }
       if (live || cursor.current === null) timer = setTimeout(whenSeen, outcome.ok ? everyMs : afterFaultMs);
     };

@@ -29,7 +29,11 @@ export function FirstSteps({ hasKeys }: { readonly hasKeys: boolean }): View {
           hasKeys
             ? p(null, "A key is there. ", link(addressOf("keys"), "See the keys"))
             : mayEdit
-              ? p(null, "Make an internal key: ", link(addressOf("keys", { new: "key" }), "Create a key", "button primary"))
+              ? p(
+                  null,
+                  "Make an internal key: ",
+                  link(addressOf("keys", { new: "key" }), "Create a key", "button primary"),
+                )
               : p(null, "Somebody with an editor’s token has to make a key: ", code(null, "farebox keys create alice")),
         ),
       li(

@@ -6,7 +6,12 @@ import { Dialog, failure } from "../ui.ts";
 
 /** A control with its name above, and under it what to know. */
 export function field(name: string, control: Children, hint?: string): View {
-  return label({ class: "field", key: name }, span(null, name), control, hint !== undefined && small({ class: "hint" }, hint));
+  return label(
+    { class: "field", key: name },
+    span(null, name),
+    control,
+    hint !== undefined && small({ class: "hint" }, hint),
+  );
 }
 
 export function textOf(form: FormData, name: string): string {
@@ -51,11 +56,28 @@ export function nameField(example: string): View {
 /** Which models, how many requests and tokens a minute, how many at once. */
 export function boundFields(models: readonly string[] | null, limits: Limits): View[] {
   const number = (name: keyof Limits, what: string) =>
-    field(what, input({ name, class: "num", type: "number", min: 1, step: 1, placeholder: "no limit", defaultValue: String(limits[name] ?? "") }));
+    field(
+      what,
+      input({
+        name,
+        class: "num",
+        type: "number",
+        min: 1,
+        step: 1,
+        placeholder: "no limit",
+        defaultValue: String(limits[name] ?? ""),
+      }),
+    );
   return [
     field(
       "Models",
-      input({ name: "models", autoComplete: "off", spellcheck: false, placeholder: "all", defaultValue: models?.join(", ") ?? "" }),
+      input({
+        name: "models",
+        autoComplete: "off",
+        spellcheck: false,
+        placeholder: "all",
+        defaultValue: models?.join(", ") ?? "",
+      }),
       "Patterns such as gpt-4o*, separated by commas.",
     ),
     div(
@@ -69,7 +91,10 @@ export function boundFields(models: readonly string[] | null, limits: Limits): V
 
 /** What `boundFields` were filled with. */
 export function boundsOf(form: FormData): { readonly models: string[] | null; readonly limits: Limits } {
-  return { models: listOf(form, "models"), limits: { rpm: numberOf(form, "rpm"), tpm: numberOf(form, "tpm"), parallel: numberOf(form, "parallel") } };
+  return {
+    models: listOf(form, "models"),
+    limits: { rpm: numberOf(form, "rpm"), tpm: numberOf(form, "tpm"), parallel: numberOf(form, "parallel") },
+  };
 }
 
 interface FormParts {
@@ -88,7 +113,14 @@ export function FormDialog({ title, onClosed, ...rest }: FormParts): View {
   return h(Dialog, { title, onClosed, body: (close) => h(DialogForm, { ...rest, close }) });
 }
 
-function DialogForm({ verb, danger, fields, save, stays, close }: Omit<FormParts, "title" | "onClosed"> & { readonly close: () => void }): View {
+function DialogForm({
+  verb,
+  danger,
+  fields,
+  save,
+  stays,
+  close,
+}: Omit<FormParts, "title" | "onClosed"> & { readonly close: () => void }): View {
   const { busy, fault, run } = useAction();
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
@@ -102,7 +134,10 @@ function DialogForm({ verb, danger, fields, save, stays, close }: Omit<FormParts
     footer(
       { class: "dialog-foot" },
       button({ type: "button", class: "button", onClick: close }, "Cancel"),
-      button({ type: "submit", class: danger === true ? "button danger" : "button primary", disabled: busy }, busy ? "One moment…" : verb),
+      button(
+        { type: "submit", class: danger === true ? "button danger" : "button primary", disabled: busy },
+        busy ? "One moment…" : verb,
+      ),
     ),
   );
 }

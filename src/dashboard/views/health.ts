@@ -31,10 +31,16 @@ import { upperFirst } from "./words.ts";
 
 /** Whether all is well: with the gateway, between its bill and the ledger, with what is held. */
 export function Health(): View {
-  const { data, fault, reload } = useResource<Figures>((signal) => ask(`${admin}/health`, { signal }), "health", { everyMs: 5000 });
+  const { data, fault, reload } = useResource<Figures>((signal) => ask(`${admin}/health`, { signal }), "health", {
+    everyMs: 5000,
+  });
   return div(
     { class: "view" },
-    header({ class: "view-head" }, h1(null, "Health"), data !== null && (data.ready ? badge("good", "Ready") : badge("bad", "Not ready"))),
+    header(
+      { class: "view-head" },
+      h1(null, "Health"),
+      data !== null && (data.ready ? badge("good", "Ready") : badge("bad", "Not ready")),
+    ),
     fault !== null && failure({ fault, retry: reload }),
     data === null ? fault === null && waiting(6) : h(Content, { data }),
   );
@@ -75,12 +81,19 @@ function Content({ data }: { readonly data: Figures }): View {
         Card,
         { title: "Does the gateway bill what the ledger says?" },
         data.reconciliation === null
-          ? p({ class: "hint quiet" }, `${upperFirst(data.reconciliation_missing ?? "there is nothing to compare yet")}.`)
+          ? p(
+              { class: "hint quiet" },
+              `${upperFirst(data.reconciliation_missing ?? "there is nothing to compare yet")}.`,
+            )
           : reconciliation(data.reconciliation),
       ),
     ),
     pending.old.length > 0 &&
-      h(Card, { title: "Held for over five minutes", hint: "Long streams and tasks are held until they end" }, oldHolds(pending.old)),
+      h(
+        Card,
+        { title: "Held for over five minutes", hint: "Long streams and tasks are held until they end" },
+        oldHolds(pending.old),
+      ),
     h(
       Card,
       { title: "Alerts" },
@@ -106,14 +119,24 @@ const alarmingShare = 0.05;
 
 function billTile(found: Reconciliation | null): View {
   if (found === null) return tile("Bill and ledger", "–", null, "not compared yet");
-  return tile("Bill and ledger", found.ok ? "Agree" : "Differ", found.ok ? "good" : "bad", `${apart(found.difference_usd)} apart in 24 hours`);
+  return tile(
+    "Bill and ledger",
+    found.ok ? "Agree" : "Differ",
+    found.ok ? "good" : "bad",
+    `${apart(found.difference_usd)} apart in 24 hours`,
+  );
 }
 
 function reviewTile({ reviewed_on, age_days, review_due }: Figures["prices"]): View {
   if (reviewed_on === null || age_days === null) return tile("Price review", "–", "bad", "no price is in force");
   const age = age_days === 1 ? "1 day ago" : `${count(age_days)} days ago`;
   const hint = `on ${instant(`${reviewed_on}T00:00:00Z`, "date", "UTC")}`;
-  return tile("Price review", age_days === 0 ? "Today" : age, review_due ? "warn" : "good", review_due ? `${hint}: prices may have changed since` : hint);
+  return tile(
+    "Price review",
+    age_days === 0 ? "Today" : age,
+    review_due ? "warn" : "good",
+    review_due ? `${hint}: prices may have changed since` : hint,
+  );
 }
 
 /** What is below a cent needs no digits here. */
@@ -195,7 +218,14 @@ const kinds: Record<string, string> = {
 };
 
 function reconciliation(found: Reconciliation): View {
-  const { ok, ledger_usd: ledger, gateway_usd: gateway, difference_usd: difference, difference_percent: share, uncertainty } = found;
+  const {
+    ok,
+    ledger_usd: ledger,
+    gateway_usd: gateway,
+    difference_usd: difference,
+    difference_percent: share,
+    uncertainty,
+  } = found;
   const above = uncertainty.above_usd === null ? "any amount" : money(uncertainty.above_usd);
   const line = (name: string, value: Children, note?: Children) =>
     li({ class: "fact", key: name }, span({ class: "muted" }, name), span(null, value, note));
@@ -211,7 +241,11 @@ function reconciliation(found: Reconciliation): View {
       line("The ledger says", amount(ledger, { exact: true })),
       Number(found.cost_in_doubt_usd) > 0 && line("Of it in doubt", amount(found.cost_in_doubt_usd, { exact: true })),
       line("The gateway took", amount(gateway, { exact: true })),
-      line("Difference", amount(difference, { exact: true }), share !== null && span({ class: "muted num" }, ` ${percent(share / 100)}`)),
+      line(
+        "Difference",
+        amount(difference, { exact: true }),
+        share !== null && span({ class: "muted num" }, ` ${percent(share / 100)}`),
+      ),
       line("Uncertain", span({ class: "num" }, `−${money(uncertainty.below_usd)} to +${above}`)),
       ...found.movements.map(({ kind, usd, estimate }) =>
         line(kinds[kind] ?? kind.replaceAll("_", " "), amount(usd), estimate && span({ class: "muted" }, " estimated")),
@@ -240,7 +274,10 @@ function oldHolds(old: Figures["pending"]["old"]): View {
       old.map((each) =>
         tr(
           { key: each.request_id },
-          td(null, link(addressOf("requests", { request: each.request_id }), moment(each.held_since, ago(each.held_since)))),
+          td(
+            null,
+            link(addressOf("requests", { request: each.request_id }), moment(each.held_since, ago(each.held_since))),
+          ),
           td(null, each.key ?? "no key"),
           td({ class: "right" }, amount(each.hold_usd)),
           td(null, each.orphaned && badge("warn", "its process is gone")),

@@ -1,7 +1,22 @@
 import { h } from "preact";
 import { useState } from "preact/hooks";
 import { admin, ask } from "../api.ts";
-import { button, code, datalist, details, div, footer, input, option, p, pre, select, strong, summary, type View } from "../dom.ts";
+import {
+  button,
+  code,
+  datalist,
+  details,
+  div,
+  footer,
+  input,
+  option,
+  p,
+  pre,
+  select,
+  strong,
+  summary,
+  type View,
+} from "../dom.ts";
 import { instant } from "../format.ts";
 import { say } from "../toasts.ts";
 import type { Key, Limits, NewKey } from "../types.ts";
@@ -64,7 +79,12 @@ const lifetimes = [
 function createForm(teams: readonly string[], given: (key: NewKey) => void, onClosed: () => void): View {
   const save = async (form: FormData) => {
     const [team, expires] = [textOf(form, "team"), textOf(form, "expires")];
-    const body = { name: textOf(form, "name"), ...boundsOf(form), ...(team !== "" && { team }), ...(expires !== "" && { expires }) };
+    const body = {
+      name: textOf(form, "name"),
+      ...boundsOf(form),
+      ...(team !== "" && { team }),
+      ...(expires !== "" && { expires }),
+    };
     given(await ask<NewKey>(`${admin}/keys`, { method: "POST", body }));
   };
   return h(FormDialog, {
@@ -110,7 +130,14 @@ function editForm(key: Key, { teams, onClosed, onDone }: Omit<TaskParts, "task">
 
 function teamField(teams: readonly string[], value: string): View {
   return field("Team", [
-    input({ name: "team", list: "known-teams", defaultValue: value, autoComplete: "off", spellcheck: false, placeholder: "none" }),
+    input({
+      name: "team",
+      list: "known-teams",
+      defaultValue: value,
+      autoComplete: "off",
+      spellcheck: false,
+      placeholder: "none",
+    }),
     datalist(
       { id: "known-teams", key: "known" },
       teams.map((name) => option({ key: name, value: name })),
@@ -120,7 +147,11 @@ function teamField(teams: readonly string[], value: string): View {
 
 /** What most keys do not need. */
 function moreFields(): View {
-  return details({ class: "more-fields", key: "more" }, summary(null, "Models and limits"), boundFields(null, noLimits));
+  return details(
+    { class: "more-fields", key: "more" },
+    summary(null, "Models and limits"),
+    boundFields(null, noLimits),
+  );
 }
 
 const noLimits: Limits = { rpm: null, tpm: null, parallel: null };
@@ -160,10 +191,19 @@ function shownOnce({ name, key, previous_valid_until: until }: NewKey, onClosed:
       div(
         { class: "form" },
         p(null, strong(null, "Copy it now: it is shown this once."), " Farebox keeps only its fingerprint."),
-        div({ class: "secret" }, pre({ tabIndex: 0, "aria-label": "The key" }, code(null, key)), h(CopyButton, { text: key, label: "the key" })),
-        until !== undefined && until !== null && p({ class: "hint" }, `The secret before works until ${instant(until, "moment")}.`),
+        div(
+          { class: "secret" },
+          pre({ tabIndex: 0, "aria-label": "The key" }, code(null, key)),
+          h(CopyButton, { text: key, label: "the key" }),
+        ),
+        until !== undefined &&
+          until !== null &&
+          p({ class: "hint" }, `The secret before works until ${instant(until, "moment")}.`),
         details(null, summary(null, "Try it in a terminal"), snippet(firstRequest(key), "the request")),
-        footer({ class: "dialog-foot" }, button({ type: "button", class: "button primary", onClick: close }, "I have it")),
+        footer(
+          { class: "dialog-foot" },
+          button({ type: "button", class: "button primary", onClick: close }, "I have it"),
+        ),
       ),
   });
 }

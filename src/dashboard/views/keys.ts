@@ -86,7 +86,9 @@ export function Keys(): View {
       mayEdit && button({ type: "button", class: "button primary", onClick: create }, icon("plus"), "Create a key"),
     ),
     fault !== null && failure({ fault, retry: reload }),
-    data === null ? fault === null && waiting(8) : h(Content, { data, setTask, showMore: () => setPages((before) => before + 1) }),
+    data === null
+      ? fault === null && waiting(8)
+      : h(Content, { data, setTask, showMore: () => setPages((before) => before + 1) }),
     task !== null && dialogOf(task, data, () => setTask(null), reload),
   );
 }
@@ -116,7 +118,8 @@ function Content({ data: { keys, moreKeys, budgets, moreBudgets, teams }, setTas
           {
             type: "button",
             class: "button",
-            onClick: () => setTask({ of: "budget", task: { do: "set", standing: null, scope: keys.length > 0 ? "key" : "all" } }),
+            onClick: () =>
+              setTask({ of: "budget", task: { do: "set", standing: null, scope: keys.length > 0 ? "key" : "all" } }),
           },
           icon("plus"),
           "Set a budget",
@@ -135,14 +138,22 @@ function Content({ data: { keys, moreKeys, budgets, moreBudgets, teams }, setTas
       "Keys",
       null,
       keys.length === 0
-        ? empty("No keys yet", p({ class: "hint" }, "Each person or program gets a key of its own, so that its spend has a name."))
+        ? empty(
+            "No keys yet",
+            p({ class: "hint" }, "Each person or program gets a key of its own, so that its spend has a name."),
+          )
         : h(KeyList, { keys, budgets, setTask }),
     ),
-    (moreKeys || moreBudgets) && div({ class: "more" }, button({ type: "button", class: "button", onClick: showMore }, "Show more")),
+    (moreKeys || moreBudgets) &&
+      div({ class: "more" }, button({ type: "button", class: "button", onClick: showMore }, "Show more")),
     part(
       "Teams",
       mayEdit &&
-        button({ type: "button", class: "button", onClick: () => setTask({ of: "team", task: { do: "create" } }) }, icon("plus"), "Create a team"),
+        button(
+          { type: "button", class: "button", onClick: () => setTask({ of: "team", task: { do: "create" } }) },
+          icon("plus"),
+          "Create a team",
+        ),
       teams.length === 0
         ? empty("No teams", p({ class: "hint" }, "A team has models, limits and budgets that all of its keys share."))
         : h(Teams, { teams, onTask: (task) => setTask({ of: "team", task }) }),
@@ -167,7 +178,9 @@ function KeyList({ keys, budgets, setTask }: ListParts): View {
   const [wanted, setWanted] = useState("");
   const [closed, setClosed] = useState(false);
   const gone = keys.filter(({ state }) => state !== "live").length;
-  const shown = keys.filter((key) => (closed || key.state === "live") && `${key.name} ${key.team ?? ""}`.includes(wanted.trim().toLowerCase()));
+  const shown = keys.filter(
+    (key) => (closed || key.state === "live") && `${key.name} ${key.team ?? ""}`.includes(wanted.trim().toLowerCase()),
+  );
   return div(
     { class: "card list-card" },
     (keys.length >= searchFrom || gone > 0) &&
@@ -177,7 +190,12 @@ function KeyList({ keys, budgets, setTask }: ListParts): View {
           { class: "filter" },
           span({ class: "unseen" }, "Find a key"),
           icon("search"),
-          input({ type: "search", placeholder: "Find a key", value: wanted, onInput: (event) => setWanted(event.currentTarget.value) }),
+          input({
+            type: "search",
+            placeholder: "Find a key",
+            value: wanted,
+            onInput: (event) => setWanted(event.currentTarget.value),
+          }),
         ),
         gone > 0 &&
           label(
@@ -224,10 +242,17 @@ function keyRow(key: Key, budgets: readonly Standing[], setTask: ((task: Task) =
     { key: key.id, class: classes(!live && "gone") },
     th(
       { scope: "row" },
-      div({ class: "key-name" }, link(addressOf("requests", { key: key.name }), key.name), !live && badge("calm", key.state)),
+      div(
+        { class: "key-name" },
+        link(addressOf("requests", { key: key.name }), key.name),
+        !live && badge("calm", key.state),
+      ),
       small({ class: "muted" }, key.team ?? "no team"),
     ),
-    td({ class: "key-budget" }, budgets.length === 0 ? span({ class: "muted" }, "none of its own") : budgets.map(miniBudget)),
+    td(
+      { class: "key-budget" },
+      budgets.length === 0 ? span({ class: "muted" }, "none of its own") : budgets.map(miniBudget),
+    ),
     td({ class: "key-limits" }, ...boundWords(key)),
     td({ class: "key-expires" }, expiry(key)),
     td(
@@ -252,7 +277,11 @@ function miniBudget(standing: Standing): View {
   return div(
     { class: "mini-budget", key: `${standing.scope} ${period}` },
     budgetBar(standing),
-    small(null, span({ class: "num", title: spent }, money(spent)), span({ class: "muted" }, ` of ${money(limit)} ${periodNames[period]}`)),
+    small(
+      null,
+      span({ class: "num", title: spent }, money(spent)),
+      span({ class: "muted" }, ` of ${money(limit)} ${periodNames[period]}`),
+    ),
   );
 }
 

@@ -5,7 +5,15 @@ import { div, h1, header, li, ol, p, section, span, strong, type Children, type 
 import { ago, count, exactMoney, instant, lasting, money, percent, shareOf, shortCount } from "../format.ts";
 import { addressOf, setQuery, usePlace } from "../location.ts";
 import { useResource, useVisit } from "../resource.ts";
-import { groupings, spans, type Balance, type Grouping, type Overview as Figures, type SpanName, type Spender } from "../types.ts";
+import {
+  groupings,
+  spans,
+  type Balance,
+  type Grouping,
+  type Overview as Figures,
+  type SpanName,
+  type Spender,
+} from "../types.ts";
 import { amount, badge, Card, failure, link, segmented, shareBar, waiting } from "../ui.ts";
 import { FirstSteps } from "./first-steps.ts";
 
@@ -23,9 +31,13 @@ export function Overview(): View {
   const offered = who.kind === "admin" ? groupings : (["model", "group"] as const);
   const by = oneOf<Grouping>(offered, query.get("by"), "model");
   const source = who.kind === "admin" ? admin : own;
-  const { data, fault, reload } = useResource<Figures>((signal) => ask(`${source}/overview`, { query: { span, by }, signal }), `${span} ${by}`, {
-    everyMs: 15_000,
-  });
+  const { data, fault, reload } = useResource<Figures>(
+    (signal) => ask(`${source}/overview`, { query: { span, by }, signal }),
+    `${span} ${by}`,
+    {
+      everyMs: 15_000,
+    },
+  );
   const chooseSpan = segmented({
     label: "Time span",
     value: span,
@@ -44,7 +56,15 @@ export function Overview(): View {
   );
 }
 
-function Content({ data, by, offered }: { readonly data: Figures; readonly by: Grouping; readonly offered: readonly Grouping[] }): View {
+function Content({
+  data,
+  by,
+  offered,
+}: {
+  readonly data: Figures;
+  readonly by: Grouping;
+  readonly offered: readonly Grouping[];
+}): View {
   const { who } = useVisit();
   const grouping = segmented({
     label: "Split by",
@@ -73,7 +93,14 @@ function Content({ data, by, offered }: { readonly data: Figures; readonly by: G
 }
 
 /** The figures of the span, before they are taken apart over time. */
-function headlines({ name, cost_usd: cost, list_cost_usd: list, requests, unpriced_requests: unpriced, cost_in_doubt_usd: inDoubt }: Figures["span"]): View {
+function headlines({
+  name,
+  cost_usd: cost,
+  list_cost_usd: list,
+  requests,
+  unpriced_requests: unpriced,
+  cost_in_doubt_usd: inDoubt,
+}: Figures["span"]): View {
   return div(
     { class: "headlines" },
     headline(`In the last ${spanNames[name]}`, amount(cost)),
@@ -100,14 +127,24 @@ function tiles(data: Figures, whole: boolean): View {
 }
 
 function tile(name: string, figure: Children, note: Children): View {
-  return div({ class: "tile" }, span({ class: "tile-name" }, name), span({ class: "figure" }, figure), div({ class: "note" }, note));
+  return div(
+    { class: "tile" },
+    span({ class: "tile-name" }, name),
+    span({ class: "figure" }, figure),
+    div({ class: "note" }, note),
+  );
 }
 
 function today({ today: { cost_usd: cost, yesterday_by_now_usd: before } }: Figures): Children {
-  if (Number(before) === 0) return span(null, Number(cost) === 0 ? "Nothing spent yet" : "Nothing by this time yesterday");
+  if (Number(before) === 0)
+    return span(null, Number(cost) === 0 ? "Nothing spent yet" : "Nothing by this time yesterday");
   const change = Number(cost) / Number(before) - 1;
   const text = `${change >= 0 ? "+" : "−"}${percent(Math.abs(change))}`;
-  return span({ title: `${exactMoney(before)} by this time yesterday` }, span({ class: "num delta" }, text), " on yesterday by now");
+  return span(
+    { title: `${exactMoney(before)} by this time yesterday` },
+    span({ class: "num delta" }, text),
+    " on yesterday by now",
+  );
 }
 
 function month({ month: { cost_usd: cost, since, until }, forecast, now }: Figures): Children {
@@ -138,7 +175,13 @@ function balanceNote(balance: Balance | null): Children {
   if (balance === null) return span(null, "The gateway gives no account record");
   const age = balance.stale ? badge("warn", `seen ${ago(balance.fetched_at)}`) : null;
   if (balance.hours_left === null)
-    return span(null, age, Number(balance.burn_usd_per_hour) === 0 ? "Nothing spent in 24 hours" : `${money(balance.burn_usd_per_hour)} an hour`);
+    return span(
+      null,
+      age,
+      Number(balance.burn_usd_per_hour) === 0
+        ? "Nothing spent in 24 hours"
+        : `${money(balance.burn_usd_per_hour)} an hour`,
+    );
   const tone = balance.hours_left < 24 ? "bad" : balance.hours_left < 72 ? "warn" : null;
   const text = `Lasts ${lasting(balance.hours_left)}`;
   return span(
@@ -170,7 +213,11 @@ function spenders(rows: readonly Spender[], total: string, what: "key" | "model"
           row.name === null ? name : link(addressOf("requests", { [what]: row.name }), name),
           what === "key" && span({ class: "muted" }, row.team ?? ""),
         ),
-        div({ class: "spender-cost" }, amount(row.cost_usd), span({ class: "muted num share-text" }, percent(shareOf(row.cost_usd, total)))),
+        div(
+          { class: "spender-cost" },
+          amount(row.cost_usd),
+          span({ class: "muted num share-text" }, percent(shareOf(row.cost_usd, total))),
+        ),
         shareBar(shareOf(row.cost_usd, most)),
       );
     }),

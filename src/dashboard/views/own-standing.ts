@@ -19,7 +19,10 @@ export function OwnStanding(): View {
       : div(
           { class: "stack" },
           data.budgets.length === 0
-            ? empty("No budget weighs on this key", p({ class: "hint" }, "It may spend what the gateway’s account has."))
+            ? empty(
+                "No budget weighs on this key",
+                p({ class: "hint" }, "It may spend what the gateway’s account has."),
+              )
             : div(
                 { class: "budgets" },
                 data.budgets.map((standing) => budgetCard(standing, null)),

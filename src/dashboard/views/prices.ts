@@ -38,21 +38,34 @@ import { tokenName } from "./words.ts";
 export function Prices(): View {
   const { query } = usePlace();
   const [wanted, setWanted] = useState("");
-  const { data, fault, reload } = useResource<{ models: readonly PricedModel[] }>((signal) => ask(`${admin}/prices`, { signal }), "prices", {
-    everyMs: 60_000,
-  });
+  const { data, fault, reload } = useResource<{ models: readonly PricedModel[] }>(
+    (signal) => ask(`${admin}/prices`, { signal }),
+    "prices",
+    {
+      everyMs: 60_000,
+    },
+  );
   const opened = query.get("model");
   const search = label(
     { class: "filter" },
     span({ class: "unseen" }, "Find a model"),
     icon("search"),
-    input({ type: "search", placeholder: "Find a model", value: wanted, onInput: (event) => setWanted(event.currentTarget.value) }),
+    input({
+      type: "search",
+      placeholder: "Find a model",
+      value: wanted,
+      onInput: (event) => setWanted(event.currentTarget.value),
+    }),
   );
   return div(
     { class: "view" },
     header(
       { class: "view-head" },
-      div(null, h1(null, "Prices"), p({ class: "hint" }, "In US dollars for a million tokens, or what else a model is billed by")),
+      div(
+        null,
+        h1(null, "Prices"),
+        p({ class: "hint" }, "In US dollars for a million tokens, or what else a model is billed by"),
+      ),
       search,
     ),
     fault !== null && failure({ fault, retry: reload }),
@@ -60,11 +73,19 @@ export function Prices(): View {
       ? fault === null && waiting(8)
       : listed(
           data.models.filter((model) =>
-            `${model.id} ${model.provider ?? ""} ${model.group ?? ""}`.toLowerCase().includes(wanted.trim().toLowerCase()),
+            `${model.id} ${model.provider ?? ""} ${model.group ?? ""}`
+              .toLowerCase()
+              .includes(wanted.trim().toLowerCase()),
           ),
         ),
     opened !== null &&
-      h(Dialog, { key: opened, title: opened, kind: "drawer", onClosed: () => setQuery({ model: null }), body: () => h(History, { id: opened }) }),
+      h(Dialog, {
+        key: opened,
+        title: opened,
+        kind: "drawer",
+        onClosed: () => setQuery({ model: null }),
+        body: () => h(History, { id: opened }),
+      }),
   );
 }
 
@@ -72,7 +93,12 @@ function listed(models: readonly PricedModel[]): View {
   if (models.length === 0)
     return empty(
       "No model matches",
-      p({ class: "hint" }, "Prices come from files: ", strong(null, "farebox prices import"), " proposes what another table has."),
+      p(
+        { class: "hint" },
+        "Prices come from files: ",
+        strong(null, "farebox prices import"),
+        " proposes what another table has.",
+      ),
     );
   return div(
     { class: "card list-card" },
@@ -124,14 +150,20 @@ function modelRow({ id, provider, group, unit, price }: PricedModel): View {
       small({ class: "muted" }, provider ?? "", unit !== "token" && `, by the ${unit}`),
     ),
     price?.per_request_usd
-      ? td({ class: "right", colSpan: 3 }, amount(price.per_request_usd.gateway), span({ class: "muted" }, " a request"))
+      ? td(
+          { class: "right", colSpan: 3 },
+          amount(price.per_request_usd.gateway),
+          span({ class: "muted" }, " a request"),
+        )
       : price === null
         ? td({ class: "right", colSpan: 3 }, badge("warn", "no price"))
         : [cell("input"), cell("cached_input"), cell("output")],
     td(
       { class: "wide-only" },
       group,
-      price?.fraction && Number(price.fraction) !== 1 && span({ class: "muted num" }, ` ${percent(Number(price.fraction))}`),
+      price?.fraction &&
+        Number(price.fraction) !== 1 &&
+        span({ class: "muted num" }, ` ${percent(Number(price.fraction))}`),
     ),
     td({ class: "wide-only muted" }, price === null ? "" : instant(price.from, "date", "UTC")),
   );
@@ -141,14 +173,18 @@ function modelRow({ id, provider, group, unit, price }: PricedModel): View {
 function rateCell(name: string, charged: Rates, official: Rates): Children {
   const [rate, list] = [charged[name] ?? "0", official[name] ?? "0"];
   return [
-    Number(rate) < Number(list) && span({ class: "was", title: "official" }, span({ class: "unseen" }, "official "), exactMoney(list)),
+    Number(rate) < Number(list) &&
+      span({ class: "was", title: "official" }, span({ class: "unseen" }, "official "), exactMoney(list)),
     Number(rate) > Number(list) && span({ class: "list-rate" }, "official ", exactMoney(list)),
     span({ class: "num" }, exactMoney(rate)),
   ];
 }
 
 function History({ id }: { readonly id: string }): View {
-  const { data, fault, reload } = useResource<PriceHistory>((signal) => ask(`${admin}/prices/${encodeURIComponent(id)}/history`, { signal }), id);
+  const { data, fault, reload } = useResource<PriceHistory>(
+    (signal) => ask(`${admin}/prices/${encodeURIComponent(id)}/history`, { signal }),
+    id,
+  );
   if (data === null) return fault === null ? waiting(5) : failure({ fault, retry: reload });
   return div(
     { class: "stack" },
@@ -160,7 +196,10 @@ function History({ id }: { readonly id: string }): View {
           { key: `${entry.starts_at} ${index}`, class: classes(entry.in_force && "in-force") },
           div(
             { class: "history-head" },
-            strong(null, entry.starts_at === null ? "From the beginning" : `Since ${instant(entry.starts_at, "date", "UTC")}`),
+            strong(
+              null,
+              entry.starts_at === null ? "From the beginning" : `Since ${instant(entry.starts_at, "date", "UTC")}`,
+            ),
             entry.in_force && badge("good", "in force"),
             entry.group !== null && span({ class: "muted" }, entry.group),
           ),
@@ -179,7 +218,11 @@ function priceDetails(price: Price): View {
       ? p(null, amount(flat.gateway), " a request, ", amount(flat.official), " officially")
       : tiers.map((tier) => tierTable(tier, tiers.length > 1, price.tier_mode)),
     service_tiers.map(({ service_tier: name, tiers: own }) =>
-      div({ key: name }, h3(null, `Service tier ${name}`), own.map((tier) => tierTable(tier, own.length > 1, price.tier_mode))),
+      div(
+        { key: name },
+        h3(null, `Service tier ${name}`),
+        own.map((tier) => tierTable(tier, own.length > 1, price.tier_mode)),
+      ),
     ),
     fees.map(({ tool, gateway_usd, official_usd }) =>
       p({ key: tool }, `${tool}: `, amount(gateway_usd), " a call, ", amount(official_usd), " officially"),
@@ -195,13 +238,18 @@ function priceDetails(price: Price): View {
 }
 
 function tierTable(
-  { from_prompt_tokens: from, gateway_usd_per_million: charged, official_usd_per_million: official }: Price["tiers"][number],
+  {
+    from_prompt_tokens: from,
+    gateway_usd_per_million: charged,
+    official_usd_per_million: official,
+  }: Price["tiers"][number],
   several: boolean,
   mode: string,
 ): View {
   const [input, output] = [charged["input"], charged["output"]];
   const shown = Object.keys(charged).filter(
-    (name) => ["input", "cached_input", "output"].includes(name) || (charged[name] !== input && charged[name] !== output),
+    (name) =>
+      ["input", "cached_input", "output"].includes(name) || (charged[name] !== input && charged[name] !== output),
   );
   return table(
     { class: "plain", key: from },

@@ -61,7 +61,12 @@ export function Requests(): View {
 function liveSwitch(live: boolean, setLive: (on: boolean) => void, { fault }: Feed): View {
   const flows = live && fault === null;
   return button(
-    { type: "button", class: classes("button live", flows && "on"), "aria-pressed": live, onClick: () => setLive(!live) },
+    {
+      type: "button",
+      class: classes("button live", flows && "on"),
+      "aria-pressed": live,
+      onClick: () => setLive(!live),
+    },
     span({ class: "pulse", "aria-hidden": "true" }),
     live ? "Live" : "Paused",
   );
@@ -84,11 +89,20 @@ function Filters({ offered, query, charges }: FilterParts): View {
     offered.map((name) =>
       name === "state"
         ? stateFilter(query.get("state"))
-        : h(TextFilter, { key: name, name, value: query.get(name) ?? "", known: [...new Set(charges.map((charge) => charge[name]))] }),
+        : h(TextFilter, {
+            key: name,
+            name,
+            value: query.get(name) ?? "",
+            known: [...new Set(charges.map((charge) => charge[name]))],
+          }),
     ),
     any &&
       button(
-        { type: "button", class: "button small", onClick: () => setQuery(Object.fromEntries(filterNames.map((name) => [name, null]))) },
+        {
+          type: "button",
+          class: "button small",
+          onClick: () => setQuery(Object.fromEntries(filterNames.map((name) => [name, null]))),
+        },
         icon("close"),
         "Clear",
       ),
@@ -157,7 +171,9 @@ function listed(feed: Feed, filtered: boolean, whole: boolean): View | null {
       filtered ? "No request matches" : "No requests yet",
       p(
         { class: "hint" },
-        filtered ? "Names have to match exactly. New requests that match appear here by themselves." : "They appear here as they arrive.",
+        filtered
+          ? "Names have to match exactly. New requests that match appear here by themselves."
+          : "They appear here as they arrive.",
       ),
     );
   }
@@ -188,7 +204,10 @@ function listed(feed: Feed, filtered: boolean, whole: boolean): View | null {
     feed.hasOlder &&
       div(
         { class: "more" },
-        button({ type: "button", class: "button", disabled: feed.reading, onClick: feed.readOlder }, feed.reading ? "Reading…" : "Show older ones"),
+        button(
+          { type: "button", class: "button", disabled: feed.reading, onClick: feed.readOlder },
+          feed.reading ? "Reading…" : "Show older ones",
+        ),
       ),
   );
 }
@@ -217,7 +236,11 @@ function row(charge: Charge, whole: boolean): View {
       ),
     ),
     whole &&
-      td({ class: "key" }, charge.key ?? span({ class: "muted" }, "no key"), charge.team !== null && span({ class: "muted" }, ` ${charge.team}`)),
+      td(
+        { class: "key" },
+        charge.key ?? span({ class: "muted" }, "no key"),
+        charge.team !== null && span({ class: "muted" }, ` ${charge.team}`),
+      ),
     td(
       { class: "model" },
       charge.model,
@@ -236,7 +259,8 @@ const prompt = new Set(["input", "cached_input", "cache_write", "cache_write_1h"
 function tokensOf({ tokens, state }: Charge): View | string {
   if (state !== "posted") return "";
   const all = Object.entries(tokens);
-  const sum = (wanted: boolean) => all.filter(([name]) => prompt.has(name) === wanted).reduce((total, [, number]) => total + number, 0);
+  const sum = (wanted: boolean) =>
+    all.filter(([name]) => prompt.has(name) === wanted).reduce((total, [, number]) => total + number, 0);
   return span(
     { title: `${count(sum(true))} tokens in, ${count(sum(false))} out` },
     count(sum(true)),
@@ -248,6 +272,7 @@ function tokensOf({ tokens, state }: Charge): View | string {
 /** What it cost; while it runs, what is held for it. */
 function costOf({ state, cost_usd: cost, hold_usd: hold }: Charge): View | string {
   if (state === "voided") return span({ class: "muted" }, "–");
-  if (state === "pending") return hold === null ? "" : span({ class: "muted", title: "Held until it ends" }, "≤ ", amount(hold));
+  if (state === "pending")
+    return hold === null ? "" : span({ class: "muted", title: "Held until it ends" }, "≤ ", amount(hold));
   return amount(cost);
 }

@@ -37,7 +37,14 @@ export function SignIn({ notice, onSignedIn }: SignInParts): View {
       h1(null, "Sign in"),
       notice !== null && fault === null && p({ class: "notice", role: "status" }, notice),
       // For managers of passwords.
-      input({ type: "text", name: "username", autoComplete: "username", defaultValue: "farebox", hidden: true, readOnly: true }),
+      input({
+        type: "text",
+        name: "username",
+        autoComplete: "username",
+        defaultValue: "farebox",
+        hidden: true,
+        readOnly: true,
+      }),
       label(
         { class: "field" },
         "Admin token or internal key",

@@ -90,7 +90,10 @@ export function TeamDialog({ task, onClosed, onDone }: TaskParts): View {
     verb: team === null ? "Create the team" : "Save",
     save,
     onClosed,
-    fields: [team === null && nameField("research"), ...boundFields(team?.models ?? null, team?.limits ?? { rpm: null, tpm: null, parallel: null })],
+    fields: [
+      team === null && nameField("research"),
+      ...boundFields(team?.models ?? null, team?.limits ?? { rpm: null, tpm: null, parallel: null }),
+    ],
   });
 }
 

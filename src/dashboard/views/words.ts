@@ -27,8 +27,10 @@ const sourceTones: Record<Exclude<Source, "reported">, Tone> = { counted: "accen
 export function knownBadge({ state, source, status, correction }: Charge): View {
   if (correction !== null) return badge("accent", "correction");
   if (state === "pending") return badge("calm", "running");
-  if (state === "voided") return badge(status !== null && status >= 500 ? "bad" : "calm", status === null ? "voided" : `voided · ${status}`);
-  if (source === "reported") return span({ class: "known-plain" }, span({ class: "dot good", "aria-hidden": "true" }), "reported");
+  if (state === "voided")
+    return badge(status !== null && status >= 500 ? "bad" : "calm", status === null ? "voided" : `voided · ${status}`);
+  if (source === "reported")
+    return span({ class: "known-plain" }, span({ class: "dot good", "aria-hidden": "true" }), "reported");
   return source === null ? badge("warn", "unpriced") : badge(sourceTones[source], source);
 }
 
@@ -43,14 +45,24 @@ export function upperFirst(text: string): string {
 
 /** Marks a charge that the gateway may bill differently; null for one without a doubt. */
 export function doubtBadge({ doubts }: Charge): View | null {
-  return doubts.length === 0 ? null : badge("warn", "in doubt", `The bill may differ: ${doubts.map(plainName).join(", ")}`);
+  return doubts.length === 0
+    ? null
+    : badge("warn", "in doubt", `The bill may differ: ${doubts.map(plainName).join(", ")}`);
 }
 
 /** What a key or a team may do, in as many words as it needs. */
-export function boundWords({ models, limits }: { readonly models: readonly string[] | null; readonly limits: Limits }): View[] {
+export function boundWords({
+  models,
+  limits,
+}: {
+  readonly models: readonly string[] | null;
+  readonly limits: Limits;
+}): View[] {
   const words = limitWords(limits);
   return [
-    models === null ? span({ class: "muted", key: "models" }, "all models") : span({ key: "models" }, models.join(", ")),
+    models === null
+      ? span({ class: "muted", key: "models" }, "all models")
+      : span({ key: "models" }, models.join(", ")),
     ...(words === null ? [] : [small({ class: "muted", key: "limits" }, words)]),
   ];
 }

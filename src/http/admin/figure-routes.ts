@@ -6,7 +6,12 @@ import { balanceJson, burnPerHour } from "../../reporting/balance.ts";
 import { readDimensions } from "../../reporting/dimensions.ts";
 import { isoTime, keyNames } from "../../reporting/names.ts";
 import { pricedModel, pricesJson } from "../../reporting/prices.ts";
-import { groupsExplaining, reconciliationJson, runReconciliation, whyNotReconciled } from "../../reporting/reconciliation.ts";
+import {
+  groupsExplaining,
+  reconciliationJson,
+  runReconciliation,
+  whyNotReconciled,
+} from "../../reporting/reconciliation.ts";
 import { runReport } from "../../reporting/report.ts";
 import { readAccount } from "../../wire/account.ts";
 import * as answers from "./answers.ts";
@@ -18,14 +23,22 @@ const dimensions = "key, team, model, group, day, hour and tag:NAME";
 const usageQuery = z.strictObject({
   by: z
     .string()
-    .refine((text) => readDimensions(text) !== undefined, `must be a list of ${dimensions}, each at most once, separated by commas`)
+    .refine(
+      (text) => readDimensions(text) !== undefined,
+      `must be a list of ${dimensions}, each at most once, separated by commas`,
+    )
     .default("model")
     .meta({ description: `What to group by: ${dimensions}, separated by commas.`, example: "key,model" }),
   since: instant.default("7d"),
   until: instant.default("0s"),
 });
 
-const auditQuery = z.strictObject({ since: instant.optional(), until: instant.optional(), limit: limitOf(100), cursor: cursor.optional() });
+const auditQuery = z.strictObject({
+  since: instant.optional(),
+  until: instant.optional(),
+  limit: limitOf(100),
+  cursor: cursor.optional(),
+});
 
 /** The half-open span of two checked fields; null where it ends before it begins. */
 function spanOf({ since, until }: { readonly since: string; readonly until: string }, tools: RouteTools) {
@@ -37,11 +50,17 @@ const backwards = failure("invalid", "until must not be before since");
 
 export const figureRoutes: readonly AdminRoute[] = [
   route("GET /whoami", {
-    role: "viewer", summary: "Whose token this is", answer: answers.whoami,
-    handle: async ({ caller: { name, role, expiresAt } }) => found({ name, role, expires_at: expiresAt === null ? null : isoTime(expiresAt) }),
+    role: "viewer",
+    summary: "Whose token this is",
+    answer: answers.whoami,
+    handle: async ({ caller: { name, role, expiresAt } }) =>
+      found({ name, role, expires_at: expiresAt === null ? null : isoTime(expiresAt) }),
   }),
   route("GET /usage", {
-    role: "viewer", summary: "What was spent, added up", query: usageQuery, answer: answers.usage,
+    role: "viewer",
+    summary: "What was spent, added up",
+    query: usageQuery,
+    answer: answers.usage,
     handle: async (tools, { query }) => {
       const span = spanOf(query, tools);
       if (span === null) return backwards;
@@ -51,46 +70,71 @@ export const figureRoutes: readonly AdminRoute[] = [
     },
   }),
   route("GET /prices", {
-    role: "viewer", summary: "Every model with its price in force", answer: answers.priceList,
+    role: "viewer",
+    summary: "Every model with its price in force",
+    answer: answers.priceList,
     handle: async ({ catalogue, clock }) => found(pricesJson(catalogue(), clock.now())),
   }),
   route("GET /prices/{model}", {
-    role: "viewer", summary: "One model, by its id or an alias, with its price in force", answer: answers.price,
+    role: "viewer",
+    summary: "One model, by its id or an alias, with its price in force",
+    answer: answers.price,
     handle: async ({ catalogue, clock }, { params: [name = ""] }) => {
       const model = catalogue().find(name, clock.now());
-      return model === undefined ? failure("not_found", `no price file names the model ${JSON.stringify(name)}`) : found(pricedModel(model));
+      return model === undefined
+        ? failure("not_found", `no price file names the model ${JSON.stringify(name)}`)
+        : found(pricedModel(model));
     },
   }),
   route("GET /balance", {
-    role: "viewer", summary: "What the gateway's account has left, and how long that lasts", answer: answers.balance,
+    role: "viewer",
+    summary: "What the gateway's account has left, and how long that lasts",
+    answer: answers.balance,
     handle: async ({ account, accountTtlMs, ledger, clock }) => {
       const [record, burn] = await Promise.all([account(), burnPerHour(ledger, clock.now())]);
-      if (record === undefined) return { ok: false, kind: "no_gateway", message: "the gateway gives no account record now" };
-      return found(balanceJson(readAccount(record.body), burn, { fetchedAt: record.fetchedAt, now: clock.now(), ttlMs: accountTtlMs }));
+      if (record === undefined)
+        return { ok: false, kind: "no_gateway", message: "the gateway gives no account record now" };
+      return found(
+        balanceJson(readAccount(record.body), burn, {
+          fetchedAt: record.fetchedAt,
+          now: clock.now(),
+          ttlMs: accountTtlMs,
+        }),
+      );
     },
   }),
   route("GET /reconciliation", {
-    role: "viewer", summary: "The ledger beside the movement of the gateway's account, by the samples that are there",
-    query: z.strictObject({ since: instant.default("7d"), until: instant.default("0s") }), answer: answers.reconciliation,
+    role: "viewer",
+    summary: "The ledger beside the movement of the gateway's account, by the samples that are there",
+    query: z.strictObject({ since: instant.default("7d"), until: instant.default("0s") }),
+    answer: answers.reconciliation,
     handle: async (tools, { query }) => {
       const span = spanOf(query, tools);
       if (span === null) return backwards;
       const result = await runReconciliation(tools, { since: span.since, until: span.until + 1 });
       if (!result.ok) return failure("refused", whyNotReconciled(result.reason));
       const { reconciliation } = result;
-      return found(reconciliationJson(reconciliation, await groupsExplaining(tools.ledger, tools.catalogue(), reconciliation)));
+      return found(
+        reconciliationJson(reconciliation, await groupsExplaining(tools.ledger, tools.catalogue(), reconciliation)),
+      );
     },
   }),
   route("GET /alerts", {
-    role: "viewer", summary: "Alerts of the last days with what became of their delivery, newest first, in pages", query: alertQuerySchema,
+    role: "viewer",
+    summary: "Alerts of the last days with what became of their delivery, newest first, in pages",
+    query: alertQuerySchema,
     answer: answers.alertList,
     handle: async ({ outbox }, { query }) => found(await listAlerts({ outbox }, query)),
   }),
   route("GET /audit", {
-    role: "viewer", summary: "Who changed what, newest first, in pages", query: auditQuery, answer: answers.auditList,
+    role: "viewer",
+    summary: "Who changed what, newest first, in pages",
+    query: auditQuery,
+    answer: answers.auditList,
     handle: async (tools, { query: { since, until, limit, cursor: from } }) => {
       const after = from === undefined ? undefined : readAuditCursor(from);
-      if (from !== undefined && after === undefined) return failure("invalid", "cursor must be the cursor that a list of the audit ended with");
+      if (from !== undefined && after === undefined)
+        return failure("invalid", "cursor must be the cursor that a list of the audit ended with");
       const page = await tools.audit.entries({
         limit,
         ...(since !== undefined && { since: atOf(since, tools) }),

@@ -14,7 +14,9 @@ export function readQuery(query: string, schema: z.ZodObject | null): Read<unkno
   if (twice !== undefined) return invalid(`The parameter '${shown(twice)}' is given twice.`, twice);
   if (schema !== null) return readFields(schema, Object.fromEntries(given), "parameter");
   const [first] = names;
-  return first === undefined ? { ok: true, value: {} } : invalid(`There is no parameter '${shown(first)}': this path takes none.`, first);
+  return first === undefined
+    ? { ok: true, value: {} }
+    : invalid(`There is no parameter '${shown(first)}': this path takes none.`, first);
 }
 
 export function readJsonBody(bytes: Buffer, contentType: string | undefined, schema: z.ZodObject): Read<unknown> {
@@ -39,14 +41,21 @@ export function readFields(schema: z.ZodObject, given: object, noun: "parameter"
   const issue = issues.find(({ code }) => code === "unrecognized_keys") ?? issues[0];
   if (issue?.code === "unrecognized_keys") return unknownField(schema, issue.path, issue.keys[0] ?? "", noun);
   const field = issue?.path.map(String).join(".") ?? "";
-  if (isMissing(given, issue?.path ?? [])) return invalid(`The ${noun === "body" ? "field" : noun} '${field}' is needed.`, field);
-  return invalid(`${field === "" ? "This" : `'${field}'`} ${issue?.message ?? "is malformed"}.`, field === "" ? null : field);
+  if (isMissing(given, issue?.path ?? []))
+    return invalid(`The ${noun === "body" ? "field" : noun} '${field}' is needed.`, field);
+  return invalid(
+    `${field === "" ? "This" : `'${field}'`} ${issue?.message ?? "is malformed"}.`,
+    field === "" ? null : field,
+  );
 }
 
 function unknownField(schema: z.ZodObject, path: readonly PropertyKey[], unknown: string, noun: string): Read<never> {
   const field = [...path.map(String), unknown].join(".");
   const near = closest(unknown, Object.keys(objectAt(schema, path)?.shape ?? {}));
-  return invalid(`There is no ${noun} '${shown(field)}'${near === undefined ? "." : `; did you mean '${near}'?`}`, field);
+  return invalid(
+    `There is no ${noun} '${shown(field)}'${near === undefined ? "." : `; did you mean '${near}'?`}`,
+    field,
+  );
 }
 
 /** The object schema at a path, through what makes it optional. */
@@ -61,7 +70,8 @@ function objectAt(schema: z.ZodObject, path: readonly PropertyKey[]): z.ZodObjec
 
 function bare(schema: unknown): unknown {
   let here = schema as { readonly unwrap?: () => unknown } | undefined;
-  while (here !== undefined && !hasShape(here) && typeof here.unwrap === "function") here = here.unwrap() as typeof here;
+  while (here !== undefined && !hasShape(here) && typeof here.unwrap === "function")
+    here = here.unwrap() as typeof here;
   return here;
 }
 

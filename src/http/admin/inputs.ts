@@ -32,13 +32,18 @@ export function msOf(text: string | null | undefined): number | null | undefined
   return text === null || text === undefined ? text : parseDuration(text);
 }
 
-const instantShape = "must be a span such as 24h or 7d, a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z";
+const instantShape =
+  "must be a span such as 24h or 7d, a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z";
 
 /** An instant as the commands take it. */
 export const instant = z
   .string()
   .refine((text) => isDate(text) || parseInstant("", text, 0, { startOfDate: () => 0 } as never).ok, instantShape)
-  .meta({ description: "A span back from now (24h, 7d), a date in the time zone (its beginning), or an ISO 8601 instant with its zone.", example: "7d" });
+  .meta({
+    description:
+      "A span back from now (24h, 7d), a date in the time zone (its beginning), or an ISO 8601 instant with its zone.",
+    example: "7d",
+  });
 
 /** The instant of a field that was checked. */
 export function atOf(text: string, { clock, calendar }: Pick<RouteTools, "clock" | "calendar">): number {
@@ -48,7 +53,13 @@ export function atOf(text: string, { clock, calendar }: Pick<RouteTools, "clock"
 
 export function limitOf(defaultCount: number) {
   const shape = "must be a whole number from 1 to 1000";
-  return z.coerce.number(shape).int(shape).min(1, shape).max(1000, shape).default(defaultCount).meta({ description: "How many at most." });
+  return z.coerce
+    .number(shape)
+    .int(shape)
+    .min(1, shape)
+    .max(1000, shape)
+    .default(defaultCount)
+    .meta({ description: "How many at most." });
 }
 
 export const cursor = z.string().max(200).meta({ description: "The `next` of the page before." });

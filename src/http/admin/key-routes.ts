@@ -16,7 +16,9 @@ import { answered, found, route, type AdminRoute } from "./route.ts";
 const newKey = z.strictObject({
   name: nameSchema.meta({ example: "alice" }),
   team: nameSchema.nullable().optional().meta({ description: "A team that is not there yet comes to be." }),
-  models: modelsSchema.optional().meta({ description: "Patterns of the models that it may use, such as gpt-4o*; null for all." }),
+  models: modelsSchema
+    .optional()
+    .meta({ description: "Patterns of the models that it may use, such as gpt-4o*; null for all." }),
   expires: lifetime.nullable().optional(),
   limits: limitsSchema.optional(),
 });
@@ -29,25 +31,44 @@ const keyChange = z.strictObject({
 });
 
 const keyFilter = z.strictObject({
-  state: z.enum(keyStates, `must be one of ${keyStates.join(", ")}`).optional(), limit: limitOf(100), cursor: cursor.optional(),
+  state: z.enum(keyStates, `must be one of ${keyStates.join(", ")}`).optional(),
+  limit: limitOf(100),
+  cursor: cursor.optional(),
 });
 
 export const keyRoutes: readonly AdminRoute[] = [
   route("GET /keys", {
-    role: "viewer", summary: "Keys, revoked ones too, in the order of their making and in pages", query: keyFilter, answer: answers.keyList,
+    role: "viewer",
+    summary: "Keys, revoked ones too, in the order of their making and in pages",
+    query: keyFilter,
+    answer: answers.keyList,
     handle: async ({ keys, clock }, { query: { limit, cursor: after, state } }) => {
-      if (after !== undefined && (await keys.findById(after)) === undefined) return failure("invalid", "cursor must be the cursor that a list of keys ended with");
-      const page = await keys.page({ limit, at: clock.now(), ...(after !== undefined && { after }), ...(state && { state }) });
+      if (after !== undefined && (await keys.findById(after)) === undefined)
+        return failure("invalid", "cursor must be the cursor that a list of keys ended with");
+      const page = await keys.page({
+        limit,
+        at: clock.now(),
+        ...(after !== undefined && { after }),
+        ...(state && { state }),
+      });
       return found(keysJson(page, clock.now()));
     },
   }),
   route("POST /keys", {
-    role: "editor", summary: "Make a key; its text is answered this once", body: newKey, status: 201, answer: answers.newKey,
+    role: "editor",
+    summary: "Make a key; its text is answered this once",
+    body: newKey,
+    status: 201,
+    answer: answers.newKey,
     handle: async (tools, { body: { expires, ...body } }) =>
-      answered(await createKey(tools, { ...body, lifetimeMs: msOf(expires) }), ({ key, text }) => newKeyJson(key, text)),
+      answered(await createKey(tools, { ...body, lifetimeMs: msOf(expires) }), ({ key, text }) =>
+        newKeyJson(key, text),
+      ),
   }),
   route("GET /keys/{key}", {
-    role: "viewer", summary: "A key by its name or id, with the budgets that weigh on it", answer: answers.keyWithBudgets,
+    role: "viewer",
+    summary: "A key by its name or id, with the budgets that weigh on it",
+    answer: answers.keyWithBudgets,
     handle: async (tools, { params: [name = ""] }) => {
       const shown = await showKey(tools.keys, name);
       if (!shown.ok) return shown;
@@ -58,19 +79,31 @@ export const keyRoutes: readonly AdminRoute[] = [
     },
   }),
   route("PATCH /keys/{key}", {
-    role: "editor", summary: "Change what is given of a key; its next request heeds it", body: keyChange, answer: answers.key,
+    role: "editor",
+    summary: "Change what is given of a key; its next request heeds it",
+    body: keyChange,
+    answer: answers.key,
     handle: async (tools, { params: [name = ""], body: { expires, ...body } }) =>
-      answered(await updateKey(tools, name, { ...body, lifetimeMs: msOf(expires) }), ({ key }) => keyJson(key, tools.clock.now())),
+      answered(await updateKey(tools, name, { ...body, lifetimeMs: msOf(expires) }), ({ key }) =>
+        keyJson(key, tools.clock.now()),
+      ),
   }),
   route("POST /keys/{key}/rotate", {
-    role: "editor", summary: "Give a key a new secret, answered this once; the present one works on for a while",
-    body: z.strictObject({ overlap: overlap.default("24h") }), answer: answers.rotatedKey,
+    role: "editor",
+    summary: "Give a key a new secret, answered this once; the present one works on for a while",
+    body: z.strictObject({ overlap: overlap.default("24h") }),
+    answer: answers.rotatedKey,
     handle: async (tools, { params: [name = ""], body }) =>
-      answered(await rotateKey(tools, name, { overlapMs: msOf(body.overlap) }), ({ key, text }) => rotatedKeyJson(key, text)),
+      answered(await rotateKey(tools, name, { overlapMs: msOf(body.overlap) }), ({ key, text }) =>
+        rotatedKeyJson(key, text),
+      ),
   }),
   route("POST /keys/{key}/revoke", {
-    role: "editor", summary: "Close a key for good; repeating it changes nothing", answer: answers.key,
-    handle: async (tools, { params: [name = ""] }) => answered(await revokeKey(tools, name), ({ key }) => keyJson(key, tools.clock.now())),
+    role: "editor",
+    summary: "Close a key for good; repeating it changes nothing",
+    answer: answers.key,
+    handle: async (tools, { params: [name = ""] }) =>
+      answered(await revokeKey(tools, name), ({ key }) => keyJson(key, tools.clock.now())),
   }),
 ];
 
@@ -78,29 +111,46 @@ const teamChange = z.strictObject({ models: modelsSchema.optional(), limits: lim
 
 export const teamRoutes: readonly AdminRoute[] = [
   route("GET /teams", {
-    role: "viewer", summary: "All teams with the names of their live keys", answer: answers.teamList,
+    role: "viewer",
+    summary: "All teams with the names of their live keys",
+    answer: answers.teamList,
     handle: async ({ teams, keys, clock }) => {
       const members = await liveMembers(keys, clock.now());
-      return found({ teams: (await listTeams(teams)).map((team) => ({ ...teamFacts(team), keys: members(team.name) })) });
+      return found({
+        teams: (await listTeams(teams)).map((team) => ({ ...teamFacts(team), keys: members(team.name) })),
+      });
     },
   }),
   route("POST /teams", {
-    role: "editor", summary: "Make a team", body: teamChange.extend({ name: nameSchema.meta({ example: "research" }) }), status: 201, answer: answers.team,
+    role: "editor",
+    summary: "Make a team",
+    body: teamChange.extend({ name: nameSchema.meta({ example: "research" }) }),
+    status: 201,
+    answer: answers.team,
     handle: async (tools, { body }) => answered(await createTeam(tools, body), ({ team }) => teamFacts(team)),
   }),
   route("GET /teams/{team}", {
-    role: "viewer", summary: "A team with the names of its live keys", answer: answers.teamWithKeys,
+    role: "viewer",
+    summary: "A team with the names of its live keys",
+    answer: answers.teamWithKeys,
     handle: async ({ teams, keys, clock }, { params: [name = ""] }) => {
       const members = await liveMembers(keys, clock.now());
       return answered(await showTeam(teams, name), ({ team }) => ({ ...teamFacts(team), keys: members(name) }));
     },
   }),
   route("PATCH /teams/{team}", {
-    role: "editor", summary: "Change what is given of a team", body: teamChange, answer: answers.team,
-    handle: async (tools, { params: [name = ""], body }) => answered(await updateTeam(tools, name, body), ({ team }) => teamFacts(team)),
+    role: "editor",
+    summary: "Change what is given of a team",
+    body: teamChange,
+    answer: answers.team,
+    handle: async (tools, { params: [name = ""], body }) =>
+      answered(await updateTeam(tools, name, body), ({ team }) => teamFacts(team)),
   }),
   route("DELETE /teams/{team}", {
-    role: "editor", summary: "Delete a team that no live key and no budget names", answer: answers.removed,
-    handle: async (tools, { params: [name = ""] }) => answered(await deleteTeam(tools, name), () => ({ removed: true })),
+    role: "editor",
+    summary: "Delete a team that no live key and no budget names",
+    answer: answers.removed,
+    handle: async (tools, { params: [name = ""] }) =>
+      answered(await deleteTeam(tools, name), () => ({ removed: true })),
   }),
 ];

@@ -8,7 +8,9 @@ export function withDocument(routes: readonly AdminRoute[], version: string): re
   const all: AdminRoute[] = [
     ...routes,
     route("GET /openapi.json", {
-      role: "viewer", summary: "This document", answer: answers.document,
+      role: "viewer",
+      summary: "This document",
+      answer: answers.document,
       handle: async () => found((document ??= openApiDocument(all, version))),
     }),
   ];
@@ -28,12 +30,19 @@ export function openApiDocument(routes: readonly AdminRoute[], version: string):
     info: {
       title: "Farebox admin API",
       version,
-      description: "Keys, teams, budgets, charges and figures of one Farebox. Amounts are decimal strings in USD, times ISO 8601 UTC. Unknown fields and parameters are refused.",
+      description:
+        "Keys, teams, budgets, charges and figures of one Farebox. Amounts are decimal strings in USD, times ISO 8601 UTC. Unknown fields and parameters are refused.",
     },
     security: [{ adminToken: [] }],
     paths,
     components: {
-      securitySchemes: { adminToken: { type: "http", scheme: "bearer", description: "A token of `farebox admins create`, or FAREBOX_ADMIN_TOKEN." } },
+      securitySchemes: {
+        adminToken: {
+          type: "http",
+          scheme: "bearer",
+          description: "A token of `farebox admins create`, or FAREBOX_ADMIN_TOKEN.",
+        },
+      },
       schemas: { Error: schemaOf(errorSchema, "output") },
     },
   };
@@ -41,7 +50,11 @@ export function openApiDocument(routes: readonly AdminRoute[], version: string):
 
 const errorSchema = z.object({
   error: z.object({
-    message: z.string(), type: z.string(), param: z.string().nullable(), code: z.string(), metadata: z.record(z.string(), z.unknown()).optional(),
+    message: z.string(),
+    type: z.string(),
+    param: z.string().nullable(),
+    code: z.string(),
+    metadata: z.record(z.string(), z.unknown()).optional(),
   }),
 });
 
@@ -55,11 +68,17 @@ function operation(route: AdminRoute): object {
     tags: [path.split("/")[1]],
     ...(parameters.length > 0 && { parameters }),
     ...(body !== null && {
-      requestBody: { required: !body.safeParse({}).success, content: { "application/json": { schema: schemaOf(body, "input") } } },
+      requestBody: {
+        required: !body.safeParse({}).success,
+        content: { "application/json": { schema: schemaOf(body, "input") } },
+      },
     }),
     responses: {
       [status]: { description: "Done.", content: { "application/json": { schema: schemaOf(answer, "output") } } },
-      default: { description: errorsOf(route), content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } } },
+      default: {
+        description: errorsOf(route),
+        content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
+      },
     },
   };
 }
@@ -84,14 +103,26 @@ function operationId(method: string, path: string): string {
 }
 
 function pathParameters(path: string): object[] {
-  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({ name, in: "path", required: true, schema: { type: "string" } }));
+  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name,
+    in: "path",
+    required: true,
+    schema: { type: "string" },
+  }));
 }
 
 function queryParameters(query: z.ZodObject | null): object[] {
   if (query === null) return [];
-  const { properties = {}, required = [] } = schemaOf(query, "input") as { properties?: Record<string, { description?: string }>; required?: string[] };
+  const { properties = {}, required = [] } = schemaOf(query, "input") as {
+    properties?: Record<string, { description?: string }>;
+    required?: string[];
+  };
   return Object.entries(properties).map(([name, { description, ...schema }]) => ({
-    name, in: "query", required: required.includes(name), ...(description !== undefined && { description }), schema,
+    name,
+    in: "query",
+    required: required.includes(name),
+    ...(description !== undefined && { description }),
+    schema,
   }));
 }
 

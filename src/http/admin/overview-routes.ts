@@ -14,35 +14,62 @@ import { found, route, type AdminParts, type AdminRoute } from "./route.ts";
 /** What one page of the dashboard asks for at once. */
 export const overviewRoutes: readonly AdminRoute[] = [
   route("GET /overview", {
-    role: "viewer", summary: "Spending today, this month and over a span, with forecast and balance", query: overviewQuery, answer: answers.overview,
+    role: "viewer",
+    summary: "Spending today, this month and over a span, with forecast and balance",
+    query: overviewQuery,
+    answer: answers.overview,
     handle: async (tools, { query }) => {
-      const [overview, balance] = await Promise.all([runOverview({ ...tools, ledger: tools.latest }, { ...query, now: tools.clock.now() }), balanceSoon(tools)]);
+      const [overview, balance] = await Promise.all([
+        runOverview({ ...tools, ledger: tools.latest }, { ...query, now: tools.clock.now() }),
+        balanceSoon(tools),
+      ]);
       const { now, time_zone, today, month, forecast, ...rest } = overview;
       return found({ now, time_zone, today, month, forecast, balance, ...rest });
     },
   }),
   route("GET /requests/live", {
-    role: "viewer", summary: "The latest requests, and then those that began or ended since", query: liveQuery, answer: answers.live,
+    role: "viewer",
+    summary: "The latest requests, and then those that began or ended since",
+    query: liveQuery,
+    answer: answers.live,
     handle: async ({ latest, keys }, { query: { key: asked, team, ...wish } }) => {
       const recentQuery = recentQueryOf(wish);
       if (recentQuery === null) return failure("invalid", "after must be the cursor of an earlier answer");
       const key = asked === undefined ? undefined : await keys.find(asked);
       if (asked !== undefined && key === undefined) return noSuchKey(asked);
-      const recent = await latest.recent({ ...recentQuery, ...(key && { key: key.id }), ...(team !== undefined && { team }) });
-      return found(recentJson(recent, await keyNamesOf(keys, recent.charges.map((charge) => charge.key))));
+      const recent = await latest.recent({
+        ...recentQuery,
+        ...(key && { key: key.id }),
+        ...(team !== undefined && { team }),
+      });
+      return found(
+        recentJson(
+          recent,
+          await keyNamesOf(
+            keys,
+            recent.charges.map((charge) => charge.key),
+          ),
+        ),
+      );
     },
   }),
   route("GET /health", {
-    role: "viewer", summary: "The bill beside the ledger, holds that wait, the gateway's errors, alerts", answer: answers.health,
+    role: "viewer",
+    summary: "The bill beside the ledger, holds that wait, the gateway's errors, alerts",
+    answer: answers.health,
     handle: async (tools) => found(await runHealth(tools, tools.clock.now())),
   }),
   route("GET /prices/{model}/history", {
-    role: "viewer", summary: "A model's prices, those that were and those to come too, newest first", answer: answers.priceHistory,
+    role: "viewer",
+    summary: "A model's prices, those that were and those to come too, newest first",
+    answer: answers.priceHistory,
     handle: async ({ catalogue, clock }, { params: [name = ""] }) => {
       const prices = catalogue();
       const model = prices.find(name, clock.now());
       const history = model && prices.histories().find(({ id }) => id === model.id);
-      return history === undefined ? failure("not_found", `no price file names the model ${JSON.stringify(name)}`) : found(priceHistoryJson(history, clock.now()));
+      return history === undefined
+        ? failure("not_found", `no price file names the model ${JSON.stringify(name)}`)
+        : found(priceHistoryJson(history, clock.now()));
     },
   }),
 ];
@@ -53,5 +80,11 @@ const balancePatienceMs = 50;
 async function balanceSoon({ account, accountTtlMs, latest, clock }: AdminParts) {
   const late = new Promise<undefined>((resolve) => clock.after(balancePatienceMs, () => resolve(undefined)));
   const [record, burn] = await Promise.all([Promise.race([account(), late]), burnPerHour(latest, clock.now())]);
-  return record === undefined ? null : balanceJson(readAccount(record.body), burn, { fetchedAt: record.fetchedAt, now: clock.now(), ttlMs: accountTtlMs });
+  return record === undefined
+    ? null
+    : balanceJson(readAccount(record.body), burn, {
+        fetchedAt: record.fetchedAt,
+        now: clock.now(),
+        ttlMs: accountTtlMs,
+      });
 }

@@ -72,7 +72,10 @@ export interface AdminRoute {
   readonly status: 200 | 201;
   /** What it answers; for the document and its tests. */
   readonly answer: z.ZodType;
-  handle(tools: RouteTools, input: { readonly params: readonly string[]; readonly query: never; readonly body: never }): Promise<RouteAnswer>;
+  handle(
+    tools: RouteTools,
+    input: { readonly params: readonly string[]; readonly query: never; readonly body: never },
+  ): Promise<RouteAnswer>;
 }
 
 interface Declared<Q extends z.ZodObject, B extends z.ZodObject> {
@@ -82,7 +85,10 @@ interface Declared<Q extends z.ZodObject, B extends z.ZodObject> {
   readonly body?: B;
   readonly status?: 201;
   readonly answer: z.ZodType;
-  handle(tools: RouteTools, input: { readonly params: readonly string[]; readonly query: z.output<Q>; readonly body: z.output<B> }): Promise<RouteAnswer>;
+  handle(
+    tools: RouteTools,
+    input: { readonly params: readonly string[]; readonly query: z.output<Q>; readonly body: z.output<B> },
+  ): Promise<RouteAnswer>;
 }
 
 /** Declares a route: "GET /keys/{key}". `params` are handed over in the order of the path. */
@@ -92,13 +98,21 @@ export function route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObject
 ): AdminRoute {
   const [method = "", path = ""] = name.split(" ");
   return {
-    ...declared, method: method.toLowerCase() as AdminMethod, path, query: query ?? null, body: body ?? null, status: status ?? 200,
+    ...declared,
+    method: method.toLowerCase() as AdminMethod,
+    path,
+    query: query ?? null,
+    body: body ?? null,
+    status: status ?? 200,
     handle: handle as AdminRoute["handle"],
   };
 }
 
 /** The answer of a use case that may fail: its failure, or what is made of its success. */
-export function answered<T extends { readonly ok: true }>(result: T | Failure, json: (done: T) => unknown): RouteAnswer {
+export function answered<T extends { readonly ok: true }>(
+  result: T | Failure,
+  json: (done: T) => unknown,
+): RouteAnswer {
   return result.ok ? { ok: true, json: json(result) } : result;
 }
 

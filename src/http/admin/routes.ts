@@ -8,5 +8,8 @@ import { taskRoutes } from "./task-routes.ts";
 
 /** Every route of the admin API: served, documented and tested from here. */
 export function adminRoutes(version: string): readonly AdminRoute[] {
-  return withDocument([...keyRoutes, ...teamRoutes, ...budgetRoutes, ...chargeRoutes, ...taskRoutes, ...figureRoutes, ...overviewRoutes], version);
+  return withDocument(
+    [...keyRoutes, ...teamRoutes, ...budgetRoutes, ...chargeRoutes, ...taskRoutes, ...figureRoutes, ...overviewRoutes],
+    version,
+  );
 }

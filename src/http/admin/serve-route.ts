@@ -9,7 +9,10 @@ import type { AdminParts, AdminRoute, RouteAnswer } from "./route.ts";
 
 export const adminBase = "/admin/v1";
 
-const answerHeaders: HeaderList = [["content-type", "application/json"], ["cache-control", "no-store"]];
+const answerHeaders: HeaderList = [
+  ["content-type", "application/json"],
+  ["cache-control", "no-store"],
+];
 const refusalHeaders: HeaderList = [["cache-control", "no-store"]];
 
 /** Who lets admins in: by their tokens, and by their sessions of the dashboard. */
@@ -26,7 +29,11 @@ export function serveAdmin(routes: readonly AdminRoute[], parts: AdminParts & Do
     handler: (exchange) => serve(exchange, each, parts),
   }));
   const rest = (exchange: Exchange) => serveRest(exchange, routes, parts);
-  return [...served, { method: "all", path: adminBase, handler: rest }, { method: "all", path: `${adminBase}/*rest`, handler: rest }];
+  return [
+    ...served,
+    { method: "all", path: adminBase, handler: rest },
+    { method: "all", path: `${adminBase}/*rest`, handler: rest },
+  ];
 }
 
 async function serve(exchange: Exchange, route: AdminRoute, parts: AdminParts & Doors): Promise<Summary> {
@@ -51,7 +58,10 @@ async function serveRest(exchange: Exchange, routes: readonly AdminRoute[], door
   if (!admission.ok) return refused(exchange, admission.refusal);
   const methods = routes.filter((each) => matches(each, exchange.path)).map(({ method }) => method.toUpperCase());
   if (methods.length > 0) return refused(exchange, { code: "method_not_allowed", allow: methods });
-  return refused(exchange, { code: "not_found", message: `There is no such path; ${adminBase}/openapi.json lists those that there are.` });
+  return refused(exchange, {
+    code: "not_found",
+    message: `There is no such path; ${adminBase}/openapi.json lists those that there are.`,
+  });
 }
 
 type Admitted = { readonly ok: true; readonly caller: AdminCaller } | { readonly ok: false; readonly refusal: Refusal };
@@ -75,9 +85,16 @@ function refused(exchange: Exchange, refusal: Refusal): Summary {
 }
 
 /** A body where none is taken is refused too: what it says would be ignored. */
-async function readBody(exchange: Exchange, route: AdminRoute): Promise<Read<unknown> | { readonly ok: false; readonly refusal: null }> {
+async function readBody(
+  exchange: Exchange,
+  route: AdminRoute,
+): Promise<Read<unknown> | { readonly ok: false; readonly refusal: null }> {
   const read = await exchange.readBody(bodyBytesMax);
-  if (!read.ok) return { ok: false, refusal: read.refusal?.code === "request_too_large" ? { ...read.refusal, setting: null } : read.refusal } as never;
+  if (!read.ok)
+    return {
+      ok: false,
+      refusal: read.refusal?.code === "request_too_large" ? { ...read.refusal, setting: null } : read.refusal,
+    } as never;
   try {
     if (route.body === null) return read.bytes.length === 0 ? { ok: true, value: undefined } : takesNoBody;
     if (read.bytes.length === 0) return readFields(route.body, {}, "body");
@@ -91,18 +108,24 @@ async function readBody(exchange: Exchange, route: AdminRoute): Promise<Read<unk
 const bodyBytesMax = 1024 * 1024;
 
 const takesNoBody = {
-  ok: false, refusal: { code: "invalid_request", message: "This request takes no body.", param: null },
+  ok: false,
+  refusal: { code: "invalid_request", message: "This request takes no body.", param: null },
 } as const satisfies Read<unknown>;
 
 function paramsOf(route: AdminRoute, path: string): string[] {
   const given = path.slice(adminBase.length).split("/");
-  return route.path.split("/").flatMap((segment, index) => (segment.startsWith("{") ? [decodeURIComponent(given[index] ?? "")] : []));
+  return route.path
+    .split("/")
+    .flatMap((segment, index) => (segment.startsWith("{") ? [decodeURIComponent(given[index] ?? "")] : []));
 }
 
 function matches(route: AdminRoute, path: string): boolean {
   const given = path.slice(adminBase.length).split("/");
   const segments = route.path.split("/");
-  return segments.length === given.length && segments.every((segment, index) => segment === given[index] || (segment.startsWith("{") && given[index] !== ""));
+  return (
+    segments.length === given.length &&
+    segments.every((segment, index) => segment === given[index] || (segment.startsWith("{") && given[index] !== ""))
+  );
 }
 
 function refusalOf({ kind, message }: RouteAnswer & { readonly ok: false }): Refusal {

@@ -8,14 +8,20 @@ import { found, route, type AdminRoute } from "./route.ts";
 
 const taskQuery = z.strictObject({
   key: z.string().max(200).optional().meta({ description: "Of this key alone, by name or id." }),
-  running: z.enum(["true", "false"]).optional().meta({ description: "Only those that are not settled yet, or only those that are." }),
+  running: z
+    .enum(["true", "false"])
+    .optional()
+    .meta({ description: "Only those that are not settled yet, or only those that are." }),
   limit: limitOf(100),
   cursor: cursor.optional(),
 });
 
 export const taskRoutes: readonly AdminRoute[] = [
   route("GET /tasks", {
-    role: "viewer", summary: "Tasks of all keys, newest first, in pages", query: taskQuery, answer: taskList,
+    role: "viewer",
+    summary: "Tasks of all keys, newest first, in pages",
+    query: taskQuery,
+    answer: taskList,
     handle: async ({ tasks, keys }, { query: { key: nameOrId, running, limit, cursor: after } }) => {
       const key = nameOrId === undefined ? undefined : await keys.find(nameOrId);
       if (nameOrId !== undefined && key === undefined) return failure("not_found", `there is no key ${nameOrId}`);
@@ -25,12 +31,17 @@ export const taskRoutes: readonly AdminRoute[] = [
         ...(running !== undefined && { running: running === "true" }),
         ...(after !== undefined && { after }),
       });
-      const nameOf = await keyNamesOf(keys, page.tasks.map((each) => each.key));
+      const nameOf = await keyNamesOf(
+        keys,
+        page.tasks.map((each) => each.key),
+      );
       return found({ tasks: page.tasks.map((each) => taskJson(each, nameOf)), next: page.next });
     },
   }),
   route("GET /tasks/{task_id}", {
-    role: "viewer", summary: "One task, whoever made it", answer: task,
+    role: "viewer",
+    summary: "One task, whoever made it",
+    answer: task,
     handle: async ({ tasks, keys }, { params: [taskId = ""] }) => {
       const known = await tasks.find(taskId);
       if (known === undefined) return failure("not_found", "there is no such task");

@@ -37,5 +37,8 @@ export function dropSession(exchange: Exchange): HeaderList {
 function setCookie(exchange: Exchange, value: string, seconds: number): HeaderList[number] {
   const isSecure = /^https:/i.test(exchange.header("origin") ?? "");
   const name = (isSecure ? securePrefix : "") + cookieName(exchange);
-  return ["set-cookie", `${name}=${value}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${isSecure ? "; Secure" : ""}`];
+  return [
+    "set-cookie",
+    `${name}=${value}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${isSecure ? "; Secure" : ""}`,
+  ];
 }

@@ -42,8 +42,16 @@ const contentTypes: Readonly<Record<string, string>> = {
  * page carries in itself all the same, its import map.
  */
 function policy(scripts: readonly string[]): string {
-  const self = ["style-src", "img-src", "font-src", "connect-src", "manifest-src", "form-action"].map((name) => `${name} 'self'`);
-  return ["default-src 'none'", ["script-src 'self'", ...scripts].join(" "), ...self, "base-uri 'none'", "frame-ancestors 'none'"].join("; ");
+  const self = ["style-src", "img-src", "font-src", "connect-src", "manifest-src", "form-action"].map(
+    (name) => `${name} 'self'`,
+  );
+  return [
+    "default-src 'none'",
+    ["script-src 'self'", ...scripts].join(" "),
+    ...self,
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+  ].join("; ");
 }
 
 const plainPolicy = policy([]);
@@ -52,7 +60,8 @@ const plainPolicy = policy([]);
 export function dashboardRoutes({ folder }: { readonly folder: string }): readonly Route[] {
   const handler: Handler = async (exchange) => {
     const file = await fileFor(exchange.path, folder);
-    if (file === undefined) return refuse(exchange, { code: "not_found", message: "There is no such page; the dashboard is at /dashboard." });
+    if (file === undefined)
+      return refuse(exchange, { code: "not_found", message: "There is no such page; the dashboard is at /dashboard." });
     answerFile(exchange, file);
     return notForwarded;
   };
@@ -125,7 +134,9 @@ function answerFile(exchange: Exchange, { bytes, type }: Found): void {
 
 /** A page's import map has to stand in it: the policy names it by its digest, and with that no other. */
 function importMaps(html: string): string[] {
-  return [...html.matchAll(/<script type="importmap">([^]*?)<\/script>/g)].map(([, text = ""]) => `'sha256-${digest(Buffer.from(text), "base64")}'`);
+  return [...html.matchAll(/<script type="importmap">([^]*?)<\/script>/g)].map(
+    ([, text = ""]) => `'sha256-${digest(Buffer.from(text), "base64")}'`,
+  );
 }
 
 function digest(bytes: Buffer, encoding: "base64" | "base64url"): string {

@@ -33,11 +33,20 @@ export function sessionRoutes(parts: {
     if (!body.ok) return refused(exchange, body.refusal);
     const { token: text } = body.value as z.output<typeof tokenBody>;
     const result = await desk.signIn(text, exchange.remoteAddress);
-    if (!result.ok) return refused(exchange, { code: "admin_refused", message: result.message, retryAfterSeconds: result.retryAfterSeconds });
+    if (!result.ok)
+      return refused(exchange, {
+        code: "admin_refused",
+        message: result.message,
+        retryAfterSeconds: result.retryAfterSeconds,
+      });
     // Whoever was signed in before in this browser no longer is.
     desk.signOut(exchange);
     const { signedIn, token } = result;
-    return answer(exchange, sessionJson(signedIn, about), keepSession(exchange, token, signedIn.expiresAt - clock.now()));
+    return answer(
+      exchange,
+      sessionJson(signedIn, about),
+      keepSession(exchange, token, signedIn.expiresAt - clock.now()),
+    );
   };
 
   const signOut: Handler = async (exchange) => {
@@ -56,18 +65,24 @@ export function sessionRoutes(parts: {
 
 const bodyBytesMax = 10_000;
 
-const tokenBody = z.strictObject({ token: z.string("must be a text").trim().min(1, "must not be empty").max(1000, "is too long") });
+const tokenBody = z.strictObject({
+  token: z.string("must be a text").trim().min(1, "must not be empty").max(1000, "is too long"),
+});
 
 const nobody = { kind: "none" };
 
 function sessionJson(signedIn: SignedIn, about: object) {
   const common = { expires_at: isoTime(signedIn.expiresAt), ...about };
-  if (signedIn.kind === "admin") return { kind: "admin", name: signedIn.caller.name, role: signedIn.caller.role, ...common };
+  if (signedIn.kind === "admin")
+    return { kind: "admin", name: signedIn.caller.name, role: signedIn.caller.role, ...common };
   const { key } = signedIn.who;
   return { kind: "key", name: key?.name ?? null, team: key?.team ?? null, role: null, ...common };
 }
 
-const headers: HeaderList = [["content-type", "application/json"], ["cache-control", "no-store"]];
+const headers: HeaderList = [
+  ["content-type", "application/json"],
+  ["cache-control", "no-store"],
+];
 
 function answer(exchange: Exchange, json: object, more: HeaderList = []): Summary {
   exchange.answer(200, [...headers, ...more], JSON.stringify(json));

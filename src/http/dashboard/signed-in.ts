@@ -4,7 +4,13 @@ import { Sessions, type Session } from "../../admin/sessions.ts";
 import type { Refusal } from "../../core/refusals.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Exchange } from "../../ports/exchange.ts";
-import { digestOfSecret, hasCredential, type Authenticate, type Authenticated, type Keyring } from "../../proxy/authenticate.ts";
+import {
+  digestOfSecret,
+  hasCredential,
+  type Authenticate,
+  type Authenticated,
+  type Keyring,
+} from "../../proxy/authenticate.ts";
 import { sessionToken } from "./cookie.ts";
 
 /** Whoever is signed in, as their token is now. */
@@ -18,7 +24,9 @@ export type SignIn =
   | { readonly ok: false; readonly message: string; readonly retryAfterSeconds: number | null };
 
 /** A session that may be used for this request; `refusal` null: there is none, or not for this. */
-export type Admitted<T> = { readonly ok: true; readonly by: T } | { readonly ok: false; readonly refusal: Refusal | null };
+export type Admitted<T> =
+  | { readonly ok: true; readonly by: T }
+  | { readonly ok: false; readonly refusal: Refusal | null };
 
 /** Sessions of the dashboard: begun with a token, and good for as long as it is. */
 export interface SessionDesk {
@@ -74,8 +82,17 @@ export function createSessionDesk(parts: {
     const who = await keyring.bySecret(text);
     if (!who.ok) {
       const slowed = await tries.slow(address);
-      if (!slowed.ok) return { ok: false, message: "Too many tries with wrong keys came from this address.", retryAfterSeconds: slowed.retryAfterSeconds };
-      return { ok: false, message: "message" in who.refusal ? who.refusal.message : "This API key does not open.", retryAfterSeconds: null };
+      if (!slowed.ok)
+        return {
+          ok: false,
+          message: "Too many tries with wrong keys came from this address.",
+          retryAfterSeconds: slowed.retryAfterSeconds,
+        };
+      return {
+        ok: false,
+        message: "message" in who.refusal ? who.refusal.message : "This API key does not open.",
+        retryAfterSeconds: null,
+      };
     }
     const { id, expiresAt } = who.key;
     const { token, session } = sessions.begin({ kind: "key", id, digest: digestOfSecret(text) }, expiresAt);
@@ -104,7 +121,8 @@ export function createSessionDesk(parts: {
   return {
     signedIn,
     isOwnPage,
-    signIn: (text, address) => (text.startsWith("sk-fb-") ? signInWithKey(text, address) : signInAsAdmin(text, address)),
+    signIn: (text, address) =>
+      text.startsWith("sk-fb-") ? signInWithKey(text, address) : signInAsAdmin(text, address),
     signOut(exchange) {
       const token = sessionToken(exchange);
       if (token !== undefined) sessions.end(token);
@@ -124,7 +142,12 @@ export function createSessionDesk(parts: {
 }
 
 const keysSession: Refusal = {
-  code: "admin_refused", message: "Who is signed in with a key sees that key's own figures only, at /v1/farebox; sign in with an admin token.", retryAfterSeconds: null,
+  code: "admin_refused",
+  message: "Who is signed in with a key sees that key's own figures only, at /v1/farebox; sign in with an admin token.",
+  retryAfterSeconds: null,
 };
 
-const adminsSession: Refusal = { code: "invalid_api_key", message: "Who is signed in as an admin has no figures of a key's own; /admin/v1 has those of all keys." };
+const adminsSession: Refusal = {
+  code: "invalid_api_key",
+  message: "Who is signed in as an admin has no figures of a key's own; /admin/v1 has those of all keys.",
+};

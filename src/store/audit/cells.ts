@@ -34,7 +34,15 @@ export class CellBook {
   of(name: string, identity: readonly string[] | (() => readonly string[])): Cell {
     let cell = this.#cells.get(name);
     if (cell === undefined) {
-      cell = { name, identity: typeof identity === "function" ? identity() : identity, counts: zeros.slice(), cost: 0n, listCost: 0n, inDoubt: 0n, isUsed: false };
+      cell = {
+        name,
+        identity: typeof identity === "function" ? identity() : identity,
+        counts: zeros.slice(),
+        cost: 0n,
+        listCost: 0n,
+        inDoubt: 0n,
+        isUsed: false,
+      };
       this.#cells.set(name, cell);
     }
     if (!cell.isUsed) {
@@ -69,7 +77,8 @@ export class CellBook {
 }
 
 export function addCell(to: Cell, from: Cell): void {
-  for (let index = 0; index < to.counts.length; index++) to.counts[index] = (to.counts[index] ?? 0) + (from.counts[index] ?? 0);
+  for (let index = 0; index < to.counts.length; index++)
+    to.counts[index] = (to.counts[index] ?? 0) + (from.counts[index] ?? 0);
   to.cost += from.cost;
   to.listCost += from.listCost;
   to.inDoubt += from.inDoubt;

@@ -26,7 +26,10 @@ export class ChargeCheck {
   }
 
   *getPrice(id: string): Reading<void> {
-    const [row] = yield* rowsOf<{ canonical: string }>({ sql: "select canonical from price_versions where id = ?", values: [id] });
+    const [row] = yield* rowsOf<{ canonical: string }>({
+      sql: "select canonical from price_versions where id = ?",
+      values: [id],
+    });
     if (this.#prices.size >= pricesKept) this.#prices.clear();
     this.#prices.set(id, row === undefined ? null : parsePrice(row.canonical));
   }
@@ -37,7 +40,14 @@ export class ChargeCheck {
   }
 
   /** What is in doubt is the whole cost of a charge with doubts; of a carried sum it is what its charges had. */
-  checkDoubts({ id, state, formula, cost, doubts, in_doubt: found }: Pick<ChargeRow, "id" | "state" | "formula" | "cost" | "doubts" | "in_doubt">): void {
+  checkDoubts({
+    id,
+    state,
+    formula,
+    cost,
+    doubts,
+    in_doubt: found,
+  }: Pick<ChargeRow, "id" | "state" | "formula" | "cost" | "doubts" | "in_doubt">): void {
     const expected = state === "posted" && doubts !== null ? (cost ?? 0n) : 0n;
     if (formula !== "adjustment" && found !== expected) this.#differ(id, `in doubt ${expected}`, `in doubt ${found}`);
   }
@@ -74,12 +84,22 @@ export function* checkTasks(report: Report): Reading<void> {
 
 /** Every stored price is the text that its id is the digest of, and can be read. */
 export function* checkPrices(report: Report): Reading<void> {
-  const rows = new Feed<{ readonly id: string; readonly canonical: string }>("select id, canonical from price_versions order by id");
+  const rows = new Feed<{ readonly id: string; readonly canonical: string }>(
+    "select id, canonical from price_versions order by id",
+  );
   for (yield* rows.fill(); rows.next !== undefined; rows.advance(), yield* rows.fill()) {
     const { id, canonical } = rows.next;
     const digest = contentId(canonical);
-    if (digest !== id) report({ kind: "price", id, expected: `a price with the digest ${id}`, found: `digest ${digest}`, derived: null });
-    else if (parsePrice(canonical) === null) report({ kind: "price", id, expected: "a price", found: "a text that is none", derived: null });
+    if (digest !== id)
+      report({
+        kind: "price",
+        id,
+        expected: `a price with the digest ${id}`,
+        found: `digest ${digest}`,
+        derived: null,
+      });
+    else if (parsePrice(canonical) === null)
+      report({ kind: "price", id, expected: "a price", found: "a text that is none", derived: null });
   }
 }
 

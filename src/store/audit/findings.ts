@@ -19,9 +19,14 @@ export interface Finding extends Difference {
 export type Report = (finding: Finding) => void;
 
 /** The columns that differ, as text: "requests 2, cost 30". */
-export function differing(names: readonly string[], expected: readonly unknown[], found: readonly unknown[]): { expected: string; found: string } | null {
+export function differing(
+  names: readonly string[],
+  expected: readonly unknown[],
+  found: readonly unknown[],
+): { expected: string; found: string } | null {
   const differ = names.map((_, index) => index).filter((index) => String(expected[index]) !== String(found[index]));
   if (differ.length === 0) return null;
-  const text = (values: readonly unknown[]) => differ.map((index) => `${names[index]} ${String(values[index])}`).join(", ");
+  const text = (values: readonly unknown[]) =>
+    differ.map((index) => `${names[index]} ${String(values[index])}`).join(", ");
   return { expected: text(expected), found: text(found) };
 }

@@ -21,7 +21,9 @@ export function* inspect(dialect: Dialect, calendar: Calendar, report: Report, o
   const total = onProgress === undefined ? 0 : yield* numberOf("select count(*) as number from charges");
   const quartersFrom = yield* numberOf("select quarters_from as number from meta");
   const windows = new WindowCheck(calendar, yield* readBudgetTexts(), report);
-  return yield* new Pass({ dialect, calendar, report, windows, quartersFrom }).run((done) => onProgress?.(done / total));
+  return yield* new Pass({ dialect, calendar, report, windows, quartersFrom }).run((done) =>
+    onProgress?.(done / total),
+  );
 }
 
 function* numberOf(sql: string): Reading<number> {

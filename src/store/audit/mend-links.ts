@@ -18,13 +18,23 @@ interface LinkedCharge {
  * or to nothing go: nobody follows the others any more.
  */
 export function* mendLinks(dialect: Dialect, calendar: Calendar, seq: number): Reading<Mended[]> {
-  const charge = yield* rowOf<LinkedCharge>({ sql: "select id, state, admitted_at as at, key, team from charges where seq = ?", values: [seq] });
+  const charge = yield* rowOf<LinkedCharge>({
+    sql: "select id, state, admitted_at as at, key, team from charges where seq = ?",
+    values: [seq],
+  });
   const before = yield* linksOf(dialect, seq);
-  const wanted = charge === undefined ? [] : charge.state === "pending" ? yield* windowsOf(calendar, charge) : yield* existing(before);
+  const wanted =
+    charge === undefined
+      ? []
+      : charge.state === "pending"
+        ? yield* windowsOf(calendar, charge)
+        : yield* existing(before);
   for (const { sql, values } of dialect.setLinks(seq, wanted)) yield { sql, values };
   const after = yield* linksOf(dialect, seq);
   const text = (windows: readonly number[]) => (windows.length === 0 ? "no window" : `windows ${windows.join(", ")}`);
-  return String(before) === String(after) ? [] : [{ kind: "link", id: charge?.id ?? String(seq), from: text(before), to: text(after) }];
+  return String(before) === String(after)
+    ? []
+    : [{ kind: "link", id: charge?.id ?? String(seq), from: text(before), to: text(after) }];
 }
 
 function* linksOf(dialect: Dialect, charge: number): Reading<number[]> {
@@ -34,7 +44,8 @@ function* linksOf(dialect: Dialect, charge: number): Reading<number[]> {
 function* existing(windows: readonly number[]): Reading<number[]> {
   const found: number[] = [];
   for (const window of windows) {
-    if ((yield* rowOf<object>({ sql: "select 1 from windows where seq = ?", values: [window] })) !== undefined) found.push(window);
+    if ((yield* rowOf<object>({ sql: "select 1 from windows where seq = ?", values: [window] })) !== undefined)
+      found.push(window);
   }
   return found;
 }

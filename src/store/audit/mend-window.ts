@@ -33,10 +33,13 @@ export function* mendWindow(dialect: Dialect, calendar: Calendar, seq: number): 
   if (scope === undefined || !isPeriod(row.period)) return [];
   const id = [`${formatScope(scope)}/${row.period}`, row.subject].filter((part) => part !== "").join(" ");
   const span = spanAt(calendar, row.period, Number(row.starts_at));
-  if (span === null || (yield* isTaken(row, span, seq))) return yield* removed(dialect, seq, id, `from ${row.starts_at}`);
+  if (span === null || (yield* isTaken(row, span, seq)))
+    return yield* removed(dialect, seq, id, `from ${row.starts_at}`);
 
   const sums = yield* sumsOf(calendar, { scope, period: row.period, subject: row.subject, span });
-  const from = textOf(Number(row.starts_at), row.ends_at === null ? null : Number(row.ends_at), row) + (yield* leasesOf(dialect, seq));
+  const from =
+    textOf(Number(row.starts_at), row.ends_at === null ? null : Number(row.ends_at), row) +
+    (yield* leasesOf(dialect, seq));
   for (const { sql, values } of dialect.setWindow(seq, { ...span, ...sums })) yield { sql, values };
   const to = textOf(span.start, span.end, sums) + (yield* leasesOf(dialect, seq));
   return from === to ? [] : [{ kind: "window", id, from, to }];
@@ -79,7 +82,10 @@ function* sumsOf(calendar: Calendar, { scope, period, subject, span }: Wanted): 
   const { sql, values } = scopeCondition(scope, subject);
   const [since, until] = [span.start, span.end ?? endOfTime];
   const inSpan = `${sql} and admitted_at >= ? and admitted_at < ?`;
-  const pending = yield* rowOf<{ sum: bigint }>({ sql: `select ${sumOf("hold")} as sum from charges where state = 'pending' and ${inSpan}`, values: [...values, since, until] });
+  const pending = yield* rowOf<{ sum: bigint }>({
+    sql: `select ${sumOf("hold")} as sum from charges where state = 'pending' and ${inSpan}`,
+    values: [...values, since, until],
+  });
   const spent = yield* rowOf<{ sum: bigint }>(
     period === "1h"
       ? { sql: `select ${sumOf("cost")} as sum from charges where ${inSpan}`, values: [...values, since, until] }

@@ -39,7 +39,15 @@ function* mendQuarter(dialect: Dialect, time: number, key: string): Reading<Mend
   if (kept === undefined) return [];
   const sums = sumsFromCharges(quarterOf, `key = ? and admitted_at >= ? and admitted_at < ? and ${quarterOf} = ?`);
   const values = [key, time, time + quarterMs, time];
-  return yield* replaceRows(dialect, { table: "rollup_quarter", column: "starts_at", time, key, sums, values, shown: new Date(time).toISOString() });
+  return yield* replaceRows(dialect, {
+    table: "rollup_quarter",
+    column: "starts_at",
+    time,
+    key,
+    sums,
+    values,
+    shown: new Date(time).toISOString(),
+  });
 }
 
 function* mendDay(dialect: Dialect, calendar: Calendar, time: string, key: string): Reading<Mended[]> {
@@ -50,20 +58,30 @@ function* mendDay(dialect: Dialect, calendar: Calendar, time: string, key: strin
 }
 
 /** What a key's charges of a day, and carried sums, add to the rollup by days. */
-function dayParts(calendar: Calendar, date: string, key: string): { readonly sql: string; readonly values: readonly Value[] } {
+function dayParts(
+  calendar: Calendar,
+  date: string,
+  key: string,
+): { readonly sql: string; readonly values: readonly Value[] } {
   const { start, end } = spanOfDate(calendar, date);
   const day = "cast(? as text) as day";
   const ofKeyAndSpan = "key = ? and admitted_at >= ? and admitted_at < ?";
   const values = [date, key, start, end];
-  return { sql: `${sumsFromCharges(day, ofKeyAndSpan)} union all ${carriedByDay(day, ofKeyAndSpan)}`, values: [...values, ...values] };
+  return {
+    sql: `${sumsFromCharges(day, ofKeyAndSpan)} union all ${carriedByDay(day, ofKeyAndSpan)}`,
+    values: [...values, ...values],
+  };
 }
 
 /** The instants of a local date; none for a text that is no date. */
 function spanOfDate(calendar: Calendar, date: string): { readonly start: number; readonly end: number } {
   const parsed = /^[12]\d{3}-\d{2}-\d{2}$/.test(date) ? new Date(`${date}T00:00:00Z`) : null;
-  if (parsed === null || Number.isNaN(parsed.getTime()) || !parsed.toISOString().startsWith(date)) return { start: 0, end: 0 };
+  if (parsed === null || Number.isNaN(parsed.getTime()) || !parsed.toISOString().startsWith(date))
+    return { start: 0, end: 0 };
   const span = calendar.spanOf("1d", Math.max(calendar.startOfDate(date), 0));
-  return calendar.dateOf(span.start) === date ? { start: span.start, end: span.end ?? span.start } : { start: 0, end: 0 };
+  return calendar.dateOf(span.start) === date
+    ? { start: span.start, end: span.end ?? span.start }
+    : { start: 0, end: 0 };
 }
 
 interface Rows {
@@ -79,7 +97,10 @@ interface Rows {
 
 type RollupRow = Readonly<Record<string, string | bigint>>;
 
-function* replaceRows({ isSharded }: Dialect, { table, column, time, key, sums, values, shown }: Rows): Reading<Mended[]> {
+function* replaceRows(
+  { isSharded }: Dialect,
+  { table, column, time, key, sums, values, shown }: Rows,
+): Reading<Mended[]> {
   const names = rollupDimensions.join(", ");
   const stored = {
     sql: `select ${names}, ${rollupSums.map((name) => `${sumOf(name)} as ${name}`).join(", ")} from ${table} where ${column} = ? and key = ? group by ${names}`,
@@ -89,7 +110,9 @@ function* replaceRows({ isSharded }: Dialect, { table, column, time, key, sums, 
   yield* write(`delete from ${table} where ${column} = ? and key = ?`, time, key);
   const into = [column, ...rollupDimensions, ...rollupSums];
   yield* write(
-    isSharded ? `insert into ${table} (${into.join(", ")}, shard) select made.*, 0 from (${sums}) made` : `insert into ${table} (${into.join(", ")}) ${sums}`,
+    isSharded
+      ? `insert into ${table} (${into.join(", ")}, shard) select made.*, 0 from (${sums}) made`
+      : `insert into ${table} (${into.join(", ")}) ${sums}`,
     ...values,
   );
   const after = byIdentity(yield* rowsOf<RollupRow>(stored));
@@ -98,14 +121,24 @@ function* replaceRows({ isSharded }: Dialect, { table, column, time, key, sums, 
     const none = rollupSums.map(() => 0);
     const change = differing(rollupSums, to ?? none, from ?? none);
     if (change === null && from !== undefined && to !== undefined) return [];
-    const text = (row: unknown, sums: string | undefined) => (row === undefined ? "no row" : (sums ?? "a row of zeros"));
-    return [{ kind: "rollup" as const, id: `${table} ${shown}/${identity}`, from: text(from, change?.found), to: text(to, change?.expected) }];
+    const text = (row: unknown, sums: string | undefined) =>
+      row === undefined ? "no row" : (sums ?? "a row of zeros");
+    return [
+      {
+        kind: "rollup" as const,
+        id: `${table} ${shown}/${identity}`,
+        from: text(from, change?.found),
+        to: text(to, change?.expected),
+      },
+    ];
   });
 }
 
 /** The sums of rows by their dimensions. */
 function byIdentity(rows: readonly RollupRow[]): Map<string, (string | bigint | undefined)[]> {
-  return new Map(rows.map((row) => [rollupDimensions.map((name) => row[name]).join("/"), rollupSums.map((name) => row[name])]));
+  return new Map(
+    rows.map((row) => [rollupDimensions.map((name) => row[name]).join("/"), rollupSums.map((name) => row[name])]),
+  );
 }
 
 interface SumRow {
@@ -124,7 +157,10 @@ interface SumRow {
  * that is possible; they stay missing otherwise.
  */
 function* mendCarried(calendar: Calendar, charge: number): Reading<Mended[]> {
-  const row = yield* rowOf<SumRow>({ sql: "select id, admitted_at, key, team, model, price_group, source, route from charges where seq = ?", values: [charge] });
+  const row = yield* rowOf<SumRow>({
+    sql: "select id, admitted_at, key, team, model, price_group, source, route from charges where seq = ?",
+    values: [charge],
+  });
   const counted = yield* rowOf<object>({ sql: "select 1 from carried where charge = ?", values: [charge] });
   if (row === undefined) {
     if (counted === undefined) return [];
@@ -147,8 +183,14 @@ function* missingCounts(calendar: Calendar, row: SumRow): Reading<bigint[]> {
   const identity = identityOf(row);
   const same = rollupDimensions.map((name) => `${name} = ?`).join(" and ");
   const counted = rollupCounts.map((name) => `${sumOf(name)} as ${name}`).join(", ");
-  const stored = yield* rowOf<Counts>({ sql: `select ${counted} from rollup_day where day = ? and ${same}`, values: [day, ...identity] });
+  const stored = yield* rowOf<Counts>({
+    sql: `select ${counted} from rollup_day where day = ? and ${same}`,
+    values: [day, ...identity],
+  });
   const parts = dayParts(calendar, day, row.key);
-  const own = yield* rowOf<Counts>({ sql: `select ${counted} from (${parts.sql}) parts where ${same}`, values: [...parts.values, ...identity] });
+  const own = yield* rowOf<Counts>({
+    sql: `select ${counted} from (${parts.sql}) parts where ${same}`,
+    values: [...parts.values, ...identity],
+  });
   return rollupCounts.map((name) => (stored?.[name] ?? 0n) - (own?.[name] ?? 0n));
 }

@@ -15,8 +15,28 @@ import { days, quarters, RollupCheck } from "./rollup-check.ts";
 import type { WindowCheck } from "./window-check.ts";
 
 const columns = [
-  "seq", "id", "state", "admitted_at", "ended_at", "key", "team", "model", "price_group", "price_id", "hold", "cost", "list_cost",
-  "overage", "formula", "source", "minimum_applied", "retry", "adjusts", ...noteColumns, "in_doubt", ...tokenClasses,
+  "seq",
+  "id",
+  "state",
+  "admitted_at",
+  "ended_at",
+  "key",
+  "team",
+  "model",
+  "price_group",
+  "price_id",
+  "hold",
+  "cost",
+  "list_cost",
+  "overage",
+  "formula",
+  "source",
+  "minimum_applied",
+  "retry",
+  "adjusts",
+  ...noteColumns,
+  "in_doubt",
+  ...tokenClasses,
 ] as const;
 
 type Row = Pick<ChargeRow, (typeof columns)[number]> & {
@@ -65,7 +85,9 @@ export class Pass {
   constructor({ dialect, calendar, report, windows, quartersFrom }: PassOptions) {
     this.#calendar = calendar;
     this.#report = report;
-    this.#rows = new Feed(`select ${columns.join(", ")}, ${besideCharge(dialect)} from charges ${dialect.byTime} order by admitted_at, seq`);
+    this.#rows = new Feed(
+      `select ${columns.join(", ")}, ${besideCharge(dialect)} from charges ${dialect.byTime} order by admitted_at, seq`,
+    );
     this.#charges = new ChargeCheck(report);
     this.#windows = windows;
     this.#quarters = new RollupCheck(dialect, quarters, report);
@@ -92,7 +114,8 @@ export class Pass {
         yield* this.#begin(at);
         tell(count);
       }
-      for (const price of [row.price_id, row.served_price_id]) if (this.#charges.isMissing(price)) yield* this.#charges.getPrice(price);
+      for (const price of [row.price_id, row.served_price_id])
+        if (this.#charges.isMissing(price)) yield* this.#charges.getPrice(price);
       this.#take(row, at);
     }
   }
@@ -109,13 +132,26 @@ export class Pass {
     const { id, state, key, team, cost, hold, formula, source, beside } = row;
     const tokens = tokensOf(row);
     const charge = {
-      id, state, tokens, hold, cost, formula, source, priceId: row.price_id, listCost: row.list_cost, overage: row.overage,
-      endedAt: row.ended_at === null ? null : Number(row.ended_at), minimumApplied: row.minimum_applied === 1n,
-      servedPriceId: row.served_price_id, billing: billingOf(row), delivered: deliveredOf(row),
+      id,
+      state,
+      tokens,
+      hold,
+      cost,
+      formula,
+      source,
+      priceId: row.price_id,
+      listCost: row.list_cost,
+      overage: row.overage,
+      endedAt: row.ended_at === null ? null : Number(row.ended_at),
+      minimumApplied: row.minimum_applied === 1n,
+      servedPriceId: row.served_price_id,
+      billing: billingOf(row),
+      delivered: deliveredOf(row),
     };
     this.#charges.checkDoubts(row);
     this.#charges.check(id, charge, formula === "task" && beside !== null ? taskInputsOf(beside) : null);
-    if (state === "pending") this.#windows.hold({ seq: Number(row.seq), id, key, team, at, hold: hold ?? 0n, links: beside ?? "" });
+    if (state === "pending")
+      this.#windows.hold({ seq: Number(row.seq), id, key, team, at, hold: hold ?? 0n, links: beside ?? "" });
     if (state !== "posted" || formula === null || source === null) return;
     const cell = this.#cellOf(row, source);
     this.#count(cell, row, formula);
@@ -144,7 +180,13 @@ export class Pass {
     else if (row.adjusts !== null) this.#charges.checkCorrection(row.id, row.adjusts, said[0] ?? null);
     else {
       const derived = { of: "carried", charge: Number(row.seq) } as const;
-      this.#report({ kind: "carried", id: row.id, expected: "counts of a carried sum, or a charge that it corrects", found: "neither", derived });
+      this.#report({
+        kind: "carried",
+        id: row.id,
+        expected: "counts of a carried sum, or a charge that it corrects",
+        found: "neither",
+        derived,
+      });
     }
   }
 
@@ -174,5 +216,9 @@ function add(counts: number[], more: readonly number[]): void {
 function taskInputsOf(beside: string): TaskInputs {
   const [unitsPerUsd = "-", quantity = "-", units = "-", ...type] = beside.split(" ");
   const given = (text: string) => (text === "-" ? null : text);
-  return { consumption: units === "-" ? null : { type: type.join(" "), units }, unitsPerUsd: given(unitsPerUsd), quantity: given(quantity) };
+  return {
+    consumption: units === "-" ? null : { type: type.join(" "), units },
+    unitsPerUsd: given(unitsPerUsd),
+    quantity: given(quantity),
+  };
 }

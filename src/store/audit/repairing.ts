@@ -25,7 +25,10 @@ export interface RepairingOptions {
 
 /** A ledger as a repair uses it. */
 export interface Repairable {
-  verify(on: { readonly onProgress?: Progress | undefined; readonly onDerived: (derived: Derived) => void }): Later<Verification>;
+  verify(on: {
+    readonly onProgress?: Progress | undefined;
+    readonly onDerived: (derived: Derived) => void;
+  }): Later<Verification>;
   /** Makes one derived row anew, in a transaction of its own; answers what it changed. */
   mend(derived: Derived): Later<readonly Mended[]>;
 }
@@ -48,7 +51,11 @@ export async function repairing(ledger: Repairable, options: RepairingOptions): 
 }
 
 /** Answers how many changes it made. */
-async function mendAll(ledger: Repairable, faults: readonly Derived[], { clock, pause, onMended }: RepairingOptions): Promise<number> {
+async function mendAll(
+  ledger: Repairable,
+  faults: readonly Derived[],
+  { clock, pause, onMended }: RepairingOptions,
+): Promise<number> {
   let count = 0;
   for (const derived of faults) {
     const start = clock.monotonic();
@@ -61,7 +68,10 @@ async function mendAll(ledger: Repairable, faults: readonly Derived[], { clock, 
 }
 
 /** The derived rows that differ, each once, in the order of mending; and all that differs. */
-async function lookForFaults(ledger: Repairable, onProgress?: Progress): Promise<{ readonly verification: Verification; readonly faults: Derived[] }> {
+async function lookForFaults(
+  ledger: Repairable,
+  onProgress?: Progress,
+): Promise<{ readonly verification: Verification; readonly faults: Derived[] }> {
   const faults = new Map<string, Derived>();
   const onDerived = (derived: Derived) => {
     if (faults.size < mendedAtOnce) faults.set(JSON.stringify(Object.values(derived)), derived);

@@ -17,12 +17,20 @@ export interface RollupKind<T extends number | string> {
 }
 
 export const quarters: RollupKind<number> = {
-  table: "rollup_quarter", column: "starts_at", kept: "starts_at >= (select quarters_from from meta)", read: Number,
-  show: (time) => new Date(time).toISOString(), derived: (time, key) => ({ of: "rollup_quarter", time, key }),
+  table: "rollup_quarter",
+  column: "starts_at",
+  kept: "starts_at >= (select quarters_from from meta)",
+  read: Number,
+  show: (time) => new Date(time).toISOString(),
+  derived: (time, key) => ({ of: "rollup_quarter", time, key }),
 };
 
 export const days: RollupKind<string> = {
-  table: "rollup_day", column: "day", kept: "true", read: String, show: (time) => time,
+  table: "rollup_day",
+  column: "day",
+  kept: "true",
+  read: String,
+  show: (time) => time,
   derived: (time, key) => ({ of: "rollup_day", time, key }),
 };
 
@@ -59,7 +67,8 @@ export class RollupCheck<T extends number | string> {
   /** Compares what is left when all charges have been added. */
   *end(): Reading<void> {
     yield* this.#settle();
-    for (yield* this.#stored.fill(); this.#stored.next !== undefined; yield* this.#stored.fill()) this.#extra(this.#stored.next);
+    for (yield* this.#stored.fill(); this.#stored.next !== undefined; yield* this.#stored.fill())
+      this.#extra(this.#stored.next);
   }
 
   *#settle(): Reading<void> {
@@ -91,7 +100,11 @@ export class RollupCheck<T extends number | string> {
   }
 
   #extra(row: StoredRow): void {
-    const difference = differing(rollupSums, rollupSums.map(() => 0), storedSums(row));
+    const difference = differing(
+      rollupSums,
+      rollupSums.map(() => 0),
+      storedSums(row),
+    );
     this.#differ(this.#timeOf(row), identityOf(row), noRow, difference?.found ?? "a row of zeros");
     this.#stored.advance();
   }
@@ -108,7 +121,10 @@ export class RollupCheck<T extends number | string> {
 }
 
 /** Selects the sums of a rollup in the order of time. */
-function storedRows({ isSharded }: Dialect, { table, column, kept }: Pick<RollupKind<number>, "table" | "column" | "kept">): string {
+function storedRows(
+  { isSharded }: Dialect,
+  { table, column, kept }: Pick<RollupKind<number>, "table" | "column" | "kept">,
+): string {
   const names = [column, ...rollupDimensions].join(", ");
   const sums = rollupSums.map((name) => (isSharded ? `${sumOf(name)} as ${name}` : name)).join(", ");
   return `select ${names}, ${sums} from ${table} where ${kept} ${isSharded ? `group by ${names}` : ""} order by ${names}`;
@@ -125,7 +141,8 @@ function storedSums(row: StoredRow): (string | bigint | undefined)[] {
 /** Without making texts of it: nearly every row agrees. */
 function agrees(cell: Cell, row: StoredRow): boolean {
   const { counts } = cell;
-  for (let index = 0; index < counts.length; index++) if (Number(row[rollupSums[index] as string]) !== counts[index]) return false;
+  for (let index = 0; index < counts.length; index++)
+    if (Number(row[rollupSums[index] as string]) !== counts[index]) return false;
   return row["cost"] === cell.cost && row["list_cost"] === cell.listCost && row["in_doubt"] === cell.inDoubt;
 }
 
@@ -134,5 +151,11 @@ function sumsOf({ counts, cost, listCost, inDoubt }: Cell): (number | bigint)[] 
 }
 
 function rowText(cell: Cell): string {
-  return differing(rollupSums, sumsOf(cell), rollupSums.map(() => 0))?.expected ?? "a row of zeros";
+  return (
+    differing(
+      rollupSums,
+      sumsOf(cell),
+      rollupSums.map(() => 0),
+    )?.expected ?? "a row of zeros"
+  );
 }

@@ -16,7 +16,11 @@ export interface VerifyOptions {
 }
 
 /** See the ledger's port. `checkMore` is what only this database can have wrong. */
-export function* verifying(dialect: Dialect, { calendar, onProgress, onDerived }: VerifyOptions, checkMore: (report: Report) => Reading<void>): Reading<Verification> {
+export function* verifying(
+  dialect: Dialect,
+  { calendar, onProgress, onDerived }: VerifyOptions,
+  checkMore: (report: Report) => Reading<void>,
+): Reading<Verification> {
   const differences: Difference[] = [];
   let unlisted = 0;
   const report: Report = ({ kind, id, expected, found, derived }) => {

@@ -58,7 +58,9 @@ export class WindowCheck {
   readonly #calendar: Calendar;
   readonly #report: Report;
   readonly #budgets: ReadonlyMap<number, Budget>;
-  readonly #stored = new Feed<WindowRow>("select seq, budget, subject, starts_at, ends_at, spent, held from windows order by starts_at");
+  readonly #stored = new Feed<WindowRow>(
+    "select seq, budget, subject, starts_at, ends_at, spent, held from windows order by starts_at",
+  );
   /** With a budget that cannot be read nobody knows what is linked to its windows. */
   readonly #comparesLinks: boolean;
   readonly #open = new Map<string, OpenWindow>();
@@ -100,10 +102,19 @@ export class WindowCheck {
     const windows = this.#of(charge.key, charge.team, charge.at);
     for (const window of windows) window.held += charge.hold;
     if (!this.#comparesLinks) return;
-    const expected = windows.map(({ seq }) => seq).sort((a, b) => a - b).join(",");
+    const expected = windows
+      .map(({ seq }) => seq)
+      .sort((a, b) => a - b)
+      .join(",");
     if (expected === charge.links) return;
     const text = (seqs: string) => (seqs === "" ? "no window" : `windows ${seqs.replaceAll(",", ", ")}`);
-    this.#report({ kind: "link", id: charge.id, expected: text(expected), found: text(charge.links), derived: { of: "links", charge: charge.seq } });
+    this.#report({
+      kind: "link",
+      id: charge.id,
+      expected: text(expected),
+      found: text(charge.links),
+      derived: { of: "links", charge: charge.seq },
+    });
   }
 
   *end(): Reading<void> {
@@ -138,7 +149,13 @@ export class WindowCheck {
     const budget = this.#budgets.get(Number(row.budget));
     const start = Number(row.starts_at);
     if (budget === undefined) {
-      this.#report({ kind: "budget", id: String(row.budget), expected: "the budget of a window", found: `window ${seq}`, derived });
+      this.#report({
+        kind: "budget",
+        id: String(row.budget),
+        expected: "the budget of a window",
+        found: `window ${seq}`,
+        derived,
+      });
       return;
     }
     const id = [budget.name, row.subject, instant(start)].filter((part) => part !== "").join(" ");
@@ -157,8 +174,10 @@ export class WindowCheck {
 
   #conclude({ seq, id, spent, held, storedSpent, storedHeld }: OpenWindow): void {
     const derived = { of: "window", seq } as const;
-    if (spent !== storedSpent) this.#report({ kind: "window", id, expected: `spent ${spent}`, found: `spent ${storedSpent}`, derived });
-    if (held !== storedHeld) this.#report({ kind: "window", id, expected: `held ${held}`, found: `held ${storedHeld}`, derived });
+    if (spent !== storedSpent)
+      this.#report({ kind: "window", id, expected: `spent ${spent}`, found: `spent ${storedSpent}`, derived });
+    if (held !== storedHeld)
+      this.#report({ kind: "window", id, expected: `held ${held}`, found: `held ${storedHeld}`, derived });
   }
 }
 
@@ -173,7 +192,13 @@ export function soundBudgets(budgets: readonly BudgetText[], report?: Report): B
     const seq = Number(stored);
     const name = `${text}/${period}`;
     if (scope !== undefined && isPeriod(period)) return [{ seq, scope, period, name }];
-    report?.({ kind: "budget", id: String(seq), expected: "a budget with a scope and a period", found: name, derived: null });
+    report?.({
+      kind: "budget",
+      id: String(seq),
+      expected: "a budget with a scope and a period",
+      found: name,
+      derived: null,
+    });
     return [];
   });
 }

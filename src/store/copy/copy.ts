@@ -54,7 +54,12 @@ export interface PostgresCopyOptions {
  * Copies a ledger into an empty PostgreSQL, a part a transaction, and compares every row afterwards. Killed at any moment,
  * it goes on where it stopped. Throws what the connection throws.
  */
-export async function copyToPostgres({ path, client, onCopied, onCompared }: PostgresCopyOptions): Promise<PostgresCopyResult> {
+export async function copyToPostgres({
+  path,
+  client,
+  onCopied,
+  onCompared,
+}: PostgresCopyOptions): Promise<PostgresCopyResult> {
   await using owned = new AsyncDisposableStack();
   const opened = await guarded(async () => openSource(path, owned));
   if (!opened.ok) return { ok: false, kind: "source", failure: opened.failure };
@@ -69,7 +74,8 @@ export async function copyToPostgres({ path, client, onCopied, onCompared }: Pos
   const copied = shareOf(rows, onCopied, before);
   await target.hurry();
   await target.makePartitions(source.months);
-  for (const table of source.tables) await copyTable(table, target, begun.done.get(table.table.name)?.position ?? null, copied);
+  for (const table of source.tables)
+    await copyTable(table, target, begun.done.get(table.table.name)?.position ?? null, copied);
   await target.analyze();
 
   const { differences, totals } = await compare(source, target, shareOf(rows, onCompared));
@@ -82,7 +88,12 @@ export async function copyToPostgres({ path, client, onCopied, onCompared }: Pos
 }
 
 /** The next part is read while PostgreSQL writes this one. */
-async function copyTable(table: SourceTable, target: Target, from: Position | null, copied: (rows: number) => void): Promise<void> {
+async function copyTable(
+  table: SourceTable,
+  target: Target,
+  from: Position | null,
+  copied: (rows: number) => void,
+): Promise<void> {
   let position = from;
   let writing = Promise.resolve();
   for (let part = table.after(position, partRows); part.length > 0; part = table.after(position, partRows)) {
@@ -110,7 +121,11 @@ async function compare({ tables }: Source, target: Target, compared: (rows: numb
   return { differences, totals: totals.sums };
 }
 
-async function compareTable(table: SourceTable, target: Target, compared: (rows: readonly Row[]) => void): Promise<RowDifference | null> {
+async function compareTable(
+  table: SourceTable,
+  target: Target,
+  compared: (rows: readonly Row[]) => void,
+): Promise<RowDifference | null> {
   const { name } = table.table;
   const keyOf = (row: Row) => table.positionOf(row).join(" ");
   let position: Position | null = null;
@@ -119,7 +134,9 @@ async function compareTable(table: SourceTable, target: Target, compared: (rows:
     for (const [index, row] of found.entries()) {
       const other = expected[index];
       if (other === undefined) return { table: name, row: keyOf(row), column: null };
-      const column = table.columns.find((each, at) => !isSame(row[at] ?? null, other[at] ?? null, table.fractions.has(each)));
+      const column = table.columns.find(
+        (each, at) => !isSame(row[at] ?? null, other[at] ?? null, table.fractions.has(each)),
+      );
       if (column !== undefined) return { table: name, row: keyOf(other), column };
     }
     position = table.positionOf(found.at(-1) ?? []);
@@ -142,7 +159,9 @@ class Totals {
   #held: PicoUsd = noMoney;
 
   take(columns: readonly string[], rows: readonly Row[]): void {
-    const [state = 0, cost = 0, listCost = 0, hold = 0] = ["state", "cost", "list_cost", "hold"].map((name) => columns.indexOf(name));
+    const [state = 0, cost = 0, listCost = 0, hold = 0] = ["state", "cost", "list_cost", "hold"].map((name) =>
+      columns.indexOf(name),
+    );
     const amount = (text: string | null | undefined) => BigInt(text ?? 0) as PicoUsd;
     for (const row of rows) {
       this.#charges++;
@@ -155,7 +174,13 @@ class Totals {
   }
 
   get sums(): CopyTotals {
-    return { charges: this.#charges, pending: this.#pending, cost: this.#cost, listCost: this.#listCost, held: this.#held };
+    return {
+      charges: this.#charges,
+      pending: this.#pending,
+      cost: this.#cost,
+      listCost: this.#listCost,
+      held: this.#held,
+    };
   }
 }
 

@@ -30,7 +30,8 @@ export async function moveToPostgres({ server, ...options }: MoveOptions): Promi
   } catch (error) {
     const message = databaseFault(error);
     if (message === null) throw error;
-    return isCopying ? { ok: false, kind: "lost", message } : { ok: false, kind: "target", failure: { kind: "unusable", message } };
+    return isCopying
+      ? { ok: false, kind: "lost", message }
+      : { ok: false, kind: "target", failure: { kind: "unusable", message } };
   }
 }
-

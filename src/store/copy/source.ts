@@ -32,7 +32,9 @@ export interface Source {
   readonly months: readonly number[];
 }
 
-export type SourceResult = { readonly ok: true; readonly source: Source } | { readonly ok: false; readonly failure: CopyFailure };
+export type SourceResult =
+  | { readonly ok: true; readonly source: Source }
+  | { readonly ok: false; readonly failure: CopyFailure };
 
 /**
  * Opens a ledger so that nobody changes it for as long as it is open: no serve starts on it, and commands that would write
@@ -48,12 +50,17 @@ export function openSource(path: string, owned: AsyncDisposableStack): SourceRes
   try {
     db.exec("begin immediate");
   } catch (error) {
-    if (isStorageFault(error) && /^SQLITE_(BUSY|LOCKED)/.test(error.code)) return { ok: false, failure: { kind: "busy" } };
+    if (isStorageFault(error) && /^SQLITE_(BUSY|LOCKED)/.test(error.code))
+      return { ok: false, failure: { kind: "busy" } };
     throw error;
   }
   owned.defer(() => void db.exec("rollback"));
   const tables = copiedTables.map((table) => sourceTable(db, table));
-  const meta = db.prepare("select time_zone, changes, quarters_from from meta").safeIntegers().raw().get() as [string | null, bigint, bigint];
+  const meta = db.prepare("select time_zone, changes, quarters_from from meta").safeIntegers().raw().get() as [
+    string | null,
+    bigint,
+    bigint,
+  ];
   return {
     ok: true,
     source: {
@@ -72,7 +79,8 @@ function sourceTable(db: Connection, table: CopiedTable): SourceTable {
   const selected = [...stored.map((column) => column.name), ...Object.values(formed)].join(", ");
   const order = key.join(", ");
   const beyond = `(${order}) > (${key.map(() => "?").join(", ")})`;
-  const statement = (where: string) => db.prepare(`select ${selected} from ${name} ${where} order by ${order} limit ?`).safeIntegers().raw();
+  const statement = (where: string) =>
+    db.prepare(`select ${selected} from ${name} ${where} order by ${order} limit ?`).safeIntegers().raw();
   const first = statement("");
   const next = statement(`where ${beyond}`);
   const isWhole = key.map((part) => stored.find((column) => column.name === part)?.type === "INTEGER");
@@ -97,7 +105,16 @@ function written(value: unknown): string | null {
 }
 
 function fingerprintOf(db: Connection, tables: readonly SourceTable[], meta: readonly unknown[]): string {
-  const newest = tables.map(({ table: { name, key }, rows }) => [name, rows, String(db.prepare(`select max(${key.at(-1)}) from ${name}`).pluck().get())]);
+  const newest = tables.map(({ table: { name, key }, rows }) => [
+    name,
+    rows,
+    String(
+      db
+        .prepare(`select max(${key.at(-1)}) from ${name}`)
+        .pluck()
+        .get(),
+    ),
+  ]);
   const pending = db.prepare("select count(*), total(hold) from charges where state = 'pending'").raw().get();
   return JSON.stringify([meta.map(String), newest, pending]);
 }
@@ -105,7 +122,7 @@ function fingerprintOf(db: Connection, tables: readonly SourceTable[], meta: rea
 function monthsOf(db: Connection): number[] {
   const nextFrom = db.prepare("select min(admitted_at) from charges where admitted_at >= ?").pluck();
   const months: number[] = [];
-  for (let at = nextFrom.get(Number.MIN_SAFE_INTEGER) as number | null; at !== null; ) {
+  for (let at = nextFrom.get(Number.MIN_SAFE_INTEGER) as number | null; at !== null;) {
     const date = new Date(at);
     months.push(Date.UTC(date.getUTCFullYear(), date.getUTCMonth()));
     at = nextFrom.get(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1)) as number | null;

@@ -27,7 +27,10 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: "admins", target: "admins", key: ["seq"], counted: "seq" },
   { name: "budgets", target: "budgets", key: ["seq"], counted: "seq" },
   {
-    name: "owners", target: "owners", key: ["epoch"], counted: "epoch",
+    name: "owners",
+    target: "owners",
+    key: ["epoch"],
+    counted: "epoch",
     added: { beat_at: "to_timestamp(started_at / 1000.0)", ended_at: "to_timestamp(started_at / 1000.0)" },
   },
   { name: "audit_entries", target: "audit_entries", key: ["id"], counted: "id" },
@@ -37,8 +40,15 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: "task_callbacks", target: "task_callbacks", key: ["charge"] },
   { name: "windows", target: "budget_windows", key: ["seq"], counted: "seq" },
   {
-    name: "charges", target: "charges", key: ["admitted_at", "seq"], counted: "seq", sequence: "charges_seq",
-    formed: { windows: "(select '{' || coalesce(group_concat(window, ',' order by window), '') || '}' from charge_windows where charge = charges.seq)" },
+    name: "charges",
+    target: "charges",
+    key: ["admitted_at", "seq"],
+    counted: "seq",
+    sequence: "charges_seq",
+    formed: {
+      windows:
+        "(select '{' || coalesce(group_concat(window, ',' order by window), '') || '}' from charge_windows where charge = charges.seq)",
+    },
   },
   { name: "carried", target: "carried", key: ["charge"] },
   { name: "rollup_quarter", target: "rollup_quarter", key: ["starts_at", ...rollupKey], added: { shard: "0" } },

@@ -12,7 +12,11 @@ export interface Done {
 }
 
 export type BeginResult =
-  | { readonly ok: true; /** By the table's name; empty tables at a new beginning. */ readonly done: ReadonlyMap<string, Done>; readonly resumed: "no" | "yes" | "anew" }
+  | {
+      readonly ok: true;
+      /** By the table's name; empty tables at a new beginning. */ readonly done: ReadonlyMap<string, Done>;
+      readonly resumed: "no" | "yes" | "anew";
+    }
   /** The target has rows that no copy brought. */
   | { readonly ok: false; readonly table: string };
 
@@ -53,7 +57,8 @@ export class Target {
       const [[found] = []] = await this.#rows(`select to_regclass('${copyProgressTable}')`);
       if (found !== null) {
         const done = await this.#rows(`select name, position, rows, source from ${copyProgressTable}`);
-        if (done.every(([, , , source]) => source === fingerprint)) return { ok: true, done: new Map(done.map(doneOf)), resumed: "yes" };
+        if (done.every(([, , , source]) => source === fingerprint))
+          return { ok: true, done: new Map(done.map(doneOf)), resumed: "yes" };
         await this.#empty();
         await this.#note(fingerprint, tables);
         return { ok: true, done: new Map(), resumed: "anew" };
@@ -62,7 +67,9 @@ export class Target {
         const [[isFilled] = []] = await this.#rows(`select exists (select from ${table})`);
         if (isFilled === "t") return { ok: false, table };
       }
-      await this.#client.query(`create table ${copyProgressTable} (name text primary key, position text, rows bigint not null, source text not null)`);
+      await this.#client.query(
+        `create table ${copyProgressTable} (name text primary key, position text, rows bigint not null, source text not null)`,
+      );
       await this.#note(fingerprint, tables);
       return { ok: true, done: new Map(), resumed: "no" };
     });
@@ -88,7 +95,11 @@ export class Target {
     }
     const arrays = columns.map((_, index) => arrayOf(rows, index));
     const place = (position: Position | null) => (position === null ? null : JSON.stringify(position));
-    const { rowCount } = await this.#client.query({ name: `copy_${table.name}`, text, values: [...arrays, place(positionOf(last)), rows.length, place(from)] });
+    const { rowCount } = await this.#client.query({
+      name: `copy_${table.name}`,
+      text,
+      values: [...arrays, place(positionOf(last)), rows.length, place(from)],
+    });
     if (rowCount !== 1) throw new Error(`the rows of ${table.name} after ${place(from)} are there already`);
   }
 
@@ -97,7 +108,9 @@ export class Target {
     await this.#client.query("begin isolation level repeatable read, read only");
     try {
       const names = columns.map(escapeIdentifier).join(", ");
-      await this.#client.query(`declare copied no scroll cursor for select ${names} from ${target} order by ${key.join(", ")}`);
+      await this.#client.query(
+        `declare copied no scroll cursor for select ${names} from ${target} order by ${key.join(", ")}`,
+      );
       for (;;) {
         const rows = await this.#rows(`fetch ${count} from copied`);
         if (rows.length > 0) yield rows;
@@ -117,10 +130,14 @@ export class Target {
   async finish({ meta, tables }: Source): Promise<void> {
     await this.#client.query("set synchronous_commit = on");
     await this.#transaction(async () => {
-      for (const { table: { target, counted, sequence } } of tables) {
+      for (const {
+        table: { target, counted, sequence },
+      } of tables) {
         if (counted === undefined) continue;
         const named = sequence === undefined ? `pg_get_serial_sequence('${target}', '${counted}')` : `'${sequence}'`;
-        await this.#client.query(`select setval(${named}, (select coalesce(max(${counted}), 0) + 1 from ${target}), false)`);
+        await this.#client.query(
+          `select setval(${named}, (select coalesce(max(${counted}), 0) + 1 from ${target}), false)`,
+        );
       }
       await this.#client.query(
         "update meta set time_zone = $1, changes = greatest(changes, $2::bigint) + 1, quarters_from = $3::bigint, budgets_version = budgets_version + 1",
@@ -137,7 +154,9 @@ export class Target {
 
   async #empty(): Promise<void> {
     await this.#client.query(`drop table ${copyProgressTable}`);
-    await this.#client.query(`create table ${copyProgressTable} (name text primary key, position text, rows bigint not null, source text not null)`);
+    await this.#client.query(
+      `create table ${copyProgressTable} (name text primary key, position text, rows bigint not null, source text not null)`,
+    );
     // The audit refuses to be emptied, but these entries are nobody's yet.
     await this.#client.query("alter table audit_entries disable trigger user");
     await this.#client.query(`truncate ${copiedTables.map(({ target }) => target).join(", ")}`);
@@ -145,14 +164,18 @@ export class Target {
   }
 
   async #note(fingerprint: string, tables: readonly SourceTable[]): Promise<void> {
-    await this.#client.query(`insert into ${copyProgressTable} (name, rows, source) select name, 0, $2 from unnest($1::text[]) as name`, [
-      tables.map(({ table: { name } }) => name), fingerprint,
-    ]);
+    await this.#client.query(
+      `insert into ${copyProgressTable} (name, rows, source) select name, 0, $2 from unnest($1::text[]) as name`,
+      [tables.map(({ table: { name } }) => name), fingerprint],
+    );
   }
 
   async #insertOf({ name, target, added = {} }: SourceTable["table"], columns: readonly string[]): Promise<string> {
     const stored = new Map(
-      (await this.#rows("select attname, format_type(atttypid, null) from pg_attribute where attrelid = to_regclass($1) and attnum > 0 and not attisdropped", [target])) as [string, string][],
+      (await this.#rows(
+        "select attname, format_type(atttypid, null) from pg_attribute where attrelid = to_regclass($1) and attnum > 0 and not attisdropped",
+        [target],
+      )) as [string, string][],
     );
     const typeOf = (column: string) => stored.get(column) ?? missing(target, column);
     // Arrays of arrays would be one: an array goes as its text.
@@ -188,7 +211,13 @@ export class Target {
 }
 
 function doneOf([name, position, rows]: readonly (string | null)[]): [string, Done] {
-  return [name ?? "", { position: position === null || position === undefined ? null : (JSON.parse(position) as string[]), rows: Number(rows) }];
+  return [
+    name ?? "",
+    {
+      position: position === null || position === undefined ? null : (JSON.parse(position) as string[]),
+      rows: Number(rows),
+    },
+  ];
 }
 
 function missing(target: string, column: string): never {

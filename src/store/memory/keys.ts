@@ -16,7 +16,8 @@ export class MemoryKeyStore implements KeyStore {
 
   async create(key: Key, by = fareboxItself): Promise<KeyCreation> {
     if (this.#all().some(({ name }) => name === key.name)) return { ok: false, reason: "name_taken" };
-    if (this.#all().some(({ id, digest }) => id === key.id || digest === key.digest)) throw new Error("key id or digest is taken");
+    if (this.#all().some(({ id, digest }) => id === key.id || digest === key.digest))
+      throw new Error("key id or digest is taken");
     ensureTeam(this.#state, key.team, { at: key.createdAt, by });
     recordAudit(this.#state, keyEntry("keys.create", null, key, { at: key.createdAt, by }));
     this.#put(key);
@@ -38,7 +39,10 @@ export class MemoryKeyStore implements KeyStore {
   async page({ limit, after, state, at }: KeyPageQuery): Promise<KeyPage> {
     const all = this.#all();
     const last = after === undefined ? -1 : all.findIndex(({ id }) => id === after);
-    const rest = after !== undefined && last === -1 ? [] : all.slice(last + 1).filter((key) => state === undefined || stateOf(key, at) === state);
+    const rest =
+      after !== undefined && last === -1
+        ? []
+        : all.slice(last + 1).filter((key) => state === undefined || stateOf(key, at) === state);
     const keys = rest.slice(0, limit);
     return { keys, next: rest.length > limit ? (keys.at(-1)?.id ?? null) : null };
   }

@@ -29,9 +29,27 @@ import { noTokens } from "../../core/tokens.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import {
-  isTagDimension, tagNameOf, type AdjustResult, type ChargeEnd, type ChargePage, type ChargeQuery, type Correction, type Difference, type ExtendResult,
-  type HoldRequest, type HoldResult, type Ledger, type OldHold, type Posting, type ReportDimension, type ReportQuery, type ReportRow, type SettleResult,
-  type TimeSpan, type Verification, type WhatIfRow,
+  isTagDimension,
+  tagNameOf,
+  type AdjustResult,
+  type ChargeEnd,
+  type ChargePage,
+  type ChargeQuery,
+  type Correction,
+  type Difference,
+  type ExtendResult,
+  type HoldRequest,
+  type HoldResult,
+  type Ledger,
+  type OldHold,
+  type Posting,
+  type ReportDimension,
+  type ReportQuery,
+  type ReportRow,
+  type SettleResult,
+  type TimeSpan,
+  type Verification,
+  type WhatIfRow,
 } from "../../ports/ledger.ts";
 import { otherNames, type RecentCursor, type RecentQuery, type SpendQuery, type SpendRow } from "../../ports/spend.ts";
 import { postCommand, voidCommand, type PostCommand, type VoidCommand } from "../commands.ts";
@@ -100,11 +118,39 @@ export class MemoryLedger implements Ledger {
       const cost = posting.formula === "assumed" ? charge.hold : posting.cost;
       const listCost = posting.formula === "assumed" ? charge.hold : posting.listCost;
       invariant((cost === null) === (posting.formula === "unpriced"), "only an unpriced charge has no cost");
-      const { formula, source, minimumApplied, clamped, tokens, reason, servedPrice, billing = standardBilling, doubts = noDoubts, delivered = null } = posting;
+      const {
+        formula,
+        source,
+        minimumApplied,
+        clamped,
+        tokens,
+        reason,
+        servedPrice,
+        billing = standardBilling,
+        doubts = noDoubts,
+        delivered = null,
+      } = posting;
       if (servedPrice !== undefined) this.#state.prices.set(servedPrice.id, servedPrice.canonical);
       const inDoubt = doubts.length > 0 ? (cost ?? noMoney) : noMoney;
-      const overage = charge.hold === null || cost === null || cost <= charge.hold ? noMoney : ((cost - charge.hold) as PicoUsd);
-      return { state: "posted", cost, listCost, overage, formula, source, minimumApplied, clamped, tokens, reason, servedPriceId: servedPrice?.id ?? null, billing, doubts, inDoubt, delivered };
+      const overage =
+        charge.hold === null || cost === null || cost <= charge.hold ? noMoney : ((cost - charge.hold) as PicoUsd);
+      return {
+        state: "posted",
+        cost,
+        listCost,
+        overage,
+        formula,
+        source,
+        minimumApplied,
+        clamped,
+        tokens,
+        reason,
+        servedPriceId: servedPrice?.id ?? null,
+        billing,
+        doubts,
+        inDoubt,
+        delivered,
+      };
     });
   }
 
@@ -126,13 +172,50 @@ export class MemoryLedger implements Ledger {
     const { amount, listAmount = null, why, by } = correction;
     const { at } = corrected;
     this.#put({
-      id: correction.id, kind, state: "posted", at, endedAt: correction.at, key, team, route, model, servedModel, group, stream, priceId: null,
-      hold: null, cost: amount, listCost: listAmount, overage: noMoney, formula: "adjustment", source, minimumApplied: false, clamped: false,
-      tokens: noTokens, status: null, reason: why, gatewayRequestId: null, durationMs: null, firstTokenMs: null, tags, retry: 0, owner: 0,
-      adjusts: id, adjustedBy: by, servedPriceId: null, billing: standardBilling, doubts: noDoubts, inDoubt: noMoney, delivered: null, consumption: null,
+      id: correction.id,
+      kind,
+      state: "posted",
+      at,
+      endedAt: correction.at,
+      key,
+      team,
+      route,
+      model,
+      servedModel,
+      group,
+      stream,
+      priceId: null,
+      hold: null,
+      cost: amount,
+      listCost: listAmount,
+      overage: noMoney,
+      formula: "adjustment",
+      source,
+      minimumApplied: false,
+      clamped: false,
+      tokens: noTokens,
+      status: null,
+      reason: why,
+      gatewayRequestId: null,
+      durationMs: null,
+      firstTokenMs: null,
+      tags,
+      retry: 0,
+      owner: 0,
+      adjusts: id,
+      adjustedBy: by,
+      servedPriceId: null,
+      billing: standardBilling,
+      doubts: noDoubts,
+      inDoubt: noMoney,
+      delivered: null,
+      consumption: null,
     });
     const isKnown = corrected.cost !== null || corrections.length > 0;
-    recordAudit(this.#state, correctionEntry(id, correction, isKnown ? sum([corrected.cost ?? noMoney, before]) : null));
+    recordAudit(
+      this.#state,
+      correctionEntry(id, correction, isKnown ? sum([corrected.cost ?? noMoney, before]) : null),
+    );
     return "ok";
   }
 
@@ -223,20 +306,31 @@ export class MemoryLedger implements Ledger {
   async rawUnits({ since, until }: TimeSpan): Promise<readonly RawUnits[]> {
     const tasks = [...this.#state.tasks.values()].filter(({ charge, consumption, unitsPerUsd }) => {
       const { at = -1, state } = this.#state.charges.get(charge) ?? {};
-      return consumption !== null && consumption.units !== "0" && unitsPerUsd === null && state === "posted" && at >= since && at < until;
+      return (
+        consumption !== null &&
+        consumption.units !== "0" &&
+        unitsPerUsd === null &&
+        state === "posted" &&
+        at >= since &&
+        at < until
+      );
     });
-    return sumRawUnits(tasks.flatMap(({ consumption }) => (consumption === null ? [] : [{ ...consumption, tasks: 1 }])));
+    return sumRawUnits(
+      tasks.flatMap(({ consumption }) => (consumption === null ? [] : [{ ...consumption, tasks: 1 }])),
+    );
   }
 
   /** With what its task used up. */
   #shown(charge: StoredCharge): Charge {
-    const task = charge.kind === "task" ? [...this.#state.tasks.values()].find((each) => each.charge === charge.id) : undefined;
+    const task =
+      charge.kind === "task" ? [...this.#state.tasks.values()].find((each) => each.charge === charge.id) : undefined;
     return { ...shown(charge), consumption: task?.consumption ?? null };
   }
 
   async report(query: ReportQuery): Promise<readonly ReportRow[]> {
     const sums = new ReportSums(query.by);
-    for (const posted of this.#posted(query)) sums.add({ ...posted, cost: posted.cost ?? 0n, listCost: posted.listCost ?? 0n });
+    for (const posted of this.#posted(query))
+      sums.add({ ...posted, cost: posted.cost ?? 0n, listCost: posted.listCost ?? 0n });
     return sums.rows();
   }
 
@@ -245,7 +339,9 @@ export class MemoryLedger implements Ledger {
       if (each === "all") return since;
       return each === "day" ? this.#calendar.spanOf("1d", at).start : at - ((at - since) % hourMs);
     };
-    const posted = [...this.#posted({ by: ["key", ...by], since, until })].filter(({ dimensions: [of] }) => key === undefined || of === key);
+    const posted = [...this.#posted({ by: ["key", ...by], since, until })].filter(
+      ({ dimensions: [of] }) => key === undefined || of === key,
+    );
     const groups = Map.groupBy(posted, ({ at, dimensions: [, ...names] }) => {
       const [first = null, ...rest] = names;
       const shown = apart === undefined || names.length === 0 || apart.includes(first) ? names : [otherNames, ...rest];
@@ -254,7 +350,8 @@ export class MemoryLedger implements Ledger {
     const rows = [...groups].map(([name, posted]): SpendRow => {
       const [start, names] = JSON.parse(name) as [number, (string | null)[]];
       const count = (of: "requests" | "unpriced") => posted.reduce((total, each) => total + each[of], 0);
-      const amount = (of: "cost" | "listCost" | "inDoubt") => sum(posted.map((each) => (each[of] ?? noMoney) as PicoUsd));
+      const amount = (of: "cost" | "listCost" | "inDoubt") =>
+        sum(posted.map((each) => (each[of] ?? noMoney) as PicoUsd));
       const amounts = { cost: amount("cost"), listCost: amount("listCost"), inDoubt: amount("inDoubt") };
       return { start, names, requests: count("requests"), unpricedRequests: count("unpriced"), ...amounts };
     });
@@ -272,7 +369,9 @@ export class MemoryLedger implements Ledger {
   }
 
   async pending(): Promise<{ readonly count: number; readonly oldestAt: number | null }> {
-    const times = this.#all().filter(({ state }) => state === "pending").map(({ at }) => at);
+    const times = this.#all()
+      .filter(({ state }) => state === "pending")
+      .map(({ at }) => at);
     return { count: times.length, oldestAt: times.length === 0 ? null : Math.min(...times) };
   }
 
@@ -282,8 +381,14 @@ export class MemoryLedger implements Ledger {
     const pending = all.filter(({ state }) => state === "pending");
     const requests = posted.filter(({ formula }) => formula !== "adjustment");
     const bySource = (of: "cost" | "inDoubt") => {
-      const total = (source: Source) => sum(posted.filter((charge) => charge.source === source).map((charge) => charge[of] ?? noMoney));
-      return { reported: total("reported"), counted: total("counted"), partial: total("partial"), assumed: total("assumed") };
+      const total = (source: Source) =>
+        sum(posted.filter((charge) => charge.source === source).map((charge) => charge[of] ?? noMoney));
+      return {
+        reported: total("reported"),
+        counted: total("counted"),
+        partial: total("partial"),
+        assumed: total("assumed"),
+      };
     };
     return {
       written: all.length,
@@ -314,11 +419,20 @@ export class MemoryLedger implements Ledger {
 
   async recover(at: number): Promise<number> {
     const end = { at, status: null, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
-    const orphans = this.#all().filter(({ id, state, owner }) => state === "pending" && owner !== this.#run && !this.#runsTask(id));
+    const orphans = this.#all().filter(
+      ({ id, state, owner }) => state === "pending" && owner !== this.#run && !this.#runsTask(id),
+    );
     for (const { id, hold } of orphans) {
       const posting = {
-        kind: "post", cost: hold, listCost: hold, tokens: noTokens, formula: hold === null ? "unpriced" : "assumed", source: "assumed",
-        minimumApplied: false, clamped: false, reason: "crash",
+        kind: "post",
+        cost: hold,
+        listCost: hold,
+        tokens: noTokens,
+        formula: hold === null ? "unpriced" : "assumed",
+        source: "assumed",
+        minimumApplied: false,
+        clamped: false,
+        reason: "crash",
       } as const;
       await this.post(id, posting, end);
     }
@@ -330,7 +444,14 @@ export class MemoryLedger implements Ledger {
       .filter(({ id, state, at }) => state === "pending" && at < before && !this.#runsTask(id))
       .sort((a, b) => a.at - b.at)
       .slice(0, 1000)
-      .map(({ id, kind, at, key, hold, owner }) => ({ id, kind, at, key, amount: hold, isOrphaned: owner !== this.#run }));
+      .map(({ id, kind, at, key, hold, owner }) => ({
+        id,
+        kind,
+        at,
+        key,
+        amount: hold,
+        isOrphaned: owner !== this.#run,
+      }));
   }
 
   async verify(): Promise<Verification> {
@@ -340,7 +461,8 @@ export class MemoryLedger implements Ledger {
         const canonical = this.#state.prices.get(id);
         return canonical === undefined ? null : parseCanonicalPrice(canonical);
       };
-      for (const { expected, found } of recompute(charge, priceOf, (id) => this.#taskOf(id) ?? null)) differences.push({ kind: "charge", id: charge.id, expected, found });
+      for (const { expected, found } of recompute(charge, priceOf, (id) => this.#taskOf(id) ?? null))
+        differences.push({ kind: "charge", id: charge.id, expected, found });
     }
     return { charges: this.#state.charges.size, differences };
   }
@@ -352,7 +474,11 @@ export class MemoryLedger implements Ledger {
     const charge = late && this.#state.charges.get(late.id);
     if (!late || !charge || !isPostedForTheDead(charge)) return;
     const all = this.#all().filter(({ id, adjusts }) => id === late.id || adjusts === late.id);
-    const correction = lateCorrection(late, sum(all.map(({ cost }) => cost ?? noMoney)), sum(all.map(({ listCost }) => listCost ?? noMoney)));
+    const correction = lateCorrection(
+      late,
+      sum(all.map(({ cost }) => cost ?? noMoney)),
+      sum(all.map(({ listCost }) => listCost ?? noMoney)),
+    );
     if (correction !== null) await this.adjust(late.id, correction);
   }
 
@@ -473,21 +599,64 @@ function windowName(budget: Budget, start: number, subject: string): string {
 function pendingCharge(request: HoldRequest, hold: PicoUsd | null, owner: number): StoredCharge {
   const { id, kind, at, caller, route, model, group, stream, price, tags, retry } = request;
   return {
-    id, kind, state: "pending", at, endedAt: null, key: caller.key, team: caller.team, route, model, servedModel: null, group, stream,
-    priceId: price?.id ?? null, hold, cost: null, listCost: null, overage: noMoney, formula: null, source: null,
-    minimumApplied: false, clamped: false, tokens: noTokens, status: null, reason: null, gatewayRequestId: null, durationMs: null,
-    firstTokenMs: null, tags, retry, owner, adjusts: null, adjustedBy: null, servedPriceId: null, billing: standardBilling, doubts: noDoubts, inDoubt: noMoney,
-    delivered: null, consumption: null,
+    id,
+    kind,
+    state: "pending",
+    at,
+    endedAt: null,
+    key: caller.key,
+    team: caller.team,
+    route,
+    model,
+    servedModel: null,
+    group,
+    stream,
+    priceId: price?.id ?? null,
+    hold,
+    cost: null,
+    listCost: null,
+    overage: noMoney,
+    formula: null,
+    source: null,
+    minimumApplied: false,
+    clamped: false,
+    tokens: noTokens,
+    status: null,
+    reason: null,
+    gatewayRequestId: null,
+    durationMs: null,
+    firstTokenMs: null,
+    tags,
+    retry,
+    owner,
+    adjusts: null,
+    adjustedBy: null,
+    servedPriceId: null,
+    billing: standardBilling,
+    doubts: noDoubts,
+    inDoubt: noMoney,
+    delivered: null,
+    consumption: null,
   };
 }
 
 function isRecent(charge: Charge, seq: number, { key, team, model, state, after }: RecentQuery): boolean {
-  const isNew = after === undefined || seq > after.written || (charge.endedAt !== null && charge.endedAt >= after.endedAt - writtenLateMs);
-  return isNew && Object.entries({ key, team, model, state }).every(([name, value]) => value === undefined || charge[name as "key"] === value);
+  const isNew =
+    after === undefined ||
+    seq > after.written ||
+    (charge.endedAt !== null && charge.endedAt >= after.endedAt - writtenLateMs);
+  return (
+    isNew &&
+    Object.entries({ key, team, model, state }).every(
+      ([name, value]) => value === undefined || charge[name as "key"] === value,
+    )
+  );
 }
 
 function byTimeAndNames(a: SpendRow, b: SpendRow): number {
-  return a.start - b.start || a.names.reduce((order, name, index) => order || compared(name ?? "", b.names[index] ?? ""), 0);
+  return (
+    a.start - b.start || a.names.reduce((order, name, index) => order || compared(name ?? "", b.names[index] ?? ""), 0)
+  );
 }
 
 function compared(a: string, b: string): number {

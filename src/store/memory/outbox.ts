@@ -1,4 +1,12 @@
-import { privateKinds, type DueMessages, type Message, type MessageKind, type NewMessage, type Outbox, type Tried } from "../../ports/outbox.ts";
+import {
+  privateKinds,
+  type DueMessages,
+  type Message,
+  type MessageKind,
+  type NewMessage,
+  type Outbox,
+  type Tried,
+} from "../../ports/outbox.ts";
 import type { MemoryState } from "./state.ts";
 
 export class MemoryOutbox implements Outbox {
@@ -13,7 +21,10 @@ export class MemoryOutbox implements Outbox {
     for (const message of messages) {
       if (this.#all().some(({ dedupeKey }) => dedupeKey === message.dedupeKey)) continue;
       const { target, createdAt } = message;
-      const state = target === null ? { state: "unsent", nextTryAt: null, endedAt: createdAt } as const : { state: "waiting", nextTryAt: createdAt, endedAt: null } as const;
+      const state =
+        target === null
+          ? ({ state: "unsent", nextTryAt: null, endedAt: createdAt } as const)
+          : ({ state: "waiting", nextTryAt: createdAt, endedAt: null } as const);
       this.#state.messages.set(message.id, { ...message, ...state, tries: 0, lastError: null });
       added.push(message.id);
     }
@@ -22,10 +33,15 @@ export class MemoryOutbox implements Outbox {
 
   async due({ now, besides, limit, pauseMsMax }: Parameters<Outbox["due"]>[0]): Promise<DueMessages> {
     const seen = new Set<string | null>(besides);
-    const heads = this.#all().filter(({ state, target }) => state === "waiting" && !seen.has(target) && seen.add(target));
+    const heads = this.#all().filter(
+      ({ state, target }) => state === "waiting" && !seen.has(target) && seen.add(target),
+    );
     const isDue = ({ nextTryAt }: Message) => nextTryAt !== null && (nextTryAt <= now || nextTryAt > now + pauseMsMax);
     const others = heads.filter((head) => !isDue(head)).map(({ nextTryAt }) => nextTryAt ?? now);
-    return { messages: heads.filter(isDue).slice(0, limit), nextTryAt: others.length === 0 ? null : Math.min(...others) };
+    return {
+      messages: heads.filter(isDue).slice(0, limit),
+      nextTryAt: others.length === 0 ? null : Math.min(...others),
+    };
   }
 
   async tried(id: string, tried: Tried): Promise<boolean> {
@@ -41,11 +57,22 @@ export class MemoryOutbox implements Outbox {
     return this.#all().filter(({ state }) => state === "waiting").length;
   }
 
-  async list({ kind, limit, after }: { readonly kind: MessageKind; readonly limit: number; readonly after?: string }): Promise<readonly Message[]> {
+  async list({
+    kind,
+    limit,
+    after,
+  }: {
+    readonly kind: MessageKind;
+    readonly limit: number;
+    readonly after?: string;
+  }): Promise<readonly Message[]> {
     const newestFirst = this.#all().toReversed();
     const last = after === undefined ? -1 : newestFirst.findIndex(({ id }) => id === after);
     if (after !== undefined && last === -1) return [];
-    return newestFirst.slice(last + 1).filter((message) => message.kind === kind).slice(0, limit);
+    return newestFirst
+      .slice(last + 1)
+      .filter((message) => message.kind === kind)
+      .slice(0, limit);
   }
 
   async remove(endedBefore: number, now: number): Promise<number> {

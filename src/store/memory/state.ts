@@ -45,8 +45,21 @@ export interface MemoryState {
 
 export function emptyState(): MemoryState {
   return {
-    charges: new Map(), prices: new Map(), budgets: new Map(), opened: new Map(), keys: new Map(), teams: new Map(),
-    samples: new Map(), messages: new Map(), tasks: new Map(), callbacks: new Map(), admins: new Map(), audit: [], listeners: new Set(), runs: 0, timeZone: null,
+    charges: new Map(),
+    prices: new Map(),
+    budgets: new Map(),
+    opened: new Map(),
+    keys: new Map(),
+    teams: new Map(),
+    samples: new Map(),
+    messages: new Map(),
+    tasks: new Map(),
+    callbacks: new Map(),
+    admins: new Map(),
+    audit: [],
+    listeners: new Set(),
+    runs: 0,
+    timeZone: null,
   };
 }
 

@@ -44,8 +44,12 @@ export class MemoryTeamStore implements TeamStore {
   async remove(name: string, at: number, by = fareboxItself): Promise<TeamRemoval> {
     const before = this.#state.teams.get(name);
     if (before === undefined) return { ok: false, reason: "no_such_team" };
-    const keys = [...this.#state.keys.values()].filter((key) => key.team === name && isLive(key, at)).map((key) => key.name);
-    const budgets = [...this.#state.budgets.values()].filter(({ scope }) => teamOfScope(scope) === name).map(({ scope }) => formatScope(scope));
+    const keys = [...this.#state.keys.values()]
+      .filter((key) => key.team === name && isLive(key, at))
+      .map((key) => key.name);
+    const budgets = [...this.#state.budgets.values()]
+      .filter(({ scope }) => teamOfScope(scope) === name)
+      .map(({ scope }) => formatScope(scope));
     if (keys.length + budgets.length > 0) return { ok: false, reason: "in_use", keys, budgets };
     this.#state.teams.delete(name);
     recordAudit(this.#state, teamEntry("teams.delete", before, null, { at, by }));

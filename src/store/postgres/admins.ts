@@ -44,7 +44,11 @@ export class AdminReads implements AdminReadings {
 
   /** An id is never mistaken for another one's name. */
   async find(nameOrId: string): Promise<Admin | undefined> {
-    return found(await this.#db.row<AdminRow>("select * from admins where id = $1 or name = $1 order by (id = $1) desc limit 1", [nameOrId]));
+    return found(
+      await this.#db.row<AdminRow>("select * from admins where id = $1 or name = $1 order by (id = $1) desc limit 1", [
+        nameOrId,
+      ]),
+    );
   }
 
   async list(): Promise<readonly Admin[]> {

@@ -9,7 +9,10 @@ const partRows = 500;
 export async function answer<T>(db: Statements, reading: Reading<T>): Promise<T> {
   const cursors = new Map<Statement, Cursor<object>>();
   let step = reading.next([]);
-  while (step.done !== true) step = reading.next(step.value.inParts === true ? await nextPart(db, cursors, step.value) : await rowsOf(db, step.value));
+  while (step.done !== true)
+    step = reading.next(
+      step.value.inParts === true ? await nextPart(db, cursors, step.value) : await rowsOf(db, step.value),
+    );
   return step.value;
 }
 

@@ -1,7 +1,15 @@
 import { assertNever, invariant } from "../../core/assert.ts";
 import { picoUsdMax } from "../../core/money.ts";
 import type {
-  BindTaskCommand, Command, EndTaskCommand, ExtendCommand, HoldCommand, PostCommand, PostNotes, SawTaskCommand, VoidCommand,
+  BindTaskCommand,
+  Command,
+  EndTaskCommand,
+  ExtendCommand,
+  HoldCommand,
+  PostCommand,
+  PostNotes,
+  SawTaskCommand,
+  VoidCommand,
 } from "../commands.ts";
 import { amountUnder, type KnownBudgets, type NamedWindow } from "./known-budgets.ts";
 import { storableJson } from "./text.ts";
@@ -11,7 +19,14 @@ import { storableJson } from "./text.ts";
  */
 
 /** Commands that one call of farebox_apply carries out together. */
-export type HotCommand = HoldCommand | ExtendCommand | PostCommand | VoidCommand | BindTaskCommand | SawTaskCommand | EndTaskCommand;
+export type HotCommand =
+  | HoldCommand
+  | ExtendCommand
+  | PostCommand
+  | VoidCommand
+  | BindTaskCommand
+  | SawTaskCommand
+  | EndTaskCommand;
 export type Settling = PostCommand | VoidCommand;
 export type Claim = HoldCommand | ExtendCommand;
 
@@ -68,7 +83,8 @@ export function check(command: HotCommand): void {
     invariant(amount >= atLeast && atLeast >= 0n && amount <= picoUsdMax, "an extension is an amount");
   }
   if (command[0] === "hold") {
-    for (const amount of [command[12], command[16]]) invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
+    for (const amount of [command[12], command[16]])
+      invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
   }
 }
 
@@ -92,7 +108,10 @@ export interface PlanOptions {
 }
 
 /** Plans commands, which name everything once. */
-export function planBatch(commands: readonly HotCommand[], { budgets, admittedAt, orphans = false }: PlanOptions): PlannedBatch {
+export function planBatch(
+  commands: readonly HotCommand[],
+  { budgets, admittedAt, orphans = false }: PlanOptions,
+): PlannedBatch {
   const plan = new Plan(budgets, admittedAt, orphans);
   commands.forEach((command, index) => plan.add(command, index));
   return plan.finish();
@@ -142,7 +161,14 @@ class Plan {
     const { windows, sets } = this.#sets.finish();
     const prices = [...this.#prices].map(([id, canonical]) => ({ id, canonical }));
     const text = storableJson({
-      ids: this.#ids, prices, windows, sets, days: [...this.#days.values()], settles: this.#rows.settles, claims: this.#rows.claims, tasks: this.#rows.tasks,
+      ids: this.#ids,
+      prices,
+      windows,
+      sets,
+      days: [...this.#days.values()],
+      settles: this.#rows.settles,
+      claims: this.#rows.claims,
+      tasks: this.#rows.tasks,
     });
     return { text, ...this.#places, needed: this.#needed };
   }
@@ -160,7 +186,25 @@ class Plan {
   }
 
   #hold(command: HoldCommand): object {
-    const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, whole, bounded, tags, retry, firstSlice] = command;
+    const [
+      ,
+      id,
+      kind,
+      at,
+      key,
+      team,
+      route,
+      model,
+      group,
+      stream,
+      priceId,
+      canonical,
+      whole,
+      bounded,
+      tags,
+      retry,
+      firstSlice,
+    ] = command;
     this.#ids.push(id);
     if (priceId !== null && canonical !== null) this.#prices.set(priceId, canonical);
     const windows = this.#budgets.windowsOf({ key, team }, at);
@@ -168,8 +212,22 @@ class Plan {
     const isRefused = (amount === null || !bounded) && windows.some(({ budget }) => budget.mode === "hard");
     this.#needed.push(amount);
     return {
-      op: "hold", id, kind, admitted_at: at, key, team, route, model, price_group: group, stream: stream ? 1 : 0, price_id: priceId, tags, retry,
-      set: this.#sets.position(windows), hold: amount?.toString() ?? null, amount: isRefused ? null : (amount ?? 0n).toString(),
+      op: "hold",
+      id,
+      kind,
+      admitted_at: at,
+      key,
+      team,
+      route,
+      model,
+      price_group: group,
+      stream: stream ? 1 : 0,
+      price_id: priceId,
+      tags,
+      retry,
+      set: this.#sets.position(windows),
+      hold: amount?.toString() ?? null,
+      amount: isRefused ? null : (amount ?? 0n).toString(),
     };
   }
 
@@ -177,7 +235,8 @@ class Plan {
   #notes(notes: PostNotes | null): object {
     if (notes === null) return {};
     const { servedCanonical, ...columns } = notes;
-    if (notes.served_price_id !== null && servedCanonical !== null) this.#prices.set(notes.served_price_id, servedCanonical);
+    if (notes.served_price_id !== null && servedCanonical !== null)
+      this.#prices.set(notes.served_price_id, servedCanonical);
     return columns;
   }
 
@@ -198,8 +257,18 @@ class Plan {
     if (at !== undefined) this.#day(at);
     const [, , cost, listCost, formula, source, minimumApplied, clamped, reason, end, tokens, notes] = command;
     return {
-      ...known, state: "posted", cost: cost?.toString() ?? null, list_cost: listCost?.toString() ?? null, formula, source,
-      minimum_applied: minimumApplied ? 1 : 0, clamped: clamped ? 1 : 0, reason, tokens, ...endColumns(end), ...this.#notes(notes),
+      ...known,
+      state: "posted",
+      cost: cost?.toString() ?? null,
+      list_cost: listCost?.toString() ?? null,
+      formula,
+      source,
+      minimum_applied: minimumApplied ? 1 : 0,
+      clamped: clamped ? 1 : 0,
+      reason,
+      tokens,
+      ...endColumns(end),
+      ...this.#notes(notes),
     };
   }
 }
@@ -243,7 +312,14 @@ class WindowSets {
 }
 
 function endColumns([at, status, servedModel, gatewayRequestId, durationMs, firstTokenMs]: PostCommand[9]): object {
-  return { ended_at: at, status, served_model: servedModel, gateway_request_id: gatewayRequestId, duration_ms: durationMs, first_token_ms: firstTokenMs };
+  return {
+    ended_at: at,
+    status,
+    served_model: servedModel,
+    gateway_request_id: gatewayRequestId,
+    duration_ms: durationMs,
+    first_token_ms: firstTokenMs,
+  };
 }
 
 function taskBinding([, task]: BindTaskCommand): object {
@@ -251,22 +327,50 @@ function taskBinding([, task]: BindTaskCommand): object {
   return {
     op: "bind",
     row: {
-      task_id: taskId, charge, key, model, task_type: taskType, status, created_at: createdAt, started_at: startedAt, deadline_at: deadlineAt, quantity,
+      task_id: taskId,
+      charge,
+      key,
+      model,
+      task_type: taskType,
+      status,
+      created_at: createdAt,
+      started_at: startedAt,
+      deadline_at: deadlineAt,
+      quantity,
       next_poll_at: nextPollAt,
     },
   };
 }
 
 function taskSight([, taskId, { status, startedAt, seenAt, nextPollAt, deadlineAt }]: SawTaskCommand): object {
-  return { op: "saw", row: { task_id: taskId, status, started_at: startedAt, seen_at: seenAt, next_poll_at: nextPollAt, deadline_at: deadlineAt } };
+  return {
+    op: "saw",
+    row: {
+      task_id: taskId,
+      status,
+      started_at: startedAt,
+      seen_at: seenAt,
+      next_poll_at: nextPollAt,
+      deadline_at: deadlineAt,
+    },
+  };
 }
 
 function taskEnd([, settling, taskId, { at, status, startedAt, endedAt, failure, inputs }]: EndTaskCommand): object {
   return {
     op: "end",
     row: {
-      task_id: taskId, charge: settling[1], status, started_at: startedAt, ended_at: endedAt, settled_at: at, failure,
-      usage_type: inputs.consumption?.type ?? null, usage_units: inputs.consumption?.units ?? null, units_per_usd: inputs.unitsPerUsd, quantity: inputs.quantity,
+      task_id: taskId,
+      charge: settling[1],
+      status,
+      started_at: startedAt,
+      ended_at: endedAt,
+      settled_at: at,
+      failure,
+      usage_type: inputs.consumption?.type ?? null,
+      usage_units: inputs.consumption?.units ?? null,
+      units_per_usd: inputs.unitsPerUsd,
+      quantity: inputs.quantity,
     },
   };
 }

@@ -15,11 +15,17 @@ import { findBudget, readBudgets } from "./known-budgets.ts";
  * by the budgets of before is not applied afterwards. `shared`: no budget is changed and no charge corrected.
  */
 export async function lockBudgets(db: Statements, how: "exclusive" | "shared" = "exclusive"): Promise<void> {
-  await db.run(`select pg_advisory_xact_lock${how === "shared" ? "_shared" : ""}('budgets'::regclass::oid::integer, 0)`);
+  await db.run(
+    `select pg_advisory_xact_lock${how === "shared" ? "_shared" : ""}('budgets'::regclass::oid::integer, 0)`,
+  );
 }
 
 /** Adds or changes a budget, opens its window at the instant from the charges, and writes down who did. */
-export async function setBudget(db: Statements, calendar: Calendar, [, budget, at, by]: SetBudgetCommand): Promise<Budget> {
+export async function setBudget(
+  db: Statements,
+  calendar: Calendar,
+  [, budget, at, by]: SetBudgetCommand,
+): Promise<Budget> {
   await lockBudgets(db);
   const scope = formatScope(budget.scope);
   const before = await findBudget(db, scope, budget.period);
@@ -42,7 +48,9 @@ export async function removeBudget(db: Statements, [, scope, period, at, by]: Re
   await lockBudgets(db);
   const before = await findBudget(db, scope, period);
   if (before === undefined) return false;
-  await db.run("delete from window_leases where win in (select seq from budget_windows where budget = $1)", [before.seq]);
+  await db.run("delete from window_leases where win in (select seq from budget_windows where budget = $1)", [
+    before.seq,
+  ]);
   await db.run(
     `with gone as (select array_agg(seq) as wins from budget_windows where budget = $1)
      update charges c set
@@ -100,7 +108,12 @@ async function takeLeasesBack(db: Statements, { seq, mode }: StoredBudget): Prom
 
 async function openAll(db: Statements, calendar: Calendar, budget: StoredBudget, at: number): Promise<void> {
   const { start, end } = calendar.spanOf(budget.period, at);
-  const asked = (await subjectsOf(db, budget, { start, end })).map((subject) => ({ budget: budget.seq, subject, starts_at: start, ends_at: end }));
+  const asked = (await subjectsOf(db, budget, { start, end })).map((subject) => ({
+    budget: budget.seq,
+    subject,
+    starts_at: start,
+    ends_at: end,
+  }));
   const opened = await db.row<{ made: bigint[] }>("select made from farebox_open_windows($1)", [JSON.stringify(asked)]);
   await db.run("select farebox_fill_windows($1)", [opened?.made ?? []]);
 }

@@ -146,7 +146,10 @@ export function connect(server: PostgresServer, options: ConnectOptions): Databa
 }
 
 /** What the driver needs to reach the server. */
-export function clientConfig(server: PostgresServer, { applicationName, statementMs, lockMs, readOnly }: Omit<ConnectOptions, "max">): ClientConfig {
+export function clientConfig(
+  server: PostgresServer,
+  { applicationName, statementMs, lockMs, readOnly }: Omit<ConnectOptions, "max">,
+): ClientConfig {
   const settings = [
     `idle_in_transaction_session_timeout=${idleInTransactionMs}`,
     ...(statementMs === null ? [] : [`statement_timeout=${statementMs}`]),
@@ -161,7 +164,9 @@ export function clientConfig(server: PostgresServer, { applicationName, statemen
     database: server.database,
     ssl: tlsOf(server),
     // What the address says comes last, and so holds.
-    options: [...settings.map((setting) => `-c ${setting}`), ...(server.options === null ? [] : [server.options])].join(" "),
+    options: [...settings.map((setting) => `-c ${setting}`), ...(server.options === null ? [] : [server.options])].join(
+      " ",
+    ),
     application_name: applicationName,
     connectionTimeoutMillis: connectMs,
     ...(statementMs !== null && { query_timeout: statementMs + graceMs }),
@@ -192,7 +197,11 @@ function parserOf(type: number, format?: "text" | "binary"): (text: string) => u
   return format === "binary" ? types.getTypeParser(type, "binary") : types.getTypeParser(type, "text");
 }
 
-async function inTransaction<T>(session: Session, how: "write" | "snapshot", work: (db: Statements) => Promise<T>): Promise<T> {
+async function inTransaction<T>(
+  session: Session,
+  how: "write" | "snapshot",
+  work: (db: Statements) => Promise<T>,
+): Promise<T> {
   await session.run(how === "write" ? "begin" : "begin isolation level repeatable read read only");
   const result = await work(session);
   await commit(session, how);
@@ -262,7 +271,8 @@ export function isLockTimeout(error: unknown): boolean {
 /** Whether the connection went, or gave no answer in time, so that nobody knows what became of what was sent. */
 export function isConnectionLost(error: unknown): boolean {
   // Where the server ends a connection it says so with one of these.
-  if (error instanceof DatabaseError) return error.severity === "FATAL" || error.severity === "PANIC" || error.code?.startsWith("08") === true;
+  if (error instanceof DatabaseError)
+    return error.severity === "FATAL" || error.severity === "PANIC" || error.code?.startsWith("08") === true;
   return isOfDriver(error);
 }
 
@@ -270,7 +280,9 @@ export function isConnectionLost(error: unknown): boolean {
 function isOfDriver(error: unknown): error is Error {
   if (!(error instanceof Error) || error instanceof DatabaseError) return false;
   if ("code" in error && typeof error.code === "string") return true;
-  return /^(Connection terminated|Query read timeout|timeout expired|timeout exceeded|Client (has encountered|was closed)|The server does not support SSL|There was an error establishing an SSL|The client is closed|Cannot use a pool after)/i.test(error.message);
+  return /^(Connection terminated|Query read timeout|timeout expired|timeout exceeded|Client (has encountered|was closed)|The server does not support SSL|There was an error establishing an SSL|The client is closed|Cannot use a pool after)/i.test(
+    error.message,
+  );
 }
 
 /** Classes of SQLSTATE that are the server's condition rather than a statement's fault. */
@@ -301,15 +313,22 @@ const unanswered: Readonly<Record<string, string>> = {
   CERT_HAS_EXPIRED: "its certificate has expired",
 };
 const untrusted = new Set([
-  "DEPTH_ZERO_SELF_SIGNED_CERT", "SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_VERIFY_LEAF_SIGNATURE", "UNABLE_TO_GET_ISSUER_CERT", "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
+  "DEPTH_ZERO_SELF_SIGNED_CERT",
+  "SELF_SIGNED_CERT_IN_CHAIN",
+  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+  "UNABLE_TO_GET_ISSUER_CERT",
+  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
 ]);
 
 function whyNotReached(error: Error): string {
   const code = "code" in error ? String(error.code) : "";
   // A file of a certificate that the address names.
-  if ("path" in error && "syscall" in error && error.syscall === "open") return `${String(error.path)} cannot be read (${code})`;
-  if (untrusted.has(code)) return `nobody trusted vouches for its certificate; sslrootcert=FILE in the address names who does (${code})`;
-  if (/does not support SSL/.test(error.message)) return "the server offers no TLS, without which the password and all figures would be sent in the clear; sslmode=disable in the address permits that";
+  if ("path" in error && "syscall" in error && error.syscall === "open")
+    return `${String(error.path)} cannot be read (${code})`;
+  if (untrusted.has(code))
+    return `nobody trusted vouches for its certificate; sslrootcert=FILE in the address names who does (${code})`;
+  if (/does not support SSL/.test(error.message))
+    return "the server offers no TLS, without which the password and all figures would be sent in the clear; sslmode=disable in the address permits that";
   if (/timeout/i.test(error.message)) return "the server does not answer in time";
   const why = unanswered[code];
   return why === undefined ? error.message : `${why} (${code})`;

@@ -11,7 +11,11 @@ export interface Cursor<R> {
 }
 
 /** Rows of one statement with $1 … in it, some at a time, within a transaction; its end closes them. */
-export async function cursorOf<R extends object>(db: Statements, name: string, { sql, values }: Statement): Promise<Cursor<R>> {
+export async function cursorOf<R extends object>(
+  db: Statements,
+  name: string,
+  { sql, values }: Statement,
+): Promise<Cursor<R>> {
   await db.run(`declare ${name} no scroll cursor for ${sql}`, values);
   return { next: (count) => db.rows<R>(`fetch ${count} from ${name}`) };
 }

@@ -47,7 +47,11 @@ function jobClaims(db: Db, run: Pick<Owner, "known">): JobClaims {
   return {
     async claim(jobs, forMs) {
       try {
-        const claimed = await db.rows<{ name: JobName }>({ name: "claim_jobs", text: claimJobs }, [run.known(), forMs, [...jobs]]);
+        const claimed = await db.rows<{ name: JobName }>({ name: "claim_jobs", text: claimJobs }, [
+          run.known(),
+          forMs,
+          [...jobs],
+        ]);
         return claimed.map(({ name }) => name);
       } catch (error) {
         if (databaseFault(error) === null) throw error;
@@ -72,8 +76,13 @@ interface Uses {
   readonly version: string | null;
 }
 
-function toldOf({ catalogue, used, done }: News, version: string | null): { readonly catalogue: string; readonly uses: string } {
-  const short = Object.entries(used).map(([id, { requests, tokens, running }]) => [id, [requests, tokens, running]] as const);
+function toldOf(
+  { catalogue, used, done }: News,
+  version: string | null,
+): { readonly catalogue: string; readonly uses: string } {
+  const short = Object.entries(used).map(
+    ([id, { requests, tokens, running }]) => [id, [requests, tokens, running]] as const,
+  );
   return { catalogue, uses: JSON.stringify({ used: Object.fromEntries(short), done, version } satisfies Uses) };
 }
 
@@ -82,9 +91,14 @@ function newsOf({ catalogue, uses }: LivePeer): News | null {
   if (catalogue === null || uses === null) return null;
   try {
     const { used, done } = JSON.parse(uses) as Uses;
-    const whole = Object.entries(used).map(([id, [requests, tokens, running]]): [string, LimitUse] => [id, { requests, tokens, running }]);
+    const whole = Object.entries(used).map(([id, [requests, tokens, running]]): [string, LimitUse] => [
+      id,
+      { requests, tokens, running },
+    ]);
     const counts = [...whole.flatMap(([, use]) => Object.values(use)), done.posted, done.queued, done.tasks];
-    return counts.every((count) => Number.isFinite(count)) ? { catalogue, used: Object.fromEntries(whole), done } : null;
+    return counts.every((count) => Number.isFinite(count))
+      ? { catalogue, used: Object.fromEntries(whole), done }
+      : null;
   } catch {
     return null;
   }

@@ -21,7 +21,13 @@ export async function createKey(db: Statements, key: Key, by: string): Promise<K
   return { ok: true };
 }
 
-export async function updateKey(db: Statements, id: string, change: KeyChange, at: number, by: string): Promise<ChangedKey | undefined> {
+export async function updateKey(
+  db: Statements,
+  id: string,
+  change: KeyChange,
+  at: number,
+  by: string,
+): Promise<ChangedKey | undefined> {
   const before = await lockedKey(db, id);
   if (before === undefined) return undefined;
   const after = changedKey(before, change);
@@ -70,7 +76,11 @@ export class KeyReads implements KeyReadings {
 
   /** An id is never mistaken for another key's name. */
   async find(nameOrId: string): Promise<Key | undefined> {
-    return found(await this.#db.row<KeyRow>("select * from keys where id = $1 or name = $1 order by (id = $1) desc limit 1", [nameOrId]));
+    return found(
+      await this.#db.row<KeyRow>("select * from keys where id = $1 or name = $1 order by (id = $1) desc limit 1", [
+        nameOrId,
+      ]),
+    );
   }
 
   async list(): Promise<readonly Key[]> {
@@ -84,7 +94,10 @@ export class KeyReads implements KeyReadings {
       ...(after === undefined ? [] : [`seq > (select seq from keys where id = ${parameter(after)})`]),
       ...(state === undefined ? [] : [stateConditions[state](() => parameter(at))]),
     ];
-    const rows = await this.#db.rows<KeyRow>(`select * from keys ${where.length === 0 ? "" : `where ${where.join(" and ")}`} order by seq limit $1`, values);
+    const rows = await this.#db.rows<KeyRow>(
+      `select * from keys ${where.length === 0 ? "" : `where ${where.join(" and ")}`} order by seq limit $1`,
+      values,
+    );
     const keys = rows.slice(0, limit).map((row) => keyOf(withNumbers(row)));
     return { keys, next: rows.length > limit ? (keys.at(-1)?.id ?? null) : null };
   }

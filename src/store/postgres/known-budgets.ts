@@ -55,17 +55,31 @@ export class KnownBudgets {
 }
 
 /** As `amountToHold`, for windows whose sums only the database knows. */
-export function amountUnder(windows: readonly NamedWindow[], whole: PicoUsd | null, firstSlice: PicoUsd | null): PicoUsd | null {
+export function amountUnder(
+  windows: readonly NamedWindow[],
+  whole: PicoUsd | null,
+  firstSlice: PicoUsd | null,
+): PicoUsd | null {
   const unknown = 0n as PicoUsd;
-  return amountToHold(windows.map((window) => ({ ...window, spent: unknown, held: unknown })), whole, firstSlice);
+  return amountToHold(
+    windows.map((window) => ({ ...window, spent: unknown, held: unknown })),
+    whole,
+    firstSlice,
+  );
 }
 
 /** The budgets as they are now; `calendar` where the ledger's zone is still its own. */
 export async function readKnownBudgets(database: Database, calendar: Calendar): Promise<KnownBudgets> {
   return database.transaction(async (db) => {
-    const meta = await db.row<{ budgets_version: bigint; time_zone: string | null }>("select budgets_version, time_zone from meta");
+    const meta = await db.row<{ budgets_version: bigint; time_zone: string | null }>(
+      "select budgets_version, time_zone from meta",
+    );
     const zone = meta?.time_zone ?? calendar.timeZone;
-    return new KnownBudgets(meta?.budgets_version ?? 0n, zone === calendar.timeZone ? calendar : calendarOf(zone), await readBudgets(db));
+    return new KnownBudgets(
+      meta?.budgets_version ?? 0n,
+      zone === calendar.timeZone ? calendar : calendarOf(zone),
+      await readBudgets(db),
+    );
   }, "snapshot");
 }
 
@@ -79,4 +93,3 @@ export async function findBudget(db: Statements, scope: string, period: string):
   const row = await db.row<BudgetRow>("select * from budgets where scope = $1 and period = $2", [scope, period]);
   return row && budgetOf(row);
 }
-

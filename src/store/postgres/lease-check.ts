@@ -44,6 +44,12 @@ export function* checkLeases(report: Report): Reading<void> {
   );
   for (yield* leased.fill(); leased.next !== undefined; leased.advance(), yield* leased.fill()) {
     const { win, expected, found } = leased.next;
-    report({ kind: "window", id: `window ${win}`, expected: `leased ${expected}`, found: `leased ${found}`, derived: { of: "window", seq: Number(win) } });
+    report({
+      kind: "window",
+      id: `window ${win}`,
+      expected: `leased ${expected}`,
+      found: `leased ${found}`,
+      derived: { of: "window", seq: Number(win) },
+    });
   }
 }

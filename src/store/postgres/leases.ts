@@ -6,9 +6,7 @@ import { functionsDigest } from "./schema.ts";
  */
 export type LeasePolicy =
   /** While more than one proxy lives: a proxy alone never waits for a row, and knows each sum to the last digit. */
-  | "auto"
-  | "always"
-  | "never";
+  "auto" | "always" | "never";
 
 /** How a batch is to be carried out: the options of farebox_apply. */
 export interface LeaseOptions {

@@ -35,7 +35,10 @@ export class PostgresLongReads implements LongReads {
       case "windows":
         return await this.#db.transaction((db) => readWindows(db, this.#calendar, read.at), "snapshot");
       case "untoldWindows":
-        return await this.#db.transaction((db) => readUntoldWindows(db, this.#calendar, read.at, read.limit), "snapshot");
+        return await this.#db.transaction(
+          (db) => readUntoldWindows(db, this.#calendar, read.at, read.limit),
+          "snapshot",
+        );
       case "verify":
         return await verify(this.#db, { calendar: this.#calendar, onProgress });
       case "copy":

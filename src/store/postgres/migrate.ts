@@ -54,7 +54,10 @@ export interface MigrateOptions {
  * Makes the schema where there is none, and with `forward` brings a ledger of another release to this one's tables and functions, in
  * one transaction. Never does so under a proxy that runs.
  */
-export async function migrate(database: Database, { forward = false, copying = false, backup = true }: MigrateOptions = {}): Promise<SchemaResult> {
+export async function migrate(
+  database: Database,
+  { forward = false, copying = false, backup = true }: MigrateOptions = {},
+): Promise<SchemaResult> {
   const known = knownSchema();
   const nothing: SchemaResult = { ok: true, from: known, to: known, changed: false, backup: null };
   const isCurrent = async (db: Statements, found: number) => found === known && (await hasOwnFunctions(db, found));
@@ -85,11 +88,14 @@ async function noPlace(db: Statements): Promise<OpenFailure | null> {
     `select relname from pg_class where relnamespace = current_schema()::regnamespace
      and relname in ('meta', 'charges', 'budgets', 'keys', 'owners', 'windows') order by relname limit 1`,
   );
-  return foreign === undefined ? null : unusable(`the schema ${place.schema} has a table ${foreign.relname} that is not Farebox's`);
+  return foreign === undefined
+    ? null
+    : unusable(`the schema ${place.schema} has a table ${foreign.relname} that is not Farebox's`);
 }
 
 /** Said of a ledger whose tables are those of this release. */
-export const otherFunctions = "its functions are those of another release; farebox db migrate replaces them, as the next serve does";
+export const otherFunctions =
+  "its functions are those of another release; farebox db migrate replaces them, as the next serve does";
 
 async function notForward(db: Statements, found: number, known: number, forward: boolean): Promise<OpenFailure | null> {
   if (found > known) return { kind: "newer_schema", found, known };

@@ -55,7 +55,8 @@ export async function openPostgres(options: OpenPostgresOptions): Promise<OpenRe
   const opened = new AsyncDisposableStack();
   try {
     const pools = openPools(options, opened);
-    const result = options.access === "read" ? await openToRead(options, opened, pools) : await openToWrite(options, opened, pools);
+    const result =
+      options.access === "read" ? await openToRead(options, opened, pools) : await openToWrite(options, opened, pools);
     if (!result.ok) await opened.disposeAsync();
     return result;
   } catch (error) {
@@ -86,14 +87,33 @@ function openPools({ server, access }: OpenPostgresOptions, opened: AsyncDisposa
   const short = open("", access === "serve" ? 6 : 2, waits[access]);
   const long = open(", long reads", 3, { statementMs: null });
   if (access !== "serve") return { name, short, long, beats: short, figures: long };
-  return { name, short, long, beats: open(", beats", 2, waits.serve), figures: open(", figures", 2, { statementMs: null }) };
+  return {
+    name,
+    short,
+    long,
+    beats: open(", beats", 2, waits.serve),
+    figures: open(", figures", 2, { statementMs: null }),
+  };
 }
 
-async function openToRead(options: OpenPostgresOptions, opened: AsyncDisposableStack, pools: Pools): Promise<OpenResult> {
+async function openToRead(
+  options: OpenPostgresOptions,
+  opened: AsyncDisposableStack,
+  pools: Pools,
+): Promise<OpenResult> {
   const failure = await unreadable(pools.short);
   if (failure !== null) return { ok: false, failure };
   const calendar = await storedCalendar(pools.short, options.calendar);
-  return { ok: true, store: assemble(options, opened, { pools, calendar, channel: refusing, created: false, listeners: new ChangeListeners() }) };
+  return {
+    ok: true,
+    store: assemble(options, opened, {
+      pools,
+      calendar,
+      channel: refusing,
+      created: false,
+      listeners: new ChangeListeners(),
+    }),
+  };
 }
 
 async function unreadable(database: Database): Promise<OpenFailure | null> {
@@ -104,42 +124,77 @@ async function unreadable(database: Database): Promise<OpenFailure | null> {
   return found < known ? olderSchema(found, known) : null;
 }
 
-async function openToWrite(options: OpenPostgresOptions, opened: AsyncDisposableStack, pools: Pools): Promise<OpenResult> {
+async function openToWrite(
+  options: OpenPostgresOptions,
+  opened: AsyncDisposableStack,
+  pools: Pools,
+): Promise<OpenResult> {
   const migrated = await migrate(pools.long);
   if (!migrated.ok) return migrated;
   const created = migrated.from === 0;
   await ensureMonths(pools.short, options.clock.now());
-  return options.access === "serve" ? await openProxy(options, opened, pools, created) : await openCommand(options, opened, pools, created);
+  return options.access === "serve"
+    ? await openProxy(options, opened, pools, created)
+    : await openCommand(options, opened, pools, created);
 }
 
-async function openCommand(options: OpenPostgresOptions, opened: AsyncDisposableStack, pools: Pools, created: boolean): Promise<OpenResult> {
+async function openCommand(
+  options: OpenPostgresOptions,
+  opened: AsyncDisposableStack,
+  pools: Pools,
+  created: boolean,
+): Promise<OpenResult> {
   const { clock } = options;
   const calendar = await storedCalendar(pools.short, options.calendar);
-  if ((await storedTimeZone(pools.short)) === null) await applyTimeZone(pools.long, calendar, { at: clock.now(), besides: null });
-  const run = opened.use(new CommandRun({ database: pools.short, clock, instance: instanceName(), lifeMs: lifeMs(options) }));
+  if ((await storedTimeZone(pools.short)) === null)
+    await applyTimeZone(pools.long, calendar, { at: clock.now(), besides: null });
+  const run = opened.use(
+    new CommandRun({ database: pools.short, clock, instance: instanceName(), lifeMs: lifeMs(options) }),
+  );
   const channel = new PostgresWriter({ database: pools.short, clock, calendar, run, leases: "never" });
-  return { ok: true, store: assemble(options, opened, { pools, calendar, channel, created, listeners: new ChangeListeners() }) };
+  return {
+    ok: true,
+    store: assemble(options, opened, { pools, calendar, channel, created, listeners: new ChangeListeners() }),
+  };
 }
 
-async function openProxy(options: OpenPostgresOptions, opened: AsyncDisposableStack, pools: Pools, created: boolean): Promise<OpenResult> {
+async function openProxy(
+  options: OpenPostgresOptions,
+  opened: AsyncDisposableStack,
+  pools: Pools,
+  created: boolean,
+): Promise<OpenResult> {
   const { calendar, clock, server } = options;
   const listeners = new ChangeListeners();
   const seen = await changesIn(pools.short);
-  const newClient = () => new Client(clientConfig(server, { applicationName: `${pools.name}, changes`, statementMs: waits.serve.statementMs }));
-  const watch = opened.use(new ChangeWatch({ newClient, clock, ownName: pools.name, seen, onChange: () => listeners.tell() }));
+  const newClient = () =>
+    new Client(
+      clientConfig(server, { applicationName: `${pools.name}, changes`, statementMs: waits.serve.statementMs }),
+    );
+  const watch = opened.use(
+    new ChangeWatch({ newClient, clock, ownName: pools.name, seen, onChange: () => listeners.tell() }),
+  );
   let fleet: PostgresFleet | null = null;
   const onBeat = ({ changes, peers }: Beat) => {
     watch.saw(changes);
     fleet?.heard(peers);
   };
-  const owner = opened.use(await Owner.start({ database: pools.beats, clock, instance: instanceName(), lifeMs: lifeMs(options), onBeat }));
+  const owner = opened.use(
+    await Owner.start({ database: pools.beats, clock, instance: instanceName(), lifeMs: lifeMs(options), onBeat }),
+  );
   fleet = new PostgresFleet(pools.beats, owner, options.version);
   if ((await storedTimeZone(pools.short)) !== calendar.timeZone) {
     const failure = await applyTimeZone(pools.long, calendar, { at: clock.now(), besides: owner.known() });
     if (failure !== null) return { ok: false, failure };
   }
   await watch.start();
-  const channel = new PostgresWriter({ database: pools.short, clock, calendar, run: owner, leases: options.leases ?? "auto" });
+  const channel = new PostgresWriter({
+    database: pools.short,
+    clock,
+    calendar,
+    run: owner,
+    leases: options.leases ?? "auto",
+  });
   return { ok: true, store: assemble(options, opened, { pools, calendar, channel, created, listeners, fleet }) };
 }
 
@@ -153,12 +208,26 @@ interface Parts {
   readonly fleet?: Fleet;
 }
 
-function assemble(options: OpenPostgresOptions, opened: AsyncDisposableStack, { pools, calendar, channel, created, listeners, fleet }: Parts): QueuedStore {
+function assemble(
+  options: OpenPostgresOptions,
+  opened: AsyncDisposableStack,
+  { pools, calendar, channel, created, listeners, fleet }: Parts,
+): QueuedStore {
   const { clock, onWrite: write = () => {}, onEvent: tell = () => {}, settlePauseMs, afterTurn } = options;
   const health = new Health(clock, tell);
-  const queue = new CommandQueue(channel, clock, { write, changed: () => listeners.tell(), health }, settlePauseMs, afterTurn);
+  const queue = new CommandQueue(
+    channel,
+    clock,
+    { write, changed: () => listeners.tell(), health },
+    settlePauseMs,
+    afterTurn,
+  );
   opened.defer(() => queue.close());
-  const [short, long, figures] = [pools.short, pools.long, pools.figures].map((pool) => pool.forReading()) as [Database, Database, Database];
+  const [short, long, figures] = [pools.short, pools.long, pools.figures].map((pool) => pool.forReading()) as [
+    Database,
+    Database,
+    Database,
+  ];
   return queuedStore({
     queue,
     reads: {

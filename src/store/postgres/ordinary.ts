@@ -11,7 +11,14 @@ import { createTeam, removeTeam, updateTeam } from "./teams.ts";
 
 const announced = ["createKey", "updateKey", "revokeKey", "createTeam", "updateTeam", "removeTeam"] as const;
 const quiet = [
-  "createAdmin", "revokeAdmin", "addSample", "removeSamples", "putMessages", "triedMessage", "removeMessages", "putCallback",
+  "createAdmin",
+  "revokeAdmin",
+  "addSample",
+  "removeSamples",
+  "putMessages",
+  "triedMessage",
+  "removeMessages",
+  "putCallback",
 ] as const;
 
 /** Commands that touch no sum, each of them a short transaction. */
@@ -27,7 +34,10 @@ function isAnnounced(command: Command): boolean {
 }
 
 /** Does what the command says, in its transaction. `changed`: whether keys or teams were. */
-export async function runOrdinary(db: Statements, command: OrdinaryCommand): Promise<{ readonly reply: ReplyTo<OrdinaryCommand>; readonly changed: boolean }> {
+export async function runOrdinary(
+  db: Statements,
+  command: OrdinaryCommand,
+): Promise<{ readonly reply: ReplyTo<OrdinaryCommand>; readonly changed: boolean }> {
   const reply = await run(db, command);
   const changed = isAnnounced(command);
   if (changed) await announce(db);

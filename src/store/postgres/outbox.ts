@@ -1,4 +1,11 @@
-import { privateKinds, type DueMessages, type Message, type NewMessage, type Outbox, type Tried } from "../../ports/outbox.ts";
+import {
+  privateKinds,
+  type DueMessages,
+  type Message,
+  type NewMessage,
+  type Outbox,
+  type Tried,
+} from "../../ports/outbox.ts";
 import type { OutboxReadings } from "../readings.ts";
 import { beginningOf, dueHeads, endOf, messageOf, type MessageHead, type MessageRow } from "../rows/outbox.ts";
 import type { Statements } from "./connection.ts";
@@ -69,5 +76,8 @@ export async function recordTry(db: Statements, id: string, tried: Tried): Promi
 }
 
 export async function removeMessages(db: Statements, endedBefore: number, now: number): Promise<number> {
-  return db.run("delete from outbox where seq in (select seq from outbox where ended_at < $1 and key_until < $2 limit $3)", [endedBefore, now, removedAtOnce]);
+  return db.run(
+    "delete from outbox where seq in (select seq from outbox where ended_at < $1 and key_until < $2 limit $3)",
+    [endedBefore, now, removedAtOnce],
+  );
 }

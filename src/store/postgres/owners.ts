@@ -158,8 +158,12 @@ export class Owner implements OwnRun, AsyncDisposable {
     if (Math.abs(now - this.#keptUpAt) < upkeepEveryMs) return;
     this.#keptUpAt = now;
     await ensureMonths(database, now);
-    for (let cleared = clearedAtOnce; cleared === clearedAtOnce; ) {
-      const row = await database.row<{ cleared: number }>("select farebox_tidy_leases($1, $2, $3) as cleared", [this.#epoch, now - overForMs, clearedAtOnce]);
+    for (let cleared = clearedAtOnce; cleared === clearedAtOnce;) {
+      const row = await database.row<{ cleared: number }>("select farebox_tidy_leases($1, $2, $3) as cleared", [
+        this.#epoch,
+        now - overForMs,
+        clearedAtOnce,
+      ]);
       cleared = row?.cleared ?? 0;
     }
   }
@@ -167,10 +171,12 @@ export class Owner implements OwnRun, AsyncDisposable {
   async #beat(): Promise<void> {
     const epoch = await this.epoch();
     const { catalogue, uses } = this.#told();
-    const beat = await this.#options.database.row<{ is_live: boolean; changes: bigint; live: number; peers: readonly LivePeer[] }>(
-      { name: "farebox_beat", text: "select * from farebox_beat($1, $2, $3)" },
-      [epoch, catalogue, uses],
-    );
+    const beat = await this.#options.database.row<{
+      is_live: boolean;
+      changes: bigint;
+      live: number;
+      peers: readonly LivePeer[];
+    }>({ name: "farebox_beat", text: "select * from farebox_beat($1, $2, $3)" }, [epoch, catalogue, uses]);
     if (beat === undefined) return;
     if (!beat.is_live) await this.renew(epoch);
     this.#live = Math.max(1, beat.peers.length + 1);
@@ -216,7 +222,10 @@ export class CommandRun implements OwnRun, AsyncDisposable {
   }
 }
 
-async function register({ database, clock, instance, lifeMs }: Omit<OwnerOptions, "onBeat">, serves: 0 | 1): Promise<number> {
+async function register(
+  { database, clock, instance, lifeMs }: Omit<OwnerOptions, "onBeat">,
+  serves: 0 | 1,
+): Promise<number> {
   const row = await database.row<{ epoch: bigint }>(
     "insert into owners (started_at, life_ms, serves, instance) values ($1, $2, $3, $4) returning epoch",
     [clock.now(), lifeMs, serves, instance],

@@ -17,5 +17,6 @@ export async function ensurePartition(db: Statements, at: number): Promise<void>
 /** Makes those of the month of an instant and of the next two. */
 export async function ensureMonths(db: Statements, at: number): Promise<void> {
   const month = monthOf(at);
-  for (let ahead = 0; ahead <= monthsAhead; ahead++) await ensurePartition(db, Date.UTC(Math.floor((month + ahead) / 12), (month + ahead) % 12));
+  for (let ahead = 0; ahead <= monthsAhead; ahead++)
+    await ensurePartition(db, Date.UTC(Math.floor((month + ahead) / 12), (month + ahead) % 12));
 }

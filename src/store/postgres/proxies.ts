@@ -63,29 +63,46 @@ async function fence(db: Statements, { run, state }: ProxyRun): Promise<boolean>
   if (state !== "silent") return state === "ended";
   await db.run("select pg_advisory_xact_lock('budgets'::regclass::oid::integer, $1::integer)", [run]);
   const fenced = await db.run(
-    "update owners set ended_at = clock_timestamp() where epoch = $1 and ended_at is null and beat_at <= clock_timestamp() - $2::bigint * interval '1 millisecond'", [run, liveMs],
+    "update owners set ended_at = clock_timestamp() where epoch = $1 and ended_at is null and beat_at <= clock_timestamp() - $2::bigint * interval '1 millisecond'",
+    [run, liveMs],
   );
   return fenced === 1;
 }
 
-const endsWithIt = "c.state = 'pending' and not (c.kind = 'task' and exists (select from tasks t where t.charge = c.id))";
+const endsWithIt =
+  "c.state = 'pending' and not (c.kind = 'task' and exists (select from tasks t where t.charge = c.id))";
 
 /** Posts the holds of a run that is over as the recovery of dead proxies does. */
 async function postHolds(db: Statements, budgets: KnownBudgets, run: number, at: number): Promise<void> {
   const open = await db.rows<{ id: string; admitted_at: bigint; unpriced: boolean }>(
-    `select c.id, c.admitted_at, c.hold is null as unpriced from charges c where c.owner = $1 and ${endsWithIt} order by c.admitted_at`, [run],
+    `select c.id, c.admitted_at, c.hold is null as unpriced from charges c where c.owner = $1 and ${endsWithIt} order by c.admitted_at`,
+    [run],
   );
   const admittedAt = new Map(open.map(({ id, admitted_at }) => [id, Number(admitted_at)]));
   for (let from = 0; from < open.length; from += postedAtOnce) {
     const posts = open.slice(from, from + postedAtOnce).map(({ id, unpriced }) => orphanPost(id, unpriced, at));
     const { text } = planBatch(posts, { budgets, admittedAt: (id) => admittedAt.get(id), orphans: true });
-    const row = await db.row<{ answer: BatchAnswer }>("select farebox_apply(null, $1, $2, $3) as answer", [budgets.version, JSON.stringify(leaseOptions("never", 1, false)), text]);
+    const row = await db.row<{ answer: BatchAnswer }>("select farebox_apply(null, $1, $2, $3) as answer", [
+      budgets.version,
+      JSON.stringify(leaseOptions("never", 1, false)),
+      text,
+    ]);
     invariant(row !== undefined && row.answer.refused === undefined, "the budgets are locked");
   }
 }
 
 async function runsIn(db: Pick<Statements, "rows">): Promise<ProxyRun[]> {
-  const rows = await db.rows<{ run: bigint; name: string | null; uses: string | null; state: ProxyState; started_at: bigint; silent_ms: bigint; holds: bigint; held: string; leases: bigint }>(
+  const rows = await db.rows<{
+    run: bigint;
+    name: string | null;
+    uses: string | null;
+    state: ProxyState;
+    started_at: bigint;
+    silent_ms: bigint;
+    holds: bigint;
+    held: string;
+    leases: bigint;
+  }>(
     `with held as (select c.owner, count(*) as holds, coalesce(sum(c.hold), 0)::text as held from charges c where ${endsWithIt} group by c.owner)
      select o.epoch as run, o.instance as name, o.uses, o.started_at,
        case when o.ended_at is not null then 'ended' when o.beat_at > clock_timestamp() - $1::bigint * interval '1 millisecond' then 'live' else 'silent' end as state,
@@ -96,8 +113,15 @@ async function runsIn(db: Pick<Statements, "rows">): Promise<ProxyRun[]> {
     [liveMs],
   );
   return rows.map(({ run, name, uses, state, started_at, silent_ms, holds, held, leases }) => ({
-    run: Number(run), name: name ?? String(run), version: versionIn(uses), state, startedAt: Number(started_at), silentMs: Number(silent_ms),
-    holds: Number(holds), held: BigInt(held) as PicoUsd, leases: Number(leases),
+    run: Number(run),
+    name: name ?? String(run),
+    version: versionIn(uses),
+    state,
+    startedAt: Number(started_at),
+    silentMs: Number(silent_ms),
+    holds: Number(holds),
+    held: BigInt(held) as PicoUsd,
+    leases: Number(leases),
   }));
 }
 

@@ -1,6 +1,15 @@
 import type { PostgresServer } from "../../core/postgres-url.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { carriedId, horizons, noonOf, prunable, prunePreview, repeatStep, type Pruned, type PruneOptions } from "../pruning.ts";
+import {
+  carriedId,
+  horizons,
+  noonOf,
+  prunable,
+  prunePreview,
+  repeatStep,
+  type Pruned,
+  type PruneOptions,
+} from "../pruning.ts";
 import { rollupAmounts, rollupCounts } from "../rollup-columns.ts";
 import type { OpenFailure } from "../store.ts";
 import { answer } from "./answer.ts";
@@ -23,10 +32,17 @@ export interface PruneServerOptions extends Omit<PruneOptions, "onProgress"> {
   readonly onProgress?: (share: number) => void;
 }
 
-export type PruneServerResult = { readonly ok: true; readonly pruned: Pruned } | { readonly ok: false; readonly failure: OpenFailure };
+export type PruneServerResult =
+  | { readonly ok: true; readonly pruned: Pruned }
+  | { readonly ok: false; readonly failure: OpenFailure };
 
 /** Prunes the ledger on a server, in the zone that is stored in it, beside running proxies or alone. */
-export async function pruneServer({ server, dryRun, onProgress, ...options }: PruneServerOptions): Promise<PruneServerResult> {
+export async function pruneServer({
+  server,
+  dryRun,
+  onProgress,
+  ...options
+}: PruneServerOptions): Promise<PruneServerResult> {
   return await onLedger<PruneServerResult>(server, async (database) => {
     const inZone = { ...options, calendar: await storedCalendar(database, options.calendar) };
     const preview = await database.transaction((db) => answer(db, prunePreview(horizons(inZone))), "snapshot");
@@ -62,7 +78,10 @@ export async function prune(database: Database, options: PruneOptions): Promise<
 }
 
 function deleteQuarters(db: Statements, before: number): Promise<number> {
-  return db.run(`delete from rollup_quarter where ctid = any(array(select ctid from rollup_quarter where starts_at < $1 limit ${stepRows}))`, [before]);
+  return db.run(
+    `delete from rollup_quarter where ctid = any(array(select ctid from rollup_quarter where starts_at < $1 limit ${stepRows}))`,
+    [before],
+  );
 }
 
 /**
@@ -71,7 +90,10 @@ function deleteQuarters(db: Statements, before: number): Promise<number> {
  */
 async function deleteWindows(db: Statements, before: number): Promise<number> {
   await lockBudgets(db);
-  const rows = await db.rows<{ seq: bigint }>(`select seq from budget_windows where ends_at <= $1 order by seq limit ${stepRows}`, [before]);
+  const rows = await db.rows<{ seq: bigint }>(
+    `select seq from budget_windows where ends_at <= $1 order by seq limit ${stepRows}`,
+    [before],
+  );
   const gone = rows.map(({ seq }) => seq);
   if (gone.length === 0) return 0;
   await db.run(
@@ -111,7 +133,9 @@ async function carryStep(db: Statements, calendar: Calendar, before: number, whi
   const inStep = "seq = any($1) and admitted_at >= $2 and admitted_at <= $3";
   const sums = await db.rows<SumRow & Readonly<Record<string, bigint>>>(
     `select noon, key, team, model, price_group, source,
-       ${Object.entries(counts).map(([name, isOne]) => `count(*) filter (where ${isOne}) as ${name}`).join(", ")},
+       ${Object.entries(counts)
+         .map(([name, isOne]) => `count(*) filter (where ${isOne}) as ${name}`)
+         .join(", ")},
        ${rollupAmounts.map((name) => `coalesce(sum(${name}), 0)::bigint as ${name}`).join(", ")}
      from charges join unnest($1::bigint[], $4::bigint[]) as step (of, noon) on seq = of
      where ${inStep} and state = 'posted' group by 1, 2, 3, 4, 5, 6`,
@@ -124,14 +148,21 @@ async function carryStep(db: Statements, calendar: Calendar, before: number, whi
 }
 
 /** Adds to carried sums; makes those that are missing. */
-async function addCarried(db: Statements, calendar: Calendar, sums: readonly (SumRow & Readonly<Record<string, bigint>>)[]): Promise<void> {
+async function addCarried(
+  db: Statements,
+  calendar: Calendar,
+  sums: readonly (SumRow & Readonly<Record<string, bigint>>)[],
+): Promise<void> {
   for (const noon of new Set(sums.map((sum) => sum.noon))) await db.run("select farebox_ensure_partitions($1)", [noon]);
   const given = sums.map((sum) => ({
-    ...Object.fromEntries(Object.entries(sum).map(([name, value]) => [name, typeof value === "bigint" ? String(value) : value])),
+    ...Object.fromEntries(
+      Object.entries(sum).map(([name, value]) => [name, typeof value === "bigint" ? String(value) : value]),
+    ),
     id: carriedId(calendar, [sum.noon, sum.key, sum.team, sum.model, sum.price_group, sum.source]),
   }));
   const amounts = rollupAmounts.join(", ");
-  const added = (table: string, names: readonly string[]) => names.map((name) => `${name} = ${table}.${name} + excluded.${name}`).join(", ");
+  const added = (table: string, names: readonly string[]) =>
+    names.map((name) => `${name} = ${table}.${name} + excluded.${name}`).join(", ");
   await db.run(
     `with given as (
        select * from jsonb_to_recordset($1) as sums (id text, noon bigint, key text, team text, model text, price_group text, source text,

@@ -50,7 +50,14 @@ export class PostgresReads implements ShortReadings {
   }
 
   async oldHolds(before: number): Promise<readonly OldHold[]> {
-    const rows = await this.#db.rows<{ id: string; kind: HoldKind; at: bigint; key: string; amount: PicoUsd | null; orphaned: boolean }>(
+    const rows = await this.#db.rows<{
+      id: string;
+      kind: HoldKind;
+      at: bigint;
+      key: string;
+      amount: PicoUsd | null;
+      orphaned: boolean;
+    }>(
       `select id, kind, admitted_at as at, key, hold as amount, not exists (
            select 1 from owners where epoch = charges.owner and serves = 1 and owners.ended_at is null
              and beat_at > clock_timestamp() - interval '${silentMsMax} milliseconds') as orphaned
@@ -71,10 +78,15 @@ export class PostgresReads implements ShortReadings {
 
   async windowsOf(caller: Caller, at: number): Promise<readonly BudgetWindow[]> {
     return await this.#db.transaction(async (db) => {
-      const wanted = (await readBudgetsOf(db, caller)).map((budget) => windowAt(this.#calendar, budget, at, subjectOf(budget.scope, caller)));
+      const wanted = (await readBudgetsOf(db, caller)).map((budget) =>
+        windowAt(this.#calendar, budget, at, subjectOf(budget.scope, caller)),
+      );
       const stored = new Map((await storedSums(db, wanted)).map((row) => [`${row.budget} ${row.subject}`, row]));
       const rowOf = ({ budget, subject }: Wanted) => stored.get(`${budget.seq} ${subject}`);
-      const summed = await summedUp(db, wanted.filter((window) => rowOf(window) === undefined));
+      const summed = await summedUp(
+        db,
+        wanted.filter((window) => rowOf(window) === undefined),
+      );
       return wanted.map((window) => snapshot({ ...window, ...sumsOf(rowOf(window) ?? summed.get(window)) }));
     }, "snapshot");
   }
@@ -87,7 +99,9 @@ async function readBudgets(db: Statements): Promise<StoredBudget[]> {
 
 /** The budgets that weigh on a caller, in the order of their creation. */
 async function readBudgetsOf(db: Statements, caller: Caller): Promise<StoredBudget[]> {
-  return (await db.rows<BudgetRow>("select * from budgets where scope = any($1) order by seq", [scopesWeighingOn(caller)])).map(budgetOf);
+  return (
+    await db.rows<BudgetRow>("select * from budgets where scope = any($1) order by seq", [scopesWeighingOn(caller)])
+  ).map(budgetOf);
 }
 
 /** A window that is asked for; without its sums. */
@@ -105,7 +119,10 @@ function windowAt(calendar: Calendar, budget: StoredBudget, at: number, subject 
 export async function readWindows(db: Statements, calendar: Calendar, at: number): Promise<readonly BudgetWindow[]> {
   const wanted = (await readBudgets(db)).map((budget) => windowAt(calendar, budget, at));
   const stored = Map.groupBy(await storedSums(db, wanted), ({ budget }) => Number(budget));
-  const summed = await summedUp(db, wanted.filter(({ budget }) => budget.scope.kind !== "eachKey" && !stored.has(budget.seq)));
+  const summed = await summedUp(
+    db,
+    wanted.filter(({ budget }) => budget.scope.kind !== "eachKey" && !stored.has(budget.seq)),
+  );
   return wanted.flatMap((window) => {
     const rows = stored.get(window.budget.seq);
     if (rows !== undefined) return rows.map((row) => snapshot({ ...window, subject: row.subject, ...sumsOf(row) }));
@@ -114,7 +131,10 @@ export async function readWindows(db: Statements, calendar: Calendar, at: number
 }
 
 /** The windows that there are of these budgets and spans, of every subject. */
-function storedSums(db: Statements, wanted: readonly Wanted[]): Promise<(Sums & { readonly budget: bigint; readonly subject: string })[]> {
+function storedSums(
+  db: Statements,
+  wanted: readonly Wanted[],
+): Promise<(Sums & { readonly budget: bigint; readonly subject: string })[]> {
   return db.rows(
     `select budget, subject, spent, held from windows join unnest($1::bigint[], $2::bigint[]) as wanted (of, start) on budget = of and starts_at = start
      order by budget, subject`,
@@ -123,7 +143,10 @@ function storedSums(db: Statements, wanted: readonly Wanted[]): Promise<(Sums & 
 }
 
 async function summedUp(db: Statements, wanted: readonly Wanted[]): Promise<ReadonlyMap<Wanted, Sums>> {
-  const sums = await sumCharges(db, wanted.map(({ budget, subject, start, end }) => ({ scope: budget.scope, subject, span: { start, end } })));
+  const sums = await sumCharges(
+    db,
+    wanted.map(({ budget, subject, start, end }) => ({ scope: budget.scope, subject, span: { start, end } })),
+  );
   return new Map(wanted.map((window, index) => [window, sumsOf(sums[index])]));
 }
 
@@ -133,7 +156,12 @@ function sumsOf(row: Sums | undefined): Sums {
 }
 
 /** Windows that are to be told of and are not yet. Within a snapshot. */
-export async function readUntoldWindows(db: Statements, calendar: Calendar, at: number, limit: number): Promise<readonly BudgetWindow[]> {
+export async function readUntoldWindows(
+  db: Statements,
+  calendar: Calendar,
+  at: number,
+  limit: number,
+): Promise<readonly BudgetWindow[]> {
   const windows = await readWindows(db, calendar, at);
   const keys: string[] = [];
   const gather = (key: string) => {
@@ -141,7 +169,9 @@ export async function readUntoldWindows(db: Statements, calendar: Calendar, at: 
     return true;
   };
   for (const window of windows) isUntold(window, gather);
-  const rows = await db.rows<{ key: string }>("select dedupe_key as key from outbox where dedupe_key = any($1)", [keys]);
+  const rows = await db.rows<{ key: string }>("select dedupe_key as key from outbox where dedupe_key = any($1)", [
+    keys,
+  ]);
   const told = new Set(rows.map(({ key }) => key));
   return windows.filter((window) => isUntold(window, (key) => told.has(key))).slice(0, limit);
 }

@@ -12,7 +12,10 @@ const around = 2 ** 32;
  * See the ledger's port. Rows of several proxies become visible out of the order of their numbers, and their clocks differ. So
  * what is new since a look is what transactions wrote that were not over then: the cursor's `written` is the oldest of these.
  */
-export async function readRecent(db: Statements, query: RecentQuery): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }> {
+export async function readRecent(
+  db: Statements,
+  query: RecentQuery,
+): Promise<{ readonly charges: readonly Charge[]; readonly cursor: RecentCursor }> {
   const conditions: string[] = [];
   const values: (string | number)[] = [chargesLookedAt(query)];
   for (const name of ["key", "team", "model", "state"] as const) {
@@ -38,5 +41,8 @@ export async function readRecent(db: Statements, query: RecentQuery): Promise<{ 
     ),
     [...values, query.limit],
   );
-  return { charges: rows.filter(({ id }) => id !== null).map(chargeOf), cursor: { written: Number(rows[0]?.running ?? 0n), endedAt: 0 } };
+  return {
+    charges: rows.filter(({ id }) => id !== null).map(chargeOf),
+    cursor: { written: Number(rows[0]?.running ?? 0n), endedAt: 0 },
+  };
 }

@@ -19,8 +19,7 @@ export interface RepairServerOptions extends RepairingOptions {
 
 export type RepairServerResult =
   /** `verification` is of the ledger as it is afterwards. */
-  | { readonly ok: true; readonly verification: Verification }
-  | { readonly ok: false; readonly failure: OpenFailure };
+  { readonly ok: true; readonly verification: Verification } | { readonly ok: false; readonly failure: OpenFailure };
 
 /** Repairs the ledger on a server, beside running proxies or alone: they wait for each row that is made anew, one at a time. */
 export async function repairServer({ server, ...options }: RepairServerOptions): Promise<RepairServerResult> {

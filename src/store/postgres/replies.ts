@@ -16,11 +16,23 @@ export type BatchAnswer =
   | {
       readonly refused?: undefined;
       /** Of the charges that have ended; there is none of an id that is not here. */
-      readonly settles: readonly (readonly [id: string, first: boolean, state: ChargeState, cost: string | null, overage: string])[];
+      readonly settles: readonly (readonly [
+        id: string,
+        first: boolean,
+        state: ChargeState,
+        cost: string | null,
+        overage: string,
+      ])[];
       readonly claims: readonly ClaimAnswer[];
       readonly tasks: readonly ("ok" | "taken" | "no_such_charge" | true)[];
       /** Of claims that were short, all windows. */
-      readonly windows?: readonly (readonly [budget: number, subject: string, startsAt: number, endsAt: number | null, spent: string])[];
+      readonly windows?: readonly (readonly [
+        budget: number,
+        subject: string,
+        startsAt: number,
+        endsAt: number | null,
+        spent: string,
+      ])[];
     };
 export type AppliedBatch = Extract<BatchAnswer, { refused?: undefined }>;
 
@@ -43,7 +55,13 @@ export interface Concluded {
 }
 
 /** What the answer says to each command of a batch. `isLast`: what was short is refused. */
-export function conclude(commands: readonly HotCommand[], plan: PlannedBatch, answer: AppliedBatch, budgets: KnownBudgets, isLast: boolean): Concluded {
+export function conclude(
+  commands: readonly HotCommand[],
+  plan: PlannedBatch,
+  answer: AppliedBatch,
+  budgets: KnownBudgets,
+  isLast: boolean,
+): Concluded {
   const outcomes: (Outcome | undefined)[] = commands.map(() => undefined);
   const again: number[] = [];
   const placed: number[] = [];
@@ -75,7 +93,12 @@ function bound(answer: AppliedBatch["tasks"][number] | undefined): BindResult {
   return answer === "taken" || answer === "no_such_charge" ? { ok: false, reason: answer } : { ok: true };
 }
 
-function claimed(claim: ClaimAnswer, answer: AppliedBatch, needed: bigint | null, budgets: KnownBudgets): Replies["hold"] | Replies["extend"] {
+function claimed(
+  claim: ClaimAnswer,
+  answer: AppliedBatch,
+  needed: bigint | null,
+  budgets: KnownBudgets,
+): Replies["hold"] | Replies["extend"] {
   switch (claim[0]) {
     case "ok":
       return { ok: true, room: amountOf(claim[1]) };
@@ -86,16 +109,32 @@ function claimed(claim: ClaimAnswer, answer: AppliedBatch, needed: bigint | null
     case "looked":
       return claim[2] ? { ok: true, room: amountOf(claim[1]) } : { ok: false, reason: "not_bounded" };
     case "short":
-      return { ok: false, reason: "no_room", shortage: shortageIn(claim[2], answer, (needed ?? 0n) as PicoUsd, budgets) };
+      return {
+        ok: false,
+        reason: "no_room",
+        shortage: shortageIn(claim[2], answer, (needed ?? 0n) as PicoUsd, budgets),
+      };
   }
 }
 
 /** By the rules of the core, from the figures of that instant. */
-function shortageIn(short: readonly (readonly [number, string])[], { windows = [] }: AppliedBatch, needed: PicoUsd, budgets: KnownBudgets): Shortage {
+function shortageIn(
+  short: readonly (readonly [number, string])[],
+  { windows = [] }: AppliedBatch,
+  needed: PicoUsd,
+  budgets: KnownBudgets,
+): Shortage {
   const shortages = short.map(([position, gap]): Shortage => {
     const [seq, subject, start, end, spentText] = windows[position - 1] ?? [];
     const budget = seq === undefined ? undefined : budgets.bySeq(seq);
-    invariant(budget !== undefined && subject !== undefined && start !== undefined && end !== undefined && spentText !== undefined, "a window that is short is shown");
+    invariant(
+      budget !== undefined &&
+        subject !== undefined &&
+        start !== undefined &&
+        end !== undefined &&
+        spentText !== undefined,
+      "a window that is short is shown",
+    );
     const spent = BigInt(spentText) as PicoUsd;
     const held = (budget.limit - spent - BigInt(gap)) as PicoUsd;
     const window = snapshot({ budget, subject, start, end, spent, held });

@@ -24,9 +24,11 @@ export async function rebuildDays(db: Statements, calendar: Calendar): Promise<v
 /** All days of the calendar from the first charge to the last. */
 async function daysOfCharges(db: Statements, calendar: Calendar) {
   const days = { dates: [] as string[], starts: [] as number[], ends: [] as number[] };
-  const range = await db.row<{ first: bigint | null; last: bigint | null }>("select min(admitted_at) as first, max(admitted_at) as last from charges");
+  const range = await db.row<{ first: bigint | null; last: bigint | null }>(
+    "select min(admitted_at) as first, max(admitted_at) as last from charges",
+  );
   if (range?.first == null || range.last === null) return days;
-  for (let at = Number(range.first); at <= Number(range.last); ) {
+  for (let at = Number(range.first); at <= Number(range.last);) {
     const { start, end } = calendar.spanOf("1d", at);
     days.dates.push(calendar.dateOf(at));
     days.starts.push(start);

@@ -29,19 +29,26 @@ export function functionsDigest(): string {
 /** Whether the functions of a ledger of this schema version are those of this release. */
 export async function hasOwnFunctions(db: Statements, schema: number): Promise<boolean> {
   if (schema < digestSince) return false;
-  const newest = await db.row<{ functions: string | null }>("select functions from farebox_migrations order by version desc limit 1");
+  const newest = await db.row<{ functions: string | null }>(
+    "select functions from farebox_migrations order by version desc limit 1",
+  );
   return newest?.functions === functionsDigest();
 }
 
 /** Replaces the functions of the ledger by those of this release. */
 export async function applyFunctions(db: Statements): Promise<void> {
   await db.run(functions().sql);
-  await db.run("update farebox_migrations set functions = case when version = (select max(version) from farebox_migrations) then $1 end", [functionsDigest()]);
+  await db.run(
+    "update farebox_migrations set functions = case when version = (select max(version) from farebox_migrations) then $1 end",
+    [functionsDigest()],
+  );
 }
 
 /** Runs the migrations after one version, and not those after another one. */
 export async function makeTables(db: Statements, after: number, until = Infinity): Promise<void> {
-  await db.run("create table if not exists farebox_migrations (version bigint primary key, applied_at timestamptz not null default now())");
+  await db.run(
+    "create table if not exists farebox_migrations (version bigint primary key, applied_at timestamptz not null default now())",
+  );
   for (const { version, sql } of migrationsOf("postgres")) {
     if (version <= after || version > until) continue;
     await db.run(sql());

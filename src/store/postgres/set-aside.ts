@@ -3,14 +3,23 @@ import type { OpenFailure } from "../store.ts";
 import type { Statements } from "./connection.ts";
 import { makeTables } from "./schema.ts";
 
-export type SetAsideResult = { readonly ok: true; readonly schema: string } | { readonly ok: false; readonly failure: OpenFailure };
+export type SetAsideResult =
+  | { readonly ok: true; readonly schema: string }
+  | { readonly ok: false; readonly failure: OpenFailure };
 
 /**
  * Copies a ledger of an earlier schema version into a schema of its own in the same database, as a whole ledger: the release that
  * wrote it runs on the copy when its search_path names that schema. Part of the caller's transaction, in which no one else writes.
  */
 export async function setAside(db: Statements, version: number): Promise<SetAsideResult> {
-  const place = await db.row<{ schema: string; path: string; name: string; may: boolean; database: string; role: string }>(
+  const place = await db.row<{
+    schema: string;
+    path: string;
+    name: string;
+    may: boolean;
+    database: string;
+    role: string;
+  }>(
     `select current_schema() as schema, current_setting('search_path') as path,
        'farebox_schema_' || $1 || to_char(clock_timestamp() at time zone 'UTC', '_YYYYMMDD"t"HH24MISSMS"z"') as name,
        has_database_privilege(current_database(), 'create') as may, current_database() as database, current_user as role`,
@@ -63,7 +72,11 @@ async function definitions(db: Statements, name: string): Promise<string[]> {
   return [...months, ...types, ...functions].map(({ sql }) => sql);
 }
 
-async function copyRows(db: Statements, table: string, { schema, name }: { readonly schema: string; readonly name: string }): Promise<void> {
+async function copyRows(
+  db: Statements,
+  table: string,
+  { schema, name }: { readonly schema: string; readonly name: string },
+): Promise<void> {
   const columns = await db.rows<{ name: string; sequence: string | null }>(
     `select quote_ident(attname) as name, pg_get_serial_sequence(quote_ident($1), attname) as sequence
      from pg_attribute where attrelid = to_regclass(quote_ident($1)) and attnum > 0 and not attisdropped`,

@@ -8,12 +8,16 @@ import { cursorOf, keepsSnapshot } from "./cursor.ts";
 const partCharges = 500;
 
 /** The charges of a span, oldest first, from one snapshot that is kept as long as it is read; what is left of it ends with the iteration. */
-export async function* streamCharges(database: Database, { since, until }: TimeSpan): AsyncGenerator<readonly Charge[]> {
+export async function* streamCharges(
+  database: Database,
+  { since, until }: TimeSpan,
+): AsyncGenerator<readonly Charge[]> {
   await using session = await database.session();
   await session.run(keepsSnapshot);
   const charges = await cursorOf<ShownChargeRow>(session, "streamed", {
     sql: `select ${chargeColumns} from charges where admitted_at >= $1 and admitted_at < $2 order by admitted_at, seq`,
     values: [since, until],
   });
-  for (let part = await charges.next(partCharges); part.length > 0; part = await charges.next(partCharges)) yield part.map(chargeOf);
+  for (let part = await charges.next(partCharges); part.length > 0; part = await charges.next(partCharges))
+    yield part.map(chargeOf);
 }

@@ -11,7 +11,10 @@ export interface Summed {
 }
 
 /** What the charges of scopes in spans add up to, in their order: a statement for each kind of scope, not for each of them. */
-export async function sumCharges(db: Statements, wanted: readonly Summed[]): Promise<readonly { readonly spent: PicoUsd; readonly held: PicoUsd }[]> {
+export async function sumCharges(
+  db: Statements,
+  wanted: readonly Summed[],
+): Promise<readonly { readonly spent: PicoUsd; readonly held: PicoUsd }[]> {
   const sums: { spent: PicoUsd; held: PicoUsd }[] = [];
   const asked = wanted.map((each, place) => ({ place, span: each.span, ...membersOf(each) }));
   for (const [condition, group] of Map.groupBy(asked, conditionOf)) {
@@ -24,8 +27,11 @@ export async function sumCharges(db: Statements, wanted: readonly Summed[]): Pro
          from charges where ${condition} and admitted_at >= since and admitted_at < until
        ) sums`,
       [
-        group.map(({ place }) => place), group.map(({ key }) => key), group.map(({ team }) => team),
-        group.map(({ span }) => span.start), group.map(({ span }) => span.end ?? endOfTime),
+        group.map(({ place }) => place),
+        group.map(({ key }) => key),
+        group.map(({ team }) => team),
+        group.map(({ span }) => span.start),
+        group.map(({ span }) => span.end ?? endOfTime),
       ],
     );
     for (const { place, spent, held } of rows) sums[place] = { spent, held };
@@ -53,5 +59,7 @@ function membersOf({ scope, subject }: Summed): Members {
 }
 
 function conditionOf({ key, team }: Members): string {
-  return [...(key === null ? [] : ["key = its_key"]), ...(team === null ? [] : ["team = its_team"])].join(" and ") || "true";
+  return (
+    [...(key === null ? [] : ["key = its_key"]), ...(team === null ? [] : ["team = its_team"])].join(" and ") || "true"
+  );
 }

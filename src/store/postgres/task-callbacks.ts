@@ -25,6 +25,11 @@ export class CallbackReads implements CallbackReadings {
 }
 
 export async function putCallback(db: Statements, { charge, digest, sealed, createdAt }: TaskCallback): Promise<true> {
-  await db.run("insert into task_callbacks (charge, digest, sealed, created_at) values ($1, $2, $3, $4)", [charge, digest, sealed, createdAt]);
+  await db.run("insert into task_callbacks (charge, digest, sealed, created_at) values ($1, $2, $3, $4)", [
+    charge,
+    digest,
+    sealed,
+    createdAt,
+  ]);
   return true;
 }

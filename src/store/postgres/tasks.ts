@@ -14,7 +14,9 @@ export class TaskReads implements TaskReadings {
   }
 
   async find(taskId: string): Promise<Task | undefined> {
-    return found(await this.#db.row<TaskRow>({ name: "task", text: "select * from tasks where task_id = $1" }, [taskId]));
+    return found(
+      await this.#db.row<TaskRow>({ name: "task", text: "select * from tasks where task_id = $1" }, [taskId]),
+    );
   }
 
   async ofCharge(charge: string): Promise<Task | undefined> {
@@ -40,7 +42,9 @@ export class TaskReads implements TaskReadings {
   }
 
   async runningTasks(): Promise<RunningTasks> {
-    return this.#db.rows(`select charge, model, task_type as "taskType" from tasks where settled_at is null and status <> 'completed'`);
+    return this.#db.rows(
+      `select charge, model, task_type as "taskType" from tasks where settled_at is null and status <> 'completed'`,
+    );
   }
 
   async list({ key, running, limit, after }: TaskQuery): Promise<TaskPage> {

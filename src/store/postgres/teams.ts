@@ -33,13 +33,22 @@ export async function createTeam(db: Statements, team: Team, by: string): Promis
   return { ok: true };
 }
 
-export async function updateTeam(db: Statements, name: string, change: TeamChange, made: Made): Promise<ChangedTeam | undefined> {
+export async function updateTeam(
+  db: Statements,
+  name: string,
+  change: TeamChange,
+  made: Made,
+): Promise<ChangedTeam | undefined> {
   const before = await lockedTeam(db, name);
   if (before === undefined) return undefined;
   const after = changedTeam(before, change);
   const { models, limits } = after;
   await db.run("update teams set models = $1, rpm = $2, tpm = $3, parallel = $4 where name = $5", [
-    modelsText(models), limits.rpm, limits.tpm, limits.parallel, name,
+    modelsText(models),
+    limits.rpm,
+    limits.tpm,
+    limits.parallel,
+    name,
   ]);
   await recordAudit(db, teamEntry("teams.update", before, after, made));
   return { before, after };
@@ -52,9 +61,17 @@ export async function removeTeam(db: Statements, name: string, made: Made): Prom
     "select name from keys where team = $1 and revoked_at is null and (expires_at is null or expires_at > $2) order by seq",
     [name, made.at],
   );
-  const budgets = await db.rows<{ scope: string }>("select scope from budgets where scope in ($1, $2) order by seq", [`team:${name}`, `each-key:${name}`]);
+  const budgets = await db.rows<{ scope: string }>("select scope from budgets where scope in ($1, $2) order by seq", [
+    `team:${name}`,
+    `each-key:${name}`,
+  ]);
   if (keys.length + budgets.length > 0) {
-    return { ok: false, reason: "in_use", keys: keys.map((key) => key.name), budgets: budgets.map(({ scope }) => scope) };
+    return {
+      ok: false,
+      reason: "in_use",
+      keys: keys.map((key) => key.name),
+      budgets: budgets.map(({ scope }) => scope),
+    };
   }
   await db.run("delete from teams where name = $1", [name]);
   await recordAudit(db, teamEntry("teams.delete", before, null, made));

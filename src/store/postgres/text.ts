@@ -12,5 +12,7 @@ const refused = /\\u(0000|d[89a-f])/;
 /** A value as JSON whose texts PostgreSQL can hold. */
 export function storableJson(value: unknown): string {
   const text = JSON.stringify(value);
-  return refused.test(text) ? JSON.stringify(value, (_name, part: unknown) => (typeof part === "string" ? storable(part) : part)) : text;
+  return refused.test(text)
+    ? JSON.stringify(value, (_name, part: unknown) => (typeof part === "string" ? storable(part) : part))
+    : text;
 }

@@ -26,7 +26,10 @@ export async function applyTimeZone(
     const stored = await storedTimeZone(db);
     if (stored === timeZone) return null;
     if (stored !== null && (await othersRun(db, besides))) {
-      return { kind: "unusable", message: `the proxies that run on it count in ${stored}, and this one is to count in ${timeZone}: set FAREBOX_TIME_ZONE=${stored}, or stop them first` };
+      return {
+        kind: "unusable",
+        message: `the proxies that run on it count in ${stored}, and this one is to count in ${timeZone}: set FAREBOX_TIME_ZONE=${stored}, or stop them first`,
+      };
     }
     await db.run("update meta set time_zone = $1", [timeZone]);
     await rebuildWindows(db, calendar, at);

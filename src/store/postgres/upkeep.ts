@@ -11,7 +11,10 @@ interface Failed {
 }
 
 /** Brings a ledger to this release's schema and functions, only while no proxy runs on it; with `create` it makes one where there is none. */
-export async function migrateServer(server: PostgresServer, { create, backup = true }: { readonly create: boolean; readonly backup?: boolean }): Promise<SchemaResult> {
+export async function migrateServer(
+  server: PostgresServer,
+  { create, backup = true }: { readonly create: boolean; readonly backup?: boolean },
+): Promise<SchemaResult> {
   return onServer<SchemaResult>(server, async (database) => {
     if (!create && (await schemaOf(database)) === 0) return { ok: false, failure: { kind: "missing" } };
     return migrate(database, { forward: true, backup });
@@ -50,7 +53,14 @@ export async function lookAtServer(server: PostgresServer): Promise<ServerLookRe
       `select current_setting('server_version') as version, (select ssl from pg_stat_ssl where pid = pg_backend_pid()) as encrypted,
          has_schema_privilege(current_schema(), 'create') as may`,
     );
-    const look = { schema, known, hasOwnFunctions: await hasOwnFunctions(database, schema), version: facts?.version ?? "?", isEncrypted: facts?.encrypted === true, mayCreate: facts?.may === true };
+    const look = {
+      schema,
+      known,
+      hasOwnFunctions: await hasOwnFunctions(database, schema),
+      version: facts?.version ?? "?",
+      isEncrypted: facts?.encrypted === true,
+      mayCreate: facts?.may === true,
+    };
     return { ok: true, look: { ...look, ledger: schema === known ? await ledgerOf(database) : null } };
   });
 }
@@ -68,7 +78,10 @@ async function ledgerOf(database: Database): Promise<ServerLook["ledger"]> {
 }
 
 /** Works with a database of this release's schema; what is in the way is an answer. */
-export async function onLedger<R>(server: PostgresServer, work: (database: Database) => Promise<R>): Promise<R | Failed> {
+export async function onLedger<R>(
+  server: PostgresServer,
+  work: (database: Database) => Promise<R>,
+): Promise<R | Failed> {
   return onServer<R | Failed>(server, async (database) => {
     const found = await schemaOf(database);
     const known = knownSchema();

@@ -1,7 +1,15 @@
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { SettleResult } from "../../ports/ledger.ts";
-import { orphanPost, settlesFirst, type BatchChannel, type BatchResult, type Command, type Outcome, type RecoverCommand } from "../commands.ts";
+import {
+  orphanPost,
+  settlesFirst,
+  type BatchChannel,
+  type BatchResult,
+  type Command,
+  type Outcome,
+  type RecoverCommand,
+} from "../commands.ts";
 import { isPostedForTheDead, lateCorrection, lateSettlement, type LateSettlement } from "../late-settlement.ts";
 import type { ChargeRow } from "../rows/charges.ts";
 import { adjust } from "./adjustments.ts";
@@ -80,7 +88,8 @@ export class PostgresWriter implements BatchChannel {
     } catch (error) {
       if (error instanceof OutcomeUnknown) throw error;
       const outcome = faultOf(error);
-      if (outcome.kind === "unavailable" || commands.length === 1) return commands.map(() => ({ outcome, isChange: false }));
+      if (outcome.kind === "unavailable" || commands.length === 1)
+        return commands.map(() => ({ outcome, isChange: false }));
       // One that is at fault harms itself alone.
       const results: Applied[] = [];
       for (const command of commands) results.push(...(await this.#applyPart([command])));
@@ -111,7 +120,10 @@ export class PostgresWriter implements BatchChannel {
         const isChange = await this.#database.transaction((db) => this.#correctToTrueAmount(db, found));
         applied[n] = { outcome: outcomes[n] as Outcome, isChange };
       } catch (error) {
-        applied[n] = { outcome: error instanceof OutcomeUnknown ? { kind: "unavailable", message: error.message } : faultOf(error), isChange: false };
+        applied[n] = {
+          outcome: error instanceof OutcomeUnknown ? { kind: "unavailable", message: error.message } : faultOf(error),
+          isChange: false,
+        };
       }
     }
     return applied;
@@ -122,7 +134,8 @@ export class PostgresWriter implements BatchChannel {
     if (charge === undefined || !isPostedForTheDead(charge)) return false;
     await lockBudgets(db);
     const sums = await db.row<{ total: string; list: string }>(
-      "select coalesce(sum(cost), 0)::text as total, coalesce(sum(list_cost), 0)::text as list from charges where id = $1 or adjusts = $1", [late.id],
+      "select coalesce(sum(cost), 0)::text as total, coalesce(sum(list_cost), 0)::text as list from charges where id = $1 or adjusts = $1",
+      [late.id],
     );
     const correction = lateCorrection(late, BigInt(sums?.total ?? 0), BigInt(sums?.list ?? 0));
     return correction !== null && (await adjust(db, this.#calendar, ["adjust", late.id, correction])) === "ok";
@@ -145,7 +158,10 @@ export class PostgresWriter implements BatchChannel {
     return outcomes;
   }
 
-  async #askOnce(commands: readonly HotCommand[], how: { readonly orphans: boolean; readonly collect: boolean }): Promise<Pick<Concluded, "outcomes" | "again">> {
+  async #askOnce(
+    commands: readonly HotCommand[],
+    how: { readonly orphans: boolean; readonly collect: boolean },
+  ): Promise<Pick<Concluded, "outcomes" | "again">> {
     try {
       const { answer, plan, budgets } = await this.#ask(commands, how);
       const concluded = conclude(commands, plan, answer, budgets, how.collect);
@@ -177,7 +193,12 @@ export class PostgresWriter implements BatchChannel {
   }
 
   /** One call of the database; "again" where it was not carried out for a reason that passes. */
-  async #call(epoch: number | null, { version }: KnownBudgets, batch: string, collect: boolean): Promise<BatchAnswer | "again"> {
+  async #call(
+    epoch: number | null,
+    { version }: KnownBudgets,
+    batch: string,
+    collect: boolean,
+  ): Promise<BatchAnswer | "again"> {
     const options = JSON.stringify(leaseOptions(this.#leases, this.#run.live(), collect));
     await using session = await this.#database.session();
     try {
@@ -187,7 +208,9 @@ export class PostgresWriter implements BatchChannel {
     } catch (error) {
       if (passes(error)) return "again";
       // It was sent: whether it was committed, nobody knows.
-      throw isConnectionLost(error) ? new OutcomeUnknown("the connection to the database was lost", { cause: error }) : error;
+      throw isConnectionLost(error)
+        ? new OutcomeUnknown("the connection to the database was lost", { cause: error })
+        : error;
     }
   }
 
@@ -204,7 +227,10 @@ export class PostgresWriter implements BatchChannel {
   async #lookUp(commands: readonly HotCommand[]): Promise<void> {
     const unknown = commands.map(postedBy).filter((id) => id !== null && !this.#admitted.has(id));
     if (unknown.length === 0) return;
-    const found = await this.#database.rows<{ id: string; admitted_at: bigint }>({ name: "admitted", text: "select id, admitted_at from charges where id = any($1)" }, [unknown]);
+    const found = await this.#database.rows<{ id: string; admitted_at: bigint }>(
+      { name: "admitted", text: "select id, admitted_at from charges where id = any($1)" },
+      [unknown],
+    );
     for (const { id, admitted_at } of found) this.#admit(id, Number(admitted_at));
   }
 
@@ -220,8 +246,12 @@ export class PostgresWriter implements BatchChannel {
     this.#admitted.set(id, at);
   }
 
-  async #applyOther(command: Exclude<Command, HotCommand>): Promise<{ readonly reply: Extract<Outcome, { kind: "done" }>["reply"]; readonly changed: boolean }> {
-    const announced = async <T extends Extract<Outcome, { kind: "done" }>["reply"]>(work: (db: Statements) => Promise<T>) => {
+  async #applyOther(
+    command: Exclude<Command, HotCommand>,
+  ): Promise<{ readonly reply: Extract<Outcome, { kind: "done" }>["reply"]; readonly changed: boolean }> {
+    const announced = async <T extends Extract<Outcome, { kind: "done" }>["reply"]>(
+      work: (db: Statements) => Promise<T>,
+    ) => {
       this.#budgets = null;
       return { reply: await this.#database.transaction(work), changed: true };
     };
@@ -245,17 +275,30 @@ export class PostgresWriter implements BatchChannel {
   /** The amount of an orphaned request is unknown, and it may have been billed: its hold is posted. A task that is known goes on. */
   async #recover([, at, count]: RecoverCommand): Promise<number> {
     await endDeadOwners(this.#database, this.#run.known());
-    const orphans = await this.#database.rows<{ id: string; admitted_at: bigint; unpriced: boolean }>(orphansSql, [count]);
+    const orphans = await this.#database.rows<{ id: string; admitted_at: bigint; unpriced: boolean }>(orphansSql, [
+      count,
+    ]);
     for (const { id, admitted_at } of orphans) this.#admit(id, Number(admitted_at));
-    const outcomes = orphans.length === 0 ? [] : await this.#applyBatch(orphans.map(({ id, unpriced }) => orphanPost(id, unpriced, at)), true);
+    const outcomes =
+      orphans.length === 0
+        ? []
+        : await this.#applyBatch(
+            orphans.map(({ id, unpriced }) => orphanPost(id, unpriced, at)),
+            true,
+          );
     for (const { id } of orphans) this.#admitted.delete(id);
     await returnLeasesOfDead(this.#database);
-    return outcomes.filter((outcome) => outcome.kind === "done" && (outcome.reply as { first?: boolean }).first === true).length;
+    return outcomes.filter(
+      (outcome) => outcome.kind === "done" && (outcome.reply as { first?: boolean }).first === true,
+    ).length;
   }
 }
 
 /** Whether it settles a charge that is posted already. */
-function isRepeat(command: HotCommand, outcome: Outcome | undefined): command is Extract<HotCommand, readonly ["post" | "void", ...unknown[]]> {
+function isRepeat(
+  command: HotCommand,
+  outcome: Outcome | undefined,
+): command is Extract<HotCommand, readonly ["post" | "void", ...unknown[]]> {
   if ((command[0] !== "post" && command[0] !== "void") || outcome?.kind !== "done") return false;
   const reply = outcome.reply as SettleResult;
   return reply.ok && !reply.first && reply.state === "posted";
@@ -289,7 +332,11 @@ function faultOf(error: unknown): Outcome {
 /** A transaction that the database gave up in favour of another one, or a partition that was missing. */
 function passes(error: unknown): boolean {
   const code = error instanceof Error && "code" in error ? error.code : null;
-  return code === "40001" || code === "40P01" || (code === "23514" && /no partition of relation/.test((error as Error).message));
+  return (
+    code === "40001" ||
+    code === "40P01" ||
+    (code === "23514" && /no partition of relation/.test((error as Error).message))
+  );
 }
 
 /**

@@ -1,5 +1,13 @@
 import type { PicoUsd } from "../../core/money.ts";
-import type { ChargeEnd, ChargeLedger, ExtendResult, HoldRequest, HoldResult, Posting, SettleResult } from "../../ports/ledger.ts";
+import type {
+  ChargeEnd,
+  ChargeLedger,
+  ExtendResult,
+  HoldRequest,
+  HoldResult,
+  Posting,
+  SettleResult,
+} from "../../ports/ledger.ts";
 import { holdCommand, postCommand, voidCommand } from "../commands.ts";
 import type { CommandSink } from "../queue.ts";
 

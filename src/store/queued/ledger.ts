@@ -6,7 +6,18 @@ import type { PriceVersion } from "../../core/price.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
 import type {
-  AdjustResult, ChargePage, ChargeQuery, Correction, Ledger, OldHold, RawUnits, ReportQuery, ReportRow, TimeSpan, Verification, WhatIfRow,
+  AdjustResult,
+  ChargePage,
+  ChargeQuery,
+  Correction,
+  Ledger,
+  OldHold,
+  RawUnits,
+  ReportQuery,
+  ReportRow,
+  TimeSpan,
+  Verification,
+  WhatIfRow,
 } from "../../ports/ledger.ts";
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "../../ports/spend.ts";
 import { WhatIfSummer } from "../what-if-sums.ts";
@@ -27,7 +38,13 @@ export class QueuedLedger extends QueuedCharges implements Ledger {
   readonly #stream: Ledger["stream"];
 
   /** `figureReads`: answers what is looked at all the time, and may be the same as `longReads`. */
-  constructor(queue: CommandQueue, reads: ShortReadings, longReads: LongReads, figureReads: LongReads, stream: Ledger["stream"]) {
+  constructor(
+    queue: CommandQueue,
+    reads: ShortReadings,
+    longReads: LongReads,
+    figureReads: LongReads,
+    stream: Ledger["stream"],
+  ) {
     super(queue);
     this.#queue = queue;
     this.#reads = reads;
@@ -97,7 +114,11 @@ export class QueuedLedger extends QueuedCharges implements Ledger {
     return this.#longReads.read({ kind: "spend", query });
   }
 
-  async whatIf(query: ReportQuery, recompute: (charge: ChargedFacts) => Recomputed, onProgress?: (share: number) => void): Promise<readonly WhatIfRow[]> {
+  async whatIf(
+    query: ReportQuery,
+    recompute: (charge: ChargedFacts) => Recomputed,
+    onProgress?: (share: number) => void,
+  ): Promise<readonly WhatIfRow[]> {
     const sums = new WhatIfSummer(query.by, recompute);
     let after: PageEnd | null = null;
     do {

@@ -5,7 +5,15 @@ import type { ProxyRuns } from "../../ports/proxies.ts";
 import type { BatchChannel } from "../commands.ts";
 import type { LongReads } from "../long-reads.ts";
 import type { CommandQueue } from "../queue.ts";
-import type { AdminReadings, CallbackReadings, KeyReadings, OutboxReadings, ShortReadings, TaskReadings, TeamReadings } from "../readings.ts";
+import type {
+  AdminReadings,
+  CallbackReadings,
+  KeyReadings,
+  OutboxReadings,
+  ShortReadings,
+  TaskReadings,
+  TeamReadings,
+} from "../readings.ts";
 import type { QueuedStore } from "../store.ts";
 import { QueuedAccountSamples } from "./account-samples.ts";
 import { QueuedAuditLog } from "./audit-log.ts";
@@ -32,7 +40,9 @@ export class ChangeListeners implements Changes {
 /** Writes nothing: of a store that was opened for reading. */
 export const refusing: BatchChannel = {
   apply: async (commands) => ({
-    outcomes: commands.map(() => ({ kind: "unavailable", message: "opened for reading" })), seconds: 0, changed: false,
+    outcomes: commands.map(() => ({ kind: "unavailable", message: "opened for reading" })),
+    seconds: 0,
+    changed: false,
   }),
   close: async () => {},
 };
@@ -64,7 +74,19 @@ export interface QueuedParts {
 }
 
 /** The store of an engine whose writes go through a queue. */
-export function queuedStore({ queue, reads, longReads, figureReads, stream, changes, fleet = null, proxies = null, timeZone, created, close }: QueuedParts): QueuedStore {
+export function queuedStore({
+  queue,
+  reads,
+  longReads,
+  figureReads,
+  stream,
+  changes,
+  fleet = null,
+  proxies = null,
+  timeZone,
+  created,
+  close,
+}: QueuedParts): QueuedStore {
   const on = (long: LongReads) => ({
     ledger: new QueuedLedger(queue, reads.ledger, long, figureReads ?? long, stream),
     samples: new QueuedAccountSamples(queue, reads.ledger, long),

@@ -1,6 +1,16 @@
 import type { Task } from "../../core/tasks.ts";
 import type { SettleResult } from "../../ports/ledger.ts";
-import type { BindResult, DueQuery, DueTasks, NewTask, TaskEnding, TaskPage, TaskQuery, TaskSight, TaskStore } from "../../ports/task-store.ts";
+import type {
+  BindResult,
+  DueQuery,
+  DueTasks,
+  NewTask,
+  TaskEnding,
+  TaskPage,
+  TaskQuery,
+  TaskSight,
+  TaskStore,
+} from "../../ports/task-store.ts";
 import { postCommand, voidCommand } from "../commands.ts";
 import type { CommandQueue } from "../queue.ts";
 import type { RunningTasks, TaskReadings } from "../readings.ts";
@@ -36,7 +46,8 @@ export class QueuedTaskStore implements TaskStore {
 
   async end({ taskId, charge }: Pick<Task, "taskId" | "charge">, ending: TaskEnding): Promise<SettleResult> {
     const { settlement, end, ...facts } = ending;
-    const settling = settlement.kind === "void" ? voidCommand(charge, settlement.reason, end) : postCommand(charge, settlement, end);
+    const settling =
+      settlement.kind === "void" ? voidCommand(charge, settlement.reason, end) : postCommand(charge, settlement, end);
     const answer = await this.#queue.submit(["endTask", settling, taskId, { ...facts, at: end.at }]);
     return answer.ok ? answer.reply : unavailable;
   }

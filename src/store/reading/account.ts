@@ -43,7 +43,16 @@ export function* readTotals(): Reading<LedgerTotals> {
     values: [],
   });
   const { pending = 0n, unpriced: pendingUnpriced = 0n, held = noMoney, last = 0n } = row ?? {};
-  return { written: Number(last), posted, inDoubt, requests, unpriced, pending: Number(pending), pendingUnpriced: Number(pendingUnpriced), held };
+  return {
+    written: Number(last),
+    posted,
+    inDoubt,
+    requests,
+    unpriced,
+    pending: Number(pending),
+    pendingUnpriced: Number(pendingUnpriced),
+    held,
+  };
 }
 
 /** Corrections that were made in the half-open span, and those of charges that ended in it. */
@@ -60,11 +69,17 @@ export function* readCorrections(since: number, until: number): Reading<readonly
 }
 
 export function* readSamples(since: number, until: number): Reading<readonly AccountSample[]> {
-  const rows = yield* rowsOf<SampleRow>({ sql: "select * from account_samples where asked_at >= ? and asked_at < ? order by asked_at", values: [since, until] });
+  const rows = yield* rowsOf<SampleRow>({
+    sql: "select * from account_samples where asked_at >= ? and asked_at < ? order by asked_at",
+    values: [since, until],
+  });
   return rows.map((row) => sampleOf(withNumbers(row)));
 }
 
 export function* readLatestSample(): Reading<AccountSample | undefined> {
-  const row = yield* rowOf<SampleRow>({ sql: "select * from account_samples order by asked_at desc limit 1", values: [] });
+  const row = yield* rowOf<SampleRow>({
+    sql: "select * from account_samples order by asked_at desc limit 1",
+    values: [],
+  });
   return row && sampleOf(withNumbers(row));
 }

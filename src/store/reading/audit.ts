@@ -7,7 +7,12 @@ import { rowsOf, type Reading } from "./reading.ts";
 export function* readAudit({ since, until, limit, after }: AuditQuery): Reading<AuditPage> {
   const rows = yield* rowsOf<AuditRow>({
     sql: "select * from audit_entries where id < ? and made_at >= ? and made_at < ? order by id desc limit ?",
-    values: [after ?? Number.MAX_SAFE_INTEGER, since ?? Number.MIN_SAFE_INTEGER, until ?? Number.MAX_SAFE_INTEGER, limit + 1],
+    values: [
+      after ?? Number.MAX_SAFE_INTEGER,
+      since ?? Number.MIN_SAFE_INTEGER,
+      until ?? Number.MAX_SAFE_INTEGER,
+      limit + 1,
+    ],
   });
   return auditPage(rows.map(withNumbers), limit);
 }

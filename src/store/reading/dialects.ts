@@ -34,15 +34,25 @@ export const sqliteDialect: Dialect = {
   lastCarried: "select max(admitted_at) as last from carried cross join charges on seq = charge",
   byTime: "indexed by charges_by_time",
   isSharded: false,
-  linksOfCharge: "(select group_concat(window) from (select window from charge_windows where charge = charges.seq order by window))",
-  links: (charge) => ({ sql: "select window as win from charge_windows where charge = ? order by window", values: [charge] }),
+  linksOfCharge:
+    "(select group_concat(window) from (select window from charge_windows where charge = charges.seq order by window))",
+  links: (charge) => ({
+    sql: "select window as win from charge_windows where charge = ? order by window",
+    values: [charge],
+  }),
   setLinks: (charge, windows) => [
     { sql: "delete from charge_windows where charge = ?", values: [charge] },
-    ...windows.map((window) => ({ sql: "insert into charge_windows (charge, window) values (?, ?)", values: [charge, window] })),
+    ...windows.map((window) => ({
+      sql: "insert into charge_windows (charge, window) values (?, ?)",
+      values: [charge, window],
+    })),
   ],
   leases: () => ({ sql: "select '' as text", values: [] }),
   setWindow: (window, { start, end, spent, held }) => [
-    { sql: "update windows set starts_at = ?, ends_at = ?, spent = ?, held = ? where seq = ?", values: [start, end, spent, held, window] },
+    {
+      sql: "update windows set starts_at = ?, ends_at = ?, spent = ?, held = ? where seq = ?",
+      values: [start, end, spent, held, window],
+    },
   ],
   removeWindow: (window) => [
     { sql: "delete from charge_windows where window = ?", values: [window] },
@@ -62,8 +72,16 @@ export const postgresDialect: Dialect = {
   byTime: "",
   isSharded: true,
   linksOfCharge: "(select string_agg(win::text, ',' order by win) from unnest(charges.windows) win)",
-  links: (charge) => ({ sql: "select win from charges, unnest(windows) win where seq = ? order by win", values: [charge] }),
-  setLinks: (charge, windows) => [{ sql: "update charges set windows = cast(? as bigint[]) where seq = ?", values: [`{${windows.join(",")}}`, charge] }],
+  links: (charge) => ({
+    sql: "select win from charges, unnest(windows) win where seq = ? order by win",
+    values: [charge],
+  }),
+  setLinks: (charge, windows) => [
+    {
+      sql: "update charges set windows = cast(? as bigint[]) where seq = ?",
+      values: [`{${windows.join(",")}}`, charge],
+    },
+  ],
   leases: (window) => ({
     sql: `select coalesce((select ', leased ' || leased from budget_windows where seq = ? and leased <> 0), '') || coalesce((
         select string_agg(format(', lease of %s: granted %s, held %s, spent %s', owner, granted, held, spent), '' order by owner)
@@ -71,7 +89,10 @@ export const postgresDialect: Dialect = {
     values: [window, window],
   }),
   setWindow: (window, { start, end, spent, held }) => [
-    { sql: `update window_leases set held = ${heldInLease}, granted = case when granted is not null then greatest(granted, ${heldInLease} + spent) end where win = ?`, values: [window] },
+    {
+      sql: `update window_leases set held = ${heldInLease}, granted = case when granted is not null then greatest(granted, ${heldInLease} + spent) end where win = ?`,
+      values: [window],
+    },
     {
       sql: `update budget_windows set starts_at = ?, ends_at = ?, leased = ${ofLeases("granted")},
         spent = cast(? as bigint) - ${ofLeases("spent")}, held = cast(? as bigint) - ${ofLeases("held")} where seq = ?`,

@@ -12,9 +12,16 @@ import { readReport } from "./report.ts";
 import { readSpend } from "./spend.ts";
 
 /** Long reads that both databases answer alike. */
-export type SharedRead = Exclude<LongRead, { readonly kind: "recent" | "windows" | "untoldWindows" | "verify" | "copy" }>;
+export type SharedRead = Exclude<
+  LongRead,
+  { readonly kind: "recent" | "windows" | "untoldWindows" | "verify" | "copy" }
+>;
 
-export function readingOf(dialect: Dialect, calendar: Calendar, read: SharedRead): Reading<LongReadAnswers[SharedRead["kind"]]> {
+export function readingOf(
+  dialect: Dialect,
+  calendar: Calendar,
+  read: SharedRead,
+): Reading<LongReadAnswers[SharedRead["kind"]]> {
   switch (read.kind) {
     case "charges":
       return readCharges(dialect, read.query);

@@ -13,19 +13,25 @@ import { chargeCounts, chargeGroups, countsOf, groupOf, reportSpan, type GroupRo
 /** Charges of one page: some milliseconds of reading, so that other reads get their turn. */
 const pageCharges = 2_000;
 
-type PostingRow = GroupRow & Readonly<Record<TokenClass | (typeof rollupCounts)[number], bigint>> & {
-  readonly seq: bigint;
-  readonly admitted_at: bigint;
-  readonly asked_model: string;
-  readonly formula: Formula;
-  readonly source: Source;
-  readonly cost: PicoUsd | null;
-  readonly list_cost: PicoUsd | null;
-  readonly in_doubt: bigint;
-} & Pick<ChargeRow, "service_tier" | "tool_calls">;
+type PostingRow = GroupRow &
+  Readonly<Record<TokenClass | (typeof rollupCounts)[number], bigint>> & {
+    readonly seq: bigint;
+    readonly admitted_at: bigint;
+    readonly asked_model: string;
+    readonly formula: Formula;
+    readonly source: Source;
+    readonly cost: PicoUsd | null;
+    readonly list_cost: PicoUsd | null;
+    readonly in_doubt: bigint;
+  } & Pick<ChargeRow, "service_tier" | "tool_calls">;
 
 /** The posted charges of a report's span, oldest first, a page of them. */
-export function* readPostings(dialect: Dialect, calendar: Calendar, query: ReportQuery, after: PageEnd | null): Reading<PostingPage> {
+export function* readPostings(
+  dialect: Dialect,
+  calendar: Calendar,
+  query: ReportQuery,
+  after: PageEnd | null,
+): Reading<PostingPage> {
   const span = yield* reportSpan(calendar, query);
   const rows = yield* rowsOf<PostingRow>(statementOf(dialect, query, span, after));
   const postings = rows.map((row) => ({
@@ -45,7 +51,12 @@ export function* readPostings(dialect: Dialect, calendar: Calendar, query: Repor
   return { postings, end: last === undefined ? null : { at: Number(last.admitted_at), seq: Number(last.seq) } };
 }
 
-function statementOf(dialect: Dialect, { by }: ReportQuery, { since, until }: TimeSpan, after: PageEnd | null): Statement {
+function statementOf(
+  dialect: Dialect,
+  { by }: ReportQuery,
+  { since, until }: TimeSpan,
+  after: PageEnd | null,
+): Statement {
   const { groups, values } = chargeGroups(dialect, by);
   const from = after ?? { at: since, seq: 0 };
   return {

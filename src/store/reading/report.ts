@@ -1,7 +1,14 @@
 import { assertNever } from "../../core/assert.ts";
 import type { TokenClass } from "../../core/tokens.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { isTagDimension, tagNameOf, type ReportDimension, type ReportQuery, type ReportRow, type TimeSpan } from "../../ports/ledger.ts";
+import {
+  isTagDimension,
+  tagNameOf,
+  type ReportDimension,
+  type ReportQuery,
+  type ReportRow,
+  type TimeSpan,
+} from "../../ports/ledger.ts";
 import { ReportSums, type ReportPart } from "../report-sums.ts";
 import { quarterMs, rollupAmounts, rollupCounts, rollupSums } from "../rollup-columns.ts";
 import { tokensOf } from "../rows/charges.ts";
@@ -21,14 +28,15 @@ export type GroupRow = Readonly<Record<TagColumn, string | null>> & {
   readonly source: string;
 };
 
-type SumRow = GroupRow & Readonly<Record<TokenClass, bigint>> & {
-  readonly requests: bigint;
-  readonly unpriced: bigint;
-  readonly retries: bigint;
-  readonly cost: bigint;
-  readonly list_cost: bigint;
-  readonly in_doubt: bigint;
-};
+type SumRow = GroupRow &
+  Readonly<Record<TokenClass, bigint>> & {
+    readonly requests: bigint;
+    readonly unpriced: bigint;
+    readonly retries: bigint;
+    readonly cost: bigint;
+    readonly list_cost: bigint;
+    readonly in_doubt: bigint;
+  };
 
 /** The column of a tag, by its place among the dimensions. */
 type TagColumn = `tag_${number}`;
@@ -47,7 +55,15 @@ export function* readReport(dialect: Dialect, calendar: Calendar, query: ReportQ
   const span = yield* reportSpan(calendar, query);
   for (const statement of statementsOf(calendar, dialect, query, span)) {
     for (const row of yield* rowsOf<SumRow>(statement)) {
-      sums.add({ ...groupOf(calendar, by, row), ...countsOf(row), source: row.source, tokens: tokensOf(row), cost: row.cost, listCost: row.list_cost, inDoubt: row.in_doubt });
+      sums.add({
+        ...groupOf(calendar, by, row),
+        ...countsOf(row),
+        source: row.source,
+        tokens: tokensOf(row),
+        cost: row.cost,
+        listCost: row.list_cost,
+        inDoubt: row.in_doubt,
+      });
     }
   }
   return sums.rows();
@@ -70,7 +86,8 @@ function startOfQuarters(calendar: Calendar, stored: number): number {
 
 /** An edge of a span, moved to the next one that there are sums for. */
 function outwards(calendar: Calendar, at: number, quartersFrom: number, edge: "start" | "end"): number {
-  if (at >= quartersFrom) return (edge === "start" ? Math.floor(at / quarterMs) : Math.ceil(at / quarterMs)) * quarterMs;
+  if (at >= quartersFrom)
+    return (edge === "start" ? Math.floor(at / quarterMs) : Math.ceil(at / quarterMs)) * quarterMs;
   const day = calendar.spanOf("1d", at);
   return edge === "start" || day.start === at ? day.start : (day.end ?? at);
 }
@@ -80,10 +97,16 @@ function outwards(calendar: Calendar, at: number, quartersFrom: number, edge: "s
  * hours. Where retention has left days only, a span is rounded outwards to them, and an hour is null. Rollups have no tags:
  * where one is asked for, the sums are taken from the charges.
  */
-function statementsOf(calendar: Calendar, dialect: Dialect, { by }: ReportQuery, span: ReportSpan): readonly Statement[] {
+function statementsOf(
+  calendar: Calendar,
+  dialect: Dialect,
+  { by }: ReportQuery,
+  span: ReportSpan,
+): readonly Statement[] {
   const { since, until, quartersFrom } = span;
   if (by.some(isTagDimension)) return [chargeSums(dialect, by, span)];
-  const dates = (from: number, to: number) => sumsOfRollup(by, "rollup_day", "day", calendar.dateOf(from), calendar.dateOf(to));
+  const dates = (from: number, to: number) =>
+    sumsOfRollup(by, "rollup_day", "day", calendar.dateOf(from), calendar.dateOf(to));
   const quarters = (from: number, to: number) => sumsOfRollup(by, "rollup_quarter", "starts_at", from, to);
   const firstDay = calendar.spanOf("1d", since).start === since ? since : (calendar.spanOf("1d", since).end ?? until);
   const lastDay = calendar.spanOf("1d", until).start;
@@ -94,24 +117,38 @@ function statementsOf(calendar: Calendar, dialect: Dialect, { by }: ReportQuery,
   return [...quarters(since, firstDay), ...dates(firstDay, lastDay), ...quarters(lastDay, until)];
 }
 
-export function groupOf(calendar: Calendar, by: readonly ReportDimension[], row: GroupRow): Pick<ReportPart, "dimensions"> {
+export function groupOf(
+  calendar: Calendar,
+  by: readonly ReportDimension[],
+  row: GroupRow,
+): Pick<ReportPart, "dimensions"> {
   return { dimensions: by.map((dimension, index) => valueOf(dimension, index, row, calendar)) };
 }
 
-export function countsOf(row: Readonly<Record<(typeof rollupCounts)[number], bigint>>): Pick<ReportPart, "requests" | "unpriced" | "retries"> {
+export function countsOf(
+  row: Readonly<Record<(typeof rollupCounts)[number], bigint>>,
+): Pick<ReportPart, "requests" | "unpriced" | "retries"> {
   return { requests: Number(row.requests), unpriced: Number(row.unpriced), retries: Number(row.retries) };
 }
 
-function sumsOfRollup(by: readonly ReportDimension[], table: string, time: string, from: string | number, to: string | number): Statement[] {
+function sumsOfRollup(
+  by: readonly ReportDimension[],
+  table: string,
+  time: string,
+  from: string | number,
+  to: string | number,
+): Statement[] {
   if (from >= to) return [];
   const named = namedColumns(by);
   const byTime = isByTime(by);
   const grouped = ["source", ...named, ...(byTime ? [time] : [])];
-  return [{
-    sql: `select ${byTime ? time : "null"} as time, ${["source", ...named].join(", ")}, ${rollupSums.map((name) => `${sumOf(name)} as ${name}`).join(", ")}
+  return [
+    {
+      sql: `select ${byTime ? time : "null"} as time, ${["source", ...named].join(", ")}, ${rollupSums.map((name) => `${sumOf(name)} as ${name}`).join(", ")}
       from ${table} where ${time} >= ? and ${time} < ? group by ${grouped.join(", ")}`,
-    values: [from, to],
-  }];
+      values: [from, to],
+    },
+  ];
 }
 
 /** The same from the posted charges. */
@@ -131,10 +168,15 @@ function chargeSums(dialect: Dialect, by: readonly ReportDimension[], { since, u
  * What a charge, with its carried sum beside it, is grouped by. A carried sum stands at noon of its day, which is then all
  * that is known of its time; how many requests it is made of stands beside it.
  */
-export function chargeGroups(dialect: Dialect, by: readonly ReportDimension[]): { readonly groups: readonly string[]; readonly values: readonly Value[] } {
+export function chargeGroups(
+  dialect: Dialect,
+  by: readonly ReportDimension[],
+): { readonly groups: readonly string[]; readonly values: readonly Value[] } {
   const time = `case when carried.charge is null then admitted_at - admitted_at % ${quarterMs} else admitted_at end`;
   const isDay = "case when carried.charge is null then 0 else 1 end";
-  const tags = by.flatMap((dimension, index) => (isTagDimension(dimension) ? [{ index, ...dialect.tag(tagNameOf(dimension)) }] : []));
+  const tags = by.flatMap((dimension, index) =>
+    isTagDimension(dimension) ? [{ index, ...dialect.tag(tagNameOf(dimension)) }] : [],
+  );
   const groups = [
     ...(isByTime(by) ? [`${time} as time`, `${isDay} as whole_day`] : ["null as time"]),
     ...["source", ...namedColumns(by)].map((name) => `coalesce(${name}, '') as ${name}`),
@@ -146,7 +188,10 @@ export function chargeGroups(dialect: Dialect, by: readonly ReportDimension[]): 
 /** What a charge, or the carried sum that it is, counts for. */
 export const chargeCounts = Object.fromEntries(
   Object.entries({ requests: "formula <> 'adjustment'", unpriced: "cost is null", retries: "retry > 0" }).map(
-    ([name, ofOne]) => [name, `case when carried.charge is not null then carried.${name} when ${ofOne} then 1 else 0 end`],
+    ([name, ofOne]) => [
+      name,
+      `case when carried.charge is not null then carried.${name} when ${ofOne} then 1 else 0 end`,
+    ],
   ),
 ) as Record<(typeof rollupCounts)[number], string>;
 
@@ -170,7 +215,9 @@ function valueOf(dimension: ReportDimension, index: number, row: GroupRow, calen
     case "day":
       return typeof row.time === "string" ? row.time : calendar.dateOf(Number(row.time));
     case "hour":
-      return typeof row.time === "string" || Number(row.whole_day ?? 0) === 1 ? null : hourOf(calendar, Number(row.time));
+      return typeof row.time === "string" || Number(row.whole_day ?? 0) === 1
+        ? null
+        : hourOf(calendar, Number(row.time));
     default:
       return assertNever(dimension);
   }

@@ -33,7 +33,11 @@ export function* readSpend(calendar: Calendar, query: SpendQuery): Reading<reado
   const firstDay = calendar.spanOf("1d", since).start === since ? since : (calendar.spanOf("1d", since).end ?? until);
   const lastDay = calendar.spanOf("1d", until).start;
   if (firstDay >= lastDay) return yield* part(since, until, false);
-  return together(since, [...(yield* part(since, firstDay, false)), ...(yield* part(firstDay, lastDay, true)), ...(yield* part(lastDay, until, false))]);
+  return together(since, [
+    ...(yield* part(since, firstDay, false)),
+    ...(yield* part(firstDay, lastDay, true)),
+    ...(yield* part(lastDay, until, false)),
+  ]);
 }
 
 /** Rows of parts of a span as those of the whole. */
@@ -41,7 +45,13 @@ function together(since: number, rows: readonly SpendRow[]): readonly SpendRow[]
   const byNames = new Map<string, SpendRow>();
   for (const row of rows) {
     const name = row.names.map((each) => each ?? "").join("\0");
-    const { requests = 0, unpricedRequests = 0, cost = noMoney, listCost = noMoney, inDoubt = noMoney } = byNames.get(name) ?? {};
+    const {
+      requests = 0,
+      unpricedRequests = 0,
+      cost = noMoney,
+      listCost = noMoney,
+      inDoubt = noMoney,
+    } = byNames.get(name) ?? {};
     byNames.set(name, {
       start: since,
       names: row.names,
@@ -64,7 +74,9 @@ function statementOf(calendar: Calendar, query: SpendQuery, fromDays: boolean): 
   const names = by.map((dimension, index) => {
     const column = columns[dimension];
     if (apart === undefined || index > 0) return column;
-    return apart.length === 0 ? "cast(? as text)" : `case when ${column} in (${apart.map(() => "?").join(", ")}) then ${column} else ? end`;
+    return apart.length === 0
+      ? "cast(? as text)"
+      : `case when ${column} in (${apart.map(() => "?").join(", ")}) then ${column} else ? end`;
   });
   const folded = apart === undefined || by.length === 0 ? [] : [...apart.map((name) => name ?? ""), othersInSql];
   const order = [1, ...names.map((_, index) => index + 2)].join(", ");
@@ -73,7 +85,13 @@ function statementOf(calendar: Calendar, query: SpendQuery, fromDays: boolean): 
         ${sumOf("requests")} as requests, ${sumOf("unpriced")} as unpriced, ${sumOf("cost")} as cost, ${sumOf("list_cost")} as list_cost, ${sumOf("in_doubt")} as in_doubt
       from ${table} where ${time} >= ? and ${time} < ? ${key === undefined ? "" : "and key = ?"}
       group by ${order} order by ${order}`,
-    values: [...(query.each === "hour" ? [since] : []), ...folded, edge(since), edge(until), ...(key === undefined ? [] : [key])],
+    values: [
+      ...(query.each === "hour" ? [since] : []),
+      ...folded,
+      edge(since),
+      edge(until),
+      ...(key === undefined ? [] : [key]),
+    ],
   };
 }
 

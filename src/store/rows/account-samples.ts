@@ -30,8 +30,18 @@ export function totalsText(totals: LedgerTotals): string {
 
 function totalsOf(text: string): LedgerTotals {
   type Amounts = Readonly<Partial<Record<Source, string>>>;
-  const stored = JSON.parse(text) as Omit<LedgerTotals, "posted" | "inDoubt" | "held"> & { posted: Amounts; inDoubt?: Amounts; held: string };
-  const amounts = (of: Amounts) => Object.fromEntries(sources.map((source) => [source, BigInt(of[source] ?? 0)])) as LedgerTotals["posted"];
+  const stored = JSON.parse(text) as Omit<LedgerTotals, "posted" | "inDoubt" | "held"> & {
+    posted: Amounts;
+    inDoubt?: Amounts;
+    held: string;
+  };
+  const amounts = (of: Amounts) =>
+    Object.fromEntries(sources.map((source) => [source, BigInt(of[source] ?? 0)])) as LedgerTotals["posted"];
   // Samples of earlier versions say nothing of doubts: no charge had any then.
-  return { ...stored, posted: amounts(stored.posted), inDoubt: amounts(stored.inDoubt ?? {}), held: BigInt(stored.held) as PicoUsd };
+  return {
+    ...stored,
+    posted: amounts(stored.posted),
+    inDoubt: amounts(stored.inDoubt ?? {}),
+    held: BigInt(stored.held) as PicoUsd,
+  };
 }

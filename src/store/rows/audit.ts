@@ -14,7 +14,15 @@ export interface AuditRow {
 
 function entryOf(row: AuditRow): AuditEntry {
   const { id, action, object } = row;
-  return { id, at: row.made_at, by: row.made_by, action, object, before: factsOf(row.facts_before), after: factsOf(row.facts_after) };
+  return {
+    id,
+    at: row.made_at,
+    by: row.made_by,
+    action,
+    object,
+    before: factsOf(row.facts_before),
+    after: factsOf(row.facts_after),
+  };
 }
 
 /** The page of so many entries, from one row more than it takes, if there is one. */

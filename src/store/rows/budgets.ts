@@ -1,5 +1,12 @@
 import { invariant } from "../../core/assert.ts";
-import { isPeriod, parseScope, type Budget, type BudgetMode, type BudgetWindow, type Scope } from "../../core/budget.ts";
+import {
+  isPeriod,
+  parseScope,
+  type Budget,
+  type BudgetMode,
+  type BudgetWindow,
+  type Scope,
+} from "../../core/budget.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import { budgetId } from "../commands.ts";
 
@@ -36,7 +43,10 @@ export function budgetOf(row: BudgetRow): StoredBudget {
 }
 
 /** The charges of a scope, as a condition with its parameters. `subject` tells members of an `eachKey` scope apart. */
-export function scopeCondition(scope: Scope, subject: string): { readonly sql: string; readonly values: readonly string[] } {
+export function scopeCondition(
+  scope: Scope,
+  subject: string,
+): { readonly sql: string; readonly values: readonly string[] } {
   switch (scope.kind) {
     case "all":
       return { sql: "true", values: [] };

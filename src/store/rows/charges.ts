@@ -103,11 +103,19 @@ export function tokensOf(row: Readonly<Record<TokenClass, bigint>>): TokenCounts
   return tokens as TokenCounts;
 }
 
-export function billingOf({ service_tier: serviceTier, tool_calls: calls }: Pick<ChargeRow, "service_tier" | "tool_calls">): Billing {
-  return serviceTier === null && calls === null ? standardBilling : { serviceTier, calls: calls === null ? {} : JSON.parse(calls) };
+export function billingOf({
+  service_tier: serviceTier,
+  tool_calls: calls,
+}: Pick<ChargeRow, "service_tier" | "tool_calls">): Billing {
+  return serviceTier === null && calls === null
+    ? standardBilling
+    : { serviceTier, calls: calls === null ? {} : JSON.parse(calls) };
 }
 
-export function deliveredOf({ delivered_input: input, delivered_output: output }: Pick<ChargeRow, "delivered_input" | "delivered_output">): Delivered | null {
+export function deliveredOf({
+  delivered_input: input,
+  delivered_output: output,
+}: Pick<ChargeRow, "delivered_input" | "delivered_output">): Delivered | null {
   return input === null || output === null ? null : { input: Number(input), output: Number(output) };
 }
 

@@ -40,8 +40,16 @@ export function keyOf(row: KeyRow): Key {
 /** What a change of a key may touch: the values of team, digest, models, rpm, tpm, parallel, expires_at, rotated_at, previous_digest and previous_valid_until. */
 export function keyColumns({ team, digest, models, limits, expiresAt, rotatedAt, previous }: Key): readonly unknown[] {
   return [
-    team, digest, modelsText(models), limits.rpm, limits.tpm, limits.parallel, expiresAt, rotatedAt,
-    previous?.digest ?? null, previous?.validUntil ?? null,
+    team,
+    digest,
+    modelsText(models),
+    limits.rpm,
+    limits.tpm,
+    limits.parallel,
+    expiresAt,
+    rotatedAt,
+    previous?.digest ?? null,
+    previous?.validUntil ?? null,
   ];
 }
 

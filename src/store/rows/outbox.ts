@@ -20,8 +20,18 @@ export interface MessageRow {
 export function messageOf(row: MessageRow): Message {
   const { id, kind, target, payload, state, tries } = row;
   return {
-    id, kind, target, dedupeKey: row.dedupe_key, keyUntil: row.key_until, payload, createdAt: row.created_at, state, tries,
-    nextTryAt: row.next_try_at, endedAt: row.ended_at, lastError: row.last_error,
+    id,
+    kind,
+    target,
+    dedupeKey: row.dedupe_key,
+    keyUntil: row.key_until,
+    payload,
+    createdAt: row.created_at,
+    state,
+    tries,
+    nextTryAt: row.next_try_at,
+    endedAt: row.ended_at,
+    lastError: row.last_error,
   };
 }
 
@@ -50,11 +60,15 @@ export function dueHeads(
 
 /** How a message begins: what is for nobody has ended already. */
 export function beginningOf({ target, createdAt }: NewMessage): Pick<Message, "state" | "nextTryAt" | "endedAt"> {
-  return target === null ? { state: "unsent", nextTryAt: null, endedAt: createdAt } : { state: "waiting", nextTryAt: createdAt, endedAt: null };
+  return target === null
+    ? { state: "unsent", nextTryAt: null, endedAt: createdAt }
+    : { state: "waiting", nextTryAt: createdAt, endedAt: null };
 }
 
 /** How a message stands after a try. */
-export function endOf(tried: Tried): Pick<Message, "state" | "nextTryAt" | "endedAt"> & { readonly error: string | null } {
+export function endOf(
+  tried: Tried,
+): Pick<Message, "state" | "nextTryAt" | "endedAt"> & { readonly error: string | null } {
   switch (tried.kind) {
     case "delivered":
       return { state: "delivered", nextTryAt: null, endedAt: tried.at, error: null };

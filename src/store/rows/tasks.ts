@@ -42,7 +42,8 @@ export function taskOf(row: TaskRow): Task {
     nextPollAt: row.next_poll_at,
     deadlineAt: row.deadline_at,
     failure,
-    consumption: row.usage_type === null || row.usage_units === null ? null : { type: row.usage_type, units: row.usage_units },
+    consumption:
+      row.usage_type === null || row.usage_units === null ? null : { type: row.usage_type, units: row.usage_units },
     unitsPerUsd: row.units_per_usd,
     quantity,
   };

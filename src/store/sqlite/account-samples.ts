@@ -5,7 +5,12 @@ import type { Connection } from "./connection.ts";
 export function addSample(db: Connection, sample: AccountSample): true {
   const { askedAt, answeredAt, account, figures, before, after } = sample;
   db.prepare("insert into account_samples values (?, ?, ?, ?, ?, ?) on conflict do nothing").run(
-    askedAt, answeredAt, account, JSON.stringify(figures), totalsText(before), totalsText(after),
+    askedAt,
+    answeredAt,
+    account,
+    JSON.stringify(figures),
+    totalsText(before),
+    totalsText(after),
   );
   return true;
 }

@@ -14,12 +14,19 @@ import type { Posted, RollupBook } from "./rollups.ts";
  * Adds a correction beside a posted charge: a charge of its own, at the charge's time, of the same caller, model,
  * source and tags. It moves money and counts neither a request nor tokens. A repeat of the same correction changes nothing.
  */
-export function adjust(db: Connection, windows: WindowBook, rollups: RollupBook, [, id, correction]: AdjustCommand): AdjustResult {
+export function adjust(
+  db: Connection,
+  windows: WindowBook,
+  rollups: RollupBook,
+  [, id, correction]: AdjustCommand,
+): AdjustResult {
   const corrected = db.prepare("select * from charges where id = ?").safeIntegers().get(id) as ChargeRow | undefined;
   if (corrected === undefined) return "no_such_charge";
   if (db.prepare("select 1 from charges where id = ?").get(correction.id) !== undefined) return "repeated";
   const { amount, why, by } = correction;
-  const before = db.prepare("select sum(cost) from charges where adjusts = ?").pluck().safeIntegers().get(id) as bigint | null;
+  const before = db.prepare("select sum(cost) from charges where adjusts = ?").pluck().safeIntegers().get(id) as
+    | bigint
+    | null;
   const fault = correctionFault(corrected, before ?? 0n, amount);
   if (fault !== null) return fault;
 
@@ -28,8 +35,19 @@ export function adjust(db: Connection, windows: WindowBook, rollups: RollupBook,
   const at = Number(corrected.admitted_at);
   const moved = windows.existing({ key, team }, at);
   const posted: Posted = {
-    at, key, team, model, group, source: source ?? "", requests: 0, unpriced: 0, retries: 0, tokens: tokenClasses.map(() => 0),
-    cost: amount, listCost: correction.listAmount ?? 0n, inDoubt: 0n,
+    at,
+    key,
+    team,
+    model,
+    group,
+    source: source ?? "",
+    requests: 0,
+    unpriced: 0,
+    retries: 0,
+    tokens: tokenClasses.map(() => 0),
+    cost: amount,
+    listCost: correction.listAmount ?? 0n,
+    inDoubt: 0n,
   };
   const sums = [...moved.map(({ spent }) => spent), ...rollups.costs(posted)];
   if (sums.some((sum) => sum + amount > picoUsdMax - 1n)) return "too_large";
@@ -38,12 +56,31 @@ export function adjust(db: Connection, windows: WindowBook, rollups: RollupBook,
        stream, cost, list_cost, formula, source, reason, tags, adjusts, adjusted_by)
      values (?, ?, 'posted', 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'adjustment', ?, ?, ?, ?, ?)`,
   ).run(
-    correction.id, corrected.kind, at, correction.at, key, team, corrected.route, model, corrected.served_model, group, corrected.stream,
-    amount, correction.listAmount ?? null, source, why, corrected.tags, id, by,
+    correction.id,
+    corrected.kind,
+    at,
+    correction.at,
+    key,
+    team,
+    corrected.route,
+    model,
+    corrected.served_model,
+    group,
+    corrected.stream,
+    amount,
+    correction.listAmount ?? null,
+    source,
+    why,
+    corrected.tags,
+    id,
+    by,
   );
   windows.move(moved, amount, 0n);
   rollups.add(posted);
   const isKnown = corrected.cost !== null || before !== null;
-  recordAudit(db, correctionEntry(id, correction, isKnown ? (((corrected.cost ?? 0n) + (before ?? 0n)) as PicoUsd) : null));
+  recordAudit(
+    db,
+    correctionEntry(id, correction, isKnown ? (((corrected.cost ?? 0n) + (before ?? 0n)) as PicoUsd) : null),
+  );
   return "ok";
 }

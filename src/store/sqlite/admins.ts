@@ -8,11 +8,12 @@ import type { Connection, Statement } from "./connection.ts";
 
 /** Inserts an admin, unless the name was ever given to another one. */
 export function createAdmin(db: Connection, admin: Admin, by: string): AdminCreation {
-  if (db.prepare("select 1 from admins where name = ?").get(admin.name) !== undefined) return { ok: false, reason: "name_taken" };
+  if (db.prepare("select 1 from admins where name = ?").get(admin.name) !== undefined)
+    return { ok: false, reason: "name_taken" };
   const { id, name, role, digest, createdAt, expiresAt, revokedAt } = admin;
-  db.prepare("insert into admins (id, name, role, digest, created_at, expires_at, revoked_at) values (?, ?, ?, ?, ?, ?, ?)").run(
-    id, name, role, digest, createdAt, expiresAt, revokedAt,
-  );
+  db.prepare(
+    "insert into admins (id, name, role, digest, created_at, expires_at, revoked_at) values (?, ?, ?, ?, ?, ?, ?)",
+  ).run(id, name, role, digest, createdAt, expiresAt, revokedAt);
   recordAudit(db, adminEntry("admins.create", null, admin, { at: createdAt, by }));
   return { ok: true };
 }

@@ -13,7 +13,8 @@ function answered<T>(db: Connection, reading: Reading<T>): T {
   const parts = new Map<Statement, Iterator<unknown>>();
   try {
     let step = reading.next([]);
-    while (step.done !== true) step = reading.next(step.value.inParts === true ? nextPart(db, parts, step.value) : allRows(db, step.value));
+    while (step.done !== true)
+      step = reading.next(step.value.inParts === true ? nextPart(db, parts, step.value) : allRows(db, step.value));
     return step.value;
   } finally {
     for (const rows of parts.values()) rows.return?.();
@@ -30,7 +31,10 @@ function allRows(db: Connection, { sql, values }: Statement): unknown[] {
 function nextPart(db: Connection, parts: Map<Statement, Iterator<unknown>>, asked: Statement): unknown[] {
   let rows = parts.get(asked);
   if (rows === undefined) {
-    rows = db.prepare(asked.sql).safeIntegers().iterate(...asked.values);
+    rows = db
+      .prepare(asked.sql)
+      .safeIntegers()
+      .iterate(...asked.values);
     parts.set(asked, rows);
   }
   const part: unknown[] = [];

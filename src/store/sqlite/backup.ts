@@ -1,4 +1,16 @@
-import { chownSync, closeSync, existsSync, fsyncSync, linkSync, openSync, realpathSync, renameSync, rmSync, statfsSync, statSync } from "node:fs";
+import {
+  chownSync,
+  closeSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statfsSync,
+  statSync,
+} from "node:fs";
 import { dirname } from "node:path";
 import Database from "better-sqlite3";
 import type { Calendar } from "../../ports/calendar.ts";
@@ -30,7 +42,9 @@ export type CopyFailure =
   /** The disk has no room for a backup. In bytes. */
   | { readonly kind: "no_room"; readonly needed: number; readonly free: number };
 
-export type CopyResult = { readonly ok: true; readonly copied: Copied } | { readonly ok: false; readonly failure: CopyFailure };
+export type CopyResult =
+  | { readonly ok: true; readonly copied: Copied }
+  | { readonly ok: false; readonly failure: CopyFailure };
 
 export interface BackupOptions {
   /** The ledger's path. */
@@ -154,7 +168,10 @@ export async function migrateFile({ path, stamp, backup = true }: MigrateFileOpt
 }
 
 /** Copies the ledger as it is, unless the disk has no room for the copy. A copy that is not sound is removed. */
-async function backUpBefore(path: string, wanted: string): Promise<{ readonly ok: true; readonly file: string } | Failed> {
+async function backUpBefore(
+  path: string,
+  wanted: string,
+): Promise<{ readonly ok: true; readonly file: string } | Failed> {
   const db = connectToRead(path);
   const part = `${wanted}.part`;
   try {
@@ -210,7 +227,10 @@ type Looked =
  */
 export function openKnown(path: string, access: "read" | "write" = "read"): Looked {
   if (!existsSync(path)) return { ok: false, failure: { kind: "missing" } };
-  const db = access === "read" ? connectToRead(path) : connectUnderOneName(path, "write", () => new Database(path, { fileMustExist: true }));
+  const db =
+    access === "read"
+      ? connectToRead(path)
+      : connectUnderOneName(path, "write", () => new Database(path, { fileMustExist: true }));
   const refused = (failure: OpenFailure): Looked => {
     db.close();
     return { ok: false, failure };
@@ -218,7 +238,10 @@ export function openKnown(path: string, access: "read" | "write" = "read"): Look
   try {
     const found = schemaOf(db);
     const known = knownSchema();
-    const tables = db.prepare("select count(*) from sqlite_schema where name in ('meta', 'charges', 'windows')").pluck().get();
+    const tables = db
+      .prepare("select count(*) from sqlite_schema where name in ('meta', 'charges', 'windows')")
+      .pluck()
+      .get();
     if (found === 0 && isEmpty(db)) return refused({ kind: "missing" });
     if (tables !== 3) return refused({ kind: "unusable", message: "not a Farebox database" });
     if (found > known) return refused({ kind: "newer_schema", found, known });
@@ -239,7 +262,12 @@ export function openCurrent(path: string): Looked {
 }
 
 /** Copies into a new file, brings the copy to this release's schema and checks it; a copy that is not sound is removed. */
-async function copyAndCheck(from: Connection, file: string, calendar: Calendar, onProgress?: (share: number) => void): Promise<CopyResult> {
+async function copyAndCheck(
+  from: Connection,
+  file: string,
+  calendar: Calendar,
+  onProgress?: (share: number) => void,
+): Promise<CopyResult> {
   rmSync(file, { force: true });
   let isSound = false;
   try {

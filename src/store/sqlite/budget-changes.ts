@@ -15,7 +15,11 @@ export function setBudget(db: Connection, windows: WindowBook, [, budget, at, by
 }
 
 /** Removes a budget, and writes down who did; false when there is none. */
-export function removeBudget(db: Connection, windows: WindowBook, [, scope, period, at, by]: RemoveBudgetCommand): boolean {
+export function removeBudget(
+  db: Connection,
+  windows: WindowBook,
+  [, scope, period, at, by]: RemoveBudgetCommand,
+): boolean {
   const before = readBudget(db, scope, period);
   if (before === undefined || !windows.removeBudget(scope, period)) return false;
   recordAudit(db, budgetRemoveEntry(before, keyNamesIn(db), { at, by }));

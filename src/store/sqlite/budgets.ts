@@ -28,7 +28,9 @@ export function readBudgetsOf(db: Connection, caller: Caller): StoredBudget[] {
 
 /** The budget of a scope and period; undefined where there is none. */
 export function readBudget(db: Connection, scope: string, period: string): StoredBudget | undefined {
-  const row = db.prepare("select * from budgets where scope = ? and period = ?").safeIntegers().get(scope, period) as BudgetRow | undefined;
+  const row = db.prepare("select * from budgets where scope = ? and period = ?").safeIntegers().get(scope, period) as
+    | BudgetRow
+    | undefined;
   return row === undefined ? undefined : budgetOf(row);
 }
 
@@ -52,9 +54,17 @@ function sumStatement(db: Connection, condition: string): Statement {
 }
 
 /** What the charges of a scope in a span add up to. Throws where the sum is beyond 64 bits. */
-export function sumCharges(db: Connection, scope: Scope, subject: string, span: Span): { spent: PicoUsd; held: PicoUsd } {
+export function sumCharges(
+  db: Connection,
+  scope: Scope,
+  subject: string,
+  span: Span,
+): { spent: PicoUsd; held: PicoUsd } {
   const condition = scopeCondition(scope, subject);
-  const row = sumStatement(db, condition.sql).get(...condition.values, span.start, span.end ?? endOfTime) as { spent: bigint; held: bigint };
+  const row = sumStatement(db, condition.sql).get(...condition.values, span.start, span.end ?? endOfTime) as {
+    spent: bigint;
+    held: bigint;
+  };
   return { spent: row.spent as PicoUsd, held: row.held as PicoUsd };
 }
 
@@ -113,7 +123,9 @@ export class WindowBook {
   constructor(db: Connection, calendar: Calendar) {
     this.#db = db;
     this.#calendar = calendar;
-    this.#select = db.prepare("select seq, spent, held from windows where budget = ? and subject = ? and starts_at = ?").safeIntegers();
+    this.#select = db
+      .prepare("select seq, spent, held from windows where budget = ? and subject = ? and starts_at = ?")
+      .safeIntegers();
     this.#selectOfCharge = db
       .prepare(
         `select seq, budget, subject, starts_at, ends_at, spent, held
@@ -122,7 +134,9 @@ export class WindowBook {
       .safeIntegers();
     this.#selectBudget = db.prepare("select * from budgets where seq = ?").safeIntegers();
     this.#link = db.prepare("insert into charge_windows (charge, window) values (?, ?)");
-    this.#insert = db.prepare("insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, ?, ?)");
+    this.#insert = db.prepare(
+      "insert into windows (budget, subject, starts_at, ends_at, spent, held) values (?, ?, ?, ?, ?, ?)",
+    );
     this.#update = db.prepare("update windows set spent = ?, held = ? where seq = ?");
   }
 
@@ -163,7 +177,8 @@ export class WindowBook {
     for (const window of windows) {
       const spentNow = window.spent + spent;
       const heldNow = window.held + held;
-      if (spentNow > amountMax || spentNow < -amountMax || heldNow > amountMax) throw new RangeError("sum of a budget window beyond 64 bits");
+      if (spentNow > amountMax || spentNow < -amountMax || heldNow > amountMax)
+        throw new RangeError("sum of a budget window beyond 64 bits");
       invariant(heldNow >= 0n, `window ${window.seq} holds what is released`);
       window.spent = spentNow as PicoUsd;
       window.held = heldNow as PicoUsd;
@@ -276,11 +291,20 @@ export class WindowBook {
     const span = this.#calendar.spanOf(budget.period, at);
     const known = this.#windows.get(windowName(budget, subject, span.start));
     if (known !== undefined) return this.#keep(known);
-    const row = this.#select.get(budget.seq, subject, span.start) as { seq: bigint; spent: bigint; held: bigint } | undefined;
+    const row = this.#select.get(budget.seq, subject, span.start) as
+      | { seq: bigint; spent: bigint; held: bigint }
+      | undefined;
     if (row === undefined) return null;
     const { start, end } = span;
     return this.#keep({
-      budget, subject, start, end, seq: Number(row.seq), spent: row.spent as PicoUsd, held: row.held as PicoUsd, dirty: false,
+      budget,
+      subject,
+      start,
+      end,
+      seq: Number(row.seq),
+      spent: row.spent as PicoUsd,
+      held: row.held as PicoUsd,
+      dirty: false,
     });
   }
 

@@ -64,14 +64,18 @@ export class ChargeBook {
        reason = ?, ${tokenClasses.map((name) => `${name} = ?`).join(", ")}
        where seq = ? and state = 'pending'`,
     );
-    this.#note = db.prepare(`update charges set ${[...noteColumns, "in_doubt"].map((name) => `${name} = ?`).join(", ")} where seq = ?`);
+    this.#note = db.prepare(
+      `update charges set ${[...noteColumns, "in_doubt"].map((name) => `${name} = ?`).join(", ")} where seq = ?`,
+    );
     this.#void = db.prepare(
       `update charges set state = 'voided', ended_at = ?, status = ?, served_model = ?, gateway_request_id = ?, duration_ms = ?,
        first_token_ms = ?, reason = ? where seq = ? and state = 'pending'`,
     );
-    this.#find = db.prepare(
-      `select seq, kind, state, admitted_at, key, team, model, price_group, retry, hold, cost, overage from charges where id = ?`,
-    ).safeIntegers();
+    this.#find = db
+      .prepare(
+        `select seq, kind, state, admitted_at, key, team, model, price_group, retry, hold, cost, overage from charges where id = ?`,
+      )
+      .safeIntegers();
   }
 
   /** Writes the charge as pending with this amount, its price before it; false when its id is there already. */
@@ -79,7 +83,20 @@ export class ChargeBook {
     const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, , , tags, retry] = command;
     this.#writePrice(priceId, canonical);
     const { changes, lastInsertRowid } = this.#insert.run(
-      id, kind, owner, at, key, team, route, model, group, stream ? 1 : 0, priceId, amount, tags, retry,
+      id,
+      kind,
+      owner,
+      at,
+      key,
+      team,
+      route,
+      model,
+      group,
+      stream ? 1 : 0,
+      priceId,
+      amount,
+      tags,
+      retry,
     );
     if (changes === 0) return false;
     const seq = Number(lastInsertRowid);
@@ -117,10 +134,21 @@ export class ChargeBook {
 
   post(charge: PendingCharge, command: PostCommand, cost: PicoUsd | null, listCost: PicoUsd | null): EndedCharge {
     const [, id, , , formula, source, minimumApplied, clamped, reason, end, tokens, notes] = command;
-    const overage = charge.hold === null || cost === null || cost <= charge.hold ? noMoney : ((cost - charge.hold) as PicoUsd);
+    const overage =
+      charge.hold === null || cost === null || cost <= charge.hold ? noMoney : ((cost - charge.hold) as PicoUsd);
     this.#once(
       this.#post.run(
-        ...end, cost, listCost, overage, formula, source, minimumApplied ? 1 : 0, clamped ? 1 : 0, reason, ...tokens, charge.seq,
+        ...end,
+        cost,
+        listCost,
+        overage,
+        formula,
+        source,
+        minimumApplied ? 1 : 0,
+        clamped ? 1 : 0,
+        reason,
+        ...tokens,
+        charge.seq,
       ).changes,
     );
     if (notes !== null) {

@@ -43,7 +43,8 @@ export function connectToRead(path: string): Connection {
 
 /** The connection after its first look into the file; where that fails for want of a right, the fault says of which. */
 function opened(path: string, access: "read" | "write", look: (db: Connection) => void): Connection {
-  const connect = () => new Database(path, { readonly: access === "read", timeout: busyTimeoutMs, fileMustExist: true });
+  const connect = () =>
+    new Database(path, { readonly: access === "read", timeout: busyTimeoutMs, fileMustExist: true });
   let db: Connection | undefined;
   try {
     db = connectUnderOneName(path, access, connect);
@@ -67,7 +68,19 @@ function notWritable(path: string): string | null {
   }
 }
 
-const faults = ["FULL", "IOERR", "READONLY", "BUSY", "LOCKED", "CANTOPEN", "NOMEM", "PROTOCOL", "CORRUPT", "NOTADB", "PERM"];
+const faults = [
+  "FULL",
+  "IOERR",
+  "READONLY",
+  "BUSY",
+  "LOCKED",
+  "CANTOPEN",
+  "NOMEM",
+  "PROTOCOL",
+  "CORRUPT",
+  "NOTADB",
+  "PERM",
+];
 
 /** Whether the database could not be reached or written, as opposed to a statement that is wrong. */
 export function isStorageFault(error: unknown): error is InstanceType<typeof Database.SqliteError> {

@@ -11,10 +11,19 @@ interface Part {
 }
 
 const column = (since: number, table: string, name: string): Part => ({
-  since, table, column: name, sql: () => `alter table ${table} add column ${name} integer not null default 0`,
+  since,
+  table,
+  column: name,
+  sql: () => `alter table ${table} add column ${name} integer not null default 0`,
 });
 const tableOf = (since: number, table: string, version: number): Part => ({
-  since, table, column: null, sql: () => migrationsOf("sqlite").find((migration) => migration.version === version)?.sql() ?? "",
+  since,
+  table,
+  column: null,
+  sql: () =>
+    migrationsOf("sqlite")
+      .find((migration) => migration.version === version)
+      ?.sql() ?? "",
 });
 
 const linkPending = `create table charge_windows (
@@ -50,5 +59,7 @@ const parts: readonly Part[] = [
 /** Returns the SQL for each part that a ledger of this version lacks. */
 export function lackingParts(db: Connection, version: number): string[] {
   const has = db.prepare("select exists (select 1 from pragma_table_info(?) where ? is null or name = ?)").pluck();
-  return parts.filter(({ since, table, column: name }) => since <= version && has.get(table, name, name) === 0).map(({ sql }) => sql());
+  return parts
+    .filter(({ since, table, column: name }) => since <= version && has.get(table, name, name) === 0)
+    .map(({ sql }) => sql());
 }

@@ -20,7 +20,13 @@ export function createKey(db: Connection, key: Key, by: string): KeyCreation {
   return { ok: true };
 }
 
-export function updateKey(db: Connection, id: string, change: KeyChange, at: number, by: string): ChangedKey | undefined {
+export function updateKey(
+  db: Connection,
+  id: string,
+  change: KeyChange,
+  at: number,
+  by: string,
+): ChangedKey | undefined {
   const before = new KeyReads(db).byId(id);
   if (before === undefined) return undefined;
   const after = changedKey(before, change);
@@ -77,8 +83,14 @@ export class KeyReads implements KeyReadings {
   }
 
   page({ limit, after, state, at }: KeyPageQuery): KeyPage {
-    const where = [...(after === undefined ? [] : ["seq > (select seq from keys where id = ?)"]), ...(state === undefined ? [] : [stateConditions[state]])];
-    const values = [...(after === undefined ? [] : [after]), ...(state === undefined || state === "revoked" ? [] : [at])];
+    const where = [
+      ...(after === undefined ? [] : ["seq > (select seq from keys where id = ?)"]),
+      ...(state === undefined ? [] : [stateConditions[state]]),
+    ];
+    const values = [
+      ...(after === undefined ? [] : [after]),
+      ...(state === undefined || state === "revoked" ? [] : [at]),
+    ];
     const rows = this.#db
       .prepare(`select * from keys ${where.length === 0 ? "" : `where ${where.join(" and ")}`} order by seq limit ?`)
       .all(...values, limit + 1);

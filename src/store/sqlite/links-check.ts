@@ -20,6 +20,12 @@ export function* checkDanglingLinks(report: Report): Reading<void> {
   for (yield* rows.fill(); rows.next !== undefined; rows.advance(), yield* rows.fill()) {
     const { charge, window, id } = rows.next;
     const found = id === null ? `no charge ${charge}` : `no window ${window}`;
-    report({ kind: "link", id: id ?? String(charge), expected: "a charge and its window", found, derived: { of: "links", charge: Number(charge) } });
+    report({
+      kind: "link",
+      id: id ?? String(charge),
+      expected: "a charge and its window",
+      found,
+      derived: { of: "links", charge: Number(charge) },
+    });
   }
 }

@@ -19,7 +19,9 @@ export interface LedgerLook {
   readonly isServed: boolean;
 }
 
-export type LookResult = { readonly ok: true; readonly look: LedgerLook } | { readonly ok: false; readonly failure: CopyFailure };
+export type LookResult =
+  | { readonly ok: true; readonly look: LedgerLook }
+  | { readonly ok: false; readonly failure: CopyFailure };
 
 /** Looks at a ledger; takes its write lock for a moment, if this user may write, and leaves nothing beside it. */
 export async function lookAt(path: string): Promise<LookResult> {
@@ -32,10 +34,15 @@ export async function lookAt(path: string): Promise<LookResult> {
       const timeZone = db.prepare("select time_zone from meta").pluck().get() as string | null;
       const [count, oldestAt] = db
         // A task that is known may run for a day.
-        .prepare(`select count(*), min(admitted_at) from charges where state = 'pending'${schema < tasksSince ? "" : ` and not ${runsTask}`}`)
+        .prepare(
+          `select count(*), min(admitted_at) from charges where state = 'pending'${schema < tasksSince ? "" : ` and not ${runsTask}`}`,
+        )
         .raw()
         .get() as [number, number | null];
-      return { ok: true, look: { schema, known: knownSchema(), timeZone, pending: { count, oldestAt }, isServed: isServed(path) } };
+      return {
+        ok: true,
+        look: { schema, known: knownSchema(), timeZone, pending: { count, oldestAt }, isServed: isServed(path) },
+      };
     } finally {
       db.close();
     }

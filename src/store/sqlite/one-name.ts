@@ -16,7 +16,11 @@ const patienceMs = 1500;
  * that has the file to itself changes it: SQLite's locks are on the inode, so they hold for every name. Throws SQLITE_BUSY
  * where another process has the ledger open under another name.
  */
-export function connectUnderOneName(path: string, access: "read" | "write", connect: () => Database.Database): Database.Database {
+export function connectUnderOneName(
+  path: string,
+  access: "read" | "write",
+  connect: () => Database.Database,
+): Database.Database {
   const name = nameOf(path);
   const db = connect();
   try {
@@ -62,7 +66,11 @@ function claimName(path: string, name: number, access: "read" | "write"): Databa
       // A reader who may not write the file cannot harm it.
       if (access === "read" && error.code.startsWith("SQLITE_READONLY")) return undefined;
       if (!error.code.startsWith("SQLITE_BUSY")) throw error;
-      if (performance.now() > until) throw new Database.SqliteError("another process has it open under another name (a hard link, or a mount of the single file); use that name, or end that process", error.code);
+      if (performance.now() > until)
+        throw new Database.SqliteError(
+          "another process has it open under another name (a hard link, or a mount of the single file); use that name, or end that process",
+          error.code,
+        );
     }
     // Two that wait for each other must not do so in step.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5 + Math.random() * 45);
@@ -90,6 +98,9 @@ function isWal(db: Database.Database): boolean {
 }
 
 function isLedgerOrEmpty(db: Database.Database): boolean {
-  const [tables, known] = db.prepare("select count(*), count(*) filter (where name in ('meta', 'charges', 'windows')) from sqlite_schema").raw().get() as [number, number];
+  const [tables, known] = db
+    .prepare("select count(*), count(*) filter (where name in ('meta', 'charges', 'windows')) from sqlite_schema")
+    .raw()
+    .get() as [number, number];
   return tables === 0 || known === 3;
 }

@@ -11,7 +11,14 @@ import { CommandQueue } from "../queue.ts";
 import type { OpenResult, QueuedStore, StoreOptions } from "../store.ts";
 import { AdminReads } from "./admins.ts";
 import { WindowBook } from "./budgets.ts";
-import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, writeTransaction, type Connection } from "./connection.ts";
+import {
+  connectToRead,
+  connectToWrite,
+  createPrivateFile,
+  isStorageFault,
+  writeTransaction,
+  type Connection,
+} from "./connection.ts";
 import { KeyReads } from "./keys.ts";
 import { readLong } from "./long-reads.ts";
 import { knownSchema, migrate, schemaOf } from "./migrate.ts";
@@ -44,7 +51,14 @@ export function openOver(
   applyTimeZone(db, calendar, clock.now());
   const owner = registerOwner(db, clock.now());
   const channel = (on: WatchListener) => through(new Writer(db, calendar, owner), on);
-  const parts = { db, calendar, channel, longReads: inProcess(db, calendar), created: false, runningOwner: () => owner };
+  const parts = {
+    db,
+    calendar,
+    channel,
+    longReads: inProcess(db, calendar),
+    created: false,
+    runningOwner: () => owner,
+  };
   return assemble({ ...options, path: ":memory:", access: "serve" }, new AsyncDisposableStack(), parts);
 }
 
@@ -80,7 +94,17 @@ function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenRes
   if (found === 0 && isEmpty(db)) return { ok: false, failure: { kind: "missing" } };
   if (found < known) return { ok: false, failure: olderSchema(found, known) };
   const calendar = storedCalendar(db, options.calendar);
-  return { ok: true, store: assemble(options, opened, { db, calendar, channel: () => refusing, longReads: inProcess(db, calendar), created: false, runningOwner: ownerOfServe(db, options.path) }) };
+  return {
+    ok: true,
+    store: assemble(options, opened, {
+      db,
+      calendar,
+      channel: () => refusing,
+      longReads: inProcess(db, calendar),
+      created: false,
+      runningOwner: ownerOfServe(db, options.path),
+    }),
+  };
 }
 
 function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {
@@ -102,10 +126,26 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   const calendar = storedCalendar(db, options.calendar);
   applyTimeZone(db, calendar, options.clock.now());
   const channel = inProcessChannel(new Writer(db, calendar, null));
-  return { ok: true, store: assemble(options, opened, { db, calendar, channel: () => channel, longReads: inProcess(db, calendar), created, runningOwner: ownerOfServe(db, path) }) };
+  return {
+    ok: true,
+    store: assemble(options, opened, {
+      db,
+      calendar,
+      channel: () => channel,
+      longReads: inProcess(db, calendar),
+      created,
+      runningOwner: ownerOfServe(db, path),
+    }),
+  };
 }
 
-function openThreads(options: OpenOptions, opened: AsyncDisposableStack, path: string, db: Connection, created: boolean): QueuedStore {
+function openThreads(
+  options: OpenOptions,
+  opened: AsyncDisposableStack,
+  path: string,
+  db: Connection,
+  created: boolean,
+): QueuedStore {
   const { calendar, clock } = options;
   applyTimeZone(db, calendar, clock.now());
   const owner = registerOwner(db, clock.now());
@@ -118,7 +158,15 @@ function openThreads(options: OpenOptions, opened: AsyncDisposableStack, path: s
   const figureReads = new ReaderThread(data, "figures");
   opened.defer(() => figureReads.close());
   const channel = (on: WatchListener) => new WriterThread(data, on);
-  return assemble(options, opened, { db, calendar, channel, longReads, figureReads, created, runningOwner: () => owner });
+  return assemble(options, opened, {
+    db,
+    calendar,
+    channel,
+    longReads,
+    figureReads,
+    created,
+    runningOwner: () => owner,
+  });
 }
 
 interface Parts {
@@ -144,9 +192,21 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
     health.failed(reason);
     if (holdsCharges) void copyBeside(parts.longReads, options).then(tell);
   };
-  const queue = new CommandQueue(parts.channel({ changed, lost }), options.clock, { write, changed, health }, options.settlePauseMs, options.afterTurn);
+  const queue = new CommandQueue(
+    parts.channel({ changed, lost }),
+    options.clock,
+    { write, changed, health },
+    options.settlePauseMs,
+    options.afterTurn,
+  );
   opened.defer(() => queue.close());
-  const { db, longReads, figureReads, calendar: { timeZone }, created } = parts;
+  const {
+    db,
+    longReads,
+    figureReads,
+    calendar: { timeZone },
+    created,
+  } = parts;
   return queuedStore({
     queue,
     reads: {

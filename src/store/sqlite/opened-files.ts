@@ -49,7 +49,10 @@ export function lostFile(opened: OpenedFiles): FileLost | undefined {
     const now = safely(path);
     if (now?.ino === then?.ino && now?.dev === then?.dev) continue;
     const holdsCharges = suffixesWithCharges.has(/(-wal|-shm|-serve)$/.exec(path)?.[0] ?? "");
-    return new FileLost(now === undefined ? `${path} was deleted or moved away` : `another file is in the place of ${path}`, holdsCharges);
+    return new FileLost(
+      now === undefined ? `${path} was deleted or moved away` : `another file is in the place of ${path}`,
+      holdsCharges,
+    );
   }
   return undefined;
 }

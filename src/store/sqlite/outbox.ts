@@ -1,7 +1,14 @@
 import { isUntold } from "../../core/alerts.ts";
 import type { BudgetWindow } from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
-import { privateKinds, type DueMessages, type Message, type NewMessage, type Outbox, type Tried } from "../../ports/outbox.ts";
+import {
+  privateKinds,
+  type DueMessages,
+  type Message,
+  type NewMessage,
+  type Outbox,
+  type Tried,
+} from "../../ports/outbox.ts";
 import type { OutboxReadings } from "../readings.ts";
 import { beginningOf, dueHeads, endOf, messageOf, type MessageHead, type MessageRow } from "../rows/outbox.ts";
 import type { Connection, Statement } from "./connection.ts";
@@ -21,7 +28,9 @@ export class OutboxReads implements OutboxReadings {
   constructor(db: Connection) {
     this.#db = db;
     // A bare column beside min() is that of the row with the least.
-    this.#heads = db.prepare("select id, target, next_try_at, min(seq) from outbox where state = 'waiting' group by target order by min(seq)");
+    this.#heads = db.prepare(
+      "select id, target, next_try_at, min(seq) from outbox where state = 'waiting' group by target order by min(seq)",
+    );
     this.#byId = db.prepare("select * from outbox where id = ?");
     this.#waiting = db.prepare("select count(*) from outbox where state = 'waiting'").pluck();
     this.#page = db.prepare("select * from outbox where kind = ? and seq < ? order by seq desc limit ?");
@@ -45,7 +54,12 @@ export class OutboxReads implements OutboxReadings {
 }
 
 /** Windows that are to be told of and are not yet. */
-export function readUntoldWindows(db: Connection, calendar: Calendar, at: number, limit: number): readonly BudgetWindow[] {
+export function readUntoldWindows(
+  db: Connection,
+  calendar: Calendar,
+  at: number,
+  limit: number,
+): readonly BudgetWindow[] {
   const known = db.prepare("select 1 from outbox where dedupe_key = ?").pluck();
   return readWindows(db, calendar, at)
     .filter((window) => isUntold(window, (key) => known.get(key) !== undefined))

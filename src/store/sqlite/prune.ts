@@ -16,7 +16,8 @@ const stepRows = 500;
  */
 export async function prune(db: Connection, options: PruneOptions): Promise<Pruned> {
   const horizon = horizons(options);
-  const repeat = (step: () => number, told?: (count: number) => void) => repeatStep(options, () => writeTransaction(db, step), told);
+  const repeat = (step: () => number, told?: (count: number) => void) =>
+    repeatStep(options, () => writeTransaction(db, step), told);
   // First what a carried sum, at noon of its day, would no longer agree with.
   const quarters = await repeat(deleteQuarters(db, horizon.quarters));
   const windows = await repeat(deleteWindows(db, horizon.charges));
@@ -50,7 +51,9 @@ function deleteWindows(db: Connection, before: number): () => number {
 function deleteQuarters(db: Connection, before: number): () => number {
   const announce = db.prepare("update meta set quarters_from = max(quarters_from, ?)");
   const oldest = db.prepare("select min(starts_at) from rollup_quarter").pluck();
-  const later = db.prepare(`select starts_at from rollup_quarter where starts_at > ? order by starts_at limit 1 offset ${stepRows}`).pluck();
+  const later = db
+    .prepare(`select starts_at from rollup_quarter where starts_at > ? order by starts_at limit 1 offset ${stepRows}`)
+    .pluck();
   const remove = db.prepare("delete from rollup_quarter where starts_at < ?");
   return () => {
     announce.run(before);
@@ -80,7 +83,9 @@ class Carrier {
     db.exec("create temp table if not exists step (seq integer primary key)");
     const noon = noonOf(calendar);
     db.function("local_noon", { deterministic: true }, (at: unknown) => BigInt(noon(Number(at))));
-    db.function("carried_id", { deterministic: true, varargs: true }, (...identity: unknown[]) => carriedId(calendar, identity));
+    db.function("carried_id", { deterministic: true, varargs: true }, (...identity: unknown[]) =>
+      carriedId(calendar, identity),
+    );
     this.#sums = db.prepare(
       `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, price_group, stream,
          formula, source, reason, ${rollupAmounts.join(", ")})
@@ -102,8 +107,12 @@ class Carrier {
       "select admitted_at at, seq from charges join temp.step using (seq) order by admitted_at desc, seq desc limit 1",
     );
     this.#unlink = db.prepare("delete from charge_windows where charge in (select seq from temp.step)");
-    this.#forgetTasks = db.prepare("delete from tasks where charge in (select id from charges join temp.step using (seq) where kind = 'task')");
-    this.#forgetCallbacks = db.prepare("delete from task_callbacks where charge in (select id from charges join temp.step using (seq))");
+    this.#forgetTasks = db.prepare(
+      "delete from tasks where charge in (select id from charges join temp.step using (seq) where kind = 'task')",
+    );
+    this.#forgetCallbacks = db.prepare(
+      "delete from task_callbacks where charge in (select id from charges join temp.step using (seq))",
+    );
     this.#remove = db.prepare("delete from charges where seq in (select seq from temp.step)");
   }
 
@@ -118,7 +127,11 @@ class Carrier {
   /** The oldest first; what stays is looked at once. Within a transaction; answers how many it took. */
   carryOthers(): number {
     const after = "admitted_at >= :at and (admitted_at > :at or seq > :seq)";
-    const count = this.#carry("indexed by charges_by_time", `adjusts is null and ${after} order by admitted_at, seq`, this.#last);
+    const count = this.#carry(
+      "indexed by charges_by_time",
+      `adjusts is null and ${after} order by admitted_at, seq`,
+      this.#last,
+    );
     if (count > 0) this.#last = this.#lastOfStep;
     return count;
   }
@@ -126,7 +139,9 @@ class Carrier {
   #carry(index: string, which: string, from: { readonly at?: number; readonly seq?: number }): number {
     this.#db.exec("delete from temp.step");
     const { changes } = this.#db
-      .prepare(`insert into temp.step select seq from charges ${index} where ${prunable(":before")} and ${which} limit ${stepCharges}`)
+      .prepare(
+        `insert into temp.step select seq from charges ${index} where ${prunable(":before")} and ${which} limit ${stepCharges}`,
+      )
       .run({ before: this.#before, ...from });
     if (changes === 0) return 0;
     this.#lastOfStep = this.#selectLast.get() as Place;

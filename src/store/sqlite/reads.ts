@@ -39,7 +39,9 @@ export class ShortReads implements ShortReadings {
     this.#charge = db.prepare(`select ${chargeColumns} from charges where id = ?`).safeIntegers();
     this.#pending = db.prepare("select count(*), min(admitted_at) from charges where state = 'pending'").raw();
     this.#price = db.prepare("select canonical from price_versions where id = ?").pluck();
-    this.#window = db.prepare("select spent, held from windows where budget = ? and subject = ? and starts_at = ?").safeIntegers();
+    this.#window = db
+      .prepare("select spent, held from windows where budget = ? and subject = ? and starts_at = ?")
+      .safeIntegers();
   }
 
   charge(id: string): Charge | undefined {
@@ -59,7 +61,14 @@ export class ShortReads implements ShortReadings {
 
   oldHolds(before: number): readonly OldHold[] {
     const running = this.#runningOwner();
-    const rows = this.#oldHolds.all(before) as { id: string; kind: HoldKind; at: bigint; key: string; amount: PicoUsd | null; owner: bigint }[];
+    const rows = this.#oldHolds.all(before) as {
+      id: string;
+      kind: HoldKind;
+      at: bigint;
+      key: string;
+      amount: PicoUsd | null;
+      owner: bigint;
+    }[];
     return rows.map(({ owner, at, ...hold }) => ({ ...hold, at: Number(at), isOrphaned: Number(owner) !== running }));
   }
 
@@ -72,7 +81,8 @@ export class ShortReads implements ShortReadings {
   }
 
   windowsOf(caller: Caller, at: number): readonly BudgetWindow[] {
-    const read = () => readBudgetsOf(this.#db, caller).map((budget) => this.#windowOf(budget, subjectOf(budget.scope, caller), at));
+    const read = () =>
+      readBudgetsOf(this.#db, caller).map((budget) => this.#windowOf(budget, subjectOf(budget.scope, caller), at));
     return this.#db.transaction(read)();
   }
 
@@ -85,7 +95,9 @@ export class ShortReads implements ShortReadings {
 
 /** Every budget's window at the instant. One that no hold has opened yet has the sums of its charges all the same. */
 export function readWindows(db: Connection, calendar: Calendar, at: number): readonly BudgetWindow[] {
-  const select = db.prepare("select subject, spent, held from windows where budget = ? and starts_at = ? order by subject").safeIntegers();
+  const select = db
+    .prepare("select subject, spent, held from windows where budget = ? and starts_at = ? order by subject")
+    .safeIntegers();
   const spans = new Map<Period, Span>();
   const spanOf = (period: Period): Span => {
     const span = spans.get(period) ?? calendar.spanOf(period, at);

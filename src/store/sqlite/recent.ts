@@ -5,7 +5,10 @@ import { chargeColumns, chargeOf, type ShownChargeRow } from "../rows/charges.ts
 import type { Connection } from "./connection.ts";
 
 /** See the ledger's port. The last rows lie together, so that neither filters nor ends need an index. */
-export function readRecent(db: Connection, query: RecentQuery): { readonly charges: readonly Charge[]; readonly cursor: RecentCursor } {
+export function readRecent(
+  db: Connection,
+  query: RecentQuery,
+): { readonly charges: readonly Charge[]; readonly cursor: RecentCursor } {
   const conditions: string[] = [];
   const values: (string | number)[] = [];
   for (const name of ["key", "team", "model", "state"] as const) {
@@ -22,10 +25,15 @@ export function readRecent(db: Connection, query: RecentQuery): { readonly charg
   const look = chargesLookedAt(query);
   return db.transaction(() => {
     const rows = db
-      .prepare(`select ${chargeColumns} from ${last} ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by seq desc limit ?`)
+      .prepare(
+        `select ${chargeColumns} from ${last} ${conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`} order by seq desc limit ?`,
+      )
       .safeIntegers()
       .all(look, ...values, query.limit) as ShownChargeRow[];
-    const [written, endedAt] = db.prepare(`select max(seq), max(ended_at) from ${last}`).raw().get(look) as [number | null, number | null];
+    const [written, endedAt] = db.prepare(`select max(seq), max(ended_at) from ${last}`).raw().get(look) as [
+      number | null,
+      number | null,
+    ];
     return { charges: rows.map(chargeOf), cursor: { written: written ?? 0, endedAt: endedAt ?? 0 } };
   })();
 }

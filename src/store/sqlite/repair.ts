@@ -17,8 +17,7 @@ export interface RepairOptions extends RepairingOptions {
 
 export type RepairResult =
   /** `verification` is of the ledger as it is afterwards. */
-  | { readonly ok: true; readonly verification: Verification }
-  | { readonly ok: false; readonly failure: CopyFailure };
+  { readonly ok: true; readonly verification: Verification } | { readonly ok: false; readonly failure: CopyFailure };
 
 /** Repairs the ledger of a path, beside a running proxy or alone. */
 export async function repair(options: RepairOptions): Promise<RepairResult> {

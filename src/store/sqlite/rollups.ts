@@ -55,7 +55,10 @@ export class RollupBook {
   costs(posted: Posted): bigint[] {
     const times = [posted.at - (posted.at % quarterMs), this.#calendar.dateOf(posted.at)];
     return this.#costs.flatMap((select, index) => {
-      const cost = select.pluck().safeIntegers().get(times[index], ...identityOf(posted)) as bigint | undefined;
+      const cost = select
+        .pluck()
+        .safeIntegers()
+        .get(times[index], ...identityOf(posted)) as bigint | undefined;
       return cost === undefined ? [] : [cost];
     });
   }
@@ -78,12 +81,27 @@ export class RollupBook {
     this.#days.clear();
   }
 
-  #addTo(cells: Map<string, Cell>, name: string, time: string | number, identity: readonly string[], posted: Posted): void {
+  #addTo(
+    cells: Map<string, Cell>,
+    name: string,
+    time: string | number,
+    identity: readonly string[],
+    posted: Posted,
+  ): void {
     const cellName = `${name}\0${time}`;
     let cell = cells.get(cellName);
     if (cell === undefined) {
       const tokens = tokenClasses.map(() => 0);
-      cell = { identity: [time, ...identity], requests: 0, unpriced: 0, retries: 0, tokens, cost: 0n, listCost: 0n, inDoubt: 0n };
+      cell = {
+        identity: [time, ...identity],
+        requests: 0,
+        unpriced: 0,
+        retries: 0,
+        tokens,
+        cost: 0n,
+        listCost: 0n,
+        inDoubt: 0n,
+      };
       cells.set(cellName, cell);
     }
     cell.requests += posted.requests;
@@ -92,13 +110,23 @@ export class RollupBook {
     cell.cost += posted.cost;
     cell.listCost += posted.listCost;
     cell.inDoubt += posted.inDoubt;
-    for (let index = 0; index < cell.tokens.length; index++) cell.tokens[index] = (cell.tokens[index] ?? 0) + (posted.tokens[index] ?? 0);
+    for (let index = 0; index < cell.tokens.length; index++)
+      cell.tokens[index] = (cell.tokens[index] ?? 0) + (posted.tokens[index] ?? 0);
   }
 }
 
 function writeCells(cells: Map<string, Cell>, statement: Statement): void {
   for (const cell of cells.values()) {
-    statement.run(...cell.identity, cell.requests, cell.unpriced, cell.retries, ...cell.tokens, cell.cost, cell.listCost, cell.inDoubt);
+    statement.run(
+      ...cell.identity,
+      cell.requests,
+      cell.unpriced,
+      cell.retries,
+      ...cell.tokens,
+      cell.cost,
+      cell.listCost,
+      cell.inDoubt,
+    );
   }
 }
 
@@ -121,5 +149,7 @@ function upsert(table: string, time: string): string {
 export function rebuildDays(db: Connection, calendar: Calendar): void {
   db.prepare("delete from rollup_day").run();
   db.function("local_date", { deterministic: true }, (at: unknown) => calendar.dateOf(Number(at)));
-  db.prepare(`insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")}) ${sumsFromCharges("local_date(admitted_at)")}`).run();
+  db.prepare(
+    `insert into rollup_day (day, ${rollupDimensions.join(", ")}, ${rollupSums.join(", ")}) ${sumsFromCharges("local_date(admitted_at)")}`,
+  ).run();
 }

@@ -14,7 +14,9 @@ export async function* streamCharges(path: string, { since, until }: TimeSpan): 
   const db = connectToRead(path);
   try {
     const rows = db
-      .prepare(`select ${chargeColumns} from charges where admitted_at >= ? and admitted_at < ? order by admitted_at, seq`)
+      .prepare(
+        `select ${chargeColumns} from charges where admitted_at >= ? and admitted_at < ? order by admitted_at, seq`,
+      )
       .safeIntegers()
       .iterate(since, until) as IterableIterator<ShownChargeRow>;
     let part: Charge[] = [];

@@ -23,6 +23,8 @@ export class CallbackReads implements CallbackReadings {
 }
 
 export function putCallback(db: Connection, callback: TaskCallback): true {
-  db.prepare("insert into task_callbacks (charge, digest, sealed, created_at) values (:charge, :digest, :sealed, :createdAt)").run(callback);
+  db.prepare(
+    "insert into task_callbacks (charge, digest, sealed, created_at) values (:charge, :digest, :sealed, :createdAt)",
+  ).run(callback);
   return true;
 }

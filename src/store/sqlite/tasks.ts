@@ -1,5 +1,13 @@
 import type { Task } from "../../core/tasks.ts";
-import type { BindResult, DueQuery, DueTasks, NewTask, TaskPage, TaskQuery, TaskSight } from "../../ports/task-store.ts";
+import type {
+  BindResult,
+  DueQuery,
+  DueTasks,
+  NewTask,
+  TaskPage,
+  TaskQuery,
+  TaskSight,
+} from "../../ports/task-store.ts";
 import type { TaskEndFacts } from "../commands.ts";
 import type { RunningTasks, TaskReadings } from "../readings.ts";
 import { endedTask, taskOf, taskPage, type TaskRow } from "../rows/tasks.ts";
@@ -19,7 +27,9 @@ export class TaskReads implements TaskReadings {
     this.#find = db.prepare("select * from tasks where task_id = ?");
     this.#ofCharge = db.prepare("select * from tasks where charge = ?");
     this.#due = db.prepare("select * from tasks where settled_at is null order by next_poll_at");
-    this.#runningTasks = db.prepare("select charge, model, task_type taskType from tasks where settled_at is null and status <> 'completed'");
+    this.#runningTasks = db.prepare(
+      "select charge, model, task_type taskType from tasks where settled_at is null and status <> 'completed'",
+    );
     this.#running = db.prepare("select count(*) from tasks where settled_at is null").pluck();
   }
 

@@ -17,7 +17,9 @@ export function ensureTeam(db: Connection, name: string | null, { at, by }: Made
 export function createTeam(db: Connection, team: Team, by: string): TeamCreation {
   const { name, models, limits, createdAt } = team;
   const { changes } = db
-    .prepare("insert into teams (name, models, rpm, tpm, parallel, created_at) values (?, ?, ?, ?, ?, ?) on conflict do nothing")
+    .prepare(
+      "insert into teams (name, models, rpm, tpm, parallel, created_at) values (?, ?, ?, ?, ?, ?) on conflict do nothing",
+    )
     .run(name, modelsText(models), limits.rpm, limits.tpm, limits.parallel, createdAt);
   if (changes === 0) return { ok: false, reason: "name_taken" };
   recordAudit(db, teamEntry("teams.create", null, team, { at: createdAt, by }));
@@ -30,7 +32,11 @@ export function updateTeam(db: Connection, name: string, change: TeamChange, mad
   const after = changedTeam(before, change);
   const { models, limits } = after;
   db.prepare("update teams set models = ?, rpm = ?, tpm = ?, parallel = ? where name = ?").run(
-    modelsText(models), limits.rpm, limits.tpm, limits.parallel, name,
+    modelsText(models),
+    limits.rpm,
+    limits.tpm,
+    limits.parallel,
+    name,
   );
   recordAudit(db, teamEntry("teams.update", before, after, made));
   return { before, after };
@@ -40,10 +46,15 @@ export function removeTeam(db: Connection, name: string, made: Made): TeamRemova
   const before = new TeamReads(db).find(name);
   if (before === undefined) return { ok: false, reason: "no_such_team" };
   const keys = db
-    .prepare("select name from keys where team = ? and revoked_at is null and (expires_at is null or expires_at > ?) order by seq")
+    .prepare(
+      "select name from keys where team = ? and revoked_at is null and (expires_at is null or expires_at > ?) order by seq",
+    )
     .pluck()
     .all(name, made.at) as string[];
-  const budgets = db.prepare("select scope from budgets where scope in (?, ?) order by seq").pluck().all(`team:${name}`, `each-key:${name}`) as string[];
+  const budgets = db
+    .prepare("select scope from budgets where scope in (?, ?) order by seq")
+    .pluck()
+    .all(`team:${name}`, `each-key:${name}`) as string[];
   if (keys.length + budgets.length > 0) return { ok: false, reason: "in_use", keys, budgets };
   db.prepare("delete from teams where name = ?").run(name);
   recordAudit(db, teamEntry("teams.delete", before, null, made));

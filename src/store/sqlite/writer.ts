@@ -6,7 +6,17 @@ import type { BindResult } from "../../ports/task-store.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { inDoubt, orphanPost, settlesFirst } from "../commands.ts";
 import type {
-  BatchResult, BindTaskCommand, Command, EndTaskCommand, ExtendCommand, HoldCommand, Outcome, PostCommand, RecoverCommand, Replies, VoidCommand,
+  BatchResult,
+  BindTaskCommand,
+  Command,
+  EndTaskCommand,
+  ExtendCommand,
+  HoldCommand,
+  Outcome,
+  PostCommand,
+  RecoverCommand,
+  Replies,
+  VoidCommand,
 } from "../commands.ts";
 import { snapshot } from "../rows/budgets.ts";
 import { addSample, removeSamples } from "./account-samples.ts";
@@ -86,7 +96,10 @@ export class Writer {
   #applySingly(commands: readonly Command[]): readonly Outcome[] {
     const outcomes = commands.map((): Outcome => ({ kind: "failed", message: "not applied" }));
     for (const index of settlesFirst(commands)) {
-      outcomes[index] = this.#applyTogether(commands.slice(index, index + 1))[0] ?? { kind: "failed", message: "no outcome" };
+      outcomes[index] = this.#applyTogether(commands.slice(index, index + 1))[0] ?? {
+        kind: "failed",
+        message: "no outcome",
+      };
     }
     return outcomes;
   }
@@ -218,8 +231,10 @@ export class Writer {
     const amount = amountToHold(windows, whole, firstSlice);
     invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
     const refusal = refuse(windows, amount, bounded);
-    if (refusal !== null) return this.#charges.find(id) === undefined ? refusal : { ok: true, room: tightestRoom(windows) };
-    if (this.#charges.insert(command, amount, this.#ownEpoch(at), windows)) this.#windows.move(windows, 0n, amount ?? 0n);
+    if (refusal !== null)
+      return this.#charges.find(id) === undefined ? refusal : { ok: true, room: tightestRoom(windows) };
+    if (this.#charges.insert(command, amount, this.#ownEpoch(at), windows))
+      this.#windows.move(windows, 0n, amount ?? 0n);
     return { ok: true, room: tightestRoom(windows) };
   }
 
@@ -228,8 +243,11 @@ export class Writer {
     const found = this.#charges.find(id);
     if (found === undefined || !("pending" in found)) return { ok: false, reason: "not_pending" };
     const { pending } = found;
-    const shortage = worstShortage(pending.windows.map((window) => shortageOf(window, atLeast)).filter((each) => each !== null));
-    if (shortage !== null) return { ok: false, reason: "no_room", shortage: { ...shortage, window: snapshot(shortage.window) } };
+    const shortage = worstShortage(
+      pending.windows.map((window) => shortageOf(window, atLeast)).filter((each) => each !== null),
+    );
+    if (shortage !== null)
+      return { ok: false, reason: "no_room", shortage: { ...shortage, window: snapshot(shortage.window) } };
     const granted = smaller(amount, tightestRoom(pending.windows) ?? amount);
     this.#charges.enlarge(pending, granted);
     if (pending.hold !== null) this.#windows.move(pending.windows, 0n, granted);
@@ -240,7 +258,8 @@ export class Writer {
     const found = this.#charges.find(command[1]);
     if (found === undefined) return { ok: false, reason: "no_such_charge" };
     if ("ended" in found) return { ok: true, first: false, ...found.ended };
-    const ended = command[0] === "post" ? this.#post(found.pending, command) : this.#charges.void(found.pending, command);
+    const ended =
+      command[0] === "post" ? this.#post(found.pending, command) : this.#charges.void(found.pending, command);
     this.#windows.move(found.pending.windows, ended.cost ?? 0n, -(found.pending.hold ?? 0n));
     return { ok: true, first: true, ...ended };
   }
@@ -248,12 +267,14 @@ export class Writer {
   #settleOrCorrect(command: PostCommand | VoidCommand): SettleResult {
     const result = this.#settle(command);
     const late = result.ok && !result.first && result.state === "posted" ? lateSettlement(command) : null;
-    const charge = late && (this.#db.prepare("select * from charges where id = ?").safeIntegers().get(late.id) as ChargeRow);
+    const charge =
+      late && (this.#db.prepare("select * from charges where id = ?").safeIntegers().get(late.id) as ChargeRow);
     if (late === null || charge === null || !isPostedForTheDead(charge)) return result;
     const sums = "select coalesce(sum(cost), 0), coalesce(sum(list_cost), 0) from charges where id = ? or adjusts = ?";
     const [total, listTotal] = this.#db.prepare(sums).raw().safeIntegers().get(late.id, late.id) as [bigint, bigint];
     const correction = lateCorrection(late, total, listTotal);
-    if (correction !== null) this.#announcing(() => adjust(this.#db, this.#windows, this.#rollups, ["adjust", late.id, correction]));
+    if (correction !== null)
+      this.#announcing(() => adjust(this.#db, this.#windows, this.#rollups, ["adjust", late.id, correction]));
     return result;
   }
 
@@ -277,8 +298,18 @@ export class Writer {
     invariant(cost === null || (cost >= 0n && cost <= picoUsdMax), "a cost is an amount");
     const ended = this.#charges.post(charge, command, cost, listCost);
     this.#rollups.add({
-      at: charge.at, key: charge.caller.key, team: charge.caller.team, model: charge.model, group: charge.group, source, tokens,
-      requests: 1, unpriced: cost === null ? 1 : 0, retries: charge.retry > 0 ? 1 : 0, cost: cost ?? 0n, listCost: listCost ?? 0n,
+      at: charge.at,
+      key: charge.caller.key,
+      team: charge.caller.team,
+      model: charge.model,
+      group: charge.group,
+      source,
+      tokens,
+      requests: 1,
+      unpriced: cost === null ? 1 : 0,
+      retries: charge.retry > 0 ? 1 : 0,
+      cost: cost ?? 0n,
+      listCost: listCost ?? 0n,
       inDoubt: inDoubt(notes, cost),
     });
     return ended;
@@ -287,7 +318,9 @@ export class Writer {
   /** A task that is known goes on. */
   #recover([, at, count]: RecoverCommand): number {
     const orphans = this.#db
-      .prepare(`select id, hold is null from charges where state = 'pending' and owner <> ? and not ${runsTask} limit ?`)
+      .prepare(
+        `select id, hold is null from charges where state = 'pending' and owner <> ? and not ${runsTask} limit ?`,
+      )
       .raw()
       .all(this.#owner ?? -1, count) as [id: string, unpriced: 0 | 1][];
     for (const [id, unpriced] of orphans) this.#settle(orphanPost(id, unpriced === 1, at));

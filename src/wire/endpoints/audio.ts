@@ -5,7 +5,15 @@ import { answerTerms } from "../answer-terms.ts";
 import { isObject } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
 import type { ModelAnswer } from "../model-answer.ts";
-import { invalid, lookAt, objectInFull, tooManyNames, type ModelRequest, type ModelRequestResult, type PromptReading } from "../model-request.ts";
+import {
+  invalid,
+  lookAt,
+  objectInFull,
+  tooManyNames,
+  type ModelRequest,
+  type ModelRequestResult,
+  type PromptReading,
+} from "../model-request.ts";
 import { typedRefusalEvent } from "../refusals.ts";
 import { readUsage, readUsageOf } from "../usage.ts";
 import { unread } from "./images.ts";
@@ -103,7 +111,15 @@ function audioAt(route: string, of: Pick<Endpoint, "fields" | "readRequest" | "f
 }
 
 export const audioEndpoints: readonly Endpoint[] = [
-  audioAt("/v1/audio/speech", { fields: speechFields, readRequest: readSpeechRequest, form: null }, "speech.audio.done"),
-  audioAt("/v1/audio/transcriptions", { fields: transcriptionFields, readRequest: noForm, form }, "transcript.text.done"),
+  audioAt(
+    "/v1/audio/speech",
+    { fields: speechFields, readRequest: readSpeechRequest, form: null },
+    "speech.audio.done",
+  ),
+  audioAt(
+    "/v1/audio/transcriptions",
+    { fields: transcriptionFields, readRequest: noForm, form },
+    "transcript.text.done",
+  ),
   audioAt("/v1/audio/translations", { fields: transcriptionFields, readRequest: noForm, form }, "transcript.text.done"),
 ];

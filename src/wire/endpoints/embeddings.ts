@@ -47,7 +47,15 @@ export function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
       unboundedFields: hasParts ? [...findings.expensive, "input"] : findings.expensive,
       ...requestTerms(body, unboundTools),
       fields: findings,
-      classes: { prompt: ["input", "cached_input", "cache_write", ...(findings.cachesForHour ? ["cache_write_1h" as const] : [])], completion: [] },
+      classes: {
+        prompt: [
+          "input",
+          "cached_input",
+          "cache_write",
+          ...(findings.cachesForHour ? ["cache_write_1h" as const] : []),
+        ],
+        completion: [],
+      },
       prompt,
     },
   };

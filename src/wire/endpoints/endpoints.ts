@@ -7,4 +7,11 @@ import { imageEndpoints } from "./images.ts";
 import { responses } from "./responses.ts";
 
 /** Every kind of request that is priced and metered, each at its path. */
-export const endpoints: readonly Endpoint[] = [chatCompletions, completions, embeddings, responses, ...imageEndpoints, ...audioEndpoints];
+export const endpoints: readonly Endpoint[] = [
+  chatCompletions,
+  completions,
+  embeddings,
+  responses,
+  ...imageEndpoints,
+  ...audioEndpoints,
+];

@@ -48,7 +48,16 @@ export function readImageRequest(bytes: Buffer): ModelRequestResult {
   if (pieces === undefined) return invalid("n", "'n' must be a whole number of at least 1");
   const stream = body["stream"] === true;
   const imageParts = [body["image"], body["mask"]].flatMap((given) => given ?? []).length;
-  return requestOf({ model: body.model, stream, pieces, textBytes: bytes.length, imageParts, findings, isClear: true, prompt });
+  return requestOf({
+    model: body.model,
+    stream,
+    pieces,
+    textBytes: bytes.length,
+    imageParts,
+    findings,
+    isClear: true,
+    prompt,
+  });
 }
 
 function readImageForm(form: FormHead): ModelRequestResult {
@@ -60,7 +69,16 @@ function readImageForm(form: FormHead): ModelRequestResult {
   const findings = formFindings(form, imageFields);
   if (findings === undefined) return tooManyNames;
   const stream = form.values.get("stream") === "true";
-  return requestOf({ model: model.model, stream, pieces, textBytes: form.bytes, imageParts: imagesMax, findings, isClear: form.isClear, prompt: unread });
+  return requestOf({
+    model: model.model,
+    stream,
+    pieces,
+    textBytes: form.bytes,
+    imageParts: imagesMax,
+    findings,
+    isClear: form.isClear,
+    prompt: unread,
+  });
 }
 
 function requestOf(of: {

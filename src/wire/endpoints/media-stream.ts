@@ -11,7 +11,10 @@ import { readUsageOf } from "../usage.ts";
  * Remembers a stream of images or sound by its outline: of its data nothing is kept. It is whole with an event of one of
  * the types, which carries the usage.
  */
-export function mediaTranscript(endings: readonly string[], usageOf: (usage: unknown) => unknown = (usage) => usage): Transcript {
+export function mediaTranscript(
+  endings: readonly string[],
+  usageOf: (usage: unknown) => unknown = (usage) => usage,
+): Transcript {
   const reading = (): EventReading => new MediaReading(endings, usageOf);
   const transcript = new StreamTranscript({ lastEvents: () => undefined, reading });
   let pieces: Buffer[] = [];

@@ -42,7 +42,10 @@ const fields = new RequestFields({ model: "priced" });
 function requestOf(body: Buffer): ModelRequest {
   const members = objectInFull(body);
   const { model, stream } = members;
-  const ambiguous = ambiguousField(jsonMembers(body).map(({ name }) => name), fields);
+  const ambiguous = ambiguousField(
+    jsonMembers(body).map(({ name }) => name),
+    fields,
+  );
   const findings = new Findings();
   if (typeof model === "string") findings.modelsIn("model", model);
   for (const name in members) findings.field(name, members[name], passthroughFields.meaningOf(name));

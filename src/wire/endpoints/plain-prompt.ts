@@ -14,8 +14,11 @@ export interface PlainPrompts {
 /** One text, several, one list of tokens, or several: as the interface takes them. Anything else is one prompt without text. */
 export function promptsOf(value: unknown): PlainPrompts {
   if (typeof value === "string") return { texts: [value], tokens: 0, prompts: 1, hasParts: false };
-  if (!Array.isArray(value) || value.length === 0) return { texts: [], tokens: 0, prompts: 1, hasParts: isObject(value) };
-  const hasParts = value.some((item) => isObject(item) || listOr(item).some((part) => typeof part === "object" && part !== null));
+  if (!Array.isArray(value) || value.length === 0)
+    return { texts: [], tokens: 0, prompts: 1, hasParts: isObject(value) };
+  const hasParts = value.some(
+    (item) => isObject(item) || listOr(item).some((part) => typeof part === "object" && part !== null),
+  );
   const texts = value.filter((item) => typeof item === "string");
   if (value.every((item) => typeof item === "number")) return { texts, tokens: value.length, prompts: 1, hasParts };
   const tokens = value.reduce((sum: number, item) => sum + (Array.isArray(item) ? item.length : 0), 0);

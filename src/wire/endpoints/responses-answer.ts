@@ -3,7 +3,14 @@ import { answerTerms, callsIn, hostedCall, mostCalls, type AnswerTerms } from ".
 import { isObject, listOr, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
 import type { ModelAnswer } from "../model-answer.ts";
 import { everyEvent, response, responseEvents, responseItem, type EventMember, type Known } from "../output-members.ts";
-import { CollectedOutput, coversOutput, walkMembers, walkOutput, type OutputSink, type Written } from "../output-walk.ts";
+import {
+  CollectedOutput,
+  coversOutput,
+  walkMembers,
+  walkOutput,
+  type OutputSink,
+  type Written,
+} from "../output-walk.ts";
 import { DeltaSink, EnvelopeSink, StreamOutput, type OutputListener } from "../stream-output.ts";
 import { StreamTranscript, type EventReading, type StreamAnswer, type StreamForm } from "../stream-transcript.ts";
 import { readUsageOf } from "../usage.ts";
@@ -33,7 +40,10 @@ const unended: ReadonlySet<string> = new Set(["queued", "in_progress"]);
 /** Events with a type; the last one carries the whole response and its usage. There is no `[DONE]`. */
 const responsesForm: StreamForm = {
   lastEvents(events) {
-    const last = events.toReversed().map(parseJson).find((event) => isObject(event) && typeof event["type"] === "string");
+    const last = events
+      .toReversed()
+      .map(parseJson)
+      .find((event) => isObject(event) && typeof event["type"] === "string");
     const ending = isObject(last) ? endingOf(last) : undefined;
     // Some gateways leave the items out of their last event: then those before it tell the calls.
     const hasItems = isObject(last) && listOr(objectOr(last["response"])["output"]).length > 0;
@@ -91,7 +101,8 @@ class ResponsesReading implements EventReading {
     }
     const { type, output_index } = event;
     if (isObject(event["response"])) this.#takeTerms(event["response"]);
-    if (type === "response.output_item.added" || type === "response.output_item.done") this.#takeItem(event["item"], output_index);
+    if (type === "response.output_item.added" || type === "response.output_item.done")
+      this.#takeItem(event["item"], output_index);
     this.#ending ??= endingOf(event);
     this.#usage ??= this.#ending?.usage;
     this.#write(event);
@@ -205,21 +216,34 @@ class Items {
     return found;
   }
 
-  #wholeOf(item: unknown, index: unknown, taken: ReadonlySet<string> | undefined): { readonly key: string; readonly isSure: boolean } {
+  #wholeOf(
+    item: unknown,
+    index: unknown,
+    taken: ReadonlySet<string> | undefined,
+  ): { readonly key: string; readonly isSure: boolean } {
     const { id } = objectOr(item);
     const known = this.#known(id);
     if (known !== undefined) return this.find(id, index);
     const owner = this.#owner(id, index);
     // An event with an index of its own is about an item of its own, also where that begins with the words of another.
-    if (owner === undefined && (this.#count === 0 || (taken === undefined && typeof index === "number"))) return this.find(id, index);
+    if (owner === undefined && (this.#count === 0 || (taken === undefined && typeof index === "number")))
+      return this.find(id, index);
     const texts: [string, string][] = [];
     const ignore = () => undefined;
-    walkOutput(item, responseItem, "", { text: (text, at) => void texts.push([at, text]), unknown: ignore, sealed: ignore, media: ignore });
-    const before = (key: string) => texts.map(([at, text]) => [this.#output.textAt(`${key}.${at}`), text] as const).filter(([said]) => said !== "");
+    walkOutput(item, responseItem, "", {
+      text: (text, at) => void texts.push([at, text]),
+      unknown: ignore,
+      sealed: ignore,
+      media: ignore,
+    });
+    const before = (key: string) =>
+      texts.map(([at, text]) => [this.#output.textAt(`${key}.${at}`), text] as const).filter(([said]) => said !== "");
     const repeats = (key: string) => before(key).some(([said, text]) => text.startsWith(said));
     const isFree = owner !== undefined && taken?.has(owner) !== true && before(owner).length === 0;
     const others = Array.from({ length: Math.min(this.#count, searchedMax) }, (_, key) => String(key));
-    const repeated = [...(owner === undefined ? [] : [owner]), ...others].find((key) => taken?.has(key) !== true && repeats(key));
+    const repeated = [...(owner === undefined ? [] : [owner]), ...others].find(
+      (key) => taken?.has(key) !== true && repeats(key),
+    );
     const free = isFree ? owner : undefined;
     const key = this.#add(id, index, taken === undefined ? (free ?? repeated) : (repeated ?? free));
     return { key, isSure: key !== String(itemsMax) };

@@ -6,7 +6,16 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { judgePublicUrl } from "../../../src/app/doctor.ts";
 import { isMountPoint } from "../../../src/app/doctor-files.ts";
 import { usd } from "../../../src/core/money.ts";
-import { judgeClock, judgeDisk, judgeNames, judgePending, judgePrices, judgeWal, judgeWorkers, type Check } from "../../../src/reporting/doctor.ts";
+import {
+  judgeClock,
+  judgeDisk,
+  judgeNames,
+  judgePending,
+  judgePrices,
+  judgeWal,
+  judgeWorkers,
+  type Check,
+} from "../../../src/reporting/doctor.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { holdOf } from "../../support/ledger-fixtures.ts";
 import { startProxy } from "../../support/running-proxy.ts";
@@ -57,7 +66,18 @@ it("finds all in order before a gateway and a ledger", async () => {
   const { code, checks, stdout } = await doctor();
   expect({ code, wrong: checks.filter(({ status }) => status !== "ok") }).toEqual({ code: 0, wrong: [] });
   expect(checks.map(({ name }) => name)).toEqual([
-    "settings", "gateway", "gateway key", "clock", "database", "disk", "write-ahead log", "holds", "time zone", "prices", "permissions", "port",
+    "settings",
+    "gateway",
+    "gateway key",
+    "clock",
+    "database",
+    "disk",
+    "write-ahead log",
+    "holds",
+    "time zone",
+    "prices",
+    "permissions",
+    "port",
   ]);
   expect(stdout).not.toContain(sandbox.apiKey);
   expect(readdirSync(h.folder).sort()).toEqual(before);
@@ -66,7 +86,9 @@ it("finds all in order before a gateway and a ledger", async () => {
 it("prints one line a check, each ok or what to do", async () => {
   const plain = await h.run("doctor", "--gateway-url", "http://127.0.0.1:9");
   expect(plain.stdout).toMatch(/^(\w+\t[\w -]+\t[^\t\n]+\n)+$/);
-  expect(plain.stdout).toMatch(/^failed\tgateway\thttp:\/\/127\.0\.0\.1:9 cannot be reached: .*ECONNREFUSED.*; check the port in FAREBOX_GATEWAY_URL, and whether the gateway runs$/m);
+  expect(plain.stdout).toMatch(
+    /^failed\tgateway\thttp:\/\/127\.0\.0\.1:9 cannot be reached: .*ECONNREFUSED.*; check the port in FAREBOX_GATEWAY_URL, and whether the gateway runs$/m,
+  );
   h.isTTY = true;
   expect((await h.run("doctor")).stdout).toMatch(/\n2 to mend before farebox serve can do its work\n$/);
 });
@@ -78,7 +100,9 @@ it("tells every problem of the settings, and looks at what they leave alone", as
   expect(of("settings").map(({ message }) => message.split(" ")[0])).toEqual(
     expect.arrayContaining(["FAREBOX_PRT", "FAREBOX_DRAIN", "FAREBOX_GATEWAY_URL", "FAREBOX_GATEWAY_API_KEY"]),
   );
-  expect(of("gateway")).toEqual([{ name: "gateway", status: "skipped", message: "its settings come first", advice: null }]);
+  expect(of("gateway")).toEqual([
+    { name: "gateway", status: "skipped", message: "its settings come first", advice: null },
+  ]);
   expect(of("database")[0]?.status).toBe("ok");
   expect(stdout).not.toContain("s3cret");
 });
@@ -89,10 +113,25 @@ it("judges the public address of the settings", async () => {
 });
 
 it.each([
-  ["https://farebox.example/in", "https://gateway.example", "ok", "the gateway's callbacks come to https://farebox.example/in"],
+  [
+    "https://farebox.example/in",
+    "https://gateway.example",
+    "ok",
+    "the gateway's callbacks come to https://farebox.example/in",
+  ],
   ["http://127.0.0.1:4000", "http://127.0.0.1:9", "ok", "the gateway's callbacks come to http://127.0.0.1:4000"],
-  ["http://localhost:4000", "https://gateway.example", "warning", "http://localhost:4000 is this machine, where the gateway cannot reach it"],
-  ["http://farebox.example", "https://gateway.example", "warning", "callbacks to http://farebox.example would come in the clear, with what the gateway made"],
+  [
+    "http://localhost:4000",
+    "https://gateway.example",
+    "warning",
+    "http://localhost:4000 is this machine, where the gateway cannot reach it",
+  ],
+  [
+    "http://farebox.example",
+    "https://gateway.example",
+    "warning",
+    "callbacks to http://farebox.example would come in the clear, with what the gateway made",
+  ],
 ] as const)("judges the public address %s before the gateway %s", (publicUrl, gatewayUrl, status, message) => {
   expect(judgePublicUrl(publicUrl, gatewayUrl)).toMatchObject([{ name: "public address", status, message }]);
 });
@@ -101,13 +140,23 @@ it("looks whether the receiver of alerts is there, without sending it anything o
   let requests = 0;
   using receiver = await gateway(() => requests++);
   h.env = { ...h.env, FAREBOX_ALERT_WEBHOOK: `${receiver.url}/s3cret-path` };
-  expect((await doctor()).of("alert webhook")).toMatchObject([{ status: "ok", message: "its receiver can be reached; alerts go unsigned" }]);
-  h.env = { ...h.env, FAREBOX_ALERT_WEBHOOK: "http://127.0.0.1:9/s3cret-path", FAREBOX_ALERT_SECRET: "long-enough-secret" };
+  expect((await doctor()).of("alert webhook")).toMatchObject([
+    { status: "ok", message: "its receiver can be reached; alerts go unsigned" },
+  ]);
+  h.env = {
+    ...h.env,
+    FAREBOX_ALERT_WEBHOOK: "http://127.0.0.1:9/s3cret-path",
+    FAREBOX_ALERT_SECRET: "long-enough-secret",
+  };
   const { of, stdout } = await doctor();
-  expect(of("alert webhook")).toMatchObject([{ status: "warning", message: "its receiver cannot be reached: ECONNREFUSED" }]);
+  expect(of("alert webhook")).toMatchObject([
+    { status: "warning", message: "its receiver cannot be reached: ECONNREFUSED" },
+  ]);
   h.env = { ...h.env, FAREBOX_ALERT_WEBHOOK: "https://127.0.0.1:9/", FAREBOX_ALERT_SECRET: "short" };
   const wrong = await doctor();
-  expect(wrong.of("settings").map(({ message }) => message)).toContainEqual(expect.stringMatching(/^FAREBOX_ALERT_SECRET must be whsec_ and base64/));
+  expect(wrong.of("settings").map(({ message }) => message)).toContainEqual(
+    expect.stringMatching(/^FAREBOX_ALERT_SECRET must be whsec_ and base64/),
+  );
   expect(wrong.of("alert webhook")).toMatchObject([{ status: "skipped" }]);
   expect(stdout).not.toContain("s3cret");
   expect(requests).toBe(0);
@@ -127,26 +176,47 @@ describe("the gateway", () => {
   ])("that answers %i", async (status, judged, message) => {
     const { of, stdout } = await examine((_, response) => response.writeHead(status).end("no JSON"));
     expect(of("gateway")[0]?.status).toBe("ok");
-    expect(of("gateway key")).toEqual([expect.objectContaining({ status: judged, message: expect.stringMatching(message) })]);
+    expect(of("gateway key")).toEqual([
+      expect.objectContaining({ status: judged, message: expect.stringMatching(message) }),
+    ]);
     expect(stdout).not.toContain("sk-right");
   });
   it("whose clock is another", async () => {
-    const { of } = await examine((_, response) => response.writeHead(200, { date: new Date(Date.now() - 90_000).toUTCString() }).end("{}"));
-    expect(of("clock")[0]).toMatchObject({ status: "warning", message: expect.stringMatching(/^(89|90|91) s ahead of the gateway's$/) });
+    const { of } = await examine((_, response) =>
+      response.writeHead(200, { date: new Date(Date.now() - 90_000).toUTCString() }).end("{}"),
+    );
+    expect(of("clock")[0]).toMatchObject({
+      status: "warning",
+      message: expect.stringMatching(/^(89|90|91) s ahead of the gateway's$/),
+    });
   });
   it("that hangs up, and one that redirects", async () => {
-    expect((await examine((request) => request.socket.destroy())).of("gateway")[0]).toMatchObject({ status: "failed", message: expect.stringContaining("broke the connection off") });
-    expect((await examine((_, response) => response.writeHead(308, { location: "http://127.0.0.1:1/x" }).end())).of("gateway")[0]).toMatchObject({
-      status: "failed", message: expect.stringContaining("redirects"),
+    expect((await examine((request) => request.socket.destroy())).of("gateway")[0]).toMatchObject({
+      status: "failed",
+      message: expect.stringContaining("broke the connection off"),
+    });
+    expect(
+      (await examine((_, response) => response.writeHead(308, { location: "http://127.0.0.1:1/x" }).end())).of(
+        "gateway",
+      )[0],
+    ).toMatchObject({
+      status: "failed",
+      message: expect.stringContaining("redirects"),
     });
   });
 });
 
 it("tells what is wrong with the ledger's place", async () => {
   const message = async (database: string) => (await doctor("--database", database)).of("database")[0];
-  expect(await message(join(h.folder, "no/farebox.db"))).toMatchObject({ status: "failed", message: `there is no folder ${join(h.folder, "no")}` });
+  expect(await message(join(h.folder, "no/farebox.db"))).toMatchObject({
+    status: "failed",
+    message: `there is no folder ${join(h.folder, "no")}`,
+  });
   writeFileSync(join(h.folder, "text"), "not a database at all, but a text of some length ".repeat(5));
-  expect(await message(join(h.folder, "text"))).toMatchObject({ status: "failed", message: expect.stringContaining("cannot be opened") });
+  expect(await message(join(h.folder, "text"))).toMatchObject({
+    status: "failed",
+    message: expect.stringContaining("cannot be opened"),
+  });
   mkdirSync(join(h.folder, "folder"));
   expect(await message(join(h.folder, "folder"))).toMatchObject({ status: "failed" });
   expect(readdirSync(h.folder).sort()).toEqual(["folder", "text"]);
@@ -158,11 +228,17 @@ it("sees a running serve, holds that are left over, and another time zone", asyn
     await store.ledger.hold(holdOf("r1", usd("1"), { at: h.clock.now() - 2 * 3_600_000 }));
     const { of } = await doctor();
     expect(of("database")[0]?.message).toMatch(/; a serve runs on it$/);
-    expect(of("holds")[0]).toMatchObject({ status: "warning", message: expect.stringMatching(/^1 pending, the oldest since /) });
+    expect(of("holds")[0]).toMatchObject({
+      status: "warning",
+      message: expect.stringMatching(/^1 pending, the oldest since /),
+    });
   }
   const { of } = await doctor("--time-zone", "Europe/Berlin");
   expect(of("holds")[0]).toMatchObject({ status: "warning", advice: "the next serve posts them as assumed" });
-  expect(of("time zone")[0]).toMatchObject({ status: "warning", message: "the ledger counts in UTC, the settings say Europe/Berlin" });
+  expect(of("time zone")[0]).toMatchObject({
+    status: "warning",
+    message: "the ledger counts in UTC, the settings say Europe/Berlin",
+  });
 });
 
 it("tells of files that others may read or change", async () => {
@@ -198,19 +274,27 @@ it("tells who listens on the port", async () => {
   const { port } = other.address() as AddressInfo;
   const taken = doctor("--port", String(port));
   other.once("connection", (socket) => socket.destroy());
-  expect((await taken).of("port")).toMatchObject([{ status: "failed", message: `another program listens on 127.0.0.1:${port}` }]);
+  expect((await taken).of("port")).toMatchObject([
+    { status: "failed", message: `another program listens on 127.0.0.1:${port}` },
+  ]);
   await new Promise((resolve) => other.close(resolve));
-  expect((await doctor("--port", String(port))).of("port")).toMatchObject([{ status: "ok", message: `127.0.0.1:${port} is free` }]);
+  expect((await doctor("--port", String(port))).of("port")).toMatchObject([
+    { status: "ok", message: `127.0.0.1:${port} is free` },
+  ]);
   await using proxy = await startProxy();
   const listening = new URL(proxy.url).port;
-  expect((await doctor("--port", listening)).of("port")).toMatchObject([{ status: "ok", message: `a farebox listens on 127.0.0.1:${listening}` }]);
+  expect((await doctor("--port", listening)).of("port")).toMatchObject([
+    { status: "ok", message: `a farebox listens on 127.0.0.1:${listening}` },
+  ]);
 });
 
 it("warns about another name of the ledger's file", async () => {
   await h.run("keys", "create", "alice");
   expect((await doctor()).of("ledger file")).toEqual([]);
   linkSync(h.database, `${h.database}.link`);
-  expect((await doctor()).of("ledger file")).toMatchObject([{ status: "warning", message: `${h.database} has 2 names (hard links)` }]);
+  expect((await doctor()).of("ledger file")).toMatchObject([
+    { status: "warning", message: `${h.database} has 2 names (hard links)` },
+  ]);
 });
 
 it("warns about a volume that holds only the ledger's file", () => {
@@ -219,10 +303,16 @@ it("warns about a volume that holds only the ledger's file", () => {
     "31 22 8:1 /srv/farebox.db /data/farebox.db rw,relatime - ext4 /dev/sda1 rw",
     String.raw`32 22 8:1 /srv/b /my\040data/farebox.db rw - ext4 /dev/sda1 rw`,
   ].join("\n");
-  expect(["/data/farebox.db", "/my data/farebox.db", "/data", "/data/farebox.db-wal"].map((path) => isMountPoint(path, mounts))).toEqual([true, true, false, false]);
+  expect(
+    ["/data/farebox.db", "/my data/farebox.db", "/data", "/data/farebox.db-wal"].map((path) =>
+      isMountPoint(path, mounts),
+    ),
+  ).toEqual([true, true, false, false]);
   expect(isMountPoint("/data/farebox.db", "")).toBe(false);
   expect(judgeNames("/data/farebox.db", 1, false)).toEqual([]);
-  expect(judgeNames("/data/farebox.db", 1, true)).toMatchObject([{ status: "warning", message: expect.stringContaining("only the file /data/farebox.db") }]);
+  expect(judgeNames("/data/farebox.db", 1, true)).toMatchObject([
+    { status: "warning", message: expect.stringContaining("only the file /data/farebox.db") },
+  ]);
 });
 
 it("unknown flags are wrong usage", async () => {
@@ -233,14 +323,34 @@ it("unknown flags are wrong usage", async () => {
 it("judges by stated bounds", () => {
   const now = Date.parse("2026-11-20T12:00:00Z");
   const statuses = (checks: Check[]) => checks.map(({ status }) => status);
-  expect(statuses([judgeClock(now, now), judgeClock(now, now - 30_000), judgeClock(now, now + 30_001), judgeClock(0, null)])).toEqual(["ok", "ok", "warning", "failed"]);
+  expect(
+    statuses([judgeClock(now, now), judgeClock(now, now - 30_000), judgeClock(now, now + 30_001), judgeClock(0, null)]),
+  ).toEqual(["ok", "ok", "warning", "failed"]);
   expect(statuses([1, 2, 4, 5].flatMap((workers) => judgeWorkers(workers, 4)))).toEqual(["ok", "ok", "warning"]);
   expect(statuses([judgeWal(0), judgeWal(2 ** 28), judgeWal(2 ** 28 + 1)])).toEqual(["ok", "ok", "warning"]);
-  expect(statuses([judgeDisk(2 ** 40, "/"), judgeDisk(2 ** 29, "/"), judgeDisk(2 ** 20, "/")])).toEqual(["ok", "warning", "failed"]);
-  const pending = { count: 1, oldestAt: now - 3_600_000 };
-  expect(statuses([judgePending({ count: 0, oldestAt: null }, now, true), judgePending(pending, now, true), judgePending(pending, now + 1, true), judgePending(pending, now, false)])).toEqual([
-    "ok", "ok", "warning", "warning",
+  expect(statuses([judgeDisk(2 ** 40, "/"), judgeDisk(2 ** 29, "/"), judgeDisk(2 ** 20, "/")])).toEqual([
+    "ok",
+    "warning",
+    "failed",
   ]);
-  const none = { find: () => undefined, named: () => undefined, findTask: () => undefined, route: () => undefined, taskUnits: new Map(), list: () => [], histories: () => [], digest: "" };
+  const pending = { count: 1, oldestAt: now - 3_600_000 };
+  expect(
+    statuses([
+      judgePending({ count: 0, oldestAt: null }, now, true),
+      judgePending(pending, now, true),
+      judgePending(pending, now + 1, true),
+      judgePending(pending, now, false),
+    ]),
+  ).toEqual(["ok", "ok", "warning", "warning"]);
+  const none = {
+    find: () => undefined,
+    named: () => undefined,
+    findTask: () => undefined,
+    route: () => undefined,
+    taskUnits: new Map(),
+    list: () => [],
+    histories: () => [],
+    digest: "",
+  };
   expect(judgePrices(none, now).status).toBe("warning");
 });

@@ -15,7 +15,12 @@ const hello = { messages: [{ role: "user", content: "hello" }] };
 async function estimateOf(request: object | null, ...argv: string[]): Promise<Estimate> {
   let stdout = "";
   let stderr = "";
-  const io = { stdout: { write: (text: string) => (stdout += text) }, stderr: { write: (text: string) => (stderr += text) }, isTTY: false, env: {} };
+  const io = {
+    stdout: { write: (text: string) => (stdout += text) },
+    stderr: { write: (text: string) => (stderr += text) },
+    isTTY: false,
+    env: {},
+  };
   const stdin = Buffer.from(JSON.stringify(request));
   const file = request === null ? [] : ["--file", "-"];
   const surroundings = { io, env: {}, readFile: readTextFile, adapters: { ...adapters, readStdin: async () => stdin } };
@@ -31,9 +36,15 @@ describe("an estimate", () => {
     const plain = await estimateOf({ ...hello, model: "gpt-4o", max_tokens: 10 });
     const routed = await estimateOf({ ...hello, model: "gpt-4o", max_tokens: 10, models: ["gpt-4o", "o1-pro"] });
     expect(plain).toMatchObject({ exact: false, notes: [] });
-    expect(routed).toMatchObject({ exact: false, cost_usd: plain.cost_usd, notes: [expect.stringContaining("names o1-pro too")] });
+    expect(routed).toMatchObject({
+      exact: false,
+      cost_usd: plain.cost_usd,
+      notes: [expect.stringContaining("names o1-pro too")],
+    });
     expect(Number(routed.hold_usd)).toBeGreaterThan(10 * Number(plain.hold_usd));
-    expect((await estimateOf({ ...hello, model: "gpt-4o", wonder: 1 })).notes).toEqual([expect.stringContaining("does not know wonder")]);
+    expect((await estimateOf({ ...hello, model: "gpt-4o", wonder: 1 })).notes).toEqual([
+      expect.stringContaining("does not know wonder"),
+    ]);
   });
 
   it("is what the request is then billed and held, to the last digit", async () => {
@@ -51,7 +62,11 @@ describe("an estimate", () => {
     expect(charge.source).toBe("reported");
     const estimate = await estimateOf(body, "--output-tokens", String(charge.tokens.output));
     expect(estimate).toMatchObject({
-      model: "gpt-4o", price_version: charge.priceId, cost_usd: usd(charge.cost), list_cost_usd: usd(charge.listCost), exact: true,
+      model: "gpt-4o",
+      price_version: charge.priceId,
+      cost_usd: usd(charge.cost),
+      list_cost_usd: usd(charge.listCost),
+      exact: true,
       hold_usd: usd(charge.hold),
     });
     expect(estimate.items).toMatchObject([
@@ -63,7 +78,15 @@ describe("an estimate", () => {
   it("gives the interface's stated prices for a million tokens each way", async () => {
     const costs = await Promise.all(
       ["claude-opus-4-6", "claude-sonnet-4-6", "gemini-2.5-flash"].map(async (model) => {
-        const estimate = await estimateOf(null, "--model", model, "--input-tokens", "1000000", "--output-tokens", "1000000");
+        const estimate = await estimateOf(
+          null,
+          "--model",
+          model,
+          "--input-tokens",
+          "1000000",
+          "--output-tokens",
+          "1000000",
+        );
         return estimate.cost_usd;
       }),
     );
@@ -71,12 +94,31 @@ describe("an estimate", () => {
   });
 
   it("says what is a bound: the output, images, and a model alone", async () => {
-    const body = { model: "gpt-4o", n: 3, max_tokens: 100, messages: [{ role: "user", content: [{ type: "text", text: "hi" }, { type: "image_url", image_url: { url: "https://x/y.png" } }] }] };
+    const body = {
+      model: "gpt-4o",
+      n: 3,
+      max_tokens: 100,
+      messages: [
+        {
+          role: "user",
+          content: [
+            { type: "text", text: "hi" },
+            { type: "image_url", image_url: { url: "https://x/y.png" } },
+          ],
+        },
+      ],
+    };
     const estimate = await estimateOf(body);
     expect(known(estimate)).toEqual({ input: "exact", image_input: "bound", output: "bound" });
-    expect(estimate).toMatchObject({ exact: false, items: [{ tokens: 8 }, { tokens: 1445 }, { tokens: 300, why: "the most that the request allows, 3 times" }] });
+    expect(estimate).toMatchObject({
+      exact: false,
+      items: [{ tokens: 8 }, { tokens: 1445 }, { tokens: 300, why: "the most that the request allows, 3 times" }],
+    });
     const alone = await estimateOf(null, "--model", "gpt-4o");
-    expect(alone.items).toMatchObject([{ tokens: 128_000, known: "bound" }, { tokens: 16_384, known: "bound" }]);
+    expect(alone.items).toMatchObject([
+      { tokens: 128_000, known: "bound" },
+      { tokens: 16_384, known: "bound" },
+    ]);
     expect(alone.hold_usd).toBe(alone.cost_usd);
   });
 
@@ -84,10 +126,23 @@ describe("an estimate", () => {
     const claude = await estimateOf({ model: "claude-sonnet-4-6", ...hello }, "--output-tokens", "10");
     expect(claude.items[0]).toMatchObject({ known: "estimate", why: expect.stringContaining("widened by 1.5") });
     const plain = await estimateOf({ model: "gpt-4o", ...hello }, "--output-tokens", "10");
-    const tools = [{ type: "function", function: { name: "look_up", description: "Looks up.", parameters: { type: "object", properties: { word: { type: "string" } } } } }];
+    const tools = [
+      {
+        type: "function",
+        function: {
+          name: "look_up",
+          description: "Looks up.",
+          parameters: { type: "object", properties: { word: { type: "string" } } },
+        },
+      },
+    ];
     const withTools = await estimateOf({ model: "gpt-4o", ...hello, tools }, "--output-tokens", "10");
     const json_schema = { name: "answer", schema: { type: "object", properties: { word: { type: "string" } } } };
-    const withSchema = await estimateOf({ model: "gpt-4o", ...hello, response_format: { type: "json_schema", json_schema } }, "--output-tokens", "10");
+    const withSchema = await estimateOf(
+      { model: "gpt-4o", ...hello, response_format: { type: "json_schema", json_schema } },
+      "--output-tokens",
+      "10",
+    );
     expect(plain.exact).toBe(true);
     for (const estimate of [withTools, withSchema]) {
       expect(estimate).toMatchObject({ exact: false, items: [{ known: "estimate" }, { known: "exact" }] });
@@ -97,13 +152,23 @@ describe("an estimate", () => {
 
   it("holds the whole context for what the request does not show, and names what no tokens bound", async () => {
     const predicted = await estimateOf({ model: "gpt-4o", ...hello, prediction: { type: "content", content: "x" } });
-    expect(predicted.items).toMatchObject([{ tokens: 128_000, known: "bound", why: expect.stringContaining("prediction") }, { tokens: 16_384 }]);
+    expect(predicted.items).toMatchObject([
+      { tokens: 128_000, known: "bound", why: expect.stringContaining("prediction") },
+      { tokens: 16_384 },
+    ]);
     const searching = await estimateOf({ model: "gpt-4o", ...hello, web_search_options: {} }, "--output-tokens", "1");
-    expect(searching).toMatchObject({ exact: false, unbounded_fields: ["web_search_options"], notes: [expect.stringContaining("web_search_options")] });
+    expect(searching).toMatchObject({
+      exact: false,
+      unbounded_fields: ["web_search_options"],
+      notes: [expect.stringContaining("web_search_options")],
+    });
   });
 
   it("takes another model, and never more than the context for parts that nothing bounds", async () => {
-    const file = { model: "gpt-4o-mini", messages: [{ role: "user", content: [{ type: "input_audio", input_audio: { data: "AAAA", format: "wav" } }] }] };
+    const file = {
+      model: "gpt-4o-mini",
+      messages: [{ role: "user", content: [{ type: "input_audio", input_audio: { data: "AAAA", format: "wav" } }] }],
+    };
     const estimate = await estimateOf(file, "--model", "gpt-4o");
     expect(estimate.model).toBe("gpt-4o");
     const [input, audio] = estimate.items;
@@ -135,7 +200,12 @@ default:
     const given = ["--input-tokens", "10", "--output-tokens", "10", "--pricing", cli.folder];
     const least = await cli.json<Estimate>("estimate", "--model", "least", ...given);
     expect(least).toMatchObject({ cost_usd: "0.005", list_cost_usd: "0.00005", minimum_applied: true, exact: true });
-    expect(least.items.at(-1)).toMatchObject({ class: "minimum", tokens: 0, cost_usd: "0.00495", why: "the gateway's minimum charge" });
+    expect(least.items.at(-1)).toMatchObject({
+      class: "minimum",
+      tokens: 0,
+      cost_usd: "0.00495",
+      why: "the gateway's minimum charge",
+    });
     const unknown = await cli.json<Estimate>("estimate", "--model", "who-knows", ...given);
     expect(unknown).toMatchObject({ model: "default", exact: false, notes: [expect.stringContaining("ceiling")] });
   });
@@ -158,16 +228,52 @@ default:
 
   it.each([
     ["no model", [], "", 2, "estimate needs --model, or a --file with a request that names one"],
-    ["an unknown model", ["--model", "model-b"], "", 1, 'no price file names the model "model-b"; did you mean "model-a"?'],
-    ["a model without a price yet", ["--model", "later"], "", 1, 'the model "later" has no price in force; farebox prices list shows which have one'],
-    ["no such file", ["--file", "/nowhere/request.json"], "", 2, "/nowhere/request.json cannot be read: there is no such file"],
+    [
+      "an unknown model",
+      ["--model", "model-b"],
+      "",
+      1,
+      'no price file names the model "model-b"; did you mean "model-a"?',
+    ],
+    [
+      "a model without a price yet",
+      ["--model", "later"],
+      "",
+      1,
+      'the model "later" has no price in force; farebox prices list shows which have one',
+    ],
+    [
+      "no such file",
+      ["--file", "/nowhere/request.json"],
+      "",
+      2,
+      "/nowhere/request.json cannot be read: there is no such file",
+    ],
     ["half a JSON", ["--file", "-"], '{"model": "model-a",\n', 1, /^stdin is not valid JSON: .*line 2 column 1/],
-    ["a fault in a long string", ["--file", "-"], `{"model": "model-a", "messages": [{"role": "user", "content": "${"x".repeat(5000)}\\q"}]}`, 1, /^stdin is not valid JSON: /],
+    [
+      "a fault in a long string",
+      ["--file", "-"],
+      `{"model": "model-a", "messages": [{"role": "user", "content": "${"x".repeat(5000)}\\q"}]}`,
+      1,
+      /^stdin is not valid JSON: /,
+    ],
     ["no object", ["--file", "-"], "[1]", 1, "stdin must be a JSON object with model and messages"],
     ["nothing at all", ["--file", "-"], "", 1, /^stdin is not valid JSON/],
     ["no UTF-8", ["--file", "-"], Buffer.from([0x7b, 0xff, 0x7d]), 1, "stdin is not a text in UTF-8"],
-    ["no messages", ["--file", "-"], '{"model": "model-a"}', 1, "stdin is not a chat request: 'messages' must be a list with at least one message"],
-    ["a model given twice", ["--file", "-", "--model", "model-a"], '{"model": "a", "model": "b", "messages": [{}]}', 1, "stdin is not a chat request: 'model' is given twice"],
+    [
+      "no messages",
+      ["--file", "-"],
+      '{"model": "model-a"}',
+      1,
+      "stdin is not a chat request: 'messages' must be a list with at least one message",
+    ],
+    [
+      "a model given twice",
+      ["--file", "-", "--model", "model-a"],
+      '{"model": "a", "model": "b", "messages": [{}]}',
+      1,
+      "stdin is not a chat request: 'model' is given twice",
+    ],
     ["no number", ["--model", "model-a", "--output-tokens", "-5"], "", 2, /must be a whole number from 0 to/],
   ] as const)("refuses %s in one sentence", async (_what, argv, stdin, code, sentence) => {
     using cli = harness();

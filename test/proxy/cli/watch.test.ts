@@ -20,7 +20,9 @@ const main = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
 async function filled(h: Harness): Promise<void> {
   await h.run("keys", "create", "alice");
   await h.run("budgets", "set", "key:alice", "1", "--per", "1d");
-  const { keys: [alice] } = await h.json<{ keys: { id: string }[] }>("keys", "list");
+  const {
+    keys: [alice],
+  } = await h.json<{ keys: { id: string }[] }>("keys", "list");
   const key = alice?.id ?? "";
   await using store = await h.open();
   await store.ledger.hold(holdOf("done", usd("0.10"), { at: noon - 60_000, caller: { key, team: null } }));
@@ -29,7 +31,12 @@ async function filled(h: Harness): Promise<void> {
 }
 
 /** So many looks, then the end; what was drawn each time. */
-function looks(h: Harness, count: number, between: (index: number) => Promise<void> = async () => {}, size = { columns: 110, rows: 24 }): string[][] {
+function looks(
+  h: Harness,
+  count: number,
+  between: (index: number) => Promise<void> = async () => {},
+  size = { columns: 110, rows: 24 },
+): string[][] {
   const frames: string[][] = [];
   let looked = 0;
   h.watching = {
@@ -57,7 +64,10 @@ describe("watch", () => {
     const ran = await h.run("watch");
     expect(ran).toMatchObject({ code: 0, stderr: "" });
     expect(ran.stdout.split("\n").map((line) => line.split("\t").slice(1, 8).join(" "))).toEqual([
-      "done posted alice model-a 100000 25000 0.20", "runs pending alice model-a 0 0 -", "runs posted alice model-a 1000 0 0.001", "",
+      "done posted alice model-a 100000 25000 0.20",
+      "runs pending alice model-a 0 0 -",
+      "runs posted alice model-a 1000 0 0.001",
+      "",
     ]);
   });
 
@@ -65,17 +75,30 @@ describe("watch", () => {
     using h = harness();
     await filled(h);
     const ran = await h.run("watch", "--json", "--key", "alice", "--model", "model-a");
-    const lines = ran.stdout.trim().split("\n").map((line) => JSON.parse(line) as object);
-    expect(lines).toMatchObject([{ request_id: "done", state: "posted", cost_usd: "0.20" }, { request_id: "runs", state: "pending", hold_usd: "0.30" }]);
+    const lines = ran.stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as object);
+    expect(lines).toMatchObject([
+      { request_id: "done", state: "posted", cost_usd: "0.20" },
+      { request_id: "runs", state: "pending", hold_usd: "0.30" },
+    ]);
     expect((await h.run("watch", "--json", "--model", "model-b")).stdout).toBe("");
-    expect(await h.run("watch", "--key", "nobody")).toMatchObject({ code: 2, stderr: 'farebox: there is no key named "nobody"\n' });
+    expect(await h.run("watch", "--key", "nobody")).toMatchObject({
+      code: 2,
+      stderr: 'farebox: there is no key named "nobody"\n',
+    });
   });
 
   it("draws spending, budgets and requests on a terminal, as wide and as high as it is", async () => {
     using h = harness();
     await filled(h);
     h.isTTY = true;
-    for (const size of [{ columns: 110, rows: 24 }, { columns: 60, rows: 9 }, { columns: 20, rows: 4 }]) {
+    for (const size of [
+      { columns: 110, rows: 24 },
+      { columns: 60, rows: 9 },
+      { columns: 20, rows: 4 },
+    ]) {
       const frames = looks(h, 1, undefined, size);
       expect((await h.run("watch")).code).toBe(0);
       const plain = (frames[0] ?? []).map(stripVTControlCharacters);
@@ -83,10 +106,15 @@ describe("watch", () => {
       expect(plain.filter((line) => line.length > size.columns)).toEqual([]);
       if (size.columns !== 110) continue;
       expect(plain[0]).toMatch(/^farebox watch .*12:00:00 {2}q quits$/);
-      expect(plain[1]).toMatch(/^today USD 0\.20 \(1 requests\) {3}month USD 0\.20 {3}by its end about USD \d.* 1 running$/);
-      expect(plain.find((line) => line.startsWith("key:alice 1d"))).toMatch(/#{6}={9}-{15} {8}0\.20 {8}0\.30 {8}1\.00 {2}50%$/);
+      expect(plain[1]).toMatch(
+        /^today USD 0\.20 \(1 requests\) {3}month USD 0\.20 {3}by its end about USD \d.* 1 running$/,
+      );
+      expect(plain.find((line) => line.startsWith("key:alice 1d"))).toMatch(
+        /#{6}={9}-{15} {8}0\.20 {8}0\.30 {8}1\.00 {2}50%$/,
+      );
       expect(plain.slice(-2).map((line) => line.split(/ {2,}/).slice(0, 5))).toEqual([
-        ["11:59:59", "running", "alice", "model-a", "-"], ["11:59:00", "posted", "alice", "model-a", "0.20"],
+        ["11:59:59", "running", "alice", "model-a", "-"],
+        ["11:59:00", "posted", "alice", "model-a", "0.20"],
       ]);
     }
   });
@@ -113,7 +141,10 @@ describe("watch", () => {
     await using proxy = await startProxy();
     await (await proxy.chat({})).text();
     await proxy.charges();
-    const child = spawn(process.execPath, [...nodeFlags, main, "watch", "--database", proxy.database], { env: cleanEnvironment(), stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(process.execPath, [...nodeFlags, main, "watch", "--database", proxy.database], {
+      env: cleanEnvironment(),
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
     await new Promise<void>((resolve) => child.stdout.once("data", () => resolve()));
     child.kill("SIGINT");
@@ -127,9 +158,14 @@ const withoutScript = process.platform !== "linux" || skipWithout("script", "bsd
 describe.skipIf(withoutScript)("watch on a real terminal", () => {
   it("takes the screen, shows requests as they come, and gives it back at q", { timeout: 30_000 }, async () => {
     await using proxy = await startProxy();
-    const command = [process.execPath, ...nodeFlags, main, "watch", "--database", proxy.database].map((word) => `'${word}'`).join(" ");
+    const command = [process.execPath, ...nodeFlags, main, "watch", "--database", proxy.database]
+      .map((word) => `'${word}'`)
+      .join(" ");
     await proxy.budget("all", "5", "1mo");
-    const child = spawn("script", ["-qec", `stty rows 20 cols 100; ${command}`, "/dev/null"], { env: { ...cleanEnvironment(), TERM: "xterm-256color" }, stdio: ["pipe", "pipe", "pipe"] });
+    const child = spawn("script", ["-qec", `stty rows 20 cols 100; ${command}`, "/dev/null"], {
+      env: { ...cleanEnvironment(), TERM: "xterm-256color" },
+      stdio: ["pipe", "pipe", "pipe"],
+    });
     let shown = "";
     const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
     const shows = (text: string) =>
@@ -155,28 +191,49 @@ describe("bars", () => {
   const io = (more: Partial<Io> = {}) => {
     const written = { out: "", err: "" };
     const made: Io = {
-      stdout: { write: (text) => (written.out += text) }, stderr: { write: (text) => (written.err += text) }, isTTY: true, columns: 60,
-      env: { LANG: "C.UTF-8", NO_COLOR: "1" }, ...more,
+      stdout: { write: (text) => (written.out += text) },
+      stderr: { write: (text) => (written.err += text) },
+      isTTY: true,
+      columns: 60,
+      env: { LANG: "C.UTF-8", NO_COLOR: "1" },
+      ...more,
     };
     return { io: made, written };
   };
 
   it("are as long as their share of the longest, to an eighth", () => {
-    expect([1, 0.5, 0.3125, 0, -1].map((part) => chartBar(usd(String(Math.abs(part))) * (part < 0 ? -1n : 1n) as never, usd("1"), 4, true))).toEqual(["████", "██", "█▎", "", ""]);
+    expect(
+      [1, 0.5, 0.3125, 0, -1].map((part) =>
+        chartBar((usd(String(Math.abs(part))) * (part < 0 ? -1n : 1n)) as never, usd("1"), 4, true),
+      ),
+    ).toEqual(["████", "██", "█▎", "", ""]);
     expect(chartBar(usd("0.6"), usd("1"), 5, false)).toBe("###");
   });
 
   it("show what is spent and held of a limit, full beyond it", () => {
-    const of = (spent: string, held: string, limit: string) => Object.values(limitBar({ spent: usd(spent), held: usd(held), limit: usd(limit) }, 8, false)).join("");
-    expect([of("2", "2", "8"), of("9", "2", "8"), of("6", "9", "8"), of("0", "0", "0"), of("1", "0", "0")]).toEqual(["##==----", "########", "######==", "--------", "########"]);
+    const of = (spent: string, held: string, limit: string) =>
+      Object.values(limitBar({ spent: usd(spent), held: usd(held), limit: usd(limit) }, 8, false)).join("");
+    expect([of("2", "2", "8"), of("9", "2", "8"), of("6", "9", "8"), of("0", "0", "0"), of("1", "0", "0")]).toEqual([
+      "##==----",
+      "########",
+      "######==",
+      "--------",
+      "########",
+    ]);
   });
 
   it("stand behind a table where there is room, and in no pipe", () => {
-    const rows = [["a", "2.00"], ["b", "1.00"], ["total", "3.00"]];
+    const rows = [
+      ["a", "2.00"],
+      ["b", "1.00"],
+      ["total", "3.00"],
+    ];
     const columns = [{ title: "model" }, { title: "cost", align: "right" as const }];
     const terminal = io();
     printTable(terminal.io, columns, rows, [usd("2"), usd("1")]);
-    expect(terminal.written.out).toBe(`model  cost\na      2.00  ${"█".repeat(30)}\nb      1.00  ${"█".repeat(15)}\ntotal  3.00\n`);
+    expect(terminal.written.out).toBe(
+      `model  cost\na      2.00  ${"█".repeat(30)}\nb      1.00  ${"█".repeat(15)}\ntotal  3.00\n`,
+    );
     const narrow = io({ columns: 15 });
     printTable(narrow.io, columns, rows, [usd("2"), usd("1")]);
     expect(narrow.written.out).not.toContain("█");

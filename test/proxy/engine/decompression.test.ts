@@ -40,8 +40,23 @@ beforeAll(async () => {
   const folder = await mkdtemp(join(tmpdir(), "farebox-prices-"));
   owned.defer(() => rm(folder, { recursive: true, force: true }));
   await writeFile(join(folder, "tasks.yaml"), prices);
-  const gateway = owned.use(await answeringGateway(() => given, () => account));
-  proxy = owned.use(await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder, FAREBOX_PASSTHROUGH: "all", FAREBOX_ACCOUNT_INFO: "full", FAREBOX_PUBLIC_URL: "https://farebox.example" } }));
+  const gateway = owned.use(
+    await answeringGateway(
+      () => given,
+      () => account,
+    ),
+  );
+  proxy = owned.use(
+    await startProxy({
+      gatewayUrl: gateway.url,
+      env: {
+        FAREBOX_PRICING: folder,
+        FAREBOX_PASSTHROUGH: "all",
+        FAREBOX_ACCOUNT_INFO: "full",
+        FAREBOX_PUBLIC_URL: "https://farebox.example",
+      },
+    }),
+  );
 });
 afterAll(() => owned.disposeAsync());
 
@@ -74,16 +89,33 @@ const endpoints: Readonly<Record<string, Asking>> = {
   "a chat": { path: "/v1/chat/completions", body: prompt },
   "a streamed chat": { path: "/v1/chat/completions", body: { ...prompt, stream: true }, answers: events },
   "a completion": { path: "/v1/completions", body: { model: "gpt-4o-mini", prompt: "hello", max_tokens: 10 } },
-  "a streamed completion": { path: "/v1/completions", body: { model: "gpt-4o-mini", prompt: "hello", max_tokens: 10, stream: true }, answers: events },
+  "a streamed completion": {
+    path: "/v1/completions",
+    body: { model: "gpt-4o-mini", prompt: "hello", max_tokens: 10, stream: true },
+    answers: events,
+  },
   "a response": { path: "/v1/responses", body: { model: "gpt-4o", input: "hello", max_output_tokens: 100 } },
-  "a streamed response": { path: "/v1/responses", body: { model: "gpt-4o", input: "hello", max_output_tokens: 100, stream: true }, answers: events },
+  "a streamed response": {
+    path: "/v1/responses",
+    body: { model: "gpt-4o", input: "hello", max_output_tokens: 100, stream: true },
+    answers: events,
+  },
   embeddings: { path: "/v1/embeddings", body: { model: "text-embedding-3-small", input: "hello" } },
   images: { path: "/v1/images/generations", body: image },
   "streamed images": { path: "/v1/images/generations", body: { ...image, stream: true }, answers: events },
   "an edited image": { path: "/v1/images/edits", ...form({ model: "gpt-image-1", prompt: "green", image: "x" }) },
   "a transcript": { path: "/v1/audio/transcriptions", ...form({ model: "whisper-1", file: "x" }) },
-  "a streamed transcript": { path: "/v1/audio/transcriptions", ...form({ model: "gpt-4o-transcribe", file: "x", stream: "true" }), answers: events },
-  speech: { path: "/v1/audio/speech", body: { model: "tts-1", input: "hello", voice: "alloy" }, answers: "audio/mpeg", isCounted: true },
+  "a streamed transcript": {
+    path: "/v1/audio/transcriptions",
+    ...form({ model: "gpt-4o-transcribe", file: "x", stream: "true" }),
+    answers: events,
+  },
+  speech: {
+    path: "/v1/audio/speech",
+    body: { model: "tts-1", input: "hello", voice: "alloy" },
+    answers: "audio/mpeg",
+    isCounted: true,
+  },
   "a task": { path: "/api/v1/task", body: task },
 };
 
@@ -111,20 +143,30 @@ async function newCharges(): Promise<readonly Charge[]> {
 
 /** Each endpoint meets one encoding, the first one all of them. */
 const encodings = Object.keys(bombs);
-const met = (all: Readonly<Record<string, Asking>>) => Object.entries(all).map(([name, asking], index) => [name, encodings[index % encodings.length] ?? "gzip", asking] as const);
+const met = (all: Readonly<Record<string, Asking>>) =>
+  Object.entries(all).map(
+    ([name, asking], index) => [name, encodings[index % encodings.length] ?? "gzip", asking] as const,
+  );
 const aChat = endpoints["a chat"] ?? { path: "" };
 
 describe("an answer that unpacks to more than is read", () => {
-  it.each([...encodings.slice(1).map((encoding) => ["a chat", encoding, aChat] as const), ...met(endpoints)])("%s in %s passes as it is and is charged at its hold", async (_, encoding, asking) => {
-    given = bomb(encoding, asking.answers);
-    const answer = await request(asking);
-    expect([answer.status, answer.headers["content-encoding"], answer.broken]).toEqual([200, encoding, null]);
-    expect(answer.body.equals(bombs[encoding] ?? Buffer.alloc(0)), "the same bytes").toBe(true);
-    const [charge, ...more] = await newCharges();
-    expect(more).toEqual([]);
-    expect(charge).toMatchObject(asking.isCounted ? { source: "counted" } : { state: "posted", source: "assumed", cost: charge?.hold, overage: 0n });
-    expect(charge?.hold).toBeGreaterThan(0n);
-  });
+  it.each([...encodings.slice(1).map((encoding) => ["a chat", encoding, aChat] as const), ...met(endpoints)])(
+    "%s in %s passes as it is and is charged at its hold",
+    async (_, encoding, asking) => {
+      given = bomb(encoding, asking.answers);
+      const answer = await request(asking);
+      expect([answer.status, answer.headers["content-encoding"], answer.broken]).toEqual([200, encoding, null]);
+      expect(answer.body.equals(bombs[encoding] ?? Buffer.alloc(0)), "the same bytes").toBe(true);
+      const [charge, ...more] = await newCharges();
+      expect(more).toEqual([]);
+      expect(charge).toMatchObject(
+        asking.isCounted
+          ? { source: "counted" }
+          : { state: "posted", source: "assumed", cost: charge?.hold, overage: 0n },
+      );
+      expect(charge?.hold).toBeGreaterThan(0n);
+    },
+  );
 
   it.each(met(unpriced))("%s in %s passes as it is, without a price", async (_, encoding, asking) => {
     given = bomb(encoding, asking.answers);
@@ -160,7 +202,11 @@ describe("an answer that unpacks to more than is read", () => {
   it.each(encodings)("is no account record in %s, and one clear error", async (encoding) => {
     account = bomb(encoding);
     const answer = await request({ path: "/account/info", method: "GET" });
-    expect([answer.status, errorCode(answer), answer.headers["content-encoding"]]).toEqual([502, "gateway_unreachable", undefined]);
+    expect([answer.status, errorCode(answer), answer.headers["content-encoding"]]).toEqual([
+      502,
+      "gateway_unreachable",
+      undefined,
+    ]);
     expect(await proxy.serving.sampler.sample()).toBeUndefined();
     account = { status: 404 };
   });
@@ -191,9 +237,16 @@ describe("an answer that unpacks to what is read", () => {
 });
 
 describe("a body that comes compressed to Farebox", () => {
-  it.each([...Object.values(endpoints), ...Object.values(unpriced).filter(({ method }) => method !== "GET"), { path: `/v1/farebox/callbacks/${"0".repeat(64)}` }])("is refused unread at $path", async ({ path, type = json }) => {
+  it.each([
+    ...Object.values(endpoints),
+    ...Object.values(unpriced).filter(({ method }) => method !== "GET"),
+    { path: `/v1/farebox/callbacks/${"0".repeat(64)}` },
+  ])("is refused unread at $path", async ({ path, type = json }) => {
     for (const encoding of ["gzip", "br", "zstd", "deflate", "gzip, gzip"]) {
-      const answer = await ask(proxy, bombs[encoding]?.subarray(0, 4096), { path, headers: { "content-type": type, "content-encoding": encoding } });
+      const answer = await ask(proxy, bombs[encoding]?.subarray(0, 4096), {
+        path,
+        headers: { "content-type": type, "content-encoding": encoding },
+      });
       // A callback that no one awaits is not found, compressed or not.
       expect([415, 404]).toContain(answer.status);
       expect(["unsupported_encoding", "not_found"]).toContain(errorCode(answer));

@@ -5,7 +5,13 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../../src/core/charge.ts";
 import { Books, chatWith } from "../../support/books.ts";
 import { startProxy, testEngine, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
-import { delta, rawGateway, scriptedGateway, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import {
+  delta,
+  rawGateway,
+  scriptedGateway,
+  type Asked,
+  type ScriptedGateway,
+} from "../../support/scripted-gateway.ts";
 import { ask, errorCode, lastErrorCode, open, send } from "../../support/wire-client.ts";
 
 const hello = { model: "gpt-4o", messages: [{ role: "user", content: "hello" }] };
@@ -27,7 +33,8 @@ let raw: Running & { answer: (socket: Socket) => void };
 const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
-  const early = ({ headers }: { headers: IncomingHttpHeaders }) => (headers["x-stainless-os"] === "early" ? "early-response:413" : undefined);
+  const early = ({ headers }: { headers: IncomingHttpHeaders }) =>
+    headers["x-stainless-os"] === "early" ? "early-response:413" : undefined;
   sandboxed = everything.use(await proxyWith({ sandbox: { scenarioAtHeaders: early } }));
   const gateway = everything.use(await scriptedGateway());
   scripted = { ...everything.use(await proxyWith({ gatewayUrl: gateway.url })), gateway };
@@ -36,10 +43,12 @@ beforeAll(async () => {
 });
 afterAll(() => everything.disposeAsync());
 
-const withSilence = (silenceMs: number): NonNullable<ProxyOptions["adjust"]> => (settings) => ({
-  ...settings,
-  gateway: { ...settings.gateway, silenceMs },
-});
+const withSilence =
+  (silenceMs: number): NonNullable<ProxyOptions["adjust"]> =>
+  (settings) => ({
+    ...settings,
+    gateway: { ...settings.gateway, silenceMs },
+  });
 
 const voided = (reason: string) => ({ state: "voided", cost: null, listCost: null, source: null, reason });
 
@@ -52,40 +61,46 @@ function expectHold(charge: Charge, reason: string): void {
 }
 
 describe("a gateway that answers with an error", () => {
-  it.each([400, 401, 402, 403, 404, 413, 422, 429, 500, 502, 503])("passes %i unchanged, and the charge is void", async (status) => {
-    const { proxy, books } = sandboxed;
-    for (const stream of [false, true]) {
-      const body = chatWith(`status:${status}`, { stream });
-      const direct = await ask({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
-      const answer = await ask(proxy, body);
-      expect(answer.status).toBe(status);
-      expect(answer.body).toEqual(direct.body);
-      expect(answer.headers["content-type"]).toBe(direct.headers["content-type"]);
-      expect(answer.headers["retry-after"]).toBe(status === 429 ? "1" : undefined);
-      expect(answer.headers["x-farebox-error"]).toBeUndefined();
-      expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
-      const { charge, billed } = await books.endedBeside();
-      expect(charge).toMatchObject({ ...voided(`gateway_${status}`), status, stream });
-      expect(charge.gatewayRequestId).toBe(answer.headers["x-request-id"]);
-      expect(billed).toBeUndefined();
-    }
-  });
+  it.each([400, 401, 402, 403, 404, 413, 422, 429, 500, 502, 503])(
+    "passes %i unchanged, and the charge is void",
+    async (status) => {
+      const { proxy, books } = sandboxed;
+      for (const stream of [false, true]) {
+        const body = chatWith(`status:${status}`, { stream });
+        const direct = await ask({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
+        const answer = await ask(proxy, body);
+        expect(answer.status).toBe(status);
+        expect(answer.body).toEqual(direct.body);
+        expect(answer.headers["content-type"]).toBe(direct.headers["content-type"]);
+        expect(answer.headers["retry-after"]).toBe(status === 429 ? "1" : undefined);
+        expect(answer.headers["x-farebox-error"]).toBeUndefined();
+        expect(answer.headers["x-farebox-cost-usd"]).toBeUndefined();
+        const { charge, billed } = await books.endedBeside();
+        expect(charge).toMatchObject({ ...voided(`gateway_${status}`), status, stream });
+        expect(charge.gatewayRequestId).toBe(answer.headers["x-request-id"]);
+        expect(billed).toBeUndefined();
+      }
+    },
+  );
 
-  it.each([408, 504, 520, 524])("passes %i unchanged, and the hold is charged: it may have been billed", async (status) => {
-    const { proxy, books } = sandboxed;
-    for (const stream of [false, true]) {
-      const body = chatWith(`status:${status}+billed`, { stream, max_tokens: 200 });
-      const direct = await ask({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
-      books.billed();
-      const answer = await ask(proxy, body);
-      expect(answer.status).toBe(status);
-      expect(answer.body).toEqual(direct.body);
-      expect(answer.headers["content-type"]).toBe(direct.headers["content-type"]);
-      const { charge } = await books.endedBeside();
-      expectHold(charge, `gateway_${status}`);
-      expect(charge.status).toBe(status);
-    }
-  });
+  it.each([408, 504, 520, 524])(
+    "passes %i unchanged, and the hold is charged: it may have been billed",
+    async (status) => {
+      const { proxy, books } = sandboxed;
+      for (const stream of [false, true]) {
+        const body = chatWith(`status:${status}+billed`, { stream, max_tokens: 200 });
+        const direct = await ask({ url: proxy.sandbox.url, key: proxy.sandbox.apiKey }, body);
+        books.billed();
+        const answer = await ask(proxy, body);
+        expect(answer.status).toBe(status);
+        expect(answer.body).toEqual(direct.body);
+        expect(answer.headers["content-type"]).toBe(direct.headers["content-type"]);
+        const { charge } = await books.endedBeside();
+        expectHold(charge, `gateway_${status}`);
+        expect(charge.status).toBe(status);
+      }
+    },
+  );
 
   it("passes an HTML page with 502 unchanged, and the charge is void", async () => {
     const { proxy, books } = sandboxed;
@@ -130,7 +145,11 @@ describe("a gateway that answers with an error", () => {
     const huge = { model: "gpt-4o", messages: [{ role: "user", content: "x".repeat(12_000_000) }] };
     const asking = ask(early.proxy, huge);
     const { request, response } = await gateway.nextChat();
-    response.writeHead(413, { "content-type": "application/json", "content-length": Buffer.byteLength(text), connection: "close" });
+    response.writeHead(413, {
+      "content-type": "application/json",
+      "content-length": Buffer.byteLength(text),
+      connection: "close",
+    });
     response.end(text, () => request.socket.end());
     const answer = await asking;
     expect(answer).toMatchObject({ status: 413, broken: null });
@@ -156,7 +175,10 @@ describe("a gateway that cannot be reached", () => {
   });
 
   it("answers 502 where TLS cannot be agreed on, and the charge is void: no byte of the request has left", async () => {
-    const plain = createServer((socket) => socket.on("error", () => undefined).end("no TLS here")).listen(0, "127.0.0.1");
+    const plain = createServer((socket) => socket.on("error", () => undefined).end("no TLS here")).listen(
+      0,
+      "127.0.0.1",
+    );
     await once(plain, "listening");
     const { port } = plain.address() as AddressInfo;
     await using running = await proxyWith({ gatewayUrl: `https://127.0.0.1:${port}` });
@@ -217,18 +239,21 @@ describe("a gateway that breaks off", () => {
     ["a plain one", {}],
     ["one that reports usage", { stream_options: { include_usage: true } }],
     ["one of two choices", { n: 2 }],
-  ])("in the middle of a stream, %s: an error event after what was delivered, which is charged", async (_which, more) => {
-    const { proxy, books } = sandboxed;
-    const answer = await ask(proxy, chatWith("cut:7", { stream: true, ...more }));
-    expect(answer).toMatchObject({ status: 200, broken: null });
-    expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
-    expect(answer.body.toString()).not.toContain("[DONE]");
-    const { charge, billed } = await books.endedBeside();
-    expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "gateway_reset", status: 200 });
-    expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.deliveredTokens });
-    expect(charge.cost).toBe(billed?.cost);
-    expect(charge.cost).toBeLessThan(charge.hold ?? 0n);
-  });
+  ])(
+    "in the middle of a stream, %s: an error event after what was delivered, which is charged",
+    async (_which, more) => {
+      const { proxy, books } = sandboxed;
+      const answer = await ask(proxy, chatWith("cut:7", { stream: true, ...more }));
+      expect(answer).toMatchObject({ status: 200, broken: null });
+      expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
+      expect(answer.body.toString()).not.toContain("[DONE]");
+      const { charge, billed } = await books.endedBeside();
+      expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "gateway_reset", status: 200 });
+      expect(charge.tokens).toMatchObject({ input: billed?.promptTokens, output: billed?.deliveredTokens });
+      expect(charge.cost).toBe(billed?.cost);
+      expect(charge.cost).toBeLessThan(charge.hold ?? 0n);
+    },
+  );
 
   it("with a clean end that is none: an error event, partial", async () => {
     const { proxy, books } = sandboxed;
@@ -267,7 +292,11 @@ describe("a gateway that breaks off", () => {
     await answer.take(first.length);
     request.socket.destroy();
     expect(lastErrorCode(await answer.rest())).toBe("gateway_stream_broken");
-    expect(await own.books.ended()).toMatchObject({ source: "partial", reason: "gateway_reset", tokens: { output: 1 } });
+    expect(await own.books.ended()).toMatchObject({
+      source: "partial",
+      reason: "gateway_reset",
+      tokens: { output: 1 },
+    });
   });
 
   it("in the middle of an answer too large to hold: the client's connection breaks too, and the hold is charged", async () => {
@@ -457,7 +486,13 @@ describe("a client that leaves", () => {
     await gateway.closed;
     expect(gateway.response.writableFinished).toBe(false);
     const charge = await books.ended();
-    expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "client_left", status: null, stream: true });
+    expect(charge).toMatchObject({
+      state: "posted",
+      source: "partial",
+      reason: "client_left",
+      status: null,
+      stream: true,
+    });
     expect(charge.tokens.input).toBeGreaterThan(0);
     expect(charge.tokens.output).toBe(0);
     expect(await refusals(scripted.proxy)).toEqual(refused);
@@ -470,7 +505,12 @@ describe("a client that leaves", () => {
     await once(request, "response");
     request.destroy();
     await gateway.closed;
-    expect(await books.ended()).toMatchObject({ source: "partial", reason: "client_left", status: 200, tokens: { output: 0 } });
+    expect(await books.ended()).toMatchObject({
+      source: "partial",
+      reason: "client_left",
+      status: 200,
+      tokens: { output: 0 },
+    });
   });
 
   it("in the middle of a stream: the gateway's request ends at once, and what was delivered is charged", async () => {
@@ -482,7 +522,12 @@ describe("a client that leaves", () => {
     await once(response, "data");
     request.destroy();
     await gateway.closed;
-    expect(await books.ended()).toMatchObject({ source: "partial", reason: "client_left", status: 200, tokens: { output: 3 } });
+    expect(await books.ended()).toMatchObject({
+      source: "partial",
+      reason: "client_left",
+      status: 200,
+      tokens: { output: 3 },
+    });
   });
 
   it("before a plain answer: it is read to its end and charged as reported", async () => {
@@ -490,7 +535,10 @@ describe("a client that leaves", () => {
     const { books } = scripted;
     await leave(request);
     const usage = { prompt_tokens: 8, completion_tokens: 40, total_tokens: 48 };
-    const answer = { choices: [{ index: 0, message: { role: "assistant", content: "Hi" }, finish_reason: "stop" }], usage };
+    const answer = {
+      choices: [{ index: 0, message: { role: "assistant", content: "Hi" }, finish_reason: "stop" }],
+      usage,
+    };
     gateway.response.writeHead(200, { "content-type": "application/json" });
     gateway.response.end(JSON.stringify(answer));
     await gateway.closed;
@@ -502,7 +550,9 @@ describe("a client that leaves", () => {
     const { request, gateway } = await asked(false);
     const { books } = scripted;
     gateway.response.writeHead(200, { "content-type": "application/json" });
-    gateway.response.write(`{"usage":{"prompt_tokens":8,"completion_tokens":40,"total_tokens":48},"choices":[{"message":{"content":"${"x".repeat(3_000_000)}`);
+    gateway.response.write(
+      `{"usage":{"prompt_tokens":8,"completion_tokens":40,"total_tokens":48},"choices":[{"message":{"content":"${"x".repeat(3_000_000)}`,
+    );
     const [response] = (await once(request, "response")) as [IncomingMessage];
     await once(response, "data");
     response.on("error", () => undefined);
@@ -542,7 +592,8 @@ describe("answers that are hardly HTTP", () => {
     ["nothing before it", ""] as const,
     ...(testEngine === "undici" ? [] : [["100 before the answer", "HTTP/1.1 100 Continue\r\n\r\n"] as const]),
   ])("%s: the answer passes", async (_what, before) => {
-    const body = '{"usage":{"prompt_tokens":8,"completion_tokens":4,"total_tokens":12},"choices":[{"message":{"content":"x"}}]}';
+    const body =
+      '{"usage":{"prompt_tokens":8,"completion_tokens":4,"total_tokens":12},"choices":[{"message":{"content":"x"}}]}';
     raw.answer = (socket) => socket.end(`${before}HTTP/1.0 200 Fine\r\ncontent-type: application/json\r\n\r\n${body}`);
     const answer = await ask(raw.proxy, hello);
     expect(answer).toMatchObject({ status: 200, broken: null });

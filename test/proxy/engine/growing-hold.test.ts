@@ -11,7 +11,16 @@ import { readPage, valueOf } from "../../support/metrics-page.ts";
 import { errorOf } from "../../support/answers.ts";
 import { Books } from "../../support/books.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { delta, done, finish, scriptedGateway, usage, usageChunk, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import {
+  delta,
+  done,
+  finish,
+  scriptedGateway,
+  usage,
+  usageChunk,
+  type Asked,
+  type ScriptedGateway,
+} from "../../support/scripted-gateway.ts";
 import { bytesOf, errorCode, lastErrorCode, open, ask, type OpenAnswer } from "../../support/wire-client.ts";
 
 /** Pico-USD a token of gpt-4o: USD 1.25 in and 5.00 out per 1M. */
@@ -46,13 +55,21 @@ type Scene = RunningProxy & { readonly books: Books };
 
 /** A proxy under a hard budget of so much, with slices of 64 tokens. */
 async function underBudget(limit: PicoUsd | string, env: Record<string, string> = {}, clock?: Clock): Promise<Scene> {
-  const proxy = await startProxy({ gatewayUrl: gateway.url, ...(clock && { clock }), env: { FAREBOX_STREAM_SLICE: String(slice), ...env } });
+  const proxy = await startProxy({
+    gatewayUrl: gateway.url,
+    ...(clock && { clock }),
+    env: { FAREBOX_STREAM_SLICE: String(slice), ...env },
+  });
   await proxy.budget("key:alice", typeof limit === "string" ? limit : formatUsd(limit));
   return Object.assign(proxy, { books: new Books(proxy) });
 }
 
 /** A stream that has begun on both sides. */
-async function begun(proxy: RunningProxy, body: object = request, path?: string): Promise<{ asked: Asked; client: OpenAnswer }> {
+async function begun(
+  proxy: RunningProxy,
+  body: object = request,
+  path?: string,
+): Promise<{ asked: Asked; client: OpenAnswer }> {
   const opening = open(proxy, body, { ...(path !== undefined && { path }) });
   const asked = await gateway.nextChat();
   asked.response.writeHead(200, eventStream).flushHeaders();
@@ -77,8 +94,12 @@ async function writeUntilEnded(asked: Asked, event: (nth: number) => string): Pr
 async function answeredWhole(proxy: Scene, body: object): Promise<Charge> {
   const answering = ask(proxy, body);
   const { response } = await gateway.nextChat();
-  if ((body as { stream?: boolean }).stream === true) response.writeHead(200, eventStream).end(delta("a") + finish({ usage }) + done);
-  else response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
+  if ((body as { stream?: boolean }).stream === true)
+    response.writeHead(200, eventStream).end(delta("a") + finish({ usage }) + done);
+  else
+    response
+      .writeHead(200, { "content-type": "application/json" })
+      .end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
   await answering;
   return proxy.books.ended();
 }
@@ -88,7 +109,9 @@ describe("at first is held", () => {
   let free: Scene;
   beforeAll(async () => {
     proxy = everything.use(await underBudget("1000"));
-    const unbounded = everything.use(await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_SLICE: String(slice) } }));
+    const unbounded = everything.use(
+      await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_SLICE: String(slice) } }),
+    );
     await unbounded.budget("key:alice", "1", "1d", "soft");
     free = Object.assign(unbounded, { books: new Books(unbounded) });
   });
@@ -120,7 +143,11 @@ describe("at first is held", () => {
 
   it("nothing where not even the first slice fits: 402, and 429 while others hold the room", async () => {
     await using poor = await underBudget(holdFor(request, slice));
-    const never = await ask(poor, { ...request, messages: [{ role: "user", content: "hello, hello" }], max_tokens: 100 });
+    const never = await ask(poor, {
+      ...request,
+      messages: [{ role: "user", content: "hello, hello" }],
+      max_tokens: 100,
+    });
     expect([never.status, errorCode(never)]).toEqual([402, "budget_exceeded"]);
     const { asked, client } = await begun(poor);
     const busy = await poor.chat({ stream: true });
@@ -207,13 +234,24 @@ describe("a stream that its budget cannot pay for", () => {
         param: null,
         code: "budget_exceeded",
         metadata: {
-          scope: "key:alice", period: "total", limit_usd: formatUsd(limit), spent_usd: "0.00", held_usd: formatUsd(limit),
-          needed_usd: expect.stringMatching(/^0\.\d+$/), resets_at: null,
+          scope: "key:alice",
+          period: "total",
+          limit_usd: formatUsd(limit),
+          spent_usd: "0.00",
+          held_usd: formatUsd(limit),
+          needed_usd: expect.stringMatching(/^0\.\d+$/),
+          resets_at: null,
         },
       },
     });
     const charge = await proxy.books.ended();
-    expect(charge).toMatchObject({ state: "posted", source: "partial", reason: "budget_exceeded", status: 200, hold: limit });
+    expect(charge).toMatchObject({
+      state: "posted",
+      source: "partial",
+      reason: "budget_exceeded",
+      status: 200,
+      hold: limit,
+    });
     // A gateway that writes as fast as it can has more under way than the reserve: that is overage.
     expect(charge.overage).toBe(beyond(charge, limit));
     const delivered = body.toString().split("harbour").length - 1;
@@ -239,12 +277,21 @@ describe("a stream that its budget cannot pay for", () => {
     await using proxy = await underBudget(limit);
     const { asked, client } = await begun(proxy, body);
     const reading = client.rest();
-    await writeUntilEnded(asked, (nth) => `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: nth % choices, delta: said(nth), finish_reason: null }] })}\n\n`);
+    await writeUntilEnded(
+      asked,
+      (nth) =>
+        `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: nth % choices, delta: said(nth), finish_reason: null }] })}\n\n`,
+    );
     const answer = await reading;
     expect(lastErrorCode(answer)).toBe("budget_exceeded");
     const charge = await proxy.books.ended();
     const delivered = answer.toString().split("harbour").length - 1;
-    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", hold: limit, overage: beyond(charge, limit) });
+    expect(charge).toMatchObject({
+      source: "partial",
+      reason: "budget_exceeded",
+      hold: limit,
+      overage: beyond(charge, limit),
+    });
     expect(charge.tokens.output).toBeGreaterThan(choices * (slice - 16));
     // Of the last event a part may have arrived, which no client can read.
     expect(charge.tokens.output).toBeGreaterThanOrEqual(delivered - 1);
@@ -254,32 +301,151 @@ describe("a stream that its budget cannot pay for", () => {
 
 describe("output that is not recognized", () => {
   type Wrote = (nth: number) => string;
-  const chunkOf = (said: object, more: object = {}) => `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: 0, delta: said, finish_reason: null }], ...more })}\n\n`;
-  const typed = (type: string, fields: object) => `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: 1, output_index: 0, item_id: "i", ...fields })}\n\n`;
+  const chunkOf = (said: object, more: object = {}) =>
+    `data: ${JSON.stringify({ model: "gpt-4o", choices: [{ index: 0, delta: said, finish_reason: null }], ...more })}\n\n`;
+  const typed = (type: string, fields: object) =>
+    `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: 1, output_index: 0, item_id: "i", ...fields })}\n\n`;
   const responses = { model: "gpt-4o", stream: true, input: "hello" };
   /** Text that repeats at no place. */
   const piece = (nth: number) => `${words(8)} ${nth}`;
 
   const written: [string, string, object, Wrote, boolean][] = [
-    ["the input of a custom tool", "/v1/chat/completions", request, (nth) => chunkOf({ tool_calls: [{ index: 0, custom: { input: piece(nth) } }] }), true],
-    ["details of reasoning", "/v1/chat/completions", request, (nth) => chunkOf({ reasoning_details: [{ type: "reasoning.text", text: piece(nth), index: 0 }] }), true],
-    ["blocks of thinking", "/v1/chat/completions", request, (nth) => chunkOf({ thinking_blocks: [{ type: "thinking", thinking: piece(nth) }] }), true],
-    ["what sound says", "/v1/chat/completions", request, (nth) => chunkOf({ audio: { id: "a", transcript: piece(nth) } }), true],
-    ["arguments as an object", "/v1/chat/completions", request, (nth) => chunkOf({ tool_calls: [{ index: 0, function: { arguments: { given: piece(nth) } } }] }), true],
+    [
+      "the input of a custom tool",
+      "/v1/chat/completions",
+      request,
+      (nth) => chunkOf({ tool_calls: [{ index: 0, custom: { input: piece(nth) } }] }),
+      true,
+    ],
+    [
+      "details of reasoning",
+      "/v1/chat/completions",
+      request,
+      (nth) => chunkOf({ reasoning_details: [{ type: "reasoning.text", text: piece(nth), index: 0 }] }),
+      true,
+    ],
+    [
+      "blocks of thinking",
+      "/v1/chat/completions",
+      request,
+      (nth) => chunkOf({ thinking_blocks: [{ type: "thinking", thinking: piece(nth) }] }),
+      true,
+    ],
+    [
+      "what sound says",
+      "/v1/chat/completions",
+      request,
+      (nth) => chunkOf({ audio: { id: "a", transcript: piece(nth) } }),
+      true,
+    ],
+    [
+      "arguments as an object",
+      "/v1/chat/completions",
+      request,
+      (nth) => chunkOf({ tool_calls: [{ index: 0, function: { arguments: { given: piece(nth) } } }] }),
+      true,
+    ],
     ["an unknown member of a delta", "/v1/chat/completions", request, (nth) => chunkOf({ musings: piece(nth) }), false],
-    ["an unknown member of a choice", "/v1/chat/completions", request, (nth) => `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, scratchpad: { deep: [piece(nth)] } }] })}\n\n`, false],
-    ["an unknown member of a chunk", "/v1/chat/completions", request, (nth) => chunkOf({}, { scratchpad: piece(nth) }), false],
-    ["a text in the place of choices", "/v1/chat/completions", request, (nth) => `data: ${JSON.stringify({ choices: piece(nth) })}\n\n`, false],
+    [
+      "an unknown member of a choice",
+      "/v1/chat/completions",
+      request,
+      (nth) =>
+        `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, scratchpad: { deep: [piece(nth)] } }] })}\n\n`,
+      false,
+    ],
+    [
+      "an unknown member of a chunk",
+      "/v1/chat/completions",
+      request,
+      (nth) => chunkOf({}, { scratchpad: piece(nth) }),
+      false,
+    ],
+    [
+      "a text in the place of choices",
+      "/v1/chat/completions",
+      request,
+      (nth) => `data: ${JSON.stringify({ choices: piece(nth) })}\n\n`,
+      false,
+    ],
     ["events that are no JSON", "/v1/chat/completions", request, (nth) => `data: ${piece(nth)}\n\n`, false],
-    ["lines that are no events", "/v1/chat/completions", request, (nth) => `${JSON.stringify({ choices: [{ index: 0, delta: { content: piece(nth) } }] })}\n`, false],
-    ["an unknown member of a completion", "/v1/completions", { model: "gpt-4o", stream: true, prompt: "hello", max_tokens: null }, (nth) => `data: ${JSON.stringify({ choices: [{ index: 0, musings: piece(nth) }] })}\n\n`, false],
-    ["deltas of a custom tool's input", "/v1/responses", responses, (nth) => typed("response.custom_tool_call_input.delta", { delta: piece(nth) }), true],
-    ["code for an interpreter", "/v1/responses", responses, (nth) => typed("response.code_interpreter_call_code.delta", { delta: piece(nth) }), true],
-    ["whole texts without deltas", "/v1/responses", responses, (nth) => typed("response.output_text.done", { output_index: nth, item_id: `m${nth}`, content_index: 0, text: piece(nth) }), true],
-    ["items without deltas", "/v1/responses", responses, (nth) => typed("response.output_item.done", { output_index: nth, item: { id: `m${nth}`, type: "apply_patch_call", operation: { type: "update_file", diff: piece(nth) } } }), true],
-    ["events of an unknown type", "/v1/responses", responses, (nth) => typed("response.musings.delta", { delta: piece(nth) }), false],
-    ["an unknown member of an event", "/v1/responses", responses, (nth) => typed("response.output_text.delta", { content_index: 0, musings: [piece(nth)] }), false],
-    ["items of an unknown type", "/v1/responses", responses, (nth) => typed("response.output_item.done", { output_index: nth, item: { id: `m${nth}`, type: "musing", thoughts: piece(nth) } }), false],
+    [
+      "lines that are no events",
+      "/v1/chat/completions",
+      request,
+      (nth) => `${JSON.stringify({ choices: [{ index: 0, delta: { content: piece(nth) } }] })}\n`,
+      false,
+    ],
+    [
+      "an unknown member of a completion",
+      "/v1/completions",
+      { model: "gpt-4o", stream: true, prompt: "hello", max_tokens: null },
+      (nth) => `data: ${JSON.stringify({ choices: [{ index: 0, musings: piece(nth) }] })}\n\n`,
+      false,
+    ],
+    [
+      "deltas of a custom tool's input",
+      "/v1/responses",
+      responses,
+      (nth) => typed("response.custom_tool_call_input.delta", { delta: piece(nth) }),
+      true,
+    ],
+    [
+      "code for an interpreter",
+      "/v1/responses",
+      responses,
+      (nth) => typed("response.code_interpreter_call_code.delta", { delta: piece(nth) }),
+      true,
+    ],
+    [
+      "whole texts without deltas",
+      "/v1/responses",
+      responses,
+      (nth) =>
+        typed("response.output_text.done", {
+          output_index: nth,
+          item_id: `m${nth}`,
+          content_index: 0,
+          text: piece(nth),
+        }),
+      true,
+    ],
+    [
+      "items without deltas",
+      "/v1/responses",
+      responses,
+      (nth) =>
+        typed("response.output_item.done", {
+          output_index: nth,
+          item: { id: `m${nth}`, type: "apply_patch_call", operation: { type: "update_file", diff: piece(nth) } },
+        }),
+      true,
+    ],
+    [
+      "events of an unknown type",
+      "/v1/responses",
+      responses,
+      (nth) => typed("response.musings.delta", { delta: piece(nth) }),
+      false,
+    ],
+    [
+      "an unknown member of an event",
+      "/v1/responses",
+      responses,
+      (nth) => typed("response.output_text.delta", { content_index: 0, musings: [piece(nth)] }),
+      false,
+    ],
+    [
+      "items of an unknown type",
+      "/v1/responses",
+      responses,
+      (nth) =>
+        typed("response.output_item.done", {
+          output_index: nth,
+          item: { id: `m${nth}`, type: "musing", thoughts: piece(nth) },
+        }),
+      false,
+    ],
   ];
 
   // A stream of completions that states no maximum writes 16 tokens: nothing outgrows its hold.
@@ -290,26 +456,42 @@ describe("output that is not recognized", () => {
     expect(lastErrorCode(answer)).toBe("budget_exceeded");
     const charge = await proxy.books.ended();
     const delivered = answer.toString().split("harbour").length - 1;
-    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", doubts: isKnown ? [] : ["unknown_output"] });
+    expect(charge).toMatchObject({
+      source: "partial",
+      reason: "budget_exceeded",
+      doubts: isKnown ? [] : ["unknown_output"],
+    });
     expect(charge.hold).toBeGreaterThan(holdFor(body, 128));
     expect(charge.tokens.output).toBeGreaterThanOrEqual(isKnown ? delivered : Math.min(delivered, modelMax));
     expect(charge.overage).toBe(beyond(charge, charge.hold as PicoUsd));
   });
 
-  it.each(written)("%s is posted at the end of a stream that reports no usage (%s)", async (_, path, body, wrote, isKnown) => {
-    await using proxy = await underBudget("1000");
-    const answering = ask(proxy, body, { path });
-    const asked = await gateway.nextChat();
-    const events = Array.from({ length: 20 }, (_, nth) => wrote(nth)).join("");
-    const end = path === "/v1/responses" ? typed("response.completed", { response: { id: "r", object: "response", model: "gpt-4o", status: "completed", output: [], usage: null } }) : finish() + done;
-    asked.response.writeHead(200, eventStream).end(events + end);
-    expect(lastErrorCode((await answering).body)).toBeUndefined();
-    const charge = await proxy.books.ended();
-    expect(charge).toMatchObject({ source: isKnown ? "counted" : "partial", reason: null, doubts: isKnown ? [] : ["unknown_output"] });
-    expect(charge.tokens.output).toBeGreaterThanOrEqual(20 * 8);
-    // A byte is at most a token: what is known is counted, what is not is bounded.
-    expect(charge.tokens.output).toBeLessThanOrEqual(20 * (isKnown ? 20 : 8 * " harbour".length + 90));
-  });
+  it.each(written)(
+    "%s is posted at the end of a stream that reports no usage (%s)",
+    async (_, path, body, wrote, isKnown) => {
+      await using proxy = await underBudget("1000");
+      const answering = ask(proxy, body, { path });
+      const asked = await gateway.nextChat();
+      const events = Array.from({ length: 20 }, (_, nth) => wrote(nth)).join("");
+      const end =
+        path === "/v1/responses"
+          ? typed("response.completed", {
+              response: { id: "r", object: "response", model: "gpt-4o", status: "completed", output: [], usage: null },
+            })
+          : finish() + done;
+      asked.response.writeHead(200, eventStream).end(events + end);
+      expect(lastErrorCode((await answering).body)).toBeUndefined();
+      const charge = await proxy.books.ended();
+      expect(charge).toMatchObject({
+        source: isKnown ? "counted" : "partial",
+        reason: null,
+        doubts: isKnown ? [] : ["unknown_output"],
+      });
+      expect(charge.tokens.output).toBeGreaterThanOrEqual(20 * 8);
+      // A byte is at most a token: what is known is counted, what is not is bounded.
+      expect(charge.tokens.output).toBeLessThanOrEqual(20 * (isKnown ? 20 : 8 * " harbour".length + 90));
+    },
+  );
 
   it.each(growing.filter(([what]) => /custom tool$|details|member of a (delta|chunk)/.test(what)))(
     "40 streams share a budget of 0.02 USD and are not delivered for more, whatever they write: %s",
@@ -317,12 +499,21 @@ describe("output that is not recognized", () => {
       await using proxy = await underBudget("0.02");
       const streams: Awaited<ReturnType<typeof begun>>[] = [];
       for (let count = 0; count < 40; count += 1) streams.push(await begun(proxy, body, path));
-      const answers = await Promise.all(streams.map((stream) => inStep(stream, (nth) => wrote(nth).replace(words(7), ""))));
+      const answers = await Promise.all(
+        streams.map((stream) => inStep(stream, (nth) => wrote(nth).replace(words(7), ""))),
+      );
       const charges = await proxy.charges();
       expect(charges).toHaveLength(40);
-      for (const charge of charges) expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", doubts: isKnown ? [] : ["unknown_output"] });
+      for (const charge of charges)
+        expect(charge).toMatchObject({
+          source: "partial",
+          reason: "budget_exceeded",
+          doubts: isKnown ? [] : ["unknown_output"],
+        });
       const posted = charges.reduce((sum, { cost }) => sum + (cost ?? 0n), 0n);
-      const delivered = BigInt(answers.reduce((sum, answer) => sum + answer.toString().split("harbour").length - 1, 0)) * perToken.output;
+      const delivered =
+        BigInt(answers.reduce((sum, answer) => sum + answer.toString().split("harbour").length - 1, 0)) *
+        perToken.output;
       expect(delivered).toBeGreaterThan(0n);
       expect(delivered).toBeLessThanOrEqual(20_000_000_000n);
       expect(posted).toBeGreaterThanOrEqual(delivered);
@@ -331,29 +522,62 @@ describe("output that is not recognized", () => {
 });
 
 describe("output that is not recognized, in an answer that is no stream", () => {
-  const chat = (message: object, more: object = {}) => ({ model: "gpt-4o", choices: [{ index: 0, message, finish_reason: "stop" }], ...more });
+  const chat = (message: object, more: object = {}) => ({
+    model: "gpt-4o",
+    choices: [{ index: 0, message, finish_reason: "stop" }],
+    ...more,
+  });
   const response = (...output: object[]) => ({ object: "response", model: "gpt-4o", status: "completed", output });
   const text = words(50);
 
   it.each<[string, string, object, boolean]>([
-    ["the input of a custom tool", "/v1/chat/completions", chat({ content: null, tool_calls: [{ id: "c", type: "custom", custom: { input: text } }] }), true],
-    ["details of reasoning", "/v1/chat/completions", chat({ content: "", reasoning_details: [{ type: "reasoning.text", text }] }), true],
+    [
+      "the input of a custom tool",
+      "/v1/chat/completions",
+      chat({ content: null, tool_calls: [{ id: "c", type: "custom", custom: { input: text } }] }),
+      true,
+    ],
+    [
+      "details of reasoning",
+      "/v1/chat/completions",
+      chat({ content: "", reasoning_details: [{ type: "reasoning.text", text }] }),
+      true,
+    ],
     ["an unknown member of a message", "/v1/chat/completions", chat({ content: "", musings: text }), false],
     ["an unknown member beside the choices", "/v1/chat/completions", chat({ content: "" }, { musings: text }), false],
-    ["an unknown member of a completion", "/v1/completions", { model: "gpt-4o", choices: [{ index: 0, text: "", musings: [text] }] }, false],
+    [
+      "an unknown member of a completion",
+      "/v1/completions",
+      { model: "gpt-4o", choices: [{ index: 0, text: "", musings: [text] }] },
+      false,
+    ],
     ["a custom call", "/v1/responses", response({ type: "custom_tool_call", input: text }), true],
-    ["a patch", "/v1/responses", response({ type: "apply_patch_call", operation: { type: "update_file", diff: text } }), true],
+    [
+      "a patch",
+      "/v1/responses",
+      response({ type: "apply_patch_call", operation: { type: "update_file", diff: text } }),
+      true,
+    ],
     ["an item of an unknown type", "/v1/responses", response({ type: "musing", thoughts: [text] }), false],
   ])("%s is posted (%s)", async (_, path, answer, isKnown) => {
     await using proxy = await underBudget("1000");
     const asks = { model: "gpt-4o", messages: request.messages };
-    const body = path === "/v1/responses" ? { model: "gpt-4o", input: "hello" } : path === "/v1/completions" ? { model: "gpt-4o", prompt: "hello" } : asks;
+    const body =
+      path === "/v1/responses"
+        ? { model: "gpt-4o", input: "hello" }
+        : path === "/v1/completions"
+          ? { model: "gpt-4o", prompt: "hello" }
+          : asks;
     const answering = ask(proxy, body, { path });
     const { response: out } = await gateway.nextChat();
     out.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(answer));
     expect((await answering).body.toString()).toBe(JSON.stringify(answer));
     const charge = await proxy.books.ended();
-    expect(charge).toMatchObject({ source: isKnown ? "counted" : "partial", reason: null, doubts: isKnown ? [] : ["unknown_output"] });
+    expect(charge).toMatchObject({
+      source: isKnown ? "counted" : "partial",
+      reason: null,
+      doubts: isKnown ? [] : ["unknown_output"],
+    });
     expect(charge.tokens.output).toBe(isKnown ? 50 : Buffer.byteLength(text));
   });
 
@@ -372,7 +596,10 @@ describe("output that is not recognized, in an answer that is no stream", () => 
 });
 
 /** Plays a stream whose gateway writes no faster than its client reads, until it is ended; what the client got. */
-async function inStep({ asked, client }: { asked: Asked; client: OpenAnswer }, wrote: (nth: number) => string): Promise<Buffer> {
+async function inStep(
+  { asked, client }: { asked: Asked; client: OpenAnswer },
+  wrote: (nth: number) => string,
+): Promise<Buffer> {
   const got: Buffer[] = [];
   for (let nth = 0; nth < 500; nth += 1) {
     const event = wrote(nth);
@@ -404,7 +631,12 @@ describe("an event that does not end", () => {
     expect(body.length).toBeLessThan(40 * megabyte.length);
     const charge = await proxy.books.ended();
     // Up to the most that the model writes, far beyond the hold of a slice.
-    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", doubts: ["unknown_output"], tokens: { output: modelMax } });
+    expect(charge).toMatchObject({
+      source: "partial",
+      reason: "budget_exceeded",
+      doubts: ["unknown_output"],
+      tokens: { output: modelMax },
+    });
     expect(charge.cost).toBeGreaterThanOrEqual(BigInt(modelMax) * perToken.output);
   });
 
@@ -414,18 +646,31 @@ describe("an event that does not end", () => {
       const { asked, client } = await begun(proxy);
       const reading = client.rest();
       asked.response.write(beginning);
-      for (let count = 0; count < 52; count += 1) await new Promise((resolve) => asked.response.write(megabyte, resolve));
+      for (let count = 0; count < 52; count += 1)
+        await new Promise((resolve) => asked.response.write(megabyte, resolve));
       asked.response.end(isWhole ? `"}}]}\n\n${finish()}${done}` : "");
       expect((await reading).length).toBeGreaterThan(52 * megabyte.length);
       expect(await proxy.books.ended()).toMatchObject({
-        source: "partial", reason: isWhole ? null : "gateway_cut", doubts: ["unknown_output"], hold: holdFor(request, modelMax), tokens: { output: modelMax },
+        source: "partial",
+        reason: isWhole ? null : "gateway_cut",
+        doubts: ["unknown_output"],
+        hold: holdFor(request, modelMax),
+        tokens: { output: modelMax },
       });
     }
   });
 
   it("and is honest is not ended for its bytes: the last one of a response repeats all that came before", async () => {
     const responses = { model: "gpt-4o", stream: true, input: "hello", instructions: "x".repeat(300_000) };
-    const response = (status: string, text: string, more: object = {}) => ({ id: "r", object: "response", model: "gpt-4o", status, instructions: responses.instructions, output: text === "" ? [] : [{ id: "m", type: "message", content: [{ type: "output_text", text }] }], ...more });
+    const response = (status: string, text: string, more: object = {}) => ({
+      id: "r",
+      object: "response",
+      model: "gpt-4o",
+      status,
+      instructions: responses.instructions,
+      output: text === "" ? [] : [{ id: "m", type: "message", content: [{ type: "output_text", text }] }],
+      ...more,
+    });
     const event = (type: string, fields: object) => `data: ${JSON.stringify({ type, ...fields })}\n\n`;
     const text = words(100);
     await using proxy = await underBudget(holdFor(responses, 300));
@@ -433,12 +678,21 @@ describe("an event that does not end", () => {
     const { response: out } = await gateway.nextChat();
     out.writeHead(200, eventStream);
     out.write(event("response.created", { response: response("in_progress", "") }));
-    for (let nth = 0; nth < 10; nth += 1) out.write(event("response.output_text.delta", { item_id: "m", output_index: 0, content_index: 0, delta: words(10) }));
+    for (let nth = 0; nth < 10; nth += 1)
+      out.write(
+        event("response.output_text.delta", { item_id: "m", output_index: 0, content_index: 0, delta: words(10) }),
+      );
     const last = event("response.completed", { response: response("completed", text) });
-    for (let at = 0; at < last.length; at += 60_000) await new Promise((resolve) => out.write(last.slice(at, at + 60_000), resolve));
+    for (let at = 0; at < last.length; at += 60_000)
+      await new Promise((resolve) => out.write(last.slice(at, at + 60_000), resolve));
     out.end();
     expect(lastErrorCode((await answering).body)).toBeUndefined();
-    expect(await proxy.books.ended()).toMatchObject({ source: "counted", tokens: { output: 100 }, overage: 0n, doubts: [] });
+    expect(await proxy.books.ended()).toMatchObject({
+      source: "counted",
+      tokens: { output: 100 },
+      overage: 0n,
+      doubts: [],
+    });
   });
 });
 
@@ -451,7 +705,13 @@ describe("images and sound in a stream of text", () => {
     asked.response.end(delta("Here:") + image + finish() + done);
     expect(lastErrorCode(await client.rest())).toBeUndefined();
     const charge = await proxy.books.ended();
-    expect(charge).toMatchObject({ source: "partial", hold: holdFor(request, modelMax), cost: charge.hold, doubts: ["image_bound"], formula: "assumed" });
+    expect(charge).toMatchObject({
+      source: "partial",
+      hold: holdFor(request, modelMax),
+      cost: charge.hold,
+      doubts: ["image_bound"],
+      formula: "assumed",
+    });
   });
 
   it("end it where the worst case does not fit", async () => {
@@ -461,7 +721,12 @@ describe("images and sound in a stream of text", () => {
     await writeUntilEnded(asked, () => image);
     expect(lastErrorCode(await reading)).toBe("budget_exceeded");
     const charge = await proxy.books.ended();
-    expect(charge).toMatchObject({ source: "partial", reason: "budget_exceeded", cost: charge.hold, doubts: ["image_bound"] });
+    expect(charge).toMatchObject({
+      source: "partial",
+      reason: "budget_exceeded",
+      cost: charge.hold,
+      doubts: ["image_bound"],
+    });
   });
 });
 
@@ -482,7 +747,9 @@ describe("a compressed stream cannot be watched", () => {
     await using proxy = await underBudget("0.01");
     const answering = ask(proxy, request);
     const asked = await gateway.nextChat();
-    asked.response.writeHead(200, { ...eventStream, "content-encoding": "gzip" }).write(gzipSync(whole).subarray(0, 40));
+    asked.response
+      .writeHead(200, { ...eventStream, "content-encoding": "gzip" })
+      .write(gzipSync(whole).subarray(0, 40));
     expect((await answering).broken).not.toBeNull();
     await asked.closed;
     const charge = await proxy.books.ended();
@@ -492,11 +759,16 @@ describe("a compressed stream cannot be watched", () => {
 });
 
 it("an answer that is no stream after all is held for whole, where there is room", async () => {
-  for (const [limit, tokens] of [["1000", modelMax], ["0.01", slice]] as const) {
+  for (const [limit, tokens] of [
+    ["1000", modelMax],
+    ["0.01", slice],
+  ] as const) {
     await using proxy = await underBudget(limit);
     const answering = ask(proxy, request);
     const { response } = await gateway.nextChat();
-    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
+    response
+      .writeHead(200, { "content-type": "application/json" })
+      .end(JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: "a" } }], usage }));
     expect((await answering).status).toBe(200);
     expect(await proxy.books.ended()).toMatchObject({ source: "reported", hold: holdFor(request, tokens) });
     expect(await refusalsOf(proxy, "budget_exceeded")).toBe("0");
@@ -572,7 +844,12 @@ describe("while the ledger cannot be written", () => {
     client.leave();
     await asked.closed;
     lock.free();
-    expect(await proxy.books.ended()).toMatchObject({ source: "partial", reason: "client_left", tokens: { output: slice - 10 }, overage: 0n });
+    expect(await proxy.books.ended()).toMatchObject({
+      source: "partial",
+      reason: "client_left",
+      tokens: { output: slice - 10 },
+      overage: 0n,
+    });
   });
 
   it("a gateway can break off in the pause", async () => {
@@ -583,7 +860,11 @@ describe("while the ledger cannot be written", () => {
     await manyExchanges(proxy);
     lock.free();
     expect(lastErrorCode(await client.rest())).toBe("gateway_stream_broken");
-    expect(await proxy.books.ended()).toMatchObject({ source: "partial", reason: "gateway_reset", tokens: { output: slice - 10 } });
+    expect(await proxy.books.ended()).toMatchObject({
+      source: "partial",
+      reason: "gateway_reset",
+      tokens: { output: slice - 10 },
+    });
   });
 
   it("a stream can come to its end in the pause", async () => {

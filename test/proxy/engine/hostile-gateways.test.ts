@@ -20,7 +20,11 @@ beforeAll(async () => {
     gateway: { ...settings.gateway, silenceMs: 1_000, streamMs: 5_000 },
   });
   played = { proxy: owned.use(await startProxy({ gatewayUrl: gateway.url })), gateway };
-  const bytes = owned.use(await rawGateway((socket, head) => (head.includes("/account/info") ? socket.end("HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n") : raw.answer(socket))));
+  const bytes = owned.use(
+    await rawGateway((socket, head) =>
+      head.includes("/account/info") ? socket.end("HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n") : raw.answer(socket),
+    ),
+  );
   raw = { proxy: owned.use(await startProxy({ gatewayUrl: bytes.url, adjust })), answer: () => undefined };
 });
 afterAll(() => owned.disposeAsync());
@@ -28,7 +32,11 @@ afterAll(() => owned.disposeAsync());
 const hello = { model: "gpt-4o", messages: [{ role: "user", content: "hello" }], max_tokens: 100 };
 const eventStream = { "content-type": "text/event-stream" };
 const json = { "content-type": "application/json" };
-const good = JSON.stringify({ model: "gpt-4o", choices: [{ index: 0, message: { role: "assistant", content: "Hi." }, finish_reason: "stop" }], usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 } });
+const good = JSON.stringify({
+  model: "gpt-4o",
+  choices: [{ index: 0, message: { role: "assistant", content: "Hi." }, finish_reason: "stop" }],
+  usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 },
+});
 
 /** The newest charge, once everything is settled. */
 async function lastCharge({ proxy }: { readonly proxy: RunningProxy }): Promise<Charge> {
@@ -38,7 +46,9 @@ async function lastCharge({ proxy }: { readonly proxy: RunningProxy }): Promise<
 }
 
 /** Reads an answer to its end without keeping it: its status, its length and its last bytes. */
-async function drained(response: IncomingMessage): Promise<{ status: number; bytes: number; end: Buffer; broken: boolean }> {
+async function drained(
+  response: IncomingMessage,
+): Promise<{ status: number; bytes: number; end: Buffer; broken: boolean }> {
   let bytes = 0;
   let end = Buffer.alloc(0);
   let broken = false;
@@ -101,27 +111,63 @@ describe("a stream", () => {
   const stream = { ...hello, stream: true };
 
   it.each<[string, () => Iterable<Buffer | string>, number]>([
-    ["a line of 100 MB", function* () { yield "data: "; yield* times(100, megabyte); yield "\n\n"; }, 100 * megabyte.length + 8],
-    ["an event of 100 MB in many lines", function* () { yield* times(1600, `data: ${"x".repeat(65_530)}\n`); yield "\n"; }, 1600 * 65_537 + 1],
-    ["texts of 40 MB", function* () { yield* times(640, `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: "x".repeat(65_536) } }] })}\n\n`); }, 0],
-    ["an event of nothing but brackets", function* () { yield `data: ${"[".repeat(8_000_000)}\n\n`; }, 8_000_008],
-  ])("with %s passes, and is charged by its bytes, up to the most that the model writes", async (_, pieces, bytes) => {
-    const result = await exchange(stream, async ({ response }) => {
-      response.writeHead(200, eventStream);
-      await pour(response, pieces());
-      response.end("data: [DONE]\n\n");
-    });
-    expect(result.status).toBe(200);
-    expect(result.bytes).toBeGreaterThanOrEqual(bytes);
-    expect(result.charge).toMatchObject(byItsBytes);
-    expect(result.charge.cost).toBeGreaterThan(result.charge.hold ?? 0n);
-  }, 60_000);
+    [
+      "a line of 100 MB",
+      function* () {
+        yield "data: ";
+        yield* times(100, megabyte);
+        yield "\n\n";
+      },
+      100 * megabyte.length + 8,
+    ],
+    [
+      "an event of 100 MB in many lines",
+      function* () {
+        yield* times(1600, `data: ${"x".repeat(65_530)}\n`);
+        yield "\n";
+      },
+      1600 * 65_537 + 1,
+    ],
+    [
+      "texts of 40 MB",
+      function* () {
+        yield* times(
+          640,
+          `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: "x".repeat(65_536) } }] })}\n\n`,
+        );
+      },
+      0,
+    ],
+    [
+      "an event of nothing but brackets",
+      function* () {
+        yield `data: ${"[".repeat(8_000_000)}\n\n`;
+      },
+      8_000_008,
+    ],
+  ])(
+    "with %s passes, and is charged by its bytes, up to the most that the model writes",
+    async (_, pieces, bytes) => {
+      const result = await exchange(stream, async ({ response }) => {
+        response.writeHead(200, eventStream);
+        await pour(response, pieces());
+        response.end("data: [DONE]\n\n");
+      });
+      expect(result.status).toBe(200);
+      expect(result.bytes).toBeGreaterThanOrEqual(bytes);
+      expect(result.charge).toMatchObject(byItsBytes);
+      expect(result.charge.cost).toBeGreaterThan(result.charge.hold ?? 0n);
+    },
+    60_000,
+  );
 
   it("of 200 MB of comments costs nothing to remember", async () => {
     const result = await exchange(stream, async ({ response }) => {
       response.writeHead(200, eventStream);
       await pour(response, times(200, `: ${"x".repeat(1024 * 1024)}\n\n`));
-      response.end(`data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] })}\n\ndata: ${JSON.stringify({ choices: [], usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 } })}\n\ndata: [DONE]\n\n`);
+      response.end(
+        `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] })}\n\ndata: ${JSON.stringify({ choices: [], usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 } })}\n\ndata: [DONE]\n\n`,
+      );
     });
     expect(result.charge).toMatchObject({ state: "posted", source: "reported" });
   }, 60_000);
@@ -138,7 +184,9 @@ describe("a stream", () => {
       socket.once("close", () => (gone = true));
       more();
     };
-    const [response] = (await once(send({ url: raw.proxy.url, key: raw.proxy.key }, stream), "response")) as [IncomingMessage];
+    const [response] = (await once(send({ url: raw.proxy.url, key: raw.proxy.key }, stream), "response")) as [
+      IncomingMessage,
+    ];
     const { end, broken } = await drained(response);
     expect(broken).toBe(false);
     expect(lastErrorCode(Buffer.from(`\n\n${end.toString()}`))).toBe("gateway_stream_broken");
@@ -163,23 +211,35 @@ describe("a plain answer", () => {
   it.each<[string, () => Iterable<Buffer | string>]>([
     ["of 200 MB", () => times(200, megabyte)],
     ["of 15 MB of brackets", () => times(15, "[".repeat(1024 * 1024))],
-    ["of 15 MB of names", function* () { yield "{"; for (let part = 0; part < 1000; part++) yield Array.from({ length: 1000 }, (_, index) => `"k${part * 1000 + index}":1,`).join(""); yield '"k":1}'; }],
-  ])("%s passes whole, and is charged at its hold", async (_, pieces) => {
-    let sent = 0;
-    const result = await exchange(hello, async ({ response }) => {
-      response.writeHead(200, json);
-      const counted = function* () {
-        for (const piece of pieces()) {
-          sent += piece.length;
-          yield piece;
-        }
-      };
-      await pour(response, counted());
-      response.end();
-    });
-    expect([result.status, result.bytes]).toEqual([200, sent]);
-    expect(result.charge).toMatchObject(unreadable);
-  }, 60_000);
+    [
+      "of 15 MB of names",
+      function* () {
+        yield "{";
+        for (let part = 0; part < 1000; part++)
+          yield Array.from({ length: 1000 }, (_, index) => `"k${part * 1000 + index}":1,`).join("");
+        yield '"k":1}';
+      },
+    ],
+  ])(
+    "%s passes whole, and is charged at its hold",
+    async (_, pieces) => {
+      let sent = 0;
+      const result = await exchange(hello, async ({ response }) => {
+        response.writeHead(200, json);
+        const counted = function* () {
+          for (const piece of pieces()) {
+            sent += piece.length;
+            yield piece;
+          }
+        };
+        await pour(response, counted());
+        response.end();
+      });
+      expect([result.status, result.bytes]).toEqual([200, sent]);
+      expect(result.charge).toMatchObject(unreadable);
+    },
+    60_000,
+  );
 
   it("many that become gigabytes when they are unpacked, at once, are passed as they are", async () => {
     const bomb = gzipSync(Buffer.alloc(200 * 1024 * 1024, " "));
@@ -196,28 +256,61 @@ describe("a plain answer", () => {
 describe("an answer's head", () => {
   it.each<[string, string]>([
     ["with 64 kB in one header", `HTTP/1.1 200 OK\r\nx: ${"x".repeat(65_536)}\r\ncontent-length: 2\r\n\r\n{}`],
-    ["with 10,000 headers", `HTTP/1.1 200 OK\r\n${Array.from({ length: 10_000 }, (_, index) => `x-${index}: 1\r\n`).join("")}content-length: 2\r\n\r\n{}`],
+    [
+      "with 10,000 headers",
+      `HTTP/1.1 200 OK\r\n${Array.from({ length: 10_000 }, (_, index) => `x-${index}: 1\r\n`).join("")}content-length: 2\r\n\r\n{}`,
+    ],
     // undici reads past a reason of any length; it is not passed on.
-    ...(process.env["TEST_ENGINE"] === "undici" ? [] : [["after a status line of 64 kB", `HTTP/1.1 200 ${"x".repeat(65_536)}\r\ncontent-length: 2\r\n\r\n{}`] satisfies [string, string]]),
+    ...(process.env["TEST_ENGINE"] === "undici"
+      ? []
+      : [
+          [
+            "after a status line of 64 kB",
+            `HTTP/1.1 200 ${"x".repeat(65_536)}\r\ncontent-length: 2\r\n\r\n{}`,
+          ] satisfies [string, string],
+        ]),
     ["with a line feed in a value", "HTTP/1.1 200 OK\r\nx: a\nset-cookie: b=c\r\ncontent-length: 2, 3\r\n\r\n{}"],
-    ["with a length and chunks", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"],
-    ["with 20,000 early hints before it, and none after", "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n".repeat(20_000)],
-  ])("%s is no answer: one refusal, and the hold is charged", async (_, bytes) => {
-    raw.answer = (socket) => socket.write(bytes);
-    const answer = await ask({ url: raw.proxy.url, key: raw.proxy.key }, hello);
-    expect([502, 504]).toContain(answer.status);
-    expect(["gateway_unreachable", "gateway_timeout"]).toContain(errorCode(answer));
-    expect(await lastCharge(raw)).toMatchObject({ state: "posted", source: "assumed" });
-  }, 30_000);
+    [
+      "with a length and chunks",
+      "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    ],
+    [
+      "with 20,000 early hints before it, and none after",
+      "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n".repeat(20_000),
+    ],
+  ])(
+    "%s is no answer: one refusal, and the hold is charged",
+    async (_, bytes) => {
+      raw.answer = (socket) => socket.write(bytes);
+      const answer = await ask({ url: raw.proxy.url, key: raw.proxy.key }, hello);
+      expect([502, 504]).toContain(answer.status);
+      expect(["gateway_unreachable", "gateway_timeout"]).toContain(errorCode(answer));
+      expect(await lastCharge(raw)).toMatchObject({ state: "posted", source: "assumed" });
+    },
+    30_000,
+  );
 
   it.each<[string, string]>([
-    ["trailers without an end", `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n${"x: y\r\n".repeat(20_000)}`],
-    ["an extension of a chunk without an end", `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n2;${"x".repeat(200_000)}`],
-    ["a length beyond all numbers", `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${"9".repeat(30)}\r\n\r\n{}`],
-  ])("whose body has %s is charged at its hold, in bounded time", async (_, bytes) => {
-    raw.answer = (socket) => socket.write(bytes);
-    const answer = await ask({ url: raw.proxy.url, key: raw.proxy.key }, hello);
-    expect([502, 504]).toContain(answer.status);
-    expect(await lastCharge(raw)).toMatchObject({ state: "posted", source: "assumed" });
-  }, 30_000);
+    [
+      "trailers without an end",
+      `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n${"x: y\r\n".repeat(20_000)}`,
+    ],
+    [
+      "an extension of a chunk without an end",
+      `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n2;${"x".repeat(200_000)}`,
+    ],
+    [
+      "a length beyond all numbers",
+      `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${"9".repeat(30)}\r\n\r\n{}`,
+    ],
+  ])(
+    "whose body has %s is charged at its hold, in bounded time",
+    async (_, bytes) => {
+      raw.answer = (socket) => socket.write(bytes);
+      const answer = await ask({ url: raw.proxy.url, key: raw.proxy.key }, hello);
+      expect([502, 504]).toContain(answer.status);
+      expect(await lastCharge(raw)).toMatchObject({ state: "posted", source: "assumed" });
+    },
+    30_000,
+  );
 });

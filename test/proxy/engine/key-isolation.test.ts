@@ -26,7 +26,8 @@ function idempotent(answer: (asked: AskedOf) => Answering): (asked: AskedOf) => 
   };
 }
 
-const form = '--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nsound\r\n--b--\r\n';
+const form =
+  '--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nsound\r\n--b--\r\n';
 const json = "application/json";
 
 /** Every path that forwards a body, with one that it takes. */
@@ -50,8 +51,16 @@ describe("an idempotency key", () => {
     const sent: string[][] = [];
     for (const [path, contentType, body] of requests) {
       const values: string[] = [];
-      for (const [key, value] of [[proxy.key, "k"], [proxy.key, "k"], [bob, "k"], [proxy.key, "k2"]] as const) {
-        await ask({ url: proxy.url, key }, body, { path, headers: { "content-type": contentType, "idempotency-key": value, "x-stainless-idempotency-key": value } });
+      for (const [key, value] of [
+        [proxy.key, "k"],
+        [proxy.key, "k"],
+        [bob, "k"],
+        [proxy.key, "k2"],
+      ] as const) {
+        await ask({ url: proxy.url, key }, body, {
+          path,
+          headers: { "content-type": contentType, "idempotency-key": value, "x-stainless-idempotency-key": value },
+        });
         const headers = gateway.asked.at(-1)?.headers;
         expect(headers?.["x-stainless-idempotency-key"]).toBe(headers?.["idempotency-key"]);
         values.push(String(headers?.["idempotency-key"]));
@@ -70,7 +79,11 @@ describe("an idempotency key", () => {
     const body = '{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}';
     for (let start = 0; start < 2; start++) {
       await using proxy = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_AUTH: "open" } });
-      await fetch(`${proxy.url}/v1/chat/completions`, { method: "POST", headers: { "content-type": json, "idempotency-key": "k" }, body });
+      await fetch(`${proxy.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { "content-type": json, "idempotency-key": "k" },
+        body,
+      });
     }
     const [one, other] = gateway.asked.map(({ headers }) => headers["idempotency-key"]);
     expect(one).toMatch(/^[0-9a-f]{64}$/);
@@ -79,12 +92,18 @@ describe("an idempotency key", () => {
 
   it("depends on the gateway key, so that no client can compute another one's", () => {
     const exchange = { headers: () => [["idempotency-key", "k"]] } as unknown as Exchange;
-    const [one, other] = ["a", "b"].map((gatewayKey) => createGatewayHeaders(gatewayKey)(exchange, { key: "alice", team: null })["idempotency-key"]);
+    const [one, other] = ["a", "b"].map(
+      (gatewayKey) => createGatewayHeaders(gatewayKey)(exchange, { key: "alice", team: null })["idempotency-key"],
+    );
     expect(one).not.toBe(other);
   });
 
   it("goes with the request to the address that a redirect names", async () => {
-    await using home = await before(({ path }) => (path === "/v1/chat/completions" ? { status: 307, headers: { location: "/v1/chat/completions?again" } } : { status: 400, body: "{}" }));
+    await using home = await before(({ path }) =>
+      path === "/v1/chat/completions"
+        ? { status: 307, headers: { location: "/v1/chat/completions?again" } }
+        : { status: 400, body: "{}" },
+    );
     await home.proxy.chat({}, { headers: { "idempotency-key": "k" } });
     const [first, again] = home.gateway.asked.map(({ headers }) => headers["idempotency-key"]);
     expect(first).toMatch(/^[0-9a-f]{64}$/);
@@ -96,13 +115,23 @@ describe("an idempotency key", () => {
     const answer = ({ path }: AskedOf): Answering => {
       number++;
       if (path === "/api/v1/task") return { body: record(`t-${number}`, "pending") };
-      return { body: JSON.stringify({ model: "gpt-4o", choices: [{ message: { content: `answer ${number}` } }], usage: { prompt_tokens: 3, completion_tokens: 2 } }) };
+      return {
+        body: JSON.stringify({
+          model: "gpt-4o",
+          choices: [{ message: { content: `answer ${number}` } }],
+          usage: { prompt_tokens: 3, completion_tokens: 2 },
+        }),
+      };
     };
     await using home = await before(idempotent(answer));
     const { proxy, bob } = home;
     for (const [path, , body] of [requests[0], requests[8]] as (typeof requests)[number][]) {
       const [mine, again, theirs] = await Promise.all(
-        [proxy.key, proxy.key, bob].map(async (key) => (await ask({ url: proxy.url, key }, body, { path, headers: { "idempotency-key": `order ${path}` } })).body.toString()),
+        [proxy.key, proxy.key, bob].map(async (key) =>
+          (
+            await ask({ url: proxy.url, key }, body, { path, headers: { "idempotency-key": `order ${path}` } })
+          ).body.toString(),
+        ),
       );
       expect(again).toBe(mine);
       expect(theirs).not.toBe(mine);
@@ -112,17 +141,34 @@ describe("an idempotency key", () => {
 
 describe("an answer that shows a task of another key", () => {
   const creation = '{"model":"kling","task_type":"video_generation","input":{"prompt":"secret"}}';
-  const at = (proxy: RunningProxy, key: string, path: string, body: string | undefined, method = "POST") => ask({ url: proxy.url, key }, body, { path, method });
+  const at = (proxy: RunningProxy, key: string, path: string, body: string | undefined, method = "POST") =>
+    ask({ url: proxy.url, key }, body, { path, method });
   const noTask = async (proxy: RunningProxy) => {
     const { status, body } = await at(proxy, proxy.key, "/api/v1/task/t-never", undefined, "GET");
     return [status, body.toString()];
   };
 
   it.each<[string, Answering, object]>([
-    ["its record", { body: record("t-1", "completed") }, { state: "posted", source: "assumed", reason: "task_of_another_key" }],
-    ["its record in a conflict", { status: 409, body: record("t-1", "running") }, { state: "voided", reason: "gateway_409" }],
-    ["its record beside one of its own", { body: `{"task_id":"t-1","data":{"task_id":"t-2","status":"pending"}}` }, { state: "posted", source: "assumed", reason: "task_of_another_key" }],
-    ["its record in a list", { body: `{"data":[{"task_id":"t-1","output":"secret"}]}` }, { state: "posted", source: "assumed", reason: "unreadable_answer" }],
+    [
+      "its record",
+      { body: record("t-1", "completed") },
+      { state: "posted", source: "assumed", reason: "task_of_another_key" },
+    ],
+    [
+      "its record in a conflict",
+      { status: 409, body: record("t-1", "running") },
+      { state: "voided", reason: "gateway_409" },
+    ],
+    [
+      "its record beside one of its own",
+      { body: `{"task_id":"t-1","data":{"task_id":"t-2","status":"pending"}}` },
+      { state: "posted", source: "assumed", reason: "task_of_another_key" },
+    ],
+    [
+      "its record in a list",
+      { body: `{"data":[{"task_id":"t-1","output":"secret"}]}` },
+      { state: "posted", source: "assumed", reason: "unreadable_answer" },
+    ],
   ])("is 404 to a creation: %s", async (_what, answer, charge) => {
     let number = 0;
     await using home = await before(() => (++number === 1 ? { body: record("t-1", "pending") } : answer));
@@ -140,13 +186,16 @@ describe("an answer that shows a task of another key", () => {
 
   it.each(["GET", "DELETE"])("is 404 to a %s of the key's own task", async (method) => {
     let number = 0;
-    await using home = await before((asked) => ({ body: asked.method === "POST" ? record(`t-${++number}`, "pending") : record("t-1", "completed") }));
+    await using home = await before((asked) => ({
+      body: asked.method === "POST" ? record(`t-${++number}`, "pending") : record("t-1", "completed"),
+    }));
     const { proxy, bob } = home;
     for (const key of [proxy.key, bob]) await at(proxy, key, "/api/v1/task", creation);
     const refused = await at(proxy, bob, "/api/v1/task/t-2", undefined, method);
     expect([refused.status, refused.body.toString()]).toEqual(await noTask(proxy));
     await proxy.serving.settled();
-    for (const id of ["t-1", "t-2"]) expect(await proxy.serving.tasks.find(id)).toMatchObject({ status: "pending", settledAt: null });
+    for (const id of ["t-1", "t-2"])
+      expect(await proxy.serving.tasks.find(id)).toMatchObject({ status: "pending", settledAt: null });
   });
 
   it.each([
@@ -155,22 +204,35 @@ describe("an answer that shows a task of another key", () => {
     ["/v1/embeddings", '{"model":"text-embedding-3-small","input":"hi"}'],
     ["/v1/tasks/recent", "{}"],
   ])("is 404 to %s, and the charge is the hold", async (path, body) => {
-    await using home = await before(() => ({ body: record("t-1", "pending") }), { env: { FAREBOX_PASSTHROUGH: "all" } });
+    await using home = await before(() => ({ body: record("t-1", "pending") }), {
+      env: { FAREBOX_PASSTHROUGH: "all" },
+    });
     const { proxy, bob } = home;
     await at(proxy, proxy.key, "/api/v1/task", creation);
     const refused = await at(proxy, bob, path, body);
     expect([refused.status, refused.body.toString()]).toEqual(await noTask(proxy));
     const [, second] = await proxy.charges();
-    expect(second).toMatchObject({ state: "posted", source: path.startsWith("/v1/tasks") ? expect.any(String) : "assumed", reason: "task_of_another_key" });
+    expect(second).toMatchObject({
+      state: "posted",
+      source: path.startsWith("/v1/tasks") ? expect.any(String) : "assumed",
+      reason: "task_of_another_key",
+    });
     expect(second?.cost).toBe(second?.hold);
   });
 
   it("passes where the task is the key's own, or where a request's own words name another's", async () => {
-    const answers = [record("t-1", "pending"), record("t-2", "pending").replace('"input":{', '"input":{"task_id":"t-1",'), `{"choices":[{"message":{"content":"{\\"task_id\\":\\"t-1\\"}"}}]}`];
+    const answers = [
+      record("t-1", "pending"),
+      record("t-2", "pending").replace('"input":{', '"input":{"task_id":"t-1",'),
+      `{"choices":[{"message":{"content":"{\\"task_id\\":\\"t-1\\"}"}}]}`,
+    ];
     await using home = await before(() => ({ body: answers.shift() ?? "" }));
     const { proxy, bob } = home;
     expect((await at(proxy, proxy.key, "/api/v1/task", creation)).status).toBe(200);
     expect((await at(proxy, bob, "/api/v1/task", creation)).status).toBe(200);
-    expect((await at(proxy, bob, "/v1/chat/completions", '{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}')).status).toBe(200);
+    expect(
+      (await at(proxy, bob, "/v1/chat/completions", '{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}'))
+        .status,
+    ).toBe(200);
   });
 });

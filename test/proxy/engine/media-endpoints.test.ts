@@ -70,15 +70,21 @@ describe("images", () => {
   });
 
   it("stream their parts, and are priced by the last event", async () => {
-    const answer = await ask(proxy, images({ stream: true, partial_images: 2, prompt: "x #sandbox big:300000" }), { path: "/v1/images/generations" });
+    const answer = await ask(proxy, images({ stream: true, partial_images: 2, prompt: "x #sandbox big:300000" }), {
+      path: "/v1/images/generations",
+    });
     expect(eventsIn(answer.body).map((data) => JSON.parse(data).type)).toEqual([
-      "image_generation.partial_image", "image_generation.partial_image", "image_generation.completed",
+      "image_generation.partial_image",
+      "image_generation.partial_image",
+      "image_generation.completed",
     ]);
     expect((await endedAsBilled()).stream).toBe(true);
   });
 
   it("whose stream is cut are charged at their hold: nothing tells what was made", async () => {
-    const answer = await ask(proxy, images({ stream: true, partial_images: 2, prompt: "x #sandbox cut:1" }), { path: "/v1/images/generations" });
+    const answer = await ask(proxy, images({ stream: true, partial_images: 2, prompt: "x #sandbox cut:1" }), {
+      path: "/v1/images/generations",
+    });
     expect(lastErrorCode(answer.body)).toBe("gateway_stream_broken");
     const charge = await books.ended();
     books.billed();
@@ -130,7 +136,12 @@ describe("sound", () => {
   });
 
   it("is written down for the duration that a verbose answer tells without a usage", async () => {
-    await post("/v1/audio/transcriptions", { model: "whisper-1", response_format: "verbose_json", prompt: "#sandbox no-usage", file: sound });
+    await post("/v1/audio/transcriptions", {
+      model: "whisper-1",
+      response_format: "verbose_json",
+      prompt: "#sandbox no-usage",
+      file: sound,
+    });
     expect(await endedAsBilled()).toMatchObject({ cost: 300_000_000n });
   });
 
@@ -157,7 +168,11 @@ describe("sound", () => {
     const plain = await books.ended();
     expect(plain).toMatchObject({ formula: "assumed", source: "assumed" });
     expect([plain.cost, (plain.cost ?? 0n) > 15_000n * 12_000_000n]).toEqual([plain.hold, true]);
-    await ask(proxy, { model: "gpt-4o-mini-tts", input: "Hello", voice: "alloy", stream_format: "sse" }, { path: "/v1/audio/speech" });
+    await ask(
+      proxy,
+      { model: "gpt-4o-mini-tts", input: "Hello", voice: "alloy", stream_format: "sse" },
+      { path: "/v1/audio/speech" },
+    );
     const stream = await books.ended();
     expect(stream).toMatchObject({ source: "reported", stream: true });
     const { input, output, audio_output } = stream.tokens;
@@ -174,7 +189,9 @@ describe("under a hard budget", () => {
   });
 
   it("holds every image at its largest", async () => {
-    expect((await ask({ url: proxy.url, key: poor }, images({ n: 2 }), { path: "/v1/images/generations" })).status).toBe(200);
+    expect(
+      (await ask({ url: proxy.url, key: poor }, images({ n: 2 }), { path: "/v1/images/generations" })).status,
+    ).toBe(200);
     const charge = await endedAsBilled();
     expect(charge.hold).toBeGreaterThan(2n * 6600n * imageOut);
   });
@@ -185,17 +202,25 @@ describe("under a hard budget", () => {
   });
 
   it("refuses a model without a price", async () => {
-    const answer = await ask({ url: proxy.url, key: poor }, images({ model: "dall-e-3" }), { path: "/v1/images/generations" });
+    const answer = await ask({ url: proxy.url, key: poor }, images({ model: "dall-e-3" }), {
+      path: "/v1/images/generations",
+    });
     expect(JSON.parse(answer.body.toString()).error).toMatchObject({ code: "model_not_priced" });
   });
 
   it("takes an upload that says what prices depend on first", async () => {
-    expect((await post("/v1/images/edits", { model: "gpt-image-1", n: "1", image, prompt: "x" }, poor)).status).toBe(200);
+    expect((await post("/v1/images/edits", { model: "gpt-image-1", n: "1", image, prompt: "x" }, poor)).status).toBe(
+      200,
+    );
     await endedAsBilled();
   });
 
   it("holds all that a streamed transcription can write: nothing of it is watched", async () => {
-    const answer = await post("/v1/audio/transcriptions", { model: "gpt-4o-transcribe", stream: "true", file: sound }, poor);
+    const answer = await post(
+      "/v1/audio/transcriptions",
+      { model: "gpt-4o-transcribe", stream: "true", file: sound },
+      poor,
+    );
     expect(await answer.text()).toContain("transcript.text.done");
     // A context of sound, and 2,000 tokens of text.
     expect((await endedAsBilled()).hold).toBe(16_000n * 6_000_000n + 2_000n * 10_000_000n);
@@ -204,13 +229,20 @@ describe("under a hard budget", () => {
   it("asks for the model before the file", async () => {
     const answer = await post("/v1/images/edits", { image, model: "gpt-image-1" }, poor);
     expect(answer.status).toBe(400);
-    expect(await errorOf(answer)).toMatchObject({ code: "invalid_request", param: "model", message: expect.stringContaining("send 'model' before the file") });
+    expect(await errorOf(answer)).toMatchObject({
+      code: "invalid_request",
+      param: "model",
+      message: expect.stringContaining("send 'model' before the file"),
+    });
   });
 
   it("stops an upload that would become dearer on its way, before the gateway has all of it", async () => {
     const answer = await post("/v1/images/edits", { model: "gpt-image-1", image, n: "10" }, poor);
     expect(answer.status).toBe(400);
-    expect(await errorOf(answer)).toMatchObject({ param: "n", message: expect.stringContaining("send 'n' before the file") });
+    expect(await errorOf(answer)).toMatchObject({
+      param: "n",
+      message: expect.stringContaining("send 'n' before the file"),
+    });
     expect(await books.ended()).toMatchObject({ state: "voided", reason: "invalid_request" });
     expect(books.billed()).toEqual([]);
   });
@@ -235,10 +267,16 @@ models:
   );
   await using own = await startProxy({ env: { FAREBOX_PRICING: folder } });
   await own.budget("key:alice", "0.10");
-  const paint = (n: number) => ask(own, images({ model: "painter-1", n, prompt: "x #sandbox no-usage" }), { path: "/v1/images/generations" });
+  const paint = (n: number) =>
+    ask(own, images({ model: "painter-1", n, prompt: "x #sandbox no-usage" }), { path: "/v1/images/generations" });
   expect((await paint(3)).status).toBe(200);
   expect((await paint(1)).status).toBe(402);
-  expect(await own.onlyCharge()).toMatchObject({ formula: "per_request", source: "counted", cost: 90_000_000_000n, listCost: 120_000_000_000n });
+  expect(await own.onlyCharge()).toMatchObject({
+    formula: "per_request",
+    source: "counted",
+    cost: 90_000_000_000n,
+    listCost: 120_000_000_000n,
+  });
   const painted = await own.addKey("painter");
   const late = await fetch(`${own.url}/v1/images/edits`, {
     method: "POST",
@@ -258,7 +296,11 @@ it("an upload whose model comes late passes for a key without a hard budget, and
 it("a second model is refused whoever sends it", async () => {
   const form = formOf({ model: "gpt-image-1", image });
   form.append("model", "dall-e-2");
-  const answer = await fetch(`${proxy.url}/v1/images/edits`, { method: "POST", headers: { authorization: `Bearer ${proxy.key}` }, body: form });
+  const answer = await fetch(`${proxy.url}/v1/images/edits`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${proxy.key}` },
+    body: form,
+  });
   expect(await errorOf(answer)).toMatchObject({ param: "model", message: "'model' is given twice" });
   expect(await books.ended()).toMatchObject({ state: "voided" });
 });

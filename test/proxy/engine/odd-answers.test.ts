@@ -11,19 +11,51 @@ const deep = `${"[".repeat(30_000)}${"]".repeat(30_000)}`;
 /** `String` throws for it. */
 const noText = '{"toString":1,"valueOf":1}';
 
-const answers: Record<string, { readonly path: string; readonly body: object; readonly said: string; readonly isStream?: true }> = {
-  "an event of a response with an object as its type": { path: "/v1/responses", body: { input: "a", stream: true }, said: `{"type":${noText}}`, isStream: true },
-  "an event of a response with a deep type": { path: "/v1/responses", body: { input: "a", stream: true }, said: `{"type":${deep}}`, isStream: true },
-  "a chunk with a deep unknown member": { path: "/v1/chat/completions", body: { messages: [{ role: "user", content: "a" }], stream: true }, said: `{"x":${deep},"choices":[]}`, isStream: true },
-  "an event of images with an object as its type": { path: "/v1/images/generations", body: { model: "gpt-image-1", prompt: "a", stream: true }, said: `{"type":${noText}}`, isStream: true },
-  "a response with an object as its status": { path: "/v1/responses", body: { input: "a" }, said: `{"output":[],"status":${noText}}` },
-  "a request with an object as a tool's type": { path: "/v1/chat/completions", body: { messages: [{ role: "user", content: "a" }], tools: [{ type: { toString: 1, valueOf: 1 } }] }, said: "{}" },
+const answers: Record<
+  string,
+  { readonly path: string; readonly body: object; readonly said: string; readonly isStream?: true }
+> = {
+  "an event of a response with an object as its type": {
+    path: "/v1/responses",
+    body: { input: "a", stream: true },
+    said: `{"type":${noText}}`,
+    isStream: true,
+  },
+  "an event of a response with a deep type": {
+    path: "/v1/responses",
+    body: { input: "a", stream: true },
+    said: `{"type":${deep}}`,
+    isStream: true,
+  },
+  "a chunk with a deep unknown member": {
+    path: "/v1/chat/completions",
+    body: { messages: [{ role: "user", content: "a" }], stream: true },
+    said: `{"x":${deep},"choices":[]}`,
+    isStream: true,
+  },
+  "an event of images with an object as its type": {
+    path: "/v1/images/generations",
+    body: { model: "gpt-image-1", prompt: "a", stream: true },
+    said: `{"type":${noText}}`,
+    isStream: true,
+  },
+  "a response with an object as its status": {
+    path: "/v1/responses",
+    body: { input: "a" },
+    said: `{"output":[],"status":${noText}}`,
+  },
+  "a request with an object as a tool's type": {
+    path: "/v1/chat/completions",
+    body: { messages: [{ role: "user", content: "a" }], tools: [{ type: { toString: 1, valueOf: 1 } }] },
+    said: "{}",
+  },
 };
 
 let gateway: AnsweringGateway;
 beforeAll(async () => {
   gateway = await answeringGateway(({ path, body }) => {
-    const { said = "", isStream = false } = answers[String((JSON.parse(body.toString()) as { user?: string }).user)] ?? {};
+    const { said = "", isStream = false } =
+      answers[String((JSON.parse(body.toString()) as { user?: string }).user)] ?? {};
     return isStream ? { headers: eventStream, body: `data: ${said}\n\n` } : { body: said, headers: { "x-path": path } };
   });
 });
@@ -53,18 +85,45 @@ it.each(["chunk", "end"])("fails the order alone where an answer's reader throws
     throw new Error("a bug");
   };
   const forwarder = createForwarder({
-    gateway: { send: (_request: unknown, to: GatewayReceiver) => ((receiver = to), { sent: true, abort: () => void (aborted += 1), pause() {}, resume() {} }) } as never,
+    gateway: {
+      send: (_request: unknown, to: GatewayReceiver) => (
+        (receiver = to),
+        { sent: true, abort: () => void (aborted += 1), pause() {}, resume() {} }
+      ),
+    } as never,
     clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) },
     mask: (bytes) => bytes,
     limits: { silenceMs: 1, wholeMs: 1 },
   });
   const transcript = () => ({ push: when === "chunk" ? bug : () => undefined, end: bug, everything: bug });
-  const exchange = { method: "POST", onClientGone: () => undefined, begin: () => undefined, write: () => true, status: null, clientGone: false, startedAt: 0 };
+  const exchange = {
+    method: "POST",
+    onClientGone: () => undefined,
+    begin: () => undefined,
+    write: () => true,
+    status: null,
+    clientGone: false,
+    startedAt: 0,
+  };
   const forwarded = forwarder.forward({
-    exchange: exchange as unknown as Exchange, path: "/", headers: {}, body: undefined, endpoint: { ...chatCompletions, transcript }, stream: true,
-    dropUsageChunk: false, watch: undefined, showsForeignTask: async () => false, claimsTask: null, ownHeaders: [], costHeaders: () => [],
+    exchange: exchange as unknown as Exchange,
+    path: "/",
+    headers: {},
+    body: undefined,
+    endpoint: { ...chatCompletions, transcript },
+    stream: true,
+    dropUsageChunk: false,
+    watch: undefined,
+    showsForeignTask: async () => false,
+    claimsTask: null,
+    ownHeaders: [],
+    costHeaders: () => [],
   } satisfies ForwardOrder);
-  receiver?.head({ status: 200, rawHeaders: [], header: (name: string) => (name === "content-type" ? "text/event-stream" : undefined) } as never);
+  receiver?.head({
+    status: 200,
+    rawHeaders: [],
+    header: (name: string) => (name === "content-type" ? "text/event-stream" : undefined),
+  } as never);
   receiver?.chunk(Buffer.from("data: {}\n\n"));
   if (when === "end") receiver?.end();
   await expect(forwarded).rejects.toThrow("a bug");

@@ -3,7 +3,15 @@ import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Books, chatWith } from "../../support/books.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { delta, done, finish, scriptedGateway, usage, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import {
+  delta,
+  done,
+  finish,
+  scriptedGateway,
+  usage,
+  type Asked,
+  type ScriptedGateway,
+} from "../../support/scripted-gateway.ts";
 import { ask, open, type Body, type WireAnswer, type WireOptions } from "../../support/wire-client.ts";
 
 let gateway: ScriptedGateway;
@@ -43,18 +51,39 @@ describe("the request's bytes reach the gateway as they were", () => {
   const head = '"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]';
   it.each([
     ["odd spacing", `\r\n { "model" :\t"gpt-4o" ,\n "messages":[ {"role":"user" , "content":"hi"} ] }  \n`],
-    ["letters as they are and escaped", `{"model":"gpt-4o","messages":[{"role":"user","content":"é\\u00e9 日本 \\ud83d\\ude00 😀 \\/ \\u2028 "}]}`],
-    ["numbers that JavaScript cannot hold", `{${head},"seed":12345678901234567890123,"temperature":0.10000000000000000555,"top_p":1e-400,"x":-0}`],
+    [
+      "letters as they are and escaped",
+      `{"model":"gpt-4o","messages":[{"role":"user","content":"é\\u00e9 日本 \\ud83d\\ude00 😀 \\/ \\u2028 "}]}`,
+    ],
+    [
+      "numbers that JavaScript cannot hold",
+      `{${head},"seed":12345678901234567890123,"temperature":0.10000000000000000555,"top_p":1e-400,"x":-0}`,
+    ],
     ["keys in their order, numbers as keys", `{"zz":1,"10":1,"2":2,${head},"aa":{"b":1,"a":2}}`],
-    ["unknown fields", `{${head},"gateway_option":{"deep":[1,[2,{"three":null}]]},"__proto__":{"x":1},"constructor":1}`],
+    [
+      "unknown fields",
+      `{${head},"gateway_option":{"deep":[1,[2,{"three":null}]]},"__proto__":{"x":1},"constructor":1}`,
+    ],
     ["a field given twice that no price depends on", `{${head},"user":"a","user":"b"}`],
     ["n, logprobs and stop", `{${head},"n":2,"logprobs":true,"top_logprobs":3,"stop":["\\n","END"]}`],
-    ["response_format", `{${head},"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object"}}}}`],
-    ["tools", `{${head},"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}],"tool_choice":"auto"}`],
+    [
+      "response_format",
+      `{${head},"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object"}}}}`,
+    ],
+    [
+      "tools",
+      `{${head},"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}],"tool_choice":"auto"}`,
+    ],
     ["functions", `{${head},"functions":[{"name":"f","parameters":{}}],"function_call":{"name":"f"}}`],
-    ["images", `{"model":"gpt-4o","messages":[{"role":"user","content":[{"type":"text","text":"?"},{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo=","detail":"low"}}]}]}`],
+    [
+      "images",
+      `{"model":"gpt-4o","messages":[{"role":"user","content":[{"type":"text","text":"?"},{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo=","detail":"low"}}]}]}`,
+    ],
     ["audio", `{${head},"modalities":["text","audio"],"audio":{"voice":"alloy","format":"wav"}}`],
-    ["an audio part", `{"model":"gpt-4o","messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}]}]}`],
+    [
+      "an audio part",
+      `{"model":"gpt-4o","messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}]}]}`,
+    ],
     ["a model by its dated name", `{"model":"gpt-4o-2024-11-20","messages":[{"role":"user","content":"hi"}]}`],
     ["stream options", `{${head},"stream":false,"stream_options":null}`],
     ["a megabyte", `{"model":"gpt-4o","messages":[{"role":"user","content":"${"naïve ".repeat(160_000)}"}]}`],
@@ -93,7 +122,9 @@ describe("the request's bytes reach the gateway as they were", () => {
 
   it("the query passes, and so does a path without its /v1", async () => {
     const body = { model: "gpt-4o", messages: [{ role: "user", content: "hi" }] };
-    expect((await passed(body, { path: "/v1/chat/completions?a=1&b=%2F" })).asked.request.url).toBe("/v1/chat/completions?a=1&b=%2F");
+    expect((await passed(body, { path: "/v1/chat/completions?a=1&b=%2F" })).asked.request.url).toBe(
+      "/v1/chat/completions?a=1&b=%2F",
+    );
     expect((await passed(body, { path: "/chat/completions" })).asked.request.url).toBe("/v1/chat/completions");
     await books.endings();
   });
@@ -123,7 +154,10 @@ describe("the request's headers pass by an allow-list", () => {
       te: "trailers",
       "x-anything": "1",
     };
-    const { asked } = await passed({ model: "gpt-4o", messages: [{ role: "user", content: "hi" }] }, { headers: withoutOrigin(sent) });
+    const { asked } = await passed(
+      { model: "gpt-4o", messages: [{ role: "user", content: "hi" }] },
+      { headers: withoutOrigin(sent) },
+    );
     expect(asked.request.headers).toEqual({
       accept: "application/json",
       "accept-language": "de",
@@ -162,23 +196,26 @@ describe("the answer reaches the client as it was", () => {
   it("its body, of whatever shape, and its headers but those of the connection", async () => {
     const text = ` {"choices":[{"message":{"content":"\\u00e9"}}],\n"usage":${JSON.stringify(usage)},"x_unknown":{"big":12345678901234567890,"t":1.0},"choices2":[]} \n`;
     const answer = await answeredWith(({ response }) => {
-      response.writeHead(200, [
-        ["Content-Type", "application/json; charset=utf-8"],
-        ["X-Request-ID", "req_1"],
-        ["X-Custom", "a"],
-        ["x-custom", "b"],
-        ["X-RateLimit-Remaining-Requests", "12"],
-        ["OpenAI-Processing-MS", "17"],
-        ["Set-Cookie", "a=1"],
-        ["Set-Cookie", "b=2"],
-        ["X-Farebox-Cost-Usd", "999"],
-        ["Connection", "keep-alive, X-Hop"],
-        ["X-Hop", "1"],
-        ["Proxy-Authenticate", "Basic"],
-        ["Trailer", "X-Late"],
-        ["Cache-Control", "no-store"],
-        ["Latin", "caf\u00e9"],
-      ].flat());
+      response.writeHead(
+        200,
+        [
+          ["Content-Type", "application/json; charset=utf-8"],
+          ["X-Request-ID", "req_1"],
+          ["X-Custom", "a"],
+          ["x-custom", "b"],
+          ["X-RateLimit-Remaining-Requests", "12"],
+          ["OpenAI-Processing-MS", "17"],
+          ["Set-Cookie", "a=1"],
+          ["Set-Cookie", "b=2"],
+          ["X-Farebox-Cost-Usd", "999"],
+          ["Connection", "keep-alive, X-Hop"],
+          ["X-Hop", "1"],
+          ["Proxy-Authenticate", "Basic"],
+          ["Trailer", "X-Late"],
+          ["Cache-Control", "no-store"],
+          ["Latin", "caf\u00e9"],
+        ].flat(),
+      );
       response.end(text);
     });
     expect(answer.body.toString()).toBe(text);
@@ -194,10 +231,15 @@ describe("the answer reaches the client as it was", () => {
       "Latin",
     ]);
     expect(answer.headers).toMatchObject({ "x-custom": "a, b", "x-request-id": "req_1", latin: "caf\u00e9" });
-    for (const name of ["set-cookie", "x-hop", "proxy-authenticate", "trailer"]) expect(answer.headers[name]).toBeUndefined();
+    for (const name of ["set-cookie", "x-hop", "proxy-authenticate", "trailer"])
+      expect(answer.headers[name]).toBeUndefined();
     expect(answer.headers["x-farebox-cost-usd"]).toBe("0.00002625");
     expect(answer.headers["x-farebox-request-id"]).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7/);
-    expect(await books.ended()).toMatchObject({ gatewayRequestId: "req_1", source: "reported", id: answer.headers["x-farebox-request-id"] });
+    expect(await books.ended()).toMatchObject({
+      gatewayRequestId: "req_1",
+      source: "reported",
+      id: answer.headers["x-farebox-request-id"],
+    });
   });
 
   it("with our request id where the gateway gives none", async () => {
@@ -209,10 +251,17 @@ describe("the answer reaches the client as it was", () => {
   it.each([400, 404, 418, 429, 451, 500, 503, 529])("also an error with %i", async (status) => {
     const text = `{ "error" : {"message":"n\\u00f6", "code":null, "more":[1.0]} }\n`;
     const answer = await answeredWith(({ response }) => {
-      response.writeHead(status, { "content-type": "application/problem+json", "retry-after": "17", "x-should-retry": "true" });
+      response.writeHead(status, {
+        "content-type": "application/problem+json",
+        "retry-after": "17",
+        "x-should-retry": "true",
+      });
       response.end(text);
     });
-    expect(answer).toMatchObject({ status, headers: { "content-type": "application/problem+json", "retry-after": "17", "x-should-retry": "true" } });
+    expect(answer).toMatchObject({
+      status,
+      headers: { "content-type": "application/problem+json", "retry-after": "17", "x-should-retry": "true" },
+    });
     expect(answer.body.toString()).toBe(text);
     expect(await books.ended()).toMatchObject({ state: "voided", reason: `gateway_${status}`, cost: null });
   });
@@ -221,7 +270,9 @@ describe("the answer reaches the client as it was", () => {
     const empty = await answeredWith(({ response }) => response.writeHead(503, { "content-length": "0" }).end());
     expect(empty).toMatchObject({ status: 503, headers: { "content-length": "0" } });
     expect(empty.headers["content-type"]).toBeUndefined();
-    const page = await answeredWith(({ response }) => response.writeHead(403, { "content-type": "text/html" }).end("<h1>no</h1>"));
+    const page = await answeredWith(({ response }) =>
+      response.writeHead(403, { "content-type": "text/html" }).end("<h1>no</h1>"),
+    );
     expect(page.body.toString()).toBe("<h1>no</h1>");
     expect(await books.endings()).toMatchObject([{ state: "voided" }, { state: "voided" }]);
   });
@@ -230,7 +281,9 @@ describe("the answer reaches the client as it was", () => {
 it("what the gateway names is stored in at most 256 characters, and reaches the client whole", async () => {
   const model = "m".repeat(300_000);
   const answer = await answeredWith(({ response }) => {
-    response.writeHead(200, { "content-type": "application/json", "x-request-id": "r".repeat(1000) }).end(JSON.stringify({ ...JSON.parse(answerText), model }));
+    response
+      .writeHead(200, { "content-type": "application/json", "x-request-id": "r".repeat(1000) })
+      .end(JSON.stringify({ ...JSON.parse(answerText), model }));
   });
   expect(JSON.parse(answer.body.toString()).model).toBe(model);
   expect(answer.headers["x-request-id"]).toBe("r".repeat(1000));
@@ -265,21 +318,34 @@ describe("the gateway's credential never reaches a client", () => {
   });
 
   it("nor in one that repeats it in base64, or escaped", async () => {
-    const echo = { plain: "x", basic: Buffer.from(`Bearer ${secret}`).toString("base64"), url: Buffer.from(`a:${secret}?`).toString("base64url") };
+    const echo = {
+      plain: "x",
+      basic: Buffer.from(`Bearer ${secret}`).toString("base64"),
+      url: Buffer.from(`a:${secret}?`).toString("base64url"),
+    };
     const answer = await answeredWith(({ response }) => {
-      response.writeHead(400, { "content-type": "application/json" }).end(JSON.stringify(echo).replace('"x"', String.raw`"\u0073k-sandb\u006Fx"`));
+      response
+        .writeHead(400, { "content-type": "application/json" })
+        .end(JSON.stringify(echo).replace('"x"', String.raw`"\u0073k-sandb\u006Fx"`));
     });
     const { plain, basic, url } = JSON.parse(answer.body.toString()) as typeof echo;
     expect(plain).toBe("<hidden>");
-    for (const text of [basic, url]) expect(Buffer.from(text.replace("<hidden>", ""), "base64").toString()).not.toMatch(/sk|andbox/);
+    for (const text of [basic, url])
+      expect(Buffer.from(text.replace("<hidden>", ""), "base64").toString()).not.toMatch(/sk|andbox/);
     expect(basic + url).toMatch(/<hidden>.*<hidden>/);
     await books.ended();
   });
 
   it("nor is it stored, where the answer's model or id repeats it", async () => {
     await answeredWith(({ response }) => {
-      const answer = { model: `m ${secret}`, choices: [{ index: 0, message: { content: "Hi" }, finish_reason: "stop" }], usage: { prompt_tokens: 1, completion_tokens: 1 } };
-      response.writeHead(200, { "content-type": "application/json", "x-request-id": `r-${secret}` }).end(JSON.stringify(answer));
+      const answer = {
+        model: `m ${secret}`,
+        choices: [{ index: 0, message: { content: "Hi" }, finish_reason: "stop" }],
+        usage: { prompt_tokens: 1, completion_tokens: 1 },
+      };
+      response
+        .writeHead(200, { "content-type": "application/json", "x-request-id": `r-${secret}` })
+        .end(JSON.stringify(answer));
     });
     expect(await books.ended()).toMatchObject({ servedModel: "m <hidden>", gatewayRequestId: "r-<hidden>" });
   });
@@ -287,7 +353,9 @@ describe("the gateway's credential never reaches a client", () => {
   it("nor in a header", async () => {
     const answer = await answeredWith(({ response, request }) => {
       const echoed = request.headers["authorization"] ?? "";
-      response.writeHead(400, { "x-echo": echoed, "www-authenticate": `Bearer error="${echoed}"`, "x-plain": "kept" }).end("{}");
+      response
+        .writeHead(400, { "x-echo": echoed, "www-authenticate": `Bearer error="${echoed}"`, "x-plain": "kept" })
+        .end("{}");
     });
     expect(answer.rawHeaders.join("\n")).not.toContain(secret);
     expect(answer.headers["x-plain"]).toBe("kept");
@@ -296,7 +364,9 @@ describe("the gateway's credential never reaches a client", () => {
 
   it("nor an internal key the ledger or the metrics", async () => {
     const charges = await sandboxed.charges();
-    const seen = JSON.stringify(charges, (_, value) => (typeof value === "bigint" ? String(value) : value)) + (await sandboxed.metrics());
+    const seen =
+      JSON.stringify(charges, (_, value) => (typeof value === "bigint" ? String(value) : value)) +
+      (await sandboxed.metrics());
     expect(seen).not.toContain(secret);
     expect(seen).not.toContain(sandboxed.key.slice("sk-fb-".length));
     expect(JSON.stringify(sandboxed.sandbox.requests.map(({ headers }) => headers))).not.toContain(sandboxed.key);
@@ -306,7 +376,11 @@ describe("the gateway's credential never reaches a client", () => {
 it("a stream has no cost headers and keeps its own", async () => {
   const opening = open(proxy, { model: "gpt-4o", stream: true, messages: [{ role: "user", content: "hi" }] });
   const { response } = await gateway.nextChat();
-  response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no" });
+  response.writeHead(200, {
+    "content-type": "text/event-stream",
+    "cache-control": "no-cache",
+    "x-accel-buffering": "no",
+  });
   response.end(delta("a") + finish({ usage }) + done);
   const answer = await opening;
   expect(answer.response.headers).toMatchObject({ "cache-control": "no-cache", "x-accel-buffering": "no" });

@@ -23,23 +23,38 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
   }
 
   it("passes any method and path of the gateway, and records it without a price", async () => {
-    const answered = ask(proxy, "some bytes", { method: "PUT", path: "/v2/things/7?a=b", headers: { "content-type": "text/plain" } });
+    const answered = ask(proxy, "some bytes", {
+      method: "PUT",
+      path: "/v2/things/7?a=b",
+      headers: { "content-type": "text/plain" },
+    });
     const { request, response, body } = await gateway.nextChat();
-    expect([request.method, request.url, request.headers["content-type"], body.toString()]).toEqual(["PUT", "/v2/things/7?a=b", "text/plain", "some bytes"]);
+    expect([request.method, request.url, request.headers["content-type"], body.toString()]).toEqual([
+      "PUT",
+      "/v2/things/7?a=b",
+      "text/plain",
+      "some bytes",
+    ]);
     expect(request.headers).toMatchObject({ "x-api-key": "sk-sandbox" });
     expect(JSON.stringify(request.headers)).not.toContain(proxy.key);
     response.writeHead(201, { "content-type": "text/csv", "x-thing": "7" }).end("a,b\n");
     const answer = await answered;
     expect([answer.status, answer.headers["x-thing"], answer.body.toString()]).toEqual([201, "7", "a,b\n"]);
-    expect(await newCharges()).toMatchObject([{ route: "/*path", model: "unnamed", state: "posted", cost: null, formula: "unpriced" }]);
+    expect(await newCharges()).toMatchObject([
+      { route: "/*path", model: "unnamed", state: "posted", cost: null, formula: "unpriced" },
+    ]);
   });
 
   it("writes down the model and the tokens that it is told, never a cost", async () => {
     const answered = ask(proxy, { model: "gpt-4o", input: "x" }, { path: "/v1/moderations" });
     const { response } = await gateway.nextChat();
-    response.writeHead(200, { "content-type": "application/json" }).end('{"usage":{"prompt_tokens":5,"total_tokens":5}}');
+    response
+      .writeHead(200, { "content-type": "application/json" })
+      .end('{"usage":{"prompt_tokens":5,"total_tokens":5}}');
     expect((await answered).headers["x-farebox-cost-usd"]).toBeUndefined();
-    expect(await newCharges()).toMatchObject([{ model: "gpt-4o", cost: null, source: "reported", tokens: { input: 5 } }]);
+    expect(await newCharges()).toMatchObject([
+      { model: "gpt-4o", cost: null, source: "reported", tokens: { input: 5 } },
+    ]);
   });
 
   it("passes a GET and a HEAD without a body, and a stream as it comes", async () => {
@@ -48,7 +63,9 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
       const { request, response } = await gateway.nextChat();
       expect(request.headers["content-length"]).toBeUndefined();
       expect(request.headers["transfer-encoding"]).toBeUndefined();
-      response.writeHead(200, { "content-type": "application/json", "content-length": "2" }).end(method === "GET" ? "{}" : undefined);
+      response
+        .writeHead(200, { "content-type": "application/json", "content-length": "2" })
+        .end(method === "GET" ? "{}" : undefined);
       expect((await answered).headers["content-length"]).toBe("2");
     }
     const answered = ask(proxy, { stream: true }, { path: "/v1/messages" });
@@ -59,61 +76,135 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
   });
 
   it("never passes a path of its own, nor one whose records belong to a key, however it is written", async () => {
-    const paths = ["/admin", "/v1/farebox/none", "/metrics/x", "/healthz/x", "/api/v1/task/x/y", "/api/v1/t%61sk/1/2", "/API/v1/task/1/2", "/account/info/x"];
+    const paths = [
+      "/admin",
+      "/v1/farebox/none",
+      "/metrics/x",
+      "/healthz/x",
+      "/api/v1/task/x/y",
+      "/api/v1/t%61sk/1/2",
+      "/API/v1/task/1/2",
+      "/account/info/x",
+    ];
     for (const path of paths) {
       const answer = await ask(proxy, {}, { method: "PATCH", path });
       expect([path, answer.status]).toEqual([path, 404]);
     }
-    for (const path of ["/healthz", "/account/info", "/api/v1/task", "/admin/v1/none"]) expect([401, 404, 405]).toContain((await ask(proxy, {}, { method: "PATCH", path })).status);
+    for (const path of ["/healthz", "/account/info", "/api/v1/task", "/admin/v1/none"])
+      expect([401, 404, 405]).toContain((await ask(proxy, {}, { method: "PATCH", path })).status);
     expect(await newCharges()).toEqual([]);
   });
 
   it("asks for a key, and heeds the models of one", async () => {
     expect((await ask({ url: proxy.url, key: "no" }, {}, { path: "/v1/files" })).status).toBe(401);
     const narrow = await proxy.addKey("narrow", { models: ["gpt-4o"] });
-    expect((await ask({ url: proxy.url, key: narrow }, undefined, { method: "GET", path: "/v1/files" })).status).toBe(403);
+    expect((await ask({ url: proxy.url, key: narrow }, undefined, { method: "GET", path: "/v1/files" })).status).toBe(
+      403,
+    );
   });
 
   it.each<[string, string, string, string]>([
     ["a model given twice", "/v1/moderations", '{"model":"o3","model":"gpt-4o"}', "'model' is given twice"],
-    ["a second model under an escaped name", "/v1/moderations", '{"model":"gpt-4o","\\u006dodel":"o3"}', "'model' is given twice"],
-    ["a model in another letter case", "/v1/moderations", '{"model":"gpt-4o","Model":"o3"}', "'Model' must be written 'model'"],
-    ["a model in another letter case alone", "/v1/moderations", '{"MODEL":"gpt-4o"}', "'MODEL' must be written 'model'"],
-    ["a model in the path", "/v1beta/models/gemini-2.5-flash:generateContent", '{"model":"gpt-4o"}', "the path names the model 'gemini-2.5-flash:generateContent'"],
-    ["its own model in the path", "/v1/engines/gpt-4o/completions", '{"model":"gpt-4o"}', "the path names the model 'gpt-4o'"],
-    ["a model in the path that no price file knows", "/openai/deployments/mine/chat/completions", '{"model":"gpt-4o"}', "the path names the model 'mine'"],
-    ["a model anywhere in the path", "/v2/gemini-2.5-flash:generate", '{"model":"gpt-4o"}', "the path names the model 'gemini-2.5-flash'"],
-    ["a model in the path in escapes and capitals", "/v2/%47emini%2D2.5-flash", '{"model":"gpt-4o"}', "the path names the model 'Gemini-2.5-flash'"],
-    ["a dated model in the path", "/v2/gpt-4o-2024-11-20/x", '{"model":"gpt-4o"}', "the path names the model 'gpt-4o-2024-11-20'"],
+    [
+      "a second model under an escaped name",
+      "/v1/moderations",
+      '{"model":"gpt-4o","\\u006dodel":"o3"}',
+      "'model' is given twice",
+    ],
+    [
+      "a model in another letter case",
+      "/v1/moderations",
+      '{"model":"gpt-4o","Model":"o3"}',
+      "'Model' must be written 'model'",
+    ],
+    [
+      "a model in another letter case alone",
+      "/v1/moderations",
+      '{"MODEL":"gpt-4o"}',
+      "'MODEL' must be written 'model'",
+    ],
+    [
+      "a model in the path",
+      "/v1beta/models/gemini-2.5-flash:generateContent",
+      '{"model":"gpt-4o"}',
+      "the path names the model 'gemini-2.5-flash:generateContent'",
+    ],
+    [
+      "its own model in the path",
+      "/v1/engines/gpt-4o/completions",
+      '{"model":"gpt-4o"}',
+      "the path names the model 'gpt-4o'",
+    ],
+    [
+      "a model in the path that no price file knows",
+      "/openai/deployments/mine/chat/completions",
+      '{"model":"gpt-4o"}',
+      "the path names the model 'mine'",
+    ],
+    [
+      "a model anywhere in the path",
+      "/v2/gemini-2.5-flash:generate",
+      '{"model":"gpt-4o"}',
+      "the path names the model 'gemini-2.5-flash'",
+    ],
+    [
+      "a model in the path in escapes and capitals",
+      "/v2/%47emini%2D2.5-flash",
+      '{"model":"gpt-4o"}',
+      "the path names the model 'Gemini-2.5-flash'",
+    ],
+    [
+      "a dated model in the path",
+      "/v2/gpt-4o-2024-11-20/x",
+      '{"model":"gpt-4o"}',
+      "the path names the model 'gpt-4o-2024-11-20'",
+    ],
     ["a model in the query", "/v1/realtime?Model=o3", '{"model":"gpt-4o"}', "the query names the model 'o3'"],
-    ["a model in the query by another name", "/v1/realtime?with=o3", '{"model":"gpt-4o"}', "the query names the model 'o3'"],
-  ])("refuses %s to a key that may use some models, and to one under a hard budget", async (what, path, body, message) => {
-    const name = what.replaceAll(" ", "-");
-    const narrow = await proxy.addKey(`narrow-${name}`, { models: ["gpt-4o"] });
-    await createTeam({ teams: proxy.serving.teams, clock: systemClock(), by: "test" }, { name: `team-${name}`, models: ["gpt-4o"] });
-    const member = await proxy.addKey(`member-${name}`, { team: `team-${name}` });
-    for (const key of [narrow, member]) {
-      const answer = await ask({ url: proxy.url, key }, body, { path });
-      expect([answer.status, errorCode(answer)]).toEqual([400, "invalid_request"]);
-      expect(answer.body.toString()).toContain(message);
-    }
-    const poor = await proxy.addKey(`poor-${name}`);
-    await proxy.budget(`key:poor-${name}`, "100");
-    expect((await ask({ url: proxy.url, key: poor }, body, { path })).status).toBe(400);
-    const answered = ask(proxy, body, { path });
-    const { request, response } = await gateway.nextChat();
-    expect(request.url).toBe(path);
-    response.writeHead(200, { "content-type": "application/json" }).end("{}");
-    expect((await answered).status).toBe(200);
-    expect(await newCharges()).toHaveLength(1);
-  });
+    [
+      "a model in the query by another name",
+      "/v1/realtime?with=o3",
+      '{"model":"gpt-4o"}',
+      "the query names the model 'o3'",
+    ],
+  ])(
+    "refuses %s to a key that may use some models, and to one under a hard budget",
+    async (what, path, body, message) => {
+      const name = what.replaceAll(" ", "-");
+      const narrow = await proxy.addKey(`narrow-${name}`, { models: ["gpt-4o"] });
+      await createTeam(
+        { teams: proxy.serving.teams, clock: systemClock(), by: "test" },
+        { name: `team-${name}`, models: ["gpt-4o"] },
+      );
+      const member = await proxy.addKey(`member-${name}`, { team: `team-${name}` });
+      for (const key of [narrow, member]) {
+        const answer = await ask({ url: proxy.url, key }, body, { path });
+        expect([answer.status, errorCode(answer)]).toEqual([400, "invalid_request"]);
+        expect(answer.body.toString()).toContain(message);
+      }
+      const poor = await proxy.addKey(`poor-${name}`);
+      await proxy.budget(`key:poor-${name}`, "100");
+      expect((await ask({ url: proxy.url, key: poor }, body, { path })).status).toBe(400);
+      const answered = ask(proxy, body, { path });
+      const { request, response } = await gateway.nextChat();
+      expect(request.url).toBe(path);
+      response.writeHead(200, { "content-type": "application/json" }).end("{}");
+      expect((await answered).status).toBe(200);
+      expect(await newCharges()).toHaveLength(1);
+    },
+  );
 
   it("refuses a body that is no JSON to a key that may use some models", async () => {
     const narrow = await proxy.addKey("narrow-form", { models: ["gpt-4o"] });
     const body = '{"model":"gpt-4o","x":"&model=o3&"}';
-    const answer = await ask({ url: proxy.url, key: narrow }, body, { path: "/v1/moderations", headers: { "content-type": "application/x-www-form-urlencoded" } });
+    const answer = await ask({ url: proxy.url, key: narrow }, body, {
+      path: "/v1/moderations",
+      headers: { "content-type": "application/x-www-form-urlencoded" },
+    });
     expect([answer.status, errorCode(answer)]).toEqual([400, "invalid_request"]);
-    const answered = ask({ url: proxy.url, key: narrow }, body, { path: "/v1/moderations", headers: { "content-type": "application/json; charset=utf-8" } });
+    const answered = ask({ url: proxy.url, key: narrow }, body, {
+      path: "/v1/moderations",
+      headers: { "content-type": "application/json; charset=utf-8" },
+    });
     (await gateway.nextChat()).response.writeHead(200, { "content-type": "application/json" }).end("{}");
     expect((await answered).status).toBe(200);
     expect(await newCharges()).toHaveLength(1);
@@ -122,7 +213,8 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
   it("is refused under a hard budget, whatever the method", async () => {
     const poor = await proxy.addKey("poor");
     await proxy.budget("key:poor", "100");
-    const refused = (method: string): Promise<WireAnswer> => ask({ url: proxy.url, key: poor }, undefined, { method, path: "/v1/files" });
+    const refused = (method: string): Promise<WireAnswer> =>
+      ask({ url: proxy.url, key: poor }, undefined, { method, path: "/v1/files" });
     for (const method of ["GET", "POST", "DELETE"]) {
       const answer = await refused(method);
       expect([answer.status, errorCode(answer)]).toEqual([400, "invalid_request"]);
@@ -139,7 +231,11 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
 
 it("without it such paths are not found, and stored responses of others stay unseen", async () => {
   await using proxy = await startProxy();
-  for (const [method, path] of [["GET", "/v1/files"], ["GET", "/v1/responses/resp_1"], ["DELETE", "/v1/responses/resp_1"]] as const) {
+  for (const [method, path] of [
+    ["GET", "/v1/files"],
+    ["GET", "/v1/responses/resp_1"],
+    ["DELETE", "/v1/responses/resp_1"],
+  ] as const) {
     expect((await ask(proxy, undefined, { method, path })).status).toBe(404);
   }
   expect(await proxy.charges()).toEqual([]);

@@ -5,8 +5,26 @@ import type { Charge } from "../../../src/core/charge.ts";
 import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
 import { Books, chatWith } from "../../support/books.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { delta, done, finish, scriptedGateway, usage, usageChunk, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
-import { ask, bytesOf, eventsIn, lastErrorCode, open, readToEnd, send, type OpenAnswer } from "../../support/wire-client.ts";
+import {
+  delta,
+  done,
+  finish,
+  scriptedGateway,
+  usage,
+  usageChunk,
+  type Asked,
+  type ScriptedGateway,
+} from "../../support/scripted-gateway.ts";
+import {
+  ask,
+  bytesOf,
+  eventsIn,
+  lastErrorCode,
+  open,
+  readToEnd,
+  send,
+  type OpenAnswer,
+} from "../../support/wire-client.ts";
 
 const helloStream = { model: "gpt-4o", stream: true, messages: [{ role: "user", content: "hello" }] };
 const eventStream = { "content-type": "text/event-stream; charset=utf-8" };
@@ -122,7 +140,11 @@ const floodEvents = 1344;
 const stalledBelow = 1280;
 
 /** Writes an event many times over, each as soon as there is room for it. */
-function writeAsTaken(response: ServerResponse, event: Buffer, times: number): { readonly written: number; readonly done: Promise<void> } {
+function writeAsTaken(
+  response: ServerResponse,
+  event: Buffer,
+  times: number,
+): { readonly written: number; readonly done: Promise<void> } {
   const progress = { written: 0, done: Promise.resolve() };
   const closed = new Promise<void>((resolve) => response.once("close", resolve));
   progress.done = (async () => {
@@ -146,7 +168,9 @@ const perConnection = new Set(["date", "connection", "keep-alive", "transfer-enc
 
 /** Headers that must be the same with and without the proxy. */
 function lasting(headers: OutgoingHttpHeaders): OutgoingHttpHeaders {
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => !perConnection.has(name) && !name.startsWith("x-farebox-")));
+  return Object.fromEntries(
+    Object.entries(headers).filter(([name]) => !perConnection.has(name) && !name.startsWith("x-farebox-")),
+  );
 }
 
 describe("every way of writing a stream passes to the byte, and is metered", () => {
@@ -232,14 +256,21 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
     ["without [DONE] behind it", [finish(), usageChunk()]],
     ["in the last chunk", [finish({ usage }), done]],
     ["in the last chunk, the stream without [DONE]", [finish({ usage })]],
-    ["in every chunk, growing", [delta("b", { usage: { ...usage, completion_tokens: 1, total_tokens: 10 } }), finish({ usage }), done]],
+    [
+      "in every chunk, growing",
+      [delta("b", { usage: { ...usage, completion_tokens: 1, total_tokens: 10 } }), finish({ usage }), done],
+    ],
     ["before comments", [finish(), usageChunk(), done, ": bye\n\n"]],
     ["with CR line ends", [finish(), usageChunk(), done].map((event) => event.replaceAll("\n", "\r"))],
     ["last, without its blank line", [finish(), usageChunk().trimEnd()]],
   ])("usage %s is the one charged", async (_where, last) => {
     const { body, charge } = await played([delta("a"), ...last]);
     expect(body.toString()).toBe(delta("a") + last.join(""));
-    expect(charge).toMatchObject({ source: "reported", tokens: { input: 9, output: 3 }, servedModel: "gpt-4o-2024-11-20" });
+    expect(charge).toMatchObject({
+      source: "reported",
+      tokens: { input: 9, output: 3 },
+      servedModel: "gpt-4o-2024-11-20",
+    });
   });
 
   it("a usage of a part does not pass for the whole when the stream breaks", async () => {
@@ -250,7 +281,10 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
   });
 
   it("a final usage is believed although the end is missing", async () => {
-    const { asked: { request, response }, answer } = await asking();
+    const {
+      asked: { request, response },
+      answer,
+    } = await asking();
     response.writeHead(200, eventStream);
     const text = delta("one") + finish() + usageChunk();
     response.write(text);
@@ -268,7 +302,10 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
   });
 
   it("an answer that is no stream in spite of stream: true is held and charged as reported", async () => {
-    const { asked: { response }, answer } = await asking();
+    const {
+      asked: { response },
+      answer,
+    } = await asking();
     const text = JSON.stringify({ choices: [{ message: { content: "x" } }], usage });
     response.writeHead(200, { "content-type": "application/json" }).end(text);
     const client = await answer;
@@ -278,7 +315,10 @@ describe("every way of writing a stream passes to the byte, and is metered", () 
   });
 
   it("the type of the content is read without regard to case", async () => {
-    const { asked: { response }, answer } = await asking();
+    const {
+      asked: { response },
+      answer,
+    } = await asking();
     response.writeHead(200, { "content-type": "Text/Event-Stream" }).flushHeaders();
     const client = await answer;
     response.end(delta("a") + finish({ usage }) + done);
@@ -295,7 +335,10 @@ describe("a stream that breaks ends with an error event of its own", () => {
     ["after a comment", `${delta("a")}: wait\n\n`],
     ["before any event", ""],
   ])("broken %s", async (_where, text) => {
-    const { asked: { request, response }, answer } = await asking();
+    const {
+      asked: { request, response },
+      answer,
+    } = await asking();
     response.writeHead(200, eventStream).flushHeaders();
     const client = await answer;
     response.write(text);
@@ -311,7 +354,10 @@ describe("a stream that breaks ends with an error event of its own", () => {
   });
 
   it("broken while the client is slow: the error follows what the client still had to read", async () => {
-    const { asked: { request, response }, answer } = await asking();
+    const {
+      asked: { request, response },
+      answer,
+    } = await asking();
     response.writeHead(200, eventStream).flushHeaders();
     const client = await answer;
     const event = Buffer.from(`: ${"x".repeat(64 * 1024 - 4)}\n\n`);
@@ -353,7 +399,10 @@ describe("FAREBOX_STREAM_USAGE=inject", () => {
   });
   afterAll(() => injecting[Symbol.asyncDispose]());
 
-  async function injected(text: Buffer, events: readonly (string | Buffer)[]): Promise<{ sent: string; body: Buffer; charge: Charge }> {
+  async function injected(
+    text: Buffer,
+    events: readonly (string | Buffer)[],
+  ): Promise<{ sent: string; body: Buffer; charge: Charge }> {
     const opening = open(injecting, text);
     const { body, response } = await gateway.nextChat();
     response.writeHead(200, eventStream).flushHeaders();
@@ -365,7 +414,13 @@ describe("FAREBOX_STREAM_USAGE=inject", () => {
 
   it("asks the gateway, and the client sees the stream without the extra chunk", async () => {
     const text = '{ "model":"gpt-4o",\n "stream" : true, "messages":[{"role":"user","content":"hé"}], "x": 1e400 }';
-    const { sent, body, charge } = await injected(Buffer.from(text), [delta("a"), delta("b"), finish(), usageChunk(), done]);
+    const { sent, body, charge } = await injected(Buffer.from(text), [
+      delta("a"),
+      delta("b"),
+      finish(),
+      usageChunk(),
+      done,
+    ]);
     expect(JSON.parse(sent).stream_options).toEqual({ include_usage: true });
     expect(sent).toContain('"x": 1e400');
     expect(body.toString()).toBe(delta("a") + delta("b") + finish() + done);
@@ -376,7 +431,9 @@ describe("FAREBOX_STREAM_USAGE=inject", () => {
     const crlf = (event: string) => event.replaceAll("\n", "\r\n");
     const before = `: hello\r\n\r\n${crlf(delta("naïve 😀"))}${crlf(finish())}`;
     const stream = Buffer.from(before + crlf(usageChunk()) + crlf(done));
-    const pieces = Array.from({ length: Math.ceil(stream.length / size) }, (_, at) => stream.subarray(at * size, (at + 1) * size));
+    const pieces = Array.from({ length: Math.ceil(stream.length / size) }, (_, at) =>
+      stream.subarray(at * size, (at + 1) * size),
+    );
     const { body, charge } = await injected(bytesOf(helloStream), pieces);
     expect(body.toString()).toBe(before + crlf(done));
     expect(charge).toMatchObject({ source: "reported", tokens: { output: 3 } });
@@ -408,7 +465,9 @@ describe("FAREBOX_STREAM_USAGE=inject", () => {
     const text = JSON.stringify({ ...helloStream, stream: false }, null, 1);
     const answering = ask(injecting, text);
     const { body, response } = await gateway.nextChat();
-    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ choices: [{ message: { content: "x" } }], usage }));
+    response
+      .writeHead(200, { "content-type": "application/json" })
+      .end(JSON.stringify({ choices: [{ message: { content: "x" } }], usage }));
     expect(body.toString()).toBe(text);
     expect((await answering).status).toBe(200);
     expect(await injectingBooks.ended()).toMatchObject({ source: "reported" });
@@ -432,7 +491,9 @@ describe("FAREBOX_STREAM_USAGE=inject", () => {
     await using real = await startProxy({ env: { FAREBOX_STREAM_USAGE: "inject" } });
     const realBooks = new Books(real);
     const answer = await readToEnd(
-      await new Promise<IncomingMessage>((resolve) => send(real, chatWith("reasoning:80+tokens:25", { stream: true })).once("response", resolve)),
+      await new Promise<IncomingMessage>((resolve) =>
+        send(real, chatWith("reasoning:80+tokens:25", { stream: true })).once("response", resolve),
+      ),
     );
     expect(answer.body.toString()).not.toContain("completion_tokens");
     const { charge, billed } = await realBooks.endedBeside();

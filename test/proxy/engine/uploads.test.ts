@@ -109,7 +109,11 @@ it("uploads that pass at the same time take their share of the memory for bodies
   const begun = httpRequest(`${own.url}/v1/audio/transcriptions`, {
     method: "POST",
     agent: false,
-    headers: { authorization: `Bearer ${own.key}`, "content-type": "multipart/form-data; boundary=b", expect: "100-continue" },
+    headers: {
+      authorization: `Bearer ${own.key}`,
+      "content-type": "multipart/form-data; boundary=b",
+      expect: "100-continue",
+    },
   });
   begun.flushHeaders();
   await once(begun, "continue");
@@ -117,7 +121,11 @@ it("uploads that pass at the same time take their share of the memory for bodies
     const form = new FormData();
     form.append("model", "whisper-1");
     form.append("file", new Blob([Buffer.alloc(150_000)]), "a.wav");
-    return fetch(`${own.url}/v1/audio/transcriptions`, { method: "POST", headers: { authorization: `Bearer ${own.key}` }, body: form });
+    return fetch(`${own.url}/v1/audio/transcriptions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${own.key}` },
+      body: form,
+    });
   };
   // The first one's share is taken once its key is known, which a second request cannot see.
   let second = await send();

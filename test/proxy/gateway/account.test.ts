@@ -20,14 +20,22 @@ describe("the account record", () => {
   it("is fetched once, then remembered; secrets are hidden", async () => {
     await using proxy = await startProxy();
     const first = await accountInfo(proxy);
-    expect(first).toMatchObject({ status: 200, headers: { "x-farebox-cache": "miss", age: "0", "content-type": "application/json" } });
+    expect(first).toMatchObject({
+      status: 200,
+      headers: { "x-farebox-cache": "miss", age: "0", "content-type": "application/json" },
+    });
     const second = await accountInfo(proxy);
     expect(second).toMatchObject({ status: 200, headers: { "x-farebox-cache": "hit" } });
     expect(second.body).toEqual(first.body);
     expect(proxy.sandbox.accountCalls).toBe(1);
     expect(proxy.sandbox.requests[0]?.headers["x-api-key"]).toBe("sk-sandbox");
     const { data } = jsonOf(first);
-    expect(data).toMatchObject({ api_key: "<hidden>", notification_hook_url: "<hidden>", equivalent_in_usd: 25, plan: "creator" });
+    expect(data).toMatchObject({
+      api_key: "<hidden>",
+      notification_hook_url: "<hidden>",
+      equivalent_in_usd: 25,
+      plan: "creator",
+    });
     expect(data.credit_pack_info.available_credits).toBe(250_000_000);
     expect(first.body.toString()).not.toMatch(/sk-sandbox|hook-secret/);
     expect(await proxy.charges()).toEqual([]);
@@ -48,13 +56,28 @@ describe("the account record", () => {
     clock.advance(1);
     let scenario: string | undefined;
     await using sandbox = await startSandbox({ scenario: () => scenario });
-    await using gateway = createGateway("http-proxy-middleware", { baseUrl: sandbox.url, apiKey: sandbox.apiKey, clock: systemClock() });
-    const { events } = createMetrics({ version: "0", keysMax: 10, otel: false, clock, pricesLoadedAt: 0, figures: async () => ({}) as never });
+    await using gateway = createGateway("http-proxy-middleware", {
+      baseUrl: sandbox.url,
+      apiKey: sandbox.apiKey,
+      clock: systemClock(),
+    });
+    const { events } = createMetrics({
+      version: "0",
+      keysMax: 10,
+      otel: false,
+      clock,
+      pricesLoadedAt: 0,
+      figures: async () => ({}) as never,
+    });
     const account = createAccount({ gateway, clock, events, ttlMs: 60_000, silenceMs: 5_000 });
     const look = async () => {
       const found = await account.lookUp();
       if (!found.ok) throw new Error("no record");
-      return { freshness: found.freshness, usd: (found.record.body["data"] as { equivalent_in_usd: number }).equivalent_in_usd, at: found.record.fetchedAt };
+      return {
+        freshness: found.freshness,
+        usd: (found.record.body["data"] as { equivalent_in_usd: number }).equivalent_in_usd,
+        at: found.record.fetchedAt,
+      };
     };
     const start = clock.now();
     expect(await look()).toEqual({ freshness: "miss", usd: 25, at: start });
@@ -80,8 +103,19 @@ describe("the account record", () => {
   it("answers who waits for it while another asks anew", async () => {
     const clock = manualClock();
     await using gateway = await scriptedGateway();
-    await using engine = createGateway("http-proxy-middleware", { baseUrl: gateway.url, apiKey: "sk-test", clock: systemClock() });
-    const { events } = createMetrics({ version: "0", keysMax: 10, otel: false, clock, pricesLoadedAt: 0, figures: async () => ({}) as never });
+    await using engine = createGateway("http-proxy-middleware", {
+      baseUrl: gateway.url,
+      apiKey: "sk-test",
+      clock: systemClock(),
+    });
+    const { events } = createMetrics({
+      version: "0",
+      keysMax: 10,
+      otel: false,
+      clock,
+      pricesLoadedAt: 0,
+      figures: async () => ({}) as never,
+    });
     const account = createAccount({ gateway: engine, clock, events, ttlMs: 60_000, silenceMs: 5_000 });
     const looking = account.lookUp();
     const first = await gateway.next();
@@ -101,7 +135,12 @@ describe("views of FAREBOX_ACCOUNT_INFO", () => {
       code: 200,
       data: {
         equivalent_in_usd: 25,
-        credit_pack_info: { total_credits: 250_000_000, used_credits: 0, frozen_credits: 0, available_credits: 250_000_000 },
+        credit_pack_info: {
+          total_credits: 250_000_000,
+          used_credits: 0,
+          frozen_credits: 0,
+          available_credits: 250_000_000,
+        },
       },
       message: "success",
     });
@@ -115,25 +154,36 @@ describe("views of FAREBOX_ACCOUNT_INFO", () => {
     expect(proxy.sandbox.accountCalls).toBe(0);
   });
 
-  it.each(["data", "root", "wallet", "credit_pack_info", "absent"] as const)("equivalent_in_usd in %s", async (equivalentInUsd) => {
-    await using proxy = await startProxy({ sandbox: { equivalentInUsd }, env: { FAREBOX_ACCOUNT_INFO: "balance" } });
-    const record = jsonOf(await accountInfo(proxy));
-    const { data } = record;
-    expect({ data: data.equivalent_in_usd, root: record.equivalent_in_usd, wallet: data.wallet?.equivalent_in_usd, credit_pack_info: data.credit_pack_info.equivalent_in_usd }).toEqual(
-      equivalentInUsd === "absent" ? {} : { [equivalentInUsd]: 25 },
-    );
-    // Absent rather than 0 when unknown.
-    expect(/^farebox_balance_usd /m.test(await proxy.metrics())).toBe(equivalentInUsd !== "absent");
-  });
+  it.each(["data", "root", "wallet", "credit_pack_info", "absent"] as const)(
+    "equivalent_in_usd in %s",
+    async (equivalentInUsd) => {
+      await using proxy = await startProxy({ sandbox: { equivalentInUsd }, env: { FAREBOX_ACCOUNT_INFO: "balance" } });
+      const record = jsonOf(await accountInfo(proxy));
+      const { data } = record;
+      expect({
+        data: data.equivalent_in_usd,
+        root: record.equivalent_in_usd,
+        wallet: data.wallet?.equivalent_in_usd,
+        credit_pack_info: data.credit_pack_info.equivalent_in_usd,
+      }).toEqual(equivalentInUsd === "absent" ? {} : { [equivalentInUsd]: 25 });
+      // Absent rather than 0 when unknown.
+      expect(/^farebox_balance_usd /m.test(await proxy.metrics())).toBe(equivalentInUsd !== "absent");
+    },
+  );
 });
 
 describe("an account record that cannot be had", () => {
   const sandboxed = (scenario: string): { sandbox: SandboxOptions } => ({ sandbox: { scenario: () => scenario } });
-  const impatient: ProxyOptions = { adjust: (settings) => ({ ...settings, gateway: { ...settings.gateway, silenceMs: 150 } }) };
+  const impatient: ProxyOptions = {
+    adjust: (settings) => ({ ...settings, gateway: { ...settings.gateway, silenceMs: 150 } }),
+  };
 
   it("a key is needed", async () => {
     await using proxy = await startProxy();
-    const answer = await ask({ url: proxy.url, key: "sk-fb-none-xxxxxxxxxxxxxxxxxxxxxxxx" }, undefined, { path: "/account/info", method: "GET" });
+    const answer = await ask({ url: proxy.url, key: "sk-fb-none-xxxxxxxxxxxxxxxxxxxxxxxx" }, undefined, {
+      path: "/account/info",
+      method: "GET",
+    });
     expect(answer.status).toBe(401);
     expect(proxy.sandbox.accountCalls).toBe(0);
   });
@@ -182,7 +232,9 @@ describe("an account record that cannot be had", () => {
       const asking = accountInfo(proxy);
       const { response } = await gateway.next();
       const body = gzipSync(JSON.stringify({ code: 401, message: "key sk-sandbox" }));
-      response.writeHead(401, { "content-type": "application/json", "content-encoding": "gzip", "x-echo": "sk-sandbox" }).end(body);
+      response
+        .writeHead(401, { "content-type": "application/json", "content-encoding": "gzip", "x-echo": "sk-sandbox" })
+        .end(body);
       const answer = await asking;
       expect(answer.status).toBe(401);
       expect(jsonOf(answer).message).toBe("key <hidden>");
@@ -199,14 +251,21 @@ describe("an account record that cannot be had", () => {
       response.writeHead(200, { "content-type": "application/json" }).end(fixture);
       const { body } = await asking;
       expect(body.toString()).toBe(
-        fixture.toString().replace('"<API_KEY>"', '"<hidden>"').replace('"https://hooks.example.com/gateway?token=hook-secret"', '"<hidden>"'),
+        fixture
+          .toString()
+          .replace('"<API_KEY>"', '"<hidden>"')
+          .replace('"https://hooks.example.com/gateway?token=hook-secret"', '"<hidden>"'),
       );
       const page = await whole.metrics();
       for (const line of [
         "farebox_balance_usd 12.345675",
-        'farebox_credits{kind="total"} 2500000', 'farebox_credits{kind="used"} 1265332.5', 'farebox_credits{kind="frozen"} 100', 'farebox_credits{kind="available"} 1234567.5',
+        'farebox_credits{kind="total"} 2500000',
+        'farebox_credits{kind="used"} 1265332.5',
+        'farebox_credits{kind="frozen"} 100',
+        'farebox_credits{kind="available"} 1234567.5',
         'farebox_account_info{plan="creator",type="ppu"} 1',
-      ]) expect(page).toContain(`\n${line}\n`);
+      ])
+        expect(page).toContain(`\n${line}\n`);
     });
 
     it("the view `balance` has the figures as they are written", async () => {
@@ -226,15 +285,27 @@ describe("an account record that cannot be had", () => {
         const { response } = await gateway.next();
         response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ code: 200, data }));
         await sampling;
-        const lines = (await changing.metrics()).split("\n").filter((line) => /^farebox_(credits|account_info|balance_usd)/.test(line));
+        const lines = (await changing.metrics())
+          .split("\n")
+          .filter((line) => /^farebox_(credits|account_info|balance_usd)/.test(line));
         return new Set(lines);
       };
-      expect(await read({ plan: 'a "b"\n', credit_pack_info: { used_credits: 5, available_credits: 0 } })).toEqual(new Set([
-        'farebox_credits{kind="used"} 5', 'farebox_credits{kind="available"} 0', 'farebox_account_info{plan="a \\"b\\" ",type=""} 1',
-      ]));
-      expect(await read({ plan: "x".repeat(100), equivalent_in_usd: 3, credit_pack_info: { used_credits: 6 } })).toEqual(new Set([
-        "farebox_balance_usd 3", 'farebox_credits{kind="used"} 6', `farebox_account_info{plan="${"x".repeat(64)}",type=""} 1`,
-      ]));
+      expect(await read({ plan: 'a "b"\n', credit_pack_info: { used_credits: 5, available_credits: 0 } })).toEqual(
+        new Set([
+          'farebox_credits{kind="used"} 5',
+          'farebox_credits{kind="available"} 0',
+          'farebox_account_info{plan="a \\"b\\" ",type=""} 1',
+        ]),
+      );
+      expect(
+        await read({ plan: "x".repeat(100), equivalent_in_usd: 3, credit_pack_info: { used_credits: 6 } }),
+      ).toEqual(
+        new Set([
+          "farebox_balance_usd 3",
+          'farebox_credits{kind="used"} 6',
+          `farebox_account_info{plan="${"x".repeat(64)}",type=""} 1`,
+        ]),
+      );
       expect(await read({})).toEqual(new Set());
     });
 

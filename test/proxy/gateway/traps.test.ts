@@ -7,257 +7,284 @@ import { startSandbox } from "../../../src/sandbox/server.ts";
 import { systemClock } from "../../../src/time/clock.ts";
 import { Books, chatWith } from "../../support/books.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
-import { delta, done, finish, scriptedGateway, usage, type Asked, type ScriptedGateway } from "../../support/scripted-gateway.ts";
+import {
+  delta,
+  done,
+  finish,
+  scriptedGateway,
+  usage,
+  type Asked,
+  type ScriptedGateway,
+} from "../../support/scripted-gateway.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { ask, bytesOf, open, send } from "../../support/wire-client.ts";
 
 /** Each trap of http-proxy-middleware 4 that was seen, and how it is avoided; another engine must not fall into them either. */
-describe.each<Engine>(["http-proxy-middleware", "undici"])("traps of http-proxy-middleware 4, with the engine %s", (engine) => {
-  const createOf = (options: GatewayOptions) => createGateway(engine, options);
-  const clock = systemClock();
-  const everything = new AsyncDisposableStack();
-  let scripted: ScriptedGateway;
-  let gateway: Gateway;
+describe.each<Engine>(["http-proxy-middleware", "undici"])(
+  "traps of http-proxy-middleware 4, with the engine %s",
+  (engine) => {
+    const createOf = (options: GatewayOptions) => createGateway(engine, options);
+    const clock = systemClock();
+    const everything = new AsyncDisposableStack();
+    let scripted: ScriptedGateway;
+    let gateway: Gateway;
 
-  beforeAll(async () => {
-    scripted = everything.use(await scriptedGateway());
-    gateway = everything.use(createOf({ baseUrl: scripted.url, apiKey: "sk-gateway", clock }));
-  });
-  afterAll(() => everything.disposeAsync());
-
-  const request = (more: Partial<GatewayRequest> = {}): GatewayRequest => ({
-    method: "POST",
-    path: "/v1/chat/completions",
-    headers: { "content-type": "application/json" },
-    body: Buffer.from("{}"),
-    silenceMs: 60_000,
-    ...more,
-  });
-
-  /** What a receiver is told, in its order. */
-  function sent(of: Gateway, more: Partial<GatewayRequest> = {}) {
-    const told: string[] = [];
-    const chunks: Buffer[] = [];
-    const head = Promise.withResolvers<number>();
-    const first = Promise.withResolvers<Buffer>();
-    const over = Promise.withResolvers<GatewayFailure | "end">();
-    const call = of.send(request(more), {
-      head({ status }) {
-        told.push(`head ${status}`);
-        head.resolve(status);
-      },
-      chunk(bytes) {
-        if (told.at(-1) !== "chunk") told.push("chunk");
-        chunks.push(bytes as Buffer);
-        first.resolve(bytes as Buffer);
-      },
-      end() {
-        told.push("end");
-        over.resolve("end");
-      },
-      fail(failure) {
-        told.push(`fail ${failure.kind}`);
-        over.resolve(failure);
-      },
+    beforeAll(async () => {
+      scripted = everything.use(await scriptedGateway());
+      gateway = everything.use(createOf({ baseUrl: scripted.url, apiKey: "sk-gateway", clock }));
     });
-    return { call, told, head: head.promise, first: first.promise, over: over.promise, body: () => Buffer.concat(chunks) };
-  }
+    afterAll(() => everything.disposeAsync());
 
-  it("its default agent caps at 256 sockets: here 300 requests run at once", async () => {
-    const calls = Array.from({ length: 300 }, () => sent(gateway));
-    const asked: Asked[] = [];
-    // None is answered before all have arrived.
-    for (const _ of calls) asked.push(await scripted.next());
-    expect(scripted.connections).toBeGreaterThanOrEqual(300);
-    for (const { response } of asked) response.end("{}");
-    expect(await Promise.all(calls.map(({ over }) => over))).toEqual(calls.map(() => "end"));
-  });
+    const request = (more: Partial<GatewayRequest> = {}): GatewayRequest => ({
+      method: "POST",
+      path: "/v1/chat/completions",
+      headers: { "content-type": "application/json" },
+      body: Buffer.from("{}"),
+      silenceMs: 60_000,
+      ...more,
+    });
 
-  it("the body is replayed to the byte, and its length is stated", async () => {
-    const body = Buffer.from(Array.from({ length: 70_000 }, (_, at) => at % 256));
-    const { over } = sent(gateway, { body });
-    const asked = await scripted.next();
-    expect(asked.body.equals(body)).toBe(true);
-    expect(asked.request.headers["content-length"]).toBe("70000");
-    asked.response.end("{}");
-    expect(await over).toBe("end");
-  });
-
-  it("a request without a body does not hang", async () => {
-    const { over } = sent(gateway, { method: "GET", path: "/account/info", body: undefined });
-    const asked = await scripted.next();
-    expect(asked.request.headers).toMatchObject({ "x-api-key": "sk-gateway" });
-    expect(asked.request.headers["authorization"]).toBeUndefined();
-    expect(asked.body).toHaveLength(0);
-    asked.response.end("{}");
-    expect(await over).toBe("end");
-  });
-
-  it("a reset in mid-stream adds no text and is no clean end", async () => {
-    const call = sent(gateway);
-    const { request, response } = await scripted.next();
-    response.writeHead(200, { "content-type": "text/event-stream" });
-    response.write(delta("a"));
-    await call.first;
-    request.socket.resetAndDestroy();
-    expect(await call.over).toMatchObject({ kind: "reset" });
-    expect(call.body().toString()).toBe(delta("a"));
-    expect(call.told).toEqual(["head 200", "chunk", "fail reset"]);
-  });
-
-  it("a timeout is told apart from a reset, before and after the headers", async () => {
-    const before = sent(gateway, { silenceMs: 50 });
-    const first = await scripted.next();
-    expect(await before.over).toEqual({ kind: "silent" });
-    await first.closed;
-    const after = sent(gateway, { silenceMs: 50 });
-    const second = await scripted.next();
-    second.response.writeHead(200).flushHeaders();
-    expect(await after.over).toEqual({ kind: "silent" });
-    await second.closed;
-    expect(after.told).toEqual(["head 200", "fail silent"]);
-  });
-
-  it("leaving before the headers ends the gateway's request, and nothing is heard any more", async () => {
-    const call = sent(gateway);
-    const { closed, response } = await scripted.next();
-    expect(call.call.sent).toBe(true);
-    call.call.abort();
-    await closed;
-    expect(response.writableFinished).toBe(false);
-    expect(call.told).toEqual([]);
-  });
-
-  it("leaving before the connection stands sends nothing", async () => {
-    const arrived = scripted.connections;
-    const call = sent(gateway);
-    expect(call.call.sent).toBe(false);
-    call.call.abort();
-    const next = sent(gateway, { path: "/v1/next" });
-    const asked = await scripted.next();
-    expect(asked.request.url).toBe("/v1/next");
-    asked.response.end("{}");
-    expect(await next.over).toBe("end");
-    expect(call.told).toEqual([]);
-    expect(scripted.connections - arrived).toBeLessThanOrEqual(2);
-  });
-
-  it("headers are heard before the first chunk", async () => {
-    const call = sent(gateway);
-    const { response } = await scripted.next();
-    response.writeHead(200, { "content-type": "text/event-stream" }).flushHeaders();
-    expect(await call.head).toBe(200);
-    response.end("x");
-    expect(await call.over).toBe("end");
-  });
-
-  it("pausing stops the reading, resuming goes on, and silence does not count meanwhile", async () => {
-    const manual = manualClock();
-    await using own = createOf({ baseUrl: scripted.url, apiKey: "sk-gateway", clock: manual });
-    const call = sent(own, { silenceMs: 100 });
-    const { response } = await scripted.next();
-    response.writeHead(200).write("one");
-    await call.first;
-    call.call.pause();
-    const rest = Buffer.alloc(48 * 1024 * 1024, "x");
-    response.end(rest);
-    for (let turn = 0; turn < 10; turn += 1) manual.advance(100);
-    // Whole requests pass meanwhile on other connections of the same gateway.
-    for (let turn = 0; turn < 50; turn += 1) {
-      const other = sent(gateway);
-      (await scripted.next()).response.end("{}");
-      await other.over;
+    /** What a receiver is told, in its order. */
+    function sent(of: Gateway, more: Partial<GatewayRequest> = {}) {
+      const told: string[] = [];
+      const chunks: Buffer[] = [];
+      const head = Promise.withResolvers<number>();
+      const first = Promise.withResolvers<Buffer>();
+      const over = Promise.withResolvers<GatewayFailure | "end">();
+      const call = of.send(request(more), {
+        head({ status }) {
+          told.push(`head ${status}`);
+          head.resolve(status);
+        },
+        chunk(bytes) {
+          if (told.at(-1) !== "chunk") told.push("chunk");
+          chunks.push(bytes as Buffer);
+          first.resolve(bytes as Buffer);
+        },
+        end() {
+          told.push("end");
+          over.resolve("end");
+        },
+        fail(failure) {
+          told.push(`fail ${failure.kind}`);
+          over.resolve(failure);
+        },
+      });
+      return {
+        call,
+        told,
+        head: head.promise,
+        first: first.promise,
+        over: over.promise,
+        body: () => Buffer.concat(chunks),
+      };
     }
-    expect(call.body().length).toBeLessThan(1024 * 1024);
-    expect(call.told).toEqual(["head 200", "chunk"]);
-    call.call.resume();
-    expect(await call.over).toBe("end");
-    expect(call.body().length).toBe(3 + rest.length);
-    expect(manual.waiting).toBe(0);
-  });
 
-  it("silence is counted from the last byte", async () => {
-    const manual = manualClock();
-    await using own = createOf({ baseUrl: scripted.url, apiKey: "sk-gateway", clock: manual });
-    const call = sent(own, { silenceMs: 100 });
-    const { response } = await scripted.next();
-    manual.advance(99);
-    response.writeHead(200).flushHeaders();
-    await call.head;
-    manual.advance(99);
-    response.write("x");
-    await call.first;
-    manual.advance(99);
-    expect(call.told).toEqual(["head 200", "chunk"]);
-    manual.advance(1);
-    expect(await call.over).toEqual({ kind: "silent" });
-  });
+    it("its default agent caps at 256 sockets: here 300 requests run at once", async () => {
+      const calls = Array.from({ length: 300 }, () => sent(gateway));
+      const asked: Asked[] = [];
+      // None is answered before all have arrived.
+      for (const _ of calls) asked.push(await scripted.next());
+      expect(scripted.connections).toBeGreaterThanOrEqual(300);
+      for (const { response } of asked) response.end("{}");
+      expect(await Promise.all(calls.map(({ over }) => over))).toEqual(calls.map(() => "end"));
+    });
 
-  it("a redirect is not followed by the engine: the same body goes once to the same origin, and nowhere else", async () => {
-    const call = sent(gateway, { body: Buffer.from("body") });
-    const first = await scripted.next();
-    first.response.writeHead(307, { location: "/other?x=1" }).end("moved");
-    const second = await scripted.next();
-    expect(second.request.url).toBe("/other?x=1");
-    expect(second.body.toString()).toBe("body");
-    expect(second.request.headers["authorization"]).toBe("Bearer sk-gateway");
-    second.response.end("here");
-    expect(await call.over).toBe("end");
-    expect(call.body().toString()).toBe("here");
-    expect(call.told).toEqual(["head 200", "chunk", "end"]);
+    it("the body is replayed to the byte, and its length is stated", async () => {
+      const body = Buffer.from(Array.from({ length: 70_000 }, (_, at) => at % 256));
+      const { over } = sent(gateway, { body });
+      const asked = await scripted.next();
+      expect(asked.body.equals(body)).toBe(true);
+      expect(asked.request.headers["content-length"]).toBe("70000");
+      asked.response.end("{}");
+      expect(await over).toBe("end");
+    });
 
-    await using foreign = await scriptedGateway();
-    for (const location of [`${foreign.url}/v1`, `//127.0.0.1:${foreign.port}/v1`, "https://127.0.0.1/v1", "http://", "ftp://x/y"]) {
-      const away = sent(gateway);
+    it("a request without a body does not hang", async () => {
+      const { over } = sent(gateway, { method: "GET", path: "/account/info", body: undefined });
+      const asked = await scripted.next();
+      expect(asked.request.headers).toMatchObject({ "x-api-key": "sk-gateway" });
+      expect(asked.request.headers["authorization"]).toBeUndefined();
+      expect(asked.body).toHaveLength(0);
+      asked.response.end("{}");
+      expect(await over).toBe("end");
+    });
+
+    it("a reset in mid-stream adds no text and is no clean end", async () => {
+      const call = sent(gateway);
+      const { request, response } = await scripted.next();
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.write(delta("a"));
+      await call.first;
+      request.socket.resetAndDestroy();
+      expect(await call.over).toMatchObject({ kind: "reset" });
+      expect(call.body().toString()).toBe(delta("a"));
+      expect(call.told).toEqual(["head 200", "chunk", "fail reset"]);
+    });
+
+    it("a timeout is told apart from a reset, before and after the headers", async () => {
+      const before = sent(gateway, { silenceMs: 50 });
+      const first = await scripted.next();
+      expect(await before.over).toEqual({ kind: "silent" });
+      await first.closed;
+      const after = sent(gateway, { silenceMs: 50 });
+      const second = await scripted.next();
+      second.response.writeHead(200).flushHeaders();
+      expect(await after.over).toEqual({ kind: "silent" });
+      await second.closed;
+      expect(after.told).toEqual(["head 200", "fail silent"]);
+    });
+
+    it("leaving before the headers ends the gateway's request, and nothing is heard any more", async () => {
+      const call = sent(gateway);
+      const { closed, response } = await scripted.next();
+      expect(call.call.sent).toBe(true);
+      call.call.abort();
+      await closed;
+      expect(response.writableFinished).toBe(false);
+      expect(call.told).toEqual([]);
+    });
+
+    it("leaving before the connection stands sends nothing", async () => {
+      const arrived = scripted.connections;
+      const call = sent(gateway);
+      expect(call.call.sent).toBe(false);
+      call.call.abort();
+      const next = sent(gateway, { path: "/v1/next" });
+      const asked = await scripted.next();
+      expect(asked.request.url).toBe("/v1/next");
+      asked.response.end("{}");
+      expect(await next.over).toBe("end");
+      expect(call.told).toEqual([]);
+      expect(scripted.connections - arrived).toBeLessThanOrEqual(2);
+    });
+
+    it("headers are heard before the first chunk", async () => {
+      const call = sent(gateway);
       const { response } = await scripted.next();
-      response.writeHead(308, { location }).end();
-      expect(await away.over).toMatchObject({ kind: "redirect" });
-    }
-    expect(foreign.connections).toBe(0);
-  });
+      response.writeHead(200, { "content-type": "text/event-stream" }).flushHeaders();
+      expect(await call.head).toBe(200);
+      response.end("x");
+      expect(await call.over).toBe("end");
+    });
 
-  it("an answer that breaks off and is being paused is no clean end", async () => {
-    const call = sent(gateway);
-    const { request, response } = await scripted.next();
-    response.writeHead(200, { "content-length": "10" }).write("one");
-    await call.first;
-    call.call.pause();
-    request.socket.destroy();
-    expect(await call.over).toMatchObject({ kind: "reset" });
-  });
+    it("pausing stops the reading, resuming goes on, and silence does not count meanwhile", async () => {
+      const manual = manualClock();
+      await using own = createOf({ baseUrl: scripted.url, apiKey: "sk-gateway", clock: manual });
+      const call = sent(own, { silenceMs: 100 });
+      const { response } = await scripted.next();
+      response.writeHead(200).write("one");
+      await call.first;
+      call.call.pause();
+      const rest = Buffer.alloc(48 * 1024 * 1024, "x");
+      response.end(rest);
+      for (let turn = 0; turn < 10; turn += 1) manual.advance(100);
+      // Whole requests pass meanwhile on other connections of the same gateway.
+      for (let turn = 0; turn < 50; turn += 1) {
+        const other = sent(gateway);
+        (await scripted.next()).response.end("{}");
+        await other.over;
+      }
+      expect(call.body().length).toBeLessThan(1024 * 1024);
+      expect(call.told).toEqual(["head 200", "chunk"]);
+      call.call.resume();
+      expect(await call.over).toBe("end");
+      expect(call.body().length).toBe(3 + rest.length);
+      expect(manual.waiting).toBe(0);
+    });
 
-  it("an answer that is complete when its connection closes is complete, even where it was paused", async () => {
-    const call = sent(gateway);
-    const { closed, response } = await scripted.next();
-    response.writeHead(200, { "content-length": "6", connection: "close" });
-    response.write("one");
-    await call.first;
-    call.call.pause();
-    response.end("two");
-    await closed;
-    call.call.resume();
-    expect(await call.over).toBe("end");
-    expect(call.body().toString()).toBe("onetwo");
-  });
+    it("silence is counted from the last byte", async () => {
+      const manual = manualClock();
+      await using own = createOf({ baseUrl: scripted.url, apiKey: "sk-gateway", clock: manual });
+      const call = sent(own, { silenceMs: 100 });
+      const { response } = await scripted.next();
+      manual.advance(99);
+      response.writeHead(200).flushHeaders();
+      await call.head;
+      manual.advance(99);
+      response.write("x");
+      await call.first;
+      manual.advance(99);
+      expect(call.told).toEqual(["head 200", "chunk"]);
+      manual.advance(1);
+      expect(await call.over).toEqual({ kind: "silent" });
+    });
 
-  it("idle sockets are given up before a server would close them", async () => {
-    await using sandbox = await startSandbox({ keepAliveMs: 65_000 });
-    await using own = createOf({ baseUrl: sandbox.url, apiKey: sandbox.apiKey, clock });
-    await sent(own, { method: "GET", path: "/account/info", body: undefined }).over;
-    expect(sandbox.openConnections).toBe(1);
-    const since = clock.monotonic();
-    await sandbox.waitFor(({ openConnections }) => openConnections === 0, 15_000);
-    expect(clock.monotonic() - since).toBeGreaterThan(3_000);
-  });
+    it("a redirect is not followed by the engine: the same body goes once to the same origin, and nowhere else", async () => {
+      const call = sent(gateway, { body: Buffer.from("body") });
+      const first = await scripted.next();
+      first.response.writeHead(307, { location: "/other?x=1" }).end("moved");
+      const second = await scripted.next();
+      expect(second.request.url).toBe("/other?x=1");
+      expect(second.body.toString()).toBe("body");
+      expect(second.request.headers["authorization"]).toBe("Bearer sk-gateway");
+      second.response.end("here");
+      expect(await call.over).toBe("end");
+      expect(call.body().toString()).toBe("here");
+      expect(call.told).toEqual(["head 200", "chunk", "end"]);
 
-  it("base paths and IPv6 addresses are understood", async () => {
-    await using sandbox = await startSandbox({ host: "::1" });
-    await using own = createOf({ baseUrl: `${sandbox.url}/moved/1`, apiKey: sandbox.apiKey, clock });
-    const call = sent(own, { method: "GET", path: "/v1/models", body: undefined });
-    expect(await call.over).toBe("end");
-    expect(sandbox.requests.at(-1)).toMatchObject({ path: "/moved/1/v1/models", headers: { host: new URL(sandbox.url).host } });
-  });
-});
+      await using foreign = await scriptedGateway();
+      for (const location of [
+        `${foreign.url}/v1`,
+        `//127.0.0.1:${foreign.port}/v1`,
+        "https://127.0.0.1/v1",
+        "http://",
+        "ftp://x/y",
+      ]) {
+        const away = sent(gateway);
+        const { response } = await scripted.next();
+        response.writeHead(308, { location }).end();
+        expect(await away.over).toMatchObject({ kind: "redirect" });
+      }
+      expect(foreign.connections).toBe(0);
+    });
+
+    it("an answer that breaks off and is being paused is no clean end", async () => {
+      const call = sent(gateway);
+      const { request, response } = await scripted.next();
+      response.writeHead(200, { "content-length": "10" }).write("one");
+      await call.first;
+      call.call.pause();
+      request.socket.destroy();
+      expect(await call.over).toMatchObject({ kind: "reset" });
+    });
+
+    it("an answer that is complete when its connection closes is complete, even where it was paused", async () => {
+      const call = sent(gateway);
+      const { closed, response } = await scripted.next();
+      response.writeHead(200, { "content-length": "6", connection: "close" });
+      response.write("one");
+      await call.first;
+      call.call.pause();
+      response.end("two");
+      await closed;
+      call.call.resume();
+      expect(await call.over).toBe("end");
+      expect(call.body().toString()).toBe("onetwo");
+    });
+
+    it("idle sockets are given up before a server would close them", async () => {
+      await using sandbox = await startSandbox({ keepAliveMs: 65_000 });
+      await using own = createOf({ baseUrl: sandbox.url, apiKey: sandbox.apiKey, clock });
+      await sent(own, { method: "GET", path: "/account/info", body: undefined }).over;
+      expect(sandbox.openConnections).toBe(1);
+      const since = clock.monotonic();
+      await sandbox.waitFor(({ openConnections }) => openConnections === 0, 15_000);
+      expect(clock.monotonic() - since).toBeGreaterThan(3_000);
+    });
+
+    it("base paths and IPv6 addresses are understood", async () => {
+      await using sandbox = await startSandbox({ host: "::1" });
+      await using own = createOf({ baseUrl: `${sandbox.url}/moved/1`, apiKey: sandbox.apiKey, clock });
+      const call = sent(own, { method: "GET", path: "/v1/models", body: undefined });
+      expect(await call.over).toBe("end");
+      expect(sandbox.requests.at(-1)).toMatchObject({
+        path: "/moved/1/v1/models",
+        headers: { host: new URL(sandbox.url).host },
+      });
+    });
+  },
+);
 
 describe("the same, seen by a client of the proxy", () => {
   let proxy: RunningProxy;
@@ -278,7 +305,10 @@ describe("the same, seen by a client of the proxy", () => {
       expect(closing.headers["connection"]).toBe("close");
       const chunked = await ask(proxy, body, { headers: { "transfer-encoding": "chunked" } });
       expect(chunked.status).toBe(200);
-      expect(proxy.sandbox.requests.at(-1)?.headers).toMatchObject({ connection: "keep-alive", "content-length": String(body.length) });
+      expect(proxy.sandbox.requests.at(-1)?.headers).toMatchObject({
+        connection: "keep-alive",
+        "content-length": String(body.length),
+      });
     }
     expect(proxy.sandbox.openConnections).toBeLessThanOrEqual(1);
     for (const charge of await books.endings()) expect(charge).toMatchObject({ state: "posted", source: "reported" });
@@ -294,12 +324,15 @@ describe("the same, seen by a client of the proxy", () => {
     const answers = requests.map(async (request) => (await once(request, "response"))[0] as IncomingMessage);
     const asked: Asked[] = [];
     for (const _ of requests) asked.push(await gateway.next());
-    for (const { response } of asked) response.writeHead(200, { "content-type": "text/event-stream" }).end(delta("a") + finish({ usage }) + done);
-    for (const answer of await Promise.all(answers)) expect((await answer.toArray()).join("")).toBe(delta("a") + finish({ usage }) + done);
+    for (const { response } of asked)
+      response.writeHead(200, { "content-type": "text/event-stream" }).end(delta("a") + finish({ usage }) + done);
+    for (const answer of await Promise.all(answers))
+      expect((await answer.toArray()).join("")).toBe(delta("a") + finish({ usage }) + done);
     agent.destroy();
     const charges = await new Books(own).endings();
     expect(charges).toHaveLength(300);
-    for (const charge of charges) expect(charge).toMatchObject({ state: "posted", source: "reported", tokens: { input: 9, output: 3 } });
+    for (const charge of charges)
+      expect(charge).toMatchObject({ state: "posted", source: "reported", tokens: { input: 9, output: 3 } });
   });
 
   it("the first bytes of an answer above 1 MB arrive before its end", async () => {

@@ -21,7 +21,9 @@ type Row = Readonly<Record<string, unknown>>;
 const owned = new AsyncDisposableStack();
 const dashboards = committedExact();
 const panelsOf = (source: "sqlite" | "postgres") =>
-  dashboards.filter(({ name }) => name.startsWith(source)).flatMap(({ title, panels }) => panels.map((panel) => ({ name: `${title}: ${panel.title}`, panel })));
+  dashboards
+    .filter(({ name }) => name.startsWith(source))
+    .flatMap(({ title, panels }) => panels.map((panel) => ({ name: `${title}: ${panel.title}`, panel })));
 
 let database: string;
 let commands: Harness;
@@ -59,11 +61,18 @@ beforeAll(async () => {
   await traffic.round();
   const clock = systemClock();
   const dear = (await proxy.charges()).find(({ source }) => source === "reported");
-  const made = await correctCharge({ ledger: proxy.serving.ledger, clock }, { id: dear?.id ?? "", amount: "0.000000000007", why: "a test", by: "test" });
+  const made = await correctCharge(
+    { ledger: proxy.serving.ledger, clock },
+    { id: dear?.id ?? "", amount: "0.000000000007", why: "a test", by: "test" },
+  );
   expect(made.ok).toBe(true);
   const hold = { ...holdOf("doubted", usd("0.000000000003")), at: Date.now(), caller: { key: "", team: null } };
   await proxy.serving.ledger.hold(hold);
-  await proxy.serving.ledger.post(hold.id, { ...assumed(hold.amount), doubts: ["service_tier", "hosted_tool"] }, endAt(hold.at));
+  await proxy.serving.ledger.post(
+    hold.id,
+    { ...assumed(hold.amount), doubts: ["service_tier", "hosted_tool"] },
+    endAt(hold.at),
+  );
   database = join(folder.path, "copy.db");
   nameOf = await keyNames(proxy.serving.keys);
   await traffic.whileStreaming(async () => {
@@ -85,16 +94,31 @@ interface ReportRow {
   readonly saving_usd: string;
   readonly cost_in_doubt_usd: string;
 }
-type Report = { readonly rows: readonly (ReportRow & Readonly<Record<string, string | null>>)[]; readonly total: ReportRow };
+type Report = {
+  readonly rows: readonly (ReportRow & Readonly<Record<string, string | null>>)[];
+  readonly total: ReportRow;
+};
 
 const report = (by: string) =>
-  commands.json<Report>("report", "--by", by, "--since", new Date(since).toISOString(), "--until", new Date(until).toISOString());
+  commands.json<Report>(
+    "report",
+    "--by",
+    by,
+    "--since",
+    new Date(since).toISOString(),
+    "--until",
+    new Date(until).toISOString(),
+  );
 const exactly = (text: unknown) => parseSignedUsd(String(text));
-const figuresOf = ({ requests, cost_usd, list_cost_usd, saving_usd }: ReportRow) => [requests, ...[cost_usd, list_cost_usd, saving_usd].map(exactly)];
+const figuresOf = ({ requests, cost_usd, list_cost_usd, saving_usd }: ReportRow) => [
+  requests,
+  ...[cost_usd, list_cost_usd, saving_usd].map(exactly),
+];
 
 describe("through the SQLite data source", () => {
   const panels = panelsOf("sqlite");
-  const rowsOf = (title: string) => ask(sqlOf(panels.find(({ panel }) => panel.title === title)?.panel ?? ({ targets: [] } as never)));
+  const rowsOf = (title: string) =>
+    ask(sqlOf(panels.find(({ panel }) => panel.title === title)?.panel ?? ({ targets: [] } as never)));
 
   it.each(panels)("$name is filled", ({ panel }) => {
     const rows = ask(sqlOf(panel));
@@ -102,7 +126,11 @@ describe("through the SQLite data source", () => {
     for (const time of panel.targets[0]?.timeColumns ?? []) expect(Object.keys(rows[0] ?? {})).toContain(time);
   });
 
-  it.each([["Spent (USD)", "cost_usd"], ["List price (USD)", "list_cost_usd"], ["Saved (USD)", "saving_usd"]] as const)("%s is the report's, to the last digit", async (title, field) => {
+  it.each([
+    ["Spent (USD)", "cost_usd"],
+    ["List price (USD)", "list_cost_usd"],
+    ["Saved (USD)", "saving_usd"],
+  ] as const)("%s is the report's, to the last digit", async (title, field) => {
     const { total } = await report("model");
     const [row] = rowsOf(title);
     expect(row?.["usd"]).toMatch(/^\d+\.\d{12}$/);
@@ -120,14 +148,28 @@ describe("through the SQLite data source", () => {
     ["By day (USD)", "Day", "day"],
   ])("%s says what the report says", async (title, column, by) => {
     const { rows } = await report(by);
-    const shown = new Map(rowsOf(title).map((row) => [row[column], [Number(row["Requests"]), ...["Spent", "List price", "Saved"].map((name) => exactly(row[name]))]]));
+    const shown = new Map(
+      rowsOf(title).map((row) => [
+        row[column],
+        [Number(row["Requests"]), ...["Spent", "List price", "Saved"].map((name) => exactly(row[name]))],
+      ]),
+    );
     expect(shown).toEqual(new Map(rows.map((row) => [row[by] ?? `(no ${by})`, figuresOf(row)])));
   });
 
   it("windows, holds, overages and corrections are the ledger's", async () => {
-    const shown = rowsOf("Windows (USD)").map((row) => [row["Scope"], row["Period"], ...["Limit", "Spent", "Held", "Remaining"].map((name) => exactly(row[name]))]);
+    const shown = rowsOf("Windows (USD)").map((row) => [
+      row["Scope"],
+      row["Period"],
+      ...["Limit", "Spent", "Held", "Remaining"].map((name) => exactly(row[name])),
+    ]);
     const stated = windows.map(({ budget: { scope, period, limit }, subject, spent, held }) => [
-      `${namedScope(scope, nameOf)}${subject === "" ? "" : `=${nameOf(subject)}`}`, period, limit, spent, held, limit - spent - held,
+      `${namedScope(scope, nameOf)}${subject === "" ? "" : `=${nameOf(subject)}`}`,
+      period,
+      limit,
+      spent,
+      held,
+      limit - spent - held,
     ]);
     expect(new Set(shown)).toEqual(new Set(stated));
     expect(shown).toHaveLength(stated.length);
@@ -165,13 +207,19 @@ describe("through the PostgreSQL data source", () => {
   }, 60_000);
 
   /** A value as both say it; times in seconds since 1970. */
-  const alike = (value: unknown) => (value instanceof Date ? value.getTime() / 1000 : typeof value === "bigint" ? String(value) : value);
-  const pairs = panelsOf("postgres").map(({ name, panel }, index) => ({ name, panel, other: panelsOf("sqlite")[index]?.panel ?? expect.fail(name) }));
+  const alike = (value: unknown) =>
+    value instanceof Date ? value.getTime() / 1000 : typeof value === "bigint" ? String(value) : value;
+  const pairs = panelsOf("postgres").map(({ name, panel }, index) => ({
+    name,
+    panel,
+    other: panelsOf("sqlite")[index]?.panel ?? expect.fail(name),
+  }));
 
   it.each(pairs)("$name shows what it shows through SQLite", async ({ panel, other }) => {
     expect(panel.title).toBe(other.title);
     const { rows } = await client.query<Row>(sqlOf(panel));
-    const shown = (row: Row) => Object.fromEntries(Object.entries(row).map(([column, value]) => [column, alike(value)]));
+    const shown = (row: Row) =>
+      Object.fromEntries(Object.entries(row).map(([column, value]) => [column, alike(value)]));
     expect(rows.map(shown)).toEqual(ask(sqlOf(other)).map(shown));
   });
 });

@@ -15,26 +15,35 @@ beforeAll(async () => {
     let start = "";
     request.on("data", (bytes: Buffer) => (start += start.length > 100 ? "" : bytes.toString("latin1", 0, 101)));
     request.on("end", () => {
-      const usage = start.startsWith('{"user":"no-usage"') ? {} : { usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 } };
+      const usage = start.startsWith('{"user":"no-usage"')
+        ? {}
+        : { usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 } };
       const choices = [{ index: 0, message: { role: "assistant", content: "Hello." }, finish_reason: "stop" }];
-      response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ object: "chat.completion", model: "gpt-4o", choices, ...usage }));
+      response
+        .writeHead(200, { "content-type": "application/json" })
+        .end(JSON.stringify({ object: "chat.completion", model: "gpt-4o", choices, ...usage }));
     });
   });
   owned.defer(() => void gateway.close().closeAllConnections());
   gateway.listen(0, "127.0.0.1");
   await once(gateway, "listening");
   const { port } = gateway.address() as AddressInfo;
-  plainProxy = owned.use(await startProxy({ gatewayUrl: `http://127.0.0.1:${port}`, env: { FAREBOX_BODY_MEMORY: "128mb" } }));
+  plainProxy = owned.use(
+    await startProxy({ gatewayUrl: `http://127.0.0.1:${port}`, env: { FAREBOX_BODY_MEMORY: "128mb" } }),
+  );
   // What the sandbox does with a request is told by its first field.
-  const scenario = ({ body }: { readonly body: Buffer }) => /^\{"user":"([^"]*)"/.exec(body.toString("latin1", 0, 100))?.[1];
+  const scenario = ({ body }: { readonly body: Buffer }) =>
+    /^\{"user":"([^"]*)"/.exec(body.toString("latin1", 0, 100))?.[1];
   proxy = owned.use(await startProxy({ sandbox: { scenario, keepRequests: 5000 } }));
   bearer = `Authorization: Bearer ${proxy.key}`;
 });
 afterAll(() => owned.disposeAsync());
 
 const chat = JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "hi" }], max_tokens: 5 });
-const chatHead = (bytes: number, ...lines: string[]) => head(proxy.url, "POST /v1/chat/completions", bearer, `Content-Length: ${bytes}`, ...lines);
-const post = (body: string | Buffer, ...lines: string[]) => ask(proxy.url, chatHead(Buffer.byteLength(body), ...lines), Buffer.from(body));
+const chatHead = (bytes: number, ...lines: string[]) =>
+  head(proxy.url, "POST /v1/chat/completions", bearer, `Content-Length: ${bytes}`, ...lines);
+const post = (body: string | Buffer, ...lines: string[]) =>
+  ask(proxy.url, chatHead(Buffer.byteLength(body), ...lines), Buffer.from(body));
 
 /** Whatever goes on: another request is answered. */
 async function othersAreServed(): Promise<void> {
@@ -50,7 +59,9 @@ async function nothingIsLeft(): Promise<void> {
 
 /** How often requests were refused with this code, by the page of metrics. */
 async function refusals(code: string): Promise<number> {
-  const line = (await proxy.metrics()).split("\n").find((text) => text.startsWith(`farebox_refusals_total{code="${code}"}`));
+  const line = (await proxy.metrics())
+    .split("\n")
+    .find((text) => text.startsWith(`farebox_refusals_total{code="${code}"}`));
   return Number(line?.split(" ").at(-1) ?? 0);
 }
 
@@ -66,9 +77,15 @@ describe("headers", () => {
     ["a credential of 64 kB", () => `Authorization: Bearer ${"x".repeat(65_536)}`],
   ])("of %s are refused with 431, and counted", async (_, lines) => {
     const before = { refused: await refusals("invalid_request"), forwarded: forwarded() };
-    const answer = await ask(proxy.url, head(proxy.url, "POST /v1/chat/completions", lines(), `Content-Length: ${chat.length}`));
+    const answer = await ask(
+      proxy.url,
+      head(proxy.url, "POST /v1/chat/completions", lines(), `Content-Length: ${chat.length}`),
+    );
     expectRefusal(answer, 431, "invalid_request");
-    expect({ refused: await refusals("invalid_request"), forwarded: forwarded() }).toEqual({ ...before, refused: before.refused + 1 });
+    expect({ refused: await refusals("invalid_request"), forwarded: forwarded() }).toEqual({
+      ...before,
+      refused: before.refused + 1,
+    });
     await nothingIsLeft();
   });
 
@@ -105,66 +122,150 @@ describe("smuggling", () => {
     const answer = await client.answer();
     expectRefusal(answer, 400, "invalid_request");
     await client.closed();
-    await expect(client.answer()).rejects.toThrow("the connection closed after \"\"");
+    await expect(client.answer()).rejects.toThrow('the connection closed after ""');
     expect(forwarded()).toBe(before);
     await nothingIsLeft();
   });
 
   it("of headers that are for one hop: none reaches the gateway", async () => {
-    const names = ["te: trailers", "trailer: x", "upgrade: h2c", "proxy-authorization: Basic eDp5", "proxy-connection: keep-alive", "keep-alive: timeout=5", "http2-settings: AAMAAABk", "x-mine: 1"];
+    const names = [
+      "te: trailers",
+      "trailer: x",
+      "upgrade: h2c",
+      "proxy-authorization: Basic eDp5",
+      "proxy-connection: keep-alive",
+      "keep-alive: timeout=5",
+      "http2-settings: AAMAAABk",
+      "x-mine: 1",
+    ];
     expect((await post(chat, "Connection: x-mine, keep-alive", ...names)).status).toBe(200);
-    const sent = Object.keys(proxy.sandbox.requests.findLast(({ path }) => path.endsWith("/chat/completions"))?.headers ?? {});
-    expect(sent.filter((name) => ["te", "trailer", "upgrade", "proxy-authorization", "proxy-connection", "keep-alive", "http2-settings", "x-mine"].includes(name))).toEqual([]);
+    const sent = Object.keys(
+      proxy.sandbox.requests.findLast(({ path }) => path.endsWith("/chat/completions"))?.headers ?? {},
+    );
+    expect(
+      sent.filter((name) =>
+        [
+          "te",
+          "trailer",
+          "upgrade",
+          "proxy-authorization",
+          "proxy-connection",
+          "keep-alive",
+          "http2-settings",
+          "x-mine",
+        ].includes(name),
+      ),
+    ).toEqual([]);
   });
 });
 
 describe("targets that two readers could understand differently", () => {
   it.each([
-    "/v1/../admin/v1/keys", "/v1/%2e%2e/admin/v1/keys", "/v1/%2E./admin", "/v1/chat%2fcompletions", "/v1%2Fchat/completions", "//evil.example/v1/models",
-    "/v1//chat/completions", "http://evil.example/v1/models", "/v1\\chat\\completions", "/V1/chat/completions", "/v1/Chat/Completions", "/v1/chat/completions/", "/v1/chat/completions;x",
-    "/v1/chat/completions%00", "/v1/chat/completions%ff", "/./v1/models", "/v1/models/..", "/api/v1/task/..%2f..%2faccount", "/v1/chat/completions#x", "/admin/v1/../../v1/models",
+    "/v1/../admin/v1/keys",
+    "/v1/%2e%2e/admin/v1/keys",
+    "/v1/%2E./admin",
+    "/v1/chat%2fcompletions",
+    "/v1%2Fchat/completions",
+    "//evil.example/v1/models",
+    "/v1//chat/completions",
+    "http://evil.example/v1/models",
+    "/v1\\chat\\completions",
+    "/V1/chat/completions",
+    "/v1/Chat/Completions",
+    "/v1/chat/completions/",
+    "/v1/chat/completions;x",
+    "/v1/chat/completions%00",
+    "/v1/chat/completions%ff",
+    "/./v1/models",
+    "/v1/models/..",
+    "/api/v1/task/..%2f..%2faccount",
+    "/v1/chat/completions#x",
+    "/admin/v1/../../v1/models",
   ])("are 404 and reach nobody: %s", async (target) => {
     const before = forwarded();
-    expectRefusal(await ask(proxy.url, head(proxy.url, `POST ${target}`, bearer, `Content-Length: ${chat.length}`), chat), 404, "not_found");
+    expectRefusal(
+      await ask(proxy.url, head(proxy.url, `POST ${target}`, bearer, `Content-Length: ${chat.length}`), chat),
+      404,
+      "not_found",
+    );
     expect(forwarded()).toBe(before);
   });
 
   it("are refused where they are 64 kB long", async () => {
-    expectRefusal(await ask(proxy.url, head(proxy.url, `GET /v1/${"x".repeat(65_536)}`, bearer)), 431, "invalid_request");
+    expectRefusal(
+      await ask(proxy.url, head(proxy.url, `GET /v1/${"x".repeat(65_536)}`, bearer)),
+      431,
+      "invalid_request",
+    );
   });
 });
 
 describe("bodies", () => {
   const large = 32 * 1024 * 1024 - 1024;
-  const filled = (piece: string) => Buffer.from(`{"model":"gpt-4o","messages":[${piece.repeat(Math.floor(large / piece.length))}1]}`);
+  const filled = (piece: string) =>
+    Buffer.from(`{"model":"gpt-4o","messages":[${piece.repeat(Math.floor(large / piece.length))}1]}`);
 
   it.each<[string, () => Buffer, string]>([
     ["nested 32 million deep", () => filled("["), "invalid_request"],
     ["of 11 million empty lists", () => filled("[],"), "invalid_request"],
     ["of 16 million numbers", () => filled("1,"), "invalid_request"],
     ["of white space", () => Buffer.alloc(large, " "), "invalid_request"],
-    ["of invalid UTF-8", () => Buffer.concat([Buffer.from('{"model":"gpt-4o","messages":[{"role":"user","content":"'), Buffer.alloc(1000, 0xff), Buffer.from('"}]}')]), "invalid_json"],
-    ["with the model twice", () => Buffer.from('{"model":"gpt-4o-mini","messages":[1],"model":"gpt-4o"}'), "invalid_request"],
-    ["with a model in another letter case", () => Buffer.from('{"model":"gpt-4o-mini","messages":[1],"MODEL":"gpt-4o"}'), "invalid_request"],
-    ["with a model folded from another script", () => Buffer.from('{"model":"gpt-4o-mini","messages":[1],"ſtream":true}'), "invalid_request"],
+    [
+      "of invalid UTF-8",
+      () =>
+        Buffer.concat([
+          Buffer.from('{"model":"gpt-4o","messages":[{"role":"user","content":"'),
+          Buffer.alloc(1000, 0xff),
+          Buffer.from('"}]}'),
+        ]),
+      "invalid_json",
+    ],
+    [
+      "with the model twice",
+      () => Buffer.from('{"model":"gpt-4o-mini","messages":[1],"model":"gpt-4o"}'),
+      "invalid_request",
+    ],
+    [
+      "with a model in another letter case",
+      () => Buffer.from('{"model":"gpt-4o-mini","messages":[1],"MODEL":"gpt-4o"}'),
+      "invalid_request",
+    ],
+    [
+      "with a model folded from another script",
+      () => Buffer.from('{"model":"gpt-4o-mini","messages":[1],"ſtream":true}'),
+      "invalid_request",
+    ],
   ])("%s are refused, and nothing is forwarded", async (_, make, code) => {
     const before = { refused: await refusals(code), forwarded: forwarded() };
     expectRefusal(await post(make()), 400, code);
-    expect({ refused: await refusals(code), forwarded: forwarded() }).toEqual({ ...before, refused: before.refused + 1 });
+    expect({ refused: await refusals(code), forwarded: forwarded() }).toEqual({
+      ...before,
+      refused: before.refused + 1,
+    });
     await nothingIsLeft();
   });
 
-  it.each(["__proto__", "constructor", "toString", "hasOwnProperty"])("with a field called %s are only bytes", async (name) => {
-    const body = `{"${name}":{"model":"gpt-4o","stream":true,"n":1000},"model":"gpt-4o","messages":[{"role":"user","content":"hi","${name}":{"x":1}}],"max_tokens":5}`;
-    expect((await post(body)).status).toBe(200);
-    expect(proxy.sandbox.requests.at(-1)?.body.toString()).toBe(body);
-    expect(({} as Record<string, unknown>)["model"]).toBeUndefined();
-    await nothingIsLeft();
-  });
+  it.each(["__proto__", "constructor", "toString", "hasOwnProperty"])(
+    "with a field called %s are only bytes",
+    async (name) => {
+      const body = `{"${name}":{"model":"gpt-4o","stream":true,"n":1000},"model":"gpt-4o","messages":[{"role":"user","content":"hi","${name}":{"x":1}}],"max_tokens":5}`;
+      expect((await post(body)).status).toBe(200);
+      expect(proxy.sandbox.requests.at(-1)?.body.toString()).toBe(body);
+      expect(({} as Record<string, unknown>)["model"]).toBeUndefined();
+      await nothingIsLeft();
+    },
+  );
 
   it("of 32 MB of one letter, and prompts made to be slow for a tokenizer, hold nobody up", async () => {
     // Without usage the prompt has to be counted: quadratic in one piece of the tokenizer's expression, if it came to it.
-    const slow = ["a".repeat(100_000), "漢".repeat(30_000), " ".repeat(100_000), "'".repeat(50_000), "\u0301".repeat(50_000), "<|endoftext|>".repeat(5_000)];
+    const slow = [
+      "a".repeat(100_000),
+      "漢".repeat(30_000),
+      " ".repeat(100_000),
+      "'".repeat(50_000),
+      "\u0301".repeat(50_000),
+      "<|endoftext|>".repeat(5_000),
+    ];
     const uncounted = [...slow, "b".repeat(large - 200)];
     const bodies = [...uncounted.map((content) => request("no-usage", content)), request("", "b".repeat(large - 200))];
     const answers = bodies.map((body) => plainPost(body));
@@ -185,7 +286,10 @@ describe("bodies", () => {
     const statuses: (number | undefined)[] = clients.map(() => undefined);
     const refusedAll = Promise.withResolvers<void>();
     const outcomes = clients.map(async (client, index) => {
-      statuses[index] = await client.answer().then(({ status }) => status, () => 0);
+      statuses[index] = await client.answer().then(
+        ({ status }) => status,
+        () => 0,
+      );
       if (statuses.filter((status) => status !== undefined).length === 13) refusedAll.resolve();
     });
     // All stated before any is whole: none can make room for another.
@@ -200,9 +304,15 @@ describe("bodies", () => {
   }, 60_000);
 });
 
-const request = (user: string, content: string) => JSON.stringify({ user, model: "gpt-4o", messages: [{ role: "user", content }], max_tokens: 5 });
+const request = (user: string, content: string) =>
+  JSON.stringify({ user, model: "gpt-4o", messages: [{ role: "user", content }], max_tokens: 5 });
 const plainHead = (body: string) =>
-  head(plainProxy.url, "POST /v1/chat/completions", `Authorization: Bearer ${plainProxy.key}`, `Content-Length: ${Buffer.byteLength(body)}`);
+  head(
+    plainProxy.url,
+    "POST /v1/chat/completions",
+    `Authorization: Bearer ${plainProxy.key}`,
+    `Content-Length: ${Buffer.byteLength(body)}`,
+  );
 const plainPost = (body: string) => ask(plainProxy.url, plainHead(body), Buffer.from(body));
 
 describe("sockets", () => {
@@ -216,12 +326,19 @@ describe("sockets", () => {
     await nothingIsLeft();
     const charges = await proxy.charges();
     expect(charges.length).toBeLessThanOrEqual(before + 2);
-    expect(charges.every(({ state, source }) => state === "voided" || source === "reported" || source === "counted" || source === "partial")).toBe(true);
+    expect(
+      charges.every(
+        ({ state, source }) =>
+          state === "voided" || source === "reported" || source === "counted" || source === "partial",
+      ),
+    ).toBe(true);
   });
 
   it("that say nothing, half a head or half a body leave the others served, and nothing behind", async () => {
     const silent = Array.from({ length: 300 }, () => new RawClient(proxy.url));
-    silent.forEach((client, index) => client.send(["", "GET /healthz HTT", chatHead(chat.length) + chat.slice(0, 10)][index % 3] ?? ""));
+    silent.forEach((client, index) =>
+      client.send(["", "GET /healthz HTT", chatHead(chat.length) + chat.slice(0, 10)][index % 3] ?? ""),
+    );
     await othersAreServed();
     for (const client of silent) client[Symbol.dispose]();
     await Promise.all(silent.map((client) => client.closed()));
@@ -229,25 +346,40 @@ describe("sockets", () => {
   });
 
   it("of streams that nobody reads leave the others served, and are settled when they go", async () => {
-    const body = JSON.stringify({ user: "endless:1", model: "gpt-4o", messages: [{ role: "user", content: "hi" }], max_tokens: 5000, stream: true });
+    const body = JSON.stringify({
+      user: "endless:1",
+      model: "gpt-4o",
+      messages: [{ role: "user", content: "hi" }],
+      max_tokens: 5000,
+      stream: true,
+    });
     const deaf = Array.from({ length: 50 }, () => new RawClient(proxy.url));
     for (const client of deaf) {
       client.socket.pause();
       client.send(chatHead(body.length), body);
     }
-    const running = () => proxy.sandbox.requests.filter(({ ended, scenario }) => ended === "open" && scenario === "endless:1").length;
+    const running = () =>
+      proxy.sandbox.requests.filter(({ ended, scenario }) => ended === "open" && scenario === "endless:1").length;
     while (running() < 50) await othersAreServed();
     for (const client of deaf) client[Symbol.dispose]();
     await nothingIsLeft();
   }, 60_000);
 
   it("that are reset in the middle of anything leave nothing behind", async () => {
-    const pieces = [chatHead(chat.length), chatHead(chat.length) + chat.slice(0, 20), chatHead(chat.length) + chat, "POST /v1/chat", chatHead(chat.length) + chat + "GARBAGE"];
+    const pieces = [
+      chatHead(chat.length),
+      chatHead(chat.length) + chat.slice(0, 20),
+      chatHead(chat.length) + chat,
+      "POST /v1/chat",
+      chatHead(chat.length) + chat + "GARBAGE",
+    ];
     const clients = Array.from({ length: 100 }, () => new RawClient(proxy.url));
-    await Promise.all(clients.map(async ({ socket }, index) => {
-      if (socket.connecting) await once(socket, "connect");
-      socket.write(pieces[index % pieces.length] ?? "", () => socket.resetAndDestroy());
-    }));
+    await Promise.all(
+      clients.map(async ({ socket }, index) => {
+        if (socket.connecting) await once(socket, "connect");
+        socket.write(pieces[index % pieces.length] ?? "", () => socket.resetAndDestroy());
+      }),
+    );
     await Promise.all(clients.map((client) => client.closed()));
     await nothingIsLeft();
   });

@@ -16,7 +16,10 @@ async function refused(): Promise<RawClient> {
   client.socket.allowHalfOpen = true;
   // Each byte leaves at once.
   client.socket.setNoDelay(true);
-  client.send(head(proxy.url, "POST /v1/chat/completions", `Authorization: Bearer ${proxy.key}`, "Content-Length: 1000000000"), "{");
+  client.send(
+    head(proxy.url, "POST /v1/chat/completions", `Authorization: Bearer ${proxy.key}`, "Content-Length: 1000000000"),
+    "{",
+  );
   expectRefusal(await client.answer(), 413, "request_too_large");
   return client;
 }
@@ -63,10 +66,12 @@ describe("a refused client that does not end", () => {
     using client = new RawClient(proxy.url);
     client.socket.allowHalfOpen = true;
     const size = 40 * 1024 ** 2;
-    client.send(head(proxy.url, "POST /v1/chat/completions", `Authorization: Bearer ${proxy.key}`, `Content-Length: ${size}`));
+    client.send(
+      head(proxy.url, "POST /v1/chat/completions", `Authorization: Bearer ${proxy.key}`, `Content-Length: ${size}`),
+    );
     expectRefusal(await client.answer(), 413, "request_too_large");
     client.send(Buffer.alloc(size), head(proxy.url, "GET /healthz"));
     await lost(client);
-    await expect(client.answer()).rejects.toThrow("the connection closed after \"\"");
+    await expect(client.answer()).rejects.toThrow('the connection closed after ""');
   });
 });

@@ -25,7 +25,8 @@ describe("a body that does not move", () => {
     ["that stops in its middle", json, '{"model":"gpt-4o","messages":['],
     ["of a form that stops in its head", form, '--b\r\nContent-Disposition: form-data; name="mo'],
   ] as const)("%s gets 408, counted, and its connection is closed", async (_, kind, start) => {
-    const refused = async () => Number(/farebox_refusals_total\{code="request_timeout"\} (\d+)/.exec(await proxy.metrics())?.[1]);
+    const refused = async () =>
+      Number(/farebox_refusals_total\{code="request_timeout"\} (\d+)/.exec(await proxy.metrics())?.[1]);
     const before = await refused();
     using client = new RawClient(proxy.url);
     await begun(client, kind, start);

@@ -11,10 +11,14 @@ describe("docs/admin-api.md", () => {
   it("has curl examples that work, one after the other", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_AUTH: "keys" } });
     const token = await addAdmin(proxy.database, "carol", "editor");
-    const examples = [...guide.matchAll(/```sh\n(.*?)```/gs)].map(([, text = ""]) => text).find((text) => text.includes("curl"));
+    const examples = [...guide.matchAll(/```sh\n(.*?)```/gs)]
+      .map(([, text = ""]) => text)
+      .find((text) => text.includes("curl"));
     const script = (examples ?? "").replace("http://127.0.0.1:4000", proxy.url).replaceAll("alice", "alina");
     expect(script.match(/^curl /gm)?.length).toBeGreaterThan(8);
-    const ran = await bash(`set -e\ncurl() { command curl --fail-with-body "$@"; echo; }\n${script}`, { FAREBOX_TOKEN: token });
+    const ran = await bash(`set -e\ncurl() { command curl --fail-with-body "$@"; echo; }\n${script}`, {
+      FAREBOX_TOKEN: token,
+    });
     expect(ran).toMatchObject({ code: 0 });
     expect(ran.stdout.trim().split("\n")).toHaveLength(script.match(/^curl /gm)?.length ?? 0);
   });
@@ -27,10 +31,14 @@ describe("the document", () => {
     await proxy.budget("each-key", "5", "1d");
     await (await proxy.chat({})).arrayBuffer();
     await proxy.serving.settled();
-    type Operation = { readonly responses: Record<string, { readonly content: Record<string, { readonly schema: object }> }> };
+    type Operation = {
+      readonly responses: Record<string, { readonly content: Record<string, { readonly schema: object }> }>;
+    };
     const { json } = await askAdmin(proxy.url, "GET", "/openapi.json", { token });
     const { paths } = json as { readonly paths: Record<string, { readonly get?: Operation }> };
-    const asked = Object.entries(paths).flatMap(([path, { get }]) => (get === undefined || path.includes("{") || path.endsWith("/reconciliation") ? [] : [{ path, get }]));
+    const asked = Object.entries(paths).flatMap(([path, { get }]) =>
+      get === undefined || path.includes("{") || path.endsWith("/reconciliation") ? [] : [{ path, get }],
+    );
     expect(asked.length).toBeGreaterThan(8);
     for (const { path, get } of asked) {
       const reply = await askAdmin(proxy.url, "GET", path.replace("/admin/v1", ""), { token });
@@ -41,7 +49,10 @@ describe("the document", () => {
   });
 });
 
-function bash(script: string, env: Record<string, string>): Promise<{ code: number | null; stdout: string; stderr: string }> {
+function bash(
+  script: string,
+  env: Record<string, string>,
+): Promise<{ code: number | null; stdout: string; stderr: string }> {
   return new Promise((resolve, reject) => {
     const child = spawn("bash", ["-c", script], { env: { PATH: process.env["PATH"] ?? "", ...env } });
     let [stdout, stderr] = ["", ""];

@@ -23,7 +23,9 @@ beforeAll(async () => {
   await proxy.addKey("bob", { team: "red" });
   // Before the budgets: no price names its model.
   const created = await fetch(`${proxy.url}/api/v1/task`, {
-    method: "POST", headers: { "x-api-key": proxy.key }, body: '{"model":"kling+task-wait:0+task-run:0","task_type":"video_generation","input":{"duration":2}}',
+    method: "POST",
+    headers: { "x-api-key": proxy.key },
+    body: '{"model":"kling+task-wait:0+task-run:0","task_type":"video_generation","input":{"duration":2}}',
   });
   taskId = ((await created.json()) as { data: { task_id: string } }).data.task_id;
   await (await fetch(`${proxy.url}/api/v1/task/${taskId}`, { headers: { "x-api-key": proxy.key } })).arrayBuffer();
@@ -44,7 +46,12 @@ async function answered({ chat }: RunningProxy): Promise<void> {
 }
 
 function pathOf(path: string): string {
-  return path.replace("{key}", "bob").replace("{team}", "red").replace("{request_id}", chargeId).replace("{model}", "gpt-4o").replace("{task_id}", taskId);
+  return path
+    .replace("{key}", "bob")
+    .replace("{team}", "red")
+    .replace("{request_id}", chargeId)
+    .replace("{model}", "gpt-4o")
+    .replace("{task_id}", taskId);
 }
 
 function ask(route: (typeof routes)[number], how: AdminAsk & { readonly query?: string }) {
@@ -52,19 +59,33 @@ function ask(route: (typeof routes)[number], how: AdminAsk & { readonly query?: 
 }
 
 describe.each(cases)("$name", ({ route }) => {
-  it.each(["no token", "a wrong one", "one whose end is wrong", "an internal key", "basic credentials", "a token in x-api-key", "two tokens"])("answers 401 to %s", async (kind) => {
+  it.each([
+    "no token",
+    "a wrong one",
+    "one whose end is wrong",
+    "an internal key",
+    "basic credentials",
+    "a token in x-api-key",
+    "two tokens",
+  ])("answers 401 to %s", async (kind) => {
     const wrong: Record<string, AdminAsk> = {
       "no token": {},
-      "a wrong one": { headers: { authorization: "Bearer sk-fba-000000000000-0000000000000000000000000000000000000000000" } },
+      "a wrong one": {
+        headers: { authorization: "Bearer sk-fba-000000000000-0000000000000000000000000000000000000000000" },
+      },
       "one whose end is wrong": { token: `${editor.slice(0, -1)}${editor.endsWith("A") ? "B" : "A"}` },
       "an internal key": { token: proxy.key },
-      "basic credentials": { headers: { authorization: `Basic ${Buffer.from(`edward:${editor}`).toString("base64")}` } },
+      "basic credentials": {
+        headers: { authorization: `Basic ${Buffer.from(`edward:${editor}`).toString("base64")}` },
+      },
       "a token in x-api-key": { headers: { "x-api-key": editor } },
       "two tokens": { headers: { authorization: `Bearer ${editor}, Bearer ${editor}` } },
     };
     const reply = await ask(route, { ...wrong[kind], from: stranger() });
     expect([reply.status, reply.headers["www-authenticate"], reply.json]).toEqual([
-      401, "Bearer", { error: { message: expect.any(String), type: "invalid_request_error", param: null, code: "invalid_api_key" } },
+      401,
+      "Bearer",
+      { error: { message: expect.any(String), type: "invalid_request_error", param: null, code: "invalid_api_key" } },
     ]);
     expect(reply.headers["cache-control"]).toBe("no-store");
   });
@@ -81,37 +102,63 @@ describe.each(cases)("$name", ({ route }) => {
 
   it("refuses an unknown field by its name, and a body where it takes none", async () => {
     const reply = await ask(route, { token: editor, body: { surprise: 1 } });
-    const param = route.body === null && route.query === null ? null : route.body === null ? expect.anything() : "surprise";
+    const param =
+      route.body === null && route.query === null ? null : route.body === null ? expect.anything() : "surprise";
     expect(reply.status).toBe(400);
     if (route.body !== null) expect(reply.json).toMatchObject({ error: { code: "invalid_request", param } });
   });
 
   it("answers 413 to a body of 10 MB, stated or not", async () => {
     const query = route.method === "delete" && route.query !== null ? "?scope=all&period=1d" : "";
-    const stated = await ask(route, { token: editor, query, headers: { "content-type": "application/json", "content-length": String(10 * 1024 * 1024) } });
-    expect([stated.status, stated.json]).toMatchObject([413, { error: { code: "request_too_large", message: expect.stringContaining("1048576") } }]);
+    const stated = await ask(route, {
+      token: editor,
+      query,
+      headers: { "content-type": "application/json", "content-length": String(10 * 1024 * 1024) },
+    });
+    expect([stated.status, stated.json]).toMatchObject([
+      413,
+      { error: { code: "request_too_large", message: expect.stringContaining("1048576") } },
+    ]);
   });
 
   it.runIf(route.body !== null)("takes JSON alone", async () => {
-    const form = await ask(route, { token: editor, raw: "name=x", headers: { "content-type": "application/x-www-form-urlencoded" } });
+    const form = await ask(route, {
+      token: editor,
+      raw: "name=x",
+      headers: { "content-type": "application/x-www-form-urlencoded" },
+    });
     expect([form.status, form.json]).toMatchObject([415, { error: { code: "unsupported_media_type" } }]);
     const broken = await ask(route, { token: editor, raw: "{" });
     expect([broken.status, broken.json]).toMatchObject([400, { error: { code: "invalid_json" } }]);
     const list = await ask(route, { token: editor, raw: "[]" });
     expect(list.status).toBe(400);
     const twice = await ask(route, { token: editor, raw: '{"name":"a","name":"b"}' });
-    expect([twice.status, twice.json]).toMatchObject([400, { error: { param: "name", message: expect.stringContaining("twice") } }]);
+    expect([twice.status, twice.json]).toMatchObject([
+      400,
+      { error: { param: "name", message: expect.stringContaining("twice") } },
+    ]);
   });
 
   it.runIf(route.method === "get")("answers a viewer as its schema says", async () => {
     const reply = await ask(route, { token: viewer });
-    expect([reply.status, reply.headers["content-type"], reply.headers["cache-control"]]).toEqual([200, "application/json", "no-store"]);
+    expect([reply.status, reply.headers["content-type"], reply.headers["cache-control"]]).toEqual([
+      200,
+      "application/json",
+      "no-store",
+    ]);
     expect(route.answer.safeParse(reply.json).error?.issues ?? []).toEqual([]);
   });
 });
 
 it("the examples above have something in every list", async () => {
-  for (const [path, list] of [["/alerts", "alerts"], ["/charges", "charges"], ["/budgets", "budgets"], ["/teams", "teams"], ["/audit", "entries"], ["/usage", "rows"]] as const) {
+  for (const [path, list] of [
+    ["/alerts", "alerts"],
+    ["/charges", "charges"],
+    ["/budgets", "budgets"],
+    ["/teams", "teams"],
+    ["/audit", "entries"],
+    ["/usage", "rows"],
+  ] as const) {
     const { json } = await askAdmin(proxy.url, "GET", path, { token: viewer });
     expect([path, (json as Record<string, unknown[]>)[list]?.length]).not.toEqual([path, 0]);
   }
@@ -120,17 +167,29 @@ it("the examples above have something in every list", async () => {
 describe("the document", () => {
   it("has every route, and is sound by itself", async () => {
     const { json } = await askAdmin(proxy.url, "GET", "/openapi.json", { token: viewer });
-    const document = json as { readonly openapi: string; readonly paths: Record<string, Record<string, { readonly operationId: string; readonly parameters?: { name: string; in: string }[] }>> };
+    const document = json as {
+      readonly openapi: string;
+      readonly paths: Record<
+        string,
+        Record<string, { readonly operationId: string; readonly parameters?: { name: string; in: string }[] }>
+      >;
+    };
     expect(document.openapi).toBe("3.1.0");
-    const operations = Object.entries(document.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, operation]) => ({ path, method, operation })));
-    expect(operations.map(({ path, method }) => `${method} ${path}`).sort()).toEqual(routes.map(({ path, method }) => `${method} /admin/v1${path}`).sort());
+    const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
+    );
+    expect(operations.map(({ path, method }) => `${method} ${path}`).sort()).toEqual(
+      routes.map(({ path, method }) => `${method} /admin/v1${path}`).sort(),
+    );
     expect(new Set(operations.map(({ operation }) => operation.operationId)).size).toBe(operations.length);
     for (const { path, operation } of operations) {
       const named = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
       expect((operation.parameters ?? []).filter((each) => each.in === "path").map(({ name }) => name)).toEqual(named);
     }
     for (const [, target = ""] of JSON.stringify(document).matchAll(/"\$ref":"#\/([^"]*)"/g)) {
-      const there = target.split("/").reduce<unknown>((here, step) => (here as Record<string, unknown>)[step], document);
+      const there = target
+        .split("/")
+        .reduce<unknown>((here, step) => (here as Record<string, unknown>)[step], document);
       expect(there).toBeTypeOf("object");
     }
     expect(JSON.stringify(document)).not.toContain('"schema":{}');

@@ -8,7 +8,13 @@ const chat = JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", conten
 const env = { FAREBOX_BODY_MEMORY: "10kb", FAREBOX_BODY_LIMIT: "8kb" };
 
 const request = (proxy: RunningProxy, ...lines: string[]) =>
-  head(proxy.url, "POST /v1/chat/completions", `Authorization: Bearer ${proxy.key}`, `Content-Length: ${chat.length}`, ...lines);
+  head(
+    proxy.url,
+    "POST /v1/chat/completions",
+    `Authorization: Bearer ${proxy.key}`,
+    `Content-Length: ${chat.length}`,
+    ...lines,
+  );
 
 async function expectRoom(proxy: RunningProxy): Promise<void> {
   await proxy.serving.settled();
@@ -37,16 +43,30 @@ describe("the memory for bodies", () => {
     await first.answer();
     let probe = await ask(proxy.url, request(proxy), chat);
     while (probe.status === 200) probe = await ask(proxy.url, request(proxy), chat);
-    const lines = head(proxy.url, "POST /v1/chat/completions", `Authorization: Bearer ${proxy.key}`, "Transfer-Encoding: chunked");
+    const lines = head(
+      proxy.url,
+      "POST /v1/chat/completions",
+      `Authorization: Bearer ${proxy.key}`,
+      "Transfer-Encoding: chunked",
+    );
     for (let round = 0; round < 5; round++) {
-      expectRefusal(await ask(proxy.url, lines, `${chat.length.toString(16)}\r\n${chat}\r\n0\r\n\r\n`), 503, "overloaded");
+      expectRefusal(
+        await ask(proxy.url, lines, `${chat.length.toString(16)}\r\n${chat}\r\n0\r\n\r\n`),
+        503,
+        "overloaded",
+      );
     }
     const small = '{"model":"gpt-4o","messages":[{"role":"user","content":"x"}]}';
-    expect(await ask(proxy.url, lines, `${small.length.toString(16)}\r\n${small}\r\n0\r\n\r\n`)).toMatchObject({ status: 200 });
+    expect(await ask(proxy.url, lines, `${small.length.toString(16)}\r\n${small}\r\n0\r\n\r\n`)).toMatchObject({
+      status: 200,
+    });
   });
 
   it("is given back after every kind of end", async () => {
-    await using proxy = await startProxy({ env: { ...env, FAREBOX_UNPRICED: "refuse" }, sandbox: { scenario: ({ body }) => /"user":"([^"]*)"/.exec(body.toString())?.[1] } });
+    await using proxy = await startProxy({
+      env: { ...env, FAREBOX_UNPRICED: "refuse" },
+      sandbox: { scenario: ({ body }) => /"user":"([^"]*)"/.exec(body.toString())?.[1] },
+    });
     await proxy.budget("key:alice", "0.10");
     const send = (more: object, prompt = content) =>
       proxy.chat({ messages: [{ role: "user", content: prompt }], max_tokens: 5, ...more }).then(async (answer) => {

@@ -20,18 +20,43 @@ const owned = new AsyncDisposableStack();
 
 beforeAll(async () => {
   mkdirSync(join(folder, "pages"));
-  writeFileSync(join(folder, "index.html"), `<!doctype html><script type="importmap">${map}</script><script type="module" src="/dashboard/assets/main.js"></script>`);
-  writeFileSync(join(folder, "main.ts"), 'import { name } from "./pages/name.ts";\nexport const told: string = name;\n');
+  writeFileSync(
+    join(folder, "index.html"),
+    `<!doctype html><script type="importmap">${map}</script><script type="module" src="/dashboard/assets/main.js"></script>`,
+  );
+  writeFileSync(
+    join(folder, "main.ts"),
+    'import { name } from "./pages/name.ts";\nexport const told: string = name;\n',
+  );
   writeFileSync(join(folder, "pages/name.ts"), 'export const name: string = "overview";\n');
   writeFileSync(join(folder, "plain.js"), "export {};\n");
   writeFileSync(join(folder, ".secret.json"), "{}");
   writeFileSync(join(folder, "notes.md"), "x");
   const clock = systemClock();
-  const metrics = createMetrics({ pricesLoadedAt: 0, version: "x", keysMax: 1, otel: false, clock, figures: async () => { throw new Error("not asked for"); } });
-  const server = createHttpServer(createHttpApp({
-    routes: dashboardRoutes({ folder }), events: metrics.events, log: silentLog, clock, loopbackOnly: true, publicHost: null, corsOrigins: ["https://allowed.example.com"],
-    bodyBytesMax: 1000, bodyMemory: new BodyAllowance(1000), running: () => undefined,
-  }));
+  const metrics = createMetrics({
+    pricesLoadedAt: 0,
+    version: "x",
+    keysMax: 1,
+    otel: false,
+    clock,
+    figures: async () => {
+      throw new Error("not asked for");
+    },
+  });
+  const server = createHttpServer(
+    createHttpApp({
+      routes: dashboardRoutes({ folder }),
+      events: metrics.events,
+      log: silentLog,
+      clock,
+      loopbackOnly: true,
+      publicHost: null,
+      corsOrigins: ["https://allowed.example.com"],
+      bodyBytesMax: 1000,
+      bodyMemory: new BodyAllowance(1000),
+      running: () => undefined,
+    }),
+  );
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   owned.defer(() => void server.close());
   url = `http://127.0.0.1:${(server.address() as { port: number }).port}`;
@@ -45,11 +70,14 @@ afterAll(async () => {
 const get = (path: string, headers: Record<string, string> = {}) => fetch(url + path, { headers });
 
 describe("the dashboard's files", () => {
-  it.each(["/dashboard", "/dashboard/", "/dashboard/requests", "/dashboard/keys/alice"])("answer the page at %s", async (path) => {
-    const answer = await get(path);
-    expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
-    expect(await answer.text()).toContain("<!doctype html>");
-  });
+  it.each(["/dashboard", "/dashboard/", "/dashboard/requests", "/dashboard/keys/alice"])(
+    "answer the page at %s",
+    async (path) => {
+      const answer = await get(path);
+      expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
+      expect(await answer.text()).toContain("<!doctype html>");
+    },
+  );
 
   it("come with a policy that lets nothing in but themselves, and the page's import map by its digest", async () => {
     const digest = createHash("sha256").update(map).digest("base64");
@@ -58,16 +86,23 @@ describe("the dashboard's files", () => {
       `default-src 'none'; script-src 'self' 'sha256-${digest}'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`,
     );
     expect(Object.fromEntries(headers)).toMatchObject({
-      "x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin", "cache-control": "no-cache",
+      "x-content-type-options": "nosniff",
+      "referrer-policy": "no-referrer",
+      "cross-origin-opener-policy": "same-origin",
+      "cache-control": "no-cache",
     });
-    expect((await get("/dashboard/assets/plain.js")).headers.get("content-security-policy")).toContain("script-src 'self'; style-src");
+    expect((await get("/dashboard/assets/plain.js")).headers.get("content-security-policy")).toContain(
+      "script-src 'self'; style-src",
+    );
   });
 
   it("are JavaScript where they are written in TypeScript, by either name", async () => {
     for (const name of ["main.js", "main.ts"]) {
       const answer = await get(`/dashboard/assets/${name}`);
       expect(answer.headers.get("content-type")).toBe("text/javascript; charset=utf-8");
-      expect(await answer.text()).toMatch(/^import \{ name \} from ".\/pages\/name.ts";\nexport const told\s+= name;\n$/);
+      expect(await answer.text()).toMatch(
+        /^import \{ name \} from ".\/pages\/name.ts";\nexport const told\s+= name;\n$/,
+      );
     }
     expect(await (await get("/dashboard/assets/plain.ts")).text()).toBe("export {};\n");
   });
@@ -81,16 +116,37 @@ describe("the dashboard's files", () => {
     expect((await get("/dashboard/assets/plain.js", { "if-none-match": etag })).status).toBe(200);
   });
 
-  it.each(["preact.js", "preact-hooks.js", "preact-jsx-runtime.js", "uplot.js", "uplot.css", "geist-latin-wght-normal.woff2"])("have %s of its package", async (name) => {
+  it.each([
+    "preact.js",
+    "preact-hooks.js",
+    "preact-jsx-runtime.js",
+    "uplot.js",
+    "uplot.css",
+    "geist-latin-wght-normal.woff2",
+  ])("have %s of its package", async (name) => {
     const answer = await get(`/dashboard/vendor/${name}`);
-    expect([answer.status, answer.headers.get("content-type")?.split(";")[0]]).toEqual([200, name.endsWith("css") ? "text/css" : name.endsWith("js") ? "text/javascript" : "font/woff2"]);
+    expect([answer.status, answer.headers.get("content-type")?.split(";")[0]]).toEqual([
+      200,
+      name.endsWith("css") ? "text/css" : name.endsWith("js") ? "text/javascript" : "font/woff2",
+    ]);
     expect((await answer.arrayBuffer()).byteLength).toBeGreaterThan(200);
   });
 
   it.each([
-    "/dashboard/assets/.secret.json", "/dashboard/assets/notes.md", "/dashboard/assets/pages", "/dashboard/assets/", "/dashboard/assets", "/dashboard/assets/../http/server.ts",
-    "/dashboard/assets/%2e%2e/package.json", "/dashboard/assets/none.js", "/dashboard/assets/main.d.ts", "/dashboard/vendor/constructor", "/dashboard/vendor/package.json",
-    "/dashboard/favicon.ico", "/Dashboard", "/dashboardx",
+    "/dashboard/assets/.secret.json",
+    "/dashboard/assets/notes.md",
+    "/dashboard/assets/pages",
+    "/dashboard/assets/",
+    "/dashboard/assets",
+    "/dashboard/assets/../http/server.ts",
+    "/dashboard/assets/%2e%2e/package.json",
+    "/dashboard/assets/none.js",
+    "/dashboard/assets/main.d.ts",
+    "/dashboard/vendor/constructor",
+    "/dashboard/vendor/package.json",
+    "/dashboard/favicon.ico",
+    "/Dashboard",
+    "/dashboardx",
   ])("do not have %s", async (path) => {
     const answer = await ask(url, head(url, `GET ${path}`));
     expect(answer.status).toBe(404);
@@ -98,7 +154,19 @@ describe("the dashboard's files", () => {
 
   it("may be linked to from elsewhere, and neither framed nor read by another page", async () => {
     const asked = async (dest: string, mode: string, ...more: string[]) =>
-      (await ask(url, head(url, "GET /dashboard", "Sec-Fetch-Site: cross-site", `Sec-Fetch-Dest: ${dest}`, `Sec-Fetch-Mode: ${mode}`, ...more))).status;
+      (
+        await ask(
+          url,
+          head(
+            url,
+            "GET /dashboard",
+            "Sec-Fetch-Site: cross-site",
+            `Sec-Fetch-Dest: ${dest}`,
+            `Sec-Fetch-Mode: ${mode}`,
+            ...more,
+          ),
+        )
+      ).status;
     expect(await asked("document", "navigate")).toBe(200);
     expect(await asked("iframe", "navigate")).toBe(403);
     expect(await asked("empty", "cors", "Origin: https://allowed.example.com")).toBe(403);
@@ -110,6 +178,9 @@ describe("the gateway's answers", () => {
     await using proxy = await startProxy();
     const answer = await proxy.chat({});
     await answer.text();
-    expect(Object.fromEntries(answer.headers)).toMatchObject({ "x-content-type-options": "nosniff", "content-security-policy": "sandbox" });
+    expect(Object.fromEntries(answer.headers)).toMatchObject({
+      "x-content-type-options": "nosniff",
+      "content-security-policy": "sandbox",
+    });
   });
 });

@@ -8,9 +8,21 @@ import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 function browser(proxy: RunningProxy) {
   let cookie = "";
   const headers = { origin: proxy.url, "x-farebox-dashboard": "1" };
-  const ask = async (method: string, path: string, { body, headers: own = headers }: { body?: unknown; headers?: Record<string, string> } = {}) => {
-    const sent = { ...(method !== "GET" && own), ...(cookie !== "" && { cookie }), ...(body !== undefined && { "content-type": "application/json" }) };
-    const answer = await fetch(proxy.url + path, { method, headers: sent, ...(body !== undefined && { body: JSON.stringify(body) }) });
+  const ask = async (
+    method: string,
+    path: string,
+    { body, headers: own = headers }: { body?: unknown; headers?: Record<string, string> } = {},
+  ) => {
+    const sent = {
+      ...(method !== "GET" && own),
+      ...(cookie !== "" && { cookie }),
+      ...(body !== undefined && { "content-type": "application/json" }),
+    };
+    const answer = await fetch(proxy.url + path, {
+      method,
+      headers: sent,
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
     const set = answer.headers.get("set-cookie");
     if (set !== null) cookie = set.split(";")[0] ?? "";
     const text = await answer.text();
@@ -29,9 +41,14 @@ describe("a session of the dashboard", () => {
     const page = browser(proxy);
     expect((await page.ask("GET", "/dashboard/session")).json).toEqual({ kind: "none" });
     const began = await page.signIn(settingsToken);
-    expect(began).toMatchObject({ status: 200, json: { kind: "admin", name: "env", role: "editor", time_zone: "UTC", version: "0.0.0-test" } });
+    expect(began).toMatchObject({
+      status: 200,
+      json: { kind: "admin", name: "env", role: "editor", time_zone: "UTC", version: "0.0.0-test" },
+    });
     const { port } = new URL(proxy.url);
-    expect(began.set).toMatch(new RegExp(`^farebox_session_${port}=[\\w-]{43}; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict$`));
+    expect(began.set).toMatch(
+      new RegExp(`^farebox_session_${port}=[\\w-]{43}; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict$`),
+    );
     expect(began.text).not.toContain(page.cookie().split("=")[1]);
     expect((await page.ask("GET", "/admin/v1/whoami")).json).toMatchObject({ name: "env", role: "editor" });
     expect((await page.ask("POST", "/admin/v1/keys", { body: { name: "bob" } })).status).toBe(201);
@@ -56,7 +73,10 @@ describe("a session of the dashboard", () => {
     expect((await page.signIn(proxy.key)).json).toMatchObject({ kind: "key", name: "alice", team: null, role: null });
     expect((await page.ask("GET", "/v1/farebox/me")).json).toMatchObject({ key: { name: "alice" } });
     const refused = await page.ask("GET", "/admin/v1/keys");
-    expect(refused).toMatchObject({ status: 401, json: { error: { message: expect.stringContaining("that key's own figures only") } } });
+    expect(refused).toMatchObject({
+      status: 401,
+      json: { error: { message: expect.stringContaining("that key's own figures only") } },
+    });
     expect(refused.text).not.toContain("bob");
   });
 
@@ -65,7 +85,10 @@ describe("a session of the dashboard", () => {
     const page = browser(proxy);
     await page.signIn(await addAdmin(proxy.database, "vera", "viewer"));
     expect((await page.ask("GET", "/admin/v1/keys")).status).toBe(200);
-    expect(await page.ask("POST", "/admin/v1/keys", { body: { name: "bob" } })).toMatchObject({ status: 403, json: { error: { code: "read_only" } } });
+    expect(await page.ask("POST", "/admin/v1/keys", { body: { name: "bob" } })).toMatchObject({
+      status: 403,
+      json: { error: { code: "read_only" } },
+    });
     expect((await page.ask("GET", "/v1/farebox/me")).status).toBe(401);
   });
 
@@ -97,13 +120,23 @@ describe("a session of the dashboard", () => {
     ["without an origin", { "x-farebox-dashboard": "1" }],
     ["from another port of the host", { origin: "http://127.0.0.1:1", "x-farebox-dashboard": "1" }],
     ["from no origin at all", { origin: "null", "x-farebox-dashboard": "1" }],
-    ["from another site, as the browser says", { origin: "OWN", "x-farebox-dashboard": "1", "sec-fetch-site": "cross-site" }],
+    [
+      "from another site, as the browser says",
+      { origin: "OWN", "x-farebox-dashboard": "1", "sec-fetch-site": "cross-site" },
+    ],
   ])("writes nothing %s", async (_name, given) => {
     await using proxy = await started();
     const page = browser(proxy);
     await page.signIn(settingsToken);
-    const headers = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, value === "OWN" ? proxy.url : value]));
-    for (const [method, path] of [["POST", "/admin/v1/keys"], ["DELETE", "/admin/v1/budgets?scope=all&period=1d"], ["POST", "/dashboard/session"], ["DELETE", "/dashboard/session"]] as const) {
+    const headers = Object.fromEntries(
+      Object.entries(given).map(([name, value]) => [name, value === "OWN" ? proxy.url : value]),
+    );
+    for (const [method, path] of [
+      ["POST", "/admin/v1/keys"],
+      ["DELETE", "/admin/v1/budgets?scope=all&period=1d"],
+      ["POST", "/dashboard/session"],
+      ["DELETE", "/dashboard/session"],
+    ] as const) {
       const body = method === "POST" ? { body: { name: "bob" } } : {};
       expect([path, (await page.ask(method, path, { ...body, headers })).status]).toEqual([path, 403]);
     }
@@ -112,7 +145,11 @@ describe("a session of the dashboard", () => {
 
   it("is kept for https alone where the page is on https, also behind a proxy that changes the Host", async () => {
     await using proxy = await started();
-    const headers = { origin: "https://farebox.example.com", "sec-fetch-site": "same-origin", "x-farebox-dashboard": "1" };
+    const headers = {
+      origin: "https://farebox.example.com",
+      "sec-fetch-site": "same-origin",
+      "x-farebox-dashboard": "1",
+    };
     const began = await browser(proxy).ask("POST", "/dashboard/session", { body: { token: settingsToken }, headers });
     const { port } = new URL(proxy.url);
     expect(began.set).toMatch(new RegExp(`^__Host-farebox_session_${port}=.*; HttpOnly; SameSite=Strict; Secure$`));
@@ -124,16 +161,27 @@ describe("a session of the dashboard", () => {
     await using proxy = await started();
     const page = browser(proxy);
     await page.signIn(proxy.key);
-    for (const path of ["/v1/models", "/account/info"]) expect([path, (await page.ask("GET", path)).status]).toEqual([path, 401]);
-    expect((await page.ask("POST", "/v1/chat/completions", { body: { model: "gpt-4o", messages: [] } })).status).toBe(401);
+    for (const path of ["/v1/models", "/account/info"])
+      expect([path, (await page.ask("GET", path)).status]).toEqual([path, 401]);
+    expect((await page.ask("POST", "/v1/chat/completions", { body: { model: "gpt-4o", messages: [] } })).status).toBe(
+      401,
+    );
     expect(await proxy.charges()).toEqual([]);
   });
 
   it("is not begun by a wrong token, and trying takes longer each time", async () => {
     await using proxy = await started();
     const page = browser(proxy);
-    expect(await page.signIn("sk-fba-abc-0123456789012345678901234567890")).toMatchObject({ status: 401, set: null, json: { error: { message: expect.stringContaining("unknown") } } });
-    expect(await page.signIn("sk-fb-abc-0123456789012345678901234567890")).toMatchObject({ status: 401, set: null, json: { error: { message: "This API key is unknown." } } });
+    expect(await page.signIn("sk-fba-abc-0123456789012345678901234567890")).toMatchObject({
+      status: 401,
+      set: null,
+      json: { error: { message: expect.stringContaining("unknown") } },
+    });
+    expect(await page.signIn("sk-fb-abc-0123456789012345678901234567890")).toMatchObject({
+      status: 401,
+      set: null,
+      json: { error: { message: "This API key is unknown." } },
+    });
     expect(await page.ask("POST", "/dashboard/session", { body: { token: 5 } })).toMatchObject({ status: 400 });
     expect(await page.ask("POST", "/dashboard/session", { body: {} })).toMatchObject({ status: 400 });
     for (let index = 0; index < 2; index++) await page.signIn(`sk-fb-abc-012345678901234567890123456789${index}`);
@@ -146,7 +194,9 @@ describe("a session of the dashboard", () => {
     await using proxy = await started();
     const page = browser(proxy);
     let answered = 0;
-    const wrong = ["sk-fba", "sk-fb"].flatMap((kind) => Array.from({ length: 7 }, (_, index) => page.signIn(`${kind}-abc-0123456789012345678901234567890${index}`)));
+    const wrong = ["sk-fba", "sk-fb"].flatMap((kind) =>
+      Array.from({ length: 7 }, (_, index) => page.signIn(`${kind}-abc-0123456789012345678901234567890${index}`)),
+    );
     const all = Promise.all(wrong.map((each) => each.then(() => answered++)));
     for (const token of [settingsToken, proxy.key]) expect(await page.signIn(token)).toMatchObject({ status: 200 });
     expect(answered).toBeLessThan(wrong.length);
@@ -173,7 +223,10 @@ describe("sessions", () => {
     const sessions = new Sessions(manualClock("2026-11-20T12:00:00Z"));
     const other = sessions.begin(holder("other"), null);
     const own = Array.from({ length: 21 }, () => sessions.begin(holder("own"), null));
-    expect(own.map(({ token }) => sessions.find(token) !== undefined)).toEqual([false, ...Array.from({ length: 20 }, () => true)]);
+    expect(own.map(({ token }) => sessions.find(token) !== undefined)).toEqual([
+      false,
+      ...Array.from({ length: 20 }, () => true),
+    ]);
     for (let index = 0; index < 10_000; index++) sessions.begin(holder(`key-${index}`), null);
     expect(sessions.size).toBe(10_000);
     expect(sessions.find(other.token)).toBeUndefined();

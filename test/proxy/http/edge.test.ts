@@ -14,16 +14,34 @@ afterAll(() => proxy[Symbol.asyncDispose]());
 const chat = JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "hi" }], max_tokens: 5 });
 const get = (target: string, ...lines: string[]) => ask(proxy.url, head(proxy.url, `GET ${target}`, ...lines));
 const post = (body: string, ...lines: string[]) =>
-  ask(proxy.url, head(proxy.url, "POST /v1/chat/completions", `Content-Length: ${Buffer.byteLength(body)}`, ...lines), body);
+  ask(
+    proxy.url,
+    head(proxy.url, "POST /v1/chat/completions", `Content-Length: ${Buffer.byteLength(body)}`, ...lines),
+    body,
+  );
 
 describe("the host", () => {
-  it.each(["evil.example", "evil.example:4000", "localhost.evil.example", "0.0.0.0", "[::]", "127.1", "::1", "localhost:port", "a@localhost", ""])("%j is not answered for", async (host) => {
+  it.each([
+    "evil.example",
+    "evil.example:4000",
+    "localhost.evil.example",
+    "0.0.0.0",
+    "[::]",
+    "127.1",
+    "::1",
+    "localhost:port",
+    "a@localhost",
+    "",
+  ])("%j is not answered for", async (host) => {
     expectRefusal(await get("/healthz", `Host: ${host}`), 421, "unknown_host");
   });
 
-  it.each(["localhost", "LocalHost:1", "127.0.0.1", "127.0.0.2:80", "[::1]", "[::1]:80", "farebox.localhost"])("%s is", async (host) => {
-    expect(await get("/healthz", `Host: ${host}`)).toMatchObject({ status: 200 });
-  });
+  it.each(["localhost", "LocalHost:1", "127.0.0.1", "127.0.0.2:80", "[::1]", "[::1]:80", "farebox.localhost"])(
+    "%s is",
+    async (host) => {
+      expect(await get("/healthz", `Host: ${host}`)).toMatchObject({ status: 200 });
+    },
+  );
 
   it("is not answered for when there is none, or two", async () => {
     expectRefusal(await ask(proxy.url, "GET /healthz HTTP/1.0\r\n\r\n"), 421, "unknown_host");
@@ -33,8 +51,37 @@ describe("the host", () => {
 
 describe("the target", () => {
   it.each([
-    "http://127.0.0.1/healthz", "http://[", "http://evil.example/healthz", "*", "//healthz", "//evil.example/healthz", "/v1//models", "/v1%2fmodels", "/v1%2Fmodels", "/v1%5cmodels", "/v1\\models", "/v1/./models", "/x/../healthz", "/x/%2e%2e/healthz", "/%2E/healthz",
-    "/healthz#", "/v1/models#x", "/v1/models/%ff", "/v1/models/%", "/V1/models", "/v1/Models", "/HEALTHZ", "/healthz/", "/v1/models/", "/v1/models/gpt-4o/", "/v1", "/", "/nothing", "/v1/%6dodels", "/v1/chat/completions/x", "/v1/chat/completions;x",
+    "http://127.0.0.1/healthz",
+    "http://[",
+    "http://evil.example/healthz",
+    "*",
+    "//healthz",
+    "//evil.example/healthz",
+    "/v1//models",
+    "/v1%2fmodels",
+    "/v1%2Fmodels",
+    "/v1%5cmodels",
+    "/v1\\models",
+    "/v1/./models",
+    "/x/../healthz",
+    "/x/%2e%2e/healthz",
+    "/%2E/healthz",
+    "/healthz#",
+    "/v1/models#x",
+    "/v1/models/%ff",
+    "/v1/models/%",
+    "/V1/models",
+    "/v1/Models",
+    "/HEALTHZ",
+    "/healthz/",
+    "/v1/models/",
+    "/v1/models/gpt-4o/",
+    "/v1",
+    "/",
+    "/nothing",
+    "/v1/%6dodels",
+    "/v1/chat/completions/x",
+    "/v1/chat/completions;x",
   ])("%s is not found", async (target) => {
     expectRefusal(await get(target, bearer), 404, "not_found");
   });
@@ -42,7 +89,11 @@ describe("the target", () => {
   it("may lack the version", async () => {
     const [short, long] = await Promise.all([get("/models", bearer), get("/v1/models?x=//#".slice(0, -1), bearer)]);
     expect(short).toMatchObject({ status: 200, body: long.body });
-    const body = await ask(proxy.url, head(proxy.url, "POST /chat/completions", bearer, `Content-Length: ${chat.length}`), chat);
+    const body = await ask(
+      proxy.url,
+      head(proxy.url, "POST /chat/completions", bearer, `Content-Length: ${chat.length}`),
+      chat,
+    );
     expect(body.status).toBe(200);
     expect(proxy.sandbox.requests.at(-1)?.path).toBe("/v1/chat/completions");
   });
@@ -62,19 +113,41 @@ describe("the target", () => {
     expect(healthy).toMatchObject({ status: 200, headers: { "content-length": ["15"] } });
     const refused = await client.send(head(proxy.url, "HEAD /nothing")).answer({ toHead: true });
     expect(refused).toMatchObject({ status: 404, headers: { "x-farebox-error": ["not_found"] } });
-    expect(await client.send(head(proxy.url, "GET /healthz")).answer()).toMatchObject({ status: 200, body: '{"status":"ok"}' });
+    expect(await client.send(head(proxy.url, "GET /healthz")).answer()).toMatchObject({
+      status: 200,
+      body: '{"status":"ok"}',
+    });
   });
 });
 
 describe("a page in a browser", () => {
-  it.each([["Origin: https://evil.example"], ["Origin: null"], ["Origin: http://127.0.0.1:1"], ["Sec-Fetch-Site: cross-site"], ["Sec-Fetch-Site: same-site"], ["Origin: https://evil.example", "Sec-Fetch-Mode: no-cors"]])("of another site is refused: %s", async (...lines) => {
+  it.each([
+    ["Origin: https://evil.example"],
+    ["Origin: null"],
+    ["Origin: http://127.0.0.1:1"],
+    ["Sec-Fetch-Site: cross-site"],
+    ["Sec-Fetch-Site: same-site"],
+    ["Origin: https://evil.example", "Sec-Fetch-Mode: no-cors"],
+  ])("of another site is refused: %s", async (...lines) => {
     const answer = await get("/healthz", ...lines);
     expectRefusal(answer, 403, "cross_site");
     expect(answer.headers["access-control-allow-origin"]).toBeUndefined();
   });
 
   it("of another site gets no preflight", async () => {
-    expectRefusal(await ask(proxy.url, head(proxy.url, "OPTIONS /v1/chat/completions", "Origin: https://evil.example", "Access-Control-Request-Method: POST")), 403, "cross_site");
+    expectRefusal(
+      await ask(
+        proxy.url,
+        head(
+          proxy.url,
+          "OPTIONS /v1/chat/completions",
+          "Origin: https://evil.example",
+          "Access-Control-Request-Method: POST",
+        ),
+      ),
+      403,
+      "cross_site",
+    );
   });
 
   it("of our own may call", async () => {
@@ -83,14 +156,35 @@ describe("a page in a browser", () => {
 
   it("of a permitted origin gets its preflight and reads our headers", async () => {
     const asked = ["Origin: https://app.example", "Sec-Fetch-Site: cross-site"];
-    const preflight = await ask(proxy.url, head(proxy.url, "OPTIONS /v1/chat/completions", ...asked, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization, x-stainless-os"));
+    const preflight = await ask(
+      proxy.url,
+      head(
+        proxy.url,
+        "OPTIONS /v1/chat/completions",
+        ...asked,
+        "Access-Control-Request-Method: POST",
+        "Access-Control-Request-Headers: authorization, x-stainless-os",
+      ),
+    );
     expect(preflight).toMatchObject({
       status: 204,
-      headers: { "access-control-allow-origin": ["https://app.example"], "access-control-allow-headers": ["authorization, x-stainless-os"], "access-control-allow-methods": [expect.stringContaining("POST")], vary: ["origin"] },
+      headers: {
+        "access-control-allow-origin": ["https://app.example"],
+        "access-control-allow-headers": ["authorization, x-stainless-os"],
+        "access-control-allow-methods": [expect.stringContaining("POST")],
+        vary: ["origin"],
+      },
     });
     expect(preflight.headers["content-length"]).toBeUndefined();
     const answer = await post(chat, bearer, ...asked);
-    expect(answer).toMatchObject({ status: 200, headers: { "access-control-allow-origin": ["https://app.example"], "access-control-expose-headers": ["*"], "x-farebox-cost-usd": [expect.any(String)] } });
+    expect(answer).toMatchObject({
+      status: 200,
+      headers: {
+        "access-control-allow-origin": ["https://app.example"],
+        "access-control-expose-headers": ["*"],
+        "x-farebox-cost-usd": [expect.any(String)],
+      },
+    });
     const refused = await post(chat, ...asked);
     expectRefusal(refused, 401, "invalid_api_key");
     expect(refused.headers["access-control-allow-origin"]).toEqual(["https://app.example"]);
@@ -101,7 +195,12 @@ describe("credentials", () => {
   const models = (...lines: string[]) => get("/v1/models", ...lines);
 
   it("are a bearer token or x-api-key, in any letter case of the scheme", async () => {
-    for (const line of [bearer, `authorization: bearer ${proxy.key}`, `Authorization: BEARER   ${proxy.key} `, `X-Api-Key: ${proxy.key}`]) {
+    for (const line of [
+      bearer,
+      `authorization: bearer ${proxy.key}`,
+      `Authorization: BEARER   ${proxy.key} `,
+      `X-Api-Key: ${proxy.key}`,
+    ]) {
       expect(await models(line), line).toMatchObject({ status: 200 });
     }
     expect(await models(bearer, `x-api-key: ${proxy.key}`)).toMatchObject({ status: 200 });
@@ -115,7 +214,17 @@ describe("credentials", () => {
     expectRefusal(await models(`x-api-key: ${proxy.key}`, `x-api-key: ${other}`), 401, "invalid_api_key");
   });
 
-  it.each(["", "Authorization:", "Authorization: Bearer", "Authorization: Bearer a b", "Authorization: Basic c2stZmI=", "Authorization: Bearer sk-fb-", "Authorization: Bearer sk-proj-abc", `Authorization: Bearer sk-fb-aaaa-${"x".repeat(43)}`, "x-api-key:"])("are refused when they are %j", async (line) => {
+  it.each([
+    "",
+    "Authorization:",
+    "Authorization: Bearer",
+    "Authorization: Bearer a b",
+    "Authorization: Basic c2stZmI=",
+    "Authorization: Bearer sk-fb-",
+    "Authorization: Bearer sk-proj-abc",
+    `Authorization: Bearer sk-fb-aaaa-${"x".repeat(43)}`,
+    "x-api-key:",
+  ])("are refused when they are %j", async (line) => {
     expectRefusal(await models(...(line === "" ? [] : [line])), 401, "invalid_api_key");
   });
 
@@ -139,7 +248,10 @@ describe("bodies", () => {
 
   it("over the limit are refused when they turn out so", async () => {
     using client = new RawClient(proxy.url);
-    client.send(head(proxy.url, "POST /v1/chat/completions", bearer, "Transfer-Encoding: chunked"), `${large.length.toString(16)}\r\n${large}\r\n`);
+    client.send(
+      head(proxy.url, "POST /v1/chat/completions", bearer, "Transfer-Encoding: chunked"),
+      `${large.length.toString(16)}\r\n${large}\r\n`,
+    );
     const answer = await client.answer();
     expectRefusal(answer, 413, "request_too_large");
     expect(answer.headers["connection"]).toEqual(["close"]);
@@ -154,7 +266,11 @@ describe("bodies", () => {
 
   it("in chunks are read whole, and reach the gateway with their length", async () => {
     const chunks = [...chat].map((letter) => `1\r\n${letter}\r\n`).join("");
-    const answer = await ask(proxy.url, head(proxy.url, "POST /v1/chat/completions", bearer, "Transfer-Encoding: chunked"), `${chunks}0\r\n\r\n`);
+    const answer = await ask(
+      proxy.url,
+      head(proxy.url, "POST /v1/chat/completions", bearer, "Transfer-Encoding: chunked"),
+      `${chunks}0\r\n\r\n`,
+    );
     expect(answer.status).toBe(200);
     const seen = proxy.sandbox.requests.at(-1);
     expect(seen?.body.toString()).toBe(chat);
@@ -180,7 +296,9 @@ describe("bodies", () => {
 
   it("are asked for by a client that waits for it", async () => {
     using client = new RawClient(proxy.url);
-    client.send(head(proxy.url, "POST /v1/chat/completions", bearer, "Expect: 100-continue", `Content-Length: ${chat.length}`));
+    client.send(
+      head(proxy.url, "POST /v1/chat/completions", bearer, "Expect: 100-continue", `Content-Length: ${chat.length}`),
+    );
     expect(await client.answer()).toMatchObject({ status: 100 });
     expect(await client.send(chat).answer()).toMatchObject({ status: 200 });
     expect(proxy.sandbox.requests.at(-1)?.headers["expect"]).toBeUndefined();
@@ -188,7 +306,10 @@ describe("bodies", () => {
 
   it("that break off leave nothing behind", async () => {
     using client = new RawClient(proxy.url);
-    client.send(head(proxy.url, "POST /v1/chat/completions", bearer, `Content-Length: ${chat.length}`), chat.slice(0, 10));
+    client.send(
+      head(proxy.url, "POST /v1/chat/completions", bearer, `Content-Length: ${chat.length}`),
+      chat.slice(0, 10),
+    );
     client.socket.end();
     await client.closed();
     expect(await get("/healthz")).toMatchObject({ status: 200 });
@@ -216,7 +337,9 @@ describe("a connection", () => {
   it("answers requests sent at once in their order", async () => {
     using client = new RawClient(proxy.url);
     const good = head(proxy.url, "POST /v1/chat/completions", bearer, `Content-Length: ${chat.length}`) + chat;
-    client.send(head(proxy.url, "GET /nothing") + good + head(proxy.url, "GET /v1/models") + head(proxy.url, "GET /healthz"));
+    client.send(
+      head(proxy.url, "GET /nothing") + good + head(proxy.url, "GET /v1/models") + head(proxy.url, "GET /healthz"),
+    );
     const statuses = [];
     for (let count = 0; count < 4; count++) statuses.push((await client.answer()).status);
     expect(statuses).toEqual([404, 200, 401, 200]);
@@ -225,19 +348,24 @@ describe("a connection", () => {
   it("takes no second request out of a body that was refused", async () => {
     const inner = head(proxy.url, "GET /healthz");
     using small = new RawClient(proxy.url);
-    small.send(head(proxy.url, "POST /nothing", `Content-Length: ${inner.length}`) + inner + head(proxy.url, "GET /v1/models"));
+    small.send(
+      head(proxy.url, "POST /nothing", `Content-Length: ${inner.length}`) + inner + head(proxy.url, "GET /v1/models"),
+    );
     expectRefusal(await small.answer(), 404, "not_found");
     expectRefusal(await small.answer(), 401, "invalid_api_key");
     using large = new RawClient(proxy.url);
     large.send(head(proxy.url, "POST /nothing", "Content-Length: 100000") + inner.repeat(10));
     expectRefusal(await large.answer(), 404, "not_found");
     await large.closed();
-    await expect(large.answer()).rejects.toThrow("closed after \"\"");
+    await expect(large.answer()).rejects.toThrow('closed after ""');
   });
 
   it("refuses a body whose length is stated in two ways", async () => {
     using client = new RawClient(proxy.url);
-    client.send(head(proxy.url, "POST /v1/chat/completions", bearer, "Content-Length: 5", "Transfer-Encoding: chunked"), "0\r\n\r\n");
+    client.send(
+      head(proxy.url, "POST /v1/chat/completions", bearer, "Content-Length: 5", "Transfer-Encoding: chunked"),
+      "0\r\n\r\n",
+    );
     expect((await client.answer()).status).toBe(400);
     await client.closed();
   });
@@ -247,7 +375,10 @@ describe("a client that leaves", () => {
   it("before its plain answer is still charged what the gateway reports", async () => {
     await using own = await startProxy({ sandbox: { scenario: () => "latency:50" } });
     const client = new RawClient(own.url);
-    client.send(head(own.url, "POST /v1/chat/completions", `Authorization: Bearer ${own.key}`, `Content-Length: ${chat.length}`), chat);
+    client.send(
+      head(own.url, "POST /v1/chat/completions", `Authorization: Bearer ${own.key}`, `Content-Length: ${chat.length}`),
+      chat,
+    );
     await own.sandbox.waitFor((sandbox) => sandbox.requests.length === 1);
     client.socket.destroy();
     await once(client.socket, "close");

@@ -20,15 +20,27 @@ afterAll(() => proxy[Symbol.asyncDispose]());
 /** Writes a whole request before it reads a byte, as some clients do; rejects where the connection is reset meanwhile. */
 async function writeFirst(line: string, lines: readonly string[], start: string, isChunked: boolean) {
   using client = new RawClient(proxy.url);
-  const reset = once(client.socket, "close").then(() => Promise.reject(new Error("the connection was closed while the body was written")));
+  const reset = once(client.socket, "close").then(() =>
+    Promise.reject(new Error("the connection was closed while the body was written")),
+  );
   reset.catch(() => undefined);
   client.socket.pause();
-  const size = isChunked ? "Transfer-Encoding: chunked" : `Content-Length: ${start.length + megabytes * megabyte.length}`;
-  client.send(head(proxy.url, line, ...lines, size), isChunked && start !== "" ? `${start.length.toString(16)}\r\n${start}\r\n` : start);
+  const size = isChunked
+    ? "Transfer-Encoding: chunked"
+    : `Content-Length: ${start.length + megabytes * megabyte.length}`;
+  client.send(
+    head(proxy.url, line, ...lines, size),
+    isChunked && start !== "" ? `${start.length.toString(16)}\r\n${start}\r\n` : start,
+  );
   for (let sent = 0; sent < megabytes; sent++) {
     const parts = isChunked ? [`${megabyte.length.toString(16)}\r\n`, megabyte, "\r\n"] : [megabyte];
     for (const part of parts) {
-      await Promise.race([reset, new Promise<void>((resolve, reject) => client.socket.write(part, (error) => (error ? reject(error) : resolve())))]);
+      await Promise.race([
+        reset,
+        new Promise<void>((resolve, reject) =>
+          client.socket.write(part, (error) => (error ? reject(error) : resolve())),
+        ),
+      ]);
     }
   }
   if (isChunked) client.send("0\r\n\r\n");
@@ -44,13 +56,40 @@ describe("a client that writes its whole body before it reads gets the answer of
   it.each([
     ["413, with a stated length", "POST /v1/chat/completions", "key", [json], "", false, 413, "request_too_large"],
     ["413, in chunks", "POST /v1/chat/completions", "key", [json], "", true, 413, "request_too_large"],
-    ["413 of an upload, in chunks", "POST /v1/audio/transcriptions", "key", form, `${model}${file}`, true, 413, "request_too_large"],
-    ["400 of an upload", "POST /v1/audio/transcriptions", "key", form, `${model}${model}`, true, 400, "invalid_request"],
+    [
+      "413 of an upload, in chunks",
+      "POST /v1/audio/transcriptions",
+      "key",
+      form,
+      `${model}${file}`,
+      true,
+      413,
+      "request_too_large",
+    ],
+    [
+      "400 of an upload",
+      "POST /v1/audio/transcriptions",
+      "key",
+      form,
+      `${model}${model}`,
+      true,
+      400,
+      "invalid_request",
+    ],
     ["401", "POST /v1/chat/completions", "none", [json], "", false, 401, "invalid_api_key"],
     ["404", "POST /v1/nothing", "key", [json], "", false, 404, "not_found"],
     ["403", "POST /v1/chat/completions", "key", [json, "Origin: https://evil.example"], "", false, 403, "cross_site"],
     ["421", "POST /v1/chat/completions", "key", [json, "Host: evil.example"], "", false, 421, "unknown_host"],
-    ["415", "POST /v1/chat/completions", "key", [json, "Content-Encoding: gzip"], "", false, 415, "unsupported_encoding"],
+    [
+      "415",
+      "POST /v1/chat/completions",
+      "key",
+      [json, "Content-Encoding: gzip"],
+      "",
+      false,
+      415,
+      "unsupported_encoding",
+    ],
     ["429", "POST /v1/chat/completions", "limited", [json], "", false, 429, "rate_limit_exceeded"],
   ] as const)("%s", async (_what, line, who, lines, start, isChunked, status, code) => {
     const bearer = who === "none" ? [] : [`Authorization: Bearer ${who === "limited" ? limited : proxy.key}`];
@@ -64,8 +103,15 @@ it("the openai package sees the 413 and its message", async () => {
   const client = new OpenAI({ apiKey: proxy.key, baseURL: `${proxy.url}/v1`, maxRetries: 0, logLevel: "off" });
   const content = "x".repeat(megabytes * megabyte.length);
   for (let run = 0; run < 3; run++) {
-    const error = await client.chat.completions.create({ model: "gpt-4o", messages: [{ role: "user", content }] }).then(() => undefined, (caught: unknown) => caught);
+    const error = await client.chat.completions.create({ model: "gpt-4o", messages: [{ role: "user", content }] }).then(
+      () => undefined,
+      (caught: unknown) => caught,
+    );
     expect(error).toBeInstanceOf(APIError);
-    expect(error).toMatchObject({ status: 413, code: "request_too_large", message: expect.stringContaining("1048576") });
+    expect(error).toMatchObject({
+      status: 413,
+      code: "request_too_large",
+      message: expect.stringContaining("1048576"),
+    });
   }
 });

@@ -5,16 +5,23 @@ import { tempFolder } from "../../support/ledger-fixtures.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { ask, expectRefusal, head } from "../../support/raw-client.ts";
 
-const get = (proxy: RunningProxy, target: string, ...lines: string[]) => ask(proxy.url, head(proxy.url, `GET ${target}`, ...lines));
+const get = (proxy: RunningProxy, target: string, ...lines: string[]) =>
+  ask(proxy.url, head(proxy.url, `GET ${target}`, ...lines));
 
 describe("health", () => {
   it("is told as JSON, without a key", async () => {
     await using proxy = await startProxy();
-    expect(await get(proxy, "/healthz")).toMatchObject({ status: 200, headers: { "content-type": ["application/json"] }, body: '{"status":"ok"}' });
+    expect(await get(proxy, "/healthz")).toMatchObject({
+      status: 200,
+      headers: { "content-type": ["application/json"] },
+      body: '{"status":"ok"}',
+    });
     const ready = await get(proxy, "/readyz");
     expect(ready).toMatchObject({ status: 200, headers: { "content-type": ["application/json"] } });
     expect(JSON.parse(ready.body)).toEqual({
-      status: "ready", checks: { accepting: true, ledger: true, prices: true }, catalogue: expect.stringMatching(/^[0-9a-f]{16,}$/),
+      status: "ready",
+      checks: { accepting: true, ledger: true, prices: true },
+      catalogue: expect.stringMatching(/^[0-9a-f]{16,}$/),
       prices: { reviewed_on: "2026-11-22", age_days: expect.any(Number), review_due: expect.any(Boolean) },
     });
   });
@@ -24,30 +31,49 @@ describe("/metrics", () => {
   it("without a token is for this machine only", async () => {
     await using proxy = await startProxy();
     expect((await get(proxy, "/metrics")).status).toBe(200);
-    for (const line of ["X-Forwarded-For: 127.0.0.1", "Forwarded: for=1.2.3.4", "Via: 1.1 proxy", "X-Forwarded-Proto: https", "X-Real-IP: 10.0.0.1"]) {
+    for (const line of [
+      "X-Forwarded-For: 127.0.0.1",
+      "Forwarded: for=1.2.3.4",
+      "Via: 1.1 proxy",
+      "X-Forwarded-Proto: https",
+      "X-Real-IP: 10.0.0.1",
+    ]) {
       expectRefusal(await get(proxy, "/metrics", line), 404, "not_found");
     }
   });
 
-  it.each(["127.0.0.1", "0.0.0.0", "::"])("without a token is answered under a loopback name only, listening on %s", async (listenOn) => {
-    await using proxy = await startProxy({ env: { FAREBOX_HOST: listenOn } });
-    const { port } = new URL(proxy.url);
-    const metrics = (...lines: string[]) => ask(`http://127.0.0.1:${port}`, head(`http://127.0.0.1:${port}`, "GET /metrics", ...lines));
-    for (const host of ["127.0.0.1", `localhost:${port}`, "[::1]"]) expect(await metrics(`Host: ${host}`)).toMatchObject({ status: 200 });
-    for (const host of ["rebound.example", `rebound.example:${port}`, "0.0.0.0", "localhost.rebound.example", ""]) {
-      const answer = await metrics(`Host: ${host}`);
-      expect([404, 421], host).toContain(answer.status);
-      expect(answer.body).not.toContain("farebox_requests_total");
-    }
-  });
+  it.each(["127.0.0.1", "0.0.0.0", "::"])(
+    "without a token is answered under a loopback name only, listening on %s",
+    async (listenOn) => {
+      await using proxy = await startProxy({ env: { FAREBOX_HOST: listenOn } });
+      const { port } = new URL(proxy.url);
+      const metrics = (...lines: string[]) =>
+        ask(`http://127.0.0.1:${port}`, head(`http://127.0.0.1:${port}`, "GET /metrics", ...lines));
+      for (const host of ["127.0.0.1", `localhost:${port}`, "[::1]"])
+        expect(await metrics(`Host: ${host}`)).toMatchObject({ status: 200 });
+      for (const host of ["rebound.example", `rebound.example:${port}`, "0.0.0.0", "localhost.rebound.example", ""]) {
+        const answer = await metrics(`Host: ${host}`);
+        expect([404, 421], host).toContain(answer.status);
+        expect(answer.body).not.toContain("farebox_requests_total");
+      }
+    },
+  );
 
   it("with a token is for its bearer only, from anywhere", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_METRICS_TOKEN: "scrape-me-please-1234567890" } });
-    for (const lines of [[], ["Authorization: Bearer wrong"], [`Authorization: Bearer ${proxy.key}`], ["x-api-key: scrape-me-please-1234567890"], ["Authorization: Basic scrape-me-please-1234567890"]]) {
+    for (const lines of [
+      [],
+      ["Authorization: Bearer wrong"],
+      [`Authorization: Bearer ${proxy.key}`],
+      ["x-api-key: scrape-me-please-1234567890"],
+      ["Authorization: Basic scrape-me-please-1234567890"],
+    ]) {
       expectRefusal(await get(proxy, "/metrics", ...lines), 401, "invalid_api_key");
     }
     for (const lines of [[], ["X-Forwarded-For: 10.0.0.1"], ["Host: localhost"]]) {
-      expect((await get(proxy, "/metrics", "Authorization: bearer scrape-me-please-1234567890", ...lines)).status).toBe(200);
+      expect((await get(proxy, "/metrics", "Authorization: bearer scrape-me-please-1234567890", ...lines)).status).toBe(
+        200,
+      );
     }
   });
 
@@ -58,7 +84,8 @@ describe("/metrics", () => {
     await proxy.serving.settled();
     const page = await get(proxy, "/metrics");
     expect(page.headers["content-type"]?.[0]).toMatch(/^text\/plain; version=0\.0\.4/);
-    const sample = /^([a-z_0-9]+)(\{[a-z_]+="[^"\n]*"(?:,[a-z_]+="[^"\n]*")*\})? (-?[0-9.]+(?:e[+-]?\d+)?|[+-]Inf|NaN)$/;
+    const sample =
+      /^([a-z_0-9]+)(\{[a-z_]+="[^"\n]*"(?:,[a-z_]+="[^"\n]*")*\})? (-?[0-9.]+(?:e[+-]?\d+)?|[+-]Inf|NaN)$/;
     const kinds = new Map<string, string>();
     for (const line of page.body.split("\n").filter((text) => text !== "")) {
       const type = /^# TYPE (\S+) (counter|gauge|histogram|summary)$/.exec(line);
@@ -72,7 +99,9 @@ describe("/metrics", () => {
     }
     expect(kinds.get("farebox_requests_total")).toBe("counter");
     expect(page.body).toContain('farebox_refusals_total{code="invalid_request"} 1');
-    expect(page.body).toMatch(/farebox_requests_total\{route="\/v1\/chat\/completions",model="gpt-4o",status="200",stream="false"\} 1/);
+    expect(page.body).toMatch(
+      /farebox_requests_total\{route="\/v1\/chat\/completions",model="gpt-4o",status="200",stream="false"\} 1/,
+    );
     expect(page.body).not.toContain(proxy.key);
     expect(page.body).not.toContain(proxy.sandbox.apiKey);
   });
@@ -81,31 +110,64 @@ describe("/metrics", () => {
 describe("open mode", () => {
   it("asks nobody on this machine for a key", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_AUTH: "open" } });
-    for (const lines of [[], ["Authorization: Bearer sk-whatever-the-client-has"], ["x-api-key: x"], [`Authorization: Bearer ${proxy.key}`]]) {
+    for (const lines of [
+      [],
+      ["Authorization: Bearer sk-whatever-the-client-has"],
+      ["x-api-key: x"],
+      [`Authorization: Bearer ${proxy.key}`],
+    ]) {
       expect(await get(proxy, "/v1/models", ...lines)).toMatchObject({ status: 200 });
     }
   });
 
   it("asks those that come through a forwarder, and believes no wrong key", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_AUTH: "open" } });
-    for (const name of ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Via", "CF-Connecting-IP"]) {
+    for (const name of [
+      "Forwarded",
+      "X-Forwarded-For",
+      "X-Forwarded-Host",
+      "X-Forwarded-Proto",
+      "X-Real-IP",
+      "Via",
+      "CF-Connecting-IP",
+    ]) {
       expectRefusal(await get(proxy, "/v1/models", `${name}: x`), 401, "invalid_api_key");
-      expect(await get(proxy, "/v1/models", `${name}: x`, `Authorization: Bearer ${proxy.key}`)).toMatchObject({ status: 200 });
+      expect(await get(proxy, "/v1/models", `${name}: x`, `Authorization: Bearer ${proxy.key}`)).toMatchObject({
+        status: 200,
+      });
     }
-    expectRefusal(await get(proxy, "/v1/models", `Authorization: Bearer sk-fb-aaaa-${"x".repeat(43)}`), 401, "invalid_api_key");
+    expectRefusal(
+      await get(proxy, "/v1/models", `Authorization: Bearer sk-fb-aaaa-${"x".repeat(43)}`),
+      401,
+      "invalid_api_key",
+    );
   });
 });
 
 describe("models", () => {
-  interface Model { readonly id: string; readonly object: string; readonly created: number; readonly owned_by: string }
+  interface Model {
+    readonly id: string;
+    readonly object: string;
+    readonly created: number;
+    readonly owned_by: string;
+  }
 
   it("are those of the catalogue that the key may use, in OpenAI's shape", async () => {
     await using proxy = await startProxy();
     const mini = await proxy.addKey("mini", { models: ["gpt-4o-mini", "claude-*"] });
-    const listed = async (key: string) => JSON.parse((await get(proxy, "/v1/models", `Authorization: Bearer ${key}`)).body) as { object: string; data: Model[] };
+    const listed = async (key: string) =>
+      JSON.parse((await get(proxy, "/v1/models", `Authorization: Bearer ${key}`)).body) as {
+        object: string;
+        data: Model[];
+      };
     const all = await listed(proxy.key);
     expect(all.object).toBe("list");
-    expect(all.data.find(({ id }) => id === "gpt-4o")).toEqual({ id: "gpt-4o", object: "model", created: expect.any(Number), owned_by: "openai" });
+    expect(all.data.find(({ id }) => id === "gpt-4o")).toEqual({
+      id: "gpt-4o",
+      object: "model",
+      created: expect.any(Number),
+      owned_by: "openai",
+    });
     // The day of the price in force, which a new entry moves.
     expect(all.data.every(({ created }) => created >= Date.parse("2020-01-01T00:00:00Z") / 1000)).toBe(true);
     expect(all.data.every(({ object, created }) => object === "model" && Number.isInteger(created))).toBe(true);
@@ -134,7 +196,8 @@ describe("models", () => {
       expect(answer.status, name).toBe(200);
       expect(JSON.parse(answer.body)).toMatchObject({ id: "gpt-4o", object: "model" });
     }
-    for (const name of ["unheard-of", "GPT-4o", "__proto__", "gpt-4o%00", "gpt-4o%20", "%E2%82%AC", "%22%3E"]) expectRefusal(await one(name), 404, "not_found");
+    for (const name of ["unheard-of", "GPT-4o", "__proto__", "gpt-4o%00", "gpt-4o%20", "%E2%82%AC", "%22%3E"])
+      expectRefusal(await one(name), 404, "not_found");
     const mini = await proxy.addKey("mini", { models: ["gpt-4o-mini"] });
     expect(await one("gpt-4o-mini", mini)).toMatchObject({ status: 200 });
     expectRefusal(await one("gpt-4o", mini), 404, "not_found");

@@ -20,11 +20,25 @@ describe("secrets", () => {
     let scenario: string | undefined;
     const sandbox = owned.use(await startSandbox({ apiKey: gatewayKey, scenario: () => scenario }));
     const lines: string[] = [];
-    const note = (fields: object, message: string) => void lines.push(JSON.stringify([message, fields], (_, value: unknown) => (value instanceof Error ? value.stack : value)));
+    const note = (fields: object, message: string) =>
+      void lines.push(
+        JSON.stringify([message, fields], (_, value: unknown) => (value instanceof Error ? value.stack : value)),
+      );
     const log: Log = { debug: note, info: note, warn: note, error: note };
     const clock = systemClock();
-    const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: gatewayKey, FAREBOX_DATABASE: join(folder, "farebox.db"), FAREBOX_PORT: "0" };
-    const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: false, code: "ENOENT" }), isTimeZone, uses: "all" });
+    const env = {
+      FAREBOX_GATEWAY_URL: sandbox.url,
+      FAREBOX_GATEWAY_API_KEY: gatewayKey,
+      FAREBOX_DATABASE: join(folder, "farebox.db"),
+      FAREBOX_PORT: "0",
+    };
+    const loaded = loadSettings({
+      env,
+      flags: {},
+      readFile: () => ({ ok: false, code: "ENOENT" }),
+      isTimeZone,
+      uses: "all",
+    });
     if (!loaded.ok) throw new Error(loaded.problems.join());
     const started = await startServing(loaded.settings, { clock, log, version: "test" });
     if (!started.ok) throw new Error(started.problems.join());
@@ -39,11 +53,35 @@ describe("secrets", () => {
       return answer.status;
     };
     const headers = {
-      authorization: `Bearer ${created.text}`, "x-api-key": created.text, cookie: `session=${created.text}`, "x-farebox-key": created.text,
-      "x-forwarded-authorization": created.text, "content-type": "application/json", "x-farebox-tag": "team=blue", "proxy-authorization": `Bearer ${created.text}`,
+      authorization: `Bearer ${created.text}`,
+      "x-api-key": created.text,
+      cookie: `session=${created.text}`,
+      "x-farebox-key": created.text,
+      "x-forwarded-authorization": created.text,
+      "content-type": "application/json",
+      "x-farebox-tag": "team=blue",
+      "proxy-authorization": `Bearer ${created.text}`,
     };
-    const chat = (more: object) => ({ method: "POST", headers, body: JSON.stringify({ model: "gpt-4o", max_tokens: 5, messages: [{ role: "user", content: "PROMPT-TEXT" }], ...more }) });
-    for (scenario of [undefined, "echo-key+status:401", "echo-key+status:500", "echo-key", "set-cookie", "html:502", "reset-before", "bad-json"]) {
+    const chat = (more: object) => ({
+      method: "POST",
+      headers,
+      body: JSON.stringify({
+        model: "gpt-4o",
+        max_tokens: 5,
+        messages: [{ role: "user", content: "PROMPT-TEXT" }],
+        ...more,
+      }),
+    });
+    for (scenario of [
+      undefined,
+      "echo-key+status:401",
+      "echo-key+status:500",
+      "echo-key",
+      "set-cookie",
+      "html:502",
+      "reset-before",
+      "bad-json",
+    ]) {
       await call("/v1/chat/completions?secret-query=1", chat({}));
       await call("/v1/chat/completions?secret-query=1", chat({ stream: true }));
       await call("/account/info?secret-query=1", { headers });
@@ -51,11 +89,15 @@ describe("secrets", () => {
     scenario = undefined;
     expect(await call("/v1/models?secret-query=1", { headers })).toBe(200);
     expect(await call("/v1/nothing?secret-query=1", { headers })).toBe(404);
-    expect(await call("/v1/models/x?secret-query=1", { headers: { authorization: `Bearer ${created.text}x` } })).toBe(401);
+    expect(await call("/v1/models/x?secret-query=1", { headers: { authorization: `Bearer ${created.text}x` } })).toBe(
+      401,
+    );
     await call("/metrics");
     await serving.settled();
 
-    const upstream = sandbox.requests.map((request) => JSON.stringify([request.path, request.headers, request.body.toString()])).join("\n");
+    const upstream = sandbox.requests
+      .map((request) => JSON.stringify([request.path, request.headers, request.body.toString()]))
+      .join("\n");
     expect(sandbox.requests.length).toBeGreaterThan(16);
     expect(upstream).not.toContain(created.text);
     expect(upstream).not.toContain(created.text.slice("sk-fb-".length));
@@ -68,9 +110,12 @@ describe("secrets", () => {
 
     expect(lines.length).toBeGreaterThan(10);
     const logged = lines.join("\n");
-    for (const word of [gatewayKey, secret, "secret-query", "PROMPT-TEXT", "team=blue"]) expect(logged).not.toContain(word);
+    for (const word of [gatewayKey, secret, "secret-query", "PROMPT-TEXT", "team=blue"])
+      expect(logged).not.toContain(word);
 
-    const stored = (await Promise.all((await readdir(folder)).map((name) => readFile(join(folder, name), "latin1")))).join("\n");
+    const stored = (
+      await Promise.all((await readdir(folder)).map((name) => readFile(join(folder, name), "latin1")))
+    ).join("\n");
     for (const word of [gatewayKey, secret, "secret-query", "PROMPT-TEXT"]) expect(stored).not.toContain(word);
   });
 });

@@ -8,7 +8,10 @@ const get = (proxy: RunningProxy, target: string, key: string | null = proxy.key
 
 const read = async (proxy: RunningProxy, target: string, key?: string) => {
   const answer = await get(proxy, target, key);
-  expect(answer, answer.body).toMatchObject({ status: 200, headers: { "content-type": ["application/json"], "cache-control": ["no-store"] } });
+  expect(answer, answer.body).toMatchObject({
+    status: 200,
+    headers: { "content-type": ["application/json"], "cache-control": ["no-store"] },
+  });
   return JSON.parse(answer.body) as never;
 };
 
@@ -28,25 +31,48 @@ describe("GET /v1/farebox/me", () => {
     for (const scope of ["key:alice", "each-key:blue", "team:blue", "key:carol"]) await proxy.budget(scope, "1");
     const before = await read(proxy, "/v1/farebox/me", bob);
     expect(before).toEqual({
-      key: { id: expect.stringMatching(/^[a-z2-7]{12}$/), name: "bob", team: "red", models: ["gpt-4o*"], expires_at: null },
+      key: {
+        id: expect.stringMatching(/^[a-z2-7]{12}$/),
+        name: "bob",
+        team: "red",
+        models: ["gpt-4o*"],
+        expires_at: null,
+      },
       limits: {
         rpm: { scope: "key:bob", limit: 10, remaining: 10, resets_in_seconds: 0 },
         tpm: null,
         parallel: { scope: "key:bob", limit: 2, remaining: 2, resets_in_seconds: null },
       },
       budgets: [
-        ["all", null, "1mo", "hard", "60.00"], ["each-key:red", "bob", "1d", "soft", "5.00"], ["team:red", null, "1w", "hard", "20.00"],
+        ["all", null, "1mo", "hard", "60.00"],
+        ["each-key:red", "bob", "1d", "soft", "5.00"],
+        ["team:red", null, "1w", "hard", "20.00"],
       ].map(([scope, key, period, mode, limit]) => ({
-        scope, key, period, mode, limit_usd: limit, spent_usd: "0.00", held_usd: "0.00", remaining_usd: limit, warn_percent: null,
-        starts_at: expect.stringMatching(/T00:00:00\.000Z$/), resets_at: expect.stringMatching(/T00:00:00\.000Z$/),
+        scope,
+        key,
+        period,
+        mode,
+        limit_usd: limit,
+        spent_usd: "0.00",
+        held_usd: "0.00",
+        remaining_usd: limit,
+        warn_percent: null,
+        starts_at: expect.stringMatching(/T00:00:00\.000Z$/),
+        resets_at: expect.stringMatching(/T00:00:00\.000Z$/),
       })),
     });
     await (await proxy.chat({ max_tokens: 20 }, { key: bob })).text();
     const [charge] = await proxy.charges();
-    const spent = formatUsd(charge?.cost ?? 0n as never);
-    const { budgets } = await read(proxy, "/farebox/me", bob) as { budgets: { spent_usd: string; held_usd: string }[] };
-    expect(budgets.map(({ spent_usd, held_usd }) => `${spent_usd} ${held_usd}`)).toEqual(Array(3).fill(`${spent} 0.00`));
-    expect(await read(proxy, "/v1/farebox/me")).toMatchObject({ budgets: [{ scope: "all" }, { scope: "key:alice", resets_at: null }] });
+    const spent = formatUsd(charge?.cost ?? (0n as never));
+    const { budgets } = (await read(proxy, "/farebox/me", bob)) as {
+      budgets: { spent_usd: string; held_usd: string }[];
+    };
+    expect(budgets.map(({ spent_usd, held_usd }) => `${spent_usd} ${held_usd}`)).toEqual(
+      Array(3).fill(`${spent} 0.00`),
+    );
+    expect(await read(proxy, "/v1/farebox/me")).toMatchObject({
+      budgets: [{ scope: "all" }, { scope: "key:alice", resets_at: null }],
+    });
   });
 
   it("needs a key that opens, and takes no query", async () => {
@@ -64,7 +90,11 @@ describe("GET /v1/farebox/me", () => {
     await using proxy = await startProxy({ env: { FAREBOX_AUTH: "open" } });
     await proxy.budget("all", "1");
     await proxy.budget("each-key", "1");
-    expect(JSON.parse((await get(proxy, "/v1/farebox/me", null)).body)).toMatchObject({ key: null, limits: { rpm: null, tpm: null, parallel: null }, budgets: [{ scope: "all" }] });
+    expect(JSON.parse((await get(proxy, "/v1/farebox/me", null)).body)).toMatchObject({
+      key: null,
+      limits: { rpm: null, tpm: null, parallel: null },
+      budgets: [{ scope: "all" }],
+    });
     await (await proxy.chat({ max_tokens: 5 })).text();
     await proxy.charges();
     expect(JSON.parse((await get(proxy, "/v1/farebox/charges", null)).body)).toEqual({ charges: [], next: null });
@@ -80,8 +110,12 @@ describe("GET /v1/farebox/charges", () => {
       await (await proxy.chat({ model, max_tokens: 5 })).text();
     }
     const all = await proxy.charges();
-    const own = all.filter((_, index) => index % 2 === 0).map(({ id }) => id).toReversed();
-    const ids = async (query: string, key = bob) => ((await read(proxy, `/v1/farebox/charges${query}`, key)) as Page).charges.map(({ request_id }) => request_id);
+    const own = all
+      .filter((_, index) => index % 2 === 0)
+      .map(({ id }) => id)
+      .toReversed();
+    const ids = async (query: string, key = bob) =>
+      ((await read(proxy, `/v1/farebox/charges${query}`, key)) as Page).charges.map(({ request_id }) => request_id);
     expect(await ids("")).toEqual(own);
     expect(await ids("?model=gpt-4o-mini")).toEqual([own[1]]);
     expect(await ids("?state=voided")).toEqual([]);
@@ -90,7 +124,10 @@ describe("GET /v1/farebox/charges", () => {
     const first = (await read(proxy, "/farebox/charges?limit=2", bob)) as Page;
     expect([first.charges.map(({ request_id }) => request_id), first.next]).toEqual([own.slice(0, 2), own[1]]);
     expect(new Set(first.charges.map(({ key }) => key))).toEqual(new Set(["bob"]));
-    expect(await read(proxy, `/v1/farebox/charges?limit=2&cursor=${first.next}`, bob)).toMatchObject({ charges: [{ request_id: own[2] }], next: null });
+    expect(await read(proxy, `/v1/farebox/charges?limit=2&cursor=${first.next}`, bob)).toMatchObject({
+      charges: [{ request_id: own[2] }],
+      next: null,
+    });
 
     const foreign = all.find((_, index) => index % 2 === 1)?.id;
     for (const id of [foreign, "nonsense", "%00"]) {
@@ -99,7 +136,11 @@ describe("GET /v1/farebox/charges", () => {
     }
     const [listed] = ((await read(proxy, "/v1/farebox/charges?limit=1", bob)) as Page).charges;
     expect(await read(proxy, `/v1/farebox/charges/${own[0]}`, bob)).toMatchObject({
-      ...listed, corrections: [], total_usd: formatUsd(all[4]?.cost ?? 0n as never), formula: "tokens", items: [{ class: "input" }, { class: "output" }],
+      ...listed,
+      corrections: [],
+      total_usd: formatUsd(all[4]?.cost ?? (0n as never)),
+      formula: "tokens",
+      items: [{ class: "input" }, { class: "output" }],
     });
   });
 
@@ -109,7 +150,11 @@ describe("GET /v1/farebox/charges", () => {
     ["?limit=1e2", "limit", "limit must be a whole number from 1 to 1000."],
     ["?limit=5&limit=6", "limit", "limit is given twice."],
     ["?state=open", "state", "state must be one of pending, posted, voided."],
-    ["?since=yesterday", "since", "since must be a span such as 24h or 7d, a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z."],
+    [
+      "?since=yesterday",
+      "since",
+      "since must be a span such as 24h or 7d, a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z.",
+    ],
     ["?cursor=", "cursor", "cursor must be the `next` of an earlier page of this list."],
     ["?key=bob", "key", 'there is no parameter "key" here; known are limit, cursor, model, state, since.'],
   ])("refuses %s", async (query, param, message) => {
@@ -132,8 +177,18 @@ describe("a 402", () => {
     const { budgets } = (await read(proxy, "/v1/farebox/me", bob)) as { budgets: Record<string, string>[] };
     const own = budgets.find(({ scope }) => scope === "each-key:red") ?? {};
     const { scope, period, limit_usd, spent_usd, held_usd, resets_at } = own;
-    expect(error.metadata).toEqual({ scope, period, limit_usd, spent_usd, held_usd, resets_at, needed_usd: expect.stringMatching(/^0\.\d+$/) });
-    expect(error.message).toMatch(/^The budget that each key of team red has for itself \(each-key:red, 0\.0001 USD a day\) has 0\.0001 USD left/);
+    expect(error.metadata).toEqual({
+      scope,
+      period,
+      limit_usd,
+      spent_usd,
+      held_usd,
+      resets_at,
+      needed_usd: expect.stringMatching(/^0\.\d+$/),
+    });
+    expect(error.message).toMatch(
+      /^The budget that each key of team red has for itself \(each-key:red, 0\.0001 USD a day\) has 0\.0001 USD left/,
+    );
     // Others of the company are not in its way.
     expect((await proxy.chat({ max_tokens: 500 })).status).toBe(200);
   });

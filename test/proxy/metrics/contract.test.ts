@@ -63,21 +63,46 @@ const additions: Readonly<Record<string, Row>> = {
 
 /** What `FAREBOX_METRICS_OTEL` adds. */
 const genAi: Readonly<Record<string, Row>> = {
-  gen_ai_client_token_usage: ["histogram", "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_type"],
-  gen_ai_client_operation_duration_seconds: ["histogram", "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "error_type"],
-  gen_ai_server_time_to_first_token_seconds: ["histogram", "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"],
+  gen_ai_client_token_usage: [
+    "histogram",
+    "gen_ai_operation_name",
+    "gen_ai_provider_name",
+    "gen_ai_request_model",
+    "gen_ai_token_type",
+  ],
+  gen_ai_client_operation_duration_seconds: [
+    "histogram",
+    "gen_ai_operation_name",
+    "gen_ai_provider_name",
+    "gen_ai_request_model",
+    "error_type",
+  ],
+  gen_ai_server_time_to_first_token_seconds: [
+    "histogram",
+    "gen_ai_operation_name",
+    "gen_ai_provider_name",
+    "gen_ai_request_model",
+  ],
 };
 
 const isOfNode = (name: string) => /^(?:nodejs|process)_/.test(name);
 
 function tableOf(families: ReadonlyMap<string, ReadFamily>): Record<string, Row> {
-  const rows = [...families].filter(([name]) => !isOfNode(name)).map(([name, { type, samples }]) => {
-    // Models whose tasks have ended are known by then only.
-    if (samples.length === 0 && name === "farebox_tasks_total") return [name, [type, "model", "status"]] as const;
-    const labelSets = new Set(samples.map(({ labels }) => Object.keys(labels).filter((label) => label !== "le").join(",")));
-    expect(labelSets.size, `${name}: one set of labels`).toBe(1);
-    return [name, [type, ...[...labelSets].flatMap((labels) => (labels === "" ? [] : labels.split(",")))] as const];
-  });
+  const rows = [...families]
+    .filter(([name]) => !isOfNode(name))
+    .map(([name, { type, samples }]) => {
+      // Models whose tasks have ended are known by then only.
+      if (samples.length === 0 && name === "farebox_tasks_total") return [name, [type, "model", "status"]] as const;
+      const labelSets = new Set(
+        samples.map(({ labels }) =>
+          Object.keys(labels)
+            .filter((label) => label !== "le")
+            .join(","),
+        ),
+      );
+      expect(labelSets.size, `${name}: one set of labels`).toBe(1);
+      return [name, [type, ...[...labelSets].flatMap((labels) => (labels === "" ? [] : labels.split(",")))] as const];
+    });
   return Object.fromEntries(rows) as Record<string, Row>;
 }
 
@@ -102,16 +127,29 @@ it("OpenTelemetry's names stand beside them where they are asked for, in its buc
   expect(tableOf(families)).toEqual({ ...contract, ...additions, ...genAi });
   const common = { gen_ai_operation_name: "chat", gen_ai_provider_name: "openai", gen_ai_request_model: "gpt-4o" };
   const charges = await proxy.charges();
-  for (const [type, of] of [["input", "input"], ["output", "output"]] as const) {
+  for (const [type, of] of [
+    ["input", "input"],
+    ["output", "output"],
+  ] as const) {
     const tokens = charges.reduce((total, charge) => total + charge.tokens[of], 0);
-    const samples = families.get("gen_ai_client_token_usage")?.samples.filter(({ labels }) => labels["gen_ai_token_type"] === type) ?? [];
+    const samples =
+      families.get("gen_ai_client_token_usage")?.samples.filter(({ labels }) => labels["gen_ai_token_type"] === type) ??
+      [];
     expect(samples.find(({ name }) => name.endsWith("_sum"))).toMatchObject({ value: String(tokens), labels: common });
     expect(samples.find(({ name }) => name.endsWith("_count"))?.value).toBe("2");
     expect(samples.map(({ labels }) => labels["le"]).slice(0, 4)).toEqual(["256", "4096", "65536", "+Inf"]);
   }
-  expect(families.get("gen_ai_server_time_to_first_token_seconds")?.samples.at(-1)).toMatchObject({ value: "1", labels: common });
-  const ended = families.get("gen_ai_client_operation_duration_seconds")?.samples.filter(({ name }) => name.endsWith("_count")) ?? [];
-  expect(ended.map(({ labels, value }) => [labels["gen_ai_request_model"], labels["error_type"], value])).toEqual([["gpt-4o", "", "2"], ["", "500", "1"]]);
+  expect(families.get("gen_ai_server_time_to_first_token_seconds")?.samples.at(-1)).toMatchObject({
+    value: "1",
+    labels: common,
+  });
+  const ended =
+    families.get("gen_ai_client_operation_duration_seconds")?.samples.filter(({ name }) => name.endsWith("_count")) ??
+    [];
+  expect(ended.map(({ labels, value }) => [labels["gen_ai_request_model"], labels["error_type"], value])).toEqual([
+    ["gpt-4o", "", "2"],
+    ["", "500", "1"],
+  ]);
 });
 
 it("OpenTelemetry's bounds are among those that its conventions advise", async () => {
@@ -121,22 +159,27 @@ it("OpenTelemetry's bounds are among those that its conventions advise", async (
   const advised: Readonly<Record<string, readonly number[]>> = {
     gen_ai_client_token_usage: Array.from({ length: 14 }, (_, power) => 4 ** power),
     gen_ai_client_operation_duration_seconds: doubling,
-    gen_ai_server_time_to_first_token_seconds: [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10],
+    gen_ai_server_time_to_first_token_seconds: [
+      0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10,
+    ],
   };
   for (const [name, bounds] of Object.entries(advised)) {
     const shown = new Set(families.get(name)?.samples.flatMap(({ labels }) => labels["le"] ?? []));
     expect(shown.size, name).toBeGreaterThan(3);
-    for (const bound of shown) expect([...bounds, Infinity], name).toContain(bound === "+Inf" ? Infinity : Number(bound));
+    for (const bound of shown)
+      expect([...bounds, Infinity], name).toContain(bound === "+Inf" ? Infinity : Number(bound));
   }
 });
 
 it("series start at 0 when a key and a model are first admitted", async () => {
   await using proxy = await proxyWithEverything();
   const families = readPage(await proxy.metrics());
-  const zero = (name: string, labels: Record<string, string>) => expect(valueOf(families, name, labels), `${name} ${JSON.stringify(labels)}`).toBe("0");
+  const zero = (name: string, labels: Record<string, string>) =>
+    expect(valueOf(families, name, labels), `${name} ${JSON.stringify(labels)}`).toBe("0");
   for (const source of ["counted", "partial", "assumed"]) {
     zero("farebox_cost_usd_total", { model: "gpt-4o", source });
-    for (const name of ["input", "cached_input", "output", "reasoning"]) zero("farebox_tokens_total", { model: "gpt-4o", source, class: name });
+    for (const name of ["input", "cached_input", "output", "reasoning"])
+      zero("farebox_tokens_total", { model: "gpt-4o", source, class: name });
   }
   zero("farebox_key_tokens_total", { key: "alice", team: "", class: "reasoning" });
   zero("farebox_client_retries_total", { model: "gpt-4o" });
@@ -169,7 +212,9 @@ it("OpenMetrics has the last request of each bucket; the plain text has none", a
   const series = (page: ReturnType<typeof readPage>) =>
     [...page.values()].flatMap(({ samples }) =>
       // The first scrape is in the second's counts.
-      samples.filter(({ labels }) => labels["route"] !== "/metrics").map(({ name, labels }) => `${name} ${JSON.stringify(labels)}`),
+      samples
+        .filter(({ labels }) => labels["route"] !== "/metrics")
+        .map(({ name, labels }) => `${name} ${JSON.stringify(labels)}`),
     );
   expect(series(open).sort()).toEqual(series(readPage(plain)).sort());
   expect(open.get("farebox_requests")?.type).toBe("counter");

@@ -105,8 +105,15 @@ beforeAll(async () => {
   }
   posted = (await proxy.charges()).filter(({ state }) => state === "posted");
   counters = readPage(await proxy.metrics());
-  for (const [charge, amount] of [[posted[0], "0.25"], [posted[3], "-0.000000000001"], [posted[6], "-0.01"]] as const) {
-    const made = await correctCharge({ ledger: proxy.serving.ledger, clock }, { id: charge?.id ?? "", amount, why: "a test", by: "test" });
+  for (const [charge, amount] of [
+    [posted[0], "0.25"],
+    [posted[3], "-0.000000000001"],
+    [posted[6], "-0.01"],
+  ] as const) {
+    const made = await correctCharge(
+      { ledger: proxy.serving.ledger, clock },
+      { id: charge?.id ?? "", amount, why: "a test", by: "test" },
+    );
     if (!made.ok) throw new Error(made.message);
   }
   await postDoubted(noon);
@@ -120,7 +127,17 @@ afterAll(() => everything.disposeAsync());
 async function postDoubted(at: number): Promise<void> {
   const { ledger } = proxy.serving;
   const [cost, caller] = [usd("0.012345678901"), { key: posted[0]?.key ?? "", team: posted[0]?.team ?? null }];
-  const hold = { id: doubted, kind: "request", at, caller, route: "chat", model: "gpt-4o", group: null, stream: false, price: null } as const;
+  const hold = {
+    id: doubted,
+    kind: "request",
+    at,
+    caller,
+    route: "chat",
+    model: "gpt-4o",
+    group: null,
+    stream: false,
+    price: null,
+  } as const;
   await ledger.hold({ ...hold, amount: cost, bounded: true, tags: { project: "p1" }, retry: 0 });
   const posting = postHold({ hold: cost }, "assumed", "a test");
   const end = { at, status: 200, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null };
@@ -149,7 +166,11 @@ const exactly = (text: unknown) => {
 /** A metric's sums by some of its labels, exactly as the page says; what stands at 0 is left out. */
 function sumsOf(page: ReadonlyMap<string, ReadFamily>, name: string, ...labels: string[]): Grouped {
   const samples = page.get(name)?.samples ?? [];
-  const sums = sumsBy(samples, (sample) => labels.map((label) => sample.labels[label]).join(" "), ({ value }) => exactly(value));
+  const sums = sumsBy(
+    samples,
+    (sample) => labels.map((label) => sample.labels[label]).join(" "),
+    ({ value }) => exactly(value),
+  );
   return new Map([...sums].filter(([, amount]) => amount !== 0n));
 }
 
@@ -170,29 +191,50 @@ it("the traffic has every source, a minimum, an overage, a charge without a pric
 describe("Prometheus", () => {
   it("counts by model and by key what was posted, to the pico-dollar", () => {
     const byModel = (amountOf: (charge: Charge) => PicoUsd | null) =>
-      withoutZero(sumsBy(posted, ({ model, group, source }) => `${modelLabel(model)} ${group ?? ""} ${source}`, amountOf));
+      withoutZero(
+        sumsBy(posted, ({ model, group, source }) => `${modelLabel(model)} ${group ?? ""} ${source}`, amountOf),
+      );
     expect(sumsOf(counters, "farebox_cost_usd_total", "model", "group", "source")).toEqual(byModel(costOf));
-    expect(sumsOf(counters, "farebox_list_cost_usd_total", "model", "group", "source")).toEqual(byModel(({ listCost }) => listCost));
+    expect(sumsOf(counters, "farebox_list_cost_usd_total", "model", "group", "source")).toEqual(
+      byModel(({ listCost }) => listCost),
+    );
     const byKey = withoutZero(sumsBy(posted, ({ key, team }) => `${nameOf(key)} ${team ?? ""}`, costOf));
     expect(sumsOf(counters, "farebox_key_cost_usd_total", "key", "team")).toEqual(byKey);
-    expect(sumsOf(counters, "farebox_overage_usd_total")).toEqual(new Map([["", sum(posted.map(({ overage }) => overage))]]));
+    expect(sumsOf(counters, "farebox_overage_usd_total")).toEqual(
+      new Map([["", sum(posted.map(({ overage }) => overage))]]),
+    );
     for (const name of tokenClasses) {
       const count = posted.reduce((all, { tokens }) => all + tokens[name], 0);
       for (const metric of ["farebox_tokens_total", "farebox_key_tokens_total"]) {
         const samples = counters.get(metric)?.samples.filter(({ labels }) => labels["class"] === name) ?? [];
-        expect(samples.reduce((all, { value }) => all + Number(value), 0), `${metric} ${name}`).toBe(count);
+        expect(
+          samples.reduce((all, { value }) => all + Number(value), 0),
+          `${metric} ${name}`,
+        ).toBe(count);
       }
     }
   });
 
   it("counts what is in doubt under each of its doubts", () => {
     const each = posted.flatMap(({ doubts: of, cost }) => of.map((doubt) => ({ doubt, cost })));
-    expect(sumsOf(counters, "farebox_cost_in_doubt_usd_total", "reason")).toEqual(withoutZero(sumsBy(each, ({ doubt }) => doubt, ({ cost }) => cost)));
-    expect(counters.get("farebox_cost_in_doubt_usd_total")?.samples.map(({ labels }) => labels["reason"])).toEqual([...doubts]);
+    expect(sumsOf(counters, "farebox_cost_in_doubt_usd_total", "reason")).toEqual(
+      withoutZero(
+        sumsBy(
+          each,
+          ({ doubt }) => doubt,
+          ({ cost }) => cost,
+        ),
+      ),
+    );
+    expect(counters.get("farebox_cost_in_doubt_usd_total")?.samples.map(({ labels }) => labels["reason"])).toEqual([
+      ...doubts,
+    ]);
   });
 
   it("has each amount as the float that is nearest to it, from which the amount can be read again", () => {
-    const amounts = [...gauges.values(), ...counters.values()].flatMap(({ samples }) => samples.filter(({ name }) => /^farebox_(?!balance).*_usd/.test(name)));
+    const amounts = [...gauges.values(), ...counters.values()].flatMap(({ samples }) =>
+      samples.filter(({ name }) => /^farebox_(?!balance).*_usd/.test(name)),
+    );
     expect(amounts.length).toBeGreaterThan(50);
     for (const { value } of amounts) {
       expect(Number(value)).toBe(usdNumber(exactly(value)));
@@ -203,15 +245,19 @@ describe("Prometheus", () => {
   it("has the ledger's spend and budgets, corrections included", async () => {
     const byTeam = sumsBy(charges, ({ team }) => team ?? "", costOf);
     for (const period of ["day", "month"]) {
-      for (const [team, amount] of byTeam) expect(exactly(valueOf(gauges, "farebox_spend_usd", { team, period })), `${team} ${period}`).toBe(amount);
+      for (const [team, amount] of byTeam)
+        expect(exactly(valueOf(gauges, "farebox_spend_usd", { team, period })), `${team} ${period}`).toBe(amount);
     }
     const spent = (scope: string) => exactly(valueOf(gauges, "farebox_budget_spent_usd", { scope }));
     expect(spent("all")).toBe(total(charges));
     expect(spent("team:red")).toBe(byTeam.get("red"));
-    for (const [key, amount] of sumsBy(charges, ({ key }) => nameOf(key) ?? "", costOf)) expect(spent(`each-key=${key}`)).toBe(amount);
+    for (const [key, amount] of sumsBy(charges, ({ key }) => nameOf(key) ?? "", costOf))
+      expect(spent(`each-key=${key}`)).toBe(amount);
     expect(spent("key:alice")).toBe(spent("each-key=alice"));
     expect([...sumsOf(gauges, "farebox_budget_held_usd", "scope")]).toEqual([]);
-    const { budgets } = (await askAdmin(proxy.url, "GET", "/budgets", { token: admin })).json as { budgets: Record<string, string | null>[] };
+    const { budgets } = (await askAdmin(proxy.url, "GET", "/budgets", { token: admin })).json as {
+      budgets: Record<string, string | null>[];
+    };
     expect(budgets).toHaveLength(8);
     for (const { scope, key, spent_usd, limit_usd } of budgets) {
       const label = key === null ? `${scope}` : `${scope}=${key}`;
@@ -223,13 +269,21 @@ describe("Prometheus", () => {
   it("is the ledger's total less what was corrected", () => {
     const counted = sum([...sumsOf(counters, "farebox_cost_usd_total", "model").values()]);
     expect(counted).toBe(total(charges.filter(({ id, adjusts }) => adjusts === null && id !== doubted)));
-    expect(sumsOf(gauges, "farebox_cost_usd_total", "model")).toEqual(sumsOf(counters, "farebox_cost_usd_total", "model"));
+    expect(sumsOf(gauges, "farebox_cost_usd_total", "model")).toEqual(
+      sumsOf(counters, "farebox_cost_usd_total", "model"),
+    );
   });
 });
 
 interface Report {
   readonly rows: readonly (Record<string, string | null> & { requests: never; by_source: never })[];
-  readonly total: { readonly requests: number; readonly cost_usd: string; readonly list_cost_usd: string; readonly cost_in_doubt_usd: string; readonly by_source: Record<string, { cost_usd: string }> };
+  readonly total: {
+    readonly requests: number;
+    readonly cost_usd: string;
+    readonly list_cost_usd: string;
+    readonly cost_in_doubt_usd: string;
+    readonly by_source: Record<string, { cost_usd: string }>;
+  };
 }
 
 /** The value of a dimension of a charge; the charges are all of one hour. */
@@ -245,15 +299,25 @@ const dimensions: Readonly<Record<string, (charge: Charge) => string | null>> = 
 
 describe.each([...Object.keys(dimensions), "key,model", "team,day,group", "tag:project,key"])("by %s", (by) => {
   const label = (value: string | null | undefined) => value ?? "none";
-  const ofCharge = (charge: Charge) => by.split(",").map((name) => label(dimensions[name]?.(charge))).join(" ");
+  const ofCharge = (charge: Charge) =>
+    by
+      .split(",")
+      .map((name) => label(dimensions[name]?.(charge)))
+      .join(" ");
   const agrees = ({ rows, total: all }: Report) => {
     const counted = charges.filter(({ state }) => state === "posted");
     const groups = sumsBy(counted, ofCharge, costOf);
     const lists = sumsBy(counted, ofCharge, ({ listCost }) => listCost);
-    const ofRow = (row: Report["rows"][number]) => by.split(",").map((name) => label(row[name])).join(" ");
+    const ofRow = (row: Report["rows"][number]) =>
+      by
+        .split(",")
+        .map((name) => label(row[name]))
+        .join(" ");
     expect(sumsBy(rows, ofRow, (row) => exactly(row["cost_usd"]))).toEqual(groups);
     expect(sumsBy(rows, ofRow, (row) => exactly(row["list_cost_usd"]))).toEqual(lists);
-    expect(sumsBy(rows, ofRow, (row) => exactly(row["cost_in_doubt_usd"]))).toEqual(sumsBy(counted, ofCharge, inDoubtOf));
+    expect(sumsBy(rows, ofRow, (row) => exactly(row["cost_in_doubt_usd"]))).toEqual(
+      sumsBy(counted, ofCharge, inDoubtOf),
+    );
     expect(exactly(all.cost_in_doubt_usd)).toBe(sum(charges.map(inDoubtOf)));
     expect(exactly(all.cost_usd)).toBe(total(charges));
     expect(sum(Object.values(all.by_source).map(({ cost_usd }) => exactly(cost_usd)))).toBe(total(charges));
@@ -284,15 +348,23 @@ describe("row by row", () => {
   it("export --format csv", async () => agrees(csvRecords((await commands.run("export", ...span)).stdout).records));
   it("export --format jsonl", async () => {
     const { stdout } = await commands.run("export", "--format", "jsonl", ...span);
-    agrees(stdout.trim().split("\n").map((line) => JSON.parse(line) as Row));
+    agrees(
+      stdout
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line) as Row),
+    );
   });
   it("the admin API", async () => {
-    agrees(((await askAdmin(proxy.url, "GET", "/charges?limit=1000", { token: admin })).json as { charges: Row[] }).charges);
+    agrees(
+      ((await askAdmin(proxy.url, "GET", "/charges?limit=1000", { token: admin })).json as { charges: Row[] }).charges,
+    );
   });
 
   it("a key's own charges and its standing", async () => {
     for (const [name, text] of Object.entries(keys)) {
-      const read = async (path: string) => (await fetch(`${proxy.url}${path}`, { headers: { authorization: `Bearer ${text}` } })).json();
+      const read = async (path: string) =>
+        (await fetch(`${proxy.url}${path}`, { headers: { authorization: `Bearer ${text}` } })).json();
       const own = charges.filter(({ key }) => nameOf(key) === name);
       agrees(((await read("/v1/farebox/charges?limit=1000")) as { charges: Row[] }).charges, own);
       const { budgets } = (await read("/v1/farebox/me")) as { budgets: { scope: string; spent_usd: string }[] };
@@ -304,10 +376,14 @@ describe("row by row", () => {
 
 it("the overview has what is in doubt", async () => {
   expect(sum(charges.map(inDoubtOf))).toBeGreaterThan(0n);
-  interface Overview { readonly span: { readonly cost_in_doubt_usd: string } }
+  interface Overview {
+    readonly span: { readonly cost_in_doubt_usd: string };
+  }
   const whole: Overview = (await askAdmin(proxy.url, "GET", "/overview?span=7d", { token: admin })).json;
   expect(exactly(whole.span.cost_in_doubt_usd)).toBe(sum(charges.map(inDoubtOf)));
-  const own = await fetch(`${proxy.url}/v1/farebox/overview?span=7d`, { headers: { authorization: `Bearer ${proxy.key}` } });
+  const own = await fetch(`${proxy.url}/v1/farebox/overview?span=7d`, {
+    headers: { authorization: `Bearer ${proxy.key}` },
+  });
   const ofAlice = charges.filter(({ key }) => nameOf(key) === "alice");
   expect(exactly(((await own.json()) as Overview).span.cost_in_doubt_usd)).toBe(sum(ofAlice.map(inDoubtOf)));
 });
@@ -316,8 +392,18 @@ it("FOCUS: billed cost by key", async () => {
   const { stdout, stderr } = await commands.run("export", "--format", "focus", ...span);
   expect(stderr).toContain("1 request without a price left out");
   const { records } = csvRecords(stdout);
-  const byKey = sumsBy(records, (row) => row["SubAccountName"] ?? "", (row) => exactly(row["BilledCost"]));
-  expect(byKey).toEqual(sumsBy(charges.filter(({ state }) => state === "posted"), ({ key }) => nameOf(key) ?? "", costOf));
+  const byKey = sumsBy(
+    records,
+    (row) => row["SubAccountName"] ?? "",
+    (row) => exactly(row["BilledCost"]),
+  );
+  expect(byKey).toEqual(
+    sumsBy(
+      charges.filter(({ state }) => state === "posted"),
+      ({ key }) => nameOf(key) ?? "",
+      costOf,
+    ),
+  );
 });
 
 it("the gateway's own bill, wherever it reported one", () => {
@@ -330,5 +416,8 @@ it("the gateway's own bill, wherever it reported one", () => {
 });
 
 it("verify finds no difference", async () => {
-  expect(await commands.json<{ ok: boolean; differences: unknown[] }>("verify")).toMatchObject({ ok: true, differences: [] });
+  expect(await commands.json<{ ok: boolean; differences: unknown[] }>("verify")).toMatchObject({
+    ok: true,
+    differences: [],
+  });
 });

@@ -30,30 +30,40 @@ function newParts(): unknown[] {
   return partsOf(folder.database);
 }
 
-it.each(ledgers)("the ledger $name is upgraded: it verifies, reports the same and takes new requests", { timeout: 60_000 }, async (ledger) => {
-  using folder = tempFolder();
-  const db = new Database(folder.database);
-  db.exec(oldLedgerSql(ledger));
-  expect(db.pragma("user_version", { simple: true })).toBe(ledger.schema);
-  db.close();
-  await expectUpgrade(ledger, folder.database, knownSchema());
-  // It is made of the same parts as a new one.
-  expect(partsOf(folder.database)).toEqual(newParts());
-});
+it.each(ledgers)(
+  "the ledger $name is upgraded: it verifies, reports the same and takes new requests",
+  { timeout: 60_000 },
+  async (ledger) => {
+    using folder = tempFolder();
+    const db = new Database(folder.database);
+    db.exec(oldLedgerSql(ledger));
+    expect(db.pragma("user_version", { simple: true })).toBe(ledger.schema);
+    db.close();
+    await expectUpgrade(ledger, folder.database, knownSchema());
+    // It is made of the same parts as a new one.
+    expect(partsOf(folder.database)).toEqual(newParts());
+  },
+);
 
-it("a ledger of this version that an early commit left without a part gets it, after a backup", { timeout: 60_000 }, async () => {
-  using folder = tempFolder();
-  const early = ledgers.find(({ name }) => name === "sqlite-05-corrections");
-  const db = new Database(folder.database);
-  db.exec(oldLedgerSql(early ?? expect.fail("no such ledger")));
-  // As programs upgraded it that knew nothing of the gap below its version.
-  for (const { version, sql } of migrationsOf("sqlite")) if (version > 5) db.exec(sql());
-  db.pragma(`user_version = ${knownSchema()}`);
-  db.close();
-  using cli = harness();
-  cli.env = { FAREBOX_DATABASE: folder.database };
-  const { stdout } = await cli.run("db", "migrate");
-  expect(stdout).toContain(`upgraded the ledger at ${folder.database}; its schema version is still ${knownSchema()}\nas it was before: `);
-  expect(partsOf(folder.database)).toEqual(newParts());
-  expect(await cli.json("verify")).toMatchObject({ differences: [] });
-});
+it(
+  "a ledger of this version that an early commit left without a part gets it, after a backup",
+  { timeout: 60_000 },
+  async () => {
+    using folder = tempFolder();
+    const early = ledgers.find(({ name }) => name === "sqlite-05-corrections");
+    const db = new Database(folder.database);
+    db.exec(oldLedgerSql(early ?? expect.fail("no such ledger")));
+    // As programs upgraded it that knew nothing of the gap below its version.
+    for (const { version, sql } of migrationsOf("sqlite")) if (version > 5) db.exec(sql());
+    db.pragma(`user_version = ${knownSchema()}`);
+    db.close();
+    using cli = harness();
+    cli.env = { FAREBOX_DATABASE: folder.database };
+    const { stdout } = await cli.run("db", "migrate");
+    expect(stdout).toContain(
+      `upgraded the ledger at ${folder.database}; its schema version is still ${knownSchema()}\nas it was before: `,
+    );
+    expect(partsOf(folder.database)).toEqual(newParts());
+    expect(await cli.json("verify")).toMatchObject({ differences: [] });
+  },
+);

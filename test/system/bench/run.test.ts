@@ -20,7 +20,20 @@ it("checks every answer and the ledger, and measures each target in each round",
   const folder = await mkdtemp(join(tmpdir(), "farebox-test-"));
   try {
     const json = join(folder, "figures.json");
-    const tiny = ["--targets", "direct,bare,farebox,undici", "--rounds", "2", "--seconds", "0.1", "--requests", "6", "--connections", "3", "--streams", "3"];
+    const tiny = [
+      "--targets",
+      "direct,bare,farebox,undici",
+      "--rounds",
+      "2",
+      "--seconds",
+      "0.1",
+      "--requests",
+      "6",
+      "--connections",
+      "3",
+      "--streams",
+      "3",
+    ];
     const { stdout } = await run(...tiny, "--only", "stream,paced", "--json", json);
     expect(stdout).toMatch(/stream: 200 chunks in one burst\ntarget .*x bare/);
 
@@ -30,7 +43,9 @@ it("checks every answer and the ledger, and measures each target in each round",
       expect(Object.keys(samples)).toEqual(["direct", "bare", "farebox", "undici"]);
       for (const [target, ofTarget] of Object.entries(samples)) {
         expect(ofTarget).toHaveLength(2);
-        expect(ofTarget.every(({ cpuUs }) => (target === "direct" ? cpuUs === null : cpuUs !== null && cpuUs > 0))).toBe(true);
+        expect(
+          ofTarget.every(({ cpuUs }) => (target === "direct" ? cpuUs === null : cpuUs !== null && cpuUs > 0)),
+        ).toBe(true);
       }
       expect(Object.keys(memory)).toEqual(["bare", "farebox", "undici"]);
     }
@@ -43,7 +58,20 @@ it("checks every answer and the ledger, and measures each target in each round",
 it("measures beside what is installed, and says how the rest would be", async () => {
   const folder = await mkdtemp(join(tmpdir(), "farebox-test-"));
   try {
-    const { stdout } = await run("--rounds", "1", "--requests", "2", "--held", "4", "--only", "held", "--targets", "direct,farebox,portkey,litellm", "--others", folder);
+    const { stdout } = await run(
+      "--rounds",
+      "1",
+      "--requests",
+      "2",
+      "--held",
+      "4",
+      "--only",
+      "held",
+      "--targets",
+      "direct,farebox,portkey,litellm",
+      "--others",
+      folder,
+    );
     expect(stdout).toContain("portkey is left out, because it is not installed: mkdir -p bench/.others/portkey");
     expect(stdout).toContain("litellm is left out, because it is not installed: python3 -m venv");
     expect(stdout).toMatch(/\nfarebox .* \d+ +\d+-\d+\n/);
@@ -53,5 +81,8 @@ it("measures beside what is installed, and says how the rest would be", async ()
 });
 
 it("says what is wrong with an option", async () => {
-  await expect(run("--only", "nothing")).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining("--only takes plain") });
+  await expect(run("--only", "nothing")).rejects.toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("--only takes plain"),
+  });
 });

@@ -11,7 +11,9 @@ it("turns an old Node away before anything else loads", () => {
   const ran = spawnSync(process.execPath, ["--input-type=module", "-e", script], { encoding: "utf8" });
   expect(ran.status).toBe(2);
   expect(ran.stdout).toBe("");
-  expect(ran.stderr).toMatch(/^farebox needs Node 24 from 24\.16 on, or 26\.1 or newer, and this is Node 20\.19\.1;[^\n]*\n$/);
+  expect(ran.stderr).toMatch(
+    /^farebox needs Node 24 from 24\.16 on, or 26\.1 or newer, and this is Node 20\.19\.1;[^\n]*\n$/,
+  );
 });
 
 it("is written so that Node 12 can parse it", () => {

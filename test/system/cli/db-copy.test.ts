@@ -41,13 +41,19 @@ async function emptyDatabase(): Promise<{ readonly url: string; readonly client:
 }
 
 type Rows = readonly Readonly<Record<string, unknown>>[];
-const digits = (rows: Rows) => JSON.stringify(rows, (_, value: unknown) => (typeof value === "bigint" || typeof value === "number" ? `${value}` : value));
+const digits = (rows: Rows) =>
+  JSON.stringify(rows, (_, value: unknown) =>
+    typeof value === "bigint" || typeof value === "number" ? `${value}` : value,
+  );
 
 /** All rows of a table of both sides, without what only one of them has. */
 async function bothSides(client: Client, { name, target, key }: (typeof copiedTables)[number]) {
   const db = new Database(h.database, { readonly: true });
   const columns = (db.pragma(`table_info(${name})`) as { name: string }[]).map((column) => column.name).join(", ");
-  const from = db.prepare(`select ${columns} from ${name} order by ${key.join(", ")}`).safeIntegers().all() as Rows;
+  const from = db
+    .prepare(`select ${columns} from ${name} order by ${key.join(", ")}`)
+    .safeIntegers()
+    .all() as Rows;
   db.close();
   const { rows } = await client.query(`select ${columns} from ${target} order by ${key.join(", ")}`);
   return { from: digits(from).replaceAll("\\u0000", "\uFFFD"), to: digits(rows as Rows), rows: from.length };
@@ -58,7 +64,9 @@ it("moves a ledger row by row: every table, every value, what a pending charge w
   const copied = await h.run("db", "copy", h.database);
   expect(copied).toMatchObject({
     code: 0,
-    stdout: expect.stringMatching(/^copied \S+ to postgres:\/\/postgres@127\.0\.0\.1:\d+\/\w+: \d{4} rows, every one compared, no difference\n2\d{3} charges of USD \d+\.\d+, and \d\d pending that hold USD \d+\.\d+\n$/),
+    stdout: expect.stringMatching(
+      /^copied \S+ to postgres:\/\/postgres@127\.0\.0\.1:\d+\/\w+: \d{4} rows, every one compared, no difference\n2\d{3} charges of USD \d+\.\d+, and \d\d pending that hold USD \d+\.\d+\n$/,
+    ),
   });
   for (const table of copiedTables) {
     const { from, to, rows } = await bothSides(client, table);
@@ -66,35 +74,56 @@ it("moves a ledger row by row: every table, every value, what a pending charge w
     expect(to, table.name).toBe(from);
   }
   const db = new Database(h.database, { readonly: true });
-  const links = db.prepare("select id, json_group_array(window order by window) as windows from charges join charge_windows on charge = seq group by id order by id").all() as { id: string; windows: string }[];
+  const links = db
+    .prepare(
+      "select id, json_group_array(window order by window) as windows from charges join charge_windows on charge = seq group by id order by id",
+    )
+    .all() as { id: string; windows: string }[];
   const newest = db.prepare("select max(seq) from charges").pluck().get() as number;
   db.close();
-  const { rows: weighing } = await client.query("select id, array_to_json(windows)::text as windows from charges where windows <> '{}' order by id");
+  const { rows: weighing } = await client.query(
+    "select id, array_to_json(windows)::text as windows from charges where windows <> '{}' order by id",
+  );
   expect(weighing).toEqual(links);
   expect((await client.query("select nextval('charges_seq') as next")).rows).toEqual([{ next: String(newest + 1) }]);
-  const { rows: [meta] } = await client.query("select time_zone, quarters_from > '0' as pruned, budgets_version from meta");
+  const {
+    rows: [meta],
+  } = await client.query("select time_zone, quarters_from > '0' as pruned, budgets_version from meta");
   expect(meta).toEqual({ time_zone: "UTC", pruned: true, budgets_version: "1" });
 });
 
-it("is the same ledger there: it verifies, says the same figures, and the next serve posts what a dead one left", { timeout: 60_000 }, async () => {
-  const { url } = await emptyDatabase();
-  const figures = async () => {
-    const asked = [["verify"], ["report", "--by", "key,model,day", "--since", "300d"], ["report", "--by", "hour", "--since", "3d"], ["budgets", "list"], ["keys", "list"], ["charges"], ["audit"]];
-    return await Promise.all(asked.map((argv) => h.json<object>(...argv)));
-  };
-  h.env = { FAREBOX_DATABASE: h.database };
-  const before = await figures();
-  h.env = { FAREBOX_DATABASE: url };
-  await h.json("db", "copy", h.database);
-  expect(await figures()).toEqual(before);
-  expect(before[0]).toMatchObject({ ok: true, differences: [] });
-  const database = parseDatabase(url);
-  const opening = database.ok && (await openLedger(database.value, { calendar: utc, clock: h.clock, access: "serve" }));
-  if (!opening || !opening.ok) return expect.fail("not opened");
-  await using store = opening.store;
-  expect(await store.ledger.recover(h.clock.now())).toBe(5);
-  expect(await store.ledger.verify()).toMatchObject({ differences: [] });
-});
+it(
+  "is the same ledger there: it verifies, says the same figures, and the next serve posts what a dead one left",
+  { timeout: 60_000 },
+  async () => {
+    const { url } = await emptyDatabase();
+    const figures = async () => {
+      const asked = [
+        ["verify"],
+        ["report", "--by", "key,model,day", "--since", "300d"],
+        ["report", "--by", "hour", "--since", "3d"],
+        ["budgets", "list"],
+        ["keys", "list"],
+        ["charges"],
+        ["audit"],
+      ];
+      return await Promise.all(asked.map((argv) => h.json<object>(...argv)));
+    };
+    h.env = { FAREBOX_DATABASE: h.database };
+    const before = await figures();
+    h.env = { FAREBOX_DATABASE: url };
+    await h.json("db", "copy", h.database);
+    expect(await figures()).toEqual(before);
+    expect(before[0]).toMatchObject({ ok: true, differences: [] });
+    const database = parseDatabase(url);
+    const opening =
+      database.ok && (await openLedger(database.value, { calendar: utc, clock: h.clock, access: "serve" }));
+    if (!opening || !opening.ok) return expect.fail("not opened");
+    await using store = opening.store;
+    expect(await store.ledger.recover(h.clock.now())).toBe(5);
+    expect(await store.ledger.verify()).toMatchObject({ differences: [] });
+  },
+);
 
 it("goes on where it was killed, and brings no row twice", { timeout: 60_000 }, async () => {
   const { url, client } = await emptyDatabase();
@@ -106,9 +135,11 @@ it("goes on where it was killed, and brings no row twice", { timeout: 60_000 }, 
   const look = new Client(url);
   await look.connect();
   owned.defer(() => look.end());
-  for (let isWaiting = false; !isWaiting; ) {
+  for (let isWaiting = false; !isWaiting;) {
     expect(killed.hasEnded, killed.stderr).toBe(false);
-    const { rows } = await look.query("select from pg_stat_activity where datname = current_database() and application_name = 'farebox db copy' and wait_event_type = 'Lock'");
+    const { rows } = await look.query(
+      "select from pg_stat_activity where datname = current_database() and application_name = 'farebox db copy' and wait_event_type = 'Lock'",
+    );
     isWaiting = rows.length > 0;
   }
   killed.signal("SIGKILL");
@@ -116,7 +147,10 @@ it("goes on where it was killed, and brings no row twice", { timeout: 60_000 }, 
   const places = await client.query("select ctid::text, xmin::text, id from charges order by seq");
   expect(places.rows.length).toBeGreaterThan(2000);
   // Nobody uses what is not whole.
-  expect(await h.run("db", "migrate")).toMatchObject({ code: 2, stderr: expect.stringMatching(/a copy into it has not ended; the same farebox db copy goes on with it\n$/) });
+  expect(await h.run("db", "migrate")).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/a copy into it has not ended; the same farebox db copy goes on with it\n$/),
+  });
   await client.query("commit");
   expect(await h.json("db", "copy", h.database)).toMatchObject({ resumed: true, begun_anew: false });
   expect((await client.query("select ctid::text, xmin::text, id from charges order by seq")).rows).toEqual(places.rows);
@@ -147,7 +181,9 @@ it("finds every value that is another one afterwards, and is no ledger until it 
   await client.query(`create function spoil() returns trigger language plpgsql as $$ begin new.first_token_ms := new.first_token_ms + 1e-9; return new; end $$;
     create trigger spoilt before insert on charges for each row when (new.id = 'r1501') execute function spoil()`);
   expect(await h.run("db", "copy", h.database)).toEqual({
-    code: 1, stdout: "", stderr: expect.stringMatching(/: first_token_ms of charges \d+ \d+ differs; the same command begins it anew\n$/),
+    code: 1,
+    stdout: "",
+    stderr: expect.stringMatching(/: first_token_ms of charges \d+ \d+ differs; the same command begins it anew\n$/),
   });
   expect((await h.run("db", "migrate")).code).toBe(2);
   await client.query("drop trigger spoilt on charges");
@@ -163,7 +199,9 @@ it("copies into nothing that has rows, from nothing that is served, and says whi
   };
   const shown = url.replace(/:[^:]+@/, "@");
   const served = await h.open();
-  expect(await refusal(h.database)).toBe(`farebox: a farebox serve runs on the ledger at ${h.database}; stop it first\n`);
+  expect(await refusal(h.database)).toBe(
+    `farebox: a farebox serve runs on the ledger at ${h.database}; stop it first\n`,
+  );
   await served[Symbol.asyncDispose]();
   const writer = new Database(h.database);
   writer.exec("begin immediate");
@@ -171,16 +209,27 @@ it("copies into nothing that has rows, from nothing that is served, and says whi
   writer.close();
   expect(await refusal(join(h.folder, "none.db"))).toMatch(/there is no ledger in \S+none\.db/);
   expect(await refusal(url, url)).toMatch(/FROM must be the path of an SQLite ledger/);
-  expect(await refusal(h.database, url)).toMatch(/TO must not hold a password, which other users of this machine could see/);
-  expect(await refusal(h.database, "mysql://localhost/x")).toMatch(/TO must be the path of an SQLite file, or a postgres:\/\/ address/);
-  expect(await refusal(h.database, h.database)).toMatch(/name the PostgreSQL database to copy to by its postgres:\/\/ address/);
+  expect(await refusal(h.database, url)).toMatch(
+    /TO must not hold a password, which other users of this machine could see/,
+  );
+  expect(await refusal(h.database, "mysql://localhost/x")).toMatch(
+    /TO must be the path of an SQLite file, or a postgres:\/\/ address/,
+  );
+  expect(await refusal(h.database, h.database)).toMatch(
+    /name the PostgreSQL database to copy to by its postgres:\/\/ address/,
+  );
   expect(await refusal(h.database, "postgres://farebox@127.0.0.1:1/x")).toMatch(/no server listens there/);
   await client.query("insert into teams (name, created_at) values ('blue', 1)");
-  expect(await refusal(h.database)).toBe(`farebox: ${shown} is not empty: it has rows in its table teams; a ledger is copied into an empty database (or schema) only\n`);
+  expect(await refusal(h.database)).toBe(
+    `farebox: ${shown} is not empty: it has rows in its table teams; a ledger is copied into an empty database (or schema) only\n`,
+  );
   await client.query("delete from teams");
   const file = join(h.folder, "database.url");
   writeFileSync(file, `${url}\n`);
   h.env = {};
-  expect(await h.json("db", "copy", h.database, "--to-file", file)).toMatchObject({ resumed: false, charges: expect.any(Number) });
+  expect(await h.json("db", "copy", h.database, "--to-file", file)).toMatchObject({
+    resumed: false,
+    charges: expect.any(Number),
+  });
   expect(await refusal(h.database, "--to-file", file)).toMatch(/is not empty/);
 });

@@ -30,16 +30,39 @@ describe("a ledger in PostgreSQL, from the command line", () => {
     await using database = await newDatabase("empty");
     using cli = on(database.url);
     const place = withoutPassword(database.url);
-    expect(await cli.run("report")).toEqual({ code: 2, stdout: "", stderr: expect.stringContaining(`there is no ledger at ${place} yet`) });
-    expect(await cli.run("keys", "create", "alice", "--team", "red")).toMatchObject({ code: 0, stderr: expect.stringContaining(`created the ledger at ${place}\n`) });
+    expect(await cli.run("report")).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: expect.stringContaining(`there is no ledger at ${place} yet`),
+    });
+    expect(await cli.run("keys", "create", "alice", "--team", "red")).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining(`created the ledger at ${place}\n`),
+    });
     expect(await cli.run("budgets", "set", "team:red", "5", "--per", "1d")).toMatchObject({ code: 0, stderr: "" });
     expect(await cli.json("keys", "list")).toMatchObject({ keys: [{ name: "alice", team: "red" }] });
-    expect(await cli.json("budgets", "list")).toMatchObject({ budgets: [{ scope: "team:red", limit_usd: "5.00", remaining_usd: "5.00" }] });
-    expect((await cli.json<{ entries: { action: string }[] }>("audit")).entries.map(({ action }) => action)).toEqual(["budgets.set", "keys.create", "teams.create"]);
+    expect(await cli.json("budgets", "list")).toMatchObject({
+      budgets: [{ scope: "team:red", limit_usd: "5.00", remaining_usd: "5.00" }],
+    });
+    expect((await cli.json<{ entries: { action: string }[] }>("audit")).entries.map(({ action }) => action)).toEqual([
+      "budgets.set",
+      "keys.create",
+      "teams.create",
+    ]);
     expect(await cli.run("verify")).toMatchObject({ code: 0, stdout: "0 charges checked, no difference\n" });
-    expect(await cli.run("db", "migrate")).toMatchObject({ code: 0, stdout: expect.stringContaining("there is nothing to migrate") });
-    for (const command of [["backup", "copy.db"], ["restore", "copy.db"]]) {
-      expect(await cli.run("db", ...command)).toEqual({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: a ledger in PostgreSQL is .+ with pg_/) });
+    expect(await cli.run("db", "migrate")).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining("there is nothing to migrate"),
+    });
+    for (const command of [
+      ["backup", "copy.db"],
+      ["restore", "copy.db"],
+    ]) {
+      expect(await cli.run("db", ...command)).toEqual({
+        code: 2,
+        stdout: "",
+        stderr: expect.stringMatching(/^farebox: a ledger in PostgreSQL is .+ with pg_/),
+      });
     }
   });
 
@@ -56,24 +79,73 @@ describe("a ledger in PostgreSQL, from the command line", () => {
     using cli = on(database.url);
     expect(await cli.json("proxies", "list")).toEqual({
       proxies: [
-        { name: "host/1", run: 7, version: "1.2.3", state: "silent", since: "1970-01-01T00:00:00.000Z", silent_seconds: 600, holds: 1, held_usd: "0.25", leases: 0 },
-        { name: "host/2", run: 8, version: null, state: "live", since: "1970-01-01T00:00:00.000Z", silent_seconds: 0, holds: 0, held_usd: "0.00", leases: 0 },
+        {
+          name: "host/1",
+          run: 7,
+          version: "1.2.3",
+          state: "silent",
+          since: "1970-01-01T00:00:00.000Z",
+          silent_seconds: 600,
+          holds: 1,
+          held_usd: "0.25",
+          leases: 0,
+        },
+        {
+          name: "host/2",
+          run: 8,
+          version: null,
+          state: "live",
+          since: "1970-01-01T00:00:00.000Z",
+          silent_seconds: 0,
+          holds: 0,
+          held_usd: "0.00",
+          leases: 0,
+        },
       ],
     });
-    expect((await cli.run("proxies", "list")).stdout.split("\n")[1]).toBe("host/1\t7\t1.2.3\tsilent\t1970-01-01T00:00:00.000Z\t10 min ago\t1\t0.25\t0");
-    expect(await cli.run("proxies", "end", "host/2")).toEqual({ code: 1, stdout: "", stderr: "farebox: host/2 is alive: its last heartbeat was 0 s ago; stop it first, and end it 5 s later\n" });
+    expect((await cli.run("proxies", "list")).stdout.split("\n")[1]).toBe(
+      "host/1\t7\t1.2.3\tsilent\t1970-01-01T00:00:00.000Z\t10 min ago\t1\t0.25\t0",
+    );
+    expect(await cli.run("proxies", "end", "host/2")).toEqual({
+      code: 1,
+      stdout: "",
+      stderr: "farebox: host/2 is alive: its last heartbeat was 0 s ago; stop it first, and end it 5 s later\n",
+    });
     for (const name of ["host/3", "command/3", "9"]) {
-      expect(await cli.run("proxies", "end", name)).toEqual({ code: 2, stdout: "", stderr: `farebox: there is no proxy "${name}" that has not ended; farebox proxies list shows them\n` });
+      expect(await cli.run("proxies", "end", name)).toEqual({
+        code: 2,
+        stdout: "",
+        stderr: `farebox: there is no proxy "${name}" that has not ended; farebox proxies list shows them\n`,
+      });
     }
-    expect(await cli.run("proxies", "end", "host/1")).toMatchObject({ code: 0, stdout: "ended host/1 (run 7): 1 hold posted as assumed, USD 0.25\n" });
-    expect(await cli.json("audit")).toMatchObject({ entries: [{ action: "proxies.end", object: "proxy:host/1", before: { run: 7, state: "silent", holds: 1, held_usd: "0.25" } }] });
-    expect(await cli.json("charges", "--limit", "1")).toMatchObject({ charges: [{ state: "posted", source: "assumed", cost_usd: "0.25" }] });
+    expect(await cli.run("proxies", "end", "host/1")).toMatchObject({
+      code: 0,
+      stdout: "ended host/1 (run 7): 1 hold posted as assumed, USD 0.25\n",
+    });
+    expect(await cli.json("audit")).toMatchObject({
+      entries: [
+        {
+          action: "proxies.end",
+          object: "proxy:host/1",
+          before: { run: 7, state: "silent", holds: 1, held_usd: "0.25" },
+        },
+      ],
+    });
+    expect(await cli.json("charges", "--limit", "1")).toMatchObject({
+      charges: [{ state: "posted", source: "assumed", cost_usd: "0.25" }],
+    });
     expect(await cli.run("proxies", "end", "7")).toMatchObject({ code: 2 });
 
     using file = harness();
     await file.run("keys", "create", "alice");
     for (const command of [["list"], ["end", "host/1"]]) {
-      expect(await file.run("proxies", ...command)).toEqual({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: the ledger at .+ is an SQLite file, which has one proxy; farebox proxies is for a ledger in PostgreSQL\n$/) });
+      expect(await file.run("proxies", ...command)).toEqual({
+        code: 2,
+        stdout: "",
+        stderr: expect.stringMatching(
+          /^farebox: the ledger at .+ is an SQLite file, which has one proxy; farebox proxies is for a ledger in PostgreSQL\n$/,
+        ),
+      });
     }
   });
 
@@ -81,13 +153,22 @@ describe("a ledger in PostgreSQL, from the command line", () => {
     await using database = await newDatabase();
     await besides(database.url, "insert into farebox_migrations (version) values (9999)");
     using cli = on(database.url);
-    for (const command of [["keys", "list"], ["keys", "create", "a"]]) {
-      expect(await cli.run(...command)).toMatchObject({ code: 2, stderr: expect.stringContaining("was written by a newer farebox") });
+    for (const command of [
+      ["keys", "list"],
+      ["keys", "create", "a"],
+    ]) {
+      expect(await cli.run(...command)).toMatchObject({
+        code: 2,
+        stderr: expect.stringContaining("was written by a newer farebox"),
+      });
     }
     await using other = await newDatabase("empty");
     await besides(other.url, "create table charges (dollars text)");
     cli.env = { FAREBOX_DATABASE: other.url };
-    expect(await cli.run("keys", "create", "a")).toMatchObject({ code: 2, stderr: expect.stringContaining("the schema public has a table charges that is not Farebox's") });
+    expect(await cli.run("keys", "create", "a")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("the schema public has a table charges that is not Farebox's"),
+    });
   });
 
   it("says in one sentence why it cannot be opened, never with its password", async () => {
@@ -125,17 +206,41 @@ describe.skipIf(skipWithout("openssl", "openssl"))("TLS to the server", () => {
     const folder = owned.use(tempFolder());
     const key = join(folder.path, "key.pem");
     authority = join(folder.path, "cert.pem");
-    execFileSync("openssl", [
-      "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", authority, "-days", "2", "-subj", "/CN=localhost",
-      "-addext", "subjectAltName=DNS:localhost",
-    ], { stdio: "ignore" });
+    execFileSync(
+      "openssl",
+      [
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-keyout",
+        key,
+        "-out",
+        authority,
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost",
+      ],
+      { stdio: "ignore" },
+    );
     postgres = owned.use(await startPostgres());
     // The server's own user writes them where it reads them.
     const { client } = postgres;
     await client.query("create table file (line text)");
-    for (const [name, path] of [["server.key", key], ["server.crt", authority]] as const) {
+    for (const [name, path] of [
+      ["server.key", key],
+      ["server.crt", authority],
+    ] as const) {
       await client.query("truncate file");
-      await client.query("insert into file select * from unnest($1::text[])", [readFileSync(path, "utf8").trimEnd().split("\n")]);
+      await client.query("insert into file select * from unnest($1::text[])", [
+        readFileSync(path, "utf8").trimEnd().split("\n"),
+      ]);
       await client.query(`copy file to program 'umask 077; cat > ${name}'`);
     }
     await client.query("alter system set ssl = on");
@@ -158,7 +263,10 @@ describe.skipIf(skipWithout("openssl", "openssl"))("TLS to the server", () => {
   it("verifies the host, unless the address asks for the authority alone", async () => {
     const elsewhere = `${url.replace("localhost", "127.0.0.1")}?sslrootcert=${authority}`;
     using cli = on(`${elsewhere}&sslmode=verify-full`);
-    expect(await cli.run("db", "migrate")).toMatchObject({ code: 2, stderr: expect.stringContaining("its certificate is for another host") });
+    expect(await cli.run("db", "migrate")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("its certificate is for another host"),
+    });
     cli.env = { FAREBOX_DATABASE: `${elsewhere}&sslmode=verify-ca` };
     expect(await cli.run("db", "migrate")).toMatchObject({ code: 0 });
     expect((await cli.run("doctor")).stdout).toContain("by TLS");

@@ -1,18 +1,38 @@
 import { outside } from "./support/outside-guard.ts";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { APICallError, generateText, jsonSchema, NoOutputGeneratedError, RetryError, streamText, tool, type LanguageModel, type ToolSet } from "ai";
+import {
+  APICallError,
+  generateText,
+  jsonSchema,
+  NoOutputGeneratedError,
+  RetryError,
+  streamText,
+  tool,
+  type LanguageModel,
+  type ToolSet,
+} from "ai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { describeSdk, errorFrom, weatherTool, type SdkClient, type Wish } from "./support/sdk-contract.ts";
-import { otherAsBilled, refusedAtTheDoor, startWatchedProxy, type Endpoint, type WatchedProxy } from "./support/watched-proxy.ts";
+import {
+  otherAsBilled,
+  refusedAtTheDoor,
+  startWatchedProxy,
+  type Endpoint,
+  type WatchedProxy,
+} from "./support/watched-proxy.ts";
 
 type ModelAt = (at: Endpoint, wish: { readonly usage?: boolean }) => LanguageModel;
 
-const compatible: ModelAt = (at, { usage = false }) => createOpenAICompatible({ ...at, name: "farebox", includeUsage: usage })("gpt-4o");
+const compatible: ModelAt = (at, { usage = false }) =>
+  createOpenAICompatible({ ...at, name: "farebox", includeUsage: usage })("gpt-4o");
 const official: ModelAt = (at) => createOpenAI(at).chat("gpt-4o");
 
 const tools: ToolSet = {
-  weather: tool({ description: weatherTool.description, inputSchema: jsonSchema<{ city: string }>(weatherTool.parameters as object) }),
+  weather: tool({
+    description: weatherTool.description,
+    inputSchema: jsonSchema<{ city: string }>(weatherTool.parameters as object),
+  }),
 };
 
 function callOf(model: LanguageModel, wish: Wish) {
@@ -30,10 +50,17 @@ interface Usage {
   readonly outputTokens: number | undefined;
 }
 
-function answerOf(text: string, { inputTokens, outputTokens }: Usage, calls: readonly { toolName: string; input: unknown }[]) {
+function answerOf(
+  text: string,
+  { inputTokens, outputTokens }: Usage,
+  calls: readonly { toolName: string; input: unknown }[],
+) {
   return {
     text,
-    usage: inputTokens === undefined || outputTokens === undefined ? undefined : { input: inputTokens, output: outputTokens },
+    usage:
+      inputTokens === undefined || outputTokens === undefined
+        ? undefined
+        : { input: inputTokens, output: outputTokens },
     tools: calls.map(({ toolName, input }) => ({ name: toolName, input })),
   };
 }
@@ -58,10 +85,25 @@ function sdkOf(name: string, modelAt: ModelAt, asksForUsage: boolean, refused: o
       wrongKey: { type: APICallError, like: { statusCode: 401, data: { error: { code: "invalid_api_key" } } } },
       exhausted: {
         type: APICallError,
-        like: { statusCode: 402, isRetryable: false, message: expect.stringContaining("The budget of key poor (key:poor, 0.000001 USD a day)"), ...refused },
+        like: {
+          statusCode: 402,
+          isRetryable: false,
+          message: expect.stringContaining("The budget of key poor (key:poor, 0.000001 USD a day)"),
+          ...refused,
+        },
       },
-      cut: { type: Error, like: { name: "AI_StreamProviderError", code: "gateway_stream_broken", message: "The gateway broke off in the middle of the stream." } },
-      brokenOff: { type: RetryError, like: { lastError: { statusCode: 502, data: { error: { code: "gateway_unreachable" } } } } },
+      cut: {
+        type: Error,
+        like: {
+          name: "AI_StreamProviderError",
+          code: "gateway_stream_broken",
+          message: "The gateway broke off in the middle of the stream.",
+        },
+      },
+      brokenOff: {
+        type: RetryError,
+        like: { lastError: { statusCode: 502, data: { error: { code: "gateway_unreachable" } } } },
+      },
     },
   };
 }
@@ -83,7 +125,10 @@ describe("ai", () => {
     const { text, usage } = await generateText({ model, prompt: "Say hello.", maxOutputTokens: 40 });
     expect(text).not.toBe("");
     const plain = otherAsBilled(await proxy.seen(), "/v1/responses");
-    expect({ input: usage.inputTokens, output: usage.outputTokens }).toEqual({ input: plain.tokens.input, output: plain.tokens.output });
+    expect({ input: usage.inputTokens, output: usage.outputTokens }).toEqual({
+      input: plain.tokens.input,
+      output: plain.tokens.output,
+    });
 
     const streamed = streamText({ model, prompt: "Say hello.", maxOutputTokens: 40 });
     let heard = "";
@@ -97,7 +142,9 @@ describe("ai", () => {
     const cut = streamText({ model, prompt: "Say hello.", onError: ({ error }) => void (told = error) });
     for await (const _ of cut.textStream) continue;
     expect(JSON.stringify(told)).toContain("gateway_stream_broken");
-    expect((await proxy.seen()).charges).toMatchObject([{ state: "posted", source: "partial", route: "/v1/responses" }]);
+    expect((await proxy.seen()).charges).toMatchObject([
+      { state: "posted", source: "partial", route: "/v1/responses" },
+    ]);
   });
 
   it("shows a cut stream in its finish reason to a user who listens to the text alone", async () => {

@@ -2,7 +2,14 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { runProgram, temporaryHome, type ProgramEnd } from "./support/program.ts";
-import { chargedAsBilled, gatewayText, refusedAtTheDoor, startWatchedProxy, type Endpoint, type WatchedProxy } from "./support/watched-proxy.ts";
+import {
+  chargedAsBilled,
+  gatewayText,
+  refusedAtTheDoor,
+  startWatchedProxy,
+  type Endpoint,
+  type WatchedProxy,
+} from "./support/watched-proxy.ts";
 
 let proxy: WatchedProxy;
 beforeAll(async () => {
@@ -46,14 +53,20 @@ it("prints the answer", async () => {
 it("says once that the budget is exhausted", async () => {
   const end = await ask(proxy.poor);
   expect(end).toMatchObject({ code: 1, stdout: "" });
-  expect(told(end)).toMatchObject({ status: "error", message: expect.stringMatching(/^402 The budget of key poor \(key:poor, 0\.000001 USD a day\)/) as string });
+  expect(told(end)).toMatchObject({
+    status: "error",
+    message: expect.stringMatching(/^402 The budget of key poor \(key:poor, 0\.000001 USD a day\)/) as string,
+  });
   refusedAtTheDoor(await proxy.seen());
 });
 
 it("says once that the key is wrong", async () => {
   const end = await ask(proxy.unknown);
   expect(end).toMatchObject({ code: 1, stdout: "" });
-  expect(told(end)).toMatchObject({ status: "error", message: expect.stringMatching(/^401 This is not a Farebox key/) as string });
+  expect(told(end)).toMatchObject({
+    status: "error",
+    message: expect.stringMatching(/^401 This is not a Farebox key/) as string,
+  });
   refusedAtTheDoor(await proxy.seen());
 });
 

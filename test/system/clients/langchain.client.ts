@@ -6,8 +6,16 @@ import { describeSdk, weatherTool, type SdkClient, type Wish } from "./support/s
 import type { Endpoint } from "./support/watched-proxy.ts";
 
 function modelAt({ baseURL, apiKey }: Endpoint, { outputTokensMax, tool }: Wish) {
-  const model = new ChatOpenAI({ model: "gpt-4o", apiKey, maxTokens: outputTokensMax, maxRetries: 1, configuration: { baseURL } });
-  return tool === true ? model.bindTools([{ type: "function", function: weatherTool }], { tool_choice: "required" }) : model;
+  const model = new ChatOpenAI({
+    model: "gpt-4o",
+    apiKey,
+    maxTokens: outputTokensMax,
+    maxRetries: 1,
+    configuration: { baseURL },
+  });
+  return tool === true
+    ? model.bindTools([{ type: "function", function: weatherTool }], { tool_choice: "required" })
+    : model;
 }
 
 function answerOf({ text, usage_metadata, tool_calls: calls = [] }: AIMessageChunk) {
@@ -37,8 +45,14 @@ const langchain: SdkClient = {
   },
   sees: {
     wrongKey: { type: Error, like: { status: 401, code: "invalid_api_key", lc_error_code: "MODEL_AUTHENTICATION" } },
-    exhausted: { type: Error, like: { status: 402, code: "budget_exceeded", message: expect.stringMatching(/^402 The budget of key poor/) } },
-    cut: { type: Error, like: { code: "gateway_stream_broken", message: "The gateway broke off in the middle of the stream." } },
+    exhausted: {
+      type: Error,
+      like: { status: 402, code: "budget_exceeded", message: expect.stringMatching(/^402 The budget of key poor/) },
+    },
+    cut: {
+      type: Error,
+      like: { code: "gateway_stream_broken", message: "The gateway broke off in the middle of the stream." },
+    },
     brokenOff: { type: Error, like: { status: 502, code: "gateway_unreachable" } },
   },
 };

@@ -7,14 +7,18 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { describeSdk, weatherTool, type SdkClient, type Wish } from "./support/sdk-contract.ts";
 import { otherAsBilled, startWatchedProxy, type Endpoint, type WatchedProxy } from "./support/watched-proxy.ts";
 
-const clientAt = (at: Endpoint) => new OpenAI({ ...at, maxRetries: 1, organization: null, project: null, logLevel: "off" });
+const clientAt = (at: Endpoint) =>
+  new OpenAI({ ...at, maxRetries: 1, organization: null, project: null, logLevel: "off" });
 
 function bodyOf({ prompt, outputTokensMax, tool }: Wish) {
   return {
     model: "gpt-4o",
     messages: [{ role: "user", content: prompt }],
     max_tokens: outputTokensMax,
-    ...(tool === true && { tools: [{ type: "function", function: weatherTool as unknown as OpenAI.FunctionDefinition }], tool_choice: "required" }),
+    ...(tool === true && {
+      tools: [{ type: "function", function: weatherTool as unknown as OpenAI.FunctionDefinition }],
+      tool_choice: "required",
+    }),
   } satisfies OpenAI.Chat.ChatCompletionCreateParams;
 }
 
@@ -23,7 +27,9 @@ function answerOf({ choices: [choice], usage }: OpenAI.Chat.ChatCompletion) {
     text: choice?.message.content ?? "",
     usage: usage == null ? undefined : { input: usage.prompt_tokens, output: usage.completion_tokens },
     tools: (choice?.message.tool_calls ?? []).flatMap((call) =>
-      call.type === "function" ? [{ name: call.function.name, input: JSON.parse(call.function.arguments) as unknown }] : [],
+      call.type === "function"
+        ? [{ name: call.function.name, input: JSON.parse(call.function.arguments) as unknown }]
+        : [],
     ),
   };
 }
@@ -41,12 +47,27 @@ const openai: SdkClient = {
     return answerOf(await runner.finalChatCompletion());
   },
   sees: {
-    wrongKey: { type: AuthenticationError, like: { status: 401, code: "invalid_api_key", message: expect.stringContaining("not a Farebox key") } },
+    wrongKey: {
+      type: AuthenticationError,
+      like: { status: 401, code: "invalid_api_key", message: expect.stringContaining("not a Farebox key") },
+    },
     exhausted: {
       type: APIError,
-      like: { status: 402, code: "budget_exceeded", type: "insufficient_quota", error: { metadata: { scope: "key:poor", period: "1d" } } },
+      like: {
+        status: 402,
+        code: "budget_exceeded",
+        type: "insufficient_quota",
+        error: { metadata: { scope: "key:poor", period: "1d" } },
+      },
     },
-    cut: { type: APIError, like: { status: undefined, code: "gateway_stream_broken", message: "The gateway broke off in the middle of the stream." } },
+    cut: {
+      type: APIError,
+      like: {
+        status: undefined,
+        code: "gateway_stream_broken",
+        message: "The gateway broke off in the middle of the stream.",
+      },
+    },
     brokenOff: { type: InternalServerError, like: { status: 502, code: "gateway_unreachable" } },
   },
 };
@@ -75,7 +96,12 @@ describe("openai, beside chat completions", () => {
   });
 
   it("responses, streamed", async () => {
-    const stream = await client.responses.create({ model: "gpt-4o", input: "Say hello.", max_output_tokens: 60, stream: true });
+    const stream = await client.responses.create({
+      model: "gpt-4o",
+      input: "Say hello.",
+      max_output_tokens: 60,
+      stream: true,
+    });
     const types: string[] = [];
     for await (const event of stream) types.push(event.type);
     expect(types.slice(0, 2)).toEqual(["response.created", "response.in_progress"]);
@@ -95,9 +121,15 @@ describe("openai, beside chat completions", () => {
   });
 
   it("completions", async () => {
-    const completion = await client.completions.create({ model: "gpt-3.5-turbo", prompt: "Once upon a time", max_tokens: 30 });
+    const completion = await client.completions.create({
+      model: "gpt-3.5-turbo",
+      prompt: "Once upon a time",
+      max_tokens: 30,
+    });
     expect(completion.choices[0]?.text).not.toBe("");
-    expect((await proxy.seen()).charges).toMatchObject([{ route: "/v1/completions", source: "reported", tokens: { output: completion.usage?.completion_tokens } }]);
+    expect((await proxy.seen()).charges).toMatchObject([
+      { route: "/v1/completions", source: "reported", tokens: { output: completion.usage?.completion_tokens } },
+    ]);
   });
 
   it("embeddings", async () => {
@@ -109,7 +141,9 @@ describe("openai, beside chat completions", () => {
   it("images, made and edited", async () => {
     const made = await client.images.generate({ model: "gpt-image-1", prompt: "A harbour", quality: "low" });
     expect(made.data?.[0]?.b64_json).not.toBe("");
-    expect(otherAsBilled(await proxy.seen(), "/v1/images/generations").tokens.image_output).toBe(made.usage?.output_tokens);
+    expect(otherAsBilled(await proxy.seen(), "/v1/images/generations").tokens.image_output).toBe(
+      made.usage?.output_tokens,
+    );
     const image = await toFile(Buffer.alloc(300_000, 7), "harbour.png", { type: "image/png" });
     const edited = await client.images.edit({ model: "gpt-image-1", image, prompt: "Make it green" });
     expect(otherAsBilled(await proxy.seen(), "/v1/images/edits").tokens.image_output).toBe(edited.usage?.output_tokens);
@@ -118,7 +152,9 @@ describe("openai, beside chat completions", () => {
   it("speech, and a recording from a file that is written down", async () => {
     const speech = await client.audio.speech.create({ model: "tts-1", voice: "alloy", input: "Good morning" });
     expect((await speech.arrayBuffer()).byteLength).toBeGreaterThan(1000);
-    expect((await proxy.seen()).charges).toMatchObject([{ route: "/v1/audio/speech", source: "counted", tokens: { input: 12 } }]);
+    expect((await proxy.seen()).charges).toMatchObject([
+      { route: "/v1/audio/speech", source: "counted", tokens: { input: 12 } },
+    ]);
     const path = join(folder, "speech.wav");
     await writeFile(path, Buffer.alloc(2_000_000, 3));
     const { text } = await client.audio.transcriptions.create({ model: "whisper-1", file: createReadStream(path) });

@@ -2,7 +2,14 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { runProgram, temporaryHome, type ProgramEnd } from "./support/program.ts";
-import { chargedAsBilled, gatewayText, refusedAtTheDoor, startWatchedProxy, type Endpoint, type WatchedProxy } from "./support/watched-proxy.ts";
+import {
+  chargedAsBilled,
+  gatewayText,
+  refusedAtTheDoor,
+  startWatchedProxy,
+  type Endpoint,
+  type WatchedProxy,
+} from "./support/watched-proxy.ts";
 
 let proxy: WatchedProxy;
 beforeAll(async () => {
@@ -23,12 +30,25 @@ interface Result {
 }
 
 /** One test case of one prompt, as `promptfoo eval` writes its result. */
-async function evaluate({ baseURL, apiKey }: Endpoint, more: object = {}): Promise<ProgramEnd & { readonly result: Result }> {
+async function evaluate(
+  { baseURL, apiKey }: Endpoint,
+  more: object = {},
+): Promise<ProgramEnd & { readonly result: Result }> {
   await using home = await temporaryHome();
   const provider = { id: "openai:chat:gpt-4o", config: { apiBaseUrl: baseURL, apiKey, max_tokens: 50, ...more } };
   const config = { prompts: ["Say {{what}}."], providers: [provider], tests: [{ vars: { what: "hello" } }] };
   await writeFile(join(home.path, "promptfooconfig.json"), JSON.stringify(config));
-  const args = ["eval", "-c", "promptfooconfig.json", "-o", "out.json", "--no-cache", "--no-write", "--no-table", "--no-progress-bar"];
+  const args = [
+    "eval",
+    "-c",
+    "promptfooconfig.json",
+    "-o",
+    "out.json",
+    "--no-cache",
+    "--no-write",
+    "--no-table",
+    "--no-progress-bar",
+  ];
   const end = await runProgram("promptfoo", args, home.path, {
     PROMPTFOO_CONFIG_DIR: join(home.path, "promptfoo"),
     PROMPTFOO_DISABLE_TELEMETRY: "1",
@@ -67,7 +87,10 @@ it("stops at a wrong key, after one request, and ends with code 0 all the same",
   const { code, stdout, result } = await evaluate(proxy.unknown);
   expect(code).toBe(0);
   expect(stdout).toContain("Target returned HTTP 401");
-  expect(result).toMatchObject({ success: false, error: expect.stringMatching(/^API error: 401 Unauthorized\n.*not a Farebox key/s) as string });
+  expect(result).toMatchObject({
+    success: false,
+    error: expect.stringMatching(/^API error: 401 Unauthorized\n.*not a Farebox key/s) as string,
+  });
   refusedAtTheDoor(await proxy.seen());
 });
 
@@ -84,7 +107,10 @@ it("shows an answer that broke off as the result's error", async () => {
 
 it("cannot read a stream, whole or cut: an error for its user, and a charge as billed", async () => {
   const whole = await evaluate(proxy.rich, { passthrough: { stream: true } });
-  expect(whole).toMatchObject({ code: 100, result: { success: false, error: expect.stringContaining("is not valid JSON. HTTP 200 OK") as string } });
+  expect(whole).toMatchObject({
+    code: 100,
+    result: { success: false, error: expect.stringContaining("is not valid JSON. HTTP 200 OK") as string },
+  });
   chargedAsBilled(await proxy.seen(), "counted");
   proxy.gatewayWill("cut:5");
   const cut = await evaluate(proxy.rich, { passthrough: { stream: true } });

@@ -37,7 +37,8 @@ const rowsSql = `select c.seq, c.id, json_extract(c.tags, '$.number') number, c.
   from charges c left join tasks t on t.charge = c.id where c.seq > ? order by c.seq`;
 const windowsSql = `select scope budget, mode, amount_limit "limit", spent, held from windows w join budgets b on b.seq = w.budget`;
 
-const tasksSql = "select coalesce(sum(c.hold), 0) from charges c join tasks t on t.charge = c.id where c.state = 'pending'";
+const tasksSql =
+  "select coalesce(sum(c.hold), 0) from charges c join tasks t on t.charge = c.id where c.state = 'pending'";
 
 /** The charges after the given one, and all windows. */
 export function readFile(database: string, afterSeq = 0n): FileBooks {
@@ -64,7 +65,9 @@ export interface AtGateway {
 /** Chat requests and creations of tasks that the gateway has read, from its so many-th request of any kind on, with what it billed for each. */
 export function gatewayBooks(sandbox: Sandbox, from: { readonly request: number; readonly call: number }): AtGateway[] {
   // A request's id ends with its number in hexadecimal, counted from 1.
-  const bills = new Map(sandbox.ledger.slice(from.call).map((call) => [Number.parseInt(call.requestId.slice(-12), 16) - 1, call]));
+  const bills = new Map(
+    sandbox.ledger.slice(from.call).map((call) => [Number.parseInt(call.requestId.slice(-12), 16) - 1, call]),
+  );
   return sandbox.requests.slice(from.request).flatMap(({ body, path }, index) => {
     const isTask = path === "/api/v1/task";
     if (body.length === 0 || (!isTask && !path.endsWith("/chat/completions"))) return [];

@@ -47,12 +47,25 @@ export interface Campaign {
   readonly broken: readonly string[];
 }
 
-const ends = ["kill", "kill", "kill", "terminate", "terminate", "terminate in a hurry", "kill while draining", "kill twice"] as const;
+const ends = [
+  "kill",
+  "kill",
+  "kill",
+  "terminate",
+  "terminate",
+  "terminate in a hurry",
+  "kill while draining",
+  "kill twice",
+] as const;
 type End = (typeof ends)[number];
 
 /** FAREBOX_DRAIN of a round. All that the load asks for is answered within a second. */
 const drains: Readonly<Record<End, number>> = {
-  kill: 3, terminate: 3, "terminate in a hurry": 0, "kill while draining": 3, "kill twice": 3,
+  kill: 3,
+  terminate: 3,
+  "terminate in a hurry": 0,
+  "kill while draining": 3,
+  "kill twice": 3,
 };
 /** For what comes after the drain: last words, settlements, and a busy machine. Milliseconds. */
 const afterDrainMs = 8_000;
@@ -70,7 +83,7 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
   const broken: string[] = [];
   const counts: Record<string, number> = {};
   for (let round = 1; round <= options.times; round++) {
-    const end = round <= ends.length ? ends[round - 1] ?? "kill" : pick(scene.random, ends);
+    const end = round <= ends.length ? (ends[round - 1] ?? "kill") : pick(scene.random, ends);
     const found = await playRound(scene, `r${round}`, end);
     counts[end] = (counts[end] ?? 0) + 1;
     broken.push(...found.map((what) => `round ${round}, ${end}: ${what}`));
@@ -79,8 +92,14 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
   broken.push(...(await settleTasks(scene)));
   const { requests, recovered, answeredWhole, booked } = scene.sums;
   return {
-    rounds: options.times, ends: counts, requests, recovered, answeredWhole,
-    billedUsd: formatUsd(scene.sandbox.billed.cost), bookedUsd: formatUsd(booked as PicoUsd), broken,
+    rounds: options.times,
+    ends: counts,
+    requests,
+    recovered,
+    answeredWhole,
+    billedUsd: formatUsd(scene.sandbox.billed.cost),
+    bookedUsd: formatUsd(booked as PicoUsd),
+    broken,
   };
 }
 
@@ -116,7 +135,12 @@ async function openScene({ seed, clients }: CampaignOptions): Promise<Scene> {
   const pricing = join(folder.path, "pricing");
   await mkdir(pricing);
   await writeFile(join(pricing, "tasks.yaml"), taskPrices);
-  const opened = await openSqlite({ path: database, calendar: calendarOf("UTC"), clock: systemClock(), access: "command" });
+  const opened = await openSqlite({
+    path: database,
+    calendar: calendarOf("UTC"),
+    clock: systemClock(),
+    access: "command",
+  });
   if (!opened.ok) throw new Error(opened.failure.kind);
   const beside = owned.use(opened.store);
   const keys: string[] = [];
@@ -128,8 +152,17 @@ async function openScene({ seed, clients }: CampaignOptions): Promise<Scene> {
   const kept = owned.move();
   const taskKey = keys.pop() ?? "";
   const scene: Scene = {
-    random: randomFrom(digest(seed, "crash")), clients, sandbox, database, beside, keys, taskKey, pricing, limits: new Map(),
-    sums: { requests: 0, recovered: 0, answeredWhole: 0, booked: 0n }, running: null,
+    random: randomFrom(digest(seed, "crash")),
+    clients,
+    sandbox,
+    database,
+    beside,
+    keys,
+    taskKey,
+    pricing,
+    limits: new Map(),
+    sums: { requests: 0, recovered: 0, answeredWhole: 0, booked: 0n },
+    running: null,
     async [Symbol.asyncDispose]() {
       await scene.running?.serve[Symbol.asyncDispose]();
       await kept.disposeAsync();
@@ -148,7 +181,14 @@ async function playRound(scene: Scene, name: string, end: End): Promise<string[]
   const serve = await start(scene, drains[end]);
   const from = { request: sandbox.requests.length, call: sandbox.ledger.length };
   const lastSeq = readFile(database).rows.at(-1)?.seq ?? 0n;
-  const load = startLoad({ url: serve.url, keys: scene.keys, taskKey: scene.taskKey, name, clients: scene.clients, random });
+  const load = startLoad({
+    url: serve.url,
+    keys: scene.keys,
+    taskKey: scene.taskKey,
+    name,
+    clients: scene.clients,
+    random,
+  });
   const moment = Math.ceil(random() * requestsMax);
   await sandbox.waitFor(({ requests }) => requests.length - from.request >= moment, 30_000);
   const raising = raise(scene, "key:bob", spent + BigInt(tightRoom));
@@ -156,7 +196,9 @@ async function playRound(scene: Scene, name: string, end: End): Promise<string[]
   await pause(random() * 20);
   const wrong = await endProcess(scene, serve, end);
   await Promise.all([load.stop(), raising]);
-  const pending = readFile(database, lastSeq).rows.filter(({ state, task }) => state === "pending" && task === null).length;
+  const pending = readFile(database, lastSeq).rows.filter(
+    ({ state, task }) => state === "pending" && task === null,
+  ).length;
   if (end === "kill twice") await killWhileStarting(scene);
   const next = await start(scene, drains[end]);
   const file = readFile(database, lastSeq);
@@ -179,13 +221,17 @@ async function settleTasks(scene: Scene): Promise<string[]> {
   const running = () => readFile(database).rows.filter(({ state, task }) => state === "pending" && task !== null);
   const until = performance.now() + settlingMs;
   for (let left = running(); left.length > 0 && performance.now() < until; left = running()) {
-    for (const { task } of left) await (await fetch(`${url}/api/v1/task/${task}`, { headers: { "x-api-key": scene.taskKey } })).text();
+    for (const { task } of left)
+      await (await fetch(`${url}/api/v1/task/${task}`, { headers: { "x-api-key": scene.taskKey } })).text();
   }
   const bills = new Map(gatewayBooks(sandbox, { request: 0, call: 0 }).map(({ number, bill }) => [number, bill]));
   const tasks = readFile(database).rows.filter(({ task }) => task !== null);
   for (const { cost } of tasks) scene.sums.booked += cost ?? 0n;
   const wrong = tasks.filter(({ number, state, cost }) => state !== "posted" || cost !== bills.get(number ?? "")?.cost);
-  return wrong.map(({ number, task, state, cost }) => `${number}: the task ${task} is ${state} with cost ${cost}, and was billed ${bills.get(number ?? "")?.cost}`);
+  return wrong.map(
+    ({ number, task, state, cost }) =>
+      `${number}: the task ${task} is ${state} with cost ${cost}, and was billed ${bills.get(number ?? "")?.cost}`,
+  );
 }
 
 /** Ends the process in the given way; what is wrong with how it ended. */
@@ -225,7 +271,10 @@ async function start(scene: Scene, drainSeconds: number): Promise<ServeProcess> 
 /** A process that dies somewhere between its first line and its readiness: while it takes the lock, migrates or recovers. */
 async function killWhileStarting({ random, sandbox, database }: Scene): Promise<void> {
   const env = {
-    FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey, FAREBOX_DATABASE: database, FAREBOX_PORT: "0",
+    FAREBOX_GATEWAY_URL: sandbox.url,
+    FAREBOX_GATEWAY_API_KEY: sandbox.apiKey,
+    FAREBOX_DATABASE: database,
+    FAREBOX_PORT: "0",
   };
   await using serve = startFarebox(["serve"], { env });
   await Promise.race([serve.ended, pause(startMs * (0.4 + 0.6 * random()))]);

@@ -42,7 +42,18 @@ export interface LoadOptions {
 /** What the gateway does wrong now and then. */
 const troubles = ["status:500", "status:524", "reset-before", "cut:5+slow:3", "no-done", "stream-error:4"] as const;
 /** Most are plain answers and streams; each of the others is some. */
-const kinds = ["plain", "plain", "plain", "stream", "stream", "stream", "growing", "leaving", "trouble", "task"] as const;
+const kinds = [
+  "plain",
+  "plain",
+  "plain",
+  "stream",
+  "stream",
+  "stream",
+  "growing",
+  "leaving",
+  "trouble",
+  "task",
+] as const;
 
 /** Clients that send one request after the other, of all kinds mixed, until they are stopped or nobody listens any more. */
 export function startLoad(options: LoadOptions): Load {
@@ -52,8 +63,14 @@ export function startLoad(options: LoadOptions): Load {
     while (!stopped.signal.aborted) {
       const key = options.keys[turn % options.keys.length] ?? "";
       const one: Sent = {
-        number: `${options.name}-${sent.length}`, kind: pick(options.random, kinds),
-        id: null, status: null, end: "open", cost: null, usage: null, task: null,
+        number: `${options.name}-${sent.length}`,
+        kind: pick(options.random, kinds),
+        id: null,
+        status: null,
+        end: "open",
+        cost: null,
+        usage: null,
+        task: null,
       };
       sent.push(one);
       await send(one, options.url, one.kind === "task" ? options.taskKey : key, bodyOf(one, options.random));
@@ -97,7 +114,11 @@ async function send(one: Sent, url: string, key: string, body: object): Promise<
   try {
     const response = await fetch(`${url}${one.kind === "task" ? "/api/v1/task" : "/v1/chat/completions"}`, {
       method: "POST",
-      headers: { "content-type": "application/json", authorization: `Bearer ${key}`, "x-farebox-tag": `number=${one.number}` },
+      headers: {
+        "content-type": "application/json",
+        authorization: `Bearer ${key}`,
+        "x-farebox-tag": `number=${one.number}`,
+      },
       body: JSON.stringify(body),
       signal: leaving.signal,
     });

@@ -39,17 +39,26 @@ export function brokenPromises(aftermath: Aftermath): string[] {
 }
 
 function brokenToClient(one: Sent, row: Row | undefined, death: Death): string[] {
-  const broken = (what: string) => [`${one.number} (${one.kind}, ${one.end}, status ${one.status}): ${what}; ${describe(row)}`];
+  const broken = (what: string) => [
+    `${one.number} (${one.kind}, ${one.end}, status ${one.status}): ${what}; ${describe(row)}`,
+  ];
   if (one.end === "open") return broken("its client still waits");
   if (one.status === 402 || one.status === 429) return row === undefined ? [] : broken("was refused, and has a row");
-  if (one.end === "unanswered") return death === "inPeace" && row !== undefined ? broken("was taken in, and not answered") : [];
+  if (one.end === "unanswered")
+    return death === "inPeace" && row !== undefined ? broken("was taken in, and not answered") : [];
   if (row === undefined) return one.status === 503 ? [] : broken("was answered, and has no row");
   if (row.id !== one.id) return broken(`its client was told the id ${one.id}`);
-  if (death === "inPeace" && one.end === "cut" && one.kind !== "trouble") return broken("was cut although there was time");
+  if (death === "inPeace" && one.end === "cut" && one.kind !== "trouble")
+    return broken("was cut although there was time");
   if (one.end !== "whole" || one.kind === "trouble") return [];
-  if (one.kind === "task") return row.task === one.task ? [] : broken(`its client was told the task ${one.task}, and the ledger knows ${row.task}`);
+  if (one.kind === "task")
+    return row.task === one.task
+      ? []
+      : broken(`its client was told the task ${one.task}, and the ledger knows ${row.task}`);
   if (row.source === "assumed" && row.reason === "crash" && death === "killed") {
-    return one.cost === null || (row.cost ?? 0n) >= one.cost ? [] : broken(`its client was told that it cost ${one.cost}`);
+    return one.cost === null || (row.cost ?? 0n) >= one.cost
+      ? []
+      : broken(`its client was told that it cost ${one.cost}`);
   }
   if (row.source !== "reported") return broken("was answered whole");
   if (one.cost !== null && row.cost !== one.cost) return broken(`its client was told that it cost ${one.cost}`);
@@ -66,16 +75,20 @@ function brokenToGateway({ number, bill }: AtGateway, row: Row | undefined): str
   const booked = row.cost ?? 0n;
   const least = row.source === "partial" ? bill.cost - underWay : bill.cost;
   if (booked < least) return [`${number} was billed ${bill.cost}; ${describe(row)}`];
-  return row.source === "reported" && booked !== bill.cost ? [`${number} was billed ${bill.cost}; ${describe(row)}`] : [];
+  return row.source === "reported" && booked !== bill.cost
+    ? [`${number} was billed ${bill.cost}; ${describe(row)}`]
+    : [];
 }
 
 function brokenSums({ file, verification, limits }: Aftermath): string[] {
   const found = verification.differences.map((difference) => `verify: ${JSON.stringify(difference)}`);
   for (const { budget, mode, limit, spent, held } of file.windows) {
     if (held !== 0n && held !== file.heldByTasks) found.push(`the window of ${budget} still holds ${held}`);
-    if (mode === "hard" && spent + held > limit) found.push(`the window of ${budget} is over its limit: ${spent} of ${limit}`);
+    if (mode === "hard" && spent + held > limit)
+      found.push(`the window of ${budget} is over its limit: ${spent} of ${limit}`);
     const acknowledged = limits.get(budget);
-    if (acknowledged !== undefined && limit < acknowledged) found.push(`the limit ${acknowledged} of ${budget} was acknowledged, and is ${limit}`);
+    if (acknowledged !== undefined && limit < acknowledged)
+      found.push(`the limit ${acknowledged} of ${budget} was acknowledged, and is ${limit}`);
   }
   return found;
 }

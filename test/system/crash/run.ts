@@ -35,7 +35,11 @@ try {
     const { broken, ...figures } = await runCampaign({ ...options, tell: print });
     for (const what of broken) print(`BROKEN: ${what}`);
     print(JSON.stringify(figures, null, 2));
-    print(broken.length === 0 ? "every promise held" : `${broken.length} broken promises; repeat with --seed ${options.seed}`);
+    print(
+      broken.length === 0
+        ? "every promise held"
+        : `${broken.length} broken promises; repeat with --seed ${options.seed}`,
+    );
     process.exitCode = broken.length === 0 ? 0 : 1;
   }
 } catch (error) {

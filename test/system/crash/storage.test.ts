@@ -7,7 +7,15 @@ import type { Sandbox } from "../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../src/sandbox/server.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { gatewayBooks, readFile } from "./books.ts";
-import { limitFileSize, makeImmutable, makeMutable, mountSmallDisk, skipIfImpossible, whyNot, type SmallDisk } from "./disks.ts";
+import {
+  limitFileSize,
+  makeImmutable,
+  makeMutable,
+  mountSmallDisk,
+  skipIfImpossible,
+  whyNot,
+  type SmallDisk,
+} from "./disks.ts";
 
 /** Room for a ledger of some hundred charges. */
 const diskBytes = 4 * 1024 * 1024;
@@ -26,7 +34,9 @@ const noImmutable = whyNot(() => {
   }
 });
 if (noMount !== null && noLimit !== null && process.env["FAREBOX_TEST_NO_SKIP"] === "1") {
-  throw new Error(`a full disk cannot be had in any way, and FAREBOX_TEST_NO_SKIP forbids skipping: ${noMount}; ${noLimit}`);
+  throw new Error(
+    `a full disk cannot be had in any way, and FAREBOX_TEST_NO_SKIP forbids skipping: ${noMount}; ${noLimit}`,
+  );
 }
 
 const adminToken = "admin-token-of-this-test";
@@ -49,12 +59,22 @@ async function startScene(folder: string): Promise<Scene> {
 
 let count = 0;
 
-async function chat({ serve }: Scene, scenario: string, more: object = {}): Promise<{ readonly number: string; readonly response: Response }> {
+async function chat(
+  { serve }: Scene,
+  scenario: string,
+  more: object = {},
+): Promise<{ readonly number: string; readonly response: Response }> {
   const number = `n${++count}`;
   const response = await fetch(`${serve.url}/v1/chat/completions`, {
     method: "POST",
     headers: { "content-type": "application/json", "x-farebox-tag": `number=${number}` },
-    body: JSON.stringify({ model: "gpt-4o", user: number, messages: [{ role: "user", content: `#sandbox ${scenario}` }], max_tokens: 900, ...more }),
+    body: JSON.stringify({
+      model: "gpt-4o",
+      user: number,
+      messages: [{ role: "user", content: `#sandbox ${scenario}` }],
+      max_tokens: 900,
+      ...more,
+    }),
   });
   return { number, response };
 }
@@ -65,7 +85,10 @@ async function untilRefused(scene: Scene): Promise<string> {
     const { number, response } = await chat(scene, "tokens:5");
     const text = await response.text();
     if (response.status === 200) continue;
-    expect({ status: response.status, code: response.headers.get("x-farebox-error") }).toEqual({ status: 503, code: "ledger_unavailable" });
+    expect({ status: response.status, code: response.headers.get("x-farebox-error") }).toEqual({
+      status: 503,
+      code: "ledger_unavailable",
+    });
     expect(JSON.parse(text).error).toMatchObject({ code: "ledger_unavailable", param: null });
     return number;
   }
@@ -81,7 +104,10 @@ async function untilChangeRefused({ serve }: Scene): Promise<void> {
     });
     await response.text();
     if (response.status === 201) continue;
-    expect({ status: response.status, code: response.headers.get("x-farebox-error") }).toEqual({ status: 503, code: "ledger_unavailable" });
+    expect({ status: response.status, code: response.headers.get("x-farebox-error") }).toEqual({
+      status: 503,
+      code: "ledger_unavailable",
+    });
     return;
   }
 }
@@ -114,7 +140,10 @@ async function expectSettled(scene: Scene, refused: readonly string[]): Promise<
 }
 
 /** The trouble comes while an answer runs, stays, and goes away; nobody restarts anything. */
-async function livesThrough(scene: Scene, trouble: { readonly begin: () => void; readonly end: () => void; readonly reason: RegExp; readonly hidden?: boolean }): Promise<void> {
+async function livesThrough(
+  scene: Scene,
+  trouble: { readonly begin: () => void; readonly end: () => void; readonly reason: RegExp; readonly hidden?: boolean },
+): Promise<void> {
   const { serve, sandbox, database } = scene;
   const before = await chat(scene, "tokens:5");
   expect(before.response.status).toBe(200);
@@ -131,7 +160,8 @@ async function livesThrough(scene: Scene, trouble: { readonly begin: () => void;
     // It ends whole for its client; what it cost waits to be written.
     const { number, response } = await running;
     expect(await response.text()).toMatch(/data: \[DONE\]\s*$/);
-    if (trouble.hidden !== true) expect(readFile(database).rows.find((row) => row.number === number)).toMatchObject({ state: "pending" });
+    if (trouble.hidden !== true)
+      expect(readFile(database).rows.find((row) => row.number === number)).toMatchObject({ state: "pending" });
   } finally {
     trouble.end();
   }
@@ -156,75 +186,108 @@ function leaveNoRoomInLog(database: string, disk: SmallDisk): Disposable {
   return { [Symbol.dispose]: () => file.close() };
 }
 
-const fullDisk = /"level":50.*"reason":"(database or disk is full \(SQLITE_FULL\)|disk I\/O error \(SQLITE_IOERR\w*\))".*the ledger cannot be written/;
+const fullDisk =
+  /"level":50.*"reason":"(database or disk is full \(SQLITE_FULL\)|disk I\/O error \(SQLITE_IOERR\w*\))".*the ledger cannot be written/;
 
 describe.concurrent("a disk that is full", { timeout: 120_000 }, () => {
-  it.skipIf(skipIfImpossible("a full disk of its own", noMount))("costs nothing that was acknowledged, and the service comes back by itself", async () => {
-    using disk = mountSmallDisk(diskBytes);
-    await using scene = await startScene(disk.path);
-    await livesThrough(scene, { begin: () => disk.fill(), end: () => disk.free(), reason: fullDisk });
-  });
+  it.skipIf(skipIfImpossible("a full disk of its own", noMount))(
+    "costs nothing that was acknowledged, and the service comes back by itself",
+    async () => {
+      using disk = mountSmallDisk(diskBytes);
+      await using scene = await startScene(disk.path);
+      await livesThrough(scene, { begin: () => disk.fill(), end: () => disk.free(), reason: fullDisk });
+    },
+  );
 
   it.skipIf(skipIfImpossible("a quota for the ledger's files", noLimit))("or a quota, which is the same", async () => {
     await using folder = await temporaryFolder();
     await using scene = await startScene(folder.path);
     const { pid } = scene.serve;
-    await livesThrough(scene, { begin: () => limitFileSize(pid, 1), end: () => limitFileSize(pid, "unlimited"), reason: fullDisk });
+    await livesThrough(scene, {
+      begin: () => limitFileSize(pid, 1),
+      end: () => limitFileSize(pid, "unlimited"),
+      reason: fullDisk,
+    });
   });
 
-  it.skipIf(skipIfImpossible("a crash on a full disk", noMount))("and a crash meanwhile: the next start says why it cannot, and one with room recovers", async () => {
-    using disk = mountSmallDisk(diskBytes);
-    await using scene = await startScene(disk.path);
-    const { serve, sandbox, database } = scene;
-    const running = chat(scene, "endless:20", { stream: true });
-    await sandbox.waitFor(({ requests }) => requests.some(({ deltas }) => deltas > 0));
-    disk.fill();
-    await untilRefused(scene);
-    serve.signal("SIGKILL");
-    await serve.ended;
-    await expect(running.then(({ response }) => response.text())).rejects.toThrow();
-    using _held = leaveNoRoomInLog(database, disk);
+  it.skipIf(skipIfImpossible("a crash on a full disk", noMount))(
+    "and a crash meanwhile: the next start says why it cannot, and one with room recovers",
+    async () => {
+      using disk = mountSmallDisk(diskBytes);
+      await using scene = await startScene(disk.path);
+      const { serve, sandbox, database } = scene;
+      const running = chat(scene, "endless:20", { stream: true });
+      await sandbox.waitFor(({ requests }) => requests.some(({ deltas }) => deltas > 0));
+      disk.fill();
+      await untilRefused(scene);
+      serve.signal("SIGKILL");
+      await serve.ended;
+      await expect(running.then(({ response }) => response.text())).rejects.toThrow();
+      using _held = leaveNoRoomInLog(database, disk);
 
-    const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
-    const refused = await runFarebox(["serve", "--database", database, "--port", "0"], { env });
-    expect(refused).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: the ledger at \S+ cannot be (opened|written): .*full.*\n$/m) });
-    const command = await runFarebox(["keys", "create", "alice", "--database", database]);
-    expect(command).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: the ledger at \S+ cannot be (opened|written): .*full.*\n$/) });
-    disk.free();
-    await using again = await startServe({ database, gateway: sandbox });
-    expect(again.stderr).toMatch(/"recovered":\d+/);
-    const charges = readFile(database).rows;
-    expect(charges.filter(({ state }) => state === "pending")).toEqual([]);
-    expect(charges.filter(({ source, reason }) => source === "assumed" && reason === "crash").length).toBeGreaterThan(0);
-    expect(await runFarebox(["verify", "--database", database])).toMatchObject({ code: 0 });
-  });
+      const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
+      const refused = await runFarebox(["serve", "--database", database, "--port", "0"], { env });
+      expect(refused).toMatchObject({
+        code: 2,
+        stdout: "",
+        stderr: expect.stringMatching(/^farebox: the ledger at \S+ cannot be (opened|written): .*full.*\n$/m),
+      });
+      const command = await runFarebox(["keys", "create", "alice", "--database", database]);
+      expect(command).toMatchObject({
+        code: 2,
+        stdout: "",
+        stderr: expect.stringMatching(/^farebox: the ledger at \S+ cannot be (opened|written): .*full.*\n$/),
+      });
+      disk.free();
+      await using again = await startServe({ database, gateway: sandbox });
+      expect(again.stderr).toMatch(/"recovered":\d+/);
+      const charges = readFile(database).rows;
+      expect(charges.filter(({ state }) => state === "pending")).toEqual([]);
+      expect(charges.filter(({ source, reason }) => source === "assumed" && reason === "crash").length).toBeGreaterThan(
+        0,
+      );
+      expect(await runFarebox(["verify", "--database", database])).toMatchObject({ code: 0 });
+    },
+  );
 });
 
 describe.concurrent("a ledger that may only be read", { timeout: 120_000 }, () => {
-  it.skipIf(skipIfImpossible("files that nobody may write", noImmutable))("while it runs, is lived through as a full disk is", async () => {
-    await using folder = await temporaryFolder();
-    await using scene = await startScene(folder.path);
-    const files = ["", "-wal"].map((suffix) => `${scene.database}${suffix}`);
-    await livesThrough(scene, { begin: () => makeImmutable(files), end: () => makeMutable(files), reason: /"level":50.*the ledger cannot be written/ });
-  });
+  it.skipIf(skipIfImpossible("files that nobody may write", noImmutable))(
+    "while it runs, is lived through as a full disk is",
+    async () => {
+      await using folder = await temporaryFolder();
+      await using scene = await startScene(folder.path);
+      const files = ["", "-wal"].map((suffix) => `${scene.database}${suffix}`);
+      await livesThrough(scene, {
+        begin: () => makeImmutable(files),
+        end: () => makeMutable(files),
+        reason: /"level":50.*the ledger cannot be written/,
+      });
+    },
+  );
 
-  it.skipIf(skipIfImpossible("a disk that is mounted for reading", noMount))("is no place to start, and the refusal says why", async () => {
-    using disk = mountSmallDisk(diskBytes);
-    await using scene = await startScene(disk.path);
-    const { serve, sandbox, database } = scene;
-    expect((await chat(scene, "tokens:5")).response.status).toBe(200);
-    serve.signal("SIGTERM");
-    await serve.ended;
-    disk.remount("ro");
-    const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
-    const refused = await runFarebox(["serve", "--database", database, "--port", "0"], { env });
-    const why = expect.stringMatching(/^farebox: the ledger at \S+ cannot be opened: .*: \S+ may not be written \(EROFS\)\n$/);
-    expect(refused).toMatchObject({ code: 2, stdout: "", stderr: why });
-    expect(await runFarebox(["charges", "--database", database])).toMatchObject({ code: 2, stdout: "", stderr: why });
-    disk.remount("rw");
-    await using again = await startServe({ database, gateway: sandbox });
-    expect((await fetch(`${again.url}/readyz`)).status).toBe(200);
-  });
+  it.skipIf(skipIfImpossible("a disk that is mounted for reading", noMount))(
+    "is no place to start, and the refusal says why",
+    async () => {
+      using disk = mountSmallDisk(diskBytes);
+      await using scene = await startScene(disk.path);
+      const { serve, sandbox, database } = scene;
+      expect((await chat(scene, "tokens:5")).response.status).toBe(200);
+      serve.signal("SIGTERM");
+      await serve.ended;
+      disk.remount("ro");
+      const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
+      const refused = await runFarebox(["serve", "--database", database, "--port", "0"], { env });
+      const why = expect.stringMatching(
+        /^farebox: the ledger at \S+ cannot be opened: .*: \S+ may not be written \(EROFS\)\n$/,
+      );
+      expect(refused).toMatchObject({ code: 2, stdout: "", stderr: why });
+      expect(await runFarebox(["charges", "--database", database])).toMatchObject({ code: 2, stdout: "", stderr: why });
+      disk.remount("rw");
+      await using again = await startServe({ database, gateway: sandbox });
+      expect((await fetch(`${again.url}/readyz`)).status).toBe(200);
+    },
+  );
 });
 
 describe.concurrent("a ledger whose file goes away under it", { timeout: 120_000 }, () => {
@@ -244,47 +307,59 @@ describe.concurrent("a ledger whose file goes away under it", { timeout: 120_000
   });
 
   it.each<[string, (database: string) => void, RegExp]>([
-    ["deleted", (database) => suffixes.forEach((suffix) => rmSync(database + suffix)), /farebox\.db was deleted or moved away/],
-    ["replaced by an older one", (database) => renameSync(`${database}.older`, database), /another file is in the place of \S+farebox\.db/],
+    [
+      "deleted",
+      (database) => suffixes.forEach((suffix) => rmSync(database + suffix)),
+      /farebox\.db was deleted or moved away/,
+    ],
+    [
+      "replaced by an older one",
+      (database) => renameSync(`${database}.older`, database),
+      /another file is in the place of \S+farebox\.db/,
+    ],
     ["without its log", (database) => rmSync(`${database}-wal`), /farebox\.db-wal was deleted or moved away/],
-  ])("%s: nothing is forwarded any more, and what was acknowledged is in a copy that the log names", async (_, takeAway, reason) => {
-    await using folder = await temporaryFolder();
-    await using scene = await startScene(folder.path);
-    const { serve, sandbox, database } = scene;
-    await runFarebox(["db", "backup", `${database}.older`, "--database", database]);
-    const acknowledged: string[] = [];
-    for (let times = 0; times < 5; times++) {
-      const { number, response } = await chat(scene, "tokens:5");
-      expect(response.status).toBe(200);
-      await response.text();
-      acknowledged.push(number);
-    }
-    const running = chat(scene, "tokens:60+slow:10", { stream: true, stream_options: { include_usage: true } });
-    await sandbox.waitFor(({ requests }) => requests.some(({ deltas }) => deltas > 0));
-    takeAway(database);
-    const refused = await chat(scene, "tokens:5");
-    expect(refused.response.status, "the first request afterwards").toBe(503);
-    expect(await isReady(scene)).toBe(false);
-    await serve.printed(reason);
-    const [, copy = ""] = await serve.printed(/"copy":"([^"]+)".*put the file or this copy of it back/);
-    expect(await (await running).response.text()).toMatch(/data: \[DONE\]\s*$/);
-    expect(gatewayBooks(sandbox, { request: 0, call: 0 }).map(({ number }) => number)).not.toContain(refused.number);
-    serve.signal("SIGTERM");
-    expect(await serve.ended).toMatchObject({ code: 0 });
+  ])(
+    "%s: nothing is forwarded any more, and what was acknowledged is in a copy that the log names",
+    async (_, takeAway, reason) => {
+      await using folder = await temporaryFolder();
+      await using scene = await startScene(folder.path);
+      const { serve, sandbox, database } = scene;
+      await runFarebox(["db", "backup", `${database}.older`, "--database", database]);
+      const acknowledged: string[] = [];
+      for (let times = 0; times < 5; times++) {
+        const { number, response } = await chat(scene, "tokens:5");
+        expect(response.status).toBe(200);
+        await response.text();
+        acknowledged.push(number);
+      }
+      const running = chat(scene, "tokens:60+slow:10", { stream: true, stream_options: { include_usage: true } });
+      await sandbox.waitFor(({ requests }) => requests.some(({ deltas }) => deltas > 0));
+      takeAway(database);
+      const refused = await chat(scene, "tokens:5");
+      expect(refused.response.status, "the first request afterwards").toBe(503);
+      expect(await isReady(scene)).toBe(false);
+      await serve.printed(reason);
+      const [, copy = ""] = await serve.printed(/"copy":"([^"]+)".*put the file or this copy of it back/);
+      expect(await (await running).response.text()).toMatch(/data: \[DONE\]\s*$/);
+      expect(gatewayBooks(sandbox, { request: 0, call: 0 }).map(({ number }) => number)).not.toContain(refused.number);
+      serve.signal("SIGTERM");
+      expect(await serve.ended).toMatchObject({ code: 0 });
 
-    for (const suffix of suffixes) rmSync(database + suffix, { force: true });
-    renameSync(copy, database);
-    await using again = await startServe({ database, gateway: sandbox, env });
-    expect(again.stderr).toContain('"recovered":1');
-    const rows = new Map(readFile(database).rows.map((row) => [row.number, row]));
-    const late = (await running).number;
-    expect([...rows.keys()].toSorted()).toEqual([...acknowledged, late].toSorted());
-    for (const { number, bill } of gatewayBooks(sandbox, { request: 0, call: 0 })) {
-      if (number === late) expect(rows.get(number)).toMatchObject({ state: "posted", source: "assumed", reason: "crash" });
-      else expect(rows.get(number)).toMatchObject({ state: "posted", source: "reported", cost: bill?.cost });
-    }
-    expect(await runFarebox(["verify", "--database", database])).toMatchObject({ code: 0 });
-  });
+      for (const suffix of suffixes) rmSync(database + suffix, { force: true });
+      renameSync(copy, database);
+      await using again = await startServe({ database, gateway: sandbox, env });
+      expect(again.stderr).toContain('"recovered":1');
+      const rows = new Map(readFile(database).rows.map((row) => [row.number, row]));
+      const late = (await running).number;
+      expect([...rows.keys()].toSorted()).toEqual([...acknowledged, late].toSorted());
+      for (const { number, bill } of gatewayBooks(sandbox, { request: 0, call: 0 })) {
+        if (number === late)
+          expect(rows.get(number)).toMatchObject({ state: "posted", source: "assumed", reason: "crash" });
+        else expect(rows.get(number)).toMatchObject({ state: "posted", source: "reported", cost: bill?.cost });
+      }
+      expect(await runFarebox(["verify", "--database", database])).toMatchObject({ code: 0 });
+    },
+  );
 
   it("without its lock is not shared with a second serve: the first one stops writing", async () => {
     await using folder = await temporaryFolder();

@@ -27,7 +27,9 @@ function rowsOf(database: string): Map<string, Row> {
   const db = new Database(database, { readonly: true });
   try {
     const rows = db
-      .prepare("select json_extract(tags, '$.number') number, state, source, reason, cost, task_id task from charges c left join tasks t on t.charge = c.id")
+      .prepare(
+        "select json_extract(tags, '$.number') number, state, source, reason, cost, task_id task from charges c left join tasks t on t.charge = c.id",
+      )
       .safeIntegers()
       .all() as Row[];
     expect(new Set(rows.map(({ number }) => number)).size).toBe(rows.length);
@@ -43,7 +45,9 @@ function taskBook(random: Random) {
   const created = new Map<string, string>();
   const moments = new EventEmitter();
   const book = {
-    created, done: false, answer,
+    created,
+    done: false,
+    answer,
     /** Resolves when so many creations have been read. */
     async reached(count: number): Promise<void> {
       while (created.size < count) await once(moments, "created");
@@ -84,51 +88,70 @@ async function createTasks({ url }: ServeProcess, key: string, name: string, tol
   await Promise.all(Array.from({ length: 12 }, client));
 }
 
-it("kill -9 loses no task that a client was told of: each goes on with the next start, and is paid once", { timeout: 120_000 }, async () => {
-  const seed = randomInt(1, 2 ** 31);
-  const random = randomFrom(digest(seed, "tasks"));
-  await using folder = await temporaryFolder();
-  const book = taskBook(random);
-  await using gateway = await answeringGateway(book.answer);
-  const database = join(folder.path, "farebox.db");
-  const key = (await runFarebox(["keys", "create", "alice", "--database", database])).stdout.trim();
-  await using owned = new AsyncDisposableStack();
-  const start = async () => owned.use(await startServe({ database, gateway: { url: gateway.url, apiKey: "sk-sandbox" } }));
-  const told = new Map<string, string>();
+it(
+  "kill -9 loses no task that a client was told of: each goes on with the next start, and is paid once",
+  { timeout: 120_000 },
+  async () => {
+    const seed = randomInt(1, 2 ** 31);
+    const random = randomFrom(digest(seed, "tasks"));
+    await using folder = await temporaryFolder();
+    const book = taskBook(random);
+    await using gateway = await answeringGateway(book.answer);
+    const database = join(folder.path, "farebox.db");
+    const key = (await runFarebox(["keys", "create", "alice", "--database", database])).stdout.trim();
+    await using owned = new AsyncDisposableStack();
+    const start = async () =>
+      owned.use(await startServe({ database, gateway: { url: gateway.url, apiKey: "sk-sandbox" } }));
+    const told = new Map<string, string>();
 
-  let serve = await start();
-  for (let death = 1; death <= 4; death++) {
-    const before = book.created.size;
-    const clients = createTasks(serve, key, `d${death}`, told);
-    const moment = before + 5 + Math.floor(random() * 60);
-    await book.reached(moment);
-    serve.signal("SIGKILL");
-    await serve.ended;
-    await clients;
-    serve = await start();
-    const rows = rowsOf(database);
-    for (const [id, number] of book.created) {
-      const row = rows.get(number);
-      expect(row, `seed ${seed}: ${number} reached the gateway`).toBeDefined();
-      // An id that was written down belongs to a task that goes on; of a creation without one nobody knows the cost.
-      if (row?.task === null) expect(row, `seed ${seed}: ${number}`).toMatchObject({ state: "posted", source: "assumed", reason: "crash", cost: null });
-      else expect(row, `seed ${seed}: ${number}`).toMatchObject({ state: "pending", task: id });
+    let serve = await start();
+    for (let death = 1; death <= 4; death++) {
+      const before = book.created.size;
+      const clients = createTasks(serve, key, `d${death}`, told);
+      const moment = before + 5 + Math.floor(random() * 60);
+      await book.reached(moment);
+      serve.signal("SIGKILL");
+      await serve.ended;
+      await clients;
+      serve = await start();
+      const rows = rowsOf(database);
+      for (const [id, number] of book.created) {
+        const row = rows.get(number);
+        expect(row, `seed ${seed}: ${number} reached the gateway`).toBeDefined();
+        // An id that was written down belongs to a task that goes on; of a creation without one nobody knows the cost.
+        if (row?.task === null)
+          expect(row, `seed ${seed}: ${number}`).toMatchObject({
+            state: "posted",
+            source: "assumed",
+            reason: "crash",
+            cost: null,
+          });
+        else expect(row, `seed ${seed}: ${number}`).toMatchObject({ state: "pending", task: id });
+      }
+      expect(
+        [...told].filter(([number, id]) => rows.get(number)?.task !== id),
+        `seed ${seed}: told and unknown`,
+      ).toEqual([]);
     }
-    expect([...told].filter(([number, id]) => rows.get(number)?.task !== id), `seed ${seed}: told and unknown`).toEqual([]);
-  }
 
-  book.done = true;
-  const known = [...told.values()];
-  const polls = known.map(async (id) => {
-    const response = await fetch(`${serve.url}/api/v1/task/${id}`, { headers: { "x-api-key": key } });
-    const { data } = (await response.json()) as { data: { status: string } };
-    return `${response.status} ${data.status}`;
-  });
-  expect(new Set(await Promise.all(polls))).toEqual(new Set(["200 completed"]));
-  serve.signal("SIGTERM");
-  expect(await serve.ended).toMatchObject({ code: 0 });
-  const rows = rowsOf(database);
-  for (const number of told.keys()) expect(rows.get(number), `seed ${seed}: ${number}`).toMatchObject({ state: "posted", source: "reported", cost: costOfTask });
-  expect((await runFarebox(["verify", "--database", database])).stdout).toContain("no difference");
-  expect(told.size).toBeGreaterThan(20);
-});
+    book.done = true;
+    const known = [...told.values()];
+    const polls = known.map(async (id) => {
+      const response = await fetch(`${serve.url}/api/v1/task/${id}`, { headers: { "x-api-key": key } });
+      const { data } = (await response.json()) as { data: { status: string } };
+      return `${response.status} ${data.status}`;
+    });
+    expect(new Set(await Promise.all(polls))).toEqual(new Set(["200 completed"]));
+    serve.signal("SIGTERM");
+    expect(await serve.ended).toMatchObject({ code: 0 });
+    const rows = rowsOf(database);
+    for (const number of told.keys())
+      expect(rows.get(number), `seed ${seed}: ${number}`).toMatchObject({
+        state: "posted",
+        source: "reported",
+        cost: costOfTask,
+      });
+    expect((await runFarebox(["verify", "--database", database])).stdout).toContain("no difference");
+    expect(told.size).toBeGreaterThan(20);
+  },
+);

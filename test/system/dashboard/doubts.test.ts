@@ -9,7 +9,11 @@ import { endAt, holdOf, price, tokens } from "../../support/ledger-fixtures.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
-const pin = (version: PriceVersion) => ({ id: contentId(canonicalPrice(version)), canonical: canonicalPrice(version), version });
+const pin = (version: PriceVersion) => ({
+  id: contentId(canonicalPrice(version)),
+  canonical: canonicalPrice(version),
+  version,
+});
 
 /** Where a test leaves pictures of what it saw; they are looked at by hand. */
 const pictures = process.env["FAREBOX_PICTURES"];
@@ -18,12 +22,25 @@ const pictures = process.env["FAREBOX_PICTURES"];
 async function postDoubted({ serving: { ledger } }: RunningProxy): Promise<void> {
   const at = Date.now() - 5000;
   const fees = { web_search_call: { charged: usd("0.01"), list: usd("0.02"), inputTokens: 0 } };
-  const served = pin({ ...price, model: "model-b", tiers: [{ ...price.tiers[0], charged: price.tiers[0].list }], fees });
+  const served = pin({
+    ...price,
+    model: "model-b",
+    tiers: [{ ...price.tiers[0], charged: price.tiers[0].list }],
+    fees,
+  });
   for (const id of ["doubted", "plain"]) {
     await ledger.hold(holdOf(id, usd("1"), { at }));
-    const doubted = { doubts: ["served_model", "service_tier"], billing: { serviceTier: "priority", calls: { web_search_call: 2 } } } as const;
+    const doubted = {
+      doubts: ["served_model", "service_tier"],
+      billing: { serviceTier: "priority", calls: { web_search_call: 2 } },
+    } as const;
     const reserved = { hold: usd("1"), price, servedPrice: id === "doubted" ? served : null };
-    const settlement = settlementFor(reserved, { kind: "reported", tokens: tokens(12_000, 800), clamped: false, ...(id === "doubted" && doubted) });
+    const settlement = settlementFor(reserved, {
+      kind: "reported",
+      tokens: tokens(12_000, 800),
+      clamped: false,
+      ...(id === "doubted" && doubted),
+    });
     if (settlement.kind === "post") await ledger.post(id, settlement, endAt(at + 900));
   }
 }
@@ -40,31 +57,48 @@ describe.skipIf(withoutChromium)("doubts on the dashboard", { timeout: 60_000 },
     await proxy?.[Symbol.asyncDispose]();
   });
 
-  it.each(["light", "dark"] as const)("marks the charge, says why the bill may differ, and sums what is in doubt (%s)", async (colorScheme) => {
-    await using visitor = await visit(browser, proxy.url, { colorScheme });
-    const { page } = visitor;
-    const picture = async (name: string) => void (pictures !== undefined && (await page.screenshot({ path: `${pictures}/${name}-${colorScheme}.png` })));
-    await page.goto(`${proxy.url}/dashboard`);
-    await signIn(page, token);
-    const headline = page.locator(".headline").filter({ hasText: "In doubt" });
-    await headline.waitFor();
-    // 12,000 tokens at USD 2 and 800 at USD 8 per 1M, and two searches.
-    expect(await headline.locator("data").getAttribute("value")).toBe("0.0504");
-    await picture("overview");
-    await page.goto(`${proxy.url}/dashboard/requests`);
-    await page.getByRole("row").nth(2).waitFor();
-    expect(await page.getByText("in doubt").count()).toBe(1);
-    await picture("requests");
-    await page.getByRole("row").filter({ hasText: "in doubt" }).click();
-    const drawer = page.getByRole("dialog", { name: "Request" });
-    await drawer.getByText("The bill may differ: another model answered than was asked for; a service tier answered for which no rate is known.").waitFor();
-    await drawer.getByRole("rowheader", { name: "Web search call" }).waitFor();
-    const facts = await drawer.locator(".details").textContent();
-    for (const fact of ["Doubtsserved modelservice tier", "Service tierpriority", "Tool calls2 × web search call", "Price of the model that answered"]) expect(facts).toContain(fact);
-    await picture("request");
-    await page.goto(`${proxy.url}/dashboard/requests?request=plain`);
-    await drawer.locator(".known-line").filter({ hasText: /these tokens\.$/ }).waitFor();
-    expect(await drawer.getByText("in doubt").count()).toBe(0);
-    expect(visitor.faults).toEqual([]);
-  });
+  it.each(["light", "dark"] as const)(
+    "marks the charge, says why the bill may differ, and sums what is in doubt (%s)",
+    async (colorScheme) => {
+      await using visitor = await visit(browser, proxy.url, { colorScheme });
+      const { page } = visitor;
+      const picture = async (name: string) =>
+        void (pictures !== undefined && (await page.screenshot({ path: `${pictures}/${name}-${colorScheme}.png` })));
+      await page.goto(`${proxy.url}/dashboard`);
+      await signIn(page, token);
+      const headline = page.locator(".headline").filter({ hasText: "In doubt" });
+      await headline.waitFor();
+      // 12,000 tokens at USD 2 and 800 at USD 8 per 1M, and two searches.
+      expect(await headline.locator("data").getAttribute("value")).toBe("0.0504");
+      await picture("overview");
+      await page.goto(`${proxy.url}/dashboard/requests`);
+      await page.getByRole("row").nth(2).waitFor();
+      expect(await page.getByText("in doubt").count()).toBe(1);
+      await picture("requests");
+      await page.getByRole("row").filter({ hasText: "in doubt" }).click();
+      const drawer = page.getByRole("dialog", { name: "Request" });
+      await drawer
+        .getByText(
+          "The bill may differ: another model answered than was asked for; a service tier answered for which no rate is known.",
+        )
+        .waitFor();
+      await drawer.getByRole("rowheader", { name: "Web search call" }).waitFor();
+      const facts = await drawer.locator(".details").textContent();
+      for (const fact of [
+        "Doubtsserved modelservice tier",
+        "Service tierpriority",
+        "Tool calls2 × web search call",
+        "Price of the model that answered",
+      ])
+        expect(facts).toContain(fact);
+      await picture("request");
+      await page.goto(`${proxy.url}/dashboard/requests?request=plain`);
+      await drawer
+        .locator(".known-line")
+        .filter({ hasText: /these tokens\.$/ })
+        .waitFor();
+      expect(await drawer.getByText("in doubt").count()).toBe(0);
+      expect(visitor.faults).toEqual([]);
+    },
+  );
 });

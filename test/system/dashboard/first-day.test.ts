@@ -49,16 +49,25 @@ describe.skipIf(withoutChromium)("the first day with the dashboard", { timeout: 
     await goTo(page, "Requests");
     await page.getByText("They appear here as they arrive.").waitFor();
     const client = new OpenAI({ baseURL: `${proxy.url}/v1`, apiKey: key, maxRetries: 0 });
-    const ask = () => client.chat.completions.create({ model: "gpt-4o", messages: [{ role: "user", content: "Hello #sandbox tokens:40" }] });
+    const ask = () =>
+      client.chat.completions.create({
+        model: "gpt-4o",
+        messages: [{ role: "user", content: "Hello #sandbox tokens:40" }],
+      });
     await ask();
-    const row = page.getByRole("table", { name: /newest first/ }).getByRole("row").filter({ hasText: "bob" });
+    const row = page
+      .getByRole("table", { name: /newest first/ })
+      .getByRole("row")
+      .filter({ hasText: "bob" });
     await row.filter({ hasText: "reported" }).waitFor();
 
     const charge = await proxy.onlyCharge();
     await row.click();
     const drawer = page.getByRole("dialog", { name: "Request" });
     await drawer.getByRole("rowheader", { name: "Output" }).waitFor();
-    const { cost_usd: cost } = (await (await fetch(`${proxy.url}/v1/farebox/charges/${charge.id}`, { headers: { authorization: `Bearer ${key}` } })).json()) as { cost_usd: string };
+    const { cost_usd: cost } = (await (
+      await fetch(`${proxy.url}/v1/farebox/charges/${charge.id}`, { headers: { authorization: `Bearer ${key}` } })
+    ).json()) as { cost_usd: string };
     await drawer.locator(`tfoot data[value="${cost}"]`).first().waitFor();
     await page.keyboard.press("Escape");
     await drawer.waitFor({ state: "detached" });

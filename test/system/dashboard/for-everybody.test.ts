@@ -26,7 +26,12 @@ async function graveFaults(page: Page): Promise<string[]> {
   // As an extension of the browser would: the page's policy lets nobody else's script in.
   await page.evaluate(axe);
   const { violations } = await page.evaluate<AxeResults>("axe.run()");
-  return violations.filter(({ impact }) => impact === "serious" || impact === "critical").map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary ?? ""}`).join("; ")}`);
+  return violations
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .map(
+      ({ id, nodes }) =>
+        `${id}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary ?? ""}`).join("; ")}`,
+    );
 }
 
 describe.skipIf(withoutChromium)("the dashboard, for everybody", { timeout: 60_000 }, () => {
@@ -109,7 +114,10 @@ describe.skipIf(withoutChromium)("the dashboard, for everybody", { timeout: 60_0
     await tip.waitFor();
     const last = await tip.locator(".tip-head").textContent();
     await page.keyboard.press("ArrowLeft");
-    await tip.locator(".tip-head").filter({ hasNotText: last ?? "" }).waitFor();
+    await tip
+      .locator(".tip-head")
+      .filter({ hasNotText: last ?? "" })
+      .waitFor();
     await page.getByText("Show as a table").click();
     const rows = page.getByRole("region", { name: "Spend over time" }).getByRole("row");
     expect(await rows.count()).toBe(32);
@@ -121,7 +129,11 @@ describe.skipIf(withoutChromium)("the dashboard, for everybody", { timeout: 60_0
     await page.goto(`${proxy.url}/dashboard?span=30d`);
     const figure = page.locator(".headline data").first();
     await figure.waitFor();
-    const [shown, title, exact] = [await figure.textContent(), await figure.getAttribute("title"), await figure.getAttribute("value")];
+    const [shown, title, exact] = [
+      await figure.textContent(),
+      await figure.getAttribute("title"),
+      await figure.getAttribute("value"),
+    ];
     expect(shown).toMatch(/^\d+,\d\d\s\$$/);
     expect(title?.replace(/\s\$$/, "").replace(/\./g, "").replace(",", ".")).toBe(exact);
   });

@@ -20,23 +20,67 @@ function hostile(name: string): string {
 /** Only names of keys, teams and admins follow a pattern, which an older ledger or another writer need not know. */
 async function writeHostile({ serving: { ledger, keys, teams } }: RunningProxy): Promise<void> {
   const at = Date.now() - 5_000;
-  await teams.create({ name: hostile("team"), models: [hostile("pattern")], limits: noLimits, createdAt: at }, hostile("admin"));
-  const owner = key(hostile("key"), { id: "key-1", team: hostile("team"), models: [hostile("pattern")], createdAt: at });
+  await teams.create(
+    { name: hostile("team"), models: [hostile("pattern")], limits: noLimits, createdAt: at },
+    hostile("admin"),
+  );
+  const owner = key(hostile("key"), {
+    id: "key-1",
+    team: hostile("team"),
+    models: [hostile("pattern")],
+    createdAt: at,
+  });
   await keys.create(owner, hostile("admin"));
   const caller = { key: owner.id, team: hostile("team") };
-  const end = { at: at + 10, status: 200, servedModel: hostile("served"), gatewayRequestId: hostile("gateway-id"), durationMs: 5, firstTokenMs: 1 };
+  const end = {
+    at: at + 10,
+    status: 200,
+    servedModel: hostile("served"),
+    gatewayRequestId: hostile("gateway-id"),
+    durationMs: 5,
+    firstTokenMs: 1,
+  };
   for (const id of ["posted", "voided", "running"]) {
     await ledger.hold({
-      id, kind: "request", at, caller, route: hostile("route"), model: hostile("model"), group: hostile("group"), stream: true,
-      price: null, amount: usd("0.01"), bounded: true, tags: { [hostile("tag")]: hostile("value") }, retry: 0,
+      id,
+      kind: "request",
+      at,
+      caller,
+      route: hostile("route"),
+      model: hostile("model"),
+      group: hostile("group"),
+      stream: true,
+      price: null,
+      amount: usd("0.01"),
+      bounded: true,
+      tags: { [hostile("tag")]: hostile("value") },
+      retry: 0,
     });
   }
-  await ledger.post("posted", {
-    kind: "post", cost: null, listCost: null, tokens: { ...noTokens, input: 5 }, formula: "unpriced", source: "counted", minimumApplied: false, clamped: false,
-    reason: hostile("reason"), doubts: ["served_model"],
-  }, end);
+  await ledger.post(
+    "posted",
+    {
+      kind: "post",
+      cost: null,
+      listCost: null,
+      tokens: { ...noTokens, input: 5 },
+      formula: "unpriced",
+      source: "counted",
+      minimumApplied: false,
+      clamped: false,
+      reason: hostile("reason"),
+      doubts: ["served_model"],
+    },
+    end,
+  );
   await ledger.void("voided", hostile("void"), { ...end, status: 502 });
-  await ledger.adjust("posted", { id: "fix", at: at + 20, amount: usd("0.25"), why: hostile("why"), by: hostile("admin") });
+  await ledger.adjust("posted", {
+    id: "fix",
+    at: at + 20,
+    amount: usd("0.25"),
+    why: hostile("why"),
+    by: hostile("admin"),
+  });
 }
 
 /** The names of a price file follow a pattern; its sources are free text. */
@@ -72,7 +116,10 @@ describe.skipIf(withoutChromium)("names that would be scripts", { timeout: 120_0
   afterAll(() => owned.disposeAsync());
 
   /** The text of the page and of everything open on it. */
-  const textOf = (page: Page) => page.evaluate<string>("document.body.innerText + [...document.querySelectorAll('[title],[aria-label],option,input')].map((each) => `${each.title} ${each.ariaLabel} ${each.value}`).join(' ')");
+  const textOf = (page: Page) =>
+    page.evaluate<string>(
+      "document.body.innerText + [...document.querySelectorAll('[title],[aria-label],option,input')].map((each) => `${each.title} ${each.ariaLabel} ${each.value}`).join(' ')",
+    );
 
   const views: readonly [path: string, shown: readonly string[]][] = [
     ["", ["model", "key"]],
@@ -85,19 +132,27 @@ describe.skipIf(withoutChromium)("names that would be scripts", { timeout: 120_0
     ["/keys?key=key-1", ["pattern"]],
     ["/prices?model=model-x", ["source"]],
     [`/prices?model=${encodeURIComponent(hostile("no-model"))}`, []],
-    [`/requests?key=${encodeURIComponent(hostile("no-key"))}&team=${encodeURIComponent(hostile("no-team"))}&model=${encodeURIComponent(hostile("no-model"))}`, []],
+    [
+      `/requests?key=${encodeURIComponent(hostile("no-key"))}&team=${encodeURIComponent(hostile("no-team"))}&model=${encodeURIComponent(hostile("no-model"))}`,
+      [],
+    ],
     [`/requests?request=${encodeURIComponent(hostile("no-request"))}`, []],
     ["/health", []],
   ];
-  it.each(views.map(([path, shown]) => [path.replace(/%22.*$/, "…"), path, shown] as const))("are text at /dashboard%s", async (_, path, shown) => {
-    const { page } = visitor;
-    await page.goto(`${proxy.url}/dashboard${path}`);
-    await page.getByRole("navigation", { name: "Views" }).waitFor();
-    for (const name of shown) await expect.poll(() => textOf(page), { timeout: 15_000 }).toContain(hostile(name));
-    await page.waitForLoadState("networkidle");
-    expect(await page.evaluate("window.owned")).toBeUndefined();
-    expect(await page.locator("img, script[src='x'], svg[onload]").count()).toBe(0);
-    const faults = visitor.faults.splice(0).filter((fault) => !/^error: Failed to load resource: .* 40[04]/.test(fault));
-    expect(faults).toEqual([]);
-  });
+  it.each(views.map(([path, shown]) => [path.replace(/%22.*$/, "…"), path, shown] as const))(
+    "are text at /dashboard%s",
+    async (_, path, shown) => {
+      const { page } = visitor;
+      await page.goto(`${proxy.url}/dashboard${path}`);
+      await page.getByRole("navigation", { name: "Views" }).waitFor();
+      for (const name of shown) await expect.poll(() => textOf(page), { timeout: 15_000 }).toContain(hostile(name));
+      await page.waitForLoadState("networkidle");
+      expect(await page.evaluate("window.owned")).toBeUndefined();
+      expect(await page.locator("img, script[src='x'], svg[onload]").count()).toBe(0);
+      const faults = visitor.faults
+        .splice(0)
+        .filter((fault) => !/^error: Failed to load resource: .* 40[04]/.test(fault));
+      expect(faults).toEqual([]);
+    },
+  );
 });

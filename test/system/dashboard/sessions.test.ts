@@ -53,7 +53,9 @@ describe.skipIf(withoutChromium)("who sees what", { timeout: 60_000 }, () => {
     await page.goto(`${proxy.url}/dashboard/keys`);
     await signIn(page, viewer);
     await page.getByRole("table", { name: "Internal keys" }).getByText("bob").waitFor();
-    const buttons = await page.getByRole("button").evaluateAll((all) => all.map((each) => each.getAttribute("aria-label") ?? each.textContent));
+    const buttons = await page
+      .getByRole("button")
+      .evaluateAll((all) => all.map((each) => each.getAttribute("aria-label") ?? each.textContent));
     expect(buttons.filter((name) => !/^(Colours|Sign out)/.test(name ?? ""))).toEqual([]);
     expect(visitor.faults).toEqual([]);
   });
@@ -64,7 +66,11 @@ describe.skipIf(withoutChromium)("who sees what", { timeout: 60_000 }, () => {
     await page.goto(`${proxy.url}/dashboard`);
     await signIn(page, proxy.key);
     await page.getByRole("heading", { name: "Top models" }).waitFor();
-    expect(await page.getByRole("navigation", { name: "Views" }).getByRole("link").allTextContents()).toEqual(["Overview", "Requests", "My budgets"]);
+    expect(await page.getByRole("navigation", { name: "Views" }).getByRole("link").allTextContents()).toEqual([
+      "Overview",
+      "Requests",
+      "My budgets",
+    ]);
     expect(await page.getByText("gpt-4o-mini").count()).toBe(0);
     await page.getByRole("link", { name: "Requests" }).click();
     await page.getByRole("table").getByText("gpt-4o").waitFor();

@@ -11,33 +11,59 @@ import { probeWebhook } from "../../../src/webhook/probe.ts";
 import { tempFolder } from "../../support/ledger-fixtures.ts";
 import { skipWithout } from "../../support/programs.ts";
 
-it.skipIf(skipWithout("openssl", "openssl"))("speaks TLS with whom it trusts, by name, and with nobody else", async () => {
-  using folder = tempFolder();
-  const [key, cert] = [join(folder.path, "key.pem"), join(folder.path, "cert.pem")];
-  execFileSync("openssl", [
-    "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost",
-    "-addext", "subjectAltName=DNS:localhost",
-  ], { stdio: "ignore" });
-  const bodies: string[] = [];
-  const server = createServer({ key: readFileSync(key), cert: readFileSync(cert) }, (request, response) => {
-    request.setEncoding("utf8").on("data", (text: string) => bodies.push(text)).on("end", () => response.end());
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await using sender = createWebhookSender({ clock: systemClock() });
-  const send = (host: string) => sender.send({ url: `https://${host}:${port}/`, rule: "administrator", headers: {}, body: "hello" });
+it.skipIf(skipWithout("openssl", "openssl"))(
+  "speaks TLS with whom it trusts, by name, and with nobody else",
+  async () => {
+    using folder = tempFolder();
+    const [key, cert] = [join(folder.path, "key.pem"), join(folder.path, "cert.pem")];
+    execFileSync(
+      "openssl",
+      [
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-keyout",
+        key,
+        "-out",
+        cert,
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost",
+      ],
+      { stdio: "ignore" },
+    );
+    const bodies: string[] = [];
+    const server = createServer({ key: readFileSync(key), cert: readFileSync(cert) }, (request, response) => {
+      request
+        .setEncoding("utf8")
+        .on("data", (text: string) => bodies.push(text))
+        .on("end", () => response.end());
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as AddressInfo;
+    await using sender = createWebhookSender({ clock: systemClock() });
+    const send = (host: string) =>
+      sender.send({ url: `https://${host}:${port}/`, rule: "administrator", headers: {}, body: "hello" });
 
-  expect(await send("localhost")).toMatchObject({ ok: false, error: "DEPTH_ZERO_SELF_SIGNED_CERT" });
-  expect(await probeWebhook(`https://localhost:${port}/`, "administrator")).toBe("DEPTH_ZERO_SELF_SIGNED_CERT");
-  const before = getCACertificates("default");
-  setDefaultCACertificates([...before, readFileSync(cert, "utf8")]);
-  try {
-    expect(await send("localhost")).toEqual({ ok: true });
-    expect(await probeWebhook(`https://localhost:${port}/`, "administrator")).toBeNull();
-    expect(await send("127.0.0.1")).toMatchObject({ ok: false, error: "ERR_TLS_CERT_ALTNAME_INVALID" });
-  } finally {
-    setDefaultCACertificates(before);
-  }
-  expect(bodies).toEqual(["hello"]);
-  server.close();
-});
+    expect(await send("localhost")).toMatchObject({ ok: false, error: "DEPTH_ZERO_SELF_SIGNED_CERT" });
+    expect(await probeWebhook(`https://localhost:${port}/`, "administrator")).toBe("DEPTH_ZERO_SELF_SIGNED_CERT");
+    const before = getCACertificates("default");
+    setDefaultCACertificates([...before, readFileSync(cert, "utf8")]);
+    try {
+      expect(await send("localhost")).toEqual({ ok: true });
+      expect(await probeWebhook(`https://localhost:${port}/`, "administrator")).toBeNull();
+      expect(await send("127.0.0.1")).toMatchObject({ ok: false, error: "ERR_TLS_CERT_ALTNAME_INVALID" });
+    } finally {
+      setDefaultCACertificates(before);
+    }
+    expect(bodies).toEqual(["hello"]);
+    server.close();
+  },
+);

@@ -32,66 +32,95 @@ function chat(url: string, message: string, more: object = {}): Promise<Response
 /** Resolves once the balancer sends it requests. */
 async function servesAgain({ url }: ServeProcess): Promise<void> {
   const page = () => fetch(`${url}/metrics`).then((answer) => answer.text());
-  await until(async () => /^farebox_requests_total\{.*status="200".*\} [1-9]/m.test(await page()), "the balancer sends it requests");
+  await until(
+    async () => /^farebox_requests_total\{.*status="200".*\} [1-9]/m.test(await page()),
+    "the balancer sends it requests",
+  );
 }
 
-it.skipIf(skipped)("a stream passes the balancer chunk by chunk: the next one is only sent when the last one has come", { timeout: 60_000 }, async () => {
-  await using gateway = await scriptedGateway();
-  await using one = await startServe({ database, gateway: { url: gateway.url, apiKey: "sk-gateway" } });
-  await using balancer = await startBalancer([one.url]);
-  const coming = chat(balancer.url, "hello", { stream: true });
-  const { response } = await gateway.nextChat();
-  response.writeHead(200, { "content-type": "text/event-stream" });
-  const chunks = [delta("Hello"), delta(", "), delta("wörld"), delta("x".repeat(20_000)), delta("!"), finish(), usageChunk(), done];
-  response.write(chunks[0]);
-  const body = (await coming).body?.getReader();
-  for (const [index, chunk] of chunks.entries()) {
-    const whole = Buffer.from(chunk);
-    let seen = Buffer.alloc(0);
-    while (seen.length < whole.length) {
-      const { value } = (await body?.read()) ?? {};
-      if (value === undefined) break;
-      seen = Buffer.concat([seen, value]);
+it.skipIf(skipped)(
+  "a stream passes the balancer chunk by chunk: the next one is only sent when the last one has come",
+  { timeout: 60_000 },
+  async () => {
+    await using gateway = await scriptedGateway();
+    await using one = await startServe({ database, gateway: { url: gateway.url, apiKey: "sk-gateway" } });
+    await using balancer = await startBalancer([one.url]);
+    const coming = chat(balancer.url, "hello", { stream: true });
+    const { response } = await gateway.nextChat();
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const chunks = [
+      delta("Hello"),
+      delta(", "),
+      delta("wörld"),
+      delta("x".repeat(20_000)),
+      delta("!"),
+      finish(),
+      usageChunk(),
+      done,
+    ];
+    response.write(chunks[0]);
+    const body = (await coming).body?.getReader();
+    for (const [index, chunk] of chunks.entries()) {
+      const whole = Buffer.from(chunk);
+      let seen = Buffer.alloc(0);
+      while (seen.length < whole.length) {
+        const { value } = (await body?.read()) ?? {};
+        if (value === undefined) break;
+        seen = Buffer.concat([seen, value]);
+      }
+      expect(seen).toEqual(whole);
+      if (index + 1 < chunks.length) response.write(chunks[index + 1]);
     }
-    expect(seen).toEqual(whole);
-    if (index + 1 < chunks.length) response.write(chunks[index + 1]);
-  }
-  response.end();
-  expect(await body?.read()).toMatchObject({ done: true });
-});
+    response.end();
+    expect(await body?.read()).toMatchObject({ done: true });
+  },
+);
 
-it.skipIf(skipped)("one proxy after the other is replaced under load without a request that fails", { timeout: 120_000 }, async () => {
-  await using sandbox = await startSandbox({});
-  const ports = [await freePort(), await freePort()];
-  const start = (port: number | undefined) => startServe({ database, gateway: sandbox, env: { FAREBOX_PORT: String(port), FAREBOX_DRAIN: "20s" } });
-  const proxies: ServeProcess[] = await Promise.all(ports.map(start));
-  await using _proxies = { [Symbol.asyncDispose]: async () => void (await Promise.all(proxies.map((each) => each[Symbol.asyncDispose]()))) };
-  await using balancer = await startBalancer(proxies.map(({ url }) => url));
+it.skipIf(skipped)(
+  "one proxy after the other is replaced under load without a request that fails",
+  { timeout: 120_000 },
+  async () => {
+    await using sandbox = await startSandbox({});
+    const ports = [await freePort(), await freePort()];
+    const start = (port: number | undefined) =>
+      startServe({ database, gateway: sandbox, env: { FAREBOX_PORT: String(port), FAREBOX_DRAIN: "20s" } });
+    const proxies: ServeProcess[] = await Promise.all(ports.map(start));
+    await using _proxies = {
+      [Symbol.asyncDispose]: async () => void (await Promise.all(proxies.map((each) => each[Symbol.asyncDispose]()))),
+    };
+    await using balancer = await startBalancer(proxies.map(({ url }) => url));
 
-  const failed: unknown[] = [];
-  let answered = 0;
-  const over = new AbortController();
-  const client = async () => {
-    while (!over.signal.aborted) {
-      const answer = await chat(balancer.url, "#sandbox tokens:5").catch((error: unknown) => error);
-      if (answer instanceof Response && answer.status === 200) await answer.text().then(() => answered++, (error: unknown) => failed.push(error));
-      else failed.push(answer instanceof Response ? [answer.status, await answer.text()] : answer);
+    const failed: unknown[] = [];
+    let answered = 0;
+    const over = new AbortController();
+    const client = async () => {
+      while (!over.signal.aborted) {
+        const answer = await chat(balancer.url, "#sandbox tokens:5").catch((error: unknown) => error);
+        if (answer instanceof Response && answer.status === 200)
+          await answer.text().then(
+            () => answered++,
+            (error: unknown) => failed.push(error),
+          );
+        else failed.push(answer instanceof Response ? [answer.status, await answer.text()] : answer);
+      }
+    };
+    const clients = Array.from({ length: 4 }, client);
+    // One on each proxy, since the balancer looks at how many run; they are longer than the two seconds that a proxy still listens.
+    const streams = await Promise.all(
+      [0, 1].map(() => chat(balancer.url, "#sandbox tokens:100+slow:35", { stream: true })),
+    );
+    const whole = Promise.all(streams.map((stream) => stream.text()));
+    for (const [index, proxy] of proxies.entries()) {
+      proxy.signal("SIGTERM");
+      expect((await proxy.ended).code).toBe(0);
+      const next = await start(ports[index]);
+      proxies[index] = next;
+      await servesAgain(next);
     }
-  };
-  const clients = Array.from({ length: 4 }, client);
-  // One on each proxy, since the balancer looks at how many run; they are longer than the two seconds that a proxy still listens.
-  const streams = await Promise.all([0, 1].map(() => chat(balancer.url, "#sandbox tokens:100+slow:35", { stream: true })));
-  const whole = Promise.all(streams.map((stream) => stream.text()));
-  for (const [index, proxy] of proxies.entries()) {
-    proxy.signal("SIGTERM");
-    expect((await proxy.ended).code).toBe(0);
-    const next = await start(ports[index]);
-    proxies[index] = next;
-    await servesAgain(next);
-  }
-  over.abort();
-  await Promise.all(clients);
-  expect(failed).toEqual([]);
-  expect((await whole).every((text) => text.endsWith("data: [DONE]\n\n"))).toBe(true);
-  expect(answered).toBeGreaterThan(100);
-});
+    over.abort();
+    await Promise.all(clients);
+    expect(failed).toEqual([]);
+    expect((await whole).every((text) => text.endsWith("data: [DONE]\n\n"))).toBe(true);
+    expect(answered).toBeGreaterThan(100);
+  },
+);

@@ -3,7 +3,16 @@ import { globSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { startSandbox } from "../../../src/sandbox/server.ts";
-import { checkout, emptyFolder, run, RunningProgram, runWell, sendChat, unreported, type RunOptions } from "../../support/run-program.ts";
+import {
+  checkout,
+  emptyFolder,
+  run,
+  RunningProgram,
+  runWell,
+  sendChat,
+  unreported,
+  type RunOptions,
+} from "../../support/run-program.ts";
 import { environmentOf, inForce, stagesOf, withAncestors, type Instruction } from "../../support/dockerfile.ts";
 import { buildImage, filesBelow } from "../../support/docker-image.ts";
 
@@ -41,7 +50,10 @@ function containerOptions(more: Readonly<Record<string, string>> = {}): RunOptio
   return { cwd: user === undefined ? "/proc" : join(root, inForce(image, "WORKDIR")), env, user };
 }
 
-const [entry, command] = [() => JSON.parse(inForce(image, "ENTRYPOINT")).map(placed), () => JSON.parse(inForce(image, "CMD"))];
+const [entry, command] = [
+  () => JSON.parse(inForce(image, "ENTRYPOINT")).map(placed),
+  () => JSON.parse(inForce(image, "CMD")),
+];
 const node = () => join(root, "usr/local/bin", entry()[0]);
 const farebox = (...args: string[]) => runWell(node(), [...entry().slice(1), ...args], containerOptions());
 
@@ -55,34 +67,42 @@ it("carries the runtime dependencies and not Node's own package, compilers or te
   );
 });
 
-it("serves as its user, writes nowhere but to /data, is found healthy, and ends on SIGTERM", { timeout: 60_000 }, async () => {
-  await using sandbox = await startSandbox();
-  const before = await filesBelow(join(root, "app"));
-  const secret = join(root, "data/gateway.key");
-  await writeFile(secret, `${sandbox.apiKey}\n`, { mode: 0o644 });
+it(
+  "serves as its user, writes nowhere but to /data, is found healthy, and ends on SIGTERM",
+  { timeout: 60_000 },
+  async () => {
+    await using sandbox = await startSandbox();
+    const before = await filesBelow(join(root, "app"));
+    const secret = join(root, "data/gateway.key");
+    await writeFile(secret, `${sandbox.apiKey}\n`, { mode: 0o644 });
 
-  const key = (await farebox("keys", "create", "alice")).match(/sk-fb-\S+/)?.[0] ?? "";
-  const options = containerOptions({ FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY_FILE: secret });
-  await using serving = new RunningProgram(node(), [...entry().slice(1), ...command()], options);
-  const url = await serving.printed(/^farebox listening on (\S+)$/m);
-  expect((await sendChat(url, key, unreported)).status).toBe(200);
+    const key = (await farebox("keys", "create", "alice")).match(/sk-fb-\S+/)?.[0] ?? "";
+    const options = containerOptions({ FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY_FILE: secret });
+    await using serving = new RunningProgram(node(), [...entry().slice(1), ...command()], options);
+    const url = await serving.printed(/^farebox listening on (\S+)$/m);
+    expect((await sendChat(url, key, unreported)).status).toBe(200);
 
-  const [, check = "[]"] = /CMD (\[.*\])$/.exec(inForce(image, "HEALTHCHECK")) ?? [];
-  const health = (port: string) => run(node(), JSON.parse(check).slice(1), containerOptions({ FAREBOX_PORT: port }));
-  expect(await health(new URL(url).port)).toEqual({ code: 0, stdout: "", stderr: "" });
-  expect(await health("9")).toEqual({ code: 1, stdout: "", stderr: "" });
+    const [, check = "[]"] = /CMD (\[.*\])$/.exec(inForce(image, "HEALTHCHECK")) ?? [];
+    const health = (port: string) => run(node(), JSON.parse(check).slice(1), containerOptions({ FAREBOX_PORT: port }));
+    expect(await health(new URL(url).port)).toEqual({ code: 0, stdout: "", stderr: "" });
+    expect(await health("9")).toEqual({ code: 1, stdout: "", stderr: "" });
 
-  serving.signal("SIGTERM");
-  expect(await serving.ended).toMatchObject({ code: 0 });
-  expect(serving.stderr).not.toMatch(/EACCES|ENOENT|EROFS|Warning/);
-  expect(await farebox("verify")).toBe("1 charge checked, no difference\n");
+    serving.signal("SIGTERM");
+    expect(await serving.ended).toMatchObject({ code: 0 });
+    expect(serving.stderr).not.toMatch(/EACCES|ENOENT|EROFS|Warning/);
+    expect(await farebox("verify")).toBe("1 charge checked, no difference\n");
 
-  expect((await stat(join(root, "data/farebox.db"))).mode & 0o777).toBe(0o600);
-  expect(await filesBelow(join(root, "app"))).toEqual(before);
-});
+    expect((await stat(join(root, "data/farebox.db"))).mode & 0o777).toBe(0o600);
+    expect(await filesBelow(join(root, "app"))).toEqual(before);
+  },
+);
 
 it("says what is wrong where /data cannot be written", { timeout: 60_000 }, async () => {
-  const options = containerOptions({ FAREBOX_GATEWAY_URL: "http://127.0.0.1:9", FAREBOX_GATEWAY_API_KEY: "sk-x", FAREBOX_DATABASE: "/proc/farebox.db" });
+  const options = containerOptions({
+    FAREBOX_GATEWAY_URL: "http://127.0.0.1:9",
+    FAREBOX_GATEWAY_API_KEY: "sk-x",
+    FAREBOX_DATABASE: "/proc/farebox.db",
+  });
   const { code, stderr } = await run(node(), [...entry().slice(1), ...command()], options);
   expect(code).toBe(2);
   expect(stderr).toMatch(/^farebox: the ledger at \/proc\/farebox\.db cannot be opened: [^\n]+\n$/);
@@ -91,6 +111,10 @@ it("says what is wrong where /data cannot be written", { timeout: 60_000 }, asyn
 it("shows the demo with nothing set: does this image work on this machine?", { timeout: 60_000 }, async () => {
   await using temporary = await emptyFolder();
   if (user !== undefined) await chown(temporary.path, user, user);
-  const shown = await runWell(node(), [...entry().slice(1), "demo", "--once"], containerOptions({ TMPDIR: temporary.path }));
+  const shown = await runWell(
+    node(),
+    [...entry().slice(1), "demo", "--once"],
+    containerOptions({ TMPDIR: temporary.path }),
+  );
   expect(shown).toContain("5 charges, 0 differences");
 });

@@ -17,7 +17,9 @@ interface Rule {
 }
 
 const dashboards = committedDashboards();
-const panels = dashboards.flatMap((dashboard) => dashboard.panels.map((panel) => ({ name: `${dashboard.title}: ${panel.title} (${panel.type})`, panel })));
+const panels = dashboards.flatMap((dashboard) =>
+  dashboard.panels.map((panel) => ({ name: `${dashboard.title}: ${panel.title} (${panel.type})`, panel })),
+);
 const rulesText = readFileSync(new URL("../../../grafana/prometheus/rules.yml", import.meta.url), "utf8");
 const rules: Rule[] = (parse(rulesText) as { groups: { rules: Rule[] }[] }).groups.flatMap((group) => group.rules);
 const recorded = new Set(rules.flatMap(({ record }) => record ?? []));
@@ -61,7 +63,8 @@ describe("the grammar", () => {
       { metric: "x_total", labels: ["b", "a"] },
       { metric: "y", labels: [] },
     ]);
-    for (const wrong of ["sum(", "rate(x[5m]", 'x{a="b"', "sum by a (x)", "x[5 m]"]) expect(() => selectorsOf(wrong), wrong).toThrow(/not PromQL/);
+    for (const wrong of ["sum(", "rate(x[5m]", 'x{a="b"', "sum by a (x)", "x[5 m]"])
+      expect(() => selectorsOf(wrong), wrong).toThrow(/not PromQL/);
   });
 });
 
@@ -70,7 +73,9 @@ describe.skipIf(skipWithout("prometheus", "prometheus"))("before a Farebox under
   afterAll(() => owned.disposeAsync());
 
   const asked = [
-    ...panels.flatMap(({ name, panel }) => panel.targets.map(({ expr }) => ({ name, expr: substituted(expr, anySpan) }))),
+    ...panels.flatMap(({ name, panel }) =>
+      panel.targets.map(({ expr }) => ({ name, expr: substituted(expr, anySpan) })),
+    ),
     ...rules.map(({ alert, record, expr }) => ({ name: alert ?? record ?? "", expr })),
   ];
 
@@ -95,13 +100,22 @@ describe.skipIf(skipWithout("prometheus", "prometheus"))("before a Farebox under
       expect(filled, query).not.toEqual([]);
       shown.push(series);
       for (const [, label = ""] of legendFormat.matchAll(/\{\{(\w+)\}\}/g)) {
-        expect(filled.some(({ labels }) => labels[label] !== undefined), `${label} of ${query}`).toBe(true);
+        expect(
+          filled.some(({ labels }) => labels[label] !== undefined),
+          `${label} of ${query}`,
+        ).toBe(true);
       }
       seen.push(...overTime);
     }
     answers.set(panel, shown);
-    const values = seen.flatMap(({ samples }) => samples.map(([, value]) => value)).filter((value) => Number.isFinite(value));
-    if (!mayStayZero.has(panel.title)) expect(values.some((value) => value !== 0), "only zeros").toBe(true);
+    const values = seen
+      .flatMap(({ samples }) => samples.map(([, value]) => value))
+      .filter((value) => Number.isFinite(value));
+    if (!mayStayZero.has(panel.title))
+      expect(
+        values.some((value) => value !== 0),
+        "only zeros",
+      ).toBe(true);
   });
 
   it.each(dashboards)("$title can be drawn without a Grafana", (dashboard) => {
@@ -115,7 +129,10 @@ describe.skipIf(skipWithout("prometheus", "prometheus"))("before a Farebox under
 
   it("Prometheus computes each rule, and each recorded series has values", async () => {
     const expanded = (expr: string): string =>
-      expr.replaceAll(/\b(?:job\w*):[\w:]+/g, (name) => `(${expanded(rules.find(({ record }) => record === name)?.expr ?? name)})`);
+      expr.replaceAll(
+        /\b(?:job\w*):[\w:]+/g,
+        (name) => `(${expanded(rules.find(({ record }) => record === name)?.expr ?? name)})`,
+      );
     for (const { alert, record, expr } of rules) {
       const series = await prometheus.instant(expanded(expr), until);
       if (alert === undefined) expect(series, record).not.toEqual([]);
@@ -126,7 +143,10 @@ describe.skipIf(skipWithout("prometheus", "prometheus"))("before a Farebox under
     const ratio = panels.find(({ panel }) => panel.title === "Spent of each window")?.panel.targets[0]?.expr ?? "";
     const shown = await prometheus.instant(substituted(ratio, anySpan));
     const research = shown.find(({ labels }) => labels["scope"] === "team:research");
-    const ledger = async (metric: string) => (await prometheus.instant(`${metric}{scope="team:research"}`))[0]?.samples[0]?.[1] ?? Number.NaN;
-    expect(research?.samples[0]?.[1]).toBe((await ledger("farebox_budget_spent_usd")) / (await ledger("farebox_budget_limit_usd")));
+    const ledger = async (metric: string) =>
+      (await prometheus.instant(`${metric}{scope="team:research"}`))[0]?.samples[0]?.[1] ?? Number.NaN;
+    expect(research?.samples[0]?.[1]).toBe(
+      (await ledger("farebox_budget_spent_usd")) / (await ledger("farebox_budget_limit_usd")),
+    );
   });
 });

@@ -32,9 +32,12 @@ interface RuleTests {
 
 it("each alert is seen to fire by a unit test, and seen not to", () => {
   const read = (name: string) => parse(readFileSync(`${folder}/${name}`, "utf8"));
-  const alerts = (read("rules.yml") as RuleFile).groups.flatMap(({ rules }) => rules.flatMap(({ alert }) => alert ?? []));
+  const alerts = (read("rules.yml") as RuleFile).groups.flatMap(({ rules }) =>
+    rules.flatMap(({ alert }) => alert ?? []),
+  );
   const asked = (read("rules.test.yml") as RuleTests).tests.flatMap((test) => test.alert_rule_test);
-  const fires = (wanted: boolean) => new Set(asked.filter((each) => (each.exp_alerts !== undefined) === wanted).map(({ alertname }) => alertname));
+  const fires = (wanted: boolean) =>
+    new Set(asked.filter((each) => (each.exp_alerts !== undefined) === wanted).map(({ alertname }) => alertname));
   expect([...fires(true)].toSorted()).toEqual(alerts.toSorted());
   expect([...fires(false)].toSorted()).toEqual(alerts.toSorted());
 });

@@ -9,7 +9,9 @@ describe.skipIf(skipWithout("prometheus", "prometheus"))("a real Prometheus", ()
     await using prometheus = await startPrometheus(proxy.url);
     await prometheus.scraped();
     const ids = new Set((await proxy.charges()).map(({ id }) => id));
-    const seen = (await prometheus.exemplars('farebox_request_duration_seconds_bucket{model="gpt-4o"}')).map((labels) => labels["request_id"] ?? "");
+    const seen = (await prometheus.exemplars('farebox_request_duration_seconds_bucket{model="gpt-4o"}')).map(
+      (labels) => labels["request_id"] ?? "",
+    );
     expect(seen.length).toBeGreaterThan(0);
     for (const id of seen) expect(ids).toContain(id);
     const counters = await prometheus.instant("farebox_key_requests_total");

@@ -9,7 +9,10 @@ import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-p
 import { oldLedgerSql } from "../../support/old-ledgers.ts";
 import { mountSmallDisk, skipIfImpossible, whyNot } from "../crash/disks.ts";
 
-const firstSchema = readFileSync(new URL("../../../src/store/migrations/sqlite/001-ledger.sql", import.meta.url), "utf8");
+const firstSchema = readFileSync(
+  new URL("../../../src/store/migrations/sqlite/001-ledger.sql", import.meta.url),
+  "utf8",
+);
 const known = knownSchema();
 
 /** A ledger as the first release made it, with one key in it. */
@@ -35,7 +38,9 @@ function oldLedger(path: string): void {
 /** All that the ledger has, and how it is made. */
 function contentOf(path: string): string {
   const db = new Database(path, { readonly: true });
-  const tables = db.prepare("select name, sql from sqlite_schema where type = 'table' order by name").all() as { name: string }[];
+  const tables = db.prepare("select name, sql from sqlite_schema where type = 'table' order by name").all() as {
+    name: string;
+  }[];
   const content = tables.map((table) => [table, db.prepare(`select * from ${table.name}`).raw().all()]);
   const version: unknown = db.pragma("user_version", { simple: true });
   db.close();
@@ -56,29 +61,33 @@ function schemaOf(path: string): unknown {
   return version;
 }
 
-it("serve brings the ledger of an earlier release forward, after a backup of its own", { timeout: 60_000 }, async () => {
-  await using folder = await temporaryFolder();
-  await using sandbox = await startSandbox();
-  const database = join(folder.path, "farebox.db");
-  firstLedger(database);
-  const before = contentOf(database);
-  await using serve = await startServe({ database, gateway: sandbox });
-  const [name = ""] = backupsOf(database);
-  const backup = join(folder.path, name);
-  expect(name).toMatch(stamp);
-  expect(serve.stderr).toContain(
-    `migrated the ledger at ${database} from schema version 1 to ${known}\nas it was before: ${backup}; to go back, install the earlier release and run: farebox db restore --database ${database} ${backup}\n`,
-  );
-  expect(statSync(backup).mode & 0o777).toBe(0o600);
-  expect([contentOf(backup), schemaOf(database)]).toEqual([before, known]);
-  serve.signal("SIGTERM");
-  await serve.ended;
+it(
+  "serve brings the ledger of an earlier release forward, after a backup of its own",
+  { timeout: 60_000 },
+  async () => {
+    await using folder = await temporaryFolder();
+    await using sandbox = await startSandbox();
+    const database = join(folder.path, "farebox.db");
+    firstLedger(database);
+    const before = contentOf(database);
+    await using serve = await startServe({ database, gateway: sandbox });
+    const [name = ""] = backupsOf(database);
+    const backup = join(folder.path, name);
+    expect(name).toMatch(stamp);
+    expect(serve.stderr).toContain(
+      `migrated the ledger at ${database} from schema version 1 to ${known}\nas it was before: ${backup}; to go back, install the earlier release and run: farebox db restore --database ${database} ${backup}\n`,
+    );
+    expect(statSync(backup).mode & 0o777).toBe(0o600);
+    expect([contentOf(backup), schemaOf(database)]).toEqual([before, known]);
+    serve.signal("SIGTERM");
+    await serve.ended;
 
-  // Nothing is to migrate any more, so no backup is made.
-  await using again = await startServe({ database, gateway: sandbox });
-  expect(again.stderr).not.toContain("migrated");
-  expect(backupsOf(database)).toEqual([name]);
-});
+    // Nothing is to migrate any more, so no backup is made.
+    await using again = await startServe({ database, gateway: sandbox });
+    expect(again.stderr).not.toContain("migrated");
+    expect(backupsOf(database)).toEqual([name]);
+  },
+);
 
 it("a new ledger is not backed up", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();
@@ -89,40 +98,58 @@ it("a new ledger is not backed up", { timeout: 60_000 }, async () => {
   expect(backupsOf(database)).toEqual([]);
 });
 
-it("commands leave it to db migrate, which says from where to where, keeps every backup, and how to go back", { timeout: 60_000 }, async () => {
-  await using folder = await temporaryFolder();
-  const database = join(folder.path, "farebox.db");
-  firstLedger(database);
-  const farebox = (...args: string[]) => runFarebox(args, { env: { FAREBOX_DATABASE: database } });
-  for (const args of [["keys", "list"], ["keys", "create", "bob"], ["db", "backup", join(folder.path, "b.db")]]) {
-    expect(await farebox(...args)).toMatchObject({
-      code: 2,
-      stderr: `farebox: the ledger at ${database} cannot be opened: its schema version 1 is older than ${known}; farebox db migrate brings it forward, as the next serve does\n`,
-    });
-  }
-  const migrated = await farebox("db", "migrate");
-  const [name = ""] = backupsOf(database);
-  const backup = join(folder.path, name);
-  expect(migrated).toMatchObject({
-    code: 0,
-    stdout: `migrated the ledger at ${database} from schema version 1 to ${known}
+it(
+  "commands leave it to db migrate, which says from where to where, keeps every backup, and how to go back",
+  { timeout: 60_000 },
+  async () => {
+    await using folder = await temporaryFolder();
+    const database = join(folder.path, "farebox.db");
+    firstLedger(database);
+    const farebox = (...args: string[]) => runFarebox(args, { env: { FAREBOX_DATABASE: database } });
+    for (const args of [
+      ["keys", "list"],
+      ["keys", "create", "bob"],
+      ["db", "backup", join(folder.path, "b.db")],
+    ]) {
+      expect(await farebox(...args)).toMatchObject({
+        code: 2,
+        stderr: `farebox: the ledger at ${database} cannot be opened: its schema version 1 is older than ${known}; farebox db migrate brings it forward, as the next serve does\n`,
+      });
+    }
+    const migrated = await farebox("db", "migrate");
+    const [name = ""] = backupsOf(database);
+    const backup = join(folder.path, name);
+    expect(migrated).toMatchObject({
+      code: 0,
+      stdout: `migrated the ledger at ${database} from schema version 1 to ${known}
 as it was before: ${backup}
 to go back, install the earlier release and run: farebox db restore --database ${database} ${backup}
 `,
-  });
-  expect(JSON.parse((await farebox("keys", "list", "--json")).stdout).keys).toMatchObject([{ name: "alice" }]);
-  expect(JSON.parse((await farebox("db", "migrate", "--json")).stdout)).toEqual({ from: known, to: known, backup: null, restore: null });
+    });
+    expect(JSON.parse((await farebox("keys", "list", "--json")).stdout).keys).toMatchObject([{ name: "alice" }]);
+    expect(JSON.parse((await farebox("db", "migrate", "--json")).stdout)).toEqual({
+      from: known,
+      to: known,
+      backup: null,
+      restore: null,
+    });
 
-  // The backup is of an earlier release: restoring it brings the copy forward and leaves the file as it is.
-  expect(await farebox("db", "restore", backup)).toMatchObject({ code: 0, stdout: expect.stringContaining("0 charges verified, no difference") });
-  expect([schemaOf(backup), schemaOf(database)]).toEqual([1, known]);
-});
+    // The backup is of an earlier release: restoring it brings the copy forward and leaves the file as it is.
+    expect(await farebox("db", "restore", backup)).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining("0 charges verified, no difference"),
+    });
+    expect([schemaOf(backup), schemaOf(database)]).toEqual([1, known]);
+  },
+);
 
 it("makes no backup where it is told that there is one", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();
   const database = join(folder.path, "farebox.db");
   oldLedger(database);
-  const { stdout } = await runFarebox(["db", "migrate", "--no-backup", "--json"], { env: { FAREBOX_DATABASE: database } });
+  const { stdout } = await runFarebox(["db", "migrate", "--no-backup", "--json"], {
+    env: { FAREBOX_DATABASE: database },
+  });
   expect(JSON.parse(stdout)).toEqual({ from: 12, to: known, backup: null, restore: null });
   expect([schemaOf(database), backupsOf(database)]).toEqual([known, []]);
 });
@@ -132,10 +159,13 @@ it("of several that start together, one makes a backup and migrates", { timeout:
   const database = join(folder.path, "farebox.db");
   oldLedger(database);
   const before = contentOf(database);
-  const ran = await Promise.all([1, 2, 3, 4].map(() => runFarebox(["db", "migrate"], { env: { FAREBOX_DATABASE: database } })));
+  const ran = await Promise.all(
+    [1, 2, 3, 4].map(() => runFarebox(["db", "migrate"], { env: { FAREBOX_DATABASE: database } })),
+  );
   expect(ran.filter(({ stdout }) => stdout.startsWith("migrated"))).toHaveLength(1);
   // The others found it done, or were refused while it was being done.
-  for (const { code, stdout, stderr } of ran) expect(code === 0 ? stdout : stderr).toMatch(/^migrated|nothing to migrate|a farebox serve runs on the ledger/);
+  for (const { code, stdout, stderr } of ran)
+    expect(code === 0 ? stdout : stderr).toMatch(/^migrated|nothing to migrate|a farebox serve runs on the ledger/);
   const [name = "", ...more] = backupsOf(database);
   expect([contentOf(join(folder.path, name)), more, schemaOf(database)]).toEqual([before, [], known]);
 });
@@ -157,32 +187,40 @@ it("a migration that fails leaves the ledger as it was, and no backup of it", { 
 
 const noMount = whyNot(() => mountSmallDisk(4 * 1024 * 1024)[Symbol.dispose]());
 
-it.skipIf(skipIfImpossible("an upgrade on a full disk", noMount))("on a disk with too little room, the ledger stays as it was; with room it is migrated", { timeout: 120_000 }, async () => {
-  await using folder = await temporaryFolder();
-  const old = join(folder.path, "old.db");
-  oldLedger(old);
-  const needed = statSync(old).size;
-  using disk = mountSmallDisk(4 * 1024 * 1024);
-  const database = join(disk.path, "farebox.db");
-  cpSync(old, database);
-  const before = contentOf(database);
-  disk.fill();
-  const filler = join(disk.path, "filler");
-  const filled = statSync(filler).size;
-  const migrate = () => runFarebox(["db", "migrate"], { env: { FAREBOX_DATABASE: database } });
-  const reasons = new Set<string>();
-  // From no room at all to room for the backup but not for SQLite's own files, or for the log of the migration.
-  for (const room of [0, 64 * 1024, needed, needed + 48 * 1024, needed + 80 * 1024]) {
-    truncateSync(filler, filled - room);
-    const ran = await migrate();
-    if (ran.code === 0) break;
-    expect(ran).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: the ledger at .+\n$/) });
-    reasons.add(ran.stderr.includes("its backup needs") ? "no room for the backup" : "full");
-    expect(backupsOf(database)).toEqual([]);
-    expect(contentOf(database)).toBe(before);
-  }
-  expect([...reasons]).toContain("no room for the backup");
-  disk.free();
-  expect((await migrate()).code).toBe(0);
-  expect([schemaOf(database), backupsOf(database).length]).toEqual([known, 1]);
-});
+it.skipIf(skipIfImpossible("an upgrade on a full disk", noMount))(
+  "on a disk with too little room, the ledger stays as it was; with room it is migrated",
+  { timeout: 120_000 },
+  async () => {
+    await using folder = await temporaryFolder();
+    const old = join(folder.path, "old.db");
+    oldLedger(old);
+    const needed = statSync(old).size;
+    using disk = mountSmallDisk(4 * 1024 * 1024);
+    const database = join(disk.path, "farebox.db");
+    cpSync(old, database);
+    const before = contentOf(database);
+    disk.fill();
+    const filler = join(disk.path, "filler");
+    const filled = statSync(filler).size;
+    const migrate = () => runFarebox(["db", "migrate"], { env: { FAREBOX_DATABASE: database } });
+    const reasons = new Set<string>();
+    // From no room at all to room for the backup but not for SQLite's own files, or for the log of the migration.
+    for (const room of [0, 64 * 1024, needed, needed + 48 * 1024, needed + 80 * 1024]) {
+      truncateSync(filler, filled - room);
+      const ran = await migrate();
+      if (ran.code === 0) break;
+      expect(ran).toMatchObject({
+        code: 2,
+        stdout: "",
+        stderr: expect.stringMatching(/^farebox: the ledger at .+\n$/),
+      });
+      reasons.add(ran.stderr.includes("its backup needs") ? "no room for the backup" : "full");
+      expect(backupsOf(database)).toEqual([]);
+      expect(contentOf(database)).toBe(before);
+    }
+    expect([...reasons]).toContain("no room for the backup");
+    disk.free();
+    expect((await migrate()).code).toBe(0);
+    expect([schemaOf(database), backupsOf(database).length]).toEqual([known, 1]);
+  },
+);

@@ -22,13 +22,18 @@ const functions = `select regexp_replace(pg_get_functiondef(oid), '--[^\\n]*', '
 const columns = `select table_name, column_name, data_type, is_nullable from information_schema.columns where table_schema = 'public' and table_name !~ '_\\d\\d\\d\\d_\\d\\d$' order by 1, 2`;
 const indexes = `select indexname from pg_indexes where schemaname = 'public' and tablename = 'charges' order by 1`;
 
-it.each(ledgers)("the ledger $name is upgraded: it verifies, reports the same and takes new requests", { timeout: 60_000 }, async (ledger) => {
-  await using database = await newDatabase("empty");
-  await query(database.url, oldLedgerSql(ledger));
-  // The proxy that was killed with requests in flight has been dead for a day.
-  await query(database.url, "update owners set beat_at = clock_timestamp() - interval '1 day'");
-  await expectUpgrade(ledger, database.url, knownSchema());
-  // It is made of the same parts as a new one.
-  await using fresh = await newDatabase();
-  for (const parts of [functions, columns, indexes]) expect(await query(database.url, parts)).toEqual(await query(fresh.url, parts));
-});
+it.each(ledgers)(
+  "the ledger $name is upgraded: it verifies, reports the same and takes new requests",
+  { timeout: 60_000 },
+  async (ledger) => {
+    await using database = await newDatabase("empty");
+    await query(database.url, oldLedgerSql(ledger));
+    // The proxy that was killed with requests in flight has been dead for a day.
+    await query(database.url, "update owners set beat_at = clock_timestamp() - interval '1 day'");
+    await expectUpgrade(ledger, database.url, knownSchema());
+    // It is made of the same parts as a new one.
+    await using fresh = await newDatabase();
+    for (const parts of [functions, columns, indexes])
+      expect(await query(database.url, parts)).toEqual(await query(fresh.url, parts));
+  },
+);

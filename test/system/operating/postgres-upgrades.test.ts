@@ -56,12 +56,22 @@ async function contentOf(url: string, schema = "public"): Promise<unknown> {
     within,
     `select proname, regexp_replace(pg_get_functiondef(oid), 'FUNCTION [a-z0-9_]+\\.', 'FUNCTION ') as made from pg_proc where pronamespace = current_schema()::regnamespace order by proname`,
   );
-  const sequences = await query(within, "select sequencename, last_value from pg_sequences where schemaname = current_schema() order by 1");
-  return { rows: await Promise.all(tables.map(async ({ name, sql }) => [name, await query(within, sql)])), functions, sequences };
+  const sequences = await query(
+    within,
+    "select sequencename, last_value from pg_sequences where schemaname = current_schema() order by 1",
+  );
+  return {
+    rows: await Promise.all(tables.map(async ({ name, sql }) => [name, await query(within, sql)])),
+    functions,
+    sequences,
+  };
 }
 
 async function backupsIn(url: string): Promise<string[]> {
-  const rows = await query<{ name: string }>(url, "select nspname as name from pg_namespace where nspname like 'farebox_schema_%'");
+  const rows = await query<{ name: string }>(
+    url,
+    "select nspname as name from pg_namespace where nspname like 'farebox_schema_%'",
+  );
   return rows.map(({ name }) => name);
 }
 
@@ -89,11 +99,19 @@ to go back, stop every farebox, install the earlier release and set its database
 
   it("of several that start together, one makes a copy and migrates; a new ledger is not copied", async () => {
     await using database = await oldDatabase();
-    const migrated = await Promise.all([1, 2, 3, 4].map(() => migrateServer(serverOf(database.url), { create: false })));
+    const migrated = await Promise.all(
+      [1, 2, 3, 4].map(() => migrateServer(serverOf(database.url), { create: false })),
+    );
     expect(migrated.map((each) => each.ok && each.changed).toSorted()).toEqual([false, false, false, true]);
     expect(await backupsIn(database.url)).toHaveLength(1);
     await using empty = await newDatabase("empty");
-    expect(await migrateServer(serverOf(empty.url), { create: true })).toEqual({ ok: true, from: 0, to: known, changed: true, backup: null });
+    expect(await migrateServer(serverOf(empty.url), { create: true })).toEqual({
+      ok: true,
+      from: 0,
+      to: known,
+      changed: true,
+      backup: null,
+    });
     expect(await backupsIn(empty.url)).toEqual([]);
   });
 
@@ -101,7 +119,9 @@ to go back, stop every farebox, install the earlier release and set its database
     await using database = await oldDatabase();
     const role = `small_${database.url.split("/").at(-1)}`;
     const name = new URL(database.url).pathname.slice(1);
-    await query(database.url, `create role ${role} login password 'small'; revoke create on database ${name} from public;
+    await query(
+      database.url,
+      `create role ${role} login password 'small'; revoke create on database ${name} from public;
       alter schema public owner to ${role};
       do $$ declare each record; begin
         for each in select format('alter %s %s owner to ${role}', case relkind when 'v' then 'view' when 'S' then 'sequence' else 'table' end, oid::regclass) as sql from pg_class
@@ -109,13 +129,16 @@ to go back, stop every farebox, install the earlier release and set its database
             and not (relkind = 'S' and exists (select from pg_depend where objid = pg_class.oid and deptype = 'i')) loop execute each.sql; end loop;
         for each in select format('alter function %s owner to ${role}', oid::regprocedure) as sql from pg_proc where pronamespace = 'public'::regnamespace loop execute each.sql; end loop;
         alter type farebox_moves owner to ${role};
-      end $$`);
+      end $$`,
+    );
     const url = database.url.replace(/\/\/[^@]+@/, `//${role}:small@`);
     using cli = on(url);
     const before = await contentOf(database.url);
     expect(await cli.run("db", "migrate")).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining(`its role may not make the schema that a backup before the upgrade needs (as an administrator: grant create on database "${name}" to "${role}"); or back it up with pg_dump and run farebox db migrate --no-backup\n`),
+      stderr: expect.stringContaining(
+        `its role may not make the schema that a backup before the upgrade needs (as an administrator: grant create on database "${name}" to "${role}"); or back it up with pg_dump and run farebox db migrate --no-backup\n`,
+      ),
     });
     expect(await contentOf(database.url)).toEqual(before);
     expect(await cli.json("db", "migrate", "--no-backup")).toEqual({ from: 3, to: known, backup: null, restore: null });
@@ -127,7 +150,9 @@ to go back, stop every farebox, install the earlier release and set its database
     // The last statement of 004 finds its column there.
     await query(database.url, "alter table rollup_day add column in_doubt bigint");
     const before = await contentOf(database.url);
-    await expect(migrateServer(serverOf(database.url), { create: false })).rejects.toThrow('column "in_doubt" of relation "rollup_day" already exists');
+    await expect(migrateServer(serverOf(database.url), { create: false })).rejects.toThrow(
+      'column "in_doubt" of relation "rollup_day" already exists',
+    );
     expect([await contentOf(database.url), await backupsIn(database.url)]).toEqual([before, []]);
   });
 });
@@ -147,11 +172,20 @@ describe("functions of another release on tables of this one", { timeout: 60_000
     expect(await cli.run("keys", "create", "alice")).toMatchObject({ code: 2, stderr: expect.stringContaining(said) });
     expect((await cli.run("doctor")).stdout).toContain("has the functions of another release");
 
-    await query(database.url, "insert into owners (epoch, started_at, beat_at, serves) overriding system value values (7, 0, clock_timestamp() + interval '1 hour', 1)");
-    expect(await cli.run("db", "migrate")).toMatchObject({ code: 2, stderr: expect.stringContaining("a farebox serve runs on the ledger") });
+    await query(
+      database.url,
+      "insert into owners (epoch, started_at, beat_at, serves) overriding system value values (7, 0, clock_timestamp() + interval '1 hour', 1)",
+    );
+    expect(await cli.run("db", "migrate")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("a farebox serve runs on the ledger"),
+    });
     await query(database.url, "delete from owners");
 
-    expect(await cli.run("db", "migrate")).toMatchObject({ code: 0, stdout: expect.stringMatching(new RegExp(`^upgraded the ledger at .+; its schema version is still ${known}\n$`)) });
+    expect(await cli.run("db", "migrate")).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(new RegExp(`^upgraded the ledger at .+; its schema version is still ${known}\n$`)),
+    });
     expect(await contentOf(database.url)).toEqual(before);
     expect((await cli.run("keys", "create", "alice")).code).toBe(0);
     expect(await backupsIn(database.url)).toEqual([]);
@@ -161,10 +195,15 @@ describe("functions of another release on tables of this one", { timeout: 60_000
     await using database = await newDatabase();
     await using proxy = await LedgerProxy.open(serverOf(database.url));
     expect(await proxy.hold(holdOf("before", 5n as PicoUsd))).toMatchObject({ ok: true });
-    await query(database.url, "update farebox_migrations set functions = 'those of a later release' where functions is not null");
+    await query(
+      database.url,
+      "update farebox_migrations set functions = 'those of a later release' where functions is not null",
+    );
     const unavailable = { ok: false, reason: "unavailable" };
     expect(await proxy.hold(holdOf("after", 5n as PicoUsd))).toEqual(unavailable);
     expect(await proxy.extend("before", 1n as PicoUsd)).toEqual(unavailable);
-    expect(await query(database.url, "select id, state, hold::text from charges")).toEqual([{ id: "before", state: "pending", hold: "5" }]);
+    expect(await query(database.url, "select id, state, hold::text from charges")).toEqual([
+      { id: "before", state: "pending", hold: "5" },
+    ]);
   });
 });

@@ -3,10 +3,32 @@ import { cp, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { loadedByDashboard } from "../../support/dashboard-files.ts";
-import { checkout, emptyFolder, machineEnvironment, oldNode, run, RunningProgram, runWell, sendChat, unreported } from "../../support/run-program.ts";
+import {
+  checkout,
+  emptyFolder,
+  machineEnvironment,
+  oldNode,
+  run,
+  RunningProgram,
+  runWell,
+  sendChat,
+  unreported,
+} from "../../support/run-program.ts";
 
 /** What `npm pack` reads of a checkout. The rest stays away, so that a package that needs it fails here. */
-const packed = ["package.json", "README.md", "LICENSE", "CHANGELOG.md", "bin", "grafana", "pricing", "scripts", "src", "tsconfig.json", "tsconfig.build.json"];
+const packed = [
+  "package.json",
+  "README.md",
+  "LICENSE",
+  "CHANGELOG.md",
+  "bin",
+  "grafana",
+  "pricing",
+  "scripts",
+  "src",
+  "tsconfig.json",
+  "tsconfig.build.json",
+];
 
 const owned = new AsyncDisposableStack();
 let copy: string;
@@ -19,7 +41,9 @@ beforeAll(async () => {
   home = owned.use(await emptyFolder()).path;
   for (const name of packed) await cp(join(checkout, name), join(copy, name), { recursive: true });
   await symlink(join(checkout, "node_modules"), join(copy, "node_modules"));
-  const [made] = JSON.parse(await runWell("npm", ["pack", "--json"], { cwd: copy })) as [{ filename: string; files: { path: string }[] }];
+  const [made] = JSON.parse(await runWell("npm", ["pack", "--json"], { cwd: copy })) as [
+    { filename: string; files: { path: string }[] },
+  ];
   files = made.files.map(({ path }) => path);
   await writeFile(join(home, "package.json"), "{}");
   await runWell("npm", ["install", "--no-audit", "--no-fund", join(copy, made.filename)], { cwd: home });
@@ -34,9 +58,14 @@ const command = (...args: string[]) => runWell(farebox(), args, { cwd: home });
 
 describe("the tarball", () => {
   it("carries each module compiled, and the files that modules read, and nothing else", () => {
-    const source = globSync("**/*.*", { cwd: join(copy, "src"), exclude: ["dashboard/tsconfig.json"] }).map((path) => `dist/${path.replace(/\.ts$/, ".js")}`);
+    const source = globSync("**/*.*", { cwd: join(copy, "src"), exclude: ["dashboard/tsconfig.json"] }).map(
+      (path) => `dist/${path.replace(/\.ts$/, ".js")}`,
+    );
     const prices = globSync("*", { cwd: join(copy, "pricing") }).map((path) => `pricing/${path}`);
-    const grafana = [...globSync("{dashboards,exact}/**/*.*", { cwd: join(copy, "grafana") }), "prometheus/rules.yml"].map((path) => `grafana/${path}`);
+    const grafana = [
+      ...globSync("{dashboards,exact}/**/*.*", { cwd: join(copy, "grafana") }),
+      "prometheus/rules.yml",
+    ].map((path) => `grafana/${path}`);
     const others = ["package.json", "README.md", "LICENSE", "CHANGELOG.md", "bin/farebox.mjs"];
     expect(files.toSorted()).toEqual([...source, ...prices, ...grafana, ...others].toSorted());
     expect(files).toContain("dist/store/migrations/sqlite/001-ledger.sql");
@@ -44,7 +73,9 @@ describe("the tarball", () => {
 
   it("names no place of the machine that made it, and no TypeScript file", () => {
     const modules = files.filter((path) => path.endsWith(".js")).map((path) => readFileSync(installed(path), "utf8"));
-    expect(modules.filter((text) => text.includes(copy) || text.includes(checkout) || text.includes("sourceMappingURL="))).toEqual([]);
+    expect(
+      modules.filter((text) => text.includes(copy) || text.includes(checkout) || text.includes("sourceMappingURL=")),
+    ).toEqual([]);
     expect(modules.filter((text) => /\bfrom ["'][^"']*\.ts["']|\bimport\(["'][^"']*\.ts["']/.test(text))).toEqual([]);
   });
 
@@ -83,13 +114,18 @@ describe("the installed package", { timeout: 90_000 }, () => {
     await using serving = new RunningProgram(farebox(), ["serve"], { cwd: home, env });
     const url = await serving.printed(/^farebox listening on (\S+)$/m);
     expect((await sendChat(url, key, unreported)).status).toBe(200);
-    const dashboard = [...await loadedByDashboard(url)];
+    const dashboard = [...(await loadedByDashboard(url))];
     expect(dashboard.filter(([, answer]) => !answer.startsWith("200 "))).toEqual([]);
     expect(dashboard.map(([address]) => address)).toContain(`${url}/dashboard/assets/views/overview.js`);
     serving.signal("SIGTERM");
     expect(await serving.ended).toMatchObject({ code: 0 });
     // Not a terminal: each line of the log is JSON, none is pretty.
-    expect(serving.stderr.trim().split("\n").filter((line) => line.startsWith("{")).length).toBeGreaterThan(0);
+    expect(
+      serving.stderr
+        .trim()
+        .split("\n")
+        .filter((line) => line.startsWith("{")).length,
+    ).toBeGreaterThan(0);
 
     const charges = JSON.parse(await command("charges", "--json")) as unknown;
     expect(JSON.stringify(charges)).toContain('"source":"counted"');
@@ -111,15 +147,26 @@ describe("a Node that is too old", () => {
     // Alone in its folder: there is nothing else that could load.
     await mkdir(join(folder.path, "bin"));
     await cp(installed("bin/farebox.mjs"), join(folder.path, "bin/farebox.mjs"));
-    const { code, stdout, stderr } = await run(node ?? "", [join(folder.path, "bin/farebox.mjs"), "serve"], { cwd: folder.path });
+    const { code, stdout, stderr } = await run(node ?? "", [join(folder.path, "bin/farebox.mjs"), "serve"], {
+      cwd: folder.path,
+    });
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toMatch(/^farebox needs Node 24 from 24\.16 on, or 26\.1 or newer, and this is Node \d+\.\d+\.\d+\.\n$/);
+    expect(stderr).toMatch(
+      /^farebox needs Node 24 from 24\.16 on, or 26\.1 or newer, and this is Node \d+\.\d+\.\d+\.\n$/,
+    );
   });
 
   it("is one that `engines` leaves out, and no other", async () => {
     const { engines } = JSON.parse(await readFile(installed("package.json"), "utf8"));
     expect(engines.node).toBe("^24.16.0 || >=26.1.0");
-    const accepted: Record<string, boolean> = { "24.15.9": false, "24.16.0": true, "25.9.0": false, "26.0.9": false, "26.1.0": true, "27.0.0": true };
+    const accepted: Record<string, boolean> = {
+      "24.15.9": false,
+      "24.16.0": true,
+      "25.9.0": false,
+      "26.0.9": false,
+      "26.1.0": true,
+      "27.0.0": true,
+    };
     for (const [version, fits] of Object.entries(accepted)) {
       const script = `Object.defineProperty(process, "versions", { value: { ...process.versions, node: "${version}" } });
         process.argv.push("farebox", "--version"); await import(${JSON.stringify(installed("bin/farebox.mjs"))});`;

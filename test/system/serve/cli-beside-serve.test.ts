@@ -20,7 +20,12 @@ it("keys, budgets, charges, report, balance and verify work beside a running ser
     fetch(`${serve.url}/v1/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
-      body: JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "Hello." }], max_tokens: 20, ...more }),
+      body: JSON.stringify({
+        model: "gpt-4o",
+        messages: [{ role: "user", content: "Hello." }],
+        max_tokens: 20,
+        ...more,
+      }),
     });
 
   const key = await farebox("keys", "create", "alice", "--team", "research", "--models", "gpt-4o*");

@@ -22,7 +22,9 @@ interface Books {
 function booksOf(database: string): Books {
   const db = new Database(database, { readonly: true });
   try {
-    const rows = db.prepare("select json_extract(tags, '$.number') number, state, source, hold, cost, reason from charges");
+    const rows = db.prepare(
+      "select json_extract(tags, '$.number') number, state, source, hold, cost, reason from charges",
+    );
     const windows = db.prepare("select spent, held from windows");
     return { rows: rows.safeIntegers().all() as Row[], windows: windows.safeIntegers().all() as Books["windows"] };
   } finally {
@@ -32,7 +34,9 @@ function booksOf(database: string): Books {
 
 /** The numbers of the requests that the gateway has read. */
 function numbersAt(sandbox: Sandbox): string[] {
-  return sandbox.requests.filter(({ body }) => body.length > 0).map(({ body }) => String(JSON.parse(body.toString()).user));
+  return sandbox.requests
+    .filter(({ body }) => body.length > 0)
+    .map(({ body }) => String(JSON.parse(body.toString()).user));
 }
 
 /** Requests whose end nobody waits for: their proxy is about to die. */
@@ -42,7 +46,11 @@ function sendMany(serve: ServeProcess, key: string, numbers: readonly string[]):
       const stream = index % 3 !== 0;
       const response = await fetch(`${serve.url}/v1/chat/completions`, {
         method: "POST",
-        headers: { "content-type": "application/json", authorization: `Bearer ${key}`, "x-farebox-tag": `number=${number}` },
+        headers: {
+          "content-type": "application/json",
+          authorization: `Bearer ${key}`,
+          "x-farebox-tag": `number=${number}`,
+        },
         body: JSON.stringify({
           model: "gpt-4o",
           messages: [{ role: "user", content: stream ? "#sandbox tokens:200+slow:10" : "#sandbox latency:40" }],
@@ -59,7 +67,8 @@ function sendMany(serve: ServeProcess, key: string, numbers: readonly string[]):
 /** What the gateway has seen since the last death. */
 type Seen = readonly SeenRequest[];
 
-const answered = (seen: Seen, stream: boolean) => seen.filter(({ ended, deltas }) => ended === "answered" && deltas > 0 === stream);
+const answered = (seen: Seen, stream: boolean) =>
+  seen.filter(({ ended, deltas }) => ended === "answered" && deltas > 0 === stream);
 
 /** Moments of death, as the gateway sees a burst of 300: 200 paced streams and 100 plain requests. */
 const moments: Readonly<Record<string, (seen: Seen) => boolean>> = {
@@ -67,7 +76,8 @@ const moments: Readonly<Record<string, (seen: Seen) => boolean>> = {
   "while holds are placed": (seen) => seen.length > 60,
   "when all have been sent": (seen) => seen.length === 300,
   "while plain requests settle": (seen) => answered(seen, false).length > 30,
-  "in the middle of 200 streams": (seen) => seen.filter(({ deltas, ended }) => ended === "open" && deltas > 20).length === 200,
+  "in the middle of 200 streams": (seen) =>
+    seen.filter(({ deltas, ended }) => ended === "open" && deltas > 20).length === 200,
   "while streams settle": (seen) => answered(seen, true).length > 50,
 };
 
@@ -97,11 +107,20 @@ it("kill -9 at any moment loses no request that reached the gateway", { timeout:
     const { rows, windows } = booksOf(database);
     const known = new Set(rows.map(({ number }) => number));
     expect(known.size, moment).toBe(rows.length);
-    expect(numbersAt(sandbox).filter((number) => !known.has(number)), moment).toEqual([]);
-    expect(rows.filter(({ state }) => state === "pending"), moment).toEqual([]);
+    expect(
+      numbersAt(sandbox).filter((number) => !known.has(number)),
+      moment,
+    ).toEqual([]);
+    expect(
+      rows.filter(({ state }) => state === "pending"),
+      moment,
+    ).toEqual([]);
     const recovered = rows.filter(({ reason }) => reason === "crash");
     expect(recovered, moment).toHaveLength(lost);
-    expect(recovered.every(({ hold, cost, source }) => cost === hold && source === "assumed"), moment).toBe(true);
+    expect(
+      recovered.every(({ hold, cost, source }) => cost === hold && source === "assumed"),
+      moment,
+    ).toBe(true);
     if (pending > 0) expect(serve.stderr, moment).toContain(`"recovered":${pending}`);
     const spent = rows.reduce((sum, { cost }) => sum + (cost ?? 0n), 0n);
     expect(windows, moment).toEqual([{ spent, held: 0n }]);
@@ -109,21 +128,32 @@ it("kill -9 at any moment loses no request that reached the gateway", { timeout:
   }
   expect(lost).toBeGreaterThan(200);
   const verified = await runFarebox(["verify", "--database", database]);
-  expect(verified).toMatchObject({ code: 0, stdout: `${booksOf(database).rows.length} charges checked, no difference\n` });
+  expect(verified).toMatchObject({
+    code: 0,
+    stdout: `${booksOf(database).rows.length} charges checked, no difference\n`,
+  });
 });
 
-it("a second serve on the same ledger is refused while the first runs, and welcome after its death", { timeout: 60_000 }, async () => {
-  await using folder = await temporaryFolder();
-  await using sandbox = await startSandbox();
-  const database = join(folder.path, "farebox.db");
-  await using first = await startServe({ database, gateway: sandbox });
-  const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
-  const second = await runFarebox(["serve", "--database", database, "--port", "0"], { env });
-  expect(second).toMatchObject({ code: 2, stdout: "", stderr: `farebox: the ledger at ${database} is in use by another farebox\n` });
-  expect((await fetch(`${first.url}/readyz`)).status).toBe(200);
-  first.signal("SIGKILL");
-  await first.ended;
-  await using third = await startServe({ database, gateway: sandbox });
-  expect((await fetch(`${third.url}/readyz`)).status).toBe(200);
-  expect(third.stderr).not.toContain("recovered");
-});
+it(
+  "a second serve on the same ledger is refused while the first runs, and welcome after its death",
+  { timeout: 60_000 },
+  async () => {
+    await using folder = await temporaryFolder();
+    await using sandbox = await startSandbox();
+    const database = join(folder.path, "farebox.db");
+    await using first = await startServe({ database, gateway: sandbox });
+    const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey };
+    const second = await runFarebox(["serve", "--database", database, "--port", "0"], { env });
+    expect(second).toMatchObject({
+      code: 2,
+      stdout: "",
+      stderr: `farebox: the ledger at ${database} is in use by another farebox\n`,
+    });
+    expect((await fetch(`${first.url}/readyz`)).status).toBe(200);
+    first.signal("SIGKILL");
+    await first.ended;
+    await using third = await startServe({ database, gateway: sandbox });
+    expect((await fetch(`${third.url}/readyz`)).status).toBe(200);
+    expect(third.stderr).not.toContain("recovered");
+  },
+);

@@ -29,22 +29,30 @@ const asked: readonly (readonly [path: string, body: object])[] = [
 /** Requests at once to each path. */
 const atOnce = 5;
 
-it.runIf(process.platform === "linux")("answers that unpack to 31 MB each, at once on every endpoint, leave memory bounded", { timeout: 180_000 }, async () => {
-  await using folder = await temporaryFolder();
-  const body = gzipSync(text, { level: 1 });
-  await using gateway = await answeringGateway(({ body: asked }): Answering => {
-    const type = asked.includes('"stream":true') ? "text/event-stream" : "application/json";
-    return { headers: { "content-type": type, "content-encoding": "gzip" }, body };
-  });
-  const database = join(folder.path, "farebox.db");
-  await using farebox = await startServe({ database, gateway: { url: gateway.url, apiKey: "gateway-key" }, env: { FAREBOX_PASSTHROUGH: "all" } });
-  const key = (await runFarebox(["keys", "create", "alice"], { env: { FAREBOX_DATABASE: database } })).stdout.trim();
-  const send = (path: string, body: object) => ask({ url: farebox.url, key }, body, { path });
-  await send("/v1/chat/completions", prompt);
-  const before = await peakMegabytes(farebox.pid);
-  const answers = Array.from({ length: atOnce }, () => asked.map(([path, wish]) => send(path, wish))).flat();
-  for (const { status } of await Promise.all(answers)) expect(status).toBe(200);
-  const grownBy = (await peakMegabytes(farebox.pid)) - before;
-  // Unpacked they are more than 1 GB; how much of that waits for a collection depends on the machine.
-  expect(grownBy).toBeLessThan(700);
-});
+it.runIf(process.platform === "linux")(
+  "answers that unpack to 31 MB each, at once on every endpoint, leave memory bounded",
+  { timeout: 180_000 },
+  async () => {
+    await using folder = await temporaryFolder();
+    const body = gzipSync(text, { level: 1 });
+    await using gateway = await answeringGateway(({ body: asked }): Answering => {
+      const type = asked.includes('"stream":true') ? "text/event-stream" : "application/json";
+      return { headers: { "content-type": type, "content-encoding": "gzip" }, body };
+    });
+    const database = join(folder.path, "farebox.db");
+    await using farebox = await startServe({
+      database,
+      gateway: { url: gateway.url, apiKey: "gateway-key" },
+      env: { FAREBOX_PASSTHROUGH: "all" },
+    });
+    const key = (await runFarebox(["keys", "create", "alice"], { env: { FAREBOX_DATABASE: database } })).stdout.trim();
+    const send = (path: string, body: object) => ask({ url: farebox.url, key }, body, { path });
+    await send("/v1/chat/completions", prompt);
+    const before = await peakMegabytes(farebox.pid);
+    const answers = Array.from({ length: atOnce }, () => asked.map(([path, wish]) => send(path, wish))).flat();
+    for (const { status } of await Promise.all(answers)) expect(status).toBe(200);
+    const grownBy = (await peakMegabytes(farebox.pid)) - before;
+    // Unpacked they are more than 1 GB; how much of that waits for a collection depends on the machine.
+    expect(grownBy).toBeLessThan(700);
+  },
+);

@@ -27,23 +27,33 @@ const hostile = {
   HTTPS_PROXY: "http://203.0.113.1:1",
 };
 
-it("demo --once shows the figures, whatever the environment, and leaves nothing behind", { timeout: 60_000 }, async () => {
-  await using folder = await temporaryFolder();
-  const startedAt = performance.now();
-  const { code, stdout, stderr } = await runFarebox(["demo", "--once"], { env: { ...hostile, TMPDIR: folder.path }, cwd: folder.path });
-  expect(performance.now() - startedAt).toBeLessThan(30_000);
-  expect({ code, stderr: stderr.replace(/^USD, .*$|^of it counted.*$/gm, "").trim() }).toEqual({ code: 0, stderr: "" });
-  expect(stdout).toMatch(/^gpt-4o, plain +\d+ words, header says 0\.\d+ USD +reported +0\.\d+ +0\.\d+$/m);
-  expect(stdout).toMatch(/^gpt-4\.1, stream without usage +\d+ chunks +counted +0\.\d+ +0\.\d+$/m);
-  expect(stdout).toMatch(/^gpt-4o, with the intern's key +402 budget_exceeded/m);
-  expect(stdout).toMatch(/^total +5 /m);
-  const billed = /the gateway billed +(\S+) USD/.exec(stdout)?.[1];
-  expect(Number(billed)).toBeGreaterThan(0);
-  expect(/the ledger says +(\S+) USD/.exec(stdout)?.[1]).toBe(billed);
-  expect(stdout).toContain("5 charges, 0 differences");
-  expect(stdout + stderr).not.toContain("real-key");
-  expect(await readdir(folder.path)).toEqual([]);
-});
+it(
+  "demo --once shows the figures, whatever the environment, and leaves nothing behind",
+  { timeout: 60_000 },
+  async () => {
+    await using folder = await temporaryFolder();
+    const startedAt = performance.now();
+    const { code, stdout, stderr } = await runFarebox(["demo", "--once"], {
+      env: { ...hostile, TMPDIR: folder.path },
+      cwd: folder.path,
+    });
+    expect(performance.now() - startedAt).toBeLessThan(30_000);
+    expect({ code, stderr: stderr.replace(/^USD, .*$|^of it counted.*$/gm, "").trim() }).toEqual({
+      code: 0,
+      stderr: "",
+    });
+    expect(stdout).toMatch(/^gpt-4o, plain +\d+ words, header says 0\.\d+ USD +reported +0\.\d+ +0\.\d+$/m);
+    expect(stdout).toMatch(/^gpt-4\.1, stream without usage +\d+ chunks +counted +0\.\d+ +0\.\d+$/m);
+    expect(stdout).toMatch(/^gpt-4o, with the intern's key +402 budget_exceeded/m);
+    expect(stdout).toMatch(/^total +5 /m);
+    const billed = /the gateway billed +(\S+) USD/.exec(stdout)?.[1];
+    expect(Number(billed)).toBeGreaterThan(0);
+    expect(/the ledger says +(\S+) USD/.exec(stdout)?.[1]).toBe(billed);
+    expect(stdout).toContain("5 charges, 0 differences");
+    expect(stdout + stderr).not.toContain("real-key");
+    expect(await readdir(folder.path)).toEqual([]);
+  },
+);
 
 it("demo stays up until Ctrl-C, serves meanwhile, and takes its folder with it", { timeout: 60_000 }, async () => {
   await using folder = await temporaryFolder();

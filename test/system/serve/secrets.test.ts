@@ -17,10 +17,29 @@ const secrets = {
 /** What a person said or was told, and the query of an address: nobody's but theirs. */
 const privateWords = { prompt: "PROMPT-MARKED7", query: "QUERY-MARKED8" };
 
-const scenarios = [undefined, "echo-key", "echo-key+status:401", "echo-key+status:429", "echo-key+status:500", "set-cookie", "html:502", "reset-before", "reset-after-headers", "cut:2", "bad-json", "no-usage", "redirect-foreign", "gzip"];
+const scenarios = [
+  undefined,
+  "echo-key",
+  "echo-key+status:401",
+  "echo-key+status:429",
+  "echo-key+status:500",
+  "set-cookie",
+  "html:502",
+  "reset-before",
+  "reset-after-headers",
+  "cut:2",
+  "bad-json",
+  "no-usage",
+  "redirect-foreign",
+  "gzip",
+];
 
 const bodies: Readonly<Record<string, object>> = {
-  "/v1/chat/completions": { model: "gpt-4o", max_tokens: 5, messages: [{ role: "user", content: privateWords.prompt }] },
+  "/v1/chat/completions": {
+    model: "gpt-4o",
+    max_tokens: 5,
+    messages: [{ role: "user", content: privateWords.prompt }],
+  },
   "/v1/responses": { model: "gpt-4o", max_output_tokens: 5, input: privateWords.prompt },
   "/v1/embeddings": { model: "text-embedding-3-small", input: privateWords.prompt },
   "/v1/completions": { model: "gpt-4o", max_tokens: 5, prompt: privateWords.prompt },
@@ -31,7 +50,11 @@ describe("secrets", () => {
   it("are in no answer, log line, metric, file, command's output or page, on any route and in any trouble", async () => {
     await using folder = await temporaryFolder();
     let scenario: string | undefined;
-    await using sandbox = await startSandbox({ apiKey: secrets.gatewayKey, scenario: () => scenario, keepRequests: 10_000 });
+    await using sandbox = await startSandbox({
+      apiKey: secrets.gatewayKey,
+      scenario: () => scenario,
+      keepRequests: 10_000,
+    });
     const keyFile = join(folder.path, "gateway.key");
     await writeFile(keyFile, `${secrets.gatewayKey}\n`, { mode: 0o600 });
     const database = join(folder.path, "data.db");
@@ -59,12 +82,21 @@ describe("secrets", () => {
 
     await using serving = await startServe({ database, gateway: sandbox, env, cwd: folder.path });
     const ask = async (path: string, init: RequestInit = {}, credential = key) => {
-      const headers = { authorization: `Bearer ${credential}`, "content-type": "application/json", cookie: `x=${credential}`, "x-farebox-key": credential, ...(init.headers as Record<string, string>) };
-      const answer = await fetch(`${serving.url}${path}`, { redirect: "manual", ...init, headers }).catch((error: unknown) => error as Error);
+      const headers = {
+        authorization: `Bearer ${credential}`,
+        "content-type": "application/json",
+        cookie: `x=${credential}`,
+        "x-farebox-key": credential,
+        ...(init.headers as Record<string, string>),
+      };
+      const answer = await fetch(`${serving.url}${path}`, { redirect: "manual", ...init, headers }).catch(
+        (error: unknown) => error as Error,
+      );
       if (answer instanceof Error) return;
       said.push(JSON.stringify([...answer.headers]), await answer.text().catch(() => ""));
     };
-    const post = (path: string, body: object, credential?: string) => ask(path, { method: "POST", body: JSON.stringify(body) }, credential);
+    const post = (path: string, body: object, credential?: string) =>
+      ask(path, { method: "POST", body: JSON.stringify(body) }, credential);
 
     for (scenario of scenarios) {
       for (const { route } of endpoints) {
@@ -74,31 +106,84 @@ describe("secrets", () => {
       }
       await ask(`/account/info?x=${privateWords.query}`);
       await ask(`/v1/files?x=${privateWords.query}`);
-      await post("/api/v1/task", { model: "kling", task_type: "video_generation", input: { prompt: privateWords.prompt, duration: 5 }, config: { service_mode: "", webhook_config: { endpoint: "https://hooks.example/x", secret: secrets.hookSecret } } });
+      await post("/api/v1/task", {
+        model: "kling",
+        task_type: "video_generation",
+        input: { prompt: privateWords.prompt, duration: 5 },
+        config: {
+          service_mode: "",
+          webhook_config: { endpoint: "https://hooks.example/x", secret: secrets.hookSecret },
+        },
+      });
       await ask("/api/v1/task/unknown");
     }
     scenario = undefined;
 
-    const document = JSON.parse(await (await fetch(`${serving.url}/admin/v1/openapi.json`, { headers: { authorization: `Bearer ${secrets.adminToken}` } })).text()) as { paths: Record<string, Record<string, unknown>> };
+    const document = JSON.parse(
+      await (
+        await fetch(`${serving.url}/admin/v1/openapi.json`, {
+          headers: { authorization: `Bearer ${secrets.adminToken}` },
+        })
+      ).text(),
+    ) as { paths: Record<string, Record<string, unknown>> };
     for (const [path, methods] of Object.entries(document.paths)) {
       const target = `/admin/v1${path.replace(/^\/admin\/v1/, "")}`.replaceAll(/\{\w+\}/g, "alice");
       for (const method of Object.keys(methods).filter((name) => name !== "parameters")) {
         // A key's new text is told once, to who asked for it: that is no leak, and is not made here.
         if (/\/rotate$|\/revoke$/.test(target) || (method === "post" && /\/(keys|admins)$/.test(target))) continue;
-        const sends = method === "get" || method === "delete" ? {} : { body: JSON.stringify({ nothing: secrets.hookSecret.slice(0, 4) }) };
+        const sends =
+          method === "get" || method === "delete"
+            ? {}
+            : { body: JSON.stringify({ nothing: secrets.hookSecret.slice(0, 4) }) };
         await ask(target, { method: method.toUpperCase(), ...sends }, secrets.adminToken);
       }
     }
     // Few, for each is slower than the one before.
     for (const credential of [`${secrets.adminToken}x`, key]) await ask("/admin/v1/keys", {}, credential);
-    for (const path of ["/healthz", "/readyz", "/metrics", "/v1/models", "/v1/models/gpt-4o", "/v1/farebox/me", "/v1/farebox/charges", "/dashboard", "/dashboard/requests", "/dashboard/assets/main.js", "/dashboard/session", "/nothing", "/v1/farebox/callbacks/nobody"]) {
-      for (const credential of [key, secrets.adminToken, secrets.metricsToken, `${key}x`]) await ask(`${path}?x=${privateWords.query}`, {}, credential);
+    for (const path of [
+      "/healthz",
+      "/readyz",
+      "/metrics",
+      "/v1/models",
+      "/v1/models/gpt-4o",
+      "/v1/farebox/me",
+      "/v1/farebox/charges",
+      "/dashboard",
+      "/dashboard/requests",
+      "/dashboard/assets/main.js",
+      "/dashboard/session",
+      "/nothing",
+      "/v1/farebox/callbacks/nobody",
+    ]) {
+      for (const credential of [key, secrets.adminToken, secrets.metricsToken, `${key}x`])
+        await ask(`${path}?x=${privateWords.query}`, {}, credential);
     }
     const origin = { origin: serving.url, "x-farebox-dashboard": "1" };
-    for (const token of [secrets.adminToken, key, `${secrets.adminToken}x`]) await ask("/dashboard/session", { method: "POST", body: JSON.stringify({ token }), headers: origin });
+    for (const token of [secrets.adminToken, key, `${secrets.adminToken}x`])
+      await ask("/dashboard/session", { method: "POST", body: JSON.stringify({ token }), headers: origin });
 
-    for (const args of [["config", "show"], ["doctor"], ["keys", "list", "--json"], ["charges", "--json"], ["report"], ["audit", "--json"], ["export", "--format", "jsonl"], ["verify"], ["balance"], ["serve", "--port", "0"]]) await command(...args);
-    const wrong = { ...cleanEnvironment(), ...env, FAREBOX_GATEWAY_URL: `https://user:${secrets.gatewayKey}@gateway.example`, FAREBOX_GATEWAY_API_KEY_FILE: keyFile, FAREBOX_ALERT_SECRET: secrets.alertSecret.slice(0, 10), FAREBOX_METRICS_KEYS: secrets.metricsToken, FAREBOX_SECRET_OF_MINE: secrets.hookSecret };
+    for (const args of [
+      ["config", "show"],
+      ["doctor"],
+      ["keys", "list", "--json"],
+      ["charges", "--json"],
+      ["report"],
+      ["audit", "--json"],
+      ["export", "--format", "jsonl"],
+      ["verify"],
+      ["balance"],
+      ["serve", "--port", "0"],
+    ])
+      await command(...args);
+    const wrong = {
+      ...cleanEnvironment(),
+      ...env,
+      FAREBOX_GATEWAY_URL: `https://user:${secrets.gatewayKey}@gateway.example`,
+      FAREBOX_GATEWAY_API_KEY_FILE: keyFile,
+      FAREBOX_ALERT_SECRET: secrets.alertSecret.slice(0, 10),
+      FAREBOX_METRICS_KEYS: secrets.metricsToken,
+      FAREBOX_SECRET_OF_MINE: secrets.hookSecret,
+    };
     const refused = await runFarebox(["serve"], { env: wrong, cwd: folder.path });
     expect(refused.code).toBe(2);
     said.push(refused.stdout, refused.stderr);
@@ -107,12 +192,19 @@ describe("secrets", () => {
     serving.signal("SIGABRT");
     const ended = await serving.ended;
     said.push(ended.stdout, ended.stderr);
-    const files = await Promise.all((await readdir(folder.path)).filter((name) => name !== "gateway.key").map((name) => readFile(join(folder.path, name), "latin1")));
+    const files = await Promise.all(
+      (await readdir(folder.path))
+        .filter((name) => name !== "gateway.key")
+        .map((name) => readFile(join(folder.path, name), "latin1")),
+    );
 
     expect(said.length).toBeGreaterThan(600);
     expect(ended.stderr.length).toBeGreaterThan(10_000);
     const keySecret = key.slice(key.lastIndexOf("-") + 1);
-    const marks = { ...Object.fromEntries(Object.entries(secrets).map(([name, text]) => [name, markOf(text)])), keySecret };
+    const marks = {
+      ...Object.fromEntries(Object.entries(secrets).map(([name, text]) => [name, markOf(text)])),
+      keySecret,
+    };
     for (const [name, mark] of Object.entries(marks)) {
       // Whoever made a task may see again the secret that they stated in it.
       const shownTo = name === "hookSecret" ? said.filter((text) => !text.includes("webhook_config")) : said;
@@ -123,8 +215,11 @@ describe("secrets", () => {
       expect([word, ended.stderr.includes(word) || ended.stdout.includes(word)]).toEqual([word, false]);
       expect([word, files.some((text) => text.includes(word))]).toEqual([word, false]);
     }
-    const upstream = sandbox.requests.map(({ path, headers, body }) => JSON.stringify([path, headers, body.toString("latin1")])).join("\n");
-    for (const secret of [keySecret, markOf(secrets.adminToken), markOf(secrets.metricsToken)]) expect(upstream).not.toContain(secret);
+    const upstream = sandbox.requests
+      .map(({ path, headers, body }) => JSON.stringify([path, headers, body.toString("latin1")]))
+      .join("\n");
+    for (const secret of [keySecret, markOf(secrets.adminToken), markOf(secrets.metricsToken)])
+      expect(upstream).not.toContain(secret);
   }, 240_000);
 });
 

@@ -52,33 +52,47 @@ async function openScene(url?: string): Promise<Scene> {
   );
   const database = url ?? here.use(await newDatabase()).url;
   const farebox = (...args: string[]) => runFarebox(args, { env: { FAREBOX_DATABASE: database } });
-  const addKey = (name: string, limits: NewKey["limits"] = {}) => withStore(database, async (tools) => {
-    const created = await createKey(tools, { name, limits });
-    if (!created.ok) throw new Error(JSON.stringify(created));
-    return created.text;
-  });
+  const addKey = (name: string, limits: NewKey["limits"] = {}) =>
+    withStore(database, async (tools) => {
+      const created = await createKey(tools, { name, limits });
+      if (!created.ok) throw new Error(JSON.stringify(created));
+      return created.text;
+    });
   const key = await addKey("alice");
   const kept = here.move();
   return {
-    database, key, sandbox, prices, farebox, addKey,
-    budget: (limit) => withStore(database, async (tools) => {
-      const set = await setBudget(tools, { scope: "key:alice", limit, period: "total" });
-      if (!set.ok) throw new Error(JSON.stringify(set));
-    }),
-    serve: async (env) => kept.use(await startServe({ database, gateway: sandbox, env: { FAREBOX_PRICING: prices, ...env } })),
+    database,
+    key,
+    sandbox,
+    prices,
+    farebox,
+    addKey,
+    budget: (limit) =>
+      withStore(database, async (tools) => {
+        const set = await setBudget(tools, { scope: "key:alice", limit, period: "total" });
+        if (!set.ok) throw new Error(JSON.stringify(set));
+      }),
+    serve: async (env) =>
+      kept.use(await startServe({ database, gateway: sandbox, env: { FAREBOX_PRICING: prices, ...env } })),
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
 }
 
 /** Writes to the ledger as a command does, in this process. */
-async function withStore<T>(url: string, write: (tools: Pick<Store, "keys" | "ledger"> & { clock: ReturnType<typeof systemClock>; by: string }) => Promise<T>): Promise<T> {
+async function withStore<T>(
+  url: string,
+  write: (tools: Pick<Store, "keys" | "ledger"> & { clock: ReturnType<typeof systemClock>; by: string }) => Promise<T>,
+): Promise<T> {
   const clock = systemClock();
   await using store = await openPostgresStore({ url, calendar: utc, clock, access: "command" });
   return await write({ keys: store.keys, ledger: store.ledger, clock, by: "test" });
 }
 
 const centFile = (usd: string) =>
-  oneModelFile(model, [{ from: "2026-01-01", input: "0.01", output: "0.01" }]).replace(/$/, `        minimum: { usd: "${usd}" }\n`);
+  oneModelFile(model, [{ from: "2026-01-01", input: "0.01", output: "0.01" }]).replace(
+    /$/,
+    `        minimum: { usd: "${usd}" }\n`,
+  );
 
 interface Answer {
   readonly name: string;
@@ -88,12 +102,24 @@ interface Answer {
 }
 
 /** A request that is told apart at the gateway by `user` and in the ledger by its tag. */
-async function ask({ url }: { readonly url: string }, { key }: Pick<Scene, "key">, name: string, scenario = "", more: object = {}): Promise<Answer> {
+async function ask(
+  { url }: { readonly url: string },
+  { key }: Pick<Scene, "key">,
+  name: string,
+  scenario = "",
+  more: object = {},
+): Promise<Answer> {
   try {
     const response = await fetch(`${url}/v1/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json", authorization: `Bearer ${key}`, "x-farebox-tag": `name=${name}` },
-      body: JSON.stringify({ model, messages: [{ role: "user", content: `hello ${scenario}` }], max_tokens: 5, user: name, ...more }),
+      body: JSON.stringify({
+        model,
+        messages: [{ role: "user", content: `hello ${scenario}` }],
+        max_tokens: 5,
+        user: name,
+        ...more,
+      }),
     });
     await response.arrayBuffer();
     return { name, status: response.status, code: response.headers.get("x-farebox-error") };
@@ -103,7 +129,12 @@ async function ask({ url }: { readonly url: string }, { key }: Pick<Scene, "key"
 }
 
 interface Books {
-  readonly charges: readonly { readonly name: string; readonly state: string; readonly source: string | null; readonly cost: bigint | null }[];
+  readonly charges: readonly {
+    readonly name: string;
+    readonly state: string;
+    readonly source: string | null;
+    readonly cost: bigint | null;
+  }[];
   readonly windows: readonly { readonly spent: bigint; readonly held: bigint }[];
 }
 
@@ -131,13 +162,17 @@ const booksOf = (scene: Scene): Promise<Books> =>
 const one = <T>(scene: Scene, sql: string): Promise<T> =>
   reading(scene, async (client) => (await client.query({ text: sql, rowMode: "array" })).rows[0]?.[0] as T);
 
-const pendingIn = async (scene: Scene) => Number(await one<string>(scene, "select count(*) from charges where state = 'pending'"));
+const pendingIn = async (scene: Scene) =>
+  Number(await one<string>(scene, "select count(*) from charges where state = 'pending'"));
 /** A client has its answer before the ledger has the charge. */
 const settled = (scene: Scene) => until(async () => (await pendingIn(scene)) === 0, "every charge is settled");
 
 const readyz = async ({ url }: ServeProcess) => {
   const response = await fetch(`${url}/readyz`);
-  const { peers, catalogue } = (await response.json()) as { peers?: { live: number; catalogue_differs: boolean }; catalogue: string };
+  const { peers, catalogue } = (await response.json()) as {
+    peers?: { live: number; catalogue_differs: boolean };
+    catalogue: string;
+  };
   return { status: response.status, peers, catalogue };
 };
 
@@ -152,13 +187,19 @@ async function agree(scene: Scene, limitCents: bigint): Promise<Books> {
   expect(scene.sandbox.billed.cost).toBeLessThanOrEqual(spent);
   const booked = new Set(books.charges.filter(({ state }) => state === "posted").map(({ name }) => name));
   const atGateway = scene.sandbox.requests.filter(({ status, body }) => status === 200 && body.length > 0);
-  expect(atGateway.map(({ body }) => String(JSON.parse(body.toString()).user)).filter((name) => !booked.has(name))).toEqual([]);
+  expect(
+    atGateway.map(({ body }) => String(JSON.parse(body.toString()).user)).filter((name) => !booked.has(name)),
+  ).toEqual([]);
   expect(await scene.farebox("verify")).toMatchObject({ code: 0, stdout: expect.stringContaining("no difference") });
   return books;
 }
 
 /** Runs a task for each item in turn, so many at a time. */
-async function eachOf<Item, Result>(items: readonly Item[], atOnce: number, run: (item: Item, index: number) => Promise<Result>): Promise<Result[]> {
+async function eachOf<Item, Result>(
+  items: readonly Item[],
+  atOnce: number,
+  run: (item: Item, index: number) => Promise<Result>,
+): Promise<Result[]> {
   const results: Result[] = [];
   const left = items.entries();
   const work = async () => {
@@ -176,12 +217,16 @@ describe("four proxies and a hard budget for 500", { timeout: 180_000 }, () => {
       await scene.budget("5.00");
       const proxies = await Promise.all(Array.from({ length: 4 }, () => scene.serve()));
       await until(async () => (await readyz(proxies[0] as ServeProcess)).peers?.live === 3, "all four have met");
-      const answers = await Promise.all(names(2000).map((name, index) => ask(proxies[index % 4] as ServeProcess, scene, name)));
+      const answers = await Promise.all(
+        names(2000).map((name, index) => ask(proxies[index % 4] as ServeProcess, scene, name)),
+      );
       const paid = answers.filter(({ status }) => status === 200).length;
       expect(paid).toBeGreaterThanOrEqual(495);
       expect(paid).toBeLessThanOrEqual(500);
       const refused = answers.filter(({ status }) => status !== 200);
-      expect(new Set(refused.map(({ code }) => code))).toEqual(new Set(["budget_exceeded", "budget_held"].filter((code) => refused.some((each) => each.code === code))));
+      expect(new Set(refused.map(({ code }) => code))).toEqual(
+        new Set(["budget_exceeded", "budget_held"].filter((code) => refused.some((each) => each.code === code))),
+      );
       const { charges } = await agree(scene, 500n);
       expect(charges.filter(({ state, source }) => state === "posted" && source === "reported")).toHaveLength(paid);
     }));
@@ -190,25 +235,37 @@ describe("four proxies and a hard budget for 500", { timeout: 180_000 }, () => {
     withScene(async (scene) => {
       await scene.budget("5.00");
       // A request may live for seven seconds: a proxy that is silent for longer than that and a margin is dead.
-      const proxies = await Promise.all(Array.from({ length: 4 }, () => scene.serve({ FAREBOX_STREAM_LIMIT: "2s", FAREBOX_GATEWAY_TIMEOUT: "5s" })));
+      const proxies = await Promise.all(
+        Array.from({ length: 4 }, () => scene.serve({ FAREBOX_STREAM_LIMIT: "2s", FAREBOX_GATEWAY_TIMEOUT: "5s" })),
+      );
       const [first, second, sleeper, survivor] = proxies as [ServeProcess, ServeProcess, ServeProcess, ServeProcess];
       await until(async () => (await readyz(survivor)).peers?.live === 3, "all four have met");
 
       // No more at a time than this process can answer as their gateway before they time out.
-      const sent = eachOf(names(2000), 160, (name, index) => ask(proxies[index % 4] as ServeProcess, scene, name, "#sandbox latency:2500"));
+      const sent = eachOf(names(2000), 160, (name, index) =>
+        ask(proxies[index % 4] as ServeProcess, scene, name, "#sandbox latency:2500"),
+      );
       await scene.sandbox.waitFor(({ requests }) => requests.length >= 120, 30_000);
       first.signal("SIGKILL");
       second.signal("SIGKILL");
       sleeper.signal("SIGSTOP");
-      await until(async () => Number(await one(scene, "select count(*) from owners where ended_at is not null and serves = 1")) >= 3, "the others have found out");
+      await until(
+        async () =>
+          Number(await one(scene, "select count(*) from owners where ended_at is not null and serves = 1")) >= 3,
+        "the others have found out",
+      );
       sleeper.signal("SIGCONT");
       const answers = await sent;
       expect(answers.filter(({ status }) => status === null).length).toBeGreaterThan(0);
 
       // A request without an answer, or with one that says to try again, is sent again, as the OpenAI client does.
-      let left = answers.filter(({ status, code }) => status === null || code === "budget_held" || status === 504).map(({ name }) => name);
+      let left = answers
+        .filter(({ status, code }) => status === null || code === "budget_held" || status === 504)
+        .map(({ name }) => name);
       for (let round = 1; left.length > 0 && round <= 10; round++) {
-        const again = await Promise.all(left.map((name, index) => ask([survivor, sleeper][index % 2] as ServeProcess, scene, `${name}.${round}`)));
+        const again = await Promise.all(
+          left.map((name, index) => ask([survivor, sleeper][index % 2] as ServeProcess, scene, `${name}.${round}`)),
+        );
         left = again.filter(({ code }) => code === "budget_held").map(({ name }) => name);
       }
       const { charges } = await agree(scene, 500n);
@@ -226,13 +283,19 @@ describe("two proxies", { timeout: 120_000 }, () => {
   beforeAll(async () => {
     scene = owned.use(await openScene());
     [one, two] = await Promise.all([scene.serve(), scene.serve()]);
-    await until(async () => (await readyz(one)).peers?.live === 1 && (await readyz(two)).peers?.live === 1, "they have met");
+    await until(
+      async () => (await readyz(one)).peers?.live === 1 && (await readyz(two)).peers?.live === 1,
+      "they have met",
+    );
   }, 60_000);
   afterAll(() => owned.disposeAsync(), 60_000);
 
   // How soon is for tests that own the time: of the store's notices, of the duties, of limits and of prices.
   it("heed each other's revocations, limits, budgets and prices", async () => {
-    const asks = (code: string | null, key = scene.key) => async () => (await ask(two, { key }, "x")).code === code;
+    const asks =
+      (code: string | null, key = scene.key) =>
+      async () =>
+        (await ask(two, { key }, "x")).code === code;
     expect((await ask(one, scene, "x")).status).toBe(200);
     expect((await ask(two, scene, "x")).status).toBe(200);
 
@@ -257,14 +320,24 @@ describe("two proxies", { timeout: 120_000 }, () => {
   it("count a limit together", async () => {
     const key = await scene.addKey("carol", { rpm: 10 });
     for (const name of names(6)) expect((await ask(one, { key }, name)).status).toBe(200);
-    const left = async () => Number((await fetch(`${two.url}/v1/farebox/me`, { headers: { authorization: `Bearer ${key}` } }).then((response) => response.json()) as { limits: { rpm: { remaining: number } } }).limits.rpm.remaining);
+    const left = async () =>
+      Number(
+        (
+          (await fetch(`${two.url}/v1/farebox/me`, { headers: { authorization: `Bearer ${key}` } }).then((response) =>
+            response.json(),
+          )) as { limits: { rpm: { remaining: number } } }
+        ).limits.rpm.remaining,
+      );
     await until(async () => (await left()) === 4, "the second counts what the first admitted");
     const answers = await Promise.all(names(8).map((name) => ask(two, { key }, `two-${name}`)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(4);
   });
 
   it("do each job once; when its proxy dies, the other takes it over", async () => {
-    const held = async ({ url }: ServeProcess) => [...(await (await fetch(`${url}/metrics`)).text()).matchAll(/^farebox_duty_held\{duty="(\w+)"\} 1$/gm)].map(([, duty]) => duty);
+    const held = async ({ url }: ServeProcess) =>
+      [...(await (await fetch(`${url}/metrics`)).text()).matchAll(/^farebox_duty_held\{duty="(\w+)"\} 1$/gm)].map(
+        ([, duty]) => duty,
+      );
     const [ofOne, ofTwo] = [await held(one), await held(two)];
     expect([...ofOne, ...ofTwo].toSorted()).toEqual(["account", "alerts", "deliveries", "recovery", "tasks"]);
     const [holder, other] = ofOne.length > 0 ? [one, two] : [two, one];
@@ -303,49 +376,88 @@ describe.concurrent("a proxy that is ended by hand", { timeout: 120_000 }, () =>
       await writeFile(join(scene.prices, "wide.yaml"), wideFile);
       await scene.budget("1.00");
       const [lost, other] = await Promise.all([scene.serve(), scene.serve()]);
-      await until(async () => (await readyz(other)).peers?.live === 1 && (await readyz(lost)).peers?.live === 1, "they have met");
+      await until(
+        async () => (await readyz(other)).peers?.live === 1 && (await readyz(lost)).peers?.live === 1,
+        "they have met",
+      );
       await run(scene, lost, other);
     });
   }
 
   it("that was killed leaves no hold: what it held is settled at once, not in 70 minutes", () =>
     withTwo(async (scene, lost, other) => {
-      const sent = names(10).map((name) => ask(lost, scene, name, `#sandbox latency:60000 ${usage}`, { model: wide, max_tokens: 1000 }));
+      const sent = names(10).map((name) =>
+        ask(lost, scene, name, `#sandbox latency:60000 ${usage}`, { model: wide, max_tokens: 1000 }),
+      );
       await scene.sandbox.waitFor(({ requests }) => requests.length === 10, 30_000);
-      expect(await scene.farebox("proxies", "end", nameOf(lost))).toMatchObject({ code: 1, stderr: expect.stringMatching(isAlive) });
+      expect(await scene.farebox("proxies", "end", nameOf(lost))).toMatchObject({
+        code: 1,
+        stderr: expect.stringMatching(isAlive),
+      });
       lost.signal("SIGKILL");
       await Promise.all(sent);
       expect((await booksOf(scene)).windows).toEqual([{ spent: 0n, held: 50n * cent }]);
       await ended(scene, lost);
       expect((await booksOf(scene)).windows).toEqual([{ spent: 50n * cent, held: 0n }]);
-      const paid = (await Promise.all(names(60).map((name) => ask(other, scene, `after-${name}`)))).filter(({ status }) => status === 200);
+      const paid = (await Promise.all(names(60).map((name) => ask(other, scene, `after-${name}`)))).filter(
+        ({ status }) => status === 200,
+      );
       expect(paid).toHaveLength(50);
       await settled(scene);
       await agree(scene, 100n);
-      expect(JSON.parse((await scene.farebox("proxies", "list", "--json")).stdout)).toMatchObject({ proxies: [{ name: nameOf(other), state: "live", version: expect.stringMatching(/^\d/), holds: 0 }] });
-      expect(JSON.parse((await scene.farebox("audit", "--json")).stdout)).toMatchObject({ entries: [{ action: "proxies.end", object: `proxy:${nameOf(lost)}`, before: { holds: 10, held_usd: "0.50" } }, {}, {}] });
+      expect(JSON.parse((await scene.farebox("proxies", "list", "--json")).stdout)).toMatchObject({
+        proxies: [{ name: nameOf(other), state: "live", version: expect.stringMatching(/^\d/), holds: 0 }],
+      });
+      expect(JSON.parse((await scene.farebox("audit", "--json")).stdout)).toMatchObject({
+        entries: [
+          { action: "proxies.end", object: `proxy:${nameOf(lost)}`, before: { holds: 10, held_usd: "0.50" } },
+          {},
+          {},
+        ],
+      });
     }));
 
   it("that only slept settles what it held as corrections to the true amounts, once, and goes on as another run", () =>
     withTwo(async (scene, asleep, other) => {
-      const sent = Promise.all(names(10).map((name) => ask(asleep, scene, name, `#sandbox latency:4000 ${usage}`, { model: wide, max_tokens: 1000 })));
+      const sent = Promise.all(
+        names(10).map((name) =>
+          ask(asleep, scene, name, `#sandbox latency:4000 ${usage}`, { model: wide, max_tokens: 1000 }),
+        ),
+      );
       await scene.sandbox.waitFor(({ requests }) => requests.length === 10, 30_000);
       asleep.signal("SIGSTOP");
       await ended(scene, asleep);
       expect((await booksOf(scene)).windows).toEqual([{ spent: 50n * cent, held: 0n }]);
       asleep.signal("SIGCONT");
       expect((await sent).map(({ status }) => status)).toEqual(names(10).map(() => 200));
-      await until(async () => Number(await one(scene, "select count(*) from charges where adjusts is not null")) === 10, "it has settled");
+      await until(
+        async () => Number(await one(scene, "select count(*) from charges where adjusts is not null")) === 10,
+        "it has settled",
+      );
       expect((await booksOf(scene)).windows).toEqual([{ spent: 10n * cent, held: 0n }]);
-      expect(await one(scene, "select count(distinct adjusts) from charges where adjusted_by = 'farebox' and cost = -40000000000")).toBe("10");
+      expect(
+        await one(
+          scene,
+          "select count(distinct adjusts) from charges where adjusted_by = 'farebox' and cost = -40000000000",
+        ),
+      ).toBe("10");
       expect((await ask(asleep, scene, "again")).status).toBe(200);
       expect((await ask(other, scene, "other")).status).toBe(200);
       await settled(scene);
       expect((await booksOf(scene)).windows).toEqual([{ spent: 12n * cent, held: 0n }]);
       expect(scene.sandbox.billed.cost).toBe(12n * cent);
-      expect(await scene.farebox("verify")).toMatchObject({ code: 0, stdout: expect.stringContaining("no difference") });
-      expect(JSON.parse((await scene.farebox("audit", "--json")).stdout).entries.filter(({ action, by }: { action: string; by: string }) => action === "charges.adjust" && by === "farebox")).toHaveLength(10);
-      expect(JSON.parse((await scene.farebox("proxies", "list", "--json")).stdout)).toMatchObject({ proxies: [{ name: nameOf(other) }, { name: nameOf(asleep), state: "live" }] });
+      expect(await scene.farebox("verify")).toMatchObject({
+        code: 0,
+        stdout: expect.stringContaining("no difference"),
+      });
+      expect(
+        JSON.parse((await scene.farebox("audit", "--json")).stdout).entries.filter(
+          ({ action, by }: { action: string; by: string }) => action === "charges.adjust" && by === "farebox",
+        ),
+      ).toHaveLength(10);
+      expect(JSON.parse((await scene.farebox("proxies", "list", "--json")).stdout)).toMatchObject({
+        proxies: [{ name: nameOf(other) }, { name: nameOf(asleep), state: "live" }],
+      });
     }));
 });
 
@@ -356,14 +468,17 @@ it("refuses without the database, settles when it is back, and goes on by itself
   await scene.budget("100.00");
   const proxies = await Promise.all([scene.serve(), scene.serve()]);
   const bob = await scene.addKey("bob");
-  const running = names(20).map((name, index) => ask(proxies[index % 2] as ServeProcess, scene, name, "#sandbox latency:1500"));
+  const running = names(20).map((name, index) =>
+    ask(proxies[index % 2] as ServeProcess, scene, name, "#sandbox latency:1500"),
+  );
   await scene.sandbox.waitFor(({ requests }) => requests.length === 20, 30_000);
   await postgres.stop();
   try {
     for (const proxy of proxies) {
       await until(async () => (await readyz(proxy)).status === 503, "it says that it is not ready");
       // Of a key that is remembered, and of one that nobody has asked for yet.
-      for (const key of [scene.key, bob]) expect(await ask(proxy, { key }, "refused")).toMatchObject({ status: 503, code: "ledger_unavailable" });
+      for (const key of [scene.key, bob])
+        expect(await ask(proxy, { key }, "refused")).toMatchObject({ status: 503, code: "ledger_unavailable" });
       const metrics = await (await fetch(`${proxy.url}/metrics`)).text();
       expect(metrics).toMatch(/^farebox_refusals_total\{code="ledger_unavailable"\} [12]$/m);
       expect(metrics).not.toContain("farebox_ledger_pending_holds");

@@ -34,7 +34,12 @@ function chat({ url }: { readonly url: string }, scenario: string, more: object 
   return fetch(`${url}/v1/chat/completions`, {
     method: "POST",
     headers: { "content-type": "application/json" },
-    body: JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: `#sandbox ${scenario}` }], max_tokens: 5000, ...more }),
+    body: JSON.stringify({
+      model: "gpt-4o",
+      messages: [{ role: "user", content: `#sandbox ${scenario}` }],
+      max_tokens: 5000,
+      ...more,
+    }),
   });
 }
 
@@ -61,7 +66,10 @@ async function untilRefused(serve: ServeProcess): Promise<number> {
   let askedAt = 0;
   await until(() => {
     askedAt = performance.now();
-    return readyz(serve).then((response) => response.text().then(() => false), () => true);
+    return readyz(serve).then(
+      (response) => response.text().then(() => false),
+      () => true,
+    );
   }, "connections are refused");
   return askedAt;
 }
@@ -91,7 +99,9 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
     await (await plain).text();
     expect(await stream.text()).toMatch(/data: \[DONE\]\s*$/);
     expect(await serve.ended).toMatchObject({ code: 0, signal: null, stdout: `farebox listening on ${serve.url}\n` });
-    expect(rowsOf(database)).toEqual(Array.from({ length: 3 }, () => expect.objectContaining({ state: "posted", source: "reported", status: 200 })));
+    expect(rowsOf(database)).toEqual(
+      Array.from({ length: 3 }, () => expect.objectContaining({ state: "posted", source: "reported", status: 200 })),
+    );
   });
 
   it("cuts what still runs at the end of the time, tells its clients, and settles it", async () => {
@@ -105,7 +115,11 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
     const events = (await stream.text()).trimEnd().split("\n\n");
     expect(performance.now() - signalledAt).toBeGreaterThan(950);
     const last = JSON.parse(events.at(-1)?.slice("data: ".length) ?? "");
-    expect(last.error).toMatchObject({ code: "gateway_stream_broken", message: "Farebox is shutting down.", param: null });
+    expect(last.error).toMatchObject({
+      code: "gateway_stream_broken",
+      message: "Farebox is shutting down.",
+      param: null,
+    });
     const cut = await silent;
     expect(cut.status).toBe(503);
     await cut.text();
@@ -130,7 +144,12 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
     };
     await using folder = await temporaryFolder();
     await using sandbox = await startSandbox();
-    const env = { FAREBOX_GATEWAY_URL: sandbox.url, FAREBOX_GATEWAY_API_KEY: sandbox.apiKey, FAREBOX_AUTH: "open", FAREBOX_PORT: "0" };
+    const env = {
+      FAREBOX_GATEWAY_URL: sandbox.url,
+      FAREBOX_GATEWAY_API_KEY: sandbox.apiKey,
+      FAREBOX_AUTH: "open",
+      FAREBOX_PORT: "0",
+    };
     const loaded = loadSettings({
       env: { ...env, FAREBOX_DRAIN: "30s", FAREBOX_DATABASE: join(folder.path, "farebox.db") },
       flags: {},
@@ -156,7 +175,9 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
     const left = new AbortController();
     const asked = httpRequest(`${serve.url}/v1/chat/completions`, { method: "POST", signal: left.signal });
     asked.on("error", () => undefined);
-    asked.end(JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "#sandbox silent" }], max_tokens: 10 }));
+    asked.end(
+      JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "#sandbox silent" }], max_tokens: 10 }),
+    );
     await sandbox.waitFor(({ requests }) => requests.length === 1);
     left.abort();
     serve.signal("SIGTERM");
@@ -165,9 +186,14 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
   });
 
   it("does not wait beyond its time for the account record", async () => {
-    const silentAccount = { scenario: ({ path }: { path: string }) => (path.startsWith("/account") ? "silent" : undefined) };
+    const silentAccount = {
+      scenario: ({ path }: { path: string }) => (path.startsWith("/account") ? "silent" : undefined),
+    };
     await using scene = await startScene({ FAREBOX_DRAIN: "0s" }, silentAccount);
-    const asked = fetch(`${scene.serve.url}/account/info`).then(({ status }) => status, () => "closed");
+    const asked = fetch(`${scene.serve.url}/account/info`).then(
+      ({ status }) => status,
+      () => "closed",
+    );
     await scene.sandbox.waitFor(({ accountCalls }) => accountCalls === 1);
     scene.serve.signal("SIGTERM");
     expect(await scene.serve.ended).toMatchObject({ code: 0 });
@@ -178,7 +204,9 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
     await using scene = await startScene({ FAREBOX_DRAIN: "0s" });
     const { serve, sandbox, database } = scene;
     const burst = Array.from({ length: 300 }, (_, index) =>
-      chat(serve, ["silent", "endless:5", "tokens:5"][index % 3] ?? "", { stream: index % 3 === 1 }).then((answer) => answer.text()),
+      chat(serve, ["silent", "endless:5", "tokens:5"][index % 3] ?? "", { stream: index % 3 === 1 }).then((answer) =>
+        answer.text(),
+      ),
     );
     const answers = Promise.allSettled(burst);
     await sandbox.waitFor(({ requests }) => requests.length > 30, 30_000);
@@ -205,14 +233,23 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
     const once200 = () =>
       new Promise<"ok" | "refused">((resolve, reject) => {
         const asked = httpRequest(`${serve.url}/v1/chat/completions`, { method: "POST", agent }, (response) => {
-          response.resume().on("end", () => (answered++, resolve("ok"))).on("error", reject);
+          response
+            .resume()
+            .on("end", () => (answered++, resolve("ok")))
+            .on("error", reject);
         });
         // A connection that still waits to be accepted when the port is closed is reset: nothing of it was read.
         asked.on("error", ({ code }: NodeJS.ErrnoException) => {
           if (code === "ECONNREFUSED" || (code === "ECONNRESET" && !asked.reusedSocket)) resolve("refused");
           else reject(new Error(`the connection failed with ${code}`));
         });
-        asked.end(JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "#sandbox tokens:3" }], max_tokens: 10 }));
+        asked.end(
+          JSON.stringify({
+            model: "gpt-4o",
+            messages: [{ role: "user", content: "#sandbox tokens:3" }],
+            max_tokens: 10,
+          }),
+        );
       });
     await once200();
     serve.signal("SIGTERM");

@@ -12,7 +12,12 @@ const nowhere = { url: "http://127.0.0.1:9", apiKey: "sk-sandbox" };
 
 /** Runs a `serve` that must not come up. */
 function refusedServe(database: string, env: Record<string, string> = {}) {
-  const variables = { FAREBOX_GATEWAY_URL: nowhere.url, FAREBOX_GATEWAY_API_KEY: nowhere.apiKey, FAREBOX_DATABASE: database, FAREBOX_PORT: "0" };
+  const variables = {
+    FAREBOX_GATEWAY_URL: nowhere.url,
+    FAREBOX_GATEWAY_API_KEY: nowhere.apiKey,
+    FAREBOX_DATABASE: database,
+    FAREBOX_PORT: "0",
+  };
   return runFarebox(["serve"], { env: { ...variables, ...env } });
 }
 
@@ -47,7 +52,10 @@ describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
     await using folder = await temporaryFolder();
     const pricing = join(folder.path, "pricing");
     await mkdir(pricing);
-    await writeFile(join(pricing, "mine.yaml"), "provider: mine\nmodels:\n  mine-1:\n    group: no-such-group\n    prices: 5\n");
+    await writeFile(
+      join(pricing, "mine.yaml"),
+      "provider: mine\nmodels:\n  mine-1:\n    group: no-such-group\n    prices: 5\n",
+    );
     const { code, stderr } = await refusedServe(join(folder.path, "farebox.db"), { FAREBOX_PRICING: pricing });
     expect(code).toBe(2);
     expect(stderr).toMatch(/^(farebox: .*mine\.yaml.*\n)+$/);
@@ -62,7 +70,9 @@ describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
     const { code, stderr } = await refusedServe(join(folder.path, "farebox.db"), { FAREBOX_PORT: String(port) });
     other.close();
     expect(code).toBe(2);
-    expect(stderr).toBe(`farebox: cannot listen on 127.0.0.1:${port}: another program listens there; choose another --port, or 0 for a free one\n`);
+    expect(stderr).toBe(
+      `farebox: cannot listen on 127.0.0.1:${port}: another program listens there; choose another --port, or 0 for a free one\n`,
+    );
   });
 
   it("on a ledger of a later release, which stays as it is", async () => {
@@ -74,7 +84,9 @@ describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
     db.close();
     const { code, stderr } = await refusedServe(database);
     expect(code).toBe(2);
-    expect(stderr).toMatch(/^farebox: the ledger at \S+ was written by a newer farebox; use that version or a later one\n$/);
+    expect(stderr).toMatch(
+      /^farebox: the ledger at \S+ was written by a newer farebox; use that version or a later one\n$/,
+    );
   });
 
   it.each([
@@ -83,7 +95,10 @@ describe.concurrent("serve does not start", { timeout: 60_000 }, () => {
     ["that is no database", "file"],
   ])("on a ledger %s", async (_, place) => {
     await using folder = await temporaryFolder();
-    await writeFile(join(folder.path, "file"), "This is a text of more than a hundred bytes, which is no database whatever its name may be. ".repeat(9));
+    await writeFile(
+      join(folder.path, "file"),
+      "This is a text of more than a hundred bytes, which is no database whatever its name may be. ".repeat(9),
+    );
     await mkdir(join(folder.path, "folder"));
     const { code, stdout, stderr } = await refusedServe(join(folder.path, place));
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });

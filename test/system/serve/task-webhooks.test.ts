@@ -6,7 +6,17 @@ import { runFarebox, startServe, temporaryFolder } from "../../support/farebox-p
 import { startReceiver, status } from "../../support/webhook-receiver.ts";
 
 const record = (webhook: object, state: string) =>
-  JSON.stringify({ timestamp: 1_763_632_800, data: { task_id: "t-1", model: "kling", status: state, config: { webhook_config: webhook }, input: { prompt: "a fox" }, output: {} } });
+  JSON.stringify({
+    timestamp: 1_763_632_800,
+    data: {
+      task_id: "t-1",
+      model: "kling",
+      status: state,
+      config: { webhook_config: webhook },
+      input: { prompt: "a fox" },
+      output: {},
+    },
+  });
 
 /** A real farebox that has made one task with a webhook, before a gateway that the test plays. */
 async function withTask() {
@@ -22,59 +32,86 @@ async function withTask() {
     }),
   );
   const serve = (apiKey = "gateway-key") =>
-    startServe({ database, gateway: { url: gateway.url, apiKey }, env: { FAREBOX_PUBLIC_URL: "https://farebox.example", FAREBOX_WEBHOOK_PRIVATE: "1" } });
+    startServe({
+      database,
+      gateway: { url: gateway.url, apiKey },
+      env: { FAREBOX_PUBLIC_URL: "https://farebox.example", FAREBOX_WEBHOOK_PRIVATE: "1" },
+    });
   const first = owned.use(await serve());
   const { stdout } = await runFarebox(["keys", "create", "alice"], { env: { FAREBOX_DATABASE: database } });
   const key = stdout.trim();
   const created = await fetch(`${first.url}/api/v1/task`, {
     method: "POST",
     headers: { "x-api-key": key, "content-type": "application/json" },
-    body: JSON.stringify({ model: "kling", input: {}, config: { webhook_config: { endpoint: `${receiver.url}/hook`, secret: "s1" } } }),
+    body: JSON.stringify({
+      model: "kling",
+      input: {},
+      config: { webhook_config: { endpoint: `${receiver.url}/hook`, secret: "s1" } },
+    }),
   });
   expect(created.status).toBe(200);
   const callBack = (url: string) =>
-    fetch(`${url}${new URL(ours.endpoint).pathname}`, { method: "POST", headers: { "x-webhook-secret": ours.secret }, body: record(ours, "completed") });
-  const retrieve = async (url: string) => (await fetch(`${url}/api/v1/task/t-1`, { headers: { "x-api-key": key } })).text();
+    fetch(`${url}${new URL(ours.endpoint).pathname}`, {
+      method: "POST",
+      headers: { "x-webhook-secret": ours.secret },
+      body: record(ours, "completed"),
+    });
+  const retrieve = async (url: string) =>
+    (await fetch(`${url}/api/v1/task/t-1`, { headers: { "x-api-key": key } })).text();
   return { database, receiver, serve, first, callBack, retrieve, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-it("killed between a callback and its delivery, it delivers after the restart, under the same id", { timeout: 60_000 }, async () => {
-  await using home = await withTask();
-  const { receiver, first } = home;
-  // The client hears it and does not answer: nobody knows that it was delivered.
-  receiver.answer(() => {});
-  expect((await home.callBack(first.url)).status).toBe(200);
-  await receiver.waitFor(1);
-  first.signal("SIGKILL");
-  await first.ended;
+it(
+  "killed between a callback and its delivery, it delivers after the restart, under the same id",
+  { timeout: 60_000 },
+  async () => {
+    await using home = await withTask();
+    const { receiver, first } = home;
+    // The client hears it and does not answer: nobody knows that it was delivered.
+    receiver.answer(() => {});
+    expect((await home.callBack(first.url)).status).toBe(200);
+    await receiver.waitFor(1);
+    first.signal("SIGKILL");
+    await first.ended;
 
-  receiver.answer(status(200));
-  await using second = await home.serve();
-  const [before, after] = await receiver.waitFor(2);
-  expect(after?.headers["webhook-id"]).toBe(before?.headers["webhook-id"]);
-  expect([after?.headers["x-webhook-secret"], after?.body]).toEqual(["s1", before?.body]);
-  expect(after?.body).toBe(record({ endpoint: `${receiver.url}/hook`, secret: "s1" }, "completed"));
-  // Told again, it is known; asked for, it is the client's.
-  expect((await home.callBack(second.url)).status).toBe(200);
-  expect(await home.retrieve(second.url)).toBe(record({ endpoint: `${receiver.url}/hook`, secret: "s1" }, "processing"));
-  expect(receiver.received).toHaveLength(2);
-});
+    receiver.answer(status(200));
+    await using second = await home.serve();
+    const [before, after] = await receiver.waitFor(2);
+    expect(after?.headers["webhook-id"]).toBe(before?.headers["webhook-id"]);
+    expect([after?.headers["x-webhook-secret"], after?.body]).toEqual(["s1", before?.body]);
+    expect(after?.body).toBe(record({ endpoint: `${receiver.url}/hook`, secret: "s1" }, "completed"));
+    // Told again, it is known; asked for, it is the client's.
+    expect((await home.callBack(second.url)).status).toBe(200);
+    expect(await home.retrieve(second.url)).toBe(
+      record({ endpoint: `${receiver.url}/hook`, secret: "s1" }, "processing"),
+    );
+    expect(receiver.received).toHaveLength(2);
+  },
+);
 
-it("with another gateway key it gives up what was sealed with the one before, says why, and shows nobody what is ours", { timeout: 60_000 }, async () => {
-  await using home = await withTask();
-  const { receiver, first } = home;
-  receiver.answer(() => {});
-  await home.callBack(first.url);
-  await receiver.waitFor(1);
-  first.signal("SIGKILL");
-  await first.ended;
+it(
+  "with another gateway key it gives up what was sealed with the one before, says why, and shows nobody what is ours",
+  { timeout: 60_000 },
+  async () => {
+    await using home = await withTask();
+    const { receiver, first } = home;
+    receiver.answer(() => {});
+    await home.callBack(first.url);
+    await receiver.waitFor(1);
+    first.signal("SIGKILL");
+    await first.ended;
 
-  await using second = await home.serve("another-key");
-  await second.printed(/a message was given up.*it was sealed with another gateway key|it was sealed with another gateway key.*a message was given up/);
-  const db = new Database(home.database, { readonly: true });
-  expect(db.prepare("select state, last_error, payload from outbox").all()).toEqual([{ state: "given_up", last_error: "it was sealed with another gateway key", payload: "" }]);
-  db.close();
-  expect((await home.callBack(second.url)).status).toBe(404);
-  expect(await home.retrieve(second.url)).toContain('"config":{"webhook_config":"<hidden>"}');
-  expect(receiver.received).toHaveLength(1);
-});
+    await using second = await home.serve("another-key");
+    await second.printed(
+      /a message was given up.*it was sealed with another gateway key|it was sealed with another gateway key.*a message was given up/,
+    );
+    const db = new Database(home.database, { readonly: true });
+    expect(db.prepare("select state, last_error, payload from outbox").all()).toEqual([
+      { state: "given_up", last_error: "it was sealed with another gateway key", payload: "" },
+    ]);
+    db.close();
+    expect((await home.callBack(second.url)).status).toBe(404);
+    expect(await home.retrieve(second.url)).toContain('"config":{"webhook_config":"<hidden>"}');
+    expect(receiver.received).toHaveLength(1);
+  },
+);

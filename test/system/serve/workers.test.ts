@@ -11,10 +11,20 @@ import { askAdmin } from "../../support/admin-client.ts";
 import { answeringGateway } from "../../support/answering-gateway.ts";
 import { runFarebox, startServe, temporaryFolder, type ServeProcess } from "../../support/farebox-process.ts";
 import { startPausedRelay, type PausedRelay } from "../../support/paused-relay.ts";
-import { changePricesUnderLoad, expectChargesOfTheirVersions, openChangingPrices } from "../../support/price-changes.ts";
+import {
+  changePricesUnderLoad,
+  expectChargesOfTheirVersions,
+  openChangingPrices,
+} from "../../support/price-changes.ts";
 import { oneModelFile, replaceFile } from "../../support/price-files.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
-import { ask, open as openAnswer, type OpenAnswer, type WireAnswer, type WireOptions } from "../../support/wire-client.ts";
+import {
+  ask,
+  open as openAnswer,
+  type OpenAnswer,
+  type WireAnswer,
+  type WireOptions,
+} from "../../support/wire-client.ts";
 import { until } from "../../support/until.ts";
 
 const adminToken = "from-the-settings-0123456789";
@@ -42,7 +52,14 @@ async function startScene({ env = {}, sandbox: options = {}, gatewayUrl }: Scene
   const sandbox = owned.use(await startSandbox({ keepRequests: 10_000, ...options }));
   const database = join(folder.path, "farebox.db");
   const gateway = { url: gatewayUrl ?? sandbox.url, apiKey: sandbox.apiKey };
-  const serve = owned.use(await startServe({ database, gateway, args: ["--workers", "2"], env: { FAREBOX_ADMIN_TOKEN: adminToken, FAREBOX_LOG_LEVEL: "debug", ...env } }));
+  const serve = owned.use(
+    await startServe({
+      database,
+      gateway,
+      args: ["--workers", "2"],
+      env: { FAREBOX_ADMIN_TOKEN: adminToken, FAREBOX_LOG_LEVEL: "debug", ...env },
+    }),
+  );
   const change = async (method: string, path: string, body: object) => {
     const reply = await askAdmin(serve.url, method, path, { token: adminToken, body });
     if (reply.status >= 300) throw new Error(reply.text);
@@ -50,25 +67,55 @@ async function startScene({ env = {}, sandbox: options = {}, gatewayUrl }: Scene
   };
   const kept = owned.move();
   return {
-    serve, sandbox, folder: folder.path, database,
+    serve,
+    sandbox,
+    folder: folder.path,
+    database,
     addKey: async (name, more = {}) => (await change("POST", "/keys", { name, ...more })).key,
-    budget: async (scope, limit) => void (await change("PUT", "/budgets", { scope, period: "total", mode: "hard", limit_usd: limit })),
+    budget: async (scope, limit) =>
+      void (await change("PUT", "/budgets", { scope, period: "total", mode: "hard", limit_usd: limit })),
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
 }
 
-const body = (more: object = {}) => ({ model: "gpt-4o", messages: [{ role: "user", content: "hello" }], max_tokens: 100, ...more });
+const body = (more: object = {}) => ({
+  model: "gpt-4o",
+  messages: [{ role: "user", content: "hello" }],
+  max_tokens: 100,
+  ...more,
+});
 /** What the sandbox is to do with it. */
-const sandboxed = (scenario: string, stream: boolean) => ({ messages: [{ role: "user", content: `#sandbox ${scenario}` }], max_tokens: 5000, stream });
+const sandboxed = (scenario: string, stream: boolean) => ({
+  messages: [{ role: "user", content: `#sandbox ${scenario}` }],
+  max_tokens: 5000,
+  stream,
+});
 /** On a connection of its own: the next one comes to the other worker. */
-const chat = ({ serve: { url } }: Scene, key: string, more: object = {}, options: WireOptions = {}): Promise<WireAnswer> => ask({ url, key }, body(more), options);
-const open = ({ serve: { url } }: Scene, key: string, more: object): Promise<OpenAnswer> => openAnswer({ url, key }, body(more));
-const statuses = (answers: readonly WireAnswer[]) => Object.fromEntries(Map.groupBy(answers, ({ status }) => status).entries().map(([status, { length }]) => [status, length]));
+const chat = (
+  { serve: { url } }: Scene,
+  key: string,
+  more: object = {},
+  options: WireOptions = {},
+): Promise<WireAnswer> => ask({ url, key }, body(more), options);
+const open = ({ serve: { url } }: Scene, key: string, more: object): Promise<OpenAnswer> =>
+  openAnswer({ url, key }, body(more));
+const statuses = (answers: readonly WireAnswer[]) =>
+  Object.fromEntries(
+    Map.groupBy(answers, ({ status }) => status)
+      .entries()
+      .map(([status, { length }]) => [status, length]),
+  );
 
 /** Requests that each worker has logged. */
 function answeredBy({ stderr }: ServeProcess, route: string): Record<string, number> {
-  const lines = stderr.split("\n").filter((line) => line.includes('"msg":"request"') && line.includes(`"route":"${route}"`));
-  return Object.fromEntries(Map.groupBy(lines, (line) => /"worker":(\d)/.exec(line)?.[1] ?? "none").entries().map(([worker, { length }]) => [worker, length]));
+  const lines = stderr
+    .split("\n")
+    .filter((line) => line.includes('"msg":"request"') && line.includes(`"route":"${route}"`));
+  return Object.fromEntries(
+    Map.groupBy(lines, (line) => /"worker":(\d)/.exec(line)?.[1] ?? "none")
+      .entries()
+      .map(([worker, { length }]) => [worker, length]),
+  );
 }
 
 function workerPid({ stderr }: ServeProcess, worker: number): number {
@@ -99,7 +146,8 @@ function read<T>(database: string, sql: string): T[] {
   }
 }
 
-const rowsOf = (database: string) => read<Row>(database, "select state, source, reason, hold, cost from charges order by seq");
+const rowsOf = (database: string) =>
+  read<Row>(database, "select state, source, reason, hold, cost from charges order by seq");
 
 function owning(client: Client): AsyncDisposable & { readonly client: Client } {
   return { client, [Symbol.asyncDispose]: () => client.end() };
@@ -123,7 +171,10 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
   let scene: Scene;
   beforeAll(async () => {
     relay = await startPausedRelay();
-    scene = await startScene({ gatewayUrl: relay.url, env: { FAREBOX_BODY_MEMORY: "1mb", FAREBOX_BODY_LIMIT: "600kb" } });
+    scene = await startScene({
+      gatewayUrl: relay.url,
+      env: { FAREBOX_BODY_MEMORY: "1mb", FAREBOX_BODY_LIMIT: "600kb" },
+    });
   }, 60_000);
   afterAll(async () => {
     await scene[Symbol.asyncDispose]();
@@ -132,7 +183,13 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
 
   it("admits of 500 parallel requests exactly what overlapping budgets pay for, and shows one page of all", async () => {
     const keys: string[] = [];
-    for (const [name, team] of [["a", "red"], ["b", "red"], ["c", "blue"], ["d", "blue"]]) keys.push(await scene.addKey(name ?? "", { team }));
+    for (const [name, team] of [
+      ["a", "red"],
+      ["b", "red"],
+      ["c", "blue"],
+      ["d", "blue"],
+    ])
+      keys.push(await scene.addKey(name ?? "", { team }));
     const first = chat(scene, keys[0] ?? "");
     await relay.waitFor(1);
     const hold = BigInt(rowsOf(scene.database)[0]?.hold ?? 0);
@@ -150,29 +207,39 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
       return answer;
     });
     await Promise.all([relay.waitFor(37), refusals.promise]);
-    const held = read<{ held: number }>(scene.database, "select held from windows join budgets on budgets.seq = windows.budget where scope = 'all'");
+    const held = read<{ held: number }>(
+      scene.database,
+      "select held from windows join budgets on budgets.seq = windows.budget where scope = 'all'",
+    );
     expect(held).toEqual([{ held: Number(hold * 37n) }]);
     relay.open(scene.sandbox.url);
     expect(statuses(await Promise.all([first, ...others]))).toEqual({ 200: 37, 429: 463 });
 
-    const requests = (status: number) => metric(scene, `farebox_requests_total{route="/v1/chat/completions",model="gpt-4o",status="${status}",stream="false"}`);
+    const requests = (status: number) =>
+      metric(
+        scene,
+        `farebox_requests_total{route="/v1/chat/completions",model="gpt-4o",status="${status}",stream="false"}`,
+      );
     expect(await requests(200)).toBe(37);
     expect(await metric(scene, 'farebox_refusals_total{code="budget_held"}')).toBe(463);
     await until(async () => (await metric(scene, "farebox_ledger_pending_holds")) === 0);
     const key = 'key="a",team="red"';
     expect((await metric(scene, `farebox_key_requests_total{${key}}`)) ?? 0).toBeGreaterThan(0);
     expect(await metric(scene, "farebox_active_requests")).toBe(1);
-    for (const process of ["primary", "1", "2"]) expect(await metric(scene, `process_resident_memory_bytes{worker="${process}"}`)).toBeGreaterThan(1e6);
+    for (const process of ["primary", "1", "2"])
+      expect(await metric(scene, `process_resident_memory_bytes{worker="${process}"}`)).toBeGreaterThan(1e6);
     const shares = answeredBy(scene.serve, "/v1/chat/completions");
     expect(Object.keys(shares)).toEqual(["1", "2"]);
     expect(Object.values(shares).reduce((sum, count) => sum + count)).toBe(500);
 
     const odd = { model: "gpt-4o", messages: [{ role: "user", content: "x" }], wonder: 1, plugins: [] };
-    for (let sent = 0; sent < 4; sent++) expect((await ask({ url: scene.serve.url, key: keys[0] ?? "" }, odd)).status).toBe(400);
+    for (let sent = 0; sent < 4; sent++)
+      expect((await ask({ url: scene.serve.url, key: keys[0] ?? "" }, odd)).status).toBe(400);
     expect(await metric(scene, 'farebox_unknown_fields_total{route="/v1/chat/completions",field="wonder"}')).toBe(4);
     expect(Math.min(...Object.values(shares))).toBeGreaterThan(100);
     expect((await runFarebox(["verify", "--database", scene.database])).code).toBe(0);
-    for (const scope of ["all", "team:red", "each-key"]) await askAdmin(scene.serve.url, "DELETE", `/budgets?scope=${scope}&period=total`, { token: adminToken });
+    for (const scope of ["all", "team:red", "each-key"])
+      await askAdmin(scene.serve.url, "DELETE", `/budgets?scope=${scope}&period=total`, { token: adminToken });
   });
 
   it("counts requests a minute, requests at once and tokens a minute over both", async () => {
@@ -181,7 +248,9 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
     expect(statuses(burst)).toEqual({ 200: 10, 429: 30 });
 
     const narrow = await scene.addKey("narrow", { limits: { parallel: 3 } });
-    const streams = await Promise.all(Array.from({ length: 3 }, () => open(scene, narrow, sandboxed("endless:5", true))));
+    const streams = await Promise.all(
+      Array.from({ length: 3 }, () => open(scene, narrow, sandboxed("endless:5", true))),
+    );
     const beside = await Promise.all(Array.from({ length: 6 }, () => chat(scene, narrow)));
     expect(statuses(beside)).toEqual({ 429: 6 });
     for (const { request } of streams) request.destroy();
@@ -205,9 +274,15 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
     const { url } = scene.serve;
     const key = await scene.addKey("leaver");
     const page = { origin: url, "x-farebox-dashboard": "1", "content-type": "application/json" };
-    const began = await ask({ url, key: "" }, { token: adminToken }, { path: "/dashboard/session", headers: { ...page, authorization: "" } });
+    const began = await ask(
+      { url, key: "" },
+      { token: adminToken },
+      { path: "/dashboard/session", headers: { ...page, authorization: "" } },
+    );
     const cookie = began.headers["set-cookie"]?.[0]?.split(";")[0] ?? "";
-    const sessions = await Promise.all(Array.from({ length: 6 }, () => fetchText(`${url}/admin/v1/whoami`, { cookie })));
+    const sessions = await Promise.all(
+      Array.from({ length: 6 }, () => fetchText(`${url}/admin/v1/whoami`, { cookie })),
+    );
     expect(sessions.map((text) => JSON.parse(text).role)).toEqual(Array.from({ length: 6 }, () => "editor"));
 
     expect(statuses(await Promise.all(Array.from({ length: 4 }, () => chat(scene, key))))).toEqual({ 200: 4 });
@@ -219,14 +294,23 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
     const key = await scene.addKey("large");
     const large = JSON.stringify(body()) + " ".repeat(560_000);
     using first = new RawClient(scene.serve.url);
-    first.send(head(scene.serve.url, "POST /v1/chat/completions", `Authorization: Bearer ${key}`, `Content-Length: ${large.length}`, "Expect: 100-continue"));
+    first.send(
+      head(
+        scene.serve.url,
+        "POST /v1/chat/completions",
+        `Authorization: Bearer ${key}`,
+        `Content-Length: ${large.length}`,
+        "Expect: 100-continue",
+      ),
+    );
     expect(await first.answer()).toMatchObject({ status: 100 });
     await until(async () => (await ask({ url: scene.serve.url, key }, large)).status === 503);
     const refused = await Promise.all(Array.from({ length: 4 }, () => ask({ url: scene.serve.url, key }, large)));
     expect(statuses(refused)).toEqual({ 503: 4 });
     expect(statuses(await Promise.all([chat(scene, key), chat(scene, key)]))).toEqual({ 200: 2 });
     expect(await first.send(large).answer()).toMatchObject({ status: 200 });
-    for (let number = 0; number < 2; number++) await until(async () => (await ask({ url: scene.serve.url, key }, large)).status === 200);
+    for (let number = 0; number < 2; number++)
+      await until(async () => (await ask({ url: scene.serve.url, key }, large)).status === 200);
   });
 });
 
@@ -234,12 +318,18 @@ describe("two workers that listen on every address", { timeout: 180_000 }, () =>
   it("answer /metrics without a token under a loopback name only, and accept a valid admin token while wrong ones wait", async () => {
     await using scene = await startScene({ env: { FAREBOX_HOST: "0.0.0.0" } });
     const url = `http://127.0.0.1:${new URL(scene.serve.url).port}`;
-    for (const [host, status] of [["127.0.0.1", 200], ["localhost", 200], ["rebound.example", 404]] as const) {
+    for (const [host, status] of [
+      ["127.0.0.1", 200],
+      ["localhost", 200],
+      ["rebound.example", 404],
+    ] as const) {
       using client = new RawClient(url);
       expect(await client.send(head(url, "GET /metrics", `Host: ${host}`)).answer(), host).toMatchObject({ status });
     }
     let answered = 0;
-    const wrong = Array.from({ length: 7 }, (_, index) => askAdmin(url, "GET", "/whoami", { token: `wrong-${index}` }).then(() => answered++));
+    const wrong = Array.from({ length: 7 }, (_, index) =>
+      askAdmin(url, "GET", "/whoami", { token: `wrong-${index}` }).then(() => answered++),
+    );
     expect(await askAdmin(url, "GET", "/whoami", { token: adminToken })).toMatchObject({ status: 200 });
     expect(answered).toBeLessThan(wrong.length);
     await Promise.all(wrong);
@@ -250,21 +340,30 @@ describe("a worker that dies", { timeout: 180_000 }, () => {
   it("leaves the tasks that were made through it to their key, on routes and on passed paths: they end their own holds", async () => {
     let made = 0;
     await using gateway = await answeringGateway(({ method, path }) =>
-      method === "POST" ? { body: JSON.stringify({ task_id: `t-${++made}`, status: "success", message: "" }) } : { body: JSON.stringify({ code: 200, data: { task_id: path.split("/").at(-1), status: "processing" } }) },
+      method === "POST"
+        ? { body: JSON.stringify({ task_id: `t-${++made}`, status: "success", message: "" }) }
+        : { body: JSON.stringify({ code: 200, data: { task_id: path.split("/").at(-1), status: "processing" } }) },
     );
     await using scene = await startScene({ gatewayUrl: gateway.url, env: { FAREBOX_PASSTHROUGH: "all" } });
     const { serve, database } = scene;
     const [alice, bob] = [await scene.addKey("alice"), await scene.addKey("bob")];
-    const at = (key: string, path: string, method: string) => ask({ url: serve.url, key }, method === "POST" ? { prompt: "a fox" } : undefined, { path, method });
+    const at = (key: string, path: string, method: string) =>
+      ask({ url: serve.url, key }, method === "POST" ? { prompt: "a fox" } : undefined, { path, method });
     const paths = Array.from({ length: 6 }, () => ["/mj/v2/imagine", "/new/family"]).flat();
     expect(statuses(await Promise.all(paths.map((path) => at(alice, path, "POST"))))).toEqual({ 200: paths.length });
     const dying = workerPid(serve, 1);
     process.kill(dying, "SIGKILL");
     await until(() => workerPid(serve, 1) !== dying);
     const ids = paths.map((_, index) => `t-${index + 1}`);
-    expect(statuses(await Promise.all(ids.map((id) => at(alice, `/api/v1/task/${id}`, "GET"))))).toEqual({ 200: ids.length });
-    expect(statuses(await Promise.all(ids.map((id) => at(bob, `/api/v1/task/${id}`, "GET"))))).toEqual({ 404: ids.length });
-    expect(statuses(await Promise.all(["/mj/v2/imagine/", "/MJ/v2/imagine"].map((path) => at(alice, path, "POST"))))).toEqual({ 404: 2 });
+    expect(statuses(await Promise.all(ids.map((id) => at(alice, `/api/v1/task/${id}`, "GET"))))).toEqual({
+      200: ids.length,
+    });
+    expect(statuses(await Promise.all(ids.map((id) => at(bob, `/api/v1/task/${id}`, "GET"))))).toEqual({
+      404: ids.length,
+    });
+    expect(
+      statuses(await Promise.all(["/mj/v2/imagine/", "/MJ/v2/imagine"].map((path) => at(alice, path, "POST")))),
+    ).toEqual({ 404: 2 });
     expect(rowsOf(database).map(({ state }) => state)).toEqual(paths.map(() => "pending"));
   });
 
@@ -283,10 +382,14 @@ describe("a worker that dies", { timeout: 180_000 }, () => {
     const left = streams.length - ended.length;
     expect(ended.length).toBeGreaterThan(0);
     expect(left).toBeGreaterThan(0);
-    expect(ended.every(({ source, reason, hold, cost }) => source === "assumed" && reason === "crash" && cost === hold)).toBe(true);
+    expect(
+      ended.every(({ source, reason, hold, cost }) => source === "assumed" && reason === "crash" && cost === hold),
+    ).toBe(true);
     expect(await metric(scene, "farebox_active_streams")).toBe(left);
     expect(await metric(scene, "farebox_ledger_pending_holds")).toBe(left);
-    expect(await metric(scene, 'farebox_cost_usd_total{model="gpt-4o",group="large-general",source="assumed"}')).toBeGreaterThan(0);
+    expect(
+      await metric(scene, 'farebox_cost_usd_total{model="gpt-4o",group="large-general",source="assumed"}'),
+    ).toBeGreaterThan(0);
     const going = streams.filter(({ response }) => !response.destroyed);
     expect(going).toHaveLength(left);
     await Promise.all(going.map((stream) => stream.take(1)));
@@ -317,7 +420,8 @@ describe("two workers on PostgreSQL", { timeout: 180_000 }, () => {
     await using scene = await startScene({ gatewayUrl: relay.url, env: { FAREBOX_DATABASE: ledger.url } });
     await using database = owning(new Client({ connectionString: ledger.url }));
     await database.client.connect();
-    const sums = async () => (await database.client.query("select spent, held from windows")).rows as { spent: string; held: string }[];
+    const sums = async () =>
+      (await database.client.query("select spent, held from windows")).rows as { spent: string; held: string }[];
     const key = await scene.addKey("alice");
     const first = chat(scene, key);
     await relay.waitFor(1);
@@ -339,8 +443,13 @@ describe("two workers on PostgreSQL", { timeout: 180_000 }, () => {
     relay.open(scene.sandbox.url);
     const answered = (await ends).filter((end) => end.status === "fulfilled" && end.value.status === 200).length;
     await until(async () => (await metric(scene, "farebox_ledger_pending_holds")) === 0);
-    const { rows } = await database.client.query("select source, count(*)::int as count from charges group by source order by source");
-    expect(rows).toEqual([{ source: "assumed", count: 37 - answered }, { source: "reported", count: answered }]);
+    const { rows } = await database.client.query(
+      "select source, count(*)::int as count from charges group by source order by source",
+    );
+    expect(rows).toEqual([
+      { source: "assumed", count: 37 - answered },
+      { source: "reported", count: answered },
+    ]);
     expect((await runFarebox(["verify"], { env: { FAREBOX_DATABASE: ledger.url } })).code).toBe(0);
   });
 });
@@ -354,8 +463,15 @@ describe("a burst of 200 in which a worker is killed", { timeout: 180_000 }, () 
     await scene.budget("all", "1000");
     const sent = Array.from({ length: 200 }, async (_, number) => {
       const stream = number % 3 !== 0;
-      const asked = { ...sandboxed(stream ? "tokens:40+slow:10" : "latency:40", stream), max_tokens: 300, user: String(number) };
-      return await chat(scene, key, asked, { headers: { "x-farebox-tag": `number=${number}` } }).then(({ broken }) => broken === null, () => false);
+      const asked = {
+        ...sandboxed(stream ? "tokens:40+slow:10" : "latency:40", stream),
+        max_tokens: 300,
+        user: String(number),
+      };
+      return await chat(scene, key, asked, { headers: { "x-farebox-tag": `number=${number}` } }).then(
+        ({ broken }) => broken === null,
+        () => false,
+      );
     });
     await sandbox.waitFor(({ requests }) => requests.length > 100);
     process.kill(workerPid(serve, 2), "SIGKILL");
@@ -364,35 +480,46 @@ describe("a burst of 200 in which a worker is killed", { timeout: 180_000 }, () 
     expect(whole).toBeLessThan(200);
     await until(async () => (await metric(scene, "farebox_ledger_pending_holds")) === 0);
 
-    const rows = read<Row & { number: string }>(database, "select json_extract(tags, '$.number') number, state, source, reason, hold, cost from charges");
+    const rows = read<Row & { number: string }>(
+      database,
+      "select json_extract(tags, '$.number') number, state, source, reason, hold, cost from charges",
+    );
     const known = new Set(rows.map(({ number }) => number));
     expect(known.size).toBe(rows.length);
-    const seen = sandbox.requests.filter((request) => request.body.length > 0).map((request) => String(JSON.parse(request.body.toString()).user));
+    const seen = sandbox.requests
+      .filter((request) => request.body.length > 0)
+      .map((request) => String(JSON.parse(request.body.toString()).user));
     expect(seen.filter((number) => !known.has(number))).toEqual([]);
     const crashed = rows.filter(({ reason }) => reason === "crash");
     expect(crashed.length).toBeGreaterThan(0);
     expect(crashed.every(({ source, hold, cost }) => source === "assumed" && cost === hold)).toBe(true);
     const spent = rows.reduce((sum, { cost }) => sum + (cost ?? 0), 0);
-    expect(read(database, "select spent, held from windows")).toEqual([{ spent, held: 0 }, { spent, held: 0 }]);
+    expect(read(database, "select spent, held from windows")).toEqual([
+      { spent, held: 0 },
+      { spent, held: 0 },
+    ]);
     expect(BigInt(spent)).toBeGreaterThanOrEqual(sandbox.billed.cost);
     expect((await runFarebox(["verify", "--database", database])).code).toBe(0);
   });
 });
 
 describe("signals", { timeout: 180_000 }, () => {
-  it.each([true, false])("requests and tasks in flight over many changes of the prices are each charged at their own (with SIGHUP: %s)", async (hangsUp) => {
-    await using folder = await temporaryFolder();
-    await using prices = await openChangingPrices(folder.path);
-    await using scene = await startScene({ env: { FAREBOX_PRICING: folder.path }, gatewayUrl: prices.gateway.url });
-    const { serve, database } = scene;
-    const key = await scene.addKey("alice");
-    await scene.budget("key:alice", "1000");
-    const notice = hangsUp ? () => serve.signal("SIGHUP") : () => undefined;
-    await changePricesUnderLoad(prices, { url: serve.url, key, folder: folder.path, notice });
-    await until(async () => rowsOf(database).every(({ state }) => state !== "pending"));
-    expectChargesOfTheirVersions(database);
-    expect((await runFarebox(["verify", "--database", database])).code).toBe(0);
-  });
+  it.each([true, false])(
+    "requests and tasks in flight over many changes of the prices are each charged at their own (with SIGHUP: %s)",
+    async (hangsUp) => {
+      await using folder = await temporaryFolder();
+      await using prices = await openChangingPrices(folder.path);
+      await using scene = await startScene({ env: { FAREBOX_PRICING: folder.path }, gatewayUrl: prices.gateway.url });
+      const { serve, database } = scene;
+      const key = await scene.addKey("alice");
+      await scene.budget("key:alice", "1000");
+      const notice = hangsUp ? () => serve.signal("SIGHUP") : () => undefined;
+      await changePricesUnderLoad(prices, { url: serve.url, key, folder: folder.path, notice });
+      await until(async () => rowsOf(database).every(({ state }) => state !== "pending"));
+      expectChargesOfTheirVersions(database);
+      expect((await runFarebox(["verify", "--database", database])).code).toBe(0);
+    },
+  );
 
   it("SIGHUP has every worker take other prices; SIGTERM lets every worker finish what it runs", async () => {
     await using folder = await temporaryFolder();
@@ -415,39 +542,58 @@ describe("signals", { timeout: 180_000 }, () => {
       return found.length === 1 && Number(found[0]) === 3 * Number(cheap);
     });
 
-    const running = Array.from({ length: 4 }, () => chat(scene, key, { ...sandboxed("tokens:60+slow:35", true), stream_options: { include_usage: true } }));
+    const running = Array.from({ length: 4 }, () =>
+      chat(scene, key, { ...sandboxed("tokens:60+slow:35", true), stream_options: { include_usage: true } }),
+    );
     await sandbox.waitFor(({ requests }) => requests.filter(({ deltas }) => deltas > 3).length === 4);
     const workers = [1, 2].map((worker) => workerPid(serve, worker));
     serve.signal("SIGTERM");
     await until(async () => (await fetch(`${serve.url}/readyz`)).status === 503);
     expect((await chat(scene, key)).status).toBe(200);
-    for (const answer of await Promise.all(running)) expect(answer).toMatchObject({ status: 200, broken: null, body: expect.toSatisfy((bytes: Buffer) => /\[DONE\]\s*$/.test(bytes.toString())) });
+    for (const answer of await Promise.all(running))
+      expect(answer).toMatchObject({
+        status: 200,
+        broken: null,
+        body: expect.toSatisfy((bytes: Buffer) => /\[DONE\]\s*$/.test(bytes.toString())),
+      });
     expect(await serve.ended).toMatchObject({ code: 0, signal: null });
     expect(workers.some(isRunning)).toBe(false);
     expect(rowsOf(database).filter(({ state, source }) => state !== "posted" || source !== "reported")).toEqual([]);
   });
 });
 
-it("workers forward the idempotency key that the primary forwards, and show no task of another key", { timeout: 180_000 }, async () => {
-  await using gateway = await answeringGateway(() => ({ body: '{"code":200,"data":{"task_id":"t-1","status":"pending"}}' }));
-  await using scene = await startScene({ gatewayUrl: gateway.url });
-  const [one, other] = [await scene.addKey("one"), await scene.addKey("other")];
-  const headers = { "idempotency-key": "k" };
-  const { url } = scene.serve;
-  expect((await ask({ url, key: one }, '{"model":"kling","input":{}}', { path: "/api/v1/task", headers })).status).toBe(200);
-  for (const key of [one, other]) {
-    const answers = await Promise.all(Array.from({ length: 4 }, () => chat(scene, key, {}, { headers })));
-    expect(statuses(answers)).toEqual({ [key === one ? 200 : 404]: 4 });
-  }
-  await until(() => Object.keys(answeredBy(scene.serve, "/v1/chat/completions")).length === 2);
-  const values = gateway.asked.map((asked) => asked.headers["idempotency-key"]);
-  expect(new Set(values.slice(0, 5)).size).toBe(1);
-  expect(new Set(values.slice(5)).size).toBe(1);
-  expect(values[5]).not.toBe(values[0]);
-});
+it(
+  "workers forward the idempotency key that the primary forwards, and show no task of another key",
+  { timeout: 180_000 },
+  async () => {
+    await using gateway = await answeringGateway(() => ({
+      body: '{"code":200,"data":{"task_id":"t-1","status":"pending"}}',
+    }));
+    await using scene = await startScene({ gatewayUrl: gateway.url });
+    const [one, other] = [await scene.addKey("one"), await scene.addKey("other")];
+    const headers = { "idempotency-key": "k" };
+    const { url } = scene.serve;
+    expect(
+      (await ask({ url, key: one }, '{"model":"kling","input":{}}', { path: "/api/v1/task", headers })).status,
+    ).toBe(200);
+    for (const key of [one, other]) {
+      const answers = await Promise.all(Array.from({ length: 4 }, () => chat(scene, key, {}, { headers })));
+      expect(statuses(answers)).toEqual({ [key === one ? 200 : 404]: 4 });
+    }
+    await until(() => Object.keys(answeredBy(scene.serve, "/v1/chat/completions")).length === 2);
+    const values = gateway.asked.map((asked) => asked.headers["idempotency-key"]);
+    expect(new Set(values.slice(0, 5)).size).toBe(1);
+    expect(new Set(values.slice(5)).size).toBe(1);
+    expect(values[5]).not.toBe(values[0]);
+  },
+);
 
 describe.concurrent("a start that cannot be", { timeout: 180_000 }, () => {
-  const variables = (folder: string) => ({ FAREBOX_GATEWAY_URL: "http://127.0.0.1:9", FAREBOX_GATEWAY_API_KEY: "x", FAREBOX_DATABASE: join(folder, "farebox.db") });
+  const variables = (folder: string) => ({
+    FAREBOX_GATEWAY_URL: "http://127.0.0.1:9",
+    FAREBOX_GATEWAY_API_KEY: "x",
+    FAREBOX_DATABASE: join(folder, "farebox.db"),
+  });
 
   it("ends with exit code 2 and a sentence where its workers do not live", async () => {
     await using folder = await temporaryFolder();
@@ -456,14 +602,20 @@ describe.concurrent("a start that cannot be", { timeout: 180_000 }, () => {
     const env = { ...variables(folder.path), NODE_OPTIONS: `--import=${bomb}` };
     const { code, stdout, stderr } = await runFarebox(["serve", "--workers", "2", "--port", "0"], { env });
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toContain("farebox: no worker can be started: 3 in a row ended before they were ready, the last with exit code 7\n");
+    expect(stderr).toContain(
+      "farebox: no worker can be started: 3 in a row ended before they were ready, the last with exit code 7\n",
+    );
   });
 
   it("ends with exit code 2 and a sentence where another program listens", async () => {
     await using folder = await temporaryFolder();
     await using relay = await startPausedRelay();
-    const { code, stderr } = await runFarebox(["serve", "--workers", "2", "--port", new URL(relay.url).port], { env: variables(folder.path) });
+    const { code, stderr } = await runFarebox(["serve", "--workers", "2", "--port", new URL(relay.url).port], {
+      env: variables(folder.path),
+    });
     expect(code).toBe(2);
-    expect(stderr).toMatch(/^farebox: cannot listen on 127\.0\.0\.1:\d+: another program listens there; choose another --port, or 0 for a free one$/m);
+    expect(stderr).toMatch(
+      /^farebox: cannot listen on 127\.0\.0\.1:\d+: another program listens there; choose another --port, or 0 for a free one$/m,
+    );
   });
 });

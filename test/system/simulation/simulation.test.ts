@@ -16,9 +16,14 @@ interface Ended {
 function simulate(...args: readonly string[]): Promise<Ended> {
   const env = { ...cleanEnvironment(), NODE_COMPILE_CACHE: compileCache };
   return new Promise((resolve) => {
-    execFile(process.execPath, [...nodeFlags, program, ...args], { env, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : Number(error.code ?? 1), output: stdout + stderr });
-    });
+    execFile(
+      process.execPath,
+      [...nodeFlags, program, ...args],
+      { env, maxBuffer: 64 * 1024 * 1024 },
+      (error, stdout, stderr) => {
+        resolve({ code: error === null ? 0 : Number(error.code ?? 1), output: stdout + stderr });
+      },
+    );
   });
 }
 
@@ -28,11 +33,17 @@ const randomSeconds = Number(process.env["FAREBOX_TEST_SIMULATION_SECONDS"] ?? 1
 
 describe("the simulation", { timeout: 120_000 + randomSeconds * 1_000 }, () => {
   it("finds no fault under the fixed seeds", async () => {
-    expect(await simulate("--seeds", fixedSeeds)).toMatchObject({ code: 0, output: expect.stringMatching(/^500 runs .* 0 failures$/m) });
+    expect(await simulate("--seeds", fixedSeeds)).toMatchObject({
+      code: 0,
+      output: expect.stringMatching(/^500 runs .* 0 failures$/m),
+    });
   });
 
   it("finds no fault with a crash at each step", async () => {
-    expect(await simulate("--seeds", "20-22", "--crash-everywhere")).toMatchObject({ code: 0, output: expect.stringContaining(" 0 failures") });
+    expect(await simulate("--seeds", "20-22", "--crash-everywhere")).toMatchObject({
+      code: 0,
+      output: expect.stringContaining(" 0 failures"),
+    });
   });
 
   it("finds no fault under random seeds", { timeout: (randomSeconds + 60) * 1000 }, async () => {
@@ -46,7 +57,8 @@ describe("the simulation", { timeout: 120_000 + randomSeconds * 1_000 }, () => {
     const { output } = await simulate("--seeds", fixedSeeds, ...planted);
     const [, seed = "", step = ""] = /^seed (\d+) fails:\n {2}step (\d+): at the admission of /m.exec(output) ?? [];
     expect(output).toContain(`see it again: npm run simulate -- --seed ${seed} --trace`);
-    const again = async () => (await simulate("--seed", seed, "--trace", ...planted)).output.replace(/^1 runs .*$/m, "");
+    const again = async () =>
+      (await simulate("--seed", seed, "--trace", ...planted)).output.replace(/^1 runs .*$/m, "");
     const first = await again();
     expect(first).toMatch(new RegExp(`^${step} \\+\\d+ ms {2}FAULT: at the admission of `, "m"));
     expect(await again()).toBe(first);
@@ -72,7 +84,13 @@ describe("the simulation", { timeout: 120_000 + randomSeconds * 1_000 }, () => {
   });
 
   it("says what it cannot do", async () => {
-    expect(await simulate("--seed", "one")).toEqual({ code: 2, output: "--seed and --seeds: write whole numbers, as in --seed 17, --seeds 1-500 or --seconds 30\n" });
-    expect(await simulate("--mutation", "none such")).toMatchObject({ code: 2, output: expect.stringMatching(/^no such bug; there are:\n/) });
+    expect(await simulate("--seed", "one")).toEqual({
+      code: 2,
+      output: "--seed and --seeds: write whole numbers, as in --seed 17, --seeds 1-500 or --seconds 30\n",
+    });
+    expect(await simulate("--mutation", "none such")).toMatchObject({
+      code: 2,
+      output: expect.stringMatching(/^no such bug; there are:\n/),
+    });
   });
 });

@@ -64,32 +64,65 @@ const dimensions: readonly ReportDimension[] = [...reportDimensions, ...tags.map
 const reportQuery = fc.tuple(some(dimensions), spanOf(instant)).map(([by, span]) => ({ by, ...span }));
 
 const spend: fc.Arbitrary<LongRead> = fc
-  .tuple(some(spendDimensions), fc.constantFrom("hour", "all", "day"), spanOf(quarter), maybe(keys), maybe([[], [null], ["model-a"], [alice.key, null], ["red", "general"]]))
+  .tuple(
+    some(spendDimensions),
+    fc.constantFrom("hour", "all", "day"),
+    spanOf(quarter),
+    maybe(keys),
+    maybe([[], [null], ["model-a"], [alice.key, null], ["red", "general"]]),
+  )
   .map(([by, each, { since, until }, key, apart]) => {
     const edge = (at: number) => (each === "day" ? utc.spanOf("1d", at).start : at);
-    return { kind: "spend", query: given<SpendQuery>({ by, each, since: edge(since), until: edge(until), key, apart }) };
+    return {
+      kind: "spend",
+      query: given<SpendQuery>({ by, each, since: edge(since), until: edge(until), key, apart }),
+    };
   });
 
 const charges: fc.Arbitrary<LongRead> = fc
   .record({
-    key: maybe(keys), model: maybe(models), state: maybe(["pending", "posted", "voided"] as const), adjusts: maybe(["r451"]),
-    tag: maybe([{ name: "feature", value: 'NULL, "a\\b" {c} été 東京\t\n' }, { name: "none", value: "x" }]),
-    since: maybe([noon - 20 * dayMs]), until: maybe([noon - 10 * dayMs]), after: maybe(["r470", "r481", "r499", "unknown"]), limit: fc.integer({ min: 1, max: 60 }),
+    key: maybe(keys),
+    model: maybe(models),
+    state: maybe(["pending", "posted", "voided"] as const),
+    adjusts: maybe(["r451"]),
+    tag: maybe([
+      { name: "feature", value: 'NULL, "a\\b" {c} été 東京\t\n' },
+      { name: "none", value: "x" },
+    ]),
+    since: maybe([noon - 20 * dayMs]),
+    until: maybe([noon - 10 * dayMs]),
+    after: maybe(["r470", "r481", "r499", "unknown"]),
+    limit: fc.integer({ min: 1, max: 60 }),
   })
   .map((query) => ({ kind: "charges", query: given<ChargeQuery>(query) }));
 
 const others: readonly LongRead[] = [
-  { kind: "prunedUntil" }, { kind: "corrections", since: noon - 30 * dayMs, until: noon },
-  { kind: "corrections", since: 0, until: noon + 9 * dayMs }, { kind: "samples", since: 0, until: noon + 1 }, { kind: "samples", since: 0, until: noon },
-  { kind: "audit", query: { limit: 5 } }, { kind: "audit", query: { limit: 3, after: 6, since: 0, until: noon } },
+  { kind: "prunedUntil" },
+  { kind: "corrections", since: noon - 30 * dayMs, until: noon },
+  { kind: "corrections", since: 0, until: noon + 9 * dayMs },
+  { kind: "samples", since: 0, until: noon + 1 },
+  { kind: "samples", since: 0, until: noon },
+  { kind: "audit", query: { limit: 5 } },
+  { kind: "audit", query: { limit: 3, after: 6, since: 0, until: noon } },
   { kind: "untoldWindows", at: noon, limit: 10 },
 ];
 
 it("of a report, what was spent, and pages of charges and postings, whatever is asked", async () => {
   const postings: fc.Arbitrary<LongRead> = fc
-    .tuple(reportQuery, maybe([{ at: noon - 40 * dayMs, seq: 0 }, { at: noon - 20 * dayMs, seq: 300 }]))
+    .tuple(
+      reportQuery,
+      maybe([
+        { at: noon - 40 * dayMs, seq: 0 },
+        { at: noon - 20 * dayMs, seq: 300 },
+      ]),
+    )
     .map(([query, after = null]) => ({ kind: "postings", query, after }));
-  const reads = fc.oneof(reportQuery.map((query): LongRead => ({ kind: "report", query })), spend, charges, postings);
+  const reads = fc.oneof(
+    reportQuery.map((query): LongRead => ({ kind: "report", query })),
+    spend,
+    charges,
+    postings,
+  );
   await fc.assert(fc.asyncProperty(reads, same), { numRuns: 300 });
 }, 60_000);
 
@@ -97,7 +130,10 @@ it.each(others)("of $kind", same);
 
 it("of the totals; how many rows were ever written is counted in another way that moves with each of them", async () => {
   const { written, ...totals } = await longReads.read({ kind: "totals" });
-  expect({ ...totals, written: null }).toEqual({ ...(readLong(sqlite, utc, { kind: "totals" }) as LedgerTotals), written: null });
+  expect({ ...totals, written: null }).toEqual({
+    ...(readLong(sqlite, utc, { kind: "totals" }) as LedgerTotals),
+    written: null,
+  });
   expect(written).toBeGreaterThan(500);
 });
 
@@ -112,7 +148,8 @@ it("of a single charge, a price, what is pending, old holds, budgets and windows
   expect(await there.budgets()).toEqual(here.budgets());
   for (const at of [noon, noon - 3 * dayMs, noon - 300 * dayMs, noon + 40 * dayMs]) {
     await same({ kind: "windows", at });
-    for (const caller of [alice, bob, { key: "k-new", team: "red" }, { key: "", team: null }]) expect(await there.windowsOf(caller, at)).toEqual(here.windowsOf(caller, at));
+    for (const caller of [alice, bob, { key: "k-new", team: "red" }, { key: "", team: null }])
+      expect(await there.windowsOf(caller, at)).toEqual(here.windowsOf(caller, at));
   }
 });
 

@@ -59,7 +59,8 @@ async function copied(): Promise<Copy> {
 
 async function derivedRows(database: Database) {
   const all = (sql: string) => database.rows(sql);
-  const sums = (table: string) => `select (jsonb_agg(to_jsonb(r) order by to_jsonb(r)::text))::text as rows from ${table} r`;
+  const sums = (table: string) =>
+    `select (jsonb_agg(to_jsonb(r) order by to_jsonb(r)::text))::text as rows from ${table} r`;
   return {
     windows: await all("select * from windows order by seq"),
     leases: await all("select * from window_leases order by win, owner"),
@@ -73,7 +74,13 @@ async function derivedRows(database: Database) {
 
 async function repaired(server: PostgresServer) {
   const mended: Mended[] = [];
-  const result = await repairServer({ server, calendar: utc, clock, pause: () => nextTurn(), onMended: (each) => mended.push(each) });
+  const result = await repairServer({
+    server,
+    calendar: utc,
+    clock,
+    pause: () => nextTurn(),
+    onMended: (each) => mended.push(each),
+  });
   if (!result.ok) throw new Error(JSON.stringify(result.failure));
   return { mended, verification: result.verification };
 }
@@ -81,7 +88,9 @@ async function repaired(server: PostgresServer) {
 it("a ledger that was copied is sound, and is not changed by a repair", async () => {
   await using copy = await copied();
   const shares: number[] = [];
-  expect(await verify(copy.database, { calendar: utc, onProgress: (share) => shares.push(share) })).toMatchObject({ differences: [] });
+  expect(await verify(copy.database, { calendar: utc, onProgress: (share) => shares.push(share) })).toMatchObject({
+    differences: [],
+  });
   expect(shares.at(-1)).toBeGreaterThan(0.9);
   const before = await derivedRows(copy.database);
   expect(await repaired(copy.server)).toMatchObject({ mended: [], verification: { differences: [] } });
@@ -116,7 +125,11 @@ it.each<[string, string, string]>([
   expect(mended.every(({ from, to }) => from !== to)).toBe(true);
   expect(verification.differences).toEqual([]);
   const { windows, leased, carried, charges } = await derivedRows(copy.database);
-  expect({ windows, carried, charges }).toEqual({ windows: before.windows, carried: before.carried, charges: before.charges });
+  expect({ windows, carried, charges }).toEqual({
+    windows: before.windows,
+    carried: before.carried,
+    charges: before.charges,
+  });
   expect(leased).toEqual(before.leased);
   expect((await repaired(copy.server)).mended).toEqual([]);
 });
@@ -136,7 +149,11 @@ it.each<[string, string, string]>([
   ["a charge's cost", "update charges set cost = cost + 1 where id = 'r398'", "charge"],
   ["a price", "update price_versions set canonical = canonical || ' '", "price"],
   ["what a task was charged by", "delete from tasks where settled_at is not null", "charge"],
-  ["a task that is settled without its charge", "update tasks set settled_at = 1, next_poll_at = null where settled_at is null", "task"],
+  [
+    "a task that is settled without its charge",
+    "update tasks set settled_at = 1, next_poll_at = null where settled_at is null",
+    "task",
+  ],
   ["a carried sum of another key", "update charges set key = 'k-nobody' where route = 'carried'", "carried"],
   ["a budget", "update budgets set scope = 'everybody' where period = '1mo'", "budget"],
   ["a correction of nothing", "update charges set adjusts = 'nobody' where adjusts is not null", "charge"],
@@ -152,7 +169,10 @@ it.each<[string, string, string]>([
 it("lists a thousand differences, and says how many more there are", async () => {
   await using copy = await copied();
   await copy.database.run("insert into carried select 100000 + n, 1, 0, 0 from generate_series(1, 1500) n");
-  expect(await verify(copy.database, { calendar: utc })).toMatchObject({ differences: { length: 1000 }, unlisted: 500 });
+  expect(await verify(copy.database, { calendar: utc })).toMatchObject({
+    differences: { length: 1000 },
+    unlisted: 500,
+  });
 });
 
 const span = { since: noon - 400 * dayMs, until: noon + dayMs };
@@ -181,22 +201,33 @@ it("months that are emptied by pruning are dropped, and large ones with a rest a
   await database.run(voided("2025-03-05"));
   await database.run(voided("2026-09-05"));
   const months = async () =>
-    (await database.rows<{ name: string; bytes: bigint }>("select relname as name, pg_relation_size(oid) as bytes from pg_class where relname in ('charges_2025_03', 'charges_2026_09') order by 1"))
-      .map(({ name, bytes }) => [name, bytes > 100_000n]);
-  expect(await months()).toEqual([["charges_2025_03", true], ["charges_2026_09", true]]);
+    (
+      await database.rows<{ name: string; bytes: bigint }>(
+        "select relname as name, pg_relation_size(oid) as bytes from pg_class where relname in ('charges_2025_03', 'charges_2026_09') order by 1",
+      )
+    ).map(({ name, bytes }) => [name, bytes > 100_000n]);
+  expect(await months()).toEqual([
+    ["charges_2025_03", true],
+    ["charges_2026_09", true],
+  ]);
   const before = await sums(database);
   {
     await using reader = await database.session();
     await reader.run("begin");
     await reader.rows("select 1 from charges limit 1");
     expect(await pruneServer({ server, ...rules })).toMatchObject({ ok: true });
-    expect(await months()).toEqual([["charges_2025_03", true], ["charges_2026_09", true]]);
+    expect(await months()).toEqual([
+      ["charges_2025_03", true],
+      ["charges_2026_09", true],
+    ]);
   }
   expect(await pruneServer({ server, ...rules })).toMatchObject({ ok: true, pruned: { charges: 0 } });
   expect(await months()).toEqual([["charges_2026_09", false]]);
   expect((await verify(database, { calendar: utc })).differences).toEqual([]);
   expect(await sums(database)).toEqual(before);
-  const indexes = await database.rows<{ of: string; count: bigint }>("select relname as of, count(*) from pg_index join pg_class on pg_class.oid = indrelid where relname like 'charges\\_2026%' group by 1");
+  const indexes = await database.rows<{ of: string; count: bigint }>(
+    "select relname as of, count(*) from pg_index join pg_class on pg_class.oid = indrelid where relname like 'charges\\_2026%' group by 1",
+  );
   expect(new Set(indexes.map(({ count }) => count)).size).toBe(1);
 });
 
@@ -216,8 +247,13 @@ it("pruning keeps every sum, leaves verify clean after each step, and touches no
   expect(pruned.windows).toBeGreaterThan(10);
   expect(await sums(database)).toEqual(before);
   expect(await new PostgresLongReads(database, utc).read({ kind: "prunedUntil" })).toBe(pruned.before);
-  const left = await database.rows("select id from charges where admitted_at < $1 and state <> 'pending' and route <> 'carried'", [pruned.before]);
+  const left = await database.rows(
+    "select id from charges where admitted_at < $1 and state <> 'pending' and route <> 'carried'",
+    [pruned.before],
+  );
   expect(left).toEqual([]);
   const shares: number[] = [];
-  expect(await pruneServer({ server, ...rules, dryRun: false, onProgress: (share) => shares.push(share) })).toMatchObject({ ok: true, pruned: { charges: 0, windows: 0, quarters: 0 } });
+  expect(
+    await pruneServer({ server, ...rules, dryRun: false, onProgress: (share) => shares.push(share) }),
+  ).toMatchObject({ ok: true, pruned: { charges: 0, windows: 0, quarters: 0 } });
 });

@@ -19,7 +19,14 @@ async function gateWith({ settings = settingsToken as string | null } = {}) {
     if (!created.ok) throw new Error(created.message);
     return created.text;
   };
-  return { clock, admins, failures, add, ask: (token: string, from = "10.0.0.1") => gate.admit(`Bearer ${token}`, from), gate };
+  return {
+    clock,
+    admins,
+    failures,
+    add,
+    ask: (token: string, from = "10.0.0.1") => gate.admit(`Bearer ${token}`, from),
+    gate,
+  };
 }
 
 /** What became of a promise by now; "waits" where nothing did. */
@@ -27,7 +34,8 @@ async function soFar(asked: Promise<Admission>): Promise<Admission | "waits"> {
   return Promise.race([asked, new Promise<"waits">((resolve) => setImmediate(() => resolve("waits")))]);
 }
 
-const opened = (name: string, role: string) => expect.objectContaining({ ok: true, caller: expect.objectContaining({ name, role }) });
+const opened = (name: string, role: string) =>
+  expect.objectContaining({ ok: true, caller: expect.objectContaining({ name, role }) });
 
 describe("the admin gate", () => {
   it("opens to named tokens in their role, and to the settings' token as an editor named env", async () => {
@@ -50,9 +58,15 @@ describe("the admin gate", () => {
 
   it("tells what is missing where there is no token at all", async () => {
     const { gate, add } = await gateWith({ settings: null });
-    expect(await gate.admit(undefined, "10.0.0.1")).toMatchObject({ ok: false, message: expect.stringContaining("no admin token yet, so the admin API is closed") });
+    expect(await gate.admit(undefined, "10.0.0.1")).toMatchObject({
+      ok: false,
+      message: expect.stringContaining("no admin token yet, so the admin API is closed"),
+    });
     await add("vera", "viewer");
-    expect(await gate.admit(undefined, "10.0.0.1")).toMatchObject({ ok: false, message: expect.stringContaining("No admin token was sent") });
+    expect(await gate.admit(undefined, "10.0.0.1")).toMatchObject({
+      ok: false,
+      message: expect.stringContaining("No admin token was sent"),
+    });
   });
 
   it.each(["", "Basic abc", "Bearer", "Bearer a b", "bearer", "sk-fba-x"])("takes %j for no token", async (header) => {
@@ -64,7 +78,8 @@ describe("the admin gate", () => {
     const { ask, clock } = await gateWith();
     for (let slip = 0; slip < 3; slip++) expect(await soFar(ask("wrong"))).toMatchObject({ why: "unknown" });
     const asked = [ask("wrong-4"), ask("wrong-5"), ask("wrong-6")];
-    const states = async () => (await Promise.all(asked.map(soFar))).map((each) => (each === "waits" ? "waits" : "answered"));
+    const states = async () =>
+      (await Promise.all(asked.map(soFar))).map((each) => (each === "waits" ? "waits" : "answered"));
     expect(await states()).toEqual(["waits", "waits", "waits"]);
     clock.advance(250);
     expect(await states()).toEqual(["answered", "waits", "waits"]);
@@ -101,7 +116,11 @@ describe("the admin gate", () => {
     const { ask, clock, failures } = await gateWith();
     for (let slip = 0; slip < 3; slip++) await ask("wrong");
     const waiting = Array.from({ length: 20 }, (_, index) => ask(`wrong-${index}`));
-    expect(await soFar(ask("wrong-20"))).toMatchObject({ ok: false, why: "too_many", retryAfterSeconds: expect.any(Number) });
+    expect(await soFar(ask("wrong-20"))).toMatchObject({
+      ok: false,
+      why: "too_many",
+      retryAfterSeconds: expect.any(Number),
+    });
     expect(await soFar(ask("wrong", "10.0.0.2"))).toMatchObject({ ok: false, why: "unknown" });
     clock.advance(200_000);
     await Promise.all(waiting);
@@ -121,15 +140,22 @@ describe("failed tries", () => {
     for (let index = 0; index < 300; index++) void tries.slow(`2001:db8:1:2::${index.toString(16)}`);
     void tries.slow("2001:db8:1:2:3:4:5:6");
     expect(tries.size).toBe(1);
-    for (let index = 0; index < 20_000; index++) await tries.slow(`10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`);
+    for (let index = 0; index < 20_000; index++)
+      await tries.slow(`10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`);
     expect(tries.size).toBe(10_000);
   });
 
   it("wait in a bounded number, from however many addresses they come", async () => {
     const clock = manualClock();
     const tries = new FailedTries(clock);
-    const asked = Array.from({ length: 100 }, (_, index) => Array.from({ length: 23 }, () => tries.slow(`10.0.0.${index}`))).flat();
-    const atOnce = await Promise.all(asked.map((each) => Promise.race([each, new Promise<"waits">((resolve) => setImmediate(() => resolve("waits")))])));
+    const asked = Array.from({ length: 100 }, (_, index) =>
+      Array.from({ length: 23 }, () => tries.slow(`10.0.0.${index}`)),
+    ).flat();
+    const atOnce = await Promise.all(
+      asked.map((each) =>
+        Promise.race([each, new Promise<"waits">((resolve) => setImmediate(() => resolve("waits")))]),
+      ),
+    );
     expect(atOnce.filter((each) => each === "waits")).toHaveLength(1_000);
     expect(atOnce.filter((each) => each !== "waits" && !each.ok)).toHaveLength(2_300 - 300 - 1_000);
     clock.advance(200_000);

@@ -33,7 +33,10 @@ describe("keys", () => {
   it("are made from the randomness that is handed in", async () => {
     const random = (count: number) => new Uint8Array(count).fill(1);
     const created = await createKey({ ...tools, random }, { name: "alice" });
-    expect(created).toMatchObject({ ok: true, text: `sk-fb-bbbbbbbbbbbb-${Buffer.alloc(32, 1).toString("base64url")}` });
+    expect(created).toMatchObject({
+      ok: true,
+      text: `sk-fb-bbbbbbbbbbbb-${Buffer.alloc(32, 1).toString("base64url")}`,
+    });
   });
 
   it("expire after their lifetime", async () => {

@@ -10,7 +10,12 @@ import { manualClock } from "../../support/manual-clock.ts";
 
 function newTools() {
   const state = emptyState();
-  return { keys: new MemoryKeyStore(state), teams: new MemoryTeamStore(state), clock: manualClock("2026-11-20T12:00:00Z"), by: "tester" };
+  return {
+    keys: new MemoryKeyStore(state),
+    teams: new MemoryTeamStore(state),
+    clock: manualClock("2026-11-20T12:00:00Z"),
+    by: "tester",
+  };
 }
 
 let tools: ReturnType<typeof newTools>;
@@ -38,7 +43,11 @@ describe("a team", () => {
 
   it("is told with what it was before, at each change", async () => {
     const made = await createTeam(tools, { name: "red", limits: { rpm: 5 } });
-    expect(made).toMatchObject({ ok: true, before: null, team: { name: "red", models: null, limits: { ...noLimits, rpm: 5 } } });
+    expect(made).toMatchObject({
+      ok: true,
+      before: null,
+      team: { name: "red", models: null, limits: { ...noLimits, rpm: 5 } },
+    });
     const updated = await updateTeam(tools, "red", { limits: { rpm: null, parallel: 2 } });
     expect(updated).toMatchObject({ before: made.ok && made.team, team: { limits: { ...noLimits, parallel: 2 } } });
     expect(await deleteTeam(tools, "red")).toEqual({ ok: true, before: updated.ok && updated.team, team: null });
@@ -53,13 +62,19 @@ describe("a team", () => {
     [{ limits: { tpm: 0 } }, "limits.tpm must be a whole number"],
   ])("is not changed by %j: %s", async (wish, message) => {
     await createTeam(tools, { name: "red" });
-    expect(await updateTeam(tools, "red", wish as TeamWish)).toMatchObject({ ok: false, kind: "invalid", message: expect.stringContaining(message) });
+    expect(await updateTeam(tools, "red", wish as TeamWish)).toMatchObject({
+      ok: false,
+      kind: "invalid",
+      message: expect.stringContaining(message),
+    });
   });
 
   it("is not deleted under its keys, of which three are named", async () => {
     for (const name of ["a", "b", "c", "d", "e"]) await createKey(tools, { name, team: "red" });
     expect(await deleteTeam(tools, "red")).toEqual({
-      ok: false, kind: "refused", message: "team red is still named by keys a, b, c and 2 more; move, revoke or remove them first",
+      ok: false,
+      kind: "refused",
+      message: "team red is still named by keys a, b, c and 2 more; move, revoke or remove them first",
     });
     await updateKey(tools, "a", { team: "blue" });
     for (const name of ["b", "c", "d", "e"]) await revokeKey(tools, name);
@@ -71,11 +86,15 @@ describe("a key", () => {
   it("takes every limit in its bounds, and no other number", async () => {
     const fields = fc.constantFrom("rpm", "tpm", "parallel");
     await fc.assert(
-      fc.asyncProperty(fields, fc.oneof(fc.integer({ min: -3, max: 3 }), fc.integer({ min: limitMax - 2, max: limitMax + 2 }), fc.double()), async (field, limit) => {
-        const created = await createKey(newTools(), { name: "a", limits: { [field]: limit } });
-        expect(created.ok).toBe(Number.isInteger(limit) && limit >= 1 && limit <= limitMax);
-        if (created.ok) expect(created.key.limits).toEqual({ ...noLimits, [field]: limit });
-      }),
+      fc.asyncProperty(
+        fields,
+        fc.oneof(fc.integer({ min: -3, max: 3 }), fc.integer({ min: limitMax - 2, max: limitMax + 2 }), fc.double()),
+        async (field, limit) => {
+          const created = await createKey(newTools(), { name: "a", limits: { [field]: limit } });
+          expect(created.ok).toBe(Number.isInteger(limit) && limit >= 1 && limit <= limitMax);
+          if (created.ok) expect(created.key.limits).toEqual({ ...noLimits, [field]: limit });
+        },
+      ),
     );
   });
 
@@ -83,14 +102,26 @@ describe("a key", () => {
     const made = await createKey(tools, { name: "a", team: "red" });
     if (!made.ok) throw new Error(made.message);
     const updated = await updateKey(tools, made.key.id, { lifetimeMs: 1000, limits: { rpm: 5 } });
-    expect(updated).toEqual({ ok: true, before: made.key, key: { ...made.key, expiresAt: made.key.createdAt + 1000, limits: { ...noLimits, rpm: 5 } } });
+    expect(updated).toEqual({
+      ok: true,
+      before: made.key,
+      key: { ...made.key, expiresAt: made.key.createdAt + 1000, limits: { ...noLimits, rpm: 5 } },
+    });
     const rotated = await rotateKey(tools, "a", { overlapMs: 0 });
-    expect(rotated).toMatchObject({ ok: true, before: updated.ok && updated.key, key: { id: made.key.id, previous: null } });
+    expect(rotated).toMatchObject({
+      ok: true,
+      before: updated.ok && updated.key,
+      key: { id: made.key.id, previous: null },
+    });
     expect(rotated.ok && rotated.text.startsWith(`sk-fb-${made.key.id}-`)).toBe(true);
   });
 
   it.each([-1, 0.5, 90 * 86_400_000 + 1, Number.NaN])("is not rotated with an overlap of %d ms", async (overlapMs) => {
     await createKey(tools, { name: "a" });
-    expect(await rotateKey(tools, "a", { overlapMs })).toMatchObject({ ok: false, kind: "invalid", message: "overlapMs must be whole milliseconds from 0 to 90 days" });
+    expect(await rotateKey(tools, "a", { overlapMs })).toMatchObject({
+      ok: false,
+      kind: "invalid",
+      message: "overlapMs must be whole milliseconds from 0 to 90 days",
+    });
   });
 });

@@ -18,8 +18,16 @@ function proxy(fleet: TestFleet, clock = manualClock()) {
       prices.current = { digest: prices.inFolder };
     },
   };
-  const gauges = { peers: 0, differs: false, heard: (peers: number, differs: boolean) => void Object.assign(gauges, { peers, differs }) };
-  const log = { ...silentLog, info: (_fields: object, text: string) => void lines.push(text), warn: (_fields: object, text: string) => void lines.push(text) };
+  const gauges = {
+    peers: 0,
+    differs: false,
+    heard: (peers: number, differs: boolean) => void Object.assign(gauges, { peers, differs }),
+  };
+  const log = {
+    ...silentLog,
+    info: (_fields: object, text: string) => void lines.push(text),
+    warn: (_fields: object, text: string) => void lines.push(text),
+  };
   const member = fleetMember({ fleet: connection, clock, log, gauges, prices });
   const heard: string[] = [];
   const on = (work: string) => () => void heard.push(work);

@@ -14,7 +14,8 @@ it("spend of the month is today's and that of the finished days, where a correct
   await using store = await commands.open();
   const { ledger } = store;
   const read = spendByTeam({ atOnce: ledger, later: ledger }, calendarOf("UTC"));
-  const shown = async (now: number) => (await read(now)).map(({ team, period, spent }) => `${period} ${team} ${formatUsd(spent)}`);
+  const shown = async (now: number) =>
+    (await read(now)).map(({ team, period, spent }) => `${period} ${team} ${formatUsd(spent)}`);
   await spend(ledger, { id: "old", at: at("19T23:59:00"), key: "a", team: "red", input: 1000, output: 0 });
   await spend(ledger, { id: "new", at: at("20T00:01:00"), key: "a", team: "red", input: 2000, output: 0 });
   await spend(ledger, { id: "none", at: at("20T00:02:00"), key: "b", input: 500, output: 0 });
@@ -36,7 +37,8 @@ it("a day that ended is added at midnight, however long the month's own sums hav
   const longReads = Promise.withResolvers<void>();
   const later = { report: (query: ReportQuery) => longReads.promise.then(() => ledger.report(query)) };
   const read = spendByTeam({ atOnce: ledger, later }, calendarOf("UTC"));
-  const ofMonth = async (now: number) => (await read(now)).flatMap(({ period, spent }) => (period === "month" ? formatUsd(spent) : []));
+  const ofMonth = async (now: number) =>
+    (await read(now)).flatMap(({ period, spent }) => (period === "month" ? formatUsd(spent) : []));
   await spend(ledger, { id: "1", at: at("19T12:00:00"), key: "a", input: 1000, output: 0 });
   expect(await ofMonth(at("20T23:00:00"))).toEqual(["0.001"]);
   await spend(ledger, { id: "2", at: at("20T23:59:00"), key: "a", input: 2000, output: 0 });

@@ -2,13 +2,15 @@ import { describe, expect, it } from "vitest";
 import { AnswerReader } from "../../../bench/answer-reader.ts";
 
 const sized = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
-const chunked = "HTTP/1.1 502 Bad Gateway\r\ntransfer-encoding: chunked\r\n\r\n3\r\nhel\r\n2;why=not\r\nlo\r\n0\r\nx: y\r\n\r\n";
+const chunked =
+  "HTTP/1.1 502 Bad Gateway\r\ntransfer-encoding: chunked\r\n\r\n3\r\nhel\r\n2;why=not\r\nlo\r\n0\r\nx: y\r\n\r\n";
 
 function read(text: string, pieceLength: number): { reader: AnswerReader; body: string; complete: boolean[] } {
   let body = "";
   const reader = new AnswerReader((bytes) => (body += bytes.toString()));
   const complete: boolean[] = [];
-  for (let at = 0; at < text.length; at += pieceLength) complete.push(reader.feed(Buffer.from(text.slice(at, at + pieceLength))));
+  for (let at = 0; at < text.length; at += pieceLength)
+    complete.push(reader.feed(Buffer.from(text.slice(at, at + pieceLength))));
   return { reader, body, complete };
 }
 

@@ -19,6 +19,9 @@ describe("the chart of the README", () => {
   });
 
   it("leaves out what was not measured", () => {
-    expect(panelsOf({ workloads: [{ name: "plain", figures: { farebox: { cpuUs: { median: 1, min: 1, max: 1 } } } }] })[0]?.bars).toHaveLength(1);
+    expect(
+      panelsOf({ workloads: [{ name: "plain", figures: { farebox: { cpuUs: { median: 1, min: 1, max: 1 } } } }] })[0]
+        ?.bars,
+    ).toHaveLength(1);
   });
 });

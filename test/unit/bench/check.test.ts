@@ -10,7 +10,10 @@ const events = [
   "data: [DONE]",
 ];
 const check = (lines: readonly string[], status = 200, type = contentType) =>
-  checkReference({ name: "stream", deltas: 2 }, { status, contentType: type, body: Buffer.from(lines.map((line) => `${line}\n\n`).join("")) });
+  checkReference(
+    { name: "stream", deltas: 2 },
+    { status, contentType: type, body: Buffer.from(lines.map((line) => `${line}\n\n`).join("")) },
+  );
 
 describe("the check of a stream before it is timed", () => {
   it("takes a whole one", () => {
@@ -30,13 +33,20 @@ describe("the check of a stream before it is timed", () => {
 });
 
 describe("the meaning of an answer that a proxy wrote anew", () => {
-  const stream = (lines: readonly string[]) => meaningOf({ deltas: 2 }, Buffer.from(lines.map((line) => `${line}\n\n`).join("")));
+  const stream = (lines: readonly string[]) =>
+    meaningOf({ deltas: 2 }, Buffer.from(lines.map((line) => `${line}\n\n`).join("")));
 
   it("is the same with other fields and other spaces", () => {
-    const anew = events.map((line) => (line.startsWith("data: {") ? `data: ${JSON.stringify({ ...(JSON.parse(line.slice(6)) as object), service_tier: null })}` : line));
+    const anew = events.map((line) =>
+      line.startsWith("data: {")
+        ? `data: ${JSON.stringify({ ...(JSON.parse(line.slice(6)) as object), service_tier: null })}`
+        : line,
+    );
     expect(stream(anew)).toBe(stream(events));
     const plain = (text: string) => meaningOf({ deltas: null }, Buffer.from(text));
-    expect(plain('{ "usage":{"completion_tokens":2,"prompt_tokens":1}, "choices":[{"message":{"content":"a"}}] }')).toBe(plain('{"choices":[{"message":{"content":"a"}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}'));
+    expect(
+      plain('{ "usage":{"completion_tokens":2,"prompt_tokens":1}, "choices":[{"message":{"content":"a"}}] }'),
+    ).toBe(plain('{"choices":[{"message":{"content":"a"}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}'));
   });
 
   it.each([

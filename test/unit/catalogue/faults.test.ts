@@ -34,7 +34,10 @@ describe("a fault names its line and says what to write", () => {
     ],
     [
       "a rate of a service tier whose share cannot be held",
-      changed(official, `${official}        service_tiers: { flex: { official: { input: "0.000001", output: "1" } } }\n`),
+      changed(
+        official,
+        `${official}        service_tiers: { flex: { official: { input: "0.000001", output: "1" } } }\n`,
+      ),
       'a.yaml:14:53: 0.5 of 0.000001 (group "half") cannot be held exactly; state the rate under gateway',
     ],
     [
@@ -184,9 +187,21 @@ describe("a fault names its line and says what to write", () => {
 
 describe("faults of validity", () => {
   it.each<[string, string, string]>([
-    ["not ascending", price("2026-01-01"), "a.yaml:14:15: begins on 2026-01-01, but the price above it on 2026-01-01; write them in ascending order"],
-    ["descending", price("2025-01-01"), "a.yaml:14:15: begins on 2025-01-01, but the price above it on 2026-01-01; write them in ascending order"],
-    ["an end before the start", price("2026-06-01", "        until: 2026-05-01\n"), "a.yaml:15:16: ends on 2026-05-01, not after its start on 2026-06-01; write a later day or leave it out"],
+    [
+      "not ascending",
+      price("2026-01-01"),
+      "a.yaml:14:15: begins on 2026-01-01, but the price above it on 2026-01-01; write them in ascending order",
+    ],
+    [
+      "descending",
+      price("2025-01-01"),
+      "a.yaml:14:15: begins on 2025-01-01, but the price above it on 2026-01-01; write them in ascending order",
+    ],
+    [
+      "an end before the start",
+      price("2026-06-01", "        until: 2026-05-01\n"),
+      "a.yaml:15:16: ends on 2026-05-01, not after its start on 2026-06-01; write a later day or leave it out",
+    ],
   ])("%s", (_, second, expected) => {
     expect(faults({ "a.yaml": oneModel + second })).toEqual([expected]);
   });
@@ -222,25 +237,39 @@ describe("faults of tiers", () => {
 describe("faults of names", () => {
   it.each<[string, string, string]>([
     ["an id stated twice", `${oneModel}  big: {}\n`, "a.yaml:14:3: stated twice in one block; keep one of them"],
-    ["an alias that is an id", changed("    group: half", "    aliases: [big]\n    group: half"), 'a.yaml:6:15: "big" already names this model; keep one of them'],
-    ["an alias stated twice", changed("    group: half", "    aliases: [x, x]\n    group: half"), 'a.yaml:6:18: "x" already names this model; keep one of them'],
+    [
+      "an alias that is an id",
+      changed("    group: half", "    aliases: [big]\n    group: half"),
+      'a.yaml:6:15: "big" already names this model; keep one of them',
+    ],
+    [
+      "an alias stated twice",
+      changed("    group: half", "    aliases: [x, x]\n    group: half"),
+      'a.yaml:6:18: "x" already names this model; keep one of them',
+    ],
   ])("%s", (_, text, expected) => {
     expect(faults({ "a.yaml": text })).toEqual([expected]);
   });
 
   it("are seen across the files of a layer", () => {
     const other = "provider: other\ndefaults: { context_tokens: 1, max_output_tokens: 1 }\nmodels:\n  big: {}\n";
-    expect(faults({ "a.yaml": oneModel, "b.yaml": other })).toEqual(['b.yaml:4:3: model "big" is already in a.yaml; keep one of them']);
+    expect(faults({ "a.yaml": oneModel, "b.yaml": other })).toEqual([
+      'b.yaml:4:3: model "big" is already in a.yaml; keep one of them',
+    ]);
     const alias = other.replace("big: {}", "small: { aliases: [tiny, big] }");
-    expect(faults({ "a.yaml": oneModel, "b.yaml": alias })).toEqual(['b.yaml:4:28: "big" already names model "big"; keep one of them']);
+    expect(faults({ "a.yaml": oneModel, "b.yaml": alias })).toEqual([
+      'b.yaml:4:28: "big" already names model "big"; keep one of them',
+    ]);
     const group = 'groups: { half: { fraction: "0.4" } }\n';
-    expect(faults({ "a.yaml": oneModel, "b.yaml": group })).toEqual(['b.yaml:1:11: group "half" is already in a.yaml; keep one of them']);
+    expect(faults({ "a.yaml": oneModel, "b.yaml": group })).toEqual([
+      'b.yaml:1:11: group "half" is already in a.yaml; keep one of them',
+    ]);
   });
 });
 
 describe("faults of YAML", () => {
   it("are told as such", () => {
-    const [fault, ...rest] = faults({ "a.yaml": "groups:\n  half: { fraction: \"0.5\"\n" });
+    const [fault, ...rest] = faults({ "a.yaml": 'groups:\n  half: { fraction: "0.5"\n' });
     expect(fault).toMatch(/^a\.yaml:\d+:\d+: not YAML: /);
     expect(rest.length).toBeLessThanOrEqual(1);
   });
@@ -252,10 +281,13 @@ describe("faults of YAML", () => {
   });
 
   it("include aliases that multiply without end", () => {
-    const bomb = ["a: &a [x, x, x, x, x, x, x, x, x, x]", ...["b", "c", "d", "e", "f", "g"].map((name, index) => {
-      const before = String.fromCodePoint(97 + index);
-      return `${name}: &${name} [${Array.from({ length: 10 }, () => `*${before}`).join(", ")}]`;
-    })].join("\n");
+    const bomb = [
+      "a: &a [x, x, x, x, x, x, x, x, x, x]",
+      ...["b", "c", "d", "e", "f", "g"].map((name, index) => {
+        const before = String.fromCodePoint(97 + index);
+        return `${name}: &${name} [${Array.from({ length: 10 }, () => `*${before}`).join(", ")}]`;
+      }),
+    ].join("\n");
     expect(faults({ "a.yaml": bomb })[0]).toMatch(/^a\.yaml:1:1: cannot be read as YAML: /);
   });
 
@@ -281,7 +313,9 @@ describe("all faults", () => {
   });
 
   it("are found beside a field that no file has", () => {
-    const text = oneModel.replace("provider: example", "provider: example\nzzz: 1").replace("group: half", "group: third");
+    const text = oneModel
+      .replace("provider: example", "provider: example\nzzz: 1")
+      .replace("group: half", "group: third");
     expect(faults({ "a.yaml": text }).map((fault) => fault.split(";")[0])).toEqual([
       'a.yaml:4:1: unknown field "zzz"',
       'a.yaml:7:12: unknown group "third"',

@@ -8,9 +8,23 @@ import { formatRate, type PicoUsdPerToken } from "../../../src/core/money.ts";
 import type { PriceImport, PriceImportOrder } from "../../../src/ports/price-import.ts";
 import { expectCatalogue, layer, oneModel, pricing } from "../../support/example-catalogue.ts";
 
-const shipped = readdirSync(pricing).filter((name) => name.endsWith(".yaml")).map((name) => ({ name, text: readFileSync(new URL(name, pricing), "utf8") }));
-const order = (from: PriceImportOrder["from"], text: string, more: Partial<PriceImportOrder> = {}): PriceImportOrder => ({
-  from, tables: [{ file: "table.json", text }], fromDate: "2026-11-21", today: "2026-11-20", providers: null, models: null, group: "official", withNew: true, ...more,
+const shipped = readdirSync(pricing)
+  .filter((name) => name.endsWith(".yaml"))
+  .map((name) => ({ name, text: readFileSync(new URL(name, pricing), "utf8") }));
+const order = (
+  from: PriceImportOrder["from"],
+  text: string,
+  more: Partial<PriceImportOrder> = {},
+): PriceImportOrder => ({
+  from,
+  tables: [{ file: "table.json", text }],
+  fromDate: "2026-11-21",
+  today: "2026-11-20",
+  providers: null,
+  models: null,
+  group: "official",
+  withNew: true,
+  ...more,
 });
 
 function imported(wish: PriceImportOrder, layers = [shipped]): PriceImport {
@@ -94,12 +108,26 @@ describe("genai-prices", () => {
 
   it("proposes a changed price from the day that was asked for, and keeps what was before", () => {
     const catalogue = beside(proposal);
-    expect(entry("claude-haiku-4-5")).toMatchObject({ kind: "changed", entries: [{ from: "2026-11-21", changes: [{ class: "input", before: "1.00", after: "0.90" }, { class: "output", before: "5.00", after: "4.50" }] }] });
+    expect(entry("claude-haiku-4-5")).toMatchObject({
+      kind: "changed",
+      entries: [
+        {
+          from: "2026-11-21",
+          changes: [
+            { class: "input", before: "1.00", after: "0.90" },
+            { class: "output", before: "5.00", after: "4.50" },
+          ],
+        },
+      ],
+    });
     expect(inputAt(catalogue, "claude-haiku-4-5", "2026-11-20")).toEqual(["0: 1.00"]);
     expect(inputAt(catalogue, "claude-haiku-4-5", "2026-11-21")).toEqual(["0: 0.90"]);
     expect(proposal.yaml).toContain("# the table does not state cached_input, cache_write: kept from the price before");
     const before = expectCatalogue(buildCatalogue([shipped]));
-    const traits = (from: typeof catalogue) => ({ ...from.find("claude-haiku-4-5", Date.parse("2026-11-20")), price: null });
+    const traits = (from: typeof catalogue) => ({
+      ...from.find("claude-haiku-4-5", Date.parse("2026-11-20")),
+      price: null,
+    });
     expect(traits(catalogue)).toEqual(traits(before));
   });
 
@@ -110,15 +138,25 @@ describe("genai-prices", () => {
     expect(inputAt(catalogue, "claude-sonnet-4-6", "2027-01-01")).toEqual(["0: 2.40", "200001: 4.80"]);
     const charged = catalogue.find("claude-sonnet-4-6", Date.parse("2027-01-02"))?.price?.version.tiers[0].charged;
     expect(charged && formatRate(charged.input)).toBe("2.25");
-    expect(proposal.yaml).toContain("# the gateway's own rates are kept from the price before: look whether they still hold");
+    expect(proposal.yaml).toContain(
+      "# the gateway's own rates are kept from the price before: look whether they still hold",
+    );
   });
 
   it("proposes new models with the names that are free, and prices of requests", () => {
     const catalogue = beside(proposal);
     expect(entry("claude-nova-1")).toMatchObject({ kind: "new", provider: "anthropic" });
-    expect(catalogue.find("claude-nova", Date.parse("2026-11-21"))).toMatchObject({ id: "claude-nova-1", contextTokens: 500_000, group: "official", tokenizerIsPublic: false });
+    expect(catalogue.find("claude-nova", Date.parse("2026-11-21"))).toMatchObject({
+      id: "claude-nova-1",
+      contextTokens: 500_000,
+      group: "official",
+      tokenizerIsPublic: false,
+    });
     expect(catalogue.find("claude-nova-1", Date.parse("2026-11-20"))?.price).toBeNull();
-    expect(catalogue.find("claude-flat", Date.parse("2026-11-21"))?.price?.version.perRequest).toEqual({ charged: 12_500_000_000n, list: 12_500_000_000n });
+    expect(catalogue.find("claude-flat", Date.parse("2026-11-21"))?.price?.version.perRequest).toEqual({
+      charged: 12_500_000_000n,
+      list: 12_500_000_000n,
+    });
   });
 
   it("takes one-hour cache writes and fees of searches over, and keeps the rates of service tiers", () => {
@@ -132,11 +170,19 @@ describe("genai-prices", () => {
     ]);
     const model = beside(proposed).find("gpt-5", Date.parse("2026-11-23"));
     expect(model?.price?.version).toMatchObject({
-      fees: { web_search_call: { list: 12_000_000_000n, inputTokens: 16_000 }, file_search_call: { list: 2_500_000_000n } },
+      fees: {
+        web_search_call: { list: 12_000_000_000n, inputTokens: 16_000 },
+        file_search_call: { list: 2_500_000_000n },
+      },
       serviceTiers: { priority: [{ list: { input: 2_500_000n } }], flex: [{}], batch: [{}] },
     });
-    expect(proposed.yaml).toContain("# rates of service tiers that no table states are kept from the price before: look whether they still hold");
-    const again = imported(order("genai-prices", table, { fromDate: "2026-11-24" }), [shipped, [{ name: proposed.name, text: proposed.yaml }]]);
+    expect(proposed.yaml).toContain(
+      "# rates of service tiers that no table states are kept from the price before: look whether they still hold",
+    );
+    const again = imported(order("genai-prices", table, { fromDate: "2026-11-24" }), [
+      shipped,
+      [{ name: proposed.name, text: proposed.yaml }],
+    ]);
     expect(again.proposed).toEqual([]);
   });
 
@@ -154,14 +200,24 @@ describe("genai-prices", () => {
   });
 
   it("proposes nothing a second time", () => {
-    const again = imported(order("genai-prices", anthropic, { fromDate: "2026-11-22" }), [shipped, [{ name: proposal.name, text: proposal.yaml }]]);
+    const again = imported(order("genai-prices", anthropic, { fromDate: "2026-11-22" }), [
+      shipped,
+      [{ name: proposal.name, text: proposal.yaml }],
+    ]);
     expect(again).toMatchObject({ proposed: [], yaml: "" });
   });
 
   it("may be asked for some models, or known ones only", () => {
-    expect(imported(order("genai-prices", anthropic, { models: ["claude-h*"] })).proposed.map(({ model }) => model)).toEqual(["claude-haiku-4-5"]);
-    expect(imported(order("genai-prices", anthropic, { withNew: false })).proposed.map(({ kind }) => kind)).toEqual(["changed", "changed"]);
-    expect(imported(order("genai-prices", anthropic, { providers: ["elsewhere"] })).proposed.map(({ model }) => model)).toEqual(["other"]);
+    expect(
+      imported(order("genai-prices", anthropic, { models: ["claude-h*"] })).proposed.map(({ model }) => model),
+    ).toEqual(["claude-haiku-4-5"]);
+    expect(imported(order("genai-prices", anthropic, { withNew: false })).proposed.map(({ kind }) => kind)).toEqual([
+      "changed",
+      "changed",
+    ]);
+    expect(
+      imported(order("genai-prices", anthropic, { providers: ["elsewhere"] })).proposed.map(({ model }) => model),
+    ).toEqual(["other"]);
   });
 
   it("is read from a provider's YAML too", () => {
@@ -187,12 +243,19 @@ models:
   });
 
   it("leaves out what would be a fault: a share that cannot be held, a day that is taken", () => {
-    const table = (rate: string) => `[{"id":"openai","models":[{"id":"gpt-4o","match":{"equals":"gpt-4o"},"prices":{"input_mtok":${rate},"output_mtok":10}}]}]`;
+    const table = (rate: string) =>
+      `[{"id":"openai","models":[{"id":"gpt-4o","match":{"equals":"gpt-4o"},"prices":{"input_mtok":${rate},"output_mtok":10}}]}]`;
     expect(imported(order("genai-prices", table("2.000001"))).left_out).toEqual([
-      { model: "gpt-4o", why: '0.50 of 2.000001 (group "large-general") cannot be held exactly; state the rate under gateway' },
+      {
+        model: "gpt-4o",
+        why: '0.50 of 2.000001 (group "large-general") cannot be held exactly; state the rate under gateway',
+      },
     ]);
     expect(imported(order("genai-prices", table("2.4"), { fromDate: "2024-10-02" })).left_out).toEqual([
-      { model: "gpt-4o", why: "another price from 2024-10-02 is stated already; give a later --from-date, or change it by hand" },
+      {
+        model: "gpt-4o",
+        why: "another price from 2024-10-02 is stated already; give a later --from-date, or change it by hand",
+      },
     ]);
   });
 });
@@ -211,15 +274,30 @@ describe("litellm", () => {
 
   it("is read exactly and is sound beside the shipped files", () => {
     const catalogue = beside(proposal);
-    expect(proposal.proposed.map(({ model, kind, provider }) => `${kind} ${model} of ${provider}`)).toEqual(["changed gpt-4o of openai", "new gemini-9-pro of google"]);
+    expect(proposal.proposed.map(({ model, kind, provider }) => `${kind} ${model} of ${provider}`)).toEqual([
+      "changed gpt-4o of openai",
+      "new gemini-9-pro of google",
+    ]);
     expect(inputAt(catalogue, "gpt-4o", "2026-11-21")).toEqual(["0: 2.40"]);
     const model = catalogue.find("gemini-9-pro", Date.parse("2026-11-21"));
     expect(model).toMatchObject({ contextTokens: 1_048_576, outputTokensMax: 65_535 });
     const [base, above] = model?.price?.version.tiers ?? [];
     expect(base && Object.entries(base.list).map(([name, rate]) => `${name} ${formatRate(rate)}`)).toEqual([
-      "input 1.25", "cached_input 0.3125", "cache_write 1.25", "cache_write_1h 2.25", "audio_input 0.70", "image_input 1.25", "output 10.00", "reasoning 11.00", "audio_output 10.00", "image_output 10.00",
+      "input 1.25",
+      "cached_input 0.3125",
+      "cache_write 1.25",
+      "cache_write_1h 2.25",
+      "audio_input 0.70",
+      "image_input 1.25",
+      "output 10.00",
+      "reasoning 11.00",
+      "audio_output 10.00",
+      "image_output 10.00",
     ]);
-    expect(above).toMatchObject({ fromPromptTokens: 200_001, list: { input: 2_500_000n, output: 15_000_000n, cached_input: 312_500n } });
+    expect(above).toMatchObject({
+      fromPromptTokens: 200_001,
+      list: { input: 2_500_000n, output: 15_000_000n, cached_input: 312_500n },
+    });
   });
 
   it("says what it leaves out", () => {
@@ -242,19 +320,44 @@ describe("what cannot be imported", () => {
   it.each<[string, string[], RegExp]>([
     ["no JSON", problem("litellm", '{"a": '), /^table\.json is neither JSON nor YAML: /],
     ["the other table", problem("litellm", anthropic), /^table\.json is not litellm's table: /],
-    ["a table of something else", problem("genai-prices", '{"gpt-4o": 1}'), /^table\.json is not a genai-prices table: /],
-    ["an unknown provider", problem("genai-prices", anthropic, { providers: ["antropic"] }), /no provider "antropic"; did you mean "anthropic"\?$/],
-    ["an unknown group", problem("genai-prices", anthropic, { group: "offical" }), /there is no "offical"; give --group: did you mean "official"\?$/],
+    [
+      "a table of something else",
+      problem("genai-prices", '{"gpt-4o": 1}'),
+      /^table\.json is not a genai-prices table: /,
+    ],
+    [
+      "an unknown provider",
+      problem("genai-prices", anthropic, { providers: ["antropic"] }),
+      /no provider "antropic"; did you mean "anthropic"\?$/,
+    ],
+    [
+      "an unknown group",
+      problem("genai-prices", anthropic, { group: "offical" }),
+      /there is no "offical"; give --group: did you mean "official"\?$/,
+    ],
   ])("%s is told in a sentence", (_, problems, expected) => {
     expect(problems).toEqual([expect.stringMatching(expected)]);
   });
 
   it("leaves a model of the user's own folder to its owner where its prices are not one below the other", () => {
-    const own = layer({ "mine.yaml": oneModel.replace("half:", "halb:").replace("group: half", "group: halb").replace(/ +prices:[^]*/, '    prices: [{ from: 2026-01-01, source: "a list", official: { input: "2.00", output: "10.00" } }]\n') });
-    const table = '[{"id":"example","models":[{"id":"big","match":{"equals":"big"},"prices":{"input_mtok":1.5,"output_mtok":10}}]}]';
+    const own = layer({
+      "mine.yaml": oneModel
+        .replace("half:", "halb:")
+        .replace("group: half", "group: halb")
+        .replace(
+          / +prices:[^]*/,
+          '    prices: [{ from: 2026-01-01, source: "a list", official: { input: "2.00", output: "10.00" } }]\n',
+        ),
+    });
+    const table =
+      '[{"id":"example","models":[{"id":"big","match":{"equals":"big"},"prices":{"input_mtok":1.5,"output_mtok":10}}]}]';
     const proposal = imported(order("genai-prices", table), [shipped, own]);
     expect(proposal.proposed).toMatchObject([{ model: "big", by_hand: { file: "mine.yaml", line: 5 } }]);
-    expect(proposal.yaml).toContain("# mine.yaml:5 states big itself: add this to its prices there, in the order of the days.\n#   - from: 2026-11-21\n");
-    expect(buildCatalogue([shipped, [...own, { name: proposal.name, text: proposal.yaml }]])).toMatchObject({ ok: true });
+    expect(proposal.yaml).toContain(
+      "# mine.yaml:5 states big itself: add this to its prices there, in the order of the days.\n#   - from: 2026-11-21\n",
+    );
+    expect(buildCatalogue([shipped, [...own, { name: proposal.name, text: proposal.yaml }]])).toMatchObject({
+      ok: true,
+    });
   });
 });

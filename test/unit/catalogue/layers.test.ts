@@ -5,7 +5,15 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatFault } from "../../../src/core/fault.ts";
 import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { formatRate } from "../../../src/core/money.ts";
-import { catalogueOf, expectCatalogue, faults, faultsOf, oneModel, pricing, today } from "../../support/example-catalogue.ts";
+import {
+  catalogueOf,
+  expectCatalogue,
+  faults,
+  faultsOf,
+  oneModel,
+  pricing,
+  today,
+} from "../../support/example-catalogue.ts";
 
 const dear = `provider: mine
 models:
@@ -38,7 +46,9 @@ describe("a user's layer", () => {
   it("may name a family for each model", () => {
     const mine = `${dear.replace("provider: mine\n", "")}`.replace("big:", "own:\n    provider: theirs");
     expect(catalogueOf(shipped, { "mine.yaml": mine }).find("own", today)?.provider).toBe("theirs");
-    expect(catalogueOf(shipped, { "mine.yaml": `provider: ours\n${mine}` }).find("own", today)?.provider).toBe("theirs");
+    expect(catalogueOf(shipped, { "mine.yaml": `provider: ours\n${mine}` }).find("own", today)?.provider).toBe(
+      "theirs",
+    );
   });
 
   it("changes the share of a shipped group", () => {
@@ -54,7 +64,9 @@ describe("a user's layer", () => {
 
   it("may not hide a shipped model behind an alias", () => {
     const mine = dear.replace("big:", "own:\n    aliases: [big]");
-    expect(faults(shipped, { "mine.yaml": mine })).toEqual(['mine.yaml:4:15: "big" already names model "big"; keep one of them']);
+    expect(faults(shipped, { "mine.yaml": mine })).toEqual([
+      'mine.yaml:4:15: "big" already names model "big"; keep one of them',
+    ]);
   });
 
   it("adds task units and a ceiling price for what no file names", () => {
@@ -68,12 +80,26 @@ default:
       official: { input: "20", output: "100" }
       gateway: { input: "20", output: "100" }
 `;
-    const catalogue = catalogueOf({ ...shipped, "g.yaml": 'task_units: { llm: "10" }\ndefault: null\n' }, { "mine.yaml": mine });
-    expect(catalogue.taskUnits).toEqual(new Map([["llm", 10n], ["quota", 500_000n]]));
-    expect(catalogue.find("never-heard-of", today)).toMatchObject({ id: "default", group: "default", contextTokens: 5000 });
+    const catalogue = catalogueOf(
+      { ...shipped, "g.yaml": 'task_units: { llm: "10" }\ndefault: null\n' },
+      { "mine.yaml": mine },
+    );
+    expect(catalogue.taskUnits).toEqual(
+      new Map([
+        ["llm", 10n],
+        ["quota", 500_000n],
+      ]),
+    );
+    expect(catalogue.find("never-heard-of", today)).toMatchObject({
+      id: "default",
+      group: "default",
+      contextTokens: 5000,
+    });
     expect(catalogue.find("big", today)?.id).toBe("big");
     expect(catalogue.list(today).map(({ id }) => id)).toEqual(["big"]);
-    expect(catalogueOf(shipped, { "a.yaml": mine, "b.yaml": "default: null\n" }).find("never-heard-of", today)).toBeUndefined();
+    expect(
+      catalogueOf(shipped, { "a.yaml": mine, "b.yaml": "default: null\n" }).find("never-heard-of", today),
+    ).toBeUndefined();
   });
 });
 
@@ -81,7 +107,10 @@ describe("the digest", () => {
   const digest = (...layers: Readonly<Record<string, string>>[]) => catalogueOf(...layers).digest;
 
   it("is equal for equal prices, however they are spread over files", () => {
-    const [groups, models] = [oneModel.slice(0, oneModel.indexOf("provider")), oneModel.slice(oneModel.indexOf("provider"))];
+    const [groups, models] = [
+      oneModel.slice(0, oneModel.indexOf("provider")),
+      oneModel.slice(oneModel.indexOf("provider")),
+    ];
     expect(digest({ "a.yaml": groups, "b.yaml": models })).toBe(digest({ "a.yaml": oneModel }));
     expect(digest({ "x.yaml": `# a remark\n${oneModel}` })).toBe(digest({ "a.yaml": oneModel }));
   });
@@ -126,7 +155,9 @@ describe("loadCatalogue", () => {
   it("names a folder that does not exist, or is none", async () => {
     for (const name of ["absent", "notes.txt"]) {
       const [fault, ...rest] = faultsOf(await loadCatalogue({ shipped: pricing, user: join(folder, name) }));
-      expect(fault).toMatch(/:1:1: cannot be read: it (does not exist|is not a folder); write the path of a folder of price files$/);
+      expect(fault).toMatch(
+        /:1:1: cannot be read: it (does not exist|is not a folder); write the path of a folder of price files$/,
+      );
       expect(rest).toEqual([]);
     }
   });

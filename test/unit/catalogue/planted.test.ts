@@ -61,27 +61,44 @@ type Edit = readonly [from: string, to: string];
 const plants: Readonly<Record<string, readonly Edit[]>> = {
   "a group's fraction as a number": [['"0.333333"', "¶0.333333"]],
   "units as a number": [['"10000000"', "¶10000000"]],
-  "no provider": [["provider: example\n", ""], ["models:", "¶models:"]],
+  "no provider": [
+    ["provider: example\n", ""],
+    ["models:", "¶models:"],
+  ],
   "a factor that narrows": [['"1.5"', '¶"0.5"']],
   "an unknown field at the top": [["task_units:", "¶zzz: 1\ntask_units:"]],
   "an alias that is no text": [["[uno, een]", "[uno, een, ¶5]"]],
   "an unknown group": [["group: third # of two", "group: ¶thrid # of two"]],
   "a quoted count": [["context_tokens: 1000", 'context_tokens: ¶"1000"']],
-  "an overlap": [["until: 2026-03-01", "until: 2026-04-01"], ["from: 2026-03-01 # later", "from: ¶2026-03-01 # later"]],
+  "an overlap": [
+    ["until: 2026-03-01", "until: 2026-04-01"],
+    ["from: 2026-03-01 # later", "from: ¶2026-03-01 # later"],
+  ],
   "a rate that is a number": [['input: "2.00"', "input: ¶2.00"]],
-  "no source": [['        source: "the fourth list"\n', ""], ["- from: 2026-05-03", "- ¶from: 2026-05-03"]],
+  "no source": [
+    ['        source: "the fourth list"\n', ""],
+    ["- from: 2026-05-03", "- ¶from: 2026-05-03"],
+  ],
   "two shares that are not exact": [['input: "4.00", output: "14.00"', 'input: ¶"0.000001", output: ¶"0.000003"']],
   "a mode that there is not": [["tier_mode: whole_request", "tier_mode: ¶sometimes"]],
   "tiers out of order": [["from_prompt_tokens: 201", "from_prompt_tokens: ¶101"]],
   "a rate that is too fine": [['output: "15.00"', 'output: ¶"15.0000001"']],
   "an alias of another model": [["[dos]", "[dos, ¶uno]"]],
-  "a missing count": [["    max_output_tokens: 200\n", ""], ["  two:", "  ¶two:"]],
-  "a flat price beside rates": [["per_request:", "¶gateway: { input: \"1\" }\n        per_request:"]],
+  "a missing count": [
+    ["    max_output_tokens: 200\n", ""],
+    ["  two:", "  ¶two:"],
+  ],
+  "a flat price beside rates": [["per_request:", '¶gateway: { input: "1" }\n        per_request:']],
   "a minimum of tokens beside a flat price": [["{ usd:", "{ tokens: ¶5, usd:"]],
   "a day that does not exist": [["from: 2026-02-03", "from: ¶2026-02-30"]],
   "a mistyped field": [['source: "the third list"', '¶sorce: "the third list"']],
   "a gateway rate in words": [['input: "3.10"', 'input: ¶"cheap"']],
-  "a price that is no block": [['        gateway: { input: "3.20", output: "8.20" }\n', '        gateway: { input: "3.20", output: "8.20" }\n      - ¶soon\n']],
+  "a price that is no block": [
+    [
+      '        gateway: { input: "3.20", output: "8.20" }\n',
+      '        gateway: { input: "3.20", output: "8.20" }\n      - ¶soon\n',
+    ],
+  ],
   "a model that is no block": [["  # a place for more", "  four: ¶cheap"]],
   "a model stated twice": [["  # another place", "  ¶two: { group: nothing }"]],
 };
@@ -94,7 +111,18 @@ function planted(names: readonly string[]): { text: string; places: string[] } {
     text = text.replace(from, to);
   }
   const places = text.split("\n").flatMap((line, index) =>
-    line.split("¶").slice(1).map((_, mark) => `a.yaml:${index + 1}:${line.split("¶").slice(0, mark + 1).join("").length + 1}`),
+    line
+      .split("¶")
+      .slice(1)
+      .map(
+        (_, mark) =>
+          `a.yaml:${index + 1}:${
+            line
+              .split("¶")
+              .slice(0, mark + 1)
+              .join("").length + 1
+          }`,
+      ),
   );
   return { text: text.replaceAll("¶", ""), places };
 }

@@ -1,7 +1,14 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { chargedRates, chargedUsd, listRates, readFraction } from "../../../src/catalogue/rates.ts";
-import { formatRate, formatUsd, parseRate, parseUsd, type PicoUsd, type PicoUsdPerToken } from "../../../src/core/money.ts";
+import {
+  formatRate,
+  formatUsd,
+  parseRate,
+  parseUsd,
+  type PicoUsd,
+  type PicoUsdPerToken,
+} from "../../../src/core/money.ts";
 import { catalogueOf, today } from "../../support/example-catalogue.ts";
 
 const decimal = fc.bigInt({ min: 0n, max: 10_000_000_000n }).map((value) => formatRate(value as PicoUsdPerToken));
@@ -17,7 +24,8 @@ describe("a group's share", () => {
         const charged = chargedRates({ official: { input, output }, gateway: {} }, share);
         const exact = [input, output].map((rate) => (parseRate(rate) ?? 0n) * share.millionths);
         expect(charged.ok).toBe(exact.every((product) => product % 1_000_000n === 0n));
-        if (charged.ok) expect([charged.rates.input, charged.rates.output].map((rate) => rate * 1_000_000n)).toEqual(exact);
+        if (charged.ok)
+          expect([charged.rates.input, charged.rates.output].map((rate) => rate * 1_000_000n)).toEqual(exact);
       }),
     );
   });

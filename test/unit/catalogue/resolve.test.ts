@@ -45,7 +45,11 @@ ${listed}        official: { input: "4", output: "20" }
   });
 
   it("leaves a known model without a price outside of it", () => {
-    expect(catalogue.find("big", Date.parse("2025-01-01"))).toMatchObject({ id: "big", price: null, contextTokens: 1000 });
+    expect(catalogue.find("big", Date.parse("2025-01-01"))).toMatchObject({
+      id: "big",
+      price: null,
+      contextTokens: 1000,
+    });
     expect(catalogue.list(Date.parse("2025-01-01")).map(({ price }) => price)).toEqual([null]);
   });
 
@@ -84,7 +88,12 @@ ${listed}        official: { input: "2", cache_write: "4", output: "10" }
 `);
     const version = versionAt(catalogue, "2026-04-01");
     const { charged } = version?.tiers[0] ?? { charged: undefined };
-    expect(charged).toMatchObject({ input: 1_100_000n, cached_input: 300_000n, cache_write: 2_000_000n, output: 6_000_000n });
+    expect(charged).toMatchObject({
+      input: 1_100_000n,
+      cached_input: 300_000n,
+      cache_write: 2_000_000n,
+      output: 6_000_000n,
+    });
     expect(charged?.reasoning).toBe(6_000_000n);
     expect(version?.fraction).toBeNull();
   });
@@ -97,7 +106,10 @@ ${listed}        official: { input: "2", output: "10" }
 `,
       "null",
     );
-    expect(versionAt(catalogue, "2026-04-01")?.tiers[0].charged).toMatchObject({ input: 1_000_000n, output: 2_000_000n });
+    expect(versionAt(catalogue, "2026-04-01")?.tiers[0].charged).toMatchObject({
+      input: 1_000_000n,
+      output: 2_000_000n,
+    });
     expect(catalogue.find("big", today)?.group).toBeNull();
   });
 });
@@ -138,7 +150,13 @@ ${listed}        official: { input: "2", output: "10" }
     version && formatUsd(costOf(version, { ...noTokens, input, output: 10 }, { serviceTier, calls }).charged);
 
   it("are charged at the group's share, or as the gateway states them", () => {
-    expect([cost(10, null), cost(10, "priority"), cost(10, "batch"), cost(11, "batch"), cost(10, "scale")]).toEqual(["0.00006", "0.00014", "0.00003", "0.00003825", "0.00006"]);
+    expect([cost(10, null), cost(10, "priority"), cost(10, "batch"), cost(11, "batch"), cost(10, "scale")]).toEqual([
+      "0.00006",
+      "0.00014",
+      "0.00003",
+      "0.00003825",
+      "0.00006",
+    ]);
     expect(cost(10, null, { web_search_call: 2, file_search_call: 3, mcp_call: 9 })).toBe("0.01306");
   });
 
@@ -162,8 +180,13 @@ ${listed}        official: { input: "2", output: "10" }
   it("charge a flat price by the group's share, or as the gateway states it", () => {
     const share = priced(`      - from: 2026-01-01\n${listed}        per_request: { official: "0.25" }\n`);
     expect(versionAt(share, "2026-04-01")?.perRequest).toEqual({ charged: usd("0.125"), list: usd("0.25") });
-    const stated = priced(`      - from: 2026-01-01\n${listed}        per_request: { official: "0.25", gateway: "0.2" }\n`);
-    expect(versionAt(stated, "2026-04-01")).toMatchObject({ perRequest: { charged: usd("0.2"), list: usd("0.25") }, fraction: null });
+    const stated = priced(
+      `      - from: 2026-01-01\n${listed}        per_request: { official: "0.25", gateway: "0.2" }\n`,
+    );
+    expect(versionAt(stated, "2026-04-01")).toMatchObject({
+      perRequest: { charged: usd("0.2"), list: usd("0.25") },
+      fraction: null,
+    });
   });
 });
 
@@ -172,7 +195,12 @@ describe("a pinned price", () => {
     const pinned = catalogueOf({ "a.yaml": oneModel }).find("big", today)?.price;
     expect(pinned?.canonical).toBe(pinned && canonicalPrice(pinned.version));
     expect(pinned && parseCanonicalPrice(pinned.canonical)).toEqual(pinned?.version);
-    expect(pinned?.id).toBe(createHash("sha256").update(pinned?.canonical ?? "").digest("hex").slice(0, 32));
+    expect(pinned?.id).toBe(
+      createHash("sha256")
+        .update(pinned?.canonical ?? "")
+        .digest("hex")
+        .slice(0, 32),
+    );
   });
 });
 
@@ -202,11 +230,20 @@ describe("traits", () => {
 
   it("are exact for a published tokenizer", () => {
     const model = bare("tokenizer: cl100k_base, reasoning: false");
-    expect(model).toMatchObject({ encoding: "cl100k_base", tokenizerIsPublic: true, errorFactor: 1000, tokensPerByte: 1000, reasons: false });
+    expect(model).toMatchObject({
+      encoding: "cl100k_base",
+      tokenizerIsPublic: true,
+      errorFactor: 1000,
+      tokensPerByte: 1000,
+      reasons: false,
+    });
   });
 
   it("of a model win over its file's defaults, null included", () => {
-    const model = bare('tokenizer: null, error_factor: "1.2", image_part_tokens: null', ", tokenizer: o200k_base, image_part_tokens: 7");
+    const model = bare(
+      'tokenizer: null, error_factor: "1.2", image_part_tokens: null',
+      ", tokenizer: o200k_base, image_part_tokens: 7",
+    );
     expect(model).toMatchObject({ tokenizerIsPublic: false, errorFactor: 1200, imagePartTokens: null });
     expect(bare("", ", image_part_tokens: 7")).toMatchObject({ imagePartTokens: 7 });
   });

@@ -5,7 +5,8 @@ import { canonicalSegments, isBelow, ownPaths } from "../../../src/core/task-rou
 
 const source = "source: seen";
 type Files = Readonly<Record<string, string>>;
-const build = (...layers: readonly Files[]) => buildCatalogue(layers.map((files) => Object.entries(files).map(([name, text]) => ({ name, text }))));
+const build = (...layers: readonly Files[]) =>
+  buildCatalogue(layers.map((files) => Object.entries(files).map(([name, text]) => ({ name, text }))));
 
 function routesOf(...layers: readonly Files[]) {
   const built = build(...layers);
@@ -15,7 +16,10 @@ function routesOf(...layers: readonly Files[]) {
 
 describe("a route that cannot be", () => {
   it.each<[string, string]>([
-    ["POST /v1/images: { does: upload, source: seen }", '"/v1/images" is a path of Farebox\'s own; write one that does not begin with /admin'],
+    [
+      "POST /v1/images: { does: upload, source: seen }",
+      '"/v1/images" is a path of Farebox\'s own; write one that does not begin with /admin',
+    ],
     ["POST /v1: { does: upload, source: seen }", "is a path of Farebox's own"],
     ["POST /V1/Images: { does: upload, source: seen }", "is a path of Farebox's own"],
     ["POST /chat/completions: { does: upload, source: seen }", "is a path of Farebox's own"],
@@ -46,51 +50,115 @@ describe("a route that cannot be", () => {
   });
 
   it("is one of two that a request could be, each with its file and line", () => {
-    const twice = build({ "a.yaml": `routes:\n  POST /x/y: { does: upload, ${source} }\n`, "b.yaml": `routes:\n\n  POST /X/y: { does: upload, ${source} }\n` });
-    expect(twice.ok ? [] : twice.faults).toEqual([expect.objectContaining({ file: "b.yaml", line: 3, message: '"POST /x/y" is already in a.yaml, line 2; keep one of them' })]);
-    const shadowed = build({ "a.yaml": `routes:\n  "GET /x/{task_id}": { does: retrieve, ${source} }\n  GET /x/list: { does: list, ${source} }\n` });
-    expect(shadowed.ok ? [] : shadowed.faults).toEqual([expect.objectContaining({ line: 3, message: expect.stringContaining('a request can be both this and "GET /x/{task_id}" (a.yaml, line 2)') })]);
-    const later = build({ "a.yaml": `routes:\n  GET /x/list: { does: list, ${source} }\n` }, { "b.yaml": `routes:\n  "GET /x/{task_id}": { does: retrieve, ${source} }\n` });
-    expect(later.ok ? [] : later.faults).toEqual([expect.objectContaining({ file: "b.yaml", message: expect.stringContaining('write "GET /x/list: null"') })]);
+    const twice = build({
+      "a.yaml": `routes:\n  POST /x/y: { does: upload, ${source} }\n`,
+      "b.yaml": `routes:\n\n  POST /X/y: { does: upload, ${source} }\n`,
+    });
+    expect(twice.ok ? [] : twice.faults).toEqual([
+      expect.objectContaining({
+        file: "b.yaml",
+        line: 3,
+        message: '"POST /x/y" is already in a.yaml, line 2; keep one of them',
+      }),
+    ]);
+    const shadowed = build({
+      "a.yaml": `routes:\n  "GET /x/{task_id}": { does: retrieve, ${source} }\n  GET /x/list: { does: list, ${source} }\n`,
+    });
+    expect(shadowed.ok ? [] : shadowed.faults).toEqual([
+      expect.objectContaining({
+        line: 3,
+        message: expect.stringContaining('a request can be both this and "GET /x/{task_id}" (a.yaml, line 2)'),
+      }),
+    ]);
+    const later = build(
+      { "a.yaml": `routes:\n  GET /x/list: { does: list, ${source} }\n` },
+      { "b.yaml": `routes:\n  "GET /x/{task_id}": { does: retrieve, ${source} }\n` },
+    );
+    expect(later.ok ? [] : later.faults).toEqual([
+      expect.objectContaining({ file: "b.yaml", message: expect.stringContaining('write "GET /x/list: null"') }),
+    ]);
   });
 });
 
 describe("routes of a later file", () => {
   it("replace those of the same method and path, and take others away", () => {
-    const first = { "a.yaml": `routes:\n  POST /x: { does: create, model: one, ${source} }\n  POST /y: { does: create, model: one, ${source} }\n  PUT /y: { does: upload, ${source} }\n` };
-    const catalogue = routesOf(first, { "b.yaml": `routes:\n  POST /x: { does: create, model: two, ${source} }\n  POST /y: null\n` });
-    expect(catalogue.parts.routes.map(({ method, path, model }) => [method, path, model.fixed])).toEqual([["POST", "/x", "two"], ["PUT", "/y", null]]);
+    const first = {
+      "a.yaml": `routes:\n  POST /x: { does: create, model: one, ${source} }\n  POST /y: { does: create, model: one, ${source} }\n  PUT /y: { does: upload, ${source} }\n`,
+    };
+    const catalogue = routesOf(first, {
+      "b.yaml": `routes:\n  POST /x: { does: create, model: two, ${source} }\n  POST /y: null\n`,
+    });
+    expect(catalogue.parts.routes.map(({ method, path, model }) => [method, path, model.fixed])).toEqual([
+      ["POST", "/x", "two"],
+      ["PUT", "/y", null],
+    ]);
     expect(catalogue.digest).not.toBe(routesOf(first).digest);
     // The null may make room for what it would have shadowed.
-    expect(build({ "a.yaml": `routes:\n  GET /x/list: { does: list, ${source} }\n` }, { "b.yaml": `routes:\n  GET /x/list: null\n  "GET /x/{task_id}": { does: retrieve, ${source} }\n` }).ok).toBe(true);
+    expect(
+      build(
+        { "a.yaml": `routes:\n  GET /x/list: { does: list, ${source} }\n` },
+        { "b.yaml": `routes:\n  GET /x/list: null\n  "GET /x/{task_id}": { does: retrieve, ${source} }\n` },
+      ).ok,
+    ).toBe(true);
   });
 });
 
 describe("a path", () => {
-  const catalogue = routesOf({ "a.yaml": `routes:\n  POST /mj/v2/imagine: { does: create, model: mj, ${source} }\n  "GET /luma/{task_id}/more": { does: retrieve, ${source} }\n` });
+  const catalogue = routesOf({
+    "a.yaml": `routes:\n  POST /mj/v2/imagine: { does: create, model: mj, ${source} }\n  "GET /luma/{task_id}/more": { does: retrieve, ${source} }\n`,
+  });
 
   it("is its route as it is written, and no other spelling of it is another path", () => {
     expect(catalogue.route("POST", "/mj/v2/imagine")).toMatchObject({ kind: "route", taskId: null });
     expect(catalogue.route("GET", "/luma/a%2Db/more")).toMatchObject({ kind: "route", taskId: "a%2Db" });
     const spellings = [
-      "/mj/v2/imagine/", "//mj/v2/imagine", "/MJ/V2/IMAGINE", "/mj/v2/%69magine", "/mj/v2/%2569magine", "/mj/v2/%252569magine", "/mj%2fv2%2Fimagine", "/mj\\v2\\imagine",
-      "/mj/./v2/imagine", "/x/../mj/v2/imagine", "/mj/v2/imagine;a=b", "/mj;x/v2/imagine", "/mj/v2/imagine%20", "/mj/v2/imagine%00", "/mj/v2/imagine%09", "/mj/v2/imagin\u{ff45}",
+      "/mj/v2/imagine/",
+      "//mj/v2/imagine",
+      "/MJ/V2/IMAGINE",
+      "/mj/v2/%69magine",
+      "/mj/v2/%2569magine",
+      "/mj/v2/%252569magine",
+      "/mj%2fv2%2Fimagine",
+      "/mj\\v2\\imagine",
+      "/mj/./v2/imagine",
+      "/x/../mj/v2/imagine",
+      "/mj/v2/imagine;a=b",
+      "/mj;x/v2/imagine",
+      "/mj/v2/imagine%20",
+      "/mj/v2/imagine%00",
+      "/mj/v2/imagine%09",
+      "/mj/v2/imagin\u{ff45}",
     ];
     for (const path of spellings) expect(catalogue.route("POST", path), path).toMatchObject({ kind: "misspelt" });
-    for (const method of ["GET", "HEAD", "PUT", "OPTIONS"]) expect(catalogue.route(method, "/mj/v2/imagine"), method).toMatchObject({ kind: "misspelt" });
-    for (const path of ["/mj/v2", "/mj/v2/imagine/x", "/mj/v2/imagin", "/luma/more", "/luma//more", "/"]) expect(catalogue.route("POST", path), path).toBeUndefined();
+    for (const method of ["GET", "HEAD", "PUT", "OPTIONS"])
+      expect(catalogue.route(method, "/mj/v2/imagine"), method).toMatchObject({ kind: "misspelt" });
+    for (const path of ["/mj/v2", "/mj/v2/imagine/x", "/mj/v2/imagin", "/luma/more", "/luma//more", "/"])
+      expect(catalogue.route("POST", path), path).toBeUndefined();
   });
 
   it("is below Farebox's own in every spelling", () => {
-    for (const path of ["/ADMIN", "/admin/", "/%61dmin/v1", "/x/../admin", "/api/v1/task;x/t-1", "/api//v1/task", "/api/v1/tasks?", "/healthz%20"]) expect(isBelow(path.split("?")[0] ?? "", ownPaths), path).toBe(true);
-    for (const path of ["/adminx", "/api/v1/taskx", "/api/v2/task", "/"]) expect(isBelow(path, ownPaths), path).toBe(false);
+    for (const path of [
+      "/ADMIN",
+      "/admin/",
+      "/%61dmin/v1",
+      "/x/../admin",
+      "/api/v1/task;x/t-1",
+      "/api//v1/task",
+      "/api/v1/tasks?",
+      "/healthz%20",
+    ])
+      expect(isBelow(path.split("?")[0] ?? "", ownPaths), path).toBe(true);
+    for (const path of ["/adminx", "/api/v1/taskx", "/api/v2/task", "/"])
+      expect(isBelow(path, ownPaths), path).toBe(false);
   });
 
   it("has one canonical form, whatever text it is", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), (text) => {
         const once = canonicalSegments(text);
-        expect(once.every((segment) => segment !== "" && segment !== "." && segment !== ".." && !/[/\\;A-Z]/.test(segment))).toBe(true);
+        expect(
+          once.every((segment) => segment !== "" && segment !== "." && segment !== ".." && !/[/\\;A-Z]/.test(segment)),
+        ).toBe(true);
       }),
     );
   });

@@ -86,12 +86,22 @@ describe("the shipped prices", () => {
 
   describe("reviewed on 2026-11-22", () => {
     const ratesOf = (model: string, at: number) =>
-      priceOf(model, at).tiers.map(({ list }) => [list.input, list.cached_input, list.cache_write, list.output].map(formatRate).join(" "));
+      priceOf(model, at).tiers.map(({ list }) =>
+        [list.input, list.cached_input, list.cache_write, list.output].map(formatRate).join(" "),
+      );
 
     it.each([
       ["gpt-5.6-luna", ["1.00 0.10 1.25 6.00", "2.00 0.20 2.50 9.00"], ["0.20 0.02 0.25 1.20", "0.40 0.04 0.50 1.80"]],
-      ["gpt-5.6-sol", ["5.00 0.50 6.25 30.00", "10.00 1.00 12.50 45.00"], ["4.00 0.40 5.00 20.00", "8.00 0.80 10.00 30.00"]],
-      ["gpt-5.6-terra", ["2.50 0.25 3.125 15.00", "5.00 0.50 6.25 22.50"], ["2.00 0.20 2.50 12.00", "4.00 0.40 5.00 18.00"]],
+      [
+        "gpt-5.6-sol",
+        ["5.00 0.50 6.25 30.00", "10.00 1.00 12.50 45.00"],
+        ["4.00 0.40 5.00 20.00", "8.00 0.80 10.00 30.00"],
+      ],
+      [
+        "gpt-5.6-terra",
+        ["2.50 0.25 3.125 15.00", "5.00 0.50 6.25 22.50"],
+        ["2.00 0.20 2.50 12.00", "4.00 0.40 5.00 18.00"],
+      ],
       ["claude-sonnet-5", ["3.00 0.30 3.75 15.00"], ["2.00 0.20 2.50 10.00"]],
       ["gemini-3.6-flash", ["1.50 0.15 1.50 7.50"], ["0.75 0.075 0.75 3.75"]],
       ["gpt-5.5", ["5.00 0.50 5.00 30.00"], ["5.00 0.50 5.00 30.00", "10.00 1.00 10.00 45.00"]],
@@ -103,11 +113,21 @@ describe("the shipped prices", () => {
 
     it("state service tiers, one-hour cache writes and fees at the group's share", () => {
       const tokens = { ...noTokens, input: 1_000_000, output: 1_000_000 };
-      const cost = (model: string, serviceTier: string | null) => formatUsd(costOf(priceOf(model, reviewed), tokens, { serviceTier, calls: {} }).charged);
-      expect([cost("gpt-5", null), cost("gpt-5", "priority"), cost("gpt-5", "flex"), cost("gpt-5", "batch")]).toEqual(["5.625", "11.25", "2.8125", "2.8125"]);
+      const cost = (model: string, serviceTier: string | null) =>
+        formatUsd(costOf(priceOf(model, reviewed), tokens, { serviceTier, calls: {} }).charged);
+      expect([cost("gpt-5", null), cost("gpt-5", "priority"), cost("gpt-5", "flex"), cost("gpt-5", "batch")]).toEqual([
+        "5.625",
+        "11.25",
+        "2.8125",
+        "2.8125",
+      ]);
       expect(cost("claude-opus-4-6", null)).toBe("22.50");
       expect(formatRate(priceOf("claude-opus-4-6", reviewed).tiers[0].list.cache_write_1h)).toBe("10.00");
-      expect(priceOf("gpt-4o", reviewed).fees?.["web_search_call"]).toEqual({ charged: 5_000_000_000n, list: 10_000_000_000n, inputTokens: 16_000 });
+      expect(priceOf("gpt-4o", reviewed).fees?.["web_search_call"]).toEqual({
+        charged: 5_000_000_000n,
+        list: 10_000_000_000n,
+        inputTokens: 16_000,
+      });
       // The two tables differ on this one.
       expect(priceOf("gpt-4o-mini", reviewed).fees?.["web_search_call"]).toBeUndefined();
     });
@@ -117,7 +137,10 @@ describe("the shipped prices", () => {
       expect(ratesOf("gemini-3.6-flash", Date.parse("2027-01-01T00:00:00Z"))).toEqual(["1.50 0.15 1.50 7.50"]);
     });
 
-    it.each([["gpt-5.5", "1.36", "2.72001"], ["gpt-5.5-pro", "8.16", "16.32006"]])("charge long prompts of %s by their tier, whole", (model, short, long) => {
+    it.each([
+      ["gpt-5.5", "1.36", "2.72001"],
+      ["gpt-5.5-pro", "8.16", "16.32006"],
+    ])("charge long prompts of %s by their tier, whole", (model, short, long) => {
       const cost = (input: number) => formatUsd(costOf(priceOf(model, reviewed), { ...noTokens, input }).charged);
       expect([cost(272_000), cost(272_001)]).toEqual([short, long]);
     });

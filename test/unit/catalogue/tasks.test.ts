@@ -36,18 +36,38 @@ describe("prices of tasks", () => {
   const find = (type: string | null, day: string, model = "kling") => {
     const found = built(file).findTask(model, type, Date.parse(day));
     const task = found?.price?.version.task;
-    return task === undefined ? null : [task.taskType, task.per, formatUsd(task.charged), formatUsd(task.list), found?.quantity];
+    return task === undefined
+      ? null
+      : [task.taskType, task.per, formatUsd(task.charged), formatUsd(task.list), found?.quantity];
   };
   const seconds = { field: "duration", otherwise: "5", most: "10" };
 
   it("are found by model and type, in force at an instant", () => {
     expect(find("video_generation", "2026-02-01")).toEqual(["video_generation", "second", "0.10", "0.20", seconds]);
-    expect(find("video_generation", "2026-06-01", "kling-video")).toEqual(["video_generation", "second", "0.09", "0.20", seconds]);
+    expect(find("video_generation", "2026-06-01", "kling-video")).toEqual([
+      "video_generation",
+      "second",
+      "0.09",
+      "0.20",
+      seconds,
+    ]);
     expect(find("video_generation", "2025-12-31")).toBeNull();
-    expect(find("lip_sync", "2026-02-28")).toEqual(["lip_sync", "task", "0.20", "0.40", { field: null, otherwise: "1", most: "1" }]);
+    expect(find("lip_sync", "2026-02-28")).toEqual([
+      "lip_sync",
+      "task",
+      "0.20",
+      "0.40",
+      { field: null, otherwise: "1", most: "1" },
+    ]);
     // One that has ended is not the price of all others.
     expect(find("lip_sync", "2026-03-01")).toBeNull();
-    expect(find("anything", "2026-02-01")).toEqual(["*", "piece", "0.01", "0.02", { field: "n", otherwise: null, most: null }]);
+    expect(find("anything", "2026-02-01")).toEqual([
+      "*",
+      "piece",
+      "0.01",
+      "0.02",
+      { field: "n", otherwise: null, most: null },
+    ]);
     expect(find(null, "2026-02-01")?.[0]).toBe("*");
     expect(built(file).findTask("other", null, 0)).toBeUndefined();
     // Without prices of tokens nothing is said of them.
@@ -68,20 +88,54 @@ describe("prices of tasks", () => {
     expect(faults(wrong)).toEqual([
       expect.stringMatching(/^a\.yaml:9:.*write it in quotes, "0.20": a decimal string/),
       expect.stringMatching(/^a\.yaml:12:.*no meaning for a price of the whole task; leave "max" out/),
-      expect.stringMatching(/^a\.yaml:14:.*"field" is missing; write which field of the task's input states the pieces/),
+      expect.stringMatching(
+        /^a\.yaml:14:.*"field" is missing; write which field of the task's input states the pieces/,
+      ),
       expect.stringMatching(/^a\.yaml:14:.*is above max, 8/),
     ]);
-    expect(faults(file.replace("    group: half\n", ""))).toEqual(expect.arrayContaining([expect.stringMatching(/no charged price; name a group, or state gateway/)]));
+    expect(faults(file.replace("    group: half\n", ""))).toEqual(
+      expect.arrayContaining([expect.stringMatching(/no charged price; name a group, or state gateway/)]),
+    );
   });
 
   it("make another catalogue where they differ, and say in what", () => {
-    const other = built(file.replace('gateway: "0.09"', 'gateway: "0.08"').replace('field: n, official: "0.02"', 'field: n, official: "0.03"'));
+    const other = built(
+      file
+        .replace('gateway: "0.09"', 'gateway: "0.08"')
+        .replace('field: n, official: "0.02"', 'field: n, official: "0.03"'),
+    );
     expect(other.digest).not.toBe(built(file).digest);
     expect(diffPrices(built(file), other).changes).toEqual([
-      { model: "kling", field: "tasks.*.gateway", from_prompt_tokens: null, from: "2026-01-01", until: null, before: "0.01", after: "0.015" },
-      { model: "kling", field: "tasks.*.official", from_prompt_tokens: null, from: "2026-01-01", until: null, before: "0.02", after: "0.03" },
-      { model: "kling", field: "tasks.video_generation.gateway", from_prompt_tokens: null, from: "2026-06-01", until: null, before: "0.09", after: "0.08" },
+      {
+        model: "kling",
+        field: "tasks.*.gateway",
+        from_prompt_tokens: null,
+        from: "2026-01-01",
+        until: null,
+        before: "0.01",
+        after: "0.015",
+      },
+      {
+        model: "kling",
+        field: "tasks.*.official",
+        from_prompt_tokens: null,
+        from: "2026-01-01",
+        until: null,
+        before: "0.02",
+        after: "0.03",
+      },
+      {
+        model: "kling",
+        field: "tasks.video_generation.gateway",
+        from_prompt_tokens: null,
+        from: "2026-06-01",
+        until: null,
+        before: "0.09",
+        after: "0.08",
+      },
     ]);
-    expect(diffPrices(built('provider: x\n'), built(file)).added).toEqual([{ model: "kling", group: "half", from: "2026-01-01" }]);
+    expect(diffPrices(built("provider: x\n"), built(file)).added).toEqual([
+      { model: "kling", group: "half", from: "2026-01-01" },
+    ]);
   });
 });

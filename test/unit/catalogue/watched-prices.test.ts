@@ -75,7 +75,10 @@ describe("a change of the user's folder is taken over", () => {
     await here.until(() => here.rate() === 2_000_000n);
     await writeFile(join(here.folder, "mine.yaml"), cheap);
     await here.until(() => here.rate() === 1_000_000n);
-    await writeFile(join(here.folder, "other.yaml"), oneModelFile("other", [{ from: "2026-01-01", input: "3", output: "3" }]));
+    await writeFile(
+      join(here.folder, "other.yaml"),
+      oneModelFile("other", [{ from: "2026-01-01", input: "3", output: "3" }]),
+    );
     await here.until(() => here.rate("other") === 3_000_000n);
     await rm(join(here.folder, "other.yaml"));
     await here.until(() => here.rate("other") === undefined);
@@ -84,7 +87,10 @@ describe("a change of the user's folder is taken over", () => {
 
   it("through a link that is turned to another folder, as orchestrators do", async () => {
     await using here = await watched();
-    for (const [version, text] of [["one", cheap], ["two", dear]] as const) {
+    for (const [version, text] of [
+      ["one", cheap],
+      ["two", dear],
+    ] as const) {
       await mkdir(join(here.folder, version));
       await writeFile(join(here.folder, version, "mine.yaml"), text);
     }
@@ -136,7 +142,10 @@ describe("what is not taken over", () => {
     const before = here.prices.current;
     await writeFile(join(here.folder, "bad.yaml"), "models: [");
     await pollUntil(clock, () => here.reloads.length > 0);
-    expect(here.reloads[0]).toMatchObject({ kind: "refused", faults: [{ file: join(here.folder, "bad.yaml"), line: 1 }] });
+    expect(here.reloads[0]).toMatchObject({
+      kind: "refused",
+      faults: [{ file: join(here.folder, "bad.yaml"), line: 1 }],
+    });
     for (let poll = 0; poll < 3; poll++) {
       clock.advance(60_000);
       await new Promise(setImmediate);
@@ -154,7 +163,10 @@ describe("what is not taken over", () => {
     await using here = await watched({ clock });
     await rm(here.folder, { recursive: true });
     await pollUntil(clock, () => here.reloads.length > 0);
-    expect(here.reloads[0]).toMatchObject({ kind: "refused", faults: [{ file: here.folder, message: expect.stringContaining("does not exist") }] });
+    expect(here.reloads[0]).toMatchObject({
+      kind: "refused",
+      faults: [{ file: here.folder, message: expect.stringContaining("does not exist") }],
+    });
     expect(here.rate()).toBe(1_000_000n);
     await mkdir(here.folder);
     await writeFile(join(here.folder, "mine.yaml"), dear);

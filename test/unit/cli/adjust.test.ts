@@ -9,7 +9,8 @@ beforeEach(async () => {
   await using store = await h.open();
   const at = h.clock.now();
   await store.ledger.setBudget(budget({ kind: "all" }, "1d", "5", "soft"), at);
-  for (const id of ["posted", "unpriced", "voided", "pending"]) await store.ledger.hold(holdOf(id, id === "unpriced" ? null : usd("1"), { at }));
+  for (const id of ["posted", "unpriced", "voided", "pending"])
+    await store.ledger.hold(holdOf(id, id === "unpriced" ? null : usd("1"), { at }));
 });
 afterEach(() => h[Symbol.dispose]());
 
@@ -36,17 +37,28 @@ describe("charges adjust", () => {
       repeated: false,
       charge: { request_id: "posted", cost_usd: "0.10" },
       correction: {
-        time: "2026-11-20T12:00:00.000Z", model: "model-a", state: "posted", source: "reported", cost_usd: "-0.05", list_cost_usd: null,
+        time: "2026-11-20T12:00:00.000Z",
+        model: "model-a",
+        state: "posted",
+        source: "reported",
+        cost_usd: "-0.05",
+        list_cost_usd: null,
         correction: { of: "posted", by: "os:tester", at: "2026-11-20T12:01:30.000Z", why: "billed twice" },
       },
     });
     expect(made.correction.request_id).toMatch(/^adj-[0-9a-f]{32}$/);
     expect(await h.json("charges", "show", "posted")).toMatchObject({
-      cost_usd: "0.10", total_usd: "0.05", corrections: [{ request_id: made.correction.request_id, cost_usd: "-0.05" }],
+      cost_usd: "0.10",
+      total_usd: "0.05",
+      corrections: [{ request_id: made.correction.request_id, cost_usd: "-0.05" }],
     });
-    expect((await h.run("charges", "show", "posted")).stdout).toMatch(/\ncorrected\t-0.05 by os:tester at 2026-11-20T12:01:30.000Z: billed twice\ntotal_usd\t0.05\n$/);
+    expect((await h.run("charges", "show", "posted")).stdout).toMatch(
+      /\ncorrected\t-0.05 by os:tester at 2026-11-20T12:01:30.000Z: billed twice\ntotal_usd\t0.05\n$/,
+    );
     expect((await h.run("charges", "--limit", "1")).stdout).toMatch(/\tcost\ttags\tcorrects\n.*\t-0.05\t-\tposted\n$/);
-    expect(await h.json("report")).toMatchObject({ total: { requests: 2, cost_usd: "0.05", list_cost_usd: "0.20", unpriced_requests: 1 } });
+    expect(await h.json("report")).toMatchObject({
+      total: { requests: 2, cost_usd: "0.05", list_cost_usd: "0.20", unpriced_requests: 1 },
+    });
     expect(await h.json("budgets", "list")).toMatchObject({ budgets: [{ spent_usd: "0.05" }] });
     expect(await h.json("verify")).toMatchObject({ ok: true });
   });
@@ -54,9 +66,15 @@ describe("charges adjust", () => {
   it("makes the same correction once, and another one for another reason", async () => {
     await settle();
     const adjust = (why: string) => h.run("charges", "adjust", "posted", "+0.25", "--why", why);
-    expect(await adjust("late fee")).toMatchObject({ code: 0, stdout: "corrected posted (k-alice, model-a, 2026-11-20T12:00:00.000Z) by USD 0.25\n" });
+    expect(await adjust("late fee")).toMatchObject({
+      code: 0,
+      stdout: "corrected posted (k-alice, model-a, 2026-11-20T12:00:00.000Z) by USD 0.25\n",
+    });
     const again = await adjust("late fee");
-    expect(again).toMatchObject({ code: 0, stdout: expect.stringMatching(/^there is already a correction of posted /) });
+    expect(again).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^there is already a correction of posted /),
+    });
     expect(await adjust("a second late fee")).toMatchObject({ code: 0, stdout: expect.stringMatching(/^corrected /) });
     expect(await h.json("charges", "show", "posted")).toMatchObject({ total_usd: "0.60" });
   });
@@ -73,14 +91,26 @@ describe("charges adjust", () => {
     [["posted", "0.00", "--why", "x"], 2, /^farebox: amount must be an amount of USD [^\n]+, not zero [^\n]+\n$/],
     [["posted", "-1e3", "--why", "x"], 2, /^farebox: amount must be an amount of USD [^\n]+\n$/],
     [["posted", "10000000", "--why", "x"], 2, /^farebox: amount must be an amount of USD [^\n]+ below 9 million\n$/],
-    [["posted", "9223372", "--why", "x"], 1, /^farebox: the amount would bring a sum of the ledger beyond USD 9.2 million\n$/],
-    [["posted", "-0.11", "--why", "x"], 1, /^farebox: the charge posted with its corrections would cost less than nothing\n$/],
+    [
+      ["posted", "9223372", "--why", "x"],
+      1,
+      /^farebox: the amount would bring a sum of the ledger beyond USD 9.2 million\n$/,
+    ],
+    [
+      ["posted", "-0.11", "--why", "x"],
+      1,
+      /^farebox: the charge posted with its corrections would cost less than nothing\n$/,
+    ],
     [["nobody", "0.5", "--why", "x"], 2, /^farebox: there is no charge "nobody"; [^\n]+\n$/],
     [["pending", "0.5", "--why", "x"], 1, /^farebox: the charge pending is pending or voided: [^\n]+\n$/],
     [["voided", "0.5", "--why", "x"], 1, /^farebox: the charge voided is pending or voided: [^\n]+\n$/],
   ])("%j ends with %d and one sentence, and changes nothing", async (args, code, stderr) => {
     await settle();
-    expect(await h.run("charges", "adjust", ...args)).toEqual({ code, stdout: "", stderr: expect.stringMatching(stderr) });
+    expect(await h.run("charges", "adjust", ...args)).toEqual({
+      code,
+      stdout: "",
+      stderr: expect.stringMatching(stderr),
+    });
     expect((await h.json<{ charges: object[] }>("charges")).charges).toHaveLength(4);
   });
 
@@ -88,11 +118,15 @@ describe("charges adjust", () => {
     await settle();
     const { correction } = await h.json<Made>("charges", "adjust", "posted", "0.5", "--why", "x");
     expect(await h.run("charges", "adjust", correction.request_id, "0.5", "--why", "x")).toMatchObject({
-      code: 1, stderr: `farebox: ${correction.request_id} is itself a correction or a carried sum; correct the request's own charge\n`,
+      code: 1,
+      stderr: `farebox: ${correction.request_id} is itself a correction or a carried sum; correct the request's own charge\n`,
     });
   });
 
   it("shows no charge that is not there", async () => {
-    expect(await h.run("charges", "show", "nobody")).toMatchObject({ code: 2, stderr: expect.stringMatching(/^farebox: there is no charge "nobody"/) });
+    expect(await h.run("charges", "show", "nobody")).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/^farebox: there is no charge "nobody"/),
+    });
   });
 });

@@ -12,12 +12,19 @@ describe("farebox admins", () => {
     expect(await farebox.json("admins", "list")).toEqual({
       admins: [
         {
-          id: expect.any(String), name: "carol", role: "editor", created_at: "2026-11-20T12:00:00.000Z", expires_at: "2027-02-18T12:00:00.000Z",
-          revoked_at: null, state: "live",
+          id: expect.any(String),
+          name: "carol",
+          role: "editor",
+          created_at: "2026-11-20T12:00:00.000Z",
+          expires_at: "2027-02-18T12:00:00.000Z",
+          revoked_at: null,
+          state: "live",
         },
       ],
     });
-    expect(await farebox.json("audit")).toMatchObject({ entries: [{ by: "os:tester", action: "admins.create", object: "admin:carol" }] });
+    expect(await farebox.json("audit")).toMatchObject({
+      entries: [{ by: "os:tester", action: "admins.create", object: "admin:carol" }],
+    });
   });
 
   it("revokes by name, once", async () => {
@@ -25,7 +32,9 @@ describe("farebox admins", () => {
     await farebox.run("admins", "create", "carol", "--role", "viewer");
     expect((await farebox.run("admins", "revoke", "carol")).stdout).toBe("revoked carol\n");
     farebox.clock.advance(1000);
-    expect((await farebox.run("admins", "revoke", "carol")).stdout).toBe("carol was revoked at 2026-11-20T12:00:00.000Z already\n");
+    expect((await farebox.run("admins", "revoke", "carol")).stdout).toBe(
+      "carol was revoked at 2026-11-20T12:00:00.000Z already\n",
+    );
     expect((await farebox.run("admins", "list")).stdout).toContain("\tviewer\trevoked\t");
   });
 

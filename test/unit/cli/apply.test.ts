@@ -19,7 +19,11 @@ beforeEach(() => {
 afterEach(() => farebox[Symbol.dispose]());
 
 interface Result {
-  readonly changes: readonly { action: string; object: string; changes: Record<string, { before: unknown; after: unknown }> }[];
+  readonly changes: readonly {
+    action: string;
+    object: string;
+    changes: Record<string, { before: unknown; after: unknown }>;
+  }[];
   readonly kept: Result["changes"];
   readonly applied: number;
   readonly failed: { object: string; message: string } | null;
@@ -49,12 +53,21 @@ describe("the example in the documentation", () => {
 
     const done = await farebox.run("apply", example);
     expect(done.code).toBe(0);
-    expect(done.stderr).toBe(`${planned.stdout.replace(/^/, `created the ledger at ${farebox.database}\n`)}made 11 changes\n`);
-    const texts = new Map(done.stdout.trimEnd().split("\n").map((line) => line.split("\t") as [string, string]));
+    expect(done.stderr).toBe(
+      `${planned.stdout.replace(/^/, `created the ledger at ${farebox.database}\n`)}made 11 changes\n`,
+    );
+    const texts = new Map(
+      done.stdout
+        .trimEnd()
+        .split("\n")
+        .map((line) => line.split("\t") as [string, string]),
+    );
     expect([...texts.keys()]).toEqual(["alice", "batch", "helpdesk", "ops"]);
     await using store = await farebox.open();
     const keys = await store.keys.list();
-    expect(keys.map(({ name, digest }) => [name, digest])).toEqual([...texts].map(([name, text]) => [name, digestOfKey(text)]));
+    expect(keys.map(({ name, digest }) => [name, digest])).toEqual(
+      [...texts].map(([name, text]) => [name, digestOfKey(text)]),
+    );
     expect(keys[1]).toMatchObject({ name: "batch", team: "research", expiresAt: Date.parse("2036-01-31T00:00:00Z") });
     await store[Symbol.asyncDispose]();
 
@@ -75,39 +88,69 @@ describe("the example in the documentation", () => {
 it("the example in the command's help is one", async () => {
   const { stdout } = await farebox.run("apply", "--help");
   const example = /FILE is YAML:\n((?: {2}.*\n)+)/.exec(stdout)?.[1] ?? "";
-  expect(objects(await applied(example))).toEqual(["teams.create team:research", "keys.create key:alice", "budgets.set budget:all/1mo", "budgets.set budget:each-key/1d"]);
+  expect(objects(await applied(example))).toEqual([
+    "teams.create team:research",
+    "keys.create key:alice",
+    "budgets.set budget:all/1mo",
+    "budgets.set budget:each-key/1d",
+  ]);
 });
 
 describe("changes", () => {
   it("are those fields that differ, each audited with who made it", async () => {
-    await applied("teams: { red: { limits: { rpm: 5 } } }\nkeys: { alice: { team: red, models: [o3], limits: { tpm: 7 } } }\nbudgets: [{ scope: key:alice, per: 1d, limit: '5', warn: 50% }]");
-    const changed = await applied("teams: { red: , blue: }\nkeys: { alice: { team: blue, expires: 2027-01-01 } }\nbudgets: [{ scope: key:alice, per: 1d, limit: '5.00', mode: soft, warn: 50% }]");
+    await applied(
+      "teams: { red: { limits: { rpm: 5 } } }\nkeys: { alice: { team: red, models: [o3], limits: { tpm: 7 } } }\nbudgets: [{ scope: key:alice, per: 1d, limit: '5', warn: 50% }]",
+    );
+    const changed = await applied(
+      "teams: { red: , blue: }\nkeys: { alice: { team: blue, expires: 2027-01-01 } }\nbudgets: [{ scope: key:alice, per: 1d, limit: '5.00', mode: soft, warn: 50% }]",
+    );
     expect(changed).toMatchObject({ applied: 4, failed: null, keys: [], kept: [] });
     expect(changed.changes).toEqual([
       { action: "teams.update", object: "team:red", changes: { rpm: { before: 5, after: null } } },
       { action: "teams.create", object: "team:blue", changes: {} },
       {
-        action: "keys.update", object: "key:alice",
+        action: "keys.update",
+        object: "key:alice",
         changes: {
-          team: { before: "red", after: "blue" }, models: { before: ["o3"], after: null }, tpm: { before: 7, after: null },
+          team: { before: "red", after: "blue" },
+          models: { before: ["o3"], after: null },
+          tpm: { before: 7, after: null },
           expires_at: { before: null, after: "2027-01-01T00:00:00.000Z" },
         },
       },
       { action: "budgets.set", object: "budget:key:alice/1d", changes: { mode: { before: "hard", after: "soft" } } },
     ]);
     const { entries } = await farebox.json<{ entries: { action: string; object: string; by: string }[] }>("audit");
-    expect(entries.slice(0, 4).map(({ by, action, object }) => `${by} ${action} ${object}`)).toEqual(objects(changed).map((each) => `os:tester ${each}`).toReversed());
+    expect(entries.slice(0, 4).map(({ by, action, object }) => `${by} ${action} ${object}`)).toEqual(
+      objects(changed)
+        .map((each) => `os:tester ${each}`)
+        .toReversed(),
+    );
   });
 
   it("leave alone what the file has no section for, and keep what it does not name until asked to prune", async () => {
-    await applied("teams: { red: }\nkeys: { alice: { team: red }, bob: }\nbudgets: [{ scope: all, per: 1d, limit: '5' }, { scope: key:bob, per: 1d, limit: '1' }]");
-    expect(await applied("budgets: [{ scope: all, per: 1d, limit: '5' }, { scope: key:bob, per: 1d, limit: '1' }]", "--prune")).toMatchObject({ changes: [], kept: [] });
+    await applied(
+      "teams: { red: }\nkeys: { alice: { team: red }, bob: }\nbudgets: [{ scope: all, per: 1d, limit: '5' }, { scope: key:bob, per: 1d, limit: '1' }]",
+    );
+    expect(
+      await applied(
+        "budgets: [{ scope: all, per: 1d, limit: '5' }, { scope: key:bob, per: 1d, limit: '1' }]",
+        "--prune",
+      ),
+    ).toMatchObject({ changes: [], kept: [] });
     const less = "teams: {}\nkeys: { bob: }\nbudgets: []";
     const kept = await applied(less);
     expect(kept.changes).toEqual([]);
-    const gone = ["budgets.remove budget:all/1d", "budgets.remove budget:key:bob/1d", "keys.revoke key:alice", "teams.delete team:red"];
+    const gone = [
+      "budgets.remove budget:all/1d",
+      "budgets.remove budget:key:bob/1d",
+      "keys.revoke key:alice",
+      "teams.delete team:red",
+    ];
     expect(objects({ changes: kept.kept })).toEqual(gone);
-    expect((await apply(less, "--dry-run")).stdout).toContain("keep key:alice: it is not in the file; with --prune: revoke\n");
+    expect((await apply(less, "--dry-run")).stdout).toContain(
+      "keep key:alice: it is not in the file; with --prune: revoke\n",
+    );
     const pruned = await applied(less, "--prune");
     expect(objects(pruned)).toEqual(gone);
     expect(await applied(less, "--prune")).toMatchObject({ changes: [], kept: [] });
@@ -138,7 +181,10 @@ describe("new keys", () => {
     expect(made).toMatchObject({ code: 0, stdout: "" });
     expect(statSync(out).mode & 0o777).toBe(0o600);
     expect(readFileSync(out, "utf8")).toMatch(/^alice\tsk-fb-\S+\nbob\tsk-fb-\S+\n$/);
-    expect(await apply("keys: { carol: }", "--keys-out", out)).toMatchObject({ code: 2, stderr: `farebox: ${out} is there already; name a new file for the new keys\n` });
+    expect(await apply("keys: { carol: }", "--keys-out", out)).toMatchObject({
+      code: 2,
+      stderr: `farebox: ${out} is there already; name a new file for the new keys\n`,
+    });
     expect((await apply("keys: {}", "--keys-out", farebox.database)).code).toBe(2);
     const json = await applied("keys: { alice: , bob: , dora: }", "--keys-out", `${out}2`);
     expect(json.keys).toEqual([{ id: expect.any(String), name: "dora" }]);
@@ -149,25 +195,59 @@ describe("new keys", () => {
 
 describe("a faulty file", () => {
   it.each([
-    ["keys: { Alice: }", 1, ["1:9: \"Alice\" is not a name here; write a name of 1 to 63"]],
-    ["keys:\n  alice:\n    limits: { rpn: 5 }\n    expire: 2027-01-01\n", 1, ['3:15: unknown field "rpn"; did you mean "rpm"?', '4:5: unknown field "expire"; did you mean "expires"?']],
+    ["keys: { Alice: }", 1, ['1:9: "Alice" is not a name here; write a name of 1 to 63']],
+    [
+      "keys:\n  alice:\n    limits: { rpn: 5 }\n    expire: 2027-01-01\n",
+      1,
+      ['3:15: unknown field "rpn"; did you mean "rpm"?', '4:5: unknown field "expire"; did you mean "expires"?'],
+    ],
     ["keys: { alice: { expires: 30d } }", 1, ['1:27: "expires": write a day such as 2027-01-31']],
-    ["keys: { alice: { models: [] }, alice: }", 1, ["1:32: stated twice in one block", '1:18: "models": write a list of model names']],
-    ["budgets:\n  - { scope: all, per: 1d, limit: 2.50 }\n  - { scope: everyone, per: 2d, limit: '-1', warn: 120% }", 1, [
-      '2:35: write it in quotes, "2.50": a decimal string in quotes', '3:14: "scope": write all, team:NAME', '3:29: "per": write one of total, 1h', '3:40: "limit": write a decimal', '3:52: "warn": write a share',
-    ]],
-    ["budgets: [{ scope: all }]", 1, ['1:11: "per" is missing; write one of', '1:11: "limit" is missing; write a decimal']],
+    [
+      "keys: { alice: { models: [] }, alice: }",
+      1,
+      ["1:32: stated twice in one block", '1:18: "models": write a list of model names'],
+    ],
+    [
+      "budgets:\n  - { scope: all, per: 1d, limit: 2.50 }\n  - { scope: everyone, per: 2d, limit: '-1', warn: 120% }",
+      1,
+      [
+        '2:35: write it in quotes, "2.50": a decimal string in quotes',
+        '3:14: "scope": write all, team:NAME',
+        '3:29: "per": write one of total, 1h',
+        '3:40: "limit": write a decimal',
+        '3:52: "warn": write a share',
+      ],
+    ],
+    [
+      "budgets: [{ scope: all }]",
+      1,
+      ['1:11: "per" is missing; write one of', '1:11: "limit" is missing; write a decimal'],
+    ],
     ["teams: [red]", 1, ['1:1: "teams": write a block with one entry a name']],
     ["- all", 1, ['"file": write a block of the fields teams, keys, budgets']],
     ["keys: [", 1, ["not YAML"]],
     ["a: &a [*a]", 1, ["company.yaml:1:"]],
     // What only shows beside the rest of the file, or beside what is there.
-    ["teams: { red: }\nkeys: { alice: { team: rod } }\nbudgets: [{ scope: team:blue, per: 1d, limit: '1' }, { scope: key:bob, per: 1d, limit: '1' }]", 1, [
-      '2:24: there is no team rod under "teams"', '3:20: there is no team blue under "teams"', '3:63: there is no key bob under "keys"',
-    ]],
+    [
+      "teams: { red: }\nkeys: { alice: { team: rod } }\nbudgets: [{ scope: team:blue, per: 1d, limit: '1' }, { scope: key:bob, per: 1d, limit: '1' }]",
+      1,
+      [
+        '2:24: there is no team rod under "teams"',
+        '3:20: there is no team blue under "teams"',
+        '3:63: there is no key bob under "keys"',
+      ],
+    ],
     ["budgets: [{ scope: key:nobody, per: 1d, limit: '1' }]", 1, ["1:20: there is no live key nobody"]],
-    ["budgets: [{ scope: all, per: 1d, limit: '1' }, { scope: all, per: 1d, limit: '2' }]", 1, ["1:48: a second budget for all per 1d"]],
-    ["keys: { alice: { expires: 2020-01-01 }, bob: { expires: 2200-01-01 } }", 1, ['1:27: "expires" is over already', '1:57: "expires": write a time within 100 years']],
+    [
+      "budgets: [{ scope: all, per: 1d, limit: '1' }, { scope: all, per: 1d, limit: '2' }]",
+      1,
+      ["1:48: a second budget for all per 1d"],
+    ],
+    [
+      "keys: { alice: { expires: 2020-01-01 }, bob: { expires: 2200-01-01 } }",
+      1,
+      ['1:27: "expires" is over already', '1:57: "expires": write a time within 100 years'],
+    ],
   ])("%j names each fault's line and column, and changes nothing", async (text, code, faults) => {
     const ran = await apply(text);
     for (const fault of faults) expect(ran.stderr).toContain(fault);
@@ -176,28 +256,53 @@ describe("a faulty file", () => {
   });
 
   it("is told apart from one that is not there", async () => {
-    expect(await farebox.run("apply", "/nowhere.yaml")).toMatchObject({ code: 2, stderr: "farebox: there is no file /nowhere.yaml\n" });
+    expect(await farebox.run("apply", "/nowhere.yaml")).toMatchObject({
+      code: 2,
+      stderr: "farebox: there is no file /nowhere.yaml\n",
+    });
     farebox.stdin = "keys: { alice: }";
     expect((await farebox.run("apply", "-")).stdout).toMatch(/^alice\tsk-fb-/);
   });
 
   it("may be one that names a revoked key, or leaves a team with its keys", async () => {
-    await applied("teams: { red: }\nkeys: { alice: , bob: { team: red } }\nbudgets: [{ scope: team:red, per: 1d, limit: '1' }]");
+    await applied(
+      "teams: { red: }\nkeys: { alice: , bob: { team: red } }\nbudgets: [{ scope: team:red, per: 1d, limit: '1' }]",
+    );
     await farebox.run("keys", "revoke", "alice");
-    expect((await apply("keys: { alice: }")).stderr).toContain("company.yaml:1:9: the key alice was revoked at 2026-11-20T12:00:00.000Z for good");
-    expect((await apply("teams: {}", "--prune")).stderr).toContain("1:1: team:red would be deleted, but key:bob names it");
-    expect((await apply("teams: {}\nkeys: {}", "--prune")).stderr).toContain("1:1: team:red would be deleted, but budget:team:red/1d names it");
-    expect(objects(await applied("teams: {}\nkeys: {}\nbudgets: []", "--prune"))).toEqual(["budgets.remove budget:team:red/1d", "keys.revoke key:bob", "teams.delete team:red"]);
+    expect((await apply("keys: { alice: }")).stderr).toContain(
+      "company.yaml:1:9: the key alice was revoked at 2026-11-20T12:00:00.000Z for good",
+    );
+    expect((await apply("teams: {}", "--prune")).stderr).toContain(
+      "1:1: team:red would be deleted, but key:bob names it",
+    );
+    expect((await apply("teams: {}\nkeys: {}", "--prune")).stderr).toContain(
+      "1:1: team:red would be deleted, but budget:team:red/1d names it",
+    );
+    expect(objects(await applied("teams: {}\nkeys: {}\nbudgets: []", "--prune"))).toEqual([
+      "budgets.remove budget:team:red/1d",
+      "keys.revoke key:bob",
+      "teams.delete team:red",
+    ]);
   });
 });
 
 it("a change that fails midway is named with those before it, and a second run makes the rest", async () => {
   await using store = await farebox.open();
   const tools = { ...store, clock: farebox.clock, by: "os:tester" };
-  const content: ApplyFile = { teams: { red: null }, keys: { alice: null, bob: { team: "red" } }, budgets: [{ scope: "key:bob", per: "1d", limit: "1" }] };
+  const content: ApplyFile = {
+    teams: { red: null },
+    keys: { alice: null, bob: { team: "red" } },
+    budgets: [{ scope: "key:bob", per: "1d", limit: "1" }],
+  };
   const planned = async () => {
     const now = farebox.clock.now();
-    const planning = planOf({ file: content, present: await readPresent(store), prune: false, now, calendar: calendarOf("UTC") });
+    const planning = planOf({
+      file: content,
+      present: await readPresent(store),
+      prune: false,
+      now,
+      calendar: calendarOf("UTC"),
+    });
     if (!planning.ok) throw new Error(JSON.stringify(planning));
     return planning.plan.changes;
   };
@@ -208,40 +313,70 @@ it("a change that fails midway is named with those before it, and a second run m
   await createKey(tools, { name: "bob" });
   const first = await make(stale);
   expect(first.made.map(({ object }) => object)).toEqual(["team:red", "key:alice"]);
-  expect(first.failed).toMatchObject({ change: { object: "key:bob" }, message: expect.stringContaining("there is a key named bob already") });
+  expect(first.failed).toMatchObject({
+    change: { object: "key:bob" },
+    message: expect.stringContaining("there is a key named bob already"),
+  });
   const second = await make(await planned());
-  expect(second.made.map(({ wish, object }) => `${wish.action} ${object}`)).toEqual(["keys.update key:bob", "budgets.set budget:key:bob/1d"]);
+  expect(second.made.map(({ wish, object }) => `${wish.action} ${object}`)).toEqual([
+    "keys.update key:bob",
+    "budgets.set budget:key:bob/1d",
+  ]);
   expect(second.failed).toBeNull();
   expect(given).toEqual(["alice"]);
 });
 
-it("whatever stood before and whatever the file says, one run with --prune makes it so", { timeout: 60_000 }, async () => {
-  const some = fc.constantFrom("a", "b", "c");
-  const limits = fc.record({ rpm: fc.constantFrom(5, 6), parallel: fc.constantFrom(1, 2) }, { requiredKeys: [] });
-  const team = fc.option(fc.record({ limits, models: fc.constantFrom(["o3"], ["gpt-*"]) }, { requiredKeys: [] }), { nil: null });
-  const key = fc.record({ team: some, limits, expires: fc.constantFrom("2027-01-01", "2028-01-01T00:00:00Z") }, { requiredKeys: [] });
-  const scope = fc.oneof(fc.constantFrom("all", "each-key"), some.map((name) => `team:${name}`), some.map((name) => `each-key:${name}`));
-  const budget = fc.record({ scope, per: fc.constantFrom("1d", "total"), limit: fc.constantFrom("1", "2.5"), mode: fc.constantFrom("hard", "soft") });
-  const company = fc.record({
-    // Every team that keys and budgets may name; the rest of the file is free.
-    teams: fc.record({ a: team, b: team, c: team }),
-    keys: fc.dictionary(fc.constantFrom("k1", "k2", "k3"), key, { maxKeys: 3 }),
-    budgets: fc.uniqueArray(budget, { maxLength: 5, selector: ({ scope: of, per }) => `${of} ${per}` }),
-  });
-  await fc.assert(
-    fc.asyncProperty(company, company, async (first, second) => {
-      using own = harness();
-      const run = async (content: object) => {
-        own.stdin = stringify(content);
-        return own.json<Result>("apply", "-", "--prune");
-      };
-      await run(first);
-      expect((await run(second)).failed).toBeNull();
-      expect(await run(second)).toEqual({ changes: [], kept: [], applied: 0, failed: null, keys: [] });
-      const { keys } = await own.json<{ keys: { name: string; team: string | null; state: string; limits: object }[] }>("keys", "list");
-      const live = keys.filter(({ state }) => state === "live").map(({ name, team: of }) => [name, of]);
-      expect(live.toSorted()).toEqual(Object.entries(second.keys).map(([name, { team: of }]) => [name, of ?? null]).toSorted());
-    }),
-    { numRuns: 12 },
-  );
-});
+it(
+  "whatever stood before and whatever the file says, one run with --prune makes it so",
+  { timeout: 60_000 },
+  async () => {
+    const some = fc.constantFrom("a", "b", "c");
+    const limits = fc.record({ rpm: fc.constantFrom(5, 6), parallel: fc.constantFrom(1, 2) }, { requiredKeys: [] });
+    const team = fc.option(fc.record({ limits, models: fc.constantFrom(["o3"], ["gpt-*"]) }, { requiredKeys: [] }), {
+      nil: null,
+    });
+    const key = fc.record(
+      { team: some, limits, expires: fc.constantFrom("2027-01-01", "2028-01-01T00:00:00Z") },
+      { requiredKeys: [] },
+    );
+    const scope = fc.oneof(
+      fc.constantFrom("all", "each-key"),
+      some.map((name) => `team:${name}`),
+      some.map((name) => `each-key:${name}`),
+    );
+    const budget = fc.record({
+      scope,
+      per: fc.constantFrom("1d", "total"),
+      limit: fc.constantFrom("1", "2.5"),
+      mode: fc.constantFrom("hard", "soft"),
+    });
+    const company = fc.record({
+      // Every team that keys and budgets may name; the rest of the file is free.
+      teams: fc.record({ a: team, b: team, c: team }),
+      keys: fc.dictionary(fc.constantFrom("k1", "k2", "k3"), key, { maxKeys: 3 }),
+      budgets: fc.uniqueArray(budget, { maxLength: 5, selector: ({ scope: of, per }) => `${of} ${per}` }),
+    });
+    await fc.assert(
+      fc.asyncProperty(company, company, async (first, second) => {
+        using own = harness();
+        const run = async (content: object) => {
+          own.stdin = stringify(content);
+          return own.json<Result>("apply", "-", "--prune");
+        };
+        await run(first);
+        expect((await run(second)).failed).toBeNull();
+        expect(await run(second)).toEqual({ changes: [], kept: [], applied: 0, failed: null, keys: [] });
+        const { keys } = await own.json<{
+          keys: { name: string; team: string | null; state: string; limits: object }[];
+        }>("keys", "list");
+        const live = keys.filter(({ state }) => state === "live").map(({ name, team: of }) => [name, of]);
+        expect(live.toSorted()).toEqual(
+          Object.entries(second.keys)
+            .map(([name, { team: of }]) => [name, of ?? null])
+            .toSorted(),
+        );
+      }),
+      { numRuns: 12 },
+    );
+  },
+);

@@ -2,7 +2,14 @@ import { describe, expect, it } from "vitest";
 import { harness } from "../../support/cli-harness.ts";
 
 interface AuditJson {
-  readonly entries: readonly { readonly id: number; readonly by: string; readonly action: string; readonly object: string; readonly before: object | null; readonly after: object | null }[];
+  readonly entries: readonly {
+    readonly id: number;
+    readonly by: string;
+    readonly action: string;
+    readonly object: string;
+    readonly before: object | null;
+    readonly after: object | null;
+  }[];
   readonly next: string | null;
 }
 
@@ -35,7 +42,13 @@ describe("farebox audit", () => {
     for (const name of ["a", "b", "c"]) await farebox.run("keys", "create", name);
     const first = await farebox.json<AuditJson>("audit", "--limit", "2");
     expect(first).toMatchObject({ entries: [{ object: "key:c" }, { object: "key:b" }], next: "2" });
-    expect(await farebox.json<AuditJson>("audit", "--cursor", first.next ?? "")).toMatchObject({ entries: [{ object: "key:a" }], next: null });
-    expect(await farebox.run("audit", "--cursor", "b")).toMatchObject({ code: 2, stderr: expect.stringContaining("--cursor must be") });
+    expect(await farebox.json<AuditJson>("audit", "--cursor", first.next ?? "")).toMatchObject({
+      entries: [{ object: "key:a" }],
+      next: null,
+    });
+    expect(await farebox.run("audit", "--cursor", "b")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("--cursor must be"),
+    });
   });
 });

@@ -18,9 +18,36 @@ async function createdKey(name: string, ...more: string[]): Promise<{ id: string
 
 describe("every command", () => {
   const commands = [
-    "serve", "demo", "sandbox", "keys create", "keys list", "keys show", "keys update", "keys rotate", "keys revoke",
-    "teams create", "teams list", "teams show", "teams update", "teams delete", "budgets set", "budgets list",
-    "budgets remove", "apply", "report", "charges", "charges show", "charges adjust", "prices check", "prices list", "prices show", "prices diff", "estimate", "balance", "verify", "config show",
+    "serve",
+    "demo",
+    "sandbox",
+    "keys create",
+    "keys list",
+    "keys show",
+    "keys update",
+    "keys rotate",
+    "keys revoke",
+    "teams create",
+    "teams list",
+    "teams show",
+    "teams update",
+    "teams delete",
+    "budgets set",
+    "budgets list",
+    "budgets remove",
+    "apply",
+    "report",
+    "charges",
+    "charges show",
+    "charges adjust",
+    "prices check",
+    "prices list",
+    "prices show",
+    "prices diff",
+    "estimate",
+    "balance",
+    "verify",
+    "config show",
   ];
 
   it.each(commands)("%s has help with an example", async (command) => {
@@ -43,7 +70,10 @@ describe("every command", () => {
     [["keys", "list", "--gateway-api-key", "x"], "unknown option '--gateway-api-key'"],
     [["budgets", "set", "all", "5"], "required option '--per <period>' not specified"],
     [["budgets", "set", "all", "5", "--per", "1y"], "Allowed choices are total, 1h, 1d, 1w, 1mo."],
-    [["budgets", "set", "everyone", "5", "--per", "1d"], "farebox: scope must be all, key:NAME, team:NAME, each-key or each-key:TEAM"],
+    [
+      ["budgets", "set", "everyone", "5", "--per", "1d"],
+      "farebox: scope must be all, key:NAME, team:NAME, each-key or each-key:TEAM",
+    ],
     [["budgets", "set", "team:A B", "5", "--per", "1d"], 'farebox: "A B" is not the name of a team'],
     [["budgets", "set", "all", "$5", "--per", "1d"], "farebox: limit must be an amount of USD such as 5 or 2.50"],
     [["budgets", "set", "all", "5", "--per", "1d", "--warn", "120%"], "It must be a share such as 80%."],
@@ -62,8 +92,15 @@ describe("every command", () => {
   });
 
   it.each([
-    ["keys", "list"], ["keys", "show", "a"], ["keys", "revoke", "a"], ["budgets", "list"], ["budgets", "remove", "all", "--per", "1d"],
-    ["budgets", "set", "key:a", "5", "--per", "1d"], ["report"], ["charges"], ["verify"],
+    ["keys", "list"],
+    ["keys", "show", "a"],
+    ["keys", "revoke", "a"],
+    ["budgets", "list"],
+    ["budgets", "remove", "all", "--per", "1d"],
+    ["budgets", "set", "key:a", "5", "--per", "1d"],
+    ["report"],
+    ["charges"],
+    ["verify"],
   ])("%s %s makes no ledger where there is none", async (...argv) => {
     const { code, stdout, stderr } = await farebox.run(...argv);
     expect(stderr).toMatch(/^farebox: there is no ledger at .*ledger\.db yet; .*\n$/);
@@ -137,7 +174,11 @@ describe("keys", () => {
   it("have a name once", async () => {
     await createdKey("alice");
     const again = await farebox.run("keys", "create", "alice");
-    expect(again).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("there is a key named alice already") });
+    expect(again).toMatchObject({
+      code: 2,
+      stdout: "",
+      stderr: expect.stringContaining("there is a key named alice already"),
+    });
   });
 
   it("are shown with the budgets that weigh on them", async () => {
@@ -147,7 +188,14 @@ describe("keys", () => {
       await farebox.run("budgets", "set", scope, "5", "--per", "1mo");
     }
     const ledger = await farebox.open();
-    await spend(ledger.ledger, { id: "c1", at: farebox.clock.now(), key: id, team: "research", input: 1000, output: 500 });
+    await spend(ledger.ledger, {
+      id: "c1",
+      at: farebox.clock.now(),
+      key: id,
+      team: "research",
+      input: 1000,
+      output: 500,
+    });
     await ledger[Symbol.asyncDispose]();
     const shown = await farebox.json<{ budgets: { scope: string; spent_usd: string }[] }>("keys", "show", "alice");
     expect(shown.budgets.map(({ scope, spent_usd }) => `${scope} ${spent_usd}`).sort()).toEqual([
@@ -163,7 +211,10 @@ describe("keys", () => {
     await createdKey("bob", "--team", "research");
     await farebox.run("budgets", "set", "each-key:research", "5", "--per", "1d");
     await farebox.run("budgets", "set", "each-key", "2", "--per", "1d");
-    const { budgets } = await farebox.json<{ budgets: { scope: string; key: string; remaining_usd: string }[] }>("budgets", "list");
+    const { budgets } = await farebox.json<{ budgets: { scope: string; key: string; remaining_usd: string }[] }>(
+      "budgets",
+      "list",
+    );
     expect(budgets.map(({ scope, key, remaining_usd }) => [scope, key, remaining_usd])).toEqual([
       ["each-key:research", "bob", "5.00"],
       ["each-key", "alice", "2.00"],
@@ -174,8 +225,13 @@ describe("keys", () => {
   it("are revoked by name or id, and a repeat says so", async () => {
     const { id } = await createdKey("alice");
     expect(await farebox.run("keys", "revoke", id)).toEqual({ code: 0, stdout: "revoked alice\n", stderr: "" });
-    expect((await farebox.run("keys", "revoke", "alice")).stdout).toBe("alice was revoked at 2026-11-20T12:00:00.000Z already\n");
-    expect(await farebox.run("keys", "revoke", "nobody")).toMatchObject({ code: 2, stderr: 'farebox: there is no key "nobody"\n' });
+    expect((await farebox.run("keys", "revoke", "alice")).stdout).toBe(
+      "alice was revoked at 2026-11-20T12:00:00.000Z already\n",
+    );
+    expect(await farebox.run("keys", "revoke", "nobody")).toMatchObject({
+      code: 2,
+      stderr: 'farebox: there is no key "nobody"\n',
+    });
   });
 });
 
@@ -215,12 +271,20 @@ describe("budgets", () => {
 
   it("of a team without keys are set with a note", async () => {
     const set = await farebox.run("budgets", "set", "each-key:reserach", "5", "--per", "1d");
-    expect(set).toMatchObject({ code: 0, stderr: expect.stringContaining("note: no key belongs to team reserach yet") });
+    expect(set).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining("note: no key belongs to team reserach yet"),
+    });
   });
 
   it("follow the time zone", async () => {
     await farebox.run("budgets", "set", "all", "5", "--per", "1d", "--time-zone", "Asia/Tokyo");
-    const { budgets } = await farebox.json<{ budgets: { resets_at: string }[] }>("budgets", "list", "--time-zone", "Asia/Tokyo");
+    const { budgets } = await farebox.json<{ budgets: { resets_at: string }[] }>(
+      "budgets",
+      "list",
+      "--time-zone",
+      "Asia/Tokyo",
+    );
     expect(budgets[0]?.resets_at).toBe("2026-11-20T15:00:00.000Z");
   });
 });
@@ -274,12 +338,16 @@ describe("a ledger with charges", () => {
   });
 
   it("is reported for the span that was asked for", async () => {
-    const total = async (...span: string[]) => (await farebox.json<{ total: { requests: number } }>("report", ...span)).total.requests;
+    const total = async (...span: string[]) =>
+      (await farebox.json<{ total: { requests: number } }>("report", ...span)).total.requests;
     expect(await total("--since", "2h")).toBe(2);
     expect(await total("--since", "2026-11-20")).toBe(2);
     expect(await total("--since", "2026-11-19", "--until", "2026-11-20")).toBe(1);
     expect(await total("--since", "2026-11-20T11:30:00Z")).toBe(0);
-    expect(await farebox.run("report", "--since", "2026-02-30")).toMatchObject({ code: 2, stderr: expect.stringContaining("--since must be") });
+    expect(await farebox.run("report", "--since", "2026-02-30")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("--since must be"),
+    });
     expect(await farebox.run("report", "--since", "1h", "--until", "2h")).toMatchObject({ code: 2 });
   });
 
@@ -298,7 +366,11 @@ describe("a ledger with charges", () => {
       await using store = await farebox.open();
       await spend(store.ledger, { id: "0192-5", at, key: bob, input: 1000, output: 0, retry: 2 });
     }
-    const report = await farebox.json<{ rows: { key: string; retries: number }[]; total: object }>("report", "--by", "key");
+    const report = await farebox.json<{ rows: { key: string; retries: number }[]; total: object }>(
+      "report",
+      "--by",
+      "key",
+    );
     expect(Object.fromEntries(report.rows.map(({ key, retries }) => [key, retries]))).toEqual({ alice: 0, bob: 1 });
     expect(report.total).toMatchObject({ requests: 4, retries: 1 });
     const table = await farebox.run("report", "--by", "key");
@@ -317,8 +389,13 @@ describe("a ledger with charges", () => {
     expect(table.stderr).toBe("");
     const csv = await farebox.run("report", "--by", "tag:project,tag:none", "--format", "csv");
     expect(csv.stdout).toMatch(/^tag:project,tag:none,requests,.*\r\napollo,,3,/);
-    expect(await farebox.json("report", "--by", "tag:none")).toMatchObject({ by: ["tag:none"], rows: [{ "tag:none": null, requests: 3 }] });
-    expect((await farebox.run("charges", "--state", "posted")).stdout).toMatch(/\tcost\ttags\tcorrects\n.*\tproject=apollo\t-\n/);
+    expect(await farebox.json("report", "--by", "tag:none")).toMatchObject({
+      by: ["tag:none"],
+      rows: [{ "tag:none": null, requests: 3 }],
+    });
+    expect((await farebox.run("charges", "--state", "posted")).stdout).toMatch(
+      /\tcost\ttags\tcorrects\n.*\tproject=apollo\t-\n/,
+    );
   });
 
   it("lists its charges, newest first, page by page", async () => {
@@ -373,10 +450,15 @@ describe("a ledger with charges", () => {
 
   it("selects charges by model, state and time", async () => {
     const ids = async (...filter: string[]) =>
-      (await farebox.json<{ charges: { request_id: string }[] }>("charges", ...filter)).charges.map((charge) => charge.request_id);
+      (await farebox.json<{ charges: { request_id: string }[] }>("charges", ...filter)).charges.map(
+        (charge) => charge.request_id,
+      );
     expect(await ids("--state", "pending")).toEqual(["0192-4"]);
     expect(await ids("--model", "model-a", "--since", "2h")).toEqual(["0192-2", "0192-1"]);
-    expect(await farebox.run("charges", "--key", "nobody")).toMatchObject({ code: 2, stderr: 'farebox: there is no key "nobody"\n' });
+    expect(await farebox.run("charges", "--key", "nobody")).toMatchObject({
+      code: 2,
+      stderr: 'farebox: there is no key "nobody"\n',
+    });
   });
 
   it("never lets a model's name steer a terminal", async () => {
@@ -408,7 +490,12 @@ describe("a ledger with charges", () => {
     expect(verified.code).toBe(1);
     const result: { ok: boolean; differences: object[] } = JSON.parse(verified.stdout);
     expect(result.ok).toBe(false);
-    expect(result.differences).toContainEqual({ kind: "charge", id: "0192-1", expected: expect.any(String), found: expect.any(String) });
+    expect(result.differences).toContainEqual({
+      kind: "charge",
+      id: "0192-1",
+      expected: expect.any(String),
+      found: expect.any(String),
+    });
     const plain = await farebox.run("verify");
     expect(plain.stdout).toMatch(/^kind\tid\texpected\tfound\n/);
     expect(plain.stdout).toMatch(/4 charges checked, \d+ differences?\n$/);
@@ -417,7 +504,17 @@ describe("a ledger with charges", () => {
   it("tells the balance and how long it lasts", async () => {
     farebox.env = { ...farebox.env, FAREBOX_GATEWAY_URL: "https://gateway.example", FAREBOX_GATEWAY_API_KEY: "k" };
     expect(await farebox.run("balance")).toMatchObject({ code: 1, stderr: "farebox: the gateway cannot be reached\n" });
-    farebox.account = { ok: true, record: { data: { equivalent_in_usd: 1.2, type: "ppu", credit_pack_info: { total_credits: 25e6, available_credits: 12e6 } } }, fetchedAt: farebox.clock.now() };
+    farebox.account = {
+      ok: true,
+      record: {
+        data: {
+          equivalent_in_usd: 1.2,
+          type: "ppu",
+          credit_pack_info: { total_credits: 25e6, available_credits: 12e6 },
+        },
+      },
+      fetchedAt: farebox.clock.now(),
+    };
     // USD 0.005 in the last 24 hours.
     expect(await farebox.json("balance")).toEqual({
       balance_usd: "1.20",
@@ -431,7 +528,9 @@ describe("a ledger with charges", () => {
       burn_usd_per_hour: "0.000208333333",
       hours_left: 5760,
     });
-    expect((await farebox.run("balance")).stdout).toMatch(/^total credits\t25000000\nused credits\tunknown\nfrozen credits\tunknown\navailable credits\t12000000\nplan\tppu$/m);
+    expect((await farebox.run("balance")).stdout).toMatch(
+      /^total credits\t25000000\nused credits\tunknown\nfrozen credits\tunknown\navailable credits\t12000000\nplan\tppu$/m,
+    );
     farebox.account = { ok: true, record: {}, fetchedAt: farebox.clock.now() };
     expect((await farebox.run("balance")).stdout).toMatch(/^balance\tunknown\n(.*\n)*plan\tunknown\n/);
   });
@@ -466,7 +565,9 @@ describe("settings", () => {
 
   it("reach serve", async () => {
     farebox.env = { FAREBOX_GATEWAY_API_KEY: "gw-secret", FAREBOX_PORT: "5001" };
-    expect(await farebox.run("serve", "--gateway-url", "http://gateway.example/v1", "--gateway-insecure")).toMatchObject({ code: 0 });
+    expect(
+      await farebox.run("serve", "--gateway-url", "http://gateway.example/v1", "--gateway-insecure"),
+    ).toMatchObject({ code: 0 });
     expect(farebox.served[0]).toMatchObject({
       gateway: { address: { origin: "http://gateway.example", basePath: "" } },
       listen: { port: 5001 },

@@ -1,4 +1,15 @@
-import { chownSync, closeSync, copyFileSync, existsSync, mkdirSync, openSync, readdirSync, statSync, writeFileSync, writeSync } from "node:fs";
+import {
+  chownSync,
+  closeSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
 import { join } from "node:path";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, expect, it } from "vitest";
@@ -45,13 +56,19 @@ function overwriteIndex(file: string): void {
 it("backs up, and restores what was backed up", async () => {
   await fill();
   const file = join(h.folder, "copy.db");
-  expect(await h.run("db", "backup", file)).toEqual({ code: 0, stdout: `backed up to ${file}: 3 charges verified, no difference\n`, stderr: "" });
+  expect(await h.run("db", "backup", file)).toEqual({
+    code: 0,
+    stdout: `backed up to ${file}: 3 charges verified, no difference\n`,
+    stderr: "",
+  });
   expect(statSync(file).mode & 0o777).toBe(0o600);
   tamper(h.database, "delete from charges");
   const restored = await h.run("db", "restore", file);
   const replaced = `${h.database}.replaced-2026-11-20T120000Z`;
   expect(restored).toEqual({
-    code: 0, stderr: "", stdout: `restored ${file} to ${h.database}: 3 charges verified, no difference\nthe ledger before it: ${replaced}\n`,
+    code: 0,
+    stderr: "",
+    stdout: `restored ${file} to ${h.database}: 3 charges verified, no difference\nthe ledger before it: ${replaced}\n`,
   });
   expect(await h.json("verify")).toMatchObject({ ok: true, charges: 3 });
   // A second one at the same time keeps both.
@@ -62,7 +79,10 @@ it("restores where there is no ledger, and over one that is damaged, which is ke
   await fill();
   const file = join(h.folder, "copy.db");
   await h.json("db", "backup", file);
-  expect(await h.json("db", "restore", file, "--database", join(h.folder, "other.db"))).toMatchObject({ replaced: null, verify: { charges: 3 } });
+  expect(await h.json("db", "restore", file, "--database", join(h.folder, "other.db"))).toMatchObject({
+    replaced: null,
+    verify: { charges: 3 },
+  });
   writeFileSync(h.database, "no database any more ".repeat(100));
   writeFileSync(`${h.database}-wal`, "its log");
   const { replaced } = await h.json<{ replaced: string }>("db", "restore", file);
@@ -109,7 +129,11 @@ it("restores nothing that is damaged, does not agree with itself, or is no ledge
     expect(await h.run("db", "restore", file)).toEqual({ code, stdout: "", stderr: expect.stringMatching(stderr) });
   }
   // What SQLite lays beside a file while it is read does not count.
-  expect(readdirSync(h.folder).filter((name) => !/-(shm|wal)$/.test(name)).sort()).toEqual(before.filter((name) => !/-(shm|wal)$/.test(name)));
+  expect(
+    readdirSync(h.folder)
+      .filter((name) => !/-(shm|wal)$/.test(name))
+      .sort(),
+  ).toEqual(before.filter((name) => !/-(shm|wal)$/.test(name)));
   expect(await h.json("verify")).toMatchObject({ ok: true, charges: 3 });
 });
 
@@ -121,14 +145,20 @@ it("tells where a backup cannot go", async () => {
     [join(h.folder, "folder"), /is not a file; name one for the backup\n$/],
     [join(h.folder, "no/such.db"), /there is no folder \S+no for the backup\n$/],
   ];
-  for (const [file, stderr] of tries) expect(await h.run("db", "backup", file)).toEqual({ code: 2, stdout: "", stderr: expect.stringMatching(stderr) });
+  for (const [file, stderr] of tries)
+    expect(await h.run("db", "backup", file)).toEqual({ code: 2, stdout: "", stderr: expect.stringMatching(stderr) });
 });
 
 it("backs up a ledger that does not agree with itself all the same, and says so", async () => {
   await fill();
   tamper(h.database, "update charges set cost = cost + 1 where id = 'r0'");
   const ran = await h.run("db", "backup", join(h.folder, "copy.db"));
-  expect(ran).toMatchObject({ code: 1, stdout: expect.stringMatching(/3 charges verified, \d+ differences that the ledger has too \(farebox verify shows them\)\n$/) });
+  expect(ran).toMatchObject({
+    code: 1,
+    stdout: expect.stringMatching(
+      /3 charges verified, \d+ differences that the ledger has too \(farebox verify shows them\)\n$/,
+    ),
+  });
   expect(existsSync(join(h.folder, "copy.db"))).toBe(true);
 });
 
@@ -137,15 +167,21 @@ it("prunes what is older, and counts it before when asked to", async () => {
   const total = () => h.json<{ total: object }>("report", "--since", "600d");
   const before = (await total()).total;
   expect(await h.json("db", "prune", "--older-than", "400d", "--dry-run")).toEqual({
-    before: "2025-10-16T00:00:00.000Z", charges: 1, windows: 0, quarter_rollups: 2, dry_run: true,
+    before: "2025-10-16T00:00:00.000Z",
+    charges: 1,
+    windows: 0,
+    quarter_rollups: 2,
+    dry_run: true,
   });
   expect((await h.json<{ charges: unknown[] }>("charges")).charges).toHaveLength(3);
   expect(await h.run("db", "prune", "--older-than", "400d")).toEqual({
-    code: 0, stderr: "", stdout: "pruned 1 charges from before 2025-10-16T00:00:00.000Z into sums by day\n",
+    code: 0,
+    stderr: "",
+    stdout: "pruned 1 charges from before 2025-10-16T00:00:00.000Z into sums by day\n",
   });
-  expect((await h.json<{ charges: { request_id: string }[] }>("charges")).charges.map(({ request_id }) => request_id)).toEqual([
-    "r2", "r1", expect.stringMatching(/^carried-2025-07-08-[0-9a-f]{16}$/),
-  ]);
+  expect(
+    (await h.json<{ charges: { request_id: string }[] }>("charges")).charges.map(({ request_id }) => request_id),
+  ).toEqual(["r2", "r1", expect.stringMatching(/^carried-2025-07-08-[0-9a-f]{16}$/)]);
   expect((await total()).total).toEqual(before);
   expect(await h.json("verify")).toMatchObject({ ok: true });
 });

@@ -12,11 +12,18 @@ import { csvRecords } from "../../support/csv.ts";
 import { endAt, holdOf, noon, posting, price, tokens } from "../../support/ledger-fixtures.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 
-const pinned = (version: PriceVersion): PinnedPrice => ({ id: contentId(canonicalPrice(version)), canonical: canonicalPrice(version), version });
+const pinned = (version: PriceVersion): PinnedPrice => ({
+  id: contentId(canonicalPrice(version)),
+  canonical: canonicalPrice(version),
+  version,
+});
 
 /** At twice the rates of model-a, with a fee for each search. */
 const served = pinned({
-  ...price, model: "model-b", source: "the list of model-b", tiers: [{ ...price.tiers[0], charged: price.tiers[0].list }],
+  ...price,
+  model: "model-b",
+  source: "the list of model-b",
+  tiers: [{ ...price.tiers[0], charged: price.tiers[0].list }],
   fees: { web_search_call: { charged: usd("0.01"), list: usd("0.02"), inputTokens: 0 } },
 });
 const searched: Billing = { serviceTier: "priority", calls: { web_search_call: 3 } };
@@ -33,8 +40,25 @@ beforeEach(async () => {
     if (settlement.kind === "post") await store.ledger.post(id, settlement, endAt(noon - 30_000));
   };
   await post("plain", { kind: "reported", tokens: tokens(1000, 0), clamped: false });
-  await post("served", { kind: "reported", tokens: tokens(1000, 500), clamped: false, doubts: ["hosted_tool", "served_model"], billing: searched }, served);
-  const cut = { kind: "cut", promptTokens: 100, deliveredTokens: 50, reason: "gateway_reset", errorFactor: unchanged, hiddenTokens: 2000 } as const;
+  await post(
+    "served",
+    {
+      kind: "reported",
+      tokens: tokens(1000, 500),
+      clamped: false,
+      doubts: ["hosted_tool", "served_model"],
+      billing: searched,
+    },
+    served,
+  );
+  const cut = {
+    kind: "cut",
+    promptTokens: 100,
+    deliveredTokens: 50,
+    reason: "gateway_reset",
+    errorFactor: unchanged,
+    hiddenTokens: 2000,
+  } as const;
   await post("cut", { ...cut, doubts: ["time_based"] });
 });
 
@@ -50,27 +74,63 @@ describe("a charge with doubts", () => {
   it("is listed with them, and one without has none", async () => {
     const { charges } = await farebox.json<{ charges: Record<string, unknown>[] }>("charges");
     const shown = Object.fromEntries(charges.map((charge) => [charge["request_id"], charge]));
-    expect(shown["plain"]).toMatchObject({ doubts: [], cost_in_doubt_usd: "0.00", service_tier: null, tool_calls: {}, delivered: null, served_price_version: null });
-    expect(shown["served"]).toMatchObject({
-      doubts: ["served_model", "hosted_tool"], cost_usd: servedCost, cost_in_doubt_usd: servedCost, service_tier: "priority", tool_calls: searched.calls, served_price_version: served.id,
+    expect(shown["plain"]).toMatchObject({
+      doubts: [],
+      cost_in_doubt_usd: "0.00",
+      service_tier: null,
+      tool_calls: {},
+      delivered: null,
+      served_price_version: null,
     });
-    expect(shown["cut"]).toMatchObject({ doubts: ["time_based"], cost_usd: cutCost, cost_in_doubt_usd: cutCost, delivered: { input: 100, output: 50 } });
+    expect(shown["served"]).toMatchObject({
+      doubts: ["served_model", "hosted_tool"],
+      cost_usd: servedCost,
+      cost_in_doubt_usd: servedCost,
+      service_tier: "priority",
+      tool_calls: searched.calls,
+      served_price_version: served.id,
+    });
+    expect(shown["cut"]).toMatchObject({
+      doubts: ["time_based"],
+      cost_usd: cutCost,
+      cost_in_doubt_usd: cutCost,
+      delivered: { input: 100, output: 50 },
+    });
   });
 
   it("is itemised by the price that decided, and says in words why it may differ", async () => {
     const details = await farebox.json<Record<string, unknown>>("charges", "show", "served");
     expect(details).toMatchObject({
       items: [
-        { class: "input", tool: null, tokens: 1000, cost_usd: "0.002" }, { class: "output", tokens: 500, cost_usd: "0.004" },
-        { class: "fee", tool: "web_search_call", tokens: 3, usd_per_million: null, cost_usd: "0.03", list_cost_usd: "0.06" },
+        { class: "input", tool: null, tokens: 1000, cost_usd: "0.002" },
+        { class: "output", tokens: 500, cost_usd: "0.004" },
+        {
+          class: "fee",
+          tool: "web_search_call",
+          tokens: 3,
+          usd_per_million: null,
+          cost_usd: "0.03",
+          list_cost_usd: "0.06",
+        },
       ],
-      price: { model: "model-a", source: "test" }, served_price: { model: "model-b", source: "the list of model-b" },
-      known: "The gateway reported these tokens. The bill may differ: another model answered than was asked for; a hosted tool was used whose fee is not known.",
+      price: { model: "model-a", source: "test" },
+      served_price: { model: "model-b", source: "the list of model-b" },
+      known:
+        "The gateway reported these tokens. The bill may differ: another model answered than was asked for; a hosted tool was used whose fee is not known.",
     });
-    expect(await farebox.json("charges", "show", "plain")).toMatchObject({ served_price: null, known: "The gateway reported these tokens." });
+    expect(await farebox.json("charges", "show", "plain")).toMatchObject({
+      served_price: null,
+      known: "The gateway reported these tokens.",
+    });
     const { stdout } = await farebox.run("charges", "show", "served");
     const lines = stdout.split("\n");
-    for (const line of ["cost web_search_call\t0.03", "calls web_search_call\t3", "doubt\tserved_model", "doubt\thosted_tool", "served_price\tmodel-b from 2026-01-01: the list of model-b"]) {
+    for (const line of [
+      "cost web_search_call\t0.03",
+      "calls web_search_call\t3",
+      "doubt\tserved_model",
+      "doubt\thosted_tool",
+      "served_price\tmodel-b from 2026-01-01: the list of model-b",
+    ]) {
       expect(lines).toContain(line);
     }
     expect((await farebox.run("charges", "show", "cut")).stdout).toContain("delivered output\t50\n");
@@ -78,7 +138,10 @@ describe("a charge with doubts", () => {
   });
 
   it("is the amount in doubt of a report, which is not named where there is none", async () => {
-    expect(await farebox.json("report")).toMatchObject({ rows: [{ cost_in_doubt_usd: inDoubt }], total: { cost_usd: "0.0451", cost_in_doubt_usd: inDoubt } });
+    expect(await farebox.json("report")).toMatchObject({
+      rows: [{ cost_in_doubt_usd: inDoubt }],
+      total: { cost_usd: "0.0451", cost_in_doubt_usd: inDoubt },
+    });
     const { records } = csvRecords((await farebox.run("report", "--format", "csv")).stdout);
     expect(records).toMatchObject([{ cost_usd: "0.0451", cost_in_doubt_usd: inDoubt }]);
     const table = await farebox.run("report");
@@ -90,12 +153,25 @@ describe("a charge with doubts", () => {
 
   it("has them in every export", async () => {
     const { records } = csvRecords((await farebox.run("export")).stdout);
-    expect(records.map((row) => [row["doubts"], row["cost_in_doubt_usd"], row["service_tier"], row["tool_calls"], row["delivered_input_tokens"], row["delivered_output_tokens"], row["served_price_version"]])).toEqual([
+    expect(
+      records.map((row) => [
+        row["doubts"],
+        row["cost_in_doubt_usd"],
+        row["service_tier"],
+        row["tool_calls"],
+        row["delivered_input_tokens"],
+        row["delivered_output_tokens"],
+        row["served_price_version"],
+      ]),
+    ).toEqual([
       [null, "0.00", null, null, null, null, null],
       ["served_model hosted_tool", servedCost, "priority", '{"web_search_call":3}', null, null, served.id],
       ["time_based", cutCost, null, null, "100", "50", null],
     ]);
-    const lines = (await farebox.run("export", "--format", "jsonl")).stdout.trim().split("\n").map((line) => JSON.parse(line));
+    const lines = (await farebox.run("export", "--format", "jsonl")).stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
     expect(lines.map(({ doubts: of }) => of)).toEqual([[], ["served_model", "hosted_tool"], ["time_based"]]);
   });
 });
@@ -106,7 +182,14 @@ it("reconcile is the less certain by what is in doubt, also from samples of earl
     await using store = await empty.open();
     const sample = async (askedAt: number, balance: string) => {
       const totals = await store.ledger.totals();
-      await store.samples.add({ askedAt, answeredAt: askedAt, account: "7", figures: { equivalent_in_usd: balance }, before: totals, after: totals });
+      await store.samples.add({
+        askedAt,
+        answeredAt: askedAt,
+        account: "7",
+        figures: { equivalent_in_usd: balance },
+        before: totals,
+        after: totals,
+      });
     };
     const post = async (id: string, more: object) => {
       await store.ledger.hold(holdOf(id, usd("1"), { at: noon - 60_000 }));
@@ -118,11 +201,16 @@ it("reconcile is the less certain by what is in doubt, also from samples of earl
     await sample(noon - 1000, "97.100000");
   }
   const db = connectToWrite(empty.database);
-  const changed = db.prepare("update account_samples set ledger_before = json_remove(ledger_before, '$.inDoubt') where asked_at = ?").run(noon - 90_000);
+  const changed = db
+    .prepare("update account_samples set ledger_before = json_remove(ledger_before, '$.inDoubt') where asked_at = ?")
+    .run(noon - 90_000);
   db.close();
   expect(changed.changes).toBe(1);
   expect(await empty.json("reconcile", "--no-sample")).toMatchObject({
-    ok: true, ledger_usd: "2.00", cost_in_doubt_usd: "1.00", difference_usd: "0.90",
+    ok: true,
+    ledger_usd: "2.00",
+    cost_in_doubt_usd: "1.00",
+    difference_usd: "0.90",
     uncertainty: { items: [{ kind: "in_doubt", below_usd: "1.00", above_usd: "1.00" }, { kind: "rounding" }] },
   });
   const { stdout } = await empty.run("reconcile", "--no-sample");

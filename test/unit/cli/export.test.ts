@@ -25,10 +25,28 @@ beforeEach(async () => {
   const alice = keys[0]?.id ?? "";
   await using store = await farebox.open();
   await spend(store.ledger, { id: "r2", at, key: alice, team: "research", input: 1000, output: 500 });
-  await spend(store.ledger, { id: "r1", at: at - 86_400_000, key: "", input: 0, output: 1000, model: "=cmd|' /C calc'!A0" });
+  await spend(store.ledger, {
+    id: "r1",
+    at: at - 86_400_000,
+    key: "",
+    input: 0,
+    output: 1000,
+    model: "=cmd|' /C calc'!A0",
+  });
   await store.ledger.hold({
-    id: "r3", kind: "request", at: at + 1, caller: { key: alice, team: "research" }, route: "chat", model: "model-x", group: null, stream: true,
-    price: null, amount: null, bounded: true, tags: {}, retry: 0,
+    id: "r3",
+    kind: "request",
+    at: at + 1,
+    caller: { key: alice, team: "research" },
+    route: "chat",
+    model: "model-x",
+    group: null,
+    stream: true,
+    price: null,
+    amount: null,
+    bounded: true,
+    tags: {},
+    retry: 0,
   });
   await store.ledger.adjust("r2", { id: "fix", at: at + 9, amount: usd("0.25"), why: "=late", by: "alice" });
 });
@@ -41,41 +59,118 @@ describe("export", () => {
     expect({ stderr, code }).toEqual({ stderr: "", code: 0 });
     const { columns, records } = csvRecords(stdout);
     expect(columns).toEqual([
-      "request_id", "gateway_request_id", "time", "key", "team", "route", "model", "served_model", "group", "state", "source", "stream", "status",
+      "request_id",
+      "gateway_request_id",
+      "time",
+      "key",
+      "team",
+      "route",
+      "model",
+      "served_model",
+      "group",
+      "state",
+      "source",
+      "stream",
+      "status",
       ...tokenClasses.map((name) => `${name}_tokens`),
-      "cost_usd", "list_cost_usd", "minimum_applied", "hold_usd", "overage_usd", "price_version", "duration_ms", "first_token_ms", "tags",
-      "correction_of", "correction_by", "correction_at", "correction_why",
-      "doubts", "cost_in_doubt_usd", "service_tier", "tool_calls", "delivered_input_tokens", "delivered_output_tokens", "units", "unit_type", "served_price_version",
+      "cost_usd",
+      "list_cost_usd",
+      "minimum_applied",
+      "hold_usd",
+      "overage_usd",
+      "price_version",
+      "duration_ms",
+      "first_token_ms",
+      "tags",
+      "correction_of",
+      "correction_by",
+      "correction_at",
+      "correction_why",
+      "doubts",
+      "cost_in_doubt_usd",
+      "service_tier",
+      "tool_calls",
+      "delivered_input_tokens",
+      "delivered_output_tokens",
+      "units",
+      "unit_type",
+      "served_price_version",
     ]);
     expect(records.map((row) => [row["request_id"], row["state"], row["cost_usd"], row["correction_of"]])).toEqual([
-      ["r1", "posted", "0.004", null], ["r2", "posted", "0.003", null], ["fix", "posted", "0.25", "r2"], ["r3", "pending", null, null],
+      ["r1", "posted", "0.004", null],
+      ["r2", "posted", "0.003", null],
+      ["fix", "posted", "0.25", "r2"],
+      ["r3", "pending", null, null],
     ]);
     expect(records[0]).toMatchObject({ key: null, model: "'=cmd|' /C calc'!A0", tags: '{"project":"apollo"}' });
     expect(records[1]).toMatchObject({ key: "alice", team: "research", input_tokens: "1000", stream: "false" });
-    expect(records[2]).toMatchObject({ correction_by: "alice", correction_at: "2026-11-20T11:00:00.009Z", correction_why: "'=late", tags: '{"project":"apollo"}' });
+    expect(records[2]).toMatchObject({
+      correction_by: "alice",
+      correction_at: "2026-11-20T11:00:00.009Z",
+      correction_why: "'=late",
+      tags: '{"project":"apollo"}',
+    });
   });
 
   it("writes the charges of a span as JSON lines, as the list of charges has them", async () => {
     const { stdout } = await farebox.run("export", "--format", "jsonl", "--since", "2026-11-20");
-    const lines = stdout.trimEnd().split("\n").map((line) => JSON.parse(line));
+    const lines = stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line));
     const { charges } = await farebox.json<{ charges: unknown[] }>("charges", "--since", "2026-11-20");
     expect(lines).toEqual(charges.toReversed());
   });
 
   it("writes FOCUS rows, and says what they cannot have", async () => {
     await using store = await farebox.open();
-    await store.ledger.post("r3", {
-      kind: "post", cost: null, listCost: null, tokens: tokens(), formula: "unpriced", source: "reported", minimumApplied: false, clamped: false, reason: null,
-    }, { at, status: 200, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null });
+    await store.ledger.post(
+      "r3",
+      {
+        kind: "post",
+        cost: null,
+        listCost: null,
+        tokens: tokens(),
+        formula: "unpriced",
+        source: "reported",
+        minimumApplied: false,
+        clamped: false,
+        reason: null,
+      },
+      { at, status: 200, servedModel: null, gatewayRequestId: null, durationMs: null, firstTokenMs: null },
+    );
     await store[Symbol.asyncDispose]();
-    const ran = await farebox.run("export", "--format", "focus", "--provider", "Acme", "--billing-account", "42", "--focus-version", "1.3");
-    expect(ran).toMatchObject({ code: 0, stderr: "1 request without a price left out: FOCUS rows have a cost, and theirs is not known\n" });
+    const ran = await farebox.run(
+      "export",
+      "--format",
+      "focus",
+      "--provider",
+      "Acme",
+      "--billing-account",
+      "42",
+      "--focus-version",
+      "1.3",
+    );
+    expect(ran).toMatchObject({
+      code: 0,
+      stderr: "1 request without a price left out: FOCUS rows have a cost, and theirs is not known\n",
+    });
     const { records } = csvRecords(ran.stdout);
     expect(records.map((row) => [row["SkuMeter"], row["BilledCost"], row["ListCost"]])).toEqual([
-      ["Output Tokens", "0.004", "0.008"], ["Input Tokens", "0.001", "0.002"], ["Output Tokens", "0.002", "0.004"], ["Correction", "0.25", "0.00"],
+      ["Output Tokens", "0.004", "0.008"],
+      ["Input Tokens", "0.001", "0.002"],
+      ["Output Tokens", "0.002", "0.004"],
+      ["Correction", "0.25", "0.00"],
     ]);
     // The maker of a model is in the price files.
-    expect(records[1]).toMatchObject({ ProviderName: "Acme", ServiceProviderName: "Acme", BillingAccountId: "42", PublisherName: "openai", SubAccountName: "alice", x_Team: "research" });
+    expect(records[1]).toMatchObject({
+      ProviderName: "Acme",
+      ServiceProviderName: "Acme",
+      BillingAccountId: "42",
+      PublisherName: "openai",
+      SubAccountName: "alice",
+      x_Team: "research",
+    });
   });
 
   it.each([
@@ -87,11 +182,16 @@ describe("export", () => {
     [["--provider", " "], "It must not be empty"],
     [["--database", "/nowhere/ledger.db"], "there is no ledger at /nowhere/ledger.db yet"],
   ])("refuses %j", async (args, reason) => {
-    expect(await farebox.run("export", ...args)).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining(reason) });
+    expect(await farebox.run("export", ...args)).toMatchObject({
+      code: 2,
+      stdout: "",
+      stderr: expect.stringContaining(reason),
+    });
   });
 
   it("has the header alone for a span with nothing in it", async () => {
-    const lines = async (format: string) => (await farebox.run("export", "--format", format, "--until", "2026-01-01")).stdout.split("\r\n");
+    const lines = async (format: string) =>
+      (await farebox.run("export", "--format", format, "--until", "2026-01-01")).stdout.split("\r\n");
     expect(await lines("csv")).toHaveLength(2);
     expect(await lines("focus")).toHaveLength(2);
     expect(await lines("jsonl")).toEqual([""]);
@@ -104,7 +204,10 @@ describe("the file of an export", () => {
     expect(await farebox.run("export", "--out", out)).toEqual({ code: 0, stdout: "", stderr: "" });
     expect(statSync(out).mode & 0o777).toBe(0o600);
     expect(readFileSync(out, "utf8")).toBe((await farebox.run("export")).stdout);
-    expect(await farebox.run("export", "--out", out)).toMatchObject({ code: 2, stderr: expect.stringContaining("is there already; --force replaces it") });
+    expect(await farebox.run("export", "--out", out)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("is there already; --force replaces it"),
+    });
     expect(await farebox.run("export", "--out", out, "--force", "--until", "2026-01-01")).toMatchObject({ code: 0 });
     expect(readFileSync(out, "utf8").split("\r\n")).toHaveLength(2);
   });
@@ -138,7 +241,10 @@ describe("the stdout of an export", () => {
   it("waits for a reader that has fallen behind", async () => {
     const written: string[] = [];
     let drain = () => {};
-    const slow = { write: (text: string) => written.push(text) % 2 === 1, once: (_: "drain", listener: () => void) => void (drain = listener) };
+    const slow = {
+      write: (text: string) => written.push(text) % 2 === 1,
+      once: (_: "drain", listener: () => void) => void (drain = listener),
+    };
     async function* texts() {
       yield* ["a", "b", "c"];
     }

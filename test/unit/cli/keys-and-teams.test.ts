@@ -26,7 +26,10 @@ describe("wrong wishes", () => {
     [["keys", "update", "a"], "farebox: nothing to change was given"],
     [["keys", "update", "a", "--rpm", "many"], limit],
     [["keys", "update", "a", "--expires", "soon"], "It must be a duration such as 12h or 30d"],
-    [["keys", "rotate", "a", "--overlap", "1y"], "It must be a duration such as 12h or 7d, at most 90d, or 0 for none."],
+    [
+      ["keys", "rotate", "a", "--overlap", "1y"],
+      "It must be a duration such as 12h or 7d, at most 90d, or 0 for none.",
+    ],
     [["keys", "rotate", "a", "--overlap", "91d"], "at most 90d"],
     [["keys", "rotate", "a", "--overlap", "-1h"], "at most 90d"],
     [["teams", "create", "Research"], "farebox: name must be 1 to 63 of a-z"],
@@ -56,36 +59,98 @@ describe("wrong wishes", () => {
 
 describe("keys", () => {
   it("are made with limits, and shown and listed with them", async () => {
-    const made = await farebox.run("keys", "create", "alice", "--team", "red", "--rpm", "60", "--tpm", "1000000000", "--parallel", "1");
+    const made = await farebox.run(
+      "keys",
+      "create",
+      "alice",
+      "--team",
+      "red",
+      "--rpm",
+      "60",
+      "--tpm",
+      "1000000000",
+      "--parallel",
+      "1",
+    );
     expect(made.stderr).toContain("note: team red is new; it has no limits\n");
     expect((await farebox.run("keys", "create", "bob", "--team", "red", "--rpm", "none")).stderr).toBe("");
     const limits = { rpm: 60, tpm: 1_000_000_000, parallel: 1 };
-    expect(await farebox.json("keys", "show", "alice")).toMatchObject({ limits, team: "red", previous_valid_until: null });
+    expect(await farebox.json("keys", "show", "alice")).toMatchObject({
+      limits,
+      team: "red",
+      previous_valid_until: null,
+    });
     expect(await farebox.json("keys", "list")).toMatchObject({ keys: [{ limits }, { limits: none }] });
     expect((await farebox.run("keys", "show", "alice")).stdout).toContain("rpm\t60\ntpm\t1000000000\nparallel\t1\n");
-    const [titles, ...rows] = (await farebox.run("keys", "list")).stdout.trim().split("\n").map((line) => line.split("\t"));
+    const [titles, ...rows] = (await farebox.run("keys", "list")).stdout
+      .trim()
+      .split("\n")
+      .map((line) => line.split("\t"));
     expect(titles?.slice(3, 7)).toEqual(["models", "rpm", "tpm", "parallel"]);
-    expect(rows.map((row) => row.slice(3, 7))).toEqual([["all", "60", "1000000000", "1"], ["all", "-", "-", "-"]]);
+    expect(rows.map((row) => row.slice(3, 7))).toEqual([
+      ["all", "60", "1000000000", "1"],
+      ["all", "-", "-", "-"],
+    ]);
   });
 
   it("are changed in what is given alone", async () => {
-    await farebox.run("keys", "create", "alice", "--team", "red", "--rpm", "60", "--tpm", "5", "--models", "o3", "--expires", "1d");
-    expect(await farebox.run("keys", "update", "alice", "--rpm", "none", "--parallel", "2")).toEqual({ code: 0, stdout: "updated alice\n", stderr: "" });
+    await farebox.run(
+      "keys",
+      "create",
+      "alice",
+      "--team",
+      "red",
+      "--rpm",
+      "60",
+      "--tpm",
+      "5",
+      "--models",
+      "o3",
+      "--expires",
+      "1d",
+    );
+    expect(await farebox.run("keys", "update", "alice", "--rpm", "none", "--parallel", "2")).toEqual({
+      code: 0,
+      stdout: "updated alice\n",
+      stderr: "",
+    });
     expect(await farebox.json("keys", "show", "alice")).toMatchObject({
-      team: "red", models: ["o3"], expires_at: "2026-11-21T12:00:00.000Z", limits: { rpm: null, tpm: 5, parallel: 2 },
+      team: "red",
+      models: ["o3"],
+      expires_at: "2026-11-21T12:00:00.000Z",
+      limits: { rpm: null, tpm: 5, parallel: 2 },
     });
     const updated = await farebox.json("keys", "update", "alice", "--no-team", "--models", "all", "--expires", "never");
-    expect(updated).toMatchObject({ team: null, models: null, expires_at: null, limits: { rpm: null, tpm: 5, parallel: 2 }, state: "live" });
+    expect(updated).toMatchObject({
+      team: null,
+      models: null,
+      expires_at: null,
+      limits: { rpm: null, tpm: 5, parallel: 2 },
+      state: "live",
+    });
     await farebox.json("keys", "update", "alice", "--team", "blue", "--models", "a*, b", "--expires", "2d");
-    expect(await farebox.json("keys", "show", "alice")).toMatchObject({ team: "blue", models: ["a*", "b"], expires_at: "2026-11-22T12:00:00.000Z" });
-    expect(await farebox.json("teams", "list")).toMatchObject({ teams: [{ name: "red", keys: [] }, { name: "blue", keys: ["alice"] }] });
+    expect(await farebox.json("keys", "show", "alice")).toMatchObject({
+      team: "blue",
+      models: ["a*", "b"],
+      expires_at: "2026-11-22T12:00:00.000Z",
+    });
+    expect(await farebox.json("teams", "list")).toMatchObject({
+      teams: [
+        { name: "red", keys: [] },
+        { name: "blue", keys: ["alice"] },
+      ],
+    });
   });
 
   it("stay as they are once revoked", async () => {
     await farebox.run("keys", "create", "alice");
     await farebox.run("keys", "revoke", "alice");
     const message = "farebox: alice was revoked at 2026-11-20T12:00:00.000Z for good; make a new key\n";
-    expect(await farebox.run("keys", "update", "alice", "--rpm", "5")).toEqual({ code: 2, stdout: "", stderr: message });
+    expect(await farebox.run("keys", "update", "alice", "--rpm", "5")).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: message,
+    });
     expect(await farebox.run("keys", "rotate", "alice")).toEqual({ code: 2, stdout: "", stderr: message });
   });
 
@@ -93,19 +158,27 @@ describe("keys", () => {
     const { id, key } = await farebox.json<{ id: string; key: string }>("keys", "create", "alice");
     const rotated = await farebox.json<{ key: string }>("keys", "rotate", "alice");
     expect(rotated).toEqual({
-      id, name: "alice", key: expect.stringMatching(new RegExp(`^sk-fb-${id}-[\\w-]{43}$`)), previous_valid_until: "2026-11-21T12:00:00.000Z",
+      id,
+      name: "alice",
+      key: expect.stringMatching(new RegExp(`^sk-fb-${id}-[\\w-]{43}$`)),
+      previous_valid_until: "2026-11-21T12:00:00.000Z",
     });
     expect(rotated.key).not.toBe(key);
     const plain = await farebox.run("keys", "rotate", "alice", "--overlap", "7d");
     expect(plain).toEqual({
-      code: 0, stdout: expect.stringMatching(/^sk-fb-[a-z2-7]{12}-[\w-]{43}\n$/), stderr: "The secret before it works until 2026-11-27T12:00:00.000Z.\n",
+      code: 0,
+      stdout: expect.stringMatching(/^sk-fb-[a-z2-7]{12}-[\w-]{43}\n$/),
+      stderr: "The secret before it works until 2026-11-27T12:00:00.000Z.\n",
     });
     const store = await farebox.open();
     expect(await store.keys.find("alice")).toMatchObject({
-      digest: digestOfKey(plain.stdout.trim()), previous: { digest: digestOfKey(rotated.key), validUntil: farebox.clock.now() + 7 * 86_400_000 },
+      digest: digestOfKey(plain.stdout.trim()),
+      previous: { digest: digestOfKey(rotated.key), validUntil: farebox.clock.now() + 7 * 86_400_000 },
     });
     await store[Symbol.asyncDispose]();
-    expect((await farebox.run("keys", "rotate", "alice", "--overlap", "0")).stderr).toBe("The secret before it works no longer.\n");
+    expect((await farebox.run("keys", "rotate", "alice", "--overlap", "0")).stderr).toBe(
+      "The secret before it works no longer.\n",
+    );
     expect(await farebox.json("keys", "show", "alice")).toMatchObject({ previous_valid_until: null });
   });
 
@@ -113,26 +186,41 @@ describe("keys", () => {
     await farebox.run("keys", "create", "alice", "--expires", "1h");
     farebox.clock.advance(3_600_000);
     const refused = await farebox.run("keys", "rotate", "alice");
-    expect(refused).toMatchObject({ code: 2, stderr: "farebox: alice has expired; farebox keys update alice --expires 30d lets it open again\n" });
+    expect(refused).toMatchObject({
+      code: 2,
+      stderr: "farebox: alice has expired; farebox keys update alice --expires 30d lets it open again\n",
+    });
   });
 });
 
 describe("teams", () => {
   it("are made, changed, shown and deleted", async () => {
     expect(await farebox.run("teams", "create", "red", "--rpm", "600")).toEqual({
-      code: 0, stdout: "created red\n", stderr: `created the ledger at ${farebox.database}\n`,
+      code: 0,
+      stdout: "created red\n",
+      stderr: `created the ledger at ${farebox.database}\n`,
     });
     expect(await farebox.json("teams", "update", "red", "--tpm", "9", "--models", "gpt-*")).toEqual({
-      name: "red", models: ["gpt-*"], limits: { rpm: 600, tpm: 9, parallel: null }, created_at: "2026-11-20T12:00:00.000Z",
+      name: "red",
+      models: ["gpt-*"],
+      limits: { rpm: 600, tpm: 9, parallel: null },
+      created_at: "2026-11-20T12:00:00.000Z",
     });
     await farebox.run("keys", "create", "alice", "--team", "red");
     await farebox.run("budgets", "set", "each-key:red", "5", "--per", "1d");
-    expect(await farebox.json("teams", "show", "red")).toMatchObject({ name: "red", keys: ["alice"], limits: { rpm: 600 } });
+    expect(await farebox.json("teams", "show", "red")).toMatchObject({
+      name: "red",
+      keys: ["alice"],
+      limits: { rpm: 600 },
+    });
     expect((await farebox.run("teams", "list")).stdout).toBe(
       "name\tmodels\trpm\ttpm\tparallel\tkeys\tcreated\nred\tgpt-*\t600\t9\t-\t1\t2026-11-20T12:00:00.000Z\n",
     );
     expect(await farebox.run("teams", "delete", "red")).toEqual({
-      code: 2, stdout: "", stderr: "farebox: team red is still named by key alice and budget each-key:red; move, revoke or remove them first\n",
+      code: 2,
+      stdout: "",
+      stderr:
+        "farebox: team red is still named by key alice and budget each-key:red; move, revoke or remove them first\n",
     });
     await farebox.run("keys", "revoke", "alice");
     await farebox.run("budgets", "remove", "each-key:red", "--per", "1d");

@@ -30,7 +30,8 @@ async function fill(farebox: Harness): Promise<void> {
 }
 
 type Diff = PricesDiff & { readonly traffic: TrafficDiff | null };
-const changed = ({ changes }: Diff) => changes.filter(({ field }) => field.startsWith("gateway")).map(({ field, before, after }) => [field, before, after]);
+const changed = ({ changes }: Diff) =>
+  changes.filter(({ field }) => field.startsWith("gateway")).map(({ field, before, after }) => [field, before, after]);
 
 describe("prices diff", () => {
   it("tells what changes, and what the last 30 days would have cost under each", async () => {
@@ -42,11 +43,28 @@ describe("prices diff", () => {
     expect(diff.traffic).toMatchObject({
       since: "2026-10-21T12:00:00.000Z",
       rows: [
-        { model: "gone", requests: 1, cost_usd: "0.00005", before_usd: "0.00005", after_usd: "0.00005", difference_usd: "0.00" },
-        { model: "model-a", requests: 2, cost_usd: "0.006", before_usd: "0.012", after_usd: "0.014", difference_usd: "0.002" },
+        {
+          model: "gone",
+          requests: 1,
+          cost_usd: "0.00005",
+          before_usd: "0.00005",
+          after_usd: "0.00005",
+          difference_usd: "0.00",
+        },
+        {
+          model: "model-a",
+          requests: 2,
+          cost_usd: "0.006",
+          before_usd: "0.012",
+          after_usd: "0.014",
+          difference_usd: "0.002",
+        },
       ],
       total: { requests: 3, cost_usd: "0.00605", before_usd: "0.01205", after_usd: "0.01405", difference_usd: "0.002" },
-      left_over: { before: { not_recomputed: { requests: 1, cost_usd: "0.00005" } }, after: { newly_priced: { requests: 0 } } },
+      left_over: {
+        before: { not_recomputed: { requests: 1, cost_usd: "0.00005" } },
+        after: { newly_priced: { requests: 0 } },
+      },
     });
   });
 
@@ -54,7 +72,10 @@ describe("prices diff", () => {
     using farebox = harness();
     const folder = folderOf(farebox, "new", "1", "5");
     const told = await farebox.run("prices", "diff", "shipped", folder);
-    expect(told).toMatchObject({ code: 0, stderr: expect.stringMatching(/^what the last 30 days would have cost is left out: there is no ledger at /) });
+    expect(told).toMatchObject({
+      code: 0,
+      stderr: expect.stringMatching(/^what the last 30 days would have cost is left out: there is no ledger at /),
+    });
     expect(told.stdout).toContain("model-a\tgateway.output\t4.00\t5.00\t2026-01-01\t-\n");
     expect(told.stdout).not.toContain("traffic");
     expect((await farebox.json<Diff>("prices", "diff", "shipped", folder)).traffic).toBeNull();
@@ -75,13 +96,22 @@ describe("prices diff", () => {
     expect(changed(await farebox.json<Diff>("prices", "diff", folder))).toEqual([["gateway.output", "4.00", "5.00"]]);
     farebox.env["FAREBOX_PRICING"] = folder;
     expect(await farebox.run("prices", "diff", folder)).toMatchObject({ code: 0, stdout: "the prices are the same\n" });
-    expect(changed(await farebox.json<Diff>("prices", "diff", "shipped"))).toEqual([["gateway.output", "5.00", "4.00"]]);
+    expect(changed(await farebox.json<Diff>("prices", "diff", "shipped"))).toEqual([
+      ["gateway.output", "5.00", "4.00"],
+    ]);
   });
 
   it("refuses folders with faults, each fault once", async () => {
     using farebox = harness();
     const folder = folderOf(farebox, "new", "1", "-5");
-    expect(await farebox.run("prices", "diff", folder, folder)).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/^farebox: \S+mine\.yaml:\d+:\d+: .*\nfarebox: \S+mine\.yaml:\d+:\d+: .*\n$/) });
-    expect(await farebox.run("prices", "diff", "shipped", "/nowhere")).toMatchObject({ code: 2, stderr: expect.stringContaining("/nowhere") });
+    expect(await farebox.run("prices", "diff", folder, folder)).toMatchObject({
+      code: 2,
+      stdout: "",
+      stderr: expect.stringMatching(/^farebox: \S+mine\.yaml:\d+:\d+: .*\nfarebox: \S+mine\.yaml:\d+:\d+: .*\n$/),
+    });
+    expect(await farebox.run("prices", "diff", "shipped", "/nowhere")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("/nowhere"),
+    });
   });
 });

@@ -62,9 +62,14 @@ afterEach(() => farebox[Symbol.dispose]());
 const show = (...argv: string[]) => farebox.json<PriceShown>("prices", "show", ...argv);
 
 function rates(shown: PriceShown, tier = 0) {
-  return (shown.price?.tiers[tier]?.rates ?? []).map((rate) =>
-    [rate.class, rate.official_of, rate.official_usd_per_million, rate.gateway_usd_per_million, rate.rule, rate.fraction ?? rate.as],
-  );
+  return (shown.price?.tiers[tier]?.rates ?? []).map((rate) => [
+    rate.class,
+    rate.official_of,
+    rate.official_usd_per_million,
+    rate.gateway_usd_per_million,
+    rate.rule,
+    rate.fraction ?? rate.as,
+  ]);
 }
 
 describe("prices show", () => {
@@ -89,15 +94,37 @@ describe("prices show", () => {
   it("says where all of it is stated, and what bounds a request", async () => {
     const file = join(farebox.folder, "mine.yaml");
     expect(await show("big")).toMatchObject({
-      asked: "big", model: "big", found_by: "id", aliases: ["large"], provider: "mine", file, line: 5,
+      asked: "big",
+      model: "big",
+      found_by: "id",
+      aliases: ["large"],
+      provider: "mine",
+      file,
+      line: 5,
       group: { name: "half", fraction: "0.5", file, line: 2 },
-      bounds: { context_tokens: 1_000_000, max_output_tokens: 4000, image_part_tokens: 1500, audio_part_tokens: null, tokenizer: "o200k_base", error_factor: 1, tokens_per_second: 120 },
+      bounds: {
+        context_tokens: 1_000_000,
+        max_output_tokens: 4000,
+        image_part_tokens: 1500,
+        audio_part_tokens: null,
+        tokenizer: "o200k_base",
+        error_factor: 1,
+        tokens_per_second: 120,
+      },
       at: "2026-11-20T12:00:00.000Z",
       entries: [
         { from: "2026-01-01", until: "2026-03-01", line: 14, in_force: false },
         { from: "2026-03-01", until: null, line: 18, in_force: true },
       ],
-      price: { from: "2026-03-01", until: null, source: "the new list", line: 18, tier_mode: "marginal", per_request: null, minimum: { tokens: 100, usd: "0.005" } },
+      price: {
+        from: "2026-03-01",
+        until: null,
+        source: "the new list",
+        line: 18,
+        tier_mode: "marginal",
+        per_request: null,
+        minimum: { tokens: 100, usd: "0.005" },
+      },
     });
     expect(await show("model-a")).toMatchObject({ file: "prices/test.yaml", group: null });
   });
@@ -113,7 +140,13 @@ describe("prices show", () => {
   });
 
   it("shows a price of requests, and none where none is in force", async () => {
-    expect((await show("pictures", "--at", "2026-05-31")).price?.per_request).toEqual({ official_usd: "0.25", gateway_usd: "0.125", rule: "share", fraction: "0.5", as: null });
+    expect((await show("pictures", "--at", "2026-05-31")).price?.per_request).toEqual({
+      official_usd: "0.25",
+      gateway_usd: "0.125",
+      rule: "share",
+      fraction: "0.5",
+      as: null,
+    });
     expect(await show("pictures")).toMatchObject({ price: null, entries: [{ in_force: false }] });
     expect((await farebox.run("prices", "show", "pictures")).stdout).toContain("in force\tnone at 2026-11-20");
   });
@@ -121,11 +154,37 @@ describe("prices show", () => {
   it("shows service tiers, fees, and which models may answer for it", async () => {
     const shown = await show("tiered");
     expect(shown).toMatchObject({ served_as: ["big", "other"], bounds: { obeys_max_tool_calls: true } });
-    const tierRates = (shown.price?.service_tiers ?? []).map(({ service_tier, tiers }) => [service_tier, ...tiers.map(({ from_prompt_tokens: from, rates: [input] }) => [from, input?.gateway_usd_per_million, input?.rule])]);
-    expect(tierRates).toEqual([["priority", [0, "2.00", "share"], [101, "4.00", "share"]], ["flex", [0, "0.90", "stated"]]]);
+    const tierRates = (shown.price?.service_tiers ?? []).map(({ service_tier, tiers }) => [
+      service_tier,
+      ...tiers.map(({ from_prompt_tokens: from, rates: [input] }) => [
+        from,
+        input?.gateway_usd_per_million,
+        input?.rule,
+      ]),
+    ]);
+    expect(tierRates).toEqual([
+      ["priority", [0, "2.00", "share"], [101, "4.00", "share"]],
+      ["flex", [0, "0.90", "stated"]],
+    ]);
     expect(shown.price?.fees).toEqual([
-      { tool: "web_search_call", official_usd: "0.01", gateway_usd: "0.005", input_tokens: 16000, rule: "share", fraction: "0.5", as: null },
-      { tool: "file_search_call", official_usd: "0.0025", gateway_usd: "0.002", input_tokens: 0, rule: "stated", fraction: null, as: null },
+      {
+        tool: "web_search_call",
+        official_usd: "0.01",
+        gateway_usd: "0.005",
+        input_tokens: 16000,
+        rule: "share",
+        fraction: "0.5",
+        as: null,
+      },
+      {
+        tool: "file_search_call",
+        official_usd: "0.0025",
+        gateway_usd: "0.002",
+        input_tokens: 0,
+        rule: "stated",
+        fraction: null,
+        as: null,
+      },
     ]);
     const { stdout } = await farebox.run("prices", "show", "tiered");
     expect(stdout).toContain("served as\tbig, other\n");
@@ -151,25 +210,42 @@ describe("prices show", () => {
 
   it("answers an unknown model with names that are near, and 1", async () => {
     expect(await farebox.run("prices", "show", "bigg")).toEqual({
-      code: 1, stdout: "", stderr: 'farebox: no price file names the model "bigg"; did you mean big? farebox prices list shows them all\n',
+      code: 1,
+      stdout: "",
+      stderr: 'farebox: no price file names the model "bigg"; did you mean big? farebox prices list shows them all\n',
     });
-    expect((await farebox.run("prices", "show", "zzzzzzzzzz")).stderr).toBe('farebox: no price file names the model "zzzzzzzzzz"; farebox prices list shows them all\n');
+    expect((await farebox.run("prices", "show", "zzzzzzzzzz")).stderr).toBe(
+      'farebox: no price file names the model "zzzzzzzzzz"; farebox prices list shows them all\n',
+    );
   });
 
   it("shows the ceiling price where there is one, and says so", async () => {
-    writeFileSync(join(farebox.folder, "default.yaml"), `default:
+    writeFileSync(
+      join(farebox.folder, "default.yaml"),
+      `default:
   context_tokens: 1000
   max_output_tokens: 100
   prices: [{ from: 2026-01-01, source: "ours", official: { input: "20", output: "90" }, gateway: { input: "20", output: "90" } }]
-`);
+`,
+    );
     const ran = await farebox.run("prices", "show", "bigg");
-    expect(ran).toMatchObject({ code: 0, stderr: "no price file names bigg; did you mean big? it is charged at the ceiling price of unknown models\n" });
+    expect(ran).toMatchObject({
+      code: 0,
+      stderr: "no price file names bigg; did you mean big? it is charged at the ceiling price of unknown models\n",
+    });
     expect(await show("bigg")).toMatchObject({ model: "default", found_by: "default", price: { source: "ours" } });
   });
 
   it("refuses what it cannot read", async () => {
-    expect(await farebox.run("prices", "show", "big", "--at", "someday")).toMatchObject({ code: 2, stderr: expect.stringContaining("--at must be a span") });
+    expect(await farebox.run("prices", "show", "big", "--at", "someday")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("--at must be a span"),
+    });
     writeFileSync(join(farebox.folder, "mine.yaml"), mine.replace('"2.00"', "2.00"));
-    expect(await farebox.run("prices", "show", "big")).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("mine.yaml:17:28: write it in quotes") });
+    expect(await farebox.run("prices", "show", "big")).toMatchObject({
+      code: 2,
+      stdout: "",
+      stderr: expect.stringContaining("mine.yaml:17:28: write it in quotes"),
+    });
   });
 });

@@ -18,14 +18,47 @@ beforeAll(async () => {
   const { keys } = await farebox.json<{ keys: { id: string }[] }>("keys", "list");
   await using store = await farebox.open();
   const caller = { key: keys[0]?.id ?? "", team: "research" };
-  for (const [id, key] of [["r1", caller.key], ["r2", hostile], ["r3", caller.key]] as const) {
+  for (const [id, key] of [
+    ["r1", caller.key],
+    ["r2", hostile],
+    ["r3", caller.key],
+  ] as const) {
     await store.ledger.hold({
-      id, kind: "request", at, caller: { key, team: "research" }, route: hostile, model: hostile, group: hostile, stream: true,
-      price: null, amount: usd("0.01"), bounded: true, tags: { [hostile]: hostile, project: hostile }, retry: 0,
+      id,
+      kind: "request",
+      at,
+      caller: { key, team: "research" },
+      route: hostile,
+      model: hostile,
+      group: hostile,
+      stream: true,
+      price: null,
+      amount: usd("0.01"),
+      bounded: true,
+      tags: { [hostile]: hostile, project: hostile },
+      retry: 0,
     });
   }
-  const end = { at, status: 200, servedModel: hostile, gatewayRequestId: hostile, durationMs: 5, firstTokenMs: 1, toolCalls: { [hostile]: 1 } };
-  const posting = { kind: "post", cost: null, listCost: null, tokens: { ...noTokens, input: 5 }, formula: "unpriced", source: "counted", minimumApplied: false, clamped: false, reason: hostile } as const;
+  const end = {
+    at,
+    status: 200,
+    servedModel: hostile,
+    gatewayRequestId: hostile,
+    durationMs: 5,
+    firstTokenMs: 1,
+    toolCalls: { [hostile]: 1 },
+  };
+  const posting = {
+    kind: "post",
+    cost: null,
+    listCost: null,
+    tokens: { ...noTokens, input: 5 },
+    formula: "unpriced",
+    source: "counted",
+    minimumApplied: false,
+    clamped: false,
+    reason: hostile,
+  } as const;
   await store.ledger.post("r1", posting, end);
   await store.ledger.void("r2", hostile, end);
   await store.ledger.adjust("r1", { id: "fix", at: at + 9, amount: usd("0.25"), why: hostile, by: hostile });
@@ -68,19 +101,23 @@ const commands: readonly (readonly string[])[] = [
 ];
 
 describe.each([true, false])("names that steer a terminal (a terminal: %s)", (isTTY) => {
-  it.each(commands.map((argv) => [argv.join(" ").replace(hostile, "NAME"), argv] as const))("farebox %s", async (_, argv) => {
-    farebox.isTTY = isTTY;
-    frames.length = 0;
-    farebox.watching = { ...farebox.watching, draw: (lines) => void frames.push(...lines) };
-    const { stdout, stderr } = await farebox.run(...argv);
-    expect(`${stdout}${stderr}${frames.join("\n")}`).not.toBe("");
-    // The bar of a long read goes back to the start of its line.
-    expect(steering(`${stderr.replaceAll("\r", "")}${frames.join("\n")}`)).toEqual([]);
-    // A file or a pipe gets CSV as it is, and a cell of CSV may have several lines.
-    const isCsv = argv.includes("csv") || argv[0] === "export";
-    if (isTTY || !isCsv) expect(steering(stdout)).toEqual([]);
-    if (!isCsv) expect(`${stdout}${frames.join("\n")}`.split("\n").filter((line) => /^\W*owned/.test(line))).toEqual([]);
-  });
+  it.each(commands.map((argv) => [argv.join(" ").replace(hostile, "NAME"), argv] as const))(
+    "farebox %s",
+    async (_, argv) => {
+      farebox.isTTY = isTTY;
+      frames.length = 0;
+      farebox.watching = { ...farebox.watching, draw: (lines) => void frames.push(...lines) };
+      const { stdout, stderr } = await farebox.run(...argv);
+      expect(`${stdout}${stderr}${frames.join("\n")}`).not.toBe("");
+      // The bar of a long read goes back to the start of its line.
+      expect(steering(`${stderr.replaceAll("\r", "")}${frames.join("\n")}`)).toEqual([]);
+      // A file or a pipe gets CSV as it is, and a cell of CSV may have several lines.
+      const isCsv = argv.includes("csv") || argv[0] === "export";
+      if (isTTY || !isCsv) expect(steering(stdout)).toEqual([]);
+      if (!isCsv)
+        expect(`${stdout}${frames.join("\n")}`.split("\n").filter((line) => /^\W*owned/.test(line))).toEqual([]);
+    },
+  );
 });
 
 describe("JSON", () => {
@@ -91,7 +128,11 @@ describe("JSON", () => {
   });
 
   it("of a log line loses them for a terminal, and stays JSON", async () => {
-    const line = JSON.stringify({ model: hostile, err: { stack: `Error: ${hostile}\n    at x` }, path: "C:\\u001b\\b" });
+    const line = JSON.stringify({
+      model: hostile,
+      err: { stack: `Error: ${hostile}\n    at x` },
+      path: "C:\\u001b\\b",
+    });
     const shown = JSON.parse(withoutControls(line));
     expect(steering(shown.model)).toEqual([]);
     expect(shown.err.stack).toContain("\n    at x");

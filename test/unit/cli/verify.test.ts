@@ -23,16 +23,27 @@ function tamper(sql: string): void {
 
 it("repairs sums, prints each change, and is done once", async () => {
   tamper("update windows set spent = spent + 1; delete from rollup_quarter");
-  expect(await h.run("verify")).toMatchObject({ code: 1, stdout: expect.stringMatching(/\n1 charge checked, 2 differences\n$/) });
+  expect(await h.run("verify")).toMatchObject({
+    code: 1,
+    stdout: expect.stringMatching(/\n1 charge checked, 2 differences\n$/),
+  });
   const { code, stdout, stderr } = await h.run("verify", "--repair");
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout.split("\n")).toEqual([
-    expect.stringMatching(/^repaired rollup rollup_quarter 2026-11-20T12:00:00.000Z\/k-alice\/red\/model-a\/general\/reported: no row -> requests 1, input 100000, cost 100000000000, /),
-    expect.stringMatching(/^repaired window all\/1d: from \d+ to \d+, spent 100000000001, held 0 -> from \d+ to \d+, spent 100000000000, held 0$/),
+    expect.stringMatching(
+      /^repaired rollup rollup_quarter 2026-11-20T12:00:00.000Z\/k-alice\/red\/model-a\/general\/reported: no row -> requests 1, input 100000, cost 100000000000, /,
+    ),
+    expect.stringMatching(
+      /^repaired window all\/1d: from \d+ to \d+, spent 100000000001, held 0 -> from \d+ to \d+, spent 100000000000, held 0$/,
+    ),
     "1 charge checked, no difference",
     "",
   ]);
-  expect(await h.run("verify", "--repair")).toEqual({ code: 0, stdout: "1 charge checked, no difference\n", stderr: "" });
+  expect(await h.run("verify", "--repair")).toEqual({
+    code: 0,
+    stdout: "1 charge checked, no difference\n",
+    stderr: "",
+  });
 });
 
 it("never repairs a charge", async () => {
@@ -40,7 +51,8 @@ it("never repairs a charge", async () => {
   const { code, stdout } = await h.run("verify", "--repair", "--json");
   expect(code).toBe(1);
   expect(JSON.parse(stdout)).toMatchObject({
-    ok: false, charges: 1,
+    ok: false,
+    charges: 1,
     differences: [{ kind: "charge", id: "a", expected: "cost 100000000000", found: "cost 100000000001" }],
     repairs: [{ kind: "rollup" }, { kind: "rollup" }, { kind: "window", id: "all/1d" }],
   });
@@ -60,18 +72,32 @@ it("names holds that are pending for long and whether somebody will end them, as
     await store.ledger.hold(holdOf("old", usd("1"), { at: h.clock.now() - 3_600_001 }));
     await store.ledger.hold(holdOf("task", usd("2"), { at: h.clock.now() - 7_200_000, kind: "task" }));
     await store.ledger.hold(holdOf("young", usd("1"), { at: h.clock.now() - 3_000_000 }));
-    expect(await h.json("verify")).toMatchObject({ ok: true, old_holds: [{ request_id: "task", owner: "running" }, { request_id: "old", owner: "running" }] });
+    expect(await h.json("verify")).toMatchObject({
+      ok: true,
+      old_holds: [
+        { request_id: "task", owner: "running" },
+        { request_id: "old", owner: "running" },
+      ],
+    });
   }
   expect(await h.json("verify")).toMatchObject({
     ok: true,
     old_holds: [
-      { request_id: "task", kind: "task", time: "2026-11-20T10:00:00.000Z", key: "k-alice", hold_usd: "2.00", owner: "gone" },
+      {
+        request_id: "task",
+        kind: "task",
+        time: "2026-11-20T10:00:00.000Z",
+        key: "k-alice",
+        hold_usd: "2.00",
+        owner: "gone",
+      },
       { request_id: "old", kind: "request", owner: "gone" },
     ],
   });
   expect(await h.run("verify")).toMatchObject({
     code: 0,
-    stderr: "note: task is pending since 2026-11-20T10:00:00.000Z and holds USD 2.00: its serve is gone; the next one posts it\n" +
+    stderr:
+      "note: task is pending since 2026-11-20T10:00:00.000Z and holds USD 2.00: its serve is gone; the next one posts it\n" +
       "note: old is pending since 2026-11-20T10:59:59.999Z and holds USD 1.00: its serve is gone; the next one posts it\n",
   });
 });

@@ -34,12 +34,24 @@ afterEach(() => farebox[Symbol.dispose]());
 describe("report --what-if", () => {
   it("puts the cost of the same traffic under other prices beside each row", async () => {
     const report = await farebox.json<WhatIfReport>("report", "--by", "day,model", "--what-if", folder);
-    expect(report.rows.map(({ day, model, cost_usd, what_if }) => [day, model, cost_usd, what_if.cost_usd, what_if.difference_usd])).toEqual([
+    expect(
+      report.rows.map(({ day, model, cost_usd, what_if }) => [
+        day,
+        model,
+        cost_usd,
+        what_if.cost_usd,
+        what_if.difference_usd,
+      ]),
+    ).toEqual([
       ["2026-11-19", "model-a", "0.003", "0.009", "0.006"],
       ["2026-11-20", "gone", "0.00005", "0.00005", "0.00"],
       ["2026-11-20", "model-a", "0.253", "0.259", "0.006"],
     ]);
-    expect(report.total).toMatchObject({ requests: 4, cost_usd: "0.25605", what_if: { cost_usd: "0.26805", difference_usd: "0.012", list_cost_usd: "0.2681" } });
+    expect(report.total).toMatchObject({
+      requests: 4,
+      cost_usd: "0.25605",
+      what_if: { cost_usd: "0.26805", difference_usd: "0.012", list_cost_usd: "0.2681" },
+    });
     expect(report.not_recomputed).toEqual({
       requests: 2,
       cost_usd: "0.25005",
@@ -70,16 +82,25 @@ describe("report --what-if", () => {
       "",
     ]);
     const csv = (await farebox.run("report", "--what-if", folder, "--format", "csv")).stdout.split("\r\n");
-    expect(csv[0]).toMatch(/,retries,cost_in_doubt_usd,what_if_cost_usd,what_if_list_cost_usd,difference_usd,not_recomputed_requests,not_recomputed_cost_usd$/);
+    expect(csv[0]).toMatch(
+      /,retries,cost_in_doubt_usd,what_if_cost_usd,what_if_list_cost_usd,difference_usd,not_recomputed_requests,not_recomputed_cost_usd$/,
+    );
     expect(csv[2]).toMatch(/^model-a,3,.*,0,0.00,0.268,0.268,0.012,1,0.25$/);
   });
 
   it("prices what had no price when it was charged", async () => {
     await using store = await farebox.open();
     await store.ledger.hold(holdOf("new", null, { at: noon, model: "new-model" }));
-    const posting = { ...assumed(null), source: "reported", tokens: { ...assumed(null).tokens, input: 1000, output: 0 } } as const;
+    const posting = {
+      ...assumed(null),
+      source: "reported",
+      tokens: { ...assumed(null).tokens, input: 1000, output: 0 },
+    } as const;
     await store.ledger.post("new", posting, endAt(noon));
-    writeFileSync(join(folder, "new.yaml"), oneModelFile("new-model", [{ from: "2026-01-01", input: "1", output: "1" }]));
+    writeFileSync(
+      join(folder, "new.yaml"),
+      oneModelFile("new-model", [{ from: "2026-01-01", input: "1", output: "1" }]),
+    );
     await store[Symbol.asyncDispose]();
     farebox.clock.advance(60_000);
     const { stderr } = await farebox.run("report", "--what-if", folder);
@@ -89,8 +110,14 @@ describe("report --what-if", () => {
   it("refuses faulty prices, and a folder that is not there, and prints nothing else", async () => {
     writeFileSync(join(folder, "bad.yaml"), "modells: {}");
     expect(await farebox.run("report", "--what-if", folder)).toEqual({
-      code: 2, stdout: "", stderr: expect.stringMatching(/bad\.yaml:1:1: unknown field "modells"; did you mean "models"\?\n$/),
+      code: 2,
+      stdout: "",
+      stderr: expect.stringMatching(/bad\.yaml:1:1: unknown field "modells"; did you mean "models"\?\n$/),
     });
-    expect(await farebox.run("report", "--what-if", "/nowhere")).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("does not exist") });
+    expect(await farebox.run("report", "--what-if", "/nowhere")).toMatchObject({
+      code: 2,
+      stdout: "",
+      stderr: expect.stringContaining("does not exist"),
+    });
   });
 });

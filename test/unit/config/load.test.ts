@@ -50,7 +50,12 @@ describe("defaults", () => {
 
   it("are in force where nothing is given", () => {
     const { settings, inForce, file } = settingsOf({});
-    expect(settings.listen).toMatchObject({ host: "127.0.0.1", port: 4000, bodyBytesMax: 32 * 1024 * 1024, drainMs: 30_000 });
+    expect(settings.listen).toMatchObject({
+      host: "127.0.0.1",
+      port: 4000,
+      bodyBytesMax: 32 * 1024 * 1024,
+      drainMs: 30_000,
+    });
     expect(settings.gateway).toMatchObject({ address: null, apiKey: null, silenceMs: 600_000, streamMs: 3_600_000 });
     expect(inForce.every(({ from }) => from === "default")).toBe(true);
     expect(file).toBeNull();
@@ -61,7 +66,11 @@ describe("precedence", () => {
   const files = { "farebox.yaml": "port: 1\nhost: localhost\ndrain: 1s\n" };
 
   it("is flag, environment, file, default", () => {
-    const { settings, inForce } = settingsOf({ files, env: { FAREBOX_PORT: "2", FAREBOX_HOST: "::1" }, flags: { port: "3" } });
+    const { settings, inForce } = settingsOf({
+      files,
+      env: { FAREBOX_PORT: "2", FAREBOX_HOST: "::1" },
+      flags: { port: "3" },
+    });
     expect(settings.listen).toMatchObject({ port: 3, host: "::1", drainMs: 1_000 });
     const from = Object.fromEntries(inForce.map((setting) => [setting.name, setting.from]));
     expect(from).toMatchObject({ port: "flag", host: "environment", drain: "file", auth: "default" });
@@ -74,16 +83,22 @@ describe("precedence", () => {
 
 describe("the settings file", () => {
   it("is the one that FAREBOX_CONFIG names", () => {
-    const { settings, file } = settingsOf({ env: { FAREBOX_CONFIG: "other.yaml" }, files: { "other.yaml": "port: 5" } });
+    const { settings, file } = settingsOf({
+      env: { FAREBOX_CONFIG: "other.yaml" },
+      files: { "other.yaml": "port: 5" },
+    });
     expect([settings.listen.port, file]).toEqual([5, "other.yaml"]);
   });
 
   it("must be there when FAREBOX_CONFIG names it", () => {
-    expect(problemsOf({ env: { FAREBOX_CONFIG: "other.yaml" } })).toEqual(["FAREBOX_CONFIG names a file that is not there"]);
+    expect(problemsOf({ env: { FAREBOX_CONFIG: "other.yaml" } })).toEqual([
+      "FAREBOX_CONFIG names a file that is not there",
+    ]);
   });
 
   it("keeps amounts as they were written and takes lists", () => {
-    const text = "balance_floor: 5.000000000001\ncors_origins: [https://a.example, http://localhost:3000]\ngateway_insecure: true";
+    const text =
+      "balance_floor: 5.000000000001\ncors_origins: [https://a.example, http://localhost:3000]\ngateway_insecure: true";
     const { settings } = settingsOf({ files: { "farebox.yaml": text } });
     expect(settings.balance.floor).toBe(usd("5.000000000001"));
     expect(settings.listen.corsOrigins).toEqual(["https://a.example", "http://localhost:3000"]);
@@ -107,7 +122,13 @@ describe("the settings file", () => {
 describe("the webhook of alerts", () => {
   const webhook = (text: string) => problemsOf({ env: { FAREBOX_ALERT_WEBHOOK: text } });
 
-  it.each(["https://hooks.example/services/T0/B0/x?y=z", "http://127.0.0.1:8080/x", "http://localhost/", "https://10.1.2.3/x", "https://[fd00::1]:8443/"])("may be %s", (text) => {
+  it.each([
+    "https://hooks.example/services/T0/B0/x?y=z",
+    "http://127.0.0.1:8080/x",
+    "http://localhost/",
+    "https://10.1.2.3/x",
+    "https://[fd00::1]:8443/",
+  ])("may be %s", (text) => {
     const { settings, inForce } = settingsOf({ env: { FAREBOX_ALERT_WEBHOOK: text } });
     expect(settings.alerts.webhook?.reveal()).toBe(text);
     expect(inForce.find(({ name }) => name === "alert_webhook")?.value).toBe("<hidden>");
@@ -128,14 +149,22 @@ describe("the webhook of alerts", () => {
 
   it("tells of the balance under the guard's floor, unless another one is given", () => {
     expect(settingsOf({ env: { FAREBOX_BALANCE_FLOOR: "5" } }).settings.alerts.balanceFloor).toBe(usd("5"));
-    expect(settingsOf({ env: { FAREBOX_BALANCE_FLOOR: "5", FAREBOX_ALERT_BALANCE: "20" } }).settings.alerts.balanceFloor).toBe(usd("20"));
-    expect(settingsOf({ env: { FAREBOX_ALERT_HOURS_LEFT: "0" } }).settings.alerts).toMatchObject({ balanceFloor: null, hoursMin: null, unsettledMs: 7_200_000 });
+    expect(
+      settingsOf({ env: { FAREBOX_BALANCE_FLOOR: "5", FAREBOX_ALERT_BALANCE: "20" } }).settings.alerts.balanceFloor,
+    ).toBe(usd("20"));
+    expect(settingsOf({ env: { FAREBOX_ALERT_HOURS_LEFT: "0" } }).settings.alerts).toMatchObject({
+      balanceFloor: null,
+      hoursMin: null,
+      unsettledMs: 7_200_000,
+    });
   });
 
   it("has a secret that is long enough, and not one without it", () => {
-    const secret = (text: string) => problemsOf({ env: { FAREBOX_ALERT_WEBHOOK: "https://h.example", FAREBOX_ALERT_SECRET: text } });
+    const secret = (text: string) =>
+      problemsOf({ env: { FAREBOX_ALERT_WEBHOOK: "https://h.example", FAREBOX_ALERT_SECRET: text } });
     for (const text of ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "sixteen-letters!"]) expect(secret(text)).toEqual([]);
-    for (const text of ["fifteen-letters", "whsec_short", "whsec_????????????????????????", "with a space in it"]) expect(secret(text)).toHaveLength(1);
+    for (const text of ["fifteen-letters", "whsec_short", "whsec_????????????????????????", "with a space in it"])
+      expect(secret(text)).toHaveLength(1);
     expect(problemsOf({ env: { FAREBOX_ALERT_SECRET: "sixteen-letters!" } })).toEqual([
       "FAREBOX_ALERT_SECRET signs nothing without FAREBOX_ALERT_WEBHOOK: set that too, or take it away",
     ]);
@@ -144,18 +173,28 @@ describe("the webhook of alerts", () => {
 
 describe("secrets", () => {
   it("are read from the file that the _FILE form names, without the line end", () => {
-    const { settings } = settingsOf({ env: { FAREBOX_GATEWAY_API_KEY_FILE: "run/key" }, files: { "run/key": "gw-secret\n" } });
+    const { settings } = settingsOf({
+      env: { FAREBOX_GATEWAY_API_KEY_FILE: "run/key" },
+      files: { "run/key": "gw-secret\n" },
+    });
     expect(settings.gateway.apiKey?.reveal()).toBe("gw-secret");
   });
 
   it("may not be given in both forms", () => {
     const env = { FAREBOX_ADMIN_TOKEN: "a", FAREBOX_ADMIN_TOKEN_FILE: "b" };
-    expect(problemsOf({ env })).toEqual(["FAREBOX_ADMIN_TOKEN and FAREBOX_ADMIN_TOKEN_FILE are both given; give one of them"]);
+    expect(problemsOf({ env })).toEqual([
+      "FAREBOX_ADMIN_TOKEN and FAREBOX_ADMIN_TOKEN_FILE are both given; give one of them",
+    ]);
   });
 
   it("hide themselves wherever they could be printed", () => {
     const { settings, inForce } = settingsOf({ env: serving });
-    for (const text of [JSON.stringify(settings), inspect(settings, { depth: 9 }), `${settings.gateway.apiKey}`, JSON.stringify(inForce)]) {
+    for (const text of [
+      JSON.stringify(settings),
+      inspect(settings, { depth: 9 }),
+      `${settings.gateway.apiKey}`,
+      JSON.stringify(inForce),
+    ]) {
       expect(text).not.toContain("gw-secret");
     }
     expect(inForce.find(({ name }) => name === "gateway_api_key")?.value).toBe("<hidden>");
@@ -192,7 +231,8 @@ describe("the address of a PostgreSQL database", () => {
     const { settings, inForce } = settingsOf({ env: { FAREBOX_DATABASE: url } });
     expect(inForce.find(({ name }) => name === "database")?.value).toBe("postgres://farebox@db.example:6432/books");
     expect(shownDatabase(settings.database)).toBe("postgres://farebox@db.example:6432/books");
-    for (const text of [JSON.stringify(settings), inspect(settings, { depth: 9 }), JSON.stringify(inForce)]) expect(text).not.toMatch(/p(@|%40)ss/);
+    for (const text of [JSON.stringify(settings), inspect(settings, { depth: 9 }), JSON.stringify(inForce)])
+      expect(text).not.toMatch(/p(@|%40)ss/);
   });
 
   it("with a password is not taken from a flag, which other users see", () => {
@@ -237,11 +277,17 @@ describe("problems", () => {
     [{ FAREBOX_BALANCE_FLOOR: "1e3" }, "FAREBOX_BALANCE_FLOOR must be an amount of USD"],
     [{ FAREBOX_CORS_ORIGINS: "*" }, "FAREBOX_CORS_ORIGINS must be a list of origins"],
     [{ FAREBOX_TIME_ZONE: "Mars/Olympus" }, "FAREBOX_TIME_ZONE must be an IANA time zone"],
-    [{ FAREBOX_DATABASE: "mysql://h/db" }, "FAREBOX_DATABASE must be the path of an SQLite file, or a postgres:// address"],
+    [
+      { FAREBOX_DATABASE: "mysql://h/db" },
+      "FAREBOX_DATABASE must be the path of an SQLite file, or a postgres:// address",
+    ],
     [{ FAREBOX_DATABASE: "postgres://h/db" }, "FAREBOX_DATABASE must name the role to log in as"],
     [{ FAREBOX_DATABASE: "postgres://user@h" }, "FAREBOX_DATABASE must name one database after the host"],
     [{ FAREBOX_DATABASE: "postgres://user:half/password@h/db" }, "FAREBOX_DATABASE must be an address such as"],
-    [{ FAREBOX_DATABASE: "postgres://user@h/db?sslmode=prefer" }, "FAREBOX_DATABASE must have one of disable, no-verify, verify-ca, require, verify-full as its sslmode"],
+    [
+      { FAREBOX_DATABASE: "postgres://user@h/db?sslmode=prefer" },
+      "FAREBOX_DATABASE must have one of disable, no-verify, verify-ca, require, verify-full as its sslmode",
+    ],
     [{ FAREBOX_DATABASE: "postgres://user@h/db?ssl=true" }, "FAREBOX_DATABASE must have no other parameters than"],
     [{ FAREBOX_GATEWAY_URL: "gateway.example" }, "FAREBOX_GATEWAY_URL must be an address such as"],
     [{ FAREBOX_GATEWAY_URL: "ftp://gateway.example" }, "FAREBOX_GATEWAY_URL must begin with https://"],
@@ -255,7 +301,11 @@ describe("problems", () => {
   });
 
   it("are all told at once, also what is needed and not there", () => {
-    const problems = problemsOf({ env: { FAREBOX_PORT: "x" }, flags: { auth: "y" }, needs: ["gateway_url", "gateway_api_key"] });
+    const problems = problemsOf({
+      env: { FAREBOX_PORT: "x" },
+      flags: { auth: "y" },
+      needs: ["gateway_url", "gateway_api_key"],
+    });
     expect(problems.map((line) => line.split(" ")[0])).toEqual([
       "FAREBOX_PORT",
       "--auth",

@@ -1,20 +1,42 @@
 import { array, assert, bigInt, constantFrom, integer, option, property, record } from "fast-check";
 import { describe, expect, it } from "vitest";
-import { balanceAlerts, budgetAlerts, driftAlerts, isUntold, refusalAlerts, unsettledAlerts, type Alert } from "../../../src/core/alerts.ts";
+import {
+  balanceAlerts,
+  budgetAlerts,
+  driftAlerts,
+  isUntold,
+  refusalAlerts,
+  unsettledAlerts,
+  type Alert,
+} from "../../../src/core/alerts.ts";
 import { shortageOf, type BudgetWindow } from "../../../src/core/budget.ts";
 import { noMoney, usd, type PicoUsd } from "../../../src/core/money.ts";
 
 const day = { start: 1000, end: 2000 };
 
-function window(more: { limit?: string; spent?: string; held?: string; mode?: "hard" | "soft"; warnPercent?: number | null; start?: number } = {}): BudgetWindow {
+function window(
+  more: {
+    limit?: string;
+    spent?: string;
+    held?: string;
+    mode?: "hard" | "soft";
+    warnPercent?: number | null;
+    start?: number;
+  } = {},
+): BudgetWindow {
   const { limit = "5", spent = "0", held = "0", mode = "hard", warnPercent = 80, start = 0 } = more;
   return {
     budget: { id: "key:k/1d", scope: { kind: "key", key: "k" }, period: "1d", mode, limit: usd(limit), warnPercent },
-    subject: "", start, end: start + 86_400_000, spent: usd(spent), held: usd(held),
+    subject: "",
+    start,
+    end: start + 86_400_000,
+    spent: usd(spent),
+    held: usd(held),
   };
 }
 
-const kinds = (alerts: readonly Alert[]) => alerts.map((alert) => (alert.type === "budget_exhausted" ? alert.cause : alert.type));
+const kinds = (alerts: readonly Alert[]) =>
+  alerts.map((alert) => (alert.type === "budget_exhausted" ? alert.cause : alert.type));
 
 describe("budgets", () => {
   it.each([
@@ -46,15 +68,27 @@ describe("budgets", () => {
   it("have a key for each window and threshold; a changed limit is another threshold", () => {
     const keyOf = (more: Parameters<typeof window>[0]) => budgetAlerts([window(more)])[0]?.dedupeKey;
     expect(keyOf({ spent: "4" })).toBe(keyOf({ spent: "4.5" }));
-    const others = [{ spent: "4", start: 86_400_000 }, { spent: "4.2", limit: "5.1" }, { spent: "4", warnPercent: 70 }].map(keyOf);
+    const others = [
+      { spent: "4", start: 86_400_000 },
+      { spent: "4.2", limit: "5.1" },
+      { spent: "4", warnPercent: 70 },
+    ].map(keyOf);
     expect(new Set([keyOf({ spent: "4" }), ...others]).size).toBe(4);
   });
 
   it("each threshold fires once in a window, at the first look at which there is cause, and never without", () => {
     const step = record({
-      spend: bigInt({ min: 0n, max: 400n }), hold: bigInt({ min: -300n, max: 300n }), needed: option(bigInt({ min: 1n, max: 900n })), next: integer({ min: 0, max: 9 }),
+      spend: bigInt({ min: 0n, max: 400n }),
+      hold: bigInt({ min: -300n, max: 300n }),
+      needed: option(bigInt({ min: 1n, max: 900n })),
+      next: integer({ min: 0, max: 9 }),
     });
-    const story = record({ limit: bigInt({ min: 0n, max: 1000n }), percent: option(integer({ min: 1, max: 100 })), mode: constantFrom("hard" as const, "soft" as const), steps: array(step, { maxLength: 40 }) });
+    const story = record({
+      limit: bigInt({ min: 0n, max: 1000n }),
+      percent: option(integer({ min: 1, max: 100 })),
+      mode: constantFrom("hard" as const, "soft" as const),
+      steps: array(step, { maxLength: 40 }),
+    });
     assert(
       property(story, ({ limit, percent, mode, steps }) => {
         const told = new Set<string>();
@@ -63,7 +97,11 @@ describe("budgets", () => {
           if (next === 0) [spent, held, start] = [0n, 0n, start + 1];
           spent += spend;
           held = held + hold < 0n ? 0n : held + hold;
-          const now: BudgetWindow = { ...window({ mode, warnPercent: percent, start }), spent: spent as PicoUsd, held: held as PicoUsd };
+          const now: BudgetWindow = {
+            ...window({ mode, warnPercent: percent, start }),
+            spent: spent as PicoUsd,
+            held: held as PicoUsd,
+          };
           const here = { ...now, budget: { ...now.budget, limit: limit as PicoUsd } };
           const shortage = needed === null ? null : shortageOf(here, needed as PicoUsd);
           const alerts = [...budgetAlerts([here]), ...refusalAlerts(shortage === null ? [] : [shortage])];
@@ -76,7 +114,9 @@ describe("budgets", () => {
           const refuses = mode === "hard" && needed !== null && spent + needed > limit && spent + held + needed > limit;
           expect(isUntold(here, () => false)).toBe(warns || full);
           expect(isUntold(here, (key) => told.has(key))).toBe(false);
-          const due = [warns && "warning", full && "reached", refuses && !full && "refused"].filter((name) => name !== false);
+          const due = [warns && "warning", full && "reached", refuses && !full && "refused"].filter(
+            (name) => name !== false,
+          );
           expect(new Set(alerts.map(({ dedupeKey }) => dedupeKey)).size).toBe(due.length);
           for (const alert of fresh) expect(kinds([alert])[0]?.replace("budget_", "")).toBeOneOf(due);
           expect(told.size).toBeLessThanOrEqual(3 * (start + 1));
@@ -89,7 +129,9 @@ describe("budgets", () => {
 describe("the account", () => {
   const rules = { floor: usd("10"), hoursMin: 24 };
   const types = (balance: string, burn: string, more: Partial<typeof rules> = {}) =>
-    balanceAlerts({ balance: usd(balance), burnPerHour: usd(burn) }, { ...rules, ...more }, day).map(({ type }) => type);
+    balanceAlerts({ balance: usd(balance), burnPerHour: usd(burn) }, { ...rules, ...more }, day).map(
+      ({ type }) => type,
+    );
 
   it("is told of under its floor, and when it lasts too short", () => {
     expect(types("10", "0")).toEqual([]);
@@ -97,12 +139,15 @@ describe("the account", () => {
     expect(types("24", "1")).toEqual([]);
     expect(types("23.999999999999", "1")).toEqual(["balance_ends_soon"]);
     expect(types("0", "0")).toEqual(["balance_low"]);
-    expect(balanceAlerts({ balance: usd("0"), burnPerHour: usd("1") }, { floor: null, hoursMin: null }, day)).toEqual([]);
+    expect(balanceAlerts({ balance: usd("0"), burnPerHour: usd("1") }, { floor: null, hoursMin: null }, day)).toEqual(
+      [],
+    );
     expect(balanceAlerts({ balance: -5n as PicoUsd, burnPerHour: usd("1") }, rules, day)).toHaveLength(2);
   });
 
   it("is told of once a day", () => {
-    const keyOf = (balance: string, of = day) => balanceAlerts({ balance: usd(balance), burnPerHour: noMoney }, rules, of)[0];
+    const keyOf = (balance: string, of = day) =>
+      balanceAlerts({ balance: usd(balance), burnPerHour: noMoney }, rules, of)[0];
     expect(keyOf("9")?.dedupeKey).toBe(keyOf("3")?.dedupeKey);
     expect(keyOf("9")?.dedupeKey).not.toBe(keyOf("9", { start: 2000, end: 3000 })?.dedupeKey);
     expect(keyOf("9")?.keyUntil).toBe(2000);
@@ -110,11 +155,15 @@ describe("the account", () => {
 
   it("drifts where something is unexplained", () => {
     expect(driftAlerts({ difference: usd("1"), unexplained: noMoney }, day)).toEqual([]);
-    expect(driftAlerts({ difference: -1n as PicoUsd, unexplained: 1n as PicoUsd }, day)).toMatchObject([{ type: "reconciliation_drift", difference: -1n }]);
+    expect(driftAlerts({ difference: -1n as PicoUsd, unexplained: 1n as PicoUsd }, day)).toMatchObject([
+      { type: "reconciliation_drift", difference: -1n },
+    ]);
   });
 });
 
 it("charges that stay unsettled are told of with their number and the oldest", () => {
   expect(unsettledAlerts([], 60_000, day)).toEqual([]);
-  expect(unsettledAlerts([7, 3, 5], 60_000, day)).toMatchObject([{ type: "charges_unsettled", count: 3, oldestAt: 3, keyUntil: 2000 }]);
+  expect(unsettledAlerts([7, 3, 5], 60_000, day)).toMatchObject([
+    { type: "charges_unsettled", count: 3, oldestAt: 3, keyUntil: 2000 },
+  ]);
 });

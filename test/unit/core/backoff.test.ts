@@ -18,8 +18,11 @@ it("heeds what the receiver asks for, up to an hour", () => {
 
 it("never pauses for less than half of it or more than an hour, and gives up when the day is over", () => {
   const some = record({
-    createdAt: integer({ min: 0, max: 1e6 }), tries: integer({ min: 1, max: 60 }), now: integer({ min: 0, max: 2 * tryingMsMax }),
-    retryAfterMs: option(integer({ min: 0, max: 1e9 })), random: double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
+    createdAt: integer({ min: 0, max: 1e6 }),
+    tries: integer({ min: 1, max: 60 }),
+    now: integer({ min: 0, max: 2 * tryingMsMax }),
+    retryAfterMs: option(integer({ min: 0, max: 1e9 })),
+    random: double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
   });
   assert(
     property(some, (each) => {

@@ -1,6 +1,13 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { outputBound, partTokens, promptBound, worstCase, type ModelLimits, type RequestSize } from "../../../src/core/bounds.ts";
+import {
+  outputBound,
+  partTokens,
+  promptBound,
+  worstCase,
+  type ModelLimits,
+  type RequestSize,
+} from "../../../src/core/bounds.ts";
 import { costOf } from "../../../src/core/cost.ts";
 import { formatUsd, usd } from "../../../src/core/money.ts";
 import {
@@ -76,7 +83,9 @@ describe("worstCase", () => {
   });
 
   it("tries a lower tier that costs more than the one the bound reaches", () => {
-    const falling = price({ tiers: [tier(0, rates({ input: "10", output: "1" })), tier(1001, rates({ input: "1", output: "1" }))] });
+    const falling = price({
+      tiers: [tier(0, rates({ input: "10", output: "1" })), tier(1001, rates({ input: "1", output: "1" }))],
+    });
     expect(formatUsd(worstCase(falling, { promptTokens: 1001, outputTokens: 0 }, text))).toBe("0.01");
   });
 
@@ -86,7 +95,10 @@ describe("worstCase", () => {
   });
 
   it("covers a minimum of tokens beside a prompt class that is dearer than the output", () => {
-    const audio = price({ tiers: [tier(0, rates({ input: "1", audio_input: "100", output: "10" }))], minimum: { tokens: 20, usd: usd("0") } });
+    const audio = price({
+      tiers: [tier(0, rates({ input: "1", audio_input: "100", output: "10" }))],
+      minimum: { tokens: 20, usd: usd("0") },
+    });
     const bound = { promptTokens: 10, outputTokens: 0 };
     const worst = worstCase(audio, bound, { prompt: promptClasses, completion: completionClasses });
     expect(worst).toBeGreaterThanOrEqual(costOf(audio, { ...noTokens, audio_input: 10 }).charged);
@@ -94,17 +106,25 @@ describe("worstCase", () => {
 
   it("is never below the cost of any tokens within the bound", () => {
     fc.assert(
-      fc.property(prices, fc.nat(4000), fc.nat(4000), classes, shares, shares, (price, promptTokens, outputTokens, within, prompt, output) => {
-        const tokens: TokenCounts = {
-          ...noTokens,
-          ...split(promptTokens, within.prompt, prompt),
-          ...split(outputTokens, within.completion, output),
-        };
-        expect(promptTotal(tokens)).toBeLessThanOrEqual(promptTokens);
-        expect(completionTotal(tokens)).toBeLessThanOrEqual(outputTokens);
-        const worst = worstCase(price, { promptTokens, outputTokens }, within);
-        expect(worst).toBeGreaterThanOrEqual(costOf(price, tokens).charged);
-      }),
+      fc.property(
+        prices,
+        fc.nat(4000),
+        fc.nat(4000),
+        classes,
+        shares,
+        shares,
+        (price, promptTokens, outputTokens, within, prompt, output) => {
+          const tokens: TokenCounts = {
+            ...noTokens,
+            ...split(promptTokens, within.prompt, prompt),
+            ...split(outputTokens, within.completion, output),
+          };
+          expect(promptTotal(tokens)).toBeLessThanOrEqual(promptTokens);
+          expect(completionTotal(tokens)).toBeLessThanOrEqual(outputTokens);
+          const worst = worstCase(price, { promptTokens, outputTokens }, within);
+          expect(worst).toBeGreaterThanOrEqual(costOf(price, tokens).charged);
+        },
+      ),
       { numRuns: 3000 },
     );
   });
@@ -114,7 +134,9 @@ describe("worstCase", () => {
       fc.property(prices, fc.nat(4000), fc.nat(4000), fc.nat(500), (price, promptTokens, outputTokens, more) => {
         const all = { prompt: promptClasses, completion: completionClasses };
         const smaller = worstCase(price, { promptTokens, outputTokens }, all);
-        expect(worstCase(price, { promptTokens: promptTokens + more, outputTokens: outputTokens + more }, all)).toBeGreaterThanOrEqual(smaller);
+        expect(
+          worstCase(price, { promptTokens: promptTokens + more, outputTokens: outputTokens + more }, all),
+        ).toBeGreaterThanOrEqual(smaller);
       }),
     );
   });
@@ -133,6 +155,9 @@ const shares = fc.oneof(
 
 function split(total: number, names: readonly string[], weights: readonly number[]): Record<string, number> {
   const used = [...weights.slice(0, names.length), weights[5] ?? 0];
-  const whole = Math.max(used.reduce((sum, weight) => sum + weight, 0), 1);
+  const whole = Math.max(
+    used.reduce((sum, weight) => sum + weight, 0),
+    1,
+  );
   return Object.fromEntries(names.map((name, index) => [name, Math.floor((total * (used[index] ?? 0)) / whole)]));
 }

@@ -60,11 +60,17 @@ describe("costOf", () => {
   it("fills a shortfall of USD up, and says so only when it did", () => {
     const minimal = price({ minimum: { tokens: 0, usd: usd("0.005") } });
     expect(costOf(minimal, { ...noTokens, output: 1 })).toMatchObject({ charged: usd("0.005"), minimumApplied: true });
-    expect(costOf(minimal, { ...noTokens, output: 1000 })).toMatchObject({ charged: usd("0.005"), minimumApplied: false });
+    expect(costOf(minimal, { ...noTokens, output: 1000 })).toMatchObject({
+      charged: usd("0.005"),
+      minimumApplied: false,
+    });
   });
 
   it("has no minimum of tokens beside a flat price", () => {
-    const flat = price({ perRequest: { charged: usd("0.04"), list: usd("0.05") }, minimum: { tokens: 500, usd: usd("0") } });
+    const flat = price({
+      perRequest: { charged: usd("0.04"), list: usd("0.05") },
+      minimum: { tokens: 500, usd: usd("0") },
+    });
     expect(costOf(flat, noTokens)).toMatchObject({ charged: usd("0.04"), minimumApplied: false });
   });
 
@@ -86,11 +92,19 @@ describe("costOf", () => {
 
   it("has a line for each tier that prices a part, and one for each kind of minimum", () => {
     const [first] = price().tiers;
-    const dear = { ...first, fromPromptTokens: 100, charged: { ...first.charged, output: 8_000_000n as PicoUsdPerToken } };
+    const dear = {
+      ...first,
+      fromPromptTokens: 100,
+      charged: { ...first.charged, output: 8_000_000n as PicoUsdPerToken },
+    };
     const tiered = price({ tiers: [first, dear], tierMode: "marginal", minimum: { tokens: 1000, usd: usd("1") } });
     const lines = itemise(tiered, { ...noTokens, input: 150, output: 10 });
     expect(lines.map((line) => [line.class, line.tokens, line.tierFrom, line.rate === null])).toEqual([
-      ["input", 100, 0, false], ["input", 50, 100, false], ["output", 10, 100, false], ["minimum", 840, 100, false], ["minimum", 0, 100, true],
+      ["input", 100, 0, false],
+      ["input", 50, 100, false],
+      ["output", 10, 100, false],
+      ["minimum", 840, 100, false],
+      ["minimum", 0, 100, true],
     ]);
   });
 

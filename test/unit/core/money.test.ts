@@ -28,11 +28,14 @@ describe("money", () => {
     expect(parseUsd(text)).toBe(expected);
   });
 
-  it.each(["", "-1", "+1", "1e3", ".5", "1.", "1,5", " 1", "0x10", "١", "NaN", "1.0000000000001"])("refuses %j", (text) => {
-    expect(parseUsd(text)).toBeUndefined();
-    expect(parseRate(text)).toBeUndefined();
-    expect(() => usd(text)).toThrow(RangeError);
-  });
+  it.each(["", "-1", "+1", "1e3", ".5", "1.", "1,5", " 1", "0x10", "١", "NaN", "1.0000000000001"])(
+    "refuses %j",
+    (text) => {
+      expect(parseUsd(text)).toBeUndefined();
+      expect(parseRate(text)).toBeUndefined();
+      expect(() => usd(text)).toThrow(RangeError);
+    },
+  );
 
   it.each([
     ["0.075", 75_000n],

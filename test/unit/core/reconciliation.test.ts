@@ -21,8 +21,14 @@ class World {
   #account = "7";
   #credits = { total: usd("1000") as bigint, used: 0n, frozen: 0n, expired: 0n };
   #ledger: LedgerTotals = {
-    written: 0, posted: noAmounts, inDoubt: noAmounts, requests: 0, unpriced: 0, pending: 0,
-    pendingUnpriced: 0, held: noMoney,
+    written: 0,
+    posted: noAmounts,
+    inDoubt: noAmounts,
+    requests: 0,
+    unpriced: 0,
+    pending: 0,
+    pendingUnpriced: 0,
+    held: noMoney,
   };
 
   constructor(shape: Shape = "credits") {
@@ -31,12 +37,26 @@ class World {
 
   charge(
     amount: PicoUsd | null,
-    { billed = amount ?? noMoney, source = "reported", doubted = false }: { billed?: bigint; source?: keyof LedgerTotals["posted"]; doubted?: boolean } = {},
+    {
+      billed = amount ?? noMoney,
+      source = "reported",
+      doubted = false,
+    }: { billed?: bigint; source?: keyof LedgerTotals["posted"]; doubted?: boolean } = {},
   ): this {
     const { posted, inDoubt, written, requests, unpriced } = this.#ledger;
-    if (doubted) this.#ledger = { ...this.#ledger, inDoubt: { ...inDoubt, [source]: (inDoubt[source] + (amount ?? 0n)) as PicoUsd } };
+    if (doubted)
+      this.#ledger = {
+        ...this.#ledger,
+        inDoubt: { ...inDoubt, [source]: (inDoubt[source] + (amount ?? 0n)) as PicoUsd },
+      };
     const cost = (posted[source] + (amount ?? 0n)) as PicoUsd;
-    this.#ledger = { ...this.#ledger, posted: { ...posted, [source]: cost }, written: written + 1, requests: requests + 1, unpriced: unpriced + (amount === null ? 1 : 0) };
+    this.#ledger = {
+      ...this.#ledger,
+      posted: { ...posted, [source]: cost },
+      written: written + 1,
+      requests: requests + 1,
+      unpriced: unpriced + (amount === null ? 1 : 0),
+    };
     return this.use(billed);
   }
 
@@ -50,13 +70,23 @@ class World {
   settle(hold: PicoUsd, cost: PicoUsd): this {
     const { posted, pending, held, requests } = this.#ledger;
     const reported = (posted.reported + cost) as PicoUsd;
-    this.#ledger = { ...this.#ledger, posted: { ...posted, reported }, requests: requests + 1, pending: pending - 1, held: (held - hold) as PicoUsd };
+    this.#ledger = {
+      ...this.#ledger,
+      posted: { ...posted, reported },
+      requests: requests + 1,
+      pending: pending - 1,
+      held: (held - hold) as PicoUsd,
+    };
     return this;
   }
 
   correct(amount: PicoUsd, ofChargeAt: number): this {
     const { posted, written } = this.#ledger;
-    this.#ledger = { ...this.#ledger, posted: { ...posted, reported: (posted.reported + amount) as PicoUsd }, written: written + 1 };
+    this.#ledger = {
+      ...this.#ledger,
+      posted: { ...posted, reported: (posted.reported + amount) as PicoUsd },
+      written: written + 1,
+    };
     this.corrections.push({ madeAt: this.#at, ofChargeAt, amount });
     return this;
   }
@@ -84,7 +114,14 @@ class World {
   sample(): this {
     this.#at += minuteMs;
     const before = this.#ledger;
-    this.samples.push({ askedAt: this.#at, answeredAt: this.#at, account: this.#account, figures: this.#figures(), before, after: before });
+    this.samples.push({
+      askedAt: this.#at,
+      answeredAt: this.#at,
+      account: this.#account,
+      figures: this.#figures(),
+      before,
+      after: before,
+    });
     this.#at += 1;
     return this;
   }
@@ -96,11 +133,22 @@ class World {
     switch (this.#shape) {
       case "credits":
         return {
-          equivalent_in_usd: formatUsd(left as PicoUsd), total_credits: units(total), used_credits: units(used), frozen_credits: units(frozen),
-          expired_credits: units(expired), inactive_credits: "0", available_credits: units(left),
+          equivalent_in_usd: formatUsd(left as PicoUsd),
+          total_credits: units(total),
+          used_credits: units(used),
+          frozen_credits: units(frozen),
+          expired_credits: units(expired),
+          inactive_credits: "0",
+          available_credits: units(left),
         };
       case "wallet":
-        return { equivalent_in_usd: formatUsd(left as PicoUsd), used_credits: "0", credit_remain: units(left), credit_used: units(used), credit_frozen: units(frozen) };
+        return {
+          equivalent_in_usd: formatUsd(left as PicoUsd),
+          used_credits: "0",
+          credit_remain: units(left),
+          credit_used: units(used),
+          credit_frozen: units(frozen),
+        };
       case "balance":
         return { equivalent_in_usd: formatUsd((left - (left % usd("0.01"))) as PicoUsd) };
     }
@@ -113,43 +161,104 @@ class World {
   }
 }
 
-const named = ({ movements }: Reconciliation) => Object.fromEntries(movements.map(({ kind, amount }) => [kind, formatUsd(amount)]));
+const named = ({ movements }: Reconciliation) =>
+  Object.fromEntries(movements.map(({ kind, amount }) => [kind, formatUsd(amount)]));
 
 describe("the ledger beside the account", () => {
-  it.each(["credits", "wallet", "balance"] as const)("agrees to the last digit where the gateway bills the same (%s)", (shape) => {
-    const world = new World(shape).sample().charge(usd("1.25")).charge(usd("0.75")).sample().charge(usd("2")).sample();
-    expect(world.outcome()).toMatchObject({ ledger: usd("4"), gateway: usd("4"), difference: 0n, agrees: true, requests: 3, movements: [], leftOut: [] });
-  });
+  it.each(["credits", "wallet", "balance"] as const)(
+    "agrees to the last digit where the gateway bills the same (%s)",
+    (shape) => {
+      const world = new World(shape)
+        .sample()
+        .charge(usd("1.25"))
+        .charge(usd("0.75"))
+        .sample()
+        .charge(usd("2"))
+        .sample();
+      expect(world.outcome()).toMatchObject({
+        ledger: usd("4"),
+        gateway: usd("4"),
+        difference: 0n,
+        agrees: true,
+        requests: 3,
+        movements: [],
+        leftOut: [],
+      });
+    },
+  );
 
   it.each(["credits", "wallet", "balance"] as const)("finds 1%% in either direction (%s)", (shape) => {
-    const more = new World(shape).sample().charge(usd("50"), { billed: usd("50.5") }).sample().charge(usd("50"), { billed: usd("50.5") }).sample();
+    const more = new World(shape)
+      .sample()
+      .charge(usd("50"), { billed: usd("50.5") })
+      .sample()
+      .charge(usd("50"), { billed: usd("50.5") })
+      .sample();
     expect(more.outcome()).toMatchObject({ difference: usd("1"), agrees: false });
-    const less = new World(shape).sample().charge(usd("100"), { billed: usd("99") }).sample();
+    const less = new World(shape)
+      .sample()
+      .charge(usd("100"), { billed: usd("99") })
+      .sample();
     expect(less.outcome()).toMatchObject({ difference: -usd("1"), agrees: false });
   });
 
   it("takes what was pending at either end as a doubt, whichever side billed it first", () => {
     const hold = usd("3");
-    const running = new World().begin(hold).sample().charge(usd("5")).settle(hold, usd("2")).begin(hold).use(usd("1")).sample();
+    const running = new World()
+      .begin(hold)
+      .sample()
+      .charge(usd("5"))
+      .settle(hold, usd("2"))
+      .begin(hold)
+      .use(usd("1"))
+      .sample();
     // The first was billed before the span, the second in it.
-    expect(running.outcome()).toMatchObject({ ledger: usd("7"), gateway: usd("6"), agrees: true, doubts: [{ kind: "pending", below: hold, above: hold }, { kind: "rounding" }] });
-    expect(new World().sample().charge(usd("5")).begin(hold).use(usd("3.1")).sample().outcome()).toMatchObject({ agrees: false });
+    expect(running.outcome()).toMatchObject({
+      ledger: usd("7"),
+      gateway: usd("6"),
+      agrees: true,
+      doubts: [{ kind: "pending", below: hold, above: hold }, { kind: "rounding" }],
+    });
+    expect(new World().sample().charge(usd("5")).begin(hold).use(usd("3.1")).sample().outcome()).toMatchObject({
+      agrees: false,
+    });
   });
 
   it("begins and ends where less was pending", () => {
     const world = new World().begin(usd("9")).sample().settle(usd("9"), usd("1")).use(usd("1")).sample();
     for (let index = 0; index < 10; index++) world.charge(usd("1")).sample();
     world.begin(usd("9")).sample();
-    expect(world.outcome()).toMatchObject({ ledger: usd("10"), gateway: usd("10"), difference: 0n, samples: 11, doubts: [{ kind: "rounding" }] });
+    expect(world.outcome()).toMatchObject({
+      ledger: usd("10"),
+      gateway: usd("10"),
+      difference: 0n,
+      samples: 11,
+      doubts: [{ kind: "rounding" }],
+    });
   });
 
   it("weighs amounts by how they are known", () => {
-    const of = (source: "assumed" | "partial" | "counted") => new World().sample().charge(usd("10"), { source, billed: usd("10") }).sample().outcome();
+    const of = (source: "assumed" | "partial" | "counted") =>
+      new World()
+        .sample()
+        .charge(usd("10"), { source, billed: usd("10") })
+        .sample()
+        .outcome();
     expect(of("assumed").doubts[0]).toEqual({ kind: "assumed", below: usd("10"), above: 0n });
     expect(of("partial").doubts[0]).toEqual({ kind: "partial", below: usd("10"), above: usd("10") });
     expect(of("counted").doubts[0]).toEqual({ kind: "counted", below: usd("5"), above: usd("1") });
-    const unpriced = new World().sample().charge(usd("1")).charge(null, { billed: usd("7") }).sample().outcome();
-    expect(unpriced).toMatchObject({ difference: usd("7"), above: null, agrees: true, doubts: [{ kind: "unpriced", above: null }, { kind: "rounding" }] });
+    const unpriced = new World()
+      .sample()
+      .charge(usd("1"))
+      .charge(null, { billed: usd("7") })
+      .sample()
+      .outcome();
+    expect(unpriced).toMatchObject({
+      difference: usd("7"),
+      above: null,
+      agrees: true,
+      doubts: [{ kind: "unpriced", above: null }, { kind: "rounding" }],
+    });
   });
 
   it.each([
@@ -158,7 +267,13 @@ describe("the ledger beside the account", () => {
     ["partial", usd("10"), usd("10")],
     ["assumed", usd("10"), usd("10")],
   ] as const)("may differ by all that is in doubt, either way and once: %s", (source, below, above) => {
-    const of = (doubted: boolean) => new World().sample().charge(usd("10"), { source, doubted, billed: usd("19") }).charge(usd("5")).sample().outcome();
+    const of = (doubted: boolean) =>
+      new World()
+        .sample()
+        .charge(usd("10"), { source, doubted, billed: usd("19") })
+        .charge(usd("5"))
+        .sample()
+        .outcome();
     const [certain, doubtful] = [of(false), of(true)];
     const rounding = doubtful.doubts.find(({ kind }) => kind === "rounding")?.below ?? noMoney;
     expect([doubtful.below - rounding, (doubtful.above ?? noMoney) - rounding]).toEqual([below, above]);
@@ -168,30 +283,76 @@ describe("the ledger beside the account", () => {
   });
 
   it("names what moved the account beside the requests", () => {
-    const world = new World().sample().charge(usd("5")).sample().sample().use(usd("4")).sample().move("total", "20").charge(usd("1")).sample();
-    world.move("expired", "2").move("frozen", "0.5").charge(usd("1")).sample().move("frozen", "0.2", -1n).charge(usd("1")).sample();
+    const world = new World()
+      .sample()
+      .charge(usd("5"))
+      .sample()
+      .sample()
+      .use(usd("4"))
+      .sample()
+      .move("total", "20")
+      .charge(usd("1"))
+      .sample();
+    world
+      .move("expired", "2")
+      .move("frozen", "0.5")
+      .charge(usd("1"))
+      .sample()
+      .move("frozen", "0.2", -1n)
+      .charge(usd("1"))
+      .sample();
     const outcome = world.outcome();
     expect(outcome).toMatchObject({ ledger: usd("8"), difference: 0n, agrees: true, leftOut: [] });
     expect(named(outcome)).toEqual({ use_by_others: "4.00", top_up: "20.00", expired: "2.00", frozen: "0.30" });
   });
 
   it("takes what comes late for the requests before it, not for others", () => {
-    const late = new World().sample().charge(usd("5"), { billed: usd("3") }).sample().use(usd("2")).sample().sample();
+    const late = new World()
+      .sample()
+      .charge(usd("5"), { billed: usd("3") })
+      .sample()
+      .use(usd("2"))
+      .sample()
+      .sample();
     expect(late.outcome()).toMatchObject({ difference: 0n, movements: [] });
   });
 
   it("leaves out, with only a balance, the interval in which it was topped up", () => {
-    const world = new World("balance").sample().charge(usd("5")).sample().charge(usd("3")).move("total", "100").sample().charge(usd("2")).sample();
+    const world = new World("balance")
+      .sample()
+      .charge(usd("5"))
+      .sample()
+      .charge(usd("3"))
+      .move("total", "100")
+      .sample()
+      .charge(usd("2"))
+      .sample();
     const outcome = world.outcome();
     expect(outcome).toMatchObject({ ledger: usd("7"), difference: 0n, agrees: true, leftOut: [{ why: "topped_up" }] });
     expect(outcome.movements).toEqual([{ kind: "top_up", amount: usd("100"), isEstimate: true }]);
-    const quiet = new World("balance").sample().charge(usd("5")).sample().sample().move("total", "10").sample().use(usd("1")).sample();
+    const quiet = new World("balance")
+      .sample()
+      .charge(usd("5"))
+      .sample()
+      .sample()
+      .move("total", "10")
+      .sample()
+      .use(usd("1"))
+      .sample();
     expect(named(quiet.outcome())).toEqual({ top_up: "10.00", use_by_others: "1.00" });
     expect(quiet.outcome().difference).toBe(0n);
   });
 
   it("leaves out an interval in which the counter fell, as where a pack ends with its use", () => {
-    const world = new World().sample().charge(usd("5")).sample().charge(usd("1")).use(-usd("6")).sample().charge(usd("2")).sample();
+    const world = new World()
+      .sample()
+      .charge(usd("5"))
+      .sample()
+      .charge(usd("1"))
+      .use(-usd("6"))
+      .sample()
+      .charge(usd("2"))
+      .sample();
     expect(world.outcome()).toMatchObject({ ledger: usd("7"), difference: 0n, leftOut: [{ why: "counter_fell" }] });
   });
 
@@ -229,7 +390,8 @@ function lived(steps: readonly { kind: string; amount: PicoUsd }[], shape: Shape
     if (kind === "charge") world.charge(amount, { billed: (amount * percent) / 100n });
     else if (kind === "sample") world.sample();
     else if (kind === "others") world.sample().sample().use(amount).sample();
-    else if (shape === "credits" || kind === "top_up") world.move(kind === "top_up" ? "total" : kind === "expire" ? "expired" : "frozen", formatUsd(amount));
+    else if (shape === "credits" || kind === "top_up")
+      world.move(kind === "top_up" ? "total" : kind === "expire" ? "expired" : "frozen", formatUsd(amount));
   }
   return world.sample();
 }
@@ -272,9 +434,18 @@ describe("retention of samples", () => {
           const kept = samples.filter(({ askedAt }) => !gone.has(askedAt));
           expect(samplesToThin(kept, last + ageMs)).toEqual([]);
           // The same money beside the same bill, as far as the span that is left goes.
-          const before = reconcile(samples.filter(({ askedAt }) => askedAt >= (kept[0]?.askedAt ?? 0) && askedAt <= (kept.at(-1)?.askedAt ?? 0)));
+          const before = reconcile(
+            samples.filter(
+              ({ askedAt }) => askedAt >= (kept[0]?.askedAt ?? 0) && askedAt <= (kept.at(-1)?.askedAt ?? 0),
+            ),
+          );
           const after = reconcile(kept);
-          if (before.ok && after.ok && before.reconciliation.first === after.reconciliation.first && before.reconciliation.last === after.reconciliation.last) {
+          if (
+            before.ok &&
+            after.ok &&
+            before.reconciliation.first === after.reconciliation.first &&
+            before.reconciliation.last === after.reconciliation.last
+          ) {
             expect(after.reconciliation.difference).toBe(before.reconciliation.difference);
           }
         }

@@ -58,8 +58,15 @@ describe("settlementFor", () => {
   });
 
   it("counts at least what a model that reasons unseen may have produced, and never more than was held", () => {
-    const counted = { kind: "counted", tokens: { ...noTokens, input: 10, output: 20 }, errorFactor: unchanged } as const;
-    expect(settlementFor(reserved, { ...counted, hiddenTokens: 900 })).toMatchObject({ tokens: { output: 900 }, formula: "tokens" });
+    const counted = {
+      kind: "counted",
+      tokens: { ...noTokens, input: 10, output: 20 },
+      errorFactor: unchanged,
+    } as const;
+    expect(settlementFor(reserved, { ...counted, hiddenTokens: 900 })).toMatchObject({
+      tokens: { output: 900 },
+      formula: "tokens",
+    });
     expect(settlementFor(reserved, { ...counted, hiddenTokens: million })).toMatchObject({
       cost: reserved.hold,
       formula: "assumed",
@@ -70,11 +77,21 @@ describe("settlementFor", () => {
   it("counts what was plainly written also beyond the hold: a gateway that wrote more than it was asked for is overage", () => {
     const tokens = { ...noTokens, input: 10, output: million };
     const outcome: Outcome = { kind: "counted", tokens, errorFactor: 1500 as Permille, hiddenTokens: 0 };
-    expect(settlementFor(reserved, outcome)).toMatchObject({ tokens, formula: "tokens", cost: costOf(price(), tokens).charged });
+    expect(settlementFor(reserved, outcome)).toMatchObject({
+      tokens,
+      formula: "tokens",
+      cost: costOf(price(), tokens).charged,
+    });
   });
 
   it("posts the delivered part of a cut answer, or what may have been produced unseen when that is more", () => {
-    const cut = { kind: "cut", promptTokens: 100, deliveredTokens: 50, errorFactor: unchanged, reason: "client_left" } as const;
+    const cut = {
+      kind: "cut",
+      promptTokens: 100,
+      deliveredTokens: 50,
+      errorFactor: unchanged,
+      reason: "client_left",
+    } as const;
     const tokensOf = (hiddenTokens: number) => {
       const settlement = settlementFor(reserved, { ...cut, hiddenTokens });
       return settlement.kind === "post" ? settlement.tokens : undefined;
@@ -93,7 +110,10 @@ describe("settlementFor", () => {
     const unpriced: Reserved = { hold: null, price: null };
     const outcome: Outcome = { kind: "reported", tokens: { ...noTokens, input: 1 }, clamped: false };
     expect(settlementFor(unpriced, outcome)).toMatchObject({ cost: null, listCost: null, formula: "unpriced" });
-    expect(settlementFor(unpriced, { kind: "unknown", reason: "crash" })).toMatchObject({ cost: null, formula: "unpriced" });
+    expect(settlementFor(unpriced, { kind: "unknown", reason: "crash" })).toMatchObject({
+      cost: null,
+      formula: "unpriced",
+    });
   });
 
   it("is total: voids only what cannot have been billed, and is never below 0", () => {
@@ -149,10 +169,20 @@ describe("settlementFor", () => {
   it("posts a cut answer beyond its hold as overage, as a whole one", () => {
     const small: Reserved = { hold: usd("0.01"), price: price() };
     const counts = { errorFactor: unchanged, hiddenTokens: 0 };
-    const cut: Outcome = { kind: "cut", promptTokens: 0, deliveredTokens: 16_010, reason: "budget_exceeded", ...counts };
+    const cut: Outcome = {
+      kind: "cut",
+      promptTokens: 0,
+      deliveredTokens: 16_010,
+      reason: "budget_exceeded",
+      ...counts,
+    };
     const whole: Outcome = { kind: "counted", tokens: { ...noTokens, output: 16_010 }, ...counts };
     for (const outcome of [cut, whole]) {
-      expect(settlementFor(small, outcome)).toMatchObject({ cost: usd("0.08005"), formula: "tokens", delivered: { input: 0, output: 16_010 } });
+      expect(settlementFor(small, outcome)).toMatchObject({
+        cost: usd("0.08005"),
+        formula: "tokens",
+        delivered: { input: 0, output: 16_010 },
+      });
     }
   });
 
@@ -161,15 +191,32 @@ describe("settlementFor", () => {
     const doubled = 2000 as Permille;
     const written = costOf(least, { ...noTokens, input: 100 }).charged;
     expect(costOf(least, { ...noTokens, input: 200 }).charged).toBeLessThan(written);
-    const outcome: Outcome = { kind: "counted", tokens: { ...noTokens, input: 100 }, errorFactor: doubled, hiddenTokens: 0 };
-    expect(settlementFor({ hold: usd("1"), price: least }, outcome)).toMatchObject({ cost: written, delivered: { input: 100, output: 0 } });
+    const outcome: Outcome = {
+      kind: "counted",
+      tokens: { ...noTokens, input: 100 },
+      errorFactor: doubled,
+      hiddenTokens: 0,
+    };
+    expect(settlementFor({ hold: usd("1"), price: least }, outcome)).toMatchObject({
+      cost: written,
+      delivered: { input: 100, output: 0 },
+    });
   });
 
   it("posts the larger cost where another model answered, and names both prices", () => {
     const expensive = price({ model: "other", tiers: [tier(0, rates({ input: "150", output: "600" }))] });
     const servedPrice = { id: "served", canonical: canonicalPrice(expensive), version: expensive };
-    const outcome: Outcome = { kind: "reported", tokens: { ...noTokens, input: 1000, output: 1000 }, clamped: false, doubts: ["served_model"] };
-    expect(settlementFor({ ...reserved, servedPrice }, outcome)).toMatchObject({ cost: usd("0.75"), servedPrice, doubts: ["served_model"] });
+    const outcome: Outcome = {
+      kind: "reported",
+      tokens: { ...noTokens, input: 1000, output: 1000 },
+      clamped: false,
+      doubts: ["served_model"],
+    };
+    expect(settlementFor({ ...reserved, servedPrice }, outcome)).toMatchObject({
+      cost: usd("0.75"),
+      servedPrice,
+      doubts: ["served_model"],
+    });
     const both = { hold: usd("1"), price: expensive, servedPrice: { ...servedPrice, version: price() } };
     expect(settlementFor(both, outcome)).toMatchObject({ cost: usd("0.75"), doubts: ["served_model"] });
   });
@@ -184,7 +231,11 @@ describe("settlementFor", () => {
           return;
         }
         const cost = costOf(reserved.price, settlement.tokens, settlement.billing);
-        expect(settlement).toMatchObject({ cost: cost.charged, listCost: cost.list, minimumApplied: cost.minimumApplied });
+        expect(settlement).toMatchObject({
+          cost: cost.charged,
+          listCost: cost.list,
+          minimumApplied: cost.minimumApplied,
+        });
         expect(settlement.formula).toBe(reserved.price.perRequest === null ? "tokens" : "per_request");
       }),
     );
@@ -192,9 +243,19 @@ describe("settlementFor", () => {
 
   it("posts what was written beyond a hold of nothing, and no estimate", () => {
     const free: Reserved = { hold: noMoney, price: price() };
-    const cut: Outcome = { kind: "cut", promptTokens: 9, deliveredTokens: 9, errorFactor: unchanged, hiddenTokens: 0, reason: "client_left" };
+    const cut: Outcome = {
+      kind: "cut",
+      promptTokens: 9,
+      deliveredTokens: 9,
+      errorFactor: unchanged,
+      hiddenTokens: 0,
+      reason: "client_left",
+    };
     const written = costOf(price(), { ...noTokens, input: 9, output: 9 }).charged;
     expect(settlementFor(free, cut)).toMatchObject({ cost: written, source: "partial", formula: "tokens" });
-    expect(settlementFor(free, { ...cut, promptTokens: 0, deliveredTokens: 0, hiddenTokens: 9 })).toMatchObject({ cost: 0n, formula: "assumed" });
+    expect(settlementFor(free, { ...cut, promptTokens: 0, deliveredTokens: 0, hiddenTokens: 9 })).toMatchObject({
+      cost: 0n,
+      formula: "assumed",
+    });
   });
 });

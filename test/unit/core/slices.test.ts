@@ -2,11 +2,25 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { PicoUsd } from "../../../src/core/money.ts";
 import {
-  isWorstCase, mustPause, nextCover, nextStep, reserveTokens, tokensCovered, tokensUnderWay, type Slices, type Standing,
+  isWorstCase,
+  mustPause,
+  nextCover,
+  nextStep,
+  reserveTokens,
+  tokensCovered,
+  tokensUnderWay,
+  type Slices,
+  type Standing,
 } from "../../../src/core/slices.ts";
 
 const slices: Slices = { sliceTokens: 1024, outputTokensMax: 16_384 };
-const at = (more: Partial<Standing>): Standing => ({ covered: 1024, counted: 0, uncounted: 0, refused: false, ...more });
+const at = (more: Partial<Standing>): Standing => ({
+  covered: 1024,
+  counted: 0,
+  uncounted: 0,
+  refused: false,
+  ...more,
+});
 
 describe("a stream under its first slice of 1024", () => {
   it.each<[string, Partial<Standing>, ReturnType<typeof nextStep>, boolean]>([
@@ -16,7 +30,12 @@ describe("a stream under its first slice of 1024", () => {
     ["may be at half by its bytes", { counted: 100, uncounted: 412 }, "count", false],
     ["is so near to half that a count would change little", { counted: 400, uncounted: 112 }, "extend", false],
     ["was refused at half: it uses up what it has", { counted: 512, refused: true }, "wait", false],
-    ["was refused and may be at three quarters: it stands still for a count", { counted: 600, uncounted: 168, refused: true }, "count", true],
+    [
+      "was refused and may be at three quarters: it stands still for a count",
+      { counted: 600, uncounted: 168, refused: true },
+      "count",
+      true,
+    ],
     ["was refused and is at three quarters: it asks once more", { counted: 768, refused: true }, "extend", true],
     ["is beyond three quarters before the answer came", { counted: 800 }, "extend", true],
     ["holds the worst case", { covered: 16_384, counted: 16_400 }, "wait", false],
@@ -44,7 +63,10 @@ const anySlices = fc
   .record({ sliceTokens: fc.integer({ min: 2, max: 5000 }), more: fc.integer({ min: 0, max: 50_000 }) })
   .map(({ sliceTokens, more }): Slices => ({ sliceTokens, outputTokensMax: sliceTokens + more }));
 const anyStanding = fc.record({
-  covered: fc.integer({ min: 0, max: 60_000 }), counted: fc.integer({ min: 0, max: 60_000 }), uncounted: fc.integer({ min: 0, max: 5000 }), refused: fc.boolean(),
+  covered: fc.integer({ min: 0, max: 60_000 }),
+  counted: fc.integer({ min: 0, max: 60_000 }),
+  uncounted: fc.integer({ min: 0, max: 5000 }),
+  refused: fc.boolean(),
 });
 
 describe("whatever a stream writes", () => {
@@ -65,54 +87,68 @@ describe("whatever a stream writes", () => {
 
   it("it never has more than its hold pays for by more than one piece, is stopped only where its budget is used, and ends", () => {
     fc.assert(
-      fc.property(anySlices, fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 300 }), fc.integer({ min: 0, max: 20_000 }), (some, pieces, room) => {
-        let left = room;
-        const standing = { covered: some.sliceTokens, counted: 0, uncounted: 0, refused: false };
-        for (const tokens of pieces) {
-          // Four bytes a token, as prose has them; the hold pays for the byte where nobody has counted.
-          standing.uncounted += 4 * tokens;
-          let asked = 0;
-          for (let step = nextStep(standing, some); step !== "wait"; step = nextStep(standing, some)) {
-            expect(asked++).toBeLessThan(10);
-            if (step === "count") {
-              standing.counted += standing.uncounted / 4;
-              standing.uncounted = 0;
-              continue;
+      fc.property(
+        anySlices,
+        fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 300 }),
+        fc.integer({ min: 0, max: 20_000 }),
+        (some, pieces, room) => {
+          let left = room;
+          const standing = { covered: some.sliceTokens, counted: 0, uncounted: 0, refused: false };
+          for (const tokens of pieces) {
+            // Four bytes a token, as prose has them; the hold pays for the byte where nobody has counted.
+            standing.uncounted += 4 * tokens;
+            let asked = 0;
+            for (let step = nextStep(standing, some); step !== "wait"; step = nextStep(standing, some)) {
+              expect(asked++).toBeLessThan(10);
+              if (step === "count") {
+                standing.counted += standing.uncounted / 4;
+                standing.uncounted = 0;
+                continue;
+              }
+              const { wanted, least } = nextCover(standing, some);
+              const granted = Math.min(wanted - standing.covered, left);
+              if (granted >= least - standing.covered) {
+                left -= granted;
+                standing.covered += granted;
+                standing.refused = false;
+              } else if (standing.refused) {
+                // Refused where it cannot go on: all but the reserve and the last few tokens are used.
+                const written = standing.counted + standing.uncounted;
+                expect(written).toBeGreaterThanOrEqual(standing.covered - reserveTokens(some));
+                expect(left).toBeLessThan(least - standing.covered);
+                return;
+              } else standing.refused = true;
             }
-            const { wanted, least } = nextCover(standing, some);
-            const granted = Math.min(wanted - standing.covered, left);
-            if (granted >= least - standing.covered) {
-              left -= granted;
-              standing.covered += granted;
-              standing.refused = false;
-            } else if (standing.refused) {
-              // Refused where it cannot go on: all but the reserve and the last few tokens are used.
-              const written = standing.counted + standing.uncounted;
-              expect(written).toBeGreaterThanOrEqual(standing.covered - reserveTokens(some));
-              expect(left).toBeLessThan(least - standing.covered);
-              return;
-            } else standing.refused = true;
+            expect(mustPause(standing, some)).toBe(false);
           }
-          expect(mustPause(standing, some)).toBe(false);
-        }
-      }),
+        },
+      ),
     );
   });
 
   it("a hold covers the most tokens that it pays for", () => {
-    const price = fc.record({ fixed: fc.bigInt({ min: 0n, max: 10n ** 9n }), rate: fc.bigInt({ min: 0n, max: 10n ** 8n }), least: fc.bigInt({ min: 0n, max: 10n ** 10n }) });
+    const price = fc.record({
+      fixed: fc.bigInt({ min: 0n, max: 10n ** 9n }),
+      rate: fc.bigInt({ min: 0n, max: 10n ** 8n }),
+      least: fc.bigInt({ min: 0n, max: 10n ** 10n }),
+    });
     fc.assert(
-      fc.property(price, fc.integer({ min: 1, max: 20_000 }), fc.bigInt({ min: 0n, max: 10n ** 12n }), ({ fixed, rate, least }, max, amount) => {
-        const costAt = (tokens: number) => {
-          const cost = fixed + BigInt(tokens) * rate;
-          return (cost < least ? least : cost) as PicoUsd;
-        };
-        const covered = tokensCovered(amount as PicoUsd, costAt, max);
-        expect(covered).toBeGreaterThanOrEqual(0);
-        expect(covered).toBeLessThanOrEqual(max);
-        if (covered > 0) expect(costAt(covered)).toBeLessThanOrEqual(amount);
-        if (covered < max) expect(costAt(covered + 1)).toBeGreaterThan(amount);
-      }),
+      fc.property(
+        price,
+        fc.integer({ min: 1, max: 20_000 }),
+        fc.bigInt({ min: 0n, max: 10n ** 12n }),
+        ({ fixed, rate, least }, max, amount) => {
+          const costAt = (tokens: number) => {
+            const cost = fixed + BigInt(tokens) * rate;
+            return (cost < least ? least : cost) as PicoUsd;
+          };
+          const covered = tokensCovered(amount as PicoUsd, costAt, max);
+          expect(covered).toBeGreaterThanOrEqual(0);
+          expect(covered).toBeLessThanOrEqual(max);
+          if (covered > 0) expect(costAt(covered)).toBeLessThanOrEqual(amount);
+          if (covered < max) expect(costAt(covered + 1)).toBeGreaterThan(amount);
+        },
+      ),
     );
   });
 });

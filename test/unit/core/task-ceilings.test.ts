@@ -5,8 +5,14 @@ const task = (model: string, taskType: string | null = null) => ({ model, taskTy
 const ceilings: TaskCeilings = { all: 5, suno: 2, luma: null, kling: 0, flux: 10 };
 
 it.each([
-  ["suno", null, "suno"], ["music-s", "generate_music_suno", "suno"], ["Qubico/flux1-dev", "txt2img", "flux"], ["luma", "video_generation", "luma"],
-  ["dream-machine", null, "luma"], ["kling-v2", null, "kling"], ["hailuo", "video", null], ["udio", null, null],
+  ["suno", null, "suno"],
+  ["music-s", "generate_music_suno", "suno"],
+  ["Qubico/flux1-dev", "txt2img", "flux"],
+  ["luma", "video_generation", "luma"],
+  ["dream-machine", null, "luma"],
+  ["kling-v2", null, "kling"],
+  ["hailuo", "video", null],
+  ["udio", null, null],
 ])("%s %s is of the family %s", (model, taskType, family) => expect(familyOf(task(model, taskType))).toBe(family));
 
 describe("the ceiling that one more task would pass", () => {

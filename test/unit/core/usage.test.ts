@@ -3,7 +3,16 @@ import { describe, expect, it } from "vitest";
 import { costOf } from "../../../src/core/cost.ts";
 import { noMoney, type PicoUsdPerToken } from "../../../src/core/money.ts";
 import type { PriceVersion, Rates } from "../../../src/core/price.ts";
-import { completionTotal, noTokens, promptTotal, scaleTokens, tokenClasses, unchanged, type Permille, type TokenCounts } from "../../../src/core/tokens.ts";
+import {
+  completionTotal,
+  noTokens,
+  promptTotal,
+  scaleTokens,
+  tokenClasses,
+  unchanged,
+  type Permille,
+  type TokenCounts,
+} from "../../../src/core/tokens.ts";
 import { decompose, mergeUsage, usageIn, type StatedUsage } from "../../../src/core/usage.ts";
 
 const nothing: StatedUsage = {
@@ -41,7 +50,9 @@ const anyUsage: fc.Arbitrary<StatedUsage> = fc.record({
   promptContradicts: fc.oneof(fc.constant(false), fc.constant(false), fc.boolean()),
   completionContradicts: fc.oneof(fc.constant(false), fc.constant(false), fc.boolean()),
 });
-const plainUsage = anyUsage.map((stated) => ({ ...stated, cache: "parts", promptContradicts: false, completionContradicts: false }) as const);
+const plainUsage = anyUsage.map(
+  (stated) => ({ ...stated, cache: "parts", promptContradicts: false, completionContradicts: false }) as const,
+);
 
 const kept = (usage: StatedUsage) => usage.cached + usage.cacheWrite + usage.cacheWrite1h;
 const promptParts = (usage: StatedUsage) => kept(usage) + usage.audioInput + usage.imageInput;
@@ -63,12 +74,20 @@ describe("decompose", () => {
 
   it("reads cached tokens that exceed the prompt as plain input next to it", () => {
     const usage = decompose({ ...nothing, prompt: 10, completion: 1, cached: 1000 });
-    expect(usage).toEqual({ tokens: { ...noTokens, input: 1010, output: 1 }, clamped: true, doubts: ["usage_contradicts"] });
+    expect(usage).toEqual({
+      tokens: { ...noTokens, input: 1010, output: 1 },
+      clamped: true,
+      doubts: ["usage_contradicts"],
+    });
   });
 
   it("has cached and written tokens that exceed the prompt together outside it", () => {
     const usage = decompose({ ...nothing, prompt: 10, completion: 1, cached: 500, cacheWrite: 1000 });
-    expect(usage).toEqual({ tokens: { ...noTokens, input: 510, cache_write: 1000, output: 1 }, clamped: true, doubts: ["usage_contradicts"] });
+    expect(usage).toEqual({
+      tokens: { ...noTokens, input: 510, cache_write: 1000, output: 1 },
+      clamped: true,
+      doubts: ["usage_contradicts"],
+    });
   });
 
   it("has parts that add up to the whole where they fit into it, and doubts the others", () => {
@@ -77,7 +96,9 @@ describe("decompose", () => {
         const { tokens, clamped, doubts } = decompose(stated);
         for (const name of tokenClasses) expect(tokens[name]).toBeGreaterThanOrEqual(0);
         expect(promptTotal(tokens)).toBeGreaterThanOrEqual(Math.max(stated.prompt, promptParts(stated)));
-        expect(completionTotal(tokens)).toBeGreaterThanOrEqual(Math.max(stated.completion ?? 0, completionParts(stated)));
+        expect(completionTotal(tokens)).toBeGreaterThanOrEqual(
+          Math.max(stated.completion ?? 0, completionParts(stated)),
+        );
         if (clamped) expect(doubts).toEqual(["usage_contradicts"]);
         else expect([stated.prompt, stated.prompt + kept(stated)]).toContain(promptTotal(tokens));
       }),
@@ -89,12 +110,21 @@ describe("decompose", () => {
       fc.property(plainUsage, (stated) => {
         const completion = Math.max(stated.completion ?? 0, (stated.total ?? 0) - stated.prompt);
         fc.pre(promptParts(stated) <= stated.prompt && completionParts(stated) <= completion);
-        const { cached, cacheWrite, cacheWrite1h, audioInput, imageInput, reasoning, audioOutput, imageOutput } = stated;
+        const { cached, cacheWrite, cacheWrite1h, audioInput, imageInput, reasoning, audioOutput, imageOutput } =
+          stated;
         const { tokens, clamped } = decompose(stated);
         expect(clamped).toBe(false);
         expect(tokens).toEqual({
-          input: stated.prompt - promptParts(stated), cached_input: cached, cache_write: cacheWrite, cache_write_1h: cacheWrite1h, audio_input: audioInput, image_input: imageInput,
-          output: completion - completionParts(stated), reasoning, audio_output: audioOutput, image_output: imageOutput,
+          input: stated.prompt - promptParts(stated),
+          cached_input: cached,
+          cache_write: cacheWrite,
+          cache_write_1h: cacheWrite1h,
+          audio_input: audioInput,
+          image_input: imageInput,
+          output: completion - completionParts(stated),
+          reasoning,
+          audio_output: audioOutput,
+          image_output: imageOutput,
         });
       }),
     );
@@ -102,11 +132,25 @@ describe("decompose", () => {
 
   describe.each<[string, Partial<StatedUsage>]>([
     ["prompt", { reasoning: 0, audioOutput: 0, imageOutput: 0, completionContradicts: false }],
-    ["completion", { cached: 0, cacheWrite: 0, cacheWrite1h: 0, audioInput: 0, imageInput: 0, promptContradicts: false }],
+    [
+      "completion",
+      { cached: 0, cacheWrite: 0, cacheWrite1h: 0, audioInput: 0, imageInput: 0, promptContradicts: false },
+    ],
   ])("where the members of the %s contradict each other", (_, others) => {
     it("costs no less than any reading of them, whatever the price of writes, sound and images", () => {
       const rate = fc.nat(50);
-      const anyRates = fc.record({ input: rate, discount: rate, cache_write: rate, cache_write_1h: rate, audio_input: rate, image_input: rate, output: rate, reasoning: rate, audio_output: rate, image_output: rate });
+      const anyRates = fc.record({
+        input: rate,
+        discount: rate,
+        cache_write: rate,
+        cache_write_1h: rate,
+        audio_input: rate,
+        image_input: rate,
+        output: rate,
+        reasoning: rate,
+        audio_output: rate,
+        image_output: rate,
+      });
       fc.assert(
         fc.property(anyUsage, anyRates, (generated, { discount, ...rates }) => {
           const stated = { ...generated, ...others };
@@ -142,23 +186,38 @@ describe("mergeUsage", () => {
   const usage = (tokens: Partial<TokenCounts>) => ({ tokens: { ...noTokens, ...tokens }, clamped: false });
   it("is the one that there is, and either of two that agree", () => {
     expect(mergeUsage(undefined, undefined)).toBeUndefined();
-    for (const [one, other] of [[usage({ input: 1 }), undefined], [undefined, usage({ input: 1 })], [usage({ input: 1 }), usage({ input: 1 })]]) {
+    for (const [one, other] of [
+      [usage({ input: 1 }), undefined],
+      [undefined, usage({ input: 1 })],
+      [usage({ input: 1 }), usage({ input: 1 })],
+    ]) {
       expect(mergeUsage(one, other)).toEqual(usage({ input: 1 }));
     }
   });
 
   it("counts each class as the larger of two has it, with a doubt", () => {
     const merged = mergeUsage(usage({ input: 10, output: 5 }), usage({ input: 4, cached_input: 6, output: 95 }));
-    expect(merged).toEqual({ tokens: { ...noTokens, input: 10, cached_input: 6, output: 95 }, clamped: true, doubts: ["usage_contradicts"] });
+    expect(merged).toEqual({
+      tokens: { ...noTokens, input: 10, cached_input: 6, output: 95 },
+      clamped: true,
+      doubts: ["usage_contradicts"],
+    });
   });
 });
 
 describe("usageIn", () => {
-  const writes = { tokens: { ...noTokens, input: 1, cache_write: 20 }, clamped: false, writesAreUnsplit: true } as const;
+  const writes = {
+    tokens: { ...noTokens, input: 1, cache_write: 20 },
+    clamped: false,
+    writesAreUnsplit: true,
+  } as const;
   it("has writes that no member splits as long ones, where the request asked for such", () => {
     expect(usageIn("token", writes, ["input", "cache_write"])?.tokens).toEqual(writes.tokens);
     const long = usageIn("token", writes, ["input", "cache_write", "cache_write_1h"]);
-    expect(long).toMatchObject({ tokens: { input: 1, cache_write: 0, cache_write_1h: 20 }, doubts: ["usage_unknown_class"] });
+    expect(long).toMatchObject({
+      tokens: { input: 1, cache_write: 0, cache_write_1h: 20 },
+      doubts: ["usage_unknown_class"],
+    });
     const { writesAreUnsplit: _, ...split } = writes;
     expect(usageIn("token", split, ["cache_write_1h"])?.tokens).toEqual(writes.tokens);
   });
@@ -185,23 +244,46 @@ describe("scaleTokens", () => {
 function readingsOf(stated: StatedUsage): TokenCounts[] {
   const { cached, cacheWrite, cacheWrite1h, audioInput, imageInput, reasoning, audioOutput, imageOutput } = stated;
   const parts = {
-    cached_input: cached, cache_write: cacheWrite, cache_write_1h: cacheWrite1h, audio_input: audioInput, image_input: imageInput,
-    reasoning, audio_output: audioOutput, image_output: imageOutput,
+    cached_input: cached,
+    cache_write: cacheWrite,
+    cache_write_1h: cacheWrite1h,
+    audio_input: audioInput,
+    image_input: imageInput,
+    reasoning,
+    audio_output: audioOutput,
+    image_output: imageOutput,
   };
-  return [stated.prompt, stated.prompt + kept(stated)].flatMap((prompt) => {
-    const completion = Math.max(stated.completion ?? 0, (stated.total ?? 0) - prompt);
-    return [completion - completionParts(stated), completion].map((output) => ({ input: prompt - promptParts(stated), output, ...parts }));
-  }).filter(({ input, output }) => input >= 0 && output >= 0);
+  return [stated.prompt, stated.prompt + kept(stated)]
+    .flatMap((prompt) => {
+      const completion = Math.max(stated.completion ?? 0, (stated.total ?? 0) - prompt);
+      return [completion - completionParts(stated), completion].map((output) => ({
+        input: prompt - promptParts(stated),
+        output,
+        ...parts,
+      }));
+    })
+    .filter(({ input, output }) => input >= 0 && output >= 0);
 }
 
 /** Written, audio and image tokens cost `extra` more than their parent, which is what makes them the dear parts. */
 function ratesOf(base: { input: number; cached_input: number; output: number }, extra: number): Rates {
   const [input, output] = [base.input + extra, base.output + extra];
-  return bigRates({ ...base, cache_write: input, cache_write_1h: input, audio_input: input, image_input: input, reasoning: output, audio_output: output, image_output: output });
+  return bigRates({
+    ...base,
+    cache_write: input,
+    cache_write_1h: input,
+    audio_input: input,
+    image_input: input,
+    reasoning: output,
+    audio_output: output,
+    image_output: output,
+  });
 }
 
 function bigRates(rates: TokenCounts): Rates {
-  return Object.fromEntries(tokenClasses.map((name) => [name, BigInt(rates[name]) as PicoUsdPerToken])) as unknown as Rates;
+  return Object.fromEntries(
+    tokenClasses.map((name) => [name, BigInt(rates[name]) as PicoUsdPerToken]),
+  ) as unknown as Rates;
 }
 
 function flat(rates: Rates): PriceVersion {

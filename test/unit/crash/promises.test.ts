@@ -5,23 +5,47 @@ import type { Sent } from "../../system/crash/load.ts";
 import { brokenPromises, type Aftermath } from "../../system/crash/promises.ts";
 
 const row: Row = {
-  seq: 1n, id: "id-1", number: "r1-0", state: "posted", source: "reported", reason: null, hold: 900n, cost: 500n, prompt: 10n, completion: 20n, task: null,
+  seq: 1n,
+  id: "id-1",
+  number: "r1-0",
+  state: "posted",
+  source: "reported",
+  reason: null,
+  hold: 900n,
+  cost: 500n,
+  prompt: 10n,
+  completion: 20n,
+  task: null,
 };
 const sent: Sent = {
-  number: "r1-0", kind: "plain", id: "id-1", status: 200, end: "whole", cost: 500n as Sent["cost"],
-  usage: { prompt_tokens: 10, completion_tokens: 20 }, task: null,
+  number: "r1-0",
+  kind: "plain",
+  id: "id-1",
+  status: 200,
+  end: "whole",
+  cost: 500n as Sent["cost"],
+  usage: { prompt_tokens: 10, completion_tokens: 20 },
+  task: null,
 };
 const billed: AtGateway = { number: "r1-0", bill: { cost: 500n } as BilledCall };
 const window: Window = { budget: "all", mode: "hard", limit: 1000n, spent: 500n, held: 0n };
 const crashed = { source: "assumed", reason: "crash", cost: 900n };
 
 /** A life of one request in which all is well, but for what is given. */
-function broken(change: { row?: Partial<Row> | null; sent?: Partial<Sent>; bill?: bigint; window?: Partial<Window> } & Partial<Omit<Aftermath, "sent">>): string[] {
+function broken(
+  change: { row?: Partial<Row> | null; sent?: Partial<Sent>; bill?: bigint; window?: Partial<Window> } & Partial<
+    Omit<Aftermath, "sent">
+  >,
+): string[] {
   const { row: rowChange = {}, sent: sentChange = {}, bill, window: windowChange = {}, ...rest } = change;
   return brokenPromises({
     death: "killed",
     sent: [{ ...sent, ...sentChange }],
-    file: { rows: rowChange === null ? [] : [{ ...row, ...rowChange }], windows: [{ ...window, ...windowChange }], heldByTasks: 0n },
+    file: {
+      rows: rowChange === null ? [] : [{ ...row, ...rowChange }],
+      windows: [{ ...window, ...windowChange }],
+      heldByTasks: 0n,
+    },
     gateway: [bill === undefined ? billed : { ...billed, bill: { cost: bill } as BilledCall }],
     verification: { charges: 1, differences: [] },
     limits: new Map([["all", 1000n]]),
@@ -33,36 +57,79 @@ describe("what the crash suite finds", () => {
   it("is nothing where all is well, nor where a settlement died with its process", () => {
     expect(broken({})).toEqual([]);
     expect(broken({ row: crashed })).toEqual([]);
-    expect(broken({ row: { state: "pending", source: null, cost: null, task: "t-1" }, sent: { kind: "task", task: "t-1", cost: null } })).toEqual([]);
+    expect(
+      broken({
+        row: { state: "pending", source: null, cost: null, task: "t-1" },
+        sent: { kind: "task", task: "t-1", cost: null },
+      }),
+    ).toEqual([]);
     expect(broken({ row: null, sent: { status: 402, end: "refused", cost: null }, gateway: [] })).toEqual([]);
   });
 
   it.each([
-    ["a request at the gateway without a row", { row: null, sent: { end: "unanswered", status: null, id: null } }, "has no row"],
+    [
+      "a request at the gateway without a row",
+      { row: null, sent: { end: "unanswered", status: null, id: null } },
+      "has no row",
+    ],
     ["an answer without a row", { row: null, gateway: [] }, "was answered, and has no row"],
     ["a hold of a dead owner", { row: { state: "pending", source: null, cost: null } }, "its owner is dead"],
     ["another cost than the client was told", { row: { cost: 501n }, bill: 501n }, "was told that it cost 500"],
     ["other tokens than the client was told", { row: { completion: 21n } }, "was told 10 and 20 tokens"],
-    ["an assumed charge below what the client was told", { row: { ...crashed, cost: 400n }, bill: 400n }, "was told that it cost 500"],
+    [
+      "an assumed charge below what the client was told",
+      { row: { ...crashed, cost: 400n }, bill: 400n },
+      "was told that it cost 500",
+    ],
     ["an assumed charge below the bill", { row: { ...crashed, cost: 900n }, bill: 901n }, "was billed 901"],
     ["an answered request that SIGTERM left assumed", { death: "inPeace", row: crashed }, "was answered whole"],
-    ["a stream that SIGTERM cut", { death: "inPeace", sent: { kind: "stream", end: "cut" } }, "was cut although there was time"],
-    ["a request that SIGTERM dropped", { death: "inPeace", sent: { end: "unanswered", status: null } }, "taken in, and not answered"],
+    [
+      "a stream that SIGTERM cut",
+      { death: "inPeace", sent: { kind: "stream", end: "cut" } },
+      "was cut although there was time",
+    ],
+    [
+      "a request that SIGTERM dropped",
+      { death: "inPeace", sent: { end: "unanswered", status: null } },
+      "taken in, and not answered",
+    ],
     ["a charge for a refused request", { sent: { status: 402, end: "refused" } }, "was refused, and has a row"],
-    ["a charge that is voided but billed", { row: { state: "voided", source: null, cost: null }, sent: { kind: "trouble" } }, "was billed 500"],
-    ["a cut stream far below the bill", { row: { source: "partial", cost: 0n }, sent: { end: "left" }, bill: 10n ** 9n }, "was billed"],
-    ["a task that its client was told of and nobody knows", { row: crashed, sent: { kind: "task", task: "t-1" } }, "was told the task t-1"],
-    ["a task that ended below the bill", { row: { task: "t-1", cost: 400n }, sent: { kind: "task", task: "t-1" }, bill: 500n }, "was billed 500"],
+    [
+      "a charge that is voided but billed",
+      { row: { state: "voided", source: null, cost: null }, sent: { kind: "trouble" } },
+      "was billed 500",
+    ],
+    [
+      "a cut stream far below the bill",
+      { row: { source: "partial", cost: 0n }, sent: { end: "left" }, bill: 10n ** 9n },
+      "was billed",
+    ],
+    [
+      "a task that its client was told of and nobody knows",
+      { row: crashed, sent: { kind: "task", task: "t-1" } },
+      "was told the task t-1",
+    ],
+    [
+      "a task that ended below the bill",
+      { row: { task: "t-1", cost: 400n }, sent: { kind: "task", task: "t-1" }, bill: 500n },
+      "was billed 500",
+    ],
     ["a client that waits for ever", { sent: { end: "open" } }, "still waits"],
     ["a budget beyond its limit", { window: { spent: 1001n } }, "over its limit"],
     ["money still held", { window: { held: 1n } }, "still holds 1"],
     ["a lost change of a budget", { window: { limit: 900n } }, "was acknowledged"],
-    ["a sum that does not follow", { verification: { charges: 1, differences: [{ kind: "window", id: "w", expected: "1", found: "2" }] } }, "verify:"],
+    [
+      "a sum that does not follow",
+      { verification: { charges: 1, differences: [{ kind: "window", id: "w", expected: "1", found: "2" }] } },
+      "verify:",
+    ],
   ] as const)("is %s", (_, change, words) => {
     expect(broken(change as Parameters<typeof broken>[0]).join("\n")).toContain(words);
   });
 
   it("is two rows of one request", () => {
-    expect(broken({ file: { rows: [row, { ...row, seq: 2n }], windows: [window], heldByTasks: 0n } })).toEqual(["r1-0 has two rows"]);
+    expect(broken({ file: { rows: [row, { ...row, seq: 2n }], windows: [window], heldByTasks: 0n } })).toEqual([
+      "r1-0 has two rows",
+    ]);
   });
 });

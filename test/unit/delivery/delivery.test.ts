@@ -17,23 +17,40 @@ import { startReceiver, status } from "../../support/webhook-receiver.ts";
 const dayMs = 86_400_000;
 
 function message(id: string, more: Partial<NewMessage> = {}): NewMessage {
-  return { id, kind: "alert", target: "red", dedupeKey: id, keyUntil: noon, payload: `{"id":"${id}"}`, createdAt: noon, ...more };
+  return {
+    id,
+    kind: "alert",
+    target: "red",
+    dedupeKey: id,
+    keyUntil: noon,
+    payload: `{"id":"${id}"}`,
+    createdAt: noon,
+    ...more,
+  };
 }
 
 /** Deliveries of a memory outbox under a clock that stands still, by real connections. */
-function world(urls: Readonly<Record<string, string>>, { rule = "administrator" as AddressRule, random = () => 0 } = {}) {
+function world(
+  urls: Readonly<Record<string, string>>,
+  { rule = "administrator" as AddressRule, random = () => 0 } = {},
+) {
   const clock = manualClock(noon);
   const outbox = new MemoryOutbox(emptyState());
   const log = heardLog();
   const results: DeliveryResult[] = [];
   const start = () =>
     startDelivery({
-      outbox, clock, log, random,
+      outbox,
+      clock,
+      log,
+      random,
       sender: createWebhookSender({ clock }),
       counted: (_kind, result) => void results.push(result),
       destinationOf: async ({ target, payload }: Message) => {
         const url = urls[target ?? ""];
-        return url === undefined ? { gone: "nobody to send to is set any more" } : { url, rule, body: payload, headers: () => ({}) };
+        return url === undefined
+          ? { gone: "nobody to send to is set any more" }
+          : { url, rule, body: payload, headers: () => ({}) };
       },
     });
   const of = async (id: string) => (await outbox.list({ kind: "alert", limit: 1000 })).find((each) => each.id === id);
@@ -50,7 +67,11 @@ it("tries again with growing pauses until it is delivered, with the same id and 
   for (const [tries, pauseMs] of pauses.entries()) {
     await receiver.waitFor(tries + 1);
     await delivery.idle();
-    expect(await of("a")).toMatchObject({ tries: tries + 1, nextTryAt: clock.now() + pauseMs, lastError: "answered with status 500" });
+    expect(await of("a")).toMatchObject({
+      tries: tries + 1,
+      nextTryAt: clock.now() + pauseMs,
+      lastError: "answered with status 500",
+    });
     clock.advance(pauseMs - 1);
     await delivery.idle();
     expect(receiver.received).toHaveLength(tries + 1);
@@ -61,7 +82,11 @@ it("tries again with growing pauses until it is delivered, with the same id and 
   await delivery.idle();
   expect(receiver.received.map(({ headers }) => headers["webhook-id"])).toEqual(["a", "a", "a", "a", "a", "a", "b"]);
   expect(new Set(receiver.received.map(({ headers }) => headers["webhook-timestamp"])).size).toBe(6);
-  expect(receiver.received[6]).toMatchObject({ path: "/hook?token=1", body: '{"id":"b"}', headers: { "content-type": "application/json" } });
+  expect(receiver.received[6]).toMatchObject({
+    path: "/hook?token=1",
+    body: '{"id":"b"}',
+    headers: { "content-type": "application/json" },
+  });
   expect(await of("a")).toMatchObject({ state: "delivered", tries: 6, lastError: null });
   expect(results).toEqual(["failed", "failed", "failed", "failed", "failed", "delivered", "delivered"]);
 });
@@ -118,7 +143,9 @@ it("gives a message up after a day, says so without the address, and goes on wit
   expect(endedAt - noon).toBeGreaterThan(dayMs - 3_600_000);
   expect(endedAt - noon).toBeLessThanOrEqual(dayMs);
   expect(results.filter((each) => each === "given_up")).toHaveLength(1);
-  expect(log.lines.filter(({ level }) => level === "warn")).toMatchObject([{ message: "a message was given up", fields: { message_id: "a", reason: "answered with status 500" } }]);
+  expect(log.lines.filter(({ level }) => level === "warn")).toMatchObject([
+    { message: "a message was given up", fields: { message_id: "a", reason: "answered with status 500" } },
+  ]);
   expect(JSON.stringify(log.lines)).not.toMatch(/secret-path|127\.0\.0\.1/);
   receiver.answer(status(204));
   clock.advance(3_600_000);
@@ -140,7 +167,9 @@ it("serves four targets at a time, each in its order: one that hangs holds up no
   await using hanging = await startReceiver();
   await using receiver = await startReceiver();
   hanging.answer(() => {});
-  const urls = Object.fromEntries(Array.from({ length: 12 }, (_, index) => [`t${index}`, `${index === 0 ? hanging.url : receiver.url}/t${index}`]));
+  const urls = Object.fromEntries(
+    Array.from({ length: 12 }, (_, index) => [`t${index}`, `${index === 0 ? hanging.url : receiver.url}/t${index}`]),
+  );
   const { outbox, start, clock } = world(urls);
   let open = 0;
   let most = 0;
@@ -151,11 +180,14 @@ it("serves four targets at a time, each in its order: one that hangs holds up no
       response.end();
     });
   });
-  for (let round = 0; round < 5; round++) await outbox.put(Object.keys(urls).map((target) => message(`${target} ${round}`, { target })));
+  for (let round = 0; round < 5; round++)
+    await outbox.put(Object.keys(urls).map((target) => message(`${target} ${round}`, { target })));
   await using delivery = start();
   await receiver.waitFor(55);
   for (let target = 1; target < 12; target++) {
-    const ids = receiver.received.filter(({ path }) => path === `/t${target}`).map(({ headers }) => headers["webhook-id"]);
+    const ids = receiver.received
+      .filter(({ path }) => path === `/t${target}`)
+      .map(({ headers }) => headers["webhook-id"]);
     expect(ids).toEqual([0, 1, 2, 3, 4].map((round) => `t${target} ${round}`));
   }
   expect(most).toBeLessThanOrEqual(3);
@@ -232,7 +264,13 @@ it("takes an answer that is no HTTP, or far too large, for what it is", async ()
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   await using sender = createWebhookSender({ clock: manualClock(noon) });
-  const send = () => sender.send({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, rule: "administrator", headers: {}, body: "{}" });
+  const send = () =>
+    sender.send({
+      url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+      rule: "administrator",
+      headers: {},
+      body: "{}",
+    });
   expect(await send()).toMatchObject({ ok: false, error: "HPE_INVALID_CONSTANT" });
   expect(await send()).toMatchObject({ ok: false, error: "HPE_HEADER_OVERFLOW" });
   server.close();
@@ -242,10 +280,22 @@ it.each<[what: string, answer: string, outcome: string | true]>([
   ["an end without an answer", "", "ECONNRESET"],
   ["an end within the head", "HTTP/1.1 200 OK\r\ncontent-le", "ECONNRESET"],
   ["an interim answer alone", "HTTP/1.1 100 Continue\r\n\r\n", "ECONNRESET"],
-  ["a switch of protocols", "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n", "the connection closed without an answer"],
-  ["an end within the body of an error", "HTTP/1.1 500 No\r\ncontent-length: 100\r\n\r\nabc", "answered with status 500"],
+  [
+    "a switch of protocols",
+    "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+    "the connection closed without an answer",
+  ],
+  [
+    "an end within the body of an error",
+    "HTTP/1.1 500 No\r\ncontent-length: 100\r\n\r\nabc",
+    "answered with status 500",
+  ],
   ["an end within the body of a success", "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc", true],
-  ["early hints before a success", "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", true],
+  [
+    "early hints before a success",
+    "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+    true,
+  ],
 ])("takes %s for what it is, and never waits for more", async (_, answer, outcome) => {
   const server = createServer((socket) => {
     socket.on("error", () => {});
@@ -254,7 +304,12 @@ it.each<[what: string, answer: string, outcome: string | true]>([
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const clock = manualClock(noon);
   await using sender = createWebhookSender({ clock });
-  const sent = await sender.send({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, rule: "administrator", headers: {}, body: "{}" });
+  const sent = await sender.send({
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    rule: "administrator",
+    headers: {},
+    body: "{}",
+  });
   expect(sent?.ok === true ? true : sent?.error).toBe(outcome);
   await new Promise((resolve) => server.close(resolve));
   expect(clock.waiting).toBe(0);
@@ -262,7 +317,12 @@ it.each<[what: string, answer: string, outcome: string | true]>([
 
 it("says why no name leads to a receiver, without the name", async () => {
   await using sender = createWebhookSender({ clock: manualClock(noon) });
-  const sent = await sender.send({ url: "http://receiver.invalid/hook", rule: "administrator", headers: {}, body: "{}" });
+  const sent = await sender.send({
+    url: "http://receiver.invalid/hook",
+    rule: "administrator",
+    headers: {},
+    body: "{}",
+  });
   expect(sent).toMatchObject({ ok: false, error: expect.stringMatching(/^(ENOTFOUND|EAI_AGAIN)$/) });
 });
 
@@ -272,7 +332,9 @@ it("loses nothing and keeps the order through receivers that fail in every way a
   const upTo = (count: number) => (chance?.next().value ?? 0) % count;
   await using receiver = await startReceiver();
   const targets = ["red", "green", "blue"];
-  const { clock, outbox, start, of } = world(Object.fromEntries(targets.map((target) => [target, `${receiver.url}/${target}`])));
+  const { clock, outbox, start, of } = world(
+    Object.fromEntries(targets.map((target) => [target, `${receiver.url}/${target}`])),
+  );
   /** Ids as each target has taken them over, by its own answer. */
   const taken = new Map<string, string[]>(targets.map((target) => [`/${target}`, []]));
   let isSound = false;
@@ -289,7 +351,11 @@ it("loses nothing and keeps the order through receivers that fail in every way a
       // Taken over, and its answer lost.
       () => (take(), response.socket?.resetAndDestroy()),
       // Taken over, whatever becomes of the answer's body.
-      () => (take(), response.writeHead(200, { "content-length": "100" }).write("x"), response.socket?.resetAndDestroy()),
+      () => (
+        take(),
+        response.writeHead(200, { "content-length": "100" }).write("x"),
+        response.socket?.resetAndDestroy()
+      ),
     ];
     const failure = isSound || upTo(4) === 0 ? undefined : failures[upTo(failures.length)];
     if (failure !== undefined) return failure();

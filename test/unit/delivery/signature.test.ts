@@ -10,7 +10,11 @@ import { signatureHeader, webhookHeaders } from "../../../src/delivery/signature
 const headers = webhookHeaders("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330_000);
 
 it("signs as Standard Webhooks' own example", () => {
-  expect(headers).toEqual({ "content-type": "application/json", "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "webhook-timestamp": "1614265330" });
+  expect(headers).toEqual({
+    "content-type": "application/json",
+    "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+    "webhook-timestamp": "1614265330",
+  });
   expect(signatureHeader("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", headers, '{"test": 2432232314}')).toEqual({
     "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
   });
@@ -19,7 +23,9 @@ it("signs as Standard Webhooks' own example", () => {
 it.skipIf(skipWithout("openssl", "openssl"))("takes another secret for its own bytes, as openssl does", () => {
   const body = '{"text":"größer"}';
   const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
-  const expected = execFileSync("openssl", ["dgst", "-sha256", "-hmac", "correct-horse-battery", "-binary"], { input: signed }).toString("base64");
+  const expected = execFileSync("openssl", ["dgst", "-sha256", "-hmac", "correct-horse-battery", "-binary"], {
+    input: signed,
+  }).toString("base64");
   expect(signatureHeader("correct-horse-battery", headers, body)["webhook-signature"]).toBe(`v1,${expected}`);
 });
 
@@ -28,7 +34,9 @@ it("is verified by the lines that the document gives", async () => {
   const document = readFileSync(new URL("../../../docs/alerts.md", import.meta.url), "utf8");
   const file = join(folder.path, "verified.mjs");
   writeFileSync(file, /```js\n([^]*?)```/.exec(document)?.[1] ?? "");
-  const { verified } = (await import(pathToFileURL(file).href)) as { verified(headers: object, body: string, secret: string): boolean };
+  const { verified } = (await import(pathToFileURL(file).href)) as {
+    verified(headers: object, body: string, secret: string): boolean;
+  };
   for (const secret of ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "correct-horse-battery"]) {
     const sent = (at: number) => {
       const unsigned = webhookHeaders("m1", at);

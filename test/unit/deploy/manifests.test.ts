@@ -17,8 +17,18 @@ const secretNames = /KEY|TOKEN|SECRET|PASSWORD|DATABASE/;
 /** The ledger that a proxy of these variables has, as it starts in the image: each secret is read from its file. */
 function databaseBy(variables: Readonly<Record<string, string>>): string {
   const env = { FAREBOX_DATABASE: "/data/farebox.db", ...variables };
-  const readFile = (path: string) => (path.startsWith("/run/secrets/") ? { ok: true as const, text: path.includes("database") ? "postgres://farebox:word@postgres/farebox" : "word" } : { ok: false as const, code: "ENOENT" });
-  const loaded = loadSettings({ env, flags: {}, readFile, isTimeZone: () => true, uses: "all", needs: ["gateway_url", "gateway_api_key"] });
+  const readFile = (path: string) =>
+    path.startsWith("/run/secrets/")
+      ? { ok: true as const, text: path.includes("database") ? "postgres://farebox:word@postgres/farebox" : "word" }
+      : { ok: false as const, code: "ENOENT" };
+  const loaded = loadSettings({
+    env,
+    flags: {},
+    readFile,
+    isTimeZone: () => true,
+    uses: "all",
+    needs: ["gateway_url", "gateway_api_key"],
+  });
   return loaded.ok ? shownDatabase(loaded.settings.database) : loaded.problems.join("\n");
 }
 
@@ -28,19 +38,31 @@ describe("compose.postgres.yaml", () => {
 
   it("has two proxies without a file of their own, which wait for PostgreSQL", () => {
     for (const proxy of proxies) {
-      expect(proxy).toMatchObject({ read_only: true, tmpfs: ["/tmp", "/data"], cap_drop: ["ALL"], security_opt: ["no-new-privileges:true"] });
+      expect(proxy).toMatchObject({
+        read_only: true,
+        tmpfs: ["/tmp", "/data"],
+        cap_drop: ["ALL"],
+        security_opt: ["no-new-privileges:true"],
+      });
       expect(proxy.volumes).toBeUndefined();
       expect(proxy.ports).toBeUndefined();
       expect(proxy.depends_on).toEqual({ postgres: { condition: "service_healthy" } });
-      expect(databaseBy({ ...proxy.environment, FAREBOX_GATEWAY_URL: "https://gateway.example" })).toEqual("postgres://farebox@postgres/farebox");
+      expect(databaseBy({ ...proxy.environment, FAREBOX_GATEWAY_URL: "https://gateway.example" })).toEqual(
+        "postgres://farebox@postgres/farebox",
+      );
     }
   });
 
   it("hands every secret over as a file, and only to who needs it", () => {
     for (const service of Object.values<Any>(services)) {
-      const stated = Object.entries<string>(service.environment ?? {}).filter(([name, value]) => secretNames.test(name) && value !== "");
-      for (const [name, value] of stated) expect([name, value]).toEqual([expect.stringMatching(/_FILE$/), expect.stringMatching(/^\/run\/secrets\//)]);
-      expect(stated.map(([, value]) => value.replace("/run/secrets/", "")).toSorted()).toEqual((service.secrets ?? []).toSorted());
+      const stated = Object.entries<string>(service.environment ?? {}).filter(
+        ([name, value]) => secretNames.test(name) && value !== "",
+      );
+      for (const [name, value] of stated)
+        expect([name, value]).toEqual([expect.stringMatching(/_FILE$/), expect.stringMatching(/^\/run\/secrets\//)]);
+      expect(stated.map(([, value]) => value.replace("/run/secrets/", "")).toSorted()).toEqual(
+        (service.secrets ?? []).toSorted(),
+      );
     }
     expect(Object.keys(secrets).toSorted()).toEqual(["database_url", "gateway_api_key", "postgres_password"]);
     expect(Object.keys(volumes)).toEqual(["ledger"]);
@@ -48,7 +70,9 @@ describe("compose.postgres.yaml", () => {
 
   it("waits longer than the drain before it kills a proxy or cuts the streams of the balancer", () => {
     for (const service of [...proxies, services.balancer]) {
-      expect(millisecondsOf(service.stop_grace_period) - millisecondsOf(settingsTable.drain.default)).toBeGreaterThanOrEqual(10_000);
+      expect(
+        millisecondsOf(service.stop_grace_period) - millisecondsOf(settingsTable.drain.default),
+      ).toBeGreaterThanOrEqual(10_000);
     }
   });
 
@@ -57,20 +81,34 @@ describe("compose.postgres.yaml", () => {
   });
 
   it("names in haproxy.cfg the proxies that there are", () => {
-    const servers = [...read("haproxy.cfg").matchAll(/^ +server (\S+) (\S+)$/gm)].map(([, name, address]) => [name, address]);
-    expect(servers).toEqual(Object.keys(services).filter((name) => name.startsWith("farebox-")).map((name) => [name, `${name}:4000`]));
+    const servers = [...read("haproxy.cfg").matchAll(/^ +server (\S+) (\S+)$/gm)].map(([, name, address]) => [
+      name,
+      address,
+    ]);
+    expect(servers).toEqual(
+      Object.keys(services)
+        .filter((name) => name.startsWith("farebox-"))
+        .map((name) => [name, `${name}:4000`]),
+    );
   });
 });
 
 describe("the manifests for Kubernetes", () => {
-  const documents = ["proxy.yaml", "availability.yaml", "secret.example.yaml"].flatMap((name) => parseAllDocuments(read(`kubernetes/${name}`)).map((each) => each.toJS() as Any));
+  const documents = ["proxy.yaml", "availability.yaml", "secret.example.yaml"].flatMap((name) =>
+    parseAllDocuments(read(`kubernetes/${name}`)).map((each) => each.toJS() as Any),
+  );
   const ofKind = (kind: string): Any => documents.find((each) => each.kind === kind) ?? expect.fail(`no ${kind}`);
   const kustomization = parse(read("kubernetes/kustomization.yaml")) as Any;
-  const settings = Object.fromEntries(kustomization.configMapGenerator[0].literals.map((line: string) => line.split(/=(.*)/).slice(0, 2))) as Record<string, string>;
+  const settings = Object.fromEntries(
+    kustomization.configMapGenerator[0].literals.map((line: string) => line.split(/=(.*)/).slice(0, 2)),
+  ) as Record<string, string>;
   const deployment = ofKind("Deployment");
   const pod = deployment.spec.template.spec;
   const [container] = pod.containers;
-  const variables = Object.fromEntries(container.env.map(({ name, value }: Any) => [name, value])) as Record<string, string>;
+  const variables = Object.fromEntries(container.env.map(({ name, value }: Any) => [name, value])) as Record<
+    string,
+    string
+  >;
 
   it("wait longer than the drain before a proxy is killed, and never have one less than before", () => {
     const needed = millisecondsOf(settings["FAREBOX_DRAIN"]) + container.lifecycle.preStop.sleep.seconds * 1000;
@@ -80,15 +118,24 @@ describe("the manifests for Kubernetes", () => {
   });
 
   it("ask whether it is ready at /readyz, and restart it only by /healthz", () => {
-    expect(["startupProbe", "livenessProbe", "readinessProbe"].map((probe) => container[probe].httpGet.path)).toEqual(["/healthz", "/healthz", "/readyz"]);
+    expect(["startupProbe", "livenessProbe", "readinessProbe"].map((probe) => container[probe].httpGet.path)).toEqual([
+      "/healthz",
+      "/healthz",
+      "/readyz",
+    ]);
   });
 
   it("take every right away that is not needed", () => {
     expect(pod).toMatchObject({
-      automountServiceAccountToken: false, enableServiceLinks: false,
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
       securityContext: { runAsNonRoot: true, runAsUser: 1000, seccompProfile: { type: "RuntimeDefault" } },
     });
-    expect(container.securityContext).toEqual({ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ["ALL"] } });
+    expect(container.securityContext).toEqual({
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ["ALL"] },
+    });
   });
 
   it("name settings that there are, and secrets by reference only", () => {
@@ -113,7 +160,8 @@ describe("the manifests for Kubernetes", () => {
 
   it("select what they mean", () => {
     const { labels } = deployment.spec.template.metadata;
-    for (const { matchLabels } of [deployment.spec.selector, ofKind("PodDisruptionBudget").spec.selector]) expect(labels).toMatchObject(matchLabels);
+    for (const { matchLabels } of [deployment.spec.selector, ofKind("PodDisruptionBudget").spec.selector])
+      expect(labels).toMatchObject(matchLabels);
     expect(labels).toMatchObject(ofKind("Service").spec.selector);
     expect((parse(read("kubernetes/monitoring/pod-monitor.yaml")) as Any).spec.selector.matchLabels).toEqual(labels);
   });

@@ -47,7 +47,9 @@ describe("the Dockerfile", () => {
   });
 
   it("takes the packages of the image from the stage without development dependencies", () => {
-    const source = image.find(({ keyword, rest }) => keyword === "COPY" && rest.includes("node_modules"))?.flags["from"];
+    const source = image.find(({ keyword, rest }) => keyword === "COPY" && rest.includes("node_modules"))?.flags[
+      "from"
+    ];
     const stage = stages.find(({ name }) => name === source);
     expect(stage?.instructions.map(({ rest }) => rest)).toEqual(["npm ci --omit=dev --ignore-scripts"]);
   });
@@ -60,7 +62,11 @@ describe("the Dockerfile", () => {
 
   it("listens to all, keeps its ledger in the volume, and holds no secret", () => {
     const environment = environmentOf(image);
-    expect(environment).toMatchObject({ FAREBOX_HOST: "0.0.0.0", FAREBOX_DATABASE: "/data/farebox.db", NODE_ENV: "production" });
+    expect(environment).toMatchObject({
+      FAREBOX_HOST: "0.0.0.0",
+      FAREBOX_DATABASE: "/data/farebox.db",
+      NODE_ENV: "production",
+    });
     expect(inForce(image, "VOLUME")).toBe("/data");
     expect(inForce(image, "EXPOSE")).toBe(settingsTable.port.default);
     expect(Object.keys(environment).filter((name) => /KEY|TOKEN|SECRET/.test(name))).toEqual([]);
@@ -72,7 +78,8 @@ describe("compose.yaml", () => {
   const service = services.farebox;
 
   it("waits longer than the drain before it kills", () => {
-    const margin = (parseDuration(service.stop_grace_period) ?? 0) - (parseDuration(settingsTable.drain.default) ?? Number.NaN);
+    const margin =
+      (parseDuration(service.stop_grace_period) ?? 0) - (parseDuration(settingsTable.drain.default) ?? Number.NaN);
     expect(margin).toBeGreaterThanOrEqual(10_000);
     expect(service.environment).not.toHaveProperty("FAREBOX_DRAIN");
   });

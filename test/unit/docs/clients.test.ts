@@ -11,7 +11,9 @@ const versions: Record<string, string> = JSON.parse(read("test/system/clients/pa
 const locked: Record<string, LockedPackage> = JSON.parse(read("test/system/clients/package-lock.json")).packages;
 
 it("names in docs/clients.md the versions that are tested, and no others", () => {
-  const named = [...read("docs/clients.md").matchAll(/`((?:@[\w-]+\/)?[\w-]+) (\d+\.\d+\.\d+)`/g)].map(([, name = "", version = ""]) => [name, version]);
+  const named = [...read("docs/clients.md").matchAll(/`((?:@[\w-]+\/)?[\w-]+) (\d+\.\d+\.\d+)`/g)].map(
+    ([, name = "", version = ""]) => [name, version],
+  );
   expect(Object.fromEntries(named)).toEqual(versions);
   expect(named).toHaveLength(Object.keys(versions).length);
 });

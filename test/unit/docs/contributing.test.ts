@@ -7,14 +7,21 @@ const root = fileURLToPath(new URL("../../../", import.meta.url));
 const read = (name: string) => readFileSync(`${root}/${name}`, "utf8");
 
 it("CONTRIBUTING.md names files that exist", () => {
-  const named = [...read("CONTRIBUTING.md").matchAll(/`((?:src|test|docs|pricing|grafana|bench|simulation|\.cspell)\/[^`]*|cspell\.config\.yaml)`/g)].map(([, path = ""]) => path);
+  const named = [
+    ...read("CONTRIBUTING.md").matchAll(
+      /`((?:src|test|docs|pricing|grafana|bench|simulation|\.cspell)\/[^`]*|cspell\.config\.yaml)`/g,
+    ),
+  ].map(([, path = ""]) => path);
   const fixed = named.filter((path) => !/NAME|NNN/.test(path));
   expect(fixed.length).toBeGreaterThan(30);
   expect(fixed.filter((path) => globSync(path, { cwd: root }).length === 0)).toEqual([]);
 });
 
 it("the workflow runs what .ci/run does, on the Node that package.json pins, with pinned actions", () => {
-  const { container, steps } = parse(read(".github/workflows/ci.yml")).jobs.test as { container: { image: string }; steps: { uses?: string; run?: string }[] };
+  const { container, steps } = parse(read(".github/workflows/ci.yml")).jobs.test as {
+    container: { image: string };
+    steps: { uses?: string; run?: string }[];
+  };
   expect(container.image).toMatch(`node:${JSON.parse(read("package.json")).devDependencies.node}-`);
   expect(steps.at(-1)).toEqual({ run: "bash .ci/run" });
   expect(steps.flatMap(({ uses }) => uses ?? []).filter((action) => !/@v\d+\.\d+\.\d+$/.test(action))).toEqual([]);

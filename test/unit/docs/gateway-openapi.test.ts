@@ -10,21 +10,26 @@ import { breachesOf, gatewayDocument, type Fields } from "../../support/gateway-
 describe("docs/gateway-openapi.yaml", () => {
   it("is a valid OpenAPI 3.1 document", async () => {
     const validator = new Validator();
-    const result = await validator.validate(fileURLToPath(new URL("../../../docs/gateway-openapi.yaml", import.meta.url)));
+    const result = await validator.validate(
+      fileURLToPath(new URL("../../../docs/gateway-openapi.yaml", import.meta.url)),
+    );
     expect(result.errors).toBeUndefined();
     expect([result.valid, validator.version]).toEqual([true, "3.1"]);
   });
 
   it("refers to nothing that it does not have", () => {
     const refs = [...JSON.stringify(gatewayDocument).matchAll(/"\$ref":"#\/([^"]+)"/g)].map(([, ref = ""]) => ref);
-    const resolve = (ref: string) => ref.split("/").reduce<unknown>((at, name) => (at as Fields | undefined)?.[name], gatewayDocument);
+    const resolve = (ref: string) =>
+      ref.split("/").reduce<unknown>((at, name) => (at as Fields | undefined)?.[name], gatewayDocument);
     expect(refs.filter((ref) => resolve(ref) === undefined)).toEqual([]);
     expect(refs.length).toBeGreaterThan(50);
   });
 
   it("marks everything that the interface does not show, with what it rests on", () => {
     const operations = Object.entries(gatewayDocument.paths).flatMap(([path, item]) =>
-      Object.entries(item).filter(([method]) => ["get", "post", "delete"].includes(method)).map(([method, operation]) => [`${method} ${path}`, operation as Fields] as const),
+      Object.entries(item)
+        .filter(([method]) => ["get", "post", "delete"].includes(method))
+        .map(([method, operation]) => [`${method} ${path}`, operation as Fields] as const),
     );
     const stated = operations.filter(([, operation]) => !("x-assumed" in operation)).map(([name]) => name);
     expect(stated).toEqual(["post /v1/chat/completions", "get /account/info", "get /api/v1/task/{task_id}"]);
@@ -38,7 +43,8 @@ describe("docs/gateway-openapi.yaml", () => {
   }
 });
 
-const fixture = (name: string): unknown => JSON.parse(readFileSync(new URL(`../../fixtures/${name}.json`, import.meta.url), "utf8"));
+const fixture = (name: string): unknown =>
+  JSON.parse(readFileSync(new URL(`../../fixtures/${name}.json`, import.meta.url), "utf8"));
 
 describe("the interface's tables of fields", () => {
   it.each([
@@ -60,7 +66,11 @@ describe("the interface's tables of fields", () => {
     expect([breachesOf(schema, wider).length, breachesOf(schema, wider, "open")]).toEqual([1, []]);
   });
 
-  it.each([["VideoInput", "task-video", "input"], ["VideoOutput", "task-video", "output"], ["MusicInput", "task-music", "input"]])("%s", (schema, name, field) => {
+  it.each([
+    ["VideoInput", "task-video", "input"],
+    ["VideoOutput", "task-video", "output"],
+    ["MusicInput", "task-music", "input"],
+  ])("%s", (schema, name, field) => {
     const { data } = fixture(name) as { data: Fields };
     expect(breachesOf(schema, data[field])).toEqual([]);
   });
@@ -88,7 +98,15 @@ describe("the sandbox's answers", () => {
   it.each([
     ["plain", hello, undefined],
     ["with several choices and log probabilities", { ...hello, n: 2, logprobs: true }, undefined],
-    ["with a tool call", { ...hello, tool_choice: { type: "function", function: { name: "f" } }, tools: [{ type: "function", function: { name: "f", parameters: {} } }] }, undefined],
+    [
+      "with a tool call",
+      {
+        ...hello,
+        tool_choice: { type: "function", function: { name: "f" } },
+        tools: [{ type: "function", function: { name: "f", parameters: {} } }],
+      },
+      undefined,
+    ],
     ["with hidden reasoning and cached tokens", hello, "reasoning:50+cached:5"],
     ["without usage", hello, "no-usage"],
   ])("chat completion %s", async (_what, request, scenario) => {
@@ -102,18 +120,35 @@ describe("the sandbox's answers", () => {
     ["with a usage chunk", helloStream, undefined],
     ["with usage in the last chunk", helloStream, "usage-last"],
     ["with empty usage", { ...hello, stream: true }, "empty-usage"],
-    ["of a tool call", { ...helloStream, tool_choice: { type: "function", function: { name: "f" } }, tools: [{ type: "function", function: { name: "f", parameters: {} } }] }, undefined],
+    [
+      "of a tool call",
+      {
+        ...helloStream,
+        tool_choice: { type: "function", function: { name: "f" } },
+        tools: [{ type: "function", function: { name: "f", parameters: {} } }],
+      },
+      undefined,
+    ],
   ])("stream %s", async (_what, request, scenario) => {
     const { status, body } = await ask(sandbox, request, scenario === undefined ? {} : { scenario });
     expect(status).toBe(200);
-    const events = body.toString().split("\n\n").filter((event) => event.startsWith("data: ")).map((event) => event.slice("data: ".length));
+    const events = body
+      .toString()
+      .split("\n\n")
+      .filter((event) => event.startsWith("data: "))
+      .map((event) => event.slice("data: ".length));
     expect(events.at(-1)).toBe("[DONE]");
     expect(events.length).toBeGreaterThan(3);
-    for (const event of events.slice(0, -1)) expect(breachesOf("ChatCompletionChunk", withoutExtra(JSON.parse(event)))).toEqual([]);
+    for (const event of events.slice(0, -1))
+      expect(breachesOf("ChatCompletionChunk", withoutExtra(JSON.parse(event)))).toEqual([]);
   });
 
   it("the account record", async () => {
-    const { status, body } = await json(undefined, { path: "/account/info", method: "GET", headers: { "x-api-key": sandbox.apiKey } });
+    const { status, body } = await json(undefined, {
+      path: "/account/info",
+      method: "GET",
+      headers: { "x-api-key": sandbox.apiKey },
+    });
     expect([status, breachesOf("AccountAnswer", body)]).toEqual([200, []]);
   });
 
@@ -129,7 +164,12 @@ describe("the sandbox's answers", () => {
     [429, "Error", hello, { scenario: "status:429" }],
     [500, "Error", hello, { scenario: "status:500" }],
     [401, "EnvelopeError", undefined, { path: "/account/info", method: "GET" }],
-    [500, "EnvelopeError", undefined, { path: "/account/info", method: "GET", headers: { "x-api-key": "sk-sandbox" }, scenario: "status:500" }],
+    [
+      500,
+      "EnvelopeError",
+      undefined,
+      { path: "/account/info", method: "GET", headers: { "x-api-key": "sk-sandbox" }, scenario: "status:500" },
+    ],
   ] as const)("%s as %s", async (status, schema, request, asked) => {
     const answer = await json(request, asked);
     expect([answer.status, breachesOf(schema, answer.body)]).toEqual([status, []]);
@@ -142,7 +182,11 @@ describe("the routes of the shipped price files", () => {
     if (!loaded.ok) throw new Error(JSON.stringify(loaded.faults));
     const { routes } = loaded.catalogue.parts;
     expect(routes.length).toBeGreaterThan(30);
-    expect(routes.filter(({ path, method }) => gatewayDocument.paths[path]?.[method.toLowerCase()] === undefined).map(({ method, path }) => `${method} ${path}`)).toEqual([]);
+    expect(
+      routes
+        .filter(({ path, method }) => gatewayDocument.paths[path]?.[method.toLowerCase()] === undefined)
+        .map(({ method, path }) => `${method} ${path}`),
+    ).toEqual([]);
   });
 });
 
@@ -158,12 +202,24 @@ describe("the sandbox's answers of the families", () => {
   };
 
   it.each<[string, object, string, string, (id: string) => readonly [string, string, object?]]>([
-    ["/mj/v2/imagine", { prompt: "a" }, "TaskTakenAtRoot", "TaskAtRoot", (id) => ["POST", "/mj/v2/fetch", { task_id: id }]],
+    [
+      "/mj/v2/imagine",
+      { prompt: "a" },
+      "TaskTakenAtRoot",
+      "TaskAtRoot",
+      (id) => ["POST", "/mj/v2/fetch", { task_id: id }],
+    ],
     ["/api/suno/v1/music", { input: {} }, "TaskTaken", "TaskAnswer", (id) => ["GET", `/api/suno/v1/music/${id}`]],
     ["/api/luma/v1/video", { prompt: "a" }, "TaskTaken", "TaskAnswer", (id) => ["GET", `/api/luma/v1/video/${id}`]],
     ["/api/kling/v1/video", { duration: 5 }, "TaskTaken", "TaskAnswer", (id) => ["GET", `/api/kling/v1/video/${id}`]],
     ["/api/flux/v1/image", { prompt: "a" }, "TaskTaken", "TaskAnswer", (id) => ["GET", `/api/flux/v1/image/${id}`]],
-    ["/api/image_toolkit/v2/create", { task_type: "upscale", task_input: { scale: 2, image: "https://x.example/i.png" } }, "TaskTaken", "TaskEnvelope", (id) => ["POST", "/api/image_toolkit/v2/fetch", { task_id: id }]],
+    [
+      "/api/image_toolkit/v2/create",
+      { task_type: "upscale", task_input: { scale: 2, image: "https://x.example/i.png" } },
+      "TaskTaken",
+      "TaskEnvelope",
+      (id) => ["POST", "/api/image_toolkit/v2/fetch", { task_id: id }],
+    ],
   ])("%s", async (path, body, taken, shown, fetching) => {
     const created = await asked("POST", path, body);
     expect([created.status, breachesOf(taken, created.body)]).toEqual([200, []]);
@@ -171,7 +227,11 @@ describe("the sandbox's answers of the families", () => {
     const record = await asked(...fetching(id));
     expect([record.status, breachesOf(shown, record.body)]).toEqual([200, []]);
     const refused = await asked("POST", path, { ...body, model: "x+task-refused" });
-    expect([refused.status, refused.body["code"], breachesOf("EnvelopeError", refused.body)]).toEqual([200, 10_001, []]);
+    expect([refused.status, refused.body["code"], breachesOf("EnvelopeError", refused.body)]).toEqual([
+      200,
+      10_001,
+      [],
+    ]);
   });
 
   it("the history, and an upload", async () => {

@@ -5,7 +5,9 @@ import { doubtPhrases } from "../../../src/reporting/itemised.ts";
 
 const root = new URL("../../../", import.meta.url);
 const page = readFileSync(new URL("docs/guarantees.md", root), "utf8");
-const { scripts } = JSON.parse(readFileSync(new URL("package.json", root), "utf8")) as { scripts: Record<string, string> };
+const { scripts } = JSON.parse(readFileSync(new URL("package.json", root), "utf8")) as {
+  scripts: Record<string, string>;
+};
 
 interface Promised {
   readonly promise: string;
@@ -18,7 +20,10 @@ const promises: Promised[] = page
   .split("\n")
   .filter((line) => line.startsWith("| **"))
   .map((line) => {
-    const cells = line.split("|").slice(1, -1).map((cell) => cell.trim());
+    const cells = line
+      .split("|")
+      .slice(1, -1)
+      .map((cell) => cell.trim());
     return { promise: /^\*\*(.+?)\*\*/.exec(cells[0] ?? "")?.[1] ?? line, proof: cells[2] ?? "", cells };
   });
 
@@ -28,14 +33,20 @@ describe("docs/guarantees.md", () => {
     expect(new Set(promises.map(({ promise }) => promise)).size).toBe(promises.length);
   });
 
-  it.each(promises)("$promise: says what it does not cover, what proves it, and what that showed last, with its day", ({ cells }) => {
-    expect(cells).toHaveLength(4);
-    expect(cells.filter((cell) => cell === "")).toEqual([]);
-    expect(cells[3]).toMatch(/\d{4}-\d{2}-\d{2}$/);
-  });
+  it.each(promises)(
+    "$promise: says what it does not cover, what proves it, and what that showed last, with its day",
+    ({ cells }) => {
+      expect(cells).toHaveLength(4);
+      expect(cells.filter((cell) => cell === "")).toEqual([]);
+      expect(cells[3]).toMatch(/\d{4}-\d{2}-\d{2}$/);
+    },
+  );
 
   it("says of each doubt what it means, in the words of the product", () => {
-    const rows = page.split("\n").filter((line) => /^\| `[a-z_]+` \| /.test(line)).map((line) => line.split(" | ").slice(0, 2));
+    const rows = page
+      .split("\n")
+      .filter((line) => /^\| `[a-z_]+` \| /.test(line))
+      .map((line) => line.split(" | ").slice(0, 2));
     expect(rows).toEqual(doubts.map((doubt) => [`| \`${doubt}\``, doubtPhrases[doubt]]));
   });
 

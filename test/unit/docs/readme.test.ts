@@ -17,7 +17,9 @@ describe("the README's settings table", () => {
 
   it("states each default as it is", () => {
     for (const name of settingNames) {
-      const row = readme.split("\n").find((line) => line.startsWith("|") && line.split("|")[1]?.includes(`\`${variableOf(name)}\``));
+      const row = readme
+        .split("\n")
+        .find((line) => line.startsWith("|") && line.split("|")[1]?.includes(`\`${variableOf(name)}\``));
       expect(row?.split("|")[2], variableOf(name)).toContain(settingOf(name).default ?? "none");
     }
   });

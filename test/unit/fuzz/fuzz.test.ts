@@ -28,16 +28,22 @@ import { inPieces, mutated, shares } from "./mutations.ts";
  */
 const runs = Number(process.env["FAREBOX_FUZZ_RUNS"] ?? 2_000);
 const timeoutMs = 60_000 + runs * 100;
-const check = <T>(input: fc.Arbitrary<T>, property: (value: T) => void, numRuns = runs) => fc.assert(fc.property(input, property), { numRuns });
+const check = <T>(input: fc.Arbitrary<T>, property: (value: T) => void, numRuns = runs) =>
+  fc.assert(fc.property(input, property), { numRuns });
 
 /** Whatever is believed of a usage can be charged: whole numbers that are no less than nothing. */
 function expectChargeable(usage: Usage | undefined): void {
   if (usage === undefined) return;
-  for (const name of tokenClasses) expect(Number.isSafeInteger(usage.tokens[name]) && usage.tokens[name] >= 0, `${name}: ${usage.tokens[name]}`).toBe(true);
+  for (const name of tokenClasses)
+    expect(Number.isSafeInteger(usage.tokens[name]) && usage.tokens[name] >= 0, `${name}: ${usage.tokens[name]}`).toBe(
+      true,
+    );
 }
 
-const usageJson = '{"prompt_tokens":120,"completion_tokens":30,"total_tokens":150,"prompt_tokens_details":{"cached_tokens":20,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":10}}';
-const responsesUsage = '{"input_tokens":36,"input_tokens_details":{"cached_tokens":4},"output_tokens":87,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":123}';
+const usageJson =
+  '{"prompt_tokens":120,"completion_tokens":30,"total_tokens":150,"prompt_tokens_details":{"cached_tokens":20,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":10}}';
+const responsesUsage =
+  '{"input_tokens":36,"input_tokens_details":{"cached_tokens":4},"output_tokens":87,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":123}';
 
 const requests = [
   '{"model":"gpt-4o","messages":[{"role":"system","content":"You are terse."},{"role":"user","content":[{"type":"text","text":"hi"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}],"n":2,"max_tokens":10,"stream":true,"stream_options":{"include_usage":true},"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]}',
@@ -61,152 +67,272 @@ const answers = [
 ];
 
 describe("any bytes", () => {
-  it("of a stream are the same events however they are cut", () => {
-    check(fc.tuple(mutated(streams), shares), ([bytes, cuts]) => {
-      const read = (pieces: readonly Buffer[]) => {
-        const events: string[] = [];
-        let unreadable = 0;
-        const reader = new SseReader((data) => events.push(data), (count) => (unreadable += count));
-        for (const piece of pieces) reader.feed(piece);
-        reader.finish();
-        return { events, unreadable };
-      };
-      expect(read(inPieces(bytes, cuts))).toEqual(read([bytes]));
-    });
-  }, timeoutMs);
+  it(
+    "of a stream are the same events however they are cut",
+    () => {
+      check(fc.tuple(mutated(streams), shares), ([bytes, cuts]) => {
+        const read = (pieces: readonly Buffer[]) => {
+          const events: string[] = [];
+          let unreadable = 0;
+          const reader = new SseReader(
+            (data) => events.push(data),
+            (count) => (unreadable += count),
+          );
+          for (const piece of pieces) reader.feed(piece);
+          reader.finish();
+          return { events, unreadable };
+        };
+        expect(read(inPieces(bytes, cuts))).toEqual(read([bytes]));
+      });
+    },
+    timeoutMs,
+  );
 
-  it("of a stream lose or gain nothing by the filter of usage chunks but whole usage chunks, however they are cut", () => {
-    check(fc.tuple(mutated(streams), shares), ([bytes, cuts]) => {
-      const filtered = (pieces: readonly Buffer[]) => {
-        const filter = new UsageChunkFilter();
-        return Buffer.concat([...pieces.map((piece) => filter.pass(piece)), filter.rest()]);
-      };
-      const whole = filtered([bytes]);
-      expect(filtered(inPieces(bytes, cuts)).equals(whole)).toBe(true);
-      if (!bytes.includes('"usage"')) expect(whole.equals(bytes)).toBe(true);
-    });
-  }, timeoutMs);
+  it(
+    "of a stream lose or gain nothing by the filter of usage chunks but whole usage chunks, however they are cut",
+    () => {
+      check(fc.tuple(mutated(streams), shares), ([bytes, cuts]) => {
+        const filtered = (pieces: readonly Buffer[]) => {
+          const filter = new UsageChunkFilter();
+          return Buffer.concat([...pieces.map((piece) => filter.pass(piece)), filter.rest()]);
+        };
+        const whole = filtered([bytes]);
+        expect(filtered(inPieces(bytes, cuts)).equals(whole)).toBe(true);
+        if (!bytes.includes('"usage"')) expect(whole.equals(bytes)).toBe(true);
+      });
+    },
+    timeoutMs,
+  );
 
-  it.each(endpoints.map((endpoint) => [endpoint.route, endpoint] as const))("are a request or a refusal, an answer or none, a stream or none: %s", (_, endpoint) => {
-    check(mutated(requests), (bytes) => {
-      const read = endpoint.readRequest(bytes);
-      if (!read.ok) return void expect(read.refusal.code).toMatch(/^[a-z_]+$/);
-      expect(parseJson(bytes.toString("utf8"))).toBeTypeOf("object");
-      expect(read.request.model).toMatch(/^[^\p{Cc}\p{Cs}]{1,256}$/u);
-      expect(read.request.size.choices).toBeGreaterThanOrEqual(1);
-      expect(read.request.size.textBytes).toBeGreaterThanOrEqual(0);
-      expect(read.request.size.textBytes).toBeLessThanOrEqual(bytes.length);
-    });
-    check(fc.tuple(mutated(answers), shares), ([bytes, cuts]) => {
-      const read = (pieces: readonly Buffer[]) => {
-        const reader = endpoint.answerReader();
-        for (const piece of pieces) reader.push(piece);
-        return reader.end();
-      };
-      const whole = read([bytes]);
-      expect(read(inPieces(bytes, cuts))).toEqual(whole);
-      expectChargeable(whole?.usage);
-    });
-    check(fc.tuple(mutated(streams), shares), ([bytes, cuts]) => {
-      const read = (pieces: readonly Buffer[]) => {
-        const transcript = endpoint.transcript();
-        for (const piece of pieces) transcript.push(piece);
-        return transcript.everything();
-      };
-      const whole = read([bytes]);
-      expect(read(inPieces(bytes, cuts))).toEqual(whole);
-      expectChargeable(whole?.usage);
-    });
-  }, 3 * timeoutMs);
+  it.each(endpoints.map((endpoint) => [endpoint.route, endpoint] as const))(
+    "are a request or a refusal, an answer or none, a stream or none: %s",
+    (_, endpoint) => {
+      check(mutated(requests), (bytes) => {
+        const read = endpoint.readRequest(bytes);
+        if (!read.ok) return void expect(read.refusal.code).toMatch(/^[a-z_]+$/);
+        expect(parseJson(bytes.toString("utf8"))).toBeTypeOf("object");
+        expect(read.request.model).toMatch(/^[^\p{Cc}\p{Cs}]{1,256}$/u);
+        expect(read.request.size.choices).toBeGreaterThanOrEqual(1);
+        expect(read.request.size.textBytes).toBeGreaterThanOrEqual(0);
+        expect(read.request.size.textBytes).toBeLessThanOrEqual(bytes.length);
+      });
+      check(fc.tuple(mutated(answers), shares), ([bytes, cuts]) => {
+        const read = (pieces: readonly Buffer[]) => {
+          const reader = endpoint.answerReader();
+          for (const piece of pieces) reader.push(piece);
+          return reader.end();
+        };
+        const whole = read([bytes]);
+        expect(read(inPieces(bytes, cuts))).toEqual(whole);
+        expectChargeable(whole?.usage);
+      });
+      check(fc.tuple(mutated(streams), shares), ([bytes, cuts]) => {
+        const read = (pieces: readonly Buffer[]) => {
+          const transcript = endpoint.transcript();
+          for (const piece of pieces) transcript.push(piece);
+          return transcript.everything();
+        };
+        const whole = read([bytes]);
+        expect(read(inPieces(bytes, cuts))).toEqual(whole);
+        expectChargeable(whole?.usage);
+      });
+    },
+    3 * timeoutMs,
+  );
 
-  it("of a form are the same parts however they are cut", () => {
-    const form = '--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n--b\r\ncontent-disposition: form-data; name="file"; filename="a.mp3"\r\ncontent-type: audio/mpeg\r\n\r\n\x00\x01--b\r\r\n-\r\n--b\r\ncontent-disposition: form-data; name="n"\r\n\r\n2\r\n--b--\r\n';
-    check(fc.tuple(mutated([form]), shares), ([bytes, cuts]) => {
-      const read = (pieces: readonly Buffer[]) => {
-        const told: unknown[] = [];
-        const scanner = new FormScanner("b", { part: (part) => told.push(part), field: (name, value) => told.push([name, value]), unclear: () => told.push("unclear") });
-        for (const piece of pieces) scanner.push(piece);
-        return told;
-      };
-      expect(read(inPieces(bytes, cuts))).toEqual(read([bytes]));
-    });
-  }, timeoutMs);
+  it(
+    "of a form are the same parts however they are cut",
+    () => {
+      const form =
+        '--b\r\ncontent-disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n--b\r\ncontent-disposition: form-data; name="file"; filename="a.mp3"\r\ncontent-type: audio/mpeg\r\n\r\n\x00\x01--b\r\r\n-\r\n--b\r\ncontent-disposition: form-data; name="n"\r\n\r\n2\r\n--b--\r\n';
+      check(fc.tuple(mutated([form]), shares), ([bytes, cuts]) => {
+        const read = (pieces: readonly Buffer[]) => {
+          const told: unknown[] = [];
+          const scanner = new FormScanner("b", {
+            part: (part) => told.push(part),
+            field: (name, value) => told.push([name, value]),
+            unclear: () => told.push("unclear"),
+          });
+          for (const piece of pieces) scanner.push(piece);
+          return told;
+        };
+        expect(read(inPieces(bytes, cuts))).toEqual(read([bytes]));
+      });
+    },
+    timeoutMs,
+  );
 
-  it("are a task's request, a task's record and an account's, or none", () => {
-    const task = '{"model":"kling","task_type":"video_generation","input":{"prompt":"x","duration":5},"config":{"service_mode":"","webhook_config":{"endpoint":"https://a.example/x","secret":"s"}}}';
-    const records = [
-      '{"timestamp":1,"data":{"task_id":"t","model":"m","task_type":"v","status":"completed","config":{},"input":{},"output":{"video":"u"},"meta":{"created_at":"2026-01-01T00:00:00.5Z","started_at":"0001-01-01T00:00:00Z","ended_at":"2026-01-01T00:01:00Z","usage":{"type":"llm","frozen":1,"consume":20000000}},"detail":null,"logs":[],"error":{"code":0,"message":""}}}',
-      '{"code":200,"data":{"task_id":"t","task_type":"v","status":"Failed","task_info":{"created_at":"","frozen_credits":1.5},"task_result":{"used_credits":0.25,"error_messages":["timeout"],"task_output":{"image_url":"u"}}},"message":"success"}',
-    ];
-    const account = '{"code":200,"data":{"equivalent_in_usd":12.5,"plan":"pro","wallet":{"credit_remain":1},"credit_pack_info":{"total_credits":10,"available_credits":2.5,"used_credits":7}},"message":"success"}';
-    check(mutated([task]), (bytes) => void readTaskRequest(bytes));
-    check(mutated(records), (bytes) => void readTaskRecord(bytes));
-    check(mutated([account]), (bytes) => {
-      const record = parseJson(bytes.toString("utf8"));
-      readAccount(record);
-      readAccountFigures(record);
-    });
-  }, 3 * timeoutMs);
+  it(
+    "are a task's request, a task's record and an account's, or none",
+    () => {
+      const task =
+        '{"model":"kling","task_type":"video_generation","input":{"prompt":"x","duration":5},"config":{"service_mode":"","webhook_config":{"endpoint":"https://a.example/x","secret":"s"}}}';
+      const records = [
+        '{"timestamp":1,"data":{"task_id":"t","model":"m","task_type":"v","status":"completed","config":{},"input":{},"output":{"video":"u"},"meta":{"created_at":"2026-01-01T00:00:00.5Z","started_at":"0001-01-01T00:00:00Z","ended_at":"2026-01-01T00:01:00Z","usage":{"type":"llm","frozen":1,"consume":20000000}},"detail":null,"logs":[],"error":{"code":0,"message":""}}}',
+        '{"code":200,"data":{"task_id":"t","task_type":"v","status":"Failed","task_info":{"created_at":"","frozen_credits":1.5},"task_result":{"used_credits":0.25,"error_messages":["timeout"],"task_output":{"image_url":"u"}}},"message":"success"}',
+      ];
+      const account =
+        '{"code":200,"data":{"equivalent_in_usd":12.5,"plan":"pro","wallet":{"credit_remain":1},"credit_pack_info":{"total_credits":10,"available_credits":2.5,"used_credits":7}},"message":"success"}';
+      check(mutated([task]), (bytes) => void readTaskRequest(bytes));
+      check(mutated(records), (bytes) => void readTaskRecord(bytes));
+      check(mutated([account]), (bytes) => {
+        const record = parseJson(bytes.toString("utf8"));
+        readAccount(record);
+        readAccountFigures(record);
+      });
+    },
+    3 * timeoutMs,
+  );
 });
 
-it("any JSON is a usage that can be charged, or none", () => {
-  check(fc.oneof(fc.jsonValue(), mutated([usageJson, responsesUsage]).map((bytes) => parseJson(bytes.toString("utf8")))), (value) => expectChargeable(readUsage(value)), 5 * runs);
-}, 5 * timeoutMs);
+it(
+  "any JSON is a usage that can be charged, or none",
+  () => {
+    check(
+      fc.oneof(
+        fc.jsonValue(),
+        mutated([usageJson, responsesUsage]).map((bytes) => parseJson(bytes.toString("utf8"))),
+      ),
+      (value) => expectChargeable(readUsage(value)),
+      5 * runs,
+    );
+  },
+  5 * timeoutMs,
+);
 
 describe("any text", () => {
-  const prices = readdirSync("pricing").filter((name) => name.endsWith(".yaml")).map((name) => readFileSync(`pricing/${name}`, "utf8"));
+  const prices = readdirSync("pricing")
+    .filter((name) => name.endsWith(".yaml"))
+    .map((name) => readFileSync(`pricing/${name}`, "utf8"));
   // Of each file its beginning: the shapes are all there, and a run stays short.
   const starts = prices.map((text) => text.split("\n").slice(0, 60).join("\n"));
 
-  it("of a price file is prices that cost no less than nothing, or faults that name their line", () => {
-    check(mutated(starts), (bytes) => {
-      const result = buildCatalogue([[{ name: "a.yaml", text: bytes.toString("utf8") }]]);
-      if (!result.ok) {
-        expect(result.faults.length).toBeGreaterThan(0);
-        return;
-      }
-      for (const { spans } of result.catalogue.histories()) {
-        for (const { model } of spans) {
-          const cost = model.price === null ? null : costWithinRange({ price: model.price.version, servedPrice: null }, { ...noTokens, input: 1000, output: 1000 });
-          if (cost !== null) expect(cost.charged >= 0n && cost.list >= 0n).toBe(true);
-        }
-      }
-    }, Math.ceil(runs / 4));
-  }, timeoutMs);
+  it(
+    "of a price file is prices that cost no less than nothing, or faults that name their line",
+    () => {
+      check(
+        mutated(starts),
+        (bytes) => {
+          const result = buildCatalogue([[{ name: "a.yaml", text: bytes.toString("utf8") }]]);
+          if (!result.ok) {
+            expect(result.faults.length).toBeGreaterThan(0);
+            return;
+          }
+          for (const { spans } of result.catalogue.histories()) {
+            for (const { model } of spans) {
+              const cost =
+                model.price === null
+                  ? null
+                  : costWithinRange(
+                      { price: model.price.version, servedPrice: null },
+                      { ...noTokens, input: 1000, output: 1000 },
+                    );
+              if (cost !== null) expect(cost.charged >= 0n && cost.list >= 0n).toBe(true);
+            }
+          }
+        },
+        Math.ceil(runs / 4),
+      );
+    },
+    timeoutMs,
+  );
 
-  it("of a file of apply is a wish, or faults", () => {
-    const example = readFileSync("docs/apply.example.yaml", "utf8");
-    check(mutated([example]), (bytes) => {
-      const read = readYaml("a.yaml", bytes.toString("utf8"), applyFileKind);
-      expect(typeof read).toBe("object");
-    }, Math.ceil(runs / 4));
-  }, timeoutMs);
+  it(
+    "of a file of apply is a wish, or faults",
+    () => {
+      const example = readFileSync("docs/apply.example.yaml", "utf8");
+      check(
+        mutated([example]),
+        (bytes) => {
+          const read = readYaml("a.yaml", bytes.toString("utf8"), applyFileKind);
+          expect(typeof read).toBe("object");
+        },
+        Math.ceil(runs / 4),
+      );
+    },
+    timeoutMs,
+  );
 
-  it("of settings is settings, or problems that show no value of a secret", () => {
-    const secret = "s3cr3t-0123456789";
-    const value = fc.oneof(fc.string(), fc.constantFrom("0", "-1", "1e9", "10m", "32mb", "https://a.example", "postgres://x", "yes", "UTC", "key", secret));
-    const names = fc.oneof(fc.constantFrom(...settingNames), fc.string().map((text) => `FAREBOX_${text}`));
-    check(fc.tuple(fc.array(fc.tuple(names, value), { maxLength: 6 }), mutated(["port: 4000\ngateway_url: https://a.example\ntime_zone: UTC\n"])), ([pairs, file]) => {
-      const env = { ...Object.fromEntries(pairs.filter(([name]) => !name.includes("\0"))), FAREBOX_GATEWAY_API_KEY: `${secret}\n\0`, FAREBOX_CONFIG: "f" };
-      const loaded = loadSettings({ env, flags: {}, readFile: () => ({ ok: true, text: file.toString("utf8") }), isTimeZone: (name) => name === "UTC", uses: "all" });
-      if (!loaded.ok) expect(loaded.problems.join("\n")).not.toContain(secret);
-    });
-  }, timeoutMs);
+  it(
+    "of settings is settings, or problems that show no value of a secret",
+    () => {
+      const secret = "s3cr3t-0123456789";
+      const value = fc.oneof(
+        fc.string(),
+        fc.constantFrom(
+          "0",
+          "-1",
+          "1e9",
+          "10m",
+          "32mb",
+          "https://a.example",
+          "postgres://x",
+          "yes",
+          "UTC",
+          "key",
+          secret,
+        ),
+      );
+      const names = fc.oneof(
+        fc.constantFrom(...settingNames),
+        fc.string().map((text) => `FAREBOX_${text}`),
+      );
+      check(
+        fc.tuple(
+          fc.array(fc.tuple(names, value), { maxLength: 6 }),
+          mutated(["port: 4000\ngateway_url: https://a.example\ntime_zone: UTC\n"]),
+        ),
+        ([pairs, file]) => {
+          const env = {
+            ...Object.fromEntries(pairs.filter(([name]) => !name.includes("\0"))),
+            FAREBOX_GATEWAY_API_KEY: `${secret}\n\0`,
+            FAREBOX_CONFIG: "f",
+          };
+          const loaded = loadSettings({
+            env,
+            flags: {},
+            readFile: () => ({ ok: true, text: file.toString("utf8") }),
+            isTimeZone: (name) => name === "UTC",
+            uses: "all",
+          });
+          if (!loaded.ok) expect(loaded.problems.join("\n")).not.toContain(secret);
+        },
+      );
+    },
+    timeoutMs,
+  );
 
-  it("of a target is a path without tricks, or none", () => {
-    check(mutated(["/v1/chat/completions", "/api/v1/task/t-1?x=%2F", "/v1/models/gpt%2D4o", "/admin/v1/keys"]), (bytes) => {
-      const clean = cleanPath(bytes.toString("latin1"));
-      if (clean === undefined) return;
-      expect(clean.path.startsWith("/")).toBe(true);
-      expect(decodeURIComponent(clean.path).split("/").slice(1).some((segment) => segment === "." || segment === "..")).toBe(false);
-      expect(clean.path).not.toMatch(/\/\/|\\|%2f|%5c/i);
-    });
-  }, timeoutMs);
+  it(
+    "of a target is a path without tricks, or none",
+    () => {
+      check(
+        mutated(["/v1/chat/completions", "/api/v1/task/t-1?x=%2F", "/v1/models/gpt%2D4o", "/admin/v1/keys"]),
+        (bytes) => {
+          const clean = cleanPath(bytes.toString("latin1"));
+          if (clean === undefined) return;
+          expect(clean.path.startsWith("/")).toBe(true);
+          expect(
+            decodeURIComponent(clean.path)
+              .split("/")
+              .slice(1)
+              .some((segment) => segment === "." || segment === ".."),
+          ).toBe(false);
+          expect(clean.path).not.toMatch(/\/\/|\\|%2f|%5c/i);
+        },
+      );
+    },
+    timeoutMs,
+  );
 
-  it("of a tag header is tags, or a refusal", () => {
-    check(mutated(["team=blue, feature=search"]), (bytes) => {
-      const read = readTags(bytes.toString("latin1"));
-      if (read.ok) for (const [name, text] of Object.entries(read.tags)) expect(name.length + text.length).toBeLessThan(400);
-    });
-  }, timeoutMs);
+  it(
+    "of a tag header is tags, or a refusal",
+    () => {
+      check(mutated(["team=blue, feature=search"]), (bytes) => {
+        const read = readTags(bytes.toString("latin1"));
+        if (read.ok)
+          for (const [name, text] of Object.entries(read.tags)) expect(name.length + text.length).toBeLessThan(400);
+      });
+    },
+    timeoutMs,
+  );
 });

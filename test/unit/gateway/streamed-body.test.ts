@@ -31,125 +31,139 @@ class GivenBody implements StreamedBody {
   }
 }
 
-describe.each<Engine>(["http-proxy-middleware", "undici"])("a body that is sent as it comes, with the engine %s", (engine) => {
-  const everything = new AsyncDisposableStack();
-  const clock = manualClock();
-  let scripted: ScriptedGateway;
-  let gateway: Gateway;
-  beforeAll(async () => {
-    scripted = everything.use(await scriptedGateway({ readBodies: false }));
-    gateway = everything.use(createGateway(engine, { baseUrl: scripted.url, apiKey: "sk-gateway", clock }));
-  });
-  afterAll(() => everything.disposeAsync());
+describe.each<Engine>(["http-proxy-middleware", "undici"])(
+  "a body that is sent as it comes, with the engine %s",
+  (engine) => {
+    const everything = new AsyncDisposableStack();
+    const clock = manualClock();
+    let scripted: ScriptedGateway;
+    let gateway: Gateway;
+    beforeAll(async () => {
+      scripted = everything.use(await scriptedGateway({ readBodies: false }));
+      gateway = everything.use(createGateway(engine, { baseUrl: scripted.url, apiKey: "sk-gateway", clock }));
+    });
+    afterAll(() => everything.disposeAsync());
 
-  function sent(body: StreamedBody, silenceMs = 60_000) {
-    const over = Promise.withResolvers<GatewayFailure | "end">();
-    const head = Promise.withResolvers<number>();
-    const call = gateway.send(
-      { method: "POST", path: "/v1/audio/transcriptions", headers: { "content-type": "multipart/form-data; boundary=b" }, body, silenceMs },
-      { head: ({ status }) => head.resolve(status), chunk: () => undefined, end: () => over.resolve("end"), fail: (failure) => over.resolve(failure) },
-    );
-    return { call, head: head.promise, over: over.promise };
-  }
-  async function nextByte(request: IncomingMessage): Promise<string> {
-    const [bytes] = (await once(request, "data")) as [Buffer];
-    return bytes.toString();
-  }
-
-  it.each([[6], [null]])("leaves piece by piece, with the length %s", async (length) => {
-    const body = new GivenBody(length);
-    const call = sent(body);
-    const sink = await body.started;
-    sink.write(Buffer.from("abc"));
-    const { request, response } = await scripted.next();
-    expect(request.headers["content-length"]).toBe(length === null ? undefined : "6");
-    expect(request.headers["transfer-encoding"]).toBe(length === null ? "chunked" : undefined);
-    expect(await nextByte(request)).toBe("abc");
-    sink.write(Buffer.from("def"));
-    expect(await nextByte(request)).toBe("def");
-    sink.end();
-    request.resume();
-    await once(request, "end");
-    response.end("{}");
-    expect(await call.over).toBe("end");
-  });
-
-  it("comes no faster than the gateway takes it", async () => {
-    const body = new GivenBody(null);
-    const call = sent(body);
-    const sink = await body.started;
-    let bytes = 0;
-    const chunk = Buffer.alloc(65_536);
-    const fill = () => {
-      while (sink.write(chunk)) bytes += chunk.length;
-      bytes += chunk.length;
-    };
-    sink.write(chunk);
-    const { request, response } = await scripted.next();
-    fill();
-    // What it took before it said no: its own buffers, never the whole.
-    expect(bytes).toBeLessThan(8 * 1024 * 1024);
-    body.again();
-    request.resume();
-    await body.drained();
-    sink.end();
-    await once(request, "end");
-    response.end("{}");
-    expect(await call.over).toBe("end");
-  });
-
-  it("can be answered before its end, and the answer is whole", async () => {
-    const body = new GivenBody(1_000_000);
-    const call = sent(body);
-    const sink = await body.started;
-    sink.write(Buffer.alloc(1000));
-    const { request, response, closed } = await scripted.next();
-    request.resume();
-    response.writeHead(413, { "content-type": "application/json" }).end('{"error":{}}');
-    expect(await call.head).toBe(413);
-    expect(await call.over).toBe("end");
-    await closed;
-    // Nobody wants the rest.
-    expect(sink.write(Buffer.alloc(10))).toBe(false);
-  });
-
-  it("ends at the gateway at once when the call is given up", async () => {
-    const body = new GivenBody(1_000_000);
-    const call = sent(body);
-    const sink = await body.started;
-    sink.write(Buffer.alloc(1000));
-    const { closed, response } = await scripted.next();
-    call.call.abort();
-    await closed;
-    expect(response.writableFinished).toBe(false);
-  });
-
-  it("follows no redirect: it comes once", async () => {
-    const body = new GivenBody(3);
-    const call = sent(body);
-    const sink = await body.started;
-    sink.write(Buffer.from("abc"));
-    sink.end();
-    const { request, response } = await scripted.next();
-    request.resume();
-    response.writeHead(307, { location: "/v1/elsewhere" }).end();
-    expect(await call.over).toEqual({ kind: "redirect", status: 307 });
-  });
-
-  it("while it is sent the gateway is not silent", async () => {
-    const body = new GivenBody(null);
-    const call = sent(body, 300);
-    const sink = await body.started;
-    sink.write(Buffer.from("a"));
-    const { request, response } = await scripted.next();
-    for (let count = 0; count < 5; count++) {
-      clock.advance(200);
-      sink.write(Buffer.from("b"));
+    function sent(body: StreamedBody, silenceMs = 60_000) {
+      const over = Promise.withResolvers<GatewayFailure | "end">();
+      const head = Promise.withResolvers<number>();
+      const call = gateway.send(
+        {
+          method: "POST",
+          path: "/v1/audio/transcriptions",
+          headers: { "content-type": "multipart/form-data; boundary=b" },
+          body,
+          silenceMs,
+        },
+        {
+          head: ({ status }) => head.resolve(status),
+          chunk: () => undefined,
+          end: () => over.resolve("end"),
+          fail: (failure) => over.resolve(failure),
+        },
+      );
+      return { call, head: head.promise, over: over.promise };
     }
-    sink.end();
-    request.resume();
-    await once(request, "end");
-    response.end("{}");
-    expect(await call.over).toBe("end");
-  });
-});
+    async function nextByte(request: IncomingMessage): Promise<string> {
+      const [bytes] = (await once(request, "data")) as [Buffer];
+      return bytes.toString();
+    }
+
+    it.each([[6], [null]])("leaves piece by piece, with the length %s", async (length) => {
+      const body = new GivenBody(length);
+      const call = sent(body);
+      const sink = await body.started;
+      sink.write(Buffer.from("abc"));
+      const { request, response } = await scripted.next();
+      expect(request.headers["content-length"]).toBe(length === null ? undefined : "6");
+      expect(request.headers["transfer-encoding"]).toBe(length === null ? "chunked" : undefined);
+      expect(await nextByte(request)).toBe("abc");
+      sink.write(Buffer.from("def"));
+      expect(await nextByte(request)).toBe("def");
+      sink.end();
+      request.resume();
+      await once(request, "end");
+      response.end("{}");
+      expect(await call.over).toBe("end");
+    });
+
+    it("comes no faster than the gateway takes it", async () => {
+      const body = new GivenBody(null);
+      const call = sent(body);
+      const sink = await body.started;
+      let bytes = 0;
+      const chunk = Buffer.alloc(65_536);
+      const fill = () => {
+        while (sink.write(chunk)) bytes += chunk.length;
+        bytes += chunk.length;
+      };
+      sink.write(chunk);
+      const { request, response } = await scripted.next();
+      fill();
+      // What it took before it said no: its own buffers, never the whole.
+      expect(bytes).toBeLessThan(8 * 1024 * 1024);
+      body.again();
+      request.resume();
+      await body.drained();
+      sink.end();
+      await once(request, "end");
+      response.end("{}");
+      expect(await call.over).toBe("end");
+    });
+
+    it("can be answered before its end, and the answer is whole", async () => {
+      const body = new GivenBody(1_000_000);
+      const call = sent(body);
+      const sink = await body.started;
+      sink.write(Buffer.alloc(1000));
+      const { request, response, closed } = await scripted.next();
+      request.resume();
+      response.writeHead(413, { "content-type": "application/json" }).end('{"error":{}}');
+      expect(await call.head).toBe(413);
+      expect(await call.over).toBe("end");
+      await closed;
+      // Nobody wants the rest.
+      expect(sink.write(Buffer.alloc(10))).toBe(false);
+    });
+
+    it("ends at the gateway at once when the call is given up", async () => {
+      const body = new GivenBody(1_000_000);
+      const call = sent(body);
+      const sink = await body.started;
+      sink.write(Buffer.alloc(1000));
+      const { closed, response } = await scripted.next();
+      call.call.abort();
+      await closed;
+      expect(response.writableFinished).toBe(false);
+    });
+
+    it("follows no redirect: it comes once", async () => {
+      const body = new GivenBody(3);
+      const call = sent(body);
+      const sink = await body.started;
+      sink.write(Buffer.from("abc"));
+      sink.end();
+      const { request, response } = await scripted.next();
+      request.resume();
+      response.writeHead(307, { location: "/v1/elsewhere" }).end();
+      expect(await call.over).toEqual({ kind: "redirect", status: 307 });
+    });
+
+    it("while it is sent the gateway is not silent", async () => {
+      const body = new GivenBody(null);
+      const call = sent(body, 300);
+      const sink = await body.started;
+      sink.write(Buffer.from("a"));
+      const { request, response } = await scripted.next();
+      for (let count = 0; count < 5; count++) {
+        clock.advance(200);
+        sink.write(Buffer.from("b"));
+      }
+      sink.end();
+      request.resume();
+      await once(request, "end");
+      response.end("{}");
+      expect(await call.over).toBe("end");
+    });
+  },
+);

@@ -35,7 +35,9 @@ describe("the committed dashboards", () => {
 describe.each(exact)("$title", ({ name, panels, templating }) => {
   it("chooses its data source, whose type its panels ask", () => {
     const type = name.startsWith("sqlite") ? "frser-sqlite-datasource" : "grafana-postgresql-datasource";
-    expect(templating.list.map(({ name: variable, type: kind, query }) => [variable, kind, query])).toEqual([["datasource", "datasource", type]]);
+    expect(templating.list.map(({ name: variable, type: kind, query }) => [variable, kind, query])).toEqual([
+      ["datasource", "datasource", type],
+    ]);
     const sources = panels.flatMap((panel) => [panel.datasource, ...panel.targets.map(({ datasource }) => datasource)]);
     expect(sources).toEqual(sources.map(() => ({ type, uid: "${datasource}" })));
   });
@@ -64,7 +66,8 @@ describe.each([...dashboards, ...exact])("$title", ({ panels }) => {
 });
 
 describe.each(dashboards)("$title", ({ panels, templating }) => {
-  it("chooses its data source, job and instance", () => {    expect(templating.list.map(({ name, type, query, allValue }) => [name, type, query, allValue])).toEqual([
+  it("chooses its data source, job and instance", () => {
+    expect(templating.list.map(({ name, type, query, allValue }) => [name, type, query, allValue])).toEqual([
       ["datasource", "datasource", "prometheus", undefined],
       ["job", "query", "label_values(farebox_build_info, job)", ".+"],
       ["instance", "query", 'label_values(farebox_build_info{job=~"$job"}, instance)', ".+"],
@@ -76,15 +79,21 @@ describe.each(dashboards)("$title", ({ panels, templating }) => {
   it("sums counters as rates, and takes the largest of what every proxy reads from the same ledger", () => {
     const ofLedger = "farebox_(?:spend|budget_\\w+|ledger_pending_holds|reconciliation_\\w+)";
     for (const { expr } of panels.flatMap(({ targets }) => targets)) {
-      const counters = [...expr.matchAll(/(\w*)\(\w+_(?:total|bucket|count)\{[^}]*\}(\[\$__(?:rate_interval|range)\])?/g)];
+      const counters = [
+        ...expr.matchAll(/(\w*)\(\w+_(?:total|bucket|count)\{[^}]*\}(\[\$__(?:rate_interval|range)\])?/g),
+      ];
       expect(counters, expr).toHaveLength([...expr.matchAll(/_(?:total|bucket|count)\{/g)].length);
       for (const [, around, span] of counters) {
         expect(["rate", "increase"], expr).toContain(around);
         expect(span, expr).toBe(around === "rate" ? "[$__rate_interval]" : "[$__range]");
       }
       const gauges = [...expr.matchAll(new RegExp(`${ofLedger}\\{`, "g"))].length;
-      expect([...expr.matchAll(new RegExp(`max(?: by \\([\\w, ]+\\) )?\\(${ofLedger}\\{`, "g"))], expr).toHaveLength(gauges);
-      expect([...expr.matchAll(/\{[^}]*job=~"\$job", instance=~"\$instance"\}/g)], expr).toHaveLength([...expr.matchAll(/\{/g)].length);
+      expect([...expr.matchAll(new RegExp(`max(?: by \\([\\w, ]+\\) )?\\(${ofLedger}\\{`, "g"))], expr).toHaveLength(
+        gauges,
+      );
+      expect([...expr.matchAll(/\{[^}]*job=~"\$job", instance=~"\$instance"\}/g)], expr).toHaveLength(
+        [...expr.matchAll(/\{/g)].length,
+      );
     }
   });
 });
@@ -101,20 +110,33 @@ describe("provisioning", () => {
       "./provisioning:/etc/grafana/provisioning:ro",
       `./dashboards:${provider.options.path}:ro`,
     ]);
-    expect(services.grafana.environment.GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH).toBe(`${provider.options.path}/spend.json`);
+    expect(services.grafana.environment.GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH).toBe(
+      `${provider.options.path}/spend.json`,
+    );
   });
 
   it("has an example of each data source of exact amounts, of the type that its dashboards ask for", () => {
-    for (const [name, type] of [["sqlite", "frser-sqlite-datasource"], ["postgres", "grafana-postgresql-datasource"]]) {
+    for (const [name, type] of [
+      ["sqlite", "frser-sqlite-datasource"],
+      ["postgres", "grafana-postgresql-datasource"],
+    ]) {
       const [source] = yaml(`exact/provisioning/datasources-${name}.yaml`).datasources;
       expect(source).toMatchObject({ type, uid: `farebox-ledger-${name}` });
-      expect(exact.filter((dashboard) => dashboard.name.startsWith(`${name}/`)).map(({ panels }) => panels[0]?.datasource.type)).toEqual([type, type]);
+      expect(
+        exact
+          .filter((dashboard) => dashboard.name.startsWith(`${name}/`))
+          .map(({ panels }) => panels[0]?.datasource.type),
+      ).toEqual([type, type]);
     }
     expect(yaml("exact/provisioning/dashboards.yaml").providers[0].options.path).toMatch(/^\//);
   });
 
   it("scrapes Farebox with its token, as often as Grafana is told", () => {
-    const { global, scrape_configs: [job], rule_files: rules } = yaml("prometheus/prometheus.yml");
+    const {
+      global,
+      scrape_configs: [job],
+      rule_files: rules,
+    } = yaml("prometheus/prometheus.yml");
     const { environment } = services.farebox;
     expect(job).toMatchObject({ job_name: "farebox", static_configs: [{ targets: ["farebox:4000"] }] });
     expect(job.authorization.credentials).toBe(environment.FAREBOX_METRICS_TOKEN);
@@ -126,11 +148,18 @@ describe("provisioning", () => {
   });
 
   it("starts what it names, from pinned images, for this machine only", () => {
-    for (const [name, service] of Object.entries<{ image: string; ports?: string[]; volumes?: string[]; depends_on?: string[] }>(services)) {
+    for (const [name, service] of Object.entries<{
+      image: string;
+      ports?: string[];
+      volumes?: string[];
+      depends_on?: string[];
+    }>(services)) {
       expect(service.image, name).toMatch(/^farebox$|:v?\d+\.\d+\.\d+$/);
       for (const port of service.ports ?? []) expect(port).toMatch(/^127\.0\.0\.1:(\d+):\1$/);
       for (const other of service.depends_on ?? []) expect(Object.keys(services)).toContain(other);
-      const named = (service.volumes ?? []).map((volume) => volume.split(":")[0] ?? "").filter((source) => !source.startsWith("."));
+      const named = (service.volumes ?? [])
+        .map((volume) => volume.split(":")[0] ?? "")
+        .filter((source) => !source.startsWith("."));
       for (const volume of named) expect(Object.keys(volumes)).toContain(volume);
     }
     expect(services.farebox.environment.FAREBOX_GATEWAY_URL).toBe(`http://sandbox:${services.sandbox.command.at(-1)}`);

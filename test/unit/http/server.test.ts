@@ -13,7 +13,18 @@ import { systemClock } from "../../../src/time/clock.ts";
 import { ask, expectRefusal, head, RawClient } from "../../support/raw-client.ts";
 
 const ignored = () => undefined;
-const events: Events = { requestStarted: ignored, requestEnded: ignored, admitted: ignored, refused: ignored, unknownFields: ignored, adminFailed: ignored, posted: ignored, ledgerWrote: ignored, accountRead: ignored, taskEnded: ignored };
+const events: Events = {
+  requestStarted: ignored,
+  requestEnded: ignored,
+  admitted: ignored,
+  refused: ignored,
+  unknownFields: ignored,
+  adminFailed: ignored,
+  posted: ignored,
+  ledgerWrote: ignored,
+  accountRead: ignored,
+  taskEnded: ignored,
+};
 
 const slow: Handler = async (exchange) => {
   exchange.begin(200, [["content-type", "text/plain"]]);
@@ -51,7 +62,15 @@ const start = () =>
         { method: "get", path: "/failing", handler: failing },
         { method: "post", path: "/body", handler: readsBody },
       ],
-      events, log: silentLog, clock: systemClock(), loopbackOnly: true, publicHost: "farebox.example", corsOrigins: [], bodyBytesMax: 1000, bodyMemory: new BodyAllowance(1000), running: ignored,
+      events,
+      log: silentLog,
+      clock: systemClock(),
+      loopbackOnly: true,
+      publicHost: "farebox.example",
+      corsOrigins: [],
+      bodyBytesMax: 1000,
+      bodyMemory: new BodyAllowance(1000),
+      running: ignored,
     }),
   );
 
@@ -103,7 +122,12 @@ describe("the HTTP server", () => {
 
   it("answers targets that Express cannot read", async () => {
     const url = await start();
-    for (const target of ["http://[", "http://", "://", "/%"]) expectRefusal(await ask(url, head(url, `GET ${target}`)), target === "://" ? 400 : 404, target === "://" ? "invalid_request" : "not_found");
+    for (const target of ["http://[", "http://", "://", "/%"])
+      expectRefusal(
+        await ask(url, head(url, `GET ${target}`)),
+        target === "://" ? 400 : 404,
+        target === "://" ? "invalid_request" : "not_found",
+      );
   });
 
   it("tells nothing of a failure of its own", async () => {

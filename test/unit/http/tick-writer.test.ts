@@ -4,7 +4,6 @@ import { connect, type AddressInfo, type Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { TickWriter } from "../../../src/http/tick-writer.ts";
 
-
 /** A response to a real request, and the socket that reads it. */
 async function exchange(): Promise<{ response: ServerResponse; reader: Socket; close(): void }> {
   const server = createServer();

@@ -24,14 +24,25 @@ async function world(start = noon) {
   const counts: AlertType[] = [];
   let serial = 0;
   const self = {
-    clock, ledger, samples, outbox, log, counts,
+    clock,
+    ledger,
+    samples,
+    outbox,
+    log,
+    counts,
     woken: 0,
     burn: usd("0"),
     drift: null as { difference: ReturnType<typeof usd>; unexplained: ReturnType<typeof usd> } | null,
     target: "hook" as string | null,
     start: () =>
       startAlerts({
-        ledger, samples, outbox, calendar: utc, clock, log, target: self.target,
+        ledger,
+        samples,
+        outbox,
+        calendar: utc,
+        clock,
+        log,
+        target: self.target,
         rules: { balanceFloor: usd("10"), hoursMin: 24, unsettledMs: 2 * hourMs },
         newId: () => `m${++serial}`,
         names: async () => (id) => (id === "k-alice" ? "alice" : id),
@@ -48,7 +59,14 @@ async function world(start = noon) {
     },
     sample: async (balance: string | undefined) => {
       const totals = await ledger.totals();
-      await samples.add({ askedAt: clock.now(), answeredAt: clock.now(), account: "1", figures: balance === undefined ? {} : { equivalent_in_usd: balance }, before: totals, after: totals });
+      await samples.add({
+        askedAt: clock.now(),
+        answeredAt: clock.now(),
+        account: "1",
+        figures: balance === undefined ? {} : { equivalent_in_usd: balance },
+        before: totals,
+        after: totals,
+      });
     },
   };
   await ledger.setBudget({ ...budget({ kind: "key", key: alice.key }, "1d", "1"), warnPercent: 80 }, start);
@@ -86,7 +104,9 @@ it("tells of a threshold within a second of the spending, once, over further spe
   expect(self.woken).toBe(1);
   await self.spend("d", 900_000);
   await again.evaluate();
-  expect((await self.texts())[1]).toMatch(/^Farebox: the budget key:alice per 1d is used up\. Spent: 1\.706 of 1\.00 USD\./);
+  expect((await self.texts())[1]).toMatch(
+    /^Farebox: the budget key:alice per 1d is used up\. Spent: 1\.706 of 1\.00 USD\./,
+  );
   // The next day's window is another one.
   self.clock.advance(24 * hourMs);
   await self.spend("e", 800_000);
@@ -125,7 +145,9 @@ it("tells of a budget that refuses, and not of one that is merely busy", async (
   await refuse("e", "0.7");
   await alerts.evaluate();
   expect(self.counts).toEqual(["budget_exhausted"]);
-  expect((await self.texts())[0]).toMatch(/^Farebox: the budget key:alice per 1d has refused a request\. The request may cost 0\.70 USD\. Spent: 0\.50, held: 0\.40, of 1\.00 USD\./);
+  expect((await self.texts())[0]).toMatch(
+    /^Farebox: the budget key:alice per 1d has refused a request\. The request may cost 0\.70 USD\. Spent: 0\.50, held: 0\.40, of 1\.00 USD\./,
+  );
 });
 
 it("tells of the account and of unsettled charges once a day, and of nothing that it does not know", async () => {
@@ -175,8 +197,21 @@ it("keeps for the record what nobody is told, and what the outbox could not take
   const { alerts: listed, next } = await listAlerts({ outbox: self.outbox }, { limit: 1 });
   expect(listed).toMatchObject([
     {
-      type: "budget_warning", time: "2026-11-20T12:00:00.000Z", severity: "warning",
-      data: { scope: "key:alice", key: null, period: "1d", mode: "hard", limit_usd: "1.00", spent_usd: "0.90", held_usd: "0.00", starts_at: "2026-11-20T00:00:00.000Z", resets_at: "2026-11-21T00:00:00.000Z", warn_percent: 80 },
+      type: "budget_warning",
+      time: "2026-11-20T12:00:00.000Z",
+      severity: "warning",
+      data: {
+        scope: "key:alice",
+        key: null,
+        period: "1d",
+        mode: "hard",
+        limit_usd: "1.00",
+        spent_usd: "0.90",
+        held_usd: "0.00",
+        starts_at: "2026-11-20T00:00:00.000Z",
+        resets_at: "2026-11-21T00:00:00.000Z",
+        warn_percent: 80,
+      },
       delivery: { state: "unsent", tries: 0, last_error: null },
     },
   ]);

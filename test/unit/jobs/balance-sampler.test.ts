@@ -19,12 +19,19 @@ function world({ everyMs = minuteMs } = {}) {
   const samples = new MemoryAccountSamples(state);
   const warnings: string[] = [];
   const self = {
-    clock, ledger, samples, warnings,
+    clock,
+    ledger,
+    samples,
+    warnings,
     record: { data: { id: 1, equivalent_in_usd: 25, api_key: "sk-secret" } } as unknown,
     asked: 0,
     start: () =>
       startBalanceSampler({
-        ledger, samples, clock, everyMs, log: { ...silentLog, warn: (_fields, message) => void warnings.push(message) },
+        ledger,
+        samples,
+        clock,
+        everyMs,
+        log: { ...silentLog, warn: (_fields, message) => void warnings.push(message) },
         fetch: async () => {
           self.asked++;
           return self.record;

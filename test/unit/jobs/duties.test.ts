@@ -12,7 +12,8 @@ async function twoProxies() {
   const [first, second] = [proxy(fleet), proxy(fleet)];
   await nextTurn();
   return {
-    first, second,
+    first,
+    second,
     /** Lets time pass for those that run. */
     async pass(ms: number, ...running: (typeof first)[]) {
       for (let left = ms; left > 0; left -= 500) {
@@ -34,7 +35,10 @@ function proxy(fleet: TestFleet) {
   return self;
 }
 
-const ownersOf = ({ duty: a }: ReturnType<typeof proxy>, { duty: b }: ReturnType<typeof proxy>) => [a.isMine(), b.isMine()];
+const ownersOf = ({ duty: a }: ReturnType<typeof proxy>, { duty: b }: ReturnType<typeof proxy>) => [
+  a.isMine(),
+  b.isMine(),
+];
 
 it("have one owner, who keeps them as long as it runs and gives them to the next one at its end", async () => {
   const { first, second, pass } = await twoProxies();

@@ -37,7 +37,12 @@ it("deliveries wait for the duty, and stop before the next message when it has g
   const { promise: lookedUp, resolve: lookUp } = Promise.withResolvers<void>();
   const { promise: asleep, resolve: fallAsleep } = Promise.withResolvers<void>();
   await using delivery = startDelivery({
-    outbox, clock, log: silentLog, random: () => 0, counted: () => {}, isMine: duty.isMine,
+    outbox,
+    clock,
+    log: silentLog,
+    random: () => 0,
+    counted: () => {},
+    isMine: duty.isMine,
     destinationOf: async ({ payload }) => {
       // As long as the proxy sleeps here.
       if (payload === "slow") {
@@ -49,7 +54,8 @@ it("deliveries wait for the duty, and stop before the next message when it has g
     sender: { send: async ({ body }) => (sent.push(body), { ok: true }), [Symbol.asyncDispose]: async () => {} },
   });
   duty.onTaken(() => delivery.wake());
-  const put = (id: string, target: string, payload: string) => outbox.put([{ id, kind: "alert", target, dedupeKey: id, keyUntil: null, payload, createdAt: noon }]);
+  const put = (id: string, target: string, payload: string) =>
+    outbox.put([{ id, kind: "alert", target, dedupeKey: id, keyUntil: null, payload, createdAt: noon }]);
   await put("a", "red", "first");
   await delivery.idle();
   expect(sent).toEqual([]);
@@ -73,7 +79,9 @@ it("the task poller asks for what is due only on duty", async () => {
   const { promise: read, resolve: answer } = Promise.withResolvers<void>();
   const due = { taskId: "t", charge: "c" } as Task;
   await using poller = startTaskPoller({
-    clock: manualClock(noon), log: silentLog, duty,
+    clock: manualClock(noon),
+    log: silentLog,
+    duty,
     look: async ({ taskId }) => void looks.push(taskId),
     tasks: {
       async due() {
@@ -105,13 +113,28 @@ it("alerts of its own refusals are raised by every proxy, all others on duty", a
   const set = await ledger.setBudget({ ...budget({ kind: "key", key: alice.key }, "1d", "1"), warnPercent: 80 }, noon);
   let serial = 0;
   await using alerts = startAlerts({
-    ledger, outbox, clock, duty, calendar: utc, log: silentLog, target: null, samples: new MemoryAccountSamples(state),
+    ledger,
+    outbox,
+    clock,
+    duty,
+    calendar: utc,
+    log: silentLog,
+    target: null,
+    samples: new MemoryAccountSamples(state),
     rules: { balanceFloor: null, hoursMin: null, unsettledMs: 1_000 },
-    newId: () => `m${++serial}`, names: async () => () => null, burnPerHour: async () => usd("0"), drift: async () => null, counted: () => {}, raised: () => {},
+    newId: () => `m${++serial}`,
+    names: async () => () => null,
+    burnPerHour: async () => usd("0"),
+    drift: async () => null,
+    counted: () => {},
+    raised: () => {},
   });
   expect(set).toBeDefined();
   await ledger.hold(holdOf("old", usd("0.5"), { at: noon - 60_000 }));
-  const types = async () => (await outbox.list({ kind: "alert", limit: 10 })).map(({ payload }) => (JSON.parse(payload) as { type: string }).type);
+  const types = async () =>
+    (await outbox.list({ kind: "alert", limit: 10 })).map(
+      ({ payload }) => (JSON.parse(payload) as { type: string }).type,
+    );
   await alerts.evaluate();
   expect(await types()).toEqual([]);
   const refused = await ledger.hold(holdOf("dear", usd("2"), { at: noon }));

@@ -9,22 +9,48 @@ import { createMetrics } from "../../../src/metrics/metrics.ts";
 import type { BudgetFigures } from "../../../src/metrics/ledger-gauges.ts";
 import { systemClock } from "../../../src/time/clock.ts";
 
-const keys = Array.from({ length: 1000 }, (_, index) => ({ id: `k${index}`, name: `service-account-${index}`, team: `department-${index % 40}` }));
-const models = Array.from({ length: 60 }, (_, index) => ({ id: `provider-model-${index}-large`, group: `large-general-${index % 8}` }));
-const tokens = Object.fromEntries(tokenClasses.map((name) => [name, /audio|image|write/.test(name) ? 0 : 12_345])) as TokenCounts;
+const keys = Array.from({ length: 1000 }, (_, index) => ({
+  id: `k${index}`,
+  name: `service-account-${index}`,
+  team: `department-${index % 40}`,
+}));
+const models = Array.from({ length: 60 }, (_, index) => ({
+  id: `provider-model-${index}-large`,
+  group: `large-general-${index % 8}`,
+}));
+const tokens = Object.fromEntries(
+  tokenClasses.map((name) => [name, /audio|image|write/.test(name) ? 0 : 12_345]),
+) as TokenCounts;
 const route = "/v1/chat/completions";
 
 /** Every key has used several models; every model has been used plain and streamed, by every source, with six statuses. */
 function busy(otel: boolean) {
   const budgets: BudgetFigures[] = keys.flatMap(({ name }) =>
-    ["1d", "1mo"].map((period) => ({ scope: "each-key", key: name, period, limit: usd("125.50"), spent: usd("17.123456789012"), held: usd("0.0341") })),
+    ["1d", "1mo"].map((period) => ({
+      scope: "each-key",
+      key: name,
+      period,
+      limit: usd("125.50"),
+      spent: usd("17.123456789012"),
+      held: usd("0.0341"),
+    })),
   );
   const teams = [...new Set(keys.map(({ team }) => team))];
   const metrics = createMetrics({
-    version: "1.0.0", keysMax: 1000, otel, clock: systemClock(), pricesLoadedAt: 0,
+    version: "1.0.0",
+    keysMax: 1000,
+    otel,
+    clock: systemClock(),
+    pricesLoadedAt: 0,
     figures: async () => ({
-      budgets, pendingHolds: 12, outboxWaiting: 0, runningTasks: countTasks([]), reconciliation: { difference: usd("0"), unexplained: usd("0") },
-      spend: teams.flatMap((team) => (["day", "month"] as const).map((period) => ({ team, period, spent: usd("999.123456789012") }))),
+      budgets,
+      pendingHolds: 12,
+      outboxWaiting: 0,
+      runningTasks: countTasks([]),
+      reconciliation: { difference: usd("0"), unexplained: usd("0") },
+      spend: teams.flatMap((team) =>
+        (["day", "month"] as const).map((period) => ({ team, period, spent: usd("999.123456789012") })),
+      ),
     }),
   });
   const { events } = metrics;
@@ -34,15 +60,30 @@ function busy(otel: boolean) {
       const id = `019a0000-0000-7000-8000-${String(index * 6 + step).padStart(12, "0")}`;
       events.admitted({ key, route, model: model.id, group: model.group, retry: 0 });
       events.posted({
-        id, key, route, model: model.id, group: model.group, source: sources[step % sources.length] ?? "reported",
-        cost: usd("12.345678901234"), listCost: usd("23.456789012345"), overage: usd("0"), tokens, doubts: ["time_based"],
+        id,
+        key,
+        route,
+        model: model.id,
+        group: model.group,
+        source: sources[step % sources.length] ?? "reported",
+        cost: usd("12.345678901234"),
+        listCost: usd("23.456789012345"),
+        overage: usd("0"),
+        tokens,
+        doubts: ["time_based"],
       });
       const durationMs = 15 * 2 ** ((index + step) % 16);
       events.requestStarted("request");
       if (step === 0) events.requestStarted("stream");
       events.requestEnded({
-        id, route, model: model.id, status: [200, 400, 402, 429, 499, 502][step] ?? 200, stream: step === 0, durationMs,
-        firstTokenMs: durationMs / 3, overheadMs: 0.3 * 2 ** ((index + step) % 10),
+        id,
+        route,
+        model: model.id,
+        status: [200, 400, 402, 429, 499, 502][step] ?? 200,
+        stream: step === 0,
+        durationMs,
+        firstTokenMs: durationMs / 3,
+        overheadMs: 0.3 * 2 ** ((index + step) % 10),
       });
     }
   });
@@ -61,7 +102,9 @@ describe.each([false, true])("with 1,000 keys and 60 models, OpenTelemetry's nam
     const took = performance.now() - began;
     stalls.disable();
     const bytes = Buffer.byteLength(text);
-    process.stdout.write(`${format}, otel ${otel}: ${bytes} bytes, ${text.split("\n").length} lines, ${took.toFixed(1)} ms, longest stall ${(stalls.max / 1e6).toFixed(1)} ms\n`);
+    process.stdout.write(
+      `${format}, otel ${otel}: ${bytes} bytes, ${text.split("\n").length} lines, ${took.toFixed(1)} ms, longest stall ${(stalls.max / 1e6).toFixed(1)} ms\n`,
+    );
     expect(bytes).toBeLessThan(bytesMax);
     expect(text.match(/^farebox_key_cost_usd_total\{/gm)).toHaveLength(1000);
   });

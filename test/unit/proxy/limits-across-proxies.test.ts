@@ -27,7 +27,11 @@ function proxies(count: number) {
 }
 
 it("are one limit from beat to beat, of requests, tokens and what runs", () => {
-  const { clock, fleet, limiters: [one, two] } = proxies(2);
+  const {
+    clock,
+    fleet,
+    limiters: [one, two],
+  } = proxies(2);
   const alice = caller({ rpm: 3, tpm: 1000, parallel: 2 });
   const left = () => two?.standing(alice).map(({ kind, remaining }) => `${kind} ${remaining}`);
   const first = one?.enter(alice);
@@ -51,7 +55,11 @@ it("are one limit from beat to beat, of requests, tokens and what runs", () => {
 });
 
 it("forget a proxy that died, and publish nobody who used nothing", () => {
-  const { clock, fleet, limiters: [one, two] } = proxies(2);
+  const {
+    clock,
+    fleet,
+    limiters: [one, two],
+  } = proxies(2);
   const alice = caller({ rpm: 1 });
   const entry = one?.enter(alice);
   if (entry?.ok !== true || one === undefined) throw new Error("refused");

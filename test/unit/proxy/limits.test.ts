@@ -5,7 +5,14 @@ import type { Refusal } from "../../../src/core/refusals.ts";
 import type { Exchange, HeaderList } from "../../../src/ports/exchange.ts";
 import type { Authenticated } from "../../../src/proxy/authenticate.ts";
 import { notForwarded } from "../../../src/proxy/handler.ts";
-import { limitHeaders, reserveTokens, unlimited, withPlace, type Limiter, type Place } from "../../../src/proxy/limits.ts";
+import {
+  limitHeaders,
+  reserveTokens,
+  unlimited,
+  withPlace,
+  type Limiter,
+  type Place,
+} from "../../../src/proxy/limits.ts";
 import { createLimiter, type ProcessLimiter } from "../../../src/proxy/process-limiter.ts";
 import { key, noon } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
@@ -92,7 +99,8 @@ describe("requests per minute", () => {
         for (const { at } of admitted) {
           const within = admitted.filter((other) => other.at >= at && other.at < at + 60_000);
           expect(within.length).toBeLessThanOrEqual(ofTeam);
-          for (const who of [0, 1, 2]) expect(within.filter((other) => other.who === who).length).toBeLessThanOrEqual(ofKey);
+          for (const who of [0, 1, 2])
+            expect(within.filter((other) => other.who === who).length).toBeLessThanOrEqual(ofKey);
         }
       }),
       { numRuns: 60 },
@@ -137,17 +145,27 @@ describe("tokens per minute", () => {
     const alice = caller("alice", { tpm: 1000 });
     expect(await reserveTokens(entered(limiter, alice), 4000, async () => 900)).toBeNull();
     expect(remaining(limiter, alice)).toEqual(["key:alice tpm 100"]);
-    expect(await reserveTokens(entered(limiter, alice), 4000, async () => 101)).toMatchObject({ met: { needed: null } });
-    expect(await reserveTokens(entered(limiter, alice), 90, () => Promise.reject(new Error("not to be asked")))).toBeNull();
+    expect(await reserveTokens(entered(limiter, alice), 4000, async () => 101)).toMatchObject({
+      met: { needed: null },
+    });
+    expect(
+      await reserveTokens(entered(limiter, alice), 90, () => Promise.reject(new Error("not to be asked"))),
+    ).toBeNull();
   });
 
   it("refuse a prompt that alone is more, for ever; one that cannot be counted only waits until the minute is empty", async () => {
     const clock = manualClock();
     const limiter = createLimiter({ clock });
     const alice = caller("alice", { tpm: 1000, rpm: 9 });
-    expect(await reserveTokens(entered(limiter, alice), 4000, async () => 1001)).toMatchObject({ met: { needed: 1001 }, retryAfterSeconds: 60 });
+    expect(await reserveTokens(entered(limiter, alice), 4000, async () => 1001)).toMatchObject({
+      met: { needed: 1001 },
+      retryAfterSeconds: 60,
+    });
     expect(await reserveTokens(entered(limiter, alice), 4000, uncountable)).toBeNull();
-    expect(await reserveTokens(entered(limiter, alice), 4000, uncountable)).toMatchObject({ met: { needed: null }, retryAfterSeconds: 61 });
+    expect(await reserveTokens(entered(limiter, alice), 4000, uncountable)).toMatchObject({
+      met: { needed: null },
+      retryAfterSeconds: 61,
+    });
     clock.advance(61_000);
     expect(await reserveTokens(entered(limiter, alice), 4000, uncountable)).toBeNull();
   });
@@ -165,7 +183,10 @@ describe("tokens per minute", () => {
     expect(remaining(limiter, alice)).toEqual(untouched);
   });
 
-  const steps = fc.array(fc.record({ passMs: fc.nat(30_000), bound: fc.nat(500), used: fc.option(fc.nat(500)), settleAfter: fc.nat(4) }), { maxLength: 60 });
+  const steps = fc.array(
+    fc.record({ passMs: fc.nat(30_000), bound: fc.nat(500), used: fc.option(fc.nat(500)), settleAfter: fc.nat(4) }),
+    { maxLength: 60 },
+  );
 
   it("are never admitted beyond the limit: reservations, and what turned out to be used, over any 60 seconds", async () => {
     await fc.assert(
@@ -205,7 +226,11 @@ describe("parallel requests", () => {
     const alice = caller("alice", { parallel: 2 });
     const first = entered(limiter, alice);
     entered(limiter, alice);
-    expect(limiter.enter(alice)).toMatchObject({ ok: false, refusal: { code: "concurrency_limit", met: { limit: 2 }, retryAfterSeconds: 1 }, headers: [] });
+    expect(limiter.enter(alice)).toMatchObject({
+      ok: false,
+      refusal: { code: "concurrency_limit", met: { limit: 2 }, retryAfterSeconds: 1 },
+      headers: [],
+    });
     first.leave();
     first.leave();
     entered(limiter, alice);
@@ -231,7 +256,8 @@ describe("parallel requests", () => {
           }
         }
         for (const place of places.flat()) place.leave();
-        for (const each of callers) expect(limiter.standing(each).map(({ remaining: left, limit }) => limit - left)).toEqual([0, 0]);
+        for (const each of callers)
+          expect(limiter.standing(each).map(({ remaining: left, limit }) => limit - left)).toEqual([0, 0]);
       }),
     );
   });
@@ -275,8 +301,12 @@ describe("a place", () => {
     await withPlace(limiter, () => Promise.reject(new Error("not to be asked")))(stub, alice);
     expect(told.refusal).toMatchObject({ code: "rate_limit_exceeded" });
     expect(told.headers?.()).toEqual([
-      ["x-ratelimit-limit-requests", "1"], ["x-ratelimit-remaining-requests", "0"], ["x-ratelimit-reset-requests", "1m1s"],
-      ["x-ratelimit-limit-tokens", "5"], ["x-ratelimit-remaining-tokens", "5"], ["x-ratelimit-reset-tokens", "0s"],
+      ["x-ratelimit-limit-requests", "1"],
+      ["x-ratelimit-remaining-requests", "0"],
+      ["x-ratelimit-reset-requests", "1m1s"],
+      ["x-ratelimit-limit-tokens", "5"],
+      ["x-ratelimit-remaining-tokens", "5"],
+      ["x-ratelimit-reset-tokens", "0s"],
     ]);
   });
 
@@ -302,7 +332,14 @@ describe("a place", () => {
   });
 });
 
-it.each([[0, "0s"], [1, "1s"], [1000, "1s"], [59_001, "1m0s"], [60_000, "1m0s"], [60_001, "1m1s"]])("%d ms are written %s", (resetsInMs, text) => {
+it.each([
+  [0, "0s"],
+  [1, "1s"],
+  [1000, "1s"],
+  [59_001, "1m0s"],
+  [60_000, "1m0s"],
+  [60_001, "1m1s"],
+])("%d ms are written %s", (resetsInMs, text) => {
   const [, , reset] = limitHeaders([{ scope: "key:a", kind: "tpm", limit: 5, remaining: 5, resetsInMs }]);
   expect(reset).toEqual(["x-ratelimit-reset-tokens", text]);
 });

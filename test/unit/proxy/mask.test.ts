@@ -25,47 +25,69 @@ describe("a secret is hidden", () => {
       const hides = createMask(each);
       for (let before = 0; before < 64; before++) {
         const around = Buffer.alloc(before, 0xff);
-        expect(hides(Buffer.concat([around, Buffer.from(each), around]))).toEqual(Buffer.concat([around, Buffer.from("<hidden>"), around]));
+        expect(hides(Buffer.concat([around, Buffer.from(each), around]))).toEqual(
+          Buffer.concat([around, Buffer.from("<hidden>"), around]),
+        );
       }
     }
   });
 
   it("with any of its characters escaped", () => {
-    fc.assert(fc.property(picks, (chosen) => void expect(shown(`{"a":"x ${escaped(secret, chosen)} y"}`)).toBe('{"a":"x <hidden> y"}')));
+    fc.assert(
+      fc.property(
+        picks,
+        (chosen) => void expect(shown(`{"a":"x ${escaped(secret, chosen)} y"}`)).toBe('{"a":"x <hidden> y"}'),
+      ),
+    );
     expect(shown(String.raw`"{\"a\":\"\\u0073k-Az09_b\\/c+d-e5f6\"}"`)).toBe(String.raw`"{\"a\":\"<hidden>\"}"`);
   });
 
   it("in base64 of either alphabet, wherever it stands in the text, escaped too", () => {
     fc.assert(
-      fc.property(fc.uint8Array({ maxLength: 20 }), fc.uint8Array({ maxLength: 20 }), fc.constantFrom("base64" as const, "base64url" as const), picks, (before, after, alphabet, chosen) => {
-        const encoded = Buffer.concat([before, Buffer.from(secret), after]).toString(alphabet);
-        const answer = shown(`{"echo":"${escaped(encoded, chosen)}"}`);
-        expect(answer).toContain("<hidden>");
-        // The characters next to it depend on its neighbours too.
-        const left = String(JSON.parse(answer).echo).replace("<hidden>", "");
-        expect(left.length).toBeLessThanOrEqual(encoded.length - Math.floor((secret.length * 8 - 10) / 6));
-      }),
+      fc.property(
+        fc.uint8Array({ maxLength: 20 }),
+        fc.uint8Array({ maxLength: 20 }),
+        fc.constantFrom("base64" as const, "base64url" as const),
+        picks,
+        (before, after, alphabet, chosen) => {
+          const encoded = Buffer.concat([before, Buffer.from(secret), after]).toString(alphabet);
+          const answer = shown(`{"echo":"${escaped(encoded, chosen)}"}`);
+          expect(answer).toContain("<hidden>");
+          // The characters next to it depend on its neighbours too.
+          const left = String(JSON.parse(answer).echo).replace("<hidden>", "");
+          expect(left.length).toBeLessThanOrEqual(encoded.length - Math.floor((secret.length * 8 - 10) / 6));
+        },
+      ),
     );
   });
 });
 
 describe("other bytes", () => {
   it("stay the same object", () => {
-    fc.assert(fc.property(fc.uint8Array(), fc.string({ unit: "binary" }), (bytes, text) => {
-      const given = Buffer.concat([bytes, Buffer.from(JSON.stringify(`${text}\\u0073\\/`))]);
-      expect(mask(given)).toBe(given);
-    }));
+    fc.assert(
+      fc.property(fc.uint8Array(), fc.string({ unit: "binary" }), (bytes, text) => {
+        const given = Buffer.concat([bytes, Buffer.from(JSON.stringify(`${text}\\u0073\\/`))]);
+        expect(mask(given)).toBe(given);
+      }),
+    );
     const given = Buffer.from(secret);
     expect(createMask("")(given)).toBe(given);
   });
 
   it("around a hidden secret stay as they are", () => {
     const bytes = Buffer.from([0xff, 0x00, 0xc3, 0x28, 0x5c, 0x75]);
-    expect(mask(Buffer.concat([bytes, Buffer.from(escaped(secret, [1])), bytes]))).toEqual(Buffer.concat([bytes, Buffer.from("<hidden>"), bytes]));
+    expect(mask(Buffer.concat([bytes, Buffer.from(escaped(secret, [1])), bytes]))).toEqual(
+      Buffer.concat([bytes, Buffer.from("<hidden>"), bytes]),
+    );
   });
 
   it("of megabytes of escapes take no time to speak of", () => {
-    for (const text of [String.raw`\u4e2d`.repeat(200_000), "\\".repeat(1_000_000) + "u", "s\\u0073".repeat(200_000), "s".repeat(1_000_000) + "\\u"]) {
+    for (const text of [
+      String.raw`\u4e2d`.repeat(200_000),
+      "\\".repeat(1_000_000) + "u",
+      "s\\u0073".repeat(200_000),
+      "s".repeat(1_000_000) + "\\u",
+    ]) {
       const before = process.cpuUsage();
       expect(shown(text)).toBe(text);
       expect(process.cpuUsage(before).user).toBeLessThan(1_000_000);

@@ -17,7 +17,12 @@ it("has what was added and not removed, whatever the order", () => {
           expected.delete(name);
           running.remove(known);
         }
-        expect(running.all().map((item) => item.name).sort()).toEqual([...expected.keys()].sort());
+        expect(
+          running
+            .all()
+            .map((item) => item.name)
+            .sort(),
+        ).toEqual([...expected.keys()].sort());
       }
     }),
   );

@@ -28,32 +28,67 @@ describe("the account record", () => {
     expect(balance === null ? null : formatUsd(balance)).toBe(expected);
     // The samples of the account state the same balance.
     const sampled = readAccountFigures(record).figures.equivalent_in_usd;
-    expect(sampled === undefined ? null : formatUsd(readAccount({ data: { equivalent_in_usd: sampled } }).balance ?? usd("0"))).toBe(expected);
+    expect(
+      sampled === undefined
+        ? null
+        : formatUsd(readAccount({ data: { equivalent_in_usd: sampled } }).balance ?? usd("0")),
+    ).toBe(expected);
   });
 
   it("tells credits and plan where they are", () => {
     const noCeilings = { all: null, suno: null, luma: null, kling: null, flux: null };
-    const data = { plan: "pro", credit_pack_info: { available_credits: 40.5, used_credits: "9.5", frozen_credits: 0, total_credits: null } };
+    const data = {
+      plan: "pro",
+      credit_pack_info: { available_credits: 40.5, used_credits: "9.5", frozen_credits: 0, total_credits: null },
+    };
     expect(readAccount({ code: 200, data })).toEqual({
-      balance: null, credits: { total: null, used: 9.5, frozen: 0, available: 40.5 }, plan: "pro", type: null, ceilings: noCeilings,
+      balance: null,
+      credits: { total: null, used: 9.5, frozen: 0, available: 40.5 },
+      plan: "pro",
+      type: null,
+      ceilings: noCeilings,
     });
     const unknown = { total: null, used: null, frozen: null, available: null };
-    expect(readAccount({ plan: "", type: "ppu", credit_pack_info: [] })).toEqual({ balance: null, credits: unknown, plan: null, type: "ppu", ceilings: noCeilings });
-    expect(readAccount({ data: { max_concurrent_task_count: 20, max_suno_concurrency: 0, max_flux_concurrency: "many" } }).ceilings).toEqual({ ...noCeilings, all: 20, suno: 0 });
+    expect(readAccount({ plan: "", type: "ppu", credit_pack_info: [] })).toEqual({
+      balance: null,
+      credits: unknown,
+      plan: null,
+      type: "ppu",
+      ceilings: noCeilings,
+    });
+    expect(
+      readAccount({ data: { max_concurrent_task_count: 20, max_suno_concurrency: 0, max_flux_concurrency: "many" } })
+        .ceilings,
+    ).toEqual({ ...noCeilings, all: 20, suno: 0 });
   });
 
   it("gives its figures as they were written, and nothing else", () => {
     const data = {
-      id: 7, api_key: "sk-secret", equivalent_in_usd: 0.1 + 0.2, wallet: { id: 9, credit_used: "12.50", llm_used: 1e-7, auto_recharge_enabled: true },
-      credit_pack_info: { used_credits: 250_000_001, frozen_credits: null, expired_credits: 0, credit_packs: [{ used: 3 }] },
+      id: 7,
+      api_key: "sk-secret",
+      equivalent_in_usd: 0.1 + 0.2,
+      wallet: { id: 9, credit_used: "12.50", llm_used: 1e-7, auto_recharge_enabled: true },
+      credit_pack_info: {
+        used_credits: 250_000_001,
+        frozen_credits: null,
+        expired_credits: 0,
+        credit_packs: [{ used: 3 }],
+      },
     };
     expect(readAccountFigures({ code: 200, data })).toEqual({
       account: "7",
       figures: {
-        equivalent_in_usd: "0.30000000000000004", used_credits: "250000001", expired_credits: "0", credit_used: "12.50", llm_used: "0.000000100000",
+        equivalent_in_usd: "0.30000000000000004",
+        used_credits: "250000001",
+        expired_credits: "0",
+        credit_used: "12.50",
+        llm_used: "0.000000100000",
       },
     });
-    expect(readAccountFigures({ equivalent_in_usd: 25 })).toEqual({ account: null, figures: { equivalent_in_usd: "25" } });
+    expect(readAccountFigures({ equivalent_in_usd: 25 })).toEqual({
+      account: null,
+      figures: { equivalent_in_usd: "25" },
+    });
   });
 
   it("is read without harm whatever it is", () => {
@@ -63,9 +98,19 @@ describe("the account record", () => {
 });
 
 describe("the balance", () => {
-  const read = { fetchedAt: Date.parse("2026-11-20T12:00:00Z"), now: Date.parse("2026-11-20T12:00:00Z"), ttlMs: 60_000 };
+  const read = {
+    fetchedAt: Date.parse("2026-11-20T12:00:00Z"),
+    now: Date.parse("2026-11-20T12:00:00Z"),
+    ttlMs: 60_000,
+  };
   const credits = { total: 100, used: 60, frozen: null, available: 40 };
-  const account = (balance: PicoUsd | null) => ({ balance, credits, plan: "pro", type: null, ceilings: { all: 1, suno: 1, luma: 1, kling: 1, flux: 1 } });
+  const account = (balance: PicoUsd | null) => ({
+    balance,
+    credits,
+    plan: "pro",
+    type: null,
+    ceilings: { all: 1, suno: 1, luma: 1, kling: 1, flux: 1 },
+  });
 
   it("says how long it lasts, never longer", () => {
     expect(balanceJson(account(usd("10")), usd("0.3"), read)).toEqual({
@@ -92,7 +137,10 @@ describe("the balance", () => {
   });
 
   it("is stale once it is older than its time to live", () => {
-    expect(balanceJson(account(null), usd("0"), { ...read, now: read.now + 61_500 })).toMatchObject({ age_seconds: 61, stale: true });
+    expect(balanceJson(account(null), usd("0"), { ...read, now: read.now + 61_500 })).toMatchObject({
+      age_seconds: 61,
+      stale: true,
+    });
   });
 });
 

@@ -64,7 +64,8 @@ async function exported(ledger: Ledger, version: FocusVersion = "1.2", asked = s
 }
 
 function columnSum(records: readonly CsvRecord[], column: string): PicoUsd {
-  const amountOf = (text: string) => (text.startsWith("-") ? (-(parseUsd(text.slice(1)) ?? Number.NaN) as unknown as PicoUsd) : parseUsd(text));
+  const amountOf = (text: string) =>
+    text.startsWith("-") ? (-(parseUsd(text.slice(1)) ?? Number.NaN) as unknown as PicoUsd) : parseUsd(text);
   return sum(records.map((record) => amountOf(record[column] ?? "") ?? noMoney));
 }
 
@@ -74,7 +75,8 @@ async function expectExact(ledger: Ledger, asked = span): Promise<Exported> {
   const rows = await ledger.report({ by: [], ...asked });
   const cost = rows.reduce((total, row) => add(total, row.cost), noMoney);
   const list = rows.reduce((total, row) => add(total, row.listCost), noMoney);
-  for (const column of ["BilledCost", "EffectiveCost", "ContractedCost"]) expect(formatUsd(columnSum(result.records, column))).toBe(formatUsd(cost));
+  for (const column of ["BilledCost", "EffectiveCost", "ContractedCost"])
+    expect(formatUsd(columnSum(result.records, column))).toBe(formatUsd(cost));
   expect(formatUsd(columnSum(result.records, "ListCost"))).toBe(formatUsd(list));
   if (rules !== undefined) expect(judge(rules, result, unsupported).broken).toEqual([]);
   return result;
@@ -97,16 +99,39 @@ async function send(ledger: Ledger, id: string, request: Request): Promise<void>
   const pinned = end === "unpriced" ? null : { id: idOf(version), canonical: canonicalPrice(version) };
   const cost = costOf(version, tokens);
   const hold = end === "unpriced" ? null : cost.charged;
-  await ledger.hold(holdOf(id, hold, { at, caller: who, tags, model: version.model, group: version.group, price: pinned }));
+  await ledger.hold(
+    holdOf(id, hold, { at, caller: who, tags, model: version.model, group: version.group, price: pinned }),
+  );
   if (end === "pending") return;
   if (end === "voided") await ledger.void(id, "gateway_400", endAt(at));
   else if (end === "assumed" || end === "unpriced") await ledger.post(id, assumed(hold), endAt(at));
   else {
     const formula = version.perRequest === null ? "tokens" : "per_request";
     const { charged, list, minimumApplied } = cost;
-    await ledger.post(id, { kind: "post", cost: charged, listCost: list, minimumApplied, tokens, clamped: false, formula, source: "reported", reason: null }, endAt(at));
+    await ledger.post(
+      id,
+      {
+        kind: "post",
+        cost: charged,
+        listCost: list,
+        minimumApplied,
+        tokens,
+        clamped: false,
+        formula,
+        source: "reported",
+        reason: null,
+      },
+      endAt(at),
+    );
   }
-  if (end === "corrected") await ledger.adjust(id, { id: `${id}-fix`, at: at + 20 * dayMs, amount: request.correction, why: "=late", by: "test" });
+  if (end === "corrected")
+    await ledger.adjust(id, {
+      id: `${id}-fix`,
+      at: at + 20 * dayMs,
+      amount: request.correction,
+      why: "=late",
+      by: "test",
+    });
 }
 
 const requests = fc.array(prices, { minLength: 1, maxLength: 3 }).chain((versions) =>
@@ -125,35 +150,54 @@ const requests = fc.array(prices, { minLength: 1, maxLength: 3 }).chain((version
 );
 
 describe("the FOCUS export", () => {
-  it("adds up to the ledger's cost and list cost, to the last digit, by rows that FOCUS allows", { timeout: 60_000 }, async () => {
-    await fc.assert(
-      fc.asyncProperty(requests, async (sent) => {
-        const ledger = new MemoryLedger(berlin, emptyState());
-        for (const [index, request] of sent.entries()) await send(ledger, `r${index}`, request);
-        const { leftOut } = await expectExact(ledger);
-        const count = (end: Request["end"]) => sent.filter((request) => request.end === end).length;
-        expect(leftOut).toEqual({ unpriced: count("unpriced"), pending: count("pending") });
-      }),
-      { numRuns: 60 },
-    );
-  });
+  it(
+    "adds up to the ledger's cost and list cost, to the last digit, by rows that FOCUS allows",
+    { timeout: 60_000 },
+    async () => {
+      await fc.assert(
+        fc.asyncProperty(requests, async (sent) => {
+          const ledger = new MemoryLedger(berlin, emptyState());
+          for (const [index, request] of sent.entries()) await send(ledger, `r${index}`, request);
+          const { leftOut } = await expectExact(ledger);
+          const count = (end: Request["end"]) => sent.filter((request) => request.end === end).length;
+          expect(leftOut).toEqual({ unpriced: count("unpriced"), pending: count("pending") });
+        }),
+        { numRuns: 60 },
+      );
+    },
+  );
 
   it.skipIf(rules === undefined)("checks or lists every rule, and finds what breaks one", async () => {
     const ledger = new MemoryLedger(berlin, emptyState());
-    const request = { version: price(), tokens: tokensOf(10, 5), at: noon, who: alice, tags: { a: "b" }, correction: noMoney };
+    const request = {
+      version: price(),
+      tokens: tokensOf(10, 5),
+      at: noon,
+      who: alice,
+      tags: { a: "b" },
+      correction: noMoney,
+    };
     await send(ledger, "a", { ...request, end: "posted" });
     await send(ledger, "b", { ...request, at: noon - 40 * dayMs, end: "corrected", correction: usd("0.01") });
     const data = await exported(ledger);
     const known = rules as RulesModel;
     const verdict = judge(known, data, unsupported);
     expect(verdict.broken).toEqual([]);
-    expect([...verdict.checked, ...Object.keys(verdict.listed)].toSorted()).toEqual(Object.keys(known.ModelRules).toSorted());
+    expect([...verdict.checked, ...Object.keys(verdict.listed)].toSorted()).toEqual(
+      Object.keys(known.ModelRules).toSorted(),
+    );
     const kinds = Object.groupBy(Object.values(verdict.listed), (reason) => reason.split(":")[0] ?? "");
-    expect(Object.keys(kinds).filter((kind) => !(kind in unsupported)).toSorted()).toEqual(["a format", "a permission, no demand", "prose"]);
+    expect(
+      Object.keys(kinds)
+        .filter((kind) => !(kind in unsupported))
+        .toSorted(),
+    ).toEqual(["a format", "a permission, no demand", "prose"]);
     expect(verdict.checked.length).toBeGreaterThan(180);
 
     const broken = (change: (record: CsvRecord) => CsvRecord) =>
-      judge(known, { ...data, records: data.records.map(change) }, unsupported).broken.map((line) => line.split(":")[0]);
+      judge(known, { ...data, records: data.records.map(change) }, unsupported).broken.map(
+        (line) => line.split(":")[0],
+      );
     expect(broken((record) => ({ ...record, ListCost: "0.01" }))).toContain("ListUnitPrice-C-010-C");
     expect(broken((record) => ({ ...record, BilledCost: "$1" }))).toContain("BilledCost-C-001-M");
     expect(broken((record) => ({ ...record, ServiceCategory: "AI" }))).toContain("ServiceCategory-C-003-M");
@@ -171,40 +215,100 @@ describe("the FOCUS export", () => {
       tiers: [tier(0, rates({ input: "1", output: "2" })), tier(100, rates({ input: "3", output: "4" }))],
       minimum: { tokens: 0, usd: usd("0.01") },
     });
-    const request = { version, tokens: tokensOf(150, 5), who: alice, tags: {}, end: "posted", correction: noMoney } as const;
+    const request = {
+      version,
+      tokens: tokensOf(150, 5),
+      who: alice,
+      tags: {},
+      end: "posted",
+      correction: noMoney,
+    } as const;
     const late = Date.parse("2026-11-20T22:59:00Z");
-    for (const [index, at] of [noon, late, late + 60_000].entries()) await send(ledger, `r${index}`, { ...request, at });
+    for (const [index, at] of [noon, late, late + 60_000].entries())
+      await send(ledger, `r${index}`, { ...request, at });
     const { records } = await expectExact(ledger, { since: noon - dayMs, until: noon + 2 * dayMs });
-    const shown = records.map((row) => [row["ChargePeriodStart"], row["SkuMeter"], row["x_TierFromPromptTokens"], row["PricingQuantity"], row["PricingUnit"], row["ConsumedQuantity"]]);
+    const shown = records.map((row) => [
+      row["ChargePeriodStart"],
+      row["SkuMeter"],
+      row["x_TierFromPromptTokens"],
+      row["PricingQuantity"],
+      row["PricingUnit"],
+      row["ConsumedQuantity"],
+    ]);
     const rowsOf = (start: string, times: number, fill: string) => [
-      [start, "Input Tokens", "0", String(100 * times), "Tokens", String(100 * times)], [start, "Input Tokens", "100", String(50 * times), "Tokens", String(50 * times)],
-      [start, "Minimum Charge", "100", fill, "USD", "0"], [start, "Output Tokens", "100", String(5 * times), "Tokens", String(5 * times)],
+      [start, "Input Tokens", "0", String(100 * times), "Tokens", String(100 * times)],
+      [start, "Input Tokens", "100", String(50 * times), "Tokens", String(50 * times)],
+      [start, "Minimum Charge", "100", fill, "USD", "0"],
+      [start, "Output Tokens", "100", String(5 * times), "Tokens", String(5 * times)],
     ];
-    expect(shown).toEqual([...rowsOf("2026-11-19T23:00:00Z", 2, "0.01946"), ...rowsOf("2026-11-20T23:00:00Z", 1, "0.00973")]);
+    expect(shown).toEqual([
+      ...rowsOf("2026-11-19T23:00:00Z", 2, "0.01946"),
+      ...rowsOf("2026-11-20T23:00:00Z", 1, "0.00973"),
+    ]);
     expect(records[0]).toMatchObject({
-      ChargePeriodEnd: "2026-11-20T23:00:00Z", BillingPeriodStart: "2026-10-31T23:00:00Z", BillingPeriodEnd: "2026-11-30T23:00:00Z",
-      SubAccountId: "k-alice", SubAccountName: "name of k-alice", x_TokenClass: "input", x_Source: "reported", ChargeCategory: "Usage", ChargeClass: null,
+      ChargePeriodEnd: "2026-11-20T23:00:00Z",
+      BillingPeriodStart: "2026-10-31T23:00:00Z",
+      BillingPeriodEnd: "2026-11-30T23:00:00Z",
+      SubAccountId: "k-alice",
+      SubAccountName: "name of k-alice",
+      x_TokenClass: "input",
+      x_Source: "reported",
+      ChargeCategory: "Usage",
+      ChargeClass: null,
     });
   });
 
   it("has the lines of the price that decided where another model answered, of its service tier, and of each hosted tool", async () => {
     const ledger = new MemoryLedger(berlin, emptyState());
     const asked = price({ model: "asked", tiers: [tier(0, rates({ input: "1", output: "2" }))] });
-    const fees = { search: { charged: usd("0.01"), list: usd("0.02"), inputTokens: 0 }, code: { charged: usd("0.03"), list: usd("0.03"), inputTokens: 0 } };
-    const answered = price({ model: "answered", tiers: [tier(0, rates({ input: "3", output: "2" }))], serviceTiers: { priority: [tier(0, rates({ input: "6", output: "2" }))] }, fees });
+    const fees = {
+      search: { charged: usd("0.01"), list: usd("0.02"), inputTokens: 0 },
+      code: { charged: usd("0.03"), list: usd("0.03"), inputTokens: 0 },
+    };
+    const answered = price({
+      model: "answered",
+      tiers: [tier(0, rates({ input: "3", output: "2" }))],
+      serviceTiers: { priority: [tier(0, rates({ input: "6", output: "2" }))] },
+      fees,
+    });
     const pin = (version: PriceVersion) => ({ id: idOf(version), canonical: canonicalPrice(version), version });
-    const send = async (id: string, servedPrice: PriceVersion, billing: Billing, doubts: readonly Doubt[] = ["served_model"]) => {
+    const send = async (
+      id: string,
+      servedPrice: PriceVersion,
+      billing: Billing,
+      doubts: readonly Doubt[] = ["served_model"],
+    ) => {
       await ledger.hold(holdOf(id, usd("9"), { model: "asked", price: pin(asked) }));
       const reserved = { hold: usd("9"), price: asked, servedPrice: pin(servedPrice) };
-      const settlement = settlementFor(reserved, { kind: "reported", tokens: tokensOf(1_000_000, 0), clamped: false, billing, doubts });
+      const settlement = settlementFor(reserved, {
+        kind: "reported",
+        tokens: tokensOf(1_000_000, 0),
+        clamped: false,
+        billing,
+        doubts,
+      });
       if (settlement.kind === "post") await ledger.post(id, settlement, endAt(noon));
     };
     await send("plain", answered, standardBilling);
     await send("priority", answered, { serviceTier: "priority", calls: { search: 2, code: 1 } });
     // What answered costs less: the price of the model asked for stays.
-    await send("cheaper", price({ model: "cheap", tiers: [tier(0, rates({ input: "0.5", output: "1" }))] }), standardBilling, ["served_model", "service_tier"]);
+    await send(
+      "cheaper",
+      price({ model: "cheap", tiers: [tier(0, rates({ input: "0.5", output: "1" }))] }),
+      standardBilling,
+      ["served_model", "service_tier"],
+    );
     const { records } = await expectExact(ledger);
-    const shown = records.map((row) => [row["SkuId"], row["SkuMeter"], row["PricingQuantity"], row["PricingUnit"], row["ConsumedQuantity"], row["ConsumedUnit"], row["BilledCost"], row["x_Doubts"]]);
+    const shown = records.map((row) => [
+      row["SkuId"],
+      row["SkuMeter"],
+      row["PricingQuantity"],
+      row["PricingUnit"],
+      row["ConsumedQuantity"],
+      row["ConsumedUnit"],
+      row["BilledCost"],
+      row["x_Doubts"],
+    ]);
     expect(shown.toSorted()).toEqual([
       ["answered/code", "Hosted Tool Calls", "1", "Requests", "1", "Requests", "0.03", "served_model"],
       ["answered/input", "Input Tokens", "1000000", "Tokens", "1000000", "Tokens", "3.00", "served_model"],
@@ -215,17 +319,36 @@ describe("the FOCUS export", () => {
     expect(new Set(records.map((row) => row["x_Model"]))).toEqual(new Set(["asked"]));
     expect(new Set(records.map((row) => row["x_PriceVersion"]))).toEqual(new Set([idOf(asked), idOf(answered)]));
     expect(new Set(records.map((row) => row["SkuPriceId"])).size).toBe(5);
-    expect(records.map((row) => JSON.parse(row["SkuPriceDetails"] ?? "")).filter((details) => details.x_ServiceTier === "priority")).toHaveLength(3);
+    expect(
+      records
+        .map((row) => JSON.parse(row["SkuPriceDetails"] ?? ""))
+        .filter((details) => details.x_ServiceTier === "priority"),
+    ).toHaveLength(3);
   });
 
   it("shows a correction of an earlier month as one, billed when it was made", async () => {
     const ledger = new MemoryLedger(berlin, emptyState());
-    const request = { version: price(), tokens: tokensOf(1_000_000, 0), who: alice, tags: { a: "b" }, end: "corrected", correction: usd("0.5") } as const;
+    const request = {
+      version: price(),
+      tokens: tokensOf(1_000_000, 0),
+      who: alice,
+      tags: { a: "b" },
+      end: "corrected",
+      correction: usd("0.5"),
+    } as const;
     await send(ledger, "october", { ...request, at: noon - 30 * dayMs });
     await send(ledger, "november", { ...request, at: noon - 19 * dayMs, correction: -usd("0.25") as PicoUsd });
     const { records } = await expectExact(ledger);
     const corrections = records.filter((row) => row["ChargeCategory"] === "Adjustment");
-    expect(corrections.map((row) => [row["BilledCost"], row["ChargeClass"], row["ChargePeriodStart"], row["BillingPeriodStart"], row["Tags"]])).toEqual([
+    expect(
+      corrections.map((row) => [
+        row["BilledCost"],
+        row["ChargeClass"],
+        row["ChargePeriodStart"],
+        row["BillingPeriodStart"],
+        row["Tags"],
+      ]),
+    ).toEqual([
       ["0.50", "Correction", "2026-10-20T22:00:00Z", "2026-10-31T23:00:00Z", '{"a":"b"}'],
       ["-0.25", null, "2026-10-31T23:00:00Z", "2026-10-31T23:00:00Z", '{"a":"b"}'],
     ]);
@@ -236,7 +359,10 @@ describe("the FOCUS export", () => {
     const { columns, records } = await exported(ledger, "1.3");
     expect(records).toEqual([]);
     expect(columns).toEqual(focusColumns("1.3"));
-    expect(columns.filter((name) => !focusColumns("1.2").includes(name))).toEqual(["HostProviderName", "ServiceProviderName"]);
+    expect(columns.filter((name) => !focusColumns("1.2").includes(name))).toEqual([
+      "HostProviderName",
+      "ServiceProviderName",
+    ]);
     // ColumnHandling: Pascal case without abbreviations, and what is our own comes last, with its prefix.
     const own = columns.findIndex((name) => name.startsWith("x_"));
     expect(columns.slice(0, own).filter((name) => !/^([A-Z][a-z]+)+$/.test(name) || name.length > 50)).toEqual([]);
@@ -252,18 +378,38 @@ describe("the FOCUS export", () => {
     for (let index = 0; index < 90; index++) {
       const at = noon - 59 * dayMs + index * 15 * 3_600_000;
       const end = ends[index % ends.length] ?? "posted";
-      await send(store.ledger, `r${index}`, { version, tokens: tokensOf(index * 100, index), at, who: index % 2 ? alice : bob, tags: { n: `${index % 3}` }, end, correction: usd("0.3") });
+      await send(store.ledger, `r${index}`, {
+        version,
+        tokens: tokensOf(index * 100, index),
+        at,
+        who: index % 2 ? alice : bob,
+        tags: { n: `${index % 3}` },
+        end,
+        correction: usd("0.3"),
+      });
     }
     const before = await expectExact(store.ledger);
     const db = connectToWrite(folder.database);
     await prune(db, { calendar: berlin, clock, olderThanMs: 40 * dayMs, pause: () => Promise.resolve() });
     db.close();
     const after = await expectExact(store.ledger);
-    for (const column of ["BilledCost", "ListCost"]) expect(columnSum(after.records, column)).toBe(columnSum(before.records, column));
+    for (const column of ["BilledCost", "ListCost"])
+      expect(columnSum(after.records, column)).toBe(columnSum(before.records, column));
     expect(after.records.filter((row) => row["SkuMeter"] === "Pruned Usage").length).toBeGreaterThan(5);
   });
 });
 
 function tokensOf(input: number, output: number): TokenCounts {
-  return { input, output, cached_input: 0, cache_write: 0, cache_write_1h: 0, audio_input: 0, image_input: 0, reasoning: 0, audio_output: 0, image_output: 0 };
+  return {
+    input,
+    output,
+    cached_input: 0,
+    cache_write: 0,
+    cache_write_1h: 0,
+    audio_input: 0,
+    image_input: 0,
+    reasoning: 0,
+    audio_output: 0,
+    image_output: 0,
+  };
 }

@@ -14,46 +14,83 @@ const firstDay = Date.parse("2026-01-01T00:00:00Z");
 
 function modelWith(price: PriceVersion | null): CatalogueModel {
   return {
-    id: "m", provider: "p", group: price?.group ?? null, price: price && { id: "", canonical: "", version: price }, contextTokens: 1, outputTokensMax: 1,
-    tokensPerByte: unchanged, imagePartTokens: null, audioPartTokens: null, filePartTokens: null, encoding: "o200k_base", tokenizerIsPublic: true,
-    errorFactor: 1000 as Permille, reasons: false, tokensPerSecond: 1, billsServerErrors: false, unit: "token", imagesOnly: false,
-    servedAs: [], obeysMaxToolCalls: false,
+    id: "m",
+    provider: "p",
+    group: price?.group ?? null,
+    price: price && { id: "", canonical: "", version: price },
+    contextTokens: 1,
+    outputTokensMax: 1,
+    tokensPerByte: unchanged,
+    imagePartTokens: null,
+    audioPartTokens: null,
+    filePartTokens: null,
+    encoding: "o200k_base",
+    tokenizerIsPublic: true,
+    errorFactor: 1000 as Permille,
+    reasons: false,
+    tokensPerSecond: 1,
+    billsServerErrors: false,
+    unit: "token",
+    imagesOnly: false,
+    servedAs: [],
+    obeysMaxToolCalls: false,
   };
 }
 
 /** A model with up to three prices that begin on some days, and none before. */
-const histories: fc.Arbitrary<ModelHistory> = fc.uniqueArray(fc.tuple(fc.nat(6), fc.option(prices, { freq: 6 })), { maxLength: 3, selector: ([day]) => day }).map((list) => ({
-  id: "m",
-  aliases: [],
-  spans: [
-    { start: Number.NEGATIVE_INFINITY, model: modelWith(null) },
-    ...list.toSorted(([a], [b]) => a - b).map(([day, price]) => ({ start: firstDay + day * dayMs, model: modelWith(price) })),
-  ],
-}));
+const histories: fc.Arbitrary<ModelHistory> = fc
+  .uniqueArray(fc.tuple(fc.nat(6), fc.option(prices, { freq: 6 })), { maxLength: 3, selector: ([day]) => day })
+  .map((list) => ({
+    id: "m",
+    aliases: [],
+    spans: [
+      { start: Number.NEGATIVE_INFINITY, model: modelWith(null) },
+      ...list
+        .toSorted(([a], [b]) => a - b)
+        .map(([day, price]) => ({ start: firstDay + day * dayMs, model: modelWith(price) })),
+    ],
+  }));
 
-const priceAt = ({ spans }: ModelHistory, at: number) => spans.findLast(({ start }) => start <= at)?.model.price?.version ?? null;
+const priceAt = ({ spans }: ModelHistory, at: number) =>
+  spans.findLast(({ start }) => start <= at)?.model.price?.version ?? null;
 const rateAt = (history: ModelHistory, at: number, prompt: number, side: "charged" | "list", name: TokenClass) => {
   const price = priceAt(history, at);
   return price === null || price.perRequest !== null ? null : formatRate(tierFor(price, prompt)[side][name]);
 };
-const holdsAt = ({ from, until }: Change, at: number) => (from === null || Date.parse(from) <= at) && (until === null || at < Date.parse(until));
+const holdsAt = ({ from, until }: Change, at: number) =>
+  (from === null || Date.parse(from) <= at) && (until === null || at < Date.parse(until));
 
 describe("changesOf", () => {
   it("names every rate that differs, with both values, at every time and prompt size, and no rate that does not", () => {
     fc.assert(
-      fc.property(histories, histories, fc.nat(8), fc.nat(3500), fc.constantFrom("charged", "list"), fc.constantFrom(...tokenClasses), (a, b, day, prompt, side, name) => {
-        const at = firstDay + (day - 1) * dayMs;
-        const changes = changesOf(a, b).filter((change) => holdsAt(change, at));
-        const reached = Math.max(0, ...[a, b].flatMap((one) => (priceAt(one, at)?.tiers ?? []).map((tier) => tier.fromPromptTokens)).filter((from) => from <= prompt));
-        const field = (of: TokenClass) => `${side === "charged" ? "gateway" : "official"}.${of}`;
-        const told = (of: TokenClass): (typeof changes)[number] | undefined => changes.find((change) => change.field === field(of) && change.from_prompt_tokens === reached);
-        const [before, after] = [rateAt(a, at, prompt, side, name), rateAt(b, at, prompt, side, name)];
-        // A class that has its parent's rate in both is told with its parent.
-        const nearest = (of: TokenClass | null): (typeof changes)[number] | undefined => (of === null ? undefined : (told(of) ?? nearest(parentClass[of])));
-        const change = nearest(name);
-        if (before !== after) expect(change).toMatchObject({ before, after });
-        else expect(told(name)).toBeUndefined();
-      }),
+      fc.property(
+        histories,
+        histories,
+        fc.nat(8),
+        fc.nat(3500),
+        fc.constantFrom("charged", "list"),
+        fc.constantFrom(...tokenClasses),
+        (a, b, day, prompt, side, name) => {
+          const at = firstDay + (day - 1) * dayMs;
+          const changes = changesOf(a, b).filter((change) => holdsAt(change, at));
+          const reached = Math.max(
+            0,
+            ...[a, b]
+              .flatMap((one) => (priceAt(one, at)?.tiers ?? []).map((tier) => tier.fromPromptTokens))
+              .filter((from) => from <= prompt),
+          );
+          const field = (of: TokenClass) => `${side === "charged" ? "gateway" : "official"}.${of}`;
+          const told = (of: TokenClass): (typeof changes)[number] | undefined =>
+            changes.find((change) => change.field === field(of) && change.from_prompt_tokens === reached);
+          const [before, after] = [rateAt(a, at, prompt, side, name), rateAt(b, at, prompt, side, name)];
+          // A class that has its parent's rate in both is told with its parent.
+          const nearest = (of: TokenClass | null): (typeof changes)[number] | undefined =>
+            of === null ? undefined : (told(of) ?? nearest(parentClass[of]));
+          const change = nearest(name);
+          if (before !== after) expect(change).toMatchObject({ before, after });
+          else expect(told(name)).toBeUndefined();
+        },
+      ),
       { numRuns: 500 },
     );
   });
@@ -62,8 +99,17 @@ describe("changesOf", () => {
     fc.assert(
       fc.property(histories, histories, (a, b) => {
         expect(changesOf(a, structuredClone(a))).toEqual([]);
-        const turned = changesOf(b, a).map(({ before, after, ...change }) => ({ ...change, before: after, after: before }));
-        const text = (changes: readonly Change[]) => changes.map((change) => JSON.stringify(change, ["field", "from_prompt_tokens", "from", "until", "before", "after"])).toSorted();
+        const turned = changesOf(b, a).map(({ before, after, ...change }) => ({
+          ...change,
+          before: after,
+          after: before,
+        }));
+        const text = (changes: readonly Change[]) =>
+          changes
+            .map((change) =>
+              JSON.stringify(change, ["field", "from_prompt_tokens", "from", "until", "before", "after"]),
+            )
+            .toSorted();
         expect(text(turned)).toEqual(text(changesOf(a, b)));
       }),
     );
@@ -74,12 +120,29 @@ describe("diffPrices", () => {
   it("names models that only one has, and what a group's fraction changes from when", () => {
     const before = catalogueOf({ "a.yaml": oneModel });
     const after = catalogueOf({
-      "a.yaml": oneModel.replace('fraction: "0.5"', 'fraction: "0.4"').replace("    tokenizer:", "    aliases: [great]\n    tokenizer:"),
-      "b.yaml": 'provider: other\nmodels:\n  small:\n    group: half\n    context_tokens: 10\n    max_output_tokens: 10\n    prices:\n      - { from: 2027-01-01, source: x, official: { input: "1", output: "1" } }\n',
+      "a.yaml": oneModel
+        .replace('fraction: "0.5"', 'fraction: "0.4"')
+        .replace("    tokenizer:", "    aliases: [great]\n    tokenizer:"),
+      "b.yaml":
+        'provider: other\nmodels:\n  small:\n    group: half\n    context_tokens: 10\n    max_output_tokens: 10\n    prices:\n      - { from: 2027-01-01, source: x, official: { input: "1", output: "1" } }\n',
     });
     const diff = diffPrices(before, after);
-    expect(diff).toMatchObject({ before: before.digest, after: after.digest, removed: [], added: [{ model: "small", group: "half", from: "2027-01-01" }] });
-    expect(diff.changes.map(({ model, field, before: old, after: now, from, until }) => [model, field, old, now, from, until])).toEqual([
+    expect(diff).toMatchObject({
+      before: before.digest,
+      after: after.digest,
+      removed: [],
+      added: [{ model: "small", group: "half", from: "2027-01-01" }],
+    });
+    expect(
+      diff.changes.map(({ model, field, before: old, after: now, from, until }) => [
+        model,
+        field,
+        old,
+        now,
+        from,
+        until,
+      ]),
+    ).toEqual([
       ["big", "aliases", null, "great", null, null],
       ["big", "fraction", "0.5", "0.4", "2026-01-01", null],
       ["big", "gateway.input", "1.00", "0.80", "2026-01-01", null],
@@ -89,9 +152,21 @@ describe("diffPrices", () => {
   });
 
   it("names service tiers, fees and who may answer", () => {
-    const more = '        service_tiers: { flex: { official: { input: "1", output: "5" } } }\n        fees: { web_search_call: { usd: "0.01", input_tokens: 16000 } }\n';
-    const after = catalogueOf({ "a.yaml": (oneModel + more).replace("    tokenizer:", "    served_as: [great]\n    obeys_max_tool_calls: true\n    tokenizer:") });
-    expect(diffPrices(catalogueOf({ "a.yaml": oneModel }), after).changes.map(({ field, before, after: now }) => [field, before, now])).toEqual([
+    const more =
+      '        service_tiers: { flex: { official: { input: "1", output: "5" } } }\n        fees: { web_search_call: { usd: "0.01", input_tokens: 16000 } }\n';
+    const after = catalogueOf({
+      "a.yaml": (oneModel + more).replace(
+        "    tokenizer:",
+        "    served_as: [great]\n    obeys_max_tool_calls: true\n    tokenizer:",
+      ),
+    });
+    expect(
+      diffPrices(catalogueOf({ "a.yaml": oneModel }), after).changes.map(({ field, before, after: now }) => [
+        field,
+        before,
+        now,
+      ]),
+    ).toEqual([
       ["served_as", null, "great"],
       ["obeys_max_tool_calls", "false", "true"],
       ["fees.web_search_call.gateway", null, "0.005"],
@@ -105,10 +180,28 @@ describe("diffPrices", () => {
   });
 
   it("ends a change where a later price is the same again", () => {
-    const correction = oneModel.replace('output: "10.00"', 'output: "12.00"') + '      - { from: 2026-03-01, source: "a list", official: { input: "2.00", output: "10.00" } }\n';
+    const correction =
+      oneModel.replace('output: "10.00"', 'output: "12.00"') +
+      '      - { from: 2026-03-01, source: "a list", official: { input: "2.00", output: "10.00" } }\n';
     expect(diffPrices(catalogueOf({ "a.yaml": oneModel }), catalogueOf({ "a.yaml": correction })).changes).toEqual([
-      { model: "big", field: "gateway.output", from_prompt_tokens: 0, from: "2026-01-01", until: "2026-03-01", before: "5.00", after: "6.00" },
-      { model: "big", field: "official.output", from_prompt_tokens: 0, from: "2026-01-01", until: "2026-03-01", before: "10.00", after: "12.00" },
+      {
+        model: "big",
+        field: "gateway.output",
+        from_prompt_tokens: 0,
+        from: "2026-01-01",
+        until: "2026-03-01",
+        before: "5.00",
+        after: "6.00",
+      },
+      {
+        model: "big",
+        field: "official.output",
+        from_prompt_tokens: 0,
+        from: "2026-01-01",
+        until: "2026-03-01",
+        before: "10.00",
+        after: "12.00",
+      },
     ]);
   });
 });

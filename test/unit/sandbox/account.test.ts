@@ -14,7 +14,12 @@ describe("the account", () => {
     await using sandbox = await startSandbox({ startingBalanceUsd: "10.00", now: () => 1_760_000_000_000 });
     const before = JSON.parse((await info(sandbox)).body.toString());
     expect(before).toMatchObject({ code: 200, message: "success" });
-    expect(before.data).toMatchObject({ type: "ppu", api_key: sandbox.apiKey, equivalent_in_usd: 10, max_suno_concurrency: 3 });
+    expect(before.data).toMatchObject({
+      type: "ppu",
+      api_key: sandbox.apiKey,
+      equivalent_in_usd: 10,
+      max_suno_concurrency: 3,
+    });
     expect(before.data.notification_hook_url).toMatch(/^https:/);
     expect(Object.keys(before.data)).toHaveLength(37);
     expect(Object.keys(before.data.wallet)).toHaveLength(35);
@@ -26,14 +31,15 @@ describe("the account", () => {
     expect(sandbox.accountCalls).toBe(2);
   });
 
-  it.each([["root", undefined, 25], ["absent", undefined, undefined], ["data", 25, undefined]] as const)(
-    "has equivalent_in_usd in its place: %s",
-    async (equivalentInUsd, inData, atRoot) => {
-      await using sandbox = await startSandbox({ equivalentInUsd });
-      const record = JSON.parse((await info(sandbox)).body.toString());
-      expect([record.data.equivalent_in_usd, record.equivalent_in_usd]).toEqual([inData, atRoot]);
-    },
-  );
+  it.each([
+    ["root", undefined, 25],
+    ["absent", undefined, undefined],
+    ["data", 25, undefined],
+  ] as const)("has equivalent_in_usd in its place: %s", async (equivalentInUsd, inData, atRoot) => {
+    await using sandbox = await startSandbox({ equivalentInUsd });
+    const record = JSON.parse((await info(sandbox)).body.toString());
+    expect([record.data.equivalent_in_usd, record.equivalent_in_usd]).toEqual([inData, atRoot]);
+  });
 
   it("tops up, expires, freezes and is used by others, by scenario or by hand", async () => {
     await using sandbox = await startSandbox({ startingBalanceUsd: "10" });
@@ -42,9 +48,17 @@ describe("the account", () => {
     sandbox.useByOthers("0.25");
     const { data } = JSON.parse((await info(sandbox)).body.toString());
     expect(data.credit_pack_info).toMatchObject({
-      total_credits: 150_000_000, used_credits: 7_500_000, frozen_credits: 15_000_000, expired_credits: 10_000_000, available_credits: 117_500_000,
+      total_credits: 150_000_000,
+      used_credits: 7_500_000,
+      frozen_credits: 15_000_000,
+      expired_credits: 10_000_000,
+      available_credits: 117_500_000,
     });
-    expect(data.wallet).toMatchObject({ credit_remain: 117_500_000, credit_used: 7_500_000, credit_frozen: 15_000_000 });
+    expect(data.wallet).toMatchObject({
+      credit_remain: 117_500_000,
+      credit_used: 7_500_000,
+      credit_frozen: 15_000_000,
+    });
     expect([data.equivalent_in_usd, sandbox.balanceUsd()]).toEqual([11.75, "11.75"]);
   });
 

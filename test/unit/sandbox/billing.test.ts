@@ -39,12 +39,21 @@ describe("prices", () => {
 
   it("of one's own, with cached input and a minimum", async () => {
     await using own = await startSandbox({
-      prices: { "gpt-4o": { input: "2", cachedInput: "0.5", output: "8" }, small: { input: "1", output: "1", minimumUsd: "0" } },
+      prices: {
+        "gpt-4o": { input: "2", cachedInput: "0.5", output: "8" },
+        small: { input: "1", output: "1", minimumUsd: "0" },
+      },
       minimum: { tokens: 100, usd: "0.005" },
     });
-    expect(await billFor(hello, "prompt:1000000+cached:400000+tokens:1", own)).toMatchObject({ usd: "1.400008", minimumApplied: false });
+    expect(await billFor(hello, "prompt:1000000+cached:400000+tokens:1", own)).toMatchObject({
+      usd: "1.400008",
+      minimumApplied: false,
+    });
     expect(await billFor(hello, "prompt:10+tokens:10", own)).toMatchObject({ usd: "0.005", minimumApplied: true });
-    expect(await billFor({ ...hello, model: "small" }, "prompt:10+tokens:10", own)).toMatchObject({ usd: "0.0001", minimumApplied: true });
+    expect(await billFor({ ...hello, model: "small" }, "prompt:10+tokens:10", own)).toMatchObject({
+      usd: "0.0001",
+      minimumApplied: true,
+    });
   });
 });
 
@@ -83,7 +92,8 @@ describe("what is billed", () => {
 
   it("is nothing for an error, unless it is to be billed all the same", async () => {
     const before = sandbox.billed.calls;
-    for (const scenario of ["status:429", "status:500", "html", "empty", "redirect-loop", "free"]) await ask(sandbox, hello, { scenario });
+    for (const scenario of ["status:429", "status:500", "html", "empty", "redirect-loop", "free"])
+      await ask(sandbox, hello, { scenario });
     await ask(sandbox, { model: "gpt-4o" });
     expect(sandbox.billed.calls).toBe(before);
     expect(await billFor(hello, "status:500+billed+tokens:12")).toMatchObject({ completionTokens: 12 });

@@ -1,7 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { get_encoding } from "tiktoken";
 import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
-import { ask, begin, chunksIn, completionIn, eventsIn, hello, helloStream, textOf } from "../../support/sandbox-client.ts";
+import {
+  ask,
+  begin,
+  chunksIn,
+  completionIn,
+  eventsIn,
+  hello,
+  helloStream,
+  textOf,
+} from "../../support/sandbox-client.ts";
 
 let sandbox: Sandbox;
 beforeAll(async () => {
@@ -18,7 +27,11 @@ describe("a plain chat completion", () => {
     const completion = completionIn(seen);
     expect(seen).toMatchObject({ status: 200, broken: null, headers: { "content-type": "application/json" } });
     expect(seen.headers["x-request-id"]).toMatch(/^req_[0-9a-f]{32}$/);
-    expect(completion).toMatchObject({ object: "chat.completion", model: "gpt-4o", system_fingerprint: "fp_sandbox01" });
+    expect(completion).toMatchObject({
+      object: "chat.completion",
+      model: "gpt-4o",
+      system_fingerprint: "fp_sandbox01",
+    });
     const text = completion.choices[0]?.message?.content ?? "";
     expect(completion.choices).toMatchObject([{ index: 0, finish_reason: "stop", message: { role: "assistant" } }]);
     expect(completion.usage?.completion_tokens).toBe(tokens(text));
@@ -63,9 +76,14 @@ describe("a plain chat completion", () => {
   });
 
   it("counts image parts by kind and gives log probabilities", async () => {
-    const image = { type: "image_url", image_url: { url: `data:image/png;base64,${"A".repeat(50_000)}`, detail: "low" } };
+    const image = {
+      type: "image_url",
+      image_url: { url: `data:image/png;base64,${"A".repeat(50_000)}`, detail: "low" },
+    };
     const content = [{ type: "text", text: "Say hello." }, image];
-    const withImage = completionIn(await ask(sandbox, { ...hello, messages: [{ role: "user", content }], logprobs: true }));
+    const withImage = completionIn(
+      await ask(sandbox, { ...hello, messages: [{ role: "user", content }], logprobs: true }),
+    );
     expect(withImage.usage?.prompt_tokens).toBe(3 + 3 + tokens("user") + tokens("Say hello.") + 85);
     const listed = withImage.choices[0]?.logprobs?.content ?? [];
     expect(listed.map(({ token }) => token).join("")).toBe(withImage.choices[0]?.message?.content);
@@ -133,7 +151,9 @@ describe("refusals", () => {
   it("answers unknown paths with 404 in JSON and lists its models", async () => {
     expect((await ask(sandbox, hello, { path: "/v1/unknown" })).status).toBe(404);
     const models = await ask(sandbox, undefined, { path: "/v1/models", method: "GET" });
-    expect(JSON.parse(models.body.toString()).data).toContainEqual(expect.objectContaining({ id: "gpt-4o", object: "model" }));
+    expect(JSON.parse(models.body.toString()).data).toContainEqual(
+      expect.objectContaining({ id: "gpt-4o", object: "model" }),
+    );
   });
 });
 
@@ -151,7 +171,9 @@ describe("determinism", () => {
 
 describe("choosing a scenario", () => {
   it("by a function, a model's suffix or the last message, all of them together", async () => {
-    await using own = await startSandbox({ scenario: ({ path }) => (path.startsWith("/v1/chat") ? "prompt:77" : undefined) });
+    await using own = await startSandbox({
+      scenario: ({ path }) => (path.startsWith("/v1/chat") ? "prompt:77" : undefined),
+    });
     const messages = [{ role: "user", content: "Please #sandbox served:gpt-x+set-cookie thanks" }];
     const seen = await ask(own, { model: "gpt-4o+tokens:5", messages });
     expect(completionIn(seen)).toMatchObject({ model: "gpt-x", usage: { prompt_tokens: 77, completion_tokens: 5 } });
@@ -179,7 +201,11 @@ describe("what it remembers", () => {
     begin(own, helloStream, { scenario: "endless:1" });
     await streams;
     await expect(own.waitFor(() => false, 1)).rejects.toThrow("waited 1 ms");
-    await expect(own.waitFor(() => { throw new Error("odd"); })).rejects.toThrow("odd");
+    await expect(
+      own.waitFor(() => {
+        throw new Error("odd");
+      }),
+    ).rejects.toThrow("odd");
     const never = expect(own.waitFor(() => false)).rejects.toThrow("closed");
     await own.close();
     await never;

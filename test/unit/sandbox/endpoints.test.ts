@@ -31,7 +31,11 @@ function post(path: string, body: object, headers: Readonly<Record<string, strin
   const isForm = body instanceof FormData;
   return fetch(sandbox.url + path, {
     method: "POST",
-    headers: { authorization: `Bearer ${sandbox.apiKey}`, ...(!isForm && { "content-type": "application/json" }), ...headers },
+    headers: {
+      authorization: `Bearer ${sandbox.apiKey}`,
+      ...(!isForm && { "content-type": "application/json" }),
+      ...headers,
+    },
     body: isForm ? body : JSON.stringify(body),
   });
 }
@@ -49,7 +53,8 @@ describe.each(requests)("the sandbox's %s", (path, body) => {
 
   it("wants its key and a model, and takes scenarios", async () => {
     expect((await post(path, body(), { authorization: "Bearer wrong" })).status).toBe(401);
-    const without = path.includes("images/e") || path.includes("images/v") || path.includes("/trans") ? formOf({}, "file") : {};
+    const without =
+      path.includes("images/e") || path.includes("images/v") || path.includes("/trans") ? formOf({}, "file") : {};
     expect((await post(path, without)).status).toBe(400);
     expect((await post(path, body(), { "x-sandbox-scenario": "status:503" })).status).toBe(503);
     expect((await post(path, body(), { "x-sandbox-scenario": "none-such" })).status).toBe(400);

@@ -5,7 +5,17 @@ import { Agent, type IncomingMessage } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseScenario, scenarioList, scenarios } from "../../../src/sandbox/scenarios.ts";
 import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
-import { ask, begin, chunksIn, completionIn, eventsIn, hello, helloStream, readAll, textOf } from "../../support/sandbox-client.ts";
+import {
+  ask,
+  begin,
+  chunksIn,
+  completionIn,
+  eventsIn,
+  hello,
+  helloStream,
+  readAll,
+  textOf,
+} from "../../support/sandbox-client.ts";
 
 let sandbox: Sandbox;
 beforeAll(async () => {
@@ -20,7 +30,7 @@ describe("the list", () => {
   it("describes every scenario, and reads several with their values", () => {
     expect(scenarioList).toHaveLength(Object.keys(scenarios).length);
     expect(scenarioList).toContainEqual({ usage: "cut:CHUNKS", description: expect.stringContaining("breaks") });
-    expect(parseScenario(" cut:5 + slow+usage:{\"a\":1}")).toEqual({ cut: "5", slow: "50", usage: '{"a":1}' });
+    expect(parseScenario(' cut:5 + slow+usage:{"a":1}')).toEqual({ cut: "5", slow: "50", usage: '{"a":1}' });
     expect(parseScenario("cut+unknown")).toBeNull();
     expect(parseScenario("toString")).toBeNull();
     expect(parseScenario("")).toEqual({});
@@ -88,8 +98,12 @@ describe("time", () => {
     request.destroy();
     await sandbox.waitFor(({ ledger }) => ledger.at(-1)?.scenario === "silent-stream");
     expect(sandbox.ledger.at(-1)).toMatchObject({ completionTokens: 0, abortedByClient: true });
-    begin(sandbox, hello, { scenario: "silent-stream" }).on("response", (plainResponse: IncomingMessage) => plainResponse.destroy());
-    await sandbox.waitFor(({ requests }) => requests.at(-1)?.scenario === "silent-stream" && requests.at(-1)?.ended === "clientLeft");
+    begin(sandbox, hello, { scenario: "silent-stream" }).on("response", (plainResponse: IncomingMessage) =>
+      plainResponse.destroy(),
+    );
+    await sandbox.waitFor(
+      ({ requests }) => requests.at(-1)?.scenario === "silent-stream" && requests.at(-1)?.ended === "clientLeft",
+    );
   });
 
   it("latency, slow and headers-first take at least their time", async () => {
@@ -122,7 +136,11 @@ describe("refusals and other answers", () => {
   it.each([400, 401, 402, 403, 404, 418, 429, 500, 502, 503, 504])("status:%i in JSON", async (status) => {
     const seen = await plain(`status:${status}`);
     expect(seen.status).toBe(status);
-    expect(completionIn(seen).error).toMatchObject({ message: expect.any(String), type: expect.any(String), param: null });
+    expect(completionIn(seen).error).toMatchObject({
+      message: expect.any(String),
+      type: expect.any(String),
+      param: null,
+    });
     expect(seen.headers["retry-after"]).toBe(status === 429 ? "1" : undefined);
   });
 
@@ -225,7 +243,11 @@ describe("what is in it", () => {
 
   it("reasoning, told inside or outside the completion, and more than was allowed", async () => {
     const inside = completionIn(await plain("reasoning:50+tokens:10+prompt:5")).usage;
-    expect(inside).toMatchObject({ completion_tokens: 60, total_tokens: 65, completion_tokens_details: { reasoning_tokens: 50 } });
+    expect(inside).toMatchObject({
+      completion_tokens: 60,
+      total_tokens: 65,
+      completion_tokens_details: { reasoning_tokens: 50 },
+    });
     const outside = completionIn(await plain("reasoning-outside:50+tokens:10+prompt:5")).usage;
     expect(outside).toMatchObject({ completion_tokens: 10, total_tokens: 65 });
     const beyond = completionIn(await ask(sandbox, { ...hello, max_tokens: 16 }, { scenario: "over-limit:20" }));

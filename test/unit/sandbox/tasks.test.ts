@@ -4,25 +4,49 @@ import { startSandbox, type Sandbox } from "../../../src/sandbox/server.ts";
 import { breachesOf } from "../../support/gateway-document.ts";
 import { ask } from "../../support/sandbox-client.ts";
 
-function task(sandbox: Sandbox, method: string, id: string, headers: Record<string, string> = { "x-api-key": sandbox.apiKey }) {
+function task(
+  sandbox: Sandbox,
+  method: string,
+  id: string,
+  headers: Record<string, string> = { "x-api-key": sandbox.apiKey },
+) {
   return ask(sandbox, undefined, { method, path: `/api/v1/task/${id}`, headers });
 }
 
 function create(sandbox: Sandbox, scenario: string, body: object = {}) {
-  const creation = { model: `kling${scenario === "" ? "" : `+${scenario}`}`, task_type: "video_generation", input: { prompt: "a fox", duration: 5 }, ...body };
+  const creation = {
+    model: `kling${scenario === "" ? "" : `+${scenario}`}`,
+    task_type: "video_generation",
+    input: { prompt: "a fox", duration: 5 },
+    ...body,
+  };
   return ask(sandbox, creation, { method: "POST", path: "/api/v1/task", headers: { "x-api-key": sandbox.apiKey } });
 }
 
 const jsonOf = (asked: { readonly body: Buffer }) => JSON.parse(asked.body.toString());
 
 describe("tasks of the sandbox", () => {
-  it.each([["", "TaskAnswer"], ["unified", "TaskUnified"], ["conversation", "TaskEnvelope"]])("run their life in the form %j, as the document has it", async (form, schema) => {
+  it.each([
+    ["", "TaskAnswer"],
+    ["unified", "TaskUnified"],
+    ["conversation", "TaskEnvelope"],
+  ])("run their life in the form %j, as the document has it", async (form, schema) => {
     let now = Date.parse("2026-11-20T12:00:00Z");
     await using sandbox = await startSandbox({ startingBalanceUsd: "10", now: () => now });
     const scenario = [form, "task-wait:1000", "task-run:2000"].filter((each) => each !== "").join("+");
-    const created = jsonOf(await create(sandbox, scenario, form === "conversation" ? { input: { scale: 2, image: "https://x.example/i.png" } } : {}));
+    const created = jsonOf(
+      await create(
+        sandbox,
+        scenario,
+        form === "conversation" ? { input: { scale: 2, image: "https://x.example/i.png" } } : {},
+      ),
+    );
     expect(breachesOf("TaskAnswer", created)).toEqual([]);
-    expect(created.data).toMatchObject({ status: "pending", model: "kling", meta: { started_at: "0001-01-01T00:00:00Z", usage: { type: "llm", frozen: 2_500_000, consume: 0 } } });
+    expect(created.data).toMatchObject({
+      status: "pending",
+      model: "kling",
+      meta: { started_at: "0001-01-01T00:00:00Z", usage: { type: "llm", frozen: 2_500_000, consume: 0 } },
+    });
     const words: string[] = [];
     for (const at of [999, 1000, 2999, 3000, 99_000]) {
       now = Date.parse("2026-11-20T12:00:00Z") + at;
@@ -43,8 +67,15 @@ describe("tasks of the sandbox", () => {
     };
     const music = await ended("unified", { model: "suno+task-wait:0+task-run:0", task_type: "music" });
     expect(music.output).toMatchObject([{ status: "SUCCESS", task_id: music.task_id }, {}]);
-    expect(await ended("task-fails:no credit")).toMatchObject({ status: "failed", error: { code: 10_000, message: "no credit" }, meta: { usage: { consume: 0 } } });
-    expect(await ended("task-fails+consume:7+usage-type:quota")).toMatchObject({ status: "failed", meta: { usage: { type: "quota", consume: 7 } } });
+    expect(await ended("task-fails:no credit")).toMatchObject({
+      status: "failed",
+      error: { code: 10_000, message: "no credit" },
+      meta: { usage: { consume: 0 } },
+    });
+    expect(await ended("task-fails+consume:7+usage-type:quota")).toMatchObject({
+      status: "failed",
+      meta: { usage: { type: "quota", consume: 7 } },
+    });
     expect(await ended("task-endless")).toMatchObject({ status: "processing" });
     expect(sandbox.billed.calls).toBe(2);
   });

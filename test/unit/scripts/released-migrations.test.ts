@@ -21,16 +21,25 @@ function withFolder<Result>(files: Readonly<Record<string, string>>, use: (folde
   }
 }
 
-const first = { "sqlite/001-ledger.sql": "create table a (b);\n", "sqlite/004-more.sql": "create table c (d);\n", "postgres/001-ledger.sql": "create table a (b int);\n" };
+const first = {
+  "sqlite/001-ledger.sql": "create table a (b);\n",
+  "sqlite/004-more.sql": "create table c (d);\n",
+  "postgres/001-ledger.sql": "create table a (b int);\n",
+};
 const released = withFolder(first, migrationDigests);
-const faultsOf = (files: Readonly<Record<string, string>>) => migrationFaults(withFolder(files, migrationDigests), released);
+const faultsOf = (files: Readonly<Record<string, string>>) =>
+  migrationFaults(withFolder(files, migrationDigests), released);
 
 it("the migrations of the last release are as they were released", () => {
-  expect(migrationFaults(migrationDigests(migrations), JSON.parse(readFileSync(join(migrations, "released.json"), "utf8")))).toEqual([]);
+  expect(
+    migrationFaults(migrationDigests(migrations), JSON.parse(readFileSync(join(migrations, "released.json"), "utf8"))),
+  ).toEqual([]);
 });
 
 it("every migration of the product is covered", () => {
-  expect(Object.keys(migrationDigests(migrations))).toEqual(expect.arrayContaining(["postgres/001-ledger.sql", "sqlite/001-ledger.sql", "sqlite/013-doubts.sql"]));
+  expect(Object.keys(migrationDigests(migrations))).toEqual(
+    expect.arrayContaining(["postgres/001-ledger.sql", "sqlite/001-ledger.sql", "sqlite/013-doubts.sql"]),
+  );
 });
 
 describe("released migrations", () => {

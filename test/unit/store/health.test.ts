@@ -16,7 +16,10 @@ it("tells once that nothing can be written, and once that it can again, with wha
   health.failed("full");
   health.works(3);
   health.works(0);
-  expect(events).toEqual([{ kind: "unwritable", reason: "full" }, { kind: "writable", afterMs: 700, waited: 3 }]);
+  expect(events).toEqual([
+    { kind: "unwritable", reason: "full" },
+    { kind: "writable", afterMs: 700, waited: 3 },
+  ]);
 });
 
 it("does not tell of every blink, and of one that stays all the same", () => {
@@ -32,5 +35,8 @@ it("does not tell of every blink, and of one that stays all the same", () => {
   clock.advance(10_000);
   health.failed("still full");
   health.works(1);
-  expect(events.slice(2)).toEqual([{ kind: "unwritable", reason: "still full" }, { kind: "writable", afterMs: 10_000, waited: 1 }]);
+  expect(events.slice(2)).toEqual([
+    { kind: "unwritable", reason: "still full" },
+    { kind: "writable", afterMs: 10_000, waited: 1 },
+  ]);
 });

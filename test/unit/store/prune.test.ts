@@ -9,7 +9,18 @@ import { horizons, prunePreview } from "../../../src/store/pruning.ts";
 import { answer } from "../../../src/store/sqlite/answer.ts";
 import { prune } from "../../../src/store/sqlite/prune.ts";
 import { calendarOf } from "../../../src/time/calendar.ts";
-import { alice, assumed, bob, budget, endAt, holdOf, noon, openStore, posting, tempFolder } from "../../support/ledger-fixtures.ts";
+import {
+  alice,
+  assumed,
+  bob,
+  budget,
+  endAt,
+  holdOf,
+  noon,
+  openStore,
+  posting,
+  tempFolder,
+} from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
 const dayMs = 86_400_000;
@@ -22,20 +33,37 @@ const open = (path: string, calendar = berlin) => openStore({ path, calendar, cl
 
 /** A few hundred charges over 200 days in every state, before budgets of every period. */
 async function fill({ ledger }: Store): Promise<void> {
-  for (const period of ["total", "1h", "1d", "1w", "1mo"] as const) await ledger.setBudget(budget({ kind: "all" }, period, "9000", "soft"), noon - 200 * dayMs);
+  for (const period of ["total", "1h", "1d", "1w", "1mo"] as const)
+    await ledger.setBudget(budget({ kind: "all" }, period, "9000", "soft"), noon - 200 * dayMs);
   await ledger.setBudget(budget({ kind: "eachKey", team: null }, "total", "9000", "soft"), noon - 200 * dayMs);
   await ledger.setBudget(budget({ kind: "team", team: "red" }, "1mo", "9000", "soft"), noon - 200 * dayMs);
   for (let index = 0; index < 600; index++) {
     const at = noon - 200 * dayMs + index * 8 * 3_600_000 + index * 60_000;
     const id = `r${index}`;
     const unpriced = index % 11 === 0;
-    await ledger.hold(holdOf(id, unpriced ? null : usd("0.10"), { at, caller: index % 3 === 0 ? bob : alice, model: index % 5 === 0 ? "model-b" : "model-a", kind: index % 97 === 0 ? "task" : "request", retry: index % 4 }));
+    await ledger.hold(
+      holdOf(id, unpriced ? null : usd("0.10"), {
+        at,
+        caller: index % 3 === 0 ? bob : alice,
+        model: index % 5 === 0 ? "model-b" : "model-a",
+        kind: index % 97 === 0 ? "task" : "request",
+        retry: index % 4,
+      }),
+    );
     if (index % 97 === 0) continue;
     if (index % 7 === 0) await ledger.void(id, "not_sent", endAt(at));
     else if (unpriced) await ledger.post(id, assumed(null), endAt(at));
     else await ledger.post(id, index % 13 === 0 ? assumed(usd("0.10")) : posting(100 + index, index), endAt(at));
-    if (index % 50 === 1) await ledger.adjust(id, { id: `${id}-a`, at: at + dayMs, amount: usd("0.01"), why: "debit", by: "root" });
-    if (index % 100 === 1) await ledger.adjust(id, { id: `${id}-b`, at: at + 2 * dayMs, amount: -usd("0.002") as PicoUsd, why: "credit", by: "root" });
+    if (index % 50 === 1)
+      await ledger.adjust(id, { id: `${id}-a`, at: at + dayMs, amount: usd("0.01"), why: "debit", by: "root" });
+    if (index % 100 === 1)
+      await ledger.adjust(id, {
+        id: `${id}-b`,
+        at: at + 2 * dayMs,
+        amount: -usd("0.002") as PicoUsd,
+        why: "credit",
+        by: "root",
+      });
   }
   // A correction of today keeps what it corrects.
   await ledger.adjust("r1", { id: "r1-late", at: noon, amount: usd("0.5"), why: "debit", by: "root" });
@@ -50,9 +78,15 @@ async function sums({ ledger }: Store) {
     // Taken from the charges: as much as the rollups say.
     untagged: await by(...reportDimensions.filter((name) => name !== "hour"), "tag:feature"),
     // And so does what would be recomputed under other prices, which keeps the amount of a carried sum.
-    whatIf: (await ledger.whatIf({ by: reportDimensions.filter((name) => name !== "hour"), ...span }, () => ({ ok: false, why: "adjustment" }))).map(
-      ({ whatIf, ...row }) => ({ ...row, same: whatIf.cost === row.cost && whatIf.notRecomputed.adjustment?.requests === row.requests }),
-    ),
+    whatIf: (
+      await ledger.whatIf({ by: reportDimensions.filter((name) => name !== "hour"), ...span }, () => ({
+        ok: false,
+        why: "adjustment",
+      }))
+    ).map(({ whatIf, ...row }) => ({
+      ...row,
+      same: whatIf.cost === row.cost && whatIf.notRecomputed.adjustment?.requests === row.requests,
+    })),
     pending: await ledger.pending(),
   };
 }
@@ -66,45 +100,53 @@ function counts(db: Connection) {
   };
 }
 
-it("pruning keeps every sum, leaves verify clean after each step, and touches nothing that is pending", { timeout: 60_000 }, async () => {
-  using folder = tempFolder();
-  await using store = await open(folder.database);
-  await fill(store);
-  const before = await sums(store);
-  expect(before.pending.count).toBeGreaterThan(3);
-  expect(before.total[0]?.retries).toBeGreaterThan(300);
-  const db = connectToWrite(folder.database);
-  using _ = { [Symbol.dispose]: () => db.close() };
-  const had = counts(db);
+it(
+  "pruning keeps every sum, leaves verify clean after each step, and touches nothing that is pending",
+  { timeout: 60_000 },
+  async () => {
+    using folder = tempFolder();
+    await using store = await open(folder.database);
+    await fill(store);
+    const before = await sums(store);
+    expect(before.pending.count).toBeGreaterThan(3);
+    expect(before.total[0]?.retries).toBeGreaterThan(300);
+    const db = connectToWrite(folder.database);
+    using _ = { [Symbol.dispose]: () => db.close() };
+    const had = counts(db);
 
-  const preview = answer(db, prunePreview(horizons(rules)));
-  expect(counts(db)).toEqual(had);
-  const unclean: unknown[] = [];
-  const pause = async () => {
-    const { differences } = await store.ledger.verify();
-    unclean.push(...differences);
-  };
-  const pruned = await prune(db, { ...rules, pause });
-  expect(unclean).toEqual([]);
-  expect(pruned).toEqual(preview);
-  expect(pruned.charges).toBeGreaterThan(300);
-  expect(pruned.quarters).toBeGreaterThan(300);
+    const preview = answer(db, prunePreview(horizons(rules)));
+    expect(counts(db)).toEqual(had);
+    const unclean: unknown[] = [];
+    const pause = async () => {
+      const { differences } = await store.ledger.verify();
+      unclean.push(...differences);
+    };
+    const pruned = await prune(db, { ...rules, pause });
+    expect(unclean).toEqual([]);
+    expect(pruned).toEqual(preview);
+    expect(pruned.charges).toBeGreaterThan(300);
+    expect(pruned.quarters).toBeGreaterThan(300);
 
-  expect(await sums(store)).toEqual(before);
-  expect(before.untagged).toEqual(before.parts.map((row) => ({ ...row, dimensions: { ...row.dimensions, "tag:feature": null } })));
-  expect(before.whatIf).toEqual(before.parts.map((row) => ({ ...row, same: true })));
-  expect(await store.ledger.prunedUntil()).toBe(pruned.before);
-  expect(await store.ledger.verify()).toMatchObject({ differences: [] });
-  const left = counts(db);
-  expect(left.links).toBe(0);
-  expect(left.charges).toBe(had.charges - pruned.charges);
-  expect(left.carried).toBeGreaterThan(0);
-  // What stays of the old time is pending, or has a later correction.
-  const old = await store.ledger.charges({ until: pruned.before, limit: 1000 });
-  expect(old.charges.filter(({ state, route, id }) => state !== "pending" && route !== "carried" && id !== "r1")).toEqual([]);
+    expect(await sums(store)).toEqual(before);
+    expect(before.untagged).toEqual(
+      before.parts.map((row) => ({ ...row, dimensions: { ...row.dimensions, "tag:feature": null } })),
+    );
+    expect(before.whatIf).toEqual(before.parts.map((row) => ({ ...row, same: true })));
+    expect(await store.ledger.prunedUntil()).toBe(pruned.before);
+    expect(await store.ledger.verify()).toMatchObject({ differences: [] });
+    const left = counts(db);
+    expect(left.links).toBe(0);
+    expect(left.charges).toBe(had.charges - pruned.charges);
+    expect(left.carried).toBeGreaterThan(0);
+    // What stays of the old time is pending, or has a later correction.
+    const old = await store.ledger.charges({ until: pruned.before, limit: 1000 });
+    expect(
+      old.charges.filter(({ state, route, id }) => state !== "pending" && route !== "carried" && id !== "r1"),
+    ).toEqual([]);
 
-  expect(await prune(db, rules)).toMatchObject({ charges: 0, windows: 0, quarters: 0 });
-});
+    expect(await prune(db, rules)).toMatchObject({ charges: 0, windows: 0, quarters: 0 });
+  },
+);
 
 it("windows that are made afterwards, and another time zone, count carried sums in", { timeout: 60_000 }, async () => {
   using folder = tempFolder();
@@ -124,10 +166,17 @@ it("windows that are made afterwards, and another time zone, count carried sums 
   expect(found).toMatchObject({ spent: expected?.spent, held: expected?.held });
 
   await store[Symbol.asyncDispose]();
-  await using serve = await openStore({ path: folder.database, calendar: calendarOf("America/New_York"), clock, access: "serve" });
+  await using serve = await openStore({
+    path: folder.database,
+    calendar: calendarOf("America/New_York"),
+    clock,
+    access: "serve",
+  });
   expect(await serve.ledger.verify()).toMatchObject({ differences: [] });
   expect(await serve.ledger.report({ by: ["key", "model"], ...span })).toEqual(total);
-  expect((await serve.ledger.windows(noon)).find(({ budget: { scope } }) => scope.kind === "key")).toMatchObject({ spent: expected?.spent });
+  expect((await serve.ledger.windows(noon)).find(({ budget: { scope } }) => scope.kind === "key")).toMatchObject({
+    spent: expected?.spent,
+  });
 });
 
 it("reports by hour give days of which no hours are left in one row without an hour", { timeout: 60_000 }, async () => {

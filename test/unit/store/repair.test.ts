@@ -7,7 +7,19 @@ import type { Store } from "../../../src/store/store.ts";
 import { prune } from "../../../src/store/sqlite/prune.ts";
 import { repair, type RepairOptions } from "../../../src/store/sqlite/repair.ts";
 import { derivedRows, tamper } from "../../support/derived-rows.ts";
-import { alice, assumed, bob, budget, endAt, holdOf, noon, openStore, posting, tempFolder, utc } from "../../support/ledger-fixtures.ts";
+import {
+  alice,
+  assumed,
+  bob,
+  budget,
+  endAt,
+  holdOf,
+  noon,
+  openStore,
+  posting,
+  tempFolder,
+  utc,
+} from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
 const dayMs = 86_400_000;
@@ -19,15 +31,19 @@ const open = (path: string) => openStore({ path, calendar: utc, clock, access: "
 async function fill(path: string): Promise<void> {
   await using store = await open(path);
   const { ledger } = store;
-  for (const period of ["total", "1h", "1d", "1mo"] as const) await ledger.setBudget(budget({ kind: "all" }, period, "9000", "soft"), noon - 90 * dayMs);
+  for (const period of ["total", "1h", "1d", "1mo"] as const)
+    await ledger.setBudget(budget({ kind: "all" }, period, "9000", "soft"), noon - 90 * dayMs);
   await ledger.setBudget(budget({ kind: "eachKey", team: null }, "1d", "9000", "soft"), noon - 90 * dayMs);
   for (let index = 0; index < 60; index++) {
     const at = index < 30 ? noon - 90 * dayMs + index * hourMs : noon - (60 - index) * hourMs;
     const id = `r${index}`;
-    await ledger.hold(holdOf(id, index % 9 === 4 ? null : usd("0.10"), { at, caller: index % 3 === 0 ? bob : alice, retry: index % 2 }));
+    await ledger.hold(
+      holdOf(id, index % 9 === 4 ? null : usd("0.10"), { at, caller: index % 3 === 0 ? bob : alice, retry: index % 2 }),
+    );
     if (index % 9 === 4) await ledger.post(id, assumed(null), endAt(at));
     else if (index % 7 === 0) await ledger.void(id, "left", endAt(at));
-    else if (index % 11 !== 0 || index < 30) await ledger.post(id, index % 5 === 1 ? assumed(usd("0.10")) : posting(100 + index, index), endAt(at));
+    else if (index % 11 !== 0 || index < 30)
+      await ledger.post(id, index % 5 === 1 ? assumed(usd("0.10")) : posting(100 + index, index), endAt(at));
   }
   await ledger.adjust("r50", { id: "fix", at: noon, amount: -usd("0.00001") as PicoUsd, why: "test", by: "root" });
   const db = connectToWrite(path);
@@ -37,7 +53,14 @@ async function fill(path: string): Promise<void> {
 
 async function repaired(path: string, more: Partial<RepairOptions> = {}) {
   const mended: Mended[] = [];
-  const result = await repair({ path, calendar: utc, clock, pause: () => nextTurn(), onMended: (each) => mended.push(each), ...more });
+  const result = await repair({
+    path,
+    calendar: utc,
+    clock,
+    pause: () => nextTurn(),
+    onMended: (each) => mended.push(each),
+    ...more,
+  });
   if (!result.ok) throw new Error(JSON.stringify(result.failure));
   return { mended, verification: result.verification };
 }
@@ -49,17 +72,42 @@ it.each<[string, string, string, string]>([
   ["spent of a window", "update windows set spent = spent + 7 where seq = 1", "window", "window"],
   ["spent of every window", "update windows set spent = spent * 2 + 1", "window", "window"],
   ["held of a window", "update windows set held = held + 5 where seq in (1, 2)", "window", "window"],
-  ["a moved window", "update windows set starts_at = starts_at + 1 where seq = (select max(seq) from windows)", "window", "window"],
-  ["a window with another end", "update windows set ends_at = ends_at + 1 where seq = (select max(seq) from windows)", "window", "window"],
+  [
+    "a moved window",
+    "update windows set starts_at = starts_at + 1 where seq = (select max(seq) from windows)",
+    "window",
+    "window",
+  ],
+  [
+    "a window with another end",
+    "update windows set ends_at = ends_at + 1 where seq = (select max(seq) from windows)",
+    "window",
+    "window",
+  ],
   ["a changed day", `update rollup_day set cost = cost - 1 where ${oneDay}`, "rollup", "rollup"],
   ["a lost day", `delete from rollup_day where ${oneDay}`, "rollup", "rollup"],
   ["an invented day", `update rollup_day set day = '2026-11-31' where ${oneDay}`, "rollup", "rollup"],
   ["a day of another key", `update rollup_day set key = key || '-not' where ${oneDay}`, "rollup", "rollup"],
-  ["a day with other tokens", `update rollup_day set reasoning = reasoning + 1, input = 0 where ${oneDay}`, "rollup", "rollup"],
-  ["a day of carried sums", "update rollup_day set requests = requests + 1 where day < '2026-09-15'", "rollup", "rollup"],
+  [
+    "a day with other tokens",
+    `update rollup_day set reasoning = reasoning + 1, input = 0 where ${oneDay}`,
+    "rollup",
+    "rollup",
+  ],
+  [
+    "a day of carried sums",
+    "update rollup_day set requests = requests + 1 where day < '2026-09-15'",
+    "rollup",
+    "rollup",
+  ],
   ["every quarter hour lost", "delete from rollup_quarter", "rollup", "rollup"],
   ["a quarter hour that is none", "update rollup_quarter set starts_at = starts_at + 1", "rollup", "rollup"],
-  ["a row of zeros", "insert into rollup_day select '2026-11-01', key, team, model, price_group, source, 0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0 from rollup_day limit 1", "rollup", "rollup"],
+  [
+    "a row of zeros",
+    "insert into rollup_day select '2026-11-01', key, team, model, price_group, source, 0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0 from rollup_day limit 1",
+    "rollup",
+    "rollup",
+  ],
   ["lost links", `delete from charge_windows where charge in ${pending}`, "link", "link"],
   ["a link to nothing", `insert into charge_windows values (${pending}, 999)`, "link", "link"],
   ["a link of no charge", "insert into charge_windows values (99999, 1)", "link", "link"],
@@ -100,7 +148,8 @@ it("removes a window of no budget, and one in the place of another", async () =>
 it("a window that was lost is made by its next use, with the sums of its charges", async () => {
   using folder = tempFolder();
   await fill(folder.database);
-  const windows = async (store: Store) => (await store.ledger.windows(noon)).map(({ subject, spent, held }) => [subject, spent, held]);
+  const windows = async (store: Store) =>
+    (await store.ledger.windows(noon)).map(({ subject, spent, held }) => [subject, spent, held]);
   await using store = await open(folder.database);
   const expected = await windows(store);
   tamper(folder.database, "delete from windows");
@@ -139,7 +188,10 @@ it("broken off anywhere, leaves a ledger that the next repair finishes", async (
   using folder = tempFolder();
   await fill(folder.database);
   const sound = derivedRows(folder.database);
-  tamper(folder.database, "update windows set spent = spent + 1, held = held + 1; update rollup_day set cost = cost + 1; delete from rollup_quarter");
+  tamper(
+    folder.database,
+    "update windows set spent = spent + 1, held = held + 1; update rollup_day set cost = cost + 1; delete from rollup_quarter",
+  );
   let left = 7;
   const dying = repaired(folder.database, {
     onMended: () => {
@@ -156,12 +208,17 @@ it("broken off anywhere, leaves a ledger that the next repair finishes", async (
 it("lists a thousand differences, and says how many more there are", async () => {
   using folder = tempFolder();
   await fill(folder.database);
-  tamper(folder.database, "with recursive n (i) as (select 1 union all select i + 1 from n where i < 1500) insert into charge_windows select 100000 + i, i from n");
+  tamper(
+    folder.database,
+    "with recursive n (i) as (select 1 union all select i + 1 from n where i < 1500) insert into charge_windows select 100000 + i, i from n",
+  );
   await using store = await open(folder.database);
   expect(await store.ledger.verify()).toMatchObject({ differences: { length: 1000 }, unlisted: 500 });
 });
 
 it("refuses a path without a ledger", async () => {
   using folder = tempFolder();
-  expect(await repair({ path: folder.database, calendar: utc, clock, pause: () => nextTurn(), onMended: () => {} })).toEqual({ ok: false, failure: { kind: "missing" } });
+  expect(
+    await repair({ path: folder.database, calendar: utc, clock, pause: () => nextTurn(), onMended: () => {} }),
+  ).toEqual({ ok: false, failure: { kind: "missing" } });
 });

@@ -1,5 +1,14 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { existsSync, linkSync, mkdirSync, readdirSync, renameSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -26,7 +35,19 @@ import { registerOwner, Writer } from "../../../src/store/sqlite/writer.ts";
 import { systemClock } from "../../../src/time/clock.ts";
 import type { BatchChannel } from "../../../src/store/commands.ts";
 import { runFarebox } from "../../support/farebox-process.ts";
-import { alice, budget, endAt, holdOf, key, noon, openStore, posting, tempFolder, utc, type TempFolder } from "../../support/ledger-fixtures.ts";
+import {
+  alice,
+  budget,
+  endAt,
+  holdOf,
+  key,
+  noon,
+  openStore,
+  posting,
+  tempFolder,
+  utc,
+  type TempFolder,
+} from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
 const clock = systemClock();
@@ -38,8 +59,16 @@ const command = (path: string) => openStore({ path, calendar: utc, clock, access
 /** A ledger over parts that the test can reach into. */
 function ledgerOver(db: Connection, channel: BatchChannel, by: Clock = clock) {
   const queue = new CommandQueue(channel, by, { write: () => {}, changed: () => {} });
-  const reads = { read: async (read: Parameters<typeof readLong>[2]) => readLong(db, utc, read) as never, close: async () => {} };
-  return { ledger: new QueuedLedger(queue, new ShortReads(db, utc, () => null), reads, reads, (span) => streamCharges(db.name, span)), keys: new QueuedKeyStore(queue, new KeyReads(db)) };
+  const reads = {
+    read: async (read: Parameters<typeof readLong>[2]) => readLong(db, utc, read) as never,
+    close: async () => {},
+  };
+  return {
+    ledger: new QueuedLedger(queue, new ShortReads(db, utc, () => null), reads, reads, (span) =>
+      streamCharges(db.name, span),
+    ),
+    keys: new QueuedKeyStore(queue, new KeyReads(db)),
+  };
 }
 
 function freshDatabase(folder: TempFolder): Connection {
@@ -50,7 +79,10 @@ function freshDatabase(folder: TempFolder): Connection {
   return db;
 }
 
-async function startChild(path: string, lanes: number): Promise<{ process: ChildProcess; lines: AsyncIterableIterator<string> }> {
+async function startChild(
+  path: string,
+  lanes: number,
+): Promise<{ process: ChildProcess; lines: AsyncIterableIterator<string> }> {
   const started = spawn(process.execPath, [child, path, String(lanes)], { stdio: ["ignore", "pipe", "inherit"] });
   const lines = createInterface({ input: started.stdout })[Symbol.asyncIterator]() as AsyncIterableIterator<string>;
   expect((await lines.next()).value).toBe("open");
@@ -70,7 +102,12 @@ describe("opening a database", () => {
     expect(store.created).toBe(true);
     await store.ledger.hold(holdOf("a", usd("1")));
     const modes = readdirSync(folder.path).map((name) => [name, statSync(join(folder.path, name)).mode & 0o777]);
-    expect(modes).toEqual([["ledger.db", 0o600], ["ledger.db-serve", 0o600], ["ledger.db-shm", 0o600], ["ledger.db-wal", 0o600]]);
+    expect(modes).toEqual([
+      ["ledger.db", 0o600],
+      ["ledger.db-serve", 0o600],
+      ["ledger.db-shm", 0o600],
+      ["ledger.db-wal", 0o600],
+    ]);
     await using again = await command(folder.database);
     expect(again.created).toBe(false);
   });
@@ -98,7 +135,8 @@ describe("opening a database", () => {
     db.pragma(`user_version = ${knownSchema() + 4}`);
     db.close();
     expect(await openSqlite({ path: folder.database, calendar: utc, clock, access })).toEqual({
-      ok: false, failure: { kind: "newer_schema", found: knownSchema() + 4, known: knownSchema() },
+      ok: false,
+      failure: { kind: "newer_schema", found: knownSchema() + 4, known: knownSchema() },
     });
   });
 
@@ -111,7 +149,10 @@ describe("opening a database", () => {
     other.exec("create table photos (name text)");
     other.close();
     for (const path of [text, foreign, join(folder.path, "no", "where.db"), folder.path]) {
-      expect(await openSqlite({ path, calendar: utc, clock, access: "serve" })).toMatchObject({ ok: false, failure: { kind: "unusable" } });
+      expect(await openSqlite({ path, calendar: utc, clock, access: "serve" })).toMatchObject({
+        ok: false,
+        failure: { kind: "unusable" },
+      });
       expect(existsSync(`${path}-serve`)).toBe(false);
     }
   });
@@ -122,7 +163,10 @@ describe("opening a database", () => {
     const link = join(folder.path, "link.db");
     symlinkSync(folder.database, link);
     for (const path of [folder.database, link]) {
-      expect(await openSqlite({ path, calendar: utc, clock, access: "serve" })).toEqual({ ok: false, failure: { kind: "in_use" } });
+      expect(await openSqlite({ path, calendar: utc, clock, access: "serve" })).toEqual({
+        ok: false,
+        failure: { kind: "in_use" },
+      });
     }
     await using beside = await command(folder.database);
     await beside.keys.create(key("beside"));
@@ -142,7 +186,10 @@ describe("opening a database", () => {
     mkdirSync(join(folder.path, "other"));
     const other = join(folder.path, "other", "ledger.db");
     give(folder.database, other);
-    const refused = { ok: false, failure: { kind: "unusable", message: expect.stringContaining("another process has it open under another name") } };
+    const refused = {
+      ok: false,
+      failure: { kind: "unusable", message: expect.stringContaining("another process has it open under another name") },
+    };
     for (const access of ["serve", "command", "read"] as const) {
       expect(await openSqlite({ path: other, calendar: utc, clock, access })).toEqual(refused);
     }
@@ -160,9 +207,15 @@ describe("opening a database", () => {
     {
       await using first = await serve(folder.database);
       linkSync(folder.database, link);
-      const second = await runFarebox(["serve", "--port", "0"], { env: { FAREBOX_DATABASE: link, FAREBOX_GATEWAY_URL: "http://127.0.0.1:9", FAREBOX_GATEWAY_API_KEY: "sk-none" } });
+      const second = await runFarebox(["serve", "--port", "0"], {
+        env: { FAREBOX_DATABASE: link, FAREBOX_GATEWAY_URL: "http://127.0.0.1:9", FAREBOX_GATEWAY_API_KEY: "sk-none" },
+      });
       expect(second).toMatchObject({ code: 2, stdout: "" });
-      expect(second.stderr).toMatch(new RegExp(`^farebox: the ledger at ${link} cannot be opened: another process has it open under another name .+\n$`));
+      expect(second.stderr).toMatch(
+        new RegExp(
+          `^farebox: the ledger at ${link} cannot be opened: another process has it open under another name .+\n$`,
+        ),
+      );
       expect(await runFarebox(["keys", "create", "linked", "--database", link])).toMatchObject({ code: 2, stdout: "" });
       expect(await runFarebox(["keys", "create", "beside", "--database", folder.database])).toMatchObject({ code: 0 });
       expect(await first.ledger.verify()).toMatchObject({ differences: [] });
@@ -175,14 +228,21 @@ describe("opening a database", () => {
   it("opens for several processes at once, the first time too", async () => {
     using folder = tempFolder();
     const names = ["a", "b", "c", "d"];
-    const created = await Promise.all(names.map((name) => runFarebox(["keys", "create", name, "--database", folder.database])));
-    expect(created.map(({ code, stderr }) => [code, stderr.replace(/^created the ledger.*\n/, "")])).toEqual(names.map(() => [0, ""]));
+    const created = await Promise.all(
+      names.map((name) => runFarebox(["keys", "create", name, "--database", folder.database])),
+    );
+    expect(created.map(({ code, stderr }) => [code, stderr.replace(/^created the ledger.*\n/, "")])).toEqual(
+      names.map(() => [0, ""]),
+    );
   });
 
   it("refuses a second serve of another process until that one is killed", async () => {
     using folder = tempFolder();
     const { process: running } = await startChild(folder.database, 0);
-    expect(await openSqlite({ path: folder.database, calendar: utc, clock, access: "serve" })).toEqual({ ok: false, failure: { kind: "in_use" } });
+    expect(await openSqlite({ path: folder.database, calendar: utc, clock, access: "serve" })).toEqual({
+      ok: false,
+      failure: { kind: "in_use" },
+    });
     await kill(running);
     await using store = await serve(folder.database);
     expect(await store.ledger.verify()).toMatchObject({ differences: [] });
@@ -219,9 +279,17 @@ describe("grouping", () => {
   it("takes what arrives during one transaction into the next", async () => {
     using folder = tempFolder();
     const transactions: number[] = [];
-    await using store = await openStore({ path: folder.database, calendar: utc, clock, access: "serve", onWrite: (_seconds, calls) => transactions.push(calls) });
+    await using store = await openStore({
+      path: folder.database,
+      calendar: utc,
+      clock,
+      access: "serve",
+      onWrite: (_seconds, calls) => transactions.push(calls),
+    });
     await store.ledger.setBudget(budget({ kind: "all" }, "1d", "37"), noon);
-    const results = await Promise.all(Array.from({ length: 500 }, (_, n) => store.ledger.hold(holdOf(`h${n}`, usd("1")))));
+    const results = await Promise.all(
+      Array.from({ length: 500 }, (_, n) => store.ledger.hold(holdOf(`h${n}`, usd("1")))),
+    );
     expect(results.filter(({ ok }) => ok)).toHaveLength(37);
     expect(transactions.reduce((total, calls) => total + calls, 0)).toBe(501);
     expect(transactions.length).toBeLessThanOrEqual(4);
@@ -232,7 +300,10 @@ describe("grouping", () => {
     await using store = await command(folder.database);
     await store.ledger.setBudget(budget({ kind: "all" }, "1d", "1"), noon);
     await store.ledger.hold(holdOf("a", usd("1")));
-    const [held, ended] = await Promise.all([store.ledger.hold(holdOf("b", usd("1"))), store.ledger.void("a", "left", endAt(noon))]);
+    const [held, ended] = await Promise.all([
+      store.ledger.hold(holdOf("b", usd("1"))),
+      store.ledger.void("a", "left", endAt(noon)),
+    ]);
     expect([held.ok, ended.ok]).toEqual([true, true]);
   });
 
@@ -243,9 +314,19 @@ describe("grouping", () => {
     await ledger.setBudget(budget({ kind: "all" }, "1d", "1", "soft"), noon);
     await ledger.hold(holdOf("a", usd("5000000")));
     const results = await Promise.allSettled([
-      ledger.hold(holdOf("b", picoUsdMax)), ledger.hold(holdOf("c", usd("1"))), ledger.void("a", "left", endAt(noon)), ledger.hold(holdOf("d", usd("9000000"))), ledger.hold(holdOf("e", usd("900000"))),
+      ledger.hold(holdOf("b", picoUsdMax)),
+      ledger.hold(holdOf("c", usd("1"))),
+      ledger.void("a", "left", endAt(noon)),
+      ledger.hold(holdOf("d", usd("9000000"))),
+      ledger.hold(holdOf("e", usd("900000"))),
     ]);
-    expect(results.map(({ status }) => status)).toEqual(["rejected", "fulfilled", "fulfilled", "fulfilled", "rejected"]);
+    expect(results.map(({ status }) => status)).toEqual([
+      "rejected",
+      "fulfilled",
+      "fulfilled",
+      "fulfilled",
+      "rejected",
+    ]);
     expect(await ledger.windows(noon)).toMatchObject([{ held: usd("9000001") }]);
     expect(await ledger.verify()).toEqual({ charges: 3, differences: [] });
   });
@@ -253,7 +334,11 @@ describe("grouping", () => {
 
 describe("a database that cannot be written", () => {
   it.each<[string, (db: Connection) => void, (db: Connection) => void]>([
-    ["full disk", (db) => db.pragma(`max_page_count = ${db.pragma("page_count", { simple: true })}`), (db) => db.pragma("max_page_count = 100000")],
+    [
+      "full disk",
+      (db) => db.pragma(`max_page_count = ${db.pragma("page_count", { simple: true })}`),
+      (db) => db.pragma("max_page_count = 100000"),
+    ],
     ["read-only file", (db) => db.pragma("query_only = on"), (db) => db.pragma("query_only = off")],
   ])("%s: holds are unavailable, and settlements wait for it", async (_name, breakIt, mendIt) => {
     using folder = tempFolder();
@@ -268,10 +353,13 @@ describe("a database that cannot be written", () => {
     const tags = { long: "x".repeat(20_000) };
     const before = await ledger.windows(noon);
     expect(await Promise.all(["x", "y"].map((id) => ledger.hold(holdOf(id, usd("1"), { tags }))))).toEqual([
-      { ok: false, reason: "unavailable" }, { ok: false, reason: "unavailable" },
+      { ok: false, reason: "unavailable" },
+      { ok: false, reason: "unavailable" },
     ]);
     // Larger than the pages that are left, so that it cannot be squeezed in.
-    const settled = Promise.all(ids.map((id) => ledger.post(id, { ...posting(1, 1), reason: "r".repeat(2000) }, endAt(noon))));
+    const settled = Promise.all(
+      ids.map((id) => ledger.post(id, { ...posting(1, 1), reason: "r".repeat(2000) }, endAt(noon))),
+    );
     await ledger.extend("h0", usd("1"), usd("1"));
     await expect(keys.create(key("name", { models: ["m".repeat(20_000)] }))).rejects.toThrow(LedgerUnavailable);
     expect(await ledger.windows(noon)).toEqual(before);
@@ -290,7 +378,10 @@ describe("a database that cannot be written", () => {
   it("starts a dead writer anew: settlements go on, and no hold is left behind", async () => {
     using folder = tempFolder();
     const db = freshDatabase(folder);
-    const thread = new WriterThread({ path: folder.database, timeZone: "UTC", owner: registerOwner(db, noon), changes: 0, opened: {} }, { changed: () => {}, lost: () => {} });
+    const thread = new WriterThread(
+      { path: folder.database, timeZone: "UTC", owner: registerOwner(db, noon), changes: 0, opened: {} },
+      { changed: () => {}, lost: () => {} },
+    );
     const { ledger } = ledgerOver(db, thread);
     await ledger.setBudget(budget({ kind: "all" }, "1d", "1000"), noon);
     const ids = Array.from({ length: 100 }, (_, n) => `h${n}`);
@@ -389,9 +480,15 @@ describe("changes by another process", () => {
     await using beside = await command(folder.database);
     expect(await running.ledger.hold(holdOf("a", usd("1")))).toEqual({ ok: true, room: null });
     await beside.ledger.setBudget(budget({ kind: "key", key: alice.key }, "1d", "1.5"), noon);
-    expect(await running.ledger.hold(holdOf("b", usd("1")))).toMatchObject({ ok: false, reason: "no_room", shortage: { window: { held: usd("1") } } });
+    expect(await running.ledger.hold(holdOf("b", usd("1")))).toMatchObject({
+      ok: false,
+      reason: "no_room",
+      shortage: { window: { held: usd("1") } },
+    });
     await running.ledger.post("a", posting(1_000_000, 0), endAt(noon));
-    expect(await beside.ledger.adjust("a", { id: "fix", at: noon, amount: usd("0.25"), why: "late fee", by: "root" })).toBe("ok");
+    expect(
+      await beside.ledger.adjust("a", { id: "fix", at: noon, amount: usd("0.25"), why: "late fee", by: "root" }),
+    ).toBe("ok");
     expect(await running.ledger.hold(holdOf("c", usd("0.25")))).toEqual({ ok: true, room: 0n });
     await beside.ledger.removeBudget(`key:${alice.key}`, "1d", noon);
     expect(await running.ledger.hold(holdOf("d", usd("9")))).toEqual({ ok: true, room: null });
@@ -410,11 +507,23 @@ describe("verification", () => {
     ["a lost price", "delete from price_versions", "charge"],
     ["an unreadable price", "update price_versions set canonical = '{'", "charge"],
     ["an assumed cost that is not the hold", "update charges set hold = hold + 1 where id = 'b'", "charge"],
-    ["a charge that ended and did not", "pragma ignore_check_constraints = on; update charges set ended_at = null where id = 'a'", "charge"],
-    ["a voided charge with a cost", "pragma ignore_check_constraints = on; update charges set cost = 5 where id = 'v'", "charge"],
+    [
+      "a charge that ended and did not",
+      "pragma ignore_check_constraints = on; update charges set ended_at = null where id = 'a'",
+      "charge",
+    ],
+    [
+      "a voided charge with a cost",
+      "pragma ignore_check_constraints = on; update charges set cost = 5 where id = 'v'",
+      "charge",
+    ],
     ["an adjustment of nothing", "update charges set adjusts = 'nobody' where id = 'fix'", "charge"],
     ["a lost charge", "delete from charges where id = 'a'", "window"],
-    ["a doubled charge", "update charges set state = 'pending', ended_at = null, cost = null, list_cost = null, formula = null, source = null where id = 'a'", "window"],
+    [
+      "a doubled charge",
+      "update charges set state = 'pending', ended_at = null, cost = null, list_cost = null, formula = null, source = null where id = 'a'",
+      "window",
+    ],
     ["changed sums of spent", "update windows set spent = spent + 1", "window"],
     ["changed sums of held", "update windows set held = held + 1", "window"],
     ["a moved window", "update windows set starts_at = starts_at + 1", "window"],
@@ -434,7 +543,11 @@ describe("verification", () => {
     await ledger.setBudget(budget({ kind: "all" }, "1d", "100"), noon);
     for (const id of ["a", "b", "p", "v"]) await ledger.hold(holdOf(id, usd("1"), { retry: id === "a" ? 1 : 0 }));
     await ledger.post("a", posting(1000, 10), endAt(noon));
-    await ledger.post("b", { ...posting(0, 0), formula: "assumed", source: "assumed", cost: usd("1"), listCost: usd("1") }, endAt(noon));
+    await ledger.post(
+      "b",
+      { ...posting(0, 0), formula: "assumed", source: "assumed", cost: usd("1"), listCost: usd("1") },
+      endAt(noon),
+    );
     await ledger.void("v", "left", endAt(noon));
     await ledger.adjust("a", { id: "fix", at: noon, amount: usd("0.01"), why: "test", by: "root" });
     expect(await ledger.verify()).toEqual({ charges: 5, differences: [] });

@@ -45,23 +45,40 @@ describe("a calendar's spans", () => {
     expect(calendarOf("Europe/Berlin").spanOf("total", at("2026-11-20T15:20:00Z"))).toEqual({ start: 0, end: null });
   });
 
-  const zones = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "America/Sao_Paulo",
-    "Asia/Beirut", "America/St_Johns", "Pacific/Apia", "Africa/Casablanca", "Antarctica/Troll"];
+  const zones = [
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "Asia/Kathmandu",
+    "Australia/Lord_Howe",
+    "America/Sao_Paulo",
+    "Asia/Beirut",
+    "America/St_Johns",
+    "Pacific/Apia",
+    "Africa/Casablanca",
+    "Antarctica/Troll",
+  ];
   const instants = fc.integer({ min: at("1990-01-01T00:00:00Z"), max: at("2036-12-31T00:00:00Z") });
 
   it("contains its instant, touches its neighbours, and is the same from each instant in it", () => {
     fc.assert(
-      fc.property(fc.constantFrom(...zones), fc.constantFrom(...periods), instants, fc.double({ min: 0, max: 1, noNaN: true }), (zone, period, instant, share) => {
-        const calendar = calendarOf(zone);
-        const { start, end } = calendar.spanOf(period, instant);
-        if (end === null) return;
-        expect(start).toBeLessThanOrEqual(instant);
-        expect(end).toBeGreaterThan(instant);
-        const inside = start + Math.floor((end - start - 1) * share);
-        expect(calendarOf(zone).spanOf(period, inside)).toEqual({ start, end });
-        expect(calendar.spanOf(period, end).start).toBe(end);
-        expect(calendar.spanOf(period, start - 1).end).toBe(start);
-      }),
+      fc.property(
+        fc.constantFrom(...zones),
+        fc.constantFrom(...periods),
+        instants,
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        (zone, period, instant, share) => {
+          const calendar = calendarOf(zone);
+          const { start, end } = calendar.spanOf(period, instant);
+          if (end === null) return;
+          expect(start).toBeLessThanOrEqual(instant);
+          expect(end).toBeGreaterThan(instant);
+          const inside = start + Math.floor((end - start - 1) * share);
+          expect(calendarOf(zone).spanOf(period, inside)).toEqual({ start, end });
+          expect(calendar.spanOf(period, end).start).toBe(end);
+          expect(calendar.spanOf(period, start - 1).end).toBe(start);
+        },
+      ),
       { numRuns: 1500 },
     );
   });
@@ -77,7 +94,13 @@ describe("a calendar's spans", () => {
 });
 
 describe("time zone names", () => {
-  it.each([["UTC", true], ["Europe/Berlin", true], ["Mars/Olympus", false], ["+02:00", false], ["", false]])("%s", (text, known) => {
+  it.each([
+    ["UTC", true],
+    ["Europe/Berlin", true],
+    ["Mars/Olympus", false],
+    ["+02:00", false],
+    ["", false],
+  ])("%s", (text, known) => {
     expect(isTimeZone(text)).toBe(known);
   });
 });

@@ -13,12 +13,40 @@ const twoYearsMs = 731 * dayMs;
  * midnight, so that it is missing or comes twice, winter time in summer, a day that was left out.
  */
 const odd = [
-  "UTC", "Europe/Berlin", "Europe/Dublin", "America/New_York", "America/St_Johns", "America/Sao_Paulo", "America/Asuncion", "America/Havana",
-  "America/Santiago", "America/Caracas", "Asia/Kathmandu", "Asia/Kolkata", "Asia/Tehran", "Asia/Beirut", "Asia/Amman", "Asia/Gaza", "Asia/Pyongyang",
-  "Africa/Casablanca", "Africa/Cairo", "Atlantic/Azores", "Australia/Lord_Howe", "Australia/Adelaide", "Australia/Eucla", "Antarctica/Troll",
-  "Pacific/Apia", "Pacific/Chatham", "Pacific/Kiritimati", "Pacific/Norfolk", "Pacific/Marquesas",
+  "UTC",
+  "Europe/Berlin",
+  "Europe/Dublin",
+  "America/New_York",
+  "America/St_Johns",
+  "America/Sao_Paulo",
+  "America/Asuncion",
+  "America/Havana",
+  "America/Santiago",
+  "America/Caracas",
+  "Asia/Kathmandu",
+  "Asia/Kolkata",
+  "Asia/Tehran",
+  "Asia/Beirut",
+  "Asia/Amman",
+  "Asia/Gaza",
+  "Asia/Pyongyang",
+  "Africa/Casablanca",
+  "Africa/Cairo",
+  "Atlantic/Azores",
+  "Australia/Lord_Howe",
+  "Australia/Adelaide",
+  "Australia/Eucla",
+  "Antarctica/Troll",
+  "Pacific/Apia",
+  "Pacific/Chatham",
+  "Pacific/Kiritimati",
+  "Pacific/Norfolk",
+  "Pacific/Marquesas",
 ];
-const zones = fc.oneof({ weight: 2, arbitrary: fc.constantFrom(...odd) }, { weight: 1, arbitrary: fc.constantFrom(...Intl.supportedValuesOf("timeZone")) });
+const zones = fc.oneof(
+  { weight: 2, arbitrary: fc.constantFrom(...odd) },
+  { weight: 1, arbitrary: fc.constantFrom(...Intl.supportedValuesOf("timeZone")) },
+);
 
 /** From 1990 to 2036. */
 const beginnings = fc.integer({ min: Date.UTC(1990, 0, 1), max: Date.UTC(2034, 11, 31) });
@@ -27,7 +55,15 @@ const periods = fc.constantFrom<Exclude<Period, "total">>("1h", "1d", "1w", "1mo
 /** What a clock on the wall shows, as if it were UTC; by Intl, which the calendar does not ask. */
 function wallOf(zone: string): (at: number) => number {
   const format = new Intl.DateTimeFormat("en-US", {
-    timeZone: zone, calendar: "iso8601", hourCycle: "h23", year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric",
+    timeZone: zone,
+    calendar: "iso8601",
+    hourCycle: "h23",
+    year: "numeric",
+    month: "numeric",
+    day: "numeric",
+    hour: "numeric",
+    minute: "numeric",
+    second: "numeric",
   });
   return (at) => {
     const part = Object.fromEntries(format.formatToParts(at).map(({ type, value }) => [type, Number(value)]));
@@ -53,30 +89,35 @@ function faultOfStart(period: Exclude<Period, "total">, { start }: Span, wall: (
 }
 
 /** As few instants as show every span: one in each, at a random place, so that what is remembered of the last one is tested too. */
-it("two years of windows, in any zone: half-open, without gap or overlap, each from where its period begins on the wall", { timeout: 60_000 }, () => {
-  fc.assert(
-    fc.property(zones, periods, beginnings, fc.integer({ min: 1, max: 999 }), (zone, period, from, permille) => {
-      const calendar = calendarOf(zone);
-      const wall = wallOf(zone);
-      // A year of hours takes too long to look at each: those of twenty days around a random clock do.
-      const until = from + (period === "1h" ? 20 * dayMs : twoYearsMs);
-      let at = from;
-      let last: Span | null = null;
-      while (at < until) {
-        const span = calendar.spanOf(period, at);
-        const { start, end } = span;
-        const told = `${zone} ${period} ${new Date(start).toISOString()}`;
-        if (end === null || start > at || end <= at) throw new Error(`${told} does not contain ${at}`);
-        if (last !== null && last.end !== start) throw new Error(`${told} does not follow ${new Date(last.end ?? 0).toISOString()}`);
-        const fault = faultOfStart(period, span, wall);
-        if (fault !== null) throw new Error(`${told} ${fault}`);
-        last = span;
-        at = end + Math.floor(((calendar.spanOf(period, end).end ?? end) - end - 1) * (permille / 1000));
-      }
-    }),
-    { numRuns: 300 },
-  );
-});
+it(
+  "two years of windows, in any zone: half-open, without gap or overlap, each from where its period begins on the wall",
+  { timeout: 60_000 },
+  () => {
+    fc.assert(
+      fc.property(zones, periods, beginnings, fc.integer({ min: 1, max: 999 }), (zone, period, from, permille) => {
+        const calendar = calendarOf(zone);
+        const wall = wallOf(zone);
+        // A year of hours takes too long to look at each: those of twenty days around a random clock do.
+        const until = from + (period === "1h" ? 20 * dayMs : twoYearsMs);
+        let at = from;
+        let last: Span | null = null;
+        while (at < until) {
+          const span = calendar.spanOf(period, at);
+          const { start, end } = span;
+          const told = `${zone} ${period} ${new Date(start).toISOString()}`;
+          if (end === null || start > at || end <= at) throw new Error(`${told} does not contain ${at}`);
+          if (last !== null && last.end !== start)
+            throw new Error(`${told} does not follow ${new Date(last.end ?? 0).toISOString()}`);
+          const fault = faultOfStart(period, span, wall);
+          if (fault !== null) throw new Error(`${told} ${fault}`);
+          last = span;
+          at = end + Math.floor(((calendar.spanOf(period, end).end ?? end) - end - 1) * (permille / 1000));
+        }
+      }),
+      { numRuns: 300 },
+    );
+  },
+);
 
 it("hours around every change of a clock in two years, in the odd zones", { timeout: 60_000 }, () => {
   fc.assert(
@@ -89,7 +130,11 @@ it("hours around every change of a clock in two years, in the odd zones", { time
         while (at < change + 3 * hourMs) {
           const span = calendarOf(zone).spanOf("1h", at);
           expect(span).toEqual(calendar.spanOf("1h", at));
-          expect([span.start, (span.end ?? 0) - span.start <= hourMs, faultOfStart("1h", span, wall)]).toEqual([end, true, null]);
+          expect([span.start, (span.end ?? 0) - span.start <= hourMs, faultOfStart("1h", span, wall)]).toEqual([
+            end,
+            true,
+            null,
+          ]);
           end = span.end ?? 0;
           at = end;
         }

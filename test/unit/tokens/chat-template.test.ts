@@ -28,7 +28,9 @@ describe("chatParts", () => {
   });
 
   it("drops the full stop that ends a description", () => {
-    expect(partsOf({ type: "function", function: { name: "now", description: "The time." } }).texts).toEqual(["now:The time"]);
+    expect(partsOf({ type: "function", function: { name: "now", description: "The time." } }).texts).toEqual([
+      "now:The time",
+    ]);
   });
 
   it("reads the flat form of a function alike", () => {

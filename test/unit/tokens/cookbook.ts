@@ -13,8 +13,7 @@ const jargon: Message[] = [
   {
     role: "system",
     name: "example_user",
-    content:
-      "Let's circle back when we have more bandwidth to touch base on opportunities for increased leverage.",
+    content: "Let's circle back when we have more bandwidth to touch base on opportunities for increased leverage.",
   },
   {
     role: "system",
@@ -57,7 +56,11 @@ export const weatherTool = {
 
 export const publishedExamples = [
   { title: "six messages", chat: chatOf(jargon, []), tokens: { o200k_base: 124, cl100k_base: 129 } },
-  { title: "messages with a tool", chat: chatOf(weather, [weatherTool]), tokens: { o200k_base: 101, cl100k_base: 105 } },
+  {
+    title: "messages with a tool",
+    chat: chatOf(weather, [weatherTool]),
+    tokens: { o200k_base: 101, cl100k_base: 105 },
+  },
 ] as const;
 
 export function chatOf(messages: readonly Message[], tools: readonly unknown[]): ChatText {

@@ -135,7 +135,8 @@ describe("a token counter", () => {
 describe("the queue to the worker", () => {
   it("sends together what one tick asks, and then what gathers while the worker is at it", async () => {
     const { counter, batches } = watchedCounter();
-    const ask = (times: number) => Array.from({ length: times }, (_, n) => counter.countText(`text ${n}`, "o200k_base"));
+    const ask = (times: number) =>
+      Array.from({ length: times }, (_, n) => counter.countText(`text ${n}`, "o200k_base"));
     const first = ask(100);
     await Promise.resolve();
     const second = ask(200);

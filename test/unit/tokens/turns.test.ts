@@ -50,8 +50,16 @@ describe("Turns", () => {
 
   it("ends a job at its limit, whatever is left of it", () => {
     const turns = new Turns(units);
-    turns.add([{ ...job(1, "a".repeat(10_000_000), "more"), atMost: 3_000 }, { ...job(2, "b".repeat(50)), atMost: 50 }, { ...job(3, "c"), atMost: 0 }]);
-    expect(turns.take()).toEqual([{ id: 3, tokens: 0 }, { id: 2, tokens: 50 }, { id: 1, tokens: 3_000 }]);
+    turns.add([
+      { ...job(1, "a".repeat(10_000_000), "more"), atMost: 3_000 },
+      { ...job(2, "b".repeat(50)), atMost: 50 },
+      { ...job(3, "c"), atMost: 0 },
+    ]);
+    expect(turns.take()).toEqual([
+      { id: 3, tokens: 0 },
+      { id: 2, tokens: 50 },
+      { id: 1, tokens: 3_000 },
+    ]);
     expect(turns.idle).toBe(true);
   });
 

@@ -15,8 +15,13 @@ it("tells nothing of the text, and never closes it to the same twice", () => {
   const seal = createSeal("gateway-key");
   const [one, other] = [seal.close(text, "p"), seal.close(text, "p")];
   expect(one).not.toBe(other);
-  for (const sealed of [one, other]) expect(Buffer.from(sealed.slice(3), "base64url").includes("client.example")).toBe(false);
-  const names = [seal.nameOf("https://client.example"), seal.nameOf("https://client.example"), createSeal("k").nameOf("https://client.example")];
+  for (const sealed of [one, other])
+    expect(Buffer.from(sealed.slice(3), "base64url").includes("client.example")).toBe(false);
+  const names = [
+    seal.nameOf("https://client.example"),
+    seal.nameOf("https://client.example"),
+    createSeal("k").nameOf("https://client.example"),
+  ];
   expect([names[0] === names[1], names[0] === names[2]]).toEqual([true, false]);
   expect(names[0]).toMatch(/^[0-9a-f]{32}$/);
 });
@@ -30,5 +35,6 @@ it("does not open what was changed, cut or is none of it", () => {
     changed[at] = (changed[at] ?? 0) ^ 1;
     expect(seal.open(`v1.${changed.toString("base64url")}`, "p")).toBeUndefined();
   }
-  for (const wrong of ["", "v1.", "v2.abc", sealed.slice(0, 20), sealed.slice(0, -8), text.toString()]) expect(seal.open(wrong, "p")).toBeUndefined();
+  for (const wrong of ["", "v1.", "v2.abc", sealed.slice(0, 20), sealed.slice(0, -8), text.toString()])
+    expect(seal.open(wrong, "p")).toBeUndefined();
 });

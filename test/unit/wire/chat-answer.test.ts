@@ -10,14 +10,26 @@ describe("readChatAnswer", () => {
       model: "gpt-4o-x",
       choices: [
         { message: { content: "a", refusal: "b", reasoning_content: "c", reasoning: "c" } },
-        { message: { content: [{ type: "text", text: "d" }], tool_calls: [{ function: { name: "f", arguments: "{}" } }], function_call: { name: "g", arguments: "1" } } },
+        {
+          message: {
+            content: [{ type: "text", text: "d" }],
+            tool_calls: [{ function: { name: "f", arguments: "{}" } }],
+            function_call: { name: "g", arguments: "1" },
+          },
+        },
       ],
     };
     const answer = { servedModel: "gpt-4o-x", isAnswer: true };
     expect(read(body)).toEqual({ ...answer, texts: ["a", "b", "c", "d", "f", "{}", "g", "1"], usage: undefined });
-    expect(read({ ...body, usage: { prompt_tokens: 1, completion_tokens: 2 } })).toMatchObject({ ...answer, texts: [], usage: { tokens: { input: 1, output: 2 } } });
+    expect(read({ ...body, usage: { prompt_tokens: 1, completion_tokens: 2 } })).toMatchObject({
+      ...answer,
+      texts: [],
+      usage: { tokens: { input: 1, output: 2 } },
+    });
     // Seconds say nothing of a text.
-    expect(read({ ...body, usage: { type: "duration", seconds: 2 } })).toMatchObject({ texts: ["a", "b", "c", "d", "f", "{}", "g", "1"] });
+    expect(read({ ...body, usage: { type: "duration", seconds: 2 } })).toMatchObject({
+      texts: ["a", "b", "c", "d", "f", "{}", "g", "1"],
+    });
   });
 
   it.each(["", "{", "null", "[]", "7", "<html>"])("finds no answer in %j", (body) => {
@@ -25,11 +37,29 @@ describe("readChatAnswer", () => {
   });
 
   it("reads an error page as an answer without choices", () => {
-    expect(read({ error: { message: "x" } })).toEqual({ usage: undefined, servedModel: null, texts: [], isAnswer: false });
+    expect(read({ error: { message: "x" } })).toEqual({
+      usage: undefined,
+      servedModel: null,
+      texts: [],
+      isAnswer: false,
+    });
   });
 
   it("never throws", () => {
-    const shapes = fc.oneof(fc.json(), fc.record({ choices: fc.array(fc.record({ message: fc.jsonValue() })), usage: fc.jsonValue(), model: fc.jsonValue() }).map((body) => JSON.stringify(body)), fc.string());
-    fc.assert(fc.property(shapes, (body) => void read(body)), { numRuns: 1000 });
+    const shapes = fc.oneof(
+      fc.json(),
+      fc
+        .record({
+          choices: fc.array(fc.record({ message: fc.jsonValue() })),
+          usage: fc.jsonValue(),
+          model: fc.jsonValue(),
+        })
+        .map((body) => JSON.stringify(body)),
+      fc.string(),
+    );
+    fc.assert(
+      fc.property(shapes, (body) => void read(body)),
+      { numRuns: 1000 },
+    );
   });
 });

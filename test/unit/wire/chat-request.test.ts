@@ -30,12 +30,26 @@ const isContext = (body: unknown): boolean => accepted(body).size.unboundedField
 
 describe("readChatRequest", () => {
   it("reads what prices depend on", () => {
-    const body = request({ stream: true, stream_options: { include_usage: true }, max_tokens: 50, n: 2, tools: [{ type: "function", function: { name: "f" } }] });
+    const body = request({
+      stream: true,
+      stream_options: { include_usage: true },
+      max_tokens: 50,
+      n: 2,
+      tools: [{ type: "function", function: { name: "f" } }],
+    });
     expect(accepted(body)).toMatchObject({
       model: "gpt-4o",
       stream: true,
       wantsStreamUsage: true,
-      size: { messages: 1, tools: 1, choices: 2, outputLimit: 50, imageParts: 0, unboundedFields: [], textBytes: bytesOf(body).length },
+      size: {
+        messages: 1,
+        tools: 1,
+        choices: 2,
+        outputLimit: 50,
+        imageParts: 0,
+        unboundedFields: [],
+        textBytes: bytesOf(body).length,
+      },
       unboundedFields: [],
     });
   });
@@ -51,7 +65,10 @@ describe("readChatRequest", () => {
     ["a text", '"gpt-4o"'],
     ["invalid UTF-8", Buffer.concat([Buffer.from('{"model":"'), Buffer.from([0xff]), Buffer.from('"}')])],
     ["an overlong form", Buffer.concat([Buffer.from('{"model":"'), Buffer.from([0xc0, 0xaf]), Buffer.from('"}')])],
-    ["a surrogate in UTF-8", Buffer.concat([Buffer.from('{"model":"'), Buffer.from([0xed, 0xa0, 0x80]), Buffer.from('"}')])],
+    [
+      "a surrogate in UTF-8",
+      Buffer.concat([Buffer.from('{"model":"'), Buffer.from([0xed, 0xa0, 0x80]), Buffer.from('"}')]),
+    ],
     ["UTF-16", Buffer.from(text(""), "utf16le")],
   ])("refuses %s as no JSON", (_, body) => {
     expect(refusal(body)).toMatchObject({ code: "invalid_json" });
@@ -68,7 +85,11 @@ describe("readChatRequest", () => {
     ["empty messages", { model: "gpt-4o", messages: [] }, "messages"],
     ["messages that are no list", { model: "gpt-4o", messages: "hi" }, "messages"],
     ["a prototype in the place of members", '{"__proto__":{"model":"gpt-4o","messages":[1]}}', "model"],
-    ...[0, -1, 1.5, "2", true, [], {}, 1001, 1e300].map((n): [string, unknown, string] => [`n: ${JSON.stringify(n)}`, request({ n }), "n"]),
+    ...[0, -1, 1.5, "2", true, [], {}, 1001, 1e300].map((n): [string, unknown, string] => [
+      `n: ${JSON.stringify(n)}`,
+      request({ n }),
+      "n",
+    ]),
   ])("refuses %s", (_, body, param) => {
     expect(refusal(body)).toMatchObject({ code: "invalid_request", param });
   });
@@ -78,7 +99,12 @@ describe("readChatRequest", () => {
   it.each(priced)("refuses %s given twice, or in another letter case", (name) => {
     const more = name === "model" || name === "messages" ? "" : `,"${name}":1`;
     expect(refusal(text(`${more},"${name}":1`))).toMatchObject({ code: "invalid_request", param: name });
-    for (const twin of [name.toUpperCase(), name[0]?.toUpperCase() + name.slice(1), name.replaceAll("s", "ſ"), name.replaceAll("k", "\u212a")]) {
+    for (const twin of [
+      name.toUpperCase(),
+      name[0]?.toUpperCase() + name.slice(1),
+      name.replaceAll("s", "ſ"),
+      name.replaceAll("k", "\u212a"),
+    ]) {
       if (twin === name) continue;
       expect(refusal(text(`,"${twin}":1`)), twin).toMatchObject({ code: "invalid_request", param: name });
       const escaped = [...twin].map((letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
@@ -125,25 +151,53 @@ describe("readChatRequest", () => {
     );
     const { size, classes } = accepted(body);
     expect(size).toMatchObject({ imageParts: 2, audioParts: 1, fileParts: 2, unboundedFields: [] });
-    expect(size.textBytes).toBe(bytesOf(body).length - 3 * payload.length - "data:image/png;base64,".length - "https://example.com/a.png".length);
+    expect(size.textBytes).toBe(
+      bytesOf(body).length - 3 * payload.length - "data:image/png;base64,".length - "https://example.com/a.png".length,
+    );
     expect(classes.prompt).toEqual(expect.arrayContaining(["image_input", "audio_input"]));
   });
 
   it("reads a content that is one part without a list around it as it reads the list", () => {
     const url = `data:image/png;base64,${"A".repeat(10_000)}`;
-    for (const part of [{ type: "image_url", image_url: { url } }, { type: "input_audio", input_audio: { data: url } }, { type: "file", file: { file_data: url } }, { type: "video_url" }]) {
-      const [bare, listed] = [part, [part]].map((content) => accepted({ model: "m", messages: [{ role: "user", content }] }));
-      expect(bare).toEqual({ ...listed, size: { ...listed?.size, textBytes: (listed?.size.textBytes ?? 0) - 2 }, prompt: bare?.prompt });
+    for (const part of [
+      { type: "image_url", image_url: { url } },
+      { type: "input_audio", input_audio: { data: url } },
+      { type: "file", file: { file_data: url } },
+      { type: "video_url" },
+    ]) {
+      const [bare, listed] = [part, [part]].map((content) =>
+        accepted({ model: "m", messages: [{ role: "user", content }] }),
+      );
+      expect(bare).toEqual({
+        ...listed,
+        size: { ...listed?.size, textBytes: (listed?.size.textBytes ?? 0) - 2 },
+        prompt: bare?.prompt,
+      });
     }
-    expect(accepted({ model: "m", messages: [{ role: "user", content: { type: "image_url", image_url: { url } } }] })).toMatchObject({
-      size: { imageParts: 1, unboundedFields: [] }, classes: { prompt: expect.arrayContaining(["image_input"]) },
+    expect(
+      accepted({ model: "m", messages: [{ role: "user", content: { type: "image_url", image_url: { url } } }] }),
+    ).toMatchObject({
+      size: { imageParts: 1, unboundedFields: [] },
+      classes: { prompt: expect.arrayContaining(["image_input"]) },
     });
-    expect(chatTextOf(bytesOf({ model: "m", messages: [{ role: "user", content: { type: "text", text: "look" } }] })).texts).toEqual(["user", "look"]);
+    expect(
+      chatTextOf(bytesOf({ model: "m", messages: [{ role: "user", content: { type: "text", text: "look" } }] })).texts,
+    ).toEqual(["user", "look"]);
   });
 
   it("takes what the body does not show for images or sound, where those cost more", () => {
-    for (const body of [request({ something_new: 1 }), withParts({ type: "video_url" }), withParts({ image_url: { url: "https://x" } })]) {
-      expect(accepted(body).classes.prompt).toEqual(["input", "cached_input", "cache_write", "image_input", "audio_input"]);
+    for (const body of [
+      request({ something_new: 1 }),
+      withParts({ type: "video_url" }),
+      withParts({ image_url: { url: "https://x" } }),
+    ]) {
+      expect(accepted(body).classes.prompt).toEqual([
+        "input",
+        "cached_input",
+        "cache_write",
+        "image_input",
+        "audio_input",
+      ]);
     }
     expect(accepted(request({})).classes.prompt).toEqual(["input", "cached_input", "cache_write"]);
   });
@@ -154,7 +208,8 @@ describe("readChatRequest", () => {
         const part = JSON.stringify({ type: "image_url", image_url: { url } });
         const shown = escapes ? part.replaceAll("/", "\\/") : part;
         const body = `{"model":"m","messages":[{"role":"user","content":[${shown}]}]}`;
-        const empty = '{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":""}}]}]}';
+        const empty =
+          '{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":""}}]}]}';
         expect(accepted(body).size.textBytes).toBeGreaterThanOrEqual(empty.length);
       }),
     );
@@ -173,19 +228,53 @@ describe("readChatRequest", () => {
     ["an earlier audio answer", { model: "m", messages: [{ role: "assistant", audio: { id: "audio_1" } }] }],
     ["an unknown member of a message", { model: "m", messages: [{ role: "user", content: "x", images: ["aGk="] }] }],
     // A reader without regard to letter case would find an image here.
-    ["a message's content in another letter case", { model: "m", messages: [{ role: "user", content: "x", Content: [{ type: "image_url" }] }] }],
-    ["a part's type in another letter case", withParts({ type: "text", text: "x", Type: "image_url", image_url: { url: "https://x" } })],
+    [
+      "a message's content in another letter case",
+      { model: "m", messages: [{ role: "user", content: "x", Content: [{ type: "image_url" }] }] },
+    ],
+    [
+      "a part's type in another letter case",
+      withParts({ type: "text", text: "x", Type: "image_url", image_url: { url: "https://x" } }),
+    ],
     ["an image inside a text", withParts({ type: "text", text: "x", image_url: { url: "https://x" } })],
   ])("holds the context for %s", (_, body) => {
     expect(isContext(body)).toBe(true);
   });
 
   it.each<[string, unknown]>([
-    ["members of tool calls and answers", { model: "m", messages: [{ role: "assistant", content: null, refusal: null, tool_calls: [{ id: "1", type: "function", function: { name: "f", arguments: "{}" } }] }, { role: "tool", tool_call_id: "1", content: "x" }] }],
-    ["a message's audio: null", { model: "m", messages: [{ role: "assistant", content: "x", audio: null, images: null }] }],
+    [
+      "members of tool calls and answers",
+      {
+        model: "m",
+        messages: [
+          {
+            role: "assistant",
+            content: null,
+            refusal: null,
+            tool_calls: [{ id: "1", type: "function", function: { name: "f", arguments: "{}" } }],
+          },
+          { role: "tool", tool_call_id: "1", content: "x" },
+        ],
+      },
+    ],
+    [
+      "a message's audio: null",
+      { model: "m", messages: [{ role: "assistant", content: "x", audio: null, images: null }] },
+    ],
     ["cache marks", withParts({ type: "text", text: "x", cache_control: { type: "ephemeral" } })],
     // Some clients write every field that they know, null where it is not set.
-    ["null for what is not set", request({ prediction: null, something_new: null, web_search_options: null, service_tier: null, n: null, stream: null, tools: null })],
+    [
+      "null for what is not set",
+      request({
+        prediction: null,
+        something_new: null,
+        web_search_options: null,
+        service_tier: null,
+        n: null,
+        stream: null,
+        tools: null,
+      }),
+    ],
   ])("is bounded by the text with %s", (_, body) => {
     expect(accepted(body)).toMatchObject({ size: { unboundedFields: [] }, unboundedFields: [] });
   });
@@ -202,20 +291,46 @@ describe("readChatRequest", () => {
   it.each<[string, object, string | null, string[]]>([
     ["a service tier", { service_tier: "Priority" }, "priority", []],
     ["a service tier that is no text", { service_tier: 1 }, "unknown", []],
-    ["a hosted tool", { tools: [{ type: "function", function: {} }, { type: "web_search" }] }, null, ["web_search_call"]],
-    ["a tool of a dated type, twice", { tools: [{ type: "web_search_2025_08_26" }, { type: "web_search_20250305" }] }, null, ["web_search_call"]],
+    [
+      "a hosted tool",
+      { tools: [{ type: "function", function: {} }, { type: "web_search" }] },
+      null,
+      ["web_search_call"],
+    ],
+    [
+      "a tool of a dated type, twice",
+      { tools: [{ type: "web_search_2025_08_26" }, { type: "web_search_20250305" }] },
+      null,
+      ["web_search_call"],
+    ],
     ["a tool without a type", { tools: [{ function: {} }] }, null, ["other_call"]],
     ["a tool that is no object", { tools: ["web_search"] }, null, ["other_call"]],
-    ["a tool's type in another letter case", { tools: [{ type: "function", TYPE: "web_search" }] }, null, ["other_call"]],
+    [
+      "a tool's type in another letter case",
+      { tools: [{ type: "function", TYPE: "web_search" }] },
+      null,
+      ["other_call"],
+    ],
     ["a search by a field", { web_search_options: {} }, null, ["web_search_call"]],
   ])("names %s, whose price decides what it costs", (_, more, serviceTier, calls) => {
-    const hostedTools = calls.length === 0 ? null : { calls, fields: ["web_search_options" in more ? "web_search_options" : "tools"], areShown: false, callsMax: undefined };
+    const hostedTools =
+      calls.length === 0
+        ? null
+        : {
+            calls,
+            fields: ["web_search_options" in more ? "web_search_options" : "tools"],
+            areShown: false,
+            callsMax: undefined,
+          };
     expect(accepted(request(more)).terms).toEqual({ serviceTier, hostedTools });
   });
 
-  it.each([{}, { service_tier: "default" }, { service_tier: null }, { tools: [{ type: "function", function: {} }] }])("names none in %j", (more) => {
-    expect(accepted(request(more)).terms).toBeUndefined();
-  });
+  it.each([{}, { service_tier: "default" }, { service_tier: null }, { tools: [{ type: "function", function: {} }] }])(
+    "names none in %j",
+    (more) => {
+      expect(accepted(request(more)).terms).toBeUndefined();
+    },
+  );
 
   it.each(["auto", "default", "flex"])("bounds the service tier %s", (service_tier) => {
     expect(accepted(request({ service_tier })).unboundedFields).toEqual([]);
@@ -223,7 +338,12 @@ describe("readChatRequest", () => {
 
   it("knows that answers in sound or pictures have their own price", () => {
     expect(accepted(request({})).classes.completion).toEqual(["output", "reasoning"]);
-    expect(accepted(request({ modalities: ["text", "audio", "image"] })).classes.completion).toEqual(["output", "reasoning", "audio_output", "image_output"]);
+    expect(accepted(request({ modalities: ["text", "audio", "image"] })).classes.completion).toEqual([
+      "output",
+      "reasoning",
+      "audio_output",
+      "image_output",
+    ]);
   });
 
   it("streams only for a plain true", () => {
@@ -231,10 +351,19 @@ describe("readChatRequest", () => {
   });
 
   it("answers any JSON and any bytes with a request or a refusal", () => {
-    const anyBytes = fc.oneof(fc.json().map((json) => Buffer.from(json)), fc.uint8Array().map((bytes) => Buffer.from(bytes)));
+    const anyBytes = fc.oneof(
+      fc.json().map((json) => Buffer.from(json)),
+      fc.uint8Array().map((bytes) => Buffer.from(bytes)),
+    );
     const anyBody = fc.oneof(
       anyBytes,
-      fc.record({ model: fc.jsonValue(), messages: fc.array(fc.oneof(fc.jsonValue(), fc.record({ content: fc.jsonValue(), role: fc.jsonValue() }))), tools: fc.jsonValue() }).map(bytesOf),
+      fc
+        .record({
+          model: fc.jsonValue(),
+          messages: fc.array(fc.oneof(fc.jsonValue(), fc.record({ content: fc.jsonValue(), role: fc.jsonValue() }))),
+          tools: fc.jsonValue(),
+        })
+        .map(bytesOf),
     );
     fc.assert(
       fc.property(anyBody, (bytes) => {
@@ -260,13 +389,25 @@ describe("chatTextOf", () => {
     const body = {
       model: "m",
       messages: [
-        { role: "user", name: "bob", content: [{ type: "text", text: "a" }, { type: "image_url", image_url: { url: "data:x" } }] },
+        {
+          role: "user",
+          name: "bob",
+          content: [
+            { type: "text", text: "a" },
+            { type: "image_url", image_url: { url: "data:x" } },
+          ],
+        },
         { role: "assistant", content: null, refusal: "no", tool_calls: [{ function: { name: "f", arguments: "{}" } }] },
       ],
       tools: [{ type: "function" }],
       functions: [{ name: "g" }],
     };
-    expect(chatTextOf(bytesOf(body))).toEqual({ texts: ["user", "bob", "a", "assistant", "f", "{}"], messages: 2, names: 1, tools: [{ type: "function" }, { name: "g" }] });
+    expect(chatTextOf(bytesOf(body))).toEqual({
+      texts: ["user", "bob", "a", "assistant", "f", "{}"],
+      messages: 2,
+      names: 1,
+      tools: [{ type: "function" }, { name: "g" }],
+    });
   });
 
   // They were handed to a function as so many arguments, which overflowed the stack after the answer: the hold stayed.
@@ -287,22 +428,41 @@ describe("withStreamUsage", () => {
     ['{"stream_options" : { } ,"a":1}', '{"stream_options" : {"include_usage":true } ,"a":1}'],
     ['{"stream_options":{"include_usage" : false }}', '{"stream_options":{"include_usage" : true }}'],
     // The other options were written anew, which changed numbers beyond 2^53.
-    ['{"stream_options":{ "x": 12345678901234567890, "y":1.0}}', '{"stream_options":{"include_usage":true, "x": 12345678901234567890, "y":1.0}}'],
-    ['{"stream_options":{"include_usage":false,"x":{"include_usage":false},"include_usage":null}}', '{"stream_options":{"include_usage":true,"x":{"include_usage":false},"include_usage":true}}'],
-    ['{"messages":[{"stream_options":{}}],"s":"\\"stream_options\\":1"}', '{"stream_options":{"include_usage":true},"messages":[{"stream_options":{}}],"s":"\\"stream_options\\":1"}'],
+    [
+      '{"stream_options":{ "x": 12345678901234567890, "y":1.0}}',
+      '{"stream_options":{"include_usage":true, "x": 12345678901234567890, "y":1.0}}',
+    ],
+    [
+      '{"stream_options":{"include_usage":false,"x":{"include_usage":false},"include_usage":null}}',
+      '{"stream_options":{"include_usage":true,"x":{"include_usage":false},"include_usage":true}}',
+    ],
+    [
+      '{"messages":[{"stream_options":{}}],"s":"\\"stream_options\\":1"}',
+      '{"stream_options":{"include_usage":true},"messages":[{"stream_options":{}}],"s":"\\"stream_options\\":1"}',
+    ],
   ])("makes of %s %s", (body, expected) => {
     expect(inject(body)).toBe(expected);
   });
 
   it("asks for usage and changes nothing else that any reader could see", () => {
-    const options = fc.oneof(fc.constant(undefined), fc.constant(null), fc.dictionary(fc.string(), fc.jsonValue(), { noNullPrototype: true }), fc.record({ include_usage: fc.jsonValue(), x: fc.jsonValue() }));
+    const options = fc.oneof(
+      fc.constant(undefined),
+      fc.constant(null),
+      fc.dictionary(fc.string(), fc.jsonValue(), { noNullPrototype: true }),
+      fc.record({ include_usage: fc.jsonValue(), x: fc.jsonValue() }),
+    );
     fc.assert(
-      fc.property(fc.dictionary(fc.string(), fc.jsonValue(), { noNullPrototype: true }), options, fc.nat(3), (rest, stream_options, indent) => {
-        const body = { ...rest, model: "m", ...(stream_options !== undefined && { stream_options }) };
-        const read: unknown = JSON.parse(inject(JSON.stringify(body, null, indent)));
-        const plain = JSON.parse(JSON.stringify(body)) as { stream_options?: object };
-        expect(read).toEqual({ ...plain, stream_options: { ...plain.stream_options, include_usage: true } });
-      }),
+      fc.property(
+        fc.dictionary(fc.string(), fc.jsonValue(), { noNullPrototype: true }),
+        options,
+        fc.nat(3),
+        (rest, stream_options, indent) => {
+          const body = { ...rest, model: "m", ...(stream_options !== undefined && { stream_options }) };
+          const read: unknown = JSON.parse(inject(JSON.stringify(body, null, indent)));
+          const plain = JSON.parse(JSON.stringify(body)) as { stream_options?: object };
+          expect(read).toEqual({ ...plain, stream_options: { ...plain.stream_options, include_usage: true } });
+        },
+      ),
       { numRuns: 500 },
     );
   });

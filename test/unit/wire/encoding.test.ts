@@ -2,13 +2,23 @@ import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync 
 import { describe, expect, it } from "vitest";
 import { decoded, decodeInto, isPlain } from "../../../src/wire/encoding.ts";
 
-const text = Buffer.from("data: something that is said again and again\n\n".repeat(2000) + Array.from({ length: 10_000 }, (_, index) => Math.sin(index)).join());
+const text = Buffer.from(
+  "data: something that is said again and again\n\n".repeat(2000) +
+    Array.from({ length: 10_000 }, (_, index) => Math.sin(index)).join(),
+);
 const brotli = (bytes: Buffer) => brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } });
 
 const limit = 64 * 1024 * 1024;
 
 describe("decoded", () => {
-  const all = [["gzip", gzipSync], ["x-gzip", gzipSync], ["deflate", deflateSync], ["br", brotli], ["zstd", zstdCompressSync], ["GZIP", gzipSync]] as const;
+  const all = [
+    ["gzip", gzipSync],
+    ["x-gzip", gzipSync],
+    ["deflate", deflateSync],
+    ["br", brotli],
+    ["zstd", zstdCompressSync],
+    ["GZIP", gzipSync],
+  ] as const;
 
   it.each(all)("reads %s", async (name, compress) => {
     expect((await decoded(compress(text), name, limit))?.equals(text)).toBe(true);

@@ -4,29 +4,86 @@ import { readTags } from "../../../src/wire/tags.ts";
 
 describe("forwardableHeaders", () => {
   it("lets through what is listed and nothing else", () => {
-    const kept = { accept: "*/*", "accept-language": "de", "content-type": "application/json", "user-agent": "x", "x-client-request-id": "2", "openai-organization": "o", "anthropic-version": "v", "x-stainless-lang": "js" };
+    const kept = {
+      accept: "*/*",
+      "accept-language": "de",
+      "content-type": "application/json",
+      "user-agent": "x",
+      "x-client-request-id": "2",
+      "openai-organization": "o",
+      "anthropic-version": "v",
+      "x-stainless-lang": "js",
+    };
     const held = {
-      authorization: "Bearer sk-fb-x", "x-api-key": "sk-fb-x", "proxy-authorization": "Basic x", cookie: "a=b", "api-key": "x", "x-goog-api-key": "x",
-      "x-farebox-tag": "a=b", "x-farebox-anything": "1", forwarded: "for=1", "x-forwarded-for": "1", "x-forwarded-host": "h", "x-real-ip": "1", via: "1.1 x", "cf-connecting-ip": "1",
-      host: "h", origin: "o", referer: "r", connection: "keep-alive", te: "trailers", "transfer-encoding": "chunked", "content-length": "5", "accept-encoding": "gzip", expect: "100-continue",
-      "x-sandbox-scenario": "gzip", openai: "1", "sec-fetch-site": "none", "x-request-id": "mine", "x-openai-organization": "1",
+      authorization: "Bearer sk-fb-x",
+      "x-api-key": "sk-fb-x",
+      "proxy-authorization": "Basic x",
+      cookie: "a=b",
+      "api-key": "x",
+      "x-goog-api-key": "x",
+      "x-farebox-tag": "a=b",
+      "x-farebox-anything": "1",
+      forwarded: "for=1",
+      "x-forwarded-for": "1",
+      "x-forwarded-host": "h",
+      "x-real-ip": "1",
+      via: "1.1 x",
+      "cf-connecting-ip": "1",
+      host: "h",
+      origin: "o",
+      referer: "r",
+      connection: "keep-alive",
+      te: "trailers",
+      "transfer-encoding": "chunked",
+      "content-length": "5",
+      "accept-encoding": "gzip",
+      expect: "100-continue",
+      "x-sandbox-scenario": "gzip",
+      openai: "1",
+      "sec-fetch-site": "none",
+      "x-request-id": "mine",
+      "x-openai-organization": "1",
     };
     expect(forwardableHeaders(Object.entries({ ...kept, ...held }), String)).toEqual(kept);
   });
 
   it("replaces each header that a gateway may read as an idempotency key, and drops one that is empty", () => {
-    const sent = { "idempotency-key": "1", "x-stainless-idempotency-key": "2", "openai-idempotency-token": "3", "anthropic-idempotency-key": " ", "x-idempotency-key": "5" };
+    const sent = {
+      "idempotency-key": "1",
+      "x-stainless-idempotency-key": "2",
+      "openai-idempotency-token": "3",
+      "anthropic-idempotency-key": " ",
+      "x-idempotency-key": "5",
+    };
     expect(forwardableHeaders(Object.entries(sent), (value) => `<${value}>`)).toEqual({
-      "idempotency-key": "<1>", "x-stainless-idempotency-key": "<2>", "openai-idempotency-token": "<3>",
+      "idempotency-key": "<1>",
+      "x-stainless-idempotency-key": "<2>",
+      "openai-idempotency-token": "<3>",
     });
   });
 });
 
-const harmless = [["x-content-type-options", "nosniff"], ["content-security-policy", "sandbox"]];
+const harmless = [
+  ["x-content-type-options", "nosniff"],
+  ["content-security-policy", "sandbox"],
+];
 
 describe("answerHeaders", () => {
   it("keeps order, spelling and repeated headers", () => {
-    const raw = ["Content-Type", "application/json", "X-Request-Id", "req_1", "openai-processing-ms", "12", "x-ratelimit-remaining", "5", "Link", "a", "link", "b"];
+    const raw = [
+      "Content-Type",
+      "application/json",
+      "X-Request-Id",
+      "req_1",
+      "openai-processing-ms",
+      "12",
+      "x-ratelimit-remaining",
+      "5",
+      "Link",
+      "a",
+      "link",
+      "b",
+    ];
     expect(answerHeaders(raw).flat()).toEqual([...raw, ...harmless.flat()]);
   });
 
@@ -36,17 +93,43 @@ describe("answerHeaders", () => {
   });
 
   it.each([
-    "Set-Cookie", "connection", "Keep-Alive", "Transfer-Encoding", "TE", "trailer", "Upgrade", "Proxy-Authenticate", "proxy-connection",
-    "X-Farebox-Request-Id", "x-farebox-cost-usd", "X-Farebox-Error",
+    "Set-Cookie",
+    "connection",
+    "Keep-Alive",
+    "Transfer-Encoding",
+    "TE",
+    "trailer",
+    "Upgrade",
+    "Proxy-Authenticate",
+    "proxy-connection",
+    "X-Farebox-Request-Id",
+    "x-farebox-cost-usd",
+    "X-Farebox-Error",
     // Of the gateway's own origin; a second allow-origin makes a browser refuse the answer.
-    "Access-Control-Allow-Origin", "access-control-expose-headers", "Alt-Svc", "Strict-Transport-Security",
+    "Access-Control-Allow-Origin",
+    "access-control-expose-headers",
+    "Alt-Svc",
+    "Strict-Transport-Security",
     "X-Content-Type-Options",
   ])("drops %s", (name) => {
     expect(answerHeaders(["a", "1", name, "x", "b", "2"])).toEqual([["a", "1"], ["b", "2"], ...harmless]);
   });
 
   it("drops what the connection header names, wherever it stands", () => {
-    expect(answerHeaders(["X-Hop", "1", "X-Stay", "2", "Connection", "close, X-Hop ,", "x-other", "3", "connection", "X-OTHER"])).toEqual([["X-Stay", "2"], ...harmless]);
+    expect(
+      answerHeaders([
+        "X-Hop",
+        "1",
+        "X-Stay",
+        "2",
+        "Connection",
+        "close, X-Hop ,",
+        "x-other",
+        "3",
+        "connection",
+        "X-OTHER",
+      ]),
+    ).toEqual([["X-Stay", "2"], ...harmless]);
   });
 });
 
@@ -58,13 +141,29 @@ describe("readTags", () => {
     ["team=blue", { team: "blue" }],
     [" a = b , c.d-e_f=x=y ", { a: "b", "c.d-e_f": "x=y" }],
     ["a=ä€", { a: "ä€" }],
-    [Array.from({ length: 8 }, (_, index) => `t${index}=v`).join(","), Object.fromEntries(Array.from({ length: 8 }, (_, index) => [`t${index}`, "v"]))],
+    [
+      Array.from({ length: 8 }, (_, index) => `t${index}=v`).join(","),
+      Object.fromEntries(Array.from({ length: 8 }, (_, index) => [`t${index}`, "v"])),
+    ],
     [`a=${"x".repeat(128)}`, { a: "x".repeat(128) }],
   ])("reads %j", (header, tags) => {
     expect(readTags(header)).toEqual({ ok: true, tags });
   });
 
-  it.each(["a", "=b", "a=", "a=b,", ",a=b", "A=b", "__proto__=b", "a b=c", "a=b,a=c", `${"x".repeat(64)}=b`, `a=${"x".repeat(129)}`, Array.from({ length: 9 }, (_, index) => `t${index}=v`).join(",")])("refuses %j", (header) => {
+  it.each([
+    "a",
+    "=b",
+    "a=",
+    "a=b,",
+    ",a=b",
+    "A=b",
+    "__proto__=b",
+    "a b=c",
+    "a=b,a=c",
+    `${"x".repeat(64)}=b`,
+    `a=${"x".repeat(129)}`,
+    Array.from({ length: 9 }, (_, index) => `t${index}=v`).join(","),
+  ])("refuses %j", (header) => {
     expect(readTags(header)).toMatchObject({ ok: false, refusal: { code: "invalid_request" } });
   });
 });

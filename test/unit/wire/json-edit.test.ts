@@ -12,7 +12,9 @@ function hiddenIn(text: string): string {
 function reference(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(reference);
   if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, isSecret(name) ? "<hidden>" : reference(inner)]));
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) => [name, isSecret(name) ? "<hidden>" : reference(inner)]),
+  );
 }
 
 describe("withMembersHidden", () => {
@@ -28,13 +30,21 @@ describe("withMembersHidden", () => {
   it("hides what a reader of the parsed text would, and returns the same bytes where nothing is hidden", () => {
     const name = fc.constantFrom("secret", "my_secret_name", "plain", '"', "");
     const { tree } = fc.letrec<{ tree: unknown }>((tie) => ({
-      tree: fc.oneof({ depthSize: "small" }, fc.jsonValue({ maxDepth: 1 }), fc.string(), fc.array(tie("tree")), fc.dictionary(name, tie("tree"))),
+      tree: fc.oneof(
+        { depthSize: "small" },
+        fc.jsonValue({ maxDepth: 1 }),
+        fc.string(),
+        fc.array(tie("tree")),
+        fc.dictionary(name, tie("tree")),
+      ),
     }));
     fc.assert(
       fc.property(tree, fc.constantFrom(undefined, 1), (value, indent) => {
         const bytes = Buffer.from(JSON.stringify(value, null, indent));
         const result = withMembersHidden(bytes, isSecret, "<hidden>");
-        expect(JSON.stringify(JSON.parse(result.toString()))).toBe(JSON.stringify(reference(JSON.parse(bytes.toString()))));
+        expect(JSON.stringify(JSON.parse(result.toString()))).toBe(
+          JSON.stringify(reference(JSON.parse(bytes.toString()))),
+        );
         if (!bytes.includes('secret":') && !bytes.includes('name":')) expect(result).toBe(bytes);
       }),
     );

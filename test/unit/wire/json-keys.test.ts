@@ -7,12 +7,22 @@ const parsed = (bytes: Buffer): unknown => JSON.parse(bytes.toString());
 
 function membersOf(text: string): [string, unknown][] {
   const bytes = Buffer.from(text);
-  return jsonMembers(bytes).map(({ name, valueStart, valueEnd }) => [name, parsed(bytes.subarray(valueStart, valueEnd))]);
+  return jsonMembers(bytes).map(({ name, valueStart, valueEnd }) => [
+    name,
+    parsed(bytes.subarray(valueStart, valueEnd)),
+  ]);
 }
 
 const space = fc.string({ unit: fc.constantFrom(" ", "\n", "\r", "\t"), maxLength: 3 });
-const name = fc.oneof(fc.string({ unit: "binary" }), fc.constantFrom("model", "__proto__", "", '"', "\\", "ключ", "\ud800"));
-const value = fc.oneof(fc.json(), fc.json({ maxDepth: 8 }), fc.string({ unit: "binary" }).map((text) => JSON.stringify(text)));
+const name = fc.oneof(
+  fc.string({ unit: "binary" }),
+  fc.constantFrom("model", "__proto__", "", '"', "\\", "ключ", "\ud800"),
+);
+const value = fc.oneof(
+  fc.json(),
+  fc.json({ maxDepth: 8 }),
+  fc.string({ unit: "binary" }).map((text) => JSON.stringify(text)),
+);
 
 /** Any character may be written as an escape; both must mean the same. */
 function written(text: string, escapes: boolean): string {
@@ -26,7 +36,9 @@ describe("jsonMembers", () => {
     const member = fc.record({ name, value, escapes: fc.boolean(), spaces: fc.tuple(space, space, space, space) });
     fc.assert(
       fc.property(fc.array(member, { maxLength: 8 }), space, space, (members, before, after) => {
-        const texts = members.map(({ name, value, escapes, spaces: [a, b, c, d] }) => `${a}${written(name, escapes)}${b}:${c}${value}${d}`);
+        const texts = members.map(
+          ({ name, value, escapes, spaces: [a, b, c, d] }) => `${a}${written(name, escapes)}${b}:${c}${value}${d}`,
+        );
         const text = `${before}{${members.length === 0 ? before : texts.join(",")}}${after}`;
         JSON.parse(text);
         const expected = members.map(({ name, value }) => [name, JSON.parse(Buffer.from(value).toString())]);

@@ -16,12 +16,30 @@ function expected(value: unknown, depth = 1): unknown {
   if (typeof value === "string") return Buffer.byteLength(JSON.stringify(value)) - 2 > 1024 ? "" : value;
   if (Array.isArray(value)) return depth > 3 ? [] : value.map((item) => expected(item, depth + 1));
   if (typeof value !== "object" || value === null) return value;
-  return depth > 3 ? {} : Object.fromEntries(Object.entries(value).map(([name, item]) => [expected(name, depth), expected(item, depth + 1)]));
+  return depth > 3
+    ? {}
+    : Object.fromEntries(
+        Object.entries(value).map(([name, item]) => [expected(name, depth), expected(item, depth + 1)]),
+      );
 }
 
-const text = fc.oneof(fc.string({ unit: "binary" }), fc.constantFrom('"', "\\", '\\"]}', "x".repeat(2000), '\\"'.repeat(600), "é".repeat(513)));
+const text = fc.oneof(
+  fc.string({ unit: "binary" }),
+  fc.constantFrom('"', "\\", '\\"]}', "x".repeat(2000), '\\"'.repeat(600), "é".repeat(513)),
+);
 const json = fc.letrec<{ value: unknown }>((tie) => ({
-  value: fc.oneof({ maxDepth: 6 }, text, fc.integer(), fc.constant(null), fc.array(tie("value"), { maxLength: 4 }), fc.dictionary(fc.string().filter((name) => name !== "__proto__"), tie("value"), { maxKeys: 4 })),
+  value: fc.oneof(
+    { maxDepth: 6 },
+    text,
+    fc.integer(),
+    fc.constant(null),
+    fc.array(tie("value"), { maxLength: 4 }),
+    fc.dictionary(
+      fc.string().filter((name) => name !== "__proto__"),
+      tie("value"),
+      { maxKeys: 4 },
+    ),
+  ),
 })).value;
 
 describe("the outline of a JSON text", () => {
@@ -39,7 +57,12 @@ describe("the outline of a JSON text", () => {
   });
 
   it("begins anew with each line of a stream of events, whatever the line before left open", () => {
-    const events = ["event: a\n", 'data: {"b64":"x\n', 'data: {"a":[[{"b":"c\\\n', `data: {"b64":"${"x".repeat(5000)}","usage":{"a":1}}\n\n`];
+    const events = [
+      "event: a\n",
+      'data: {"b64":"x\n',
+      'data: {"a":[[{"b":"c\\\n',
+      `data: {"b64":"${"x".repeat(5000)}","usage":{"a":1}}\n\n`,
+    ];
     const bytes = Buffer.from(events.join(""));
     expect(outlineOf([bytes], true)).toContain('data: {"b64":"","usage":{"a":1}}\n\n');
     expect(outlineOf(everyByte(bytes), true)).toBe(outlineOf([bytes], true));
@@ -50,7 +73,11 @@ describe("the outline of a JSON text", () => {
     expect(outlineOf([strings], true)).toBe(strings.toString());
     const transcript = mediaTranscript(["image_generation.completed"]);
     transcript.push(strings);
-    transcript.push(Buffer.from('data: {"type":"image_generation.completed","usage":{"input_tokens":1,"output_tokens":2,"total_tokens":3}}\n\n'));
+    transcript.push(
+      Buffer.from(
+        'data: {"type":"image_generation.completed","usage":{"input_tokens":1,"output_tokens":2,"total_tokens":3}}\n\n',
+      ),
+    );
     expect(transcript.end()).toMatchObject({ finished: true, usage: { tokens: { input: 1, output: 2 } } });
   });
 

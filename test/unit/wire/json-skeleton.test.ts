@@ -5,10 +5,22 @@ import { jsonBounds, jsonSkeleton, lengthInFull } from "../../../src/wire/json-s
 import { chatTextOf, readChatRequest } from "../../../src/wire/chat-request.ts";
 
 /** Texts around the length from which they are cut out, with all that is escaped in JSON or longer than a byte in UTF-8. */
-const pieces = fc.array(fc.constantFrom("a", '"', "\\", "\n", "é", "漢", "😀", "{", "]", ",", ":", "\u2028"), { minLength: 1, maxLength: 8 });
-const texts = fc.tuple(pieces, fc.oneof(fc.constant(1), fc.integer({ min: 100, max: 700 }))).map(([some, times]) => some.join("").repeat(times));
+const pieces = fc.array(fc.constantFrom("a", '"', "\\", "\n", "é", "漢", "😀", "{", "]", ",", ":", "\u2028"), {
+  minLength: 1,
+  maxLength: 8,
+});
+const texts = fc
+  .tuple(pieces, fc.oneof(fc.constant(1), fc.integer({ min: 100, max: 700 })))
+  .map(([some, times]) => some.join("").repeat(times));
 const values = fc.letrec((tie) => ({
-  value: fc.oneof({ depthSize: "small" }, texts, fc.integer(), fc.constant(null), fc.array(tie("value"), { maxLength: 4 }), fc.dictionary(texts, tie("value"), { maxKeys: 4 })),
+  value: fc.oneof(
+    { depthSize: "small" },
+    texts,
+    fc.integer(),
+    fc.constant(null),
+    fc.array(tie("value"), { maxLength: 4 }),
+    fc.dictionary(texts, tie("value"), { maxKeys: 4 }),
+  ),
 })).value;
 
 /** What a skeleton must hold, made from the whole value: strings of more than 1,024 bytes of JSON become their length. */
@@ -53,12 +65,28 @@ describe("a skeleton", () => {
   });
 
   it("ends a string where JSON does, however close and many its escapes are", () => {
-    const piece = fc.constantFrom('"', "\\", "\n", "a", " ", "é", "x".repeat(15), "y".repeat(16), "z".repeat(17), '\\"');
+    const piece = fc.constantFrom(
+      '"',
+      "\\",
+      "\n",
+      "a",
+      " ",
+      "é",
+      "x".repeat(15),
+      "y".repeat(16),
+      "z".repeat(17),
+      '\\"',
+    );
     const text = fc.array(piece, { maxLength: 60 }).map((pieces) => pieces.join(""));
     fc.assert(
       fc.property(text, text, (first, second) => {
         const bytes = Buffer.from(JSON.stringify({ [`x${first}`]: second, end: 1 }));
-        expect(jsonMembers(bytes).map(({ name, valueStart, valueEnd }) => [name, JSON.parse(bytes.toString("utf8", valueStart, valueEnd))])).toEqual([
+        expect(
+          jsonMembers(bytes).map(({ name, valueStart, valueEnd }) => [
+            name,
+            JSON.parse(bytes.toString("utf8", valueStart, valueEnd)),
+          ]),
+        ).toEqual([
           [`x${first}`, second],
           ["end", 1],
         ]);
@@ -69,7 +97,8 @@ describe("a skeleton", () => {
 });
 
 describe("a body that is hardly anything but structure", () => {
-  const filled = (piece: string, bytes = 20_000_000) => `{"model":"gpt-4o","messages":[${piece.repeat(Math.floor(bytes / piece.length))}1]}`;
+  const filled = (piece: string, bytes = 20_000_000) =>
+    `{"model":"gpt-4o","messages":[${piece.repeat(Math.floor(bytes / piece.length))}1]}`;
   const names = (count: number) => Array.from({ length: count }, (_, index) => `"k${index}":1`).join(",");
 
   it.each<[string, string]>([
@@ -86,19 +115,25 @@ describe("a body that is hardly anything but structure", () => {
     ["its own names", `{"model":"gpt-4o","messages":[1],${names(10_001)}}`],
     ["one name again and again", `{"model":"gpt-4o","messages":[1],${'"k":1,'.repeat(300_000)}"k":1}`],
   ])("is refused without being parsed: %s", (_, text) => {
-    expect(readChatRequest(Buffer.from(text))).toMatchObject({ ok: false, refusal: { code: "invalid_request", message: expect.stringContaining("more than 500000 JSON values") } });
+    expect(readChatRequest(Buffer.from(text))).toMatchObject({
+      ok: false,
+      refusal: { code: "invalid_request", message: expect.stringContaining("more than 500000 JSON values") },
+    });
   });
 
   it("is read up to the bounds", () => {
     const many = `{"model":"gpt-4o","messages":[${"1,".repeat(jsonBounds.values - 5)}1]}`;
     expect(readChatRequest(Buffer.from(many)).ok).toBe(true);
     expect(readChatRequest(Buffer.from(many.replace("[1,", "[1,1,1,"))).ok).toBe(false);
-    expect(readChatRequest(Buffer.from(`{"model":"gpt-4o","messages":[1],${names(jsonBounds.names - 2)}}`)).ok).toBe(true);
+    expect(readChatRequest(Buffer.from(`{"model":"gpt-4o","messages":[1],${names(jsonBounds.names - 2)}}`)).ok).toBe(
+      true,
+    );
   });
 });
 
 describe("a request with a long text", () => {
-  const request = (content: unknown) => Buffer.from(JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content }] }));
+  const request = (content: unknown) =>
+    Buffer.from(JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content }] }));
 
   it("takes no text for a payload, whatever it looks like", () => {
     const forged = `${"x".repeat(1025)}999999999`;
@@ -115,7 +150,11 @@ describe("a request with a long text", () => {
   });
 
   it("that is no JSON inside is the gateway's to refuse, and counts with all that it has", () => {
-    const bytes = Buffer.from(request(`${"z ".repeat(2000)}END`).toString().replace("END", "\\x"));
+    const bytes = Buffer.from(
+      request(`${"z ".repeat(2000)}END`)
+        .toString()
+        .replace("END", "\\x"),
+    );
     expect(readChatRequest(bytes).ok).toBe(true);
     expect(chatTextOf(bytes).texts.join("").length).toBeGreaterThanOrEqual(4000);
   });

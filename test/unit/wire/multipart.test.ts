@@ -20,17 +20,23 @@ function told(chunks: readonly Buffer[], boundary = "b"): Told {
   return all;
 }
 
-const field = (name: string, value: string) => `--b\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`;
-const file = (name: string, bytes: string) => `--b\r\nContent-Disposition: form-data; name="${name}"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\n${bytes}\r\n`;
+const field = (name: string, value: string) =>
+  `--b\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`;
+const file = (name: string, bytes: string) =>
+  `--b\r\nContent-Disposition: form-data; name="${name}"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\n${bytes}\r\n`;
 const end = "--b--\r\n";
 
 describe("a form while it passes", () => {
   it("tells its fields and the names of all its parts, however it is cut", () => {
-    const value = fc.oneof(fc.string(), fc.constantFrom("", "\r\n", "--b", "\r\n--", "\r\n--c", "a\r\n\r\nb", "-", "x".repeat(3000))).filter((text) => !`\r\n${text}`.includes("\r\n--b"));
+    const value = fc
+      .oneof(fc.string(), fc.constantFrom("", "\r\n", "--b", "\r\n--", "\r\n--c", "a\r\n\r\nb", "-", "x".repeat(3000)))
+      .filter((text) => !`\r\n${text}`.includes("\r\n--b"));
     const part = fc.tuple(fc.constantFrom("model", "n", "image[]"), value, fc.boolean());
     fc.assert(
       fc.property(fc.array(part, { minLength: 1, maxLength: 6 }), cuts, (parts, places) => {
-        const bytes = Buffer.from(parts.map(([name, text, isFile]) => (isFile ? file : field)(name, text)).join("") + end);
+        const bytes = Buffer.from(
+          parts.map(([name, text, isFile]) => (isFile ? file : field)(name, text)).join("") + end,
+        );
         const expected = {
           parts: parts.map(([name, , isFile]) => (isFile ? `${name} (file)` : name)),
           fields: parts.filter(([, , isFile]) => !isFile).map(([name, text]) => [name, Buffer.from(text).toString()]),
@@ -49,7 +55,10 @@ describe("a form while it passes", () => {
     ["two names", field("model", "a").replace('"model"', '"model"; name="n"')],
     ["a name without quotes", field("model", "a").replace('"model"', "model")],
     ["an escape in a name", field('mo\\"del', "a")],
-    ["two dispositions", field("model", "a").replace("\r\n\r\n", '\r\ncontent-disposition: form-data; name="n"\r\n\r\n')],
+    [
+      "two dispositions",
+      field("model", "a").replace("\r\n\r\n", '\r\ncontent-disposition: form-data; name="n"\r\n\r\n'),
+    ],
     ["no disposition", "--b\r\nContent-Type: a/b\r\n\r\nx\r\n--b--"],
     ["no headers", "--b\r\n\r\nx\r\n--b--"],
     ["spaces behind a delimiter", field("model", "a").replace("--b\r\n", "--b  \r\n")],

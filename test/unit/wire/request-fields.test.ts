@@ -22,7 +22,10 @@ function readAt(route: string, body: object | string): ModelRequest {
 
 /** Names of the members that an interface of the official SDK declares itself. */
 function declared(file: string, name: string): string[] {
-  const text = readFileSync(new URL(`../../../node_modules/openai/resources/${file}.d.ts`, import.meta.url), "utf8").replaceAll(/\/\*[^]*?\*\//g, "");
+  const text = readFileSync(
+    new URL(`../../../node_modules/openai/resources/${file}.d.ts`, import.meta.url),
+    "utf8",
+  ).replaceAll(/\/\*[^]*?\*\//g, "");
   const start = new RegExp(`interface ${name}(<[^{]*>)?( extends [^{]*)? \\{`).exec(text);
   if (start === null) throw new Error(`${file} has no ${name}`);
   const names: string[] = [];
@@ -81,28 +84,46 @@ describe("the official SDK knows no field that the table does not", () => {
 });
 
 describe("a field's meaning is the same for every endpoint", () => {
-  it.each([...endpoints, passthrough].map(({ route, fields }) => [route, fields] as const))("%s knows where models are named, and what chooses who answers", (_, fields) => {
-    for (const name of ["models", "fallbacks", "preset"]) expect(fields.meaningOf(name)).toBe("models");
-    for (const name of ["provider", "plugins", "route", "inference_geo"]) expect(fields.meaningOf(name)).toMatchObject({ expensive: expect.any(String) });
-    expect(fields.meaningOf("constructor")).toBeUndefined();
-    expect(fields.meaningOf("__proto__")).toBeUndefined();
-  });
+  it.each([...endpoints, passthrough].map(({ route, fields }) => [route, fields] as const))(
+    "%s knows where models are named, and what chooses who answers",
+    (_, fields) => {
+      for (const name of ["models", "fallbacks", "preset"]) expect(fields.meaningOf(name)).toBe("models");
+      for (const name of ["provider", "plugins", "route", "inference_geo"])
+        expect(fields.meaningOf(name)).toMatchObject({ expensive: expect.any(String) });
+      expect(fields.meaningOf("constructor")).toBeUndefined();
+      expect(fields.meaningOf("__proto__")).toBeUndefined();
+    },
+  );
 });
 
 describe("texts in unknown fields", () => {
-  const chat = (more: string) => readAt("/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a text"}]${more}}`).fields;
+  const chat = (more: string) =>
+    readAt("/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a text"}]${more}}`).fields;
 
   it("are those of the unknown field alone, names of members too, each once", () => {
-    expect(chat(',"x":{"a":["b",{"c":"b"}],"d":"e,f"},"user":"g","seed":1').mentions).toEqual(expect.arrayContaining(["a", "b", "c", "d", "e,f", "e", "f"]));
-    expect(chat(',"user":"g","metadata":{"model":"o1"},"stop":["o1"]')).toMatchObject({ mentions: [], unknown: [], models: [], doubts: [] });
+    expect(chat(',"x":{"a":["b",{"c":"b"}],"d":"e,f"},"user":"g","seed":1').mentions).toEqual(
+      expect.arrayContaining(["a", "b", "c", "d", "e,f", "e", "f"]),
+    );
+    expect(chat(',"user":"g","metadata":{"model":"o1"},"stop":["o1"]')).toMatchObject({
+      mentions: [],
+      unknown: [],
+      models: [],
+      doubts: [],
+    });
   });
 
   it("are none that are too long for a name, and few enough to be looked up", () => {
     expect(chat(`,"x":["${"y".repeat(300)}","${"z".repeat(5_000)}"]`).mentions).toEqual([]);
     const many = Array.from({ length: 10_001 }, (_, index) => `t${index}`);
-    const refused = endpoints[0]?.readRequest(Buffer.from(JSON.stringify({ model: "m", messages: [{ role: "user", content: "x" }], x: many })));
+    const refused = endpoints[0]?.readRequest(
+      Buffer.from(JSON.stringify({ model: "m", messages: [{ role: "user", content: "x" }], x: many })),
+    );
     expect(refused).toMatchObject({ ok: false, refusal: { code: "invalid_request" } });
-    const models = endpoints[0]?.readRequest(Buffer.from(JSON.stringify({ model: "m", messages: [{ role: "user", content: "x" }], models: many.slice(0, 101) })));
+    const models = endpoints[0]?.readRequest(
+      Buffer.from(
+        JSON.stringify({ model: "m", messages: [{ role: "user", content: "x" }], models: many.slice(0, 101) }),
+      ),
+    );
     expect(models).toMatchObject({ ok: false, refusal: { code: "invalid_request" } });
   });
 
@@ -110,7 +131,10 @@ describe("texts in unknown fields", () => {
     const deep = `${"[".repeat(5_000)}"o1"${"]".repeat(5_000)}`;
     expect(chat(`,"x":${deep}`).mentions).toContain("o1");
     expect(chat(`,"fallbacks":${deep}`).mentions).toContain("o1");
-    expect(readAt("/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"x","y":${deep}}]}`).fields.mentions).toContain("o1");
+    expect(
+      readAt("/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"x","y":${deep}}]}`).fields
+        .mentions,
+    ).toContain("o1");
   });
 });
 
@@ -119,7 +143,14 @@ describe("headers and the query", () => {
   const chat = { fields: fieldsAt("/v1/chat/completions") };
 
   it("leave a request as it is where they say nothing of the price", () => {
-    const headers = Object.entries({ accept: "*/*", "user-agent": "x", "x-stainless-lang": "js", "openai-organization": "o", "openai-beta": "assistants=v2", "anthropic-version": "v" });
+    const headers = Object.entries({
+      accept: "*/*",
+      "user-agent": "x",
+      "x-stainless-lang": "js",
+      "openai-organization": "o",
+      "openai-beta": "assistants=v2",
+      "anthropic-version": "v",
+    });
     expect(withHeadersAndQuery(plain, chat, headers, "")).toBe(plain);
     expect(withHeadersAndQuery(plain, chat, headers, "?api-version=1&beta=true")).toBe(plain);
   });
@@ -134,7 +165,11 @@ describe("headers and the query", () => {
     expect(withHeadersAndQuery(plain, chat, [[name, value]], query).fields).toMatchObject(facts);
   });
 
-  it.each([["anthropic-beta", "context-1m-2025-08-07", "", "header anthropic-beta"], ["accept", "x", "?n=5", "query n"], ["accept", "x", "?provider=x", "query provider"]])("%s: %s %s has no bound", (name, value, query, field) => {
+  it.each([
+    ["anthropic-beta", "context-1m-2025-08-07", "", "header anthropic-beta"],
+    ["accept", "x", "?n=5", "query n"],
+    ["accept", "x", "?provider=x", "query provider"],
+  ])("%s: %s %s has no bound", (name, value, query, field) => {
     expect(withHeadersAndQuery(plain, chat, [[name, value]], query).unboundedFields).toEqual([field]);
   });
 });

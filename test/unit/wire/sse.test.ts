@@ -67,13 +67,35 @@ describe("SseReader", () => {
 
   const megabyte = "x".repeat(1024 * 1024);
   it.each<[string, () => Iterable<string>]>([
-    ["one line", function* () { yield "data: "; for (let count = 0; count < 100; count++) yield megabyte; yield "\n\n"; }],
-    ["many lines", function* () { for (let count = 0; count < 100; count++) yield `data: ${megabyte}\n`; yield "\n"; }],
-    ["empty lines without an end", function* () { for (let count = 0; count < 40; count++) yield "data:\n".repeat(100_000); yield "\n"; }],
+    [
+      "one line",
+      function* () {
+        yield "data: ";
+        for (let count = 0; count < 100; count++) yield megabyte;
+        yield "\n\n";
+      },
+    ],
+    [
+      "many lines",
+      function* () {
+        for (let count = 0; count < 100; count++) yield `data: ${megabyte}\n`;
+        yield "\n";
+      },
+    ],
+    [
+      "empty lines without an end",
+      function* () {
+        for (let count = 0; count < 40; count++) yield "data:\n".repeat(100_000);
+        yield "\n";
+      },
+    ],
   ])("reports an event of 100 MB by its bytes as it comes, and reads on: %s", (_, pieces) => {
     const events: string[] = [];
     let unreadable = 0;
-    const reader = new SseReader((data) => events.push(data), (bytes) => (unreadable += bytes));
+    const reader = new SseReader(
+      (data) => events.push(data),
+      (bytes) => (unreadable += bytes),
+    );
     let came = 0;
     for (const piece of pieces()) {
       reader.feed(Buffer.from(piece));
@@ -90,8 +112,13 @@ describe("SseReader", () => {
     for (const cut of [cutAt, (bytes: Buffer) => everyByte(bytes)]) {
       let unreadable = 0;
       const events: string[] = [];
-      const reader = new SseReader((data) => events.push(data), (bytes) => (unreadable += bytes));
-      const stream = Buffer.from('{"choices":[]}\n\nevent: x\nid\nretry: 3\n: comment\ndatabase: 5\ndata: a\n\nids: x\n');
+      const reader = new SseReader(
+        (data) => events.push(data),
+        (bytes) => (unreadable += bytes),
+      );
+      const stream = Buffer.from(
+        '{"choices":[]}\n\nevent: x\nid\nretry: 3\n: comment\ndatabase: 5\ndata: a\n\nids: x\n',
+      );
       for (const piece of cut(stream, [])) reader.feed(piece);
       expect([unreadable, events]).toEqual(['{"choices":[]}database: 5ids: x'.length, ["a"]]);
       reader.feed(Buffer.from("data: abc\ndata: d"));
@@ -103,7 +130,10 @@ describe("SseReader", () => {
 
   it("leaves nothing out for a comment of 100 MB", () => {
     const events: string[] = [];
-    const reader = new SseReader((data) => events.push(data), () => expect.unreachable("a comment is no output"));
+    const reader = new SseReader(
+      (data) => events.push(data),
+      () => expect.unreachable("a comment is no output"),
+    );
     reader.feed(Buffer.from("data: a\n: "));
     for (let count = 0; count < 100; count++) reader.feed(Buffer.from(megabyte));
     reader.feed(Buffer.from("\ndata: b\n\n"));

@@ -7,11 +7,17 @@ export function cutAt(bytes: Buffer, places: readonly number[]): Buffer[] {
 }
 
 export function everyByte(bytes: Buffer): Buffer[] {
-  return cutAt(bytes, Array.from(bytes, (_, index) => index));
+  return cutAt(
+    bytes,
+    Array.from(bytes, (_, index) => index),
+  );
 }
 
 /** Where to cut: mostly a few places, at times everywhere. */
-export const cuts = fc.oneof(fc.array(fc.nat(600), { maxLength: 12 }), fc.constant(Array.from({ length: 5000 }, (_, index) => index)));
+export const cuts = fc.oneof(
+  fc.array(fc.nat(600), { maxLength: 12 }),
+  fc.constant(Array.from({ length: 5000 }, (_, index) => index)),
+);
 
 /** The rules of server-sent events read from the standard line by line, over the whole text at once. */
 export function referenceEvents(bytes: Buffer): { readonly data: string[]; readonly unfinished: string | undefined } {
@@ -35,10 +41,12 @@ export function referenceEvents(bytes: Buffer): { readonly data: string[]; reado
   return { data: events, unfinished: data };
 }
 
-const text = fc.oneof(
-  fc.string({ unit: "binary", maxLength: 12 }),
-  fc.constantFrom("ä€😀", "[DONE]", '{"usage":1}', "data: x", ":", " x", "\ufeff", "id: 3"),
-).map((value) => value.replace(/[\r\n]/g, "").toWellFormed());
+const text = fc
+  .oneof(
+    fc.string({ unit: "binary", maxLength: 12 }),
+    fc.constantFrom("ä€😀", "[DONE]", '{"usage":1}', "data: x", ":", " x", "\ufeff", "id: 3"),
+  )
+  .map((value) => value.replace(/[\r\n]/g, "").toWellFormed());
 
 const line = fc.oneof(
   { weight: 5, arbitrary: text.map((value) => `data: ${value}`) },
@@ -57,7 +65,10 @@ export const eventStreams: fc.Arbitrary<Buffer> = fc
     mark: fc.constantFrom("", "", "\ufeff"),
     lines: fc.oneof(
       fc.tuple(lineEnd, fc.array(line, { maxLength: 25 })).map(([end, all]) => all.map((one) => one + end)),
-      fc.array(fc.tuple(line, lineEnd).map(([one, end]) => one + end), { maxLength: 25 }),
+      fc.array(
+        fc.tuple(line, lineEnd).map(([one, end]) => one + end),
+        { maxLength: 25 },
+      ),
     ),
     open: fc.oneof(fc.constant(""), line),
   })

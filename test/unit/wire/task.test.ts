@@ -9,19 +9,46 @@ const at = (iso: string) => Date.parse(iso);
 describe("a task's record", () => {
   it("is read in the unified form, in the envelope form, and with its numbers exactly as written", () => {
     expect(readTaskRecord(videoRecord)).toEqual({
-      taskId: "vid-1", status: "completed", startedAt: at("2026-11-20T12:00:01.5Z"), endedAt: at("2026-11-20T12:01:02.000Z"),
-      consumption: { type: "llm", units: "2600000.5" }, hasError: false, errors: [], isPrivatePool: false,
+      taskId: "vid-1",
+      status: "completed",
+      startedAt: at("2026-11-20T12:00:01.5Z"),
+      endedAt: at("2026-11-20T12:01:02.000Z"),
+      consumption: { type: "llm", units: "2600000.5" },
+      hasError: false,
+      errors: [],
+      isPrivatePool: false,
     });
-    expect(readTaskRecord(Buffer.from(musicRecord))).toMatchObject({ taskId: "music-1", status: "completed", consumption: { type: "", units: "120000" }, hasError: false });
+    expect(readTaskRecord(Buffer.from(musicRecord))).toMatchObject({
+      taskId: "music-1",
+      status: "completed",
+      consumption: { type: "", units: "120000" },
+      hasError: false,
+    });
     expect(readTaskRecord(conversationRecord)).toEqual({
-      taskId: "conv-1", status: "completed", startedAt: at("2026-11-20T12:00:00Z"), endedAt: at("2026-11-20T12:00:09Z"),
-      consumption: { type: "used_credits", units: "0.1000000000000000055" }, hasError: false, errors: [], isPrivatePool: false,
+      taskId: "conv-1",
+      status: "completed",
+      startedAt: at("2026-11-20T12:00:00Z"),
+      endedAt: at("2026-11-20T12:00:09Z"),
+      consumption: { type: "used_credits", units: "0.1000000000000000055" },
+      hasError: false,
+      errors: [],
+      isPrivatePool: false,
     });
   });
 
   it.each([
-    ["Pending", "pending"], ["Staged", "pending"], ["PROCESSING", "running"], ["running", "running"], ["in progress", "running"], ["Completed", "completed"],
-    ["SUCCESS", "completed"], ["Failed", "failed"], ["canceled", "cancelled"], ["Cancelled", "cancelled"], ["hatching", "unknown"], ["constructor", "unknown"],
+    ["Pending", "pending"],
+    ["Staged", "pending"],
+    ["PROCESSING", "running"],
+    ["running", "running"],
+    ["in progress", "running"],
+    ["Completed", "completed"],
+    ["SUCCESS", "completed"],
+    ["Failed", "failed"],
+    ["canceled", "cancelled"],
+    ["Cancelled", "cancelled"],
+    ["hatching", "unknown"],
+    ["constructor", "unknown"],
   ])("says %s and means %s", (word, status) => {
     expect(readTaskRecord(record("t", word))?.status).toBe(status);
   });
@@ -35,22 +62,50 @@ describe("a task's record", () => {
   });
 
   it("states its errors in either form", () => {
-    const failed = record("t", "Failed", { error: { code: 10000, raw_message: "raw", message: "said", detail: { message: "more" } } });
+    const failed = record("t", "Failed", {
+      error: { code: 10000, raw_message: "raw", message: "said", detail: { message: "more" } },
+    });
     expect(readTaskRecord(failed)).toMatchObject({ status: "failed", hasError: true, errors: ["said", "raw", "more"] });
-    expect(readTaskRecord(record("t", "failed", { error: { code: 7, message: "" } }))).toMatchObject({ hasError: true, errors: [] });
-    expect(readTaskRecord('{"code":200,"data":{"task_id":"t","status":"failed","task_result":{"error_messages":["no",3,""]}}}')).toMatchObject({ hasError: true, errors: ["no"] });
+    expect(readTaskRecord(record("t", "failed", { error: { code: 7, message: "" } }))).toMatchObject({
+      hasError: true,
+      errors: [],
+    });
+    expect(
+      readTaskRecord(
+        '{"code":200,"data":{"task_id":"t","status":"failed","task_result":{"error_messages":["no",3,""]}}}',
+      ),
+    ).toMatchObject({ hasError: true, errors: ["no"] });
   });
 
   it("is tolerated whatever else it is", () => {
-    const nothing = { taskId: null, status: "unknown", startedAt: null, endedAt: null, consumption: null, hasError: false, errors: [], isPrivatePool: false };
-    for (const text of ["{}", '{"data":null}', '{"data":[]}', '{"data":{"task_id":{},"status":4,"meta":"x","error":7,"task_result":null}}']) {
+    const nothing = {
+      taskId: null,
+      status: "unknown",
+      startedAt: null,
+      endedAt: null,
+      consumption: null,
+      hasError: false,
+      errors: [],
+      isPrivatePool: false,
+    };
+    for (const text of [
+      "{}",
+      '{"data":null}',
+      '{"data":[]}',
+      '{"data":{"task_id":{},"status":4,"meta":"x","error":7,"task_result":null}}',
+    ]) {
       expect(readTaskRecord(text), text).toEqual(nothing);
     }
-    expect(readTaskRecord('{"task_id":12345678901234567890,"status":"pending"}')).toMatchObject({ taskId: "12345678901234567890" });
+    expect(readTaskRecord('{"task_id":12345678901234567890,"status":"pending"}')).toMatchObject({
+      taskId: "12345678901234567890",
+    });
     for (const text of ["", "[]", "<html>", "7", "null"]) expect(readTaskRecord(text), text).toBeUndefined();
     const usages = [{ type: "llm", consume: -3 }, { type: "llm", consume: "many" }, { consume: null }, {}];
-    for (const usage of usages) expect(readTaskRecord(record("t", "completed", { usage }))?.consumption, JSON.stringify(usage)).toBeNull();
-    expect(readTaskRecord(record("t", "completed", { usage: { type: " LLM ", consume: "1.50" } }))?.consumption).toEqual({ type: "llm", units: "1.5" });
+    for (const usage of usages)
+      expect(readTaskRecord(record("t", "completed", { usage }))?.consumption, JSON.stringify(usage)).toBeNull();
+    expect(
+      readTaskRecord(record("t", "completed", { usage: { type: " LLM ", consume: "1.50" } }))?.consumption,
+    ).toEqual({ type: "llm", units: "1.5" });
   });
 
   it("has an id that can stand in a path", () => {
@@ -66,7 +121,10 @@ describe("a refusal inside an answer of success", () => {
     ['{"code":-1,"message":"no"}', { code: -1, texts: ["no"] }],
     ['{"code":403,"data":{"id":7}}', { code: 403, texts: [] }],
     ['{"task_id":"","status":"failed","message":"no"}', { code: null, texts: ["no"] }],
-    ['{"code":200,"data":{"task_id":"","status":"Failed","error":{"code":5,"message":"no"}}}', { code: 200, texts: ["no"] }],
+    [
+      '{"code":200,"data":{"task_id":"","status":"Failed","error":{"code":5,"message":"no"}}}',
+      { code: 200, texts: ["no"] },
+    ],
     // What may have made a task is none.
     ['{"code":10001,"data":{"task_id":"t-1"}}', undefined],
     ['{"code":10001,"data":[{"task_id":"t-1"}]}', undefined],
@@ -97,11 +155,25 @@ describe("a task's creation", () => {
   };
 
   it.each([
-    ['{"duration":5}', "5"], ['{"duration":"7.50"}', "7.5"], ['{"duration":null}', "absent"], ["{}", "absent"], ["null", "absent"], ["[]", "absent"],
-    ['{"duration":"long"}', "unclear"], ['{"duration":-5}', "unclear"], ['{"duration":0}', "unclear"], ['{"duration":true}', "unclear"],
-    ['{"duration":5,"duration":9}', "unclear"], ['{"Duration":9}', "unclear"], ['{"duration":{"a":5}}', "unclear"],
-    ['[{"duration":5},{"duration":9}]', "5,9"], ['[{"duration":5}, {}, null, "x"]', "5,absent,absent,absent"], ['[{"DURATION":9}]', "unclear"], ["[[]]", "unclear"],
-    [`[${"{},".repeat(1000)}{}]`, "unclear"], ['{"duration":1,"DURATION":9}', "unclear"],
+    ['{"duration":5}', "5"],
+    ['{"duration":"7.50"}', "7.5"],
+    ['{"duration":null}', "absent"],
+    ["{}", "absent"],
+    ["null", "absent"],
+    ["[]", "absent"],
+    ['{"duration":"long"}', "unclear"],
+    ['{"duration":-5}', "unclear"],
+    ['{"duration":0}', "unclear"],
+    ['{"duration":true}', "unclear"],
+    ['{"duration":5,"duration":9}', "unclear"],
+    ['{"Duration":9}', "unclear"],
+    ['{"duration":{"a":5}}', "unclear"],
+    ['[{"duration":5},{"duration":9}]', "5,9"],
+    ['[{"duration":5}, {}, null, "x"]', "5,absent,absent,absent"],
+    ['[{"DURATION":9}]', "unclear"],
+    ["[[]]", "unclear"],
+    [`[${"{},".repeat(1000)}{}]`, "unclear"],
+    ['{"duration":1,"DURATION":9}', "unclear"],
   ])("with the input %s states %s", (input, quantity) => {
     expect(stated(input)).toBe(quantity);
   });
@@ -120,9 +192,16 @@ describe("a task's creation", () => {
     ['{"model":"m","input":{},"input":{"duration":9}}', "input", "'input' is given twice"],
     ['{"model":"m","INPUT":{"duration":9}}', "input", "'INPUT' must be written 'input'"],
     ['{"model":"m","Config":{}}', "config", "'Config' must be written 'config'"],
-    ['{"model":"m","config":{"\u017fervice_mode":"private"}}', "service_mode", "'\u017fervice_mode' must be written 'service_mode'"],
+    [
+      '{"model":"m","config":{"\u017fervice_mode":"private"}}',
+      "service_mode",
+      "'\u017fervice_mode' must be written 'service_mode'",
+    ],
     ['{"model":"m","config":{"service_mode":"a","service_mode":"b"}}', "service_mode", "'service_mode' is given twice"],
   ])("refuses %s", (body, param, message) => {
-    expect(readTaskRequest(Buffer.from(body))).toEqual({ ok: false, refusal: { code: "invalid_request", param, message } });
+    expect(readTaskRequest(Buffer.from(body))).toEqual({
+      ok: false,
+      refusal: { code: "invalid_request", param, message },
+    });
   });
 });

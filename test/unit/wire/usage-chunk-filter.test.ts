@@ -27,14 +27,22 @@ const blocks = (end: string): fc.Arbitrary<Block> =>
   fc.oneof(
     fc.constant({ bytes: `data: ${usageChunk}${end}${end}`, isUsage: true }),
     fc.constant({ bytes: `data:${usageChunk}${end}${end}`, isUsage: true }),
-    fc.constant({ bytes: `: about to end${end}event: x${end}data: ${usageChunk.replace(",", `,${end}data: `)}${end}${end}`, isUsage: true }),
+    fc.constant({
+      bytes: `: about to end${end}event: x${end}data: ${usageChunk.replace(",", `,${end}data: `)}${end}${end}`,
+      isUsage: true,
+    }),
     fc.constantFrom(...lookalikes).map((data) => ({ bytes: `data: ${data}${end}${end}`, isUsage: false })),
-    fc.constantFrom(`: comment "usage"${end}${end}`, end, `data${end}${end}`, `data: ä€😀${end}data: "usage"${end}${end}`).map((bytes) => ({ bytes, isUsage: false })),
+    fc
+      .constantFrom(
+        `: comment "usage"${end}${end}`,
+        end,
+        `data${end}${end}`,
+        `data: ä€😀${end}data: "usage"${end}${end}`,
+      )
+      .map((bytes) => ({ bytes, isUsage: false })),
   );
 
-const streams = fc
-  .constantFrom("\n", "\r\n", "\r")
-  .chain((end) => fc.array(blocks(end), { maxLength: 12 }));
+const streams = fc.constantFrom("\n", "\r\n", "\r").chain((end) => fc.array(blocks(end), { maxLength: 12 }));
 
 function filtered(chunks: readonly Buffer[]): string {
   const filter = new UsageChunkFilter();
@@ -46,7 +54,10 @@ describe("UsageChunkFilter", () => {
     fc.assert(
       fc.property(streams, cuts, (all, places) => {
         const stream = Buffer.from(all.map(({ bytes }) => bytes).join(""));
-        const expected = all.filter(({ isUsage }) => !isUsage).map(({ bytes }) => bytes).join("");
+        const expected = all
+          .filter(({ isUsage }) => !isUsage)
+          .map(({ bytes }) => bytes)
+          .join("");
         expect(filtered([stream])).toBe(expected);
         expect(filtered(cutAt(stream, places))).toBe(expected);
         expect(filtered(everyByte(stream))).toBe(expected);

@@ -1,8 +1,17 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { readWebhookConfig, withWebhookConfig, withWebhookHidden, withWebhookShown, type WebhookConfig } from "../../../src/wire/webhook-config.ts";
+import {
+  readWebhookConfig,
+  withWebhookConfig,
+  withWebhookHidden,
+  withWebhookShown,
+  type WebhookConfig,
+} from "../../../src/wire/webhook-config.ts";
 
-const ours: WebhookConfig = { endpoint: `https://farebox.example/v1/farebox/callbacks/${"ab".repeat(32)}`, secret: "cd".repeat(32) };
+const ours: WebhookConfig = {
+  endpoint: `https://farebox.example/v1/farebox/callbacks/${"ab".repeat(32)}`,
+  secret: "cd".repeat(32),
+};
 const theirs: WebhookConfig = { endpoint: "https://client.example/hook?id=1", secret: 'quotes " and \\ ü' };
 
 const put = (body: string, config = ours) => withWebhookConfig(Buffer.from(body), config).toString();
@@ -22,30 +31,68 @@ describe("readWebhookConfig", () => {
     ['{"config":{},"config":{}}', "config", "'config' is given twice"],
     ['{"Config":{}}', "config", "'Config' must be written 'config'"],
     ['{"config":{"webhook_config":"x"}}', "config.webhook_config", "'config.webhook_config' must be an object"],
-    ['{"config":{"webhook_config":{},"WEBHOOK_CONFIG":{}}}', "config.webhook_config", "'config.webhook_config' is given twice"],
-    ['{"config":{"webhook_config":{"endpoint":5}}}', "config.webhook_config.endpoint", "'config.webhook_config.endpoint' must be a text of at most 2048 characters on one line"],
-    ['{"config":{"webhook_config":{"secret":"a\\r\\nx: y"}}}', "config.webhook_config.secret", "'config.webhook_config.secret' must be a text of at most 2048 characters on one line"],
-    ['{"config":{"webhoo\u212a_config":{}}}', "config.webhook_config", "'webhoo\u212a_config' must be written 'webhook_config'"],
-    ['{"config":{"webhook_config":{"Endpoint":"https://c.example"}}}', "config.webhook_config.endpoint", "'Endpoint' must be written 'endpoint'"],
-  ])("refuses %s", (body, param, message) => expect(read(body)).toEqual({ ok: false, refusal: { code: "invalid_request", param, message } }));
+    [
+      '{"config":{"webhook_config":{},"WEBHOOK_CONFIG":{}}}',
+      "config.webhook_config",
+      "'config.webhook_config' is given twice",
+    ],
+    [
+      '{"config":{"webhook_config":{"endpoint":5}}}',
+      "config.webhook_config.endpoint",
+      "'config.webhook_config.endpoint' must be a text of at most 2048 characters on one line",
+    ],
+    [
+      '{"config":{"webhook_config":{"secret":"a\\r\\nx: y"}}}',
+      "config.webhook_config.secret",
+      "'config.webhook_config.secret' must be a text of at most 2048 characters on one line",
+    ],
+    [
+      '{"config":{"webhoo\u212a_config":{}}}',
+      "config.webhook_config",
+      "'webhoo\u212a_config' must be written 'webhook_config'",
+    ],
+    [
+      '{"config":{"webhook_config":{"Endpoint":"https://c.example"}}}',
+      "config.webhook_config.endpoint",
+      "'Endpoint' must be written 'endpoint'",
+    ],
+  ])("refuses %s", (body, param, message) =>
+    expect(read(body)).toEqual({ ok: false, refusal: { code: "invalid_request", param, message } }),
+  );
 });
 
 describe("withWebhookConfig", () => {
   const config = `{"endpoint":"${ours.endpoint}","secret":"${ours.secret}"}`;
 
   it.each([
-    ['{ "model" : "kling" , "input":{"n":1.50} }', `{"config":{"webhook_config":${config}}, "model" : "kling" , "input":{"n":1.50} }`],
+    [
+      '{ "model" : "kling" , "input":{"n":1.50} }',
+      `{"config":{"webhook_config":${config}}, "model" : "kling" , "input":{"n":1.50} }`,
+    ],
     ["{}", `{"config":{"webhook_config":${config}}}`],
     ['{"config":null,"x":1}', `{"config":{"webhook_config":${config}},"x":1}`],
     ['{"config":{"service_mode":"public" } }', `{"config":{"webhook_config":${config},"service_mode":"public" } }`],
     ['{"config": { "webhook_config" : null , "a":1}}', `{"config": { "webhook_config" : ${config} , "a":1}}`],
-    ['{"config":{"webhook_config":{ "secret" : "s" , "more":[1, 2] , "endpoint":"https://c.example" }}}', `{"config":{"webhook_config":{ "secret" : "${ours.secret}" , "more":[1, 2] , "endpoint":"${ours.endpoint}" }}}`],
+    [
+      '{"config":{"webhook_config":{ "secret" : "s" , "more":[1, 2] , "endpoint":"https://c.example" }}}',
+      `{"config":{"webhook_config":{ "secret" : "${ours.secret}" , "more":[1, 2] , "endpoint":"${ours.endpoint}" }}}`,
+    ],
   ])("%s", (body, expected) => expect(put(body)).toBe(expected));
 
   it("changes nothing else, and is read back, for any creation that can be read", () => {
-    const webhook = fc.oneof(fc.constant(null), fc.record({ endpoint: fc.webUrl(), secret: fc.string(), more: fc.jsonValue() }, { requiredKeys: [] }));
+    const webhook = fc.oneof(
+      fc.constant(null),
+      fc.record({ endpoint: fc.webUrl(), secret: fc.string(), more: fc.jsonValue() }, { requiredKeys: [] }),
+    );
     const body = fc.record(
-      { model: fc.string(), input: fc.jsonValue(), config: fc.oneof(fc.constant(null), fc.record({ service_mode: fc.string(), webhook_config: webhook }, { requiredKeys: [] })) },
+      {
+        model: fc.string(),
+        input: fc.jsonValue(),
+        config: fc.oneof(
+          fc.constant(null),
+          fc.record({ service_mode: fc.string(), webhook_config: webhook }, { requiredKeys: [] }),
+        ),
+      },
       { requiredKeys: [] },
     );
     fc.assert(
@@ -56,7 +103,10 @@ describe("withWebhookConfig", () => {
         expect(read(result)).toEqual({ ok: true, config: ours });
         const before = JSON.parse(text);
         const after = JSON.parse(result);
-        expect(after).toEqual({ ...before, config: { ...before.config, webhook_config: { ...before.config?.webhook_config, ...ours } } });
+        expect(after).toEqual({
+          ...before,
+          config: { ...before.config, webhook_config: { ...before.config?.webhook_config, ...ours } },
+        });
       }),
     );
   });
@@ -73,21 +123,27 @@ describe("withWebhookShown", () => {
   });
 
   it("shows what the gateway would where the client gave none", () => {
-    expect(shown(put("{}"), { endpoint: "", secret: "" })).toBe('{"config":{"webhook_config":{"endpoint":"","secret":""}}}');
+    expect(shown(put("{}"), { endpoint: "", secret: "" })).toBe(
+      '{"config":{"webhook_config":{"endpoint":"","secret":""}}}',
+    );
   });
 
   it("takes a replacement as it is, whatever patterns are in it", () => {
-    expect(shown(JSON.stringify({ secret: ours.secret }), { endpoint: "", secret: "$& $1 $$" })).toBe('{"secret":"$& $1 $$"}');
+    expect(shown(JSON.stringify({ secret: ours.secret }), { endpoint: "", secret: "$& $1 $$" })).toBe(
+      '{"secret":"$& $1 $$"}',
+    );
   });
 
   it("gives the same bytes where nothing is ours", () => {
     const bytes = Buffer.from('{"config":{"webhook_config":{"endpoint":"https://c.example","secret":"x"}}}');
     expect(withWebhookShown(bytes, ours, theirs)).toBe(bytes);
-    const page = Buffer.from("<html>\"</html>");
+    const page = Buffer.from('<html>"</html>');
     expect(withWebhookShown(page, ours, theirs)).toBe(page);
   });
 });
 
 it("withWebhookHidden hides the whole of it", () => {
-  expect(withWebhookHidden(Buffer.from(put('{"a":1}')), "<hidden>").toString()).toBe('{"config":{"webhook_config":"<hidden>"},"a":1}');
+  expect(withWebhookHidden(Buffer.from(put('{"a":1}')), "<hidden>").toString()).toBe(
+    '{"config":{"webhook_config":"<hidden>"},"a":1}',
+  );
 });

@@ -5,7 +5,12 @@ import { readResponse, responsesTranscript } from "../../../src/wire/endpoints/r
 import type { Written } from "../../../src/wire/output-walk.ts";
 import type { StreamTranscript } from "../../../src/wire/stream-transcript.ts";
 
-function writtenIn({ texts, uncountable }: Written): { readonly texts: readonly string[]; readonly unknown: number; readonly sealed: number; readonly media: boolean } {
+function writtenIn({ texts, uncountable }: Written): {
+  readonly texts: readonly string[];
+  readonly unknown: number;
+  readonly sealed: number;
+  readonly media: boolean;
+} {
   const { unknownBytes = 0, sealedBytes = 0, hasMedia = false } = uncountable ?? {};
   return { texts, unknown: unknownBytes, sealed: sealedBytes, media: hasMedia };
 }
@@ -18,7 +23,8 @@ function message(members: object): ReturnType<typeof writtenIn> {
 }
 
 function heard(transcript: StreamTranscript, events: readonly (object | string)[]): ReturnType<typeof writtenIn> {
-  for (const event of events) transcript.push(Buffer.from(`data: ${typeof event === "string" ? event : JSON.stringify(event)}\n\n`));
+  for (const event of events)
+    transcript.push(Buffer.from(`data: ${typeof event === "string" ? event : JSON.stringify(event)}\n\n`));
   return writtenIn(transcript.everything());
 }
 const chat = (...events: (object | string)[]) => heard(chatTranscript(), events);
@@ -26,23 +32,83 @@ const responses = (...events: (object | string)[]) => heard(responsesTranscript(
 
 describe("a message", () => {
   it.each<[string, object, Partial<typeof nothing>]>([
-    ["copies of its reasoning", { reasoning: "ab", reasoning_content: "ab", reasoning_details: [{ type: "t", text: "ab" }] }, { texts: ["ab"] as never }],
-    ["reasoning in pieces, and whole", { reasoning_details: [{ text: "a" }, { text: "b" }], reasoning: "ab" }, { texts: ["a", "b"] as never }],
-    ["different reasoning under two names", { reasoning: "ab", reasoning_content: "cd" }, { texts: ["ab", "cd"] as never }],
-    ["the same piece twice", { reasoning_details: [{ text: "a" }, { text: "a" }], reasoning: "a" }, { texts: ["a", "a"] as never }],
-    ["a summary beside its reasoning", { reasoning: "ab", reasoning_details: [{ text: "ab" }, { summary: "s" }] }, { texts: ["ab", "s"] as never }],
-    ["what its provider said", { content: "x", reasoning_content: "ab", provider_specific_fields: { reasoning_content: "ab", citations: ["y"] } }, { texts: ["x", "ab"] as never }],
-    ["an answer that says what its reasoning says", { content: "ab", reasoning: "ab" }, { texts: ["ab", "ab"] as never }],
-    ["arguments as an object", { tool_calls: [{ function: { name: "f", arguments: { city: "Bern", at: [1, 2] } } }] }, { texts: ["f", '{"city":"Bern","at":[1,2]}'] as never }],
+    [
+      "copies of its reasoning",
+      { reasoning: "ab", reasoning_content: "ab", reasoning_details: [{ type: "t", text: "ab" }] },
+      { texts: ["ab"] as never },
+    ],
+    [
+      "reasoning in pieces, and whole",
+      { reasoning_details: [{ text: "a" }, { text: "b" }], reasoning: "ab" },
+      { texts: ["a", "b"] as never },
+    ],
+    [
+      "different reasoning under two names",
+      { reasoning: "ab", reasoning_content: "cd" },
+      { texts: ["ab", "cd"] as never },
+    ],
+    [
+      "the same piece twice",
+      { reasoning_details: [{ text: "a" }, { text: "a" }], reasoning: "a" },
+      { texts: ["a", "a"] as never },
+    ],
+    [
+      "a summary beside its reasoning",
+      { reasoning: "ab", reasoning_details: [{ text: "ab" }, { summary: "s" }] },
+      { texts: ["ab", "s"] as never },
+    ],
+    [
+      "what its provider said",
+      {
+        content: "x",
+        reasoning_content: "ab",
+        provider_specific_fields: { reasoning_content: "ab", citations: ["y"] },
+      },
+      { texts: ["x", "ab"] as never },
+    ],
+    [
+      "an answer that says what its reasoning says",
+      { content: "ab", reasoning: "ab" },
+      { texts: ["ab", "ab"] as never },
+    ],
+    [
+      "arguments as an object",
+      { tool_calls: [{ function: { name: "f", arguments: { city: "Bern", at: [1, 2] } } }] },
+      { texts: ["f", '{"city":"Bern","at":[1,2]}'] as never },
+    ],
     ["an object in place of a text", { refusal: { because: "no" } }, { unknown: "because".length + 2 }],
     ["unknown numbers", { musings: { count: 5, list: [1, 2] } }, {}],
     ["unknown texts in lists", { musings: [["é", { a: "b" }]] }, { unknown: 4 }],
-    ["members of any name", JSON.parse('{"__proto__":"abc","constructor":"de","toString":{"x":"f"}}') as object, { unknown: 7 }],
+    [
+      "members of any name",
+      JSON.parse('{"__proto__":"abc","constructor":"de","toString":{"x":"f"}}') as object,
+      { unknown: 7 },
+    ],
     ["lists within lists", { content: [[{ type: "text", text: "abc" }]] }, { unknown: "typetexttextabc".length }],
-    ["signatures", { reasoning_details: [{ signature: "abcd" }], tool_calls: [{ extra_content: { google: { thought_signature: "ef" } } }] }, { sealed: 4 + "googlethought_signatureef".length }],
+    [
+      "signatures",
+      {
+        reasoning_details: [{ signature: "abcd" }],
+        tool_calls: [{ extra_content: { google: { thought_signature: "ef" } } }],
+      },
+      { sealed: 4 + "googlethought_signatureef".length },
+    ],
     ["an image", { images: [{ type: "image_url", image_url: { url: "data:," } }] }, { media: true }],
-    ["sound and what it says", { audio: { id: "a", data: "AAAA", transcript: "Hi", expires_at: 5 } }, { texts: ["Hi"] as never, media: true }],
-    ["nothing but what is free", { role: "assistant", content: "", refusal: null, annotations: [{ type: "url_citation", url_citation: { title: "t" } }] }, {}],
+    [
+      "sound and what it says",
+      { audio: { id: "a", data: "AAAA", transcript: "Hi", expires_at: 5 } },
+      { texts: ["Hi"] as never, media: true },
+    ],
+    [
+      "nothing but what is free",
+      {
+        role: "assistant",
+        content: "",
+        refusal: null,
+        annotations: [{ type: "url_citation", url_citation: { title: "t" } }],
+      },
+      {},
+    ],
   ])("has %s", (_, members, expected) => {
     expect(message(members)).toEqual({ ...nothing, ...expected });
   });
@@ -62,13 +128,21 @@ describe("a stream of a chat", () => {
   const chunk = (delta: object, more: object = {}) => ({ choices: [{ index: 0, delta, ...more }] });
 
   it("counts a message that repeats the deltas once, and one that comes without them", () => {
-    const repeated = ["Hel", "lo", " you"].map((content, index, all) => chunk({ content }, { message: { role: "assistant", content: all.slice(0, index + 1).join("") } }));
+    const repeated = ["Hel", "lo", " you"].map((content, index, all) =>
+      chunk({ content }, { message: { role: "assistant", content: all.slice(0, index + 1).join("") } }),
+    );
     expect(chat(...repeated)).toEqual({ ...nothing, texts: ["Hello you"] });
-    expect(chat(chunk({}, { message: { content: "Hello", musings: "abc" } }), chunk({}, { message: { content: "Hello", musings: "abc" } }))).toEqual({ ...nothing, texts: ["Hello"], unknown: 3 });
+    expect(
+      chat(
+        chunk({}, { message: { content: "Hello", musings: "abc" } }),
+        chunk({}, { message: { content: "Hello", musings: "abc" } }),
+      ),
+    ).toEqual({ ...nothing, texts: ["Hello"], unknown: 3 });
   });
 
   it("counts an unknown member beside the choices once where it is the same in each chunk, and all of it where it changes", () => {
-    const regions = (...all: string[]) => chat(...all.map((region) => ({ region, choices: [{ index: 0, delta: { content: "a" } }] })));
+    const regions = (...all: string[]) =>
+      chat(...all.map((region) => ({ region, choices: [{ index: 0, delta: { content: "a" } }] })));
     expect(regions("eu", "eu", "eu").unknown).toBe(2);
     expect(regions("eu", "eu", "us").unknown).toBe(6);
     expect(regions("eu", "us", "eu", "eu").unknown).toBe(8);
@@ -76,13 +150,27 @@ describe("a stream of a chat", () => {
   });
 
   it("knows the chunks of Gemini's own interface", () => {
-    const part = (more: object) => ({ candidates: [{ content: { role: "model", parts: [more] }, index: 0 }], usageMetadata: { promptTokensDetails: [{ modality: "TEXT", tokenCount: 1 }] }, modelVersion: "g", responseId: "r" });
-    expect(chat(part({ text: "Hel" }), part({ text: "lo", thoughtSignature: "abcd" }), part({ functionCall: { name: "f", args: { a: 1 } } }))).toEqual({ ...nothing, texts: ['Hellof{"a":1}'], sealed: 4 });
+    const part = (more: object) => ({
+      candidates: [{ content: { role: "model", parts: [more] }, index: 0 }],
+      usageMetadata: { promptTokensDetails: [{ modality: "TEXT", tokenCount: 1 }] },
+      modelVersion: "g",
+      responseId: "r",
+    });
+    expect(
+      chat(
+        part({ text: "Hel" }),
+        part({ text: "lo", thoughtSignature: "abcd" }),
+        part({ functionCall: { name: "f", args: { a: 1 } } }),
+      ),
+    ).toEqual({ ...nothing, texts: ['Hellof{"a":1}'], sealed: 4 });
   });
 
   it("counts what is no chunk by its bytes, and little of an event that the end cut off", () => {
     expect(chat("not json", '"a text"', '[{"choices":"ab"}]', "7", "null").unknown).toBe(8 + 6 + "choicesab".length);
-    for (const [length, unknown] of [[500, 0], [5000, 5000 - 1024]] as const) {
+    for (const [length, unknown] of [
+      [500, 0],
+      [5000, 5000 - 1024],
+    ] as const) {
       const transcript = chatTranscript();
       transcript.push(Buffer.from(`data: ${"{".repeat(length)}`));
       expect(writtenIn(transcript.everything()).unknown).toBe(unknown);
@@ -91,30 +179,108 @@ describe("a stream of a chat", () => {
 });
 
 describe("a stream of a response", () => {
-  const at = (item_id: string | undefined, output_index: number | undefined, more: object = {}) => ({ item_id, output_index, content_index: 0, ...more });
+  const at = (item_id: string | undefined, output_index: number | undefined, more: object = {}) => ({
+    item_id,
+    output_index,
+    content_index: 0,
+    ...more,
+  });
   const delta = (said: string, where: object) => ({ type: "response.output_text.delta", ...where, delta: said });
   const done = (text: string, where: object) => ({ type: "response.output_text.done", ...where, text });
-  const item = (id: string | undefined, text: string) => ({ ...(id !== undefined && { id }), type: "message", content: [{ type: "output_text", text }] });
+  const item = (id: string | undefined, text: string) => ({
+    ...(id !== undefined && { id }),
+    type: "message",
+    content: [{ type: "output_text", text }],
+  });
   const bare = (text: string) => item(undefined, text);
-  const itemDone = (output_index: number, whole: object) => ({ type: "response.output_item.done", output_index, item: whole });
+  const itemDone = (output_index: number, whole: object) => ({
+    type: "response.output_item.done",
+    output_index,
+    item: whole,
+  });
   const completed = (...output: object[]) => ({ type: "response.completed", response: { output } });
   const total = (events: readonly object[]) => responses(...events).texts.join("").length;
 
   it.each<[string, object[], number]>([
-    ["with other ids in each event", [delta("Hello", at("a", 0)), done("Hello", at("b", 0)), itemDone(0, item("c", "Hello")), completed(item("d", "Hello"))], 5],
-    ["with an id for each delta", [delta("Hel", at("a", 0)), delta("lo", at("b", 0)), done("Hello", at("c", 0)), completed(item("d", "Hello"))], 5],
-    ["without ids", [delta("Hello", at(undefined, 0)), delta("Two", at(undefined, 1)), completed(item(undefined, "Hello"), item(undefined, "Two"))], 8],
+    [
+      "with other ids in each event",
+      [
+        delta("Hello", at("a", 0)),
+        done("Hello", at("b", 0)),
+        itemDone(0, item("c", "Hello")),
+        completed(item("d", "Hello")),
+      ],
+      5,
+    ],
+    [
+      "with an id for each delta",
+      [delta("Hel", at("a", 0)), delta("lo", at("b", 0)), done("Hello", at("c", 0)), completed(item("d", "Hello"))],
+      5,
+    ],
+    [
+      "without ids",
+      [
+        delta("Hello", at(undefined, 0)),
+        delta("Two", at(undefined, 1)),
+        completed(item(undefined, "Hello"), item(undefined, "Two")),
+      ],
+      8,
+    ],
     ["without ids and indexes", [delta("Hello", {}), done("Hello", {}), completed(item(undefined, "Hello"))], 5],
-    ["of two items at one index", [delta("Hello", at("a", 0)), delta("Two", at("b", 0)), done("Hello", at("a", 0)), done("Two", at("b", 0)), completed(item("a", "Hello"), item("b", "Two"))], 8],
+    [
+      "of two items at one index",
+      [
+        delta("Hello", at("a", 0)),
+        delta("Two", at("b", 0)),
+        done("Hello", at("a", 0)),
+        done("Two", at("b", 0)),
+        completed(item("a", "Hello"), item("b", "Two")),
+      ],
+      8,
+    ],
     ["of two whole items at one index", [done("Hello", at("a", 0)), done("Other", at("b", 0))], 10],
-    ["of whole items alone", [itemDone(0, item("a", "Hello")), itemDone(0, item("b", "Other")), completed(item("a", "Hello"), item("b", "Other"))], 10],
-    ["of items without ids that begin with the same words", [itemDone(0, bare("Hello")), itemDone(1, bare("Hello, too")), completed(bare("Hello"), bare("Hello, too"))], 15],
+    [
+      "of whole items alone",
+      [
+        itemDone(0, item("a", "Hello")),
+        itemDone(0, item("b", "Other")),
+        completed(item("a", "Hello"), item("b", "Other")),
+      ],
+      10,
+    ],
+    [
+      "of items without ids that begin with the same words",
+      [itemDone(0, bare("Hello")), itemDone(1, bare("Hello, too")), completed(bare("Hello"), bare("Hello, too"))],
+      15,
+    ],
     ["whose response alone has them", [completed(bare("Hello"), bare("Hello"))], 10],
     ["whose response has other indexes", [delta("Hello", at("a", 1)), completed(item("a", "Hello"))], 5],
-    ["whose response has other indexes and ids", [{ type: "response.reasoning_summary_text.delta", item_id: "r", output_index: 0, summary_index: 0, delta: "Hmm" }, delta("Hello", at("a", 1)), completed(item("z", "Hello"))], 8],
+    [
+      "whose response has other indexes and ids",
+      [
+        {
+          type: "response.reasoning_summary_text.delta",
+          item_id: "r",
+          output_index: 0,
+          summary_index: 0,
+          delta: "Hmm",
+        },
+        delta("Hello", at("a", 1)),
+        completed(item("z", "Hello")),
+      ],
+      8,
+    ],
     ["whose response has no output", [delta("Hello", at("a", 0)), completed()], 5],
-    ["whose response has its text alone", [{ type: "response.completed", response: { output: [], output_text: "Hello" } }], 5],
-    ["whose response repeats its text alone", [delta("Hello", at("a", 0)), { type: "response.completed", response: { output: [], output_text: "Hello" } }], 5],
+    [
+      "whose response has its text alone",
+      [{ type: "response.completed", response: { output: [], output_text: "Hello" } }],
+      5,
+    ],
+    [
+      "whose response repeats its text alone",
+      [delta("Hello", at("a", 0)), { type: "response.completed", response: { output: [], output_text: "Hello" } }],
+      5,
+    ],
     ["whose whole text is longer", [delta("Hel", at("a", 0)), done("Hello", at("a", 0))], 5],
     ["that is cut", [delta("Hel", at("a", 0))], 3],
   ])("%s counts each item once", (_, events, expected) => {
@@ -124,14 +290,35 @@ describe("a stream of a response", () => {
 
   it("counts what is unknown once, however often it is repeated, and every string of an unknown event", () => {
     const musing = { id: "a", type: "musing", thoughts: "abc" };
-    const all = [{ type: "response.created", response: { output: [], region: "eu" } }, { type: "response.output_item.added", output_index: 0, item: musing }, itemDone(0, musing), { type: "response.completed", response: { output: [musing], region: "eu" } }];
+    const all = [
+      { type: "response.created", response: { output: [], region: "eu" } },
+      { type: "response.output_item.added", output_index: 0, item: musing },
+      itemDone(0, musing),
+      { type: "response.completed", response: { output: [musing], region: "eu" } },
+    ];
     expect(responses(...all)).toEqual({ ...nothing, unknown: 5 });
-    expect(responses({ type: "response.musings.delta", sequence_number: 4, item_id: "a", delta: "abc", more: ["d"] }, { type: "response.musings.delta", delta: "efg" }).unknown).toBe(7);
-    expect(responses({ type: "response.web_search_call.searching", item_id: "a", output_index: 0, sequence_number: 1 }, { type: "keepalive" })).toEqual(nothing);
+    expect(
+      responses(
+        { type: "response.musings.delta", sequence_number: 4, item_id: "a", delta: "abc", more: ["d"] },
+        { type: "response.musings.delta", delta: "efg" },
+      ).unknown,
+    ).toBe(7);
+    expect(
+      responses(
+        { type: "response.web_search_call.searching", item_id: "a", output_index: 0, sequence_number: 1 },
+        { type: "keepalive" },
+      ),
+    ).toEqual(nothing);
   });
 
   it("knows images, sound and sealed reasoning", () => {
-    expect(responses({ type: "response.image_generation_call.partial_image", partial_image_b64: "AAAA", output_format: "png" }).media).toBe(true);
+    expect(
+      responses({
+        type: "response.image_generation_call.partial_image",
+        partial_image_b64: "AAAA",
+        output_format: "png",
+      }).media,
+    ).toBe(true);
     expect(responses({ type: "response.audio.delta", delta: "AAAA" })).toEqual({ ...nothing, media: true });
     const reasoning = { id: "r", type: "reasoning", summary: [], encrypted_content: "abcd" };
     expect(responses(itemDone(0, reasoning), completed(reasoning))).toEqual({ ...nothing, sealed: 4 });
@@ -139,11 +326,21 @@ describe("a stream of a response", () => {
 
   it("has as many texts as the plain answer", () => {
     const output = [
-      { type: "web_search_call", id: "w", status: "completed", action: { type: "search", query: "harbour", queries: ["harbour", "Bern"], sources: [{ url: "u" }] } },
+      {
+        type: "web_search_call",
+        id: "w",
+        status: "completed",
+        action: { type: "search", query: "harbour", queries: ["harbour", "Bern"], sources: [{ url: "u" }] },
+      },
       { type: "file_search_call", id: "f", queries: ["one"], results: [{ text: "found" }] },
       { type: "mcp_list_tools", id: "l", server_label: "s", tools: [{ name: "t", description: "d" }] },
       { type: "local_shell_call", id: "s", action: { type: "exec", command: ["ls", "-l"], env: { A: "b" } } },
-      { type: "computer_call", id: "c", action: { type: "type", text: "hi" }, pending_safety_checks: [{ message: "m" }] },
+      {
+        type: "computer_call",
+        id: "c",
+        action: { type: "type", text: "hi" },
+        pending_safety_checks: [{ message: "m" }],
+      },
       { type: "function_call_output", id: "o", call_id: "x", output: "what the tool said" },
     ];
     const texts = ["harbour", "Bern", "one", "ls", "-l", '{"A":"b"}', "hi"];

@@ -23,7 +23,12 @@ export async function temporaryHome(): Promise<{ readonly path: string } & Async
 }
 
 /** Runs a client's program (a script for Node, installed in this folder) to its end, with nothing beyond this machine in reach. */
-export async function runProgram(name: string, args: readonly string[], home: string, env: Readonly<Record<string, string>>): Promise<ProgramEnd> {
+export async function runProgram(
+  name: string,
+  args: readonly string[],
+  home: string,
+  env: Readonly<Record<string, string>>,
+): Promise<ProgramEnd> {
   const log = join(home, "outside.log");
   const script = fileURLToPath(new URL(`../node_modules/.bin/${name}`, import.meta.url));
   const child = spawn(process.execPath, [script, ...args], {
@@ -41,7 +46,8 @@ export async function runProgram(name: string, args: readonly string[], home: st
     },
   });
   const said = { stdout: "", stderr: "" };
-  for (const stream of ["stdout", "stderr"] as const) child[stream].setEncoding("utf8").on("data", (text: string) => (said[stream] += text));
+  for (const stream of ["stdout", "stderr"] as const)
+    child[stream].setEncoding("utf8").on("data", (text: string) => (said[stream] += text));
   const { promise: code, resolve, reject } = Promise.withResolvers<number | null>();
   child.once("error", reject).once("close", resolve);
   return { code: await code, ...said, outside: await hostsIn(log) };

@@ -1,6 +1,13 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { outside } from "./outside-guard.ts";
-import { chargedAsBilled, gatewayText, refusedAtTheDoor, startWatchedProxy, type Endpoint, type WatchedProxy } from "./watched-proxy.ts";
+import {
+  chargedAsBilled,
+  gatewayText,
+  refusedAtTheDoor,
+  startWatchedProxy,
+  type Endpoint,
+  type WatchedProxy,
+} from "./watched-proxy.ts";
 
 /** What the user of a client has in hand after a call. */
 export interface Answer {
@@ -33,7 +40,10 @@ export interface SdkClient {
   /** Whether a stream's usage is asked for when the user does not. */
   readonly asksForUsage: boolean;
   /** What the error matches: by class and by members. */
-  readonly sees: Record<"wrongKey" | "exhausted" | "cut" | "brokenOff", { readonly type: new (...args: never[]) => Error; readonly like: object }>;
+  readonly sees: Record<
+    "wrongKey" | "exhausted" | "cut" | "brokenOff",
+    { readonly type: new (...args: never[]) => Error; readonly like: object }
+  >;
 }
 
 const wish: Wish = { prompt: "Say hello.", outputTokensMax: 60 };
@@ -126,7 +136,10 @@ export function describeSdk(client: SdkClient): void {
     });
   });
 
-  async function stream(at: Endpoint, wished: Wish): Promise<{ readonly answer: Answer; readonly pieces: readonly string[] }> {
+  async function stream(
+    at: Endpoint,
+    wished: Wish,
+  ): Promise<{ readonly answer: Answer; readonly pieces: readonly string[] }> {
     const pieces: string[] = [];
     const answer = await client.streamed(at, wished, (text) => pieces.push(text));
     return { answer, pieces };

@@ -84,7 +84,14 @@ export function chargedAsBilled({ charges, billed, atFarebox }: Seen, source: "r
   if (charge === undefined || others.length > 0) throw new Error(`expected one charge, found ${charges.length}`);
   expect(atFarebox).toEqual(["/v1/chat/completions"]);
   expect(billed).toHaveLength(1);
-  expect(charge).toMatchObject({ state: "posted", source, cost: billed[0]?.cost, status: 200, model: "gpt-4o", overage: 0n });
+  expect(charge).toMatchObject({
+    state: "posted",
+    source,
+    cost: billed[0]?.cost,
+    status: 200,
+    model: "gpt-4o",
+    overage: 0n,
+  });
   return charge;
 }
 
@@ -94,7 +101,14 @@ export function otherAsBilled({ charges, billed, atFarebox }: Seen, route: strin
   if (charge === undefined || others.length > 0) throw new Error(`expected one charge, found ${charges.length}`);
   expect(atFarebox).toEqual([route]);
   expect(billed).toHaveLength(1);
-  expect(charge).toMatchObject({ route, state: "posted", source: "reported", cost: billed[0]?.cost, status: 200, overage: 0n });
+  expect(charge).toMatchObject({
+    route,
+    state: "posted",
+    source: "reported",
+    cost: billed[0]?.cost,
+    status: 200,
+    overage: 0n,
+  });
   return charge;
 }
 
