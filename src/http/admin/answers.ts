@@ -126,19 +126,13 @@ const chargeFields = {
     .strictObject({ input: count, output: count })
     .nullable()
     .meta({ description: "Tokens that were counted as they passed; null where none were." }),
-  units: z
-    .string()
-    .nullable()
-    .meta({
-      description:
-        "What a task used up in the gateway's own units, as a decimal; null for what is no task and while it runs.",
-    }),
-  unit_type: z
-    .string()
-    .nullable()
-    .meta({
-      description: 'The type of these units, used_credits for the conversation family; "" where none is stated.',
-    }),
+  units: z.string().nullable().meta({
+    description:
+      "What a task used up in the gateway's own units, as a decimal; null for what is no task and while it runs.",
+  }),
+  unit_type: z.string().nullable().meta({
+    description: 'The type of these units, used_credits for the conversation family; "" where none is stated.',
+  }),
   served_price_version: z.string().nullable(),
 };
 export const charge = z.strictObject(chargeFields);
@@ -257,12 +251,10 @@ const priceInForce = z
     service_tiers: z
       .array(z.strictObject({ service_tier: z.string(), tiers: priceTiers }))
       .meta({ description: "`tiers` beside it are those of the standard one." }),
-    fees: z
-      .array(z.strictObject({ tool: z.string(), gateway_usd: usd, official_usd: usd, input_tokens: count }))
-      .meta({
-        description:
-          "Of one call of a hosted tool, beside its tokens; `input_tokens` is the most that it adds to the prompt.",
-      }),
+    fees: z.array(z.strictObject({ tool: z.string(), gateway_usd: usd, official_usd: usd, input_tokens: count })).meta({
+      description:
+        "Of one call of a hosted tool, beside its tokens; `input_tokens` is the most that it adds to the prompt.",
+    }),
   })
   .nullable();
 export const price = z.strictObject({
@@ -392,13 +384,10 @@ export const overview = z.strictObject({
   time_zone: z.string(),
   today: z.strictObject({ since: time, ...spent, yesterday_by_now_usd: usd }),
   month: z.strictObject({ since: time, until: time, ...spent }),
-  forecast: z
-    .strictObject({ month_end_usd: usd, usd_per_hour: usd, from: time })
-    .nullable()
-    .meta({
-      description:
-        "The month's spending by its end at the rate since `from`; null where nothing was spent in the last seven days.",
-    }),
+  forecast: z.strictObject({ month_end_usd: usd, usd_per_hour: usd, from: time }).nullable().meta({
+    description:
+      "The month's spending by its end at the rate since `from`; null where nothing was spent in the last seven days.",
+  }),
   balance: balance.nullable(),
   ...overviewFields,
 });
