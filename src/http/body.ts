@@ -69,8 +69,9 @@ function readAll(
       if (!result.ok) memory.give(taken);
       resolve(result);
     };
-    // Mostly all of it came with the head.
-    const pace = request.complete
+    // Mostly all of it came with the head, and waits in the request.
+    const isHere = request.complete || (stated > 0 && request.readableLength >= stated);
+    const pace = isHere
       ? undefined
       : new BodyPace(clock, () => finish({ ok: false, refusal: { code: "request_timeout" } }));
     const grow = (bytes: number, isTaken: boolean): void => {

@@ -5,6 +5,7 @@ import type { BodyOpening, BodyResult, Exchange, HeaderList } from "../ports/exc
 import { refusalAnswer } from "../wire/refusals.ts";
 import { openBody, readBody, type BodyMemory, type BodyRules } from "./body.ts";
 import { lingerAfterAnswer } from "./linger.ts";
+import { isLocalRequest } from "./origins.ts";
 import { TickWriter } from "./tick-writer.ts";
 
 /** What an exchange is told when it is made. */
@@ -13,7 +14,6 @@ export interface ExchangeFacts {
   readonly startedAt: number;
   readonly path: string;
   readonly query: string;
-  readonly isLocal: boolean;
   /** Headers that every answer of this exchange carries. */
   readonly answerHeaders: HeaderList;
   readonly bodyBytesMax: number;
@@ -60,7 +60,7 @@ export class HttpExchange implements Exchange {
     return this.#facts.query;
   }
   get isLocal(): boolean {
-    return this.#facts.isLocal;
+    return isLocalRequest(this.#request);
   }
   get remoteAddress(): string {
     return this.#request.socket.remoteAddress ?? "";

@@ -5,7 +5,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { HeaderList } from "../ports/exchange.ts";
 import type { BodyMemory } from "./body.ts";
 import { HttpExchange } from "./exchange.ts";
-import { browserOrigin, hostName, isForwarded, isLoopbackAddress, isLoopbackHost, isVisit } from "./origins.ts";
+import { browserOrigin, hostName, isLoopbackHost, isVisit } from "./origins.ts";
 import { cleanPath } from "./paths.ts";
 
 export interface GatekeeperOptions {
@@ -39,6 +39,7 @@ export function gatekeeper(
   options: GatekeeperOptions,
 ): (request: IncomingMessage, response: ServerResponse, next: () => void) => void {
   const permitted = new Set(options.corsOrigins);
+  const judge = hostJudge();
 
   return (request, response, next) => {
     const clean = cleanPath(request.url ?? "");
@@ -48,7 +49,6 @@ export function gatekeeper(
       startedAt: options.clock.monotonic(),
       path: clean?.path ?? "",
       query: clean?.query ?? "",
-      isLocal: isLocalRequest(request),
       answerHeaders: origin.kind === "permitted" ? corsHeaders(origin.origin) : [],
       bodyBytesMax: options.bodyBytesMax,
       bodyMemory: options.bodyMemory,
@@ -58,9 +58,9 @@ export function gatekeeper(
     (response as WithLocals).locals = { exchange };
 
     const stated = exchange.header("host");
-    const host = hostName(stated);
-    const isCallback = host === options.publicHost && clean?.path.startsWith(callbackPaths) === true;
-    if (options.loopbackOnly && !isCallback && (host === undefined || !isLoopbackHost(host))) {
+    const host = judge(stated);
+    const isCallback = host.name === options.publicHost && clean?.path.startsWith(callbackPaths) === true;
+    if (options.loopbackOnly && !isCallback && !host.isLoopback) {
       return exchange.refuse({ code: "unknown_host", host: stated ?? "" });
     }
     if (origin.kind === "foreign" && !isLinkedPage(request, clean?.path ?? ""))
@@ -75,11 +75,22 @@ export function gatekeeper(
 
 const nobody: ReadonlySet<string> = new Set();
 
-/** A page that has its own name lead here (DNS rebinding) asks from this machine too, but not under a loopback name. */
-function isLocalRequest({ socket, headers }: IncomingMessage): boolean {
-  return (
-    isLoopbackAddress(socket.remoteAddress) && isLoopbackHost(hostName(headers.host) ?? "") && !isForwarded(headers)
-  );
+interface JudgedHost {
+  readonly stated: string | undefined;
+  /** Without its port; undefined for a malformed one. */
+  readonly name: string | undefined;
+  readonly isLoopback: boolean;
+}
+
+/** Judges `Host` headers. Remembers the last one, because most requests repeat it. */
+function hostJudge(): (stated: string | undefined) => JudgedHost {
+  let last: JudgedHost = { stated: undefined, name: undefined, isLoopback: false };
+  return (stated) => {
+    if (stated === last.stated) return last;
+    const name = hostName(stated);
+    last = { stated, name, isLoopback: name !== undefined && isLoopbackHost(name) };
+    return last;
+  };
 }
 
 /** What comes in under the public name: callbacks, each with a token of its own. */

@@ -1,4 +1,4 @@
-import type { RequestListener } from "node:http";
+import { IncomingMessage, ServerResponse, type RequestListener } from "node:http";
 import express, { type ErrorRequestHandler, type RequestHandler } from "express";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
@@ -34,14 +34,17 @@ export function createHttpApp(options: HttpAppOptions): RequestListener {
   app.disable("etag");
   app.enable("case sensitive routing");
   app.enable("strict routing");
+  // Handlers see exchanges, never Express' own methods: changing the prototypes of living objects is slow.
+  Object.assign(app, { request: IncomingMessage.prototype, response: ServerResponse.prototype });
   for (const route of options.routes) app[route.method](route.path, observed(route, options));
-  app.use((request, response) => {
-    const paths = options.routes.filter(({ path }) => path === request.path).map(({ method }) => method.toUpperCase());
+  app.use((_request, response) => {
+    const exchange = exchangeOf(response);
+    const paths = options.routes.filter(({ path }) => path === exchange.path).map(({ method }) => method.toUpperCase());
     const message =
       paths.length === 0
         ? "There is no such path. Chat completions are at POST /v1/chat/completions, models at GET /v1/models."
         : `This path takes ${paths.join(", ")}.`;
-    exchangeOf(response).refuse({ code: "not_found", message });
+    exchange.refuse({ code: "not_found", message });
   });
   app.use(failed(options.log));
   const enter = gatekeeper({ ...options, onRefusal: (refusal) => events.refused(refusal) });

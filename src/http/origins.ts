@@ -1,4 +1,4 @@
-import type { IncomingHttpHeaders } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 
 /** Whether an address is of this machine. */
@@ -38,6 +38,13 @@ const forwardingHeaders = [
 /** Whether something in between passed the request on, so that its peer's address says nothing. */
 export function isForwarded(headers: IncomingHttpHeaders): boolean {
   return forwardingHeaders.some((name) => headers[name] !== undefined);
+}
+
+/** A page that has its own name lead here (DNS rebinding) asks from this machine too, but not under a loopback name. */
+export function isLocalRequest({ socket, headers }: IncomingMessage): boolean {
+  return (
+    isLoopbackAddress(socket.remoteAddress) && isLoopbackHost(hostName(headers.host) ?? "") && !isForwarded(headers)
+  );
 }
 
 /** What a browser says of where a request comes from. */

@@ -26,8 +26,14 @@ export function cleanPath(target: string): CleanPath | undefined {
     if (path.split("/").some((segment) => dotSegment.test(segment))) return undefined;
   }
   const query = mark === -1 ? "" : target.slice(mark);
-  const lacksVersion = unversionedPaths.some((known) => path === known || path.startsWith(`${known}/`));
-  return { path: lacksVersion ? `/v1${path}` : path, query };
+  return { path: isUnversioned(path) ? `/v1${path}` : path, query };
+}
+
+function isUnversioned(path: string): boolean {
+  if (path.startsWith("/v1/")) return false;
+  return unversionedPaths.some(
+    (known) => path.startsWith(known) && (path.length === known.length || path[known.length] === "/"),
+  );
 }
 
 function decodes(path: string): boolean {
