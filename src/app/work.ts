@@ -1,16 +1,24 @@
-/** What is running and must be waited for before the process may end. */
+/** Counts what is running and must be waited for before the process may end. */
 export class Work {
-  readonly #running = new Set<Promise<void>>();
+  #running = 0;
+  #waiting: (() => void)[] = [];
 
   add(work: Promise<void>): void {
+    this.#running++;
     // Who gave the work reports its failure; here it only counts as ended.
-    const tracked = work.catch(() => undefined);
-    this.#running.add(tracked);
-    void tracked.then(() => this.#running.delete(tracked));
+    void work.then(this.#ended, this.#ended);
   }
 
   /** Resolves when nothing runs, nor anything that it started meanwhile. */
   async done(): Promise<void> {
-    while (this.#running.size > 0) await Promise.allSettled(this.#running);
+    while (this.#running > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
+
+  readonly #ended = (): void => {
+    this.#running--;
+    if (this.#running > 0) return;
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const resolve of waiting) resolve();
+  };
 }

@@ -25,15 +25,16 @@ export type Authentication =
 /** A key with its team, as it is remembered and told to every request that it makes. */
 type Known = Extract<Authentication, { ok: true }> & { readonly key: Key };
 
-export type Authenticate = (exchange: Exchange) => Promise<Authentication>;
+/** Answers at once for a key that is remembered. */
+export type Authenticate = (exchange: Exchange) => Authentication | Promise<Authentication>;
 
 const nobody: Authentication = { ok: true, key: null, team: null, caller: { key: "", team: null } };
 
 /** Keys remembered between requests; a change in the store empties the memory. */
 const rememberedKeysMax = 20_000;
 
-/** Digests of secrets that have opened their key, remembered between requests. */
-const rememberedDigestsMax = 1_000;
+/** Secrets that have opened their key, remembered with it. */
+const rememberedSecretsMax = 1_000;
 
 /** `sk-fb-<id>-<secret>` */
 const keyPattern = /^sk-fb-([a-z0-9]{1,32})-[A-Za-z0-9_-]{20,128}$/;
@@ -43,7 +44,7 @@ type KeyAuthentication = Known | Extract<Authentication, { ok: false }>;
 /** Who has which key. Keys are remembered, and forgotten with every change in the store. */
 export interface Keyring {
   /** Whose secret this is. */
-  bySecret(secret: string): Promise<KeyAuthentication>;
+  bySecret(secret: string): KeyAuthentication | Promise<KeyAuthentication>;
   /** As `bySecret` for a secret that was seen before: of a key's id, by its SHA-256. */
   byDigest(id: string, digest: Buffer): Promise<KeyAuthentication>;
 }
@@ -58,11 +59,13 @@ export function createKeyring(parts: {
 }): Keyring {
   const { keys, teams, clock, rememberedMax = rememberedKeysMax } = parts;
   const remembered = new LRUCache<string, Known>({ max: rememberedMax });
-  const digests = new LRUCache<string, Buffer>({ max: rememberedDigestsMax });
+  /** By the secret in force alone: one that a rotation replaced is digested each time, until its overlap ends. */
+  const bySecret = new LRUCache<string, Known>({ max: rememberedSecretsMax });
   let generation = 0;
   parts.changes.onChange(() => {
     generation++;
     remembered.clear();
+    bySecret.clear();
   });
 
   async function find(id: string): Promise<Known | undefined> {
@@ -79,26 +82,33 @@ export function createKeyring(parts: {
     const known = remembered.get(id) ?? (await find(id));
     const now = clock.now();
     if (known === undefined || !opens(known.key, digest, now)) return refused("This API key is unknown.");
-    const { key } = known;
-    if (!isLive(key, now)) {
-      return refused(key.revokedAt === null ? "This API key has expired." : "This API key has been revoked.");
-    }
-    return known;
+    return liveOrRefused(known, now);
+  }
+
+  async function firstSeen(secret: string): Promise<KeyAuthentication> {
+    const id = keyPattern.exec(secret)?.[1];
+    if (id === undefined) return notAKey;
+    const digest = digestOfSecret(secret);
+    const answer = await byDigest(id, digest);
+    // Not where the store changed meanwhile: the key may be another one now.
+    if (answer.ok && remembered.peek(id) === answer && isDigest(answer.key.digest, digest))
+      bySecret.set(secret, answer);
+    return answer;
   }
 
   return {
     byDigest,
-    async bySecret(secret) {
-      const id = keyPattern.exec(secret)?.[1];
-      if (id === undefined) return notAKey;
-      const seen = digests.get(secret);
-      if (seen !== undefined) return byDigest(id, seen);
-      const digest = digestOfSecret(secret);
-      const answer = await byDigest(id, digest);
-      if (answer.ok) digests.set(secret, digest);
-      return answer;
+    bySecret(secret) {
+      const known = bySecret.get(secret);
+      return known === undefined ? firstSeen(secret) : liveOrRefused(known, clock.now());
     },
   };
+}
+
+function liveOrRefused(known: Known, now: number): KeyAuthentication {
+  const { key } = known;
+  if (isLive(key, now)) return known;
+  return refused(key.revokedAt === null ? "This API key has expired." : "This API key has been revoked.");
 }
 
 /** SHA-256 of a key's text. */
@@ -114,7 +124,7 @@ export function createAuthenticator({
   readonly keyring: Keyring;
   readonly mode: "keys" | "open";
 }): Authenticate {
-  return async (exchange) => {
+  return (exchange) => {
     const credential = credentialOf(exchange);
     if (credential === "two") return refused("Authorization and x-api-key carry two different keys; send one.");
     if (credential !== undefined && keyPattern.test(credential)) return keyring.bySecret(credential);
