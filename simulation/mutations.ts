@@ -124,7 +124,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "cached tokens outside input_tokens are ignored": [
     {
       file: "wire/usage.ts",
-      from: "agreed(counts.cached, counts.hit, counts.cacheRead)",
+      from: "agreed(agreed(counts.cached, counts.hit), counts.cacheRead)",
       to: "agreed(counts.cached, counts.hit)",
     },
   ],

@@ -65,6 +65,7 @@ export function costOf(standard: PriceVersion, tokens: TokenCounts, billing: Bil
   const cost = { charged, list, minimumApplied: charged !== before };
   if (price.fees === undefined) return cost;
   const fees = feeItems(price, billing);
+  if (fees.length === 0) return cost;
   return {
     ...cost,
     charged: sum([charged, ...fees.map((fee) => fee.cost)]),
@@ -120,8 +121,13 @@ export function itemise(standard: PriceVersion, tokens: TokenCounts, billing: Bi
   return [...items, ...minimumItems(price, tokens, sum(items.map((item) => item.cost))), ...feeItems(price, billing)];
 }
 
+const noItems: readonly CostItem[] = [];
+
 /** One line for each kind of hosted tool that was called and has a fee. */
-function feeItems({ fees = {} }: PriceVersion, { calls }: Billing): CostItem[] {
+function feeItems({ fees = {} }: PriceVersion, billing: Billing): readonly CostItem[] {
+  // Most answers called none.
+  if (billing === standardBilling) return noItems;
+  const { calls } = billing;
   return Object.entries(calls).flatMap(([kind, count]) => {
     const fee = Object.hasOwn(fees, kind) ? fees[kind] : undefined;
     if (fee === undefined || count === 0) return [];

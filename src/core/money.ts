@@ -58,8 +58,10 @@ export function formatRate(rate: PicoUsdPerToken): string {
 
 function formatScaled(value: bigint, decimals: number): string {
   const digits = (value < 0n ? -value : value).toString().padStart(decimals + 1, "0");
-  const fraction = digits.slice(-decimals).replace(/0+$/, "").padEnd(2, "0");
-  return `${value < 0n ? "-" : ""}${digits.slice(0, -decimals)}.${fraction}`;
+  const point = digits.length - decimals;
+  let end = digits.length;
+  while (end > point + 2 && digits[end - 1] === "0") end--;
+  return `${value < 0n ? "-" : ""}${digits.slice(0, point)}.${digits.slice(point, end)}`;
 }
 
 /** USD as a floating-point number, for Prometheus and charts only; never for arithmetic. */

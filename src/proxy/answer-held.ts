@@ -116,12 +116,10 @@ export class HeldAnswer implements AnswerMode {
     const masked = plain === undefined ? bytes : mask(plain);
     const changed = masked !== plain && plain !== undefined;
     const body = changed ? masked : bytes;
-    const kept = headers.filter(([name]) => {
-      const lower = name.toLowerCase();
-      return lower !== "content-length" && !(changed && lower === "content-encoding");
-    });
-    const cost = answer === undefined ? [] : this.#parts.costHeaders(answer);
-    exchange.answer(head.status, [...kept, ...cost], body);
+    const kept = headers.filter(([name]) => !isNamed(name, "content-length"));
+    const sent = changed ? kept.filter(([name]) => !isNamed(name, "content-encoding")) : kept;
+    if (answer !== undefined) sent.push(...this.#parts.costHeaders(answer));
+    exchange.answer(head.status, sent, body);
   }
 
   /** Too large to hold: what came so far leaves now, and the rest follows as it comes. */
@@ -154,4 +152,8 @@ export class HeldAnswer implements AnswerMode {
     const [first, ...more] = this.#held;
     return first !== undefined && more.length === 0 ? first : Buffer.concat(this.#held);
   }
+}
+
+function isNamed(name: string, lower: string): boolean {
+  return name.length === lower.length && name.toLowerCase() === lower;
 }

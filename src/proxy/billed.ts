@@ -25,7 +25,7 @@ export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
   const isStated = answer?.serviceTier != null && stated !== anyServiceTier;
   const serviceTier = isStated ? stated : asked === anyServiceTier ? null : asked;
   const calls = callsOf(answer?.toolCalls, hostedTools);
-  const made = Object.keys(calls).filter((kind) => (calls[kind] ?? 0) > 0);
+  const made = calls === noCalls ? [] : Object.keys(calls).filter((kind) => (calls[kind] ?? 0) > 0);
   const isStandard = serviceTier === null && made.length === 0;
   const billing = isStandard
     ? undefined
@@ -49,10 +49,12 @@ export function billedAs(quote: Quote, answer: AnswerTerms | null): Billed {
   return { servedPrice: served.price, billing, doubts };
 }
 
+const noCalls: ToolCalls = {};
+
 const previewSearch = "web_search_preview_call";
 
 /** An answer does not tell searches of the preview tool, which has a fee of its own, from others. */
-function callsOf(stated: ToolCalls = {}, asked: HostedTools | null): ToolCalls {
+function callsOf(stated: ToolCalls = noCalls, asked: HostedTools | null): ToolCalls {
   if (stated["web_search_call"] === undefined || asked?.calls.includes(previewSearch) !== true) return stated;
   const { web_search_call: searches, ...others } = stated;
   return { ...others, [previewSearch]: searches };

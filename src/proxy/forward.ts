@@ -308,18 +308,19 @@ class Forwarding implements GatewayReceiver, Placed {
   #forwarded(ending: AnswerEnding): Forwarded {
     const { startedAt } = this.#order.exchange;
     const requestId = this.#head?.header("x-request-id");
-    const servedModel = this.#terms?.servedModel;
     return {
       ending,
       // What is stored of an answer repeats no credential either.
-      terms: this.#terms && {
-        ...this.#terms,
-        servedModel: servedModel == null ? null : maskedText(servedModel, this.#mask),
-      },
+      terms: this.#terms && maskedTerms(this.#terms, this.#mask),
       gatewayRequestId:
         requestId === undefined ? null : storedText(this.#repeatsKey ? maskedText(requestId, this.#mask) : requestId),
       firstTokenMs: this.#firstByteAt === null ? null : this.#firstByteAt - startedAt,
       overheadMs: this.#sentAt - startedAt,
     };
   }
+}
+
+function maskedTerms(terms: AnswerTerms, mask: Mask): AnswerTerms {
+  const servedModel = terms.servedModel && maskedText(terms.servedModel, mask);
+  return servedModel === terms.servedModel ? terms : { ...terms, servedModel };
 }

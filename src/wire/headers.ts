@@ -50,7 +50,7 @@ const droppedFromAnswers = new Set([
 ]);
 
 /** Of these ours are the only ones: two of a kind make a browser refuse the answer. */
-const ownPrefixes = ["x-farebox-", "access-control-"];
+const [ownPrefix, corsPrefix] = ["x-farebox-", "access-control-"] as const;
 
 /**
  * The gateway's answers come from our origin, where the dashboard is. A browser that opens one as a page must take it for
@@ -70,19 +70,23 @@ export function answerHeaders(raw: readonly string[]): (readonly [string, string
     const name = raw[index] ?? "";
     const lower = name.toLowerCase();
     if (droppedFromAnswers.has(lower) || named.includes(lower)) continue;
-    if (ownPrefixes.some((prefix) => lower.startsWith(prefix))) continue;
+    if (lower.startsWith(ownPrefix) || lower.startsWith(corsPrefix)) continue;
     kept.push([name, raw[index + 1] ?? ""]);
   }
-  return kept.concat(harmless);
+  kept.push(...harmless);
+  return kept;
 }
 
 /** Names that the `connection` header declares to be of this connection only. */
-function connectionOptions(raw: readonly string[]): string[] {
-  const names: string[] = [];
+function connectionOptions(raw: readonly string[]): readonly string[] {
+  let names: string[] = [];
   for (let index = 0; index + 1 < raw.length; index += 2) {
     const name = raw[index] ?? "";
     if (name.length !== "connection".length || name.toLowerCase() !== "connection") continue;
-    for (const option of raw[index + 1]?.split(",") ?? []) names.push(option.trim().toLowerCase());
+    const options = (raw[index + 1] ?? "").toLowerCase();
+    // These name no header; they are nearly all that is ever stated.
+    if (options === "keep-alive" || options === "close") continue;
+    names = names.concat(options.split(",").map((option) => option.trim()));
   }
   return names;
 }

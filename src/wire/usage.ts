@@ -209,8 +209,9 @@ function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
   const beside = cache.isBeside ? cached + five + hour : 0;
   if (prompt.count + (completion.count ?? 0) + (total.count ?? 0) + beside === 0) return undefined;
 
-  const cachedAudio = sum(counts.cachedAudio);
-  const cachedImages = sum(counts.cachedImage, counts.cachedVideo, counts.cachedDocument);
+  const cachedAudio = numberOf(counts.cachedAudio);
+  const cachedImages = numberOf(counts.cachedImage) + numberOf(counts.cachedVideo) + numberOf(counts.cachedDocument);
+  const media = numberOf(counts.imageInput) + numberOf(counts.videoInput) + numberOf(counts.documentInput);
   const usage = decompose({
     prompt: prompt.count,
     completion: completion.count,
@@ -220,16 +221,22 @@ function usageOf({ counts, isMalformed }: Statement): Usage | undefined {
     cached: Math.max(cached - cachedAudio - cachedImages, 0),
     cacheWrite: five,
     cacheWrite1h: hour,
-    audioInput: Math.max(sum(counts.audioInput), cachedAudio),
-    imageInput: Math.max(sum(counts.imageInput, counts.videoInput, counts.documentInput), cachedImages),
+    audioInput: Math.max(numberOf(counts.audioInput), cachedAudio),
+    imageInput: Math.max(media, cachedImages),
     reasoning: reasoning.count ?? 0,
     ...written,
     promptContradicts:
       prompt.contradicts ||
       cache.contradicts ||
-      differs(counts.audioInput, counts.imageInput, counts.videoInput, counts.documentInput),
+      counts.audioInput.contradicts ||
+      counts.imageInput.contradicts ||
+      counts.videoInput.contradicts ||
+      counts.documentInput.contradicts,
     completionContradicts:
-      completion.contradicts || reasoning.contradicts || differs(counts.audioOutput, counts.imageOutput),
+      completion.contradicts ||
+      reasoning.contradicts ||
+      counts.audioOutput.contradicts ||
+      counts.imageOutput.contradicts,
   });
   const doubts: Doubt[] = [];
   if (cache.splitContradicts || total.contradicts) doubts.push("usage_contradicts");
@@ -251,7 +258,7 @@ interface CacheCounts {
 }
 
 function cacheOf(counts: Counts): CacheCounts {
-  const cached = agreed(counts.cached, counts.hit, counts.cacheRead);
+  const cached = agreed(agreed(counts.cached, counts.hit), counts.cacheRead);
   const written = agreed(counts.written, counts.created);
   const five = agreed(counts.written5m, counts.created5m);
   const hour = agreed(counts.written1h, counts.created1h);
@@ -268,8 +275,14 @@ function cacheOf(counts: Counts): CacheCounts {
     isUnsplit,
     contradicts: cached.contradicts || written.contradicts || five.contradicts || hour.contradicts,
     splitContradicts,
-    isBeside: states(counts.cacheRead, counts.created, counts.created5m, counts.created1h),
-    isDetailed: states(counts.cached, counts.hit, counts.written, counts.written5m, counts.written1h),
+    isBeside:
+      states(counts.cacheRead) || states(counts.created) || states(counts.created5m) || states(counts.created1h),
+    isDetailed:
+      states(counts.cached) ||
+      states(counts.hit) ||
+      states(counts.written) ||
+      states(counts.written5m) ||
+      states(counts.written1h),
   };
 }
 
@@ -334,30 +347,20 @@ interface Agreed {
 
 type Counts = Readonly<Record<Count, Agreed>>;
 
-/** All counts as one, where they mean the same. */
-function agreed(...all: readonly Agreed[]): Agreed {
-  let both = unstated;
-  for (const one of all) both = withCount(both, one);
-  return both;
-}
-
-function withCount(one: Agreed, other: Agreed): Agreed {
+/** Both counts as one, where they mean the same. */
+function agreed(one: Agreed, other: Agreed): Agreed {
   if (one.count === undefined || other.count === undefined) return one.count === undefined ? other : one;
   const differ = one.count > 0 && other.count > 0 && one.count !== other.count;
   return { count: Math.max(one.count, other.count), contradicts: one.contradicts || other.contradicts || differ };
 }
 
-/** Whether any of these counts is stated and not 0. */
-function states(...all: readonly Agreed[]): boolean {
-  return all.some(({ count = 0 }) => count > 0);
+/** Whether the count is stated and not 0. */
+function states({ count = 0 }: Agreed): boolean {
+  return count > 0;
 }
 
-function sum(...all: readonly Agreed[]): number {
-  return all.reduce((total, { count = 0 }) => total + count, 0);
-}
-
-function differs(...all: readonly Agreed[]): boolean {
-  return all.some(({ contradicts }) => contradicts);
+function numberOf({ count = 0 }: Agreed): number {
+  return count;
 }
 
 /** Counts by their meaning, as the members of one usage object state them. */
@@ -397,7 +400,7 @@ class Statement {
 
   /** A malformed part counts as none: its tokens stay in the plain class of their whole. */
   #count(name: Count, value: unknown): void {
-    if (isCount(value)) this.#counts[name] = withCount(this.#counts[name], { count: value, contradicts: false });
+    if (isCount(value)) this.#counts[name] = agreed(this.#counts[name], { count: value, contradicts: false });
     else if (isTotal.has(name)) this.isMalformed = true;
     else this.#hasUnknown = true;
   }
