@@ -18,9 +18,16 @@ export class BoundedLabel {
   }
 }
 
-/** Series looked up once for each set of labels: the lookup is dearer than the count. */
+/** Where the labels up to one lead: to a series, and to the next label's values. */
+class Branch<Series> {
+  series: Series | undefined;
+  readonly next = new Map<string, Branch<Series>>();
+}
+
+/** Series by their labels, made when first asked for. Label by label: joining them for one key costs more than the count. */
 export class SeriesCache<Series> {
-  readonly #series = new Map<string, Series>();
+  readonly #root = new Branch<Series>();
+  readonly #all: Series[] = [];
   readonly #make: (...labels: string[]) => Series;
 
   constructor(make: (...labels: string[]) => Series) {
@@ -28,15 +35,22 @@ export class SeriesCache<Series> {
   }
 
   of(...labels: string[]): Series {
-    const key = labels.join("\n");
-    let found = this.#series.get(key);
-    if (found === undefined) this.#series.set(key, (found = this.#make(...labels)));
-    return found;
+    let branch = this.#root;
+    for (const label of labels) {
+      let next = branch.next.get(label);
+      if (next === undefined) branch.next.set(label, (next = new Branch()));
+      branch = next;
+    }
+    if (branch.series === undefined) {
+      branch.series = this.#make(...labels);
+      this.#all.push(branch.series);
+    }
+    return branch.series;
   }
 
   /** In the order of their making. */
   all(): Iterable<Series> {
-    return this.#series.values();
+    return this.#all;
   }
 }
 
