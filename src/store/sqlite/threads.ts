@@ -3,6 +3,7 @@ import { Worker } from "node:worker_threads";
 import type { BatchChannel, BatchResult, Command } from "../commands.ts";
 import type { LongRead, LongReadAnswers, LongReads } from "../long-reads.ts";
 import type { OpenedFiles } from "./opened-files.ts";
+import { unpackOutcomes, type PackedOutcomes } from "./packed-outcomes.ts";
 
 /** `read`: for what may take seconds. `figures`: for what is looked at all the time. */
 export type ReaderRole = "read" | "figures";
@@ -19,7 +20,7 @@ export interface ThreadData {
 }
 
 export type WriterMessage =
-  | { readonly kind: "applied"; readonly result: BatchResult }
+  | (Omit<BatchResult, "outcomes"> & { readonly kind: "applied"; readonly outcomes: PackedOutcomes })
   /** Another process changed keys, budgets or settings. */
   | { readonly kind: "changed" }
   | { readonly kind: "lost"; readonly lost: Lost };
@@ -120,7 +121,9 @@ export class WriterThread implements BatchChannel {
       const message = given as WriterMessage;
       if (message.kind === "changed") on.changed();
       if (message.kind === "lost") on.lost(message.lost);
-      return message.kind === "applied" ? message.result : undefined;
+      if (message.kind !== "applied") return undefined;
+      const { outcomes, seconds, changed } = message;
+      return { outcomes: unpackOutcomes(outcomes), seconds, changed };
     });
     // It watches for changes of others from the beginning.
     this.#thread.start();

@@ -6,6 +6,7 @@ import type { LongRead } from "../long-reads.ts";
 import { connectToRead, connectToWrite, isStorageFault, type Connection } from "./connection.ts";
 import { readLong } from "./long-reads.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
+import { packOutcomes } from "./packed-outcomes.ts";
 import type { Lost, ReaderMessage, ThreadData, WriterMessage } from "./threads.ts";
 import { Writer } from "./writer.ts";
 
@@ -30,7 +31,9 @@ function write(port: MessagePort, data: ThreadData): () => void {
     lookForFiles();
   }, watchEveryMs);
   port.on("message", (message: readonly Command[] | "close") => {
-    if (message !== "close") send({ kind: "applied", result: writer.apply(message) });
+    if (message === "close") return;
+    const result = writer.apply(message);
+    send({ ...result, kind: "applied", outcomes: packOutcomes(result.outcomes) });
   });
   return () => {
     clearInterval(watch);
