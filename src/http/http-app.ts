@@ -58,31 +58,31 @@ function observed({ path, handler, isMine }: Route, options: HttpAppOptions): Re
     const exchange = exchangeOf(response);
     if (isMine !== undefined && !isMine(exchange.method, exchange.path)) return next();
     events.requestStarted("request");
-    const work = handler(exchange).catch((error: unknown): Summary => {
+    options.running(run(exchange));
+  };
+
+  async function run(exchange: HttpExchange): Promise<void> {
+    const summary = await answer(exchange);
+    const durationMs = clock.monotonic() - exchange.startedAt;
+    const status = exchange.status ?? clientLeftStatus;
+    const { route = path, model } = summary;
+    events.requestEnded({ ...summary, id: exchange.id, route, status, durationMs });
+    const fields = { request_id: exchange.id, route, status, model, duration_ms: Math.round(durationMs) };
+    // One line a request: those that failed on the gateway's side or ours are seen without asking for all of them.
+    if (status >= serverErrorStatus) log.warn(fields, "request failed");
+    else log.debug(fields, "request");
+  }
+
+  async function answer(exchange: HttpExchange): Promise<Summary> {
+    try {
+      return await handler(exchange);
+    } catch (error) {
       if (!(error instanceof LedgerUnavailable))
         log.error({ request_id: exchange.id, route: path, err: error }, "a request failed inside Farebox");
       giveUp(exchange, error);
       return notForwarded;
-    });
-    options.running(
-      work.then((summary) => {
-        const durationMs = clock.monotonic() - exchange.startedAt;
-        const status = exchange.status ?? clientLeftStatus;
-        const { route = path } = summary;
-        events.requestEnded({ ...summary, id: exchange.id, route, status, durationMs });
-        const fields = {
-          request_id: exchange.id,
-          route,
-          status,
-          model: summary.model,
-          duration_ms: Math.round(durationMs),
-        };
-        // One line a request: those that failed on the gateway's side or ours are seen without asking for all of them.
-        if (status >= serverErrorStatus) log.warn(fields, "request failed");
-        else log.debug(fields, "request");
-      }),
-    );
-  };
+    }
+  }
 }
 
 const serverErrorStatus = 500;

@@ -8,6 +8,8 @@ import type { AccountLookup } from "./account.ts";
 /** Why nothing is to be forwarded now; null while the balance is not known to be under the floor. */
 export type BalanceGuard = () => Promise<Refusal | null>;
 
+const nothingAgainst: Promise<null> = Promise.resolve(null);
+
 /** A request waits so long for the gateway's record; after that nobody does until it has come. Milliseconds. */
 const patienceMs = 2_000;
 
@@ -19,7 +21,7 @@ export function createBalanceGuard(parts: {
   readonly log: Log;
 }): BalanceGuard {
   const { account, clock, floor, log } = parts;
-  if (floor === null) return async () => null;
+  if (floor === null) return () => nothingAgainst;
   let isBelow = false;
   let isSlow = false;
   const look = async (): Promise<void> => {

@@ -33,7 +33,8 @@ export function withKey(
   handle: (exchange: Exchange, who: Authenticated) => Promise<Summary>,
 ): Handler {
   return async (exchange) => {
-    const who = await authenticate(exchange);
+    const known = authenticate(exchange);
+    const who = known instanceof Promise ? await known : known;
     return who.ok ? handle(exchange, who) : refuse(exchange, who.refusal);
   };
 }

@@ -57,7 +57,8 @@ export function withPlace(
   handle: (exchange: Exchange, who: Authenticated, place: Place) => Promise<Summary>,
 ): (exchange: Exchange, who: Authenticated) => Promise<Summary> {
   return async (exchange, who) => {
-    const entry = await limiter.enter(who);
+    const entering = limiter.enter(who);
+    const entry = entering instanceof Promise ? await entering : entering;
     if (!entry.ok) {
       exchange.replaceHeaders(headerPrefix, () => entry.headers);
       return refuse(exchange, entry.refusal);

@@ -20,9 +20,9 @@ import { readRetry } from "../wire/retries.ts";
 import { readTags } from "../wire/tags.ts";
 import { hasModelList, mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
-import { billedAs } from "./billed.ts";
+import { billedAs, type Billed } from "./billed.ts";
 import { taskMadeBy, type Claimed, type ClaimTask } from "./claimed-task.ts";
-import type { Forwarded } from "./ending.ts";
+import type { Ending, Forwarded } from "./ending.ts";
 import type { ShowsForeignTask } from "./foreign-task.ts";
 import type { Forwarder } from "./forward.ts";
 import type { GatewayHeaders } from "./gateway-headers.ts";
@@ -69,11 +69,21 @@ export function meteredRequest(steps: RequestSteps, endpoint: Endpoint): Handler
     if (!read.ok) return read.refusal === null ? notForwarded : refuse(exchange, read.refusal);
     const { body } = read;
     const answered = answerRequest(steps, exchange, { endpoint, who, place }, body);
-    // Until it is settled: a count of the prompt may still need the body.
-    steps.background(answered.then(({ settled }) => settled).finally(() => body.release()));
+    steps.background(releaseOnceSettled(answered, body));
     return (await answered).summary;
   });
   return withKey(steps.authenticate, answer);
+}
+
+/** A count of the prompt may need the body until the request is settled. */
+async function releaseOnceSettled(answered: Promise<Answered>, body: RequestBody): Promise<void> {
+  try {
+    await (
+      await answered
+    ).settled;
+  } finally {
+    body.release();
+  }
 }
 
 /** What is asked for and who asks, with the place among the requests that run. */
@@ -112,40 +122,53 @@ async function answerRequest(
     };
   }
   const growing = growingHold(steps, admission, body.seen);
-  const forwarded = await forward(steps, exchange, admission, { endpoint, who, body, growing }).catch(
-    async (error: unknown) => {
-      // A bug of ours; its hold must not stay pending until the next start.
-      growing?.end();
-      const outcome = doubted({ kind: "unknown", reason: "internal_error" }, doubtsOf(request, body));
-      await settle(steps, place, { held, quote, who, outcome, end: endOf(exchange, steps.clock, undefined) });
-      throw error;
-    },
-  );
+  let forwarded: Forwarded;
+  try {
+    forwarded = await forward(steps, exchange, admission, { endpoint, who, body, growing });
+  } catch (error) {
+    // A bug of ours; its hold must not stay pending until the next start.
+    growing?.end();
+    const outcome = doubted({ kind: "unknown", reason: "internal_error" }, doubtsOf(request, body));
+    await settle(steps, place, { held, quote, who, outcome, end: endOf(exchange, steps.clock, undefined) });
+    throw error;
+  }
   const { ending, firstTokenMs, overheadMs } = forwarded;
   const summary = { model, stream, firstTokenMs, overheadMs };
   if (ending.kind === "task") {
     if (place.countsTokens) place.settleTokens(0);
     return { summary, settled: Promise.resolve() };
   }
+  const billed = billedAs(quote, forwarded.terms);
   const end = endOf(exchange, steps.clock, forwarded);
-  const { servedPrice, billing, doubts } = billedAs(quote, forwarded.terms);
-  const settled = steps
-    .meter(ending, { model: quote.model, body: body.seen, request, underWayTokens: growing?.underWayTokens ?? 0 })
-    .catch((error: unknown): Outcome => {
-      steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
-      return { kind: "unknown", reason: "not_metered" };
-    })
-    .then(async (outcome) => {
-      const hold = growing === undefined ? held.hold : await growing.settled();
-      // Now all of a form has passed.
-      tellUnknown(steps, endpoint, body.lateUnknown);
-      const known = doubted(
-        { ...outcome, ...(billing !== undefined && { billing }) },
-        mergeDoubts(doubts, doubtsOf(request, body)),
-      );
-      return settle(steps, place, { held: { ...held, hold, servedPrice }, quote, who, outcome: known, end });
-    });
+  const settled = meterAndSettle(steps, from, { body, growing, quote, held }, { ending, billed, end });
   return { summary, settled };
+}
+
+/** What goes on once the client has its answer; it never rejects for an answer that cannot be read. */
+async function meterAndSettle(
+  steps: RequestSteps,
+  { endpoint, who, place }: Admitted,
+  { body, growing, quote, held }: Covered & { readonly body: RequestBody; readonly growing: GrowingHold | undefined },
+  { ending, billed, end }: { readonly ending: Ending; readonly billed: Billed; readonly end: ChargeEnd },
+): Promise<void> {
+  const { model, request } = quote;
+  const { servedPrice, billing, doubts } = billed;
+  let outcome: Outcome;
+  try {
+    const underWayTokens = growing?.underWayTokens ?? 0;
+    outcome = await steps.meter(ending, { model, body: body.seen, request, underWayTokens });
+  } catch (error) {
+    steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
+    outcome = { kind: "unknown", reason: "not_metered" };
+  }
+  const hold = growing === undefined ? held.hold : await growing.settled();
+  // Now all of a form has passed.
+  tellUnknown(steps, endpoint, body.lateUnknown);
+  const known = doubted(
+    billing === undefined ? outcome : { ...outcome, billing },
+    mergeDoubts(doubts, doubtsOf(request, body)),
+  );
+  await settle(steps, place, { held: { ...held, hold, servedPrice }, quote, who, outcome: known, end });
 }
 
 /** Why the amount of a request may differ from the bill, by its fields. */
@@ -254,7 +277,7 @@ function growingHold(steps: RequestSteps, { quote, held }: Covered, body: Buffer
   return steps.grow({ id, hold, growth, quote: { ...quote, model }, body });
 }
 
-async function forward(
+function forward(
   steps: RequestSteps,
   exchange: Exchange,
   { quote, held }: Covered,
