@@ -67,8 +67,21 @@ export function createForwarder(parts: {
   readonly mask: Mask;
   readonly limits: ForwardLimits;
 }): Forwarder {
+  const { clock, limits } = parts;
   const running = new Running<Forwarding>();
   let stopped = false;
+  /** One timer for all: the limit is the same for each, so that the first to reach it is the one that began first. */
+  let sweep: Timer | undefined;
+  const endOverdue = (): void => {
+    sweep = undefined;
+    let nextMs = Infinity;
+    for (const forwarding of running.all()) {
+      const leftMs = limits.wholeMs - forwarding.ranMs();
+      if (leftMs <= 0) forwarding.stop("time_limit");
+      else nextMs = Math.min(nextMs, leftMs);
+    }
+    if (nextMs < Infinity) sweep ??= clock.after(Math.ceil(nextMs), endOverdue);
+  };
   return {
     forward(order) {
       return new Promise((resolve) => {
@@ -77,6 +90,7 @@ export function createForwarder(parts: {
           resolve(forwarded);
         });
         running.add(forwarding);
+        sweep ??= clock.after(limits.wholeMs, endOverdue);
         if (stopped) forwarding.stop("shutdown");
         else forwarding.start();
       });
@@ -104,7 +118,6 @@ class Forwarding implements GatewayReceiver, Placed {
   #terms: AnswerTerms | null = null;
   /** Whether a header of the answer repeats the gateway's credential. */
   #repeatsKey = false;
-  #wholeTimer: Timer | undefined;
   #over = false;
 
   constructor(
@@ -125,7 +138,6 @@ class Forwarding implements GatewayReceiver, Placed {
     const { exchange, path, headers, body } = this.#order;
     exchange.onClientGone(() => this.#clientGone());
     if (body instanceof Upload) body.onBroken((refusal) => this.#uploadBroken(refusal));
-    this.#wholeTimer = this.#clock.after(this.#limits.wholeMs, () => this.stop("time_limit"));
     const request = { method: exchange.method, path, headers, body, silenceMs: this.#limits.silenceMs };
     this.#call = this.#gateway.send(request, this);
   }
@@ -161,7 +173,7 @@ class Forwarding implements GatewayReceiver, Placed {
       head,
       headers,
       pace: watched?.() ?? reading,
-      ranMs: () => this.#ranMs(),
+      ranMs: () => this.ranMs(),
       stated: (terms: AnswerTerms | null) => (this.#terms = terms),
     };
     const isMedia = endpoint.answersMedia && head.status < 300 && !isJson(head.header("content-type"));
@@ -275,7 +287,7 @@ class Forwarding implements GatewayReceiver, Placed {
     const leftStream = this.#order.stream && reason === "client_left";
     this.#finish(
       leftStream
-        ? { kind: "cut", usage: undefined, texts: [], reason, ranMs: this.#ranMs() }
+        ? { kind: "cut", usage: undefined, texts: [], reason, ranMs: this.ranMs() }
         : { kind: "unknown", reason },
     );
   }
@@ -285,14 +297,14 @@ class Forwarding implements GatewayReceiver, Placed {
     if (exchange.status === null && !exchange.clientGone) exchange.refuse(refusal);
   }
 
-  #ranMs(): number {
+  /** Milliseconds since the request was sent. */
+  ranMs(): number {
     return this.#clock.monotonic() - this.#sentAt;
   }
 
   #finish(ending: AnswerEnding | Promise<AnswerEnding>): void {
     if (this.#over) return;
     this.#over = true;
-    this.#wholeTimer?.cancel();
     this.#order.watch?.end();
     // Answered, or given up, before all of it had come: the rest is read past, so that the client can read its answer.
     if (this.#isUploading) (this.#order.body as Upload).discard();
