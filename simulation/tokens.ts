@@ -16,8 +16,8 @@ export function promptTokensOf(body: Buffer): number {
 }
 
 function tokensIn(chat: Parameters<typeof chatParts>[0]): number {
-  const { texts, tokens } = chatParts(chat, "o200k_base");
-  return texts.reduce((sum, text) => sum + tokensOf(text), tokens);
+  const { texts, escaped, tokens } = chatParts(chat);
+  return [...texts, ...escaped].reduce((sum, text) => sum + tokensOf(text), tokens);
 }
 
 /** Counts by the simulated tokenizer, in its own time; sometimes it is too busy to. */

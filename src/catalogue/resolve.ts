@@ -1,4 +1,5 @@
 import { invariant } from "../core/assert.ts";
+import { imageTokensMost, type ImageRule } from "../core/image-tokens.ts";
 import { parseRate } from "../core/money.ts";
 import {
   canonicalPrice,
@@ -83,6 +84,16 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
     if (missing) block.report(`"${field}" is missing; write it here or in \`defaults\``);
     return stated[field] ?? 0;
   };
+  const imageRule = imageRuleOf(stated.image_tokens);
+  const imagePart = stated.image_part_tokens ?? null;
+  const imageMost = imageRule === null ? 0 : imageTokensMost(imageRule);
+  if (imagePart === null && imageMost > 0) {
+    block
+      .at("image_tokens")
+      .report(`can count ${imageMost}, which image_part_tokens must bound; write it here or in \`defaults\``);
+  } else if (imagePart !== null && imagePart < imageMost) {
+    block.at("image_part_tokens").report(`is below what image_tokens can count; write ${imageMost} or more`);
+  }
   return {
     id: statement.id,
     provider: statement.provider,
@@ -91,7 +102,8 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
     contextTokens: needed("context_tokens"),
     outputTokensMax: needed("max_output_tokens"),
     tokensPerByte: permille(stated.tokens_per_byte ?? (encoding === null ? fallback.tokensPerByte : "1")),
-    imagePartTokens: stated.image_part_tokens ?? null,
+    imagePartTokens: imagePart,
+    imageRule,
     audioPartTokens: stated.audio_part_tokens ?? null,
     filePartTokens: stated.file_part_tokens ?? null,
     unit: stated.unit ?? "token",
@@ -99,11 +111,19 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
     encoding: encoding ?? "o200k_base",
     tokenizerIsPublic: encoding !== null,
     errorFactor: encoding === null ? permille(stated.error_factor ?? fallback.errorFactor) : unchanged,
+    promptForm: (stated.reasoning ?? true) ? (stated.prompt_form ?? "chat") : "chat",
     reasons: stated.reasoning ?? true,
     tokensPerSecond: stated.tokens_per_second ?? fallback.tokensPerSecond,
     billsServerErrors: stated.bills_server_errors ?? false,
     obeysMaxToolCalls: stated.obeys_max_tool_calls ?? false,
   };
+}
+
+function imageRuleOf(stated: StatedTraits["image_tokens"]): ImageRule | null {
+  if (stated == null) return null;
+  if ("base" in stated) return { kind: "tiles", base: stated.base, tile: stated.tile };
+  const { patch, most, multiplier = "1", longest = null } = stated;
+  return { kind: "patches", side: patch, most, multiplier: permille(multiplier), longest };
 }
 
 /** A factor that the schema has let through; rates have six decimals, factors three. */

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { unknownFields } from "../core/fault.ts";
+import { promptForms } from "../core/chat-text.ts";
 import { parseRate, parseUsd } from "../core/money.ts";
 import { routeKinds, routeMethods } from "../core/task-routes.ts";
 import { tokenClasses, units, type TokenClass } from "../core/tokens.ts";
@@ -159,6 +160,22 @@ const taskPrice = block({
   gateway: usd.optional().describe("The gateway's price, USD for each; it wins over group x official."),
 });
 
+const imageTokens = z.union(
+  [
+    block({
+      base: tokens.describe("Tokens of an image at low detail, and of each image beside its tiles."),
+      tile: tokens.describe("Tokens of a tile of 512 x 512 pixels."),
+    }),
+    block({
+      patch: whole("the side of a patch in pixels, such as 32", 1),
+      most: whole("the most patches of one image, such as 1536", 1),
+      multiplier: factor.optional().describe('Tokens of a patch; default "1".'),
+      longest: whole("the longest side that an image keeps, in pixels", 1).optional(),
+    }),
+  ],
+  { error: "a block of base and tile, or of patch, most, multiplier and longest" },
+);
+
 const traits = {
   tokenizer: z
     .enum(["o200k_base", "cl100k_base"], { error: "o200k_base, cl100k_base, or null where it is not published" })
@@ -172,6 +189,11 @@ const traits = {
   context_tokens: tokens.optional(),
   max_output_tokens: tokens.optional(),
   image_part_tokens: partTokens.optional(),
+  image_tokens: imageTokens.nullable().optional().describe("How it counts an image whose size is known."),
+  prompt_form: z
+    .enum(promptForms, { error: promptForms.join(" or ") })
+    .optional()
+    .describe("How tools are written into the prompt: chat (default), or harmony for OpenAI's models that reason."),
   audio_part_tokens: partTokens.optional(),
   file_part_tokens: partTokens.optional(),
   unit: z

@@ -18,6 +18,8 @@ export interface Reserved {
 export interface CountedOutput {
   /** By how much the tokenizer may undercount this model. */
   readonly errorFactor: Permille;
+  /** Tokens of the prompt that were not counted as text, which the tokenizer does not undercount. */
+  readonly mediaTokens?: number;
   /** Output that may have been produced unseen: the model's speed times the time it ran; 0 where it shows all. */
   readonly hiddenTokens: number;
   /** The most that output can be whose meaning is not known. */
@@ -173,7 +175,8 @@ function servedBy({ servedPrice }: Reserved): Pick<Posted, "servedPrice"> {
 /** The estimate up to the hold; beyond it only what was plainly written, which is then overage. */
 function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counted" | "cut" }>): Posted {
   const isWhole = outcome.kind === "counted";
-  const { unknownTokens = 0, hiddenTokens, errorFactor, outputTokensMax = Infinity, hasMedia = false } = outcome;
+  const { unknownTokens = 0, mediaTokens = 0, hiddenTokens, errorFactor } = outcome;
+  const { outputTokensMax = Infinity, hasMedia = false } = outcome;
   const counted = isWhole
     ? outcome.tokens
     : { ...noTokens, input: outcome.promptTokens, output: outcome.deliveredTokens };
@@ -192,7 +195,11 @@ function postCount(reserved: Reserved, outcome: Extract<Outcome, { kind: "counte
     ...notesOf(outcome),
   };
   const estimated = Math.max(scaleTokens(counted.output + underWay, errorFactor) + unknownTokens, hiddenTokens);
-  const tokens = { ...counted, input: scaleTokens(counted.input, errorFactor), output: bounded(estimated) };
+  const tokens = {
+    ...counted,
+    input: scaleTokens(counted.input - mediaTokens, errorFactor) + mediaTokens,
+    output: bounded(estimated),
+  };
   const estimate = postTokens(reserved, tokens, how);
   const written = postTokens(reserved, { ...counted, output: bounded(counted.output + unknownTokens) }, how);
   // Where a minimum of tokens is filled up at the output rate, fewer tokens can cost more.

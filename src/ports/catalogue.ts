@@ -1,4 +1,6 @@
 import type { ModelLimits } from "../core/bounds.ts";
+import type { PromptForm } from "../core/chat-text.ts";
+import type { ImageRule } from "../core/image-tokens.ts";
 import type { PinnedPrice } from "../core/price.ts";
 import type { RouteMatch } from "../core/task-routes.ts";
 import type { Permille, TokenClass, Unit } from "../core/tokens.ts";
@@ -26,6 +28,10 @@ export interface CatalogueModel extends ModelLimits {
   readonly tokenizerIsPublic: boolean;
   /** By how much `encoding` may undercount this model; 1000 where the tokenizer is public. */
   readonly errorFactor: Permille;
+  /** How tools and their calls are written into its prompt. */
+  readonly promptForm: PromptForm;
+  /** How it counts an image whose size is known; null where that is not published. */
+  readonly imageRule: ImageRule | null;
   /** Whether it may bill output tokens that the client never sees. */
   readonly reasons: boolean;
   /** Stated output speed, for output that was produced unseen before a cut. */

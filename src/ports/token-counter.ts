@@ -1,4 +1,4 @@
-import type { ChatText } from "../core/chat-text.ts";
+import type { ChatText, PromptForm } from "../core/chat-text.ts";
 import type { Encoding } from "./catalogue.ts";
 
 /** Counting is refused rather than queued without bound. */
@@ -16,6 +16,6 @@ export interface TokenCounter {
   /** Texts one by one, summed. */
   countTexts(texts: readonly string[], encoding: Encoding, atMost?: number): Promise<TokenCount>;
   countText(text: string, encoding: Encoding, atMost?: number): Promise<TokenCount>;
-  /** Texts, plus the chat template: 3 a message, 1 a name, 3 for the reply, and an estimate for tools. */
-  countChat(chat: ChatText, encoding: Encoding, atMost?: number): Promise<TokenCount>;
+  /** Texts, plus what the chat template makes of messages, tools, their calls and a schema; images are not counted. */
+  countChat(chat: ChatText, encoding: Encoding, atMost?: number, form?: PromptForm): Promise<TokenCount>;
 }

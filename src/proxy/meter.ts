@@ -1,10 +1,11 @@
-import { outputBound, partTokens } from "../core/bounds.ts";
+import { outputBound, partTokens, type RequestSize } from "../core/bounds.ts";
 import { mergeDoubts, type Doubt } from "../core/doubts.ts";
 import { lacksHourRate } from "../core/price.ts";
+import { countImages } from "../core/image-tokens.ts";
 import { outcomeOfStatus, type CountedOutput, type Outcome } from "../core/settlement.ts";
 import { usageIn, type Usage } from "../core/usage.ts";
 import { noTokens, scaleTokens, unchanged } from "../core/tokens.ts";
-import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
+import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCount, TokenCounter } from "../ports/token-counter.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
@@ -22,10 +23,14 @@ export interface Metered {
 
 export type Meter = (ending: Ending, of: Metered) => Promise<Outcome>;
 
-/** Models that the catalogue does not know are counted with the most common tokenizer. */
-const commonEncoding: Encoding = "o200k_base";
-/** And their context is not known: that of the largest there are. Tokens. */
-const commonContext = 10_000_000;
+/** Models that the catalogue does not know are counted with the most common tokenizer, and the largest context there is. */
+const common = {
+  encoding: "o200k_base",
+  promptForm: "chat",
+  contextTokens: 10_000_000,
+  imageRule: null,
+  imagePartTokens: null,
+} as const;
 
 /** Pauses before a busy counter is asked again; nobody waits for a settlement. */
 const retryMs = [50, 200, 1_000, 5_000, 20_000];
@@ -45,19 +50,23 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
   };
 
   const count = async (texts: readonly string[], { model, body, request }: Metered) => {
-    const encoding = model?.encoding ?? commonEncoding;
-    // Images and sounds have no text; what the catalogue cannot bound cannot be counted.
-    const media = model === undefined ? 0 : partTokens(request.size, model);
-    if (media === null) return undefined;
-    const prompt = await counted(() =>
-      countPromptText(parts.tokens, request.prompt.text(body), encoding, model?.contextTokens ?? commonContext),
-    );
+    const { encoding, promptForm, contextTokens } = model ?? common;
+    const text = request.prompt.text(body);
+    const { imageParts } = request.size;
+    const images = countImages(text.kind === "chat" ? text.chat.images : [], imageParts, model ?? common);
+    // Sounds and images of unknown size have no text; what the catalogue cannot bound cannot be counted.
+    const bounded = model === undefined ? 0 : partTokens({ ...request.size, imageParts: images.unsized }, model);
+    if (bounded === null) return undefined;
+    const prompt = await counted(() => countPromptText(parts.tokens, text, { encoding, promptForm }, contextTokens));
     let output: number | undefined = 0;
     for (const text of texts) {
       const tokens = await counted(() => parts.tokens.countText(text, encoding));
       output = tokens === undefined || output === undefined ? undefined : output + tokens;
     }
-    return prompt === undefined || output === undefined ? undefined : { prompt: prompt + media, output };
+    if (prompt === undefined || output === undefined) return undefined;
+    const media = images.tokens + bounded;
+    const restsOnBound = bounded > 0 || (model === undefined && hasParts(request.size));
+    return { prompt: prompt + media, media, output, restsOnBound };
   };
 
   return async (ending, of) => {
@@ -93,7 +102,7 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
         const tokens = await count(ending.texts, of);
         if (tokens === undefined) return { kind: "unknown", reason: "not_counted", doubts: boundedDoubts(of) };
         const classes = { ...noTokens, input: tokens.prompt, output: tokens.output };
-        return { kind: "counted", tokens: classes, ...besideText(ending, of) };
+        return { kind: "counted", tokens: classes, ...besideText(ending, of, tokens) };
       }
       case "cut": {
         const usage = usageIn(unit, ending.usage, of.request.classes.prompt);
@@ -106,7 +115,7 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
           promptTokens: tokens.prompt,
           deliveredTokens: tokens.output,
           underWayTokens: of.underWayTokens,
-          ...besideText(ending, of),
+          ...besideText(ending, of, tokens),
           reason: ending.reason,
         };
       }
@@ -124,6 +133,7 @@ function reported({ tokens, clamped, doubts }: Usage, { model }: Metered): Outco
 function besideText(
   { uncountable, ranMs }: Answered & { readonly ranMs: number },
   of: Metered,
+  { media, restsOnBound }: { readonly media: number; readonly restsOnBound: boolean },
 ): CountedOutput & { readonly doubts: readonly Doubt[] } {
   // A price of requests is exact whatever was written.
   const { unknownBytes = 0, sealedBytes = 0, hasMedia = false } = isFlat(of) ? {} : (uncountable ?? {});
@@ -138,10 +148,11 @@ function besideText(
   const doubts: Doubt[] = [];
   if (unknownTokens > 0) doubts.push("unknown_output");
   if (hidden > 0 && !isFlat(of)) doubts.push("time_based");
-  doubts.push(...(hasMedia ? (["image_bound"] as const) : boundedDoubts(of)));
+  if (hasMedia || (restsOnBound && !isFlat(of))) doubts.push("image_bound");
   return {
     errorFactor: of.model?.errorFactor ?? unchanged,
     hiddenTokens: hidden,
+    ...(media > 0 && { mediaTokens: media }),
     ...(unknownTokens > 0 && { unknownTokens }),
     ...(max !== undefined && { outputTokensMax: max }),
     ...(hasMedia && { hasMedia }),
@@ -149,12 +160,15 @@ function besideText(
   };
 }
 
-/** Whether the amount rests on the catalogue's bound for images, audio or files. */
+/** Whether a hold rests on the catalogue's bound for images, audio or files. */
 function boundedDoubts(of: Metered): readonly Doubt[] {
   const { size, isUnseen, isUnpriced } = of.request;
-  const hasParts = size.imageParts + size.audioParts + size.fileParts > 0;
-  const isBounded = hasParts || (isUnseen === true && isUnpriced !== true);
+  const isBounded = hasParts(size) || (isUnseen === true && isUnpriced !== true);
   return isBounded && !isFlat(of) ? ["image_bound"] : [];
+}
+
+function hasParts({ imageParts, audioParts, fileParts }: RequestSize): boolean {
+  return imageParts + audioParts + fileParts > 0;
 }
 
 function isFlat({ model }: Metered): boolean {

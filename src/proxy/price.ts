@@ -112,7 +112,7 @@ export function createPricer(parts: {
     const counted = await countPromptText(
       parts.tokens,
       prompt.kind === "chat" ? withoutTools(prompt) : prompt,
-      model.encoding,
+      model,
       promptTokens,
     );
     if (!counted.ok) return undefined;
@@ -252,10 +252,13 @@ export function pricedFor(
 /** Template tokens that the published count of a message does not cover on every model. */
 const templateSlackTokens = 5;
 
-/** Tools stand beside the messages, where their bytes bound them. */
+/** Tools and schemas stand beside the messages, where their bytes bound them; what surrounds the tools still counts. */
 function withoutTools(prompt: Extract<PromptText, { kind: "chat" }>): PromptText {
-  return { ...prompt, chat: { ...prompt.chat, tools: [] } };
+  const { tools } = prompt.chat;
+  return { ...prompt, chat: { ...prompt.chat, tools: tools.length > 0 ? [noTool] : [], schema: null } };
 }
+
+const noTool = { type: "function", function: { name: "" } };
 
 /** What a hard budget must have room for at the admission. */
 export function firstHold({ hold, growth }: Reservation): PicoUsd | null {

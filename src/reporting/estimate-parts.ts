@@ -1,10 +1,11 @@
 import { outputBound } from "../core/bounds.ts";
+import type { ChatText } from "../core/chat-text.ts";
+import { countImages, type ImageCount } from "../core/image-tokens.ts";
 import { tierFor, type PriceVersion } from "../core/price.ts";
 import { noTokens, promptTotal, scaleTokens, type TokenClass, type TokenCounts } from "../core/tokens.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { chatTextOf } from "../wire/chat-request.ts";
-import { objectOr } from "../wire/json.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
 
 /** How a number of tokens is known: as it will be billed; by a count that may be off; as the most that it can be. */
@@ -29,9 +30,12 @@ export async function promptParts(
     const why = `${size.unboundedFields.join(", ")} may add tokens that the request does not show: the whole context`;
     return [{ class: "input", tokens: model.contextTokens, known: "bound", why }];
   }
+  const chat = chatTextOf(body);
+  const images = countImages(chat.images, size.imageParts, model);
   const parts = [
-    await textPart(tokens, model, body),
-    ...mediaPart(model, "image_input", size.imageParts, model.imagePartTokens, "image"),
+    await textPart(tokens, model, chat),
+    ...sizedImages(images),
+    ...mediaPart(model, "image_input", images.unsized, model.imagePartTokens, "image"),
     ...mediaPart(model, "audio_input", size.audioParts, model.audioPartTokens, "sound"),
     ...mediaPart(model, "input", size.fileParts, model.filePartTokens, "file"),
   ];
@@ -52,15 +56,9 @@ function withinContext([text, ...media]: readonly Part[], contextTokens: number)
   ];
 }
 
-async function textPart(tokens: TokenCounter, model: CatalogueModel, body: Buffer): Promise<Part> {
-  const chat = chatTextOf(body);
-  const schema = objectOr(objectOr(JSON.parse(body.toString("utf8")))["response_format"])["json_schema"];
-  const counted = await tokens.countChat(chat, model.encoding);
-  const shape =
-    schema === undefined
-      ? ({ ok: true, tokens: 0 } as const)
-      : await tokens.countText(JSON.stringify(schema), model.encoding);
-  if (!counted.ok || !shape.ok) {
+async function textPart(tokens: TokenCounter, model: CatalogueModel, chat: ChatText): Promise<Part> {
+  const counted = await tokens.countChat(chat, model.encoding, undefined, model.promptForm);
+  if (!counted.ok) {
     return {
       class: "input",
       tokens: model.contextTokens,
@@ -80,15 +78,21 @@ async function textPart(tokens: TokenCounter, model: CatalogueModel, body: Buffe
     why.push(
       `counted with ${model.encoding}, not the model's own tokenizer, and widened by ${model.errorFactor / 1000}`,
     );
-  if (chat.tools.length > 0) why.push("tools are counted by the published formula");
-  if (schema !== undefined) why.push("the answer's schema is counted as its text");
-  const count = scaleTokens(counted.tokens + shape.tokens, model.errorFactor);
+  if (chat.tools.length > 0) why.push("tools are counted by the published form");
+  if (chat.schema !== null) why.push("the answer's schema is counted as its text");
+  const count = scaleTokens(counted.tokens, model.errorFactor);
   return {
     class: "input",
     tokens: count,
     known: why.length > 0 ? "estimate" : "exact",
     why: why.length > 0 ? why.join("; ") : null,
   };
+}
+
+function sizedImages({ sized, tokens }: ImageCount): Part[] {
+  if (sized === 0) return [];
+  const why = `${sized} image${sized === 1 ? "" : "s"} counted by size`;
+  return [{ class: "image_input", tokens, known: "estimate", why }];
 }
 
 function mediaPart(model: CatalogueModel, name: TokenClass, count: number, each: number | null, thing: string): Part[] {

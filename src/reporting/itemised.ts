@@ -48,7 +48,7 @@ export const doubtPhrases: Readonly<Record<Doubt, string>> = {
   usage_unknown_class: "the reported usage has a count that Farebox does not know",
   task_consumption: "the task's record does not say what it consumed",
   time_based: "the output is estimated from the time that the model ran",
-  image_bound: "images, audio or files are counted at their upper bound",
+  image_bound: "images of unknown size, audio or files are counted at their upper bound",
 };
 
 function doubtsOf({ doubts }: Charge): string[] {

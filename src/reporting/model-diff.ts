@@ -222,6 +222,8 @@ function traitsOf(model: CatalogueModel): Record<string, string | null> {
     error_factor: String(model.errorFactor / 1000),
     tokens_per_byte: String(model.tokensPerByte / 1000),
     image_part_tokens: textOrNull(model.imagePartTokens),
+    image_tokens: model.imageRule === null ? null : Object.values(model.imageRule).join(" "),
+    prompt_form: model.promptForm,
     audio_part_tokens: textOrNull(model.audioPartTokens),
     file_part_tokens: textOrNull(model.filePartTokens),
     reasoning: String(model.reasons),

@@ -1,125 +1,158 @@
-import type { Encoding } from "../ports/catalogue.ts";
-import type { ChatText } from "../ports/token-counter.ts";
+import type { ChatText, OutputSchema, PromptForm, ToolTurn } from "../core/chat-text.ts";
 import { jsonText } from "./json-text.ts";
+import { renderedFunctions, type FunctionDefinition } from "./namespace.ts";
 
 /**
- * Tokens that the chat template adds to the texts. Source: OpenAI cookbook, "How to count tokens with tiktoken",
- * sections 6 and 7, whose examples they reproduce exactly; counts of tools beyond those are estimates.
+ * Tokens that the chat template adds to the texts. Messages and replies: OpenAI cookbook, "How to count tokens with tiktoken".
+ * The others were found from published requests whose answers state their usage: those of test/unit/tokens/published.ts.
  */
-export const templateTokens = {
+const templateTokens = {
   message: 3,
   name: 1,
-  reply: 3,
-  /** Each function: the o200k_base models (gpt-4o and later) and the cl100k_base ones differ. */
-  function: { o200k_base: 7, cl100k_base: 10 },
-  /** Once for a function that has properties. */
-  properties: 3,
-  property: 3,
-  enum: -3,
-  enumItem: 3,
-  /** Once for all tools together. */
-  toolsEnd: 12,
+  reply: { chat: 3, harmony: 2 },
+  /** What surrounds the tools, once. */
+  tools: { chat: { chat: 9, responses: 3 }, harmony: { chat: 91, responses: 9 } },
+  /** The tools of a chat join its first message of the system. */
+  joined: -4,
+  /** For a function of `tools` whose first property has neither a title nor a description. */
+  bareProperty: -1,
+  /** For a function without a description. */
+  bareFunction: { chat: 0, harmony: -1 },
+  /** For a tool that is no function, beside its JSON text. */
+  otherTool: 7,
+  /** What a model that reasons is told where it may not call several tools at once. */
+  sequential: 78,
+  choice: { none: 1, named: 7 },
+  call: { chat: { chat: 5, responses: 7 }, harmony: { chat: 9, responses: 12 } },
+  result: { chat: { chat: 4, responses: 6 }, harmony: { chat: 6, responses: 8 } },
+  /** The older `function_call`, and a message of the role `function`, role included. */
+  function: { call: 3, result: 3 },
+  /** What surrounds calls that came together: once, and for each. */
+  parallel: { all: 12, each: 3 },
+  schema: { chat: 6, responses: 0 },
+  /** For a property of a schema that has a description. */
+  describedProperty: -1,
 } as const;
-
-/** Keys of a parameters' schema that the published estimate leaves out. */
-const uncountedSchemaKeys = ["$schema", "type", "required", "additionalProperties"];
 
 /** Texts to tokenise, and tokens to add to their count. */
 export interface ChatParts {
   readonly texts: readonly string[];
+  /** Texts that reach the model with all but ASCII written as `\u` escapes. */
+  readonly escaped: readonly string[];
   readonly tokens: number;
 }
 
 /** Everything that a chat's prompt is counted from. */
-export function chatParts(chat: ChatText, encoding: Encoding): ChatParts {
+export function chatParts(chat: ChatText, form: PromptForm = "chat"): ChatParts {
   const { message, name, reply } = templateTokens;
-  const tools = toolParts(chat.tools, encoding);
-  const template = message * chat.messages + name * chat.names + reply;
-  return { texts: [...chat.texts, ...tools.texts], tokens: template + tools.tokens };
-}
-
-/**
- * The published estimate for tools: name, description and the properties' key, type, description and enum. Whatever
- * else a schema holds (nested properties, items, unions) counts as its JSON text, and so does a tool that is none.
- */
-function toolParts(tools: readonly unknown[], encoding: Encoding): ChatParts {
-  if (tools.length === 0) return { texts: [], tokens: 0 };
-  const each = templateTokens.function[encoding];
-  const parts = tools.map((tool) => oneToolParts(tool));
+  const parts = [
+    toolParts(chat, form),
+    ...chat.turns.map((turn) => turnParts(turn, chat.api, form)),
+    schemaParts(chat),
+  ];
+  const template = message * chat.messages + name * chat.names + reply[form];
   return {
-    texts: parts.flatMap((part) => part.texts),
-    tokens: parts.reduce<number>((sum, part) => sum + each + part.tokens, templateTokens.toolsEnd),
+    texts: [...chat.texts, ...parts.flatMap(({ texts }) => texts)],
+    escaped: parts.flatMap(({ escaped }) => escaped),
+    tokens: parts.reduce((sum, { tokens }) => sum + tokens, template),
   };
 }
 
-function oneToolParts(tool: unknown): ChatParts {
-  const definition = functionOf(tool);
-  if (definition === undefined) return { texts: [jsonText(tool)], tokens: 0 };
-  const { name, description, parameters, strict: _, ...others } = definition;
-  const line = `${plainText(name)}:${sentence(description)}`;
-  const schema = schemaParts(parameters);
-  return { texts: [line, ...schema.texts, ...textsOfRest(others)], tokens: schema.tokens };
+const nothing: ChatParts = { texts: [], escaped: [], tokens: 0 };
+
+/** Functions by the published form; what is no function by its JSON text. */
+function toolParts({ tools, api, hasSystem, toolChoice, isSequential }: ChatText, form: PromptForm): ChatParts {
+  if (tools.length === 0) return nothing;
+  const isChat = form === "chat" && api === "chat";
+  const functions: FunctionDefinition[] = [];
+  const others: string[] = [];
+  let tokens: number = templateTokens.tools[form][api];
+  for (const tool of tools) {
+    const definition = functionOf(tool);
+    if (definition === undefined) {
+      others.push(jsonText(tool));
+      tokens += templateTokens.otherTool;
+    } else {
+      functions.push(definition);
+      // The older `functions` list them without a type.
+      if (isObject(tool) && tool["type"] !== undefined) tokens += bareTokens(definition, form);
+    }
+  }
+  if (isChat && hasSystem) tokens += templateTokens.joined;
+  if (form === "harmony" && isSequential) tokens += templateTokens.sequential;
+  const texts = [renderedFunctions(functions), ...others];
+  if (isChat && toolChoice !== null) {
+    tokens += templateTokens.choice[toolChoice === "none" ? "none" : "named"];
+    if (toolChoice !== "none") texts.push(toolChoice.name);
+  }
+  return { texts, escaped: [], tokens };
 }
 
-function schemaParts(parameters: unknown): ChatParts {
-  if (!isObject(parameters)) return { texts: textsOfValue(parameters), tokens: 0 };
-  const { properties, ...others } = parameters;
-  for (const key of uncountedSchemaKeys) delete others[key];
-  const rest = textsOfRest(others);
-  if (!isObject(properties)) return { texts: [...textsOfValue(properties), ...rest], tokens: 0 };
-  const parts = Object.entries(properties).map(([key, property]) => propertyParts(key, property));
-  const start = parts.length > 0 ? templateTokens.properties : 0;
-  return {
-    texts: [...parts.flatMap((part) => part.texts), ...rest],
-    tokens: parts.reduce<number>((sum, part) => sum + part.tokens, start),
-  };
-}
-
-function propertyParts(key: string, property: unknown): ChatParts {
-  if (!isObject(property)) return { texts: [`${key}:${plainText(property)}`], tokens: templateTokens.property };
-  const { type, description, enum: items, ...others } = property;
-  const line = `${key}:${plainText(type)}:${sentence(description)}`;
-  const choices = enumParts(items);
-  return {
-    texts: [line, ...choices.texts, ...textsOfRest(others)],
-    tokens: templateTokens.property + choices.tokens,
-  };
-}
-
-function enumParts(items: unknown): ChatParts {
-  if (!Array.isArray(items)) return { texts: textsOfValue(items), tokens: 0 };
-  return {
-    texts: items.map((item) => plainText(item)),
-    tokens: templateTokens.enum + templateTokens.enumItem * items.length,
-  };
+function bareTokens({ description, parameters }: FunctionDefinition, form: PromptForm): number {
+  const first = propertiesOf(parameters)[0];
+  const isBare = isObject(first) && !isText(first["title"]) && !isText(first["description"]);
+  return (isBare ? templateTokens.bareProperty : 0) + (isText(description) ? 0 : templateTokens.bareFunction[form]);
 }
 
 /** The function of `{ type: "function", function: {…} }`, or of the flat form that has its name beside its type. */
-function functionOf(tool: unknown): Record<string, unknown> | undefined {
+function functionOf(tool: unknown): FunctionDefinition | undefined {
   if (!isObject(tool)) return undefined;
   if (isObject(tool["function"])) return tool["function"];
-  if (typeof tool["name"] !== "string") return undefined;
-  const { type: _, ...definition } = tool;
-  return definition;
+  const { type = "function", name } = tool;
+  return type === "function" && typeof name === "string" ? tool : undefined;
 }
 
-function textsOfRest(others: Record<string, unknown>): string[] {
-  return Object.keys(others).length === 0 ? [] : [jsonText(others)];
+/** Calls and results; the result of a call names its function again. */
+function turnParts({ kind, calls, results }: ToolTurn, api: ChatText["api"], form: PromptForm): ChatParts {
+  const each =
+    kind === "function"
+      ? templateTokens.function
+      : { call: templateTokens.call[form][api], result: templateTokens.result[form][api] };
+  const isParallel = kind === "tool" && api === "chat" && calls.length > 1;
+  const named = kind === "function" ? [] : calls.slice(0, results.length).map(({ name }) => repeatedName(name));
+  return {
+    texts: [...calls.flatMap((call) => [call.name, call.arguments]), ...(isParallel ? [] : results), ...named],
+    // They reach the model as one JSON text.
+    escaped: isParallel ? results : [],
+    tokens:
+      each.call * calls.length +
+      each.result * results.length +
+      (isParallel ? templateTokens.parallel.all + templateTokens.parallel.each * calls.length : 0),
+  };
 }
 
-function textsOfValue(value: unknown): string[] {
-  return value === undefined || value === null ? [] : [plainText(value)];
+/** A name is repeated only where it is one that functions may have. */
+function repeatedName(name: string): string {
+  return /^[\w-]{1,64}$/.test(name) ? name : "";
 }
 
-/** A description as the template shows it: without its last full stop. */
-function sentence(value: unknown): string {
-  const text = plainText(value);
-  return text.endsWith(".") ? text.slice(0, -1) : text;
+function schemaParts({ schema, api, hasSystem, tools }: ChatText): ChatParts {
+  if (schema === null) return nothing;
+  const joins = api === "chat" && (hasSystem || tools.length > 0);
+  const described = propertiesOf(schema.schema).filter((each) => isObject(each) && isText(each["description"]));
+  return {
+    texts: [schema.name, schema.description === "" ? "" : `// ${schema.description}`, jsonText(shown(schema))],
+    escaped: [],
+    tokens:
+      templateTokens.schema[api] +
+      (joins ? templateTokens.joined : 0) +
+      templateTokens.describedProperty * described.length,
+  };
 }
 
-function plainText(value: unknown): string {
-  if (typeof value === "string") return value;
-  return value === undefined || value === null ? "" : jsonText(value);
+/** A strict schema allows no other members: the prompt leaves that out. */
+function shown({ schema, isStrict }: OutputSchema): unknown {
+  if (!isStrict || !isObject(schema)) return schema;
+  const { additionalProperties: _, ...others } = schema;
+  return others;
+}
+
+function propertiesOf(schema: unknown): readonly unknown[] {
+  return isObject(schema) && isObject(schema["properties"]) ? Object.values(schema["properties"]) : [];
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === "string" && value !== "";
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

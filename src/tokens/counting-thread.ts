@@ -53,14 +53,24 @@ export class CountingThread implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Counts texts together, no further than `atMost`. Answered `busy` when the queue is full, the thread cannot run, or after disposal. */
-  count(texts: readonly string[], encoding: Encoding, atMost: number): Promise<TokenCount> {
+  /** Counts texts together, those from `escapedFrom` on escaped, no further than `atMost`. Answered `busy` when the queue is full, the thread cannot run, or after disposal. */
+  count(
+    texts: readonly string[],
+    encoding: Encoding,
+    atMost: number,
+    escapedFrom: number = texts.length,
+  ): Promise<TokenCount> {
     const bytes = texts.reduce((sum, text) => sum + 2 * text.length + bytesPerText, 0);
     if (!this.#hasRoomFor(bytes)) return Promise.resolve(busy);
     return new Promise((resolve) => {
       this.#bytes += bytes;
       this.#nextId += 1;
-      this.#waiting.push({ job: { id: this.#nextId, encoding, texts, atMost }, bytes, attempts: 0, resolve });
+      this.#waiting.push({
+        job: { id: this.#nextId, encoding, texts, escapedFrom, atMost },
+        bytes,
+        attempts: 0,
+        resolve,
+      });
       if (this.#gathering) return;
       this.#gathering = true;
       queueMicrotask(() => this.#sendBatch());

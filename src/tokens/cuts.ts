@@ -27,6 +27,11 @@ export function pieceEnd(text: string, start: number): number {
   return splitsPair(text, last) ? last - 1 : last;
 }
 
+/** A piece with all but ASCII written as `\u` escapes, which the tokenizer's regular expression splits everywhere. */
+export function escapedPiece(piece: string): string {
+  return piece.replaceAll(/[\u0080-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 /** Counts a whole text piece by piece: exact but for hard cuts, in time that grows linearly with its length. */
 export function countInPieces(text: string, countPiece: (piece: string) => number): number {
   let tokens = 0;

@@ -5,6 +5,8 @@ export interface CountJob {
   readonly id: number;
   readonly encoding: Encoding;
   readonly texts: readonly string[];
+  /** Texts from this one on are counted with all but ASCII written as `\u` escapes. */
+  readonly escapedFrom: number;
   /** Where the count ends: what is longer counts as that many. */
   readonly atMost: number;
 }

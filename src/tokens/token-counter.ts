@@ -1,9 +1,10 @@
 import type { Worker } from "node:worker_threads";
 import type { Encoding } from "../ports/catalogue.ts";
+import type { PromptForm } from "../core/chat-text.ts";
 import type { ChatText, TokenCount, TokenCounter } from "../ports/token-counter.ts";
 import { chatParts } from "./chat-template.ts";
 import { CountingThread, startCountingThread } from "./counting-thread.ts";
-import { countInPieces } from "./cuts.ts";
+import { countInPieces, escapedPiece } from "./cuts.ts";
 
 export interface TokenCounterOptions {
   /** UTF-8 bytes up to which a warmed encoding is counted on the calling thread; 2048 unless given. */
@@ -39,27 +40,35 @@ export function createTokenCounter(options: TokenCounterOptions = {}): WarmableT
     onThreadDeath: options.onThreadDeath ?? (() => {}),
   });
 
-  async function countTexts(texts: readonly string[], encoding: Encoding, atMost = Infinity): Promise<TokenCount> {
-    const filled = texts.filter((text) => text !== "");
+  async function countAll(
+    { texts, escaped }: { readonly texts: readonly string[]; readonly escaped: readonly string[] },
+    encoding: Encoding,
+    atMost: number,
+  ): Promise<TokenCount> {
+    const plain = texts.filter((text) => text !== "");
+    const filled = [...plain, ...escaped.filter((text) => text !== "")];
     if (filled.length === 0) return { ok: true, tokens: 0 };
     const countPiece = warmed.get(encoding);
-    if (countPiece === undefined || !fits(filled, inlineBytesMax)) return thread.count(filled, encoding, atMost);
-    return {
-      ok: true,
-      tokens: Math.min(
-        filled.reduce((sum, text) => sum + countInPieces(text, countPiece), 0),
-        atMost,
-      ),
-    };
+    if (countPiece === undefined || !fits(filled, inlineBytesMax))
+      return thread.count(filled, encoding, atMost, plain.length);
+    const countEscaped = (piece: string) => countPiece(escapedPiece(piece));
+    const tokens = filled.reduce(
+      (sum, text, at) => sum + countInPieces(text, at < plain.length ? countPiece : countEscaped),
+      0,
+    );
+    return { ok: true, tokens: Math.min(tokens, atMost) };
   }
+
+  const countTexts: TokenCounter["countTexts"] = (texts, encoding, atMost = Infinity) =>
+    countAll({ texts, escaped: [] }, encoding, atMost);
 
   return {
     countTexts,
     countText: (text, encoding, atMost) => countTexts([text], encoding, atMost),
 
-    async countChat(chat: ChatText, encoding: Encoding, atMost = Infinity): Promise<TokenCount> {
-      const parts = chatParts(chat, encoding);
-      const count = await countTexts(parts.texts, encoding, Math.max(0, atMost - parts.tokens));
+    async countChat(chat: ChatText, encoding: Encoding, atMost = Infinity, form?: PromptForm): Promise<TokenCount> {
+      const parts = chatParts(chat, form);
+      const count = await countAll(parts, encoding, Math.max(0, atMost - parts.tokens));
       return count.ok ? { ok: true, tokens: Math.min(count.tokens + parts.tokens, atMost) } : count;
     },
 

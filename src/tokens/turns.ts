@@ -1,5 +1,5 @@
 import type { Encoding } from "../ports/catalogue.ts";
-import { pieceEnd } from "./cuts.ts";
+import { escapedPiece, pieceEnd } from "./cuts.ts";
 import type { CountedJob, CountJob } from "./messages.ts";
 
 /** UTF-16 units that one turn spends on the shortest jobs, and then on the oldest: 3-6 ms of prose, 80 ms at the worst. */
@@ -63,13 +63,15 @@ export class Turns {
 
   /** Counts up to about `units` of a job, or to its limit, and takes it off the list when it is finished; returns the units spent. */
   #advance(running: RunningJob, units: number, counted: CountedJob[]): number {
-    const { texts, encoding, atMost } = running.job;
+    const { texts, encoding, atMost, escapedFrom } = running.job;
     let spent = 0;
     while (spent < units && running.textIndex < texts.length && running.tokens < atMost) {
       const text = texts[running.textIndex] ?? "";
       const end = pieceEnd(text, running.offset);
-      if (end > running.offset) running.tokens += this.#countPiece(text.slice(running.offset, end), encoding);
-      spent += end - running.offset + callUnits;
+      const written = text.slice(running.offset, end);
+      const piece = running.textIndex < escapedFrom ? written : escapedPiece(written);
+      if (piece !== "") running.tokens += this.#countPiece(piece, encoding);
+      spent += piece.length + callUnits;
       running.offset = end;
       if (end < text.length) continue;
       running.textIndex += 1;

@@ -1,8 +1,9 @@
-import type { ChatText } from "../core/chat-text.ts";
+import { isAscii } from "node:buffer";
+import type { ChatText, ToolTurn } from "../core/chat-text.ts";
 import type { TokenClass } from "../core/tokens.ts";
 import { chatFields, chatParts, messageMembers } from "./field-table.ts";
 import type { Findings } from "./findings.ts";
-import { isObject, listOr, objectOr, type JsonObject } from "./json.ts";
+import { isObject, listOr, objectOr, textOr, type JsonObject } from "./json.ts";
 import { replaced } from "./json-edit.ts";
 import { jsonMembers } from "./json-keys.ts";
 import { lengthInFull } from "./json-skeleton.ts";
@@ -16,6 +17,7 @@ import {
   type ModelRequestResult,
   type PromptReading,
 } from "./model-request.ts";
+import { addTexts, imagesIn, noChat, outputSchemaOf, toolChoiceOf, ToolTurns } from "./prompt-text.ts";
 import {
   partsOf,
   promptClasses,
@@ -49,7 +51,7 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
       stream: body["stream"] === true,
       wantsStreamUsage: objectOr(body["stream_options"])["include_usage"] === true,
       size: {
-        textBytes: bytes.length - parts.payloadBytes,
+        textBytes: bytes.length - parts.payloadBytes + escapedBytes(body["messages"].map(objectOr), bytes),
         messages: body["messages"].length,
         tools: listOr(body["tools"]).length + listOr(body["functions"]).length,
         imageParts: parts.images,
@@ -94,6 +96,29 @@ function readParts(messages: readonly unknown[], findings: Findings): PromptPart
   return found;
 }
 
+/** What the results of parallel calls grow by on their way into the prompt, where all but ASCII is escaped; a bound. */
+function escapedBytes(messages: readonly JsonObject[], bytes: Buffer): number {
+  if (!messages.some(({ tool_calls }) => listOr(tool_calls).length > 1) || isAscii(bytes)) return 0;
+  let isParallel = false;
+  let total = 0;
+  for (const { role, content, tool_calls } of messages) {
+    if (role !== "tool") isParallel = listOr(tool_calls).length > 1;
+    else if (isParallel) for (const text of [content, ...partsOf(content).map(textOfPart)]) total += escapeGrowth(text);
+  }
+  return total;
+}
+
+function textOfPart(part: unknown): unknown {
+  return objectOr(part)["text"];
+}
+
+/** An escape has 6 bytes for a character of 2 or 3, and 12 for one of 4. A long text tells its bytes, a short one its units. */
+function escapeGrowth(text: unknown): number {
+  if (typeof text !== "string") return 0;
+  const length = lengthInFull(text);
+  return length === text.length ? 4 * length : 2 * length;
+}
+
 /** ASCII payloads (base64, addresses) have as many bytes as characters; counting others low would be unsafe. */
 function payloadLength(value: unknown): number {
   return typeof value === "string" ? lengthInFull(value) : 0;
@@ -108,38 +133,47 @@ function completionClasses(body: JsonObject): TokenClass[] {
 }
 
 /**
- * The texts of a chat request that a tokenizer counts; the request must have been read before. Never a data URL. A request
- * that is no JSON inside of a long string, which its reading does not see, counts with all that it has.
+ * A chat request as a tokenizer counts it; the request must have been read before. Never a data URL. A request that is no
+ * JSON inside of a long string, which its reading does not see, counts with all that it has.
  */
 export function chatTextOf(bytes: Buffer): ChatText {
   const parsed = parseBody(bytes);
-  if (parsed === undefined) return { texts: [bytes.toString("utf8")], messages: 1, names: 0, tools: [] };
+  if (parsed === undefined) return { ...noChat, texts: [bytes.toString("utf8")], messages: 1 };
   const body = objectOr(parsed);
-  const messages = listOr(body["messages"]).map(objectOr);
   const texts: string[] = [];
-  let names = 0;
-  for (const message of messages) {
-    if (typeof message["role"] === "string") texts.push(message["role"]);
-    if (typeof message["name"] === "string") {
-      texts.push(message["name"]);
-      names++;
+  const tools = new ToolTurns();
+  const all = listOr(body["messages"]).map(objectOr);
+  const said = all.filter(({ role }) => role !== "tool" && role !== "function");
+  for (const message of all) {
+    const { role, name, content, tool_calls, function_call } = message;
+    if (role !== "tool" && typeof name === "string") texts.push(name);
+    if (role === "tool" || role === "function") {
+      tools.result(role, content);
+      continue;
     }
-    addContentTexts(message["content"], texts);
-    for (const call of [...listOr(message["tool_calls"]), { function: message["function_call"] }]) {
-      const { name, arguments: given } = objectOr(objectOr(call)["function"]);
-      for (const text of [name, given]) if (typeof text === "string") texts.push(text);
-    }
+    if (typeof role === "string") texts.push(role);
+    addTexts(content, texts);
+    tools.calls("tool", listOr(tool_calls).map(callOf));
+    if (isObject(function_call)) tools.calls("function", [callOf({ function: function_call })]);
   }
-  const tools = [...listOr(body["tools"]), ...listOr(body["functions"])];
-  return { texts, messages: messages.length, names, tools };
+  const { type, json_schema } = objectOr(body["response_format"]);
+  return {
+    api: "chat",
+    texts,
+    messages: said.length,
+    names: said.filter(({ name }) => typeof name === "string").length,
+    hasSystem: said.some(({ role }) => role === "system" || role === "developer"),
+    turns: tools.turns,
+    tools: [...listOr(body["tools"]), ...listOr(body["functions"])],
+    toolChoice: toolChoiceOf(body["tool_choice"]),
+    isSequential: body["parallel_tool_calls"] === false,
+    schema: type === "json_schema" ? outputSchemaOf(json_schema) : null,
+    images: all.flatMap(({ content }) => imagesIn(content, "image_url")),
+  };
 }
-
-function addContentTexts(content: unknown, into: string[]): void {
-  if (typeof content === "string") into.push(content);
-  for (const part of partsOf(content)) {
-    const { text, refusal } = objectOr(part);
-    for (const value of [text, refusal]) if (typeof value === "string") into.push(value);
-  }
+function callOf(call: unknown): ToolTurn["calls"][number] {
+  const { name, arguments: given } = objectOr(objectOr(call)["function"]);
+  return { name: textOr(name), arguments: textOr(given) };
 }
 
 /** Bytes of the request outside its messages: a bound for what tools, schemas and other fields add to the prompt. */

@@ -31,9 +31,7 @@ function modelLines({ id, kind, provider, model, added }: Proposal): string[] {
     ...(aliases === undefined ? [] : [`    aliases: [${aliases.map(plain).join(", ")}]`]),
     ...(served_as === undefined ? [] : [`    served_as: [${served_as.map(plain).join(", ")}]`]),
     ...(group === undefined ? [] : [`    group: ${plain(group)}`]),
-    ...Object.entries(traits).map(
-      ([name, value]) => `    ${name}: ${typeof value === "string" ? quoted(value) : plain(value)}`,
-    ),
+    ...Object.entries(traits).map(([name, value]) => `    ${name}: ${traitText(value)}`),
     "    prices:",
     ...prices.flatMap((price) =>
       entryLines(
@@ -44,6 +42,12 @@ function modelLines({ id, kind, provider, model, added }: Proposal): string[] {
     ),
     "",
   ];
+}
+
+/** On one line, whatever it is. */
+function traitText(value: unknown): string {
+  if (typeof value === "string") return quoted(value);
+  return stringify(value, { collectionStyle: "flow", lineWidth: 0 }).trim();
 }
 
 export function entryLines(price: StatedPrice, indent: string, added?: AddedPrice): string[] {

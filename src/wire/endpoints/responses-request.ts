@@ -12,6 +12,7 @@ import {
   type ModelRequestResult,
   type PromptReading,
 } from "../model-request.ts";
+import { addTexts, imagesIn, outputSchemaOf, toolChoiceOf, ToolTurns } from "../prompt-text.ts";
 import { partsOf, promptClasses, requestTerms, unboundedFields, type PromptParts } from "../request-bounds.ts";
 
 const prompt: PromptReading = {
@@ -101,26 +102,42 @@ function payloadLength(value: unknown): number {
   return typeof value === "string" ? lengthInFull(value) : 0;
 }
 
-/** As a chat: instructions are a message, and so is every item. */
+/** As a chat: instructions are a message, and so is every item but calls of tools and their results. */
 function textOf(body: JsonObject): ChatText {
   const { instructions, input } = body;
   const texts: string[] = [];
-  if (typeof instructions === "string") texts.push("system", instructions);
+  const tools = new ToolTurns();
+  const hasInstructions = typeof instructions === "string" && instructions !== "";
+  if (hasInstructions) texts.push("system", instructions);
   if (typeof input === "string") texts.push("user", input);
   const items = listOr(input).map(objectOr);
+  let messages = (hasInstructions ? 1 : 0) + (Array.isArray(input) ? 0 : 1);
   for (const item of items) {
-    for (const name of ["role", "content", "output", "name", "arguments", "input"]) addTexts(item[name], texts);
+    const type = textOr(item["type"]);
+    if (callTypes.has(type)) {
+      tools.calls("tool", [{ name: textOr(item["name"]), arguments: textOr(item["arguments"] ?? item["input"]) }]);
+    } else if (resultTypes.has(type)) {
+      tools.result("tool", item["output"]);
+    } else {
+      messages++;
+      for (const name of ["role", "content", "output", "name", "arguments", "input"]) addTexts(item[name], texts);
+    }
   }
-  const said = typeof instructions === "string" ? 1 : 0;
-  // The same definitions as in a chat, without the object around them.
-  const tools = listOr(body["tools"]).map((tool) => ({ type: objectOr(tool)["type"], function: tool }));
-  return { texts, messages: Math.max(items.length, 1) + said, names: 0, tools };
+  const format = objectOr(objectOr(body["text"])["format"]);
+  return {
+    api: "responses",
+    texts,
+    messages,
+    names: 0,
+    hasSystem: hasInstructions || items.some(({ role }) => role === "system" || role === "developer"),
+    turns: tools.turns,
+    tools: listOr(body["tools"]),
+    toolChoice: toolChoiceOf(body["tool_choice"]),
+    isSequential: body["parallel_tool_calls"] === false,
+    schema: format["type"] === "json_schema" ? outputSchemaOf(format) : null,
+    images: items.flatMap(({ content, output }) => [content, output].flatMap((each) => imagesIn(each, "input_image"))),
+  };
 }
 
-function addTexts(value: unknown, into: string[]): void {
-  if (typeof value === "string") into.push(value);
-  for (const part of partsOf(value)) {
-    const { text, refusal } = objectOr(part);
-    for (const said of [text, refusal]) if (typeof said === "string") into.push(said);
-  }
-}
+const callTypes: ReadonlySet<string> = new Set(["function_call", "custom_tool_call"]);
+const resultTypes: ReadonlySet<string> = new Set(["function_call_output", "custom_tool_call_output"]);

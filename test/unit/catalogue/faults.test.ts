@@ -128,7 +128,7 @@ describe("a fault names its line and says what to write", () => {
     [
       "an empty model",
       oneModel.slice(0, oneModel.indexOf("    group: half")),
-      'a.yaml:5:3: "big": write a block of the fields provider, aliases, served_as, group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices, tasks',
+      'a.yaml:5:3: "big": write a block of the fields provider, aliases, served_as, group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, image_tokens, prompt_form, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices, tasks',
     ],
     [
       "models without a provider",
@@ -166,9 +166,22 @@ describe("a fault names its line and says what to write", () => {
       'a.yaml:13:34: 0.5 of 0.000000000001 (group "half") cannot be held exactly; state the rate under gateway',
     ],
     [
+      "images that count above their bound",
+      changed(
+        "tokenizer: o200k_base",
+        "tokenizer: o200k_base\n    image_tokens: { base: 85, tile: 170 }\n    image_part_tokens: 765",
+      ),
+      "a.yaml:9:24: is below what image_tokens can count; write 1445 or more",
+    ],
+    [
+      "images that nothing bounds",
+      changed("tokenizer: o200k_base", "tokenizer: o200k_base\n    image_tokens: { base: 85, tile: 170 }"),
+      "a.yaml:8:5: can count 1445, which image_part_tokens must bound; write it here or in `defaults`",
+    ],
+    [
       "names of the default price",
       changed("groups:", "default: { aliases: [x], context_tokens: 1, max_output_tokens: 1 }\ngroups:"),
-      'a.yaml:1:12: unknown field "aliases"; known are group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices',
+      'a.yaml:1:12: unknown field "aliases"; known are group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, image_part_tokens, image_tokens, prompt_form, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices',
     ],
     [
       "a group called default",

@@ -217,6 +217,8 @@ describe("traits", () => {
       errorFactor: 1500,
       tokensPerByte: 1500,
       imagePartTokens: null,
+      imageRule: null,
+      promptForm: "chat",
       audioPartTokens: null,
       filePartTokens: null,
       reasons: true,
@@ -246,5 +248,25 @@ describe("traits", () => {
     );
     expect(model).toMatchObject({ tokenizerIsPublic: false, errorFactor: 1200, imagePartTokens: null });
     expect(bare("", ", image_part_tokens: 7")).toMatchObject({ imagePartTokens: 7 });
+  });
+
+  it("say how an image is counted, within the bound of a part", () => {
+    const tiles = bare("image_tokens: { base: 85, tile: 170 }, image_part_tokens: 1445");
+    expect(tiles?.imageRule).toEqual({ kind: "tiles", base: 85, tile: 170 });
+    const patches = (rest: string) => bare(`image_tokens: { patch: 32, most: 1536${rest} }, image_part_tokens: 9000`);
+    expect(patches("")?.imageRule).toEqual({ kind: "patches", side: 32, most: 1536, multiplier: 1000, longest: null });
+    expect(patches(', multiplier: "1.62", longest: 2048')?.imageRule).toMatchObject({
+      multiplier: 1620,
+      longest: 2048,
+    });
+    expect(
+      bare("image_tokens: null", ", image_tokens: { base: 1, tile: 1 }, image_part_tokens: 9")?.imageRule,
+    ).toBeNull();
+  });
+
+  it("name the form of the prompt of models that reason", () => {
+    expect(bare("", ", prompt_form: harmony")?.promptForm).toBe("harmony");
+    expect(bare("reasoning: false", ", prompt_form: harmony")?.promptForm).toBe("chat");
+    expect(bare("prompt_form: chat", ", prompt_form: harmony")?.promptForm).toBe("chat");
   });
 });

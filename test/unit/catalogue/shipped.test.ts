@@ -4,6 +4,7 @@ import type { LoadedCatalogue } from "../../../src/catalogue/catalogue.ts";
 import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { priceFileJsonSchema } from "../../../src/catalogue/schema.ts";
 import { costOf } from "../../../src/core/cost.ts";
+import { imageTokensMost } from "../../../src/core/image-tokens.ts";
 import { formatRate, formatUsd } from "../../../src/core/money.ts";
 import { noTokens } from "../../../src/core/tokens.ts";
 import { expectCatalogue, pricing, today } from "../../support/example-catalogue.ts";
@@ -47,6 +48,23 @@ describe("the shipped prices", () => {
     const { charged } = priceOf(model).tiers[0];
     expect(catalogue.find(model, today)?.group).toBe(group);
     expect([formatRate(charged.input), formatRate(charged.output)]).toEqual([input, output]);
+  });
+
+  it("bound an image for every model that takes text, and by no less than its rule counts", () => {
+    for (const { id, imageRule, imagePartTokens, unit } of catalogue.list(today)) {
+      if (unit !== "token") continue;
+      expect(imagePartTokens, id).toBeGreaterThanOrEqual(imageRule === null ? 1 : imageTokensMost(imageRule));
+    }
+  });
+
+  it.each([
+    ["gpt-4o", "chat"],
+    ["gpt-5", "harmony"],
+    ["gpt-5.6-sol", "harmony"],
+    ["gpt-4.1", "chat"],
+    ["claude-opus-4-6", "chat"],
+  ])("have the prompt of %s in the form %s", (model, form) => {
+    expect(catalogue.find(model, today)?.promptForm).toBe(form);
   });
 
   it("state absolute rates that are the group's share exactly", () => {

@@ -50,6 +50,8 @@ export function model(changes: Partial<CatalogueModel> = {}): CatalogueModel {
     encoding: "cl100k_base",
     tokenizerIsPublic: true,
     errorFactor: unchanged,
+    promptForm: "chat",
+    imageRule: null,
     reasons: false,
     tokensPerSecond: 0,
     billsServerErrors: false,

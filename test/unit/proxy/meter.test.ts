@@ -7,6 +7,7 @@ import type { Ending } from "../../../src/proxy/ending.ts";
 import { createMeter, type Metered } from "../../../src/proxy/meter.ts";
 import { manualClock, type ManualClock } from "../../support/manual-clock.ts";
 import { characterCounter, flat, model, pinned, request, version } from "./examples.ts";
+import { noChat } from "../../../src/wire/prompt-text.ts";
 
 /** Ten tokens by `characterCounter`. */
 const body = Buffer.from("0123456789");
@@ -153,7 +154,32 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
   it("counts the images of its prompt by the catalogue's bound, which is in doubt", async () => {
     const metered = of({ model: model({ imagePartTokens: 30 }), request: request({ size: { imageParts: 2 } }) });
     const prompt = kind === "whole" ? { tokens: { ...noTokens, input: 70, output: 3 } } : { promptTokens: 70 };
-    expect(await meter(ended(), metered)).toEqual({ ...plain, ...prompt, doubts: ["image_bound"] });
+    expect(await meter(ended(), metered)).toEqual({
+      ...plain,
+      ...prompt,
+      mediaTokens: 60,
+      doubts: ["image_bound"],
+    });
+  });
+
+  it("counts images of known size by the model's rule, which is in no doubt and bears no error of a tokenizer", async () => {
+    const sized = { size: { width: 1, height: 1 }, detail: "auto" };
+    const chat = { ...noChat, texts: ["0123456789"], images: [sized, { ...sized, size: null }] };
+    const prompt = { text: () => ({ kind: "chat" as const, chat }), bytesBeside: () => 0 };
+    const rule = { kind: "tiles", base: 2, tile: 5 } as const;
+    const known = model({ imagePartTokens: 30, imageRule: rule, errorFactor: 1200 as Permille });
+    const posted = (input: number) =>
+      kind === "whole" ? { tokens: { ...noTokens, input, output: 3 } } : { promptTokens: input };
+    const one = of({ model: known, request: request({ prompt, size: { imageParts: 1 } }) });
+    expect(await meter(ended(), one)).toEqual({
+      ...plain,
+      ...posted(17),
+      errorFactor: 1200,
+      mediaTokens: 7,
+      doubts: [],
+    });
+    const two = of({ model: known, request: request({ prompt, size: { imageParts: 2 } }) });
+    expect(await meter(ended(), two)).toMatchObject({ ...posted(47), mediaTokens: 37, doubts: ["image_bound"] });
   });
 
   it.each<[string, Metered, object]>([

@@ -8,6 +8,7 @@ import { createPricer, firstHold, pricedFor, type Quote } from "../../../src/pro
 import type { ModelRequest } from "../../../src/wire/model-request.ts";
 import { contentId } from "../../../src/wire/content-id.ts";
 import { catalogueOf, characterCounter, flat, model, noon, pinned, request, version } from "./examples.ts";
+import { noChat } from "../../../src/wire/prompt-text.ts";
 
 const body = Buffer.from("0123456789");
 /** The prompt of `request()`: 500 bytes, 3 for the reply and 8 for its message. */
@@ -340,7 +341,7 @@ describe("a prompt", () => {
     if (!pricing.ok) throw new Error("refused");
     return { pricer, quote: pricing.quote, counted };
   };
-  const chat = { texts: ["abcde"], messages: 2, names: 0, tools: [{ type: "function" }] };
+  const chat = { ...noChat, texts: ["abcde"], messages: 2, tools: [{ type: "function" }] };
   const ofChat: ModelRequest["prompt"] = { text: () => ({ kind: "chat", chat }), bytesBeside: () => 20 };
   const ofTexts: ModelRequest["prompt"] = {
     text: () => ({ kind: "plain", texts: ["abcde"], tokens: 7 }),

@@ -22,6 +22,8 @@ function modelWith(price: PriceVersion | null): CatalogueModel {
     outputTokensMax: 1,
     tokensPerByte: unchanged,
     imagePartTokens: null,
+    imageRule: null,
+    promptForm: "chat",
     audioPartTokens: null,
     filePartTokens: null,
     encoding: "o200k_base",

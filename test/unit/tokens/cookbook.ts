@@ -1,4 +1,5 @@
 /** Published examples with the counts that the OpenAI API reported: cookbook, "How to count tokens with tiktoken". */
+import { noChat } from "../../../src/wire/prompt-text.ts";
 import type { ChatText } from "../../../src/ports/token-counter.ts";
 
 type Message = { readonly role: string; readonly content: string; readonly name?: string };
@@ -65,6 +66,8 @@ export const publishedExamples = [
 
 export function chatOf(messages: readonly Message[], tools: readonly unknown[]): ChatText {
   return {
+    ...noChat,
+    hasSystem: messages.some(({ role }) => role === "system"),
     texts: messages.flatMap((message) => Object.values(message)),
     messages: messages.length,
     names: messages.filter((message) => message.name !== undefined).length,

@@ -12,6 +12,7 @@ import {
   type WarmableTokenCounter,
 } from "../../../src/tokens/token-counter.ts";
 import { chatOf, publishedExamples } from "./cookbook.ts";
+import { noChat } from "../../../src/wire/prompt-text.ts";
 
 const encodings = ["o200k_base", "cl100k_base"] as const;
 const busy = { ok: false, reason: "busy" };
@@ -86,7 +87,7 @@ describe("a token counter", () => {
   it("counts no text as 0 without a thread", async () => {
     const { counter, threads } = watchedCounter();
     expect(await counter.countText("", "o200k_base")).toEqual(tokens(0));
-    const empty = { texts: ["", ""], messages: 2, names: 0, tools: [] };
+    const empty = { ...noChat, texts: ["", ""], messages: 2 };
     expect(await counter.countChat(empty, "o200k_base")).toEqual(tokens(9));
     expect(threads).toHaveLength(0);
   });

@@ -2,7 +2,13 @@ import { describe, expect, it } from "vitest";
 import type { CountJob } from "../../../src/tokens/messages.ts";
 import { Turns, turnUnits } from "../../../src/tokens/turns.ts";
 
-const job = (id: number, ...texts: string[]): CountJob => ({ id, encoding: "o200k_base", texts, atMost: Infinity });
+const job = (id: number, ...texts: string[]): CountJob => ({
+  id,
+  encoding: "o200k_base",
+  texts,
+  escapedFrom: texts.length,
+  atMost: Infinity,
+});
 const units = (piece: string) => piece.length;
 
 describe("Turns", () => {
@@ -25,6 +31,17 @@ describe("Turns", () => {
       finished.push(...turns.take().map(({ id }) => id));
       expect(next).toBeLessThan(40);
     }
+  });
+
+  it("writes the last texts of a job with escapes, which a turn's share counts", () => {
+    const pieces: string[] = [];
+    const turns = new Turns((piece) => pieces.push(piece));
+    turns.add([{ ...job(1, "é", "é😀a"), escapedFrom: 1 }]);
+    turns.take();
+    expect(pieces).toEqual(["é", "\\u00e9\\ud83d\\ude00a"]);
+    turns.add([{ ...job(2, "é".repeat(1_000_000)), escapedFrom: 0 }]);
+    turns.take();
+    expect(pieces.join("").length).toBeLessThanOrEqual(turnUnits.shortest + turnUnits.oldest + 3 * 6 * 1024);
   });
 
   it("counts no more in one turn than its two shares and a piece each", () => {

@@ -1,0 +1,109 @@
+import { scaleTokens, type Permille } from "./tokens.ts";
+
+/** An image of a prompt, as far as the request shows it. */
+export interface ImagePart {
+  /** Null for an image at an address, and for one in a format that is not read. */
+  readonly size: ImageSize | null;
+  /** The `detail` that the request states; "auto" where it states none. */
+  readonly detail: string;
+}
+
+/** In pixels. */
+export interface ImageSize {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** How a model family counts an image. */
+export type ImageRule = TileRule | PatchRule;
+
+/** Scaled to fit 2048 x 2048, then to a short side of 768, and cut into tiles of 512 x 512. */
+export interface TileRule {
+  readonly kind: "tiles";
+  /** Tokens of an image at low detail, and of each image beside its tiles. */
+  readonly base: number;
+  readonly tile: number;
+}
+
+/** Scaled until at most `most` square patches cover it; each is a token, times the multiplier. */
+export interface PatchRule {
+  readonly kind: "patches";
+  /** Side of a patch in pixels. */
+  readonly side: number;
+  readonly most: number;
+  readonly multiplier: Permille;
+  /** The longest side that an image keeps, in pixels; null for any. */
+  readonly longest: number | null;
+}
+
+const tileSide = 512;
+const square = 2048;
+const shortSide = 768;
+
+/** Tokens of one image; null where its size is not known, or its detail is not one that the rule covers. */
+export function imageTokens({ size, detail }: ImagePart, rule: ImageRule): number | null {
+  if (rule.kind === "tiles" && detail === "low") return rule.base;
+  if (size === null || (rule.kind === "patches" && detail === "original")) return null;
+  return rule.kind === "tiles"
+    ? rule.base + rule.tile * tilesOf(size)
+    : scaleTokens(patchesOf(size, rule), rule.multiplier);
+}
+
+/** The most that the rule makes of any image. */
+export function imageTokensMost(rule: ImageRule): number {
+  const tiles = Math.ceil(square / tileSide) * Math.ceil(shortSide / tileSide);
+  return rule.kind === "tiles" ? rule.base + rule.tile * tiles : scaleTokens(rule.most, rule.multiplier);
+}
+
+function tilesOf({ width, height }: ImageSize): number {
+  const fits = Math.min(1, square / Math.max(width, height));
+  const shrinks = Math.min(fits, shortSide / Math.min(width, height));
+  return tilesIn(width * shrinks) * tilesIn(height * shrinks);
+}
+
+/** A side that was scaled to a whole number of tiles may be off by the rounding of a double. */
+function tilesIn(pixels: number): number {
+  return Math.max(1, Math.ceil(pixels / tileSide - 1e-9));
+}
+
+function patchesOf({ width, height }: ImageSize, { side, most, longest }: PatchRule): number {
+  const fits = longest === null ? 1 : Math.min(1, longest / Math.max(width, height));
+  const [wide, high] = [(width * fits) / side, (height * fits) / side];
+  const all = patchesIn(wide) * patchesIn(high);
+  if (all <= most) return all;
+  const shrinks = Math.sqrt(most / (wide * high));
+  // A little smaller, so that one side is a whole number of patches.
+  const whole = Math.min(share(wide * shrinks), share(high * shrinks));
+  return Math.min(most, patchesIn(wide * shrinks * whole) * patchesIn(high * shrinks * whole));
+}
+
+function share(patches: number): number {
+  return patches < 1 ? 1 : Math.floor(patches) / patches;
+}
+
+function patchesIn(patches: number): number {
+  return Math.max(1, Math.ceil(patches - 1e-9));
+}
+
+/** Tokens of the images whose size is known, how many these are, and how many are left that only a bound covers. */
+export interface ImageCount {
+  readonly tokens: number;
+  readonly sized: number;
+  readonly unsized: number;
+}
+
+/** Counts images by their size, none above the model's bound; `parts` is how many the request was seen to have. */
+export function countImages(
+  images: readonly ImagePart[],
+  parts: number,
+  { imageRule, imagePartTokens }: { readonly imageRule: ImageRule | null; readonly imagePartTokens: number | null },
+): ImageCount {
+  let [tokens, sized] = [0, 0];
+  for (const image of images.slice(0, parts)) {
+    const counted = imageRule === null ? null : imageTokens(image, imageRule);
+    if (counted === null) continue;
+    tokens += Math.min(counted, imagePartTokens ?? Infinity);
+    sized++;
+  }
+  return { tokens, sized, unsized: parts - sized };
+}
