@@ -101,6 +101,7 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
     servedAs: model.served_as ?? [],
     contextTokens: needed("context_tokens"),
     outputTokensMax: needed("max_output_tokens"),
+    maxOutputField: stated.max_output_field ?? {},
     tokensPerByte: permille(stated.tokens_per_byte ?? (encoding === null ? fallback.tokensPerByte : "1")),
     imagePartTokens: imagePart,
     imageRule,

@@ -176,6 +176,19 @@ const imageTokens = z.union(
   { error: "a block of base and tile, or of patch, most, multiplier and longest" },
 );
 
+/** A field of a request body that limits its output, by the API of the request. */
+function bodyFieldOf(...names: readonly [string, ...string[]]) {
+  return z.enum(names, { error: names.join(" or ") }).optional();
+}
+
+const maxOutputField = block({
+  chat: bodyFieldOf("max_tokens", "max_completion_tokens"),
+  completions: bodyFieldOf("max_tokens"),
+  responses: bodyFieldOf("max_output_tokens"),
+}).describe(
+  "The field of a request that limits its output, by API. Output caps and fitting write it; left out, capped keys cannot use the model.",
+);
+
 const traits = {
   tokenizer: z
     .enum(["o200k_base", "cl100k_base"], { error: "o200k_base, cl100k_base, or null where it is not published" })
@@ -188,6 +201,7 @@ const traits = {
     .describe("Most tokens that a byte of text can become; default 1 with a tokenizer, else 1.5."),
   context_tokens: tokens.optional(),
   max_output_tokens: tokens.optional(),
+  max_output_field: maxOutputField.optional(),
   image_part_tokens: partTokens.optional(),
   image_tokens: imageTokens.nullable().optional().describe("How it counts an image whose size is known."),
   prompt_form: z

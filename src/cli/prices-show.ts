@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { parseInstant } from "../reporting/instants.ts";
+import { fieldsText } from "../reporting/model-diff.ts";
 import { priceShown, type PriceShown } from "../reporting/price-explained.ts";
 import { settingsFor, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
@@ -80,6 +81,7 @@ function print(io: Io, shown: PriceShown): void {
     ],
     ["tokenizer", bounds.tokenizer ?? `not published: o200k_base times ${bounds.error_factor}`],
     ["tokens of a byte", `at most ${bounds.tokens_per_byte}`],
+    ["output field", fieldsText(bounds.max_output_field)],
     ["max_tool_calls", bounds.obeys_max_tool_calls ? "obeyed" : null],
     ["hidden reasoning", bounds.reasoning ? `yes, ${bounds.tokens_per_second} tokens a second` : "no"],
   ]);

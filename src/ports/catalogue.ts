@@ -1,6 +1,7 @@
 import type { ModelLimits } from "../core/bounds.ts";
 import type { PromptForm } from "../core/chat-text.ts";
 import type { ImageRule } from "../core/image-tokens.ts";
+import type { TextApi } from "../core/output-cap.ts";
 import type { PinnedPrice } from "../core/price.ts";
 import type { RouteMatch } from "../core/task-routes.ts";
 import type { Permille, TokenClass, Unit } from "../core/tokens.ts";
@@ -40,6 +41,8 @@ export interface CatalogueModel extends ModelLimits {
   readonly billsServerErrors: boolean;
   /** Whether `max_tool_calls` bounds the calls of hosted tools in one request. */
   readonly obeysMaxToolCalls: boolean;
+  /** The field of a request that limits the model's output, by API; absent where it is not known. */
+  readonly maxOutputField: Readonly<Partial<Record<TextApi, string | undefined>>>;
 }
 
 /** What the request path needs to know of one type of a model's tasks, at one instant. */

@@ -218,6 +218,7 @@ function traitsOf(model: CatalogueModel): Record<string, string | null> {
     group: model.group,
     context_tokens: String(model.contextTokens),
     max_output_tokens: String(model.outputTokensMax),
+    max_output_field: fieldsText(model.maxOutputField),
     tokenizer: model.tokenizerIsPublic ? model.encoding : null,
     error_factor: String(model.errorFactor / 1000),
     tokens_per_byte: String(model.tokensPerByte / 1000),
@@ -232,6 +233,15 @@ function traitsOf(model: CatalogueModel): Record<string, string | null> {
     served_as: model.servedAs.join(", ") || null,
     obeys_max_tool_calls: String(model.obeysMaxToolCalls),
   };
+}
+
+/** "chat max_tokens, responses max_output_tokens"; null for none. */
+export function fieldsText(fields: CatalogueModel["maxOutputField"]): string | null {
+  return (
+    Object.entries(fields)
+      .map(([api, field]) => `${api} ${field}`)
+      .join(", ") || null
+  );
 }
 
 function textOrNull(value: number | null): string | null {

@@ -51,6 +51,7 @@ function boundsOf(model: CatalogueModel) {
   return {
     context_tokens: model.contextTokens,
     max_output_tokens: model.outputTokensMax,
+    max_output_field: model.maxOutputField,
     image_part_tokens: model.imagePartTokens,
     audio_part_tokens: model.audioPartTokens,
     file_part_tokens: model.filePartTokens,

@@ -223,10 +223,19 @@ describe("traits", () => {
       filePartTokens: null,
       reasons: true,
       billsServerErrors: false,
+      maxOutputField: {},
       unit: "token",
       imagesOnly: false,
       servedAs: [],
       obeysMaxToolCalls: false,
+    });
+  });
+
+  it("name the field that limits the output, as a whole", () => {
+    const fields = ", max_output_field: { chat: max_tokens, responses: max_output_tokens }";
+    expect(bare("", fields)?.maxOutputField).toEqual({ chat: "max_tokens", responses: "max_output_tokens" });
+    expect(bare("max_output_field: { chat: max_completion_tokens }", fields)?.maxOutputField).toEqual({
+      chat: "max_completion_tokens",
     });
   });
 

@@ -67,6 +67,17 @@ describe("the shipped prices", () => {
     expect(catalogue.find(model, today)?.promptForm).toBe(form);
   });
 
+  it("name the field that limits a text model's output: another one in chats of models that reason", () => {
+    const models = catalogue.list(today).filter(({ outputTokensMax, unit }) => outputTokensMax > 0 && unit === "token");
+    for (const { id, provider, maxOutputField } of models) {
+      if (/transcribe|tts|image|embedding|whisper/.test(id)) continue;
+      const reasons = provider === "openai" && !/^(chat)?gpt-([34]|audio)/.test(id);
+      expect([id, maxOutputField.chat]).toEqual([id, reasons ? "max_completion_tokens" : "max_tokens"]);
+      expect([id, maxOutputField.responses]).toEqual([id, "max_output_tokens"]);
+    }
+    expect(models.filter(({ id }) => /^(gpt-5|o[134])/.test(id)).length).toBeGreaterThan(30);
+  });
+
   it("state absolute rates that are the group's share exactly", () => {
     const shares = { premium: [3n, 4n], fast: [1n, 4n] } as const;
     for (const model of ["claude-opus-4-6", "claude-sonnet-4-6", "gemini-2.5-flash"]) {

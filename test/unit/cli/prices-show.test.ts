@@ -35,6 +35,7 @@ models:
     context_tokens: 1000
     max_output_tokens: 1000
     obeys_max_tool_calls: true
+    max_output_field: { chat: max_tokens, responses: max_output_tokens }
     prices:
       - from: 2026-01-01
         source: "a list"
@@ -154,6 +155,10 @@ describe("prices show", () => {
   it("shows service tiers, fees, and which models may answer for it", async () => {
     const shown = await show("tiered");
     expect(shown).toMatchObject({ served_as: ["big", "other"], bounds: { obeys_max_tool_calls: true } });
+    expect(shown.bounds.max_output_field).toEqual({ chat: "max_tokens", responses: "max_output_tokens" });
+    expect((await farebox.run("prices", "show", "tiered")).stdout).toContain(
+      "output field\tchat max_tokens, responses max_output_tokens",
+    );
     const tierRates = (shown.price?.service_tiers ?? []).map(({ service_tier, tiers }) => [
       service_tier,
       ...tiers.map(({ from_prompt_tokens: from, rates: [input] }) => [

@@ -55,6 +55,7 @@ export function model(changes: Partial<CatalogueModel> = {}): CatalogueModel {
     reasons: false,
     tokensPerSecond: 0,
     billsServerErrors: false,
+    maxOutputField: { chat: "max_tokens", completions: "max_tokens", responses: "max_output_tokens" },
     obeysMaxToolCalls: true,
     contextTokens: 10_000,
     outputTokensMax: 1000,

@@ -32,6 +32,7 @@ function modelWith(price: PriceVersion | null): CatalogueModel {
     reasons: false,
     tokensPerSecond: 1,
     billsServerErrors: false,
+    maxOutputField: {},
     unit: "token",
     imagesOnly: false,
     servedAs: [],
