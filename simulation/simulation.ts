@@ -207,6 +207,7 @@ class Simulation {
         digest: createHash("sha256").update(secretOf(name)).digest("hex"),
         models: null,
         limits,
+        outputCap: null,
         createdAt: now,
         expiresAt: null,
         revokedAt: null,

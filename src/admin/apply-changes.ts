@@ -38,21 +38,31 @@ export function surplus({ file, present, budgets, objectOf }: Facts): PlannedCha
 function teamChange({ name, stated, there }: TeamPair): PlannedChange[] {
   const models = stated?.models ?? null;
   const limits = limitsIn(stated);
+  const outputCap = stated?.output_cap ?? null;
   const object = `team:${name}`;
-  const after = { models, ...limits };
-  if (there === undefined) return [created(object, after, { action: "teams.create", input: { name, models, limits } })];
-  return updated(object, { models: there.models, ...there.limits }, after, {
-    action: "teams.update",
-    name,
-    input: { models, limits },
-  });
+  const input = { models, limits, outputCap };
+  const after = { models, ...limits, output_cap: outputCap };
+  if (there === undefined) return [created(object, after, { action: "teams.create", input: { name, ...input } })];
+  const before = { models: there.models, ...there.limits, output_cap: there.outputCap };
+  return updated(object, before, after, { action: "teams.update", name, input });
 }
 
 function keyChange({ name, stated, expiresAt, there }: KeyPair, now: number): PlannedChange[] {
-  const wish = { team: stated?.team ?? null, models: stated?.models ?? null, limits: limitsIn(stated) };
+  const wish = {
+    team: stated?.team ?? null,
+    models: stated?.models ?? null,
+    limits: limitsIn(stated),
+    outputCap: stated?.output_cap ?? null,
+  };
   const lifetimeMs = expiresAt === null ? null : expiresAt - now;
   const object = keyObject({ name });
-  const after = { team: wish.team, models: wish.models, expires_at: isoTimeOrNull(expiresAt), ...wish.limits };
+  const after = {
+    team: wish.team,
+    models: wish.models,
+    expires_at: isoTimeOrNull(expiresAt),
+    ...wish.limits,
+    output_cap: wish.outputCap,
+  };
   if (there === undefined)
     return [created(object, after, { action: "keys.create", input: { name, ...wish, lifetimeMs } })];
   const before = {
@@ -60,6 +70,7 @@ function keyChange({ name, stated, expiresAt, there }: KeyPair, now: number): Pl
     models: there.models,
     expires_at: isoTimeOrNull(there.expiresAt),
     ...there.limits,
+    output_cap: there.outputCap,
   };
   // An expiry that stays is not asked for: it may be over.
   const expiry = expiresAt === there.expiresAt ? {} : { lifetimeMs };

@@ -3,6 +3,7 @@ import { parseScope, periods, teamOfScope } from "../core/budget.ts";
 import { unknownFields } from "../core/fault.ts";
 import { namePattern } from "../core/keys.ts";
 import { limitMax } from "../core/limits.ts";
+import { outputCapMax } from "../core/output-cap.ts";
 import { parseUsd } from "../core/money.ts";
 import { patternPattern } from "./names.ts";
 
@@ -56,6 +57,15 @@ const limits = block({
   parallel: limit.describe("Requests at the same time."),
 }).optional();
 
+const capWords = `a whole number from 1 to ${outputCapMax}, or null for no cap`;
+const outputCap = z
+  .int({ error: capWords })
+  .min(1, { error: capWords })
+  .max(outputCapMax, { error: capWords })
+  .nullable()
+  .optional()
+  .describe("Most output tokens for each choice of a request; left out or null, no cap.");
+
 const expiresWords =
   "a day such as 2027-01-31 (its beginning), an instant such as 2027-01-31T12:00:00Z, or null for never";
 const key = block({
@@ -67,9 +77,10 @@ const key = block({
     .optional()
     .describe("When it stops working; left out or null, never."),
   limits,
+  output_cap: outputCap,
 });
 
-const team = block({ models, limits });
+const team = block({ models, limits, output_cap: outputCap });
 
 const limitUsdWords = 'a decimal string in quotes, USD below 9 million, such as "60" or "2.50"';
 const scopeWords = "all, team:NAME, key:NAME, each-key or each-key:TEAM";

@@ -5,7 +5,7 @@ import { isLive, type Key } from "../core/keys.ts";
 import { changedLimits, noLimits } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
-import { limitsSchema } from "./limits.ts";
+import { limitsSchema, outputCapSchema } from "./limits.ts";
 import { modelsSchema, nameSchema } from "./names.ts";
 import { failure, parseChange, parseInput, type Failure } from "./result.ts";
 
@@ -38,6 +38,7 @@ export const newKeySchema = z.strictObject({
   models: modelsSchema.default(null),
   lifetimeMs: lifetimeSchema.default(null),
   limits: limitsSchema.default({}),
+  outputCap: outputCapSchema.default(null),
 });
 
 export type NewKey = z.input<typeof newKeySchema>;
@@ -68,7 +69,7 @@ export function newKeyFault(input: NewKey): Failure | null {
 export async function createKey(tools: KeyTools, input: NewKey): Promise<CreatedKey | Failure> {
   const parsed = parseInput(newKeySchema, input);
   if (!parsed.ok) return parsed;
-  const { name, team, models, lifetimeMs, limits } = parsed.value;
+  const { name, team, models, lifetimeMs, limits, outputCap } = parsed.value;
   const { random = randomBytes } = tools;
   const id = Array.from(random(idLength), (byte) => base32[byte % base32.length]).join("");
   const text = newText(tools, id);
@@ -80,6 +81,7 @@ export async function createKey(tools: KeyTools, input: NewKey): Promise<Created
     digest: digestOfKey(text),
     models,
     limits: changedLimits(noLimits, limits),
+    outputCap,
     createdAt,
     expiresAt: lifetimeMs === null ? null : createdAt + lifetimeMs,
     revokedAt: null,
@@ -119,6 +121,7 @@ export const keyChangeSchema = z.strictObject({
   models: modelsSchema.optional(),
   lifetimeMs: lifetimeSchema.optional(),
   limits: limitsSchema.optional(),
+  outputCap: outputCapSchema.optional(),
 });
 
 export type KeyWish = z.input<typeof keyChangeSchema>;

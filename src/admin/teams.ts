@@ -5,7 +5,7 @@ import type { Team } from "../core/teams.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { TeamStore } from "../ports/team-store.ts";
-import { limitsSchema } from "./limits.ts";
+import { limitsSchema, outputCapSchema } from "./limits.ts";
 import { modelsSchema, nameSchema } from "./names.ts";
 import { failure, parseChange, parseInput, type Failure } from "./result.ts";
 
@@ -21,11 +21,16 @@ export const newTeamSchema = z.strictObject({
   /** Wildcard patterns; null for all. A key may use a model that its own list and its team's permit. */
   models: modelsSchema.default(null),
   limits: limitsSchema.default({}),
+  outputCap: outputCapSchema.default(null),
 });
 
 export type NewTeam = z.input<typeof newTeamSchema>;
 
-export const teamChangeSchema = z.strictObject({ models: modelsSchema.optional(), limits: limitsSchema.optional() });
+export const teamChangeSchema = z.strictObject({
+  models: modelsSchema.optional(),
+  limits: limitsSchema.optional(),
+  outputCap: outputCapSchema.optional(),
+});
 
 export type TeamWish = z.input<typeof teamChangeSchema>;
 
@@ -46,8 +51,8 @@ export function newTeamFault(input: NewTeam): Failure | null {
 export async function createTeam(tools: TeamTools, input: NewTeam): Promise<TeamChanged<null> | Failure> {
   const parsed = parseInput(newTeamSchema, input);
   if (!parsed.ok) return parsed;
-  const { name, models, limits } = parsed.value;
-  const team: Team = { name, models, limits: changedLimits(noLimits, limits), createdAt: tools.clock.now() };
+  const { name, models, limits, outputCap } = parsed.value;
+  const team: Team = { name, models, limits: changedLimits(noLimits, limits), outputCap, createdAt: tools.clock.now() };
   const creation = await tools.teams.create(team, tools.by);
   if (!creation.ok)
     return failure("name_taken", `there is a team named ${name} already; farebox teams update changes it`);

@@ -67,6 +67,7 @@ export function buildSteps(settings: Settings, parts: StepParts): BuiltSteps {
     unpriced: settings.pricing.unpriced,
     sliceTokens: settings.stream.sliceTokens,
     toolCalls: settings.pricing.toolCalls,
+    fitTokensMin: settings.output.fitTokensMin,
   });
   const scopeName = ({ window }: Shortage) => scopeNameOf(window.budget.scope, keys);
   const limits = { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs };
@@ -95,6 +96,8 @@ export function buildSteps(settings: Settings, parts: StepParts): BuiltSteps {
     clock,
     events,
     log,
+    outputCap: settings.output.cap,
+    ledger,
     streamUsage: settings.stream.usage,
     unknownFields: settings.pricing.unknownFields,
     background: (running) => parts.work.add(running),

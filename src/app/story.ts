@@ -182,6 +182,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
       memory: parts.memory,
       calendar: parts.calendar,
       clock,
+      outputCap: settings.output.cap,
     }),
     ...adminApi({
       store,

@@ -2,6 +2,7 @@ import { InvalidArgumentError } from "commander";
 import { lifetimeMsMax, overlapMsMax } from "../admin/keys.ts";
 import { parseDuration } from "../core/duration.ts";
 import { limitMax } from "../core/limits.ts";
+import { outputCapMax } from "../core/output-cap.ts";
 import { reportDimensions, type ReportDimension } from "../ports/ledger.ts";
 import { readDimensions } from "../reporting/dimensions.ts";
 import { isDate } from "../reporting/instants.ts";
@@ -35,11 +36,18 @@ export function overlapArgument(text: string): number {
 }
 
 /** For commander: a limit of a key or a team; `none` takes it away. */
-export function limitArgument(text: string): number | "none" {
-  if (text === "none") return text;
-  const value = /^\d{1,10}$/.test(text) ? Number(text) : 0;
-  if (value >= 1 && value <= limitMax) return value;
-  throw new InvalidArgumentError(`It must be a whole number from 1 to ${limitMax}, or none.`);
+export const limitArgument = limitUpTo(limitMax);
+
+/** For commander: an output cap; `none` takes it away. */
+export const outputCapArgument = limitUpTo(outputCapMax);
+
+function limitUpTo(most: number): (text: string) => number | "none" {
+  return (text) => {
+    if (text === "none") return text;
+    const value = /^\d{1,10}$/.test(text) ? Number(text) : 0;
+    if (value >= 1 && value <= most) return value;
+    throw new InvalidArgumentError(`It must be a whole number from 1 to ${most}, or none.`);
+  };
 }
 
 /** For commander: patterns of models; `all` permits every one. */

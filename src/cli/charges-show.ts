@@ -43,6 +43,7 @@ function fieldsOf({
   doubts,
   tool_calls,
   delivered,
+  held_for,
   ...plain
 }: ChargeDetailsJson): [string, TableCell][] {
   const used = Object.entries(tokens).filter(([, count]) => count > 0);
@@ -51,6 +52,14 @@ function fieldsOf({
       name,
       typeof value === "boolean" ? String(value) : value,
     ]),
+    ...(held_for === null
+      ? []
+      : [
+          [
+            "held for",
+            `${held_for.output_tokens === null ? "" : `${held_for.output_tokens} output tokens, `}by ${held_for.by}`,
+          ] as [string, TableCell],
+        ]),
     ...used.map(([name, count]): [string, TableCell] => [`tokens ${name}`, count]),
     ...(delivered === null
       ? []

@@ -4,9 +4,12 @@ import { closest } from "../config/suggest.ts";
 import { picoUsdMax } from "../core/money.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
+import { basisOf, underCap } from "../proxy/output-limit.ts";
 import { createPricer } from "../proxy/price.ts";
 import { estimate, type Estimate, type EstimateTools, type EstimateWish } from "../reporting/estimate.ts";
 import { readEstimateRequest } from "../reporting/estimate-request.ts";
+import { readChatRequest } from "../wire/chat-request.ts";
+import { chatCompletions } from "../wire/endpoints/chat-completions.ts";
 import { wholeNumberArgument } from "./arguments.ts";
 import { settingsFor, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
@@ -36,7 +39,7 @@ export function registerEstimate(program: Command, context: CliContext): void {
     .option("--input-tokens <n>", "the prompt's tokens, in the place of counting them", tokenCount)
     .option("--output-tokens <n>", "the answer's tokens, in the place of the most that it can have", tokenCount)
     .option("--json", "print JSON");
-  addSettingFlags(command, ["pricing"]);
+  addSettingFlags(command, ["pricing", "output_cap"]);
   example(
     command,
     "farebox estimate --file request.json --output-tokens 500",
@@ -44,7 +47,7 @@ export function registerEstimate(program: Command, context: CliContext): void {
   );
   command.action(
     context.run(async (options: EstimateOptions) => {
-      const loaded = settingsFor(context, command, { uses: ["pricing"] });
+      const loaded = settingsFor(context, command, { uses: ["pricing", "output_cap"] });
       if (!loaded.ok) return fail(io, loaded.problems);
       const wish = await wishOf(options, () => adapters.readStdin());
       if (!wish.ok) return fail(io, wish.problem, wish.code);
@@ -52,7 +55,12 @@ export function registerEstimate(program: Command, context: CliContext): void {
       if (!loading.ok) return fail(io, loading.faults);
       await using tokens = await adapters.createTokenCounter();
       const at = adapters.clock.now();
-      const tools = { catalogue: loading.catalogue, tokens, holdsFor: holdsWith(loading.catalogue, tokens, at), at };
+      const tools = {
+        catalogue: loading.catalogue,
+        tokens,
+        holdsFor: holdsWith(loading.catalogue, tokens, at, loaded.settings.output.cap),
+        at,
+      };
       const result = await estimate(tools, wish.wish);
       if (!result.ok) return fail(io, problemOf(result.problem, wish.wish.model, loading.catalogue, at), 1);
       if (options.json) printJson(io, result.estimate);
@@ -96,20 +104,35 @@ async function attemptRead(file: string): Promise<Buffer | string> {
 }
 
 /** The proxy's own step, so that the hold is the one that it would place. */
-function holdsWith(catalogue: Catalogue, tokens: TokenCounter, at: number): EstimateTools["holdsFor"] {
+function holdsWith(
+  catalogue: Catalogue,
+  tokens: TokenCounter,
+  at: number,
+  outputCap: number | null,
+): EstimateTools["holdsFor"] {
   const pricer = createPricer({
     catalogue: () => catalogue,
     tokens,
     unpriced: "record",
     sliceTokens: Infinity,
     toolCalls: 0,
+    fitTokensMin: null,
   });
-  return async (request, body) => {
+  const { maximum } = chatCompletions;
+  const price = (body: Buffer) => {
+    const read = readChatRequest(body);
+    return read.ok ? pricer.quote(read.request, at) : read;
+  };
+  return async (request, given) => {
     const pricing = pricer.quote(request, at);
-    if (!pricing.ok) return { hold: null, counted: null, unboundedFields: [] };
-    const { quote } = pricing;
+    if (!pricing.ok || maximum === null) return { hold: null, counted: null, unboundedFields: [], basis: null };
+    const asked = { quote: pricing.quote, body: given, written: null };
+    const limited = outputCap === null ? undefined : underCap({ maximum, given: asked, price }, outputCap);
+    const sending = limited?.ok === true ? limited.sending : asked;
+    const { quote, body } = sending;
     const counted = (await pricer.tighten(quote, body, picoUsdMax))?.hold ?? null;
     return {
+      basis: limited?.ok === false ? null : basisOf(sending, maximum),
       hold: quote.hold,
       counted: counted === null || counted >= (quote.hold ?? 0n) ? null : counted,
       unboundedFields: quote.unboundedFields,
@@ -156,10 +179,12 @@ function printEstimate(io: Io, { items, ...sums }: Estimate, hasRequest: boolean
   );
   const counted =
     sums.counted_hold_usd === null ? "" : `, or ${sums.counted_hold_usd} where that does not fit its budget`;
+  const { held_for: held } = sums;
+  const why = held === null ? "" : `: for ${held.output_tokens ?? "any number of"} output tokens, by ${held.by}`;
   note(
     io,
     hasRequest
-      ? `it would hold USD ${sums.hold_usd}${counted}`
+      ? `it would hold USD ${sums.hold_usd}${counted}${why}`
       : `a request of this model holds at most USD ${sums.hold_usd}`,
   );
   for (const line of sums.notes) note(io, line);

@@ -83,13 +83,13 @@ function registerList(keys: Command, context: CliContext): void {
           io,
           titles.map((title) => ({ title })),
           found.map((key) => {
-            const { name, id, team, models, limits, state, created_at, expires_at } = keyJson(key, now);
+            const { name, id, team, models, limits, output_cap, state, created_at, expires_at } = keyJson(key, now);
             return [
               name,
               id,
               team,
               models?.join(",") ?? "all",
-              ...limitCells(limits),
+              ...limitCells(limits, output_cap),
               state,
               created_at,
               expires_at ?? "never",

@@ -73,10 +73,10 @@ function registerList(teams: Command, context: CliContext): void {
         printTable(
           io,
           ["name", "models", ...limitTitles, "keys", "created"].map((title) => ({ title })),
-          found.map(({ name, models, limits, keys, created_at }) => [
+          found.map(({ name, models, limits, output_cap, keys, created_at }) => [
             name,
             models?.join(",") ?? "all",
-            ...limitCells(limits),
+            ...limitCells(limits, output_cap),
             keys.length,
             created_at,
           ]),

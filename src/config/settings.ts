@@ -42,6 +42,12 @@ export interface Settings {
     /** Calls of hosted tools in a request that states no maximum; 0 refuses them. */
     readonly toolCalls: number;
   };
+  readonly output: {
+    /** Most output tokens for each choice of a request; null for no cap. */
+    readonly cap: number | null;
+    /** The least maximum that a request with tools is fitted to; null for no fitting. */
+    readonly fitTokensMin: number | null;
+  };
   readonly balance: { readonly ttlMs: number; readonly floor: PicoUsd | null };
   readonly alerts: {
     /** An address, kept like a secret. */
@@ -93,6 +99,7 @@ export function nested(values: SettingValues): Settings {
       unknownFields: values.unknown_fields,
       toolCalls: values.tool_calls,
     },
+    output: { cap: values.output_cap, fitTokensMin: values.fit === "on" ? values.fit_min : null },
     balance: { ttlMs: values.balance_ttl, floor: values.balance_floor },
     alerts: {
       webhook: values.alert_webhook,

@@ -1,3 +1,4 @@
+import { outputCapMax } from "../core/output-cap.ts";
 import {
   bytes,
   choice,
@@ -78,6 +79,21 @@ export const settingsTable = {
     default: "4",
     meaning:
       "calls of hosted tools that are held for under a hard budget, and written into requests that state no max_tool_calls; 0 refuses them",
+  },
+  output_cap: {
+    kind: wholeNumber(1, outputCapMax),
+    default: null,
+    meaning: "most output tokens for each choice of a request; written into text requests that state no maximum",
+  },
+  fit: {
+    kind: choice(["on", "off"]),
+    default: "on",
+    meaning: "on: a text request without a maximum that does not fit its hard budget gets a maximum that does",
+  },
+  fit_min: {
+    kind: wholeNumber(1, 1_000_000),
+    default: "8192",
+    meaning: "least such maximum for requests with tools or a JSON format, and for models that reason unseen",
   },
   passthrough: {
     kind: choice(["known", "all"]),

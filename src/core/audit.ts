@@ -70,6 +70,7 @@ export function keyFacts(key: Key) {
     team: key.team,
     models: key.models,
     limits: key.limits,
+    output_cap: key.outputCap,
     created_at: isoTime(key.createdAt),
     expires_at: isoTimeOrNull(key.expiresAt),
     revoked_at: isoTimeOrNull(key.revokedAt),
@@ -110,8 +111,8 @@ export function keyAction({ secret }: KeyChange): AuditAction {
   return secret === undefined ? "keys.update" : "keys.rotate";
 }
 
-export function teamFacts({ name, models, limits, createdAt }: Team) {
-  return { name, models, limits, created_at: isoTime(createdAt) };
+export function teamFacts({ name, models, limits, outputCap, createdAt }: Team) {
+  return { name, models, limits, output_cap: outputCap, created_at: isoTime(createdAt) };
 }
 
 /** The entry of a team; one of `before` and `after` may be null. */

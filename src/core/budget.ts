@@ -1,4 +1,5 @@
 import type { PicoUsd } from "./money.ts";
+import type { HoldBasis } from "./output-cap.ts";
 
 /** Whom a budget weighs on. `eachKey` is a default that every key (of a team, where one is named) has for itself. */
 export type Scope =
@@ -143,7 +144,22 @@ export function amountToHold(
   whole: PicoUsd | null,
   firstSlice: PicoUsd | null,
 ): PicoUsd | null {
-  return firstSlice !== null && windows.some(({ budget }) => budget.mode === "hard") ? firstSlice : whole;
+  return firstSlice !== null && hasHard(windows) ? firstSlice : whole;
+}
+
+/** Returns the basis of what `amountToHold` reserves. */
+export function basisToHold(
+  windows: readonly Pick<BudgetWindow, "budget">[],
+  whole: HoldBasis | null,
+  sliceTokens: number | null,
+): HoldBasis | null {
+  return whole !== null && sliceTokens !== null && hasHard(windows)
+    ? { ...whole, by: "slice", outputTokens: sliceTokens }
+    : whole;
+}
+
+function hasHard(windows: readonly Pick<BudgetWindow, "budget">[]): boolean {
+  return windows.some(({ budget }) => budget.mode === "hard");
 }
 
 /** Of several shortages the one to report: an exhausted budget before a merely busy one, then the larger gap. */

@@ -1,6 +1,7 @@
 import type { Billing } from "./cost.ts";
 import type { Doubt } from "./doubts.ts";
 import type { PicoUsd } from "./money.ts";
+import type { HoldBasis } from "./output-cap.ts";
 import type { Delivered } from "./settlement.ts";
 import type { Consumption } from "./tasks.ts";
 import type { TokenCounts } from "./tokens.ts";
@@ -44,6 +45,8 @@ export interface Charge {
   readonly servedPriceId: string | null;
   /** Null for a model without a price. */
   readonly hold: PicoUsd | null;
+  /** What the hold was computed from at the admission; null where no text is limited, and in rows of earlier versions. */
+  readonly basis: HoldBasis | null;
   readonly cost: PicoUsd | null;
   readonly listCost: PicoUsd | null;
   readonly overage: PicoUsd;

@@ -11,6 +11,8 @@ export interface Key {
   /** Wildcard patterns of the models it may use; null for all. */
   readonly models: readonly string[] | null;
   readonly limits: Limits;
+  /** Most output tokens for each choice that a request may ask for; null for no cap of its own. */
+  readonly outputCap: number | null;
   readonly createdAt: number;
   readonly expiresAt: number | null;
   readonly revokedAt: number | null;
@@ -37,16 +39,18 @@ export interface KeyChange {
   readonly team?: string | null | undefined;
   readonly models?: readonly string[] | null | undefined;
   readonly limits?: LimitsChange | undefined;
+  readonly outputCap?: number | null | undefined;
   readonly expiresAt?: number | null | undefined;
   readonly secret?: NewSecret | undefined;
 }
 
-export function changedKey(key: Key, { team, models, limits, expiresAt, secret }: KeyChange): Key {
+export function changedKey(key: Key, { team, models, limits, outputCap, expiresAt, secret }: KeyChange): Key {
   const changed = {
     ...key,
     team: team === undefined ? key.team : team,
     models: models === undefined ? key.models : models,
     limits: changedLimits(key.limits, limits),
+    outputCap: outputCap === undefined ? key.outputCap : outputCap,
     expiresAt: expiresAt === undefined ? key.expiresAt : expiresAt,
   };
   if (secret === undefined) return changed;

@@ -21,8 +21,14 @@ export type Refusal =
       readonly shortage: Shortage;
       readonly scopeName: string;
       readonly running?: boolean;
+      readonly affordable?: Affordable;
     }
-  | { readonly code: "budget_held"; readonly shortage: Shortage; readonly scopeName: string }
+  | {
+      readonly code: "budget_held";
+      readonly shortage: Shortage;
+      readonly scopeName: string;
+      readonly affordable?: Affordable;
+    }
   | { readonly code: "model_not_allowed"; readonly model: string }
   | { readonly code: "read_only" }
   | { readonly code: "admin_refused"; readonly message: string; readonly retryAfterSeconds: number | null }
@@ -47,6 +53,14 @@ export type Refusal =
   | { readonly code: "balance_floor" }
   | { readonly code: "overloaded"; readonly message: string }
   | { readonly code: "internal_error" };
+
+/** What of a request would fit into its budget at the instant of its refusal. */
+export interface Affordable {
+  /** Output tokens of each choice. */
+  readonly tokens: number;
+  /** The field that limits them; null where it is not known. */
+  readonly field: string | null;
+}
 
 export type RefusalCode = Refusal["code"];
 

@@ -102,6 +102,9 @@ export interface Charge {
   readonly list_cost_usd: Usd | null;
   readonly minimum_applied: boolean;
   readonly hold_usd: Usd | null;
+  readonly held_for: { readonly output_tokens: number | null; readonly by: string } | null;
+  readonly output_cap: number | null;
+  readonly fitted: number | null;
   readonly overage_usd: Usd;
   readonly price_version: string | null;
   readonly duration_ms: number | null;
@@ -169,6 +172,7 @@ export interface Key {
   readonly team: string | null;
   readonly models: readonly string[] | null;
   readonly limits: Limits;
+  readonly output_cap: number | null;
   readonly created_at: Iso;
   readonly expires_at: Iso | null;
   readonly revoked_at: Iso | null;
@@ -205,6 +209,7 @@ export interface Team {
   readonly name: string;
   readonly models: readonly string[] | null;
   readonly limits: Limits;
+  readonly output_cap: number | null;
   readonly keys: readonly string[];
 }
 
@@ -218,6 +223,13 @@ export interface Me {
   readonly limits: Readonly<
     Record<keyof Limits, { readonly scope: string; readonly limit: number; readonly remaining: number } | null>
   >;
+  readonly output_cap: number | null;
+  readonly fitted: {
+    readonly request_id: string;
+    readonly time: Iso;
+    readonly model: string;
+    readonly max_output_tokens: number;
+  } | null;
   readonly budgets: readonly Standing[];
 }
 

@@ -4,7 +4,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { FigureLedger, Ledger } from "../ports/ledger.ts";
-import type { Authenticate } from "../proxy/authenticate.ts";
+import { outputCapOf, type Authenticate } from "../proxy/authenticate.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "../proxy/handler.ts";
 import type { Limiter } from "../proxy/limits.ts";
 import { meJson } from "../reporting/me.ts";
@@ -27,6 +27,8 @@ export interface SelfServiceParts {
   readonly memory: SpendMemory;
   readonly calendar: Calendar;
   readonly clock: Clock;
+  /** The cap of all keys; null for none. */
+  readonly outputCap: number | null;
 }
 
 const json: HeaderList = [
@@ -45,10 +47,13 @@ export function selfServiceRoutes(parts: SelfServiceParts): readonly Route[] {
   ];
 }
 
-function me({ authenticate, limiter, ledger, clock }: SelfServiceParts): Handler {
+function me({ authenticate, limiter, ledger, clock, outputCap }: SelfServiceParts): Handler {
   return withKey(authenticate, async (exchange, who) => {
     if (exchange.query !== "") return refuseAnyQuery(exchange);
-    return answerJson(exchange, await meJson(ledger, who, limiter.standing(who), clock.now()));
+    return answerJson(
+      exchange,
+      await meJson(ledger, who, limiter.standing(who), outputCapOf(who, outputCap), clock.now()),
+    );
   });
 }
 

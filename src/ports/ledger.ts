@@ -3,6 +3,7 @@ import type { Budget, BudgetWindow, Caller, Shortage } from "../core/budget.ts";
 import type { Charge, ChargeState, HoldKind } from "../core/charge.ts";
 import type { ChargePrices } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
+import type { HoldBasis } from "../core/output-cap.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { RawUnits } from "../core/raw-units.ts";
 import type { CorrectionMade } from "../core/reconciliation.ts";
@@ -31,6 +32,11 @@ export interface Ledger extends AsyncDisposable {
   post(id: string, posting: Posting, end: ChargeEnd): Promise<SettleResult>;
   /** Ends a hold without an amount; a repeat is answered with the first result, and corrects as `post` does. */
   void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult>;
+  /**
+   * Remembers what was written into a request with an idempotency key, for two days. Answers with what was written first,
+   * null where nothing is remembered; `written` null only looks.
+   */
+  writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult>;
   /**
    * Adds a correction beside a posted charge: a new row, never an edit. It has the charge's time, so it moves the windows,
    * days and reports that the charge is in.
@@ -126,7 +132,7 @@ export class LedgerUnavailable extends Error {}
 export type FigureLedger = Pick<Ledger, "report" | "spend" | "recent" | "charges" | "corrections" | "prunedUntil">;
 
 /** What the path of a request asks of the ledger, from its hold to its end. */
-export type ChargeLedger = Pick<Ledger, "hold" | "extend" | "post" | "void">;
+export type ChargeLedger = Pick<Ledger, "hold" | "extend" | "post" | "void" | "writtenFor">;
 
 export type { RawUnits };
 
@@ -149,6 +155,10 @@ export interface HoldRequest {
   readonly amount: PicoUsd | null;
   /** Reserved in the place of `amount` where a hard budget weighs on the caller: the hold then grows by `extend`. */
   readonly firstSlice?: PicoUsd;
+  /** What `amount` was computed from; left out where no text is limited. */
+  readonly basis?: HoldBasis | null;
+  /** Output tokens that `firstSlice` covers. */
+  readonly sliceTokens?: number;
   /** False where the request could cost more than `amount`: it is then refused under any hard budget. */
   readonly bounded: boolean;
   readonly tags: Readonly<Record<string, string>>;
@@ -165,6 +175,13 @@ export type HoldResult =
   | { readonly ok: false; readonly reason: "no_room"; readonly shortage: Shortage }
   | { readonly ok: false; readonly reason: "not_bounded" }
   | { readonly ok: false; readonly reason: "unavailable" };
+
+export type WrittenResult =
+  | { readonly ok: true; readonly written: string | null }
+  | { readonly ok: false; readonly reason: "unavailable" };
+
+/** How long what was written under an idempotency key is remembered. Milliseconds. */
+export const writtenKeptMs = 2 * 86_400_000;
 
 export type ExtendResult =
   | { readonly ok: true; readonly granted: PicoUsd }

@@ -2,7 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 import { decodedBytesMax, decodeInto, isPlain } from "../wire/encoding.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import type { StreamAnswer, Transcript } from "../wire/stream-transcript.ts";
-import { UsageChunkFilter } from "../wire/usage-chunk-filter.ts";
+import { CutResponseFilter, UsageChunkFilter, type EventFilter } from "../wire/usage-chunk-filter.ts";
 import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
 import { writtenIn, type Ending } from "./ending.ts";
 import type { StreamWatch } from "./stream-watch.ts";
@@ -22,7 +22,8 @@ export class StreamedAnswer implements AnswerMode {
   readonly #transcript: Transcript;
   /** Set where the stream could outgrow its hold. */
   readonly #watch: StreamWatch | undefined;
-  readonly #filter: UsageChunkFilter | undefined;
+  readonly #filter: EventFilter | undefined;
+  readonly #cutAtMaximum: Refusal | null;
   readonly #plain: boolean;
   #compressed: Buffer[] = [];
   #compressedBytes = 0;
@@ -32,6 +33,7 @@ export class StreamedAnswer implements AnswerMode {
     parts: AnswerParts & {
       readonly endpoint: Endpoint;
       readonly dropUsageChunk: boolean;
+      readonly cutAtMaximum: Refusal | null;
       readonly watch: StreamWatch | undefined;
     },
   ) {
@@ -39,7 +41,9 @@ export class StreamedAnswer implements AnswerMode {
     this.#watch = parts.watch;
     this.#transcript = parts.endpoint.transcript(parts.watch?.output);
     this.#plain = isPlain(parts.head.header("content-encoding"));
-    this.#filter = parts.dropUsageChunk && this.#plain ? new UsageChunkFilter() : undefined;
+    this.#cutAtMaximum = parts.cutAtMaximum;
+    if (this.#plain && parts.dropUsageChunk) this.#filter = new UsageChunkFilter();
+    else if (this.#plain && parts.cutAtMaximum !== null) this.#filter = new CutResponseFilter();
     // A stated length would leave no room for an error event of ours at the end.
     parts.exchange.begin(
       parts.head.status,
@@ -65,7 +69,8 @@ export class StreamedAnswer implements AnswerMode {
       return { kind: "unknown", reason: "unreadable_answer", unreadBytes: this.#compressedBytes };
     }
     if (answer.finished) {
-      this.#parts.exchange.end();
+      if (this.#cutAtMaximum !== null && this.#filter?.hasDropped === true) this.#tellBroken(this.#cutAtMaximum);
+      else this.#parts.exchange.end();
       if (answer.failed === true) return this.#cut(answer, "gateway_failed");
       return { kind: "whole", ...writtenIn(answer), ranMs: this.#parts.ranMs() };
     }

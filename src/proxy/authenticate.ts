@@ -2,6 +2,7 @@ import { LRUCache } from "lru-cache";
 import { hash, timingSafeEqual } from "node:crypto";
 import type { Caller } from "../core/budget.ts";
 import { isLive, mayUse, type Key } from "../core/keys.ts";
+import { smallestCap } from "../core/output-cap.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Team } from "../core/teams.ts";
 import type { Changes } from "../ports/changes.ts";
@@ -137,6 +138,11 @@ export function createAuthenticator({
 /** Whether the key and its team permit a model, by any of the names that it goes by. */
 export function mayUseModel({ key, team }: Authenticated, ...names: readonly string[]): boolean {
   return (key === null || mayUse(key, ...names)) && (team === null || mayUse(team, ...names));
+}
+
+/** The output cap of a request: the smallest of the key's, its team's and the one of all keys; null for none. */
+export function outputCapOf({ key, team }: Pick<Authenticated, "key" | "team">, ofAll: number | null): number | null {
+  return smallestCap(key?.outputCap, team?.outputCap, ofAll);
 }
 
 /** Whether the key or its team may use some models only. */

@@ -31,6 +31,8 @@ export interface ForwardOrder {
   readonly stream: boolean;
   /** Take out the usage chunk that the client did not ask for. */
   readonly dropUsageChunk: boolean;
+  /** The refusal that ends a stream which reached a maximum that Farebox wrote; null where the gateway's own event may end it. */
+  readonly cutAtMaximum: Refusal | null;
   /** Looks on where the stream could outgrow its hold. */
   readonly watch: StreamWatch | undefined;
   /** Headers of our own, whatever the answer is. */
@@ -178,7 +180,13 @@ class Forwarding implements GatewayReceiver, Placed {
     };
     const isMedia = endpoint.answersMedia && head.status < 300 && !isJson(head.header("content-type"));
     if (isStream)
-      this.#mode = new StreamedAnswer({ ...parts, endpoint, dropUsageChunk: this.#order.dropUsageChunk, watch });
+      this.#mode = new StreamedAnswer({
+        ...parts,
+        endpoint,
+        dropUsageChunk: this.#order.dropUsageChunk,
+        cutAtMaximum: this.#order.cutAtMaximum,
+        watch,
+      });
     else if (isMedia || this.#order.exchange.method === "HEAD") this.#mode = new PassedAnswer(parts);
     else {
       const { costHeaders, showsForeignTask, claimsTask } = this.#order;

@@ -2,7 +2,8 @@ import type { Shortage } from "../core/budget.ts";
 import type { HoldKind } from "../core/charge.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
-import type { Refusal } from "../core/refusals.ts";
+import type { HoldBasis } from "../core/output-cap.ts";
+import type { Affordable, Refusal } from "../core/refusals.ts";
 import type { ChargeLedger, HoldResult } from "../ports/ledger.ts";
 import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
 import type { Authenticated } from "./authenticate.ts";
@@ -20,20 +21,36 @@ export interface Held {
   readonly room: PicoUsd | null;
 }
 
-export type Holding = { readonly ok: true; readonly held: Held } | { readonly ok: false; readonly refusal: Refusal };
+/** A request with a maximum that was written so that it fits its budget. */
+export interface FittedRequest {
+  readonly quote: Quote;
+  readonly body: Buffer;
+  readonly basis: HoldBasis;
+}
 
-export interface HoldOrder {
+export type Holding<Fitted = FittedRequest> =
+  | { readonly ok: true; readonly held: Held; readonly fitted: Fitted | null }
+  | { readonly ok: false; readonly refusal: Refusal };
+
+export interface HoldOrder<Fitted = FittedRequest> {
   readonly id: string;
   readonly kind: HoldKind;
   readonly route: string;
   readonly who: Authenticated;
   readonly quote: Quote;
   readonly body: Buffer;
+  /** The output that the hold is for, and what decided it; null where no text is limited. */
+  readonly basis: HoldBasis | null;
+  /** The same request with a maximum that fits its budget; null where it must not get one. */
+  readonly fitted: ((tokens: number) => Fitted | null) | null;
   readonly tags: Readonly<Record<string, string>>;
   readonly retry: number;
 }
 
-export type PlaceHold = (order: HoldOrder) => Promise<Holding>;
+export type PlaceHold = <Fitted extends FittedRequest>(order: HoldOrder<Fitted>) => Promise<Holding<Fitted>>;
+
+/** How often a request is fitted again, where less was left than the ledger had said. */
+const fitsMax = 3;
 
 /** The step that reserves the worst case. Only when the cheap bound does not fit is the prompt counted, once. */
 export function createHolder(parts: {
@@ -59,22 +76,39 @@ export function createHolder(parts: {
       stream: quote.request.stream,
       price,
       amount: reservation.hold,
-      ...(firstSlice !== null && { firstSlice }),
+      basis: order.basis,
+      ...(reservation.growth !== null &&
+        firstSlice !== null && { firstSlice, sliceTokens: reservation.growth.sliceTokens }),
       bounded: quote.bounded,
       tags: order.tags,
       retry: order.retry,
     });
   };
 
-  return async (order) => {
-    let reservation: Reservation = order.quote;
-    let result = await tryHold(order, reservation);
-    if (!result.ok && result.reason === "no_room") {
-      const tighter = await pricer.tighten(order.quote, order.body, roomFor(result.shortage));
-      if (tighter !== undefined && (firstHold(tighter) ?? noMoney) < (firstHold(reservation) ?? noMoney)) {
-        reservation = tighter;
-        result = await tryHold(order, reservation);
-      }
+  /** Tries the worst case by the length of the body, then by a count of its prompt. */
+  const tryBoth = async (order: HoldOrder): Promise<{ reservation: Reservation; result: HoldResult }> => {
+    const reservation: Reservation = order.quote;
+    const result = await tryHold(order, reservation);
+    if (result.ok || result.reason !== "no_room") return { reservation, result };
+    const tighter = await pricer.tighten(order.quote, order.body, roomFor(result.shortage));
+    if (tighter === undefined || (firstHold(tighter) ?? noMoney) >= (firstHold(reservation) ?? noMoney))
+      return { reservation, result };
+    return { reservation: tighter, result: await tryHold(order, tighter) };
+  };
+
+  return async <Fitted extends FittedRequest>(given: HoldOrder<Fitted>): Promise<Holding<Fitted>> => {
+    let order: HoldOrder = given;
+    let { reservation, result } = await tryBoth(order);
+    let fitted: Fitted | null = null;
+    // Another request may take the room in between: then less is asked for.
+    for (let fits = 0; fits < fitsMax && given.fitted !== null && isShort(result); fits++) {
+      const tokens = pricer.fit(given.quote, roomNow(result.shortage));
+      const next = tokens === null ? null : given.fitted(tokens);
+      const isLess = next !== null && (next.quote.hold ?? noMoney) < (firstHold(order.quote) ?? noMoney);
+      if (next === null || !isLess) break;
+      fitted = next;
+      order = { ...given, ...next, fitted: null };
+      ({ reservation, result } = await tryBoth(order));
     }
     if (!result.ok) {
       const { request, models, unboundedFields } = order.quote;
@@ -87,6 +121,7 @@ export function createHolder(parts: {
         isPriced: unpriced === undefined,
         fields: unboundedFields,
         why: request.fields.why,
+        affordable: order.basis === null || !isShort(result) ? null : affordableIn(order.quote, result.shortage),
       };
       return { ok: false, refusal: await refusalOf(result, asked, parts.scopeName) };
     }
@@ -94,8 +129,23 @@ export function createHolder(parts: {
     // Without a hard budget the whole is held: there is nothing to outgrow.
     const growth = result.room === null ? null : reservation.growth;
     const hold = growth === null ? reservation.hold : firstHold(reservation);
-    return { ok: true, held: { id: order.id, route: order.route, hold, growth, price, room: result.room } };
+    return { ok: true, held: { id: order.id, route: order.route, hold, growth, price, room: result.room }, fitted };
   };
+
+  function affordableIn(quote: Quote, shortage: Shortage): Affordable | null {
+    const tokens = pricer.affordable(quote, roomNow(shortage));
+    return tokens === null ? null : { tokens, field: quote.request.maximumField ?? null };
+  }
+}
+
+function isShort(result: HoldResult): result is Extract<HoldResult, { ok: false; reason: "no_room" }> {
+  return !result.ok && result.reason === "no_room";
+}
+
+/** What the window has left now, never below nothing. */
+function roomNow({ window }: Shortage): bigint {
+  const room = window.budget.limit - window.spent - window.held;
+  return room > 0n ? room : 0n;
 }
 
 /** Into what a counted hold would have to fit to change the answer: an exhausted budget might turn out to be merely busy. */
@@ -111,6 +161,7 @@ export async function refusalOf(
     readonly isPriced: boolean;
     readonly fields: readonly string[];
     readonly why?: string | null;
+    readonly affordable?: Affordable | null;
   },
   scopeName: (shortage: Shortage) => Promise<string>,
 ): Promise<Refusal> {
@@ -120,6 +171,7 @@ export async function refusalOf(
         code: result.shortage.exhausted ? "budget_exceeded" : "budget_held",
         shortage: result.shortage,
         scopeName: await scopeName(result.shortage),
+        ...(asked.affordable != null && { affordable: asked.affordable }),
       };
     case "not_bounded":
       return asked.isPriced

@@ -8,7 +8,7 @@ import { usageIn } from "../core/usage.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Events } from "../ports/events.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
-import type { ChargeEnd } from "../ports/ledger.ts";
+import type { ChargeEnd, ChargeLedger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { sendBeforeFile, unnamedModel } from "../wire/form.ts";
@@ -18,7 +18,7 @@ import { withMember } from "../wire/json-edit.ts";
 import type { ModelAnswer } from "../wire/model-answer.ts";
 import { readRetry } from "../wire/retries.ts";
 import { readTags } from "../wire/tags.ts";
-import { hasModelList, mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
+import { hasModelList, mayUseModel, outputCapOf, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
 import { billedAs, type Billed } from "./billed.ts";
 import { taskMadeBy, type Claimed, type ClaimTask } from "./claimed-task.ts";
@@ -28,9 +28,26 @@ import type { Forwarder } from "./forward.ts";
 import type { GatewayHeaders } from "./gateway-headers.ts";
 import type { GrowingHold, GrowOrder } from "./growing-hold.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
-import type { Held, PlaceHold } from "./hold.ts";
+import type { FittedRequest, Held, PlaceHold } from "./hold.ts";
 import { reserveTokens, withPlace, type Limiter, type Place } from "./limits.ts";
 import type { Meter } from "./meter.ts";
+import {
+  basisOf,
+  fitted,
+  idempotencyOf,
+  maximumIn,
+  mayBeFitted,
+  notCapped,
+  rewritten,
+  underCap,
+  writtenOtherwise,
+  writtenText,
+  type Limited,
+  type LimitOrder,
+  type Sending,
+  type WrittenMaximum,
+  type WrittenValues,
+} from "./output-limit.ts";
 import type { Pricer, Quote } from "./price.ts";
 import { readRequestBody, type RequestBody } from "./request-body.ts";
 import type { Settle, SettleOrder } from "./settle.ts";
@@ -56,6 +73,9 @@ export interface RequestSteps {
   readonly log: Log;
   /** Whether to ask for stream usage in the place of clients that did not. */
   readonly streamUsage: "pass" | "inject";
+  /** The output cap of all keys; null for none. */
+  readonly outputCap: number | null;
+  readonly ledger: Pick<ChargeLedger, "writtenFor">;
   /** What is done with a request of fields that Farebox does not know. */
   readonly unknownFields: "hold" | "refuse";
   /** Takes over what goes on after the answer, so that a shutdown can wait for it. */
@@ -109,6 +129,7 @@ async function answerRequest(
   const { endpoint, who, place } = from;
   if (!admission.ok) return { summary: refuse(exchange, admission.refusal), settled: Promise.resolve() };
   const { quote, held } = admission;
+  const sent = sentBody(body, admission);
   const { request } = quote;
   const { stream } = request;
   const model = quote.model?.id ?? "other";
@@ -121,10 +142,10 @@ async function answerRequest(
       settled: settle(steps, place, { held, quote, who, outcome, end }),
     };
   }
-  const growing = growingHold(steps, admission, body.seen);
+  const growing = growingHold(steps, admission, sent.seen);
   let forwarded: Forwarded;
   try {
-    forwarded = await forward(steps, exchange, admission, { endpoint, who, body, growing });
+    forwarded = await forward(steps, exchange, admission, { endpoint, who, body: sent, growing });
   } catch (error) {
     // A bug of ours; its hold must not stay pending until the next start.
     growing?.end();
@@ -140,15 +161,22 @@ async function answerRequest(
   }
   const billed = billedAs(quote, forwarded.terms);
   const end = endOf(exchange, steps.clock, forwarded);
-  const settled = meterAndSettle(steps, from, { body, growing, quote, held }, { ending, billed, end });
+  const settled = meterAndSettle(steps, from, { body, seen: sent.seen, growing, quote, held }, { ending, billed, end });
   return { summary, settled };
+}
+
+interface Sent extends Pick<Covered, "quote" | "held"> {
+  readonly body: RequestBody;
+  /** What the gateway was sent. */
+  readonly seen: Buffer;
+  readonly growing: GrowingHold | undefined;
 }
 
 /** What goes on once the client has its answer; it never rejects for an answer that cannot be read. */
 async function meterAndSettle(
   steps: RequestSteps,
   { endpoint, who, place }: Admitted,
-  { body, growing, quote, held }: Covered & { readonly body: RequestBody; readonly growing: GrowingHold | undefined },
+  { body, seen, growing, quote, held }: Sent,
   { ending, billed, end }: { readonly ending: Ending; readonly billed: Billed; readonly end: ChargeEnd },
 ): Promise<void> {
   const { model, request } = quote;
@@ -156,7 +184,7 @@ async function meterAndSettle(
   let outcome: Outcome;
   try {
     const underWayTokens = growing?.underWayTokens ?? 0;
-    outcome = await steps.meter(ending, { model, body: body.seen, request, underWayTokens });
+    outcome = await steps.meter(ending, { model, body: seen, request, underWayTokens });
   } catch (error) {
     steps.log.error({ request_id: held.id, err: error }, "an answer could not be metered; its hold is posted");
     outcome = { kind: "unknown", reason: "not_metered" };
@@ -191,9 +219,15 @@ function settle(steps: RequestSteps, place: Place, order: SettleOrder): Promise<
 }
 
 /** A request that a durable hold covers. */
-interface Covered {
-  readonly quote: Quote;
+interface Covered extends Sending {
   readonly held: Held;
+  /** What is written into it beside a maximum. */
+  readonly beside: Omit<WrittenValues, "maximum">;
+}
+
+/** The body as it leaves, where a maximum was written into it. */
+function sentBody(body: RequestBody, { body: bytes, written }: Sending): RequestBody {
+  return written === null ? body : { ...body, seen: bytes, sent: bytes };
 }
 
 type Admission = ({ readonly ok: true } & Covered) | { readonly ok: false; readonly refusal: Refusal };
@@ -216,10 +250,12 @@ async function admit(
   if (unknown !== undefined) return { ok: false, refusal: unknownRefused(unknown) };
   const belowFloor = await steps.balanceGuard();
   if (belowFloor !== null) return { ok: false, refusal: belowFloor };
-  const pricing = steps.pricer.quote(request, steps.clock.now());
+  const at = steps.clock.now();
+  const pricing = steps.pricer.quote(request, at);
   const isNameless = request.model === unnamedModel && endpoint.form !== null;
   if (!pricing.ok) return isNameless ? { ok: false, refusal: sendBeforeFile("model") } : pricing;
-  const { quote } = pricing;
+  const given: Sending = { quote: pricing.quote, body: body.seen, written: null };
+  const { quote } = given;
   if (request.modelDoubt !== undefined && hasModelList(who)) return { ok: false, refusal: request.modelDoubt };
   const forbidden = quote.models.find(({ name, model }) => !mayUseModel(who, name, model?.id ?? name));
   if (forbidden !== undefined) {
@@ -228,8 +264,13 @@ async function admit(
       : { code: "model_not_allowed", model: forbidden.name };
     return { ok: false, refusal };
   }
+  const limiting = await limitOutput(steps, exchange, { endpoint, who, place }, given);
+  if (!limiting.ok) return limiting;
+  const { first, order, idempotency, isRepeat } = limiting;
   if (place.countsTokens) {
-    const overLimit = await reserveTokens(place, quote.promptTokens, () => steps.pricer.countPrompt(quote, body.seen));
+    const overLimit = await reserveTokens(place, first.quote.promptTokens, () =>
+      steps.pricer.countPrompt(first.quote, first.body),
+    );
     if (overLimit !== null) return { ok: false, refusal: overLimit };
   }
   const retry = readRetry(exchange.header("x-stainless-retry-count"));
@@ -239,8 +280,10 @@ async function admit(
     kind,
     route,
     who,
-    quote,
-    body: body.seen,
+    quote: first.quote,
+    body: first.body,
+    basis: order && basisOf(first, order.maximum),
+    fitted: order === null || isRepeat || !mayBeFitted(order) ? null : (tokens) => fittedRequest(order, first, tokens),
     tags: tags.tags,
     retry,
   });
@@ -248,7 +291,24 @@ async function admit(
     place.settleTokens(0);
     return holding;
   }
-  const { room, price } = holding.held;
+  const { held } = holding;
+  const sending = holding.fitted ?? first;
+  const beside = writtenBeside(steps, endpoint, { ...sending, held });
+  if (idempotency !== null) {
+    const refusal = await rememberWritten(steps, idempotency, { maximum: sending.written, ...beside }, at);
+    if (refusal !== null) {
+      const outcome = { kind: "notSent", reason: "written_otherwise" } as const;
+      await settle(steps, place, {
+        held,
+        quote: sending.quote,
+        who,
+        outcome,
+        end: endOf(exchange, steps.clock, undefined),
+      });
+      return { ok: false, refusal };
+    }
+  }
+  const { room, price } = held;
   body.seal({
     // A price of requests is times `n`, so that one which comes late would be paid by us.
     isFirm: room !== null || price?.perRequest != null,
@@ -261,7 +321,87 @@ async function admit(
     group: quote.model?.group ?? null,
     retry,
   });
-  return { ok: true, quote, held: holding.held };
+  return { ok: true, ...sending, held, beside };
+}
+
+interface Limiting {
+  readonly ok: true;
+  /** The request as it is held for first. */
+  readonly first: Sending;
+  /** Null where the answer is no text that a field limits. */
+  readonly order: LimitOrder | null;
+  /** What tells its retries apart; null where it has no idempotency key. */
+  readonly idempotency: string | null;
+  /** Whether an earlier try decided what is written. */
+  readonly isRepeat: boolean;
+}
+
+/** Writes the output cap into a request, or what an earlier try with the same idempotency key had. */
+async function limitOutput(
+  steps: RequestSteps,
+  exchange: Exchange,
+  { endpoint, who }: Admitted,
+  given: Sending,
+): Promise<Limiting | { readonly ok: false; readonly refusal: Refusal }> {
+  const { maximum } = endpoint;
+  const cap = outputCapOf(who, steps.outputCap);
+  if (maximum === null) {
+    const { model } = given.quote.request;
+    if (cap !== null && endpoint.isOpen === true && model !== unnamedModel)
+      return { ok: false, refusal: notCapped(model) };
+    return { ok: true, first: given, order: null, idempotency: null, isRepeat: false };
+  }
+  const { at } = given.quote;
+  const price = (bytes: Buffer) => {
+    const read = endpoint.readRequest(bytes);
+    if (!read.ok) return read;
+    return steps.pricer.quote(withHeadersAndQuery(read.request, endpoint, exchange.headers(), exchange.query), at);
+  };
+  const order: LimitOrder = { maximum, given, price };
+  const capped: Limited = cap === null ? { ok: true, sending: given } : underCap(order, cap);
+  if (!capped.ok) return capped;
+  const first = capped.sending;
+  const idempotency = idempotencyOf(endpoint.route, steps.gatewayHeaders(exchange, who.caller));
+  if (idempotency === null) return { ok: true, first, order, idempotency, isRepeat: false };
+  const earlier = await steps.ledger.writtenFor(idempotency, null, at);
+  if (!earlier.ok) return { ok: false, refusal: { code: "ledger_unavailable" } };
+  if (earlier.written === null) return { ok: true, first, order, idempotency, isRepeat: false };
+  const before = maximumIn(earlier.written);
+  if (before === null ? first.written !== null : before.tokens > (cap ?? Infinity))
+    return { ok: false, refusal: writtenOtherwise };
+  const repeated: Limited = before === null ? { ok: true, sending: given } : rewritten(order, before);
+  return repeated.ok ? { ok: true, first: repeated.sending, order, idempotency, isRepeat: true } : repeated;
+}
+
+function fittedRequest(order: LimitOrder, sending: Sending, tokens: number): (Sending & FittedRequest) | null {
+  const next = fitted(order, sending, tokens);
+  return next && { ...next, basis: basisOf(next, order.maximum) };
+}
+
+/** What is written into a request beside a maximum. */
+function writtenBeside(
+  { streamUsage }: RequestSteps,
+  { askForUsage }: Endpoint,
+  { quote: { request, toolCalls }, held }: Omit<Covered, "beside">,
+): Omit<WrittenValues, "maximum"> {
+  return {
+    // Under a hard budget no more calls may be made than are held for.
+    toolCalls: held.room === null ? null : toolCalls,
+    usage: streamUsage === "inject" && request.stream && !request.wantsStreamUsage && askForUsage !== null,
+  };
+}
+
+/** Remembers what is written, for retries with the same idempotency key. Answers with a refusal where one was faster. */
+async function rememberWritten(
+  { ledger }: RequestSteps,
+  idempotency: string,
+  values: WrittenValues,
+  at: number,
+): Promise<Refusal | null> {
+  const text = writtenText(values);
+  const result = await ledger.writtenFor(idempotency, text, at);
+  if (!result.ok) return { code: "ledger_unavailable" };
+  return result.written === text ? null : writtenOtherwise;
 }
 
 function unknownRefused(field: string): Refusal {
@@ -280,7 +420,7 @@ function growingHold(steps: RequestSteps, { quote, held }: Covered, body: Buffer
 function forward(
   steps: RequestSteps,
   exchange: Exchange,
-  { quote, held }: Covered,
+  { quote, held, written, beside }: Covered,
   {
     endpoint,
     who,
@@ -295,29 +435,45 @@ function forward(
 ): Promise<Forwarded> {
   const { request } = quote;
   const { askForUsage } = endpoint;
-  // Under a hard budget no more calls may be made than are held for.
-  const toolCalls = held.room === null ? null : quote.toolCalls;
-  const inject = steps.streamUsage === "inject" && request.stream && !request.wantsStreamUsage && askForUsage !== null;
+  const { toolCalls, usage } = beside;
+  const cuts = written !== null && endpoint.maximum?.api === "responses" && request.isCutWorthless === true;
   return steps.forwarder.forward({
     exchange,
     path: exchange.path + exchange.query,
     headers: steps.gatewayHeaders(exchange, who.caller),
-    body: inject
-      ? askForUsage(body.seen)
-      : toolCalls === null
-        ? body.sent
-        : withMember(body.seen, "max_tool_calls", String(toolCalls)),
+    body:
+      usage && askForUsage !== null
+        ? askForUsage(body.seen)
+        : toolCalls === null
+          ? body.sent
+          : withMember(body.seen, "max_tool_calls", String(toolCalls)),
     endpoint,
     stream: request.stream,
-    dropUsageChunk: inject,
+    dropUsageChunk: usage,
+    cutAtMaximum: cuts ? maximumReached(written) : null,
     watch: growing,
-    ownHeaders: toolCalls === null ? [] : [["x-farebox-tool-calls", String(toolCalls)]],
+    ownHeaders: [
+      ...(toolCalls === null ? [] : [["x-farebox-tool-calls", String(toolCalls)] as const]),
+      ...(written === null ? [] : [[maximumHeaders[written.why], String(written.tokens)] as const]),
+    ],
     showsForeignTask: (answer) => steps.showsForeignTask(answer, { requestId: exchange.id, key: who.caller.key }),
     claimsTask: mayMakeTask(endpoint, exchange)
       ? claimOf(steps, exchange, { who, body, held, model: request.model })
       : null,
     costHeaders: (answer) => costHeaders(held, quote, answer),
   });
+}
+
+/** Headers that say which maximum was written into the request. */
+const maximumHeaders = { output_cap: "x-farebox-output-cap", fitted: "x-farebox-fitted" } as const;
+
+/** The end of a stream whose answer is cut in the middle of its tools: a client would run it again, to the same end. */
+function maximumReached({ tokens, why }: WrittenMaximum): Refusal {
+  const whose = why === "fitted" ? "that fits its budget" : "of its output cap";
+  return {
+    code: "gateway_stream_broken",
+    message: `The answer reached the maximum of ${tokens} output tokens ${whose}, so it is incomplete.`,
+  };
 }
 
 function claimOf(

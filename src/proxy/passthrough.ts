@@ -5,7 +5,8 @@ import type { Exchange } from "../ports/exchange.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { invalid } from "../wire/model-request.ts";
 import { areTwins } from "../wire/request-fields.ts";
-import { hasModelList } from "./authenticate.ts";
+import { hasModelList, outputCapOf } from "./authenticate.ts";
+import { notCapped } from "./output-limit.ts";
 import { refuse, withKey, type Handler } from "./handler.ts";
 import { meteredRequest, type RequestSteps } from "./metered-request.ts";
 
@@ -17,6 +18,9 @@ export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue):
   const pass = meteredRequest(steps, passthrough);
   const isModel = (name: string): boolean => catalogue().findTask(name, null, steps.clock.now()) !== undefined;
   const passForKey = withKey(steps.authenticate, async (exchange, who) => {
+    const isCapped = outputCapOf(who, steps.outputCap) !== null;
+    const uncapped = isCapped ? modelInPath(exchange.path, isModel) : undefined;
+    if (uncapped !== undefined) return refuse(exchange, notCapped(uncapped));
     const refusal = hasModelList(who) ? modelElsewhere(exchange, isModel) : null;
     return refusal === null ? pass(exchange) : refuse(exchange, refusal);
   });

@@ -11,7 +11,7 @@ import {
   type ToolBound,
 } from "../core/request-terms.ts";
 import type { Refusal } from "../core/refusals.ts";
-import type { Slices } from "../core/slices.ts";
+import { tokensCovered, type Slices } from "../core/slices.ts";
 import { scaleTokens } from "../core/tokens.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
@@ -32,6 +32,12 @@ export interface Reservation {
   readonly hold: PicoUsd | null;
   /** Under a hard budget only the first slice is held, and grows. Null where the whole is held from the start. */
   readonly growth: Growth | null;
+}
+
+interface WorstCase extends Reservation {
+  /** What `hold` would be for so many output tokens; null where the price does not depend on them. */
+  readonly costAt: ((outputTokens: number) => PicoUsd) | null;
+  readonly outputTokens: number | null;
 }
 
 /** A model that may answer a request. */
@@ -59,6 +65,8 @@ export interface Quote extends Reservation {
   readonly bounded: boolean;
   /** The calls of hosted tools that the hold is for, where the request does not state them itself; null where there is nothing to state. */
   readonly toolCalls: number | null;
+  /** The output tokens of all choices that `hold` covers; null where the price does not depend on them. */
+  readonly outputTokens: number | null;
   /** The prices in force at the admission. */
   readonly catalogue: Catalogue;
 }
@@ -70,6 +78,13 @@ export interface Pricer {
   quote(request: ModelRequest, at: number): Pricing;
   /** The prompt counted, with what may surround it; undefined where it cannot be counted. */
   countPrompt(quote: Quote, body: Buffer): Promise<number | undefined>;
+  /**
+   * The maximum for each choice that lets a text request without one fit into what the tightest budget has left; null where a
+   * truncated answer would be worthless, or nothing bounds the output.
+   */
+  fit(quote: Quote, room: bigint): number | null;
+  /** The largest maximum for each choice that fits into `room`; null where a maximum would not bound the cost. */
+  affordable(quote: Quote, room: bigint): number | null;
   /** A tighter worst case from a count of the prompt; undefined where none can be given, or none that fits into `room`. */
   tighten(quote: Quote, body: Buffer, room: bigint): Promise<Reservation | undefined>;
 }
@@ -83,8 +98,10 @@ export function createPricer(parts: {
   readonly sliceTokens: number;
   /** Calls of hosted tools that are held for, and written into requests that state no maximum; 0 refuses them. */
   readonly toolCalls: number;
+  /** The least maximum that a request with tools is fitted to; null where none is fitted. */
+  readonly fitTokensMin: number | null;
 }): Pricer {
-  const { sliceTokens, toolCalls } = parts;
+  const { sliceTokens, toolCalls, fitTokensMin } = parts;
   const terms: HoldTerms = { sliceTokens, toolCalls };
   /** The models that a request names beside the one that it asks for. */
   const others = ({ model, fields }: ModelRequest, at: number, catalogue: Catalogue): Named[] => {
@@ -147,12 +164,26 @@ export function createPricer(parts: {
       );
       const { unboundedFields, toolCalls } = boundsOf(request, named, terms);
       const quoted = { request, at, model, models: named, promptTokens, unboundedFields, toolCalls, catalogue };
-      if (model?.price == null) return { ok: true, quote: { ...quoted, hold: null, growth: null, bounded: false } };
+      if (model?.price == null) return { ok: true, quote: { ...quoted, ...quoteOf(unpricedHold), bounded: false } };
       const bounded = unboundedFields.length === 0 && unpriced.length === 0;
-      return { ok: true, quote: { ...quoted, ...reservationForAll(request, named, terms), bounded } };
+      return { ok: true, quote: { ...quoted, ...quoteOf(reservationForAll(request, named, terms)), bounded } };
     },
 
     countPrompt,
+
+    fit(quote, room) {
+      const { request, models } = quote;
+      if (fitTokensMin === null || !isPlainText(request) || request.hasThinkingBudget === true) return null;
+      const most = outputMost(quote);
+      const isCutWorthless = request.isCutWorthless === true || models.some(({ model }) => model?.reasons === true);
+      const least = isCutWorthless ? Math.max(sliceTokens, fitTokensMin) : sliceTokens;
+      const quarter = affordableOf(quote, room / 4n, terms);
+      if (quarter === null) return null;
+      const tokens = Math.max(least, quarter);
+      return tokens < most ? tokens : null;
+    },
+
+    affordable: (quote, room) => affordableOf(quote, room, terms),
 
     async tighten(quote, body, room) {
       const { request, model, models } = quote;
@@ -161,7 +192,9 @@ export function createPricer(parts: {
       const withoutPrompt = firstHold(reservationFor(request, model, 0, terms));
       if (withoutPrompt === null || withoutPrompt > room) return undefined;
       const prompt = await countPrompt(quote, body);
-      return prompt === undefined ? undefined : reservationFor(request, model, prompt, terms);
+      if (prompt === undefined) return undefined;
+      const { hold, growth } = reservationFor(request, model, prompt, terms);
+      return { hold, growth };
     },
   };
 }
@@ -170,6 +203,36 @@ export function createPricer(parts: {
 interface HoldTerms {
   readonly sliceTokens: number;
   readonly toolCalls: number;
+}
+
+function quoteOf({ hold, growth, outputTokens }: WorstCase): Pick<Quote, "hold" | "growth" | "outputTokens"> {
+  return { hold, growth, outputTokens };
+}
+
+const unpricedHold: WorstCase = { hold: null, growth: null, costAt: null, outputTokens: null };
+
+/** Bytes that a maximum adds to a request: `"max_completion_tokens":100000000,`. */
+const memberBytes = 40;
+
+function affordableOf(quote: Quote, room: bigint, terms: HoldTerms): number | null {
+  const { request, models, bounded } = quote;
+  if (
+    !bounded ||
+    request.isUnseen === true ||
+    request.size.outputLimit === 0 ||
+    request.size.unboundedFields.length > 0
+  )
+    return null;
+  const { size } = request;
+  const written = { ...request, size: { ...size, textBytes: size.textBytes + memberBytes } };
+  const { costAt } = reservationForAll(written, models, terms);
+  if (costAt === null) return null;
+  return Math.floor(tokensCovered(room as PicoUsd, costAt, outputMost(quote) * size.choices) / size.choices);
+}
+
+/** The most that every model of the request writes for one choice. */
+function outputMost({ models }: Quote): number {
+  return Math.min(...models.flatMap(({ model }) => model?.outputTokensMax ?? []));
 }
 
 /** What of the request nothing bounds, and how many calls of hosted tools are to be written into it. */
@@ -266,14 +329,20 @@ export function firstHold({ hold, growth }: Reservation): PicoUsd | null {
 }
 
 /** What the most expensive of several models can cost. With more than one the whole is held: their streams are counted differently. */
-function reservationForAll(request: ModelRequest, named: readonly Named[], terms: HoldTerms): Reservation {
+function reservationForAll(request: ModelRequest, named: readonly Candidate[], terms: HoldTerms): WorstCase {
   const each = named.flatMap(({ model }) =>
     model?.price == null ? [] : reservationFor(request, model, promptBound(request.size, model), terms),
   );
   const [first] = each;
   if (first !== undefined && named.length === 1) return first;
-  const holds = each.flatMap(({ hold }) => hold ?? []);
-  return { hold: holds.reduce(larger), growth: null };
+  const costs = each.flatMap(({ costAt }) => costAt ?? []);
+  const top = each.reduce((most, one) => ((one.hold ?? noMoney) > (most.hold ?? noMoney) ? one : most));
+  return {
+    hold: top.hold,
+    growth: null,
+    costAt: costs.length < each.length ? null : (tokens) => costs.map((costAt) => costAt(tokens)).reduce(larger),
+    outputTokens: top.outputTokens,
+  };
 }
 
 function reservationFor(
@@ -281,8 +350,8 @@ function reservationFor(
   model: CatalogueModel,
   promptTokens: number,
   { sliceTokens, toolCalls }: HoldTerms,
-): Reservation {
-  if (model.price === null) return { hold: null, growth: null };
+): WorstCase {
+  if (model.price === null) return unpricedHold;
   const { version } = model.price;
   const { size, classes } = request;
   const isHidden = size.unboundedFields.length > 0 && size.outputLimit !== 0;
@@ -301,23 +370,19 @@ function reservationFor(
     );
   const slices = { sliceTokens: sliceTokens * size.choices, outputTokensMax };
   // What is written between the calls is not all seen.
-  const grows =
-    tools === null &&
-    canBeWatched(request, model) &&
-    version.perRequest === null &&
-    slices.sliceTokens < outputTokensMax;
-  return { hold: costAt(outputTokensMax), growth: grows ? { ...slices, costAt } : null };
+  const grows = tools === null && canBeWatched(request, model) && slices.sliceTokens < outputTokensMax;
+  const hold = costAt(outputTokensMax);
+  if (version.perRequest !== null) return { hold, growth: null, costAt: null, outputTokens: null };
+  return { hold, growth: grows ? { ...slices, costAt } : null, costAt, outputTokens: outputTokensMax };
 }
 
 /** Whether the output states no maximum and can be seen as it is written: a stream of text, from a model that hides none. */
-function canBeWatched({ stream, size, classes, isUnseen }: ModelRequest, model: CatalogueModel): boolean {
+function canBeWatched(request: ModelRequest, model: CatalogueModel): boolean {
+  return request.stream && !model.reasons && request.size.outputLimit === null && isPlainText(request);
+}
+
+/** Whether the answer is text alone, and a maximum would bound it. */
+function isPlainText({ classes, isUnseen, size }: ModelRequest): boolean {
   const isText = classes.completion.every((name) => name === "output" || name === "reasoning");
-  return (
-    stream &&
-    isText &&
-    isUnseen !== true &&
-    !model.reasons &&
-    size.outputLimit === null &&
-    size.unboundedFields.length === 0
-  );
+  return isText && isUnseen !== true && size.unboundedFields.length === 0;
 }

@@ -1,5 +1,6 @@
 import { worstCase } from "../core/bounds.ts";
 import { costOf, itemise, type CostItem } from "../core/cost.ts";
+import type { HoldBasis } from "../core/output-cap.ts";
 import { formatRate, formatUsd, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
@@ -21,6 +22,8 @@ export interface EstimatedHolds {
   readonly counted: PicoUsd | null;
   /** Fields whose cost nothing bounds at the model's price. */
   readonly unboundedFields: readonly string[];
+  /** What decided the output that is held for; null where the request would be refused. */
+  readonly basis: HoldBasis | null;
 }
 
 export interface EstimateTools {
@@ -46,6 +49,8 @@ export interface Estimate {
   readonly hold_usd: string;
   /** The tighter hold that is tried where the first does not fit; null where none can be given. */
   readonly counted_hold_usd: string | null;
+  /** The output tokens that `hold_usd` covers, and the field or bound that decided; null where the request would be refused. */
+  readonly held_for: { readonly output_tokens: number | null; readonly by: string } | null;
   /** Fields that may cost more than any number of tokens; under a hard budget they are refused. */
   readonly unbounded_fields: readonly string[];
   readonly notes: readonly string[];
@@ -118,13 +123,15 @@ async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: Pri
       prompt: ["input", "cached_input", "cache_write"],
       completion: ["output", "reasoning"],
     });
-    return { unbounded: [], hold_usd: formatUsd(most), counted_hold_usd: null };
+    const heldFor = { output_tokens: model.outputTokensMax, by: "model" };
+    return { unbounded: [], hold_usd: formatUsd(most), counted_hold_usd: null, held_for: heldFor };
   }
-  const { hold, counted, unboundedFields: unbounded } = await tools.holdsFor(given.request, given.body);
+  const { hold, counted, unboundedFields: unbounded, basis } = await tools.holdsFor(given.request, given.body);
   return {
     unbounded,
     hold_usd: formatUsd(hold ?? (0n as PicoUsd)),
     counted_hold_usd: counted === null ? null : formatUsd(counted),
+    held_for: basis && { output_tokens: basis.outputTokens, by: basis.by },
   };
 }
 

@@ -1,4 +1,5 @@
 import type { BudgetWindow, Caller } from "../core/budget.ts";
+import type { Charge } from "../core/charge.ts";
 import type { Key } from "../core/keys.ts";
 import { tightestOf, type Limits, type LimitStanding } from "../core/limits.ts";
 import type { Ledger } from "../ports/ledger.ts";
@@ -10,9 +11,12 @@ export async function meJson(
   ledger: Ledger,
   { key, caller }: { readonly key: Key | null; readonly caller: Caller },
   limits: readonly LimitStanding[],
+  outputCap: number | null,
   at: number,
 ) {
   const windows: readonly BudgetWindow[] = await ledger.windowsOf(caller, at);
+  const recent = await ledger.recent({ key: caller.key, limit: recentMax });
+  const fitted = recent.charges.find(({ basis }) => basis?.fitted != null);
   return {
     key: key && {
       id: key.id,
@@ -22,8 +26,18 @@ export async function meJson(
       expires_at: key.expiresAt === null ? null : isoTime(key.expiresAt),
     },
     limits: { rpm: limitJson("rpm", limits), tpm: limitJson("tpm", limits), parallel: limitJson("parallel", limits) },
+    output_cap: outputCap,
+    fitted: fitted === undefined ? null : fittedJson(fitted),
     budgets: windows.map((window) => standingOf(window, ownName(key))),
   };
+}
+
+/** Charges of the key that are searched for one that was fitted. */
+const recentMax = 100;
+
+/** The last request that got a maximum so that it fits a budget. */
+function fittedJson({ id, at, model, basis }: Charge) {
+  return { request_id: id, time: isoTime(at), model, max_output_tokens: basis?.fitted ?? null };
 }
 
 /** The tighter of the key's and its team's; null where neither has one. */

@@ -1,10 +1,11 @@
 import type { AccountSample } from "../core/account-sample.ts";
 import type { Admin } from "../core/admins.ts";
-import type { Budget, Period } from "../core/budget.ts";
+import { basisToHold, type Budget, type BudgetWindow, type Period } from "../core/budget.ts";
 import type { Formula, HoldKind, Source } from "../core/charge.ts";
 import { formatDoubts } from "../core/doubts.ts";
 import type { Key, KeyChange } from "../core/keys.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
+import type { HoldBasis } from "../core/output-cap.ts";
 import type { Team, TeamChange } from "../core/teams.ts";
 import { noTokens, tokenClasses } from "../core/tokens.ts";
 import type { AdminCreation } from "../ports/admin-store.ts";
@@ -19,6 +20,7 @@ import type {
   HoldResult,
   Posting,
   SettleResult,
+  WrittenResult,
 } from "../ports/ledger.ts";
 import type { BindResult, NewTask, TaskEnding, TaskSight } from "../ports/task-store.ts";
 import type { TaskCallback } from "../ports/task-callbacks.ts";
@@ -47,7 +49,11 @@ export type HoldCommand = readonly [
   tags: string | null,
   retry: number,
   firstSlice: PicoUsd | null,
+  basis: readonly [by: string, outputTokens: number | null, outputCap: number | null, fitted: number | null] | null,
+  sliceTokens: number | null,
 ];
+/** Remembers what was written under an idempotency key; null only looks. */
+export type WrittenCommand = readonly [op: "written", idempotency: string, written: string | null, at: number];
 export type ExtendCommand = readonly [op: "extend", id: string, amount: PicoUsd, atLeast: PicoUsd];
 type EndFields = readonly [
   at: number,
@@ -130,6 +136,7 @@ export type Command =
   | ExtendCommand
   | PostCommand
   | VoidCommand
+  | WrittenCommand
   | AdjustCommand
   | SetBudgetCommand
   | RemoveBudgetCommand
@@ -158,6 +165,7 @@ export interface Replies {
   extend: ExtendResult;
   post: SettleResult;
   void: SettleResult;
+  written: Extract<WrittenResult, { ok: true }>;
   adjust: AdjustResult;
   setBudget: Budget;
   removeBudget: boolean;
@@ -206,7 +214,7 @@ export interface BatchChannel {
 }
 
 export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldCommand {
-  const { caller, price } = request;
+  const { caller, price, basis = null } = request;
   let tags: string | null = null;
   for (const _name in request.tags) {
     tags = JSON.stringify(request.tags);
@@ -230,7 +238,19 @@ export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldC
     tags,
     request.retry,
     request.firstSlice ?? null,
+    basis && [basis.by, basis.outputTokens, basis.outputCap, basis.fitted],
+    request.sliceTokens ?? null,
   ];
+}
+
+/** The basis of what a hold reserves under these windows. */
+export function basisOf(
+  windows: readonly Pick<BudgetWindow, "budget">[],
+  [, , , , , , , , , , , , , , , , , basis, sliceTokens]: HoldCommand,
+): HoldBasis | null {
+  if (basis === null) return null;
+  const [by, outputTokens, outputCap, fitted] = basis;
+  return basisToHold(windows, { by, outputTokens, outputCap, fitted }, sliceTokens);
 }
 
 export function postCommand(id: string, posting: Posting, end: ChargeEnd): PostCommand {

@@ -42,6 +42,7 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
   }
   const choices = choicesOf(body["n"]);
   if (choices === undefined) return invalid("n", "'n' must be a whole number of at least 1");
+  const { outputLimit, maximumField } = outputLimitOf(body, "max_tokens", "max_completion_tokens");
   const parts = readParts(body["messages"], findings);
   const unbounded = unboundedFields(body, findings);
   return {
@@ -58,10 +59,12 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
         audioParts: parts.audios,
         fileParts: parts.files,
         choices,
-        outputLimit: outputLimitOf(body["max_tokens"], body["max_completion_tokens"]),
+        outputLimit,
         unboundedFields: findings.context,
       },
       unboundedFields: unbounded,
+      ...maximumField,
+      isCutWorthless: [body["tools"], body["functions"]].some((tools) => listOr(tools).length > 0) || asksForForm(body),
       ...requestTerms(body, unboundTools),
       fields: findings,
       classes: { prompt: promptClasses(parts, findings), completion: completionClasses(body) },
@@ -122,6 +125,14 @@ function escapeGrowth(text: unknown): number {
 /** ASCII payloads (base64, addresses) have as many bytes as characters; counting others low would be unsafe. */
 function payloadLength(value: unknown): number {
   return typeof value === "string" ? lengthInFull(value) : 0;
+}
+
+/** Fields by which an answer gets a form of its own, such as JSON. */
+const formFields = ["guided_json", "guided_grammar", "guided_regex", "structured_outputs"] as const;
+
+function asksForForm(body: JsonObject): boolean {
+  const format = body["response_format"];
+  return (format != null && objectOr(format)["type"] !== "text") || formFields.some((name) => body[name] != null);
 }
 
 function completionClasses(body: JsonObject): TokenClass[] {

@@ -2,6 +2,7 @@ import type { Refusal } from "../core/refusals.ts";
 import type { FormReading } from "./form.ts";
 import type { AnswerReader } from "./model-answer.ts";
 import type { ModelRequestResult } from "./model-request.ts";
+import type { OutputMaximum } from "./output-maximum.ts";
 import type { RequestFields } from "./request-fields.ts";
 import type { OutputListener } from "./stream-output.ts";
 import type { Transcript } from "./stream-transcript.ts";
@@ -24,6 +25,8 @@ export interface Endpoint {
   readonly answersMedia: boolean;
   answerReader(): AnswerReader;
   transcript(listener?: OutputListener): Transcript;
+  /** How a request limits the text of its answer; null where the answer is no text, or nothing is known of it. */
+  readonly maximum: OutputMaximum | null;
   /** How stream usage is asked for in the place of a client that did not; null where streams report it unasked. */
   readonly askForUsage: ((body: Buffer) => Buffer) | null;
   /** The event that ends a stream which cannot go on, so that no client takes it for a whole answer. */

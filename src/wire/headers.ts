@@ -12,6 +12,11 @@ const requestPrefixes = ["openai-", "anthropic-", "x-stainless-"];
 /** `idempotency-key`, and names with a prefix that a gateway may read as one. */
 const idempotencyName = /idempoten/;
 
+/** Whether a gateway may take a header for an idempotency key. */
+export function isIdempotencyHeader(name: string): boolean {
+  return idempotencyName.test(name);
+}
+
 /**
  * Returns the client's headers that may reach the gateway; credentials, cookies and forwarding headers never do.
  * `idempotencyKey` gives the value to forward in place of the client's: the gateway knows one account, not our keys.
@@ -23,7 +28,7 @@ export function forwardableHeaders(
   const kept: Record<string, string> = {};
   for (const [name, value] of headers) {
     if (!requestNames.has(name) && !requestPrefixes.some((prefix) => name.startsWith(prefix))) continue;
-    if (!idempotencyName.test(name)) kept[name] = value;
+    if (!isIdempotencyHeader(name)) kept[name] = value;
     // An empty value is no key; its digest would be one, the same for every request.
     else if (value.trim() !== "") kept[name] = idempotencyKey(value);
   }

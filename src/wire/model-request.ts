@@ -36,6 +36,12 @@ export interface ModelRequest {
   readonly pieces?: number;
   /** Characters of its text, for a model that is billed by them. */
   readonly characters?: number;
+  /** The field that states the largest maximum of the output; absent where none does. */
+  readonly maximumField?: string;
+  /** Whether a truncated answer is worthless: it calls tools, or is JSON. */
+  readonly isCutWorthless?: boolean;
+  /** Whether it states how much the model may think, which counts as output. */
+  readonly hasThinkingBudget?: boolean;
 }
 
 /** How the prompt of a kind of request is read for counting; the request must have been read before. */
@@ -146,13 +152,26 @@ export function choicesOf(value: unknown): number | undefined {
 }
 
 /** The larger stated maximum; null when none is stated, infinite when one is malformed or absurd. */
-export function outputLimitOf(...values: readonly unknown[]): number | null {
-  const stated = values.filter((value) => value !== undefined && value !== null);
-  if (stated.length === 0) return null;
-  const sound = stated.every(
-    (value) => typeof value === "number" && Number.isInteger(value) && value > 0 && value <= outputLimitMax,
-  );
-  return sound ? Math.max(...(stated as number[])) : Infinity;
+export function outputLimitOf(body: JsonObject, ...fields: readonly string[]): StatedMaximum {
+  const stated = fields.flatMap((name) => (body[name] == null ? [] : [{ name, value: body[name] }]));
+  const [first] = stated;
+  if (first === undefined) return { outputLimit: null, maximumField: {} };
+  const top = stated.reduce((most, each) => (limitOf(each.value) > limitOf(most.value) ? each : most));
+  return { outputLimit: limitOf(top.value), maximumField: { maximumField: top.name } };
+}
+
+export interface StatedMaximum {
+  readonly outputLimit: number | null;
+  readonly maximumField: { readonly maximumField?: string };
+}
+
+function limitOf(value: unknown): number {
+  return isOutputLimit(value) ? value : Infinity;
+}
+
+/** Whether a stated maximum is one that a gateway can obey. */
+export function isOutputLimit(value: unknown): value is number {
+  return typeof value === "number" && Number.isInteger(value) && value > 0 && value <= outputLimitMax;
 }
 
 /** The body parsed whole; undefined where it is no JSON in UTF-8. */

@@ -3,7 +3,7 @@ import { formatUsd, larger, noMoney, subtract } from "../core/money.ts";
 import type { Period, Scope, Shortage } from "../core/budget.ts";
 import type { LimitMet } from "../core/limits.ts";
 import type { CeilingMet } from "../core/task-ceilings.ts";
-import type { Refusal } from "../core/refusals.ts";
+import type { Affordable, Refusal } from "../core/refusals.ts";
 
 /** One of our own errors as it leaves: OpenAI's shape with all four fields, `metadata` where there is more to say. */
 export interface RefusalAnswer {
@@ -18,7 +18,7 @@ interface Wording {
   readonly code: string;
   readonly message: string;
   readonly param?: string | null;
-  readonly metadata?: Readonly<Record<string, string | null>>;
+  readonly metadata?: Readonly<Record<string, string | number | null>>;
   readonly headers?: readonly (readonly [string, string])[];
 }
 
@@ -79,9 +79,9 @@ function wordingOf(refusal: Refusal): Wording {
     case "invalid_api_key":
       return { status: 401, type: invalidRequest, code, message: refusal.message };
     case "budget_exceeded":
-      return budgetExceeded(refusal.shortage, refusal.scopeName, refusal.running ?? false);
+      return withAffordable(budgetExceeded(refusal.shortage, refusal.scopeName, refusal.running ?? false), refusal);
     case "budget_held":
-      return budgetHeld(refusal.shortage, refusal.scopeName);
+      return withAffordable(budgetHeld(refusal.shortage, refusal.scopeName), refusal);
     case "model_not_allowed":
       return {
         status: 403,
@@ -285,6 +285,17 @@ function budgetHeld(shortage: Shortage, scopeName: string): Wording {
     metadata: figures(shortage, scopeName),
     headers: [["retry-after", "1"]],
   };
+}
+
+/** With the output that would fit now. */
+function withAffordable(wording: Wording, { affordable }: { readonly affordable?: Affordable }): Wording {
+  if (affordable === undefined) return wording;
+  const { tokens, field } = affordable;
+  const message =
+    tokens === 0
+      ? wording.message
+      : `${wording.message} To fit now, set ${field ?? "max_tokens"} to at most ${tokens}.`;
+  return { ...wording, message, metadata: { ...wording.metadata, affordable_output_tokens: tokens } };
 }
 
 const otherSite =

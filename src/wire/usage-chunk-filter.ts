@@ -1,18 +1,23 @@
 import { isUsageChunk } from "./chat-stream.ts";
-import { LineEnds, SseReader } from "./sse.ts";
+import { objectOr, parseJson } from "./json.ts";
+import { eventBytesMax, LineEnds, SseReader } from "./sse.ts";
 
-/** An event longer than this is passed on as it comes: it is no usage chunk. */
-const eventBytesMax = 64 * 1024;
+/** A longer event is no usage chunk. */
+const usageBytesMax = 64 * 1024;
 
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 const nothing = Buffer.alloc(0);
 
 /**
- * Takes the usage chunk out of a stream whose client did not ask for one; every other byte passes unchanged and in its
- * tick. Only the bytes of an event that is still incomplete wait for their end: no client can read them before.
+ * Takes some events out of a stream; every other byte passes unchanged and in its tick. Only the bytes of an event that is
+ * still incomplete wait for their end: no client can read them before.
  */
-export class UsageChunkFilter {
+export class EventFilter {
+  readonly #isDropped: (event: Buffer) => boolean;
+  readonly #bytesMax: number;
+  /** Whether an event was taken out. */
+  hasDropped = false;
   /** Pieces of the event whose blank line has not come yet. */
   #waiting: Buffer[] = [];
   #waitingBytes = 0;
@@ -22,6 +27,12 @@ export class UsageChunkFilter {
   /** The last byte was a CR that ended a line: an LF right after it belongs to the same end. */
   #afterCarriage = false;
   #lastWasDropped = false;
+
+  /** An event of more than `bytesMax` is passed on as it comes. */
+  constructor(isDropped: (event: Buffer) => boolean, bytesMax: number) {
+    this.#isDropped = isDropped;
+    this.#bytesMax = bytesMax;
+  }
 
   /** The bytes that may leave now. */
   pass(chunk: Buffer): Buffer {
@@ -49,7 +60,7 @@ export class UsageChunkFilter {
     }
     if (lineStart < chunk.length) this.#lineHasBytes = true;
     this.#wait(chunk.subarray(from));
-    if (this.#passing || this.#waitingBytes > eventBytesMax) {
+    if (this.#passing || this.#waitingBytes > this.#bytesMax) {
       this.#passing = true;
       kept.push(this.#takeWaiting());
     }
@@ -59,7 +70,7 @@ export class UsageChunkFilter {
   /** What is left at the end of the stream. */
   rest(): Buffer {
     const rest = this.#takeWaiting();
-    return holdsUsageChunk(rest) ? nothing : rest;
+    return this.#drops(rest) ? nothing : rest;
   }
 
   #wait(bytes: Buffer): void {
@@ -70,9 +81,15 @@ export class UsageChunkFilter {
 
   #eventOver(kept: Buffer[]): void {
     const event = this.#takeWaiting();
-    this.#lastWasDropped = !this.#passing && event.length <= eventBytesMax && holdsUsageChunk(event);
+    this.#lastWasDropped = !this.#passing && event.length <= this.#bytesMax && this.#drops(event);
     this.#passing = false;
     if (!this.#lastWasDropped) kept.push(event);
+  }
+
+  #drops(event: Buffer): boolean {
+    const isDropped = this.#isDropped(event);
+    this.hasDropped ||= isDropped;
+    return isDropped;
   }
 
   #takeWaiting(): Buffer {
@@ -83,13 +100,32 @@ export class UsageChunkFilter {
   }
 }
 
-function holdsUsageChunk(event: Buffer): boolean {
-  if (!event.includes('"usage"')) return false;
+/** Takes the usage chunk out of a stream whose client did not ask for one. */
+export class UsageChunkFilter extends EventFilter {
+  constructor() {
+    super((event) => event.includes('"usage"') && holds(event, isUsageChunk), usageBytesMax);
+  }
+}
+
+/** Takes the event out that ends a response at its maximum; it repeats all of the output. */
+export class CutResponseFilter extends EventFilter {
+  constructor() {
+    super((event) => event.includes("response.incomplete") && holds(event, endsAtMaximum), eventBytesMax);
+  }
+}
+
+function holds(event: Buffer, isIt: (data: string) => boolean): boolean {
   let found = false;
   const reader = new SseReader((data) => {
-    found ||= isUsageChunk(data);
+    found ||= isIt(data);
   });
   reader.feed(event);
   reader.finish();
   return found;
+}
+
+function endsAtMaximum(data: string): boolean {
+  const event = objectOr(parseJson(data));
+  const { incomplete_details: details } = objectOr(event["response"]);
+  return event["type"] === "response.incomplete" && objectOr(details)["reason"] === "max_output_tokens";
 }

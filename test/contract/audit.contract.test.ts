@@ -26,7 +26,7 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger, keys, teams } = store;
-    await teams.create({ name: "red", models: null, limits: noLimits, createdAt: noon }, "carol");
+    await teams.create({ name: "red", models: null, limits: noLimits, outputCap: null, createdAt: noon }, "carol");
     const full = key("alice", { id: alice.key, team: "red", models: ["gpt-*"], expiresAt: noon + 9 });
     await keys.create(full, "carol");
     await keys.create(key("alice", { id: "another", digest: "d" }), "carol");
@@ -49,6 +49,7 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
       team: "red",
       models: ["gpt-*"],
       limits: noLimits,
+      output_cap: null,
       created_at: "2026-11-20T12:00:00.000Z",
       expires_at: "2026-11-20T12:00:00.009Z",
       revoked_at: null,

@@ -21,7 +21,7 @@ async function opened(kind: LedgerKind) {
 }
 
 function team(name: string, more: Partial<Team> = {}): Team {
-  return { name, models: null, limits: noLimits, createdAt: noon, ...more };
+  return { name, models: null, limits: noLimits, outputCap: null, createdAt: noon, ...more };
 }
 
 const limits = { rpm: 60, tpm: 1_000_000_000, parallel: 1 };
@@ -58,6 +58,7 @@ describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
       team: "red",
       models: ["gpt-*"],
       limits,
+      outputCap: 500,
       expiresAt: noon + 9,
       previous: { digest: "d0", validUntil: noon + 5 },
     });
@@ -86,8 +87,8 @@ describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
     expect(
       await store.keys.update("id-a", { limits: { rpm: null }, models: ["m"], team: undefined }, noon + 1),
     ).toEqual({ before: first, after: second });
-    const third = { ...second, team: null, expiresAt: null };
-    expect(await store.keys.update("id-a", { team: null, expiresAt: null }, noon + 2)).toEqual({
+    const third = { ...second, team: null, expiresAt: null, outputCap: 700 };
+    expect(await store.keys.update("id-a", { team: null, expiresAt: null, outputCap: 700 }, noon + 2)).toEqual({
       before: second,
       after: third,
     });
@@ -130,8 +131,8 @@ describe.each(ledgerKinds)("keys and teams: $name", (kind) => {
     expect(await store.teams.create(red)).toEqual({ ok: true });
     expect(await store.teams.create(team("red"))).toEqual({ ok: false, reason: "name_taken" });
     await store.keys.create(key("a", { team: "red" }));
-    const changed = { ...red, models: null, limits: { ...limits, tpm: 5 } };
-    expect(await store.teams.update("red", { models: null, limits: { tpm: 5 } }, noon)).toEqual({
+    const changed = { ...red, models: null, limits: { ...limits, tpm: 5 }, outputCap: 9 };
+    expect(await store.teams.update("red", { models: null, limits: { tpm: 5 }, outputCap: 9 }, noon)).toEqual({
       before: red,
       after: changed,
     });

@@ -5,7 +5,7 @@ import { parseScope, type Caller } from "../../src/core/budget.ts";
 import { costOf } from "../../src/core/cost.ts";
 import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import { canonicalPrice } from "../../src/core/price.ts";
-import type { HoldResult } from "../../src/ports/ledger.ts";
+import { writtenKeptMs, type HoldResult } from "../../src/ports/ledger.ts";
 import type { Store } from "../../src/store/store.ts";
 import { contentId } from "../../src/wire/content-id.ts";
 import {
@@ -177,6 +177,7 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
       stream: false,
       priceId,
       hold: usd("1"),
+      basis: null,
       cost: usd("0.2"),
       listCost: usd("0.4"),
       overage: 0n,
@@ -199,6 +200,46 @@ describe.each([...ledgerKinds, leasingKind])("the ledger: $name", (kind) => {
       delivered: null,
     });
     expect(await ledger.verify()).toEqual({ charges: 1, differences: [] });
+  });
+
+  it("keeps what a hold was computed from: the whole, or the slice that a hard budget reserves", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const basis = { by: "output_cap", outputTokens: 3000, outputCap: 1000, fitted: null };
+    const growing = { firstSlice: usd("0.3"), sliceTokens: 64 };
+    await ledger.hold(holdOf("a", usd("1"), { basis }));
+    await ledger.hold(
+      holdOf("b", usd("1"), { basis: { by: "model", outputTokens: null, outputCap: null, fitted: 7 } }),
+    );
+    await ledger.setBudget(budget({ kind: "all" }, "1d", "9", "soft"), noon);
+    await ledger.hold(holdOf("c", usd("1"), { basis, ...growing }));
+    await ledger.setBudget(budget({ kind: "all" }, "1d", "9"), noon);
+    await ledger.hold(holdOf("d", usd("1"), { basis, ...growing }));
+    await ledger.post("d", posting(1, 1), endAt(noon));
+    const bases = await Promise.all(["a", "b", "c", "d"].map(async (id) => (await ledger.charge(id))?.basis));
+    expect(bases).toEqual([
+      basis,
+      { by: "model", outputTokens: null, outputCap: null, fitted: 7 },
+      basis,
+      { ...basis, by: "slice", outputTokens: 64 },
+    ]);
+  });
+
+  it("remembers what was written first under an idempotency key, for two days", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const written = (key: string, value: string | null, at = noon) => ledger.writtenFor(key, value, at);
+    expect(await written("k", null)).toEqual({ ok: true, written: null });
+    expect(await written("k", "one")).toEqual({ ok: true, written: "one" });
+    expect(await written("k", "two")).toEqual({ ok: true, written: "one" });
+    expect(await written("k", null)).toEqual({ ok: true, written: "one" });
+    expect(await written("other", "two")).toEqual({ ok: true, written: "two" });
+    expect(await written("third", "three", noon + writtenKeptMs)).toEqual({ ok: true, written: "three" });
+    expect(await written("k", null)).toEqual({ ok: true, written: "one" });
+    await written("fourth", "four", noon + writtenKeptMs + 1);
+    expect(await written("k", "five")).toEqual({ ok: true, written: "five" });
+    const both = await Promise.all([written("race", "a"), written("race", "b")]);
+    expect(both).toEqual([both[0], both[0]]);
   });
 
   it("ends a charge whose names no database could hold as they are", async () => {

@@ -4,7 +4,7 @@ export interface ErrorBody {
   readonly type: string;
   readonly param: string | null;
   readonly code: string | null;
-  readonly metadata?: Readonly<Record<string, string | null>>;
+  readonly metadata?: Readonly<Record<string, string | number | null>>;
 }
 
 export async function errorOf(response: Response): Promise<ErrorBody> {

@@ -127,6 +127,7 @@ export function key(name: string, more: Partial<Key> = {}): Key {
     digest,
     models: null,
     limits: noLimits,
+    outputCap: null,
     createdAt: noon,
     expiresAt: null,
     revokedAt: null,

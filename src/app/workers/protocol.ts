@@ -9,7 +9,14 @@ import type { Authenticated } from "../../proxy/authenticate.ts";
 import type { Claimed, TaskClaim } from "../../proxy/claimed-task.ts";
 import type { Summary } from "../../proxy/handler.ts";
 import type { Route } from "../../http/http-app.ts";
-import type { ExtendCommand, HoldCommand, Outcome, PostCommand, VoidCommand } from "../../store/commands.ts";
+import type {
+  ExtendCommand,
+  HoldCommand,
+  Outcome,
+  PostCommand,
+  VoidCommand,
+  WrittenCommand,
+} from "../../store/commands.ts";
 
 /*
  * What crosses between the primary process of a proxy and its workers. The primary has whatever there must be one of: the
@@ -90,7 +97,7 @@ export interface Start {
 export type PlaceReply<Reply> = Reply & { readonly headers: HeaderList };
 
 /** What the path of a request asks of the ledger. */
-export type RequestCommand = HoldCommand | ExtendCommand | PostCommand | VoidCommand;
+export type RequestCommand = HoldCommand | ExtendCommand | PostCommand | VoidCommand | WrittenCommand;
 
 type EventNames = "requestStarted" | "requestEnded" | "admitted" | "refused" | "unknownFields" | "posted";
 /** The events of requests that a worker tells of. */

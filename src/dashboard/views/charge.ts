@@ -153,6 +153,9 @@ function facts(charge: ChargeDetails): View {
     ["Duration", charge.duration_ms === null ? null : duration(charge.duration_ms)],
     ["First token", charge.first_token_ms === null ? null : `after ${duration(charge.first_token_ms)}`],
     ["Held", charge.hold_usd === null ? null : amount(charge.hold_usd, { exact: true })],
+    ["Held for", heldFor(charge)],
+    ["Fitted", charge.fitted === null ? null : `to its budget: at most ${count(charge.fitted)} tokens`],
+    ["Output cap", charge.output_cap === null ? null : `${count(charge.output_cap)} tokens`],
     [
       "Beyond the hold",
       Number(charge.overage_usd) === 0 ? null : badge("warn", amount(charge.overage_usd, { exact: true })),
@@ -203,6 +206,22 @@ function facts(charge: ChargeDetails): View {
       .filter(([, value]) => value !== null && value !== undefined && value !== "")
       .map(([name, value]) => div({ key: name }, dt(null, name), dd(null, value))),
   );
+}
+
+const deciders: Record<string, string> = {
+  output_cap: "the output cap",
+  fitted: "what fits its budget",
+  slice: "the first slice of a stream",
+  default: "the endpoint’s default",
+  model: "the model’s maximum",
+  request_price: "the price of a request",
+};
+
+/** The output that was held for, and what decided it; null where no text is limited. */
+function heldFor({ held_for: held }: ChargeDetails): string | null {
+  if (held === null) return null;
+  const by = deciders[held.by] ?? held.by;
+  return held.output_tokens === null ? by : `${count(held.output_tokens)} output tokens, by ${by}`;
 }
 
 function priceWords({ from, fraction }: PriceUsed): string {

@@ -53,9 +53,19 @@ export function nameField(example: string): View {
   );
 }
 
+/** What a key or a team may ask for. */
+export interface Bounds {
+  readonly models: readonly string[] | null;
+  readonly limits: Limits;
+  readonly output_cap: number | null;
+}
+
+/** Those of a new key or team. */
+export const noBounds: Bounds = { models: null, limits: { rpm: null, tpm: null, parallel: null }, output_cap: null };
+
 /** Which models, how many requests and tokens a minute, how many at once. */
-export function boundFields(models: readonly string[] | null, limits: Limits): View[] {
-  const number = (name: keyof Limits, what: string) =>
+export function boundFields({ models, limits, output_cap: cap }: Bounds): View[] {
+  const number = (name: keyof Limits | "output_cap", what: string, value: number | null, hint?: string) =>
     field(
       what,
       input({
@@ -65,8 +75,9 @@ export function boundFields(models: readonly string[] | null, limits: Limits): V
         min: 1,
         step: 1,
         placeholder: "no limit",
-        defaultValue: String(limits[name] ?? ""),
+        defaultValue: String(value ?? ""),
       }),
+      hint,
     );
   return [
     field(
@@ -82,18 +93,20 @@ export function boundFields(models: readonly string[] | null, limits: Limits): V
     ),
     div(
       { class: "field-row three", key: "limits" },
-      number("rpm", "Requests a minute"),
-      number("tpm", "Tokens a minute"),
-      number("parallel", "At once"),
+      number("rpm", "Requests a minute", limits.rpm),
+      number("tpm", "Tokens a minute", limits.tpm),
+      number("parallel", "At once", limits.parallel),
     ),
+    number("output_cap", "Output cap", cap, "Output tokens of a request; written into those that state no maximum."),
   ];
 }
 
 /** What `boundFields` were filled with. */
-export function boundsOf(form: FormData): { readonly models: string[] | null; readonly limits: Limits } {
+export function boundsOf(form: FormData): Bounds {
   return {
     models: listOf(form, "models"),
     limits: { rpm: numberOf(form, "rpm"), tpm: numberOf(form, "tpm"), parallel: numberOf(form, "parallel") },
+    output_cap: numberOf(form, "output_cap"),
   };
 }
 

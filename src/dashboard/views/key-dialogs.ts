@@ -19,10 +19,10 @@ import {
 } from "../dom.ts";
 import { instant } from "../format.ts";
 import { say } from "../toasts.ts";
-import type { Key, Limits, NewKey } from "../types.ts";
+import type { Key, NewKey } from "../types.ts";
 import { CopyButton, Dialog, snippet } from "../ui.ts";
 import { firstRequest } from "./first-steps.ts";
-import { boundFields, boundsOf, confirmation, field, FormDialog, nameField, textOf } from "./forms.ts";
+import { boundFields, boundsOf, confirmation, field, FormDialog, nameField, noBounds, textOf } from "./forms.ts";
 
 export type KeyTask = { readonly do: "create" } | { readonly do: "edit" | "rotate" | "revoke"; readonly key: Key };
 
@@ -124,7 +124,7 @@ function editForm(key: Key, { teams, onClosed, onDone }: Omit<TaskParts, "task">
     verb: "Save",
     save,
     onClosed,
-    fields: [teamField(teams, key.team ?? ""), ...boundFields(key.models, key.limits)],
+    fields: [teamField(teams, key.team ?? ""), ...boundFields(key)],
   });
 }
 
@@ -147,14 +147,8 @@ function teamField(teams: readonly string[], value: string): View {
 
 /** What most keys do not need. */
 function moreFields(): View {
-  return details(
-    { class: "more-fields", key: "more" },
-    summary(null, "Models and limits"),
-    boundFields(null, noLimits),
-  );
+  return details({ class: "more-fields", key: "more" }, summary(null, "Models and limits"), boundFields(noBounds));
 }
-
-const noLimits: Limits = { rpm: null, tpm: null, parallel: null };
 
 const overlaps = [
   ["0s", "Stops at once"],

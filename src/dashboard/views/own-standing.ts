@@ -32,12 +32,15 @@ export function OwnStanding(): View {
   );
 }
 
-function limits({ key, limits: { rpm, tpm, parallel } }: Me): View {
+function limits({ key, limits: { rpm, tpm, parallel }, output_cap: cap, fitted }: Me): View {
   const lines = [
     key?.models === null || key === null ? "Every model that has a price." : `The models ${key.models.join(", ")}.`,
     rpm !== null && `${count(rpm.limit)} requests a minute, ${count(rpm.remaining)} of them left.`,
     tpm !== null && `${count(tpm.limit)} tokens a minute, ${count(tpm.remaining)} of them left.`,
     parallel !== null && `${count(parallel.limit)} requests at once.`,
+    cap !== null && `${count(cap)} output tokens for each answer.`,
+    fitted !== null &&
+      `Fitted to a budget on ${instant(fitted.time, "moment")}: ${fitted.model}, at most ${count(fitted.max_output_tokens)} tokens.`,
     key?.expires_at !== null && key !== null && `Until ${instant(key.expires_at, "moment")}.`,
   ];
   return div(

@@ -5,7 +5,7 @@ import { useMayEdit } from "../resource.ts";
 import { say } from "../toasts.ts";
 import type { Team } from "../types.ts";
 import { iconButton } from "../ui.ts";
-import { boundFields, boundsOf, confirmation, FormDialog, nameField, textOf } from "./forms.ts";
+import { boundFields, boundsOf, confirmation, FormDialog, nameField, noBounds, textOf } from "./forms.ts";
 import { boundWords } from "./words.ts";
 
 export type TeamTask = { readonly do: "create" } | { readonly do: "edit" | "delete"; readonly team: Team };
@@ -90,10 +90,7 @@ export function TeamDialog({ task, onClosed, onDone }: TaskParts): View {
     verb: team === null ? "Create the team" : "Save",
     save,
     onClosed,
-    fields: [
-      team === null && nameField("research"),
-      ...boundFields(team?.models ?? null, team?.limits ?? { rpm: null, tpm: null, parallel: null }),
-    ],
+    fields: [team === null && nameField("research"), ...boundFields(team ?? noBounds)],
   });
 }
 

@@ -54,11 +54,13 @@ export function doubtBadge({ doubts }: Charge): View | null {
 export function boundWords({
   models,
   limits,
+  output_cap: cap,
 }: {
   readonly models: readonly string[] | null;
   readonly limits: Limits;
+  readonly output_cap: number | null;
 }): View[] {
-  const words = limitWords(limits);
+  const words = limitWords(limits, cap);
   return [
     models === null
       ? span({ class: "muted", key: "models" }, "all models")
@@ -68,11 +70,12 @@ export function boundWords({
 }
 
 /** Null without any. */
-function limitWords({ rpm, tpm, parallel }: Limits): string | null {
+function limitWords({ rpm, tpm, parallel }: Limits, cap: number | null): string | null {
   const words = [
     rpm !== null && `${count(rpm)} requests/min`,
     tpm !== null && `${count(tpm)} tokens/min`,
     parallel !== null && `${count(parallel)} at once`,
+    cap !== null && `${count(cap)} output tokens a request`,
   ].filter((each) => each !== false);
   return words.length === 0 ? null : words.join(" · ");
 }

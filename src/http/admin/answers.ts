@@ -20,6 +20,7 @@ const usdOrNull = usd.nullable();
 const count = z.int().min(0);
 const limit = z.int().min(1).nullable();
 const limits = z.strictObject({ rpm: limit, tpm: limit, parallel: limit });
+const outputCap = limit.meta({ description: "Most output tokens for each choice of a request; null for no cap." });
 const models = z.array(z.string()).nullable().meta({ description: "Patterns of models; null for all." });
 const state = z.enum(["live", "expired", "revoked"]);
 
@@ -35,6 +36,7 @@ const keyFields = {
   team: z.string().nullable(),
   models,
   limits,
+  output_cap: outputCap,
   created_at: time,
   expires_at: timeOrNull,
   revoked_at: timeOrNull,
@@ -52,7 +54,7 @@ export const rotatedKey = z.strictObject({
   previous_valid_until: timeOrNull,
 });
 
-const teamFields = { name: z.string(), models, limits, created_at: time };
+const teamFields = { name: z.string(), models, limits, output_cap: outputCap, created_at: time };
 export const team = z.strictObject(teamFields);
 export const teamWithKeys = z.strictObject({
   ...teamFields,
@@ -107,6 +109,14 @@ const chargeFields = {
   list_cost_usd: usdOrNull,
   minimum_applied: z.boolean(),
   hold_usd: usdOrNull,
+  held_for: z
+    .strictObject({ output_tokens: count.nullable(), by: z.string() })
+    .nullable()
+    .meta({ description: "The output tokens that were held for, and the field or bound that decided." }),
+  output_cap: count.nullable().meta({ description: "The maximum that an output cap wrote into the request." }),
+  fitted: count
+    .nullable()
+    .meta({ description: "The maximum that was written into the request so that it fits its budget." }),
   overage_usd: usd,
   price_version: z.string().nullable(),
   duration_ms: z.number().nullable(),

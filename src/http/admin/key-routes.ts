@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { createKey, revokeKey, rotateKey, showKey, updateKey } from "../../admin/keys.ts";
 import { failure } from "../../admin/result.ts";
-import { limitsSchema } from "../../admin/limits.ts";
+import { limitsSchema, outputCapSchema } from "../../admin/limits.ts";
 import { modelsSchema, nameSchema } from "../../admin/names.ts";
 import { createTeam, deleteTeam, liveMembers, listTeams, showTeam, updateTeam } from "../../admin/teams.ts";
 import { teamFacts } from "../../core/audit.ts";
@@ -13,6 +13,10 @@ import * as answers from "./answers.ts";
 import { cursor, lifetime, limitOf, msOf, overlap } from "./inputs.ts";
 import { answered, found, route, type AdminRoute } from "./route.ts";
 
+const outputCap = outputCapSchema
+  .optional()
+  .meta({ description: "Most output tokens for each choice of a request; null for no cap." });
+
 const newKey = z.strictObject({
   name: nameSchema.meta({ example: "alice" }),
   team: nameSchema.nullable().optional().meta({ description: "A team that is not there yet comes to be." }),
@@ -21,6 +25,7 @@ const newKey = z.strictObject({
     .meta({ description: "Patterns of the models that it may use, such as gpt-4o*; null for all." }),
   expires: lifetime.nullable().optional(),
   limits: limitsSchema.optional(),
+  output_cap: outputCap,
 });
 
 const keyChange = z.strictObject({
@@ -28,6 +33,7 @@ const keyChange = z.strictObject({
   models: modelsSchema.optional(),
   expires: lifetime.nullable().optional().meta({ description: "How long it works from now on; null for ever." }),
   limits: limitsSchema.optional().meta({ description: "What is left out stays; null takes a limit away." }),
+  output_cap: outputCap,
 });
 
 const keyFilter = z.strictObject({
@@ -60,8 +66,8 @@ export const keyRoutes: readonly AdminRoute[] = [
     body: newKey,
     status: 201,
     answer: answers.newKey,
-    handle: async (tools, { body: { expires, ...body } }) =>
-      answered(await createKey(tools, { ...body, lifetimeMs: msOf(expires) }), ({ key, text }) =>
+    handle: async (tools, { body: { expires, output_cap, ...body } }) =>
+      answered(await createKey(tools, { ...body, outputCap: output_cap, lifetimeMs: msOf(expires) }), ({ key, text }) =>
         newKeyJson(key, text),
       ),
   }),
@@ -83,8 +89,8 @@ export const keyRoutes: readonly AdminRoute[] = [
     summary: "Change what is given of a key; its next request heeds it",
     body: keyChange,
     answer: answers.key,
-    handle: async (tools, { params: [name = ""], body: { expires, ...body } }) =>
-      answered(await updateKey(tools, name, { ...body, lifetimeMs: msOf(expires) }), ({ key }) =>
+    handle: async (tools, { params: [name = ""], body: { expires, output_cap, ...body } }) =>
+      answered(await updateKey(tools, name, { ...body, outputCap: output_cap, lifetimeMs: msOf(expires) }), ({ key }) =>
         keyJson(key, tools.clock.now()),
       ),
   }),
@@ -107,7 +113,11 @@ export const keyRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-const teamChange = z.strictObject({ models: modelsSchema.optional(), limits: limitsSchema.optional() });
+const teamChange = z.strictObject({
+  models: modelsSchema.optional(),
+  limits: limitsSchema.optional(),
+  output_cap: outputCap,
+});
 
 export const teamRoutes: readonly AdminRoute[] = [
   route("GET /teams", {
@@ -127,7 +137,8 @@ export const teamRoutes: readonly AdminRoute[] = [
     body: teamChange.extend({ name: nameSchema.meta({ example: "research" }) }),
     status: 201,
     answer: answers.team,
-    handle: async (tools, { body }) => answered(await createTeam(tools, body), ({ team }) => teamFacts(team)),
+    handle: async (tools, { body: { output_cap, ...body } }) =>
+      answered(await createTeam(tools, { ...body, outputCap: output_cap }), ({ team }) => teamFacts(team)),
   }),
   route("GET /teams/{team}", {
     role: "viewer",
@@ -143,8 +154,8 @@ export const teamRoutes: readonly AdminRoute[] = [
     summary: "Change what is given of a team",
     body: teamChange,
     answer: answers.team,
-    handle: async (tools, { params: [name = ""], body }) =>
-      answered(await updateTeam(tools, name, body), ({ team }) => teamFacts(team)),
+    handle: async (tools, { params: [name = ""], body: { output_cap, ...body } }) =>
+      answered(await updateTeam(tools, name, { ...body, outputCap: output_cap }), ({ team }) => teamFacts(team)),
   }),
   route("DELETE /teams/{team}", {
     role: "editor",

@@ -38,6 +38,7 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: "outbox", target: "outbox", key: ["seq"], counted: "seq" },
   { name: "tasks", target: "tasks", key: ["seq"], counted: "seq" },
   { name: "task_callbacks", target: "task_callbacks", key: ["charge"] },
+  { name: "written_limits", target: "written_limits", key: ["idempotency"] },
   { name: "windows", target: "budget_windows", key: ["seq"], counted: "seq" },
   {
     name: "charges",

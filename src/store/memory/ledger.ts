@@ -5,6 +5,7 @@ import { budgetRemoveEntry, budgetSetEntry, correctionEntry } from "../../core/a
 import { invariant } from "../../core/assert.ts";
 import {
   amountToHold,
+  basisToHold,
   formatScope,
   shortageOf,
   subjectOf,
@@ -50,6 +51,8 @@ import {
   type TimeSpan,
   type Verification,
   type WhatIfRow,
+  type WrittenResult,
+  writtenKeptMs,
 } from "../../ports/ledger.ts";
 import { otherNames, type RecentCursor, type RecentQuery, type SpendQuery, type SpendRow } from "../../ports/spend.ts";
 import { postCommand, voidCommand, type PostCommand, type VoidCommand } from "../commands.ts";
@@ -95,7 +98,7 @@ export class MemoryLedger implements Ledger {
       if (shortage !== null) return { ok: false, reason: "no_room", shortage };
     }
     if (price !== null) this.#state.prices.set(price.id, price.canonical);
-    this.#state.charges.set(id, pendingCharge(request, amount, this.#run));
+    this.#state.charges.set(id, pendingCharge(request, amount, windows, this.#run));
     return { ok: true, room: tightestRoom(this.#open(caller, at)) };
   }
 
@@ -159,6 +162,15 @@ export class MemoryLedger implements Ledger {
     return this.#settle(id, end, () => ({ state: "voided", reason }));
   }
 
+  async writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult> {
+    const known = this.#state.written;
+    if (written !== null) {
+      for (const [key, { at: then }] of known) if (then < at - writtenKeptMs) known.delete(key);
+      if (!known.has(idempotency)) known.set(idempotency, { written, at });
+    }
+    return { ok: true, written: known.get(idempotency)?.written ?? null };
+  }
+
   async adjust(id: string, correction: Correction): Promise<AdjustResult> {
     const corrected = this.#state.charges.get(id);
     if (corrected === undefined) return "no_such_charge";
@@ -186,6 +198,7 @@ export class MemoryLedger implements Ledger {
       stream,
       priceId: null,
       hold: null,
+      basis: null,
       cost: amount,
       listCost: listAmount,
       overage: noMoney,
@@ -596,8 +609,13 @@ function windowName(budget: Budget, start: number, subject: string): string {
   return `${budget.id} ${start} ${subject}`;
 }
 
-function pendingCharge(request: HoldRequest, hold: PicoUsd | null, owner: number): StoredCharge {
-  const { id, kind, at, caller, route, model, group, stream, price, tags, retry } = request;
+function pendingCharge(
+  request: HoldRequest,
+  hold: PicoUsd | null,
+  windows: readonly BudgetWindow[],
+  owner: number,
+): StoredCharge {
+  const { id, kind, at, caller, route, model, group, stream, price, tags, retry, basis = null } = request;
   return {
     id,
     kind,
@@ -613,6 +631,7 @@ function pendingCharge(request: HoldRequest, hold: PicoUsd | null, owner: number
     stream,
     priceId: price?.id ?? null,
     hold,
+    basis: basisToHold(windows, basis, request.sliceTokens ?? null),
     cost: null,
     listCost: null,
     overage: noMoney,

@@ -38,6 +38,8 @@ export interface MemoryState {
   readonly tasks: Map<string, Task>;
   /** By the charge. */
   readonly callbacks: Map<string, TaskCallback>;
+  /** What was written under idempotency keys, and when. */
+  readonly written: Map<string, { readonly written: string; readonly at: number }>;
   readonly listeners: Set<() => void>;
   runs: number;
   timeZone: string | null;
@@ -57,6 +59,7 @@ export function emptyState(): MemoryState {
     callbacks: new Map(),
     admins: new Map(),
     audit: [],
+    written: new Map(),
     listeners: new Set(),
     runs: 0,
     timeZone: null,

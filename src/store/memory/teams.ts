@@ -61,7 +61,7 @@ export class MemoryTeamStore implements TeamStore {
 /** A team that a key is given comes to be with it. */
 export function ensureTeam(state: MemoryState, name: string | null, made: Pick<NewAuditEntry, "at" | "by">): void {
   if (name === null || state.teams.has(name)) return;
-  const team = { name, models: null, limits: noLimits, createdAt: made.at };
+  const team = { name, models: null, limits: noLimits, outputCap: null, createdAt: made.at };
   state.teams.set(name, team);
   recordAudit(state, teamEntry("teams.create", null, team, made));
 }

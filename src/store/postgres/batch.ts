@@ -11,6 +11,7 @@ import type {
   SawTaskCommand,
   VoidCommand,
 } from "../commands.ts";
+import { basisOf } from "../commands.ts";
 import { amountUnder, type KnownBudgets, type NamedWindow } from "./known-budgets.ts";
 import { storableJson } from "./text.ts";
 
@@ -208,6 +209,7 @@ class Plan {
     this.#ids.push(id);
     if (priceId !== null && canonical !== null) this.#prices.set(priceId, canonical);
     const windows = this.#budgets.windowsOf({ key, team }, at);
+    const basis = basisOf(windows, command);
     const amount = amountUnder(windows, whole, firstSlice);
     const isRefused = (amount === null || !bounded) && windows.some(({ budget }) => budget.mode === "hard");
     this.#needed.push(amount);
@@ -225,6 +227,10 @@ class Plan {
       price_id: priceId,
       tags,
       retry,
+      held_by: basis?.by ?? null,
+      held_output: basis?.outputTokens ?? null,
+      output_cap: basis?.outputCap ?? null,
+      fitted: basis?.fitted ?? null,
       set: this.#sets.position(windows),
       hold: amount?.toString() ?? null,
       amount: isRefused ? null : (amount ?? 0n).toString(),

@@ -592,13 +592,18 @@ create function farebox_insert_holds(claims jsonb, run bigint, wanted integer, g
 declare
   written integer;
 begin
-  insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags, retry, windows, leased)
+  insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags, retry, held_by, held_output, output_cap,
+    fitted, windows, leased)
   select h.id, h.kind, 'pending', run, h.admitted_at, h.key, h.team, h.route, h.model, h.price_group, h.stream, h.price_id, h.hold, h.tags, h.retry,
+    h.held_by, h.held_output, h.output_cap, h.fitted,
     coalesce(set_wins[h.set], '{}')::bigint[], ('{' || coalesce(leased[h.n], '') || '}')::bigint[]
   from rows from (jsonb_to_recordset(claims) as (
     op text, "set" integer, id text, kind text, admitted_at bigint, key text, team text, route text, model text, price_group text,
-    stream bigint, price_id text, hold bigint, tags text, retry bigint
-  )) with ordinality h (op, "set", id, kind, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags, retry, n)
+    stream bigint, price_id text, hold bigint, tags text, retry bigint, held_by text, held_output bigint, output_cap bigint, fitted bigint
+  )) with ordinality h (
+    op, "set", id, kind, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags, retry, held_by, held_output, output_cap,
+    fitted, n
+  )
   where h.op = 'hold' and granted[h.n] is not null
   order by h.n
   on conflict (id, admitted_at) do nothing;

@@ -11,8 +11,8 @@ import { ensureTeam } from "./teams.ts";
 /** Inserts a key, unless its name was ever given to another one. Throws where its id or digest is taken. */
 export async function createKey(db: Statements, key: Key, by: string): Promise<KeyCreation> {
   const added = await db.run(
-    `insert into keys (team, digest, models, rpm, tpm, parallel, expires_at, rotated_at, previous_digest, previous_valid_until, id, name,
-     created_at, revoked_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) on conflict (name) do nothing`,
+    `insert into keys (team, digest, models, rpm, tpm, parallel, output_cap, expires_at, rotated_at, previous_digest, previous_valid_until, id, name,
+     created_at, revoked_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) on conflict (name) do nothing`,
     [...keyColumns(key), key.id, key.name, key.createdAt, key.revokedAt],
   );
   if (added === 0) return { ok: false, reason: "name_taken" };
@@ -33,8 +33,8 @@ export async function updateKey(
   const after = changedKey(before, change);
   await ensureTeam(db, after.team, { at, by });
   await db.run(
-    `update keys set team = $1, digest = $2, models = $3, rpm = $4, tpm = $5, parallel = $6, expires_at = $7, rotated_at = $8,
-     previous_digest = $9, previous_valid_until = $10 where id = $11`,
+    `update keys set team = $1, digest = $2, models = $3, rpm = $4, tpm = $5, parallel = $6, output_cap = $7, expires_at = $8,
+     rotated_at = $9, previous_digest = $10, previous_valid_until = $11 where id = $12`,
     [...keyColumns(after), id],
   );
   await recordAudit(db, keyEntry(keyAction(change), before, after, { at, by }));

@@ -8,6 +8,7 @@ import { createKey, revokeKey, updateKey } from "./keys.ts";
 import { putMessages, recordTry, removeMessages } from "./outbox.ts";
 import { putCallback } from "./task-callbacks.ts";
 import { createTeam, removeTeam, updateTeam } from "./teams.ts";
+import { writtenFor } from "./written-limits.ts";
 
 const announced = ["createKey", "updateKey", "revokeKey", "createTeam", "updateTeam", "removeTeam"] as const;
 const quiet = [
@@ -19,6 +20,7 @@ const quiet = [
   "triedMessage",
   "removeMessages",
   "putCallback",
+  "written",
 ] as const;
 
 /** Commands that touch no sum, each of them a short transaction. */
@@ -74,6 +76,8 @@ function run(db: Statements, command: OrdinaryCommand): Promise<ReplyTo<Ordinary
       return removeMessages(db, command[1], command[2]);
     case "putCallback":
       return putCallback(db, command[1]);
+    case "written":
+      return writtenFor(db, command);
     default:
       return assertNever(command);
   }

@@ -17,16 +17,16 @@ type Made = Pick<NewAuditEntry, "at" | "by">;
 export async function ensureTeam(db: Statements, name: string | null, { at, by }: Made): Promise<void> {
   if (name === null) return;
   do {
-    await createTeam(db, { name, models: null, limits: noLimits, createdAt: at }, by);
+    await createTeam(db, { name, models: null, limits: noLimits, outputCap: null, createdAt: at }, by);
     // One that was there may have been removed while this waited for its row.
   } while ((await db.row("select 1 from teams where name = $1 for share", [name])) === undefined);
 }
 
 export async function createTeam(db: Statements, team: Team, by: string): Promise<TeamCreation> {
-  const { name, models, limits, createdAt } = team;
+  const { name, models, limits, outputCap, createdAt } = team;
   const added = await db.run(
-    "insert into teams (name, models, rpm, tpm, parallel, created_at) values ($1, $2, $3, $4, $5, $6) on conflict (name) do nothing",
-    [name, modelsText(models), limits.rpm, limits.tpm, limits.parallel, createdAt],
+    "insert into teams (name, models, rpm, tpm, parallel, output_cap, created_at) values ($1, $2, $3, $4, $5, $6, $7) on conflict (name) do nothing",
+    [name, modelsText(models), limits.rpm, limits.tpm, limits.parallel, outputCap, createdAt],
   );
   if (added === 0) return { ok: false, reason: "name_taken" };
   await recordAudit(db, teamEntry("teams.create", null, team, { at: createdAt, by }));
@@ -42,12 +42,13 @@ export async function updateTeam(
   const before = await lockedTeam(db, name);
   if (before === undefined) return undefined;
   const after = changedTeam(before, change);
-  const { models, limits } = after;
-  await db.run("update teams set models = $1, rpm = $2, tpm = $3, parallel = $4 where name = $5", [
+  const { models, limits, outputCap } = after;
+  await db.run("update teams set models = $1, rpm = $2, tpm = $3, parallel = $4, output_cap = $5 where name = $6", [
     modelsText(models),
     limits.rpm,
     limits.tpm,
     limits.parallel,
+    outputCap,
     name,
   ]);
   await recordAudit(db, teamEntry("teams.update", before, after, made));

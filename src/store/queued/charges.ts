@@ -7,6 +7,7 @@ import type {
   HoldResult,
   Posting,
   SettleResult,
+  WrittenResult,
 } from "../../ports/ledger.ts";
 import { holdCommand, postCommand, voidCommand } from "../commands.ts";
 import type { CommandSink } from "../queue.ts";
@@ -40,6 +41,11 @@ export class QueuedCharges implements ChargeLedger {
 
   async extend(id: string, amount: PicoUsd, atLeast: PicoUsd): Promise<ExtendResult> {
     const answer = await this.#commands.submit(["extend", id, amount, atLeast]);
+    return answer.ok ? answer.reply : unavailable;
+  }
+
+  async writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult> {
+    const answer = await this.#commands.submit(["written", idempotency, written, at]);
     return answer.ok ? answer.reply : unavailable;
   }
 

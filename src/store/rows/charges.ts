@@ -2,6 +2,7 @@ import type { Charge, ChargeState, Formula, HoldKind, Source } from "../../core/
 import { standardBilling, type Billing } from "../../core/cost.ts";
 import { parseDoubts } from "../../core/doubts.ts";
 import type { PicoUsd } from "../../core/money.ts";
+import type { HoldBasis } from "../../core/output-cap.ts";
 import type { Delivered } from "../../core/settlement.ts";
 import { tokenClasses, type TokenClass, type TokenCounts } from "../../core/tokens.ts";
 
@@ -46,6 +47,10 @@ export type ChargeRow = Readonly<Record<TokenClass, bigint>> & {
   readonly in_doubt: bigint;
   readonly delivered_input: bigint | null;
   readonly delivered_output: bigint | null;
+  readonly held_by: string | null;
+  readonly held_output: bigint | null;
+  readonly output_cap: bigint | null;
+  readonly fitted: bigint | null;
 };
 
 /** The columns of a charge for `chargeOf`: its own, and what its task used up. */
@@ -72,6 +77,7 @@ export function chargeOf(row: ShownChargeRow): Charge {
     priceId: row.price_id,
     servedPriceId: row.served_price_id,
     hold: row.hold,
+    basis: basisOf(row),
     cost: row.cost,
     listCost: row.list_cost,
     overage: row.overage,
@@ -117,6 +123,16 @@ export function deliveredOf({
   delivered_output: output,
 }: Pick<ChargeRow, "delivered_input" | "delivered_output">): Delivered | null {
   return input === null || output === null ? null : { input: Number(input), output: Number(output) };
+}
+
+function basisOf(row: Pick<ChargeRow, "held_by" | "held_output" | "output_cap" | "fitted">): HoldBasis | null {
+  if (row.held_by === null) return null;
+  return {
+    by: row.held_by,
+    outputTokens: numberOrNull(row.held_output),
+    outputCap: numberOrNull(row.output_cap),
+    fitted: numberOrNull(row.fitted),
+  };
 }
 
 function numberOrNull(value: bigint | null): number | null {

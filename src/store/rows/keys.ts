@@ -10,6 +10,7 @@ export interface KeyRow extends Limits {
   readonly team: string | null;
   readonly digest: string;
   readonly models: string | null;
+  readonly output_cap: number | null;
   readonly created_at: number;
   readonly expires_at: number | null;
   readonly revoked_at: number | null;
@@ -26,6 +27,7 @@ export function keyOf(row: KeyRow): Key {
     digest: row.digest,
     models: modelsOf(row),
     limits: limitsOf(row),
+    outputCap: row.output_cap,
     createdAt: row.created_at,
     expiresAt: row.expires_at,
     revokedAt: row.revoked_at,
@@ -37,8 +39,17 @@ export function keyOf(row: KeyRow): Key {
   };
 }
 
-/** What a change of a key may touch: the values of team, digest, models, rpm, tpm, parallel, expires_at, rotated_at, previous_digest and previous_valid_until. */
-export function keyColumns({ team, digest, models, limits, expiresAt, rotatedAt, previous }: Key): readonly unknown[] {
+/** What a change of a key may touch: the values of team, digest, models, rpm, tpm, parallel, output_cap, expires_at, rotated_at, previous_digest and previous_valid_until. */
+export function keyColumns({
+  team,
+  digest,
+  models,
+  limits,
+  outputCap,
+  expiresAt,
+  rotatedAt,
+  previous,
+}: Key): readonly unknown[] {
   return [
     team,
     digest,
@@ -46,6 +57,7 @@ export function keyColumns({ team, digest, models, limits, expiresAt, rotatedAt,
     limits.rpm,
     limits.tpm,
     limits.parallel,
+    outputCap,
     expiresAt,
     rotatedAt,
     previous?.digest ?? null,
@@ -57,11 +69,18 @@ export function keyColumns({ team, digest, models, limits, expiresAt, rotatedAt,
 export interface TeamRow extends Limits {
   readonly name: string;
   readonly models: string | null;
+  readonly output_cap: number | null;
   readonly created_at: number;
 }
 
 export function teamOf(row: TeamRow): Team {
-  return { name: row.name, models: modelsOf(row), limits: limitsOf(row), createdAt: row.created_at };
+  return {
+    name: row.name,
+    models: modelsOf(row),
+    limits: limitsOf(row),
+    outputCap: row.output_cap,
+    createdAt: row.created_at,
+  };
 }
 
 /** As it is stored, of keys too. */

@@ -4,7 +4,7 @@ import type { ChargeState, HoldKind } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
 import { tokenClasses } from "../../core/tokens.ts";
 import type { WindowBook, OpenWindow } from "./budgets.ts";
-import { inDoubt, noteColumns, type HoldCommand, type PostCommand, type VoidCommand } from "../commands.ts";
+import { basisOf, inDoubt, noteColumns, type HoldCommand, type PostCommand, type VoidCommand } from "../commands.ts";
 import type { Connection, Statement } from "./connection.ts";
 
 /** A pending charge as the writer keeps it from its hold to its end. */
@@ -53,8 +53,8 @@ export class ChargeBook {
     this.#windows = windows;
     this.#insert = db.prepare(
       `insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags,
-         retry)
-       values (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`,
+         retry, held_by, held_output, output_cap, fitted)
+       values (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`,
     );
     this.#insertPrice = db.prepare("insert into price_versions (id, canonical) values (?, ?) on conflict do nothing");
     this.#enlarge = db.prepare("update charges set hold = ? where seq = ? and state = 'pending'");
@@ -82,6 +82,7 @@ export class ChargeBook {
   insert(command: HoldCommand, amount: PicoUsd | null, owner: number, windows: readonly OpenWindow[]): boolean {
     const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, , , tags, retry] = command;
     this.#writePrice(priceId, canonical);
+    const basis = basisOf(windows, command);
     const { changes, lastInsertRowid } = this.#insert.run(
       id,
       kind,
@@ -97,6 +98,10 @@ export class ChargeBook {
       amount,
       tags,
       retry,
+      basis?.by ?? null,
+      basis?.outputTokens ?? null,
+      basis?.outputCap ?? null,
+      basis?.fitted ?? null,
     );
     if (changes === 0) return false;
     const seq = Number(lastInsertRowid);

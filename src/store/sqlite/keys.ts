@@ -13,8 +13,8 @@ export function createKey(db: Connection, key: Key, by: string): KeyCreation {
   if (taken !== undefined) return { ok: false, reason: "name_taken" };
   ensureTeam(db, key.team, { at: key.createdAt, by });
   db.prepare(
-    `insert into keys (team, digest, models, rpm, tpm, parallel, expires_at, rotated_at, previous_digest, previous_valid_until, id, name,
-     created_at, revoked_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    `insert into keys (team, digest, models, rpm, tpm, parallel, output_cap, expires_at, rotated_at, previous_digest, previous_valid_until, id,
+     name, created_at, revoked_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   ).run(...keyColumns(key), key.id, key.name, key.createdAt, key.revokedAt);
   recordAudit(db, keyEntry("keys.create", null, key, { at: key.createdAt, by }));
   return { ok: true };
@@ -32,8 +32,8 @@ export function updateKey(
   const after = changedKey(before, change);
   ensureTeam(db, after.team, { at, by });
   db.prepare(
-    `update keys set team = ?, digest = ?, models = ?, rpm = ?, tpm = ?, parallel = ?, expires_at = ?, rotated_at = ?, previous_digest = ?,
-     previous_valid_until = ? where id = ?`,
+    `update keys set team = ?, digest = ?, models = ?, rpm = ?, tpm = ?, parallel = ?, output_cap = ?, expires_at = ?, rotated_at = ?,
+     previous_digest = ?, previous_valid_until = ? where id = ?`,
   ).run(...keyColumns(after), id);
   recordAudit(db, keyEntry(keyAction(change), before, after, { at, by }));
   return { before, after };

@@ -11,16 +11,16 @@ type Made = Pick<NewAuditEntry, "at" | "by">;
 
 /** A team that a key is given comes to be with it. */
 export function ensureTeam(db: Connection, name: string | null, { at, by }: Made): void {
-  if (name !== null) createTeam(db, { name, models: null, limits: noLimits, createdAt: at }, by);
+  if (name !== null) createTeam(db, { name, models: null, limits: noLimits, outputCap: null, createdAt: at }, by);
 }
 
 export function createTeam(db: Connection, team: Team, by: string): TeamCreation {
-  const { name, models, limits, createdAt } = team;
+  const { name, models, limits, outputCap, createdAt } = team;
   const { changes } = db
     .prepare(
-      "insert into teams (name, models, rpm, tpm, parallel, created_at) values (?, ?, ?, ?, ?, ?) on conflict do nothing",
+      "insert into teams (name, models, rpm, tpm, parallel, output_cap, created_at) values (?, ?, ?, ?, ?, ?, ?) on conflict do nothing",
     )
-    .run(name, modelsText(models), limits.rpm, limits.tpm, limits.parallel, createdAt);
+    .run(name, modelsText(models), limits.rpm, limits.tpm, limits.parallel, outputCap, createdAt);
   if (changes === 0) return { ok: false, reason: "name_taken" };
   recordAudit(db, teamEntry("teams.create", null, team, { at: createdAt, by }));
   return { ok: true };
@@ -30,12 +30,13 @@ export function updateTeam(db: Connection, name: string, change: TeamChange, mad
   const before = new TeamReads(db).find(name);
   if (before === undefined) return undefined;
   const after = changedTeam(before, change);
-  const { models, limits } = after;
-  db.prepare("update teams set models = ?, rpm = ?, tpm = ?, parallel = ? where name = ?").run(
+  const { models, limits, outputCap } = after;
+  db.prepare("update teams set models = ?, rpm = ?, tpm = ?, parallel = ?, output_cap = ? where name = ?").run(
     modelsText(models),
     limits.rpm,
     limits.tpm,
     limits.parallel,
+    outputCap,
     name,
   );
   recordAudit(db, teamEntry("teams.update", before, after, made));

@@ -34,6 +34,7 @@ import { putMessages, recordTry, removeMessages } from "./outbox.ts";
 import { RollupBook } from "./rollups.ts";
 import { bindTask, endTask, runsTask, sawTask } from "./tasks.ts";
 import { putCallback } from "./task-callbacks.ts";
+import { writtenFor } from "./written-limits.ts";
 import { createTeam, removeTeam, updateTeam } from "./teams.ts";
 
 /**
@@ -165,6 +166,8 @@ export class Writer {
       case "post":
       case "void":
         return this.#settleOrCorrect(command);
+      case "written":
+        return writtenFor(this.#db, command);
       case "adjust":
         return this.#announcing(() => adjust(this.#db, this.#windows, this.#rollups, command));
       case "setBudget":

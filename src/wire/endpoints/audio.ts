@@ -105,6 +105,7 @@ function audioAt(route: string, of: Pick<Endpoint, "fields" | "readRequest" | "f
     answersMedia: true,
     answerReader: () => outlineReader(readTranscript),
     transcript: () => mediaTranscript([ending]),
+    maximum: null,
     askForUsage: null,
     breakEvent: typedRefusalEvent,
   };

@@ -14,6 +14,7 @@ export const chatCompletions: Endpoint = {
   answersMedia: false,
   answerReader: () => readerOfWhole(readChatAnswer),
   transcript: chatTranscript,
+  maximum: { api: "chat", fields: ["max_tokens", "max_completion_tokens"], absent: null },
   askForUsage: withStreamUsage,
   breakEvent: refusalEvent,
 };

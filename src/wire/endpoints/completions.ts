@@ -49,7 +49,7 @@ export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
   const best = choicesOf(body["best_of"]);
   if (best === undefined) return invalid("best_of", "'best_of' must be a whole number of at least 1");
   const { prompts, hasParts } = promptsOf(body["prompt"]);
-  const outputLimit = outputLimitOf(body["max_tokens"]) ?? defaultOutputTokens;
+  const { outputLimit, maximumField } = outputLimitOf(body, "max_tokens");
   return {
     ok: true,
     request: {
@@ -62,10 +62,11 @@ export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
         prompts,
         // Each prompt has choices of its own, and all of `best_of` are billed though the best alone is shown.
         choices: prompts * Math.max(choices, best),
-        outputLimit,
+        outputLimit: outputLimit ?? defaultOutputTokens,
         unboundedFields: findings.context,
       },
       unboundedFields: [...findings.expensive, ...(hasParts ? ["prompt"] : [])],
+      ...maximumField,
       ...requestTerms(body, unboundTools),
       fields: findings,
       classes: findings.cachesForHour ? hourClasses : classes,
@@ -82,6 +83,7 @@ export const completions: Endpoint = {
   answersMedia: false,
   answerReader: () => readerOfWhole(readChatAnswer),
   transcript: chatTranscript,
+  maximum: { api: "completions", fields: ["max_tokens"], absent: defaultOutputTokens },
   askForUsage: withStreamUsage,
   breakEvent: refusalEvent,
 };

@@ -80,6 +80,7 @@ export const embeddings: Endpoint = {
   answersMedia: false,
   answerReader: () => outlineReader(readEmbeddings),
   transcript: chatTranscript,
+  maximum: null,
   askForUsage: null,
   breakEvent: refusalEvent,
 };

@@ -144,6 +144,7 @@ function imagesAt(route: string, form: FormReading | null): Endpoint {
     answersMedia: false,
     answerReader: () => outlineReader(readImages),
     transcript: () => mediaTranscript(["image_generation.completed", "image_edit.completed"], imageUsage),
+    maximum: null,
     askForUsage: null,
     breakEvent: typedRefusalEvent,
   };

@@ -32,6 +32,7 @@ export const passthrough: Endpoint = {
   answersMedia: true,
   answerReader: () => outlineReader(readAnswer),
   transcript: () => new StreamTranscript({ lastEvents: () => undefined, reading: () => new AnyReading() }),
+  maximum: null,
   askForUsage: null,
   breakEvent: refusalEvent,
 };

@@ -29,6 +29,7 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
     return invalid("input", "'input' must be a text or a list of items");
   }
   const items = listOr(input).map(objectOr);
+  const { outputLimit, maximumField } = outputLimitOf(body, "max_output_tokens");
   const parts = readParts(items, findings);
   const unbounded = unboundedFields(body, findings);
   return {
@@ -46,10 +47,13 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
         audioParts: parts.audios,
         fileParts: parts.files,
         choices: 1,
-        outputLimit: outputLimitOf(body["max_output_tokens"]),
+        outputLimit,
         unboundedFields: findings.context,
       },
       unboundedFields: [...unbounded, ...unseenFields(body)],
+      ...maximumField,
+      isCutWorthless: listOr(body["tools"]).length > 0 || asksForForm(body),
+      hasThinkingBudget: objectOr(body["reasoning"])["max_tokens"] != null,
       ...requestTerms(body, { areShown: true, callsMax: toolCallsMax(body["max_tool_calls"]) }),
       fields: findings,
       classes: { prompt: promptClasses(parts, findings), completion: ["output", "reasoning"] },
@@ -67,6 +71,11 @@ function toolCallsMax(stated: unknown): number | "malformed" | null {
 /** The answer to one in the background comes before it has run, so that it carries no usage. */
 function unseenFields(body: JsonObject): string[] {
   return (body["background"] ?? false) === false ? [] : ["background"];
+}
+
+function asksForForm(body: JsonObject): boolean {
+  const format = objectOr(body["text"])["format"];
+  return format != null && objectOr(format)["type"] !== "text";
 }
 
 function readParts(items: readonly JsonObject[], findings: Findings): PromptParts {

@@ -13,6 +13,7 @@ export const responses: Endpoint = {
   answersMedia: false,
   answerReader: () => readerOfWhole(readResponse),
   transcript: responsesTranscript,
+  maximum: { api: "responses", fields: ["max_output_tokens"], absent: null },
   askForUsage: null,
   breakEvent: typedRefusalEvent,
 };

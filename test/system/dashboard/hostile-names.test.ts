@@ -21,7 +21,7 @@ function hostile(name: string): string {
 async function writeHostile({ serving: { ledger, keys, teams } }: RunningProxy): Promise<void> {
   const at = Date.now() - 5_000;
   await teams.create(
-    { name: hostile("team"), models: [hostile("pattern")], limits: noLimits, createdAt: at },
+    { name: hostile("team"), models: [hostile("pattern")], limits: noLimits, outputCap: null, createdAt: at },
     hostile("admin"),
   );
   const owner = key(hostile("key"), {

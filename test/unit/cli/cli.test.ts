@@ -146,6 +146,7 @@ describe("keys", () => {
       team: "research",
       models: ["gpt-4o*", "o3"],
       limits: { rpm: null, tpm: null, parallel: null },
+      output_cap: null,
       created_at: "2026-11-20T12:00:00.000Z",
       expires_at: "2026-12-20T12:00:00.000Z",
       revoked_at: null,
@@ -167,7 +168,9 @@ describe("keys", () => {
       ["carol", "revoked"],
     ]);
     const plain = await farebox.run("keys", "list");
-    expect(plain.stdout.split("\n")[0]).toBe("name\tid\tteam\tmodels\trpm\ttpm\tparallel\tstate\tcreated\texpires");
+    expect(plain.stdout.split("\n")[0]).toBe(
+      "name\tid\tteam\tmodels\trpm\ttpm\tparallel\toutput cap\tstate\tcreated\texpires",
+    );
     expect(plain.stdout).not.toContain(key.slice(20));
   });
 
@@ -430,6 +433,9 @@ describe("a ledger with charges", () => {
         list_cost_usd: "0.006",
         minimum_applied: false,
         hold_usd: "1.00",
+        held_for: null,
+        output_cap: null,
+        fitted: null,
         overage_usd: "0.00",
         price_version: expect.any(String),
         duration_ms: 1200,

@@ -13,6 +13,7 @@ const none = { rpm: null, tpm: null, parallel: null };
 
 describe("wrong wishes", () => {
   const limit = "It must be a whole number from 1 to 1000000000, or none.";
+  const cap = "It must be a whole number from 1 to 100000000, or none.";
   it.each([
     [["keys", "create", "a", "--rpm", "0"], limit],
     [["keys", "create", "a", "--rpm", "-5"], limit],
@@ -21,6 +22,8 @@ describe("wrong wishes", () => {
     [["keys", "create", "a", "--parallel", "99999999999999999999"], limit],
     [["keys", "create", "a", "--parallel", "1e3"], limit],
     [["keys", "create", "a", "--parallel", ""], limit],
+    [["keys", "create", "a", "--output-cap", "0"], cap],
+    [["teams", "update", "a", "--output-cap", "100000001"], cap],
     [["keys", "create", "a", "--team", "Research Team"], "farebox: team must be 1 to 63 of a-z"],
     [["keys", "create", "a", "--models", "gpt 4"], "farebox: models must be model names or patterns such as gpt-4o*"],
     [["keys", "update", "a"], "farebox: nothing to change was given"],
@@ -71,6 +74,8 @@ describe("keys", () => {
       "1000000000",
       "--parallel",
       "1",
+      "--output-cap",
+      "500",
     );
     expect(made.stderr).toContain("note: team red is new; it has no limits\n");
     expect((await farebox.run("keys", "create", "bob", "--team", "red", "--rpm", "none")).stderr).toBe("");
@@ -82,14 +87,15 @@ describe("keys", () => {
     });
     expect(await farebox.json("keys", "list")).toMatchObject({ keys: [{ limits }, { limits: none }] });
     expect((await farebox.run("keys", "show", "alice")).stdout).toContain("rpm\t60\ntpm\t1000000000\nparallel\t1\n");
+    expect((await farebox.run("keys", "show", "alice")).stdout).toContain("output_cap\t500\n");
     const [titles, ...rows] = (await farebox.run("keys", "list")).stdout
       .trim()
       .split("\n")
       .map((line) => line.split("\t"));
-    expect(titles?.slice(3, 7)).toEqual(["models", "rpm", "tpm", "parallel"]);
-    expect(rows.map((row) => row.slice(3, 7))).toEqual([
-      ["all", "60", "1000000000", "1"],
-      ["all", "-", "-", "-"],
+    expect(titles?.slice(3, 8)).toEqual(["models", "rpm", "tpm", "parallel", "output cap"]);
+    expect(rows.map((row) => row.slice(3, 8))).toEqual([
+      ["all", "60", "1000000000", "1", "500"],
+      ["all", "-", "-", "-", "-"],
     ]);
   });
 
@@ -200,10 +206,13 @@ describe("teams", () => {
       stdout: "created red\n",
       stderr: `created the ledger at ${farebox.database}\n`,
     });
-    expect(await farebox.json("teams", "update", "red", "--tpm", "9", "--models", "gpt-*")).toEqual({
+    expect(
+      await farebox.json("teams", "update", "red", "--tpm", "9", "--models", "gpt-*", "--output-cap", "700"),
+    ).toEqual({
       name: "red",
       models: ["gpt-*"],
       limits: { rpm: 600, tpm: 9, parallel: null },
+      output_cap: 700,
       created_at: "2026-11-20T12:00:00.000Z",
     });
     await farebox.run("keys", "create", "alice", "--team", "red");
@@ -214,7 +223,7 @@ describe("teams", () => {
       limits: { rpm: 600 },
     });
     expect((await farebox.run("teams", "list")).stdout).toBe(
-      "name\tmodels\trpm\ttpm\tparallel\tkeys\tcreated\nred\tgpt-*\t600\t9\t-\t1\t2026-11-20T12:00:00.000Z\n",
+      "name\tmodels\trpm\ttpm\tparallel\toutput cap\tkeys\tcreated\nred\tgpt-*\t600\t9\t-\t700\t1\t2026-11-20T12:00:00.000Z\n",
     );
     expect(await farebox.run("teams", "delete", "red")).toEqual({
       code: 2,

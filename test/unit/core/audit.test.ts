@@ -40,6 +40,7 @@ const key: Key = {
   digest: "secret",
   models: ["a*"],
   limits,
+  outputCap: 500,
   createdAt: 0,
   expiresAt: 1000,
   revokedAt: 2000,
@@ -55,7 +56,7 @@ const admin: Admin = {
   expiresAt: 1000,
   revokedAt: null,
 };
-const team: Team = { name: "red", models: null, limits, createdAt: 0 };
+const team: Team = { name: "red", models: null, limits, outputCap: null, createdAt: 0 };
 const budget: Omit<Budget, "id"> = {
   scope: { kind: "key", key: "k1" },
   period: "1d",
@@ -73,6 +74,7 @@ describe("what the audit shows", () => {
       team: "red",
       models: ["a*"],
       limits,
+      output_cap: 500,
       created_at: "1970-01-01T00:00:00.000Z",
       expires_at: "1970-01-01T00:00:01.000Z",
       revoked_at: "1970-01-01T00:00:02.000Z",
@@ -99,7 +101,13 @@ describe("what the audit shows", () => {
   });
 
   it("of a team and a budget is all that they are", () => {
-    expect(teamFacts(team)).toEqual({ name: "red", models: null, limits, created_at: "1970-01-01T00:00:00.000Z" });
+    expect(teamFacts(team)).toEqual({
+      name: "red",
+      models: null,
+      limits,
+      output_cap: null,
+      created_at: "1970-01-01T00:00:00.000Z",
+    });
     expect(budgetFacts(budget, nameOf)).toEqual({
       scope: "key:alice",
       period: "1d",

@@ -19,6 +19,7 @@ const key: Key = {
   digest: "first",
   models: ["gpt-*"],
   limits: { rpm: 1, tpm: 2, parallel: 3 },
+  outputCap: 500,
   createdAt: 10,
   expiresAt: 1000,
   revokedAt: null,

@@ -29,12 +29,13 @@ describe("a change of limits", () => {
 });
 
 describe("a change of a team", () => {
-  const team: Team = { name: "red", models: ["a"], limits, createdAt: 1 };
+  const team: Team = { name: "red", models: ["a"], limits, outputCap: null, createdAt: 1 };
   it.each<[TeamChange, Partial<Team>]>([
     [{}, {}],
     [{ models: undefined, limits: undefined }, {}],
     [{ models: ["b"] }, { models: ["b"] }],
     [{ models: null }, { models: null }],
+    [{ outputCap: 500 }, { outputCap: 500 }],
     [{ limits: { rpm: 7 } }, { limits: { rpm: 7, tpm: 2, parallel: 3 } }],
   ])("%j leaves the rest", (change, expected) => {
     expect(changedTeam(team, change)).toEqual({ ...team, ...expected });

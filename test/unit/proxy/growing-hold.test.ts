@@ -75,6 +75,7 @@ function streaming(setting: Setting = {}) {
     unboundedFields: [],
     bounded: true,
     toolCalls: null,
+    outputTokens: null,
     catalogue: catalogueOf([asModel]),
     hold: costAt(1000),
     growth,

@@ -25,6 +25,7 @@ function quote(changes: Partial<Quote> = {}): Quote {
     catalogue: catalogueOf([asked]),
     hold: pico(1000),
     growth: null,
+    outputTokens: 100,
     ...changes,
   };
 }
@@ -78,6 +79,8 @@ async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: Re
     who: someone,
     quote: asked,
     body,
+    basis: null,
+    fitted: null,
     tags,
     retry: 2,
   });
@@ -100,6 +103,7 @@ describe("a hold", () => {
         stream: true,
         price: asked.model?.price,
         amount: pico(1000),
+        basis: null,
         bounded: false,
         tags,
         retry: 2,
@@ -115,6 +119,7 @@ describe("a hold", () => {
         price: asked.model?.price?.version,
         room: pico(7),
       },
+      fitted: null,
     });
   });
 

@@ -25,6 +25,7 @@ async function countsWhere(sums: {
     unpriced: "record",
     sliceTokens: 1024,
     toolCalls: 4,
+    fitTokensMin: null,
   });
   const budget = {
     id: "all 1d",
@@ -57,6 +58,8 @@ async function countsWhere(sums: {
     who,
     quote: pricing.quote,
     body,
+    basis: null,
+    fitted: null,
     tags: {},
     retry: 0,
   });

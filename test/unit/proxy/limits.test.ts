@@ -21,7 +21,7 @@ function caller(name: string, limits: Partial<Limits>, team: Partial<Limits> | n
   const made = key(name, { limits: { ...noLimits, ...limits }, team: team === null ? null : "red" });
   return {
     key: made,
-    team: team && { name: "red", models: null, limits: { ...noLimits, ...team }, createdAt: noon },
+    team: team && { name: "red", models: null, limits: { ...noLimits, ...team }, outputCap: null, createdAt: noon },
     caller: { key: made.id, team: made.team },
   };
 }

@@ -20,6 +20,7 @@ interface Setting {
   readonly unpriced?: "record" | "refuse";
   readonly toolCalls?: number;
   readonly sliceTokens?: number;
+  readonly fitTokensMin?: number | null;
 }
 
 function pricerOf({
@@ -28,10 +29,18 @@ function pricerOf({
   unpriced = "record",
   toolCalls = 0,
   sliceTokens = 64,
+  fitTokensMin = null,
 }: Setting = {}) {
   const tokens = characterCounter();
   return {
-    pricer: createPricer({ catalogue: () => catalogueOf(models, otherwise), tokens, unpriced, sliceTokens, toolCalls }),
+    pricer: createPricer({
+      catalogue: () => catalogueOf(models, otherwise),
+      tokens,
+      unpriced,
+      sliceTokens,
+      toolCalls,
+      fitTokensMin,
+    }),
     asked: tokens.asked,
   };
 }
@@ -397,6 +406,7 @@ describe("a prompt", () => {
       unpriced: "record",
       sliceTokens: 64,
       toolCalls: 0,
+      fitTokensMin: null,
     });
     const pricing = busy.quote(request(), noon);
     if (!pricing.ok) throw new Error("refused");

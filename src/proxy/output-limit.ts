@@ -1,0 +1,171 @@
+import { createHash } from "node:crypto";
+import type { HoldBasis } from "../core/output-cap.ts";
+import type { Refusal } from "../core/refusals.ts";
+import { isObject, parseJson } from "../wire/json.ts";
+import { isIdempotencyHeader } from "../wire/headers.ts";
+import { invalid } from "../wire/model-request.ts";
+import { withOutputMaximum, type OutputMaximum } from "../wire/output-maximum.ts";
+import type { Pricing, Quote } from "./price.ts";
+
+/** A maximum that Farebox wrote into a request, for each choice. */
+export interface WrittenMaximum {
+  readonly field: string;
+  readonly tokens: number;
+  readonly why: "output_cap" | "fitted";
+}
+
+/** A request as it is sent: priced by the bytes that leave. */
+export interface Sending {
+  readonly quote: Quote;
+  readonly body: Buffer;
+  /** Null where the client's own bytes are sent. */
+  readonly written: WrittenMaximum | null;
+}
+
+export type Limited =
+  | { readonly ok: true; readonly sending: Sending }
+  | { readonly ok: false; readonly refusal: Refusal };
+
+/** What limiting a request needs to know of it. */
+export interface LimitOrder {
+  readonly maximum: OutputMaximum;
+  /** The request as the client sent it. */
+  readonly given: Sending;
+  /** Prices changed bytes. */
+  readonly price: (body: Buffer) => Pricing;
+}
+
+/** Lowers what a request may ask for to the cap of its key: what states no maximum, or a larger one, gets one. */
+export function underCap(order: LimitOrder, cap: number): Limited {
+  const { maximum, given } = order;
+  const field = maximumField(given.quote, maximum);
+  if (field === null) return { ok: false, refusal: fieldUnknown(given.quote, maximum) };
+  const most = Math.min(...given.quote.models.flatMap(({ model }) => model?.outputTokensMax ?? []));
+  const unstated = Math.min(most, maximum.absent ?? Infinity);
+  const body = withOutputMaximum(given.body, maximum, { field, most: cap, unstated });
+  if (body === given.body) return { ok: true, sending: given };
+  const isStated = given.quote.request.maximumField !== undefined;
+  const tokens = isStated ? cap : Math.min(cap, unstated);
+  return written(order, body, { field: given.quote.request.maximumField ?? field, tokens, why: "output_cap" });
+}
+
+/**
+ * Gives a request without a maximum of its client's one that fits its budget. `sending`: the request as it did not fit.
+ * Null where the field is not known, or a cap allows no more anyway.
+ */
+export function fitted(order: LimitOrder, sending: Sending, tokens: number): Sending | null {
+  const { maximum, given } = order;
+  const field = maximumField(given.quote, maximum);
+  if (field === null || tokens >= (sending.written?.tokens ?? Infinity)) return null;
+  const limited = rewritten(order, { field, tokens, why: "fitted" });
+  return limited.ok ? limited.sending : null;
+}
+
+/** Whether a request may be fitted: its client states no maximum, and there is none by default. */
+export function mayBeFitted({ maximum, given }: LimitOrder): boolean {
+  return maximum.absent === null && given.quote.request.size.outputLimit === null;
+}
+
+/** Writes the maximum that an earlier try of the request had. */
+export function rewritten(order: LimitOrder, maximum: WrittenMaximum): Limited {
+  const { tokens: most, field } = maximum;
+  const body = withOutputMaximum(order.given.body, order.maximum, { field, most, unstated: most });
+  return written(order, body, maximum);
+}
+
+function written(order: LimitOrder, body: Buffer, maximum: WrittenMaximum): Limited {
+  const pricing = order.price(body);
+  return pricing.ok ? { ok: true, sending: { quote: pricing.quote, body, written: maximum } } : pricing;
+}
+
+/** The field that limits the output of every model that may answer; null where one is not known, or they differ. */
+function maximumField({ models }: Quote, { api }: OutputMaximum): string | null {
+  const fields = new Set(models.map(({ model }) => model?.maxOutputField[api]));
+  const [field] = fields;
+  return fields.size === 1 ? (field ?? null) : null;
+}
+
+function fieldUnknown({ models, request }: Quote, { api }: OutputMaximum): Refusal {
+  const unknown = models.find(({ model }) => model?.maxOutputField[api] === undefined);
+  const why =
+    unknown === undefined
+      ? `the models that ${request.model} is asked with limit it by different fields`
+      : `no price file names the field that limits it (max_output_field of ${unknown.name})`;
+  return invalid("model", `an output cap applies to this key, and ${why}; ask for another model`).refusal;
+}
+
+/** For a path that is not known, and so has no field that an output cap could write. */
+export function notCapped(model: string): Refusal {
+  return invalid(
+    "model",
+    `an output cap applies to this key, and this path has no known field that limits the output of ${model}; use a documented path`,
+  ).refusal;
+}
+
+/** The output that a hold is for, and what decided it. */
+export function basisOf({ quote, written: maximum }: Sending, { absent }: OutputMaximum): HoldBasis {
+  const { outputTokens, request } = quote;
+  return {
+    by: decider(quote, maximum, request.maximumField === undefined ? absent : null),
+    outputTokens,
+    outputCap: maximum?.why === "output_cap" ? maximum.tokens : null,
+    fitted: maximum?.why === "fitted" ? maximum.tokens : null,
+  };
+}
+
+function decider(
+  { request, outputTokens, models }: Quote,
+  maximum: WrittenMaximum | null,
+  byDefault: number | null,
+): string {
+  const { outputLimit, unboundedFields } = request.size;
+  const [hidden] = unboundedFields;
+  if (outputTokens === null) return "request_price";
+  if (hidden !== undefined) return hidden;
+  const most = Math.min(...models.flatMap(({ model }) => model?.outputTokensMax ?? []));
+  if (outputLimit === null || outputLimit > most) return "model";
+  if (byDefault !== null) return "default";
+  return maximum?.why ?? request.maximumField ?? "model";
+}
+
+/** What was written into a request, as it is remembered under its idempotency key. */
+export interface WrittenValues {
+  readonly maximum: WrittenMaximum | null;
+  readonly toolCalls: number | null;
+  readonly usage: boolean;
+}
+
+export function writtenText({ maximum, toolCalls, usage }: WrittenValues): string {
+  return JSON.stringify({
+    ...(maximum && { field: maximum.field, tokens: maximum.tokens, why: maximum.why }),
+    ...(toolCalls !== null && { max_tool_calls: toolCalls }),
+    ...(usage && { include_usage: true }),
+  });
+}
+
+/** The maximum in such a text. */
+export function maximumIn(text: string): WrittenMaximum | null {
+  const values = parseJson(text);
+  if (!isObject(values) || typeof values["tokens"] !== "number") return null;
+  return {
+    field: String(values["field"]),
+    tokens: values["tokens"],
+    why: values["why"] === "fitted" ? "fitted" : "output_cap",
+  };
+}
+
+/** What tells retries of a request apart from others, from the headers that reach the gateway; null without a key. */
+export function idempotencyOf(route: string, headers: Readonly<Record<string, string>>): string | null {
+  const keys = Object.entries(headers).filter(([name]) => isIdempotencyHeader(name));
+  if (keys.length === 0) return null;
+  return createHash("sha256")
+    .update(JSON.stringify([route, ...keys]))
+    .digest("hex");
+}
+
+/** For a retry that would be another request at the gateway. */
+export const writtenOtherwise: Refusal = {
+  code: "conflict",
+  message:
+    "An earlier request with this idempotency key was sent with other limits than this one would be; send a new idempotency key.",
+};

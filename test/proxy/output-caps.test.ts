@@ -1,0 +1,240 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { updateKey } from "../../src/admin/keys.ts";
+import { createTeam } from "../../src/admin/teams.ts";
+import { systemClock } from "../../src/time/clock.ts";
+import { answeringGateway, type AnsweringGateway } from "../support/answering-gateway.ts";
+import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { ask, bytesOf, type WireAnswer } from "../support/wire-client.ts";
+
+/* What an output cap writes into requests, by the bytes that the gateway receives. */
+
+const prices = `provider: example
+defaults: { tokenizer: o200k_base, context_tokens: 100000, max_output_tokens: 1000, reasoning: false, max_output_field: { chat: max_tokens, completions: max_tokens, responses: max_output_tokens } }
+models:
+  small:
+    group: official
+    prices: [{ from: 2026-01-01, source: "made up", official: { input: "1.00", output: "2.00" } }]
+  thinker:
+    group: official
+    max_output_field: { chat: max_completion_tokens, responses: max_output_tokens }
+    prices: [{ from: 2026-01-01, source: "made up", official: { input: "1.00", output: "2.00" } }]
+  unlimited:
+    group: official
+    max_output_field: {}
+    prices: [{ from: 2026-01-01, source: "made up", official: { input: "1.00", output: "2.00" } }]
+`;
+
+const answered = JSON.stringify({
+  id: "a",
+  object: "chat.completion",
+  model: "small",
+  choices: [{ index: 0, message: { role: "assistant", content: "hello" }, finish_reason: "stop" }],
+  usage: { prompt_tokens: 10, completion_tokens: 1, total_tokens: 11 },
+});
+
+let gateway: AnsweringGateway;
+let proxy: RunningProxy;
+let folder: string;
+const everything = new AsyncDisposableStack();
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "farebox-caps-"));
+  everything.defer(() => rmSync(folder, { recursive: true }));
+  writeFileSync(join(folder, "prices.yaml"), prices);
+  gateway = everything.use(await answeringGateway(() => ({ body: answered })));
+  proxy = everything.use(await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: folder } }));
+});
+afterAll(() => everything.disposeAsync());
+
+let keys = 0;
+const keyWith = (outputCap: number | null) => proxy.addKey(`key-${keys++}`, { outputCap });
+
+interface Sent {
+  readonly answer: WireAnswer;
+  /** As the gateway received it. */
+  readonly body: string;
+}
+
+async function sent(
+  key: string,
+  body: string,
+  { path = "/v1/chat/completions", headers = {} }: { path?: string; headers?: Record<string, string> } = {},
+): Promise<Sent> {
+  const before = gateway.asked.length;
+  const answer = await ask({ url: proxy.url, key }, body, { path, headers });
+  return { answer, body: gateway.asked.slice(before).at(-1)?.body.toString() ?? "" };
+}
+
+const messages = '"messages":[{"role":"user","content":"€ 😀"}]';
+const capOf = ({ answer }: Sent) => answer.headers["x-farebox-output-cap"];
+
+describe("an output cap", () => {
+  it("is written into a request that states no maximum: one field, no other byte", async () => {
+    const key = await keyWith(500);
+    const request = `{"model":"small",${messages}}`;
+    const first = await sent(key, request);
+    expect(first.answer.status).toBe(200);
+    expect(first.body).toBe(`{"max_tokens":500,${request.slice(1)}`);
+    expect(gateway.asked.at(-1)?.headers["content-length"]).toBe(String(bytesOf(first.body).length));
+    expect(capOf(first)).toBe("500");
+    const stated = await sent(proxy.key, first.body);
+    expect(capOf(stated)).toBeUndefined();
+    const [one, other] = (await proxy.charges()).slice(-2);
+    expect(one?.hold).toBe(other?.hold);
+    expect(one?.basis).toEqual({ by: "output_cap", outputTokens: 500, outputCap: 500, fitted: null });
+    expect(other?.basis).toEqual({ by: "max_tokens", outputTokens: 500, outputCap: null, fitted: null });
+  });
+
+  it.each([
+    ["a larger maximum is lowered", `"max_tokens":900`, `"max_tokens":500`, "500"],
+    [
+      "every larger maximum is lowered",
+      `"max_tokens":900,"max_completion_tokens":2000`,
+      `"max_tokens":500,"max_completion_tokens":500`,
+      "500",
+    ],
+    ["a smaller maximum is untouched", `"max_tokens":499`, `"max_tokens":499`, undefined],
+    ["null is replaced in place", `"max_tokens":null`, `"max_tokens":500`, "500"],
+    ["a maximum that is none is replaced", `"max_tokens":-1`, `"max_tokens":500`, "500"],
+  ])("%s", async (_, given, expected, header) => {
+    const key = await keyWith(500);
+    const result = await sent(key, `{"model":"small",${given},${messages}}`);
+    expect(result.body).toBe(`{"model":"small",${expected},${messages}}`);
+    expect(capOf(result)).toBe(header);
+  });
+
+  it("is written into the field of the model and of the endpoint", async () => {
+    const key = await keyWith(500);
+    expect((await sent(key, `{"model":"thinker",${messages}}`)).body).toBe(
+      `{"max_completion_tokens":500,"model":"thinker",${messages}}`,
+    );
+    const response = `{"model":"thinker","input":"hello"}`;
+    expect((await sent(key, response, { path: "/v1/responses" })).body).toBe(
+      `{"max_output_tokens":500,${response.slice(1)}`,
+    );
+  });
+
+  it("never raises the default of /v1/completions, nor a model's own maximum", async () => {
+    const completion = `{"model":"small","prompt":"hello"}`;
+    const high = await sent(await keyWith(500), completion, { path: "/v1/completions" });
+    expect(high.body).toBe(`{"max_tokens":16,${completion.slice(1)}`);
+    const low = await sent(await keyWith(9), completion, { path: "/v1/completions" });
+    expect(low.body).toBe(`{"max_tokens":9,${completion.slice(1)}`);
+    const most = await sent(await keyWith(5000), `{"model":"small",${messages}}`);
+    expect([most.body, capOf(most)]).toEqual([`{"max_tokens":1000,"model":"small",${messages}}`, "1000"]);
+    const stated = await sent(await keyWith(5000), `{"model":"small","max_tokens":2000,${messages}}`);
+    expect(stated.body).toBe(`{"model":"small","max_tokens":2000,${messages}}`);
+  });
+
+  it("is for text alone", async () => {
+    const body = `{"model":"small","input":"hello"}`;
+    const result = await sent(await keyWith(500), body, { path: "/v1/embeddings" });
+    expect([result.body, capOf(result)]).toEqual([body, undefined]);
+  });
+
+  it("refuses a model whose field no price file names, and fields that two readers read differently", async () => {
+    const key = await keyWith(500);
+    for (const model of ["unlimited", "unheard-of"]) {
+      const { answer, body } = await sent(key, `{"model":"${model}",${messages}}`);
+      expect([answer.status, body]).toEqual([400, ""]);
+      expect(JSON.parse(answer.body.toString()).error).toMatchObject({
+        param: "model",
+        message: expect.stringContaining(`max_output_field of ${model}`),
+      });
+    }
+    expect((await sent(proxy.key, `{"model":"unlimited",${messages}}`)).answer.status).toBe(200);
+    for (const twice of [`"max_tokens":1,"max_tokens":2`, `"Max_Tokens":1`, `"max_token\\u017f":1`])
+      expect((await sent(key, `{"model":"small",${twice},${messages}}`)).answer.status).toBe(400);
+  });
+
+  it("is the smallest of the key's, its team's and FAREBOX_OUTPUT_CAP, and heeded with the next request", async () => {
+    await using capped = await startProxy({
+      gatewayUrl: gateway.url,
+      env: { FAREBOX_PRICING: folder, FAREBOX_OUTPUT_CAP: "700" },
+    });
+    const tools = { clock: systemClock(), by: "test" };
+    await createTeam({ ...tools, teams: capped.serving.teams }, { name: "red", outputCap: 600 });
+    const bob = await capped.addKey("bob", { team: "red" });
+    const capFor = async (key: string) => {
+      const answer = await ask({ url: capped.url, key }, `{"model":"small",${messages}}`);
+      const me = await (
+        await fetch(`${capped.url}/v1/farebox/me`, { headers: { authorization: `Bearer ${key}` } })
+      ).json();
+      return [answer.headers["x-farebox-output-cap"], (me as { output_cap: number }).output_cap];
+    };
+    expect(await capFor(capped.key)).toEqual(["700", 700]);
+    expect(await capFor(bob)).toEqual(["600", 600]);
+    await updateKey({ ...tools, keys: capped.serving.keys }, "bob", { outputCap: 50 });
+    expect(await capFor(bob)).toEqual(["50", 50]);
+    await updateKey({ ...tools, keys: capped.serving.keys }, "bob", { outputCap: null });
+    expect(await capFor(bob)).toEqual(["600", 600]);
+  });
+
+  it("stands beside the usage that FAREBOX_STREAM_USAGE=inject asks for", async () => {
+    await using injecting = await startProxy({
+      gatewayUrl: gateway.url,
+      env: { FAREBOX_PRICING: folder, FAREBOX_STREAM_USAGE: "inject", FAREBOX_OUTPUT_CAP: "700" },
+    });
+    await ask({ url: injecting.url, key: injecting.key }, `{"model":"small","stream":true,${messages}}`);
+    expect(gateway.asked.at(-1)?.body.toString()).toBe(
+      `{"stream_options":{"include_usage":true},"max_tokens":700,"model":"small","stream":true,${messages}}`,
+    );
+  });
+
+  it("holds for every choice", async () => {
+    await sent(await keyWith(100), `{"model":"small","n":3,${messages}}`);
+    expect((await proxy.charges()).at(-1)?.basis).toMatchObject({
+      by: "output_cap",
+      outputTokens: 300,
+      outputCap: 100,
+    });
+  });
+});
+
+describe("a retry with the same idempotency key", () => {
+  const request = `{"model":"small",${messages}}`;
+  const headers = { "idempotency-key": "try" };
+  const setCap = (name: string, outputCap: number | null) =>
+    updateKey({ keys: proxy.serving.keys, clock: systemClock(), by: "test" }, name, { outputCap });
+
+  it("repeats what was written, also after the cap has changed", async () => {
+    const key = await proxy.addKey("retrying", { outputCap: 500 });
+    const first = await sent(key, request, { headers });
+    await setCap("retrying", 800);
+    const second = await sent(key, request, { headers });
+    expect(second.body).toBe(first.body);
+    expect(capOf(second)).toBe("500");
+    expect((await sent(key, request, { headers: { "idempotency-key": "another" } })).body).toContain(
+      '"max_tokens":800',
+    );
+    expect((await sent(key, request)).body).toContain('"max_tokens":800');
+  });
+
+  it("is refused where the cap permits it no more", async () => {
+    const key = await proxy.addKey("lowered", { outputCap: 500 });
+    await sent(key, request, { headers });
+    await setCap("lowered", 400);
+    const { answer, body } = await sent(key, request, { headers });
+    expect([answer.status, answer.headers["x-farebox-error"], body]).toEqual([409, "conflict", ""]);
+  });
+
+  it("is refused where nothing was written before, and something would be now", async () => {
+    const key = await proxy.addKey("free", {});
+    const first = await sent(key, request, { headers });
+    expect(first.body).toBe(request);
+    await setCap("free", 400);
+    expect((await sent(key, request, { headers })).answer.status).toBe(409);
+    await setCap("free", null);
+    expect((await sent(key, request, { headers })).body).toBe(request);
+  });
+
+  it("does not share what was written with another key", async () => {
+    const one = await proxy.addKey("one", { outputCap: 500 });
+    const other = await proxy.addKey("other", { outputCap: 300 });
+    await sent(one, request, { headers });
+    expect((await sent(other, request, { headers })).body).toContain('"max_tokens":300');
+  });
+});
