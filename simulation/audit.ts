@@ -52,6 +52,7 @@ export function faultsOf(about: Case): string[] {
   return [
     ...chargeFaults(about),
     ...billFaults(about),
+    ...maximumFaults(about),
     ...deliveredFaults(about),
     ...doubtFaults(about),
     ...taskFaults(about),
@@ -108,6 +109,28 @@ function billFaults({ charge, price, servedPrice, generations }: Case): string[]
   const mayPass = isCounted && (last.stream || last.isUnknownRead || servedPrice !== undefined);
   const most = mayPass && bound > charge.hold ? bound : charge.hold;
   if (charge.cost > most) faults.push(`${charge.cost} is posted as ${charge.source}, beyond the hold ${charge.hold}`);
+  return faults;
+}
+
+/** What was written is what its charge and its headers say, and what the gateway obeys keeps within the hold. */
+function maximumFaults({ charge, exchange, generations }: Case): string[] {
+  const last = generations.at(-1);
+  if (charge?.basis == null || last === undefined) return [];
+  const { by, outputCap, fitted } = charge.basis;
+  const written = fitted ?? outputCap;
+  const faults: string[] = [];
+  if (written !== null && last.maximum !== written)
+    faults.push(`its charge says a maximum of ${written}, and ${last.maximum} was sent`);
+  const isOurs = exchange.head !== null && exchange.refusal === null && !exchange.clientGone;
+  const stated = exchange.head?.headers.find(
+    ([name]) => name === "x-farebox-fitted" || name === "x-farebox-output-cap",
+  );
+  if (isOurs && (stated?.[1] ?? null) !== (written === null ? null : String(written)))
+    faults.push(`its header says ${stated?.join(": ")}, its charge ${written}`);
+  const obeyed = last.manner.kind !== "answers" || last.manner.usage !== "beyond";
+  const isHeldWhole = by !== "slice" && charge.servedPriceId === null && charge.source === "reported" && obeyed;
+  if (isHeldWhole && (charge.cost ?? noMoney) > (charge.hold ?? noMoney))
+    faults.push(`held for by ${by}, and ${charge.cost} is posted beyond ${charge.hold}`);
   return faults;
 }
 

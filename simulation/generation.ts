@@ -193,6 +193,11 @@ export class Generation {
     else this.#after("thinks", () => this.#answer());
   }
 
+  /** The maximum that the request states; null for none. */
+  get maximum(): number | null {
+    return this.#asked.max_tokens ?? null;
+  }
+
   get #limit(): number {
     return Math.min(this.#asked.max_tokens ?? modelOutputMax, modelOutputMax);
   }

@@ -126,6 +126,8 @@ function longReadsOf({ ledger, samples }: Stores): LongReads {
     switch (asked.kind) {
       case "charges":
         return ledger.charges(asked.query);
+      case "recent":
+        return ledger.recent(asked.query);
       case "report":
         return ledger.report(asked.query);
       case "spend":
@@ -236,6 +238,8 @@ async function run(
       return ledger.post(command[1], posting(command), chargeEnd(command[9]));
     case "void":
       return ledger.void(command[1], command[2], chargeEnd(command[3]));
+    case "written":
+      return ledger.writtenFor(command[1], command[2], command[3]) as Promise<Replies["written"]>;
     case "adjust":
       return ledger.adjust(command[1], command[2]);
     case "setBudget":
@@ -294,6 +298,8 @@ function holdRequest(state: MemoryState, command: HoldCommand): HoldRequest {
     tags,
     retry,
     firstSlice,
+    basis,
+    sliceTokens,
   ] = command;
   return {
     id,
@@ -310,6 +316,8 @@ function holdRequest(state: MemoryState, command: HoldCommand): HoldRequest {
     price: priceId === null ? null : { id: priceId, canonical: canonical ?? state.prices.get(priceId) ?? "" },
     tags: tags === null ? {} : (JSON.parse(tags) as Record<string, string>),
     ...(firstSlice !== null && { firstSlice }),
+    ...(sliceTokens !== null && { sliceTokens }),
+    basis: basis && { by: basis[0], outputTokens: basis[1], outputCap: basis[2], fitted: basis[3] },
   };
 }
 

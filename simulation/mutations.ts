@@ -70,6 +70,20 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a recovery that voids instead of posting": [
     { file: memoryLedger, from: "await this.post(id, posting, end);", to: "await this.void(id, posting.reason, end);" },
   ],
+  "a hold for less than the maximum that is sent": [
+    {
+      file: "proxy/hold.ts",
+      from: "order = { ...given, ...next, fitted: null };",
+      to: "order = { ...given, ...next, quote: { ...next.quote, hold: ((next.quote.hold ?? 0n) / 2n) as PicoUsd }, fitted: null };",
+    },
+  ],
+  "a maximum that is held for and not sent": [
+    {
+      file: "proxy/metered-request.ts",
+      from: "written === null ? body : { ...body, seen: bytes, sent: bytes }",
+      to: "written === null || bytes.length < 0 ? body : { ...body }",
+    },
+  ],
   "a settlement that is not tried again": [
     {
       file: "store/queue.ts",

@@ -28,6 +28,9 @@ export interface Plan {
   readonly streamUsage: "pass" | "inject";
   readonly sliceTokens: number;
   readonly hasFloor: boolean;
+  readonly outputCap: number | null;
+  /** The least maximum of requests whose answer must be whole; null where nothing is fitted. */
+  readonly fitTokensMin: number | null;
 }
 
 export const changeKinds = ["clock", "budget", "removal", "prices", "revocation", "restart"] as const;
@@ -65,6 +68,8 @@ export function planOf(chance: Chance): Plan {
     streamUsage: chance.pick(["pass", "inject"]),
     sliceTokens: chance.pick([16, 64, 1024]),
     hasFloor: chance.happens(0.2),
+    outputCap: chance.happens(0.2) ? chance.pick([30, 90]) : null,
+    fitTokensMin: chance.happens(0.8) ? chance.pick([40, 150]) : null,
   };
 }
 
@@ -116,6 +121,7 @@ export function bodyOf(chance: Chance, marker: string): Buffer {
       ...(stream && chance.happens(0.5) && { stream_options: { include_usage: true } }),
       ...(chance.happens(0.5) && { max_tokens: chance.between(1, 120) }),
       ...(chance.happens(0.1) && { n: 2 }),
+      ...(chance.happens(0.1) && { response_format: { type: "json_object" } }),
       ...(chance.happens(0.05) && { web_search_options: {} }),
     }),
   );

@@ -13,7 +13,7 @@ const loaded = loadSettings({
 });
 
 /** The settings of a proxy whose gateway falls silent and whose streams end sooner than usual. */
-export function settingsOf({ streamUsage, sliceTokens, hasFloor, zone }: Plan): Settings {
+export function settingsOf({ streamUsage, sliceTokens, hasFloor, zone, outputCap, fitTokensMin }: Plan): Settings {
   if (!loaded.ok) throw new Error(loaded.problems.join("; "));
   const { settings } = loaded;
   return {
@@ -22,6 +22,7 @@ export function settingsOf({ streamUsage, sliceTokens, hasFloor, zone }: Plan): 
     gateway: { ...settings.gateway, silenceMs: 30_000, streamMs: 300_000 },
     balance: { ...settings.balance, floor: hasFloor ? usd("1.2") : null },
     alerts: { ...settings.alerts, balanceFloor: hasFloor ? usd("1.2") : null },
+    output: { cap: outputCap, fitTokensMin },
     stream: { usage: streamUsage, sliceTokens },
   };
 }

@@ -47,12 +47,12 @@ export function selfServiceRoutes(parts: SelfServiceParts): readonly Route[] {
   ];
 }
 
-function me({ authenticate, limiter, ledger, clock, outputCap }: SelfServiceParts): Handler {
+function me({ authenticate, limiter, ledger, latest, clock, outputCap }: SelfServiceParts): Handler {
   return withKey(authenticate, async (exchange, who) => {
     if (exchange.query !== "") return refuseAnyQuery(exchange);
     return answerJson(
       exchange,
-      await meJson(ledger, who, limiter.standing(who), outputCapOf(who, outputCap), clock.now()),
+      await meJson({ ledger, latest }, who, limiter.standing(who), outputCapOf(who, outputCap), clock.now()),
     );
   });
 }

@@ -2,20 +2,20 @@ import type { BudgetWindow, Caller } from "../core/budget.ts";
 import type { Charge } from "../core/charge.ts";
 import type { Key } from "../core/keys.ts";
 import { tightestOf, type Limits, type LimitStanding } from "../core/limits.ts";
-import type { Ledger } from "../ports/ledger.ts";
+import type { FigureLedger, Ledger } from "../ports/ledger.ts";
 import { isoTime, ownName } from "./names.ts";
 import { standingOf } from "./standing.ts";
 
 /** CONTRACT's `me`: what a key may do, and what each budget that weighs on it has left. Without a key, what weighs on all. */
 export async function meJson(
-  ledger: Ledger,
+  { ledger, latest }: { readonly ledger: Ledger; readonly latest: FigureLedger },
   { key, caller }: { readonly key: Key | null; readonly caller: Caller },
   limits: readonly LimitStanding[],
   outputCap: number | null,
   at: number,
 ) {
   const windows: readonly BudgetWindow[] = await ledger.windowsOf(caller, at);
-  const recent = await ledger.recent({ key: caller.key, limit: recentMax });
+  const recent = await latest.recent({ key: caller.key, limit: recentMax });
   const fitted = recent.charges.find(({ basis }) => basis?.fitted != null);
   return {
     key: key && {

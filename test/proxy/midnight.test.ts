@@ -63,7 +63,7 @@ it.each(days)(
     const dayOf = async (at: number) => (await ledger.windows(at)).find(({ budget }) => budget.period === "1d");
     const statuses: number[] = [];
     const sent: Promise<void>[] = [];
-    const refusedUntil: (string | null | undefined)[] = [];
+    const refusedUntil: (string | number | null | undefined)[] = [];
     const send = () => {
       const answering = proxy.chat({ max_tokens: 100 }).then(async (answer) => {
         if (answer.status === 200) await answer.arrayBuffer();

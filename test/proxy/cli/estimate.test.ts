@@ -68,6 +68,7 @@ describe("an estimate", () => {
       list_cost_usd: usd(charge.listCost),
       exact: true,
       hold_usd: usd(charge.hold),
+      held_for: { output_tokens: charge.basis?.outputTokens, by: charge.basis?.by },
     });
     expect(estimate.items).toMatchObject([
       { class: "input", tokens: charge.tokens.input, usd_per_million: "1.25", known: "exact", why: null },

@@ -43,6 +43,8 @@ describe("GET /v1/farebox/me", () => {
         tpm: null,
         parallel: { scope: "key:bob", limit: 2, remaining: 2, resets_in_seconds: null },
       },
+      output_cap: null,
+      fitted: null,
       budgets: [
         ["all", null, "1mo", "hard", "60.00"],
         ["each-key:red", "bob", "1d", "soft", "5.00"],
@@ -185,6 +187,7 @@ describe("a 402", () => {
       held_usd,
       resets_at,
       needed_usd: expect.stringMatching(/^0\.\d+$/),
+      affordable_output_tokens: 0,
     });
     expect(error.message).toMatch(
       /^The budget that each key of team red has for itself \(each-key:red, 0\.0001 USD a day\) has 0\.0001 USD left/,

@@ -47,7 +47,7 @@ describe("the example in the documentation", () => {
     const planned = await farebox.run("apply", example, "--dry-run");
     expect(planned).toMatchObject({ code: 0, stderr: "" });
     expect(planned.stdout).toMatch(/^create team:research: rpm 600, tpm 2000000, parallel 50\n/);
-    expect(planned.stdout).toContain("create key:alice: team research, models gpt-4o*,o3, rpm 60\n");
+    expect(planned.stdout).toContain("create key:alice: team research, models gpt-4o*,o3, rpm 60, output_cap 4096\n");
     expect(planned.stdout).toContain("create budget:team:research/1mo: limit_usd 300.00, mode hard, warn_percent 80\n");
     expect(existsSync(farebox.database)).toBe(false);
 
