@@ -135,7 +135,7 @@ export function characterCounter(busy = 0): TokenCounter & { readonly asked: rea
     countTexts: async (texts, encoding, atMost) => count(texts, encoding, atMost),
     countText: async (text, encoding, atMost) => count([text], encoding, atMost),
     countChat: async ({ texts, messages, tools }, encoding, atMost) =>
-      count(texts, encoding, atMost, 3 * messages + 1000 * tools.length),
+      count(texts, encoding, atMost, 3 * messages + 100 * tools.length),
   };
 }
 

@@ -350,7 +350,7 @@ describe("a prompt", () => {
     if (!pricing.ok) throw new Error("refused");
     return { pricer, quote: pricing.quote, counted };
   };
-  const chat = { ...noChat, texts: ["abcde"], messages: 2, tools: [{ type: "function" }] };
+  const chat = { ...noChat, texts: ["abcde"], messages: 2, tools: [{ type: "function" }, { type: "function" }] };
   const ofChat: ModelRequest["prompt"] = { text: () => ({ kind: "chat", chat }), bytesBeside: () => 20 };
   const ofTexts: ModelRequest["prompt"] = {
     text: () => ({ kind: "plain", texts: ["abcde"], tokens: 7 }),
@@ -370,7 +370,8 @@ describe("a prompt", () => {
       "a chat with its template, more for each message, and its tools as bytes",
       request({ prompt: ofChat }),
       {},
-      5 + 6 + 2 * 5 + 20,
+      // The tools' surroundings count once; the counter takes 100 for a tool.
+      5 + 6 + 100 + 2 * 5 + 20,
     ],
     ["the catalogue's bound of its images", request({ size: { imageParts: 2 } }), { imagePartTokens: 30 }, 10 + 60],
     ["no more than its bound", request({ size: { textBytes: 1, messages: 0 } }), {}, 4],

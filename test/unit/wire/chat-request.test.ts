@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { bytesBesideMessages, chatTextOf, readChatRequest, withStreamUsage } from "../../../src/wire/chat-request.ts";
 import { chatFields } from "../../../src/wire/field-table.ts";
 import type { ModelRequest } from "../../../src/wire/model-request.ts";
+import { noChat } from "../../../src/wire/prompt-text.ts";
 
 const hello = [{ role: "user", content: "hi" }];
 
@@ -403,11 +404,62 @@ describe("chatTextOf", () => {
       functions: [{ name: "g" }],
     };
     expect(chatTextOf(bytesOf(body))).toEqual({
-      texts: ["user", "bob", "a", "assistant", "f", "{}"],
+      ...noChat,
+      texts: ["bob", "user", "a", "assistant"],
       messages: 2,
       names: 1,
+      turns: [{ kind: "tool", calls: [{ name: "f", arguments: "{}" }], results: [] }],
       tools: [{ type: "function" }, { name: "g" }],
+      images: [{ size: null, detail: "auto" }],
     });
+  });
+
+  it("puts results with the calls before them, by their kind and number", () => {
+    const call = { name: "f", arguments: "{}" };
+    const messages = [
+      { role: "tool", content: "alone" },
+      { role: "assistant", tool_calls: [{ function: call }, { function: call }] },
+      { role: "tool", name: "ignored", content: "a" },
+      {
+        role: "tool",
+        content: [
+          { type: "text", text: "b" },
+          { type: "text", text: "c" },
+        ],
+      },
+      { role: "tool", content: "one too many" },
+      { role: "assistant", function_call: call },
+      { role: "function", name: "f", content: "d" },
+    ];
+    expect(chatTextOf(bytesOf({ model: "m", messages }))).toMatchObject({
+      texts: ["assistant", "assistant", "f"],
+      messages: 2,
+      turns: [
+        { kind: "tool", calls: [], results: ["alone"] },
+        { kind: "tool", calls: [call, call], results: ["a", "bc"] },
+        { kind: "tool", calls: [], results: ["one too many"] },
+        { kind: "function", calls: [call], results: ["d"] },
+      ],
+    });
+  });
+
+  it("takes the terms of a prompt beside its messages", () => {
+    const schema = { type: "object" };
+    const body = {
+      model: "m",
+      messages: [{ role: "developer", content: "x" }],
+      tool_choice: { type: "function", function: { name: "f" } },
+      parallel_tool_calls: false,
+      response_format: { type: "json_schema", json_schema: { name: "n", schema, strict: true } },
+    };
+    expect(chatTextOf(bytesOf(body))).toMatchObject({
+      hasSystem: true,
+      toolChoice: { name: "f" },
+      isSequential: true,
+      schema: { name: "n", description: "", schema, isStrict: true },
+    });
+    expect(chatTextOf(bytesOf({ ...body, tool_choice: "none" })).toolChoice).toBe("none");
+    expect(chatTextOf(bytesOf({ ...body, tool_choice: "auto" })).toolChoice).toBeNull();
   });
 
   // They were handed to a function as so many arguments, which overflowed the stack after the answer: the hold stayed.
