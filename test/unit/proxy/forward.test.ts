@@ -38,6 +38,7 @@ function forwarding() {
       claimsTask: null,
       ownHeaders: [],
       costHeaders: () => [],
+      cutAtMaximum: null,
     } satisfies ForwardOrder);
     ended.push(`${name} ${"reason" in ending ? ending.reason : ending.kind}`);
   };
