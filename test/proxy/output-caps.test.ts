@@ -184,6 +184,21 @@ describe("an output cap", () => {
     );
   });
 
+  it("refuses paths that are not known and name a model, in their body or in the path", async () => {
+    await using open = await startProxy({
+      gatewayUrl: gateway.url,
+      env: { FAREBOX_PRICING: folder, FAREBOX_PASSTHROUGH: "all" },
+    });
+    const capped = await open.addKey("capped", { outputCap: 500 });
+    const statusOf = async (key: string, path: string, body: string) =>
+      (await ask({ url: open.url, key }, body, { path })).status;
+    const named = `{"model":"small",${messages}}`;
+    expect(await statusOf(capped, "/v1/messages", named)).toBe(400);
+    expect(await statusOf(capped, "/v1beta/models/small:generateContent", "{}")).toBe(400);
+    expect(await statusOf(capped, "/v1/files/x", "{}")).toBe(200);
+    expect(await statusOf(open.key, "/v1/messages", named)).toBe(200);
+  });
+
   it("holds for every choice", async () => {
     await sent(await keyWith(100), `{"model":"small","n":3,${messages}}`);
     expect((await proxy.charges()).at(-1)?.basis).toMatchObject({
