@@ -50,6 +50,7 @@ const packageHomes: Record<string, readonly string[]> = {
   tiktoken: ["tokens", "sandbox"],
   undici: ["gateway"],
   uplot: ["dashboard"],
+  "js-yaml": ["yaml"],
   yaml: ["config", "catalogue", "yaml"],
   zod: ["config", "admin", "reporting", "catalogue", "yaml", "http"],
 };
