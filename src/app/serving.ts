@@ -15,6 +15,7 @@ import { LedgerUnavailable, type Ledger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import type { TeamStore } from "../ports/team-store.ts";
+import type { TokenCounter } from "../ports/token-counter.ts";
 import { SpendMemory } from "../reporting/spend-memory.ts";
 import { calendarOf } from "../time/calendar.ts";
 import { createTokenCounter } from "../tokens/token-counter.ts";
@@ -68,6 +69,10 @@ export interface ServingParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly version: string;
+  /** False keeps an SQLite ledger on this thread. */
+  readonly ledgerThreads?: boolean;
+  /** A counter that proxies of one process share; one of its own unless given. */
+  readonly tokens?: TokenCounter;
 }
 
 /** A settlement waits so long for a hold to share its transaction. A crash meanwhile posts the hold, as assumed. Milliseconds. */
@@ -115,6 +120,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     settlePauseMs,
     requestLifeMs: settings.gateway.streamMs + settings.gateway.silenceMs,
     version: parts.version,
+    ...(parts.ledgerThreads === false && { threads: false }),
   });
   if (!opening.ok) return { ok: false, problems: [storeProblem(opening.failure, place)] };
   const store = owned.use(opening.store);
@@ -135,7 +141,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       clock: parts.clock,
     }),
   );
-  const tokens = owned.use(createTokenCounter());
+  const tokens = parts.tokens ?? owned.use(createTokenCounter());
   const work = new Work();
   const seal = createSeal(apiKey.reveal());
   const delivery = startDelivering(

@@ -73,6 +73,8 @@ export interface StoreOptions {
    * it; creates the ledger where it is missing. `read`: never writes and never creates.
    */
   readonly access: "serve" | "command" | "read";
+  /** False keeps the writer and the reads of a served file on this thread, for tests that start many proxies. */
+  readonly threads?: boolean;
   /** Told of each transaction: how long it took, in seconds, and how many calls it took along. */
   readonly onWrite?: (seconds: number, calls: number) => void;
   /** Told when writing begins to fail, and when it works again. */

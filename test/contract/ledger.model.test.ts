@@ -14,8 +14,10 @@ import {
   bob,
   endAt,
   holdOf,
-  ledgerKinds,
   leasingKind,
+  localKinds,
+  onPostgres,
+  postgresKind,
   noon,
   posting,
   priceId,
@@ -24,6 +26,7 @@ import {
   type LedgerHome,
 } from "../support/ledger-fixtures.ts";
 import { manualClock, type ManualClock } from "../support/manual-clock.ts";
+import { runs } from "../support/effort.ts";
 
 /*
  * The same random story is told to the memory ledger, which adds every sum up from the charges, and to SQLite or PostgreSQL, which
@@ -222,7 +225,7 @@ class Told {
 
 async function compare(kindName: string, steps: readonly Step[]): Promise<void> {
   const clock = manualClock(noon);
-  const homes = [...ledgerKinds, leasingKind]
+  const homes = [...localKinds, postgresKind, leasingKind]
     .filter(({ name }) => name === "memory" || name === kindName)
     .map((kind) => kind.newHome(clock));
   const [model, real] = await Promise.all(homes.map((home) => Told.begin(home, clock)));
@@ -278,7 +281,7 @@ const corruption = fc
 /** What a story wrote, corrupted and repaired, is what it wrote. */
 async function mendsEverything(steps: readonly Step[], faults: readonly string[]): Promise<void> {
   const clock = manualClock(noon);
-  const home = ledgerKinds.find(({ name }) => name === "sqlite in process")?.newHome(clock);
+  const home = localKinds.find(({ name }) => name === "sqlite in process")?.newHome(clock);
   if (home?.database == null) throw new Error("SQLite has a file");
   const path = home.database;
   const told = await Told.begin(home, clock);
@@ -301,12 +304,12 @@ async function mendsEverything(steps: readonly Step[], faults: readonly string[]
   }
 }
 
-describe("SQLite against the model", () => {
+describe.runIf(!onPostgres)("SQLite against the model", () => {
   it("agrees on every random story, in process", { timeout: 120_000 }, async () => {
     const stories = fc.array(step(["UTC"]), { minLength: 5, maxLength: 60 });
     await fc.assert(
       fc.asyncProperty(stories, (steps) => compare("sqlite in process", steps)),
-      { numRuns: Number(process.env["MODEL_RUNS"] ?? 120) },
+      { numRuns: runs(120) },
     );
   });
 
@@ -314,7 +317,7 @@ describe("SQLite against the model", () => {
     const stories = fc.array(step(["UTC"]), { minLength: 20, maxLength: 60 });
     const faults = fc.array(corruption, { minLength: 1, maxLength: 8 });
     await fc.assert(fc.asyncProperty(stories, faults, mendsEverything), {
-      numRuns: Number(process.env["MODEL_RUNS"] ?? 60),
+      numRuns: runs(60),
     });
   });
 
@@ -322,20 +325,20 @@ describe("SQLite against the model", () => {
     const stories = fc.array(step(["UTC", "Europe/Berlin", "Asia/Kathmandu"]), { minLength: 20, maxLength: 60 });
     await fc.assert(
       fc.asyncProperty(stories, (steps) => compare("sqlite in threads", steps)),
-      { numRuns: 8, endOnFailure: true },
+      { numRuns: runs(8), endOnFailure: true },
     );
   });
 });
 
-describe("PostgreSQL against the model", () => {
-  it.each(["postgres", leasingKind.name])(
+describe.runIf(onPostgres)("PostgreSQL against the model", () => {
+  it.each([postgresKind.name, leasingKind.name])(
     "agrees on random stories across time zones: %s",
     { timeout: 120_000 },
     async (kindName) => {
       const stories = fc.array(step(["UTC", "Europe/Berlin", "Asia/Kathmandu"]), { minLength: 20, maxLength: 60 });
       await fc.assert(
         fc.asyncProperty(stories, (steps) => compare(kindName, steps)),
-        { numRuns: Number(process.env["MODEL_RUNS"] ?? 6), endOnFailure: true },
+        { numRuns: runs(6), endOnFailure: true },
       );
     },
   );

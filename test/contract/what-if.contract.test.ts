@@ -11,6 +11,7 @@ import type { Store } from "../../src/store/store.ts";
 import { outcomes, prices, tokenCounts } from "../support/price-arbitraries.ts";
 import { alice, assumed, bob, endAt, holdOf, ledgerKinds, noon, posting, price } from "../support/ledger-fixtures.ts";
 import { manualClock } from "../support/manual-clock.ts";
+import { runs } from "../support/effort.ts";
 
 const hourMs = 3_600_000;
 const span = { since: noon - 48 * hourMs, until: noon + 48 * hourMs };
@@ -81,7 +82,7 @@ describe.each(ledgerKinds)("what-if in the ledger: $name", (kind) => {
             ).toEqual([]);
           }
         }),
-        { numRuns: kind.name === "memory" ? 50 : 12 },
+        { numRuns: runs(kind.name === "memory" ? 50 : 12) },
       );
     },
   );

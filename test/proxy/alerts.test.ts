@@ -3,9 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
 import { setBudget } from "../../src/admin/budgets.ts";
-import { startSandbox } from "../../src/sandbox/server.ts";
 import { systemClock } from "../../src/time/clock.ts";
-import { runFarebox, startServe, temporaryFolder } from "../support/farebox-process.ts";
 import { heardLog } from "../support/heard-log.ts";
 import { endAt, holdOf, posting } from "../support/ledger-fixtures.ts";
 import { usd } from "../../src/core/money.ts";
@@ -69,69 +67,6 @@ it("tells of the threshold and then of the refusal, in order, signed, with the a
     .join();
   for (const seen of [metrics, stored, JSON.stringify(log.lines)]) expect(seen).not.toMatch(/s3cret|whsec_|MfKQ9r8G/);
 });
-
-it(
-  "kill -9 before an alert is looked for, and before it is delivered: it is delivered, with one id",
-  { timeout: 90_000 },
-  async () => {
-    await using folder = await temporaryFolder();
-    await using sandbox = await startSandbox();
-    await using receiver = await startReceiver();
-    const database = join(folder.path, "farebox.db");
-    const key = (await runFarebox(["keys", "create", "alice", "--database", database])).stdout.trim();
-    await runFarebox(["budgets", "set", "key:alice", "1", "--per", "total", "--warn", "1%", "--database", database]);
-    const start = () =>
-      startServe({
-        database,
-        gateway: sandbox,
-        env: { FAREBOX_ALERT_WEBHOOK: receiver.url, FAREBOX_ALERT_SECRET: secret },
-      });
-    receiver.answer(() => {});
-
-    const first = await start();
-    await using _first = first;
-    const answer = await fetch(`${first.url}/v1/chat/completions`, {
-      method: "POST",
-      headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
-      body: JSON.stringify({
-        model: "gpt-4o",
-        messages: [{ role: "user", content: "#sandbox tokens:2000" }],
-        max_tokens: 4000,
-      }),
-    });
-    await answer.arrayBuffer();
-    first.signal("SIGKILL");
-    await first.ended;
-    expect(receiver.received).toHaveLength(0);
-
-    const second = await start();
-    await using _second = second;
-    await receiver.waitFor(1);
-    second.signal("SIGKILL");
-    await second.ended;
-
-    receiver.answer(status(200));
-    const third = await start();
-    await using _third = third;
-    const received = await receiver.waitFor(2);
-    expect(received.map((each) => bodyOf(each).type)).toEqual(["budget_warning", "budget_warning"]);
-    expect(new Set(received.map(({ headers }) => headers["webhook-id"])).size).toBe(1);
-    expect(received.every(isSigned)).toBe(true);
-    await until(async () =>
-      (await (await fetch(`${third.url}/metrics`)).text()).includes("farebox_outbox_waiting 0\n"),
-    );
-    third.signal("SIGTERM");
-    await third.ended;
-
-    // All of it is remembered: nothing is told twice by the next one.
-    const fourth = await start();
-    await using _fourth = fourth;
-    await until(async () =>
-      (await (await fetch(`${fourth.url}/metrics`)).text()).includes('farebox_alerts_total{type="budget_warning"} 0\n'),
-    );
-    expect(receiver.received).toHaveLength(2);
-  },
-);
 
 it("a thousand windows at once are told of one after the other, and delay no hold", { timeout: 60_000 }, async () => {
   await using receiver = await startReceiver();

@@ -1,11 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { formatUsd, parseUsd, type PicoUsd } from "../../src/core/money.ts";
 import { errorOf } from "../support/answers.ts";
-import { runFarebox } from "../support/farebox-process.ts";
 import { startPausedRelay } from "../support/paused-relay.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { watchWindows, windowsOnDisk } from "../support/window-watch.ts";
-import { until } from "../support/until.ts";
 
 const burst = 500;
 const admitted = 37;
@@ -268,85 +266,5 @@ describe("one request", () => {
     expect(refused.status).toBe(400);
     expect(await errorOf(refused)).toMatchObject({ code: "invalid_request", param: "web_search_options" });
     expect(await proxy.charges()).toHaveLength(1);
-  });
-});
-
-describe("a change by a command beside the proxy", { timeout: 60_000 }, () => {
-  it("of a limit is heeded by the very next request", async () => {
-    await using proxy = await startProxy();
-    await proxy.budget("key:alice", "1.00");
-    await (await proxy.chat({ max_tokens: 10 })).text();
-    const lowered = await runFarebox([
-      "budgets",
-      "set",
-      "key:alice",
-      "0.00001",
-      "--per",
-      "total",
-      "--database",
-      proxy.database,
-    ]);
-    expect(lowered).toMatchObject({ code: 0 });
-    const refused = await proxy.chat({ max_tokens: 10 });
-    expect(refused.status).toBe(402);
-    expect((await errorOf(refused)).metadata).toMatchObject({ limit_usd: "0.00001", period: "total" });
-    const raised = await runFarebox([
-      "budgets",
-      "set",
-      "key:alice",
-      "2",
-      "--per",
-      "total",
-      "--database",
-      proxy.database,
-    ]);
-    expect(raised.code).toBe(0);
-    expect((await proxy.chat({ max_tokens: 10 })).status).toBe(200);
-    const removed = await runFarebox([
-      "budgets",
-      "remove",
-      "key:alice",
-      "--per",
-      "total",
-      "--database",
-      proxy.database,
-    ]);
-    expect(removed.code).toBe(0);
-    const free = await proxy.chat({ max_tokens: 10 });
-    expect(free.headers.get("x-farebox-budget-remaining-usd")).toBeNull();
-  });
-
-  it("to a hold that is running: a new budget finds it held, and its end is booked there", async () => {
-    await using relay = await startPausedRelay();
-    await using proxy = await startProxy({ gatewayUrl: relay.url });
-    const running = proxy.chat({ max_tokens: 100 });
-    await relay.waitFor(1);
-    await runFarebox(["budgets", "set", "all", "1", "--per", "1d", "--database", proxy.database]);
-    const [charge] = (await proxy.serving.ledger.charges({ limit: 1 })).charges;
-    expect(windowsOnDisk(proxy.database)).toMatchObject([{ scope: "all", spent: 0n, held: charge?.hold }]);
-    relay.open(proxy.sandbox.url);
-    await (await running).text();
-    await proxy.serving.settled();
-    expect(windowsOnDisk(proxy.database)).toMatchObject([{ scope: "all", spent: proxy.sandbox.billed.cost, held: 0n }]);
-    expect((await proxy.serving.ledger.verify()).differences).toEqual([]);
-  });
-
-  it("that revokes a key is heeded", async () => {
-    await using proxy = await startProxy();
-    const bob = await proxy.addKey("bob");
-    expect((await proxy.chat({ max_tokens: 5 }, { key: bob })).status).toBe(200);
-    const revoked = await runFarebox(["keys", "revoke", "bob", "--database", proxy.database]);
-    expect(revoked).toMatchObject({ code: 0, stdout: "revoked bob\n" });
-    await until(async () => {
-      const response = await proxy.chat({ max_tokens: 5 }, { key: bob });
-      const body = await response.text();
-      if (response.status !== 401) return false;
-      expect(JSON.parse(body).error).toMatchObject({
-        code: "invalid_api_key",
-        message: "This API key has been revoked.",
-      });
-      return true;
-    }, "the revocation is known");
-    expect((await proxy.chat({ max_tokens: 5 })).status).toBe(200);
   });
 });

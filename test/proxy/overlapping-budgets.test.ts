@@ -1,18 +1,14 @@
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { removeBudget, setBudget } from "../../src/admin/budgets.ts";
 import type { BudgetWindow, Period } from "../../src/core/budget.ts";
 import { formatUsd, type PicoUsd } from "../../src/core/money.ts";
 import type { Ledger } from "../../src/ports/ledger.ts";
-import { startSandbox } from "../../src/sandbox/server.ts";
 import { openSqlite } from "../../src/store/sqlite/open.ts";
 import { calendarOf } from "../../src/time/calendar.ts";
 import { systemClock } from "../../src/time/clock.ts";
-import { runFarebox, startServe, temporaryFolder } from "../support/farebox-process.ts";
 import { startPausedRelay } from "../support/paused-relay.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
-import { watchWindows, windowsOnDisk } from "../support/window-watch.ts";
+import { watchWindows } from "../support/window-watch.ts";
 
 const text = (amount: bigint) => formatUsd(amount as PicoUsd);
 const nameOfWindow = ({ budget, subject }: BudgetWindow) => `${budget.id} ${subject}`;
@@ -164,68 +160,6 @@ describe(
     });
   },
 );
-
-describe("another time zone, at a restart under load", { timeout: 60_000 }, () => {
-  it("makes the windows anew: no limit is passed, and every sum is right", async () => {
-    const hold = await holdOfOne();
-    await using folder = await temporaryFolder();
-    await using sandbox = await startSandbox();
-    const database = join(folder.path, "farebox.db");
-    const env = { FAREBOX_DATABASE: database };
-    const file = join(folder.path, "keys.yaml");
-    const limit = hold * 150n;
-    await writeFile(
-      file,
-      `keys: { alice: }\nbudgets:\n${["total", "1mo", "1d", "1h"].map((per) => `  - { scope: each-key, per: ${per}, limit: "${text(limit)}" }\n`).join("")}`,
-    );
-    const applied = await runFarebox(["apply", file], { env });
-    const key = applied.stdout.trimEnd().split("\t")[1] ?? "";
-    const serve = (zone: string) => startServe({ database, gateway: sandbox, env: { FAREBOX_TIME_ZONE: zone } });
-    const seen: number[] = [];
-    let wake = () => {};
-    const answers = async (count: number) => {
-      while (seen.length < count) await new Promise<void>((resolve) => (wake = resolve));
-    };
-    /** Ten clients that go on until they have had an answer of this status, or no proxy to ask. */
-    const load = (url: string, last: number) =>
-      Array.from({ length: 10 }, async () => {
-        for (let status = 0; status !== last; wake()) {
-          const response = await fetch(`${url}/v1/chat/completions`, {
-            method: "POST",
-            headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-            body: JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "hello" }], ...request }),
-          }).catch(() => null);
-          if (response === null) return;
-          await response.text().catch(() => "");
-          status = response.status;
-          seen.push(status);
-        }
-      });
-    const overLimit = () => windowsOnDisk(database).filter((window) => window.spent + window.held > window.limit);
-
-    for (const zone of ["UTC", "Asia/Kathmandu", "Australia/Lord_Howe"]) {
-      await using running = await serve(zone);
-      const clients = load(running.url, 402);
-      await answers(seen.length + 25);
-      expect(overLimit()).toEqual([]);
-      // Killed in the middle of requests: the next one posts what they hold, and builds its own windows.
-      running.signal("SIGKILL");
-      await Promise.all([running.ended, ...clients]);
-    }
-    await using last = await serve("America/St_Johns");
-    await Promise.all(load(last.url, 402));
-    expect(overLimit()).toEqual([]);
-    const listed = await runFarebox(["budgets", "list", "--json"], { env });
-    const { budgets } = JSON.parse(listed.stdout) as {
-      budgets: { period: string; starts_at: string; spent_usd: string; held_usd: string }[];
-    };
-    expect(budgets.find(({ period }) => period === "1d")?.starts_at).toMatch(/T0[23]:30:00\.000Z$/);
-    expect(budgets.map(({ held_usd }) => held_usd)).toEqual(Array(4).fill("0.00"));
-    const verified = await runFarebox(["verify", "--json"], { env });
-    expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, differences: [] });
-    expect(seen.filter((status) => status === 200).length).toBeGreaterThan(40);
-  });
-});
 
 async function spentIn(ledger: Ledger): Promise<bigint> {
   return (await ledger.report({ by: [], since: 0, until: Date.now() + 1 }))[0]?.cost ?? 0n;

@@ -3,9 +3,8 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { formatUsd } from "../../src/core/money.ts";
 import type { Clock } from "../../src/ports/clock.ts";
-import { startSandbox } from "../../src/sandbox/server.ts";
 import { systemClock } from "../../src/time/clock.ts";
-import { runFarebox, startServe, temporaryFolder } from "../support/farebox-process.ts";
+import { temporaryFolder } from "../support/farebox-process.ts";
 import { heardLog, type HeardLog } from "../support/heard-log.ts";
 import { changePricesUnderLoad, expectChargesOfTheirVersions, openChangingPrices } from "../support/price-changes.ts";
 import { oneModelFile, replaceFile } from "../support/price-files.ts";
@@ -162,19 +161,6 @@ describe("a faulty price file", () => {
     await wholeStream(here);
     expect(await costs(here)).toEqual([cheapCost, dearCost]);
   });
-});
-
-it("a SIGHUP reads the price files, and serve lives on", { timeout: 60_000 }, async () => {
-  await using folder = await temporaryFolder();
-  await using sandbox = await startSandbox();
-  const database = join(folder.path, "farebox.db");
-  await runFarebox(["keys", "create", "alice"], { env: { FAREBOX_DATABASE: database } });
-  await using serve = await startServe({ database, gateway: sandbox });
-  serve.signal("SIGHUP");
-  await serve.printed(/prices read again, none has changed/);
-  expect((await fetch(`${serve.url}/readyz`)).status).toBe(200);
-  serve.signal("SIGTERM");
-  expect(await serve.ended).toMatchObject({ code: 0 });
 });
 
 it("requests, streams and tasks in flight over many changes, half-written and faulty files among them, are each charged at their own", async () => {

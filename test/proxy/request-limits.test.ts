@@ -6,11 +6,9 @@ import { completionTotal, promptTotal } from "../../src/core/tokens.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import { systemClock } from "../../src/time/clock.ts";
 import { errorOf } from "../support/answers.ts";
-import { runFarebox } from "../support/farebox-process.ts";
 import { startPausedRelay } from "../support/paused-relay.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { scriptedGateway } from "../support/scripted-gateway.ts";
-import { until } from "../support/until.ts";
 
 /** The machine's clock, which a test can put forward. */
 function movableClock(): Clock & { forward(ms: number): void } {
@@ -84,27 +82,6 @@ describe("requests per minute", () => {
     expect(await proxy.metrics()).toContain('farebox_refusals_total{code="rate_limit_exceeded"} 1');
     clock.forward(61_000);
     expect((await proxy.chat(small, { key })).status).toBe(200);
-  });
-
-  it("of a team hold for its keys together, and heed a change at once, by another process soon", async () => {
-    await using proxy = await startProxy();
-    const tools = toolsOf(proxy);
-    await createTeam(tools, { name: "red", limits: { rpm: 2 } });
-    const [bob, carol] = [await proxy.addKey("bob", { team: "red" }), await proxy.addKey("carol", { team: "red" })];
-    const statuses = async (...keys: string[]) => {
-      const found: number[] = [];
-      for (const key of keys) found.push((await proxy.chat(small, { key })).status);
-      return found;
-    };
-    expect(await statuses(bob, carol, bob, carol)).toEqual([200, 200, 429, 429]);
-    await updateTeam(tools, "red", { limits: { rpm: 3 } });
-    expect(await statuses(bob, carol)).toEqual([200, 429]);
-    await updateTeam(tools, "red", { limits: { rpm: null } });
-    expect(await statuses(bob, carol)).toEqual([200, 200]);
-    const updated = await runFarebox(["keys", "update", "bob", "--rpm", "1", "--database", proxy.database]);
-    expect(updated).toMatchObject({ code: 0, stdout: "updated bob\n" });
-    await until(async () => (await statuses(bob)).includes(429), "the limit is known");
-    expect(await statuses(carol)).toEqual([200]);
   });
 
   it("are told in our headers alone; without a limit the gateway's pass", async () => {
@@ -289,19 +266,6 @@ describe("under load", () => {
     expect(await statusesOf(proxy, [rotated.text])).toEqual([200]);
     const [first, ...others] = new Set((await proxy.charges()).map(({ key }) => key));
     expect([first, others]).toEqual([rotated.key.id, []]);
-  });
-
-  it("a key rotated by another process works with both secrets", async () => {
-    await using proxy = await startProxy();
-    const old = await proxy.addKey("bob");
-    await (await proxy.chat(small, { key: old })).text();
-    const { stdout } = await runFarebox(["keys", "rotate", "bob", "--database", proxy.database]);
-    let status = 401;
-    await until(
-      async () => (status = (await proxy.chat(small, { key: stdout.trim() })).status) !== 401,
-      "the new secret is known",
-    );
-    expect([status, (await proxy.chat(small, { key: old })).status]).toEqual([200, 200]);
   });
 
   it("a revoked key opens nothing from its next request on, with neither secret; what runs ends as it would", async () => {

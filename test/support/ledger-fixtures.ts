@@ -241,18 +241,25 @@ export async function openPostgresStore({
   return result.store;
 }
 
-export const ledgerKinds: readonly LedgerKind[] = [
+/** The reference model and SQLite, by each way in. */
+export const localKinds: readonly LedgerKind[] = [
   { name: "memory", newHome: memoryHome },
   { name: "sqlite in process", newHome: (clock) => sqliteHome(clock, "command") },
   { name: "sqlite in threads", newHome: (clock) => sqliteHome(clock, "serve") },
-  { name: "postgres", newHome: (clock) => postgresHome(clock) },
 ];
+
+export const postgresKind: LedgerKind = { name: "postgres", newHome: (clock) => postgresHome(clock) };
 
 /** One proxy alone, which leases slices of every budget all the same. */
 export const leasingKind: LedgerKind = {
   name: "postgres in leases",
   newHome: (clock) => postgresHome(clock, { leases: "always" }),
 };
+
+/** The contracts run twice: in process, and on PostgreSQL. */
+export const onPostgres = process.env["TEST_STORE"] === "postgres";
+
+export const ledgerKinds: readonly LedgerKind[] = onPostgres ? [postgresKind] : localKinds;
 
 /** A task as it is bound to a pending charge, by the charge's id. */
 export function taskOf(charge: string, more: Partial<NewTask> = {}): NewTask {

@@ -14,6 +14,7 @@ import type { Sandbox, SandboxOptions } from "../../src/sandbox/options.ts";
 import { startSandbox } from "../../src/sandbox/server.ts";
 import { isTimeZone } from "../../src/time/calendar.ts";
 import { systemClock } from "../../src/time/clock.ts";
+import { createTokenCounter } from "../../src/tokens/token-counter.ts";
 
 export interface RunningProxy extends AsyncDisposable {
   readonly url: string;
@@ -57,10 +58,16 @@ export interface ProxyOptions {
   readonly log?: Log;
   /** Changes to the settings that no variable allows, such as a silence below a second. */
   readonly adjust?: (settings: Settings) => Settings;
+  /** Runs the ledger in threads of its own, as `serve` does, also in `npm test`: two threads cost more than all else at a start. */
+  readonly threads?: boolean;
 }
 
 /** The engine that this run of the tests is for; undefined for the default. */
 export const testEngine = process.env["TEST_ENGINE"];
+
+/** One for all proxies of this process: its thread takes a tenth of a second to start. */
+const tokens = createTokenCounter();
+const ledgerThreads = process.env["TEST_LEDGER_THREADS"] !== "0";
 
 /** The real proxy with a real SQLite file before a real sandbox, in this process. */
 export async function startProxy(options: ProxyOptions = {}): Promise<RunningProxy> {
@@ -79,7 +86,13 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
     ...options.env,
   });
   const adjusted = options.adjust === undefined ? settings : options.adjust(settings);
-  const started = await startServing(adjusted, { clock, log: options.log ?? silentLog, version: "0.0.0-test" });
+  const started = await startServing(adjusted, {
+    clock,
+    log: options.log ?? silentLog,
+    version: "0.0.0-test",
+    ledgerThreads: options.threads ?? ledgerThreads,
+    tokens,
+  });
   if (!started.ok) throw new Error(started.problems.join("; "));
   const serving = owned.use(started.serving);
   const addKey = async (name: string, wish: Omit<NewKey, "name"> = {}) => {

@@ -13,8 +13,10 @@ import { nodeFlags } from "./node-flags.ts";
 
 const variable = "FAREBOX_TEST_POSTGRES";
 
-/** Vitest calls it once before all test files, and what it answers once after them. */
-export async function setup(): Promise<() => Promise<void>> {
+/** Vitest calls it before the tests of each project that needs it, and the answer after all of them. */
+export async function setup(): Promise<(() => Promise<void>) | undefined> {
+  // Another project of this run has started it.
+  if (process.env[variable] !== undefined) return undefined;
   const script = fileURLToPath(new URL("shared-postgres-process.ts", import.meta.url));
   const child = spawn(process.execPath, [...nodeFlags, script], { stdio: ["pipe", "pipe", "inherit"] });
   const exited = once(child, "exit");

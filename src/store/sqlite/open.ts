@@ -122,7 +122,7 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
     if (migrated.reason === "older_schema") return { ok: false, failure: olderSchema(migrated.found, migrated.known) };
     return { ok: false, failure: { kind: "newer_schema", found: migrated.found, known: migrated.known } };
   }
-  if (options.access === "serve") return { ok: true, store: openThreads(options, opened, path, db, created) };
+  if (options.access === "serve") return { ok: true, store: openServed(options, opened, path, db, created) };
   const calendar = storedCalendar(db, options.calendar);
   applyTimeZone(db, calendar, options.clock.now());
   const channel = inProcessChannel(new Writer(db, calendar, null));
@@ -139,7 +139,7 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   };
 }
 
-function openThreads(
+function openServed(
   options: OpenOptions,
   opened: AsyncDisposableStack,
   path: string,
@@ -149,6 +149,18 @@ function openThreads(
   const { calendar, clock } = options;
   applyTimeZone(db, calendar, clock.now());
   const owner = registerOwner(db, clock.now());
+  if (options.threads === false) {
+    const channel = inProcessChannel(new Writer(db, calendar, owner));
+    const longReads = inProcess(db, calendar);
+    return assemble(options, opened, {
+      db,
+      calendar,
+      channel: () => channel,
+      longReads,
+      created,
+      runningOwner: () => owner,
+    });
+  }
   // From here on this thread only reads.
   db.pragma("query_only = on");
   const changes = Number(db.prepare("select changes from meta").pluck().get());

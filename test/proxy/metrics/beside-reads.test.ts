@@ -6,7 +6,7 @@ import { readPage, valueOf } from "../../support/metrics-page.ts";
 const verifications = 300;
 
 it("a scrape does not wait for the reports and verifications that were asked for before it", async () => {
-  await using proxy = await startProxy();
+  await using proxy = await startProxy({ threads: true });
   await (await proxy.chat({ max_tokens: 20 })).text();
   await proxy.charges();
   await proxy.metrics();

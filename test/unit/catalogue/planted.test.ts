@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { faults } from "../../support/example-catalogue.ts";
+import { runs } from "../../support/effort.ts";
 
 const sound = `groups:
   half: { fraction: "0.5" }
@@ -146,7 +147,7 @@ describe("a planted fault", () => {
         const { text, places } = planted(names);
         expect(placesOf(text)).toEqual(places);
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
   });
 

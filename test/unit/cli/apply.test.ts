@@ -9,6 +9,7 @@ import { applyChanges, readPresent } from "../../../src/admin/apply.ts";
 import { createKey, digestOfKey } from "../../../src/admin/keys.ts";
 import { calendarOf } from "../../../src/time/calendar.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
+import { runs } from "../../support/effort.ts";
 
 const docs = new URL("../../../docs/", import.meta.url);
 
@@ -376,7 +377,7 @@ it(
             .toSorted(),
         );
       }),
-      { numRuns: 12 },
+      { numRuns: runs(12) },
     );
   },
 );

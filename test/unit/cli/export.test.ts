@@ -1,17 +1,11 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { writeWhole } from "../../../src/cli/out-file.ts";
 import { writeTexts } from "../../../src/cli/io.ts";
 import { usd } from "../../../src/core/money.ts";
 import { tokenClasses } from "../../../src/core/tokens.ts";
-import { connectToWrite } from "../../../src/store/sqlite/connection.ts";
 import { csvRecords } from "../../support/csv.ts";
-import { cleanEnvironment } from "../../support/farebox-process.ts";
-import { nodeFlags } from "../../support/node-flags.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 import { spend } from "../../support/cli-traffic.ts";
 
@@ -255,26 +249,6 @@ describe("the stdout of an export", () => {
     drain();
     await done;
     expect(written).toEqual(["a", "b", "c"]);
-  });
-
-  it("ends in peace when its reader leaves", { timeout: 20_000 }, async () => {
-    const db = connectToWrite(farebox.database);
-    db.exec(`insert into charges (id, kind, state, owner, admitted_at, ended_at, key, route, model, stream)
-      with recursive n (i) as (select 1 union all select i + 1 from n where i < 20000)
-      select 'v' || i, 'request', 'voided', 1, ${at}, ${at}, '', 'chat', 'model-a', 0 from n`);
-    db.close();
-    const bin = fileURLToPath(new URL("../../../bin/farebox.mjs", import.meta.url));
-    const child = spawn(process.execPath, [...nodeFlags, bin, "export", "--database", farebox.database], {
-      env: cleanEnvironment(),
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    let stderr = "";
-    child.stderr.on("data", (chunk) => (stderr += String(chunk)));
-    const exited = once(child, "exit");
-    await Promise.race([once(child.stdout, "data"), exited]);
-    child.stdout.destroy();
-    const [code] = await exited;
-    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   });
 });
 

@@ -22,6 +22,7 @@ import {
 } from "../../../src/core/tokens.ts";
 import { prices } from "../../support/price-arbitraries.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";
+import { runs } from "../../support/effort.ts";
 
 const model: ModelLimits = {
   contextTokens: 128_000,
@@ -125,7 +126,7 @@ describe("worstCase", () => {
           expect(worst).toBeGreaterThanOrEqual(costOf(price, tokens).charged);
         },
       ),
-      { numRuns: 3000 },
+      { numRuns: runs(3000) },
     );
   });
 

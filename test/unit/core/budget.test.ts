@@ -21,6 +21,7 @@ import {
   type Shortage,
 } from "../../../src/core/budget.ts";
 import type { PicoUsd } from "../../../src/core/money.ts";
+import { runs } from "../../support/effort.ts";
 
 const name = fc.constantFrom("a", "b", "c");
 const team = fc.option(name, { nil: null });
@@ -37,7 +38,7 @@ it("the scopes that weigh on a caller are those of which the rule says so", () =
     fc.property(scope, caller, (each, who) => {
       expect(scopesWeighingOn(who).includes(formatScope(each))).toBe(weighsOn(each, who));
     }),
-    { numRuns: 500 },
+    { numRuns: runs(500) },
   );
 });
 

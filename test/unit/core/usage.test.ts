@@ -14,6 +14,7 @@ import {
   type TokenCounts,
 } from "../../../src/core/tokens.ts";
 import { decompose, mergeUsage, usageIn, type StatedUsage } from "../../../src/core/usage.ts";
+import { runs } from "../../support/effort.ts";
 
 const nothing: StatedUsage = {
   prompt: 0,
@@ -160,7 +161,7 @@ describe("decompose", () => {
           const cost = costOf(price, usage.tokens).charged;
           for (const tokens of readingsOf(stated)) expect(cost).toBeGreaterThanOrEqual(costOf(price, tokens).charged);
         }),
-        { numRuns: 1000 },
+        { numRuns: runs(1000) },
       );
     });
   });

@@ -21,14 +21,15 @@ import { UsageChunkFilter } from "../../../src/wire/usage-chunk-filter.ts";
 import { readUsage } from "../../../src/wire/usage.ts";
 import { readYaml } from "../../../src/yaml/read.ts";
 import { inPieces, mutated, shares } from "./mutations.ts";
+import { runs } from "../../support/effort.ts";
 
 /**
  * How many inputs each reader gets: `FAREBOX_FUZZ_RUNS=1000000 npx vitest run test/unit/fuzz/fuzz.test.ts` for many. What fails is
  * printed with its seed, and shrunk.
  */
-const runs = Number(process.env["FAREBOX_FUZZ_RUNS"] ?? 2_000);
-const timeoutMs = 60_000 + runs * 100;
-const check = <T>(input: fc.Arbitrary<T>, property: (value: T) => void, numRuns = runs) =>
+const inputs = Number(process.env["FAREBOX_FUZZ_RUNS"] ?? runs(2_000));
+const timeoutMs = 60_000 + inputs * 100;
+const check = <T>(input: fc.Arbitrary<T>, property: (value: T) => void, numRuns = inputs) =>
   fc.assert(fc.property(input, property), { numRuns });
 
 /** Whatever is believed of a usage can be charged: whole numbers that are no less than nothing. */
@@ -194,7 +195,7 @@ it(
         mutated([usageJson, responsesUsage]).map((bytes) => parseJson(bytes.toString("utf8"))),
       ),
       (value) => expectChargeable(readUsage(value)),
-      5 * runs,
+      5 * inputs,
     );
   },
   5 * timeoutMs,
@@ -231,7 +232,7 @@ describe("any text", () => {
             }
           }
         },
-        Math.ceil(runs / 4),
+        Math.ceil(inputs / 4),
       );
     },
     timeoutMs,
@@ -247,7 +248,7 @@ describe("any text", () => {
           const read = readYaml("a.yaml", bytes.toString("utf8"), applyFileKind);
           expect(typeof read).toBe("object");
         },
-        Math.ceil(runs / 4),
+        Math.ceil(inputs / 4),
       );
     },
     timeoutMs,

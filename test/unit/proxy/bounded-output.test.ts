@@ -13,6 +13,7 @@ import type { Endpoint } from "../../../src/wire/endpoint.ts";
 import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
 import { imageEndpoints } from "../../../src/wire/endpoints/images.ts";
 import { responses } from "../../../src/wire/endpoints/responses.ts";
+import { runs } from "../../support/effort.ts";
 
 const clock = systemClock();
 let catalogue: Catalogue;
@@ -313,7 +314,7 @@ describe("what is posted of generated answers without usage", () => {
           );
           expect(cut).toMatchObject({ tokens: { output: whole.tokens.output }, source: "partial" });
         }),
-        { numRuns: 60 },
+        { numRuns: runs(60) },
       );
     },
     60_000,
@@ -333,7 +334,7 @@ describe("what is posted of generated answers without usage", () => {
           true,
         );
       }),
-      { numRuns: 80 },
+      { numRuns: runs(80) },
     );
   }, 60_000);
 

@@ -7,6 +7,7 @@ import { usedByPeers } from "../../../src/proxy/used-elsewhere.ts";
 import { TestFleet } from "../../support/fleet.ts";
 import { key } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
+import { runs } from "../../support/effort.ts";
 
 function caller(limits: Partial<Limits>): Authenticated {
   const made = key("alice", { limits: { ...noLimits, ...limits }, team: null });
@@ -96,6 +97,6 @@ it("are passed by no more than what is admitted from one beat to the next, in an
         expect(within.length).toBeLessThanOrEqual(Math.max(rpm, rpm - 1 + unheard.length));
       }
     }),
-    { numRuns: 200 },
+    { numRuns: runs(200) },
   );
 });

@@ -16,6 +16,7 @@ import {
 import { createLimiter, type ProcessLimiter } from "../../../src/proxy/process-limiter.ts";
 import { key, noon } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
+import { runs } from "../../support/effort.ts";
 
 function caller(name: string, limits: Partial<Limits>, team: Partial<Limits> | null = null): Authenticated {
   const made = key(name, { limits: { ...noLimits, ...limits }, team: team === null ? null : "red" });
@@ -103,7 +104,7 @@ describe("requests per minute", () => {
             expect(within.filter((other) => other.who === who).length).toBeLessThanOrEqual(ofKey);
         }
       }),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     );
   });
 });
@@ -215,7 +216,7 @@ describe("tokens per minute", () => {
           running.push({ due: index + settleAfter, settle });
         }
       }),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     );
   });
 });

@@ -22,6 +22,7 @@ import { csvRecords, type CsvRecord } from "../../support/csv.ts";
 import { judge, type RulesModel } from "../../support/focus-rules.ts";
 import { alice, assumed, bob, endAt, holdOf, noon, openStore, tempFolder } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
+import { runs } from "../../support/effort.ts";
 
 const dayMs = 86_400_000;
 const berlin = calendarOf("Europe/Berlin");
@@ -162,7 +163,7 @@ describe("the FOCUS export", () => {
           const count = (end: Request["end"]) => sent.filter((request) => request.end === end).length;
           expect(leftOut).toEqual({ unpriced: count("unpriced"), pending: count("pending") });
         }),
-        { numRuns: 60 },
+        { numRuns: runs(60) },
       );
     },
   );

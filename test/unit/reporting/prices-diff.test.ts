@@ -8,6 +8,7 @@ import { changesOf, type Change } from "../../../src/reporting/model-diff.ts";
 import { diffPrices } from "../../../src/reporting/prices-diff.ts";
 import { catalogueOf, oneModel } from "../../support/example-catalogue.ts";
 import { prices } from "../../support/price-arbitraries.ts";
+import { runs } from "../../support/effort.ts";
 
 const dayMs = 86_400_000;
 const firstDay = Date.parse("2026-01-01T00:00:00Z");
@@ -94,7 +95,7 @@ describe("changesOf", () => {
           else expect(told(name)).toBeUndefined();
         },
       ),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
   });
 

@@ -1,24 +1,10 @@
-import { spawn, type ChildProcess } from "node:child_process";
-import {
-  existsSync,
-  linkSync,
-  mkdirSync,
-  readdirSync,
-  renameSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
-import { once } from "node:events";
+import { existsSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import Database from "better-sqlite3";
 import { describe, expect, it } from "vitest";
-import { picoUsdMax, usd, type PicoUsd } from "../../../src/core/money.ts";
+import { type PicoUsd, picoUsdMax, usd } from "../../../src/core/money.ts";
 import type { Clock } from "../../../src/ports/clock.ts";
-import { connectToWrite, createPrivateFile, type Connection } from "../../../src/store/sqlite/connection.ts";
-import { backUp } from "../../../src/store/sqlite/backup.ts";
+import { type Connection, connectToWrite, createPrivateFile } from "../../../src/store/sqlite/connection.ts";
 import { KeyReads } from "../../../src/store/sqlite/keys.ts";
 import { QueuedKeyStore } from "../../../src/store/queued/key-stores.ts";
 import { LedgerUnavailable } from "../../../src/ports/ledger.ts";
@@ -27,14 +13,12 @@ import { readLong } from "../../../src/store/sqlite/long-reads.ts";
 import { knownSchema, migrate } from "../../../src/store/sqlite/migrate.ts";
 import { inProcessChannel, openSqlite } from "../../../src/store/sqlite/open.ts";
 import { CommandQueue } from "../../../src/store/queue.ts";
-import { lookAt } from "../../../src/store/sqlite/look.ts";
 import { ShortReads } from "../../../src/store/sqlite/reads.ts";
 import { streamCharges } from "../../../src/store/sqlite/stream.ts";
 import { WriterThread } from "../../../src/store/sqlite/threads.ts";
 import { registerOwner, Writer } from "../../../src/store/sqlite/writer.ts";
 import { systemClock } from "../../../src/time/clock.ts";
 import type { BatchChannel } from "../../../src/store/commands.ts";
-import { runFarebox } from "../../support/farebox-process.ts";
 import {
   alice,
   budget,
@@ -45,13 +29,12 @@ import {
   openStore,
   posting,
   tempFolder,
-  utc,
   type TempFolder,
+  utc,
 } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
 const clock = systemClock();
-const child = fileURLToPath(new URL("../../support/ledger-child.ts", import.meta.url));
 
 const serve = (path: string) => openStore({ path, calendar: utc, clock, access: "serve" });
 const command = (path: string) => openStore({ path, calendar: utc, clock, access: "command" });
@@ -77,22 +60,6 @@ function freshDatabase(folder: TempFolder): Connection {
   migrate(db);
   db.prepare("update meta set time_zone = 'UTC'").run();
   return db;
-}
-
-async function startChild(
-  path: string,
-  lanes: number,
-): Promise<{ process: ChildProcess; lines: AsyncIterableIterator<string> }> {
-  const started = spawn(process.execPath, [child, path, String(lanes)], { stdio: ["ignore", "pipe", "inherit"] });
-  const lines = createInterface({ input: started.stdout })[Symbol.asyncIterator]() as AsyncIterableIterator<string>;
-  expect((await lines.next()).value).toBe("open");
-  return { process: started, lines };
-}
-
-async function kill(started: ChildProcess): Promise<void> {
-  const ended = once(started, "exit");
-  started.kill("SIGKILL");
-  await ended;
 }
 
 describe("opening a database", () => {
@@ -173,105 +140,6 @@ describe("opening a database", () => {
     await first[Symbol.asyncDispose]();
     await using second = await serve(folder.database);
     expect(await second.keys.find("beside")).toEqual(key("beside"));
-  });
-
-  it.each([
-    ["a hard link", linkSync],
-    ["the name that it was moved to", renameSync],
-  ])("refuses all work through %s while it is open", async (_way, give) => {
-    using folder = tempFolder();
-    using owned = new DisposableStack();
-    const { process: running } = await startChild(folder.database, 0);
-    owned.defer(() => running.kill("SIGKILL"));
-    mkdirSync(join(folder.path, "other"));
-    const other = join(folder.path, "other", "ledger.db");
-    give(folder.database, other);
-    const refused = {
-      ok: false,
-      failure: { kind: "unusable", message: expect.stringContaining("another process has it open under another name") },
-    };
-    for (const access of ["serve", "command", "read"] as const) {
-      expect(await openSqlite({ path: other, calendar: utc, clock, access })).toEqual(refused);
-    }
-    expect(await lookAt(other)).toEqual(refused);
-    expect(await backUp({ path: other, file: join(folder.path, "copy.db"), calendar: utc })).toEqual(refused);
-    expect(existsSync(`${other}-serve`)).toBe(false);
-    await kill(running);
-    await using store = await serve(other);
-    expect(await store.ledger.verify()).toMatchObject({ differences: [] });
-  });
-
-  it("refuses a second serve of another process through a hard link, which takes the ledger once that one has ended", async () => {
-    using folder = tempFolder();
-    const link = join(folder.path, "link.db");
-    {
-      await using first = await serve(folder.database);
-      linkSync(folder.database, link);
-      const second = await runFarebox(["serve", "--port", "0"], {
-        env: { FAREBOX_DATABASE: link, FAREBOX_GATEWAY_URL: "http://127.0.0.1:9", FAREBOX_GATEWAY_API_KEY: "sk-none" },
-      });
-      expect(second).toMatchObject({ code: 2, stdout: "" });
-      expect(second.stderr).toMatch(
-        new RegExp(
-          `^farebox: the ledger at ${link} cannot be opened: another process has it open under another name .+\n$`,
-        ),
-      );
-      expect(await runFarebox(["keys", "create", "linked", "--database", link])).toMatchObject({ code: 2, stdout: "" });
-      expect(await runFarebox(["keys", "create", "beside", "--database", folder.database])).toMatchObject({ code: 0 });
-      expect(await first.ledger.verify()).toMatchObject({ differences: [] });
-    }
-    await using third = await serve(link);
-    expect(await third.keys.find("linked")).toBeUndefined();
-    expect(await third.ledger.verify()).toMatchObject({ differences: [] });
-  });
-
-  it("opens for several processes at once, the first time too", async () => {
-    using folder = tempFolder();
-    const names = ["a", "b", "c", "d"];
-    const created = await Promise.all(
-      names.map((name) => runFarebox(["keys", "create", name, "--database", folder.database])),
-    );
-    expect(created.map(({ code, stderr }) => [code, stderr.replace(/^created the ledger.*\n/, "")])).toEqual(
-      names.map(() => [0, ""]),
-    );
-  });
-
-  it("refuses a second serve of another process until that one is killed", async () => {
-    using folder = tempFolder();
-    const { process: running } = await startChild(folder.database, 0);
-    expect(await openSqlite({ path: folder.database, calendar: utc, clock, access: "serve" })).toEqual({
-      ok: false,
-      failure: { kind: "in_use" },
-    });
-    await kill(running);
-    await using store = await serve(folder.database);
-    expect(await store.ledger.verify()).toMatchObject({ differences: [] });
-  });
-});
-
-describe("a killed process", () => {
-  it("loses nothing that it acknowledged, and its orphans are posted", async () => {
-    using folder = tempFolder();
-    const { process: running, lines } = await startChild(folder.database, 16);
-    const acknowledged: string[] = [];
-    for await (const line of lines) {
-      acknowledged.push(line);
-      if (acknowledged.length === 3000) break;
-    }
-    await kill(running);
-    await using store = await serve(folder.database);
-    const orphans = (await store.ledger.pending()).count;
-    expect(await store.ledger.recover(noon)).toBe(orphans);
-    for (const line of acknowledged) {
-      const [what, id] = line.split(" ");
-      const charge = await store.ledger.charge(id ?? "");
-      expect(charge?.state).toBe("posted");
-      if (what === "posted") expect(charge?.source).toBe("reported");
-    }
-    expect(await store.ledger.pending()).toEqual({ count: 0, oldestAt: null });
-    const verification = await store.ledger.verify();
-    expect(verification.differences).toEqual([]);
-    expect(verification.charges).toBeGreaterThanOrEqual(1500);
   });
 });
 

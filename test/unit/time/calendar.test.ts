@@ -2,6 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { periods, type Period } from "../../../src/core/budget.ts";
 import { calendarOf, isTimeZone } from "../../../src/time/calendar.ts";
+import { runs } from "../../support/effort.ts";
 
 const at = (iso: string) => Date.parse(iso);
 const span = (zone: string, period: Period, iso: string) => {
@@ -79,7 +80,7 @@ describe("a calendar's spans", () => {
           expect(calendar.spanOf(period, start - 1).end).toBe(start);
         },
       ),
-      { numRuns: 1500 },
+      { numRuns: runs(1500) },
     );
   });
 

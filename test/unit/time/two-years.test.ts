@@ -2,6 +2,7 @@ import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import type { Period, Span } from "../../../src/core/budget.ts";
 import { calendarOf } from "../../../src/time/calendar.ts";
+import { runs } from "../../support/effort.ts";
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
@@ -114,7 +115,7 @@ it(
           at = end + Math.floor(((calendar.spanOf(period, end).end ?? end) - end - 1) * (permille / 1000));
         }
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   },
 );
@@ -140,7 +141,7 @@ it("hours around every change of a clock in two years, in the odd zones", { time
         }
       }
     }),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 
@@ -150,7 +151,7 @@ it("a clock that jumps about finds the same windows as one that runs", () => {
       const jumping = calendarOf(zone);
       for (const at of instants) expect(jumping.spanOf(period, at)).toEqual(calendarOf(zone).spanOf(period, at));
     }),
-    { numRuns: 150 },
+    { numRuns: runs(150) },
   );
 });
 

@@ -4,6 +4,7 @@ import type { ChatText, PromptForm, ToolTurn } from "../../../src/core/chat-text
 import { chatParts } from "../../../src/tokens/chat-template.ts";
 import { noChat } from "../../../src/wire/prompt-text.ts";
 import { chatOf, weatherTool } from "./cookbook.ts";
+import { runs } from "../../support/effort.ts";
 
 const partsOf = (...tools: unknown[]) => chatParts(chatOf([], tools));
 const partsWith = (changes: Partial<ChatText>, form?: PromptForm) => chatParts({ ...noChat, ...changes }, form);
@@ -174,7 +175,7 @@ describe("chatParts", () => {
         expect(Number.isSafeInteger(parts.tokens)).toBe(true);
         expect(parts.texts.every((text) => typeof text === "string")).toBe(true);
       }),
-      { numRuns: 2_000 },
+      { numRuns: runs(2_000) },
     );
   });
 

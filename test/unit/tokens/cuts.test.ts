@@ -2,6 +2,7 @@ import * as fc from "fast-check";
 import { get_encoding } from "tiktoken";
 import { describe, expect, it } from "vitest";
 import { countInPieces, pieceEnd, pieceUnitsMax, pieceUnitsMin } from "../../../src/tokens/cuts.ts";
+import { runs } from "../../support/effort.ts";
 
 const encodings = [
   ["o200k_base", get_encoding("o200k_base")],
@@ -62,7 +63,7 @@ describe.each(encodings)("counting in pieces with %s", (_name, encoder) => {
       fc.property(ordinaryText, (text) => {
         expect(countInPieces(text, count)).toBe(count(text));
       }),
-      { numRuns: 400 },
+      { numRuns: runs(400) },
     );
   });
 
@@ -87,7 +88,7 @@ describe("cuts", () => {
         const characters = list.map((piece) => Array.from(piece).length);
         expect(characters.reduce((sum, each) => sum + each)).toBe(Array.from(text).length);
       }),
-      { numRuns: 1_000 },
+      { numRuns: runs(1_000) },
     );
   });
 

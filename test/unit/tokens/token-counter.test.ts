@@ -1,5 +1,3 @@
-import { execFile } from "node:child_process";
-import { promisify } from "node:util";
 import type { Worker } from "node:worker_threads";
 import { get_encoding } from "tiktoken";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -217,14 +215,5 @@ describe("the worker", () => {
     expect(await counter.countText("a", "o200k_base")).toEqual(busy);
     expect(threads.every((thread) => thread.threadId === -1)).toBe(true);
     expect(deaths).toHaveLength(0);
-  });
-
-  it("keeps a process alive until its calls are answered, and no longer", async () => {
-    const module = new URL("../../../src/tokens/token-counter.ts", import.meta.url).href;
-    const program = `
-      import { createTokenCounter } from ${JSON.stringify(module)};
-      console.log(JSON.stringify(await createTokenCounter().countText("hello world", "o200k_base")));`;
-    const run = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", program]);
-    expect(run.stdout).toBe('{"ok":true,"tokens":2}\n');
   });
 });

@@ -6,6 +6,7 @@ import { unchanged } from "../../../src/core/tokens.ts";
 import { createTokenCounter } from "../../../src/tokens/token-counter.ts";
 import { readChatRequest } from "../../../src/wire/chat-request.ts";
 import { readResponsesRequest } from "../../../src/wire/endpoints/responses-request.ts";
+import { runs } from "../../support/effort.ts";
 
 const counter = createTokenCounter();
 afterAll(() => counter[Symbol.asyncDispose]());
@@ -177,7 +178,7 @@ describe("the bound of a prompt", () => {
           if (!count.ok) throw new Error("busy");
           expect(promptBound(read.request.size, model)).toBeGreaterThanOrEqual(count.tokens);
         }),
-        { numRuns: 300 },
+        { numRuns: runs(300) },
       );
     },
   );

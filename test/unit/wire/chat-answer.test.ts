@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { readChatAnswer } from "../../../src/wire/chat-answer.ts";
+import { runs } from "../../support/effort.ts";
 
 const read = (body: unknown) => readChatAnswer(Buffer.from(typeof body === "string" ? body : JSON.stringify(body)));
 
@@ -59,7 +60,7 @@ describe("readChatAnswer", () => {
     );
     fc.assert(
       fc.property(shapes, (body) => void read(body)),
-      { numRuns: 1000 },
+      { numRuns: runs(1000) },
     );
   });
 });

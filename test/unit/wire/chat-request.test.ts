@@ -4,6 +4,7 @@ import { bytesBesideMessages, chatTextOf, readChatRequest, withStreamUsage } fro
 import { chatFields } from "../../../src/wire/field-table.ts";
 import type { ModelRequest } from "../../../src/wire/model-request.ts";
 import { noChat } from "../../../src/wire/prompt-text.ts";
+import { runs } from "../../support/effort.ts";
 
 const hello = [{ role: "user", content: "hi" }];
 
@@ -374,7 +375,7 @@ describe("readChatRequest", () => {
         expect(result.request.size.textBytes).toBeLessThanOrEqual(bytes.length);
         expect(bytesBesideMessages(bytes)).toBeLessThan(bytes.length);
       }),
-      { numRuns: 2000 },
+      { numRuns: runs(2000) },
     );
   });
 
@@ -515,7 +516,7 @@ describe("withStreamUsage", () => {
           expect(read).toEqual({ ...plain, stream_options: { ...plain.stream_options, include_usage: true } });
         },
       ),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
   });
 });

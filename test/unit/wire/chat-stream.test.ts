@@ -4,6 +4,7 @@ import { chatTranscript, isUsageChunk } from "../../../src/wire/chat-stream.ts";
 import type { StreamAnswer, StreamTranscript } from "../../../src/wire/stream-transcript.ts";
 import { liveBufferBytes } from "../../support/memory.ts";
 import { cutAt, cuts, everyByte } from "./streams.ts";
+import { runs } from "../../support/effort.ts";
 
 function chunk(choices: readonly object[], more: object = {}): string {
   return JSON.stringify({ id: "c", object: "chat.completion.chunk", model: "gpt-4o-x", choices, ...more });
@@ -208,7 +209,7 @@ describe("a chat stream", () => {
           if (full.usage === undefined) expect([texts, uncountable]).toEqual([all, beside]);
         }
       }),
-      { numRuns: 400 },
+      { numRuns: runs(400) },
     );
   });
 
@@ -228,7 +229,7 @@ describe("a chat stream", () => {
           if (answer.usage === undefined) expect(answer.texts).toEqual(full.texts);
         },
       ),
-      { numRuns: 40 },
+      { numRuns: runs(40) },
     );
   });
 

@@ -6,6 +6,7 @@ import { endpoints } from "../../../src/wire/endpoints/endpoints.ts";
 import { passthrough } from "../../../src/wire/endpoints/passthrough.ts";
 import { typedRefusalEvent } from "../../../src/wire/refusals.ts";
 import { readUsage } from "../../../src/wire/usage.ts";
+import { runs } from "../../support/effort.ts";
 
 const at = (route: string) => {
   const found = endpoints.find((endpoint) => endpoint.route === route);
@@ -188,7 +189,7 @@ describe("the usage of an answer, in its endpoint's words", () => {
     );
     fc.assert(
       fc.property(fc.constantFrom(...endpoints), shapes, ({ route }, body) => void answerOf(route, body)),
-      { numRuns: 1000 },
+      { numRuns: runs(1000) },
     );
   });
 });
@@ -315,7 +316,7 @@ describe("what a request says of its cost", () => {
         body,
         ({ route }, fields) => void at(route).readRequest(Buffer.from(JSON.stringify(fields))),
       ),
-      { numRuns: 1000 },
+      { numRuns: runs(1000) },
     );
   });
 });

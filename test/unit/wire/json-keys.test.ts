@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { jsonMembers } from "../../../src/wire/json-keys.ts";
+import { runs } from "../../support/effort.ts";
 
 /** Whether two values are the same JSON; `__proto__` is a name like any other. */
 const parsed = (bytes: Buffer): unknown => JSON.parse(bytes.toString());
@@ -44,7 +45,7 @@ describe("jsonMembers", () => {
         const expected = members.map(({ name, value }) => [name, JSON.parse(Buffer.from(value).toString())]);
         expect(membersOf(text)).toEqual(expected.map(([key, inner]) => [key, inner]));
       }),
-      { numRuns: 2000 },
+      { numRuns: runs(2000) },
     );
   });
 
@@ -56,7 +57,7 @@ describe("jsonMembers", () => {
         const found = new Map(membersOf(text));
         expect([...found.keys()].sort()).toEqual(isObject ? Object.keys(whole).sort() : []);
       }),
-      { numRuns: 1000 },
+      { numRuns: runs(1000) },
     );
   });
 

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { mediaTranscript } from "../../../src/wire/endpoints/media-stream.ts";
 import { JsonOutline } from "../../../src/wire/json-outline.ts";
 import { cutAt, cuts, everyByte } from "./streams.ts";
+import { runs } from "../../support/effort.ts";
 
 function outlineOf(chunks: readonly Buffer[], lines = false): string {
   const pieces: Buffer[] = [];
@@ -52,7 +53,7 @@ describe("the outline of a JSON text", () => {
         expect(outlineOf(cutAt(bytes, places))).toBe(outline);
         expect(outlineOf(everyByte(bytes))).toBe(outline);
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
   });
 

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { jsonMembers } from "../../../src/wire/json-keys.ts";
 import { jsonBounds, jsonSkeleton, lengthInFull } from "../../../src/wire/json-skeleton.ts";
 import { chatTextOf, readChatRequest } from "../../../src/wire/chat-request.ts";
+import { runs } from "../../support/effort.ts";
 
 /** Texts around the length from which they are cut out, with all that is escaped in JSON or longer than a byte in UTF-8. */
 const pieces = fc.array(fc.constantFrom("a", '"', "\\", "\n", "é", "漢", "😀", "{", "]", ",", ":", "\u2028"), {
@@ -50,7 +51,7 @@ describe("a skeleton", () => {
         fc.pre(!hasLongNames(value));
         expect(read(JSON.parse(skeleton.toString()))).toEqual(shortened(value));
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 
@@ -91,7 +92,7 @@ describe("a skeleton", () => {
           ["end", 1],
         ]);
       }),
-      { numRuns: 2000 },
+      { numRuns: runs(2000) },
     );
   });
 });

@@ -2,6 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { boundaryOf, FormScanner } from "../../../src/wire/multipart.ts";
 import { cutAt, cuts, everyByte } from "./streams.ts";
+import { runs } from "../../support/effort.ts";
 
 interface Told {
   readonly parts: string[];
@@ -44,7 +45,7 @@ describe("a form while it passes", () => {
         };
         for (const chunks of [[bytes], everyByte(bytes), cutAt(bytes, places)]) expect(told(chunks)).toEqual(expected);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { LineEnds, SseReader } from "../../../src/wire/sse.ts";
 import { liveBufferBytes } from "../../support/memory.ts";
 import { cutAt, cuts, everyByte, eventStreams, referenceEvents } from "./streams.ts";
+import { runs } from "../../support/effort.ts";
 
 function read(chunks: readonly Buffer[], how: { readonly finish: boolean } = { finish: true }): string[] {
   const events: string[] = [];
@@ -23,7 +24,7 @@ describe("SseReader", () => {
         expect(read(cutAt(stream, places))).toEqual(whole);
         expect(read(everyByte(stream))).toEqual(whole);
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
   });
 

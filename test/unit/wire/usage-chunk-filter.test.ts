@@ -2,6 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { UsageChunkFilter } from "../../../src/wire/usage-chunk-filter.ts";
 import { cutAt, cuts, everyByte, eventStreams } from "./streams.ts";
+import { runs } from "../../support/effort.ts";
 
 const usageChunk = '{"id":"x","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5}}';
 
@@ -62,7 +63,7 @@ describe("UsageChunkFilter", () => {
         expect(filtered(cutAt(stream, places))).toBe(expected);
         expect(filtered(everyByte(stream))).toBe(expected);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 
@@ -71,7 +72,7 @@ describe("UsageChunkFilter", () => {
       fc.property(eventStreams, cuts, (stream, places) => {
         expect(filtered(cutAt(stream, places))).toBe(stream.toString());
       }),
-      { numRuns: 1000 },
+      { numRuns: runs(1000) },
     );
   });
 
@@ -87,7 +88,7 @@ describe("UsageChunkFilter", () => {
           expect(left).toBe(came.slice(0, lastEventEnd(came)));
         }
       }),
-      { numRuns: 1000 },
+      { numRuns: runs(1000) },
     );
   });
 

@@ -2,6 +2,7 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { noTokens, type TokenCounts } from "../../../src/core/tokens.ts";
 import { readUsage } from "../../../src/wire/usage.ts";
+import { runs } from "../../support/effort.ts";
 
 describe("readUsage", () => {
   it.each<[string, unknown, object]>([
@@ -511,7 +512,7 @@ describe("readUsage", () => {
           else expect(costsNoLess(usage.tokens, wanted)).toBe(true);
         },
       ),
-      { numRuns: 3000 },
+      { numRuns: runs(3000) },
     );
   });
 
