@@ -74,6 +74,15 @@ export interface Verdict {
   readonly broken: readonly string[];
 }
 
+/** Returns true for a mutant that fails a test, never ends, or throws as soon as a test imports it. */
+function isKilled({ status, statusReason = "" }: Mutant): boolean {
+  return (
+    status === "Killed" ||
+    status === "Timeout" ||
+    (status === "RuntimeError" && statusReason.startsWith("An error occurred outside of a test run: "))
+  );
+}
+
 /** Compares a file's mutants with the survivors that are listed for it. A name that is listed twice stands for two mutants. */
 export function judge({ source, mutants }: ReportedFile, listed: readonly Accepted[]): Verdict {
   const counts = { killed: 0, equivalent: 0, accepted: 0 };
@@ -83,7 +92,7 @@ export function judge({ source, mutants }: ReportedFile, listed: readonly Accept
   );
   for (const mutant of mutants) {
     const name = describeMutant(source, mutant);
-    if (mutant.status === "Killed" || mutant.status === "Timeout") counts.killed += 1;
+    if (isKilled(mutant)) counts.killed += 1;
     else if (mutant.status !== "Survived" && mutant.status !== "NoCoverage")
       broken.push(`${name} (${mutant.status}: ${mutant.statusReason ?? "no reason"})`);
     else {

@@ -46,8 +46,9 @@ installIn(folder);
 const begun = performance.now();
 makeCopy();
 const rows = (asked.length > 0 ? asked : mutable).map((file) => {
+  const fileBegun = performance.now();
   const verdict = judge(mutate(file), survivors[file] ?? []);
-  show(file, verdict);
+  show(file, verdict, secondsSince(fileBegun));
   return verdict;
 });
 rmSync(copy, { recursive: true });
@@ -83,9 +84,9 @@ function mutate(file: string): ReportedFile {
   return files[`src/${file}`] ?? { source: "", mutants: [] };
 }
 
-function show(file: string, { killed, equivalent, accepted, unlisted, gone, broken }: Verdict): void {
+function show(file: string, { killed, equivalent, accepted, unlisted, gone, broken }: Verdict, seconds: number): void {
   const alive = accepted + unlisted.length;
-  const counts = { mutants: killed + equivalent + alive, killed, equivalent, alive };
+  const counts = { mutants: killed + equivalent + alive, killed, equivalent, alive, s: seconds };
   write(
     [file.padEnd(30), ...Object.entries(counts).map(([name, count]) => `${String(count).padStart(5)} ${name}`)].join(
       "",
@@ -101,14 +102,17 @@ function conclude(): void {
   const killed = sum((each) => each.killed);
   const alive = sum(({ accepted, unlisted }) => accepted + unlisted.length);
   const share = killed + alive === 0 ? 1 : killed / (killed + alive);
-  const seconds = Math.round((performance.now() - begun) / 1000);
   write(
     `${killed} of ${killed + alive} mutants that change anything are killed (${(share * 100).toFixed(1)}%), ` +
-      `${sum((each) => each.equivalent)} are equivalent; ${seconds} s`,
+      `${sum((each) => each.equivalent)} are equivalent; ${secondsSince(begun)} s`,
   );
   if (share < killedShareMin) write(`less than ${killedShareMin * 100}% are killed`);
   const faults = sum(({ unlisted, gone, broken }) => unlisted.length + gone.length + broken.length);
   if (share < killedShareMin || faults > 0) process.exitCode = 1;
+}
+
+function secondsSince(then: number): number {
+  return Math.round((performance.now() - then) / 1000);
 }
 
 function write(line: string): void {

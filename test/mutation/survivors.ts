@@ -92,6 +92,10 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       ],
     },
     { why: "Every step but `wait` and `count` is an extension.", mutants: ['Grower: "extend" → ""'] },
+    {
+      why: "An extension is for more tokens than the hold pays for, which cost more than it.",
+      mutants: ["Grower: lacking > 0n → true", "Grower: lacking > 0n → lacking >= 0n"],
+    },
   ],
   "core/usage.ts": [
     { why: "No number is less than an undefined one.", mutants: ["decompose: total !== undefined → true"] },
@@ -186,7 +190,16 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     },
     {
       why: "Adding 0 changes no sum.",
-      mutants: ["movementsOf: amount > 0n → amount >= 0n", "creditMovements: amount > 0n → amount >= 0n"],
+      mutants: [
+        "movementsOf: amount > 0n → amount >= 0n",
+        "movementsOf: amount < 0n → amount <= 0n",
+        "creditMovements: amount > 0n → amount >= 0n",
+        "creditMovements: amount < 0n → amount <= 0n",
+      ],
+    },
+    {
+      why: "A text is neither above 0 nor below it, so that no sum counts it.",
+      mutants: ['creditMovements: [] → ["Stryker was here"]', 'creditMovements: [] → ["Stryker was here"]'],
     },
     {
       why: "A balance states no credits, so that nothing of them moved.",
@@ -264,5 +277,60 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       ],
     },
     { why: "No cost is less than null.", mutants: ["covers: hold === null → false"] },
+  ],
+  "core/postgres-url.ts": [
+    {
+      why: "A host has brackets around all of it or none.",
+      mutants: ["decodedParts: /^\\[(.*)\\]$/ → /\\[(.*)\\]$/", "decodedParts: /^\\[(.*)\\]$/ → /^\\[(.*)\\]/"],
+    },
+  ],
+  "core/decimal.ts": [
+    {
+      why: "The pattern gives whole digits always, and a text that is split has a piece.",
+      mutants: ['plainDecimal: "" → "Stryker was here!"', 'scaledDecimal: "" → "Stryker was here!"'],
+    },
+    { why: "An empty text is the number 0 as well.", mutants: ['plainDecimal: "0" → ""'] },
+  ],
+  "core/raw-units.ts": [
+    {
+      why: "Equal scales are the same, and no two types in a map are equal.",
+      mutants: [
+        "sumRawUnits: scaledDecimal(units).scale > largest → scaledDecimal(units).scale >= largest",
+        "sumRawUnits: a < b → a <= b",
+      ],
+    },
+  ],
+  "core/tasks.ts": [{ why: "Neither text names a family.", mutants: ['timeLimitOf: "" → "Stryker was here!"'] }],
+  "core/task-routes.ts": [
+    { why: "A text that is split has a piece.", mutants: ['canonicalSegment: "" → "Stryker was here!"'] },
+    { why: "Nothing is at the index -1.", mutants: ["matchRoute: at === -1 → false"] },
+    {
+      why: "The canonical path, which was compared before, has fewer segments than a path with an empty one.",
+      mutants: ['matches: segments[index] !== "" → true', 'matches: "" → "Stryker was here!"'],
+    },
+    { why: "Decoding leaves a text without escapes as it is.", mutants: ['canonicalSegments: "%" → ""'] },
+    {
+      why: "All of them are removed, together or one by one.",
+      mutants: ["canonicalSegment: /[\\p{Cc}\\p{Cf}\\s]+/gu → /[\\p{Cc}\\p{Cf}\\s]/gu"],
+    },
+  ],
+  "core/addresses.ts": [
+    { why: "No rule allows undefined.", mutants: ["isAllowed: kind !== undefined → true"] },
+    {
+      why: "The ranges are written in the file itself, and each of them is one.",
+      mutants: ["parseRange: ip === undefined → false", "parseRange: `not a range of addresses: ${text}` → ``"],
+    },
+    {
+      why: "A text that is split has a piece, and a pattern that matches has its groups.",
+      mutants: [
+        'parseRange: "" → "Stryker was here!"',
+        'parseV6: "" → "Stryker was here!"',
+        'parseV6: [] → ["Stryker was here"]',
+      ],
+    },
+    {
+      why: "What remains has a line break, and is no address.",
+      mutants: ["parseIp: /%.*$/ → /%.*/"],
+    },
   ],
 };

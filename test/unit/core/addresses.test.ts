@@ -128,6 +128,8 @@ it.each([
   ":",
   ":::",
   "1::2::3",
+  // Without its last part, it would be one.
+  "1:2:3:4::5:6:7:8::9",
   "1:2:3:4:5:6:7",
   "1:2:3:4:5:6:7:8:9",
   "12345::",
@@ -137,6 +139,9 @@ it.each([
   "[::1]",
   "::ffff:1.2.3.256",
   "1.2.3.4:80",
+  // One with something before or after it.
+  "x\n::1.2.3.4",
+  "::1.2.3.4:5",
 ])("%s is no address, and nobody may go there", (text) => {
   expect(addressKind(text)).toBeUndefined();
   expect(isAllowed(text, "administrator")).toBe(false);

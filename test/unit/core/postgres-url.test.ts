@@ -64,6 +64,7 @@ describe("the address of a database", () => {
     ["1postgres://farebox@db.example/ledger", malformed],
     ["postgres:farebox", malformed],
     ["postgres:/farebox/x", malformed],
+    ["postgres:postgres://farebox@db.example/ledger", malformed],
     ["postgres://farebox:a#b@db.example/ledger", malformed],
     ["postgres://farebox@db.example/ledger#part", malformed],
     ["postgres://farebox@db.example:port/ledger", malformed],

@@ -7,6 +7,7 @@ import {
   generalLimitMs,
   isConfirming,
   isFinal,
+  isPastTimeLimit,
   nextPollAt,
   pollPauseMsMax,
   sightEveryMs,
@@ -77,9 +78,32 @@ describe("a task's deadline", () => {
   });
 });
 
+describe("a task of music", () => {
+  const created = 1000;
+  const task = { model: "suno", taskType: null, createdAt: created, startedAt: 5000 };
+  const limit = 15 * 60_000;
+  const grace = 60_000;
+  const day = 86_400_000;
+  it.each<[string, object, number | null, number, boolean]>([
+    ["ended at its limit", {}, 5000 + limit, 0, false],
+    ["ended past its limit", {}, 5001 + limit, 0, true],
+    ["ended past its limit a day ago", {}, 5001 + limit, created + day, true],
+    ["has not ended, and may still be within the grace", {}, null, 4999 + limit + grace, false],
+    ["has not ended when the grace ends", {}, null, 5000 + limit + grace, true],
+    ["has not ended within a day of its creation", {}, null, created + day - 1, true],
+    ["has not ended after a day, which has another reason", {}, null, created + day, false],
+    ["has no known start", { startedAt: null }, 5001 + limit, 5000 + limit + grace, false],
+    ["has no known start nor end", { startedAt: null }, null, 5000 + limit + grace, false],
+    ["is of another family", { model: "kling" }, 5001 + limit, 5000 + limit + grace, false],
+    ["is of another family and has not ended", { model: "kling" }, null, created + day - 1, false],
+  ])("that %s", (_, changes, endedAt, now, expected) => {
+    expect(isPastTimeLimit({ ...task, ...changes }, endedAt, now)).toBe(expected);
+  });
+});
+
 describe("the next poll of a task", () => {
-  const task = { createdAt: 0, deadlineAt: 10_000_000 };
-  it.each<[now: number, random: number, pause: number]>([
+  const task = { createdAt: 7000, deadlineAt: 10_007_000 };
+  it.each<[age: number, random: number, pause: number]>([
     [0, 0.5, 3000],
     [0, 0, 2250],
     [0, 0.999, 3749],
@@ -94,7 +118,8 @@ describe("the next poll of a task", () => {
     [9_999_999, 0, 1],
     [10_000_000, 0.5, 60_000],
     [10_000_001, 0.5, 60_000],
-  ])("at %i with chance %d is %i ms later", (now, random, pause) => {
+  ])("at the age of %i ms with chance %d is %i ms later", (age, random, pause) => {
+    const now = task.createdAt + age;
     expect(nextPollAt(task, now, random)).toBe(now + pause);
   });
 });

@@ -57,6 +57,12 @@ describe("a file", () => {
   it.each<[string, Mutant[], Accepted[], object]>([
     ["whose mutant is killed", [plus("Killed")], [], { killed: 1 }],
     ["whose mutant never ends", [plus("Timeout")], [], { killed: 1 }],
+    [
+      "whose mutant throws where a test imports it",
+      [{ ...plus("RuntimeError"), statusReason: "An error occurred outside of a test run: sum.test.ts: no number" }],
+      [],
+      { killed: 1 },
+    ],
     ["whose mutant survives", [plus("Survived")], [], { unlisted: [name] }],
     ["that no test covers", [plus("NoCoverage")], [], { unlisted: [name] }],
     ["whose survivor is listed", [plus("Survived")], [listed(name)], { equivalent: 1 }],
