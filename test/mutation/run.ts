@@ -66,16 +66,23 @@ function makeCopy(): void {
   for (const file of mutable) writeFileSync(join(copy, "src", file), stripTypeScriptTypes(read(`src/${file}`)));
 }
 
-/** Runs the tests that import a file against each of its mutants. */
-function mutate(file: string): ReportedFile {
+/** Returns the tests named after a file (`money.test.ts`, `money-table.test.ts`), else all that import it: those are many and slow. */
+function testsOf(file: string): readonly string[] {
   const importing = tests.filter(({ source }) => source.includes(`/src/${file}"`)).map(({ path }) => path);
   if (importing.length === 0) fail(`src/${file}: no test of ${tests.length} in test/unit imports it`);
+  const stem = `test/unit/${file.replace(".ts", "")}`;
+  const own = importing.filter((path) => path === `${stem}.test.ts` || path === `${stem}-table.test.ts`);
+  return own.length > 0 ? own : importing;
+}
+
+/** Runs the tests of a file against each of its mutants. */
+function mutate(file: string): ReportedFile {
   rmSync(reportFile, { force: true });
   const stryker = join(folder, "node_modules/@stryker-mutator/core/bin/stryker.js");
   const config = join(folder, "stryker.config.json");
   const { status, stdout } = spawnSync(process.execPath, [stryker, "run", config, "--mutate", `src/${file}`], {
     cwd: copy,
-    env: { ...process.env, FAREBOX_MUTATION_TESTS: importing.join(",") },
+    env: { ...process.env, FAREBOX_MUTATION_TESTS: testsOf(file).join(",") },
     encoding: "utf8",
     stdio: ["ignore", "pipe", "inherit"],
   });

@@ -12,14 +12,17 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
         'parseScope: kind === "key" → true',
       ],
     },
-    { why: "The room is the same amount either way.", mutants: ["tightestRoom: here < room → here <= room"] },
+    {
+      why: "The room is the same amount either way.",
+      mutants: ["tightestRoom: here < room → here <= room", "tightestRoom: room < 0n → room <= 0n"],
+    },
     { why: "Null is not below zero, and is what is returned.", mutants: ["tightestRoom: room === null → false"] },
   ],
   "core/settlement.ts": [
     {
-      why: "The next case does the same for this outcome, which has neither `billed` nor `unknownTokens`.",
+      why: "The next case does the same for this outcome, which has a reason, is not billed, and leaves no tokens unknown.",
       mutants: [
-        'settlementFor: case "refusedByGateway": return {kind: "void", reason: `gateway_${outcome.status}`}; → case "refusedByGateway":',
+        'settlementFor: case "notSent": return {kind: "void", reason: outcome.reason}; → case "notSent":',
         'tokensUsed: case "refusedByGateway": return 0; → case "refusedByGateway":',
         'tokensUsed: case "reported": return promptTotal(outcome.tokens) + completionTotal(outcome.tokens); → case "reported":',
       ],
@@ -226,6 +229,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     },
     { why: "The text of undefined is no figure.", mutants: ["scaledFigure: text === undefined → false"] },
     { why: "Equal steps are the same.", mutants: ["stepOf: step < atMost → step <= atMost"] },
+    { why: "Either way it is 0.", mutants: ["unsettledAt: settled > 0n → settled >= 0n"] },
   ],
   "core/account-measure.ts": [
     {
@@ -247,9 +251,6 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       mutants: ["creditsPerUsd: perUsd > 0n → true", "creditsPerUsd: perUsd > 0n → perUsd >= 0n"],
     },
     { why: "Nothing is its own opposite.", mutants: ["absolute: value < 0n → value <= 0n"] },
-  ],
-  "core/refusals.ts": [
-    { why: "Only the names are read.", mutants: Array.from({ length: 29 }, () => "everyCode: true → false") },
   ],
   "core/request-terms.ts": [
     { why: "Neither text is a name.", mutants: ['serviceTierOf: "" → "Stryker was here!"'] },
@@ -277,6 +278,10 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       ],
     },
     { why: "No cost is less than null.", mutants: ["covers: hold === null → false"] },
+    {
+      why: "For the compiler alone: a task that did not complete has a word for its end.",
+      mutants: ["taskSettlementFor: `task_${outcome.status}` → ``"],
+    },
   ],
   "core/postgres-url.ts": [
     {
@@ -290,6 +295,13 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       mutants: ['plainDecimal: "" → "Stryker was here!"', 'scaledDecimal: "" → "Stryker was here!"'],
     },
     { why: "An empty text is the number 0 as well.", mutants: ['plainDecimal: "0" → ""'] },
+  ],
+  "core/bill-factor.ts": [
+    { why: "0 over anything is 0, rounded up or not.", mutants: ["roundedUp: value > 0n → value >= 0n"] },
+    {
+      why: "Of a ledger that charged nothing, no group's part is above 0.",
+      mutants: ["explainingGroups: ledger <= 0n → ledger < 0n"],
+    },
   ],
   "core/raw-units.ts": [
     {

@@ -33,9 +33,19 @@ describe("what the gateway billed for each dollar", () => {
     },
   );
 
+  it("is below zero where the gateway gave something back", () => {
+    const gateway = -usd("7.50") as PicoUsd;
+    expect(billFactor({ ...compared("10", "7.50", "0"), gateway })).toEqual({
+      value: -750_000n,
+      from: -750_000n,
+      to: -750_000n,
+    });
+  });
+
   it("has no bound where the ledger's sum has none, and is not stated for a ledger that charged nothing", () => {
     expect(billFactor({ ...compared("1", "1"), above: null })).toMatchObject({ from: null });
     expect(billFactor({ ...compared("1", "1", "2") })).toMatchObject({ to: null });
+    expect(billFactor({ ...compared("1", "1", "1") })).toMatchObject({ to: null });
     expect(billFactor(compared("0", "1"))).toBeNull();
     expect(billFactor({ ...compared("1", "1"), ledger: -usd("1") as PicoUsd })).toBeNull();
   });
@@ -83,21 +93,54 @@ describe("a group's fraction that explains a difference", () => {
     ]);
   });
 
+  it("may be the official price", () => {
+    expect(explainingGroups(compared("7.50", "10"), [small("7.50")])).toMatchObject([
+      { group: "small-general", fraction: million, insteadOf: 750_000n },
+    ]);
+  });
+
+  it.each([
+    ["7.50", "0", 750_000n, 750_001n],
+    // Bounds are rounded to the outside.
+    ["7.49999", "0", 749_999n, 750_000n],
+    ["7.50", "0.24999", 725_001n, 775_000n],
+  ])("lies within the bounds that a bill of %s of 10, uncertain by %s, leaves open", (gateway, uncertain, from, to) => {
+    expect(explainingGroups(compared("10", gateway, uncertain), [official("10")])).toEqual([
+      { group: "official", fraction: 750_000n, insteadOf: million, from, to },
+    ]);
+  });
+
   it("counts each group by its part where the report's span is the wider one", () => {
     expect(explainingGroups(compared("10", "8"), [official("8"), small("12")])).toHaveLength(2);
   });
 
   it.each<[string, ReturnType<typeof explainingGroups>]>([
     ["the two agree", explainingGroups(compared("10", "10.0005"), [official("10")])],
-    ["no round fraction fits", explainingGroups(compared("10", "9.10"), [official("10")])],
+    ["the next round fraction is too low", explainingGroups(compared("10", "9.10"), [official("10")])],
+    ["the next round fraction is too high", explainingGroups(compared("10", "9.40"), [official("10")])],
+    [
+      "the next round fraction is the one in force",
+      explainingGroups(compared("10", "9.998999999999", "0.001"), [official("10")]),
+    ],
     ["it would be above the official price", explainingGroups(compared("10", "12"), [official("10")])],
-    ["it would be nothing", explainingGroups(compared("10", "0.001", "0.0001"), [official("10")])],
-    ["the uncertainty leaves room for another one", explainingGroups(compared("10", "7.50", "0.40"), [official("10")])],
+    ["it would be nothing", explainingGroups(compared("10", "0.001", "0.01"), [official("10")])],
+    [
+      "the uncertainty leaves room for another one",
+      explainingGroups(compared("10", "7.50", "0.249995"), [official("10")]),
+    ],
     [
       "models without a price leave the sum without a bound",
       explainingGroups({ ...compared("10", "7.50"), above: null }, [official("10")]),
     ],
     ["there are no charges", explainingGroups(compared("0", "7.50"), [])],
+    ["all groups together charged nothing", explainingGroups(compared("10", "7.50"), [official("0")])],
+    [
+      "the ledger's sum is below zero",
+      explainingGroups({ ...compared("10", "7.50"), ledger: -usd("10") as PicoUsd }, [
+        official("8"),
+        { ...official("4"), cost: -usd("4") as PicoUsd },
+      ]),
+    ],
     [
       "the group charged nothing",
       explainingGroups(compared("10", "7.50"), [official("10"), small("0")]).filter(

@@ -30,6 +30,7 @@ describe("settlementFor", () => {
   it.each<[Outcome, string]>([
     [{ kind: "notSent", reason: "client_left" }, "client_left"],
     [{ kind: "refusedByGateway", status: 429 }, "gateway_429"],
+    [{ kind: "refusedByGateway", status: 200, reason: "invalid_input" }, "invalid_input"],
     [{ kind: "failedAtGateway", status: 502, billed: false }, "gateway_502"],
   ])("voids %j", (outcome, why) => {
     expect(settlementFor(reserved, outcome)).toEqual({ kind: "void", reason: why });

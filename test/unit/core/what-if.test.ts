@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import { settlementFor } from "../../../src/core/settlement.ts";
 import { noTokens } from "../../../src/core/tokens.ts";
-import { recomputeUnder, type ChargedFacts } from "../../../src/core/what-if.ts";
+import { notRecomputed, recomputeUnder, type ChargedFacts } from "../../../src/core/what-if.ts";
 import { anyReserved, outcomes, prices } from "../../support/price-arbitraries.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";
 
@@ -20,6 +20,18 @@ const charge = (more: Partial<ChargedFacts> = {}): ChargedFacts => ({
   ...more,
 });
 const half = price({ tiers: [tier(0, rates({ input: "0.50", output: "2" }), rates({ input: "1", output: "4" }))] });
+
+it("a charge is left out for one of seven reasons", () => {
+  expect(notRecomputed).toEqual([
+    "assumed",
+    "no_usage",
+    "task",
+    "adjustment",
+    "unknown_model",
+    "no_price",
+    "too_large",
+  ]);
+});
 
 describe("recomputeUnder", () => {
   it("gives the cost of the same tokens, the list cost and the minimum of the other price", () => {
