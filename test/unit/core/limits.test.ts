@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import {
   changedLimits,
+  noLimits,
   nothingUsed,
   sumOfUse,
   tightestOf,
@@ -11,6 +12,10 @@ import {
 import { changedTeam, type Team, type TeamChange } from "../../../src/core/teams.ts";
 
 const limits: Limits = { rpm: 1, tpm: 2, parallel: 3 };
+
+it("no limits are null for each of the three", () => {
+  expect(noLimits).toEqual({ rpm: null, tpm: null, parallel: null });
+});
 
 describe("a change of limits", () => {
   it.each<[LimitsChange | undefined, Partial<Limits>]>([
