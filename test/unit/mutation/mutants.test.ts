@@ -84,6 +84,13 @@ describe("a file", () => {
       [listed(name, name)],
       { equivalent: 2 },
     ],
+    ["whose listed survivor took too long on a busy machine", [plus("Timeout")], [listed(name)], { equivalent: 1 }],
+    [
+      "one of whose two of a name never ends, and the other is listed",
+      [plus("Timeout"), plus("Survived")],
+      [listed(name)],
+      { killed: 1, equivalent: 1 },
+    ],
     ["whose listed survivor is killed", [plus("Killed")], [listed(name)], { killed: 1, gone: [name] }],
     ["whose listed survivor is not there any more", [], [listed(name)], { gone: [name] }],
     [
