@@ -1,3 +1,4 @@
+import { runs } from "../../support/effort.ts";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { countImages, imageTokens, imageTokensMost, type ImageRule } from "../../../src/core/image-tokens.ts";
@@ -54,7 +55,7 @@ describe("an image", () => {
         expect(tokens).toBeGreaterThanOrEqual(1);
         expect(tokens).toBeLessThanOrEqual(imageTokensMost(rule));
       }),
-      { numRuns: 2000 },
+      { numRuns: runs(2000) },
     );
   });
 });
