@@ -14,7 +14,7 @@ export function smallestCap(...caps: readonly (number | null | undefined)[]): nu
 export interface HoldBasis {
   /**
    * What decided the output that is held for: a field of the request (`max_tokens`, or one that hides the output, such as
-   * `thinking`), `output_cap`, `fitted`, `slice`, `default` (of the endpoint), `model` or `request_price`.
+   * `thinking`), `unknown_field`, `output_cap`, `fitted`, `slice`, `default` (of the endpoint), `model` or `request_price`.
    */
   readonly by: string;
   /** Output tokens of all choices; null where the price is no matter of tokens. */

@@ -121,7 +121,8 @@ function decider(
   const { outputLimit, unboundedFields } = request.size;
   const [hidden] = unboundedFields;
   if (outputTokens === null) return "request_price";
-  if (hidden !== undefined) return hidden;
+  // The name of an unknown field is the client's own text, which is not stored.
+  if (hidden !== undefined) return request.fields.unknown.includes(hidden) ? "unknown_field" : hidden;
   const most = Math.min(...models.flatMap(({ model }) => model?.outputTokensMax ?? []));
   if (outputLimit === null || outputLimit > most) return "model";
   if (byDefault !== null) return "default";

@@ -194,12 +194,13 @@ it("refusals of every code start at 0 with the process", async () => {
 
 it("OpenMetrics has the last request of each bucket; the plain text has none", async () => {
   await using proxy = await proxyWithEverything();
+  // Once all is settled: a settlement between the two scrapes would be in the second alone.
+  const ids = (await proxy.charges()).map(({ id }) => id);
   const response = await openMetrics(proxy);
   expect(response.headers.get("content-type")).toBe("application/openmetrics-text; version=1.0.0; charset=utf-8");
   const text = await response.text();
   expect(text.endsWith("# EOF\n")).toBe(true);
   const open = readPage(text);
-  const ids = (await proxy.charges()).map(({ id }) => id);
   const seen = (open.get("farebox_request_duration_seconds")?.samples ?? []).flatMap(({ name, labels, requestId }) => {
     if (requestId !== undefined) expect(name).toMatch(/_bucket$/);
     return requestId !== undefined && labels["model"] === "gpt-4o" ? [requestId] : [];
