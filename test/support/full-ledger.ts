@@ -155,6 +155,7 @@ export async function fillLedger(database: string, requests: number): Promise<vo
     })),
   );
   await outbox.tried("a", { kind: "delivered", at: noon + 1 });
+  await ledger.writtenFor("digest", `{"field":"max_tokens","tokens":64,"why":"output_cap"}`, noon);
   await store[Symbol.asyncDispose]();
 
   const db = connectToWrite(database);
