@@ -1,4 +1,4 @@
-/** How many random cases a property is tried with: `npm test` tries a tenth of those that `npm run test:all` tries. */
+/** How many random cases a property is tried with: `npm test` tries a tenth of those under TEST_EFFORT=all. */
 export function runs(count: number): number {
   return isThorough ? count : Math.ceil(count / 10);
 }
