@@ -1,5 +1,5 @@
 /**
- * Draws the README's chart from the figures of a run, light and dark:
+ * Draws the chart of RESULTS.md from the figures of a run, light and dark:
  *
  *   npm run bench -- --only plain,stream,prompt,latency,first-byte --json bench/results/requests.json
  *   npm run bench -- --only paced,held --json bench/results/streams.json

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import type { Locator, Page } from "playwright-core";
 import { setBudget } from "../src/admin/budgets.ts";
 import { listPrices } from "../src/sandbox/prices.ts";
-import { launchChromium, signIn, visit } from "../test/support/browser.ts";
+import { closeBrowser, signIn, visit } from "../test/support/browser.ts";
 import { trafficProfiles, writePastTraffic } from "../test/support/past-traffic.ts";
 import { manualClock } from "../test/support/manual-clock.ts";
 import { startProxy } from "../test/support/running-proxy.ts";
@@ -176,10 +176,9 @@ const views: readonly View[] = [
 ];
 
 mkdirSync(folder, { recursive: true });
-const browser = await launchChromium();
 for (const screen of ["desk", "phone"] as const) {
   for (const colorScheme of themes) {
-    await using visitor = await visit(browser, proxy.url, { ...screens[screen], colorScheme });
+    await using visitor = await visit(proxy.url, { ...screens[screen], colorScheme });
     const { page } = visitor;
     await page.clock.setFixedTime(present);
     await page.goto(`${proxy.url}/dashboard`);
@@ -196,7 +195,7 @@ for (const screen of ["desk", "phone"] as const) {
     }
   }
 }
-await browser.close();
+await closeBrowser();
 leaving.abort();
 // What is left waits for the clock.
 setInterval(() => clock.advance(minuteMs), 10).unref();

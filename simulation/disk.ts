@@ -9,6 +9,7 @@ import type { Task } from "../src/core/tasks.ts";
 import type { Message } from "../src/ports/outbox.ts";
 import type { PriceVersion } from "../src/core/price.ts";
 import type { BatchChannel, BatchResult, Command } from "../src/store/commands.ts";
+import type { RunSessions } from "../src/ports/run-sessions.ts";
 import type { Store } from "../src/store/store.ts";
 
 /** What survives a crash: a database as it is between two transactions. */
@@ -23,7 +24,11 @@ export interface Disk {
     readonly onChanged: (tell: () => void) => void;
   }): Store;
   /** What a command of the CLI has of it, beside a running proxy. */
-  beside(calendar: Calendar): { readonly ledger: Ledger; readonly keys: KeyStore };
+  beside(calendar: Calendar): {
+    readonly ledger: Ledger;
+    readonly keys: KeyStore;
+    readonly sessions: RunSessions;
+  };
   /** Looks at what is durable now. */
   readonly look: Look;
 }

@@ -16,6 +16,10 @@ export interface GatewayParts {
   readonly world: World;
   /** Picks a manner for each request. */
   readonly manner: (stream: boolean, model: string) => Manner;
+  /** Whether it refuses requests that ask for stream usage. */
+  readonly refusesUsage: boolean;
+  /** Whether it writes streams at once. */
+  readonly bursts: boolean;
   /** What the account has left, in USD as the gateway writes it. */
   readonly balance: () => string;
   /** A request goes out on a connection. */
@@ -71,6 +75,8 @@ interface Marked {
   readonly model: string;
   readonly stream?: boolean;
 }
+
+const usageRefused: Manner = { kind: "status", status: 400, billed: false, words: "unknown field stream_options" };
 
 const account: Marked = { user: "account", model: "" };
 
@@ -158,7 +164,15 @@ export class SimulatedAttempt implements Attempt, Wire {
     if (path.startsWith("/api/v1/task") || path.startsWith(`${family}/`))
       return this.#gateway.tasks.answer(this, method, path, body, manner);
     if (body === undefined) return this.#account(manner);
-    const generation = new Generation(this.#parts.world, this, { marker, body, manner, path: this.#request.path });
+    const isRefused = this.#parts.refusesUsage && body.includes("stream_options");
+    const treatment = isRefused ? usageRefused : manner;
+    const generation = new Generation(this.#parts.world, this, {
+      marker,
+      body,
+      manner: treatment,
+      bursts: this.#parts.bursts,
+      path: this.#request.path,
+    });
     this.#generation = generation;
     this.#gateway.keep(generation);
     if (this.#closed) generation.hungUp();

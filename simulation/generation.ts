@@ -31,6 +31,9 @@ export class Generation {
   readonly #cached: number;
   readonly #cacheWritten: number;
   readonly #path: string;
+  readonly #bursts: boolean;
+  /** Tokens of the longest event of a stream that the proxy has read. */
+  longestRead = 0;
   readonly #members: readonly [Member, ...Member[]];
   readonly #vocabulary: Vocabulary;
   /** The model that answers, and whether only the last events of a stream say so. */
@@ -58,10 +61,18 @@ export class Generation {
       body,
       manner,
       path,
-    }: { readonly marker: string; readonly body: Buffer; readonly manner: Manner; readonly path: string },
+      bursts,
+    }: {
+      readonly marker: string;
+      readonly body: Buffer;
+      readonly manner: Manner;
+      readonly path: string;
+      readonly bursts: boolean;
+    },
   ) {
     this.marker = marker;
     this.manner = manner;
+    this.#bursts = bursts;
     this.#world = world;
     this.#wire = wire;
     this.#path = path;
@@ -165,7 +176,7 @@ export class Generation {
         if (manner.billed) this.#writeSome(Math.min(this.#limit, 3));
         this.#finish(
           { kind: "head", head: headOf(manner.status, "application/json") },
-          chunk('{"error":{"message":"simulated"}}'),
+          chunk(JSON.stringify({ error: { message: manner.words ?? "simulated" } })),
           { kind: "end" },
         );
         return;
@@ -206,7 +217,7 @@ export class Generation {
   #writeSome(tokensMax: number): Part[] {
     const { chance } = this.#world;
     const parts = this.#written.map((written): Part => {
-      const asked = chance.between(1, Math.max(tokensMax * 4, 1));
+      const asked = this.stream && this.#bursts ? tokensMax * 4 : chance.between(1, Math.max(tokensMax * 4, 1));
       // Members of a plain answer are counted one by one: whole tokens add up to what the choice as a whole is.
       const room = Math.min(this.#limit * 4 - written.length, this.stream ? asked : Math.ceil(asked / 4) * 4);
       const text = "lorem ipsum dolor ".repeat(Math.ceil(Math.max(room, 0) / 18) + 1).slice(0, Math.max(room, 0));
@@ -289,11 +300,12 @@ export class Generation {
     const isBroken = this.manner.kind === "cut" || this.manner.kind === "silent" || this.manner.kind === "reset";
     const isFull = this.#written.every((text) => text.length >= this.#limit * 4);
     if (partsLeft === 0 || isFull) return isBroken ? this.#breakStream() : this.#endStream();
-    this.#writeSome(this.#world.chance.between(1, 24)).forEach((part, index) => {
+    this.#writeSome(this.#bursts ? this.#limit : this.#world.chance.between(1, 24)).forEach((part, index) => {
       if (part.text === "") return;
       const upTo = this.#written[index]?.length;
       const read = () => {
         this.#read[index] = (this.#written[index] ?? "").slice(0, upTo);
+        this.longestRead = Math.max(this.longestRead, tokensOf(part.text));
         this.#isUnknownRead ||= isUnknown(part);
         if (!this.#served.isLate) this.#readServed();
       };

@@ -217,6 +217,7 @@ const silentEvents: Events = {
   admitted() {},
   refused() {},
   unknownFields() {},
+  streamBurst() {},
   adminFailed() {},
   posted() {},
   ledgerWrote() {},

@@ -12,6 +12,7 @@ import { MemoryAuditLog } from "../src/store/memory/audit-log.ts";
 import { MemoryKeyStore } from "../src/store/memory/keys.ts";
 import { MemoryLedger } from "../src/store/memory/ledger.ts";
 import { MemoryOutbox } from "../src/store/memory/outbox.ts";
+import { MemoryRunSessions } from "../src/store/memory/run-sessions.ts";
 import { emptyState, type MemoryState } from "../src/store/memory/state.ts";
 import { MemoryTaskCallbacks } from "../src/store/memory/task-callbacks.ts";
 import { MemoryTaskStore } from "../src/store/memory/tasks.ts";
@@ -43,6 +44,7 @@ interface Stores {
   readonly samples: MemoryAccountSamples;
   readonly outbox: MemoryOutbox;
   readonly tasks: MemoryTaskStore;
+  readonly sessions: MemoryRunSessions;
 }
 
 /**
@@ -84,6 +86,7 @@ function storesOver(state: MemoryState, calendar: Calendar, now: number): Stores
     samples: new MemoryAccountSamples(state),
     outbox: new MemoryOutbox(state),
     tasks: new MemoryTaskStore(state, ledger),
+    sessions: new MemoryRunSessions(state),
   };
 }
 
@@ -114,6 +117,7 @@ function assembled(state: MemoryState, stores: Stores, queue: CommandQueue): Omi
     tasks: queuedTasks(queue, stores.tasks),
     // Nobody turns the relay of webhooks on here.
     callbacks: new MemoryTaskCallbacks(state),
+    sessions: new MemoryRunSessions(state),
     fleet: null,
     proxies: null,
     created: false,
@@ -240,6 +244,8 @@ async function run(
       return ledger.void(command[1], command[2], chargeEnd(command[3]));
     case "written":
       return ledger.writtenFor(command[1], command[2], command[3]) as Promise<Replies["written"]>;
+    case "streams":
+      return ledger.burstMarks(command[1], command[2]) as Promise<Replies["streams"]>;
     case "adjust":
       return ledger.adjust(command[1], command[2]);
     case "setBudget":

@@ -22,6 +22,13 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
       to: "const shortage = shortageAmong([], amount);",
     },
   ],
+  "a hold that forgets its session": [
+    {
+      file: memoryLedger,
+      from: "const caller = callerOf({ ...request.caller, tags: request.tags });",
+      to: "const caller = { ...request.caller, session: null };",
+    },
+  ],
   "a check for room outside of the transaction": [
     {
       file: memoryLedger,
@@ -82,6 +89,27 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
       file: "proxy/metered-request.ts",
       from: "written === null ? body : { ...body, seen: bytes, sent: bytes }",
       to: "written === null || bytes.length < 0 ? body : { ...body }",
+    },
+  ],
+  "a second try without usage that is settled as the first": [
+    {
+      file: "proxy/metered-request.ts",
+      from: "return { ...second, ending: second.ending, overheadMs: first.overheadMs };",
+      to: 'return { ...second, ending: { kind: "status", status: ending.status }, overheadMs: first.overheadMs };',
+    },
+  ],
+  "a model that is marked and keeps its slices": [
+    {
+      file: "proxy/metered-request.ts",
+      from: "return isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing;",
+      to: "return isMarked && at < 0 ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing;",
+    },
+  ],
+  "a burst that goes unnoticed": [
+    {
+      file: "core/stream-bursts.ts",
+      from: "if (this.isBurst || this.#inWindow <= most * bytesPerToken) return false;",
+      to: "if (this.isBurst || this.#inWindow <= most * bytesPerToken * 1000) return false;",
     },
   ],
   "a settlement that is not tried again": [

@@ -6,7 +6,7 @@ export type Manner =
   | { readonly kind: "answers"; readonly usage: "reported" | "none" | "nonsense" | "beyond" }
   | { readonly kind: "unreadable" }
   /** `billed`: whether it costs all the same. */
-  | { readonly kind: "status"; readonly status: number; readonly billed: boolean }
+  | { readonly kind: "status"; readonly status: number; readonly billed: boolean; readonly words?: string }
   | { readonly kind: "redirect"; readonly home: boolean }
   | { readonly kind: "unreachable" }
   | { readonly kind: "never_connects" }

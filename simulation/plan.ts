@@ -25,7 +25,11 @@ export interface Plan {
   readonly crashes: number;
   /** How many changes of each kind are made meanwhile. */
   readonly changes: Readonly<Record<Change, number>>;
-  readonly streamUsage: "pass" | "inject";
+  readonly streamUsage: "auto" | "pass" | "inject";
+  /** Whether the gateway refuses every request that asks for stream usage. */
+  readonly refusesUsage: boolean;
+  /** Whether the gateway makes an answer before it writes it, all at once. */
+  readonly bursts: boolean;
   readonly sliceTokens: number;
   readonly hasFloor: boolean;
   readonly outputCap: number | null;
@@ -50,6 +54,7 @@ const beginnings = [
 
 export function planOf(chance: Chance): Plan {
   const sometimes = (probability: number) => (chance.happens(0.5) ? probability : 0);
+  const bursts = chance.happens(0.3);
   const changes = Object.fromEntries(changeKinds.map((kind) => [kind, chance.happens(0.4) ? chance.between(1, 3) : 0]));
   return {
     startsAt: Date.parse(chance.pick(beginnings)),
@@ -65,10 +70,12 @@ export function planOf(chance: Chance): Plan {
     failingWebhooks: sometimes(0.4),
     crashes: chance.happens(0.4) ? chance.pick([0.002, 0.01]) : 0,
     changes: changes as Record<Change, number>,
-    streamUsage: chance.pick(["pass", "inject"]),
+    streamUsage: chance.pick(["auto", "auto", "pass", "inject"]),
+    refusesUsage: chance.happens(0.3),
+    bursts,
     sliceTokens: chance.pick([16, 64, 1024]),
     hasFloor: chance.happens(0.2),
-    outputCap: chance.happens(0.2) ? chance.pick([30, 90]) : null,
+    outputCap: !bursts && chance.happens(0.2) ? chance.pick([30, 90]) : null,
     fitTokensMin: chance.happens(0.8) ? chance.pick([40, 150]) : null,
   };
 }
@@ -100,17 +107,31 @@ export function budgetOf(chance: Chance) {
   const limit = usd((chance.between(2, 120) / 10_000).toFixed(4));
   const mode: BudgetMode = chance.happens(0.85) ? "hard" : "soft";
   const warnPercent = chance.happens(0.5) ? 80 : null;
-  return { scope: chance.pick(scopes), period: chance.pick(periods), mode, limit, warnPercent };
+  return { ...subjectIn(chance), mode, limit, warnPercent };
+}
+
+/** Alice's session of `farebox run`, in which she makes some of her requests. */
+export const session = { id: "run_simulated", key: "alice" } as const;
+
+/** A scope and a period. For some periods, what is alice's is her session's: not by chance, so that a seed stays what it was. */
+function subjectIn(chance: Chance): { readonly scope: Scope; readonly period: Period } {
+  const scope = chance.pick(scopes);
+  const period = chance.pick(periods);
+  const isSession = scope.kind === "key" && (period === "total" || period === "1d");
+  return { scope: isSession ? { ...scope, session: session.id } : scope, period };
 }
 
 export function removalOf(chance: Chance): { readonly scope: string; readonly period: Period } {
-  return { scope: formatScope(chance.pick(scopes)), period: chance.pick(periods) };
+  const { scope, period } = subjectIn(chance);
+  return { scope: formatScope(scope), period };
 }
 
 /** A request's body; its `user` is the marker by which the gateway's books know it. */
-export function bodyOf(chance: Chance, marker: string): Buffer {
-  const model = chance.happens(0.06) ? unknownModel : chance.pick(models);
-  const stream = chance.happens(0.6);
+export function bodyOf(chance: Chance, marker: string, { bursts }: Pick<Plan, "bursts">): Buffer {
+  // Streams of one model show whether its bursts are remembered.
+  const isOfOne = bursts && chance.happens(0.7);
+  const model = isOfOne ? "plain" : chance.happens(0.06) ? unknownModel : chance.pick(models);
+  const stream = isOfOne || chance.happens(0.6);
   const content = "please tell me of the sea and all its ships ".repeat(chance.between(1, 8));
   return Buffer.from(
     JSON.stringify({
@@ -119,7 +140,7 @@ export function bodyOf(chance: Chance, marker: string): Buffer {
       messages: [{ role: "user", content }],
       ...(stream && { stream }),
       ...(stream && chance.happens(0.5) && { stream_options: { include_usage: true } }),
-      ...(chance.happens(0.5) && { max_tokens: chance.between(1, 120) }),
+      ...(!isOfOne && chance.happens(0.5) && { max_tokens: chance.between(1, 120) }),
       ...(chance.happens(0.1) && { n: 2 }),
       ...(chance.happens(0.1) && { response_format: { type: "json_object" } }),
       ...(chance.happens(0.05) && { web_search_options: {} }),

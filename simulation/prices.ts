@@ -86,7 +86,7 @@ routes:
   "POST ${familyCreation}": { does: create, model: ${taskModel}, type: video, source: simulated }
   "GET ${family}/{task_id}": { does: retrieve, source: simulated }
 provider: simulated
-defaults: { tokenizer: o200k_base, context_tokens: 4000, max_output_tokens: ${modelOutputMax}, max_output_field: { chat: max_tokens }, reasoning: false }
+defaults: { tokenizer: o200k_base, streams: live, context_tokens: 4000, max_output_tokens: ${modelOutputMax}, max_output_field: { chat: max_tokens }, reasoning: false }
 models:
   plain:
     group: half${price(2, 10)}

@@ -2,6 +2,9 @@ import { createHash } from "node:crypto";
 import type { Settings } from "../src/config/settings.ts";
 import type { PinnedPrice } from "../src/core/price.ts";
 import { noLimits, type Limits } from "../src/core/limits.ts";
+import { credentialOf } from "../src/wire/run-credential.ts";
+import { everyKey } from "../src/core/stream-bursts.ts";
+import type { BatchResult, Command, Replies } from "../src/store/commands.ts";
 import { calendarOf } from "../src/time/calendar.ts";
 import type { Charge } from "../src/core/charge.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
@@ -24,6 +27,7 @@ import {
   planOf,
   removalOf,
   secretOf,
+  session,
   teams,
   zones,
   type Change,
@@ -57,6 +61,8 @@ export interface RunResult {
 /** In simulated time, for what runs to come to its end. Milliseconds. */
 const patienceMs = 4 * 3_600_000;
 const stepsMax = 200_000;
+/** Longer than any run. Milliseconds. */
+const longMs = 10_000 * 86_400_000;
 
 /** One run: everything that follows from the seed. */
 export async function simulate(options: RunOptions): Promise<RunResult> {
@@ -96,9 +102,15 @@ class Simulation {
   readonly #books: Books;
   readonly #settings: Settings;
   readonly #exchanges = new Map<string, SimulatedExchange>();
+  /** Of alice's session. */
+  #credential = "";
   /** Which edition of the prices was in force when a request came, and when it was sent. */
   readonly #came = new Map<string, number>();
   readonly #sent = new Map<string, number>();
+  readonly #cameAt = new Map<string, number>();
+  /** Since when each key has been marked for a model without a break, and who was ever. Elapsed milliseconds. */
+  readonly #markedSince = new Map<string, number>();
+  readonly #everMarked = new Set<string>();
   readonly #crashed = new Set<Owner>();
   /** Charges that a run of the proxy could not end before it ended itself. */
   readonly #left = new Set<string>();
@@ -133,11 +145,16 @@ class Simulation {
     this.#commits = new Commits(
       world,
       () => (this.#isCalm ? soundCommits : plan.commits),
-      (commands, result) => this.#books.written(commands, result),
+      (commands, result) => {
+        this.#books.written(commands, result);
+        this.#noteMarks(commands, result);
+      },
     );
     this.#gateway = new SimulatedGateway({
       world,
       manner: (_stream, model) => mannerOf(world.chance, this.#isCalm ? 0 : plan.gatewayFaults, model),
+      refusesUsage: plan.refusesUsage,
+      bursts: plan.bursts,
       balance: () => (1 + world.chance.next()).toFixed(6),
       sending: (marker) => this.#sending(marker),
     });
@@ -195,7 +212,7 @@ class Simulation {
   /** Keys and budgets, from the command line before the first start. */
   async #prepare(): Promise<void> {
     const { chance, now } = this.#world;
-    const { ledger, keys } = this.#disk.beside(this.#calendar);
+    const { ledger, keys, sessions } = this.#disk.beside(this.#calendar);
     for (const name of keyNames) {
       const limits: Limits = chance.happens(0.3)
         ? { rpm: chance.between(1, 6), tpm: chance.happens(0.3) ? 2_000 : null, parallel: chance.between(1, 3) }
@@ -215,6 +232,9 @@ class Simulation {
         previous: null,
       });
     }
+    const begun = { ...session, tags: {}, budget: null, createdAt: now, expiresAt: now + longMs, endedAt: null };
+    await sessions.create(begun, null);
+    this.#credential = credentialOf(begun, await sessions.secret());
     for (let count = chance.below(4); count > 0; count--)
       this.#books.budgetSet(await ledger.setBudget(budgetOf(chance), now), now);
   }
@@ -321,15 +341,16 @@ class Simulation {
     this.#toCome--;
     const id = `r${this.#exchanges.size + 1}`;
     const name = chance.pick(keyNames);
+    const isInSession = name === session.key && this.#exchanges.size % 3 === 0;
     const [method, path] = this.#asking(name);
-    const body = isCreation(path) ? taskBodyOf(chance, id, path === familyCreation) : bodyOf(chance, id);
+    const body = isCreation(path) ? taskBodyOf(chance, id, path === familyCreation) : bodyOf(chance, id, this.#plan);
     const exchange = new SimulatedExchange({
       world,
       id,
       method,
       path,
       owner: instance.owner,
-      key: secretOf(name),
+      key: isInSession ? this.#credential : secretOf(name),
       body,
       slow: this.#plan.slowClients,
       isPassed: this.#plan.streamUsage === "pass",
@@ -339,6 +360,7 @@ class Simulation {
     world.note(`${id} of ${name} asks ${path}`);
     this.#exchanges.set(id, exchange);
     this.#came.set(id, this.#edition);
+    this.#cameAt.set(id, world.elapsedMs);
     if (chance.happens(this.#plan.leavingClients))
       world.after(outside, chance.pick([0, 5, 100, 3_000]), `${id}: its client leaves`, () => exchange.leave());
     instance.handle(exchange);
@@ -509,6 +531,40 @@ class Simulation {
     return ids;
   }
 
+  /** The marks that a commit left behind. */
+  #noteMarks(commands: readonly Command[], { outcomes }: BatchResult): void {
+    commands.forEach((command, index) => {
+      const outcome = outcomes[index];
+      if (command[0] !== "streams" || outcome?.kind !== "done") return;
+      const { marks } = outcome.reply as Replies["streams"];
+      const names = new Set(marks.map(({ key, model }) => `${key} ${model}`));
+      for (const name of this.#markedSince.keys()) if (!names.has(name)) this.#markedSince.delete(name);
+      for (const name of names) {
+        this.#everMarked.add(name);
+        if (!this.#markedSince.has(name)) this.#markedSince.set(name, this.#world.elapsedMs);
+      }
+    });
+  }
+
+  /** A burst under a slice marks its model, and a second after a mark nothing is held by slices. */
+  #burstFaults({ exchange, charge, generations, crashed }: Case): string[] {
+    if (charge?.basis?.by !== "slice") return [];
+    const faults: string[] = [];
+    const cameAt = this.#cameAt.get(exchange.id) ?? 0;
+    for (const key of [charge.key, everyKey]) {
+      const since = this.#markedSince.get(`${key} ${charge.model}`) ?? Infinity;
+      if (cameAt > since + 1_000)
+        faults.push(`${exchange.id}: held by a slice, ${cameAt - since} ms after ${charge.model} was marked`);
+    }
+    const { commits, slowClients, sliceTokens } = this.#plan;
+    const last = generations.at(-1);
+    const isBurst = last !== undefined && last.longestRead > Math.max(256, (sliceTokens * last.choices) / 4);
+    const isNoted = this.#everMarked.has(`${charge.key} ${charge.model}`);
+    if (isBurst && !isNoted && !crashed && commits === soundCommits && slowClients === 0)
+      faults.push(`${exchange.id}: ${last.longestRead} tokens came at once under a slice, and nothing is marked`);
+    return faults;
+  }
+
   async #audit(): Promise<void> {
     this.#isAudit = true;
     const { look } = this.#disk;
@@ -527,7 +583,7 @@ class Simulation {
         wasSent: this.#sent.has(exchange.id),
         crashed: this.#crashed.has(exchange.owner) || this.#left.has(exchange.id),
       };
-      for (const fault of faultsOf(about)) this.fault(fault);
+      for (const fault of [...faultsOf(about), ...this.#burstFaults(about)]) this.fault(fault);
     }
     for (const { id, state } of look.messages()) {
       if (state === "delivered" && !this.#receiver.received.has(id))

@@ -76,6 +76,11 @@ export const adapters: Adapters = {
     return serve(settings, io);
   },
 
+  async runInSession(order, settings, io) {
+    const { runInSession } = await import("./app/run.ts");
+    return runInSession(order, settings, io);
+  },
+
   async demo(options, io) {
     const { demo } = await import("./app/demo.ts");
     return demo(options, io);

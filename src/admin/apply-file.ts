@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { parseScope, periods, teamOfScope } from "../core/budget.ts";
+import { isOfSession, parseScope, periods, teamOfScope } from "../core/budget.ts";
 import { unknownFields } from "../core/fault.ts";
 import { namePattern } from "../core/keys.ts";
 import { limitMax } from "../core/limits.ts";
@@ -106,7 +106,7 @@ const budget = block({
 
 function isScope(text: string): boolean {
   const scope = parseScope(text);
-  if (scope === undefined) return false;
+  if (scope === undefined || isOfSession(scope)) return false;
   const teamName = teamOfScope(scope);
   return teamName === null || namePattern.test(teamName);
 }

@@ -1,3 +1,4 @@
+import { isOfSession } from "../core/budget.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger } from "../ports/ledger.ts";
@@ -23,7 +24,8 @@ export async function readPresent({
   teams,
 }: Pick<ApplyTools, "ledger" | "keys" | "teams">): Promise<Present> {
   const [allTeams, allKeys, budgets] = await Promise.all([teams.list(), keys.list(), ledger.budgets()]);
-  return { teams: allTeams, keys: allKeys, budgets };
+  // No file speaks of the budgets of sessions: they come and go with them.
+  return { teams: allTeams, keys: allKeys, budgets: budgets.filter(({ scope }) => !isOfSession(scope)) };
 }
 
 export interface Applied {

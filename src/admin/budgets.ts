@@ -1,6 +1,7 @@
 import { z } from "zod";
 import {
   formatScope,
+  isOfSession,
   parseScope,
   periods,
   teamOfScope,
@@ -9,13 +10,14 @@ import {
   type BudgetWindow,
   type Scope,
 } from "../core/budget.ts";
+import { nearest } from "../core/fault.ts";
 import { isLive, namePattern } from "../core/keys.ts";
 import { noMoney, parseUsd } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger } from "../ports/ledger.ts";
-import { noSuchKey } from "./keys.ts";
+import { showKey } from "./keys.ts";
 import { failure, parseInput, type Failure } from "./result.ts";
 
 export interface BudgetTools {
@@ -124,19 +126,31 @@ type ScopeResult = { readonly ok: true; readonly scope: Scope } | Failure;
 
 function readScope(text: string): ScopeResult {
   const scope = parseScope(text);
-  if (scope === undefined) return failure("invalid", scopeForms);
+  if (scope === undefined) return failure("invalid", `${scopeForms}${meantScope(text)}`);
+  if (isOfSession(scope))
+    return failure("invalid", "the budget of a session is set by farebox run --budget, and goes after the session");
   const team = teamOfScope(scope);
   if (team !== null && !namePattern.test(team))
     return failure("invalid", `${JSON.stringify(team)} is not the name of a team`);
   return { ok: true, scope };
 }
 
+/** What a text that is no scope may have meant: "alice" a key or a team, "keys:alice" that key. */
+function meantScope(text: string): string {
+  const [near] = nearest(text, ["all", "each-key"]);
+  const [, kind = "", name = ""] = /^([^:]*):(.+)$/.exec(text) ?? [];
+  const [nearKind] = nearest(kind, ["key", "team", "each-key"]);
+  if (near !== undefined) return `; did you mean ${near}?`;
+  if (nearKind !== undefined) return `; did you mean ${nearKind}:${name}?`;
+  return namePattern.test(text) ? `; did you mean key:${text} or team:${text}?` : "";
+}
+
 /** Reads a scope as people write it, a key by its name or id, and finds the key. */
 async function resolveScope(text: string, keys: KeyStore): Promise<ScopeResult> {
   const read = readScope(text);
   if (!read.ok || read.scope.kind !== "key") return read;
-  const key = await keys.find(read.scope.key);
-  return key === undefined ? noSuchKey(read.scope.key) : { ok: true, scope: { kind: "key", key: key.id } };
+  const found = await showKey(keys, read.scope.key);
+  return found.ok ? { ok: true, scope: { kind: "key", key: found.key.id } } : found;
 }
 
 async function noteOn(scope: Scope, keys: KeyStore): Promise<string | null> {

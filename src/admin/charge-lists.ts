@@ -4,7 +4,7 @@ import { isTagName } from "../core/tags.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import { pricesOf, type ChargePage, type ChargeQuery, type Ledger } from "../ports/ledger.ts";
 import { noSuchCharge } from "./corrections.ts";
-import { noSuchKey } from "./keys.ts";
+import { askedKey } from "./keys.ts";
 import { failure, type Failure } from "./result.ts";
 
 /** Which charges are asked for. */
@@ -33,8 +33,9 @@ export async function listCharges(
   wish: ChargeWish,
 ): Promise<{ readonly ok: true; readonly page: ChargePage } | Failure> {
   const { key: asked, model, state, since, until, tag: tagText, limit, cursor } = wish;
-  const key = asked === undefined ? undefined : await keys.find(asked);
-  if (asked !== undefined && key === undefined) return noSuchKey(asked);
+  const found = await askedKey(keys, asked);
+  if (!found.ok) return found;
+  const { key } = found;
   const tag = tagText === undefined ? undefined : readTag(tagText);
   if (tag === null) return failure("invalid", "tag must be a name and a value such as feature=search");
   if (cursor !== undefined && (await ledger.charge(cursor)) === undefined) {

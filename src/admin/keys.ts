@@ -7,7 +7,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import { limitsSchema, outputCapSchema } from "./limits.ts";
 import { modelsSchema, nameSchema } from "./names.ts";
-import { failure, parseChange, parseInput, type Failure } from "./result.ts";
+import { failure, noSuch, parseChange, parseInput, type Failure } from "./result.ts";
 
 export interface KeyTools {
   readonly keys: KeyStore;
@@ -113,7 +113,15 @@ export async function showKey(
   nameOrId: string,
 ): Promise<{ readonly ok: true; readonly key: Key } | Failure> {
   const key = await keys.find(nameOrId);
-  return key === undefined ? noSuchKey(nameOrId) : { ok: true, key };
+  return key === undefined ? noSuchKey(keys, nameOrId) : { ok: true, key };
+}
+
+/** As `showKey`, where a key need not be named. */
+export async function askedKey(
+  keys: KeyStore,
+  nameOrId: string | undefined,
+): Promise<{ readonly ok: true; readonly key: Key | undefined } | Failure> {
+  return nameOrId === undefined ? { ok: true, key: undefined } : showKey(keys, nameOrId);
 }
 
 export const keyChangeSchema = z.strictObject({
@@ -137,13 +145,15 @@ export async function updateKey(tools: KeyTools, nameOrId: string, input: KeyWis
   const parsed = parseChange(keyChangeSchema, input);
   if (!parsed.ok) return parsed;
   const key = await tools.keys.find(nameOrId);
-  if (key === undefined) return noSuchKey(nameOrId);
+  if (key === undefined) return noSuchKey(tools.keys, nameOrId);
   if (key.revokedAt !== null) return revoked(key);
   const { lifetimeMs, ...change } = parsed.value;
   const now = tools.clock.now();
   const expiresAt = lifetimeMs == null ? lifetimeMs : now + lifetimeMs;
   const changed = await tools.keys.update(key.id, { ...change, expiresAt }, now, tools.by);
-  return changed === undefined ? noSuchKey(nameOrId) : { ok: true, before: changed.before, key: changed.after };
+  return changed === undefined
+    ? noSuchKey(tools.keys, nameOrId)
+    : { ok: true, before: changed.before, key: changed.after };
 }
 
 const overlapShape = "must be whole milliseconds from 0 to 90 days";
@@ -172,7 +182,7 @@ export async function rotateKey(
   const parsed = parseInput(rotationSchema, input);
   if (!parsed.ok) return parsed;
   const key = await tools.keys.find(nameOrId);
-  if (key === undefined) return noSuchKey(nameOrId);
+  if (key === undefined) return noSuchKey(tools.keys, nameOrId);
   if (key.revokedAt !== null) return revoked(key);
   const now = tools.clock.now();
   if (!isLive(key, now))
@@ -188,7 +198,9 @@ export async function rotateKey(
     previousValidUntil: overlapMs === 0 ? null : now + overlapMs,
   };
   const changed = await tools.keys.update(key.id, { secret }, now, tools.by);
-  return changed === undefined ? noSuchKey(nameOrId) : { ok: true, before: changed.before, key: changed.after, text };
+  return changed === undefined
+    ? noSuchKey(tools.keys, nameOrId)
+    : { ok: true, before: changed.before, key: changed.after, text };
 }
 
 export interface RevokedKey extends KeyChanged {
@@ -199,7 +211,7 @@ export interface RevokedKey extends KeyChanged {
 /** Closes a key for good, with both its secrets during a rotation. Repeating it changes nothing. */
 export async function revokeKey(tools: KeyTools, nameOrId: string): Promise<RevokedKey | Failure> {
   const key = await tools.keys.find(nameOrId);
-  if (key === undefined) return noSuchKey(nameOrId);
+  if (key === undefined) return noSuchKey(tools.keys, nameOrId);
   if (key.revokedAt !== null) return { ok: true, before: key, key, first: false };
   const revokedAt = tools.clock.now();
   await tools.keys.revoke(key.id, revokedAt, tools.by);
@@ -211,7 +223,8 @@ function revoked({ name, revokedAt }: Key): Failure {
 }
 
 /** The failure for a key that is not there. A whole key, given by mistake, is not repeated. */
-export function noSuchKey(nameOrId: string): Failure {
+async function noSuchKey(keys: KeyStore, nameOrId: string): Promise<Failure> {
   if (nameOrId.startsWith("sk-")) return failure("not_found", "give the key's name or id, not the key itself");
-  return failure("not_found", `there is no key ${JSON.stringify(nameOrId)}`);
+  const names = (await keys.list()).map(({ name }) => name);
+  return noSuch("key", nameOrId, names);
 }

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { nearest } from "../core/fault.ts";
 
 /** Why a use case did not do what was asked, in one sentence for a person. Nothing was changed. */
 export interface Failure {
@@ -9,6 +10,13 @@ export interface Failure {
 
 export function failure(kind: Failure["kind"], message: string): Failure {
   return { ok: false, kind, message };
+}
+
+/** The failure for a name that is not there, with the one that it may have meant. */
+export function noSuch(noun: string, given: string, known: readonly string[]): Failure {
+  const [near] = nearest(given, known);
+  const hint = near === undefined ? "" : `; did you mean ${JSON.stringify(near)}?`;
+  return failure("not_found", `there is no ${noun} ${JSON.stringify(given)}${hint}`);
 }
 
 /** Checks an input; the first thing wrong with it becomes the failure's sentence. */

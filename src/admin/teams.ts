@@ -7,7 +7,7 @@ import type { KeyStore } from "../ports/key-store.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import { limitsSchema, outputCapSchema } from "./limits.ts";
 import { modelsSchema, nameSchema } from "./names.ts";
-import { failure, parseChange, parseInput, type Failure } from "./result.ts";
+import { failure, noSuch, parseChange, parseInput, type Failure } from "./result.ts";
 
 export interface TeamTools {
   readonly teams: TeamStore;
@@ -69,7 +69,7 @@ export async function showTeam(
   name: string,
 ): Promise<{ readonly ok: true; readonly team: Team } | Failure> {
   const team = await teams.find(name);
-  return team === undefined ? noSuchTeam(name) : { ok: true, team };
+  return team === undefined ? noSuchTeam(teams, name) : { ok: true, team };
 }
 
 /** What is wrong with a wish for a change, as far as can be told without the store; null for nothing. */
@@ -87,7 +87,7 @@ export async function updateTeam(
   const parsed = parseChange(teamChangeSchema, input);
   if (!parsed.ok) return parsed;
   const changed = await teams.update(name, parsed.value, clock.now(), by);
-  return changed === undefined ? noSuchTeam(name) : { ok: true, before: changed.before, team: changed.after };
+  return changed === undefined ? noSuchTeam(teams, name) : { ok: true, before: changed.before, team: changed.after };
 }
 
 /** Deletes a team that no live key and no budget names. What was spent under its name stays in the ledger. */
@@ -97,7 +97,7 @@ export async function deleteTeam(
 ): Promise<TeamChanged<Team, null> | Failure> {
   const removal = await teams.remove(name, clock.now(), by);
   if (removal.ok) return { ok: true, before: removal.before, team: null };
-  if (removal.reason === "no_such_team") return noSuchTeam(name);
+  if (removal.reason === "no_such_team") return noSuchTeam(teams, name);
   const users = [...some("key", removal.keys), ...some("budget", removal.budgets)].join(" and ");
   return failure("refused", `team ${name} is still named by ${users}; move, revoke or remove them first`);
 }
@@ -109,8 +109,12 @@ function some(noun: string, names: readonly string[]): string[] {
   return [`${noun}${names.length === 1 ? "" : "s"} ${names.slice(0, 3).join(", ")}${more}`];
 }
 
-function noSuchTeam(name: string): Failure {
-  return failure("not_found", `there is no team ${JSON.stringify(name)}`);
+async function noSuchTeam(teams: TeamStore, name: string): Promise<Failure> {
+  return noSuch(
+    "team",
+    name,
+    (await teams.list()).map((team) => team.name),
+  );
 }
 
 /** The names of a team's keys that still open something. */

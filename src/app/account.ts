@@ -37,6 +37,9 @@ function trouble(answer: WholeAnswer): string {
     }
   }
   if (answer.head.status === 401) return "does not accept the key; check FAREBOX_GATEWAY_API_KEY";
-  if (answer.head.status !== 200) return `answered with status ${answer.head.status}`;
+  const { status } = answer.head;
+  if (status === 404)
+    return "has no account record (404); farebox doctor says whether the address is that of a gateway";
+  if (status !== 200) return `answered with status ${status}`;
   return "sent an account record that is no JSON object";
 }

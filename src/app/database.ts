@@ -74,7 +74,7 @@ export function createUpkeep(clock: Clock): Upkeep {
 }
 
 function copiedByServer(how: string): string {
-  return `a ledger in PostgreSQL is ${how}, as docs/deploy.md says; this command is for a ledger in an SQLite file`;
+  return `a ledger in PostgreSQL is ${how}, as docs/backup.md says; this command is for a ledger in an SQLite file`;
 }
 
 /** One sentence on why the ledger could not be worked on. */

@@ -1,4 +1,4 @@
-import OpenAI, { APIError } from "openai";
+import { SseReader } from "../wire/sse.ts";
 
 /** One request of the demo as its client saw it. */
 export interface DemoLine {
@@ -24,7 +24,7 @@ const wishes: readonly Wish[] = [
     stream: "with usage",
   },
   {
-    what: "gpt-4.1, stream without usage",
+    what: "gpt-4.1, usage not asked for",
     model: "gpt-4.1",
     prompt: "Count to ten in words.",
     stream: "without usage",
@@ -33,71 +33,53 @@ const wishes: readonly Wish[] = [
   { what: "gemini-2.5-flash, plain", model: "gemini-2.5-flash", prompt: "What is a farebox?" },
 ];
 
-/** Sends the demo's requests with the official SDK: plain, streamed, and one that its budget cannot pay for. */
+/** Sends the demo's requests: plain, streamed, and one that its budget cannot pay for. */
 export async function runDemoRequests(
   baseURL: string,
   keys: { readonly demo: string; readonly intern: string },
 ): Promise<DemoLine[]> {
-  const client = clientWith(baseURL, keys.demo);
-  const lines: DemoLine[] = [];
-  for (const wish of wishes)
-    lines.push(await (wish.stream === undefined ? plain(client, wish) : streamed(client, wish)));
-  lines.push(await refused(clientWith(baseURL, keys.intern)));
-  return lines;
-}
-
-/** The SDK without what it would take from the environment: its headers (OPENAI_CUSTOM_HEADERS), organization and log level. */
-function clientWith(baseURL: string, apiKey: string): OpenAI {
-  const headers = { "content-type": "application/json", authorization: `Bearer ${apiKey}` };
-  return new OpenAI({
-    baseURL,
-    apiKey,
-    organization: null,
-    project: null,
-    logLevel: "off",
-    fetch: (url, init) => fetch(url, { ...init, headers }),
-  });
-}
-
-async function plain(client: OpenAI, { what, model, prompt }: Wish): Promise<DemoLine> {
-  const { data, response } = await client.chat.completions
-    .create({ model, messages: [{ role: "user", content: prompt }], max_tokens: 200 })
-    .withResponse();
-  const cost = response.headers.get("x-farebox-cost-usd");
-  const words = data.choices[0]?.message.content?.split(/\s+/).length ?? 0;
-  return {
-    what,
-    result: `${words} words, header says ${cost} USD`,
-    requestId: response.headers.get("x-farebox-request-id"),
-  };
-}
-
-async function streamed(client: OpenAI, { what, model, prompt, stream }: Wish): Promise<DemoLine> {
-  const { data, response } = await client.chat.completions
-    .create({
-      model,
-      messages: [{ role: "user", content: prompt }],
-      max_tokens: 200,
-      stream: true,
-      ...(stream === "with usage" && { stream_options: { include_usage: true } }),
-    })
-    .withResponse();
-  let chunks = 0;
-  for await (const _ of data) chunks++;
-  return { what, result: `${chunks} chunks`, requestId: response.headers.get("x-farebox-request-id") };
-}
-
-/** A budget too small for the request: one 402, no retries, nothing sent to the gateway. */
-async function refused(client: OpenAI): Promise<DemoLine> {
-  const what = "gpt-4o, with the intern's key";
-  try {
-    await client.chat.completions.create({
-      model: "gpt-4o",
-      messages: [{ role: "user", content: "Write a long novel." }],
+  const ask = (key: string, body: object) =>
+    fetch(`${baseURL}/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
+      body: JSON.stringify(body),
     });
-    return { what, result: "was not refused", requestId: null };
-  } catch (error) {
-    if (!(error instanceof APIError)) throw error;
-    return { what, result: `${error.status} ${error.code}`, requestId: null };
+  const lines: DemoLine[] = [];
+  for (const { what, model, prompt, stream } of wishes) {
+    const body = { model, messages: [{ role: "user", content: prompt }], max_tokens: 200 };
+    const response = await ask(keys.demo, {
+      ...body,
+      ...(stream !== undefined && { stream: true }),
+      ...(stream === "with usage" && { stream_options: { include_usage: true } }),
+    });
+    const result = await (stream === undefined ? plainResult(response) : streamedResult(response));
+    lines.push({ what, result, requestId: response.headers.get("x-farebox-request-id") });
   }
+  const response = await ask(keys.intern, {
+    model: "gpt-4o",
+    messages: [{ role: "user", content: "Write a long novel." }],
+  });
+  return [...lines, { what: "gpt-4o, with the intern's key", result: await refusalResult(response), requestId: null }];
+}
+
+async function plainResult(response: Response): Promise<string> {
+  if (!response.ok) return refusalResult(response);
+  const { choices } = (await response.json()) as { choices: { message: { content: string } }[] };
+  const words = choices[0]?.message.content.split(/\s+/).length ?? 0;
+  return `${words} words, header says ${response.headers.get("x-farebox-cost-usd")} USD`;
+}
+
+async function streamedResult(response: Response): Promise<string> {
+  if (!response.ok) return refusalResult(response);
+  let chunks = 0;
+  const reader = new SseReader((data) => (chunks += data === "[DONE]" ? 0 : 1));
+  for await (const bytes of response.body ?? []) reader.feed(Buffer.from(bytes));
+  reader.finish();
+  return `${chunks} chunks`;
+}
+
+async function refusalResult(response: Response): Promise<string> {
+  if (response.ok) return "was not refused";
+  const { error } = (await response.json()) as { error: { code: string } };
+  return `${response.status} ${error.code}`;
 }

@@ -38,7 +38,7 @@ export async function examineFile(given: string, settings: Settings, now: number
   const { lookAt, mayWrite } = await import("../store/sqlite/look.ts");
   const looked = await lookAt(path);
   if (!looked.ok) {
-    const advice = "see docs/operating.md, or farebox db restore FILE with a backup";
+    const advice = "see docs/troubleshooting.md, or farebox db restore FILE with a backup";
     return [failed("database", ledgerProblem(looked.failure, path), advice), ...names, disk];
   }
   if (!mayWrite(path))

@@ -19,7 +19,7 @@ export async function examineServer(
       failed(
         "database",
         ledgerProblem(looked.failure, shown),
-        "check FAREBOX_DATABASE; docs/deploy.md has the set-up of a server",
+        "check FAREBOX_DATABASE; docs/postgresql.md has the set-up of a server",
       ),
     ];
   const { schema, known, version, isEncrypted, mayCreate, ledger } = looked.look;

@@ -82,7 +82,7 @@ async function guarded(name: string, tell: Tell, part: () => Promise<Check[]>): 
     for (const check of await part()) tell(check);
   } catch (error) {
     const message = error instanceof Error ? error.message.split("\n")[0] : String(error);
-    tell(failed(name, `could not be looked at: ${message}`, "see docs/operating.md"));
+    tell(failed(name, `could not be looked at: ${message}`, "see docs/troubleshooting.md"));
   }
 }
 
@@ -147,17 +147,19 @@ async function examineGateway(
   const [wall, start] = [clock.now(), clock.monotonic()];
   const answer = await fetchWhole(gateway, "/account/info", Math.min(silenceMs, gatewayPatienceMs));
   const tookMs = clock.monotonic() - start;
+  const steppedMs = clock.now() - wall - tookMs;
+  const examineKey = async (account: Received): Promise<Check> => {
+    if (apiKey === null) return skipped("gateway key", "not set");
+    if (account.head.status !== 404) return judgeKey(account);
+    return judgeKeyByModels(await fetchWhole(gateway, "/v1/models", Math.min(silenceMs, gatewayPatienceMs)));
+  };
   const checks = answer.ok
-    ? [
-        ok("gateway", `${baseUrl} answers in ${Math.round(tookMs)} ms`),
-        apiKey === null ? skipped("gateway key", "not set") : judgeKey(answer),
-      ]
+    ? [ok("gateway", `${baseUrl} answers in ${Math.round(tookMs)} ms`), await examineKey(answer)]
     : [
         failed("gateway", `${baseUrl} ${unreachable(answer.failure)}`, unreachableAdvice(answer.failure)),
         skipped("gateway key", "needs the gateway"),
       ];
   const date = answer.ok ? Date.parse(answer.head.header("date") ?? "") : Number.NaN;
-  const steppedMs = clock.now() - wall - tookMs;
   return [
     ...checks,
     judgeClock(clock.now(), Number.isNaN(date) ? null : date),
@@ -173,7 +175,23 @@ async function examineGateway(
   ];
 }
 
-function judgeKey({ head: { status }, bytes }: WholeAnswer & { readonly ok: true }): Check {
+type Received = WholeAnswer & { readonly ok: true };
+
+/** Most gateways have no account record, but all have a list of models. Some show it whatever the key is. */
+function judgeKeyByModels(models: WholeAnswer): Check {
+  const name = "gateway key";
+  if (!models.ok)
+    return warning(name, `not known: asked for its models, the gateway ${unreachable(models.failure)}`, "try again");
+  const judged = judgeKey(models);
+  return judged.status === "ok"
+    ? ok(
+        name,
+        "the gateway lists its models for it; there is no account record (404), so no balance and no reconciliation",
+      )
+    : judged;
+}
+
+function judgeKey({ head: { status }, bytes }: Received): Check {
   const name = "gateway key";
   if (status === 200 && isObject(parseJson(bytes.toString("utf8")))) return ok(name, "the gateway accepts it");
   if (status === 200)
@@ -208,7 +226,7 @@ function unreachable(failure: WholeFailure): string {
     case "redirect":
       return "redirects to another address";
     case "too_large":
-      return "sent an account record that is too large";
+      return "sent an answer that is too large";
   }
 }
 

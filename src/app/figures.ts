@@ -3,7 +3,7 @@ import type { LedgerFigures } from "../metrics/ledger-gauges.ts";
 import { LedgerUnavailable } from "../ports/ledger.ts";
 import { beyondDoubt, runReconciliation } from "../reporting/reconciliation.ts";
 import type { Store } from "../store/store.ts";
-import { formatScope } from "../core/budget.ts";
+import { formatScope, isOfSession } from "../core/budget.ts";
 
 const dayMs = 86_400_000;
 
@@ -57,15 +57,18 @@ export async function ledgerFigures(
   const names = new Map(allKeys.map((key) => [key.id, key.name]));
   const nameOf = (id: string) => names.get(id) ?? id;
   return {
-    budgets: windows.map(({ budget: { scope, period, limit }, subject, spent, held }) => ({
-      ...(scope.kind === "key"
-        ? { scope: "key", key: nameOf(scope.key) }
-        : { scope: formatScope(scope), key: subject === "" ? null : nameOf(subject) }),
-      period,
-      limit,
-      spent,
-      held,
-    })),
+    // One for each session would be a label value for each.
+    budgets: windows
+      .filter(({ budget }) => !isOfSession(budget.scope))
+      .map(({ budget: { scope, period, limit }, subject, spent, held }) => ({
+        ...(scope.kind === "key"
+          ? { scope: "key", key: nameOf(scope.key) }
+          : { scope: formatScope(scope), key: subject === "" ? null : nameOf(subject) }),
+        period,
+        limit,
+        spent,
+        held,
+      })),
     spend,
     pendingHolds: pending.count,
     runningTasks: countTasks(runningTasks),

@@ -1,13 +1,15 @@
+import { buildCatalogue, type CatalogueBuilder } from "../catalogue/build.ts";
 import { explainPrice, namesNear } from "../catalogue/explain.ts";
 import { formatFault } from "../core/fault.ts";
 import { loadCatalogue, readPriceTexts } from "../catalogue/load.ts";
 import type { Adapters } from "../cli/adapters.ts";
 
-/** What the commands need of the price files. */
+/** What the commands need of the price files. `build`: as `buildCatalogue`, for a process that loads the same files again and again. */
 export function priceAdapters(
   shipped: URL,
+  build: CatalogueBuilder = buildCatalogue,
 ): Pick<Adapters, "loadCatalogue" | "explainPrice" | "importPrices" | "writePriceFiles" | "download"> {
-  const load = (folder: string | null) => loadCatalogue({ shipped, user: folder ?? undefined });
+  const load = (folder: string | null) => loadCatalogue({ shipped, user: folder ?? undefined }, build);
   return {
     async loadCatalogue(folder) {
       const loaded = await load(folder);
@@ -24,7 +26,7 @@ export function priceAdapters(
       const { importPrices } = await import("../catalogue/import/import.ts");
       const read = await readPriceTexts({ shipped, user: folder ?? undefined });
       return read.ok
-        ? importPrices(read.layers, order)
+        ? importPrices(read.layers, order, build)
         : { ok: false, problems: read.faults.map(formatFault), usage: false };
     },
 

@@ -1,3 +1,4 @@
+import type { CatalogueBuilder } from "../catalogue/build.ts";
 import { watchPrices } from "../catalogue/watched-prices.ts";
 import { storeProblem } from "../cli/context.ts";
 import { shownDatabase } from "../config/database.ts";
@@ -7,12 +8,14 @@ import { createGateway } from "../gateway/gateway.ts";
 import type { Alerts } from "../jobs/alerts.ts";
 import { startBalanceSampler, type BalanceSampler } from "../jobs/balance-sampler.ts";
 import { startRecovery } from "../jobs/recovery.ts";
+import { startSessionTidying } from "../jobs/session-tidying.ts";
 import { startTaskPoller, type TaskPoller } from "../jobs/task-poller.ts";
 import { createMetrics } from "../metrics/metrics.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/key-store.ts";
 import { LedgerUnavailable, type Ledger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
+import type { RunSessions } from "../ports/run-sessions.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import type { TeamStore } from "../ports/team-store.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
@@ -44,6 +47,7 @@ export interface Serving extends AsyncDisposable {
   readonly keys: KeyStore;
   readonly teams: TeamStore;
   readonly tasks: TaskStore;
+  readonly sessions: RunSessions;
   readonly sampler: BalanceSampler;
   readonly alerts: Alerts;
   /** Holds of a proxy that died, posted at the start. */
@@ -73,6 +77,10 @@ export interface ServingParts {
   readonly ledgerThreads?: boolean;
   /** A counter that proxies of one process share; one of its own unless given. */
   readonly tokens?: TokenCounter;
+  /** As `tokens`, for the catalogue. */
+  readonly buildCatalogue?: CatalogueBuilder;
+  /** Keys remembered between requests, for which room is taken at the start. */
+  readonly keysRemembered?: number;
 }
 
 /** A settlement waits so long for a hold to share its transaction. A crash meanwhile posts the hold, as assumed. Milliseconds. */
@@ -102,6 +110,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   const opened = await watchPrices({
     folders: { shipped: shippedPrices, user: settings.pricing.folder ?? undefined },
     clock: parts.clock,
+    ...(parts.buildCatalogue && { build: parts.buildCatalogue }),
     onReload: (reload) => {
       tellReload(reload, { log: parts.log, count: metrics.priceReloads, at: parts.clock.now() });
       if (reload.kind === "taken") for (const listener of pricesListeners) listener();
@@ -215,6 +224,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       duty: duties.of("tasks"),
     }),
   );
+  owned.use(startSessionTidying({ sessions: store.sessions, clock: parts.clock, log: parts.log }));
   if (store.fleet !== null)
     owned.use(startRecovery({ ledger, clock: parts.clock, log: parts.log, duty: duties.of("recovery") }));
   fleet.join(story.limitsUsed, {
@@ -239,6 +249,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     commands: store.commands,
     keys: store.keys,
     teams: store.teams,
+    sessions: store.sessions,
     changes: store.changes,
     catalogue: () => prices.current,
     onPrices: (listener) => pricesListeners.push(listener),
@@ -256,6 +267,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       keys: store.keys,
       teams: store.teams,
       tasks: store.tasks,
+      sessions: store.sessions,
       sampler,
       alerts,
       recovered: recovery.count,

@@ -9,6 +9,7 @@ import type { KeyStore } from "../ports/key-store.ts";
 import type { ChargeLedger } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
+import { createUsageRefusals } from "../proxy/asked-usage.ts";
 import type { Authenticate } from "../proxy/authenticate.ts";
 import type { BalanceGuard } from "../proxy/balance-guard.ts";
 import type { ClaimTask } from "../proxy/claimed-task.ts";
@@ -26,6 +27,7 @@ import { passAllThrough } from "../proxy/passthrough.ts";
 import { createPricer } from "../proxy/price.ts";
 import { scopeNameOf } from "../proxy/scope-name.ts";
 import { createSettler } from "../proxy/settle.ts";
+import { createStreamMarks } from "../proxy/stream-marks.ts";
 import { endpoints } from "../wire/endpoints/endpoints.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 import type { Work } from "./work.ts";
@@ -99,6 +101,8 @@ export function buildSteps(settings: Settings, parts: StepParts): BuiltSteps {
     outputCap: settings.output.cap,
     ledger,
     streamUsage: settings.stream.usage,
+    usageRefusals: createUsageRefusals(clock),
+    streamMarks: createStreamMarks({ ledger, clock, events, log, background: (work) => parts.work.add(work) }),
     unknownFields: settings.pricing.unknownFields,
     background: (running) => parts.work.add(running),
   };

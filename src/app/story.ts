@@ -6,6 +6,7 @@ import { sessionRoutes } from "../http/dashboard/session-routes.ts";
 import { createSessionDesk } from "../http/dashboard/signed-in.ts";
 import type { Route } from "../http/http-app.ts";
 import { healthz, metricsPage, readyz, type Readiness } from "../http/operations.ts";
+import { runSessionRoutes } from "../http/run-sessions.ts";
 import { selfServiceRoutes } from "../http/self-service.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Calendar } from "../ports/calendar.ts";
@@ -92,6 +93,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
   const keyring = createKeyring({
     keys,
     teams: store.teams,
+    sessions: store.sessions,
     changes: store.changes,
     clock,
     rememberedMax: parts.keysRemembered,
@@ -183,6 +185,14 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
       calendar: parts.calendar,
       clock,
       outputCap: settings.output.cap,
+    }),
+    ...runSessionRoutes({
+      authenticate,
+      keyring,
+      sessions: store.sessions,
+      keys,
+      latest: store.figures.ledger,
+      clock,
     }),
     ...adminApi({
       store,

@@ -21,6 +21,9 @@ export type CatalogueResult =
   | { readonly ok: true; readonly catalogue: LoadedCatalogue; readonly origins: Origins }
   | { readonly ok: false; readonly faults: readonly Fault[] };
 
+/** As `buildCatalogue`, where every file could be read: equal texts give an equal catalogue. */
+export type CatalogueBuilder = (layers: readonly (readonly PriceText[])[]) => CatalogueResult;
+
 /** Where a thing is stated. */
 interface Place {
   readonly file: ReadFile;

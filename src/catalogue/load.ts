@@ -1,7 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { buildCatalogue, type CatalogueResult, type PriceText } from "./build.ts";
+import { buildCatalogue, type CatalogueBuilder, type CatalogueResult, type PriceText } from "./build.ts";
 import type { Fault } from "../core/fault.ts";
 
 /** Where price files are: the shipped ones, and a user's over them where there is one. */
@@ -17,13 +17,16 @@ export type PriceTexts =
 /**
  * Loads the shipped price files, then those of the user's folder over them (`*.yaml`, `*.yml`, by name).
  * Faults name shipped files by their folder's last name and the user's as the folder was given.
+ * `build`: as `buildCatalogue`, for a process that loads the same files again and again.
  */
-export async function loadCatalogue(folders: PriceFolders): Promise<CatalogueResult> {
+export async function loadCatalogue(
+  folders: PriceFolders,
+  build: CatalogueBuilder = buildCatalogue,
+): Promise<CatalogueResult> {
   const layers = await readLayers(folders);
-  return buildCatalogue(
-    layers.map(({ texts }) => texts),
-    layers.flatMap(({ faults }) => faults),
-  );
+  const texts = layers.map((layer) => layer.texts);
+  const unreadable = layers.flatMap(({ faults }) => faults);
+  return unreadable.length === 0 ? build(texts) : buildCatalogue(texts, unreadable);
 }
 
 /** The files' texts, in their layers; all of them, or the faults of those that cannot be read. */

@@ -102,6 +102,7 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
     contextTokens: needed("context_tokens"),
     outputTokensMax: needed("max_output_tokens"),
     maxOutputField: stated.max_output_field ?? {},
+    streams: stated.streams ?? "burst",
     tokensPerByte: permille(stated.tokens_per_byte ?? (encoding === null ? fallback.tokensPerByte : "1")),
     imagePartTokens: imagePart,
     imageRule,

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { unknownFields } from "../core/fault.ts";
-import { promptForms } from "../core/chat-text.ts";
 import { parseRate, parseUsd } from "../core/money.ts";
 import { routeKinds, routeMethods } from "../core/task-routes.ts";
+import { streamKinds } from "../core/stream-bursts.ts";
 import { tokenClasses, units, type TokenClass } from "../core/tokens.ts";
 
 /**
@@ -195,6 +195,12 @@ const traits = {
     .nullable()
     .optional()
     .describe("The model's own published tokenizer; null counts with o200k_base times error_factor."),
+  streams: z
+    .enum(streamKinds, { error: streamKinds.join(" or ") })
+    .optional()
+    .describe(
+      "live: generates while it streams, so that a hold may grow. burst (default): its answer may come at once.",
+    ),
   error_factor: factor.optional().describe("By how much o200k_base may undercount this model; default 1.5."),
   tokens_per_byte: factor
     .optional()
@@ -205,7 +211,7 @@ const traits = {
   image_part_tokens: partTokens.optional(),
   image_tokens: imageTokens.nullable().optional().describe("How it counts an image whose size is known."),
   prompt_form: z
-    .enum(promptForms, { error: promptForms.join(" or ") })
+    .enum(["chat", "harmony"], { error: "chat or harmony" })
     .optional()
     .describe("How tools are written into the prompt: chat (default), or harmony for OpenAI's models that reason."),
   audio_part_tokens: partTokens.optional(),

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { watch, type FSWatcher } from "node:fs";
 import type { Clock, Timer } from "../ports/clock.ts";
-import { buildCatalogue, type PriceText } from "./build.ts";
+import { buildCatalogue, type CatalogueBuilder, type PriceText } from "./build.ts";
 import { buildOnThread } from "./building-thread.ts";
 import type { LoadedCatalogue } from "./catalogue.ts";
 import type { Fault } from "../core/fault.ts";
@@ -23,6 +23,8 @@ export interface WatchOptions {
   readonly quietMs?: number;
   /** How often the user's folder is read where no notice of a change came; 5 s unless given. */
   readonly pollMs?: number;
+  /** Builds the first catalogue; `buildCatalogue` unless given. */
+  readonly build?: CatalogueBuilder;
 }
 
 export type PricesOpening =
@@ -33,7 +35,7 @@ export type PricesOpening =
 export async function watchPrices(options: WatchOptions): Promise<PricesOpening> {
   const read = await readPriceTexts(options.folders);
   if (!read.ok) return read;
-  const built = buildCatalogue(read.layers);
+  const built = (options.build ?? buildCatalogue)(read.layers);
   if (!built.ok) return built;
   return { ok: true, prices: new WatchedPrices(options, built.catalogue, read) };
 }

@@ -1,4 +1,5 @@
 import type { ApplyFile } from "../admin/apply-file.ts";
+import type { NewSession } from "../admin/run-sessions.ts";
 import type { DatabaseSetting } from "../config/database.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Environment, Flags, ReadFile } from "../config/sources.ts";
@@ -63,6 +64,8 @@ export interface Adapters {
   examine(subject: ExamineSubject, tell: (check: Check) => void): Promise<void>;
   /** Runs until a signal ends it. */
   serve(settings: Settings, io: Io): Promise<ExitCode>;
+  /** Runs a command in a session of its own; answers the command's exit code. */
+  runInSession(order: RunOrder, settings: Settings, io: Io): Promise<number>;
   demo(options: { readonly once: boolean }, io: Io): Promise<ExitCode>;
   /** What the fake gateway can be asked to do to a request. */
   readonly sandboxScenarios: readonly { readonly usage: string; readonly description: string }[];
@@ -73,6 +76,16 @@ export interface Adapters {
     options: { readonly host: string; readonly port: number; readonly misbill: readonly string[] },
     io: Io,
   ): Promise<ExitCode>;
+}
+
+export interface RunOrder {
+  /** The command and its arguments. */
+  readonly words: readonly string[];
+  /** The name or id of the key whose session it is; null where that is not said. */
+  readonly key: string | null;
+  /** A key itself, from the environment; null for none. */
+  readonly secret: string | null;
+  readonly wish: NewSession;
 }
 
 export type WritingFiles =

@@ -128,8 +128,7 @@ function planFor(
 function tellPlan(io: Io, plan: Plan, { json, dryRun }: ApplyOptions): ExitCode {
   const print = dryRun ? printLine : note;
   if (json) printJson(io, { ...planJson(plan), applied: 0, failed: null, keys: [] });
-  else
-    for (const line of [...planLines(plan), ...(plan.changes.length === 0 ? ["nothing to do"] : [])]) print(io, line);
+  else for (const line of [...planLines(plan), sumOf(plan)]) print(io, line);
   return 0;
 }
 
@@ -140,7 +139,7 @@ async function carryOut(
   options: ApplyOptions,
 ): Promise<ExitCode> {
   const makesKeys = plan.changes.some(({ wish }) => wish.action === "keys.create");
-  if (!options.json) for (const line of planLines(plan)) note(io, line);
+  if (!options.json) for (const line of [...planLines(plan), sumOf(plan)]) note(io, line);
   const keys: NewKey[] = [];
   const out = await keysGoTo(makesKeys ? options.keysOut : undefined, (line) => {
     if (!options.json) io.stdout.write(line);
@@ -216,6 +215,15 @@ function planLines({ changes, kept }: Plan): string[] {
     }),
     ...kept.map((change) => `keep ${change.object}: it is not in the file; with --prune: ${verbOf(change)}`),
   ];
+}
+
+/** "5 to create, 1 to change, 0 to remove". */
+function sumOf({ changes }: Plan): string {
+  if (changes.length === 0) return "nothing to do";
+  const verbs = changes.map(verbOf);
+  const made = verbs.filter((verb) => verb === "create").length;
+  const changed = verbs.filter((verb) => verb === "change").length;
+  return `${made} to create, ${changed} to change, ${changes.length - made - changed} to remove`;
 }
 
 function shown(value: PlannedChange["fields"][number]["after"]): string {

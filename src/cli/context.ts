@@ -17,8 +17,8 @@ export interface CliContext {
   readonly env: Environment;
   readonly readFile: ReadFile;
   readonly adapters: Adapters;
-  /** Makes an action that reports its exit code; the command itself comes last among the arguments, as commander has it. */
-  run<A extends unknown[]>(action: (...args: A) => Promise<ExitCode>): (...args: A) => Promise<void>;
+  /** Makes an action that reports its exit code, which of `run` is any; the command itself comes last among the arguments, as commander has it. */
+  run<A extends unknown[]>(action: (...args: A) => Promise<number>): (...args: A) => Promise<void>;
 }
 
 /** Which settings a command looks at, and which it cannot do without. */

@@ -106,7 +106,7 @@ function registerShow(keys: Command, context: CliContext): void {
   const { io, adapters } = context;
   const command = keys
     .command("show <name-or-id>")
-    .description("show a key's settings and the budgets that weigh on it")
+    .description("show a key's settings and the budgets that apply to it")
     .option("--json", "print JSON");
   addSettingFlags(command, storeSettings);
   example(command, "farebox keys show alice");
@@ -141,12 +141,20 @@ function registerRevoke(keys: Command, context: CliContext): void {
   const command = keys
     .command("revoke <name-or-id>")
     .description("close a key for good; a running farebox heeds it within a second")
+    .option("--yes", "close it without asking; only a terminal is asked")
     .option("--json", "print JSON");
   addSettingFlags(command, storeSettings);
   example(command, "farebox keys revoke alice");
   command.action(
-    context.run((nameOrId: string, options: { json?: true }) =>
+    context.run((nameOrId: string, options: { yes?: true; json?: true }) =>
       withStore(context, command, "change", async (store) => {
+        const shown = await showKey(store.keys, nameOrId);
+        if (!shown.ok) return fail(io, shown.message);
+        const asks = options.yes !== true && options.json !== true && shown.key.revokedAt === null;
+        if (asks && (await adapters.ask(`Close the key ${shown.key.name} for good?`)) === false) {
+          note(io, "nothing was changed");
+          return 0;
+        }
         const revoked = await revokeKey({ keys: store.keys, clock: adapters.clock, by: changedBy(context) }, nameOrId);
         if (!revoked.ok) return fail(io, revoked.message);
         const { key, first } = revoked;

@@ -81,6 +81,7 @@ function print(io: Io, shown: PriceShown): void {
     ],
     ["tokenizer", bounds.tokenizer ?? `not published: o200k_base times ${bounds.error_factor}`],
     ["tokens of a byte", `at most ${bounds.tokens_per_byte}`],
+    ["streams", bounds.streams === "live" ? "live: a hold may grow" : "burst: the whole answer is held"],
     ["output field", fieldsText(bounds.max_output_field)],
     ["max_tool_calls", bounds.obeys_max_tool_calls ? "obeyed" : null],
     ["hidden reasoning", bounds.reasoning ? `yes, ${bounds.tokens_per_second} tokens a second` : "no"],

@@ -14,12 +14,13 @@ import { registerDemo } from "./demo.ts";
 import { registerDoctor } from "./doctor.ts";
 import { registerEstimate } from "./estimate.ts";
 import { registerExport } from "./export.ts";
-import type { ExitCode, Io } from "./io.ts";
+import type { Io } from "./io.ts";
 import { registerKeys } from "./keys.ts";
 import { registerPrices } from "./prices.ts";
 import { registerProxies } from "./proxies.ts";
 import { registerReconcile } from "./reconcile.ts";
 import { registerReport } from "./report.ts";
+import { registerRun } from "./run.ts";
 import { registerSandbox } from "./sandbox.ts";
 import { registerServe } from "./serve.ts";
 import { registerTeams } from "./teams.ts";
@@ -34,8 +35,8 @@ export interface CliSurroundings {
 }
 
 /** Runs one command line (without the program's own name) and answers its exit code. Never throws for wrong input. */
-export async function runCli(argv: readonly string[], surroundings: CliSurroundings): Promise<ExitCode> {
-  let exitCode: ExitCode = 0;
+export async function runCli(argv: readonly string[], surroundings: CliSurroundings): Promise<number> {
+  let exitCode = 0;
   const context: CliContext = {
     ...surroundings,
     run:
@@ -54,7 +55,8 @@ export async function runCli(argv: readonly string[], surroundings: CliSurroundi
   }
 }
 
-function buildProgram(context: CliContext): Command {
+/** Builds the commands. What they do is in the context; what they declare is also what docs/cli.md shows. */
+export function buildProgram(context: CliContext): Command {
   const { io, adapters } = context;
   const program = new Command("farebox")
     .description("A local OpenAI-compatible proxy that knows what every request costs")
@@ -72,6 +74,7 @@ function buildProgram(context: CliContext): Command {
     .showHelpAfterError("(add --help for usage)");
   registerServe(program, context);
   registerDemo(program, context);
+  registerRun(program, context);
   registerSandbox(program, context);
   registerKeys(program, context);
   registerTeams(program, context);

@@ -1,23 +1,28 @@
 import { Option, type Command } from "commander";
-import { formatUsd, noMoney, parseSignedUsd } from "../core/money.ts";
+import { formatUsd, noMoney, parseSignedUsd, type PicoUsd } from "../core/money.ts";
 import { completionTotal, promptTotal } from "../core/tokens.ts";
 import { isTagDimension, reportDimensions, type ReportDimension } from "../ports/ledger.ts";
 import { reportCsv } from "../reporting/csv.ts";
 import { parseInstant } from "../reporting/instants.ts";
 import { isoTime, keyNames } from "../reporting/names.ts";
-import { runReport, type Figures, type Report } from "../reporting/report.ts";
-import { dimensionsArgument } from "./arguments.ts";
+import { runReport, type Figures, type Report, type ReportLine } from "../reporting/report.ts";
+import { rounded } from "./amounts.ts";
+import { dimensionsArgument, wholeNumberArgument } from "./arguments.ts";
 import { storeSettings, withStore, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, note, printJson, printText, type Io } from "./io.ts";
 import { addSettingFlags } from "./setting-flags.ts";
-import { printTable, type TableCell } from "./table.ts";
-import { reportWhatIf } from "./what-if.ts";
+import { printTable, type Column, type TableCell } from "./table.ts";
+import { reportWhatIf, type ShownRows } from "./what-if.ts";
+
+const orders = ["cost", "saving", "requests", "tokens", "name"] as const;
 
 interface ReportOptions {
   readonly by: ReportDimension[];
   readonly since: string;
   readonly until?: string;
+  readonly sort?: (typeof orders)[number];
+  readonly top?: number;
   readonly format: "table" | "csv" | "json";
   readonly json?: true;
   readonly whatIf?: string;
@@ -34,8 +39,19 @@ export function registerReport(program: Command, context: CliContext): void {
         .argParser(dimensionsArgument)
         .default(["model"], "model"),
     )
-    .option("--since <when>", "from then on: 24h, 7d, 2026-11-20 (from its beginning) or an ISO instant", "7d")
+    .option(
+      "--since <when>",
+      "from then on: 24h, 7d, the beginning of today, yesterday, week, month, last-month or 2026-11-20, or an ISO instant",
+      "7d",
+    )
     .option("--until <when>", "to before then, written likewise (default: now)")
+    .addOption(
+      new Option(
+        "--sort <order>",
+        "what comes first: the largest of these, or names in their order (default: cost; days and hours by time)",
+      ).choices(orders),
+    )
+    .option("--top <count>", "only so many rows; the total stays that of all", wholeNumberArgument(1, 1_000_000))
     .addOption(new Option("--format <format>", "how to print it").choices(["table", "csv", "json"]).default("table"))
     .option("--json", "the same as --format json")
     .option(
@@ -45,7 +61,7 @@ export function registerReport(program: Command, context: CliContext): void {
   addSettingFlags(command, storeSettings);
   example(
     command,
-    "farebox report --by key,model --since 30d",
+    "farebox report --by key,model --since month --top 10",
     "farebox report --by tag:feature,day --since 2026-11-01 --format csv",
   );
   command.action(
@@ -59,11 +75,12 @@ export function registerReport(program: Command, context: CliContext): void {
         if (until.at < since.at) return fail(io, "--until must not be before --since");
         const query = { by: options.by, since: since.at, until: until.at };
         const format = options.json ? "json" : options.format;
+        const shown: ShownRows = (rows) => sorted(rows, options).slice(0, options.top);
         if (options.whatIf !== undefined)
-          return reportWhatIf(context, store, query, { folder: options.whatIf, format });
+          return reportWhatIf(context, store, query, { folder: options.whatIf, format, shown });
         const nameOf = await keyNames(store.keys);
         const report = await runReport({ ledger: store.ledger, nameOf }, query);
-        print(io, report, format);
+        print(io, report, format, shown(report.rows));
         const pruned = options.by.some(isTagDimension) ? await store.ledger.prunedUntil() : null;
         if (pruned !== null && pruned > since.at)
           note(io, `charges before ${isoTime(pruned)} were pruned: what is left of them is sums without tags`);
@@ -73,49 +90,76 @@ export function registerReport(program: Command, context: CliContext): void {
   );
 }
 
-function print(io: Io, report: Report, format: ReportOptions["format"]): void {
-  if (format === "json") printJson(io, report);
-  else if (format === "csv") printText(io, reportCsv(report));
-  else printReport(io, report);
+/** Orders rows by a figure, the largest first. Days and hours follow each other unless another order is asked for. */
+function sorted<R extends Figures>(rows: readonly R[], { by, sort }: Pick<ReportOptions, "by" | "sort">): readonly R[] {
+  const isTimeline = by.includes("day") || by.includes("hour");
+  const order = sort ?? (isTimeline ? "name" : "cost");
+  if (order === "name") return rows;
+  return rows.toSorted((a, b) => compare(figureOf[order](b), figureOf[order](a)));
 }
 
-function printReport(io: Io, report: Report): void {
+const figureOf: Readonly<Record<Exclude<(typeof orders)[number], "name">, (row: Figures) => bigint>> = {
+  cost: costOf,
+  saving: ({ saving_usd }) => parseSignedUsd(saving_usd) ?? noMoney,
+  requests: ({ requests }) => BigInt(requests),
+  tokens: ({ tokens }) => BigInt(promptTotal(tokens) + completionTotal(tokens)),
+};
+
+function costOf({ cost_usd }: Figures): PicoUsd {
+  return parseSignedUsd(cost_usd) ?? noMoney;
+}
+
+function compare(a: bigint, b: bigint): number {
+  return a === b ? 0 : a < b ? -1 : 1;
+}
+
+function print(io: Io, report: Report, format: ReportOptions["format"], rows: readonly ReportLine[]): void {
+  if (format === "json") printJson(io, { ...report, rows });
+  else if (format === "csv") printText(io, reportCsv({ ...report, rows }));
+  else printReport(io, report, rows);
+}
+
+function printReport(io: Io, report: Report, shown: readonly ReportLine[]): void {
   // Most have none: the table stays narrow.
   const hasRetries = report.total.retries > 0;
   const inDoubt = report.total.cost_in_doubt_usd;
   const hasDoubts = inDoubt !== formatUsd(noMoney);
-  const figures = [
-    "requests",
-    ...(hasRetries ? ["retries"] : []),
-    "input tokens",
-    "output tokens",
-    "cost",
-    ...(hasDoubts ? ["in doubt"] : []),
-    "list cost",
-    "saving",
-  ];
+  const figures: Column[] = [
+    { title: "requests" },
+    ...(hasRetries ? [{ title: "retries" }] : []),
+    { title: "input tokens" },
+    { title: "output tokens" },
+    { title: "cost" },
+    ...(hasDoubts ? [{ title: "in doubt" }] : []),
+    { title: "list cost", narrow: "drop" as const },
+    { title: "saving", narrow: "drop" as const },
+  ].map((column) => ({ ...column, align: "right" }));
+  const usd = io.isTTY ? rounded : (exact: string) => exact;
   const cells = (row: Figures): TableCell[] => [
     row.requests,
     ...(hasRetries ? [row.retries] : []),
     promptTotal(row.tokens),
     completionTotal(row.tokens),
-    row.cost_usd,
-    ...(hasDoubts ? [row.cost_in_doubt_usd] : []),
-    row.list_cost_usd,
-    row.saving_usd,
+    usd(row.cost_usd),
+    ...(hasDoubts ? [usd(row.cost_in_doubt_usd)] : []),
+    usd(row.list_cost_usd),
+    usd(row.saving_usd),
   ];
-  const rows = report.rows.map((row) => [...report.by.map((name) => row[name] ?? null), ...cells(row)]);
+  const rows = shown.map((row) => [...report.by.map((name) => row[name] ?? null), ...cells(row)]);
   const totalLabels = report.by.map((_, index) => (index === 0 ? "total" : ""));
   printTable(
     io,
-    [...report.by.map((title) => ({ title })), ...figures.map((title) => ({ title, align: "right" as const }))],
+    [...report.by.map((title) => ({ title, narrow: "cut" as const })), ...figures],
     [...rows, [...totalLabels, ...cells(report.total)]],
-    report.rows.map(({ cost_usd }) => parseSignedUsd(cost_usd) ?? noMoney),
+    shown.map(costOf),
   );
+  if (shown.length < report.rows.length)
+    note(io, `${shown.length} of ${report.rows.length} rows; the total is that of all`);
   if (io.isTTY) note(io, `USD, ${report.since} to ${report.until}`);
   const inexact = Object.entries(report.total.by_source).filter(([source]) => source !== "reported");
   for (const [source, { requests, cost_usd }] of inexact) {
-    if (requests > 0) note(io, `of it ${source}: USD ${cost_usd} of ${requests} requests`);
+    if (requests > 0)
+      note(io, `of which ${source}: $${usd(cost_usd)} (${requests} request${requests === 1 ? "" : "s"})`);
   }
   if (hasDoubts)
     note(io, `of it in doubt: USD ${inDoubt}, which the gateway may bill differently; charges show says why`);

@@ -16,7 +16,7 @@ export function addSettingFlags(command: Command, names: readonly SettingName[] 
     const value = isSwitch(name) ? `[${kind.placeholder}]` : `<${kind.placeholder}>`;
     const shown = fallback === null || isSwitch(name) ? "" : ` (default: ${fallback})`;
     command.addOption(
-      new Option(`${flagOf(name)} ${value}`, `${meaning}${shown} [${variableOf(name)}]`).helpGroup(heading),
+      new Option(`${flagOf(name)} ${value}`, `${meaning}${shown} [${variableOf(name)}]`).helpGroup(settingFlagsHeading),
     );
   }
   if (secrets.length > 0) {
@@ -29,7 +29,8 @@ export function addSettingFlags(command: Command, names: readonly SettingName[] 
   return command;
 }
 
-const heading = "Settings:";
+/** The heading of these flags in a command's help; by it they are told from its own options. */
+export const settingFlagsHeading = "Settings:";
 
 /** A flag that may stand alone, which means 1. */
 function isSwitch(name: SettingName): boolean {
@@ -40,7 +41,9 @@ function isSwitch(name: SettingName): boolean {
 export function settingFlagsOf(command: Command): Flags {
   const flags: Partial<Record<SettingName, string>> = {};
   for (const name of settingNames) {
-    const option = command.options.find((each) => each.long === flagOf(name) && each.helpGroupHeading === heading);
+    const option = command.options.find(
+      (each) => each.long === flagOf(name) && each.helpGroupHeading === settingFlagsHeading,
+    );
     const value: unknown = option === undefined ? undefined : command.getOptionValue(option.attributeName());
     if (value === true) flags[name] = "1";
     else if (typeof value === "string") flags[name] = value;

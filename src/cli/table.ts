@@ -6,12 +6,19 @@ export interface Column {
   readonly title: string;
   /** Figures stand to the right. */
   readonly align?: "right";
+  /** Where the terminal has no room for all: left out, or cut. */
+  readonly narrow?: "drop" | "cut";
 }
 
 export type TableCell = string | number | null;
 
 /** What is drawn behind a table's rows where the terminal has room: one part of the widest for each of the first rows. */
 export type Chart = readonly PicoUsd[];
+
+/** Spaces between columns. */
+const gap = 2;
+/** A text that is cut keeps so much. */
+const cutWidthMin = 8;
 
 /** A chart narrower than this says nothing; a wider one than that says no more. */
 const chartWidths = { min: 6, max: 30 };
@@ -29,17 +36,18 @@ export function printTable(
     for (const line of [titles, ...body]) io.stdout.write(`${line.join("\t")}\n`);
     return;
   }
-  const widths = columns.map((_, index) => Math.max(...[titles, ...body].map((line) => line[index]?.length ?? 0)));
+  const shown = fitted(columns, [titles, ...body], io.columns ?? 80);
+  const widths = shown.map(({ width }) => width);
   const aligned = (line: readonly string[]) =>
-    columns.map(({ align }, index) => {
-      const [text, width] = [line[index] ?? "", widths[index] ?? 0];
+    shown.map(({ index, align, width }) => {
+      const text = cut(line[index] ?? "", width);
       return align === "right" ? text.padStart(width) : text.padEnd(width);
     });
   io.stdout.write(`${bold(io, aligned(titles).join("  ").trimEnd())}\n`);
   const bars = barsOf(
     io,
     chart,
-    widths.reduce((total, width) => total + width + 2, 0),
+    widths.reduce((total, width) => total + width + gap, 0),
   );
   for (const [index, line] of body.entries()) {
     const bar = bars[index] ?? "";
@@ -47,6 +55,34 @@ export function printTable(
       `${bar === "" ? aligned(line).join("  ").trimEnd() : `${aligned(line).join("  ")}  ${styled(io, "cyan", bar)}`}\n`,
     );
   }
+}
+
+interface ShownColumn extends Column {
+  readonly index: number;
+  readonly width: number;
+}
+
+/** The columns that a terminal has room for, with their widths: first some are left out, the last one first, then texts are cut. */
+function fitted(columns: readonly Column[], lines: readonly (readonly string[])[], room: number): ShownColumn[] {
+  let shown = columns.map((column, index) => ({
+    ...column,
+    index,
+    width: Math.max(...lines.map((line) => line[index]?.length ?? 0)),
+  }));
+  const over = () => shown.reduce((total, { width }) => total + width + gap, -gap) - room;
+  for (;;) {
+    const dropped = over() > 0 ? shown.findLast(({ narrow }) => narrow === "drop") : undefined;
+    if (dropped === undefined) break;
+    shown = shown.filter((column) => column !== dropped);
+  }
+  for (const column of shown.filter(({ narrow }) => narrow === "cut").toSorted((a, b) => b.width - a.width)) {
+    column.width -= Math.max(0, Math.min(over(), column.width - cutWidthMin));
+  }
+  return shown;
+}
+
+function cut(text: string, width: number): string {
+  return text.length <= width ? text : `${text.slice(0, width - 1)}…`;
 }
 
 function barsOf(io: Io, chart: Chart, tableWidth: number): string[] {

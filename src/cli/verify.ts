@@ -23,7 +23,7 @@ export function registerVerify(program: Command, context: CliContext): void {
     .description("recompute every sum and amount of the ledger from its charges; exit 1 when one differs")
     .option(
       "--repair",
-      "make sums that differ anew from the charges, beside a running serve too; charges are never changed",
+      "rebuild sums that differ from the charges, next to a running serve too; charges are never changed",
     )
     .option("--json", "print JSON");
   addSettingFlags(command, storeSettings);

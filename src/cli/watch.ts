@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { askedKey } from "../admin/keys.ts";
 import { shownDatabase } from "../config/database.ts";
 import type { Charge } from "../core/charge.ts";
 import { chargeJson } from "../reporting/charges.ts";
@@ -40,10 +41,9 @@ export function registerWatch(program: Command, context: CliContext): void {
   command.action(
     context.run((options: WatchOptions) =>
       withStore(context, command, "read", async (store) => {
-        const { key: asked } = options;
-        const key = asked === undefined ? undefined : await store.keys.find(asked);
-        if (asked !== undefined && key === undefined)
-          return fail(context.io, `there is no key named ${JSON.stringify(asked)}`);
+        const named = await askedKey(store.keys, options.key);
+        if (!named.ok) return fail(context.io, named.message);
+        const { key } = named;
         const filter: WatchFilter = {
           ...(key && { key: key.id }),
           ...(options.team !== undefined && { team: options.team }),

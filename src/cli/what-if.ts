@@ -3,6 +3,7 @@ import type { NotRecomputed } from "../core/what-if.ts";
 import type { ReportQuery } from "../ports/ledger.ts";
 import { whatIfCsv } from "../reporting/csv.ts";
 import { keyNames } from "../reporting/names.ts";
+import type { Figures } from "../reporting/report.ts";
 import { runWhatIf, type Leftovers, type WhatIfReport } from "../reporting/what-if.ts";
 import type { CliContext, OpenStore } from "./context.ts";
 import { fail, note, printJson, printText, type ExitCode, type Io } from "./io.ts";
@@ -10,19 +11,23 @@ import { priceFolder } from "./price-folder.ts";
 import { progress } from "./progress.ts";
 import { printTable, type TableCell } from "./table.ts";
 
+/** The rows that were asked for, in the order that was. */
+export type ShownRows = <R extends Figures>(rows: readonly R[]) => readonly R[];
+
 /** `report --what-if FOLDER`: the same traffic under the shipped prices and those of a folder. */
 export async function reportWhatIf(
   { io, adapters }: CliContext,
   store: OpenStore,
   query: ReportQuery,
-  how: { readonly folder: string; readonly format: "table" | "csv" | "json" },
+  how: { readonly folder: string; readonly format: "table" | "csv" | "json"; readonly shown: ShownRows },
 ): Promise<ExitCode> {
   const loading = await adapters.loadCatalogue(priceFolder(how.folder));
   if (!loading.ok) return fail(io, loading.faults);
   const nameOf = await keyNames(store.keys);
   const bar = progress(io, "recomputed", how.format !== "json" && (io.isErrorTTY ?? io.isTTY));
-  const report = await runWhatIf({ ledger: store.ledger, nameOf, catalogue: loading.catalogue }, query, bar.show);
+  const all = await runWhatIf({ ledger: store.ledger, nameOf, catalogue: loading.catalogue }, query, bar.show);
   bar.end();
+  const report = { ...all, rows: how.shown(all.rows) };
   if (how.format === "json") printJson(io, report);
   else if (how.format === "csv") printText(io, whatIfCsv(report));
   else printWhatIf(io, report);

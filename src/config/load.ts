@@ -120,7 +120,7 @@ function textIn(source: Source, name: SettingName, fileForm: boolean, readFile: 
 function missing(needs: readonly SettingName[], found: readonly Found[]): string[] {
   return found
     .filter(({ name, value }) => needs.includes(name) && value === null)
-    .map(({ name, label }) => `${label} is not set: ${settingOf(name).meaning}`);
+    .map(({ name, label }) => `${label} is not set: ${settingOf(name).meaning}; export it, or run farebox demo`);
 }
 
 /** Rules over more than one setting, and the one that needs the calendar. A setting that is itself wrong is undefined here. */

@@ -65,7 +65,7 @@ export interface Settings {
   };
   readonly tasks: { readonly ceilings: "off" | "enforce" };
   readonly timeZone: string;
-  readonly stream: { readonly usage: "pass" | "inject"; readonly sliceTokens: number };
+  readonly stream: { readonly usage: "auto" | "pass" | "inject"; readonly sliceTokens: number };
   readonly metrics: { readonly token: Secret | null; readonly keysMax: number; readonly otel: boolean };
   readonly logLevel: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
 }

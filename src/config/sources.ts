@@ -50,9 +50,12 @@ export function environmentSource(env: Environment): Source {
   };
 }
 
+/** A key for `farebox run`: no setting of the proxy. */
+export const keyVariable = "FAREBOX_KEY";
+
 /** One line for each FAREBOX_ variable that is no setting. Values are never shown. */
 export function unknownVariables(env: Environment): string[] {
-  const known = [...writableNames.map(variableOf), configVariable];
+  const known = [...writableNames.map(variableOf), configVariable, keyVariable];
   return Object.keys(env)
     .filter((name) => name.startsWith(variablePrefix) && !known.includes(name) && !isInjected(name, env[name]))
     .sort()

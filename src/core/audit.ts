@@ -3,6 +3,7 @@ import { namedScope, type Budget } from "./budget.ts";
 import { isoTime, isoTimeOrNull } from "./iso-time.ts";
 import type { Key, KeyChange } from "./keys.ts";
 import { formatUsd, noMoney, type PicoUsd } from "./money.ts";
+import type { RunSession } from "./run-sessions.ts";
 import type { Team } from "./teams.ts";
 
 /*
@@ -24,7 +25,8 @@ export type AuditAction =
   | "charges.adjust"
   | "admins.create"
   | "admins.revoke"
-  | "proxies.end";
+  | "proxies.end"
+  | "sessions.create";
 
 /** The name under which the operating system's user makes changes from the command line; no admin is called so. */
 export function operatingSystemUser(name: string): string {
@@ -40,7 +42,7 @@ export interface NewAuditEntry {
   /** An admin's name, `os:NAME` for a user of the command line, or `farebox`. */
   readonly by: string;
   readonly action: AuditAction;
-  /** What was changed: `key:NAME`, `team:NAME`, `budget:SCOPE/PERIOD`, `charge:ID`, `admin:NAME`, `proxy:NAME`. */
+  /** What was changed: `key:NAME`, `team:NAME`, `budget:SCOPE/PERIOD`, `charge:ID`, `admin:NAME`, `proxy:NAME`, `session:ID`. */
   readonly object: string;
   /** Null for what was not there before. */
   readonly before: Facts | null;
@@ -206,6 +208,24 @@ export function proxyEndEntry(
     object: `proxy:${name}`,
     before: { run, state, holds, held_usd: formatUsd(held) },
     after: { run, state: "ended", holds: 0, held_usd: formatUsd(noMoney) },
+  };
+}
+
+/** The entry of a session that was begun with the ledger, in place of its key. */
+export function sessionEntry(session: RunSession, key: Pick<Key, "name">, by: string): NewAuditEntry {
+  const { id, tags, budget, createdAt, expiresAt } = session;
+  return {
+    at: createdAt,
+    by,
+    action: "sessions.create",
+    object: `session:${id}`,
+    before: null,
+    after: {
+      key: key.name,
+      expires_at: isoTime(expiresAt),
+      budget_usd: budget === null ? null : formatUsd(budget),
+      tags,
+    },
   };
 }
 

@@ -17,6 +17,8 @@ export interface RequestSize {
   readonly choices: number;
   /** The largest stated maximum; null when absent, infinite (the model's) when malformed or absurd, 0 where nothing is written. */
   readonly outputLimit: number | null;
+  /** UTF-8 bytes of a predicted answer: what of it does not come true is billed as output of each choice. */
+  readonly predictedBytes?: number;
   /** Fields that can cost money and that no catalogue entry bounds. */
   readonly unboundedFields: readonly string[];
 }
@@ -70,6 +72,11 @@ export function partTokens(size: RequestSize, model: ModelLimits): number | null
 /** The most completion tokens of all choices together. A stated limit above the model's own counts as the model's. */
 export function outputBound(size: RequestSize, model: ModelLimits): number {
   return Math.min(size.outputLimit ?? model.outputTokensMax, model.outputTokensMax) * size.choices;
+}
+
+/** The most completion tokens of a predicted answer that does not come true, of all choices together. */
+export function predictedBound({ predictedBytes = 0, choices }: RequestSize, { tokensPerByte }: ModelLimits): number {
+  return scaleTokens(predictedBytes, tokensPerByte) * choices;
 }
 
 /**

@@ -1,11 +1,15 @@
 import type { PicoUsd } from "./money.ts";
 import type { HoldBasis } from "./output-cap.ts";
+import { isRunSession, runSessionOf, sessionTag } from "./tags.ts";
 
-/** Whom a budget weighs on. `eachKey` is a default that every key (of a team, where one is named) has for itself. */
+/**
+ * Whom a budget applies to. `eachKey` is a default that every key (of a team, where one is named) has for itself. `session`: only
+ * what the key does in that session of `farebox run`.
+ */
 export type Scope =
   | { readonly kind: "all" }
   | { readonly kind: "team"; readonly team: string }
-  | { readonly kind: "key"; readonly key: string }
+  | { readonly kind: "key"; readonly key: string; readonly session?: string }
   | { readonly kind: "eachKey"; readonly team: string | null };
 
 /** Calendar windows in the configured time zone; weeks start on Monday; `total` never ends. */
@@ -43,6 +47,17 @@ export interface BudgetWindow extends Span {
 export interface Caller {
   readonly key: string;
   readonly team: string | null;
+  /** The session of `farebox run` that it is made in; left out or null for none. */
+  readonly session?: string | null;
+}
+
+/** Returns who made a charge. */
+export function callerOf({
+  key,
+  team,
+  tags,
+}: Omit<Caller, "session"> & { readonly tags: Readonly<Record<string, string>> }): Caller {
+  return { key, team, session: runSessionOf(tags) };
 }
 
 export function weighsOn(scope: Scope, caller: Caller): boolean {
@@ -52,14 +67,14 @@ export function weighsOn(scope: Scope, caller: Caller): boolean {
     case "team":
       return scope.team === caller.team;
     case "key":
-      return scope.key === caller.key;
+      return scope.key === caller.key && (scope.session === undefined || scope.session === caller.session);
     case "eachKey":
       return caller.key !== "" && (scope.team === null || scope.team === caller.team);
   }
 }
 
 /** The scopes that weigh on a caller, formatted: exactly those of which `weighsOn` says so. */
-export function scopesWeighingOn({ key, team }: Caller): string[] {
+export function scopesWeighingOn({ key, team, session = null }: Caller): string[] {
   const ofKey: Scope[] =
     key === ""
       ? []
@@ -67,9 +82,15 @@ export function scopesWeighingOn({ key, team }: Caller): string[] {
           { kind: "key", key },
           { kind: "eachKey", team: null },
         ];
+  const ofSession: Scope[] = key === "" || session === null ? [] : [{ kind: "key", key, session }];
   const ofTeam: Scope[] = team === null ? [] : [{ kind: "team", team }];
   const ofMember: Scope[] = key === "" || team === null ? [] : [{ kind: "eachKey", team }];
-  return [{ kind: "all" } as const, ...ofKey, ...ofTeam, ...ofMember].map(formatScope);
+  return [{ kind: "all" } as const, ...ofKey, ...ofSession, ...ofTeam, ...ofMember].map(formatScope);
+}
+
+/** Whether a budget is that of a session of `farebox run`: made with it, and removed after it. */
+export function isOfSession(scope: Scope): boolean {
+  return scope.kind === "key" && scope.session !== undefined;
 }
 
 /** The team that a scope names; null for none. */
@@ -82,7 +103,7 @@ export function subjectOf(scope: Scope, caller: Caller): string {
   return scope.kind === "eachKey" ? caller.key : "";
 }
 
-/** The stored and displayed form: `all`, `team:NAME`, `key:ID`, `each-key`, `each-key:TEAM`. */
+/** The stored and displayed form: `all`, `team:NAME`, `key:ID`, `key:ID tag:session=run_…`, `each-key`, `each-key:TEAM`. */
 export function formatScope(scope: Scope): string {
   switch (scope.kind) {
     case "all":
@@ -90,7 +111,7 @@ export function formatScope(scope: Scope): string {
     case "team":
       return `team:${scope.team}`;
     case "key":
-      return `key:${scope.key}`;
+      return scope.session === undefined ? `key:${scope.key}` : `key:${scope.key} tag:${sessionTag}=${scope.session}`;
     case "eachKey":
       return scope.team === null ? "each-key" : `each-key:${scope.team}`;
   }
@@ -99,13 +120,20 @@ export function formatScope(scope: Scope): string {
 /** The form that users know: a key by its name, where there is one, instead of its id. */
 export function namedScope(scope: Scope, nameOf: (keyId: string) => string | null | undefined): string {
   if (scope.kind !== "key") return formatScope(scope);
-  return formatScope({ kind: "key", key: nameOf(scope.key) ?? scope.key });
+  return formatScope({ ...scope, key: nameOf(scope.key) ?? scope.key });
 }
 
 const scopePattern = /^(?:(all)|(?:(team|key):(.+))|(?:each-key(?::(.+))?))$/;
 
+const sessionPattern = /^key:([^ ]+) tag:session=(.*)$/;
+
 /** Reads what `formatScope` wrote; undefined when it is none of its forms. */
 export function parseScope(text: string): Scope | undefined {
+  const ofSession = sessionPattern.exec(text);
+  if (ofSession !== null) {
+    const [, key = "", session = ""] = ofSession;
+    return isRunSession(session) ? { kind: "key", key, session } : undefined;
+  }
   const match = scopePattern.exec(text);
   if (match === null) return undefined;
   const [, all, kind, name, team] = match;

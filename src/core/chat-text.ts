@@ -39,5 +39,4 @@ export interface OutputSchema {
 }
 
 /** How OpenAI's models see a chat: `harmony` is the form of those that reason, `chat` that of the others. */
-export const promptForms = ["chat", "harmony"] as const;
-export type PromptForm = (typeof promptForms)[number];
+export type PromptForm = "chat" | "harmony";

@@ -29,7 +29,7 @@ export type PostgresUrlResult =
   /** Completes the sentence "FAREBOX_DATABASE …", without any of the text. */
   | { readonly ok: false; readonly problem: string };
 
-/** The words of `sslmode` that say what they do; see docs/deploy.md. */
+/** The words of `sslmode` that say what they do; see docs/postgresql.md. */
 const modes: Readonly<Record<string, PostgresTls>> = {
   disable: "none",
   "no-verify": "unverified",

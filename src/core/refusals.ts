@@ -41,6 +41,7 @@ export type Refusal =
   | { readonly code: "request_too_large"; readonly limitBytes: number; readonly setting?: null }
   | { readonly code: "request_timeout" }
   | { readonly code: "unsupported_encoding"; readonly encoding: string }
+  | { readonly code: "websocket_unsupported" }
   | { readonly code: "unknown_host"; readonly host: string }
   | { readonly code: "rate_limit_exceeded"; readonly met: LimitMet; readonly retryAfterSeconds: number }
   | { readonly code: "concurrency_limit"; readonly met: LimitMet | CeilingMet; readonly retryAfterSeconds: number }
@@ -84,6 +85,7 @@ const everyCode: Readonly<Record<RefusalCode, null>> = {
   request_too_large: null,
   request_timeout: null,
   unsupported_encoding: null,
+  websocket_unsupported: null,
   unknown_host: null,
   rate_limit_exceeded: null,
   concurrency_limit: null,

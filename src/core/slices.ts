@@ -1,4 +1,5 @@
 import type { PicoUsd } from "./money.ts";
+import { scaleTokens, type Permille } from "./tokens.ts";
 
 /*
  * A stream that states no maximum holds a slice of output at first, and its hold grows as it runs. All figures are
@@ -32,7 +33,7 @@ export interface Standing {
 export type Step = "wait" | "count" | "extend";
 
 /** Kept for what the gateway has sent and nobody has read yet. */
-export function reserveTokens({ sliceTokens }: Slices): number {
+export function reserveTokens({ sliceTokens }: Pick<Slices, "sliceTokens">): number {
   return Math.ceil(sliceTokens / 4);
 }
 
@@ -53,6 +54,25 @@ export function nextStep(standing: Standing, slices: Slices): Step {
   // Near the line a count changes little: the next tokens reach it all the same.
   const near = standing.refused ? Math.min(slices.sliceTokens / 16, 8) : slices.sliceTokens / 8;
   return standing.uncounted > 0 && standing.counted < line - near ? "count" : "extend";
+}
+
+/**
+ * How far a count may pass a stated maximum before the gateway is taken not to obey it: a tenth, what the tokenizer may err
+ * by, and some tokens that no text shows.
+ */
+export function statedSlack(statedTokens: number, errorFactor: Permille): number {
+  return scaleTokens(statedTokens, errorFactor) - statedTokens + Math.ceil(statedTokens / 10) + 64;
+}
+
+/** Whether more may have been written than a stated maximum allows. */
+export function passesStated(standing: Standing, slices: Slices): boolean {
+  return !isWorstCase(standing, slices) && written(standing) > standing.covered;
+}
+
+/** As `nextStep` for a stated maximum: its stream ends by itself, so nothing is done before it has passed it by a count. */
+export function stepBeyondStated(standing: Standing, slices: Slices): Step {
+  if (!passesStated(standing, slices)) return "wait";
+  return standing.uncounted > 0 ? "count" : "extend";
 }
 
 /** Up to where a hold should cover next, and the least that lets the stream go on. */

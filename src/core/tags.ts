@@ -10,3 +10,17 @@ export const tagValueBytesMax = 128;
 export function isTagName(text: string): boolean {
   return /^[a-z0-9][a-z0-9._-]{0,62}$/.test(text);
 }
+
+/** The tag that names the session of `farebox run` in which a request was made. */
+export const sessionTag = "session";
+
+/** Whether a value of the session's tag belongs to `farebox run`: only its credential may carry it. */
+export function isRunSession(value: string): boolean {
+  return /^run_[a-z0-9]{1,40}$/.test(value);
+}
+
+/** Returns the session of `farebox run` that tags name; null for none. */
+export function runSessionOf(tags: Readonly<Record<string, string>>): string | null {
+  const value = Object.hasOwn(tags, sessionTag) ? tags[sessionTag] : undefined;
+  return value !== undefined && isRunSession(value) ? value : null;
+}

@@ -321,6 +321,15 @@ export interface Health {
       readonly orphaned: boolean;
     }[];
   };
+  /** Models whose streams came at once. */
+  readonly stream_bursts: readonly {
+    readonly model: string;
+    /** Null for all keys. */
+    readonly key: string | null;
+    readonly all_keys: boolean;
+    readonly since: Iso;
+    readonly live_streams: number;
+  }[];
   readonly gateway: {
     readonly since: Iso;
     readonly requests: number;

@@ -11,6 +11,8 @@ export interface GatewayOptions {
   readonly baseUrl: string;
   readonly apiKey: string;
   readonly clock: Clock;
+  /** How long an unused connection is kept, in milliseconds; `idleSocketMs` unless given. */
+  readonly idleMs?: number;
 }
 
 /** The gateway behind its port, with the engine that the settings name. */

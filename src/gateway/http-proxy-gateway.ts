@@ -9,11 +9,16 @@ import { destinationOf, idleSocketMs, isStreamed, outgoing } from "./outgoing.ts
 import type { EnginePair } from "./pair.ts";
 
 /** The gateway, with http-proxy-middleware 4 as its engine. */
-export function createHttpProxyGateway({ baseUrl, apiKey, clock }: GatewayOptions): Gateway & AsyncDisposable {
+export function createHttpProxyGateway({
+  baseUrl,
+  apiKey,
+  clock,
+  idleMs = idleSocketMs,
+}: GatewayOptions): Gateway & AsyncDisposable {
   const destination = destinationOf(baseUrl);
   const { origin } = destination;
   const target = new URL(origin);
-  const agentOptions = { keepAlive: true, maxSockets: Infinity, maxFreeSockets: 1024, timeout: idleSocketMs } as const;
+  const agentOptions = { keepAlive: true, maxSockets: Infinity, maxFreeSockets: 1024, timeout: idleMs } as const;
   const agent = target.protocol === "https:" ? new https.Agent(agentOptions) : new http.Agent(agentOptions);
   const attemptOf = (pair: unknown) => (pair as Launched).attempt;
 

@@ -6,15 +6,20 @@ import { destinationOf, idleSocketMs, outgoing } from "./outgoing.ts";
 import { UndiciAttempt } from "./undici-attempt.ts";
 
 /** The gateway, with undici as its engine. */
-export function createUndiciGateway({ baseUrl, apiKey, clock }: GatewayOptions): Gateway & AsyncDisposable {
+export function createUndiciGateway({
+  baseUrl,
+  apiKey,
+  clock,
+  idleMs = idleSocketMs,
+}: GatewayOptions): Gateway & AsyncDisposable {
   const destination = destinationOf(baseUrl);
   const { origin } = destination;
   const pool = new Pool(origin, {
     connections: null,
     pipelining: 1,
-    keepAliveTimeout: idleSocketMs,
+    keepAliveTimeout: idleMs,
     // Above a server's own hint, which may be far longer.
-    keepAliveMaxTimeout: idleSocketMs,
+    keepAliveMaxTimeout: idleMs,
     allowH2: false,
     // Silence is the call's affair, with one timer for connecting, head and body.
     headersTimeout: 0,

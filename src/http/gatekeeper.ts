@@ -65,6 +65,7 @@ export function gatekeeper(
     }
     if (origin.kind === "foreign" && !isLinkedPage(request, clean?.path ?? ""))
       return exchange.refuse({ code: "cross_site", origin: origin.origin });
+    if (/\bwebsocket\b/i.test(request.headers.upgrade ?? "")) return exchange.refuse({ code: "websocket_unsupported" });
     if (clean === undefined) return exchange.refuse({ code: "not_found", message: "There is no such path." });
     if (request.method === "OPTIONS" && origin.kind === "permitted")
       return exchange.answer(204, preflightHeaders(request), "");

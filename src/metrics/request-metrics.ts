@@ -18,7 +18,14 @@ const statusesMax = 100;
 
 type Heard = Pick<
   Events,
-  "requestStarted" | "requestEnded" | "refused" | "unknownFields" | "adminFailed" | "ledgerWrote" | "admitted"
+  | "requestStarted"
+  | "requestEnded"
+  | "refused"
+  | "unknownFields"
+  | "streamBurst"
+  | "adminFailed"
+  | "ledgerWrote"
+  | "admitted"
 >;
 
 /**
@@ -73,6 +80,11 @@ export function requestMetrics(
     help: "Fields, headers and query parameters of requests that Farebox does not know, by route and name.",
     labels: ["route", "field"],
   });
+  const bursts = counts({
+    name: "farebox_stream_bursts_total",
+    help: "Streams that came at once instead of as they were generated, so that their model was marked, by model.",
+    labels: ["model"],
+  });
   const fieldNames = new BoundedLabel(fieldsMax);
   const writes = new HistogramFamily({
     name: "farebox_ledger_write_seconds",
@@ -100,7 +112,7 @@ export function requestMetrics(
   const begun = new Set<string>();
   const modelLabel = (model: string | null) => (model === null ? "" : models.of(model));
   return {
-    families: [requests, duration, firstToken, overhead, refusals, adminTries, unknownFields, writes],
+    families: [requests, duration, firstToken, overhead, refusals, adminTries, unknownFields, bursts, writes],
     lost(requests, streams) {
       running.requests -= requests;
       running.streams -= streams;
@@ -117,6 +129,7 @@ export function requestMetrics(
         begun.add(series);
         for (const stream of ["false", "true"]) requests.of(route, label, statuses.of("200"), stream);
         for (const family of [duration, firstToken, overhead]) family.of(route, label);
+        bursts.of(label);
       },
       requestEnded(event) {
         running.requests--;
@@ -134,6 +147,7 @@ export function requestMetrics(
         for (const field of fields)
           unknownFields.of(route, plainName.test(field) ? fieldNames.of(field) : other).add(1);
       },
+      streamBurst: ({ model }) => bursts.of(modelLabel(model)).add(1),
       adminFailed: (why) => adminTries.of(why).add(1),
       ledgerWrote: (length) => writeLengths.observe(length),
     },

@@ -3,6 +3,7 @@ import type { PromptForm } from "../core/chat-text.ts";
 import type { ImageRule } from "../core/image-tokens.ts";
 import type { TextApi } from "../core/output-cap.ts";
 import type { PinnedPrice } from "../core/price.ts";
+import type { StreamKind } from "../core/stream-bursts.ts";
 import type { RouteMatch } from "../core/task-routes.ts";
 import type { Permille, TokenClass, Unit } from "../core/tokens.ts";
 
@@ -41,6 +42,8 @@ export interface CatalogueModel extends ModelLimits {
   readonly billsServerErrors: boolean;
   /** Whether `max_tool_calls` bounds the calls of hosted tools in one request. */
   readonly obeysMaxToolCalls: boolean;
+  /** Whether its answer comes as it is generated, or may come at once. */
+  readonly streams: StreamKind;
   /** The field of a request that limits the model's output, by API; absent where it is not known. */
   readonly maxOutputField: Readonly<Partial<Record<TextApi, string | undefined>>>;
 }

@@ -76,6 +76,8 @@ export interface Events {
   refused(refusal: Refusal): void;
   /** A request has fields that Farebox does not know: their paths. */
   unknownFields(event: { readonly route: string; readonly fields: readonly string[] }): void;
+  /** A stream came at once, so that its model is marked. `model`: the catalogue's id. */
+  streamBurst(event: { readonly model: string }): void;
   /** A failed try to use the admin API. */
   adminFailed(why: AdminFailure): void;
   posted(event: ChargePosted): void;

@@ -8,6 +8,7 @@ import type { PriceVersion } from "../core/price.ts";
 import type { RawUnits } from "../core/raw-units.ts";
 import type { CorrectionMade } from "../core/reconciliation.ts";
 import type { Settlement } from "../core/settlement.ts";
+import type { BurstMark, StreamSeen } from "../core/stream-bursts.ts";
 import type { TokenCounts } from "../core/tokens.ts";
 import type { ChargedFacts, NotRecomputed, Recomputed } from "../core/what-if.ts";
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "./spend.ts";
@@ -37,6 +38,8 @@ export interface Ledger extends AsyncDisposable {
    * null where nothing is remembered; `written` null only looks.
    */
   writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult>;
+  /** Takes note of what a watched stream showed of its model; null only looks. Answers with all marks. */
+  burstMarks(seen: StreamSeen | null, at: number): Promise<BurstMarksResult>;
   /**
    * Adds a correction beside a posted charge: a new row, never an edit. It has the charge's time, so it moves the windows,
    * days and reports that the charge is in.
@@ -77,7 +80,7 @@ export interface Ledger extends AsyncDisposable {
   stream(span: TimeSpan): AsyncIterable<readonly Charge[]>;
   /** The price version that charges name; undefined for an id that no hold came with. */
   price(id: string): Promise<PriceVersion | undefined>;
-  report(query: ReportQuery): Promise<readonly ReportRow[]>;
+  report(query: ReportQuery & OfSession): Promise<readonly ReportRow[]>;
   /** What the posted tasks of the half-open span used up in units that no price file valued, by the units' type. */
   rawUnits(span: TimeSpan): Promise<readonly RawUnits[]>;
   /** In the order of time, then of names. */
@@ -132,7 +135,7 @@ export class LedgerUnavailable extends Error {}
 export type FigureLedger = Pick<Ledger, "report" | "spend" | "recent" | "charges" | "corrections" | "prunedUntil">;
 
 /** What the path of a request asks of the ledger, from its hold to its end. */
-export type ChargeLedger = Pick<Ledger, "hold" | "extend" | "post" | "void" | "writtenFor">;
+export type ChargeLedger = Pick<Ledger, "hold" | "extend" | "post" | "void" | "writtenFor" | "burstMarks">;
 
 export type { RawUnits };
 
@@ -178,6 +181,10 @@ export type HoldResult =
 
 export type WrittenResult =
   | { readonly ok: true; readonly written: string | null }
+  | { readonly ok: false; readonly reason: "unavailable" };
+
+export type BurstMarksResult =
+  | { readonly ok: true; readonly marks: readonly BurstMark[] }
   | { readonly ok: false; readonly reason: "unavailable" };
 
 /** How long what was written under an idempotency key is remembered. Milliseconds. */
@@ -286,6 +293,11 @@ export interface ReportQuery {
   readonly by: readonly ReportDimension[];
   readonly since: number;
   readonly until: number;
+}
+
+/** Narrows a report to one session of `farebox run`. */
+export interface OfSession {
+  readonly session?: string;
 }
 
 export interface ReportRow {

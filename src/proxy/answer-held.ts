@@ -17,6 +17,8 @@ type HeldParts = AnswerParts & {
   costHeaders(answer: ModelAnswer): HeaderList;
   showsForeignTask(answer: Buffer): boolean | Promise<boolean>;
   readonly claimsTask: ((answer: Buffer) => Promise<Claimed | null>) | null;
+  /** Whether an answer only refuses the usage that was asked for, and so is kept from the client. */
+  refusesUsage(answer: Buffer): boolean;
 };
 
 interface Decoded {
@@ -62,6 +64,9 @@ export class HeldAnswer implements AnswerMode {
 
   #checked(bytes: Buffer, decoded: Decoded): Promise<AnswerEnding> | AnswerEnding {
     const { plain } = decoded;
+    const { head, exchange } = this.#parts;
+    if (!this.#passing && plain !== undefined && !exchange.clientGone && this.#parts.refusesUsage(plain))
+      return { kind: "usageRefused", status: head.status };
     const isForeign = !this.#passing && plain !== undefined && this.#parts.showsForeignTask(plain);
     if (isForeign === false) return this.#claimed(bytes, decoded);
     return Promise.resolve(isForeign).then((is) => (is ? this.#withheld() : this.#claimed(bytes, decoded)));

@@ -39,7 +39,7 @@ export class StreamedAnswer implements AnswerMode {
   ) {
     this.#parts = parts;
     this.#watch = parts.watch;
-    this.#transcript = parts.endpoint.transcript(parts.watch?.output);
+    this.#transcript = parts.endpoint.transcript(parts.watch?.output, parts.watch?.unreadBytes);
     this.#plain = isPlain(parts.head.header("content-encoding"));
     this.#cutAtMaximum = parts.cutAtMaximum;
     if (this.#plain && parts.dropUsageChunk) this.#filter = new UsageChunkFilter();

@@ -4,12 +4,15 @@ import type { Caller } from "../core/budget.ts";
 import { isLive, mayUse, type Key } from "../core/keys.ts";
 import { smallestCap } from "../core/output-cap.ts";
 import type { Refusal } from "../core/refusals.ts";
+import { isOutlived, stateOfSession, type RunSession } from "../core/run-sessions.ts";
 import type { Team } from "../core/teams.ts";
 import type { Changes } from "../ports/changes.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import type { KeyStore } from "../ports/key-store.ts";
+import type { RunSessions } from "../ports/run-sessions.ts";
 import type { TeamStore } from "../ports/team-store.ts";
+import { isSigned, readCredential } from "../wire/run-credential.ts";
 
 /** Who makes a request; `key` is null where none is asked for. */
 export interface Authenticated {
@@ -17,6 +20,8 @@ export interface Authenticated {
   /** The key's team; null for none. */
   readonly team: Team | null;
   readonly caller: Caller;
+  /** The session of `farebox run` whose credential was sent; left out for the key itself. */
+  readonly session?: RunSession;
 }
 
 export type Authentication =
@@ -48,17 +53,22 @@ export interface Keyring {
   bySecret(secret: string): KeyAuthentication | Promise<KeyAuthentication>;
   /** As `bySecret` for a secret that was seen before: of a key's id, by its SHA-256. */
   byDigest(id: string, digest: Buffer): Promise<KeyAuthentication>;
+  /** Whose session this credential is of, as that key. */
+  bySession(credential: string): KeyAuthentication | Promise<KeyAuthentication>;
+  /** The session of a credential, whether it is over or not; undefined for one that this ledger did not sign. */
+  sessionOf(credential: string): Promise<RunSession | undefined>;
 }
 
 export function createKeyring(parts: {
   readonly keys: Pick<KeyStore, "findById">;
   readonly teams: Pick<TeamStore, "find">;
+  readonly sessions: Pick<RunSessions, "secret" | "find">;
   readonly changes: Changes;
   readonly clock: Clock;
   /** Keys remembered between requests; 20,000 unless given. Room for all of them is taken at once. */
   readonly rememberedMax?: number | undefined;
 }): Keyring {
-  const { keys, teams, clock, rememberedMax = rememberedKeysMax } = parts;
+  const { keys, teams, sessions, clock, rememberedMax = rememberedKeysMax } = parts;
   const remembered = new LRUCache<string, Known>({ max: rememberedMax });
   /** By the secret in force alone: one that a rotation replaced is digested each time, until its overlap ends. */
   const bySecret = new LRUCache<string, Known>({ max: rememberedSecretsMax });
@@ -97,17 +107,51 @@ export function createKeyring(parts: {
     return answer;
   }
 
+  /** Of the ledger, where it never changes. */
+  let runSecret: string | null = null;
+
+  async function sessionOf(text: string): Promise<RunSession | undefined> {
+    const credential = readCredential(text);
+    if (credential === undefined) return undefined;
+    runSecret ??= await sessions.secret();
+    if (!isSigned(credential, runSecret)) return undefined;
+    return sessions.find(credential.id);
+  }
+
+  async function sessionFirstSeen(text: string): Promise<KeyAuthentication> {
+    const askedIn = generation;
+    const session = await sessionOf(text);
+    if (session === undefined) return refused("This is not the credential of a session, or the session is long over.");
+    const known = remembered.get(session.key) ?? (await find(session.key));
+    if (known === undefined) return refused("The key of this session is unknown.");
+    const inSession: Known = { ...known, caller: { ...known.caller, session: session.id }, session };
+    const answer = liveOrRefused(inSession, clock.now());
+    if (answer.ok && askedIn === generation) bySecret.set(text, inSession);
+    return answer;
+  }
+
   return {
     byDigest,
+    sessionOf,
     bySecret(secret) {
       const known = bySecret.get(secret);
+      // A session is no key: who may do something with a key only never gets one.
+      if (known?.session !== undefined) return notAKey;
       return known === undefined ? firstSeen(secret) : liveOrRefused(known, clock.now());
+    },
+    bySession(text) {
+      const known = bySecret.get(text);
+      return known === undefined ? sessionFirstSeen(text) : liveOrRefused(known, clock.now());
     },
   };
 }
 
 function liveOrRefused(known: Known, now: number): KeyAuthentication {
-  const { key } = known;
+  const { key, session } = known;
+  if (session !== undefined && stateOfSession(session, now) !== "open")
+    return refused(session.endedAt === null ? "This session has expired." : "This session has ended.");
+  if (session !== undefined && isOutlived(session, key, now))
+    return refused("The key of this session has a new secret; begin another session.");
   if (isLive(key, now)) return known;
   return refused(key.revokedAt === null ? "This API key has expired." : "This API key has been revoked.");
 }
@@ -127,11 +171,12 @@ export function createAuthenticator({
 }): Authenticate {
   return (exchange) => {
     const credential = credentialOf(exchange);
-    if (credential === "two") return refused("Authorization and x-api-key carry two different keys; send one.");
+    if (credential === "two") return refused("Authorization, x-api-key and api-key carry different keys; send one.");
     if (credential !== undefined && keyPattern.test(credential)) return keyring.bySecret(credential);
+    if (credential !== undefined && readCredential(credential) !== undefined) return keyring.bySession(credential);
     if (mode === "open" && exchange.isLocal) return nobody;
     if (credential !== undefined) return notAKey;
-    return refused("No API key was sent. Send a Farebox key as 'Authorization: Bearer sk-fb-…' or in x-api-key.");
+    return refused("No API key was sent. Send a Farebox key as 'Authorization: Bearer sk-fb-…', x-api-key or api-key.");
   };
 }
 
@@ -165,13 +210,21 @@ export function hasCredential(exchange: Exchange): boolean {
   return credentialOf(exchange) !== undefined;
 }
 
-/** The one credential that was sent; "two" when both headers carry one and they differ. */
-function credentialOf(exchange: Exchange): string | undefined {
-  const bearer = /^Bearer\s+(\S+)\s*$/i.exec(exchange.header("authorization") ?? "")?.[1];
-  const apiKey = exchange.header("x-api-key")?.trim() || undefined;
-  if (bearer !== undefined && apiKey !== undefined && bearer !== apiKey) return "two";
-  return bearer ?? apiKey;
+/** The one credential that was sent; "two" when headers carry several that differ. A header that came twice is a list. */
+export function credentialOf(exchange: Exchange): string | undefined {
+  let found: string | undefined;
+  for (const name of credentialHeaders) {
+    for (const text of exchange.header(name)?.split(",") ?? []) {
+      const credential = name === "authorization" ? /^\s*Bearer\s+(\S+)\s*$/i.exec(text)?.[1] : text.trim();
+      if (credential === undefined || credential === "" || credential === found) continue;
+      if (found !== undefined) return "two";
+      found = credential;
+    }
+  }
+  return found;
 }
+
+const credentialHeaders = ["authorization", "x-api-key", "api-key"] as const;
 
 function refused(message: string): Extract<Authentication, { ok: false }> {
   return { ok: false, refusal: { code: "invalid_api_key", message } };

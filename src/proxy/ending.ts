@@ -16,7 +16,13 @@ export type Ending =
   | { readonly kind: "unknown"; readonly reason: string; readonly unreadBytes?: number };
 
 /** `task`: the answer names a task that it made, which ends the charge. */
-export type AnswerEnding = Ending | { readonly kind: "task" };
+export type AnswerEnding = Ending | { readonly kind: "task" } | UsageRefused;
+
+/** The gateway refused the usage that was asked for. Its answer was kept from the client, who has none yet. */
+export interface UsageRefused {
+  readonly kind: "usageRefused";
+  readonly status: number;
+}
 
 /** What an answer reported and wrote. */
 export interface Answered extends Written {
@@ -28,8 +34,8 @@ export function writtenIn({ usage, texts, uncountable }: Answered): Answered {
 }
 
 /** What else is known of a forwarded request, for its row. */
-export interface Forwarded {
-  readonly ending: AnswerEnding;
+export interface Forwarded<How extends AnswerEnding = AnswerEnding> {
+  readonly ending: How;
   /** What the answer states beside its content; null for nothing. */
   readonly terms: AnswerTerms | null;
   readonly gatewayRequestId: string | null;

@@ -4,6 +4,7 @@ import type { Clock, Timer } from "../ports/clock.ts";
 import type { Exchange, HeaderList } from "../ports/exchange.ts";
 import type { Gateway, GatewayCall, GatewayFailure, GatewayHead, GatewayReceiver } from "../ports/gateway.ts";
 import type { AnswerTerms } from "../wire/answer-terms.ts";
+import { refusesStreamUsage } from "../wire/chat-request.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import { answerHeaders } from "../wire/headers.ts";
 import type { ModelAnswer } from "../wire/model-answer.ts";
@@ -14,7 +15,7 @@ import { PassedAnswer } from "./answer-passed.ts";
 import { StreamedAnswer } from "./answer-streamed.ts";
 import type { AnswerEnding, Forwarded } from "./ending.ts";
 import { maskedHeaders, maskedText, type Mask } from "./mask.ts";
-import { sharedPace } from "./pace.ts";
+import { sharedPace, timedPace } from "./pace.ts";
 import { Running, type Placed } from "./running.ts";
 import type { StreamWatch } from "./stream-watch.ts";
 import { Upload } from "./upload.ts";
@@ -31,6 +32,8 @@ export interface ForwardOrder {
   readonly stream: boolean;
   /** Take out the usage chunk that the client did not ask for. */
   readonly dropUsageChunk: boolean;
+  /** Keep an answer from the client that only refuses the usage which was asked for: the request is sent again without. */
+  readonly retriesWithoutUsage: boolean;
   /** The refusal that ends a stream which reached a maximum that Farebox wrote; null where the gateway's own event may end it. */
   readonly cutAtMaximum: Refusal | null;
   /** Looks on where the stream could outgrow its hold. */
@@ -167,8 +170,14 @@ class Forwarding implements GatewayReceiver, Placed {
     const isStream = head.status < 300 && /^text\/event-stream\b/i.test(head.header("content-type") ?? "");
     const reading = { pause: () => this.#call?.pause(), resume: () => this.#call?.resume() };
     const { endpoint, watch } = this.#order;
-    const watched = isStream && watch !== undefined ? sharedPace(reading) : undefined;
-    if (watched !== undefined) watch?.begin({ pace: watched(), stop: (reason, refusal) => this.#end(reason, refusal) });
+    const timed = isStream && watch !== undefined ? timedPace(reading, this.#clock) : undefined;
+    const watched = timed && sharedPace(timed.pace);
+    if (timed !== undefined && watched !== undefined)
+      watch?.begin({
+        pace: watched(),
+        pausedMs: timed.pausedMs,
+        stop: (reason, refusal) => this.#end(reason, refusal),
+      });
     if (!isStream && head.status < 300) watch?.cannotRead();
     const parts = {
       exchange: this.#order.exchange,
@@ -189,7 +198,7 @@ class Forwarding implements GatewayReceiver, Placed {
       });
     else if (isMedia || this.#order.exchange.method === "HEAD") this.#mode = new PassedAnswer(parts);
     else {
-      const { costHeaders, showsForeignTask, claimsTask } = this.#order;
+      const { costHeaders, showsForeignTask, claimsTask, retriesWithoutUsage } = this.#order;
       this.#mode = new HeldAnswer({
         ...parts,
         reader: endpoint.answerReader(),
@@ -197,6 +206,7 @@ class Forwarding implements GatewayReceiver, Placed {
         costHeaders,
         showsForeignTask,
         claimsTask,
+        refusesUsage: (answer) => retriesWithoutUsage && refusesStreamUsage(head.status, answer),
       });
     }
   }

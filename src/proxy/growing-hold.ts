@@ -3,6 +3,9 @@ import type { PicoUsd } from "../core/money.ts";
 import type { Refusal } from "../core/refusals.ts";
 import {
   isWorstCase,
+  passesStated,
+  statedSlack,
+  stepBeyondStated,
   mustPause,
   nextCover,
   nextStep,
@@ -11,6 +14,7 @@ import {
   type Standing,
   type Step,
 } from "../core/slices.ts";
+import { BurstJudge, type StreamKind } from "../core/stream-bursts.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type { ChargeLedger } from "../ports/ledger.ts";
@@ -44,6 +48,10 @@ export interface GrowOrder {
   readonly growth: Growth;
   readonly quote: Quote & { readonly model: CatalogueModel };
   readonly body: Buffer;
+  /** The output tokens of a maximum that the request states, which the hold covers; null where it states none. */
+  readonly statedTokens: number | null;
+  /** Told once of a stream that states no maximum: that it came at once, or, at its end, that it came live. */
+  readonly saw: (kind: StreamKind) => void;
 }
 
 export interface GrowParts {
@@ -83,6 +91,10 @@ class Grower implements GrowingHold {
   #retryMs: number = retryMs.first;
   #wake: (() => void) | undefined;
   #state: "growing" | "ending" | "over" = "growing";
+  readonly #judge: BurstJudge;
+  /** How far a count may pass a stated maximum before the gateway is taken not to obey it. */
+  readonly #slack: number;
+  readonly unreadBytes: number;
   #isWorking = false;
   #work: Promise<void> = Promise.resolve();
 
@@ -92,7 +104,12 @@ class Grower implements GrowingHold {
     this.#growth = order.growth;
     this.#hold = order.hold;
     this.#covered = this.#coverage();
-    this.#written = new WrittenText(parts, order.quote.model);
+    const { statedTokens, quote } = order;
+    const { errorFactor, tokensPerByte } = quote.model;
+    this.#written = new WrittenText(parts, quote.model);
+    this.#judge = new BurstJudge(order.growth);
+    this.#slack = statedTokens === null ? 0 : statedSlack(statedTokens, errorFactor);
+    this.unreadBytes = statedTokens === null ? 0 : Math.floor((statedTokens * 1000) / tokensPerByte);
   }
 
   begin(stream: WatchedStream): void {
@@ -100,6 +117,8 @@ class Grower implements GrowingHold {
   }
 
   cannotRead(): void {
+    // A stated maximum is taken to be obeyed where nothing can be seen.
+    if (this.#isStated) return this.end();
     this.#isReadable = false;
     this.#pause();
     this.#start();
@@ -107,9 +126,11 @@ class Grower implements GrowingHold {
 
   readonly output: OutputListener = {
     text: (text, choice) => {
+      this.#judge.wrote(Buffer.byteLength(text));
       if (this.#counts()) this.#written.add(text, choice);
     },
     unknown: (bytes) => {
+      this.#judge.wrote(bytes);
       if (this.#counts()) this.#written.addUnknown(bytes);
     },
     underWay: (bytes) => {
@@ -117,7 +138,7 @@ class Grower implements GrowingHold {
     },
     media: () => {
       // No text bounds an image or sound: as for a stream that cannot be read, the worst case is held before it goes on.
-      if (!this.#counts() || !this.#isReadable) return;
+      if (this.#isStated || !this.#counts() || !this.#isReadable) return;
       this.#isReadable = false;
       if (this.#state !== "growing") return;
       this.#pause();
@@ -131,13 +152,19 @@ class Grower implements GrowingHold {
   }
 
   look(): void {
+    if (this.#state === "over") return;
+    const { clock } = this.#parts;
+    const pausedMs = this.#stream?.pausedMs() ?? 0;
+    if (!this.#isStated && this.#judge.look(clock.monotonic(), pausedMs)) this.#order.saw("burst");
     if (this.#state !== "growing") return;
     const standing = this.#standing();
-    if (mustPause(standing, this.#growth)) this.#pause();
+    const mustStop = this.#isStated ? passesStated(standing, this.#growth) : mustPause(standing, this.#growth);
+    if (mustStop) this.#pause();
     if (!this.#isWorking && this.#step() !== "wait") this.#start();
   }
 
   end(): void {
+    if (this.#state !== "over" && !this.#isStated && this.#judge.isLive) this.#order.saw("live");
     this.#state = "over";
     this.#pauseTimer?.cancel();
     this.#wake?.();
@@ -171,6 +198,7 @@ class Grower implements GrowingHold {
 
   #step(): Step {
     const standing = this.#standing();
+    if (this.#isStated) return stepBeyondStated(standing, this.#growth);
     if (this.#isReadable || isWorstCase(standing, this.#growth)) return nextStep(standing, this.#growth);
     return "extend";
   }
@@ -271,7 +299,11 @@ class Grower implements GrowingHold {
 
   #standing(): Standing {
     const { counted, uncounted } = this.#written;
-    return { covered: this.#covered, counted, uncounted, refused: this.#refused };
+    return { covered: this.#covered + this.#slack, counted, uncounted, refused: this.#refused };
+  }
+
+  get #isStated(): boolean {
+    return this.#order.statedTokens !== null;
   }
 
   #coverage(): number {

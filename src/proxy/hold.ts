@@ -86,19 +86,20 @@ export function createHolder(parts: {
   };
 
   /** Tries the worst case by the length of the body, then by a count of its prompt. */
-  const tryBoth = async (order: HoldOrder): Promise<{ reservation: Reservation; result: HoldResult }> => {
+  const tryBoth = async (order: HoldOrder): Promise<Tried> => {
     const reservation: Reservation = order.quote;
     const result = await tryHold(order, reservation);
     if (result.ok || result.reason !== "no_room") return { reservation, result };
     const tighter = await pricer.tighten(order.quote, order.body, roomFor(result.shortage));
+    const counted = tighter?.promptTokens;
     if (tighter === undefined || (firstHold(tighter) ?? noMoney) >= (firstHold(reservation) ?? noMoney))
-      return { reservation, result };
-    return { reservation: tighter, result: await tryHold(order, tighter) };
+      return { reservation, result, counted };
+    return { reservation: tighter, result: await tryHold(order, tighter), counted };
   };
 
   return async <Fitted extends FittedRequest>(given: HoldOrder<Fitted>): Promise<Holding<Fitted>> => {
     let order: HoldOrder = given;
-    let { reservation, result } = await tryBoth(order);
+    let { reservation, result, counted } = await tryBoth(order);
     let fitted: Fitted | null = null;
     // Another request may take the room in between: then less is asked for.
     for (let fits = 0; fits < fitsMax && given.fitted !== null && isShort(result); fits++) {
@@ -108,7 +109,7 @@ export function createHolder(parts: {
       if (next === null || !isLess) break;
       fitted = next;
       order = { ...given, ...next, fitted: null };
-      ({ reservation, result } = await tryBoth(order));
+      ({ reservation, result, counted } = await tryBoth(order));
     }
     if (!result.ok) {
       const { request, models, unboundedFields } = order.quote;
@@ -121,7 +122,8 @@ export function createHolder(parts: {
         isPriced: unpriced === undefined,
         fields: unboundedFields,
         why: request.fields.why,
-        affordable: order.basis === null || !isShort(result) ? null : affordableIn(order.quote, result.shortage),
+        affordable:
+          order.basis === null || !isShort(result) ? null : await affordableIn(order, result.shortage, counted),
       };
       return { ok: false, refusal: await refusalOf(result, asked, parts.scopeName) };
     }
@@ -132,10 +134,21 @@ export function createHolder(parts: {
     return { ok: true, held: { id: order.id, route: order.route, hold, growth, price, room: result.room }, fitted };
   };
 
-  function affordableIn(quote: Quote, shortage: Shortage): Affordable | null {
-    const tokens = pricer.affordable(quote, roomNow(shortage));
+  async function affordableIn(
+    { quote, body }: HoldOrder,
+    shortage: Shortage,
+    counted: number | undefined,
+  ): Promise<Affordable | null> {
+    const tokens = await pricer.affordable(quote, body, roomNow(shortage), counted);
     return tokens === null ? null : { tokens, field: quote.request.maximumField ?? null };
   }
+}
+
+interface Tried {
+  readonly reservation: Reservation;
+  readonly result: HoldResult;
+  /** The tokens of the prompt; undefined where they were not counted. */
+  readonly counted?: number | undefined;
 }
 
 function isShort(result: HoldResult): result is Extract<HoldResult, { ok: false; reason: "no_room" }> {

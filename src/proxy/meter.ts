@@ -1,4 +1,4 @@
-import { outputBound, partTokens, type RequestSize } from "../core/bounds.ts";
+import { outputBound, partTokens, predictedBound, type RequestSize } from "../core/bounds.ts";
 import { mergeDoubts, type Doubt } from "../core/doubts.ts";
 import { lacksHourRate } from "../core/price.ts";
 import { countImages } from "../core/image-tokens.ts";
@@ -139,10 +139,13 @@ function besideText(
   const { unknownBytes = 0, sealedBytes = 0, hasMedia = false } = isFlat(of) ? {} : (uncountable ?? {});
   // What a model encrypts that reasons unseen is in its hidden tokens.
   // Sealed bytes are base64 of at least as many as the text has.
-  const unknownTokens = tokensOf(
+  const written = tokensOf(
     of.model?.reasons === true ? unknownBytes : unknownBytes + Math.ceil((sealedBytes * 3) / 4),
     of,
   );
+  // What does not come true of a predicted answer is billed, and not seen.
+  const unknownTokens =
+    written + (of.model === undefined || isFlat(of) ? 0 : predictedBound(of.request.size, of.model));
   const hidden = hiddenTokens(of, ranMs);
   const max = outputTokensMax(of);
   const doubts: Doubt[] = [];

@@ -16,13 +16,15 @@ import type { FieldFacts } from "../wire/findings.ts";
 import { withHeadersAndQuery } from "../wire/request-line.ts";
 import { withMember } from "../wire/json-edit.ts";
 import type { ModelAnswer } from "../wire/model-answer.ts";
+import type { ModelRequest } from "../wire/model-request.ts";
 import { readRetry } from "../wire/retries.ts";
-import { readTags } from "../wire/tags.ts";
+import { readPinnedTags } from "../wire/tags.ts";
+import { headersWithoutUsage, type UsageRefusals } from "./asked-usage.ts";
 import { hasModelList, mayUseModel, outputCapOf, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
 import { billedAs, type Billed } from "./billed.ts";
 import { taskMadeBy, type Claimed, type ClaimTask } from "./claimed-task.ts";
-import type { Ending, Forwarded } from "./ending.ts";
+import type { AnswerEnding, Ending, Forwarded, UsageRefused } from "./ending.ts";
 import type { ShowsForeignTask } from "./foreign-task.ts";
 import type { Forwarder } from "./forward.ts";
 import type { GatewayHeaders } from "./gateway-headers.ts";
@@ -32,6 +34,7 @@ import type { FittedRequest, Held, PlaceHold } from "./hold.ts";
 import { reserveTokens, withPlace, type Limiter, type Place } from "./limits.ts";
 import type { Meter } from "./meter.ts";
 import {
+  asksForUsage,
   basisOf,
   fitted,
   idempotencyOf,
@@ -48,7 +51,8 @@ import {
   type WrittenMaximum,
   type WrittenValues,
 } from "./output-limit.ts";
-import type { Pricer, Quote } from "./price.ts";
+import type { Growth, Pricer, Pricing, Quote } from "./price.ts";
+import type { StreamMarks } from "./stream-marks.ts";
 import { readRequestBody, type RequestBody } from "./request-body.ts";
 import type { Settle, SettleOrder } from "./settle.ts";
 
@@ -71,8 +75,10 @@ export interface RequestSteps {
   readonly clock: Clock;
   readonly events: Events;
   readonly log: Log;
-  /** Whether to ask for stream usage in the place of clients that did not. */
-  readonly streamUsage: "pass" | "inject";
+  /** Whether to ask for stream usage in the place of clients that did not; `auto`: where the gateway does not refuse it. */
+  readonly streamUsage: "auto" | "pass" | "inject";
+  readonly usageRefusals: UsageRefusals;
+  readonly streamMarks: StreamMarks;
   /** The output cap of all keys; null for none. */
   readonly outputCap: number | null;
   readonly ledger: Pick<ChargeLedger, "writtenFor">;
@@ -98,9 +104,8 @@ export function meteredRequest(steps: RequestSteps, endpoint: Endpoint): Handler
 /** A count of the prompt may need the body until the request is settled. */
 async function releaseOnceSettled(answered: Promise<Answered>, body: RequestBody): Promise<void> {
   try {
-    await (
-      await answered
-    ).settled;
+    const { settled } = await answered;
+    await settled;
   } finally {
     body.release();
   }
@@ -142,10 +147,13 @@ async function answerRequest(
       settled: settle(steps, place, { held, quote, who, outcome, end }),
     };
   }
-  const growing = growingHold(steps, admission, sent.seen);
-  let forwarded: Forwarded;
+  let growing: GrowingHold | undefined;
+  let forwarded: Forwarded<Exclude<AnswerEnding, UsageRefused>>;
   try {
-    forwarded = await forward(steps, exchange, admission, { endpoint, who, body: sent, growing });
+    forwarded = await forward(steps, exchange, admission, (covered) => {
+      growing = growingHold(steps, covered, sent.seen, who);
+      return { endpoint, who, body: sent, growing };
+    });
   } catch (error) {
     // A bug of ours; its hold must not stay pending until the next start.
     growing?.end();
@@ -221,8 +229,12 @@ function settle(steps: RequestSteps, place: Place, order: SettleOrder): Promise<
 /** A request that a durable hold covers. */
 interface Covered extends Sending {
   readonly held: Held;
-  /** What is written into it beside a maximum. */
+  /** Headers that the gateway gets. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** What is written into it in addition to a maximum. */
   readonly beside: Omit<WrittenValues, "maximum">;
+  /** Whether its retries carry an idempotency key. */
+  readonly isIdempotent: boolean;
 }
 
 /** The body as it leaves, where a maximum was written into it. */
@@ -241,7 +253,7 @@ async function admit(
 ): Promise<Admission> {
   const read = body.read();
   if (!read.ok) return read;
-  const tags = readTags(exchange.header("x-farebox-tag"));
+  const tags = readPinnedTags(exchange.header("x-farebox-tag"), who.session);
   if (!tags.ok) return tags;
   const request = withHeadersAndQuery(read.request, endpoint, exchange.headers(), exchange.query);
   const { route } = endpoint;
@@ -251,7 +263,7 @@ async function admit(
   const belowFloor = await steps.balanceGuard();
   if (belowFloor !== null) return { ok: false, refusal: belowFloor };
   const at = steps.clock.now();
-  const pricing = steps.pricer.quote(request, at);
+  const pricing = await priced(steps, request, who, at);
   const isNameless = request.model === unnamedModel && endpoint.form !== null;
   if (!pricing.ok) return isNameless ? { ok: false, refusal: sendBeforeFile("model") } : pricing;
   const given: Sending = { quote: pricing.quote, body: body.seen, written: null };
@@ -264,9 +276,10 @@ async function admit(
       : { code: "model_not_allowed", model: forbidden.name };
     return { ok: false, refusal };
   }
-  const limiting = await limitOutput(steps, exchange, { endpoint, who, place }, given);
+  const gatewayHeaders = steps.gatewayHeaders(exchange, who.caller);
+  const limiting = await limitOutput(steps, exchange, { endpoint, who, headers: gatewayHeaders }, given);
   if (!limiting.ok) return limiting;
-  const { first, order, idempotency, isRepeat } = limiting;
+  const { first, order, headers, idempotency, earlier } = limiting;
   if (place.countsTokens) {
     const overLimit = await reserveTokens(place, first.quote.promptTokens, () =>
       steps.pricer.countPrompt(first.quote, first.body),
@@ -283,7 +296,10 @@ async function admit(
     quote: first.quote,
     body: first.body,
     basis: order && basisOf(first, order.maximum),
-    fitted: order === null || isRepeat || !mayBeFitted(order) ? null : (tokens) => fittedRequest(order, first, tokens),
+    fitted:
+      order === null || earlier !== null || !mayBeFitted(order)
+        ? null
+        : (tokens) => fittedRequest(order, first, tokens),
     tags: tags.tags,
     retry,
   });
@@ -293,7 +309,7 @@ async function admit(
   }
   const { held } = holding;
   const sending = holding.fitted ?? first;
-  const beside = writtenBeside(steps, endpoint, { ...sending, held });
+  const beside = writtenBeside(steps, endpoint, sending.quote, { held, earlier });
   if (idempotency !== null) {
     const refusal = await rememberWritten(steps, idempotency, { maximum: sending.written, ...beside }, at);
     if (refusal !== null) {
@@ -321,7 +337,20 @@ async function admit(
     group: quote.model?.group ?? null,
     retry,
   });
-  return { ok: true, ...sending, held, beside };
+  return { ok: true, ...sending, held, headers, beside, isIdempotent: idempotency !== null };
+}
+
+/** The price of a request, by what the model's streams have shown. */
+async function priced(
+  { pricer, streamMarks }: RequestSteps,
+  request: ModelRequest,
+  { caller }: Authenticated,
+  at: number,
+): Promise<Pricing> {
+  const pricing = pricer.quote(request, at);
+  if (!pricing.ok || pricing.quote.growth === null || pricing.quote.model === undefined) return pricing;
+  const isMarked = await streamMarks.isMarked(caller.key, pricing.quote.model.id);
+  return isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing;
 }
 
 interface Limiting {
@@ -330,26 +359,30 @@ interface Limiting {
   readonly first: Sending;
   /** Null where the answer is no text that a field limits. */
   readonly order: LimitOrder | null;
+  /** Headers that the gateway gets. */
+  readonly headers: Readonly<Record<string, string>>;
   /** What tells its retries apart; null where it has no idempotency key. */
   readonly idempotency: string | null;
-  /** Whether an earlier try decided what is written. */
-  readonly isRepeat: boolean;
+  /** What an earlier try decided; null for the first. */
+  readonly earlier: { readonly usage: boolean } | null;
 }
 
+type LimitResult = Limiting | { readonly ok: false; readonly refusal: Refusal };
+
 /** Writes the output cap into a request, or what an earlier try with the same idempotency key had. */
-async function limitOutput(
+function limitOutput(
   steps: RequestSteps,
   exchange: Exchange,
-  { endpoint, who }: Admitted,
+  { endpoint, who, headers }: Pick<Admitted, "endpoint" | "who"> & Pick<Covered, "headers">,
   given: Sending,
-): Promise<Limiting | { readonly ok: false; readonly refusal: Refusal }> {
+): LimitResult | Promise<LimitResult> {
   const { maximum } = endpoint;
   const cap = outputCapOf(who, steps.outputCap);
   if (maximum === null) {
     const { model } = given.quote.request;
     if (cap !== null && endpoint.isOpen === true && model !== unnamedModel)
       return { ok: false, refusal: notCapped(model) };
-    return { ok: true, first: given, order: null, idempotency: null, isRepeat: false };
+    return { ok: true, first: given, order: null, headers, idempotency: null, earlier: null };
   }
   const { at } = given.quote;
   const price = (bytes: Buffer) => {
@@ -361,16 +394,39 @@ async function limitOutput(
   const capped: Limited = cap === null ? { ok: true, sending: given } : underCap(order, cap);
   if (!capped.ok) return capped;
   const first = capped.sending;
-  const idempotency = idempotencyOf(endpoint.route, steps.gatewayHeaders(exchange, who.caller));
-  if (idempotency === null) return { ok: true, first, order, idempotency, isRepeat: false };
-  const earlier = await steps.ledger.writtenFor(idempotency, null, at);
+  const idempotency = idempotencyOf(endpoint.route, headers);
+  const limiting: Limiting = { ok: true, first, order, headers, idempotency, earlier: null };
+  return idempotency === null ? limiting : repeated(steps, endpoint, { ...limiting, order, idempotency }, cap);
+}
+
+/** Writes what an earlier try with the same idempotency key had, where there was one. */
+async function repeated(
+  steps: RequestSteps,
+  endpoint: Endpoint,
+  limiting: Limiting & { readonly order: LimitOrder; readonly idempotency: string },
+  cap: number | null,
+): Promise<LimitResult> {
+  const { ledger } = steps;
+  const { first, order, idempotency } = limiting;
+  const { given } = order;
+  const earlier = await ledger.writtenFor(idempotency, null, given.quote.at);
   if (!earlier.ok) return { ok: false, refusal: { code: "ledger_unavailable" } };
-  if (earlier.written === null) return { ok: true, first, order, idempotency, isRepeat: false };
+  if (earlier.written === null) return limiting;
+  const usage = asksForUsage(earlier.written);
+  const withoutUsage = usage ? withoutUsageOf(endpoint.route, limiting.headers) : null;
+  if (withoutUsage?.idempotency != null) {
+    const { idempotency: secondTry, headers } = withoutUsage;
+    // The gateway had refused the usage, and was sent the request once more: only that one may be repeated.
+    const second = await ledger.writtenFor(secondTry, null, given.quote.at);
+    if (!second.ok) return { ok: false, refusal: { code: "ledger_unavailable" } };
+    if (second.written !== null)
+      return repeated(steps, endpoint, { ...limiting, headers, idempotency: secondTry }, cap);
+  }
   const before = maximumIn(earlier.written);
   if (before === null ? first.written !== null : before.tokens > (cap ?? Infinity))
     return { ok: false, refusal: writtenOtherwise };
-  const repeated: Limited = before === null ? { ok: true, sending: given } : rewritten(order, before);
-  return repeated.ok ? { ok: true, first: repeated.sending, order, idempotency, isRepeat: true } : repeated;
+  const again: Limited = before === null ? { ok: true, sending: given } : rewritten(order, before);
+  return again.ok ? { ...limiting, first: again.sending, earlier: { usage } } : again;
 }
 
 function fittedRequest(order: LimitOrder, sending: Sending, tokens: number): (Sending & FittedRequest) | null {
@@ -378,16 +434,20 @@ function fittedRequest(order: LimitOrder, sending: Sending, tokens: number): (Se
   return next && { ...next, basis: basisOf(next, order.maximum) };
 }
 
-/** What is written into a request beside a maximum. */
+/** What is written into a request in addition to a maximum. */
 function writtenBeside(
-  { streamUsage }: RequestSteps,
-  { askForUsage }: Endpoint,
-  { quote: { request, toolCalls }, held }: Omit<Covered, "beside">,
+  { streamUsage, usageRefusals }: RequestSteps,
+  { askForUsage, route }: Endpoint,
+  { request, toolCalls }: Quote,
+  { held, earlier }: { readonly held: Held } & Pick<Limiting, "earlier">,
 ): Omit<WrittenValues, "maximum"> {
+  const isAsked =
+    earlier?.usage ??
+    (streamUsage === "inject" || (streamUsage === "auto" && !usageRefusals.has(route, request.model)));
   return {
     // Under a hard budget no more calls may be made than are held for.
     toolCalls: held.room === null ? null : toolCalls,
-    usage: streamUsage === "inject" && request.stream && !request.wantsStreamUsage && askForUsage !== null,
+    usage: isAsked && request.stream && !request.wantsStreamUsage && askForUsage !== null,
   };
 }
 
@@ -409,29 +469,91 @@ function unknownRefused(field: string): Refusal {
   return { code: "invalid_request", param: field, message };
 }
 
-/** The hold of a stream that could outgrow it; undefined where all that it can cost is held. */
-function growingHold(steps: RequestSteps, { quote, held }: Covered, body: Buffer): GrowingHold | undefined {
-  const { id, hold, growth } = held;
-  const { model } = quote;
+/** Watches a stream under a hard budget; undefined where there is nothing that it could show. */
+function growingHold(
+  steps: RequestSteps,
+  { quote, held }: Covered,
+  body: Buffer,
+  { caller }: Authenticated,
+): GrowingHold | undefined {
+  const { id, hold } = held;
+  const { model, request } = quote;
+  const isStated = request.size.outputLimit !== null;
+  const isMarked = request.isHeldWhole === true;
+  const growth = held.growth ?? (isStated || isMarked ? growthBeyond(quote, held) : null);
   if (growth === null || hold === null || model === undefined) return undefined;
-  return steps.grow({ id, hold, growth, quote: { ...quote, model }, body });
+  return steps.grow({
+    id,
+    hold,
+    growth,
+    quote: { ...quote, model },
+    body,
+    statedTokens: isStated ? quote.outputTokens : null,
+    saw: (kind) => {
+      if (kind === "burst" || isMarked) steps.streamMarks.saw(caller.key, model.id, kind);
+    },
+  });
 }
 
-function forward(
+/** How a hold of the whole grows where the answer passes it, whether its prompt was counted or bounded. */
+function growthBeyond({ beyond, outputTokens }: Quote, { hold, room }: Held): Growth | null {
+  if (beyond === null || outputTokens === null || hold === null || room === null) return null;
+  const less = beyond.costAt(outputTokens) - hold;
+  return { ...beyond, costAt: (tokens) => (beyond.costAt(tokens) - less) as PicoUsd };
+}
+
+/** How a request is sent: as it is covered, with what may watch its stream. */
+interface ForwardParts {
+  readonly endpoint: Endpoint;
+  readonly who: Authenticated;
+  readonly body: RequestBody;
+  readonly growing: GrowingHold | undefined;
+}
+
+/** Sends a request, and once more where the gateway refuses only the usage that was asked for. */
+async function forward(
   steps: RequestSteps,
   exchange: Exchange,
-  { quote, held, written, beside }: Covered,
-  {
-    endpoint,
-    who,
-    body,
-    growing,
-  }: {
-    readonly endpoint: Endpoint;
-    readonly who: Authenticated;
-    readonly body: RequestBody;
-    readonly growing: GrowingHold | undefined;
-  },
+  covered: Covered,
+  partsFor: (covered: Covered) => ForwardParts,
+): Promise<Forwarded<Exclude<AnswerEnding, UsageRefused>>> {
+  const parts = partsFor(covered);
+  const first = await send(steps, exchange, covered, parts);
+  const { ending } = first;
+  if (ending.kind !== "usageRefused") return { ...first, ending };
+  const { quote, written } = covered;
+  const { request } = quote;
+  const { route } = parts.endpoint;
+  const { headers, idempotency } = withoutUsageOf(route, covered.headers);
+  const again: Covered = { ...covered, headers, beside: { ...covered.beside, usage: false } };
+  if (covered.isIdempotent && idempotency !== null) {
+    const refusal = await rememberWritten(steps, idempotency, { maximum: written, ...again.beside }, quote.at);
+    if (refusal !== null && !exchange.clientGone) exchange.refuse(refusal);
+    if (refusal !== null || exchange.clientGone) return { ...first, ending: { kind: "status", status: ending.status } };
+  }
+  const second = await send(steps, exchange, again, partsFor(again));
+  if (second.ending.kind === "usageRefused") throw new Error("no usage was asked for, and it was refused");
+  if (exchange.status !== null && exchange.status < 300) {
+    steps.usageRefusals.add(route, request.model);
+    steps.log.info(
+      { request_id: covered.held.id },
+      "the gateway refuses stream usage for this model; for an hour it is not asked",
+    );
+  }
+  return { ...second, ending: second.ending, overheadMs: first.overheadMs };
+}
+
+/** What the second try of a request has in the place of the first one's headers. */
+function withoutUsageOf(route: string, given: Readonly<Record<string, string>>) {
+  const headers = headersWithoutUsage(given);
+  return { headers, idempotency: idempotencyOf(route, headers) };
+}
+
+function send(
+  steps: RequestSteps,
+  exchange: Exchange,
+  { quote, held, written, headers, beside }: Covered,
+  { endpoint, who, body, growing }: ForwardParts,
 ): Promise<Forwarded> {
   const { request } = quote;
   const { askForUsage } = endpoint;
@@ -440,7 +562,7 @@ function forward(
   return steps.forwarder.forward({
     exchange,
     path: exchange.path + exchange.query,
-    headers: steps.gatewayHeaders(exchange, who.caller),
+    headers,
     body:
       usage && askForUsage !== null
         ? askForUsage(body.seen)
@@ -450,9 +572,11 @@ function forward(
     endpoint,
     stream: request.stream,
     dropUsageChunk: usage,
+    retriesWithoutUsage: usage && steps.streamUsage === "auto",
     cutAtMaximum: cuts ? maximumReached(written) : null,
     watch: growing,
     ownHeaders: [
+      ...(usage ? [["x-farebox-stream-usage", "asked"] as const] : []),
       ...(toolCalls === null ? [] : [["x-farebox-tool-calls", String(toolCalls)] as const]),
       ...(written === null ? [] : [[maximumHeaders[written.why], String(written.tokens)] as const]),
     ],

@@ -144,6 +144,12 @@ export function writtenText({ maximum, toolCalls, usage }: WrittenValues): strin
   });
 }
 
+/** Whether such a text says that usage was asked for. */
+export function asksForUsage(text: string): boolean {
+  const values = parseJson(text);
+  return isObject(values) && values["include_usage"] === true;
+}
+
 /** The maximum in such a text. */
 export function maximumIn(text: string): WrittenMaximum | null {
   const values = parseJson(text);

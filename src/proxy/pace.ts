@@ -1,3 +1,5 @@
+import type { Clock } from "../ports/clock.ts";
+
 /** Stops and resumes reading from the gateway. */
 export interface Pace {
   pause(): void;
@@ -21,5 +23,26 @@ export function sharedPace(pace: Pace): () => Pace {
         if (--stopping === 0) pace.resume();
       },
     };
+  };
+}
+
+/** Measures how long nothing was read. */
+export function timedPace(pace: Pace, clock: Pick<Clock, "monotonic">): { readonly pace: Pace; pausedMs(): number } {
+  let pausedAt: number | undefined;
+  let before = 0;
+  const running = () => (pausedAt === undefined ? 0 : clock.monotonic() - pausedAt);
+  return {
+    pausedMs: () => before + running(),
+    pace: {
+      pause() {
+        pausedAt ??= clock.monotonic();
+        pace.pause();
+      },
+      resume() {
+        before += running();
+        pausedAt = undefined;
+        pace.resume();
+      },
+    },
   };
 }

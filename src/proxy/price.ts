@@ -1,4 +1,4 @@
-import { outputBound, partTokens, promptBound, worstCase } from "../core/bounds.ts";
+import { outputBound, partTokens, predictedBound, promptBound, worstCase } from "../core/bounds.ts";
 import { add, larger, noMoney, type PicoUsd } from "../core/money.ts";
 import type { PromptText } from "../core/prompt-text.ts";
 import { canonicalPrice, lacksHourRate, timesPieces } from "../core/price.ts";
@@ -34,7 +34,14 @@ export interface Reservation {
   readonly growth: Growth | null;
 }
 
+/** A reservation for a prompt that was counted. */
+export interface Tightened extends Reservation {
+  readonly promptTokens: number;
+}
+
 interface WorstCase extends Reservation {
+  /** How a hold of the whole grows where the answer passes it; null where nothing could be seen of that. */
+  readonly beyond: Growth | null;
   /** What `hold` would be for so many output tokens; null where the price does not depend on them. */
   readonly costAt: ((outputTokens: number) => PicoUsd) | null;
   readonly outputTokens: number | null;
@@ -65,6 +72,8 @@ export interface Quote extends Reservation {
   readonly bounded: boolean;
   /** The calls of hosted tools that the hold is for, where the request does not state them itself; null where there is nothing to state. */
   readonly toolCalls: number | null;
+  /** How the hold grows where the gateway writes more than `outputTokens`; null where nothing could be seen of that. */
+  readonly beyond: Growth | null;
   /** The output tokens of all choices that `hold` covers; null where the price does not depend on them. */
   readonly outputTokens: number | null;
   /** The prices in force at the admission. */
@@ -83,10 +92,13 @@ export interface Pricer {
    * truncated answer would be worthless, or nothing bounds the output.
    */
   fit(quote: Quote, room: bigint): number | null;
-  /** The largest maximum for each choice that fits into `room`; null where a maximum would not bound the cost. */
-  affordable(quote: Quote, room: bigint): number | null;
+  /**
+   * The largest maximum for each choice that fits into `room`, with the prompt counted where it can be; null where a maximum would
+   * not bound the cost. `counted`: the prompt's tokens where they are known.
+   */
+  affordable(quote: Quote, body: Buffer, room: bigint, counted?: number): Promise<number | null>;
   /** A tighter worst case from a count of the prompt; undefined where none can be given, or none that fits into `room`. */
-  tighten(quote: Quote, body: Buffer, room: bigint): Promise<Reservation | undefined>;
+  tighten(quote: Quote, body: Buffer, room: bigint): Promise<Tightened | undefined>;
 }
 
 /** The step that prices a request before it is sent. */
@@ -173,7 +185,8 @@ export function createPricer(parts: {
 
     fit(quote, room) {
       const { request, models } = quote;
-      if (fitTokensMin === null || !isPlainText(request) || request.hasThinkingBudget === true) return null;
+      if (fitTokensMin === null || !isPlainText(request) || request.hasThinkingBudget === true || isPredicted(request))
+        return null;
       const most = outputMost(quote);
       const isCutWorthless = request.isCutWorthless === true || models.some(({ model }) => model?.reasons === true);
       const least = isCutWorthless ? Math.max(sliceTokens, fitTokensMin) : sliceTokens;
@@ -183,7 +196,14 @@ export function createPricer(parts: {
       return tokens < most ? tokens : null;
     },
 
-    affordable: (quote, room) => affordableOf(quote, room, terms),
+    async affordable(quote, body, room, counted) {
+      const byBytes = affordableOf(quote, room, terms);
+      // One count tells nothing of what another model's tokenizer makes of the prompt, and no count finds more than this.
+      if (byBytes === null || quote.models.length > 1) return byBytes;
+      if (counted === undefined && affordableOf(quote, room, terms, 0) === byBytes) return byBytes;
+      const prompt = counted ?? (await countPrompt(quote, body));
+      return prompt === undefined ? byBytes : affordableOf(quote, room, terms, prompt);
+    },
 
     async tighten(quote, body, room) {
       const { request, model, models } = quote;
@@ -194,7 +214,7 @@ export function createPricer(parts: {
       const prompt = await countPrompt(quote, body);
       if (prompt === undefined) return undefined;
       const { hold, growth } = reservationFor(request, model, prompt, terms);
-      return { hold, growth };
+      return { hold, growth, promptTokens: prompt };
     },
   };
 }
@@ -205,17 +225,23 @@ interface HoldTerms {
   readonly toolCalls: number;
 }
 
-function quoteOf({ hold, growth, outputTokens }: WorstCase): Pick<Quote, "hold" | "growth" | "outputTokens"> {
-  return { hold, growth, outputTokens };
+function quoteOf({
+  hold,
+  growth,
+  beyond,
+  outputTokens,
+}: WorstCase): Pick<Quote, "hold" | "growth" | "beyond" | "outputTokens"> {
+  return { hold, growth, beyond, outputTokens };
 }
 
-const unpricedHold: WorstCase = { hold: null, growth: null, costAt: null, outputTokens: null };
+const unpricedHold: WorstCase = { hold: null, growth: null, beyond: null, costAt: null, outputTokens: null };
 
 /** Bytes that a maximum adds to a request: `"max_completion_tokens":100000000,`. */
 const memberBytes = 40;
 
-function affordableOf(quote: Quote, room: bigint, terms: HoldTerms): number | null {
-  const { request, models, bounded } = quote;
+/** `counted`: the tokens of the prompt, of the only model; by default they are bounded by their bytes. */
+function affordableOf(quote: Quote, room: bigint, terms: HoldTerms, counted?: number): number | null {
+  const { request, model, models, bounded } = quote;
   if (
     !bounded ||
     request.isUnseen === true ||
@@ -225,7 +251,10 @@ function affordableOf(quote: Quote, room: bigint, terms: HoldTerms): number | nu
     return null;
   const { size } = request;
   const written = { ...request, size: { ...size, textBytes: size.textBytes + memberBytes } };
-  const { costAt } = reservationForAll(written, models, terms);
+  const { costAt } =
+    counted === undefined || model === undefined
+      ? reservationForAll(written, models, terms)
+      : reservationFor(written, model, counted + scaleTokens(memberBytes, model.tokensPerByte), terms);
   if (costAt === null) return null;
   return Math.floor(tokensCovered(room as PicoUsd, costAt, outputMost(quote) * size.choices) / size.choices);
 }
@@ -340,6 +369,7 @@ function reservationForAll(request: ModelRequest, named: readonly Candidate[], t
   return {
     hold: top.hold,
     growth: null,
+    beyond: null,
     costAt: costs.length < each.length ? null : (tokens) => costs.map((costAt) => costAt(tokens)).reduce(larger),
     outputTokens: top.outputTokens,
   };
@@ -360,25 +390,40 @@ function reservationFor(
   const versions = tiersToHold(version, request.terms?.serviceTier ?? null);
   const prompt = tools === null ? promptTokens : promptWithCalls(promptTokens, tools);
   const fees = tools === null ? noMoney : ((tools.feePerCall * BigInt(tools.calls)) as PicoUsd);
-  const costAt = (outputTokens: number) =>
-    add(
-      versions.reduce(
-        (most, each) => larger(most, worstCase(each, { promptTokens: prompt, outputTokens }, classes)),
-        noMoney,
-      ),
+  const predicted = predictedBound(size, model);
+  const costAt = (outputTokens: number) => {
+    const bound = { promptTokens: prompt, outputTokens: outputTokens + predicted };
+    return add(
+      versions.reduce((most, each) => larger(most, worstCase(each, bound, classes)), noMoney),
       fees,
     );
+  };
   const slices = { sliceTokens: sliceTokens * size.choices, outputTokensMax };
-  // What is written between the calls is not all seen.
-  const grows = tools === null && canBeWatched(request, model) && slices.sliceTokens < outputTokensMax;
   const hold = costAt(outputTokensMax);
-  if (version.perRequest !== null) return { hold, growth: null, costAt: null, outputTokens: null };
-  return { hold, growth: grows ? { ...slices, costAt } : null, costAt, outputTokens: outputTokensMax };
+  if (version.perRequest !== null) return { ...unpricedHold, hold };
+  // What is written between the calls of hosted tools is not all seen.
+  const isSeen = tools === null && request.stream && isPlainText(request);
+  const grows = isSeen && isLive(request, model) && slices.sliceTokens < outputTokensMax;
+  const growth = grows ? { ...slices, costAt } : null;
+  const mostOfAll = outputBound({ ...size, outputLimit: null }, model);
+  const beyond = isSeen ? { ...slices, outputTokensMax: mostOfAll, costAt } : null;
+  return { hold, growth, beyond, costAt, outputTokens: outputTokensMax };
 }
 
-/** Whether the output states no maximum and can be seen as it is written: a stream of text, from a model that hides none. */
-function canBeWatched(request: ModelRequest, model: CatalogueModel): boolean {
-  return request.stream && !model.reasons && request.size.outputLimit === null && isPlainText(request);
+/** Whether the output states no maximum and is seen before it is all made: of a model that hides none, and is not marked. */
+function isLive(request: ModelRequest, model: CatalogueModel): boolean {
+  return (
+    model.streams === "live" &&
+    !model.reasons &&
+    request.isHeldWhole !== true &&
+    request.size.outputLimit === null &&
+    !isPredicted(request)
+  );
+}
+
+/** Whether it predicts its answer: what does not come true is billed, and not seen. */
+function isPredicted({ size }: ModelRequest): boolean {
+  return size.predictedBytes !== undefined;
 }
 
 /** Whether the answer is text alone, and a maximum would bound it. */

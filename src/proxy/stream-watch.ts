@@ -8,6 +8,8 @@ export interface StreamWatch {
   begin(stream: WatchedStream): void;
   /** Nobody can tell how much is written: the answer is compressed, or no stream after all. One that has not begun goes on anyhow. */
   cannotRead(): void;
+  /** Bytes of a stream that can be left unread at first: what they say is within the hold. */
+  readonly unreadBytes: number;
   /** Hears of what is written. */
   readonly output: OutputListener;
   /** After every chunk. */
@@ -18,5 +20,7 @@ export interface StreamWatch {
 
 export interface WatchedStream {
   readonly pace: Pace;
+  /** How long nothing was read so far, for whatever reason. Milliseconds. */
+  pausedMs(): number;
   stop(reason: string, refusal: Refusal): void;
 }

@@ -44,9 +44,11 @@ export interface TaskCallbackParts {
  * task ourselves, and its payload goes on to the client. One that is forged is answered as if there were no such path.
  */
 export function taskCallback(parts: TaskCallbackParts): Handler {
-  const counts = new LRUCache<string, SlidingWindow>({ max: countedTasksMax });
+  // Room for all is taken at once, which a proxy without callbacks does not need.
+  let counts: LRUCache<string, SlidingWindow> | undefined;
   const retryAfterSeconds = (charge: string): number => {
     const now = parts.clock.monotonic();
+    counts ??= new LRUCache({ max: countedTasksMax });
     const window = counts.get(charge) ?? new SlidingWindow();
     counts.set(charge, window);
     if (window.sum(now) >= callsPerMinuteMax) return Math.ceil(window.msUntilAtMost(callsPerMinuteMax - 1, now) / 1000);

@@ -15,7 +15,7 @@ import { withOwnRecordsOnly } from "../wire/own-records.ts";
 import { areTwins } from "../wire/request-fields.ts";
 import { isTaskId, readTaskRecord, tasksMentioned, tasksNamed } from "../wire/task.ts";
 import { readTaskRequest, type TaskRequest, type TaskRequestResult } from "../wire/task-request.ts";
-import { readTags } from "../wire/tags.ts";
+import { readPinnedTags } from "../wire/tags.ts";
 import { noWebhook, type WebhookConfig } from "../wire/webhook-config.ts";
 import { mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
@@ -204,7 +204,7 @@ async function admit(steps: TaskSteps, exchange: Exchange, { path, who }: Asked,
     [...owners.values()].some((owner) => owner !== undefined && owner !== key) ||
     origin.some((taskId) => owners.get(taskId) !== key);
   if (isForeign) return { ok: false, refusal: noSuchTask };
-  const tags = readTags(exchange.header("x-farebox-tag"));
+  const tags = readPinnedTags(exchange.header("x-farebox-tag"), who.session);
   if (!tags.ok) return tags;
   const { model } = read.request;
   const belowFloor = await steps.balanceGuard();

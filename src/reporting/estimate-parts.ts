@@ -1,4 +1,4 @@
-import { outputBound } from "../core/bounds.ts";
+import { outputBound, predictedBound } from "../core/bounds.ts";
 import type { ChatText } from "../core/chat-text.ts";
 import { countImages, type ImageCount } from "../core/image-tokens.ts";
 import { tierFor, type PriceVersion } from "../core/price.ts";
@@ -131,13 +131,19 @@ export function outputPart(
     return { class: dearest, tokens: model.outputTokensMax, known: "bound", why: "the most that the model writes" };
   const { size } = request;
   const hidden = size.unboundedFields.length > 0;
-  const tokens = outputBound(hidden ? { ...size, outputLimit: null } : size, model);
+  const predicted = predictedBound(size, model);
+  const tokens = outputBound(hidden ? { ...size, outputLimit: null } : size, model) + predicted;
   const choices = size.choices === 1 ? "" : `, ${size.choices} times`;
   const why =
     hidden || !Number.isFinite(size.outputLimit ?? Infinity)
       ? `the most that the model writes${choices}`
       : `the most that the request allows${choices}`;
-  return { class: dearest, tokens, known: "bound", why };
+  return {
+    class: dearest,
+    tokens,
+    known: "bound",
+    why: predicted === 0 ? why : `${why}, and ${predicted} that the prediction may cost`,
+  };
 }
 
 const order: readonly Known[] = ["exact", "estimate", "bound"];

@@ -42,6 +42,10 @@ const columns: readonly (readonly [name: string, cell: (charge: ChargeJson) => C
   ["units", (charge) => charge.units],
   ["unit_type", (charge) => charge.unit_type],
   ["served_price_version", (charge) => charge.served_price_version],
+  ["held_for", (charge) => charge.held_for?.by ?? null],
+  ["held_for_output_tokens", (charge) => charge.held_for?.output_tokens ?? null],
+  ["output_cap", (charge) => charge.output_cap],
+  ["fitted", (charge) => charge.fitted],
 ];
 
 function jsonOrNull(values: Readonly<Record<string, string | number>>): string | null {

@@ -1,4 +1,5 @@
 import { formatUsd } from "../core/money.ts";
+import { everyKey } from "../core/stream-bursts.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { KeyStore } from "../ports/key-store.ts";
@@ -51,17 +52,19 @@ interface HealthTools {
 
 /** Whether all is well, in one answer: the bill beside the ledger, holds that wait, the gateway's errors, alerts. */
 export async function runHealth({ ledger, keys, samples, outbox, catalogue, process }: HealthTools, now: number) {
-  const [reconciled, pending, old, alerts, ready] = await Promise.all([
+  const [reconciled, pending, old, alerts, ready, bursts] = await Promise.all([
     runReconciliation({ ledger, samples }, { since: now - dayMs, until: now + 1 }),
     ledger.pending(),
     ledger.oldHolds(now - oldHoldMs),
     listAlerts({ outbox }, { limit: alertsMax }),
     process.ready(),
+    ledger.burstMarks(null, now),
   ]);
+  const marks = bursts.ok ? bursts.marks : [];
   const shown = old.slice(0, oldHoldsMax);
   const nameOf = await keyNamesOf(
     keys,
-    shown.map(({ key }) => key),
+    [...shown, ...marks].map(({ key }) => key),
   );
   const prices = catalogue();
   const explanations = reconciled.ok ? await groupsExplaining(ledger, prices, reconciled.reconciliation) : [];
@@ -83,6 +86,13 @@ export async function runHealth({ ledger, keys, samples, outbox, catalogue, proc
         orphaned: isOrphaned,
       })),
     },
+    stream_bursts: marks.map(({ key, model, at, live }) => ({
+      model,
+      key: key === everyKey ? null : (nameOf(key) ?? key),
+      all_keys: key === everyKey,
+      since: isoTime(at),
+      live_streams: live,
+    })),
     gateway: gatewayJson(process.gateway()),
     alerts: { day: alerts.alerts.filter(({ time }) => Date.parse(time) >= now - dayMs).length, latest: alerts.alerts },
     prices: { digest: prices.digest, models: prices.list(now).length, ...newestReview(prices, now) },

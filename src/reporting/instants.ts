@@ -1,21 +1,53 @@
 import { parseDuration } from "../core/duration.ts";
+import type { Period } from "../core/budget.ts";
 import type { Calendar } from "../ports/calendar.ts";
+
+type Days = Pick<Calendar, "spanOf" | "startOfDate">;
 
 export type InstantResult =
   | { readonly ok: true; readonly at: number }
   | { readonly ok: false; readonly problem: string };
 
-/** An instant as people write it: "7d" ago, a date in the time zone (its beginning), or an ISO instant with its zone. */
-export function parseInstant(name: string, text: string, now: number, calendar: Calendar): InstantResult {
+/** What is named by a word begins then: the period of a word, and how many of them ago. */
+const words = new Map<string, readonly [Period, ago: number]>([
+  ["today", ["1d", 0]],
+  ["yesterday", ["1d", 1]],
+  ["week", ["1w", 0]],
+  ["month", ["1mo", 0]],
+  ["last-month", ["1mo", 1]],
+]);
+
+/** An instant as people write it, for the texts that ask for one. */
+export const instantForms =
+  "a span such as 24h or 7d, today, yesterday, week, month or last-month (their beginning), a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z";
+
+/**
+ * An instant as people write it: "7d" ago, "yesterday" or a date in the time zone (their beginning), or an ISO instant with
+ * its zone.
+ */
+export function parseInstant(name: string, text: string, now: number, calendar: Days): InstantResult {
   const ago = parseDuration(text);
   if (ago !== undefined) return { ok: true, at: Math.max(now - ago, 0) };
+  const word = words.get(text);
+  if (word !== undefined) return { ok: true, at: beginningOf(word, now, calendar) };
   if (isDate(text)) return { ok: true, at: calendar.startOfDate(text) };
   const at = /^\d{4}-\d{2}-\d{2}T[\d:.]+(Z|[+-]\d{2}:\d{2})$/.test(text) ? Date.parse(text) : Number.NaN;
   if (!Number.isNaN(at)) return { ok: true, at };
-  return {
-    ok: false,
-    problem: `${name} must be a span such as 24h or 7d, a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z`,
+  return { ok: false, problem: `${name} must be ${instantForms}` };
+}
+
+function beginningOf([period, ago]: readonly [Period, number], now: number, calendar: Days): number {
+  const { start } = calendar.spanOf(period, now);
+  return ago === 0 ? start : beginningOf([period, ago - 1], start - 1, calendar);
+}
+
+/** Whether the text is one of these forms. */
+export function isInstant(text: string): boolean {
+  const anywhere: Days = {
+    spanOf: () => ({ start: 1, end: null }),
+    startOfDate: () => 0,
   };
+  return parseInstant("", text, 0, anywhere).ok;
 }
 
 /** Whether the text is a day that exists, such as "2026-11-20". */

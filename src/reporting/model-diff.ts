@@ -220,6 +220,7 @@ function traitsOf(model: CatalogueModel): Record<string, string | null> {
     max_output_tokens: String(model.outputTokensMax),
     max_output_field: fieldsText(model.maxOutputField),
     tokenizer: model.tokenizerIsPublic ? model.encoding : null,
+    streams: model.streams,
     error_factor: String(model.errorFactor / 1000),
     tokens_per_byte: String(model.tokensPerByte / 1000),
     image_part_tokens: textOrNull(model.imagePartTokens),

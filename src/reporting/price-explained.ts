@@ -56,6 +56,7 @@ function boundsOf(model: CatalogueModel) {
     audio_part_tokens: model.audioPartTokens,
     file_part_tokens: model.filePartTokens,
     tokenizer: model.tokenizerIsPublic ? model.encoding : null,
+    streams: model.streams,
     error_factor: model.errorFactor / 1000,
     tokens_per_byte: model.tokensPerByte / 1000,
     reasoning: model.reasons,

@@ -5,9 +5,7 @@ import { numberOf } from "./scenarios.ts";
 
 /** `GET /account/info`: the whole account record of the interface (section 2.4), falling as calls are billed. */
 export async function serveAccount(call: Call): Promise<void> {
-  const { options, observer } = call.house;
-  observer.accountCalls += 1;
-  observer.changed();
+  const { options } = call.house;
   if (call.head.headers["x-api-key"] !== options.apiKey) {
     return sendJson(call, 401, { code: 401, data: null, message: "unauthorized: invalid api key" });
   }

@@ -12,11 +12,12 @@ interface Waiter {
 /** Remembers what happened and wakes those who wait for something to happen. */
 export class Observer {
   readonly requests: OpenRequest[] = [];
+  /** For the account's record. A proxy asks for it by time, so these stand apart from what its clients ask for. */
+  readonly accountRequests: OpenRequest[] = [];
   activeStreams = 0;
   openConnections = 0;
-  accountCalls = 0;
   readonly webhookTries: WebhookTry[] = [];
-  /** Ever seen; numbers the answers. */
+  /** `requests` ever seen; numbers the answers. */
   count = 0;
   readonly #keep: number;
   readonly #waiters = new Set<Waiter>();
@@ -27,11 +28,18 @@ export class Observer {
 
   see(request: SandboxRequest, at: number): OpenRequest {
     const seen: OpenRequest = { ...request, at, scenario: "", status: null, deltas: 0, ended: "open" };
-    this.count += 1;
-    if (this.#keep > 0) this.requests.push(seen);
-    if (this.requests.length > 2 * this.#keep) this.requests.splice(0, this.requests.length - this.#keep);
+    if (request.path.endsWith("/account/info")) this.#keepIn(this.accountRequests, seen);
+    else {
+      this.count += 1;
+      this.#keepIn(this.requests, seen);
+    }
     this.changed();
     return seen;
+  }
+
+  #keepIn(list: OpenRequest[], seen: OpenRequest): void {
+    if (this.#keep > 0) list.push(seen);
+    if (list.length > 2 * this.#keep) list.splice(0, list.length - this.#keep);
   }
 
   triedWebhook(tried: WebhookTry): void {

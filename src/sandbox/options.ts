@@ -78,16 +78,16 @@ export interface Sandbox extends AsyncDisposable {
   readonly url: string;
   readonly port: number;
   readonly apiKey: string;
-  /** Oldest first. */
+  /** Oldest first, without those for the account's record. */
   readonly requests: readonly SeenRequest[];
+  /** Refused ones too. */
+  readonly accountRequests: readonly SeenRequest[];
   /** Oldest first. A call is in it before its client has the answer's last byte. */
   readonly ledger: readonly BilledCall[];
   /** Sums of all calls ever billed. */
   readonly billed: BilledTotals;
   readonly openConnections: number;
   readonly activeStreams: number;
-  /** Calls of the account endpoint, refused ones too. */
-  readonly accountCalls: number;
   /** Tries to tell webhooks, oldest first. */
   readonly webhookTries: readonly WebhookTry[];
   balanceUsd(): string;

@@ -129,6 +129,7 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
     port: address.port,
     apiKey: options.apiKey,
     requests: observer.requests,
+    accountRequests: observer.accountRequests,
     ledger: billing.ledger,
     get billed() {
       billEndedTasks(house.unbilled);
@@ -139,9 +140,6 @@ function sandboxOf(house: House, server: Server, sockets: ReadonlySet<Socket>): 
     },
     get activeStreams() {
       return observer.activeStreams;
-    },
-    get accountCalls() {
-      return observer.accountCalls;
     },
     webhookTries: observer.webhookTries,
     balanceUsd: () => formatUsd(balance()),

@@ -6,6 +6,9 @@ import { formatDoubts } from "../core/doubts.ts";
 import type { Key, KeyChange } from "../core/keys.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { HoldBasis } from "../core/output-cap.ts";
+import type { RunSession } from "../core/run-sessions.ts";
+import { runSessionOf } from "../core/tags.ts";
+import type { StreamSeen } from "../core/stream-bursts.ts";
 import type { Team, TeamChange } from "../core/teams.ts";
 import { noTokens, tokenClasses } from "../core/tokens.ts";
 import type { AdminCreation } from "../ports/admin-store.ts";
@@ -21,7 +24,9 @@ import type {
   Posting,
   SettleResult,
   WrittenResult,
+  BurstMarksResult,
 } from "../ports/ledger.ts";
+import type { RunSessionCreation } from "../ports/run-sessions.ts";
 import type { BindResult, NewTask, TaskEnding, TaskSight } from "../ports/task-store.ts";
 import type { TaskCallback } from "../ports/task-callbacks.ts";
 import type { ChangedTeam, TeamCreation, TeamRemoval } from "../ports/team-store.ts";
@@ -51,9 +56,12 @@ export type HoldCommand = readonly [
   firstSlice: PicoUsd | null,
   basis: readonly [by: string, outputTokens: number | null, outputCap: number | null, fitted: number | null] | null,
   sliceTokens: number | null,
+  session: string | null,
 ];
 /** Remembers what was written under an idempotency key; null only looks. */
 export type WrittenCommand = readonly [op: "written", idempotency: string, written: string | null, at: number];
+/** Takes note of what a stream showed of its model; null only looks. */
+export type StreamsCommand = readonly [op: "streams", seen: StreamSeen | null, at: number];
 export type ExtendCommand = readonly [op: "extend", id: string, amount: PicoUsd, atLeast: PicoUsd];
 type EndFields = readonly [
   at: number,
@@ -126,6 +134,9 @@ export type EndTaskCommand = readonly [
   taskId: string,
   facts: TaskEndFacts,
 ];
+export type CreateSessionCommand = readonly [op: "createSession", session: RunSession, by: string | null];
+export type EndSessionCommand = readonly [op: "endSession", id: string, at: number];
+export type TidySessionsCommand = readonly [op: "tidySessions", at: number];
 /** Ends up to `count` holds of dead owners. */
 export type RecoverCommand = readonly [op: "recover", at: number, count: number];
 /** Writes what changes nothing: done says that a write is possible. */
@@ -137,6 +148,7 @@ export type Command =
   | PostCommand
   | VoidCommand
   | WrittenCommand
+  | StreamsCommand
   | AdjustCommand
   | SetBudgetCommand
   | RemoveBudgetCommand
@@ -158,6 +170,9 @@ export type Command =
   | BindTaskCommand
   | SawTaskCommand
   | EndTaskCommand
+  | CreateSessionCommand
+  | EndSessionCommand
+  | TidySessionsCommand
   | TouchCommand;
 
 export interface Replies {
@@ -166,6 +181,7 @@ export interface Replies {
   post: SettleResult;
   void: SettleResult;
   written: Extract<WrittenResult, { ok: true }>;
+  streams: Extract<BurstMarksResult, { ok: true }>;
   adjust: AdjustResult;
   setBudget: Budget;
   removeBudget: boolean;
@@ -186,6 +202,9 @@ export interface Replies {
   bindTask: BindResult;
   sawTask: true;
   endTask: SettleResult;
+  createSession: RunSessionCreation;
+  endSession: RunSession | undefined;
+  tidySessions: number;
   recover: number;
   touch: true;
 }
@@ -216,8 +235,10 @@ export interface BatchChannel {
 export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldCommand {
   const { caller, price, basis = null } = request;
   let tags: string | null = null;
+  let session: string | null = null;
   for (const _name in request.tags) {
     tags = JSON.stringify(request.tags);
+    session = runSessionOf(request.tags);
     break;
   }
   return [
@@ -240,6 +261,7 @@ export function holdCommand(request: HoldRequest, withCanonical: boolean): HoldC
     request.firstSlice ?? null,
     basis && [basis.by, basis.outputTokens, basis.outputCap, basis.fitted],
     request.sliceTokens ?? null,
+    session,
   ];
 }
 

@@ -6,6 +6,7 @@ import type { AuditPage, AuditQuery } from "../ports/audit-log.ts";
 import type {
   ChargePage,
   ChargeQuery,
+  OfSession,
   RawUnits,
   ReportQuery,
   ReportRow,
@@ -19,7 +20,7 @@ import type { PostedCharge } from "./what-if-sums.ts";
 export type LongRead =
   | { readonly kind: "charges"; readonly query: ChargeQuery }
   | { readonly kind: "recent"; readonly query: RecentQuery }
-  | { readonly kind: "report"; readonly query: ReportQuery }
+  | { readonly kind: "report"; readonly query: ReportQuery & OfSession }
   | { readonly kind: "spend"; readonly query: SpendQuery }
   | { readonly kind: "rawUnits"; readonly span: TimeSpan }
   | { readonly kind: "postings"; readonly query: ReportQuery; readonly after: PageEnd | null }

@@ -46,19 +46,21 @@ export function horizons({ calendar, clock, olderThanMs }: PruneOptions): Horizo
 }
 
 /**
- * Which charges go, as a condition (that an adjustment corrects something is said, so that the index of those serves): pending charges stay, as do carried sums, and what a charge that stays corrects. `before`
+ * Which charges go, as a condition (that an adjustment corrects something is said, so that the index of those serves): pending charges stay, as do carried sums, what a charge that stays corrects, and what a budget of a session counts. `before`
  * stands for the horizon.
  */
 export const prunable = (before: string) => `state <> 'pending' and admitted_at < ${before}
   and not exists (select 1 from carried where carried.charge = charges.seq)
-  and not exists (select 1 from charges correction where correction.adjusts is not null and correction.adjusts = charges.id)`;
+  and not exists (select 1 from charges correction where correction.adjusts is not null and correction.adjusts = charges.id)
+  and (session is null or not exists (select 1 from run_sessions where run_sessions.id = charges.session))`;
 
 /** Counts what would be deleted; an old charge that an old correction keeps until then is counted in. */
 export function* prunePreview(horizon: Horizons): Reading<Pruned> {
   const charges = yield* countOf(
     `select count(*) as count from charges where state <> 'pending' and admitted_at < ?
        and not exists (select 1 from carried where carried.charge = charges.seq)
-       and not exists (select 1 from charges correction where correction.adjusts is not null and correction.adjusts = charges.id and correction.admitted_at >= ?)`,
+       and not exists (select 1 from charges correction where correction.adjusts is not null and correction.adjusts = charges.id and correction.admitted_at >= ?)
+       and (session is null or not exists (select 1 from run_sessions where run_sessions.id = charges.session))`,
     horizon.charges,
     horizon.charges,
   );

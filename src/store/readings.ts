@@ -4,6 +4,7 @@ import type { Budget, BudgetWindow, Caller } from "../core/budget.ts";
 import type { Charge } from "../core/charge.ts";
 import type { Key } from "../core/keys.ts";
 import type { PriceVersion } from "../core/price.ts";
+import type { RunSession } from "../core/run-sessions.ts";
 import type { Task } from "../core/tasks.ts";
 import type { Team } from "../core/teams.ts";
 import type { KeyPage, KeyPageQuery } from "../ports/key-store.ts";
@@ -62,6 +63,11 @@ export interface TaskReadings {
   running(): Later<number>;
   runningTasks(): Later<RunningTasks>;
   list(query: TaskQuery): Later<TaskPage>;
+}
+
+export interface RunSessionReadings {
+  secret(): Later<string>;
+  find(id: string): Later<RunSession | undefined>;
 }
 
 export interface CallbackReadings {

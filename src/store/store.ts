@@ -9,6 +9,7 @@ import type { KeyStore } from "../ports/key-store.ts";
 import type { FigureLedger, Ledger } from "../ports/ledger.ts";
 import type { Outbox } from "../ports/outbox.ts";
 import type { ProxyRuns } from "../ports/proxies.ts";
+import type { RunSessions } from "../ports/run-sessions.ts";
 import type { TaskStore } from "../ports/task-store.ts";
 import type { TaskCallbacks } from "../ports/task-callbacks.ts";
 import type { TeamStore } from "../ports/team-store.ts";
@@ -27,6 +28,7 @@ export interface Store extends AsyncDisposable {
   readonly outbox: Outbox;
   readonly tasks: TaskStore;
   readonly callbacks: TaskCallbacks;
+  readonly sessions: RunSessions;
   readonly changes: Changes;
   /** The proxies that share the ledger; null for a ledger of one, and for whoever is no proxy. */
   readonly fleet: Fleet | null;

@@ -1,7 +1,15 @@
 import { isAscii } from "node:buffer";
+import type { RequestSize } from "../core/bounds.ts";
 import type { ChatText, ToolTurn } from "../core/chat-text.ts";
 import type { TokenClass } from "../core/tokens.ts";
-import { chatFields, chatParts, messageMembers } from "./field-table.ts";
+import {
+  chatFields,
+  chatParts,
+  clientTools,
+  messageMembers,
+  predictionMembers,
+  predictionParts,
+} from "./field-table.ts";
 import type { Findings } from "./findings.ts";
 import { isObject, listOr, objectOr, textOr, type JsonObject } from "./json.ts";
 import { replaced } from "./json-edit.ts";
@@ -19,6 +27,7 @@ import {
 } from "./model-request.ts";
 import { addTexts, imagesIn, noChat, outputSchemaOf, toolChoiceOf, ToolTurns } from "./prompt-text.ts";
 import {
+  listedTools,
   partsOf,
   promptClasses,
   requestTerms,
@@ -44,7 +53,8 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
   if (choices === undefined) return invalid("n", "'n' must be a whole number of at least 1");
   const { outputLimit, maximumField } = outputLimitOf(body, "max_tokens", "max_completion_tokens");
   const parts = readParts(body["messages"], findings);
-  const unbounded = unboundedFields(body, findings);
+  const tools = listedTools(body["tools"], "tools", clientTools);
+  const unbounded = unboundedFields(tools, findings);
   return {
     ok: true,
     request: {
@@ -60,12 +70,13 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
         fileParts: parts.files,
         choices,
         outputLimit,
+        ...readPrediction(body["prediction"], bytes, findings),
         unboundedFields: findings.context,
       },
       unboundedFields: unbounded,
       ...maximumField,
       isCutWorthless: [body["tools"], body["functions"]].some((tools) => listOr(tools).length > 0) || asksForForm(body),
-      ...requestTerms(body, unboundTools),
+      ...requestTerms(body, tools, unboundTools),
       fields: findings,
       classes: { prompt: promptClasses(parts, findings), completion: completionClasses(body) },
       prompt,
@@ -77,7 +88,7 @@ function readParts(messages: readonly unknown[], findings: Findings): PromptPart
   const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
   for (const message of messages) {
     findings.members("messages", objectOr(message), messageMembers);
-    for (const part of partsOf(objectOr(message)["content"])) {
+    for (const part of partsOf(objectOr(message)["content"]).flatMap(withResult)) {
       const { type, image_url, input_audio, file } = objectOr(part);
       findings.kind("messages.content", part, chatParts);
       switch (type) {
@@ -97,6 +108,21 @@ function readParts(messages: readonly unknown[], findings: Findings): PromptPart
     }
   }
   return found;
+}
+
+/** A part, and those of the result that it may be. */
+function withResult(part: unknown): readonly unknown[] {
+  const { type, content } = objectOr(part);
+  return type === "tool_result" ? [part, ...partsOf(content)] : [part];
+}
+
+/** The predicted answer: what of it does not come true is billed as output, for each choice. */
+function readPrediction(stated: unknown, bytes: Buffer, findings: Findings): Pick<RequestSize, "predictedBytes"> {
+  if (stated === undefined || stated === null) return {};
+  if (!isObject(stated)) findings.unknownField("prediction", stated);
+  findings.members("prediction", objectOr(stated), predictionMembers);
+  for (const part of partsOf(objectOr(stated)["content"])) findings.kind("prediction.content", part, predictionParts);
+  return { predictedBytes: bytes.length - bytesBeside(bytes, "prediction") };
 }
 
 /** What the results of parallel calls grow by on their way into the prompt, where all but ASCII is escaped; a bound. */
@@ -199,6 +225,11 @@ export function withModel(bytes: Buffer, model: string): Buffer {
   const brace = bytes.indexOf("{") + 1;
   const isEmpty = jsonMembers(bytes).length === 0;
   return replaced(bytes, brace, brace, `"model":${JSON.stringify(model)}${isEmpty ? "" : ","}`);
+}
+
+/** Whether an answer refuses a request because it asks for stream usage, as far as its words tell. */
+export function refusesStreamUsage(status: number, answer: Buffer): boolean {
+  return (status === 400 || status === 422) && (answer.includes("stream_options") || answer.includes("include_usage"));
 }
 
 /** The same request asking for stream usage as well; every other byte stays as it was. */

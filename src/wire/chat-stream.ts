@@ -14,8 +14,8 @@ const chatForm: StreamForm = {
 };
 
 /** Remembers a stream of chat completions, or of the older completions. */
-export function chatTranscript(listener?: OutputListener): StreamTranscript {
-  return new StreamTranscript(chatForm, listener);
+export function chatTranscript(listener?: OutputListener, unreadBytes?: number): StreamTranscript {
+  return new StreamTranscript(chatForm, listener, unreadBytes);
 }
 
 /** Backwards to the last usage. Output on the way was written after it, so that the usage does not cover it. */

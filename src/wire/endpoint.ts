@@ -24,7 +24,8 @@ export interface Endpoint {
   /** Whether an answer may be something else than JSON, which is passed on unread. */
   readonly answersMedia: boolean;
   answerReader(): AnswerReader;
-  transcript(listener?: OutputListener): Transcript;
+  /** `unreadBytes`: that the listener need not hear of before there are more. */
+  transcript(listener?: OutputListener, unreadBytes?: number): Transcript;
   /** How a request limits the text of its answer; null where the answer is no text, or nothing is known of it. */
   readonly maximum: OutputMaximum | null;
   /** How stream usage is asked for in the place of a client that did not; null where streams report it unasked. */

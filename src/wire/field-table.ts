@@ -76,7 +76,7 @@ export const chatFields = new RequestFields({
   ...sampling,
   ...all(
     "priced",
-    "model messages stream stream_options max_tokens max_completion_tokens n tools modalities service_tier",
+    "model messages stream stream_options max_tokens max_completion_tokens n tools modalities service_tier prediction",
   ),
   ...free(`
     add_generation_prompt add_special_tokens audio context_management continue_final_message echo function_call functions include_reasoning
@@ -86,7 +86,7 @@ export const chatFields = new RequestFields({
   prompt_cache_options: cacheOptions,
   // Text that is not in the body, and reasoning that a stated maximum may not bound.
   ...context(
-    "prediction chat_template chat_template_kwargs documents mm_processor_kwargs thinking reasoning thinking_budget enable_thinking prompt_mode",
+    "chat_template chat_template_kwargs documents mm_processor_kwargs thinking reasoning thinking_budget enable_thinking prompt_mode",
   ),
   best_of: expensive("every choice is billed, and the best alone is shown", { shown: true }),
   web_search_options: expensive("each search has a fee"),
@@ -136,14 +136,23 @@ export const chatParts = kinds({
   image_url: { ...free("image_url"), ...cached },
   input_audio: { ...free("input_audio"), ...cached },
   file: { ...free("file"), ...cached },
+  // What Anthropic's models said and were told, as some clients send it back.
+  thinking: { ...free("thinking signature"), ...cached },
+  redacted_thinking: { ...free("data"), ...cached },
+  tool_use: { ...free("id name input"), ...cached },
+  tool_result: { ...free("tool_use_id content is_error"), ...cached },
   video_url: "context",
 });
 
+/** Members of a predicted answer, and of its parts. */
+export const predictionMembers = new RequestFields(free("type content"));
+export const predictionParts = kinds({ text: { ...free("text"), ...cached } });
+
 export const responsesFields = new RequestFields({
   ...routing,
-  ...all("priced", "model input stream max_output_tokens max_tool_calls tools service_tier background"),
+  ...all("priced", "model input stream max_output_tokens max_tool_calls tools service_tier background include"),
   ...free(`
-    access_programs image include instructions metadata moderation parallel_tool_calls prompt_cache_key prompt_cache_retention
+    access_programs client_metadata image instructions metadata moderation parallel_tool_calls prompt_cache_key prompt_cache_retention
     safety_identifier store stream_options temperature text tool_choice top_k top_logprobs top_p truncation user
   `),
   prompt_cache_options: cacheOptions,
@@ -156,32 +165,82 @@ export const responsesFields = new RequestFields({
   prompt: expensive("a stored prompt can bring a model's tools with it", { shown: true }),
 });
 
+/** Data that an answer may include beside its text; none of it is billed. */
+export const includedData: ReadonlySet<unknown> = new Set([
+  "code_interpreter_call.outputs",
+  "computer_call_output.output.image_url",
+  "file_search_call.results",
+  "message.input_image.image_url",
+  "message.output_text.logprobs",
+  "reasoning.encrypted_content",
+  "web_search_call.action.sources",
+  "web_search_call.results",
+]);
+
+/** A machine on which commands run: only the client's own costs nothing more. */
+const environment = members({
+  type: expensive("its commands run at the gateway", { unless: ["local"] }),
+  skills: "free",
+});
+
+/** Members of tools that run at the client, by their type. Functions have whatever members they have: all are text. */
+export const clientTools: ReadonlyMap<string, RequestFields | "text"> = new Map<string, RequestFields | "text">([
+  ["function", "text"],
+  ["custom", "text"],
+]);
+
+/** The same for responses. */
+export const responseTools: ReadonlyMap<string, RequestFields | "text"> = new Map<string, RequestFields | "text">([
+  ...clientTools,
+  ["namespace", new RequestFields(free("type name description tools"))],
+  ["local_shell", new RequestFields(free("type"))],
+  ["shell", new RequestFields({ ...free("type allowed_callers"), environment })],
+  ["apply_patch", new RequestFields(free("type allowed_callers"))],
+  ["tool_search", new RequestFields(free("type description execution parameters"))],
+]);
+
+/** What Codex knows of its own items; it reaches no model. */
+export const itemMetadata = "internal_chat_message_metadata_passthrough";
+
+const item = (names: string) => free(`${itemMetadata} ${names}`);
+
 /** Items of the input of a response. What the gateway made or has stored is not bounded by its text. */
 export const responseItems = kinds({
-  message: free("content id phase role status"),
-  function_call: free("arguments async call_id caller id name namespace status"),
-  function_call_output: free("call_id caller id name namespace output status"),
-  custom_tool_call: free("async call_id caller id input name namespace"),
-  custom_tool_call_output: free("call_id caller id output status"),
-  ...kindOf(
-    "context",
-    "additional_tools item_reference compaction compaction_trigger tool_search_output configuration_update program",
-  ),
+  message: item("content id phase role status"),
+  function_call: item("arguments async call_id caller id name namespace status"),
+  function_call_output: item("call_id caller id name namespace output status"),
+  custom_tool_call: item("async call_id caller id input name namespace"),
+  custom_tool_call_output: item("call_id caller id output status"),
+  reasoning: item("content encrypted_content id status summary"),
+  local_shell_call: item("action call_id id status"),
+  local_shell_call_output: item("call_id id output status"),
+  shell_call: { ...item("action call_id caller created_by id status"), environment },
+  shell_call_output: item("call_id caller created_by id max_output_length output status"),
+  apply_patch_call: item("call_id caller created_by id operation status"),
+  apply_patch_call_output: item("call_id caller created_by id output status"),
+  tool_search_call: item("arguments call_id created_by execution id status"),
+  tool_search_output: item("call_id created_by execution id status tools"),
+  additional_tools: item("id role tools"),
+  ...kindOf("context", "item_reference compaction compaction_trigger configuration_update program"),
   ...kindOf(
     "history",
     `
-    reasoning file_search_call computer_call computer_call_output web_search_call tool_search_call image_generation_call code_interpreter_call
-    local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call apply_patch_call_output mcp_list_tools
+    file_search_call computer_call computer_call_output web_search_call image_generation_call code_interpreter_call mcp_list_tools
     mcp_approval_request mcp_approval_response mcp_call program_output
   `,
   ),
 });
+
+/** Members of the result of one command of a shell. */
+export const shellResultMembers = new RequestFields(free("created_by outcome stderr stdout"));
 
 /** Content parts of a response's input; what a part names by an id or an address is not seen. */
 export const responseParts = kinds({
   input_text: { ...free("text"), ...cached },
   output_text: free("text annotations logprobs"),
   refusal: free("refusal"),
+  reasoning_text: free("text"),
+  summary_text: free("text"),
   input_image: { ...free("image_url detail"), ...context("file_id"), ...cached },
   input_audio: free("input_audio"),
   input_file: { ...free("file_data filename"), ...context("detail file_id file_url"), ...cached },

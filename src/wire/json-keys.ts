@@ -59,6 +59,32 @@ export function jsonElements(bytes: Buffer, most: number): Buffer[] | undefined 
   return elements;
 }
 
+/**
+ * Whether an object anywhere within a JSON value has a member twice: one reader takes the first, another the last. `value`: what it
+ * was parsed to.
+ */
+export function repeatsMember(json: Buffer, value: unknown): boolean {
+  let names = 0;
+  for (let at = json.indexOf(quote); at !== -1;) {
+    const end = skipString(json, at);
+    if (json[skipSpace(json, end)] === colon) names++;
+    at = json.indexOf(quote, end);
+  }
+  return names > membersIn(value);
+}
+
+function membersIn(value: unknown): number {
+  let count = 0;
+  const open = [value];
+  while (open.length > 0) {
+    const next = open.pop();
+    if (typeof next !== "object" || next === null) continue;
+    if (!Array.isArray(next)) count += Object.keys(next).length;
+    for (const inner of Object.values(next)) if (typeof inner === "object") open.push(inner);
+  }
+  return count;
+}
+
 /** The first byte from there on that is no white space. */
 export function skipSpace(bytes: Buffer, from: number): number {
   let at = from;

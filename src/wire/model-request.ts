@@ -5,7 +5,7 @@ import type { Refusal } from "../core/refusals.ts";
 import type { RequestTerms } from "../core/request-terms.ts";
 import type { TokenClass } from "../core/tokens.ts";
 import { isObject, objectOr, parseJson, type JsonObject } from "./json.ts";
-import { jsonMembers, type JsonMember } from "./json-keys.ts";
+import { jsonMembers, repeatsMember, type JsonMember } from "./json-keys.ts";
 import { jsonBounds, jsonSkeleton } from "./json-skeleton.ts";
 import { Findings, mentionsMax, type FieldFacts } from "./findings.ts";
 import { mayNameModels, type RequestFields } from "./request-fields.ts";
@@ -16,6 +16,8 @@ export interface ModelRequest {
   readonly stream: boolean;
   /** Whether the client asked for a usage chunk in its stream. */
   readonly wantsStreamUsage: boolean;
+  /** Set where the model is marked for the key: its whole answer is held. */
+  readonly isHeldWhole?: boolean;
   readonly size: RequestSize;
   /** Fields whose cost nothing bounds; such a request is refused under a hard budget. */
   readonly unboundedFields: readonly string[];
@@ -103,6 +105,8 @@ export function lookAt(bytes: Buffer, fields: RequestFields): Look {
   findings.modelsIn("model", String(body["model"]));
   for (const member of members) {
     const { name, valueStart, valueEnd } = member;
+    if (nestedFields.has(name) && repeatsMember(skeleton.subarray(valueStart, valueEnd), body[name]))
+      return invalid(name, `'${name}' has an object with a member that is given twice`);
     const meaning = fields.meaningOf(name);
     if (meaning === "free" || meaning === "priced" || isNull(skeleton, member)) continue;
     findings.field(name, body[name], meaning);
@@ -112,6 +116,9 @@ export function lookAt(bytes: Buffer, fields: RequestFields): Look {
   }
   return findings.isTooMuch ? tooManyNames : { ok: true, body: body as LookedAt["body"], findings };
 }
+
+/** Fields whose objects decide the price; a member that is given twice in one could be read either way. */
+const nestedFields: ReadonlySet<string> = new Set(["messages", "input", "tools", "prediction"]);
 
 /** For a request that names more models than any honest one. */
 export const tooManyNames = invalid(

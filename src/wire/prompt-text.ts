@@ -1,7 +1,7 @@
 import type { ChatText, OutputSchema, ToolTurn } from "../core/chat-text.ts";
 import type { ImagePart } from "../core/image-tokens.ts";
 import { imageSizeOf } from "./image-size.ts";
-import { isObject, objectOr, textOr } from "./json.ts";
+import { isObject, jsonOf, objectOr, textOr, type JsonObject } from "./json.ts";
 import { partsOf } from "./request-bounds.ts";
 
 /** A chat of nothing. */
@@ -22,9 +22,22 @@ export const noChat: ChatText = {
 /** Adds the texts of a content, which is a text or a list of parts. */
 export function addTexts(content: unknown, into: string[]): void {
   if (typeof content === "string") into.push(content);
-  for (const part of partsOf(content)) {
-    const { text, refusal } = objectOr(part);
-    for (const value of [text, refusal]) if (typeof value === "string") into.push(value);
+  for (const part of partsOf(content).map(objectOr)) {
+    for (const value of textsOf(part)) if (typeof value === "string") into.push(value);
+    if (part["type"] === "tool_result") addTexts(part["content"], into);
+  }
+}
+
+function textsOf({ type, text, refusal, thinking, signature, data, name, input }: JsonObject): readonly unknown[] {
+  switch (type) {
+    case "thinking":
+      return [thinking, signature];
+    case "redacted_thinking":
+      return [data];
+    case "tool_use":
+      return [name, jsonOf(input)];
+    default:
+      return [text, refusal];
   }
 }
 

@@ -51,6 +51,27 @@ export function typedRefusalEvent(refusal: Refusal): string {
   return `event: error\ndata: ${JSON.stringify(event)}\n\n`;
 }
 
+/**
+ * The events that end a stream of the Responses API. `response.failed` with this code is the one that Codex shows and does not
+ * try again; the official SDKs raise the error event, which has the code of ours.
+ */
+export function failedResponseEvents(refusal: Refusal): string {
+  const { message } = wordingOf(refusal);
+  const response = {
+    id: "",
+    object: "response",
+    created_at: 0,
+    status: "failed",
+    error: { code: "invalid_prompt", message },
+    incomplete_details: null,
+    model: "",
+    output: [],
+    usage: null,
+  };
+  const event = { type: "response.failed", sequence_number: 0, response };
+  return `event: response.failed\ndata: ${JSON.stringify(event)}\n\n${typedRefusalEvent(refusal)}`;
+}
+
 /** The status that a refusal is answered with. */
 export function refusalStatus(refusal: Refusal): number {
   return wordingOf(refusal).status;
@@ -73,8 +94,14 @@ function wordingOf(refusal: Refusal): Wording {
     case "model_not_priced":
       return { status: 400, type: invalidRequest, code, message: notPriced(refusal), param: "model" };
     case "cost_not_bounded": {
-      const message = `'${refusal.fields.join("', '")}' can cost more than Farebox can bound for ${refusal.model}, so a key under a hard budget cannot use it${refusal.why === null ? "" : `: ${refusal.why}`}.`;
-      return { status: 400, type: invalidRequest, code: "invalid_request", message, param: refusal.fields[0] ?? null };
+      const message = `${refusal.fields.map(quoted).join(", ")} can cost more than Farebox can bound for ${refusal.model}, so a key under a hard budget cannot use it${refusal.why === null ? "" : `: ${refusal.why}`}.`;
+      return {
+        status: 400,
+        type: invalidRequest,
+        code: "invalid_request",
+        message,
+        param: refusal.fields[0]?.replace(toolType, "") ?? null,
+      };
     }
     case "invalid_api_key":
       return { status: 401, type: invalidRequest, code, message: refusal.message };
@@ -133,6 +160,18 @@ function wordingOf(refusal: Refusal): Wording {
         code,
         message: `The request body must not be encoded; content-encoding was '${refusal.encoding}'.`,
       };
+    case "websocket_unsupported":
+      // Clients that try a WebSocket first, as Codex does, go on over HTTP after this status at once.
+      return {
+        status: 426,
+        type: invalidRequest,
+        code,
+        message: "Farebox speaks no WebSocket; send the request over HTTP, with 'stream': true for events.",
+        headers: [
+          ["upgrade", "HTTP/1.1"],
+          ["connection", "upgrade, close"],
+        ],
+      };
     case "unknown_host":
       return {
         status: 421,
@@ -178,6 +217,13 @@ function wordingOf(refusal: Refusal): Wording {
     default:
       return assertNever(refusal);
   }
+}
+
+/** The type of a tool behind its place: "tools[3] (web_search)". */
+const toolType = / \(\w+\)$/;
+
+function quoted(field: string): string {
+  return toolType.test(field) ? field : `'${field}'`;
 }
 
 /** A wrong admin token, or too many of them: 401 or 429. */
@@ -243,7 +289,9 @@ function owner(scope: Scope, scopeName: string): string {
     case "team":
       return `of team ${scope.team}`;
     case "key":
-      return `of key ${scopeName.slice("key:".length)}`;
+      return scope.session === undefined
+        ? `of key ${scopeName.slice("key:".length)}`
+        : `of this session of key ${scopeName.slice("key:".length, scopeName.indexOf(" "))}`;
     case "eachKey":
       return scope.team === null
         ? "that each key has for itself"

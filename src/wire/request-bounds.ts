@@ -1,18 +1,39 @@
 import { serviceTierOf, type HostedTools, type RequestTerms } from "../core/request-terms.ts";
 import type { TokenClass } from "../core/tokens.ts";
 import { isObject, listOr, objectOr, textOr, type JsonObject } from "./json.ts";
-import { cacheControl } from "./field-table.ts";
+import { cacheControl, clientTools } from "./field-table.ts";
 import type { Findings } from "./findings.ts";
-import { hasTwinOf } from "./request-fields.ts";
+import { hasTwinOf, type RequestFields } from "./request-fields.ts";
 
-/** Kinds of tools that run at the client and cost only their tokens. */
-const clientTools: ReadonlySet<string> = new Set(["function", "custom"]);
+/** A tool that a request declares, with its place: "tools[3]", "tools[3].tools[0]" within a namespace. */
+export interface ListedTool {
+  readonly path: string;
+  readonly tool: JsonObject;
+  /** How its members are read; undefined for one that may run at the gateway. */
+  readonly members: RequestFields | "text" | undefined;
+}
+
+/** Every tool of a list, after a namespace the tools in it. `known`: those that may run at the client, by their type. */
+export function listedTools(
+  list: unknown,
+  path: string,
+  known: ReadonlyMap<string, RequestFields | "text">,
+): ListedTool[] {
+  return partsOf(list).flatMap((item, index) => {
+    const tool = objectOr(item);
+    const place = `${path}[${index}]`;
+    const listed = { path: place, tool, members: runsAtClient(tool) ? known.get(textOr(tool["type"])) : undefined };
+    if (listed.members === undefined || tool["type"] !== "namespace") return [listed];
+    // A namespace has functions; one within another is none that is known.
+    return [listed, ...listedTools(tool["tools"], `${place}.tools`, clientTools)];
+  });
+}
 
 /** Fields whose cost nothing bounds, whatever the price is. Tools that the gateway runs may name models. */
-export function unboundedFields(body: JsonObject, findings: Findings): string[] {
-  const tools = listOr(body["tools"]).map(objectOr);
-  for (const tool of tools) if (!runsAtClient(tool)) findings.mentionIn(tool);
-  for (const tool of tools) {
+export function unboundedFields(tools: readonly ListedTool[], findings: Findings): string[] {
+  for (const { tool, members } of tools) {
+    if (members === undefined) findings.mentionIn(tool);
+    else if (members !== "text") findings.members("tools", tool, members);
     for (const { cache_control } of [tool, objectOr(tool["function"])]) {
       if (cache_control != null) findings.field("tools.cache_control", cache_control, cacheControl);
     }
@@ -29,37 +50,53 @@ const toolFields: readonly (readonly [name: string, call: string])[] = [
 /** What of a request decides its price beside its size; nothing for the standard service tier and no hosted tools. */
 export function requestTerms(
   body: JsonObject,
+  tools: readonly ListedTool[],
   shown: Pick<HostedTools, "areShown" | "callsMax">,
 ): { terms?: RequestTerms } {
   const serviceTier = serviceTierOf(body["service_tier"]);
-  const listed = hostedCalls(body);
+  const hosted = tools.filter(({ members }) => members === undefined);
   const asking = toolFields.filter(([name]) => body[name] != null);
-  if (serviceTier === null && listed.length + asking.length === 0) return {};
-  const calls = [...new Set([...listed, ...asking.map(([, call]) => call)])];
-  const fields = [...(listed.length > 0 ? ["tools"] : []), ...asking.map(([name]) => name)];
+  if (serviceTier === null && hosted.length + asking.length === 0) return {};
+  const calls = [...new Set([...hosted.map(callOf), ...asking.map(([, call]) => call)])];
+  const fields = [...hosted.map(nameOf), ...asking.map(([name]) => name)];
   return { terms: { serviceTier, hostedTools: calls.length === 0 ? null : { calls, fields, ...shown } } };
 }
 
 /** No field of the request bounds calls of hosted tools, and not every answer tells them. */
 export const unboundTools: Pick<HostedTools, "areShown" | "callsMax"> = { areShown: false, callsMax: undefined };
 
-/** The hosted tools that a request asks for, each once, by the type that its calls have as items of an answer. */
-function hostedCalls(body: JsonObject): string[] {
-  const hosted = listOr(body["tools"])
-    .map(objectOr)
-    .filter((tool) => !runsAtClient(tool));
-  if (hosted.length === 0) return [];
-  return [...new Set(hosted.map((tool) => (hasTwinOf("type", tool) ? "other_call" : callOf(tool["type"]))))];
+/** The type that the calls of a hosted tool have as items of an answer: "web_search_2025_08_26" is called by "web_search_call". */
+function callOf({ tool }: ListedTool): string {
+  const name = textOr(tool["type"]).replace(/_(?:\d{4}_\d{2}_\d{2}|\d{8})$/, "");
+  return /^[a-z][a-z0-9_]{0,58}$/.test(name) && !hasTwins(tool) ? `${name}_call` : "other_call";
 }
 
-/** "web_search_2025_08_26" is called by items of type "web_search_call". */
-function callOf(type: unknown): string {
-  const name = textOr(type).replace(/_(?:\d{4}_\d{2}_\d{2}|\d{8})$/, "");
-  return /^[a-z][a-z0-9_]{0,58}$/.test(name) ? `${name}_call` : "other_call";
+/** A tool as a refusal names it: "tools[3] (web_search)". */
+function nameOf({ path, tool }: ListedTool): string {
+  const type = textOr(tool["type"]);
+  return /^\w{1,64}$/.test(type) && !hasTwins(tool) ? `${path} (${type})` : path;
 }
 
+/** Members that decide where a tool runs. */
+const deciding = ["type", "environment", "execution", "tools"] as const;
+
+function hasTwins(tool: JsonObject): boolean {
+  return deciding.some((name) => hasTwinOf(name, tool));
+}
+
+/** Whether a tool of a known type runs at the client: not a shell in a container, nor a search that the gateway makes. */
 function runsAtClient(tool: JsonObject): boolean {
-  return clientTools.has(textOr(tool["type"])) && !hasTwinOf("type", tool);
+  if (hasTwins(tool)) return false;
+  switch (tool["type"]) {
+    case "namespace":
+      return Array.isArray(tool["tools"]);
+    case "shell":
+      return tool["environment"] == null || objectOr(tool["environment"])["type"] === "local";
+    case "tool_search":
+      return tool["execution"] === "client";
+    default:
+      return true;
+  }
 }
 
 /** What a prompt has beside its text. */

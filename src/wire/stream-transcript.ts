@@ -16,6 +16,8 @@ export interface StreamAnswer extends Written, AnswerTerms {
 
 /** Raw bytes kept before they are read into texts: most streams end below it and are only looked at from their tail. */
 const rawBytesMax = 128 * 1024;
+/** Bytes kept before a listener hears of them. */
+const unreadBytesMax = 1024 * 1024;
 /** Where the end of a stream is looked for: enough for the last events of any model. */
 const tailBytes = 8 * 1024;
 /** An event up to here is waited for; a longer one counts while it comes. */
@@ -64,17 +66,19 @@ export class StreamTranscript implements Transcript {
   #reading: { readonly events: EventReading; readonly bytes: SseReader } | undefined;
   #isOver = false;
 
-  constructor(form: StreamForm, listener?: OutputListener) {
+  /** `unreadBytes`: that the listener need not hear of before there are more; at most 1 MB. */
+  constructor(form: StreamForm, listener?: OutputListener, unreadBytes = 0) {
     this.#form = form;
     this.#listener = listener;
-    this.#keptBytesMax = listener === undefined ? rawBytesMax : 0;
+    this.#keptBytesMax = listener === undefined ? rawBytesMax : Math.min(unreadBytes, unreadBytesMax);
   }
 
   push(chunk: Buffer): void {
     this.#chunks.push(chunk);
     this.#rawBytes += chunk.length;
     this.#allBytes += chunk.length;
-    if (this.#rawBytes > this.#keptBytesMax) this.#readKept();
+    const isHeard = this.#listener !== undefined && this.#reading !== undefined;
+    if (isHeard || this.#rawBytes > this.#keptBytesMax) this.#readKept();
   }
 
   end(): StreamAnswer {

@@ -42,7 +42,7 @@ const recordDepthMax = 8;
  */
 export function tasksNamed(text: Buffer): ReadonlySet<string> {
   // Most answers name no task and are not parsed for it.
-  if (!text.includes(taskIdMember)) return noTasks;
+  if (!text.includes(taskIdMember) && !hasEscapedTaskId(text)) return noTasks;
   const named = new Set<string>();
   const collect = (value: unknown, depth: number): void => {
     if (depth > recordDepthMax) return;
@@ -54,6 +54,11 @@ export function tasksNamed(text: Buffer): ReadonlySet<string> {
   };
   collect(parseExactly(text.toString()), 0);
   return named;
+}
+
+/** Whether a letter of `task_id` is written as an escape, so that the name is not found in the bytes. */
+function hasEscapedTaskId(text: Buffer): boolean {
+  return text.includes("\\u00") && /\\u00(?:5f|6[149b]|7[34])/i.test(text.toString("latin1"));
 }
 
 /** A refusal that came with a status of success: the code in its envelope, null where it has none, and its texts. */

@@ -5,16 +5,28 @@ import { eventBytesMax, LineEnds, SseReader } from "./sse.ts";
 /** A longer event is no usage chunk. */
 const usageBytesMax = 64 * 1024;
 
+/** An event that shows no choice up to here waits for its end. */
+const shownBytesMax = 1024;
+
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 const nothing = Buffer.alloc(0);
 
+/** Which events are taken out. */
+interface Dropped {
+  /** False where none of the events in these bytes is. Cheap: it is asked of every chunk. */
+  mayHold(bytes: Buffer): boolean;
+  is(data: string): boolean;
+  /** Whether the beginning of an event shows that it is another one. */
+  isOther?(beginning: Buffer): boolean;
+}
+
 /**
- * Takes some events out of a stream; every other byte passes unchanged and in its tick. Only the bytes of an event that is
- * still incomplete wait for their end: no client can read them before.
+ * Takes some events out of a stream; every other byte passes unchanged and in its tick. The bytes of an incomplete event wait
+ * for its end, or until they show that it is another one: no client can read them before.
  */
 export class EventFilter {
-  readonly #isDropped: (event: Buffer) => boolean;
+  readonly #dropped: Dropped;
   readonly #bytesMax: number;
   /** Whether an event was taken out. */
   hasDropped = false;
@@ -29,13 +41,18 @@ export class EventFilter {
   #lastWasDropped = false;
 
   /** An event of more than `bytesMax` is passed on as it comes. */
-  constructor(isDropped: (event: Buffer) => boolean, bytesMax: number) {
-    this.#isDropped = isDropped;
+  constructor(dropped: Dropped, bytesMax: number) {
+    this.#dropped = dropped;
     this.#bytesMax = bytesMax;
   }
 
   /** The bytes that may leave now. */
   pass(chunk: Buffer): Buffer {
+    if (this.#isBetweenEvents(chunk) && endsEvent(chunk) && !this.#dropped.mayHold(chunk)) {
+      this.#afterCarriage = false;
+      this.#lastWasDropped = false;
+      return chunk;
+    }
     const kept: Buffer[] = [];
     let from = 0;
     let lineStart = 0;
@@ -60,7 +77,7 @@ export class EventFilter {
     }
     if (lineStart < chunk.length) this.#lineHasBytes = true;
     this.#wait(chunk.subarray(from));
-    if (this.#passing || this.#waitingBytes > this.#bytesMax) {
+    if (this.#passing || this.#waitingBytes > this.#bytesMax || this.#waitsForOther()) {
       this.#passing = true;
       kept.push(this.#takeWaiting());
     }
@@ -71,6 +88,16 @@ export class EventFilter {
   rest(): Buffer {
     const rest = this.#takeWaiting();
     return this.#drops(rest) ? nothing : rest;
+  }
+
+  #isBetweenEvents(chunk: Buffer): boolean {
+    const isLateFeed = this.#afterCarriage && chunk[0] === lineFeed;
+    return this.#waitingBytes === 0 && !this.#passing && !this.#lineHasBytes && !isLateFeed;
+  }
+
+  #waitsForOther(): boolean {
+    if (this.#waitingBytes === 0 || this.#waitingBytes > shownBytesMax) return false;
+    return this.#dropped.isOther?.(Buffer.concat(this.#waiting)) === true;
   }
 
   #wait(bytes: Buffer): void {
@@ -87,7 +114,7 @@ export class EventFilter {
   }
 
   #drops(event: Buffer): boolean {
-    const isDropped = this.#isDropped(event);
+    const isDropped = this.#dropped.mayHold(event) && holds(event, this.#dropped.is);
     this.hasDropped ||= isDropped;
     return isDropped;
   }
@@ -103,14 +130,36 @@ export class EventFilter {
 /** Takes the usage chunk out of a stream whose client did not ask for one. */
 export class UsageChunkFilter extends EventFilter {
   constructor() {
-    super((event) => event.includes('"usage"') && holds(event, isUsageChunk), usageBytesMax);
+    super({ mayHold: hasUsage, is: isUsageChunk, isOther: hasChoice }, usageBytesMax);
   }
+}
+
+const usageName = Buffer.from('"usage"');
+const noUsage = [":null", ": null"];
+
+/** Whether a usage is named that is not plainly null, as it is in every chunk of a stream that will report it. */
+function hasUsage(bytes: Buffer): boolean {
+  for (let at = bytes.indexOf(usageName); at !== -1; at = bytes.indexOf(usageName, at)) {
+    at += usageName.length;
+    const value = bytes.toString("latin1", at, at + 6);
+    if (!noUsage.some((none) => value.startsWith(none))) return true;
+  }
+  return false;
+}
+
+function hasChoice(beginning: Buffer): boolean {
+  return /"choices"\s*:\s*\[\s*[^\]\s]/.test(beginning.toString("latin1"));
+}
+
+function endsEvent(bytes: Buffer): boolean {
+  const end = bytes.toString("latin1", Math.max(0, bytes.length - 4));
+  return end.endsWith("\n\n") || end === "\r\n\r\n";
 }
 
 /** Takes the event out that ends a response at its maximum; it repeats all of the output. */
 export class CutResponseFilter extends EventFilter {
   constructor() {
-    super((event) => event.includes("response.incomplete") && holds(event, endsAtMaximum), eventBytesMax);
+    super({ mayHold: (bytes) => bytes.includes("response.incomplete"), is: endsAtMaximum }, eventBytesMax);
   }
 }
 

@@ -67,7 +67,12 @@ function readWithPlaces<S extends z.ZodType>(
 ): ReadYaml<z.output<S>> {
   const empty = {} as z.output<S>;
   const counter = new LineCounter();
-  const document = parseDocument(text, { lineCounter: counter, prettyErrors: false, version: "1.2" });
+  const document = parseDocument(text, {
+    lineCounter: counter,
+    prettyErrors: false,
+    logLevel: "error",
+    version: "1.2",
+  });
   const at = (offset: number, message: string): Fault => {
     const { line, col } = counter.linePos(offset);
     return { file: name, line: Math.max(line, 1), column: Math.max(col, 1), message };

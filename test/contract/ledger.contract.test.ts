@@ -5,6 +5,7 @@ import { parseScope, type Caller } from "../../src/core/budget.ts";
 import { costOf } from "../../src/core/cost.ts";
 import { picoUsdMax, usd, type PicoUsd } from "../../src/core/money.ts";
 import { canonicalPrice } from "../../src/core/price.ts";
+import { markKeptMs, markMs } from "../../src/core/stream-bursts.ts";
 import { writtenKeptMs, type HoldResult } from "../../src/ports/ledger.ts";
 import type { Store } from "../../src/store/store.ts";
 import { contentId } from "../../src/wire/content-id.ts";
@@ -79,6 +80,57 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(results.filter(({ ok }) => ok)).toHaveLength(37);
     expect(await sums(store)).toEqual([{ id: "all/1d", subject: "", spent: 0n, held: usd("37") }]);
     expect(await ledger.pending()).toEqual({ count: 37, oldestAt: noon });
+  });
+
+  it("limits what a key does in one session, and nothing else", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const inOne = { tags: { session: "run_one" } };
+    await ledger.setBudget(budget({ kind: "key", key: "k-alice", session: "run_one" }, "total", "1"), noon);
+    await ledger.setBudget(budget({ kind: "key", key: "k-alice" }, "total", "10"), noon);
+    expect(await ledger.hold(holdOf("a", usd("0.60"), inOne))).toEqual({ ok: true, room: usd("0.40") });
+    expect(await ledger.hold(holdOf("b", usd("0.60"), inOne))).toMatchObject({ ok: false, reason: "no_room" });
+    const elsewhere = { tags: { session: "run_two" } };
+    expect(await ledger.hold(holdOf("c", usd("2"), elsewhere))).toEqual({ ok: true, room: usd("7.40") });
+    expect(await ledger.hold(holdOf("d", usd("2"), { caller: bob, ...inOne }))).toEqual({ ok: true, room: null });
+    expect(await ledger.hold(holdOf("e", usd("2")))).toEqual({ ok: true, room: usd("5.40") });
+    await ledger.post("a", posting(1000, 1000), endAt(noon));
+    await ledger.adjust("a", { id: "a-fix", at: noon, amount: usd("0.1"), why: "bill", by: "root" });
+    const spent = ((await ledger.charge("a"))?.cost ?? 0n) + usd("0.1");
+    const id = "key:k-alice tag:session=run_one/total";
+    expect((await sums(store))[0]).toEqual({ id, subject: "", spent, held: 0n });
+    const inSession = await ledger.windowsOf({ ...alice, session: "run_one" }, noon);
+    expect(inSession.map((window) => window.budget.id)).toEqual([id, "key:k-alice/total"]);
+    expect((await ledger.windowsOf(alice, noon)).map((window) => window.budget.id)).toEqual(["key:k-alice/total"]);
+    expect(await ledger.verify()).toMatchObject(clean);
+    expect(await ledger.removeBudget("key:k-alice tag:session=run_one", "total", noon)).toBe(true);
+    expect(await ledger.hold(holdOf("f", usd("2"), inOne))).toMatchObject({ ok: true });
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("builds a session's window from the charges that it has", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const tags = { session: "run_one", feature: "a b" };
+    for (const id of ["posted", "held"]) await ledger.hold(holdOf(id, usd("1"), { tags }));
+    await ledger.hold(holdOf("other", usd("1"), { tags: { feature: "run_one" } }));
+    await ledger.post("posted", posting(1000, 1000), endAt(noon));
+    await ledger.setBudget(budget({ kind: "key", key: "k-alice", session: "run_one" }, "total", "5"), noon);
+    const spent = (await ledger.charge("posted"))?.cost;
+    expect(await sums(store)).toMatchObject([{ spent, held: usd("1") }]);
+    await ledger.void("held", "left", endAt(noon));
+    expect(await sums(store)).toMatchObject([{ spent, held: 0n }]);
+    expect(await ledger.verify()).toMatchObject(clean);
+  });
+
+  it("never passes a session's limit under 100 holds at once", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.setBudget(budget({ kind: "key", key: "k-alice", session: "run_one" }, "total", "7"), noon);
+    const tags = { session: "run_one" };
+    const holds = Array.from({ length: 100 }, (_, n) => ledger.hold(holdOf(`h${n}`, usd("1"), { tags })));
+    expect((await Promise.all(holds)).filter(({ ok }) => ok)).toHaveLength(7);
+    expect(await sums(store)).toMatchObject([{ spent: 0n, held: usd("7") }]);
   });
 
   it("keeps what few charges have, reports what is in doubt, and recomputes it", async () => {
@@ -241,6 +293,35 @@ describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("the led
     expect(await written("k", "five")).toEqual({ ok: true, written: "five" });
     const both = await Promise.all([written("race", "a"), written("race", "b")]);
     expect(both).toEqual([both[0], both[0]]);
+  });
+
+  it("remembers which models' streams came at once, for a key and then for all", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const saw = async (key: string, kindSeen: "live" | "burst", at = noon, model = "m") => {
+      const result = await ledger.burstMarks({ key, model, kind: kindSeen }, at);
+      return result.ok ? result.marks.map((mark) => `${mark.key} ${mark.model} ${mark.at - noon} ${mark.live}`) : [];
+    };
+    expect(await ledger.burstMarks(null, noon)).toEqual({ ok: true, marks: [] });
+    expect(await saw("a", "live")).toEqual([]);
+    expect(await saw("a", "burst")).toEqual(["a m 0 0"]);
+    expect(await saw("b", "burst", noon, "other")).toEqual(["a m 0 0", "b other 0 0"]);
+    expect(await saw("b", "burst", noon + 5)).toEqual(["* m 5 0", "a m 0 0", "b m 5 0", "b other 0 0"]);
+    expect(await ledger.burstMarks(null, noon)).toEqual({
+      ok: true,
+      marks: [
+        { key: "*", model: "m", at: noon + 5, live: 0 },
+        { key: "a", model: "m", at: noon, live: 0 },
+        { key: "b", model: "m", at: noon + 5, live: 0 },
+        { key: "b", model: "other", at: noon, live: 0 },
+      ],
+    });
+    await saw("b", "live", noon + 6);
+    await saw("b", "live", noon + 7);
+    expect(await saw("b", "live", noon + markMs + 5)).toEqual(["a m 0 0", "b other 0 0"]);
+    expect(await saw("c", "burst", noon + markKeptMs + 1)).toEqual(["c m 2592000001 0"]);
+    const raced = await Promise.all([saw("x", "burst", noon, "race"), saw("y", "burst", noon, "race")]);
+    expect(raced.flat()).toContain("* race 0 0");
   });
 
   it("ends a charge whose names no database could hold as they are", async () => {

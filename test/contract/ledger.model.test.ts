@@ -14,16 +14,20 @@ import {
   bob,
   endAt,
   holdOf,
+  inThreads,
   leasingKind,
-  localKinds,
+  memoryKind,
   onPostgres,
   postgresKind,
   noon,
   posting,
   priceId,
   canonical,
+  sqliteKind,
+  threadsKind,
   utc,
   type LedgerHome,
+  type LedgerKind,
 } from "../support/ledger-fixtures.ts";
 import { manualClock, type ManualClock } from "../support/manual-clock.ts";
 import { runs } from "../support/effort.ts";
@@ -39,6 +43,7 @@ const scopes: Scope[] = [
   { kind: "all" },
   { kind: "team", team: "red" },
   { kind: "key", key: "k-alice" },
+  { kind: "key", key: "k-alice", session: "run_one" },
   { kind: "eachKey", team: null },
   { kind: "eachKey", team: "red" },
 ];
@@ -52,6 +57,7 @@ type Step =
       readonly amount: PicoUsd | null;
       readonly bounded: boolean;
       readonly task: boolean;
+      readonly session: string | null;
       readonly firstSlice?: PicoUsd | undefined;
     }
   | { readonly do: "extend"; readonly id: string; readonly atLeast: PicoUsd; readonly more: PicoUsd }
@@ -85,6 +91,7 @@ const step = (zones: readonly string[]): fc.Arbitrary<Step> =>
         amount: fc.option(amount, { freq: 12 }),
         bounded: fc.integer({ min: 0, max: 12 }).map((n) => n > 0),
         task: fc.boolean(),
+        session: fc.constantFrom(null, null, "run_one", "run_two"),
         firstSlice: fc.option(amount, { freq: 2, nil: undefined }),
       }),
     },
@@ -159,6 +166,7 @@ class Told {
             bounded: step.bounded,
             kind,
             price: { id: priceId, canonical },
+            tags: step.session === null ? {} : { session: step.session },
             ...(step.firstSlice !== undefined && { firstSlice: step.firstSlice }),
           }),
         );
@@ -223,11 +231,9 @@ class Told {
   }
 }
 
-async function compare(kindName: string, steps: readonly Step[]): Promise<void> {
+async function compare(kind: LedgerKind, steps: readonly Step[]): Promise<void> {
   const clock = manualClock(noon);
-  const homes = [...localKinds, postgresKind, leasingKind]
-    .filter(({ name }) => name === "memory" || name === kindName)
-    .map((kind) => kind.newHome(clock));
+  const homes = [memoryKind, kind].map(({ newHome }) => newHome(clock));
   const [model, real] = await Promise.all(homes.map((home) => Told.begin(home, clock)));
   if (model === undefined || real === undefined) throw new Error("two ledgers are compared");
   try {
@@ -281,8 +287,8 @@ const corruption = fc
 /** What a story wrote, corrupted and repaired, is what it wrote. */
 async function mendsEverything(steps: readonly Step[], faults: readonly string[]): Promise<void> {
   const clock = manualClock(noon);
-  const home = localKinds.find(({ name }) => name === "sqlite in process")?.newHome(clock);
-  if (home?.database == null) throw new Error("SQLite has a file");
+  const home = sqliteKind.newHome(clock);
+  if (home.database === null) throw new Error("SQLite has a file");
   const path = home.database;
   const told = await Told.begin(home, clock);
   try {
@@ -297,18 +303,26 @@ async function mendsEverything(steps: readonly Step[], faults: readonly string[]
     expect(derivedRows(path)).toEqual(sound);
     // The open store goes on with what was mended.
     await told.tell({ do: "setBudget", scope: { kind: "all" }, period: "1d", limit: 0n as PicoUsd, soft: true });
-    await told.tell({ do: "hold", id: "last", caller: alice, amount: 5n as PicoUsd, bounded: true, task: false });
+    await told.tell({
+      do: "hold",
+      id: "last",
+      caller: alice,
+      amount: 5n as PicoUsd,
+      bounded: true,
+      task: false,
+      session: null,
+    });
     expect(await told.everything()).toMatchObject({ differences: [] });
   } finally {
     await told.end();
   }
 }
 
-describe.runIf(!onPostgres)("SQLite against the model", () => {
+describe.runIf(!onPostgres && !inThreads)("SQLite against the model", () => {
   it("agrees on every random story, in process", { timeout: 120_000 }, async () => {
     const stories = fc.array(step(["UTC"]), { minLength: 5, maxLength: 60 });
     await fc.assert(
-      fc.asyncProperty(stories, (steps) => compare("sqlite in process", steps)),
+      fc.asyncProperty(stories, (steps) => compare(sqliteKind, steps)),
       { numRuns: runs(120) },
     );
   });
@@ -320,24 +334,26 @@ describe.runIf(!onPostgres)("SQLite against the model", () => {
       numRuns: runs(60),
     });
   });
+});
 
+describe.runIf(inThreads)("SQLite against the model", () => {
   it("agrees on random stories, in threads and across time zones", { timeout: 120_000 }, async () => {
     const stories = fc.array(step(["UTC", "Europe/Berlin", "Asia/Kathmandu"]), { minLength: 20, maxLength: 60 });
     await fc.assert(
-      fc.asyncProperty(stories, (steps) => compare("sqlite in threads", steps)),
+      fc.asyncProperty(stories, (steps) => compare(threadsKind, steps)),
       { numRuns: runs(8), endOnFailure: true },
     );
   });
 });
 
 describe.runIf(onPostgres)("PostgreSQL against the model", () => {
-  it.each([postgresKind.name, leasingKind.name])(
-    "agrees on random stories across time zones: %s",
+  it.each([postgresKind, leasingKind])(
+    "agrees on random stories across time zones: $name",
     { timeout: 120_000 },
-    async (kindName) => {
+    async (kind) => {
       const stories = fc.array(step(["UTC", "Europe/Berlin", "Asia/Kathmandu"]), { minLength: 20, maxLength: 60 });
       await fc.assert(
-        fc.asyncProperty(stories, (steps) => compare(kindName, steps)),
+        fc.asyncProperty(stories, (steps) => compare(kind, steps)),
         { numRuns: runs(6), endOnFailure: true },
       );
     },

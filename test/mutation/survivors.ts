@@ -18,6 +18,12 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     },
     { why: "Null is not below zero, and is what is returned.", mutants: ["tightestRoom: room === null → false"] },
   ],
+  "core/run-sessions.ts": [
+    {
+      why: "Every session began at or after null, which counts as 1970.",
+      mutants: ["isOutlived: rotatedAt === null → false"],
+    },
+  ],
   "core/settlement.ts": [
     {
       why: "The next case does the same for this outcome, which has a reason, is not billed, and leaves no tokens unknown.",
@@ -344,5 +350,8 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
       why: "What remains has a line break, and is no address.",
       mutants: ["parseIp: /%.*$/ → /%.*/"],
     },
+  ],
+  "core/image-tokens.ts": [
+    { why: "One patch is a whole number of patches.", mutants: ["share: patches < 1 → patches <= 1"] },
   ],
 };

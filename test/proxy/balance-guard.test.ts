@@ -18,7 +18,7 @@ it("forwards nothing while the balance is under its floor, and goes on when it i
   proxy.sandbox.topUp("5.00");
   // The remembered record answers once more while it is fetched anew.
   await (await proxy.chat({ max_tokens: 5 })).text();
-  await proxy.sandbox.waitFor((sandbox) => sandbox.accountCalls >= 2);
+  await proxy.sandbox.waitFor((sandbox) => sandbox.accountRequests.length >= 2);
   await until(async () => (await proxy.chat({ max_tokens: 5 })).status === 200);
 });
 

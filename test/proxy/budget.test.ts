@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { formatUsd, parseUsd, type PicoUsd } from "../../src/core/money.ts";
 import { errorOf } from "../support/answers.ts";
+import { size } from "../support/effort.ts";
 import { startPausedRelay } from "../support/paused-relay.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { watchWindows, windowsOnDisk } from "../support/window-watch.ts";
 
-const burst = 500;
+const burst = size(500, 200);
 const admitted = 37;
 
 /** Requests of one size, told apart at the gateway by `user` and in the ledger by their tag. */
@@ -29,7 +30,7 @@ const usd = (amount: string) => parseUsd(amount) as bigint;
 const numbersAtGateway = (proxy: RunningProxy) =>
   proxy.sandbox.requests.map(({ body }) => String(JSON.parse(body.toString()).user)).toSorted();
 
-describe("500 parallel requests against a budget for 37", { timeout: 60_000 }, () => {
+describe(`${burst} parallel requests against a budget for 37`, { timeout: 60_000 }, () => {
   it("admits exactly 37 while none has settled, and answers the others 429 budget_held", async () => {
     await using relay = await startPausedRelay();
     await using proxy = await startProxy({ gatewayUrl: relay.url });

@@ -46,12 +46,14 @@ describe("a response with tools that ends at a maximum of ours", () => {
     const { text } = await streamed(incomplete("max_output_tokens"), { tools });
     expect(text.startsWith(delta)).toBe(true);
     expect(text).not.toContain("response.incomplete");
-    const [, data = ""] = /^event: error\ndata: (.*)\n\n$/s.exec(text.slice(delta.length)) ?? [];
-    expect(JSON.parse(data)).toMatchObject({
-      type: "error",
-      code: "gateway_stream_broken",
-      message: "The answer reached the maximum of 500 output tokens of its output cap, so it is incomplete.",
+    const [, failed = "", raised = ""] =
+      /^event: response.failed\ndata: (.*)\n\nevent: error\ndata: (.*)\n\n$/.exec(text.slice(delta.length)) ?? [];
+    const message = "The answer reached the maximum of 500 output tokens of its output cap, so it is incomplete.";
+    expect(JSON.parse(failed)).toMatchObject({
+      type: "response.failed",
+      response: { status: "failed", error: { code: "invalid_prompt", message } },
     });
+    expect(JSON.parse(raised)).toMatchObject({ type: "error", code: "gateway_stream_broken", message });
   });
 
   it.each([

@@ -293,6 +293,23 @@ describe("a refusal for lack of room", () => {
     }
   });
 
+  it("counts a long prompt to say what would fit, which fits, and little more does", async () => {
+    await using proxy = await startProxy();
+    await proxy.budget("all", "0.05");
+    const ask = (tokens: number) =>
+      proxy.chat({ max_tokens: tokens, messages: [{ role: "user", content: " harbour".repeat(12_500) }] });
+    const refused = await ask(16_000);
+    expect(refused.status).toBe(402);
+    const { metadata } = await errorOf(refused);
+    // 100 kB are 12,500 tokens: USD 0.016. By its bytes, the prompt alone would be USD 0.125.
+    const tokens = Number(metadata?.["affordable_output_tokens"]);
+    expect(tokens).toBeGreaterThan(6500);
+    expect((await ask(tokens + 20)).status).toBe(402);
+    const answer = await ask(tokens);
+    expect(answer.status).toBe(200);
+    await answer.text();
+  });
+
   it("says of a busy budget what fits now, and nothing of an output that no maximum bounds", async () => {
     await using relay = await startPausedRelay();
     await using proxy = await startProxy({ gatewayUrl: relay.url });

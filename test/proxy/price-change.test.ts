@@ -5,6 +5,7 @@ import { formatUsd } from "../../src/core/money.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 import { systemClock } from "../../src/time/clock.ts";
 import { temporaryFolder } from "../support/farebox-process.ts";
+import { fastClock } from "../support/fast-clock.ts";
 import { heardLog, type HeardLog } from "../support/heard-log.ts";
 import { changePricesUnderLoad, expectChargesOfTheirVersions, openChangingPrices } from "../support/price-changes.ts";
 import { oneModelFile, replaceFile } from "../support/price-files.ts";
@@ -39,7 +40,7 @@ async function scene(text: string, clock?: Clock): Promise<Scene> {
   const gateway = owned.use(await scriptedGateway());
   const log = heardLog();
   const proxy = owned.use(
-    await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: path }, log, ...(clock && { clock }) }),
+    await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_PRICING: path }, log, clock: clock ?? fastClock(5) }),
   );
   const kept = owned.move();
   return {
@@ -166,7 +167,11 @@ describe("a faulty price file", () => {
 it("requests, streams and tasks in flight over many changes, half-written and faulty files among them, are each charged at their own", async () => {
   await using folder = await temporaryFolder();
   await using prices = await openChangingPrices(folder.path);
-  await using proxy = await startProxy({ gatewayUrl: prices.gateway.url, env: { FAREBOX_PRICING: folder.path } });
+  await using proxy = await startProxy({
+    gatewayUrl: prices.gateway.url,
+    env: { FAREBOX_PRICING: folder.path },
+    clock: fastClock(5),
+  });
   await proxy.budget("key:alice", "1000");
   await changePricesUnderLoad(prices, { url: proxy.url, key: proxy.key, folder: folder.path });
   await proxy.charges();

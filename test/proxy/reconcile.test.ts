@@ -49,7 +49,7 @@ const named = ({ movements }: Reconciliation) =>
 describe("a gateway that bills rightly", () => {
   let proxy: RunningProxy;
   beforeAll(async () => {
-    proxy = await startProxy();
+    proxy = await startProxy({ env: { FAREBOX_STREAM_USAGE: "pass" } });
   });
   afterAll(() => proxy[Symbol.asyncDispose]());
 

@@ -457,11 +457,7 @@ describe("FAREBOX_UNKNOWN_FIELDS=refuse", () => {
   });
 
   it("passes what it knows to cost more to a key without a hard budget", async () => {
-    for (const more of [
-      { models: ["gpt-4o", "o1-pro"] },
-      { provider: {} },
-      { prediction: { type: "content", content: "x" } },
-    ]) {
+    for (const more of [{ models: ["gpt-4o", "o1-pro"] }, { provider: {} }, { documents: ["x"] }]) {
       expect((await send(strict.key, chat(more), { to: strict })).status).toBe(200);
     }
   });

@@ -516,22 +516,27 @@ describe("calls of hosted tools", () => {
     });
 
     it.each<[string, string, object, string]>([
-      ["a tool without a fee", responses, { input: "hi", tools: [{ type: "web_search" }, { type: "mcp" }] }, "tools"],
+      [
+        "a tool without a fee",
+        responses,
+        { input: "hi", tools: [{ type: "web_search" }, { type: "mcp" }] },
+        "tools[0]",
+      ],
       [
         "the preview tool, whose fee is another one",
         responses,
         { input: "hi", tools: [{ type: "web_search_preview" }] },
-        "tools",
+        "tools[0]",
       ],
       ["a maximum that is no number", responses, { input: "hi", tools, max_tool_calls: "4" }, "max_tool_calls"],
       ["a maximum below 0", responses, { input: "hi", tools, max_tool_calls: -1 }, "max_tool_calls"],
       ["an absurd maximum", responses, { input: "hi", tools, max_tool_calls: 1001 }, "max_tool_calls"],
-      ["a chat", chat, { messages, tools: [{ type: "web_search" }] }, "tools"],
+      ["a chat", chat, { messages, tools: [{ type: "web_search" }] }, "tools[0]"],
       [
         "a model that does not obey",
         responses,
         { model: "disobedient", input: "hi", tools: [{ type: "web_search" }] },
-        "tools",
+        "tools[0]",
       ],
       ["a maximum in another letter case", responses, { input: "hi", tools, Max_Tool_Calls: 4 }, "max_tool_calls"],
     ])("are refused for %s", async (_, path, body, param) => {

@@ -152,7 +152,7 @@ describe("under a hard budget", () => {
   });
 
   it.each([
-    ["/v1/responses", "tools", responses({ tools: [{ type: "web_search" }] })],
+    ["/v1/responses", "tools[0]", responses({ tools: [{ type: "web_search" }] })],
     ["/v1/responses", "background", responses({ background: true })],
     ["/v1/responses", "prompt", responses({ prompt: { id: "pmpt_1" } })],
     ["/v1/responses", "service_tier", responses({ service_tier: "scale" })],

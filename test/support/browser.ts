@@ -5,9 +5,20 @@ const program = "/usr/bin/chromium";
 
 export const withoutChromium = skipWithout(program, "chromium");
 
-/** A real Chromium without a window. A container has no sandbox for it, and it sees pages of this machine only. */
-export function launchChromium(): Promise<Browser> {
-  return chromium.launch({ executablePath: program, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+let running: Promise<Browser> | null = null;
+
+/**
+ * A real Chromium without a window, one for all visitors of this process; it ends with the process. A container has no sandbox
+ * for it, and it sees pages of this machine only.
+ */
+function browser(): Promise<Browser> {
+  running ??= chromium.launch({ executablePath: program, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+  return running;
+}
+
+/** For a program that goes on without visitors. */
+export async function closeBrowser(): Promise<void> {
+  await (await running)?.close();
 }
 
 /** Somebody before a page of one Farebox, in a browser profile of their own. */
@@ -17,8 +28,10 @@ export interface Visitor extends AsyncDisposable {
   readonly faults: string[];
 }
 
-export async function visit(browser: Browser, origin: string, options: BrowserContextOptions = {}): Promise<Visitor> {
-  const context = await browser.newContext({ locale: "en-US", timezoneId: "UTC", reducedMotion: "reduce", ...options });
+export async function visit(origin: string, options: BrowserContextOptions = {}): Promise<Visitor> {
+  const context = await (
+    await browser()
+  ).newContext({ locale: "en-US", timezoneId: "UTC", reducedMotion: "reduce", ...options });
   context.setDefaultTimeout(20_000);
   const faults: string[] = [];
   const page = await context.newPage();

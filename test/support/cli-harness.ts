@@ -6,18 +6,20 @@ import { createUpkeep } from "../../src/app/database.ts";
 import { openLedger } from "../../src/app/ledger.ts";
 import { examine } from "../../src/app/doctor.ts";
 import { priceAdapters } from "../../src/app/prices.ts";
-import type { AccountReading, Adapters, Store, Watching } from "../../src/cli/adapters.ts";
-import type { ExitCode } from "../../src/cli/io.ts";
+import type { AccountReading, Adapters, RunOrder, Store, Watching } from "../../src/cli/adapters.ts";
 import { runCli } from "../../src/cli/program.ts";
 import { readTextFile } from "../../src/config/environment.ts";
 import type { Settings } from "../../src/config/settings.ts";
 import { openSqlite } from "../../src/store/sqlite/open.ts";
 import { calendarOf, isTimeZone } from "../../src/time/calendar.ts";
 import { createTokenCounter } from "../../src/tokens/token-counter.ts";
+import { buildOnce } from "./built-catalogues.ts";
+import { ledgerThreads } from "./effort.ts";
+import { layLedger } from "./new-ledger.ts";
 import { manualClock, type ManualClock } from "./manual-clock.ts";
 
 export interface Ran {
-  readonly code: ExitCode;
+  readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
 }
@@ -32,6 +34,8 @@ export interface Harness extends Disposable {
   account: AccountReading;
   /** Settings that `serve` was started with. */
   readonly served: Settings[];
+  /** What `run` was asked for; it answers 7. */
+  readonly ordered: RunOrder[];
   env: Record<string, string>;
   stdin: string | Buffer;
   /** What `watch` draws on and is ended by; ends at once unless a test says otherwise. */
@@ -51,6 +55,7 @@ export function harness(): Harness {
   const clock = manualClock("2026-11-20T12:00:00Z");
   const database = join(folder, "ledger.db");
   const served: Settings[] = [];
+  const ordered: RunOrder[] = [];
 
   const adapters: Adapters = {
     version: "1.2.3",
@@ -61,7 +66,7 @@ export function harness(): Harness {
     calendarOf,
     openStore: (settings, access) =>
       openLedger(settings.database, { calendar: calendarOf(settings.timeZone), clock, access }),
-    ...priceAdapters(new URL("./prices/", import.meta.url)),
+    ...priceAdapters(new URL("./prices/", import.meta.url), buildOnce),
     createTokenCounter: async () => createTokenCounter(),
     readStdin: async () => Buffer.from(self.stdin as string),
     readApplyFile: async (name, text) => readApplyFile(name, text),
@@ -72,6 +77,10 @@ export function harness(): Harness {
     serve: (settings) => {
       served.push(settings);
       return Promise.resolve(0);
+    },
+    runInSession: (order) => {
+      ordered.push(order);
+      return Promise.resolve(7);
     },
     demo: () => Promise.resolve(0),
     sandboxScenarios: [{ usage: "cut:CHUNKS", description: "breaks off" }],
@@ -84,6 +93,7 @@ export function harness(): Harness {
     database,
     folder,
     served,
+    ordered,
     account: { ok: false, message: "the gateway cannot be reached" },
     env: { FAREBOX_DATABASE: database },
     stdin: "",
@@ -113,7 +123,14 @@ export function harness(): Harness {
       return JSON.parse(ran.stdout);
     },
     async open() {
-      const opening = await openSqlite({ path: database, calendar: calendarOf("UTC"), clock, access: "serve" });
+      layLedger(database);
+      const opening = await openSqlite({
+        path: database,
+        calendar: calendarOf("UTC"),
+        clock,
+        access: "serve",
+        threads: ledgerThreads,
+      });
       if (!opening.ok) throw new Error(opening.failure.kind);
       return opening.store;
     },

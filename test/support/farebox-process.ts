@@ -55,6 +55,25 @@ export function startFarebox(args: readonly string[], { env, cwd }: StartOptions
   return new Watched(child);
 }
 
+/** A running farebox whose stdin, stdout and stderr are a terminal of its own. */
+export interface TerminalProcess extends FareboxProcess {
+  /** Types this; "\x03" is Ctrl-C. */
+  type(keys: string): void;
+}
+
+/** Opens a terminal for a command, and ends with the command's exit code. */
+const terminal = "import os, pty, sys; sys.exit(os.WEXITSTATUS(pty.spawn(sys.argv[1:])))";
+
+/** As `startFarebox`, in a terminal; needs `python3`. What it prints to either stream comes as stdout. */
+export function startInTerminal(args: readonly string[], { env, cwd }: StartOptions = {}): TerminalProcess {
+  const child = spawn("python3", ["-c", terminal, process.execPath, ...nodeFlags, bin, ...args], {
+    env: { ...cleanEnvironment(), NODE_COMPILE_CACHE: compileCache, ...env },
+    cwd: cwd ?? tmpdir(),
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  return Object.assign(new Watched(child), { type: (keys: string) => void child.stdin.write(keys) });
+}
+
 /** Processes that run; a test that fails before it has taken one over leaves none behind. */
 const running = new Set<ChildProcess>();
 process.once("exit", () => {

@@ -27,8 +27,8 @@ const by = "os:tester";
  * state, pruned once, with the pending holds of a proxy that died. `requests` of them, a few hundred at least.
  */
 export async function fillLedger(database: string, requests: number): Promise<void> {
-  const store = await openStore({ path: database, calendar: utc, clock, access: "serve" });
-  const { ledger, keys, teams, admins, samples, outbox, tasks, callbacks } = store;
+  const store = await openStore({ path: database, calendar: utc, clock, access: "serve", threads: false });
+  const { ledger, keys, teams, admins, samples, outbox, tasks, callbacks, sessions } = store;
   await teams.create(
     {
       name: "red",
@@ -57,6 +57,15 @@ export async function fillLedger(database: string, requests: number): Promise<vo
     await ledger.setBudget(budget({ kind: "all" }, period, "9000", "soft"), noon - 200 * dayMs, by);
   await ledger.setBudget(budget({ kind: "eachKey", team: null }, "total", "9000", "soft"), noon - 200 * dayMs, by);
 
+  const session = {
+    id: "run_full",
+    key: alice.key,
+    tags: { feature: 'é "' },
+    createdAt: noon,
+    expiresAt: noon + dayMs,
+  };
+  await sessions.create({ ...session, budget: usd("9000"), endedAt: null }, by);
+
   const everyMs = Math.floor((200 * dayMs) / requests);
   const told: Promise<unknown>[] = [];
   for (let index = 0; index < requests; index++) {
@@ -65,7 +74,8 @@ export async function fillLedger(database: string, requests: number): Promise<vo
     const isTask = index % 97 === 0;
     const amount = index % 11 === 0 ? null : usd("0.10");
     const caller = index % 3 === 0 ? bob : alice;
-    const tags = index % 4 === 0 ? { feature: 'NULL, "a\\b" {c} été 東京\t\n' } : {};
+    const tags =
+      index % 4 === 0 ? { feature: 'NULL, "a\\b" {c} été 東京\t\n' } : index % 4 === 1 ? { session: "run_full" } : {};
     const held = ledger.hold(
       holdOf(id, amount, {
         at,
@@ -156,6 +166,7 @@ export async function fillLedger(database: string, requests: number): Promise<vo
   );
   await outbox.tried("a", { kind: "delivered", at: noon + 1 });
   await ledger.writtenFor("digest", `{"field":"max_tokens","tokens":64,"why":"output_cap"}`, noon);
+  await ledger.burstMarks({ key: "key", model: "gpt-4o", kind: "burst" }, noon);
   await store[Symbol.asyncDispose]();
 
   const db = connectToWrite(database);
@@ -163,7 +174,7 @@ export async function fillLedger(database: string, requests: number): Promise<vo
   db.close();
 
   // A proxy that died: its holds are pending under its epoch.
-  const dead = await openStore({ path: database, calendar: utc, clock, access: "serve" });
+  const dead = await openStore({ path: database, calendar: utc, clock, access: "serve", threads: false });
   for (let index = 0; index < 5; index++)
     await dead.ledger.hold(holdOf(`left-${index}`, usd("0.25"), { at: noon, caller: alice }));
   await dead[Symbol.asyncDispose]();

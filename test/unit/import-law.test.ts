@@ -40,7 +40,6 @@ const packageHomes: Record<string, readonly string[]> = {
   express: ["http"],
   "http-proxy-middleware": ["gateway"],
   "lru-cache": ["proxy", "http", "tokens", "catalogue"],
-  openai: ["app"],
   pg: ["store"],
   pino: ["log"],
   "pino-pretty": ["log"],

@@ -5,6 +5,7 @@ import type { Clock } from "../../ports/clock.ts";
 import type { Events } from "../../ports/events.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
 import type { Log } from "../../ports/log.ts";
+import type { RunSessions } from "../../ports/run-sessions.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
 import type { TaskOwner } from "../../proxy/foreign-task.ts";
 import type { Place } from "../../proxy/limits.ts";
@@ -23,6 +24,7 @@ export interface DeskParts {
   readonly isLedgerWritable: () => Promise<boolean>;
   readonly keys: Pick<KeyStore, "findById">;
   readonly teams: Pick<TeamStore, "find">;
+  readonly sessions: Pick<RunSessions, "secret" | "find">;
   readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle" | "claimTask"> & {
     readonly taskOwner: TaskOwner;
   };
@@ -62,12 +64,14 @@ export class WorkerDesk {
   constructor(parts: DeskParts, link: () => WorkerLink) {
     this.#parts = parts;
     this.#link = link;
-    const { keys, teams, shared } = parts;
+    const { keys, teams, sessions, shared } = parts;
     this.handlers = {
       command: (command) => this.#command(command),
       isLedgerWritable: () => parts.isLedgerWritable(),
       key: (id) => keys.findById(id),
       team: (name) => teams.find(name),
+      session: (id) => sessions.find(id),
+      sessionSecret: () => sessions.secret(),
       enter: ({ id, who }) => this.#enter(id, who),
       reserve: ({ id, tokens }) =>
         this.#reserve(
@@ -135,7 +139,9 @@ export class WorkerDesk {
   }
 
   /** After the ledger's answer, where there is one: whether it did what was asked. */
-  #note([op, id]: RequestCommand, isAnswered: boolean, isDone: boolean): void {
+  #note(command: RequestCommand, isAnswered: boolean, isDone: boolean): void {
+    if (command[0] === "streams") return;
+    const [op, id] = command;
     if (op === "hold" && isDone && this.#isClosed) {
       // Its worker never heard of it, so nothing was sent.
       const end = {
@@ -244,6 +250,7 @@ export class WorkerDesk {
     } else if (name === "admitted") events.admitted(given);
     else if (name === "refused") events.refused(given);
     else if (name === "unknownFields") events.unknownFields(given);
+    else if (name === "streamBurst") events.streamBurst(given);
     else events.posted(given);
   }
 

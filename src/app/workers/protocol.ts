@@ -1,6 +1,7 @@
 import type { CatalogueParts } from "../../catalogue/catalogue.ts";
 import type { Key } from "../../core/keys.ts";
 import type { Refusal } from "../../core/refusals.ts";
+import type { RunSession } from "../../core/run-sessions.ts";
 import type { Team } from "../../core/teams.ts";
 import type { ProcessMetric } from "../../metrics/process-metrics.ts";
 import type { Events } from "../../ports/events.ts";
@@ -15,6 +16,7 @@ import type {
   Outcome,
   PostCommand,
   VoidCommand,
+  StreamsCommand,
   WrittenCommand,
 } from "../../store/commands.ts";
 
@@ -36,6 +38,8 @@ export interface PrimaryCalls {
   isLedgerWritable(given: null): boolean;
   key(id: string): Key | undefined;
   team(name: string): Team | undefined;
+  session(id: string): RunSession | undefined;
+  sessionSecret(given: null): string;
 
   /** `id`: the worker's own number for the place. */
   enter(given: {
@@ -97,9 +101,16 @@ export interface Start {
 export type PlaceReply<Reply> = Reply & { readonly headers: HeaderList };
 
 /** What the path of a request asks of the ledger. */
-export type RequestCommand = HoldCommand | ExtendCommand | PostCommand | VoidCommand | WrittenCommand;
+export type RequestCommand = HoldCommand | ExtendCommand | PostCommand | VoidCommand | WrittenCommand | StreamsCommand;
 
-type EventNames = "requestStarted" | "requestEnded" | "admitted" | "refused" | "unknownFields" | "posted";
+type EventNames =
+  | "requestStarted"
+  | "requestEnded"
+  | "admitted"
+  | "refused"
+  | "unknownFields"
+  | "streamBurst"
+  | "posted";
 /** The events of requests that a worker tells of. */
 export type EventCall = {
   readonly [Name in EventNames]: readonly [name: Name, given: Parameters<Events[Name]>[0]];

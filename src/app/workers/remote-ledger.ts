@@ -1,5 +1,6 @@
 import type { KeyStore } from "../../ports/key-store.ts";
 import type { ChargeLedger } from "../../ports/ledger.ts";
+import type { RunSessions } from "../../ports/run-sessions.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
 import type { Command } from "../../store/commands.ts";
 import { QueuedCharges } from "../../store/queued/charges.ts";
@@ -24,6 +25,11 @@ export function createRemoteLedger(link: PrimaryLink): ChargeLedger {
 export function remoteKeys(link: PrimaryLink): {
   readonly keys: Pick<KeyStore, "findById">;
   readonly teams: Pick<TeamStore, "find">;
+  readonly sessions: Pick<RunSessions, "secret" | "find">;
 } {
-  return { keys: { findById: (id) => link.ask("key", id) }, teams: { find: (name) => link.ask("team", name) } };
+  return {
+    keys: { findById: (id) => link.ask("key", id) },
+    teams: { find: (name) => link.ask("team", name) },
+    sessions: { find: (id) => link.ask("session", id), secret: () => link.ask("sessionSecret", null) },
+  };
 }

@@ -156,6 +156,7 @@ function remoteEvents(link: PrimaryLink): Events {
       tell(["admitted", { ...admission, key: key && { id: key.id, name: key.name, team: key.team } }]),
     refused: (refusal) => tell(["refused", refusal]),
     unknownFields: (event) => tell(["unknownFields", event]),
+    streamBurst: (event) => tell(["streamBurst", event]),
     posted: (event) => tell(["posted", event]),
     adminFailed: elsewhere,
     taskEnded: elsewhere,

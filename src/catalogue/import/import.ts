@@ -10,7 +10,7 @@ import type {
   PriceImportResult,
   PriceTableName,
 } from "../../ports/price-import.ts";
-import { buildCatalogue, type PriceText } from "../build.ts";
+import { buildCatalogue, type CatalogueBuilder, type PriceText } from "../build.ts";
 import type { Origins } from "../origins.ts";
 import { readPriceFile } from "../read.ts";
 import type { StatedPrice } from "../schema.ts";
@@ -31,9 +31,16 @@ import {
 } from "./propose.ts";
 import { isFields, type LeftOut } from "./table.ts";
 
-/** What the tables state otherwise than the price files, as a price file that is sound beside them, and as changes of own files. Pure. */
-export function importPrices(layers: readonly (readonly PriceText[])[], order: PriceImportOrder): PriceImportResult {
-  const built = buildCatalogue(layers);
+/**
+ * What the tables state otherwise than the price files, as a price file that is sound beside them, and as changes of own files. Pure.
+ * `build`: as `buildCatalogue`, for one who imports into the same files again and again.
+ */
+export function importPrices(
+  layers: readonly (readonly PriceText[])[],
+  order: PriceImportOrder,
+  build: CatalogueBuilder = buildCatalogue,
+): PriceImportResult {
+  const built = build(layers);
   if (!built.ok) return wrong(built.faults.map(formatFault));
   const read = readTables(order, familiesOf(built.origins));
   if (!read.ok) return read;

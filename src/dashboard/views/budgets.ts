@@ -20,11 +20,17 @@ export const periodNames: Record<Period, string> = {
 /** "key:alice" as a reader says it. */
 export function scopeName({ scope, key }: Pick<Standing, "scope" | "key">): string {
   const [kind = "", name = ""] = scope.split(":");
+  if (isOfSession(scope)) return `${name.split(" ")[0]}, session ${scope.slice(scope.indexOf("=") + 1)}`;
   if (kind === "all") return "Everything";
   if (kind === "team") return `Team ${name}`;
   if (kind === "key") return name;
   const each = name === "" ? "each key" : `each key of ${name}`;
   return key === null ? `E${each.slice(1)}` : `${key}, as ${each}`;
+}
+
+/** Whether a budget is of a session of `farebox run`: it is made and removed with the session alone. */
+function isOfSession(scope: string): boolean {
+  return scope.includes(" tag:session=");
 }
 
 /** One budget: how full it is, what is left, and when it starts anew. */
@@ -74,7 +80,8 @@ interface BudgetsParts {
 export function Budgets({ budgets, onTask }: BudgetsParts): View {
   const mayEdit = useMayEdit();
   const actionsOf = (standing: Standing) =>
-    mayEdit && [
+    mayEdit &&
+    !isOfSession(standing.scope) && [
       iconButton("edit", `Change the budget of ${scopeName(standing)}, ${periodNames[standing.period]}`, () =>
         onTask({ do: "set", standing, scope: standing.scope }),
       ),

@@ -94,6 +94,12 @@ function Content({ data }: { readonly data: Figures }): View {
         { title: "Held for over five minutes", hint: "Long streams and tasks are held until they end" },
         oldHolds(pending.old),
       ),
+    data.stream_bursts.length > 0 &&
+      h(
+        Card,
+        { title: "Streams in bursts", hint: "Held whole for at least an hour, and until three streams came live" },
+        streamBursts(data.stream_bursts),
+      ),
     h(
       Card,
       { title: "Alerts" },
@@ -281,6 +287,32 @@ function oldHolds(old: Figures["pending"]["old"]): View {
           td(null, each.key ?? "no key"),
           td({ class: "right" }, amount(each.hold_usd)),
           td(null, each.orphaned && badge("warn", "its process is gone")),
+        ),
+      ),
+    ),
+  );
+}
+
+function streamBursts(marks: Figures["stream_bursts"]): View {
+  return table(
+    { class: "plain" },
+    caption({ class: "unseen" }, "Models that came at once"),
+    thead(
+      null,
+      tr(
+        null,
+        ["Since", "Model", "Key", "Live streams since"].map((text) => th({ key: text, scope: "col" }, text)),
+      ),
+    ),
+    tbody(
+      null,
+      marks.map((mark) =>
+        tr(
+          { key: `${mark.model} ${mark.key ?? ""}` },
+          td(null, moment(mark.since, ago(mark.since))),
+          td(null, mark.model),
+          td(null, mark.all_keys ? "all keys" : mark.key === null || mark.key === "" ? "no key" : mark.key),
+          td({ class: "num" }, count(mark.live_streams)),
         ),
       ),
     ),

@@ -90,25 +90,31 @@ export const keyWithBudgets = z.strictObject({ ...keyFields, state, budgets: z.a
 const tokens = z.strictObject(Object.fromEntries(tokenClasses.map((name) => [name, count])));
 const source = z.enum(["reported", "counted", "partial", "assumed"]);
 const correction = z.strictObject({ of: z.string(), by: z.string().nullable(), at: time, why: z.string().nullable() });
+const describedUsd = (description: string) => usd.meta({ description });
+const describedUsdOrNull = (description: string) => usdOrNull.meta({ description });
+const textAs = (description: string) => z.string().meta({ description });
+const textOrNull = (description: string) => z.string().nullable().meta({ description });
 const chargeFields = {
-  request_id: z.string(),
-  gateway_request_id: z.string().nullable(),
-  time,
-  key: z.string().nullable(),
-  team: z.string().nullable(),
-  route: z.string(),
-  model: z.string(),
-  served_model: z.string().nullable(),
-  group: z.string().nullable(),
-  state: z.enum(["pending", "posted", "voided"]),
-  source: source.nullable(),
-  stream: z.boolean(),
-  status: z.int().nullable(),
-  tokens,
-  cost_usd: usdOrNull,
-  list_cost_usd: usdOrNull,
-  minimum_applied: z.boolean(),
-  hold_usd: usdOrNull,
+  request_id: textAs("The `x-farebox-request-id` that the client got."),
+  gateway_request_id: textOrNull("The gateway's own id of the request, where its answer states one."),
+  time: time.meta({ description: "When the request was admitted." }),
+  key: textOrNull("The key's name; null for a caller without one."),
+  team: textOrNull("The team that the key was in at that time."),
+  route: textAs("The pattern of its path."),
+  model: textAs("The model that the request asked for."),
+  served_model: textOrNull("The model that the answer names."),
+  group: textOrNull("The group of the price file that priced it; `default` for a ceiling price."),
+  state: z
+    .enum(["pending", "posted", "voided"])
+    .meta({ description: "Pending until it is settled, with an amount (posted) or without one (voided)." }),
+  source: source.nullable().meta({ description: "How the amount is known; null until it is posted." }),
+  stream: z.boolean().meta({ description: "Whether the answer was a stream." }),
+  status: z.int().nullable().meta({ description: "The status that the client got." }),
+  tokens: tokens.meta({ description: "Tokens that were charged for, in disjoint classes." }),
+  cost_usd: describedUsdOrNull("What the gateway charges; null for no price, and unless it is posted."),
+  list_cost_usd: describedUsdOrNull("The same tokens at the official price."),
+  minimum_applied: z.boolean().meta({ description: "Whether a minimum charge raised the cost." }),
+  hold_usd: describedUsdOrNull("What was held before the request was forwarded."),
   held_for: z
     .strictObject({ output_tokens: count.nullable(), by: z.string() })
     .nullable()
@@ -117,12 +123,14 @@ const chargeFields = {
   fitted: count
     .nullable()
     .meta({ description: "The maximum that was written into the request so that it fits its budget." }),
-  overage_usd: usd,
-  price_version: z.string().nullable(),
-  duration_ms: z.number().nullable(),
-  first_token_ms: z.number().nullable(),
-  tags: z.record(z.string(), z.string()),
-  correction: correction.nullable(),
+  overage_usd: describedUsd("What was posted beyond the hold."),
+  price_version: textOrNull("The price that it was computed with."),
+  duration_ms: z.number().nullable().meta({ description: "From arrival to the end of the answer." }),
+  first_token_ms: z.number().nullable().meta({ description: "From arrival to the first byte of the answer's body." }),
+  tags: z.record(z.string(), z.string()).meta({ description: "The tags of its `x-farebox-tag` header." }),
+  correction: correction
+    .nullable()
+    .meta({ description: "Of a correction: the charge that it corrects, who made it, when and why." }),
   doubts: z
     .array(z.enum(doubts))
     .meta({ description: "Why the amount may differ from the gateway's bill; [] for no reason." }),
@@ -143,7 +151,7 @@ const chargeFields = {
   unit_type: z.string().nullable().meta({
     description: 'The type of these units, used_credits for the conversation family; "" where none is stated.',
   }),
-  served_price_version: z.string().nullable(),
+  served_price_version: textOrNull("The price of the model that answered, where it is another one than was asked for."),
 };
 export const charge = z.strictObject(chargeFields);
 export const chargeList = z.strictObject({ charges: z.array(charge), next });
@@ -427,6 +435,17 @@ export const health = z.strictObject({
       }),
     ),
   }),
+  stream_bursts: z
+    .array(
+      z.strictObject({
+        model: z.string(),
+        key: z.string().nullable(),
+        all_keys: z.boolean(),
+        since: time,
+        live_streams: count.meta({ description: "Streams that came live since; a mark ends after an hour and three." }),
+      }),
+    )
+    .meta({ description: "Models whose streams came at once: their answers are held whole." }),
   gateway: z.strictObject({
     since: time,
     requests: count,

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { lifetimeMsMax, overlapMsMax } from "../../admin/keys.ts";
 import { parseDuration } from "../../core/duration.ts";
-import { isDate, parseInstant } from "../../reporting/instants.ts";
+import { instantForms, isInstant, parseInstant } from "../../reporting/instants.ts";
 import type { RouteTools } from "./route.ts";
 
 /*
@@ -32,18 +32,12 @@ export function msOf(text: string | null | undefined): number | null | undefined
   return text === null || text === undefined ? text : parseDuration(text);
 }
 
-const instantShape =
-  "must be a span such as 24h or 7d, a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z";
-
 /** An instant as the commands take it. */
-export const instant = z
-  .string()
-  .refine((text) => isDate(text) || parseInstant("", text, 0, { startOfDate: () => 0 } as never).ok, instantShape)
-  .meta({
-    description:
-      "A span back from now (24h, 7d), a date in the time zone (its beginning), or an ISO 8601 instant with its zone.",
-    example: "7d",
-  });
+export const instant = z.string().refine(isInstant, `must be ${instantForms}`).meta({
+  description:
+    "A span back from now (24h, 7d), the beginning of today, yesterday, week, month or last-month, or of a date, in the time zone, or an ISO 8601 instant with its zone.",
+  example: "7d",
+});
 
 /** The instant of a field that was checked. */
 export function atOf(text: string, { clock, calendar }: Pick<RouteTools, "clock" | "calendar">): number {

@@ -73,7 +73,7 @@ export const keyRoutes: readonly AdminRoute[] = [
   }),
   route("GET /keys/{key}", {
     role: "viewer",
-    summary: "A key by its name or id, with the budgets that weigh on it",
+    summary: "A key by its name or id, with the budgets that apply to it",
     answer: answers.keyWithBudgets,
     handle: async (tools, { params: [name = ""] }) => {
       const shown = await showKey(tools.keys, name);

@@ -1,4 +1,4 @@
-import { noSuchKey } from "../../admin/keys.ts";
+import { askedKey } from "../../admin/keys.ts";
 import { failure } from "../../admin/result.ts";
 import { balanceJson, burnPerHour } from "../../reporting/balance.ts";
 import { runHealth } from "../../reporting/health.ts";
@@ -35,8 +35,9 @@ export const overviewRoutes: readonly AdminRoute[] = [
     handle: async ({ latest, keys }, { query: { key: asked, team, ...wish } }) => {
       const recentQuery = recentQueryOf(wish);
       if (recentQuery === null) return failure("invalid", "after must be the cursor of an earlier answer");
-      const key = asked === undefined ? undefined : await keys.find(asked);
-      if (asked !== undefined && key === undefined) return noSuchKey(asked);
+      const named = await askedKey(keys, asked);
+      if (!named.ok) return named;
+      const { key } = named;
       const recent = await latest.recent({
         ...recentQuery,
         ...(key && { key: key.id }),

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { askedKey } from "../../admin/keys.ts";
 import { failure } from "../../admin/result.ts";
 import { keyNamesOf } from "../../reporting/names.ts";
 import { taskJson } from "../../reporting/tasks.ts";
@@ -23,8 +24,9 @@ export const taskRoutes: readonly AdminRoute[] = [
     query: taskQuery,
     answer: taskList,
     handle: async ({ tasks, keys }, { query: { key: nameOrId, running, limit, cursor: after } }) => {
-      const key = nameOrId === undefined ? undefined : await keys.find(nameOrId);
-      if (nameOrId !== undefined && key === undefined) return failure("not_found", `there is no key ${nameOrId}`);
+      const named = await askedKey(keys, nameOrId);
+      if (!named.ok) return named;
+      const { key } = named;
       const page = await tasks.list({
         limit,
         ...(key !== undefined && { key: key.id }),
@@ -40,7 +42,7 @@ export const taskRoutes: readonly AdminRoute[] = [
   }),
   route("GET /tasks/{task_id}", {
     role: "viewer",
-    summary: "One task, whoever made it",
+    summary: "One task, of any key",
     answer: task,
     handle: async ({ tasks, keys }, { params: [taskId = ""] }) => {
       const known = await tasks.find(taskId);

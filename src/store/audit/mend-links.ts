@@ -11,6 +11,7 @@ interface LinkedCharge {
   readonly at: bigint;
   readonly key: string;
   readonly team: string | null;
+  readonly session: string | null;
 }
 
 /**
@@ -19,7 +20,7 @@ interface LinkedCharge {
  */
 export function* mendLinks(dialect: Dialect, calendar: Calendar, seq: number): Reading<Mended[]> {
   const charge = yield* rowOf<LinkedCharge>({
-    sql: "select id, state, admitted_at as at, key, team from charges where seq = ?",
+    sql: "select id, state, admitted_at as at, key, team, session from charges where seq = ?",
     values: [seq],
   });
   const before = yield* linksOf(dialect, seq);
@@ -50,13 +51,13 @@ function* existing(windows: readonly number[]): Reading<number[]> {
   return found;
 }
 
-function* windowsOf(calendar: Calendar, { at, key, team }: LinkedCharge): Reading<number[]> {
+function* windowsOf(calendar: Calendar, { at, ...caller }: LinkedCharge): Reading<number[]> {
   const windows: number[] = [];
   for (const { seq, scope, period } of soundBudgets(yield* readBudgetTexts())) {
-    if (!weighsOn(scope, { key, team })) continue;
+    if (!weighsOn(scope, caller)) continue;
     const row = yield* rowOf<{ seq: bigint }>({
       sql: "select seq from windows where budget = ? and subject = ? and starts_at = ?",
-      values: [seq, subjectOf(scope, { key, team }), calendar.spanOf(period, Number(at)).start],
+      values: [seq, subjectOf(scope, caller), calendar.spanOf(period, Number(at)).start],
     });
     if (row !== undefined) windows.push(Number(row.seq));
   }

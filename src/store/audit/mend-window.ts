@@ -1,4 +1,12 @@
-import { formatScope, isPeriod, parseScope, type Period, type Scope, type Span } from "../../core/budget.ts";
+import {
+  formatScope,
+  isOfSession,
+  isPeriod,
+  parseScope,
+  type Period,
+  type Scope,
+  type Span,
+} from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../reading/dialects.ts";
 import { rowOf, sumOf, type Reading } from "../reading/reading.ts";
@@ -77,7 +85,7 @@ interface Sums {
   readonly held: bigint;
 }
 
-/** Windows longer than an hour are made of whole days. */
+/** Windows longer than an hour are made of whole days; rollups know of no session. */
 function* sumsOf(calendar: Calendar, { scope, period, subject, span }: Wanted): Reading<Sums> {
   const { sql, values } = scopeCondition(scope, subject);
   const [since, until] = [span.start, span.end ?? endOfTime];
@@ -87,7 +95,7 @@ function* sumsOf(calendar: Calendar, { scope, period, subject, span }: Wanted): 
     values: [...values, since, until],
   });
   const spent = yield* rowOf<{ sum: bigint }>(
-    period === "1h"
+    period === "1h" || isOfSession(scope)
       ? { sql: `select ${sumOf("cost")} as sum from charges where ${inSpan}`, values: [...values, since, until] }
       : {
           sql: `select ${sumOf("cost")} as sum from rollup_day where ${sql} and day >= ? and day < ?`,

@@ -33,6 +33,7 @@ const columns = [
   "source",
   "minimum_applied",
   "retry",
+  "session",
   "adjusts",
   ...noteColumns,
   "in_doubt",
@@ -129,7 +130,7 @@ export class Pass {
   }
 
   #take(row: Row, at: number): void {
-    const { id, state, key, team, cost, hold, formula, source, beside } = row;
+    const { id, state, key, team, session, cost, hold, formula, source, beside } = row;
     const tokens = tokensOf(row);
     const charge = {
       id,
@@ -151,8 +152,10 @@ export class Pass {
     this.#charges.checkDoubts(row);
     this.#charges.check(id, charge, formula === "task" && beside !== null ? taskInputsOf(beside) : null);
     if (state === "pending")
-      this.#windows.hold({ seq: Number(row.seq), id, key, team, at, hold: hold ?? 0n, links: beside ?? "" });
+      this.#windows.hold({ seq: Number(row.seq), id, key, team, session, at, hold: hold ?? 0n, links: beside ?? "" });
     if (state !== "posted" || formula === null || source === null) return;
+    // The sums of a span are those of rollups, which know of no session.
+    if (session !== null) this.#windows.spendInSession(key, session, at, cost ?? 0n);
     const cell = this.#cellOf(row, source);
     this.#count(cell, row, formula);
     for (let index = 0; index < tokenClasses.length; index++) {

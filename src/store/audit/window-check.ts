@@ -1,4 +1,14 @@
-import { isPeriod, parseScope, subjectOf, weighsOn, type Period, type Scope, type Span } from "../../core/budget.ts";
+import {
+  isOfSession,
+  isPeriod,
+  parseScope,
+  subjectOf,
+  weighsOn,
+  type Caller,
+  type Period,
+  type Scope,
+  type Span,
+} from "../../core/budget.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import { rowsOf, type Reading } from "../reading/reading.ts";
 import { Feed } from "./feed.ts";
@@ -23,6 +33,7 @@ interface PendingCharge {
   readonly id: string;
   readonly key: string;
   readonly team: string | null;
+  readonly session: string | null;
   readonly at: number;
   readonly hold: bigint;
   /** The windows that it is said to weigh on, in their order: "1,2". */
@@ -39,6 +50,9 @@ interface OpenWindow {
   spent: bigint;
   held: bigint;
 }
+
+/** Which of the windows that weigh on a caller. */
+type Which = "all" | "of its session";
 
 interface WindowRow {
   readonly seq: bigint;
@@ -92,14 +106,19 @@ export class WindowCheck {
     }
   }
 
-  /** Adds what charges of a caller at an instant have spent. */
+  /** Adds what charges of a key at an instant have spent, except to windows of sessions. */
   spend(key: string, team: string | null, at: number, spent: bigint): void {
-    for (const window of this.#of(key, team, at)) window.spent += spent;
+    for (const window of this.#of({ key, team }, at)) window.spent += spent;
+  }
+
+  /** Adds to the windows of a session what one of its charges has spent. */
+  spendInSession(key: string, session: string, at: number, spent: bigint): void {
+    for (const window of this.#of({ key, team: null, session }, at, "of its session")) window.spent += spent;
   }
 
   /** Adds a pending charge's hold, and compares which windows the charge is linked to. */
   hold(charge: PendingCharge): void {
-    const windows = this.#of(charge.key, charge.team, charge.at);
+    const windows = this.#of(charge, charge.at);
     for (const window of windows) window.held += charge.hold;
     if (!this.#comparesLinks) return;
     const expected = windows
@@ -122,23 +141,24 @@ export class WindowCheck {
     for (const window of this.#open.values()) this.#conclude(window);
   }
 
-  #of(key: string, team: string | null, at: number): OpenWindow[] {
+  #of(caller: Caller, at: number, which: Which = "all"): OpenWindow[] {
     const windows: OpenWindow[] = [];
-    for (const name of this.#namesOf(key, team)) {
+    for (const name of this.#namesOf(caller, which)) {
       const window = this.#open.get(name);
       if (window !== undefined && (window.end === null || at < window.end)) windows.push(window);
     }
     return windows;
   }
 
-  #namesOf(key: string, team: string | null): readonly string[] {
-    const caller = `${key}\0${team ?? ""}`;
-    let names = this.#names.get(caller);
+  #namesOf({ key, team, session = null }: Caller, which: Which): readonly string[] {
+    const caller = { key, team, session };
+    const name = `${key}\0${team ?? ""}\0${session ?? ""}\0${which}`;
+    let names = this.#names.get(name);
     if (names === undefined) {
       names = [...this.#budgets.values()]
-        .filter(({ scope }) => weighsOn(scope, { key, team }))
-        .map(({ seq, scope }) => `${seq} ${subjectOf(scope, { key, team })}`);
-      this.#names.set(caller, names);
+        .filter(({ scope }) => weighsOn(scope, caller) && (which === "all" || isOfSession(scope)))
+        .map(({ seq, scope }) => `${seq} ${subjectOf(scope, caller)}`);
+      this.#names.set(name, names);
     }
     return names;
   }

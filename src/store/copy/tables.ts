@@ -12,6 +12,8 @@ export interface CopiedTable {
   /** The column whose values a sequence hands out from now on, and that sequence where it does not belong to the column. */
   readonly counted?: string;
   readonly sequence?: string;
+  /** A migration fills it in every ledger: rows of a new ledger give way to those that are copied. */
+  readonly isSeeded?: true;
 }
 
 const rollupKey = ["key", "team", "model", "price_group", "source"];
@@ -39,6 +41,9 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: "tasks", target: "tasks", key: ["seq"], counted: "seq" },
   { name: "task_callbacks", target: "task_callbacks", key: ["charge"] },
   { name: "written_limits", target: "written_limits", key: ["idempotency"] },
+  { name: "run_sessions", target: "run_sessions", key: ["id"] },
+  { name: "stream_bursts", target: "stream_bursts", key: ["model", "key"] },
+  { name: "run_secret", target: "run_secret", key: ["id"], isSeeded: true },
   { name: "windows", target: "budget_windows", key: ["seq"], counted: "seq" },
   {
     name: "charges",

@@ -63,10 +63,13 @@ export class Target {
         await this.#note(fingerprint, tables);
         return { ok: true, done: new Map(), resumed: "anew" };
       }
-      for (const table of [...copiedTables.map(({ target }) => target), ...otherTables]) {
+      const seeded = copiedTables.filter(({ isSeeded }) => isSeeded);
+      const copied = copiedTables.filter((table) => !seeded.includes(table));
+      for (const table of [...copied.map(({ target }) => target), ...otherTables]) {
         const [[isFilled] = []] = await this.#rows(`select exists (select from ${table})`);
         if (isFilled === "t") return { ok: false, table };
       }
+      for (const { target } of seeded) await this.#client.query(`delete from ${target}`);
       await this.#client.query(
         `create table ${copyProgressTable} (name text primary key, position text, rows bigint not null, source text not null)`,
       );

@@ -5,6 +5,7 @@ import { budgetRemoveEntry, budgetSetEntry, correctionEntry } from "../../core/a
 import { invariant } from "../../core/assert.ts";
 import {
   amountToHold,
+  callerOf,
   basisToHold,
   formatScope,
   shortageOf,
@@ -25,6 +26,8 @@ import { sumRawUnits, type RawUnits } from "../../core/raw-units.ts";
 import { noMoney, picoUsdMax, smaller, sum, type PicoUsd } from "../../core/money.ts";
 import { parseCanonicalPrice, type PriceVersion } from "../../core/price.ts";
 import type { CorrectionMade } from "../../core/reconciliation.ts";
+import { sessionTag } from "../../core/tags.ts";
+import { markKeptMs, marksAfter, type StreamSeen } from "../../core/stream-bursts.ts";
 import type { Task } from "../../core/tasks.ts";
 import { noTokens } from "../../core/tokens.ts";
 import type { ChargedFacts, Recomputed } from "../../core/what-if.ts";
@@ -42,6 +45,7 @@ import {
   type HoldRequest,
   type HoldResult,
   type Ledger,
+  type OfSession,
   type OldHold,
   type Posting,
   type ReportDimension,
@@ -53,6 +57,7 @@ import {
   type WhatIfRow,
   type WrittenResult,
   writtenKeptMs,
+  type BurstMarksResult,
 } from "../../ports/ledger.ts";
 import { otherNames, type RecentCursor, type RecentQuery, type SpendQuery, type SpendRow } from "../../ports/spend.ts";
 import { postCommand, voidCommand, type PostCommand, type VoidCommand } from "../commands.ts";
@@ -86,7 +91,8 @@ export class MemoryLedger implements Ledger {
   }
 
   async hold(request: HoldRequest): Promise<HoldResult> {
-    const { id, at, caller, price } = request;
+    const { id, at, price } = request;
+    const caller = callerOf({ ...request.caller, tags: request.tags });
     const windows = this.#open(caller, at);
     const amount = amountToHold(windows, request.amount, request.firstSlice ?? null);
     invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
@@ -169,6 +175,18 @@ export class MemoryLedger implements Ledger {
       if (!known.has(idempotency)) known.set(idempotency, { written, at });
     }
     return { ok: true, written: known.get(idempotency)?.written ?? null };
+  }
+
+  async burstMarks(seen: StreamSeen | null, at: number): Promise<BurstMarksResult> {
+    const state = this.#state;
+    if (seen !== null) {
+      const kept = state.bursts.filter((mark) => mark.at >= at - markKeptMs);
+      const [own, others] = [true, false].map((is) => kept.filter(({ model }) => (model === seen.model) === is));
+      state.bursts = [...(others ?? []), ...marksAfter(own ?? [], seen, at)].toSorted((a, b) =>
+        `${a.model}\0${a.key}` < `${b.model}\0${b.key}` ? -1 : 1,
+      );
+    }
+    return { ok: true, marks: state.bursts };
   }
 
   async adjust(id: string, correction: Correction): Promise<AdjustResult> {
@@ -340,10 +358,18 @@ export class MemoryLedger implements Ledger {
     return { ...shown(charge), consumption: task?.consumption ?? null };
   }
 
-  async report(query: ReportQuery): Promise<readonly ReportRow[]> {
+  async report({ session, ...query }: ReportQuery & OfSession): Promise<readonly ReportRow[]> {
     const sums = new ReportSums(query.by);
-    for (const posted of this.#posted(query))
-      sums.add({ ...posted, cost: posted.cost ?? 0n, listCost: posted.listCost ?? 0n });
+    const tagged = session === undefined ? [] : [`tag:${sessionTag}` as const];
+    for (const { dimensions, ...posted } of this.#posted({ ...query, by: [...query.by, ...tagged] })) {
+      if (session !== undefined && dimensions.at(-1) !== session) continue;
+      sums.add({
+        ...posted,
+        dimensions: dimensions.slice(0, query.by.length),
+        cost: posted.cost ?? 0n,
+        listCost: posted.listCost ?? 0n,
+      });
+    }
     return sums.rows();
   }
 
@@ -523,9 +549,10 @@ export class MemoryLedger implements Ledger {
     });
   }
 
-  #existing({ key, team, at }: StoredCharge): BudgetWindow[] {
-    return this.#weighingOn({ key, team })
-      .map((budget) => this.#window(budget, subjectOf(budget.scope, { key, team }), at))
+  #existing(charge: StoredCharge): BudgetWindow[] {
+    const caller = callerOf(charge);
+    return this.#weighingOn(caller)
+      .map((budget) => this.#window(budget, subjectOf(budget.scope, caller), charge.at))
       .filter(({ budget, start, subject }) => this.#state.opened.has(windowName(budget, start, subject)));
   }
 
@@ -535,7 +562,7 @@ export class MemoryLedger implements Ledger {
       (charge) =>
         charge.at >= span.start &&
         (span.end === null || charge.at < span.end) &&
-        weighsOn(budget.scope, charge) &&
+        weighsOn(budget.scope, callerOf(charge)) &&
         subjectOf(budget.scope, charge) === subject,
     );
     const spent = sum(inside.map(({ cost }) => cost ?? noMoney));
@@ -548,7 +575,7 @@ export class MemoryLedger implements Ledger {
     if (budget.scope.kind !== "eachKey") this.#markOpen(budget, "", at);
     for (const charge of this.#all()) {
       if (charge.state === "voided" || charge.at < start || (end !== null && charge.at >= end)) continue;
-      if (weighsOn(budget.scope, charge)) this.#markOpen(budget, subjectOf(budget.scope, charge), at);
+      if (weighsOn(budget.scope, callerOf(charge))) this.#markOpen(budget, subjectOf(budget.scope, charge), at);
     }
   }
 

@@ -1,9 +1,12 @@
+import { randomBytes } from "node:crypto";
 import type { AccountSample } from "../../core/account-sample.ts";
 import type { Admin } from "../../core/admins.ts";
 import type { AuditEntry } from "../../core/audit.ts";
 import type { Budget } from "../../core/budget.ts";
 import type { Charge } from "../../core/charge.ts";
 import type { Key } from "../../core/keys.ts";
+import type { RunSession } from "../../core/run-sessions.ts";
+import type { BurstMark } from "../../core/stream-bursts.ts";
 import type { Task } from "../../core/tasks.ts";
 import type { Team } from "../../core/teams.ts";
 import type { TaskCallback } from "../../ports/task-callbacks.ts";
@@ -40,6 +43,10 @@ export interface MemoryState {
   readonly callbacks: Map<string, TaskCallback>;
   /** What was written under idempotency keys, and when. */
   readonly written: Map<string, { readonly written: string; readonly at: number }>;
+  /** By id. */
+  readonly runSessions: Map<string, RunSession>;
+  readonly runSecret: string;
+  bursts: readonly BurstMark[];
   readonly listeners: Set<() => void>;
   runs: number;
   timeZone: string | null;
@@ -60,6 +67,9 @@ export function emptyState(): MemoryState {
     admins: new Map(),
     audit: [],
     written: new Map(),
+    runSessions: new Map(),
+    runSecret: randomBytes(32).toString("hex"),
+    bursts: [],
     listeners: new Set(),
     runs: 0,
     timeZone: null,

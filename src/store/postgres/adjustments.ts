@@ -45,9 +45,9 @@ export async function adjust(
     return "too_large";
   await db.run(
     `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, served_model, price_group, stream, cost, list_cost, formula,
-       source, reason, tags, adjusts, adjusted_by)
+       source, reason, tags, session, adjusts, adjusted_by)
      select $1, kind, 'posted', 0, admitted_at, $2, key, team, route, model, served_model, price_group, stream, $3, $8, 'adjustment',
-       source, $4, tags, id, $5
+       source, $4, tags, session, id, $5
      from charges where id = $6 and admitted_at = $7`,
     [correction.id, correction.at, amount, why, by, id, at, correction.listAmount ?? null],
   );
@@ -69,10 +69,10 @@ export async function adjust(
 async function existingWindows(
   db: Statements,
   calendar: Calendar,
-  { key, team }: ChargeRow,
+  { key, team, session }: ChargeRow,
   at: number,
 ): Promise<readonly { seq: bigint; spent: bigint }[]> {
-  const windows = new KnownBudgets(0n, calendar, await readBudgets(db)).windowsOf({ key, team }, at);
+  const windows = new KnownBudgets(0n, calendar, await readBudgets(db)).windowsOf({ key, team, session }, at);
   return db.rows<{ seq: bigint; spent: bigint }>(
     `select w.seq, w.spent from unnest($1::bigint[], $2::text[], $3::bigint[]) a (budget, subject, starts_at)
      join windows w on w.budget = a.budget and w.subject = a.subject and w.starts_at = a.starts_at`,

@@ -205,10 +205,13 @@ class Plan {
       tags,
       retry,
       firstSlice,
+      ,
+      ,
+      session,
     ] = command;
     this.#ids.push(id);
     if (priceId !== null && canonical !== null) this.#prices.set(priceId, canonical);
-    const windows = this.#budgets.windowsOf({ key, team }, at);
+    const windows = this.#budgets.windowsOf({ key, team, session }, at);
     const basis = basisOf(windows, command);
     const amount = amountUnder(windows, whole, firstSlice);
     const isRefused = (amount === null || !bounded) && windows.some(({ budget }) => budget.mode === "hard");
@@ -226,6 +229,7 @@ class Plan {
       stream: stream ? 1 : 0,
       price_id: priceId,
       tags,
+      session,
       retry,
       held_by: basis?.by ?? null,
       held_output: basis?.outputTokens ?? null,

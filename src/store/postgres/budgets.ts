@@ -27,8 +27,21 @@ export async function setBudget(
   [, budget, at, by]: SetBudgetCommand,
 ): Promise<Budget> {
   await lockBudgets(db);
+  const before = await findBudget(db, formatScope(budget.scope), budget.period);
+  const stored = await putBudget(db, calendar, budget, at);
+  await recordAudit(db, budgetSetEntry(stored, before, await namesFor(db, stored), { at, by }));
+  await announce(db);
+  return withoutSeq(stored);
+}
+
+/** Adds or changes a budget, and opens its window at the instant. Under the budgets' lock. */
+export async function putBudget(
+  db: Statements,
+  calendar: Calendar,
+  budget: Omit<Budget, "id">,
+  at: number,
+): Promise<StoredBudget> {
   const scope = formatScope(budget.scope);
-  const before = await findBudget(db, scope, budget.period);
   await db.run(
     `insert into budgets (scope, period, mode, amount_limit, warn_percent) values ($1, $2, $3, $4, $5)
      on conflict (scope, period) do update set mode = excluded.mode, amount_limit = excluded.amount_limit, warn_percent = excluded.warn_percent`,
@@ -38,14 +51,22 @@ export async function setBudget(
   invariant(stored !== undefined, "a budget that was set is there");
   await takeLeasesBack(db, stored);
   await openAll(db, calendar, stored, at);
-  await recordAudit(db, budgetSetEntry(stored, before, await namesFor(db, stored), { at, by }));
-  await changed(db);
-  return withoutSeq(stored);
+  await nextVersion(db);
+  return stored;
 }
 
 /** Removes a budget with its windows, and writes down who did; false when there is none. */
 export async function removeBudget(db: Statements, [, scope, period, at, by]: RemoveBudgetCommand): Promise<boolean> {
   await lockBudgets(db);
+  const before = await dropBudget(db, scope, period);
+  if (before === false) return false;
+  await recordAudit(db, budgetRemoveEntry(before, await namesFor(db, before), { at, by }));
+  await announce(db);
+  return true;
+}
+
+/** Removes a budget with its windows, and returns what it was; false when there is none. Under the budgets' lock. */
+export async function dropBudget(db: Statements, scope: string, period: string): Promise<StoredBudget | false> {
   const before = await findBudget(db, scope, period);
   if (before === undefined) return false;
   await db.run("delete from window_leases where win in (select seq from budget_windows where budget = $1)", [
@@ -61,9 +82,8 @@ export async function removeBudget(db: Statements, [, scope, period, at, by]: Re
   );
   await db.run("delete from budget_windows where budget = $1", [before.seq]);
   await db.run("delete from budgets where seq = $1", [before.seq]);
-  await recordAudit(db, budgetRemoveEntry(before, await namesFor(db, before), { at, by }));
-  await changed(db);
-  return true;
+  await nextVersion(db);
+  return before;
 }
 
 /** Makes all windows anew from the charges: only those that hold the instant. Under the budgets' lock. */
@@ -75,9 +95,8 @@ export async function rebuildWindows(db: Statements, calendar: Calendar, at: num
   await db.run("update meta set budgets_version = budgets_version + 1");
 }
 
-async function changed(db: Statements): Promise<void> {
+async function nextVersion(db: Statements): Promise<void> {
   await db.run("update meta set budgets_version = budgets_version + 1");
-  await announce(db);
 }
 
 function namesFor(db: Statements, { scope }: Budget): ReturnType<typeof keyNamesIn> {

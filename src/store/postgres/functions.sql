@@ -49,11 +49,12 @@ $$;
 
 -- Part two: windows.
 
--- Whether a budget's scope has a charge of this key and team in the window of this subject.
-create function farebox_counts(scope text, subject text, key text, team text) returns boolean language sql immutable as $$
+-- Whether a budget's scope has a charge of this key, team and session in the window of this subject.
+create function farebox_counts(scope text, subject text, key text, team text, session text) returns boolean language sql immutable as $$
   select case
     when scope = 'all' then true
     when scope like 'team:%' then team = substr(scope, 6)
+    when scope like 'key:% tag:session=%' then key = substr(split_part(scope, ' ', 1), 5) and session = split_part(scope, ' tag:session=', 2)
     when scope like 'key:%' then key = substr(scope, 5)
     when scope = 'each-key' then key = subject
     else key = subject and team = substr(scope, 10)
@@ -63,15 +64,20 @@ $$;
 -- What the charges of a scope in a span add up to. An error where a sum is beyond 64 bits.
 create function farebox_charged(scope text, subject text, since bigint, until bigint, out spent bigint, out held bigint) language plpgsql as $$
 begin
-  if scope like 'key:%' or scope like 'each-key%' then
+  if scope like 'key:% tag:session=%' then
+    select coalesce(sum(c.cost), 0), coalesce(sum(c.hold) filter (where c.state = 'pending'), 0) into spent, held
+    from charges c
+    where c.session = split_part(scope, ' tag:session=', 2) and c.admitted_at >= since and c.admitted_at < until
+      and farebox_counts(scope, subject, c.key, c.team, c.session);
+  elsif scope like 'key:%' or scope like 'each-key%' then
     select coalesce(sum(c.cost), 0), coalesce(sum(c.hold) filter (where c.state = 'pending'), 0) into spent, held
     from charges c
     where c.key = case when scope like 'key:%' then substr(scope, 5) else subject end
-      and c.admitted_at >= since and c.admitted_at < until and farebox_counts(scope, subject, c.key, c.team);
+      and c.admitted_at >= since and c.admitted_at < until and farebox_counts(scope, subject, c.key, c.team, c.session);
   else
     select coalesce(sum(c.cost), 0), coalesce(sum(c.hold) filter (where c.state = 'pending'), 0) into spent, held
     from charges c
-    where c.admitted_at >= since and c.admitted_at < until and farebox_counts(scope, subject, c.key, c.team);
+    where c.admitted_at >= since and c.admitted_at < until and farebox_counts(scope, subject, c.key, c.team, c.session);
   end if;
 end
 $$;
@@ -100,7 +106,7 @@ begin
   select coalesce(array_agg(c.id), '{}') into late
   from budget_windows w join budgets b on b.seq = w.budget
   join charges c on c.state = 'pending' and c.admitted_at >= w.starts_at and c.admitted_at < coalesce(w.ends_at, 9223372036854775807)
-    and farebox_counts(b.scope, w.subject, c.key, c.team)
+    and farebox_counts(b.scope, w.subject, c.key, c.team, c.session)
   where w.seq = any(made);
 end
 $$;
@@ -130,7 +136,7 @@ begin
   loop
     update charges c set windows = c.windows || each.seq
     where c.state = 'pending' and c.admitted_at >= each.starts_at and c.admitted_at < each.ends_at
-      and farebox_counts(each.scope, each.subject, c.key, c.team) and not each.seq = any(c.windows);
+      and farebox_counts(each.scope, each.subject, c.key, c.team, c.session) and not each.seq = any(c.windows);
     update budget_windows w set spent = charged.spent, held = charged.held
     from farebox_charged(each.scope, each.subject, each.starts_at, each.ends_at) charged where w.seq = each.seq;
   end loop;
@@ -592,16 +598,16 @@ create function farebox_insert_holds(claims jsonb, run bigint, wanted integer, g
 declare
   written integer;
 begin
-  insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags, retry, held_by, held_output, output_cap,
+  insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags, session, retry, held_by, held_output, output_cap,
     fitted, windows, leased)
-  select h.id, h.kind, 'pending', run, h.admitted_at, h.key, h.team, h.route, h.model, h.price_group, h.stream, h.price_id, h.hold, h.tags, h.retry,
+  select h.id, h.kind, 'pending', run, h.admitted_at, h.key, h.team, h.route, h.model, h.price_group, h.stream, h.price_id, h.hold, h.tags, h.session, h.retry,
     h.held_by, h.held_output, h.output_cap, h.fitted,
     coalesce(set_wins[h.set], '{}')::bigint[], ('{' || coalesce(leased[h.n], '') || '}')::bigint[]
   from rows from (jsonb_to_recordset(claims) as (
     op text, "set" integer, id text, kind text, admitted_at bigint, key text, team text, route text, model text, price_group text,
-    stream bigint, price_id text, hold bigint, tags text, retry bigint, held_by text, held_output bigint, output_cap bigint, fitted bigint
+    stream bigint, price_id text, hold bigint, tags text, session text, retry bigint, held_by text, held_output bigint, output_cap bigint, fitted bigint
   )) with ordinality h (
-    op, "set", id, kind, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags, retry, held_by, held_output, output_cap,
+    op, "set", id, kind, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags, session, retry, held_by, held_output, output_cap,
     fitted, n
   )
   where h.op = 'hold' and granted[h.n] is not null

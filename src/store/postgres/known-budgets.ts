@@ -43,7 +43,7 @@ export class KnownBudgets {
   }
 
   #weighingOn(caller: Caller): readonly StoredBudget[] {
-    const name = `${caller.key}\0${caller.team ?? ""}`;
+    const name = `${caller.key}\0${caller.team ?? ""}\0${caller.session ?? ""}`;
     let budgets = this.#weighing.get(name);
     if (budgets === undefined) {
       if (this.#weighing.size >= callersKept) this.#weighing.clear();

@@ -25,6 +25,7 @@ import { PostgresProxies } from "./proxies.ts";
 import { PostgresReads } from "./reads.ts";
 import { storedCalendar } from "./stored-calendar.ts";
 import { streamCharges } from "./stream.ts";
+import { RunSessionReads } from "./run-sessions.ts";
 import { CallbackReads } from "./task-callbacks.ts";
 import { TaskReads } from "./tasks.ts";
 import { TeamReads } from "./teams.ts";
@@ -238,6 +239,7 @@ function assemble(
       outbox: new OutboxReads(short),
       tasks: new TaskReads(short),
       callbacks: new CallbackReads(short),
+      sessions: new RunSessionReads(short),
     },
     longReads: new PostgresLongReads(long, calendar),
     figureReads: new PostgresLongReads(figures, calendar),

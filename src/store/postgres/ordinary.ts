@@ -8,6 +8,7 @@ import { createKey, revokeKey, updateKey } from "./keys.ts";
 import { putMessages, recordTry, removeMessages } from "./outbox.ts";
 import { putCallback } from "./task-callbacks.ts";
 import { createTeam, removeTeam, updateTeam } from "./teams.ts";
+import { burstMarks } from "./stream-bursts.ts";
 import { writtenFor } from "./written-limits.ts";
 
 const announced = ["createKey", "updateKey", "revokeKey", "createTeam", "updateTeam", "removeTeam"] as const;
@@ -21,6 +22,7 @@ const quiet = [
   "removeMessages",
   "putCallback",
   "written",
+  "streams",
 ] as const;
 
 /** Commands that touch no sum, each of them a short transaction. */
@@ -78,6 +80,8 @@ function run(db: Statements, command: OrdinaryCommand): Promise<ReplyTo<Ordinary
       return putCallback(db, command[1]);
     case "written":
       return writtenFor(db, command);
+    case "streams":
+      return burstMarks(db, command);
     default:
       return assertNever(command);
   }

@@ -21,7 +21,8 @@ export async function sumCharges(
     // Laterally, so that each of them is looked up by an index, whatever the planner thinks of their number.
     const rows = await db.rows<{ place: number; spent: PicoUsd; held: PicoUsd }>(
       `select place, spent, held
-       from unnest($1::int[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) as wanted (place, its_key, its_team, since, until)
+       from unnest($1::int[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[])
+         as wanted (place, its_key, its_team, since, until, its_session)
        cross join lateral (
          select coalesce(sum(cost), 0)::bigint as spent, coalesce(sum(hold) filter (where state = 'pending'), 0)::bigint as held
          from charges where ${condition} and admitted_at >= since and admitted_at < until
@@ -32,6 +33,7 @@ export async function sumCharges(
         group.map(({ team }) => team),
         group.map(({ span }) => span.start),
         group.map(({ span }) => span.end ?? endOfTime),
+        group.map(({ session }) => session),
       ],
     );
     for (const { place, spent, held } of rows) sums[place] = { spent, held };
@@ -43,23 +45,27 @@ export async function sumCharges(
 interface Members {
   readonly key: string | null;
   readonly team: string | null;
+  readonly session: string | null;
 }
 
 function membersOf({ scope, subject }: Summed): Members {
   switch (scope.kind) {
     case "all":
-      return { key: null, team: null };
+      return { key: null, team: null, session: null };
     case "team":
-      return { key: null, team: scope.team };
+      return { key: null, team: scope.team, session: null };
     case "key":
-      return { key: scope.key, team: null };
+      return { key: scope.key, team: null, session: scope.session ?? null };
     case "eachKey":
-      return { key: subject, team: scope.team };
+      return { key: subject, team: scope.team, session: null };
   }
 }
 
-function conditionOf({ key, team }: Members): string {
-  return (
-    [...(key === null ? [] : ["key = its_key"]), ...(team === null ? [] : ["team = its_team"])].join(" and ") || "true"
-  );
+function conditionOf({ key, team, session }: Members): string {
+  const conditions = [
+    ...(key === null ? [] : ["key = its_key"]),
+    ...(team === null ? [] : ["team = its_team"]),
+    ...(session === null ? [] : ["session = its_session"]),
+  ];
+  return conditions.join(" and ") || "true";
 }

@@ -22,6 +22,7 @@ import { runOrdinary, type OrdinaryCommand } from "./ordinary.ts";
 import { endDeadOwners, returnLeasesOfDead, type OwnRun } from "./owners.ts";
 import { ensurePartition, monthOf } from "./partitions.ts";
 import { conclude, type AppliedBatch, type BatchAnswer, type Concluded } from "./replies.ts";
+import { createSession, endSession, tidySessions } from "./run-sessions.ts";
 
 /** Own charges whose time of admission is remembered at most, so that it need not be asked for when they are posted. */
 const admittedKept = 100_000;
@@ -262,6 +263,12 @@ export class PostgresWriter implements BatchChannel {
         return announced((db) => removeBudget(db, command));
       case "adjust":
         return announced((db) => adjust(db, this.#calendar, command));
+      case "createSession":
+        return announced((db) => createSession(db, this.#calendar, command[1], command[2]));
+      case "endSession":
+        return announced((db) => endSession(db, command[1], command[2]));
+      case "tidySessions":
+        return announced((db) => tidySessions(db, command[1]));
       case "recover":
         return { reply: await this.#recover(command), changed: false };
       case "touch":

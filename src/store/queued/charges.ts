@@ -1,5 +1,7 @@
 import type { PicoUsd } from "../../core/money.ts";
+import type { StreamSeen } from "../../core/stream-bursts.ts";
 import type {
+  BurstMarksResult,
   ChargeEnd,
   ChargeLedger,
   ExtendResult,
@@ -46,6 +48,11 @@ export class QueuedCharges implements ChargeLedger {
 
   async writtenFor(idempotency: string, written: string | null, at: number): Promise<WrittenResult> {
     const answer = await this.#commands.submit(["written", idempotency, written, at]);
+    return answer.ok ? answer.reply : unavailable;
+  }
+
+  async burstMarks(seen: StreamSeen | null, at: number): Promise<BurstMarksResult> {
+    const answer = await this.#commands.submit(["streams", seen, at]);
     return answer.ok ? answer.reply : unavailable;
   }
 

@@ -13,6 +13,7 @@ import type {
   Ledger,
   OldHold,
   RawUnits,
+  OfSession,
   ReportQuery,
   ReportRow,
   TimeSpan,
@@ -102,7 +103,7 @@ export class QueuedLedger extends QueuedCharges implements Ledger {
     return this.#reads.price(id);
   }
 
-  async report(query: ReportQuery): Promise<readonly ReportRow[]> {
+  async report(query: ReportQuery & OfSession): Promise<readonly ReportRow[]> {
     return this.#longReads.read({ kind: "report", query });
   }
 

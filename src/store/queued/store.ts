@@ -10,6 +10,7 @@ import type {
   CallbackReadings,
   KeyReadings,
   OutboxReadings,
+  RunSessionReadings,
   ShortReadings,
   TaskReadings,
   TeamReadings,
@@ -20,6 +21,7 @@ import { QueuedAuditLog } from "./audit-log.ts";
 import { QueuedAdminStore, QueuedKeyStore, QueuedTeamStore } from "./key-stores.ts";
 import { QueuedLedger } from "./ledger.ts";
 import { QueuedOutbox } from "./outbox.ts";
+import { QueuedRunSessions } from "./run-sessions.ts";
 import { QueuedTaskCallbacks } from "./task-callbacks.ts";
 import { QueuedTaskStore } from "./tasks.ts";
 
@@ -58,6 +60,7 @@ export interface QueuedParts {
     readonly outbox: OutboxReadings;
     readonly tasks: TaskReadings;
     readonly callbacks: CallbackReadings;
+    readonly sessions: RunSessionReadings;
   };
   readonly longReads: LongReads;
   /** Those of `FigureReads`, where others answer them. */
@@ -104,6 +107,7 @@ export function queuedStore({
     outbox: new QueuedOutbox(queue, reads.outbox),
     tasks: new QueuedTaskStore(queue, reads.tasks),
     callbacks: new QueuedTaskCallbacks(queue, reads.callbacks),
+    sessions: new QueuedRunSessions(queue, reads.sessions),
     changes,
     fleet,
     proxies,

@@ -4,6 +4,7 @@ import type { Calendar } from "../../ports/calendar.ts";
 import {
   isTagDimension,
   tagNameOf,
+  type OfSession,
   type ReportDimension,
   type ReportQuery,
   type ReportRow,
@@ -49,7 +50,11 @@ interface ReportSpan extends TimeSpan {
 }
 
 /** See the ledger's port. */
-export function* readReport(dialect: Dialect, calendar: Calendar, query: ReportQuery): Reading<readonly ReportRow[]> {
+export function* readReport(
+  dialect: Dialect,
+  calendar: Calendar,
+  query: ReportQuery & OfSession,
+): Reading<readonly ReportRow[]> {
   const { by } = query;
   const sums = new ReportSums(by);
   const span = yield* reportSpan(calendar, query);
@@ -100,11 +105,11 @@ function outwards(calendar: Calendar, at: number, quartersFrom: number, edge: "s
 function statementsOf(
   calendar: Calendar,
   dialect: Dialect,
-  { by }: ReportQuery,
+  { by, session }: ReportQuery & OfSession,
   span: ReportSpan,
 ): readonly Statement[] {
   const { since, until, quartersFrom } = span;
-  if (by.some(isTagDimension)) return [chargeSums(dialect, by, span)];
+  if (session !== undefined || by.some(isTagDimension)) return [chargeSums(dialect, { by, session }, span)];
   const dates = (from: number, to: number) =>
     sumsOfRollup(by, "rollup_day", "day", calendar.dateOf(from), calendar.dateOf(to));
   const quarters = (from: number, to: number) => sumsOfRollup(by, "rollup_quarter", "starts_at", from, to);
@@ -152,15 +157,19 @@ function sumsOfRollup(
 }
 
 /** The same from the posted charges. */
-function chargeSums(dialect: Dialect, by: readonly ReportDimension[], { since, until }: TimeSpan): Statement {
+function chargeSums(
+  dialect: Dialect,
+  { by, session }: Pick<ReportQuery, "by"> & { readonly session: string | undefined },
+  { since, until }: TimeSpan,
+): Statement {
   const { groups, values } = chargeGroups(dialect, by);
   return {
     sql: `select ${groups.join(", ")},
         ${rollupCounts.map((name) => `${sumOf(chargeCounts[name])} as ${name}`).join(", ")},
         ${rollupAmounts.map((name) => `${sumOf(`charges.${name}`)} as ${name}`).join(", ")}
       from charges left join carried on carried.charge = charges.seq
-      where state = 'posted' and admitted_at >= ? and admitted_at < ? group by ${groups.map((_, index) => index + 1).join(", ")}`,
-    values: [...values, since, until],
+      where state = 'posted' and admitted_at >= ? and admitted_at < ?${session === undefined ? "" : " and session = ?"} group by ${groups.map((_, index) => index + 1).join(", ")}`,
+    values: [...values, since, until, ...(session === undefined ? [] : [session])],
   };
 }
 

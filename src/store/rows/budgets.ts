@@ -53,7 +53,9 @@ export function scopeCondition(
     case "team":
       return { sql: "team = ?", values: [scope.team] };
     case "key":
-      return { sql: "key = ?", values: [scope.key] };
+      return scope.session === undefined
+        ? { sql: "key = ?", values: [scope.key] }
+        : { sql: "key = ? and session = ?", values: [scope.key, scope.session] };
     case "eachKey":
       return scope.team === null
         ? { sql: "key = ?", values: [subject] }

@@ -37,6 +37,8 @@ export type ChargeRow = Readonly<Record<TokenClass, bigint>> & {
   readonly duration_ms: number | null;
   readonly first_token_ms: number | null;
   readonly tags: string | null;
+  /** The session of `farebox run` that the tags name. */
+  readonly session: string | null;
   readonly retry: bigint;
   readonly adjusts: string | null;
   readonly adjusted_by: string | null;

@@ -33,7 +33,7 @@ export function adjust(
   const { key, team, model, source } = corrected;
   const group = corrected.price_group;
   const at = Number(corrected.admitted_at);
-  const moved = windows.existing({ key, team }, at);
+  const moved = windows.existing({ key, team, session: corrected.session }, at);
   const posted: Posted = {
     at,
     key,
@@ -53,8 +53,8 @@ export function adjust(
   if (sums.some((sum) => sum + amount > picoUsdMax - 1n)) return "too_large";
   db.prepare(
     `insert into charges (id, kind, state, owner, admitted_at, ended_at, key, team, route, model, served_model, price_group,
-       stream, cost, list_cost, formula, source, reason, tags, adjusts, adjusted_by)
-     values (?, ?, 'posted', 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'adjustment', ?, ?, ?, ?, ?)`,
+       stream, cost, list_cost, formula, source, reason, tags, session, adjusts, adjusted_by)
+     values (?, ?, 'posted', 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'adjustment', ?, ?, ?, ?, ?, ?)`,
   ).run(
     correction.id,
     corrected.kind,
@@ -72,6 +72,7 @@ export function adjust(
     source,
     why,
     corrected.tags,
+    corrected.session,
     id,
     by,
   );

@@ -19,7 +19,7 @@ import { olderSchema } from "../migrations.ts";
 import type { OpenFailure } from "../store.ts";
 import { connectToRead, connectToWrite, createPrivateFile, isStorageFault, type Connection } from "./connection.ts";
 import { isCurrent, knownSchema, migrate, schemaOf } from "./migrate.ts";
-import { isEmpty, isUnusable, lockForServe, storedCalendar } from "./open.ts";
+import { contentOf, isUnusable, lockForServe, storedCalendar } from "./open.ts";
 import { connectUnderOneName } from "./one-name.ts";
 import { verify } from "./verify.ts";
 
@@ -236,13 +236,13 @@ export function openKnown(path: string, access: "read" | "write" = "read"): Look
     return { ok: false, failure };
   };
   try {
-    const found = schemaOf(db);
+    const { schema: found, isEmpty } = contentOf(db);
     const known = knownSchema();
     const tables = db
       .prepare("select count(*) from sqlite_schema where name in ('meta', 'charges', 'windows')")
       .pluck()
       .get();
-    if (found === 0 && isEmpty(db)) return refused({ kind: "missing" });
+    if (found === 0 && isEmpty) return refused({ kind: "missing" });
     if (tables !== 3) return refused({ kind: "unusable", message: "not a Farebox database" });
     if (found > known) return refused({ kind: "newer_schema", found, known });
     return { ok: true, db, schema: found };

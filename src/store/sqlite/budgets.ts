@@ -276,7 +276,7 @@ export class WindowBook {
   }
 
   #weighingOn(caller: Caller): readonly StoredBudget[] {
-    const name = `${caller.key}\0${caller.team ?? ""}`;
+    const name = `${caller.key}\0${caller.team ?? ""}\0${caller.session ?? ""}`;
     let budgets = this.#weighing.get(name);
     if (budgets === undefined) {
       budgets = readBudgetsOf(this.#db, caller).map((budget) => this.#known(budget));

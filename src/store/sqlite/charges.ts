@@ -53,8 +53,8 @@ export class ChargeBook {
     this.#windows = windows;
     this.#insert = db.prepare(
       `insert into charges (id, kind, state, owner, admitted_at, key, team, route, model, price_group, stream, price_id, hold, tags,
-         retry, held_by, held_output, output_cap, fitted)
-       values (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`,
+         retry, held_by, held_output, output_cap, fitted, session)
+       values (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`,
     );
     this.#insertPrice = db.prepare("insert into price_versions (id, canonical) values (?, ?) on conflict do nothing");
     this.#enlarge = db.prepare("update charges set hold = ? where seq = ? and state = 'pending'");
@@ -80,7 +80,8 @@ export class ChargeBook {
 
   /** Writes the charge as pending with this amount, its price before it; false when its id is there already. */
   insert(command: HoldCommand, amount: PicoUsd | null, owner: number, windows: readonly OpenWindow[]): boolean {
-    const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, , , tags, retry] = command;
+    const [, id, kind, at, key, team, route, model, group, stream, priceId, canonical, , , tags, retry, , , , session] =
+      command;
     this.#writePrice(priceId, canonical);
     const basis = basisOf(windows, command);
     const { changes, lastInsertRowid } = this.#insert.run(
@@ -102,6 +103,7 @@ export class ChargeBook {
       basis?.outputTokens ?? null,
       basis?.outputCap ?? null,
       basis?.fitted ?? null,
+      session,
     );
     if (changes === 0) return false;
     const seq = Number(lastInsertRowid);

@@ -1,4 +1,5 @@
-import { existsSync, realpathSync } from "node:fs";
+import { existsSync, realpathSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
 import Database from "better-sqlite3";
 import type { Calendar } from "../../ports/calendar.ts";
 import { calendarOf } from "../../time/calendar.ts";
@@ -27,6 +28,7 @@ import { OutboxReads } from "./outbox.ts";
 import { addCarriedToDays } from "./prune.ts";
 import { ShortReads } from "./reads.ts";
 import { rebuildDays } from "./rollups.ts";
+import { RunSessionReads } from "./run-sessions.ts";
 import { streamCharges } from "./stream.ts";
 import { CallbackReads } from "./task-callbacks.ts";
 import { TaskReads } from "./tasks.ts";
@@ -73,8 +75,17 @@ export async function openSqlite(options: OpenOptions): Promise<OpenResult> {
   } catch (error) {
     await opened.disposeAsync();
     if (!isUnusable(error)) throw error;
-    return { ok: false, failure: { kind: "unusable", message: error.message } };
+    return { ok: false, failure: { kind: "unusable", message: misplaced(options.path) ?? error.message } };
   }
+}
+
+/** What is wrong with where a ledger is to be, where SQLite would only speak of a fault of the disk; null for nothing. */
+function misplaced(path: string): string | null {
+  const folder = dirname(path);
+  if (!existsSync(folder)) return `there is no folder ${folder}; make it first, or name a file in another one`;
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+    ? `it is a folder; name a file in it, such as ${join(path, "farebox.db")}`
+    : null;
 }
 
 /** Faults of the file, its folder or the disk, rather than of this program. */
@@ -88,10 +99,10 @@ const foreign: OpenResult = { ok: false, failure: { kind: "unusable", message: "
 function openToRead(options: OpenOptions, opened: AsyncDisposableStack): OpenResult {
   if (!existsSync(options.path)) return { ok: false, failure: { kind: "missing" } };
   const db = opened.adopt(connectToRead(options.path), (each) => void each.close());
-  const found = schemaOf(db);
+  const { schema: found, isEmpty } = contentOf(db);
   const known = knownSchema();
   if (found > known) return { ok: false, failure: { kind: "newer_schema", found, known } };
-  if (found === 0 && isEmpty(db)) return { ok: false, failure: { kind: "missing" } };
+  if (found === 0 && isEmpty) return { ok: false, failure: { kind: "missing" } };
   if (found < known) return { ok: false, failure: olderSchema(found, known) };
   const calendar = storedCalendar(db, options.calendar);
   return {
@@ -113,9 +124,10 @@ function openToWrite(options: OpenOptions, opened: AsyncDisposableStack): OpenRe
   const path = realpathSync(options.path);
   // What is no database at all is found here, before a lock file is laid beside it.
   const db = opened.adopt(connectToWrite(path), (each) => void each.close());
-  if (schemaOf(db) === 0 && !isEmpty(db)) return foreign;
+  const content = contentOf(db);
+  if (content.schema === 0 && !content.isEmpty) return foreign;
   if (options.access === "serve" && !lockForServe(path, opened)) return { ok: false, failure: { kind: "in_use" } };
-  const created = isNewFile || isEmpty(db);
+  const created = isNewFile || content.isEmpty;
   const migrated = migrate(db);
   if (!migrated.ok) {
     if (migrated.reason === "foreign") return foreign;
@@ -229,6 +241,7 @@ function assemble(options: OpenOptions, opened: AsyncDisposableStack, parts: Par
       outbox: new OutboxReads(db),
       tasks: new TaskReads(db),
       callbacks: new CallbackReads(db),
+      sessions: new RunSessionReads(db),
     },
     longReads,
     figureReads,
@@ -302,8 +315,10 @@ function ownerOfServe(db: Connection, path: string): () => number | null {
   return () => (isServed(path) ? (latest.get() as number | null) : null);
 }
 
-export function isEmpty(db: Connection): boolean {
-  return db.prepare("select count(*) from sqlite_schema").pluck().get() === 0;
+/** The schema's version, and whether the file has no table; of one moment, since another process may be making its tables. */
+export function contentOf(db: Connection): { readonly schema: number; readonly isEmpty: boolean } {
+  const tables = db.prepare("select count(*) from sqlite_schema").pluck();
+  return db.transaction(() => ({ schema: schemaOf(db), isEmpty: tables.get() === 0 }))();
 }
 
 function storedTimeZone(db: Connection): string | null {

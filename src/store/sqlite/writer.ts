@@ -32,8 +32,10 @@ import { createKey, revokeKey, updateKey } from "./keys.ts";
 import { lostFile, type OpenedFiles } from "./opened-files.ts";
 import { putMessages, recordTry, removeMessages } from "./outbox.ts";
 import { RollupBook } from "./rollups.ts";
+import { createSession, endSession, tidySessions } from "./run-sessions.ts";
 import { bindTask, endTask, runsTask, sawTask } from "./tasks.ts";
 import { putCallback } from "./task-callbacks.ts";
+import { burstMarks } from "./stream-bursts.ts";
 import { writtenFor } from "./written-limits.ts";
 import { createTeam, removeTeam, updateTeam } from "./teams.ts";
 
@@ -168,6 +170,8 @@ export class Writer {
         return this.#settleOrCorrect(command);
       case "written":
         return writtenFor(this.#db, command);
+      case "streams":
+        return burstMarks(this.#db, command);
       case "adjust":
         return this.#announcing(() => adjust(this.#db, this.#windows, this.#rollups, command));
       case "setBudget":
@@ -186,6 +190,12 @@ export class Writer {
         return this.#announcing(() => removeTeam(this.#db, command[1], { at: command[2], by: command[3] }));
       case "revokeKey":
         return this.#announcing(() => revokeKey(this.#db, command[1], command[2], command[3]));
+      case "createSession":
+        return this.#announcing(() => createSession(this.#db, this.#windows, command[1], command[2]));
+      case "endSession":
+        return this.#announcing(() => endSession(this.#db, command[1], command[2]));
+      case "tidySessions":
+        return this.#tidySessions(command[1]);
       case "createAdmin":
         return createAdmin(this.#db, command[1], command[2]);
       case "revokeAdmin":
@@ -228,9 +238,15 @@ export class Writer {
     return result;
   }
 
+  #tidySessions(at: number): number {
+    this.#flush();
+    const found = tidySessions(this.#db, this.#windows, at);
+    return found === 0 ? 0 : this.#announcing(() => found);
+  }
+
   #hold(command: HoldCommand): HoldResult {
-    const [, id, , at, key, team, , , , , , , whole, bounded, , , firstSlice] = command;
-    const windows = this.#windows.open({ key, team }, at);
+    const [, id, , at, key, team, , , , , , , whole, bounded, , , firstSlice, , , session] = command;
+    const windows = this.#windows.open({ key, team, session }, at);
     const amount = amountToHold(windows, whole, firstSlice);
     invariant(amount === null || (amount >= 0n && amount <= picoUsdMax), "a hold is an amount");
     const refusal = refuse(windows, amount, bounded);

@@ -3,7 +3,7 @@ import { readChatAnswer } from "../chat-answer.ts";
 import { withStreamUsage } from "../chat-request.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import type { Endpoint } from "../endpoint.ts";
-import { completionFields } from "../field-table.ts";
+import { clientTools, completionFields } from "../field-table.ts";
 import { objectOr } from "../json.ts";
 import { readerOfWhole } from "../model-answer.ts";
 import {
@@ -18,7 +18,7 @@ import {
   type PromptReading,
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
-import { noParts, requestTerms, unboundTools } from "../request-bounds.ts";
+import { listedTools, noParts, requestTerms, unboundTools } from "../request-bounds.ts";
 import { promptsOf } from "./plain-prompt.ts";
 
 /** What the interface writes where no maximum is stated. */
@@ -67,7 +67,7 @@ export function readCompletionRequest(bytes: Buffer): ModelRequestResult {
       },
       unboundedFields: [...findings.expensive, ...(hasParts ? ["prompt"] : [])],
       ...maximumField,
-      ...requestTerms(body, unboundTools),
+      ...requestTerms(body, listedTools(body["tools"], "tools", clientTools), unboundTools),
       fields: findings,
       classes: findings.cachesForHour ? hourClasses : classes,
       prompt,

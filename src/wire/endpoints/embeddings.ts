@@ -1,5 +1,5 @@
 import type { Endpoint } from "../endpoint.ts";
-import { embeddingFields } from "../field-table.ts";
+import { clientTools, embeddingFields } from "../field-table.ts";
 import { answerTerms } from "../answer-terms.ts";
 import { isObject, objectOr } from "../json.ts";
 import { outlineReader } from "../json-outline.ts";
@@ -13,7 +13,7 @@ import {
   type PromptReading,
 } from "../model-request.ts";
 import { refusalEvent } from "../refusals.ts";
-import { noParts, requestTerms, unboundTools } from "../request-bounds.ts";
+import { listedTools, noParts, requestTerms, unboundTools } from "../request-bounds.ts";
 import { chatTranscript } from "../chat-stream.ts";
 import { readUsageOf } from "../usage.ts";
 import { promptsOf } from "./plain-prompt.ts";
@@ -45,7 +45,7 @@ export function readEmbeddingRequest(bytes: Buffer): ModelRequestResult {
         unboundedFields: findings.context,
       },
       unboundedFields: hasParts ? [...findings.expensive, "input"] : findings.expensive,
-      ...requestTerms(body, unboundTools),
+      ...requestTerms(body, listedTools(body["tools"], "tools", clientTools), unboundTools),
       fields: findings,
       classes: {
         prompt: [

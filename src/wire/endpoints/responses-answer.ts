@@ -53,8 +53,8 @@ const responsesForm: StreamForm = {
 };
 
 /** Remembers a stream of the Responses API. */
-export function responsesTranscript(listener?: OutputListener): StreamTranscript {
-  return new StreamTranscript(responsesForm, listener);
+export function responsesTranscript(listener?: OutputListener, unreadBytes?: number): StreamTranscript {
+  return new StreamTranscript(responsesForm, listener, unreadBytes);
 }
 
 type Ending = Omit<StreamAnswer, keyof Written>;

@@ -1,24 +1,53 @@
 import type { ChatText } from "../../core/chat-text.ts";
-import { responseItems, responseParts, responsesFields } from "../field-table.ts";
+import {
+  includedData,
+  itemMetadata,
+  responseItems,
+  responseParts,
+  responsesFields,
+  responseTools,
+  shellResultMembers,
+} from "../field-table.ts";
 import type { Findings } from "../findings.ts";
-import { listOr, objectOr, textOr, type JsonObject } from "../json.ts";
+import { jsonOf, listOr, objectOr, textOr, type JsonObject } from "../json.ts";
 import { lengthInFull } from "../json-skeleton.ts";
 import {
   bytesBeside,
   invalid,
   lookAt,
+  objectInFull,
   outputLimitOf,
-  parseBody,
   type ModelRequestResult,
   type PromptReading,
 } from "../model-request.ts";
 import { addTexts, imagesIn, outputSchemaOf, toolChoiceOf, ToolTurns } from "../prompt-text.ts";
-import { partsOf, promptClasses, requestTerms, unboundedFields, type PromptParts } from "../request-bounds.ts";
+import {
+  listedTools,
+  partsOf,
+  promptClasses,
+  requestTerms,
+  unboundedFields,
+  type PromptParts,
+} from "../request-bounds.ts";
 
 const prompt: PromptReading = {
-  text: (body) => ({ kind: "chat", chat: textOf(objectOr(parseBody(body))) }),
-  bytesBeside: (body) => bytesBeside(body, "input"),
+  text: (body) => ({ kind: "chat", chat: textOf(objectInFull(body)) }),
+  bytesBeside: (body) => bytesBeside(body, "input") + bytesUncounted(body),
 };
+
+/** Items of the input that bring tools with them. */
+const toolItems: ReadonlySet<string> = new Set(["additional_tools", "tool_search_output"]);
+
+/** What of the input is bounded by its bytes, as `tools` are: tools, which can be more tokens than their text has, and metadata. */
+function bytesUncounted(body: Buffer): number {
+  return itemsOf(objectInFull(body))
+    .map((item) => (toolItems.has(textOr(item["type"])) ? item : item[itemMetadata]))
+    .reduce<number>((sum, value) => sum + Buffer.byteLength(jsonOf(value) ?? ""), 0);
+}
+
+function itemsOf({ input }: JsonObject): JsonObject[] {
+  return listOr(input).map(objectOr);
+}
 
 export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
   const look = lookAt(bytes, responsesFields);
@@ -28,10 +57,17 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
   if (input !== undefined && input !== null && typeof input !== "string" && !Array.isArray(input)) {
     return invalid("input", "'input' must be a text or a list of items");
   }
-  const items = listOr(input).map(objectOr);
+  const items = itemsOf(body);
   const { outputLimit, maximumField } = outputLimitOf(body, "max_output_tokens");
   const parts = readParts(items, findings);
-  const unbounded = unboundedFields(body, findings);
+  const tools = [
+    ...listedTools(body["tools"], "tools", responseTools),
+    ...items.flatMap(({ type, tools: brought }, index) =>
+      toolItems.has(textOr(type)) ? listedTools(brought, `input[${index}].tools`, responseTools) : [],
+    ),
+  ];
+  const unbounded = unboundedFields(tools, findings);
+  for (const wish of listOr(body["include"])) if (!includedData.has(wish)) findings.unknownField("include", wish);
   return {
     ok: true,
     request: {
@@ -42,7 +78,7 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
       size: {
         textBytes: bytes.length - parts.payloadBytes,
         messages: Math.max(items.length, 1) + 1,
-        tools: listOr(body["tools"]).length,
+        tools: tools.length,
         imageParts: parts.images,
         audioParts: parts.audios,
         fileParts: parts.files,
@@ -52,9 +88,9 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
       },
       unboundedFields: [...unbounded, ...unseenFields(body)],
       ...maximumField,
-      isCutWorthless: listOr(body["tools"]).length > 0 || asksForForm(body),
+      isCutWorthless: tools.length > 0 || asksForForm(body),
       hasThinkingBudget: objectOr(body["reasoning"])["max_tokens"] != null,
-      ...requestTerms(body, { areShown: true, callsMax: toolCallsMax(body["max_tool_calls"]) }),
+      ...requestTerms(body, tools, { areShown: true, callsMax: toolCallsMax(body["max_tool_calls"]) }),
       fields: findings,
       classes: { prompt: promptClasses(parts, findings), completion: ["output", "reasoning"] },
       prompt,
@@ -81,12 +117,12 @@ function asksForForm(body: JsonObject): boolean {
 function readParts(items: readonly JsonObject[], findings: Findings): PromptParts {
   const found = { images: 0, audios: 0, files: 0, payloadBytes: 0 };
   for (const item of items) {
-    if (item["type"] === "additional_tools") findings.tooExpensive("input", "it brings tools with it");
     findings.kind("input", item, responseItems, "message");
     // What an earlier tool or model said has parts of its own kinds; the whole context is held for it.
     const isHistory = responseItems.get(textOr(item["type"])) === "history";
     for (const part of [...partsOf(item["content"]), ...partsOf(item["output"])].map(objectOr)) {
-      if (!isHistory) findings.kind("input.content", part, responseParts);
+      if (item["type"] === "shell_call_output") findings.members("input.output", part, shellResultMembers);
+      else if (!isHistory) findings.kind("input.content", part, responseParts);
       switch (part["type"]) {
         case "input_image":
           found.images++;
@@ -111,7 +147,7 @@ function payloadLength(value: unknown): number {
   return typeof value === "string" ? lengthInFull(value) : 0;
 }
 
-/** As a chat: instructions are a message, and so is every item but calls of tools and their results. */
+/** As a chat: instructions are a message, and so is every item but calls of functions and their results; others count as JSON. */
 function textOf(body: JsonObject): ChatText {
   const { instructions, input } = body;
   const texts: string[] = [];
@@ -119,7 +155,7 @@ function textOf(body: JsonObject): ChatText {
   const hasInstructions = typeof instructions === "string" && instructions !== "";
   if (hasInstructions) texts.push("system", instructions);
   if (typeof input === "string") texts.push("user", input);
-  const items = listOr(input).map(objectOr);
+  const items = itemsOf(body);
   let messages = (hasInstructions ? 1 : 0) + (Array.isArray(input) ? 0 : 1);
   for (const item of items) {
     const type = textOr(item["type"]);
@@ -129,7 +165,8 @@ function textOf(body: JsonObject): ChatText {
       tools.result("tool", item["output"]);
     } else {
       messages++;
-      for (const name of ["role", "content", "output", "name", "arguments", "input"]) addTexts(item[name], texts);
+      if (isTextual(type)) texts.push(jsonOf(item) ?? "");
+      else for (const name of ["role", "content", "output", "name", "arguments", "input"]) addTexts(item[name], texts);
     }
   }
   const format = objectOr(objectOr(body["text"])["format"]);
@@ -146,6 +183,11 @@ function textOf(body: JsonObject): ChatText {
     schema: format["type"] === "json_schema" ? outputSchemaOf(format) : null,
     images: items.flatMap(({ content, output }) => [content, output].flatMap((each) => imagesIn(each, "input_image"))),
   };
+}
+
+/** Whether all of an item is text: neither a message, whose parts may be images, nor one that the gateway made. */
+function isTextual(type: string): boolean {
+  return type !== "message" && typeof responseItems.get(type) === "object";
 }
 
 const callTypes: ReadonlySet<string> = new Set(["function_call", "custom_tool_call"]);

@@ -1,7 +1,7 @@
 import type { Endpoint } from "../endpoint.ts";
 import { responsesFields } from "../field-table.ts";
 import { readerOfWhole } from "../model-answer.ts";
-import { typedRefusalEvent } from "../refusals.ts";
+import { failedResponseEvents } from "../refusals.ts";
 import { readResponse, responsesTranscript } from "./responses-answer.ts";
 import { readResponsesRequest } from "./responses-request.ts";
 
@@ -15,5 +15,5 @@ export const responses: Endpoint = {
   transcript: responsesTranscript,
   maximum: { api: "responses", fields: ["max_output_tokens"], absent: null },
   askForUsage: null,
-  breakEvent: typedRefusalEvent,
+  breakEvent: failedResponseEvents,
 };

@@ -181,6 +181,23 @@ describe("the gateway", () => {
     ]);
     expect(stdout).not.toContain("sk-right");
   });
+  it.each([
+    [200, '{"data":[]}', "ok", /^the gateway lists its models for it; there is no account record \(404\)/],
+    [401, "", "failed", /does not accept it \(401\)/],
+    [503, "", "warning", /status 503/],
+    [404, "", "failed", /no account record \(404\)/],
+  ])(
+    "that has no account record, and answers %i to a question for its models",
+    async (status, body, judged, message) => {
+      const { of } = await examine((request, response) => {
+        const isRight = request.url === "/v1/models" && request.headers.authorization === "Bearer sk-right";
+        response.writeHead(isRight ? status : 404).end(body);
+      });
+      expect(of("gateway key")).toEqual([
+        expect.objectContaining({ status: judged, message: expect.stringMatching(message) }),
+      ]);
+    },
+  );
   it("whose clock is another", async () => {
     const { of } = await examine((_, response) =>
       response.writeHead(200, { date: new Date(Date.now() - 90_000).toUTCString() }).end("{}"),

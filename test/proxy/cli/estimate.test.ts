@@ -2,10 +2,13 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { adapters } from "../../../src/app.ts";
+import { shippedPrices } from "../../../src/app/package.ts";
+import { priceAdapters } from "../../../src/app/prices.ts";
 import { runCli } from "../../../src/cli/program.ts";
 import { readTextFile } from "../../../src/config/environment.ts";
 import { formatUsd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Estimate } from "../../../src/reporting/estimate.ts";
+import { buildOnce } from "../../support/built-catalogues.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 import { harness } from "../../support/cli-harness.ts";
 
@@ -23,7 +26,12 @@ async function estimateOf(request: object | null, ...argv: string[]): Promise<Es
   };
   const stdin = Buffer.from(JSON.stringify(request));
   const file = request === null ? [] : ["--file", "-"];
-  const surroundings = { io, env: {}, readFile: readTextFile, adapters: { ...adapters, readStdin: async () => stdin } };
+  const surroundings = {
+    io,
+    env: {},
+    readFile: readTextFile,
+    adapters: { ...adapters, ...priceAdapters(shippedPrices, buildOnce), readStdin: async () => stdin },
+  };
   const code = await runCli(["estimate", ...file, ...argv, "--json"], surroundings);
   if (code !== 0) throw new Error(stderr);
   return JSON.parse(stdout);
@@ -152,11 +160,18 @@ describe("an estimate", () => {
   });
 
   it("holds the whole context for what the request does not show, and names what no tokens bound", async () => {
-    const predicted = await estimateOf({ model: "gpt-4o", ...hello, prediction: { type: "content", content: "x" } });
-    expect(predicted.items).toMatchObject([
-      { tokens: 128_000, known: "bound", why: expect.stringContaining("prediction") },
+    const hidden = await estimateOf({ model: "gpt-4o", ...hello, documents: [] });
+    expect(hidden.items).toMatchObject([
+      { tokens: 128_000, known: "bound", why: expect.stringContaining("documents") },
       { tokens: 16_384 },
     ]);
+    const prediction = { type: "content", content: "x" };
+    const predicted = await estimateOf({ model: "gpt-4o", ...hello, max_tokens: 10, prediction });
+    expect(predicted.items[1]).toMatchObject({
+      tokens: 10 + JSON.stringify(prediction).length,
+      known: "bound",
+      why: expect.stringContaining("the prediction may cost"),
+    });
     const searching = await estimateOf({ model: "gpt-4o", ...hello, web_search_options: {} }, "--output-tokens", "1");
     expect(searching).toMatchObject({
       exact: false,

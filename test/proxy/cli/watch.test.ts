@@ -78,7 +78,7 @@ describe("watch", () => {
     expect((await h.run("watch", "--json", "--model", "model-b")).stdout).toBe("");
     expect(await h.run("watch", "--key", "nobody")).toMatchObject({
       code: 2,
-      stderr: 'farebox: there is no key named "nobody"\n',
+      stderr: 'farebox: there is no key "nobody"\n',
     });
   });
 

@@ -361,7 +361,7 @@ describe("a gateway that is silent", () => {
     const answer = await ask(impatient.proxy, chatWith("slow:50+tokens:12", { stream: true }));
     expect(lastErrorCode(answer.body)).toBeUndefined();
     const { charge } = await impatient.books.endedBeside();
-    expect(charge).toMatchObject({ source: "counted", tokens: { output: 12 } });
+    expect(charge).toMatchObject({ source: "reported", tokens: { output: 12 } });
     expect(charge.durationMs).toBeGreaterThan(500);
   });
 });

@@ -10,7 +10,7 @@ import { systemClock } from "../../../src/time/clock.ts";
 import { readPage, valueOf } from "../../support/metrics-page.ts";
 import { errorOf } from "../../support/answers.ts";
 import { Books } from "../../support/books.ts";
-import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
+import { startProxy, type ProxyOptions, type RunningProxy } from "../../support/running-proxy.ts";
 import {
   delta,
   done,
@@ -54,14 +54,35 @@ afterAll(() => everything.disposeAsync());
 type Scene = RunningProxy & { readonly books: Books };
 
 /** A proxy under a hard budget of so much, with slices of 64 tokens. */
-async function underBudget(limit: PicoUsd | string, env: Record<string, string> = {}, clock?: Clock): Promise<Scene> {
+async function underBudget(
+  limit: PicoUsd | string,
+  env: Record<string, string> = {},
+  more: Pick<ProxyOptions, "clock" | "threads"> = {},
+): Promise<Scene> {
   const proxy = await startProxy({
     gatewayUrl: gateway.url,
-    ...(clock && { clock }),
+    ...more,
     env: { FAREBOX_STREAM_SLICE: String(slice), ...env },
   });
   await proxy.budget("key:alice", typeof limit === "string" ? limit : formatUsd(limit));
   return Object.assign(proxy, { books: new Books(proxy) });
+}
+
+/** The machine's clock, but no pause is too long before the test says so. */
+function patientClock(): Clock & { runOut(): void } {
+  const clock = systemClock();
+  const pauses: (() => void)[] = [];
+  return {
+    ...clock,
+    after(ms, callback) {
+      if (ms !== pauseMsMax) return clock.after(ms, callback);
+      pauses.push(callback);
+      return { cancel: () => void pauses.splice(pauses.indexOf(callback), 1) };
+    },
+    runOut() {
+      for (const callback of pauses.splice(0)) callback();
+    },
+  };
 }
 
 /** A stream that has begun on both sides. */
@@ -160,7 +181,8 @@ describe("at first is held", () => {
 
 describe("a stream that goes on", () => {
   it("never notices that its hold grows: each chunk leaves before the next is sent", async () => {
-    await using proxy = await underBudget("1000");
+    // The tokenizer's thread may take seconds to start on a busy machine.
+    await using proxy = await underBudget("1000", {}, { clock: patientClock() });
     const { asked, client } = await begun(proxy);
     for (let nth = 0; nth < 60; nth += 1) {
       const event = delta(words(10));
@@ -788,22 +810,8 @@ describe("while the ledger cannot be written", () => {
     free(): void;
   }
 
-  /** The machine's clock, but no pause is too long before the test says so. */
-  function patientClock(): Clock & { runOut(): void } {
-    const clock = systemClock();
-    const pauses: (() => void)[] = [];
-    return {
-      ...clock,
-      after(ms, callback) {
-        if (ms !== pauseMsMax) return clock.after(ms, callback);
-        pauses.push(callback);
-        return { cancel: () => void pauses.splice(pauses.indexOf(callback), 1) };
-      },
-      runOut() {
-        for (const callback of pauses.splice(0)) callback();
-      },
-    };
-  }
+  /** As in `serve`, only the writer's thread waits for the other process. */
+  const lockable = (clock: Clock = patientClock()) => underBudget("1000", {}, { clock, threads: true });
 
   /** Time enough for more to come, were it read: each turn is a whole exchange with the same proxy. */
   async function manyExchanges({ url }: RunningProxy): Promise<void> {
@@ -821,7 +829,7 @@ describe("while the ledger cannot be written", () => {
   }
 
   it("a stream pauses as soon as its hold is used, and goes on when it has grown", async () => {
-    await using proxy = await underBudget("1000", {}, patientClock());
+    await using proxy = await lockable();
     const { asked, client, lock } = await standing(proxy);
     using _ = lock;
     const more = delta(words(5));
@@ -838,7 +846,7 @@ describe("while the ledger cannot be written", () => {
   });
 
   it("a client can leave in the pause: the gateway's stream ends at once, the charge when the ledger can be written", async () => {
-    await using proxy = await underBudget("1000", {}, patientClock());
+    await using proxy = await lockable();
     const { asked, client, lock } = await standing(proxy);
     using _ = lock;
     client.leave();
@@ -853,7 +861,7 @@ describe("while the ledger cannot be written", () => {
   });
 
   it("a gateway can break off in the pause", async () => {
-    await using proxy = await underBudget("1000", {}, patientClock());
+    await using proxy = await lockable();
     const { asked, client, lock } = await standing(proxy);
     using _ = lock;
     asked.request.socket.destroy();
@@ -868,7 +876,7 @@ describe("while the ledger cannot be written", () => {
   });
 
   it("a stream can come to its end in the pause", async () => {
-    await using proxy = await underBudget("1000", {}, patientClock());
+    await using proxy = await lockable();
     const { asked, client, lock } = await standing(proxy);
     using _ = lock;
     asked.response.end(delta("!") + finish() + done);
@@ -880,7 +888,7 @@ describe("while the ledger cannot be written", () => {
 
   it("a stream that has stood still for too long is ended, and its client is told what had come by then", async () => {
     const clock = patientClock();
-    await using proxy = await underBudget("1000", {}, clock);
+    await using proxy = await lockable(clock);
     const { asked, client, lock } = await standing(proxy);
     using _ = lock;
     asked.response.write(delta(words(5)));

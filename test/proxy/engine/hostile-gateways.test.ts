@@ -18,7 +18,7 @@ beforeAll(async () => {
   const gateway = owned.use(await scriptedGateway());
   const adjust: NonNullable<ProxyOptions["adjust"]> = (settings) => ({
     ...settings,
-    gateway: { ...settings.gateway, silenceMs: 1_000, streamMs: 5_000 },
+    gateway: { ...settings.gateway, silenceMs: 1_000, streamMs: 500 },
   });
   played = { proxy: owned.use(await startProxy({ gatewayUrl: gateway.url })), gateway };
   const bytes = owned.use(
@@ -110,24 +110,28 @@ const byItsBytes = { state: "posted", source: "partial", doubts: ["unknown_outpu
 
 describe("a stream", () => {
   const stream = { ...hello, stream: true };
+  // Beyond the 16 MB that are kept of one event.
+  const eventMegabytes = isThorough ? 100 : 20;
+  // Takes the tokenizer a tenth of the time of one letter.
+  const rules = `${"-".repeat(80)}a`.repeat(809);
 
   it.each<[string, () => Iterable<Buffer | string>, number]>([
     [
-      "a line of 100 MB",
+      `a line of ${eventMegabytes} MB`,
       function* () {
         yield "data: ";
-        yield* times(100, megabyte);
+        yield* times(eventMegabytes, megabyte);
         yield "\n\n";
       },
-      100 * megabyte.length + 8,
+      eventMegabytes * megabyte.length + 8,
     ],
     [
-      "an event of 100 MB in many lines",
+      `an event of ${eventMegabytes} MB in many lines`,
       function* () {
-        yield* times(1600, `data: ${"x".repeat(65_530)}\n`);
+        yield* times(16 * eventMegabytes, `data: ${"x".repeat(65_530)}\n`);
         yield "\n";
       },
-      1600 * 65_537 + 1,
+      16 * eventMegabytes * 65_537 + 1,
     ],
     [
       // Beyond what is counted: the rest goes by its bytes.
@@ -135,7 +139,7 @@ describe("a stream", () => {
       function* () {
         yield* times(
           isThorough ? 640 : 272,
-          `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: "x".repeat(65_536) } }] })}\n\n`,
+          `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: rules } }] })}\n\n`,
         );
       },
       0,

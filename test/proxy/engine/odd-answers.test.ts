@@ -113,6 +113,7 @@ it.each(["chunk", "end"])("fails the order alone where an answer's reader throws
     endpoint: { ...chatCompletions, transcript },
     stream: true,
     dropUsageChunk: false,
+    retriesWithoutUsage: false,
     cutAtMaximum: null,
     watch: undefined,
     showsForeignTask: async () => false,

@@ -144,6 +144,7 @@ describe("the request's headers pass by an allow-list", () => {
       cookie: "session=1",
       "proxy-authorization": "Basic eA==",
       "x-api-key": proxy.key,
+      "api-key": proxy.key,
       "x-farebox-tag": "project=a",
       "x-forwarded-for": "10.0.0.1",
       "x-real-ip": "10.0.0.1",
@@ -182,13 +183,15 @@ describe("the request's headers pass by an allow-list", () => {
   }
 
   it("whichever way the key was given", async () => {
-    const { asked } = await passed(
-      { model: "gpt-4o", messages: [{ role: "user", content: "hi" }] },
-      { headers: { authorization: "", "x-api-key": proxy.key } },
-    );
-    expect(asked.request.headers["authorization"]).toBe("Bearer sk-sandbox");
-    expect(asked.request.headers["x-api-key"]).toBeUndefined();
-    await books.ended();
+    for (const name of ["x-api-key", "api-key"]) {
+      const { asked } = await passed(
+        { model: "gpt-4o", messages: [{ role: "user", content: "hi" }] },
+        { headers: { authorization: "", [name]: proxy.key } },
+      );
+      expect(asked.request.headers["authorization"]).toBe("Bearer sk-sandbox");
+      for (const other of ["x-api-key", "api-key"]) expect(asked.request.headers[other]).toBeUndefined();
+      await books.ended();
+    }
   });
 });
 

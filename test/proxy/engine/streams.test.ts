@@ -27,6 +27,8 @@ import {
 } from "../../support/wire-client.ts";
 
 const helloStream = { model: "gpt-4o", stream: true, messages: [{ role: "user", content: "hello" }] };
+/** What passes to the byte is tried without any question of ours. */
+const passing = { FAREBOX_STREAM_USAGE: "pass" };
 const eventStream = { "content-type": "text/event-stream; charset=utf-8" };
 
 /** Fixed, so that two sandboxes give the same bytes for the same request. */
@@ -43,10 +45,10 @@ let scriptedBooks: Books;
 const everything = new AsyncDisposableStack();
 
 beforeAll(async () => {
-  proxy = everything.use(await startProxy({ sandbox: twin }));
+  proxy = everything.use(await startProxy({ sandbox: twin, env: passing }));
   beside = everything.use(await startSandbox(twin));
   gateway = everything.use(await scriptedGateway());
-  scripted = everything.use(await startProxy({ gatewayUrl: gateway.url }));
+  scripted = everything.use(await startProxy({ gatewayUrl: gateway.url, env: passing }));
   await proxy.budget("key:alice", "1000", "total", "soft");
   books = new Books(proxy);
   scriptedBooks = new Books(scripted);
@@ -119,7 +121,7 @@ describe("what comes leaves at once", () => {
 
   it("a large body goes whole to a gateway that reads it slowly", async () => {
     await using slow = await scriptedGateway({ readBodies: false });
-    await using own = await startProxy({ gatewayUrl: slow.url });
+    await using own = await startProxy({ gatewayUrl: slow.url, env: passing });
     const body = bytesOf({ ...helloStream, messages: [{ role: "user", content: "é".repeat(6_000_000) }] });
     const answer = ask(own, body);
     const { request, response } = await slow.next();
@@ -390,11 +392,11 @@ describe("a client that leaves an endless stream", () => {
   });
 });
 
-describe("FAREBOX_STREAM_USAGE=inject", () => {
+describe.each(["auto", "inject"])("FAREBOX_STREAM_USAGE=%s", (usageSetting) => {
   let injecting: RunningProxy;
   let injectingBooks: Books;
   beforeAll(async () => {
-    injecting = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_USAGE: "inject" } });
+    injecting = await startProxy({ gatewayUrl: gateway.url, env: { FAREBOX_STREAM_USAGE: usageSetting } });
     injectingBooks = new Books(injecting);
   });
   afterAll(() => injecting[Symbol.asyncDispose]());
@@ -488,7 +490,7 @@ describe("FAREBOX_STREAM_USAGE=inject", () => {
   });
 
   it("costs the same as the gateway bills", async () => {
-    await using real = await startProxy({ env: { FAREBOX_STREAM_USAGE: "inject" } });
+    await using real = await startProxy({ env: { FAREBOX_STREAM_USAGE: usageSetting } });
     const realBooks = new Books(real);
     const answer = await readToEnd(
       await new Promise<IncomingMessage>((resolve) =>

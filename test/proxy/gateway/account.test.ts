@@ -27,8 +27,8 @@ describe("the account record", () => {
     const second = await accountInfo(proxy);
     expect(second).toMatchObject({ status: 200, headers: { "x-farebox-cache": "hit" } });
     expect(second.body).toEqual(first.body);
-    expect(proxy.sandbox.accountCalls).toBe(1);
-    expect(proxy.sandbox.requests[0]?.headers["x-api-key"]).toBe("sk-sandbox");
+    expect(proxy.sandbox.accountRequests).toHaveLength(1);
+    expect(proxy.sandbox.accountRequests[0]?.headers["x-api-key"]).toBe("sk-sandbox");
     const { data } = jsonOf(first);
     expect(data).toMatchObject({
       api_key: "<hidden>",
@@ -47,7 +47,7 @@ describe("the account record", () => {
     const answers = await Promise.all(Array.from({ length: 20 }, () => accountInfo(proxy)));
     expect(new Set(answers.map(({ headers }) => headers["x-farebox-cache"])).size).toBeLessThanOrEqual(2);
     for (const answer of answers) expect(jsonOf(answer).data.equivalent_in_usd).toBe(25);
-    expect(proxy.sandbox.accountCalls).toBe(1);
+    expect(proxy.sandbox.accountRequests).toHaveLength(1);
   });
 
   it("is served old, with its age, while it is fetched anew, and when the gateway fails", async () => {
@@ -88,7 +88,7 @@ describe("the account record", () => {
     scenario = "status:500";
     clock.advance(2);
     expect(await look()).toEqual({ freshness: "stale", usd: 25, at: start });
-    await sandbox.waitFor(({ requests }) => requests.length === 2 && requests[1]?.ended === "answered");
+    await sandbox.waitFor(({ accountRequests: asked }) => asked.length === 2 && asked[1]?.ended === "answered");
     expect(await look()).toMatchObject({ freshness: "stale", usd: 25 });
 
     scenario = undefined;
@@ -151,7 +151,7 @@ describe("views of FAREBOX_ACCOUNT_INFO", () => {
     const answer = await accountInfo(proxy);
     expect(answer.status).toBe(404);
     expect(errorCode(answer)).toBe("not_found");
-    expect(proxy.sandbox.accountCalls).toBe(0);
+    expect(proxy.sandbox.accountRequests).toEqual([]);
   });
 
   it.each(["data", "root", "wallet", "credit_pack_info", "absent"] as const)(
@@ -185,7 +185,7 @@ describe("an account record that cannot be had", () => {
       method: "GET",
     });
     expect(answer.status).toBe(401);
-    expect(proxy.sandbox.accountCalls).toBe(0);
+    expect(proxy.sandbox.accountRequests).toEqual([]);
   });
 
   it("the gateway's errors pass, masked, and are not remembered", async () => {

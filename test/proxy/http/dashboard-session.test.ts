@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { Sessions, type Holder } from "../../../src/admin/sessions.ts";
+import type { Clock } from "../../../src/ports/clock.ts";
 import { addAdmin } from "../../support/admin-client.ts";
+import { fastClock } from "../../support/fast-clock.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
@@ -33,7 +35,7 @@ function browser(proxy: RunningProxy) {
 }
 
 const settingsToken = "from-the-settings-0123456789";
-const started = () => startProxy({ env: { FAREBOX_ADMIN_TOKEN: settingsToken } });
+const started = (clock?: Clock) => startProxy({ env: { FAREBOX_ADMIN_TOKEN: settingsToken }, ...(clock && { clock }) });
 
 describe("a session of the dashboard", () => {
   it("begins with an admin token, reads and writes the admin API, and ends where somebody signs out", async () => {
@@ -191,7 +193,7 @@ describe("a session of the dashboard", () => {
   });
 
   it("is begun by a valid token or key at once, while wrong ones from the same address wait", async () => {
-    await using proxy = await started();
+    await using proxy = await started(fastClock(5));
     const page = browser(proxy);
     let answered = 0;
     const wrong = ["sk-fba", "sk-fb"].flatMap((kind) =>

@@ -191,27 +191,59 @@ describe("a page in a browser", () => {
   });
 });
 
+describe("a WebSocket", () => {
+  it.each(["/v1/responses", "/v1/realtime?model=gpt-4o", "/nothing"])(
+    "is refused at once, with the way that works: %s",
+    async (target) => {
+      const sent = proxy.sandbox.requests.length;
+      const handshake = ["Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
+      const answer = await get(target, "Connection: Upgrade", "Upgrade: WebSocket", ...handshake);
+      expectRefusal(answer, 426, "websocket_unsupported");
+      expect(answer.body).toContain("send the request over HTTP");
+      expect(answer.headers["upgrade"]).toEqual(["HTTP/1.1"]);
+      expect(proxy.sandbox.requests).toHaveLength(sent);
+    },
+  );
+
+  it("is no upgrade of HTTP itself, which is ignored", async () => {
+    expect(await get("/v1/models", bearer, "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c")).toMatchObject({
+      status: 200,
+    });
+  });
+});
+
 describe("credentials", () => {
   const models = (...lines: string[]) => get("/v1/models", ...lines);
 
-  it("are a bearer token or x-api-key, in any letter case of the scheme", async () => {
+  it("are a bearer token, x-api-key or api-key, in any letter case of the scheme", async () => {
     for (const line of [
       bearer,
       `authorization: bearer ${proxy.key}`,
       `Authorization: BEARER   ${proxy.key} `,
       `X-Api-Key: ${proxy.key}`,
+      `Api-Key: ${proxy.key}`,
     ]) {
       expect(await models(line), line).toMatchObject({ status: 200 });
     }
-    expect(await models(bearer, `x-api-key: ${proxy.key}`)).toMatchObject({ status: 200 });
+    const same = [bearer, `x-api-key: ${proxy.key}`, `api-key: ${proxy.key}`];
+    expect(await models(...same, ...same)).toMatchObject({ status: 200 });
   });
 
   it("must not be two that differ", async () => {
     const other = await proxy.addKey("other");
-    expectRefusal(await models(bearer, `x-api-key: ${other}`), 401, "invalid_api_key");
-    expectRefusal(await models(bearer, "x-api-key: sk-something"), 401, "invalid_api_key");
-    expectRefusal(await models(bearer, `Authorization: Bearer ${other}`), 401, "invalid_api_key");
-    expectRefusal(await models(`x-api-key: ${proxy.key}`, `x-api-key: ${other}`), 401, "invalid_api_key");
+    const headers = ["Authorization: Bearer ", "x-api-key: ", "api-key: "];
+    for (const first of headers) {
+      for (const second of headers) {
+        for (const wrong of [other, "sk-something"]) {
+          const pair = [first + proxy.key, second + wrong];
+          for (const lines of [pair, pair.toReversed()]) {
+            const answer = await models(...lines);
+            expectRefusal(answer, 401, "invalid_api_key");
+            expect(answer.body, lines.join("; ")).toContain("carry different keys");
+          }
+        }
+      }
+    }
   });
 
   it.each([

@@ -95,10 +95,11 @@ describe("secrets", () => {
     await call("/metrics");
     await serving.settled();
 
-    const upstream = sandbox.requests
+    const received = [...sandbox.requests, ...sandbox.accountRequests];
+    const upstream = received
       .map((request) => JSON.stringify([request.path, request.headers, request.body.toString()]))
       .join("\n");
-    expect(sandbox.requests.length).toBeGreaterThan(16);
+    expect(received.length).toBeGreaterThan(16);
     expect(upstream).not.toContain(created.text);
     expect(upstream).not.toContain(created.text.slice("sk-fb-".length));
     expect(upstream).not.toMatch(/x-farebox|cookie|x-forwarded|proxy-auth/);

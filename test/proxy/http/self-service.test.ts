@@ -153,9 +153,9 @@ describe("GET /v1/farebox/charges", () => {
     ["?limit=5&limit=6", "limit", "limit is given twice."],
     ["?state=open", "state", "state must be one of pending, posted, voided."],
     [
-      "?since=yesterday",
+      "?since=someday",
       "since",
-      "since must be a span such as 24h or 7d, a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z.",
+      "since must be a span such as 24h or 7d, today, yesterday, week, month or last-month (their beginning), a date such as 2026-11-20, or an instant such as 2026-11-20T08:00:00Z.",
     ],
     ["?cursor=", "cursor", "cursor must be the `next` of an earlier page of this list."],
     ["?key=bob", "key", 'there is no parameter "key" here; known are limit, cursor, model, state, since.'],

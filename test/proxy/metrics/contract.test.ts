@@ -40,6 +40,7 @@ const contract: Readonly<Record<string, Row>> = {
 /** What is shown beyond it. */
 const additions: Readonly<Record<string, Row>> = {
   farebox_admin_failures_total: ["counter", "reason"],
+  farebox_stream_bursts_total: ["counter", "model"],
   farebox_unknown_fields_total: ["counter", "route", "field"],
   farebox_client_retries_total: ["counter", "model"],
   farebox_cost_in_doubt_usd_total: ["counter", "reason"],
@@ -115,9 +116,20 @@ it("a scrape has the contract's metrics, each with its type and labels, and the 
     if (name.includes("_usd")) expect(help, name).toContain("in USD");
     if (name.endsWith("_seconds")) expect(help, name).toMatch(isOfNode(name) ? /./ : /in seconds/);
   }
+});
+
+it("docs/metrics.md has every metric with its type and labels, and no other", async () => {
   const document = await readFile(new URL("../../../docs/metrics.md", import.meta.url), "utf8");
-  const documented = new Set(document.match(/`(?:farebox|gen_ai)_[a-z_]+`/g)?.map((name) => name.slice(1, -1)));
-  expect(Object.keys({ ...contract, ...additions, ...genAi }).filter((name) => !documented.has(name))).toEqual([]);
+  const rows = [...document.matchAll(/^\| (`farebox_[^|]*) \| (\w+) \|([^|]*)\|/gm)];
+  const documented = rows.flatMap(([, names = "", type = "", labels = ""]) =>
+    [...names.matchAll(/`(\w+)`/g)].map(([, name = ""]) => {
+      // What is in parentheses behind a label are its values.
+      const own = [...labels.replace(/\([^)]*\)/g, "").matchAll(/\w+/g)].map(([label]) => label);
+      return [name, [type, ...own]] as const;
+    }),
+  );
+  expect(Object.fromEntries(documented)).toEqual({ ...contract, ...additions });
+  expect(Object.keys(genAi).filter((name) => !document.includes(`| \`${name}\` |`))).toEqual([]);
 });
 
 it("OpenTelemetry's names stand beside them where they are asked for, in its buckets", async () => {
@@ -209,12 +221,13 @@ it("OpenMetrics has the last request of each bucket; the plain text has none", a
   for (const id of seen) expect(ids).toContain(id);
   const plain = await proxy.metrics();
   expect(plain).not.toContain("request_id");
-  // A counter's family has no _total in OpenMetrics, its samples do; otherwise the pages have the same series.
+  // A counter's family has no _total in OpenMetrics, its samples do; otherwise the pages have the same series. Not Node's
+  // own: they say what the process has collected and holds open at that moment.
   const series = (page: ReturnType<typeof readPage>) =>
     [...page.values()].flatMap(({ samples }) =>
-      // The first scrape is in the second's counts.
       samples
-        .filter(({ labels }) => labels["route"] !== "/metrics")
+        // The first scrape is in the second's counts.
+        .filter(({ name, labels }) => !name.startsWith("nodejs_") && labels["route"] !== "/metrics")
         .map(({ name, labels }) => `${name} ${JSON.stringify(labels)}`),
     );
   expect(series(open).sort()).toEqual(series(readPage(plain)).sort());

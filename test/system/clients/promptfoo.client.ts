@@ -111,7 +111,7 @@ it("cannot read a stream, whole or cut: an error for its user, and a charge as b
     code: 100,
     result: { success: false, error: expect.stringContaining("is not valid JSON. HTTP 200 OK") as string },
   });
-  chargedAsBilled(await proxy.seen(), "counted");
+  chargedAsBilled(await proxy.seen(), "reported");
   proxy.gatewayWill("cut:5");
   const cut = await evaluate(proxy.rich, { passthrough: { stream: true } });
   expect(cut).toMatchObject({ code: 100, result: { success: false } });

@@ -15,6 +15,8 @@ export interface Sent {
   cost: PicoUsd | null;
   /** As the answer says. */
   usage: { readonly prompt_tokens: number; readonly completion_tokens: number } | null;
+  /** Pieces of text that its client has read of a stream: each is a token or more. */
+  received: number;
   /** Of a creation: the task that its answer names. */
   task: string | null;
 }
@@ -31,8 +33,8 @@ export interface LoadOptions {
   readonly url: string;
   /** Each client begins with one of them, and takes the next one when it is refused. */
   readonly keys: readonly string[];
-  /** Creates the tasks. */
-  readonly taskKey: string;
+  /** Creates the tasks; null for none. */
+  readonly taskKey: string | null;
   /** Distinguishes the requests of this load. */
   readonly name: string;
   readonly clients: number;
@@ -42,7 +44,7 @@ export interface LoadOptions {
 /** What the gateway does wrong now and then. */
 const troubles = ["status:500", "status:524", "reset-before", "cut:5+slow:3", "no-done", "stream-error:4"] as const;
 /** Most are plain answers and streams; each of the others is some. */
-const kinds = [
+const requestKinds = [
   "plain",
   "plain",
   "plain",
@@ -52,28 +54,31 @@ const kinds = [
   "growing",
   "leaving",
   "trouble",
-  "task",
 ] as const;
+const kinds = [...requestKinds, "task"] as const;
 
 /** Clients that send one request after the other, of all kinds mixed, until they are stopped or nobody listens any more. */
 export function startLoad(options: LoadOptions): Load {
   const sent: Sent[] = [];
   const stopped = new AbortController();
+  const { taskKey } = options;
+  const asked = taskKey === null ? requestKinds : kinds;
   const client = async (turn: number): Promise<void> => {
     while (!stopped.signal.aborted) {
       const key = options.keys[turn % options.keys.length] ?? "";
       const one: Sent = {
         number: `${options.name}-${sent.length}`,
-        kind: pick(options.random, kinds),
+        kind: pick(options.random, asked),
         id: null,
         status: null,
         end: "open",
         cost: null,
         usage: null,
+        received: 0,
         task: null,
       };
       sent.push(one);
-      await send(one, options.url, one.kind === "task" ? options.taskKey : key, bodyOf(one, options.random));
+      await send(one, options.url, one.kind === "task" ? (taskKey ?? "") : key, bodyOf(one, options.random));
       if (one.end === "unanswered") return;
       if (one.end === "refused" && one.kind !== "task") turn++;
     }
@@ -95,7 +100,8 @@ function bodyOf({ kind, number }: Sent, random: Random): object {
     return { model: "kling", task_type: "video_generation", input };
   }
   const stream = { stream: true, stream_options: { include_usage: true } };
-  const paced = `tokens:${some(10, 80)}+slow:${some(1, 5)}`;
+  // A busy machine may stand still for longer than some of these tokens take.
+  const paced = `tokens:${some(10, 80)}+slow:${some(4, 8)}`;
   const asked = {
     plain: () => ({ scenario: `latency:${some(0, 60)}+tokens:${some(1, 80)}`, max_tokens: 100 }),
     stream: () => ({ scenario: paced, max_tokens: 100, ...stream }),
@@ -125,7 +131,7 @@ async function send(one: Sent, url: string, key: string, body: object): Promise<
     one.status = response.status;
     one.id = response.headers.get("x-farebox-request-id");
     one.cost = parseUsd(response.headers.get("x-farebox-cost-usd") ?? "") ?? null;
-    const text = await readBody(response, one.kind === "leaving" ? () => leaving.abort() : null);
+    const text = await readBody(response, one, one.kind === "leaving" ? () => leaving.abort() : null);
     one.end = endOf(one, text);
   } catch {
     if (leaving.signal.aborted) one.end = "left";
@@ -136,12 +142,17 @@ async function send(one: Sent, url: string, key: string, body: object): Promise<
 /** Parts of a stream after which a leaving client leaves. */
 const partsBeforeLeaving = 5;
 
-async function readBody(response: Response, leave: (() => void) | null): Promise<string> {
+/** Also notes what was received, whatever comes after it. */
+async function readBody(response: Response, one: Sent, leave: (() => void) | null): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";
+  let read = 0;
   let parts = 0;
   for await (const part of response.body ?? []) {
     text += decoder.decode(part, { stream: true });
+    const end = text.lastIndexOf("\n") + 1;
+    one.received += text.slice(read, end).match(/"delta":\{"content":"(?!")/g)?.length ?? 0;
+    read = end;
     parts++;
     if (leave !== null && parts >= partsBeforeLeaving) leave();
   }

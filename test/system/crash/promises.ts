@@ -16,11 +16,8 @@ export interface Aftermath {
   readonly limits: ReadonlyMap<string, bigint>;
 }
 
-/**
- * What a cut stream is booked for is what was delivered. The gateway may have written so many tokens more before it heard of
- * the end: they are in its bill and in nobody's hands. At gpt-4o's output rate, in pico-USD.
- */
-const underWay = 60n * 5_000_000n;
+/** At gpt-4o's output rate, in pico-USD. */
+const token = 5_000_000n;
 
 /** Each promise that does not hold, in words; none where all hold. */
 export function brokenPromises(aftermath: Aftermath): string[] {
@@ -34,7 +31,9 @@ export function brokenPromises(aftermath: Aftermath): string[] {
     if (row.state === "pending" && row.task === null) found.push(`${row.number} is pending, and its owner is dead`);
   }
   for (const one of aftermath.sent) found.push(...brokenToClient(one, byNumber.get(one.number), aftermath.death));
-  for (const one of aftermath.gateway) found.push(...brokenToGateway(one, byNumber.get(one.number)));
+  const received = new Map(aftermath.sent.map((one) => [one.number, one.received]));
+  for (const one of aftermath.gateway)
+    found.push(...brokenToGateway(one, byNumber.get(one.number), received.get(one.number)));
   return [...found, ...brokenSums(aftermath)];
 }
 
@@ -68,13 +67,15 @@ function brokenToClient(one: Sent, row: Row | undefined, death: Death): string[]
   return agrees ? [] : broken(`its client was told ${told.prompt_tokens} and ${told.completion_tokens} tokens`);
 }
 
-function brokenToGateway({ number, bill }: AtGateway, row: Row | undefined): string[] {
+function brokenToGateway({ number, bill }: AtGateway, row: Row | undefined, received = 0): string[] {
   if (row === undefined) return [`${number} reached the gateway, and has no row`];
   // What a task that runs has cost, its end will say.
   if (bill === null || (row.state === "pending" && row.task !== null)) return [];
   const booked = row.cost ?? 0n;
-  const least = row.source === "partial" ? bill.cost - underWay : bill.cost;
-  if (booked < least) return [`${number} was billed ${bill.cost}; ${describe(row)}`];
+  // A cut stream costs what was delivered: what the gateway wrote before it heard of the end is in its bill and reaches no one.
+  const least = row.source === "partial" ? BigInt(received) * token : bill.cost;
+  if (booked < least)
+    return [`${number} was billed ${bill.cost}, and its client read ${received} tokens; ${describe(row)}`];
   return row.source === "reported" && booked !== bill.cost
     ? [`${number} was billed ${bill.cost}; ${describe(row)}`]
     : [];

@@ -1,10 +1,9 @@
-import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
 import { canonicalPrice, type PriceVersion } from "../../../src/core/price.ts";
 import { settlementFor } from "../../../src/core/settlement.ts";
 import { contentId } from "../../../src/wire/content-id.ts";
-import { launchChromium, signIn, visit, withoutChromium } from "../../support/browser.ts";
+import { signIn, visit, withoutChromium } from "../../support/browser.ts";
 import { endAt, holdOf, price, tokens } from "../../support/ledger-fixtures.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
@@ -46,21 +45,17 @@ async function postDoubted({ serving: { ledger } }: RunningProxy): Promise<void>
 }
 
 describe.skipIf(withoutChromium)("doubts on the dashboard", { timeout: 60_000 }, () => {
-  let browser: Browser;
   let proxy: RunningProxy;
   beforeAll(async () => {
-    [browser, proxy] = await Promise.all([launchChromium(), startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } })]);
+    proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
     await postDoubted(proxy);
   }, 60_000);
-  afterAll(async () => {
-    await browser?.close();
-    await proxy?.[Symbol.asyncDispose]();
-  });
+  afterAll(() => proxy?.[Symbol.asyncDispose]());
 
   it.each(["light", "dark"] as const)(
     "marks the charge, says why the bill may differ, and sums what is in doubt (%s)",
     async (colorScheme) => {
-      await using visitor = await visit(browser, proxy.url, { colorScheme });
+      await using visitor = await visit(proxy.url, { colorScheme });
       const { page } = visitor;
       const picture = async (name: string) =>
         void (pictures !== undefined && (await page.screenshot({ path: `${pictures}/${name}-${colorScheme}.png` })));

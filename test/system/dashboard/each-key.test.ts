@@ -1,24 +1,17 @@
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launchChromium, signIn, visit, withoutChromium } from "../../support/browser.ts";
+import { describe, expect, it } from "vitest";
+import { signIn, visit, withoutChromium } from "../../support/browser.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
 
 describe.skipIf(withoutChromium)("a budget for each key", { timeout: 60_000 }, () => {
-  let browser: Browser;
-  beforeAll(async () => {
-    browser = await launchChromium();
-  });
-  afterAll(() => browser?.close());
-
   it("is one card with the key that has used most of it, and is changed and removed there", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
     const bob = await proxy.addKey("bob");
     await proxy.chat({});
     for (let sent = 0; sent < 2; sent++) await proxy.chat({}, { key: bob });
     await proxy.charges();
-    await using visitor = await visit(browser, proxy.url);
+    await using visitor = await visit(proxy.url);
     const { page } = visitor;
     await page.goto(`${proxy.url}/dashboard/keys`);
     await signIn(page, token);

@@ -1,7 +1,7 @@
 import { OpenAI } from "openai";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launchChromium, signIn, visit, withoutChromium } from "../../support/browser.ts";
+import type { Page } from "playwright-core";
+import { describe, expect, it } from "vitest";
+import { signIn, visit, withoutChromium } from "../../support/browser.ts";
 import { startProxy } from "../../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
@@ -15,15 +15,9 @@ function rowOf(page: Page, name: string) {
 }
 
 describe.skipIf(withoutChromium)("the first day with the dashboard", { timeout: 60_000 }, () => {
-  let browser: Browser;
-  beforeAll(async () => {
-    browser = await launchChromium();
-  });
-  afterAll(() => browser?.close());
-
   it("goes from the first visit over a key, its requests and its budget to its end", async () => {
     await using proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
-    await using visitor = await visit(browser, proxy.url, { permissions: ["clipboard-read", "clipboard-write"] });
+    await using visitor = await visit(proxy.url, { permissions: ["clipboard-read", "clipboard-write"] });
     const { page } = visitor;
 
     await page.goto(`${proxy.url}/dashboard`);

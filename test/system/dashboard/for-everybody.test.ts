@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { AxeResults } from "axe-core";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launchChromium, signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
+import { signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
 import { writePastTraffic } from "../../support/past-traffic.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
@@ -35,29 +35,25 @@ async function graveFaults(page: Page): Promise<string[]> {
 }
 
 describe.skipIf(withoutChromium)("the dashboard, for everybody", { timeout: 60_000 }, () => {
-  let browser: Browser;
   let proxy: RunningProxy;
   beforeAll(async () => {
-    [browser, proxy] = await Promise.all([launchChromium(), startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } })]);
+    proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
     await writePastTraffic(proxy, { until: Date.now(), days: 4 });
     await proxy.budget("all", "5", "1mo");
     await proxy.budget("key:alice", "0.000001", "1mo");
     await proxy.budget("team:product", "1", "1d", "soft");
   }, 60_000);
-  afterAll(async () => {
-    await browser?.close();
-    await proxy?.[Symbol.asyncDispose]();
-  });
+  afterAll(() => proxy?.[Symbol.asyncDispose]());
 
-  async function signedIn(options: Parameters<typeof visit>[2] = {}): Promise<Visitor> {
-    const visitor = await visit(browser, proxy.url, options);
+  async function signedIn(options: Parameters<typeof visit>[1] = {}): Promise<Visitor> {
+    const visitor = await visit(proxy.url, options);
     await visitor.page.goto(`${proxy.url}/dashboard`);
     await signIn(visitor.page, token);
     return visitor;
   }
 
   it.each(["light", "dark"] as const)("has no serious fault in %s that axe knows, on any view", async (colorScheme) => {
-    await using visitor = await visit(browser, proxy.url, { colorScheme });
+    await using visitor = await visit(proxy.url, { colorScheme });
     const { page } = visitor;
     await page.goto(`${proxy.url}/dashboard`);
     await page.getByRole("heading", { name: "Sign in" }).waitFor();

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { noLimits } from "../../../src/core/limits.ts";
 import { usd } from "../../../src/core/money.ts";
 import { noTokens } from "../../../src/core/tokens.ts";
-import { launchChromium, signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
+import { signIn, visit, withoutChromium, type Visitor } from "../../support/browser.ts";
 import { key } from "../../support/ledger-fixtures.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
@@ -107,9 +107,7 @@ describe.skipIf(withoutChromium)("names that would be scripts", { timeout: 120_0
     await writeHostile(proxy);
     await proxy.budget("all", "0.000001", "1d");
     await proxy.serving.alerts.evaluate();
-    const browser = await launchChromium();
-    owned.defer(() => browser.close());
-    visitor = owned.use(await visit(browser, proxy.url));
+    visitor = owned.use(await visit(proxy.url));
     await visitor.page.goto(`${proxy.url}/dashboard`);
     await signIn(visitor.page, token);
   }, 60_000);

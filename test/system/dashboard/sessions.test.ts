@@ -1,29 +1,24 @@
-import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { addAdmin } from "../../support/admin-client.ts";
-import { launchChromium, signIn, visit, withoutChromium } from "../../support/browser.ts";
+import { signIn, visit, withoutChromium } from "../../support/browser.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 
 const token = "an-editor-s-token-for-the-dashboard-0123456789";
 
 describe.skipIf(withoutChromium)("who sees what", { timeout: 60_000 }, () => {
-  let browser: Browser;
   let proxy: RunningProxy;
   beforeAll(async () => {
-    [browser, proxy] = await Promise.all([launchChromium(), startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } })]);
+    proxy = await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token } });
     await proxy.budget("key:alice", "5", "1d");
     await proxy.chat({});
     const bob = await proxy.addKey("bob");
     await proxy.chat({ model: "gpt-4o-mini" }, { key: bob });
     await proxy.charges();
   });
-  afterAll(async () => {
-    await browser?.close();
-    await proxy?.[Symbol.asyncDispose]();
-  });
+  afterAll(() => proxy?.[Symbol.asyncDispose]());
 
   it("tells why a token opens nothing, and lets another one in", async () => {
-    await using visitor = await visit(browser, proxy.url);
+    await using visitor = await visit(proxy.url);
     const { page } = visitor;
     await page.goto(`${proxy.url}/dashboard`);
     await page.getByLabel("Admin token or internal key").fill("sk-fba-no-such-token");
@@ -34,7 +29,7 @@ describe.skipIf(withoutChromium)("who sees what", { timeout: 60_000 }, () => {
   });
 
   it("a session that ends leads to the sign-in page, and from there back to the same view", async () => {
-    await using visitor = await visit(browser, proxy.url);
+    await using visitor = await visit(proxy.url);
     const { page } = visitor;
     await page.goto(`${proxy.url}/dashboard/requests?model=gpt-4o`);
     await signIn(page, token);
@@ -48,7 +43,7 @@ describe.skipIf(withoutChromium)("who sees what", { timeout: 60_000 }, () => {
 
   it("a viewer changes nothing", async () => {
     const viewer = await addAdmin(proxy.database, "vera", "viewer");
-    await using visitor = await visit(browser, proxy.url);
+    await using visitor = await visit(proxy.url);
     const { page } = visitor;
     await page.goto(`${proxy.url}/dashboard/keys`);
     await signIn(page, viewer);
@@ -61,7 +56,7 @@ describe.skipIf(withoutChromium)("who sees what", { timeout: 60_000 }, () => {
   });
 
   it("a key sees its own requests and budgets, and nothing of others", async () => {
-    await using visitor = await visit(browser, proxy.url);
+    await using visitor = await visit(proxy.url);
     const { page } = visitor;
     await page.goto(`${proxy.url}/dashboard`);
     await signIn(page, proxy.key);

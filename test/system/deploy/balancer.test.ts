@@ -45,7 +45,7 @@ it.skipIf(skipped)(
     await using gateway = await scriptedGateway();
     await using one = await startServe({ database, gateway: { url: gateway.url, apiKey: "sk-gateway" } });
     await using balancer = await startBalancer([one.url]);
-    const coming = chat(balancer.url, "hello", { stream: true });
+    const coming = chat(balancer.url, "hello", { stream: true, stream_options: { include_usage: true } });
     const { response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "text/event-stream" });
     const chunks = [

@@ -95,7 +95,7 @@ describe("the installed package", { timeout: 90_000 }, () => {
 
   it("shows the demo through npx, with the official SDK", async () => {
     const shown = await runWell("npx", ["--no", "farebox", "demo", "--once"], { cwd: home });
-    expect(shown).toMatch(/^gpt-4\.1, stream without usage +\d+ chunks +counted /m);
+    expect(shown).toMatch(/^gpt-4\.1, usage not asked for +\d+ chunks +reported /m);
     expect(shown).toContain("5 charges, 0 differences");
   });
 

@@ -46,7 +46,7 @@ it("keys, budgets, charges, report, balance and verify work beside a running ser
   await until(async () => (rows = await posted()).length === 2, "both charges are posted");
 
   expect(rows.map(({ key, team, model, source, status }) => ({ key, team, model, source, status }))).toEqual([
-    { key: "alice", team: "research", model: "gpt-4o-mini", source: "counted", status: 200 },
+    { key: "alice", team: "research", model: "gpt-4o-mini", source: "reported", status: 200 },
     { key: "alice", team: "research", model: "gpt-4o", source: "reported", status: 200 },
   ]);
   expect(rows[1]?.["request_id"]).toBe(first.headers.get("x-farebox-request-id"));

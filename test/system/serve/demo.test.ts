@@ -43,7 +43,7 @@ it(
       stderr: "",
     });
     expect(stdout).toMatch(/^gpt-4o, plain +\d+ words, header says 0\.\d+ USD +reported +0\.\d+ +0\.\d+$/m);
-    expect(stdout).toMatch(/^gpt-4\.1, stream without usage +\d+ chunks +counted +0\.\d+ +0\.\d+$/m);
+    expect(stdout).toMatch(/^gpt-4\.1, usage not asked for +\d+ chunks +reported +0\.\d+ +0\.\d+$/m);
     expect(stdout).toMatch(/^gpt-4o, with the intern's key +402 budget_exceeded/m);
     expect(stdout).toMatch(/^total +5 /m);
     const billed = /the gateway billed +(\S+) USD/.exec(stdout)?.[1];

@@ -215,7 +215,7 @@ describe("secrets", () => {
       expect([word, ended.stderr.includes(word) || ended.stdout.includes(word)]).toEqual([word, false]);
       expect([word, files.some((text) => text.includes(word))]).toEqual([word, false]);
     }
-    const upstream = sandbox.requests
+    const upstream = [...sandbox.requests, ...sandbox.accountRequests]
       .map(({ path, headers, body }) => JSON.stringify([path, headers, body.toString("latin1")]))
       .join("\n");
     for (const secret of [keySecret, markOf(secrets.adminToken), markOf(secrets.metricsToken)])

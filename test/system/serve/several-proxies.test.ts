@@ -317,6 +317,32 @@ describe("two proxies", { timeout: 120_000 }, () => {
     await until(async () => (await readyz(one)).peers?.catalogue_differs === false, "they know that they agree");
   });
 
+  it("share a session: its credential, its hard budget and its end", async () => {
+    const key = await scene.addKey("erin");
+    const sessions = (proxy: ServeProcess, method: string, path: string, credential: string, body?: string) =>
+      fetch(`${proxy.url}/v1/farebox/sessions${path}`, {
+        method,
+        headers: { authorization: `Bearer ${credential}`, "content-type": "application/json" },
+        ...(body !== undefined && { body }),
+      });
+    const begun = await sessions(one, "POST", "", key, '{"budget_usd": "0.10"}');
+    expect(begun.status).toBe(201);
+    const session = (await begun.json()) as { readonly id: string; readonly api_key: string };
+    const credential = { key: session.api_key };
+    const answers = await Promise.all(
+      Array.from({ length: 60 }, (_, n) => ask(n % 2 === 0 ? one : two, credential, `s${n}`)),
+    );
+    const passed = answers.filter(({ status }) => status === 200).length;
+    expect(answers.filter(({ status }) => status === 402 || status === 429)).toHaveLength(60 - passed);
+    expect(passed).toBeGreaterThan(0);
+    const ended = await sessions(two, "DELETE", `/${session.id}`, session.api_key);
+    const sums = (await ended.json()) as { readonly cost_usd: string };
+    expect(sums).toMatchObject({ state: "ended", requests: passed, budget: { limit_usd: "0.10" } });
+    expect(Number(sums.cost_usd)).toBeLessThanOrEqual(0.1);
+    expect(await ask(two, credential, "late")).toMatchObject({ status: 401 });
+    await until(async () => (await ask(one, credential, "late")).status === 401, "the other one knows of the end");
+  });
+
   it("count a limit together", async () => {
     const key = await scene.addKey("carol", { rpm: 10 });
     for (const name of names(6)) expect((await ask(one, { key }, name)).status).toBe(200);

@@ -194,7 +194,7 @@ describe.concurrent("SIGTERM", { timeout: 180_000 }, () => {
       ({ status }) => status,
       () => "closed",
     );
-    await scene.sandbox.waitFor(({ accountCalls }) => accountCalls === 1);
+    await scene.sandbox.waitFor(({ accountRequests }) => accountRequests.length === 1);
     scene.serve.signal("SIGTERM");
     expect(await scene.serve.ended).toMatchObject({ code: 0 });
     expect([503, "closed"]).toContain(await asked);

@@ -270,6 +270,24 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
     expect((await chat(scene, wordy)).headers["x-ratelimit-limit-tokens"]).toBe("5000");
   });
 
+  it("writes caps and what fits at both, and what one wrote under an idempotency key at the other as well", async () => {
+    const written = (answers: readonly WireAnswer[], header: string) => answers.map(({ headers }) => headers[header]);
+    const capped = await scene.addKey("capped", { output_cap: 64 });
+    const under = await Promise.all(Array.from({ length: 4 }, () => chat(scene, capped)));
+    expect(written(under, "x-farebox-output-cap")).toEqual(["64", "64", "64", "64"]);
+
+    const modest = await scene.addKey("modest");
+    await scene.budget("key:modest", "0.05");
+    const retried = { headers: { "idempotency-key": "once" } };
+    const tries: WireAnswer[] = [];
+    for (let number = 0; number < 4; number++)
+      tries.push(await chat(scene, modest, { max_tokens: undefined }, retried));
+    expect(statuses(tries)).toEqual({ 200: 4 });
+    const [first] = written(tries, "x-farebox-fitted");
+    expect(Number(first)).toBeGreaterThan(0);
+    expect(written(tries, "x-farebox-fitted")).toEqual([first, first, first, first]);
+  });
+
   it("knows a session at both, and a revoked key at neither", async () => {
     const { url } = scene.serve;
     const key = await scene.addKey("leaver");
@@ -292,6 +310,8 @@ describe("two workers are one proxy", { timeout: 180_000 }, () => {
 
   it("shares the memory for bodies, and gives back what a worker does not use", async () => {
     const key = await scene.addKey("large");
+    // Of a key that both know, memory for a body is taken in the turn in which its head comes.
+    expect(statuses(await Promise.all(Array.from({ length: 4 }, () => chat(scene, key))))).toEqual({ 200: 4 });
     const large = JSON.stringify(body()) + " ".repeat(560_000);
     using first = new RawClient(scene.serve.url);
     first.send(

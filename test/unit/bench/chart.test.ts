@@ -5,7 +5,7 @@ import { described, panelsOf, readResults, resultFiles } from "../../../bench/ch
 
 const results = resultFiles.map((file) => fileURLToPath(new URL(file, new URL("../../../bench/", import.meta.url))));
 
-describe("the chart of the README", () => {
+describe("the chart of the benchmarks", () => {
   const panels = panelsOf(readResults(results));
 
   it("shows every target in every panel", () => {

@@ -128,7 +128,7 @@ describe("a fault names its line and says what to write", () => {
     [
       "an empty model",
       oneModel.slice(0, oneModel.indexOf("    group: half")),
-      'a.yaml:5:3: "big": write a block of the fields provider, aliases, served_as, group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, max_output_field, image_part_tokens, image_tokens, prompt_form, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices, tasks',
+      'a.yaml:5:3: "big": write a block of the fields provider, aliases, served_as, group, tokenizer, streams, error_factor, tokens_per_byte, context_tokens, max_output_tokens, max_output_field, image_part_tokens, image_tokens, prompt_form, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices, tasks',
     ],
     [
       "models without a provider",
@@ -181,7 +181,7 @@ describe("a fault names its line and says what to write", () => {
     [
       "names of the default price",
       changed("groups:", "default: { aliases: [x], context_tokens: 1, max_output_tokens: 1 }\ngroups:"),
-      'a.yaml:1:12: unknown field "aliases"; known are group, tokenizer, error_factor, tokens_per_byte, context_tokens, max_output_tokens, max_output_field, image_part_tokens, image_tokens, prompt_form, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices',
+      'a.yaml:1:12: unknown field "aliases"; known are group, tokenizer, streams, error_factor, tokens_per_byte, context_tokens, max_output_tokens, max_output_field, image_part_tokens, image_tokens, prompt_form, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices',
     ],
     [
       "a group called default",

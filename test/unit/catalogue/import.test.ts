@@ -6,6 +6,7 @@ import { rateOf, usdOfThousand } from "../../../src/catalogue/import/exact.ts";
 import { importPrices } from "../../../src/catalogue/import/import.ts";
 import { formatRate, type PicoUsdPerToken } from "../../../src/core/money.ts";
 import type { PriceImport, PriceImportOrder } from "../../../src/ports/price-import.ts";
+import { buildOnce } from "../../support/built-catalogues.ts";
 import { expectCatalogue, layer, oneModel, pricing } from "../../support/example-catalogue.ts";
 
 const shipped = readdirSync(pricing)
@@ -28,7 +29,7 @@ const order = (
 });
 
 function imported(wish: PriceImportOrder, layers = [shipped]): PriceImport {
-  const result = importPrices(layers, wish);
+  const result = importPrices(layers, wish, buildOnce);
   if (!result.ok) throw new Error(result.problems.join("\n"));
   return result.imported;
 }

@@ -152,6 +152,8 @@ describe("changes", () => {
     expect((await apply(less, "--dry-run")).stdout).toContain(
       "keep key:alice: it is not in the file; with --prune: revoke\n",
     );
+    const mixed = "teams: {}\nkeys: { bob: { models: [o3] }, carol: }\nbudgets: []";
+    expect((await apply(mixed, "--prune", "--dry-run")).stdout).toMatch(/\n1 to create, 1 to change, 4 to remove\n$/);
     const pruned = await applied(less, "--prune");
     expect(objects(pruned)).toEqual(gone);
     expect(await applied(less, "--prune")).toMatchObject({ changes: [], kept: [] });

@@ -1,5 +1,5 @@
 import { existsSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { usd } from "../../../src/core/money.ts";
@@ -20,6 +20,7 @@ describe("every command", () => {
   const commands = [
     "serve",
     "demo",
+    "run",
     "sandbox",
     "keys create",
     "keys list",
@@ -72,8 +73,10 @@ describe("every command", () => {
     [["budgets", "set", "all", "5", "--per", "1y"], "Allowed choices are total, 1h, 1d, 1w, 1mo."],
     [
       ["budgets", "set", "everyone", "5", "--per", "1d"],
-      "farebox: scope must be all, key:NAME, team:NAME, each-key or each-key:TEAM",
+      "farebox: scope must be all, key:NAME, team:NAME, each-key or each-key:TEAM; did you mean key:everyone or team:everyone?",
     ],
+    [["budgets", "set", "keys:alice", "5", "--per", "1d"], "did you mean key:alice?"],
+    [["budgets", "set", "each-keys", "5", "--per", "1d"], "did you mean each-key?"],
     [["budgets", "set", "team:A B", "5", "--per", "1d"], 'farebox: "A B" is not the name of a team'],
     [["budgets", "set", "all", "$5", "--per", "1d"], "farebox: limit must be an amount of USD such as 5 or 2.50"],
     [["budgets", "set", "all", "5", "--per", "1d", "--warn", "120%"], "It must be a share such as 80%."],
@@ -115,6 +118,17 @@ describe("every command", () => {
     expect(stderr).toMatch(/^farebox: the ledger at .*ledger\.db cannot be opened.*\n$/);
   });
 
+  it("says what to write where the ledger's folder is not there, or is named in the ledger's place", async () => {
+    const folder = dirname(farebox.database);
+    const create = (database: string) => farebox.run("keys", "create", "alice", "--database", database);
+    expect((await create(folder)).stderr).toBe(
+      `farebox: the ledger at ${folder} cannot be opened: it is a folder; name a file in it, such as ${folder}/farebox.db\n`,
+    );
+    expect((await create(`${folder}/none/farebox.db`)).stderr).toBe(
+      `farebox: the ledger at ${folder}/none/farebox.db cannot be opened: there is no folder ${folder}/none; make it first, or name a file in another one\n`,
+    );
+  });
+
   it("tells in its help how secrets are given, and has no flag for them", async () => {
     const { stdout } = await farebox.run("serve", "--help");
     expect(stdout).toContain("FAREBOX_GATEWAY_API_KEY");
@@ -153,6 +167,19 @@ describe("keys", () => {
       rotated_at: null,
       previous_valid_until: null,
     });
+  });
+
+  it("revoke asks on a terminal, unless --yes, and a key that is closed already is not asked about", async () => {
+    for (const name of ["alice", "bob"]) await createdKey(name);
+    const questions: string[] = [];
+    farebox.answer = (question) => questions.push(question) > 1;
+    const revoke = (...argv: string[]) => farebox.run("keys", "revoke", ...argv);
+    expect(await revoke("alice")).toEqual({ code: 0, stdout: "", stderr: "nothing was changed\n" });
+    expect((await revoke("alice")).stdout).toBe("revoked alice\n");
+    expect((await revoke("alice")).stdout).toContain("was revoked at");
+    expect((await revoke("bob", "--yes")).stdout).toBe("revoked bob\n");
+    expect((await revoke("nora")).code).toBe(2);
+    expect(questions).toEqual(Array(2).fill("Close the key alice for good?"));
   });
 
   it("are listed with their state, never with their secret", async () => {
@@ -591,8 +618,61 @@ describe("settings", () => {
     });
   });
 
+  it("say which key farebox run uses, and are none of it", async () => {
+    farebox.env = { FAREBOX_KEY: "sk-fb-x", FAREBOX_DATABASE: farebox.database };
+    expect((await farebox.run("keys", "create", "alice")).code).toBe(0);
+  });
+
   it("do not touch the demo", async () => {
     farebox.env = { FAREBOX_BOGUS: "x" };
     expect((await farebox.run("demo", "--once")).code).toBe(0);
+  });
+});
+
+describe("run", () => {
+  it("hands on the command, as it is, with what its session is begun with", async () => {
+    farebox.env["FAREBOX_KEY"] = "sk-fb-secret";
+    const options = ["--key", "alice", "--budget", "2.50", "--tag", "a=1", "--tag", "b=x=y"];
+    expect(await farebox.run("run", ...options, "--", "tool", "--key", "other", "-v")).toMatchObject({ code: 7 });
+    expect(await farebox.run("run", "tool", "--budget", "lots")).toMatchObject({ code: 7 });
+    const expires_in_seconds = 43_200;
+    expect(farebox.ordered).toEqual([
+      {
+        words: ["tool", "--key", "other", "-v"],
+        key: "alice",
+        secret: "sk-fb-secret",
+        wish: { budget_usd: usd("2.50"), tags: { a: "1", b: "x=y" }, expires_in_seconds },
+      },
+      {
+        words: ["tool", "--budget", "lots"],
+        key: null,
+        secret: "sk-fb-secret",
+        wish: { budget_usd: null, tags: {}, expires_in_seconds },
+      },
+    ]);
+  });
+
+  it.each([
+    [[], "missing required argument 'command'"],
+    [["--budget", "-1", "--", "x"], "--budget must be an amount of USD"],
+    [["--tag", "session=run_x", "--", "x"], "--tag must have at most 7 names"],
+    [["--tag", "x", "--", "x"], "It must be a name and a value such as feature=search."],
+    [["--tag", "a=1", "--tag", "a=2", "--", "x"], "There is a tag a already."],
+  ])("refuses %j", async (argv, words) => {
+    const { code, stderr } = await farebox.run("run", ...argv);
+    expect([code, stderr]).toEqual([2, expect.stringContaining(words)]);
+    expect(farebox.ordered).toEqual([]);
+  });
+
+  it("leaves budgets of sessions to their sessions", async () => {
+    await createdKey("alice");
+    for (const argv of [
+      ["set", "key:alice tag:session=run_x", "5", "--per", "total"],
+      ["remove", "key:alice tag:session=run_x", "--per", "total"],
+    ])
+      expect(await farebox.run("budgets", ...argv)).toMatchObject({
+        code: 2,
+        stderr: "farebox: the budget of a session is set by farebox run --budget, and goes after the session\n",
+      });
   });
 });

@@ -38,6 +38,7 @@ beforeEach(async () => {
     stream: true,
     price: null,
     amount: null,
+    basis: { by: "fitted", outputTokens: 600, outputCap: 400, fitted: 300 },
     bounded: true,
     tags: {},
     retry: 0,
@@ -89,6 +90,10 @@ describe("export", () => {
       "units",
       "unit_type",
       "served_price_version",
+      "held_for",
+      "held_for_output_tokens",
+      "output_cap",
+      "fitted",
     ]);
     expect(records.map((row) => [row["request_id"], row["state"], row["cost_usd"], row["correction_of"]])).toEqual([
       ["r1", "posted", "0.004", null],
@@ -98,6 +103,13 @@ describe("export", () => {
     ]);
     expect(records[0]).toMatchObject({ key: null, model: "'=cmd|' /C calc'!A0", tags: '{"project":"apollo"}' });
     expect(records[1]).toMatchObject({ key: "alice", team: "research", input_tokens: "1000", stream: "false" });
+    expect(records[1]).toMatchObject({ held_for: null, held_for_output_tokens: null, output_cap: null, fitted: null });
+    expect(records[3]).toMatchObject({
+      held_for: "fitted",
+      held_for_output_tokens: "600",
+      output_cap: "400",
+      fitted: "300",
+    });
     expect(records[2]).toMatchObject({
       correction_by: "alice",
       correction_at: "2026-11-20T11:00:00.009Z",

@@ -53,9 +53,15 @@ describe("wrong wishes", () => {
     [["teams", "show", "nowhere"], 'there is no team "nowhere"'],
     [["teams", "update", "nowhere", "--rpm", "5"], 'there is no team "nowhere"'],
     [["teams", "delete", "nowhere"], 'there is no team "nowhere"'],
+    [["keys", "revoke", "alicia"], 'there is no key "alicia"; did you mean "alice"?'],
+    [["charges", "--key", "Alicia"], 'there is no key "Alicia"; did you mean "alice"?'],
+    [["watch", "--key", "alicia"], 'there is no key "alicia"; did you mean "alice"?'],
+    [["budgets", "set", "key:alicia", "5", "--per", "1d"], 'there is no key "alicia"; did you mean "alice"?'],
+    [["teams", "show", "rad"], 'there is no team "rad"; did you mean "red"?'],
     [["teams", "create", "red"], "there is a team named red already; farebox teams update changes it"],
   ])("%j: %s", async (argv, message) => {
     await farebox.run("teams", "create", "red");
+    await farebox.run("keys", "create", "alice");
     expect(await farebox.run(...argv)).toEqual({ code: 2, stdout: "", stderr: `farebox: ${message}\n` });
   });
 });

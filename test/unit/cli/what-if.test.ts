@@ -71,8 +71,8 @@ describe("report --what-if", () => {
     const { stdout, stderr } = await farebox.run("report", "--what-if", folder);
     expect(stdout.split("\n")).toEqual([
       "model\trequests\tinput tokens\toutput tokens\tcost\twhat-if cost\tdifference",
-      "gone\t1\t10\t10\t0.00005\t0.00005\t0.00",
       "model-a\t3\t2000\t1000\t0.256\t0.268\t0.012",
+      "gone\t1\t10\t10\t0.00005\t0.00005\t0.00",
       "total\t4\t2010\t1010\t0.25605\t0.26805\t0.012",
       "",
     ]);
@@ -85,7 +85,7 @@ describe("report --what-if", () => {
     expect(csv[0]).toMatch(
       /,retries,cost_in_doubt_usd,what_if_cost_usd,what_if_list_cost_usd,difference_usd,not_recomputed_requests,not_recomputed_cost_usd$/,
     );
-    expect(csv[2]).toMatch(/^model-a,3,.*,0,0.00,0.268,0.268,0.012,1,0.25$/);
+    expect(csv[1]).toMatch(/^model-a,3,.*,0,0.00,0.268,0.268,0.012,1,0.25$/);
   });
 
   it("prices what had no price when it was charged", async () => {

@@ -312,6 +312,7 @@ describe("problems", () => {
       "FAREBOX_GATEWAY_URL",
       "FAREBOX_GATEWAY_API_KEY",
     ]);
+    expect(problems[2]).toMatch(/ is not set: .+; export it, or run farebox demo$/);
   });
 
   it("are not made of what Kubernetes injects", () => {

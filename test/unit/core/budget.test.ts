@@ -29,9 +29,14 @@ const scope: fc.Arbitrary<Scope> = fc.oneof(
   fc.constant<Scope>({ kind: "all" }),
   name.map((each): Scope => ({ kind: "team", team: each })),
   name.map((each): Scope => ({ kind: "key", key: each })),
+  fc.tuple(name, name).map(([key, session]): Scope => ({ kind: "key", key, session: `run_${session}` })),
   team.map((each): Scope => ({ kind: "eachKey", team: each })),
 );
-const caller: fc.Arbitrary<Caller> = fc.record({ key: fc.oneof(name, fc.constant("")), team });
+const session = fc.option(
+  name.map((each) => `run_${each}`),
+  { nil: null },
+);
+const caller: fc.Arbitrary<Caller> = fc.record({ key: fc.oneof(name, fc.constant("")), team, session });
 
 it("the scopes that weigh on a caller are those of which the rule says so", () => {
   fc.assert(
@@ -52,21 +57,26 @@ it("a scope is read as it was written", () => {
 
 const alice: Caller = { key: "alice", team: "red" };
 const alone: Caller = { key: "bob", team: null };
+const inSession: Caller = { ...alice, session: "run_1" };
 const open: Caller = { key: "", team: null };
 const openInTeam: Caller = { key: "", team: "red" };
 
 describe("a scope", () => {
   it.each<[Scope, string, string | null, readonly Caller[]]>([
-    [{ kind: "all" }, "all", null, [alice, alone, open, openInTeam]],
-    [{ kind: "team", team: "red" }, "team:red", "red", [alice, openInTeam]],
+    [{ kind: "all" }, "all", null, [alice, inSession, alone, open, openInTeam]],
+    [{ kind: "team", team: "red" }, "team:red", "red", [alice, inSession, openInTeam]],
     [{ kind: "team", team: "blue" }, "team:blue", "blue", []],
-    [{ kind: "key", key: "alice" }, "key:alice", null, [alice]],
-    [{ kind: "eachKey", team: null }, "each-key", null, [alice, alone]],
-    [{ kind: "eachKey", team: "red" }, "each-key:red", "red", [alice]],
+    [{ kind: "key", key: "alice" }, "key:alice", null, [alice, inSession]],
+    [{ kind: "key", key: "alice", session: "run_1" }, "key:alice tag:session=run_1", null, [inSession]],
+    [{ kind: "key", key: "bob", session: "run_1" }, "key:bob tag:session=run_1", null, []],
+    [{ kind: "key", key: "alice", session: "run_2" }, "key:alice tag:session=run_2", null, []],
+    [{ kind: "eachKey", team: null }, "each-key", null, [alice, inSession, alone]],
+    [{ kind: "eachKey", team: "red" }, "each-key:red", "red", [alice, inSession]],
   ])("%j is written %s, names the team %s, and applies to its callers", (each, text, team, callers) => {
     expect([formatScope(each), parseScope(text), teamOfScope(each)]).toEqual([text, each, team]);
-    expect([alice, alone, open, openInTeam].filter((who) => weighsOn(each, who))).toEqual(callers);
-    expect([alice, alone, open, openInTeam].filter((who) => scopesWeighingOn(who).includes(text))).toEqual(callers);
+    const all = [alice, inSession, alone, open, openInTeam];
+    expect(all.filter((who) => weighsOn(each, who))).toEqual(callers);
+    expect(all.filter((who) => scopesWeighingOn(who).includes(text))).toEqual(callers);
   });
 
   it.each([
@@ -83,13 +93,16 @@ describe("a scope", () => {
     "user:x",
     "1team:red",
     "1each-key",
+    "key:alice tag:session=other",
+    "key:alice tag:session=run_A",
   ])("is not %j", (text) => {
     expect(parseScope(text)).toBeUndefined();
   });
 
   it("is looked for among no others than those that can apply", () => {
-    expect([alice, alone, openInTeam, open].map(scopesWeighingOn)).toEqual([
+    expect([alice, inSession, alone, openInTeam, open].map(scopesWeighingOn)).toEqual([
       ["all", "key:alice", "each-key", "team:red", "each-key:red"],
+      ["all", "key:alice", "each-key", "key:alice tag:session=run_1", "team:red", "each-key:red"],
       ["all", "key:bob", "each-key"],
       ["all", "team:red"],
       ["all"],

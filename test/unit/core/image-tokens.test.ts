@@ -33,6 +33,9 @@ describe("an image", () => {
     [200, 200, "auto", patches(1000, 1568, 28, 1568), 64],
     [1092, 1092, "auto", patches(1000, 1568, 28, 1568), 1521],
     [3000, 4000, "auto", patches(1000, 1568, 28, 1568), 1530],
+    [3136, 28, "auto", patches(1000, 1568, 28, 1568), 56],
+    [64, 33, "auto", patches(1000, 4), 4],
+    [512, 512, "original", tiles, 255],
   ])("of %i x %i at detail %s counts by its rule", (width, height, detail, rule, tokens) => {
     expect(imageTokens(image(width, height, detail), rule)).toBe(tokens);
   });

@@ -32,5 +32,6 @@ it("every code of a refusal is counted", () => {
     "unknown_host",
     "unsupported_encoding",
     "unsupported_media_type",
+    "websocket_unsupported",
   ]);
 });

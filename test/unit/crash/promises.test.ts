@@ -25,6 +25,7 @@ const sent: Sent = {
   end: "whole",
   cost: 500n as Sent["cost"],
   usage: { prompt_tokens: 10, completion_tokens: 20 },
+  received: 0,
   task: null,
 };
 const billed: AtGateway = { number: "r1-0", bill: { cost: 500n } as BilledCall };
@@ -100,9 +101,9 @@ describe("what the crash suite finds", () => {
       "was billed 500",
     ],
     [
-      "a cut stream far below the bill",
-      { row: { source: "partial", cost: 0n }, sent: { end: "left" }, bill: 10n ** 9n },
-      "was billed",
+      "a cut stream below what its client read",
+      { row: { source: "partial", cost: 24_999_999n }, sent: { end: "left", received: 5 }, bill: 10n ** 9n },
+      "its client read 5 tokens",
     ],
     [
       "a task that its client was told of and nobody knows",

@@ -1,31 +1,24 @@
-import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { configVariable, settingNames, settingOf, variableOf } from "../../../src/config/table.ts";
+import { codeBlocks, documents } from "../../support/documents.ts";
 
-const readme = readFileSync(new URL("../../../README.md", import.meta.url), "utf8");
+const readme = documents.get("README.md") ?? "";
+const lines = codeBlocks(readme).flatMap(({ code }) => code.split("\n").map((line) => line.replace(/ +#.*$/, "")));
+const headings = [...readme.matchAll(/^## (.*)$/gm)].map(([, heading = ""]) => heading);
 
-/** The variables named in the first cell of each row of the README's tables, in order. */
-function documentedVariables(): string[] {
-  const rows = readme.split("\n").filter((line) => /^\|\s*`FAREBOX_/.test(line));
-  return rows.flatMap((row) => (row.split("|")[1] ?? "").match(/FAREBOX_[A-Z_]+/g) ?? []);
-}
-
-describe("the README's settings table", () => {
-  it("names every setting, in the order of the table in code, and no other", () => {
-    expect(documentedVariables().filter((name) => name !== configVariable)).toEqual(settingNames.map(variableOf));
+describe("README.md", () => {
+  it("has the command that shows Farebox at work, and the one that tests it", () => {
+    expect(lines).toContain("npm ci && npm run demo -- --once");
+    expect(lines).toContain("npm ci && npm test");
   });
 
-  it("states each default as it is", () => {
-    for (const name of settingNames) {
-      const row = readme
-        .split("\n")
-        .find((line) => line.startsWith("|") && line.split("|")[1]?.includes(`\`${variableOf(name)}\``));
-      expect(row?.split("|")[2], variableOf(name)).toContain(settingOf(name).default ?? "none");
-    }
+  it("says what Farebox is, shows it, and gets to a first request before anything else", () => {
+    expect(readme.indexOf("<picture>")).toBeLessThan(400);
+    expect(headings.slice(0, 3)).toEqual(["Quickstart", "Four proofs", "Next to LiteLLM, Bifrost and Portkey"]);
   });
 
-  it("tells of the settings file and of the files for secrets", () => {
-    expect(readme).toContain(configVariable);
-    expect(readme).toContain("_FILE");
+  it("can be read in two minutes and a half", () => {
+    // 250 words a minute, and tables are skimmed.
+    const words = readme.replace(/```[^]*?```|<picture>[^]*?<\/picture>|\]\([^)]*\)/g, "").match(/\p{L}[\p{L}’'-]*/gu);
+    expect(words?.length).toBeLessThan(1000);
   });
 });

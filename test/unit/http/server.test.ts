@@ -19,6 +19,7 @@ const events: Events = {
   admitted: ignored,
   refused: ignored,
   unknownFields: ignored,
+  streamBurst: ignored,
   adminFailed: ignored,
   posted: ignored,
   ledgerWrote: ignored,

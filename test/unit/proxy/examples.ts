@@ -56,6 +56,7 @@ export function model(changes: Partial<CatalogueModel> = {}): CatalogueModel {
     tokensPerSecond: 0,
     billsServerErrors: false,
     maxOutputField: { chat: "max_tokens", completions: "max_tokens", responses: "max_output_tokens" },
+    streams: "live",
     obeysMaxToolCalls: true,
     contextTokens: 10_000,
     outputTokensMax: 1000,

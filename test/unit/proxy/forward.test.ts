@@ -33,6 +33,7 @@ function forwarding() {
       endpoint: chatCompletions,
       stream: false,
       dropUsageChunk: false,
+      retriesWithoutUsage: false,
       watch: undefined,
       showsForeignTask: () => false,
       claimsTask: null,

@@ -47,6 +47,8 @@ interface Setting {
   readonly tighter?: Reservation;
   readonly hold?: PicoUsd;
   readonly growth?: Growth;
+  /** A maximum that the request states. */
+  readonly statedTokens?: number;
   /** Whether the stream has not begun. */
   readonly isSilent?: boolean;
 }
@@ -63,6 +65,7 @@ function streaming(setting: Setting = {}) {
   const heard: unknown[] = [];
   const stopped: unknown[] = [];
   const rooms: bigint[] = [];
+  const saw: string[] = [];
   const paces: string[] = [];
   const tokens = characterCounter();
   const asModel = model(setting.model);
@@ -79,6 +82,7 @@ function streaming(setting: Setting = {}) {
     catalogue: catalogueOf([asModel]),
     hold: costAt(1000),
     growth,
+    beyond: null,
   };
   const hold: GrowingHold = createGrower({
     ledger: {
@@ -100,10 +104,19 @@ function streaming(setting: Setting = {}) {
     log,
     scopeName: async ({ window }) => `scope of ${window.budget.id}`,
     onRefusal: (refusal) => heard.push(refusal),
-  })({ id: "c1", hold: setting.hold ?? costAt(64), growth: setting.growth ?? growth, quote, body });
+  })({
+    id: "c1",
+    hold: setting.hold ?? costAt(64),
+    growth: setting.growth ?? growth,
+    quote,
+    body,
+    statedTokens: setting.statedTokens ?? null,
+    saw: (kind) => saw.push(kind),
+  });
   if (setting.isSilent !== true) {
     hold.begin({
       pace: { pause: () => paces.push("pause"), resume: () => paces.push("resume") },
+      pausedMs: () => 0,
       stop: (reason, refusal) => stopped.push([reason, refusal]),
     });
   }
@@ -115,6 +128,7 @@ function streaming(setting: Setting = {}) {
     heard,
     stopped,
     rooms,
+    saw,
     paces,
     tokens,
     /** So many tokens that no count makes fewer, then a look, as after each chunk. */
@@ -137,6 +151,77 @@ function streaming(setting: Setting = {}) {
     },
   };
 }
+
+describe("a stream with a stated maximum of 200", () => {
+  // A tenth and 64 more is the slack.
+  const stated = { statedTokens: 200, hold: costAt(200) };
+
+  it("is left alone as far as its gateway can be taken to obey", async () => {
+    const stream = streaming(stated);
+    await stream.writes(284);
+    expect([stream.asked, stream.paces]).toEqual([[], []]);
+    stream.hold.end();
+    expect(await stream.hold.settled()).toBe(costAt(200));
+  });
+
+  it("is held for as it passes that, and ended where its budget has no room", async () => {
+    const stream = streaming(stated);
+    await stream.writes(285);
+    expect([stream.asked, stream.paces]).toEqual([[[149, 102]], ["pause"]]);
+    await stream.answers(granted(149));
+    expect(stream.paces).toEqual(["pause", "resume"]);
+    await stream.writes(149);
+    await stream.answers(noRoom);
+    await stream.answers(noRoom);
+    await stream.passes(10);
+    expect(stream.stopped).toEqual([["budget_exceeded", outOfBudget]]);
+  });
+
+  it("is counted before anything is held", async () => {
+    const stream = streaming(stated);
+    stream.hold.output.text("a".repeat(300), 0);
+    stream.hold.look();
+    await settle();
+    stream.hold.output.text("b".repeat(10), 0);
+    expect(stream.tokens.asked.map(({ texts }) => texts)).toEqual([["a".repeat(300)]]);
+  });
+
+  it("is not ended for what cannot be read, and shows nothing of its model", async () => {
+    const stream = streaming(stated);
+    stream.hold.cannotRead();
+    await stream.writes(5000);
+    stream.hold.end();
+    expect([stream.asked, stream.paces, stream.saw]).toEqual([[], [], []]);
+  });
+
+  it("may leave unread what cannot pass it", () => {
+    expect(streaming(stated).hold.unreadBytes).toBe(200);
+    expect(streaming({ ...stated, model: { tokensPerByte: 1500 as never } }).hold.unreadBytes).toBe(133);
+    expect(streaming().hold.unreadBytes).toBe(0);
+  });
+});
+
+describe("a stream without a maximum", () => {
+  it("shows itself as a burst when it comes, once", async () => {
+    const stream = streaming();
+    await stream.writes(1025);
+    await stream.writes(1025);
+    stream.hold.end();
+    expect(stream.saw).toEqual(["burst"]);
+  });
+
+  it("shows at its end that it came live", async () => {
+    const stream = streaming({ hold: costAt(1000) });
+    for (let second = 0; second < 3; second++) {
+      await stream.writes(400);
+      stream.clock.advance(1000);
+    }
+    expect(stream.saw).toEqual([]);
+    stream.hold.end();
+    stream.hold.end();
+    expect(stream.saw).toEqual(["live"]);
+  });
+});
 
 describe("a hold of 64 tokens", () => {
   it("is extended by a slice once half of it is written, and no earlier", async () => {

@@ -25,6 +25,7 @@ function quote(changes: Partial<Quote> = {}): Quote {
     catalogue: catalogueOf([asked]),
     hold: pico(1000),
     growth: null,
+    beyond: null,
     outputTokens: 100,
     ...changes,
   };
@@ -58,7 +59,7 @@ async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: Re
   const tighten: Pricer["tighten"] = async (_, bytes, room) => {
     expect(bytes).toBe(body);
     rooms.push(room);
-    return tighter;
+    return tighter && { ...tighter, promptTokens: 10 };
   };
   const place = createHolder({
     ledger: {

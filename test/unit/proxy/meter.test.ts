@@ -270,6 +270,15 @@ describe.each<[string, (changes?: Partial<Whole>) => Ending, object]>([
         doubts: ["unknown_output"],
       },
     ],
+    [
+      "that its request predicted, and that may not have come true",
+      {},
+      of({
+        request: request({ size: { predictedBytes: 4, choices: 2 } }),
+        model: model({ tokensPerByte: 1500 as Permille }),
+      }),
+      { unknownTokens: 12, outputTokensMax: 2000, doubts: ["unknown_output"] },
+    ],
     ["that is an image", { hasMedia: true }, of(), { hasMedia: true, doubts: ["image_bound"] }],
     [
       "in all of these ways",

@@ -111,6 +111,14 @@ describe("a hold", () => {
       {},
       10_000n,
     ],
+    // What of a prediction does not come true is billed as output, for each choice.
+    ["a prediction", request({ size: { predictedBytes: 20 } }), {}, all + 2_000n],
+    [
+      "a prediction for several choices, with a maximum",
+      request({ size: { predictedBytes: 20, outputLimit: 100, choices: 3 } }),
+      {},
+      511n + 30_000n + 6_000n,
+    ],
     ["a slice that is all the model writes", request(), { sliceTokens: 1000 }, all],
     ["a price of requests", request(), { models: [model({ price: flat(77n) })] }, 77n],
   ])("is the whole for %s", (_, asked, setting, hold) => {
@@ -390,7 +398,7 @@ describe("a prompt", () => {
   it.each<[string, ModelRequest, Partial<CatalogueModel>]>([
     ["whose model is billed by seconds", request(), { unit: "second" }],
     ["whose model has no public tokenizer", request(), { tokenizerIsPublic: false }],
-    ["with a field that hides tokens", request({ size: { unboundedFields: ["prediction"] } }), {}],
+    ["with a field that hides tokens", request({ size: { unboundedFields: ["documents"] } }), {}],
     ["with a file that the catalogue does not bound", request({ size: { fileParts: 1 } }), {}],
     ["of a model that no one knows", request({ model: "new" }), {}],
   ])("cannot be counted: one %s", async (_, asked, changes) => {
@@ -420,6 +428,39 @@ describe("a prompt", () => {
     expect(await pricer.tighten(quote, body, 10n ** 9n)).toBeUndefined();
     expect(counted).toEqual([]);
     expect(await pricer.countPrompt(quote, body)).toBe(10);
+  });
+
+  // 100 for each token of output, 1 for each of the prompt and of the 40 bytes that a maximum adds.
+  it.each<[string, ModelRequest, bigint, number | undefined, number | null, boolean]>([
+    ["with its prompt counted", request(), 50_050n, undefined, 500, true],
+    ["with its prompt counted, a little less", request(), 50_049n, undefined, 499, true],
+    ["by a count that is known", request(), 50_060n, 20, 500, false],
+    ["for each of its choices", request({ size: { choices: 2 } }), 50_050n, undefined, 250, true],
+    ["at the model's maximum", request(), 10n ** 9n, undefined, 1000, false],
+    ["at nothing where not even the output fits", request(), 99n, undefined, 0, false],
+    [
+      "by its bytes where a field hides tokens",
+      request({ size: { unboundedFields: ["x"] } }),
+      50_050n,
+      undefined,
+      null,
+      false,
+    ],
+  ])("leaves a request that much output: %s", async (_, asked, room, known, expected, isCounted) => {
+    const { pricer, quote, counted } = counting(asked);
+    expect(await pricer.affordable(quote, body, room, known)).toBe(expected);
+    expect(counted).toHaveLength(isCounted ? 1 : 0);
+  });
+
+  it("leaves a request that much output: by its bytes where it cannot be counted, or names several models", async () => {
+    const { pricer, quote } = counting(request(), { tokenizerIsPublic: false });
+    expect(await pricer.affordable(quote, body, 50_550n)).toBe(499);
+    expect(await pricer.affordable(quote, body, 50_551n)).toBe(500);
+    const two = pricerOf({ models: [model(), model({ id: "other" })] });
+    const both = two.pricer.quote(naming({ models: ["other"] }), noon);
+    if (!both.ok) throw new Error("refused");
+    expect(await two.pricer.affordable(both.quote, body, 50_551n, 10)).toBe(500);
+    expect(two.asked).toEqual([]);
   });
 
   it("that was counted makes a lower hold that grows as before", async () => {

@@ -37,6 +37,7 @@ function modelWith(price: PriceVersion | null): CatalogueModel {
     unit: "token",
     imagesOnly: false,
     servedAs: [],
+    streams: "live",
     obeysMaxToolCalls: false,
   };
 }

@@ -16,6 +16,7 @@ import {
   budget,
   endAt,
   holdOf,
+  key,
   noon,
   openStore,
   posting,
@@ -195,4 +196,31 @@ it("reports by hour give days of which no hours are left in one row without an h
   expect(cost(byHour)).toBe(cost(whole));
   expect(cost(byDay)).toBe(cost(whole));
   expect(byDay[0]?.dimensions.day).toBe(berlin.dateOf(inDay.since));
+});
+
+it("keeps the charges of a session as long as its budget counts them", async () => {
+  using folder = tempFolder();
+  await using store = await open(folder.database);
+  const { ledger, sessions, keys } = store;
+  await keys.create(key("alice", { id: alice.key }));
+  const at = noon - 200 * dayMs;
+  const session = { id: "run_old", key: alice.key, tags: {}, budget: usd("5"), createdAt: at, expiresAt: at + dayMs };
+  await sessions.create({ ...session, endedAt: null }, null);
+  for (const [id, tags] of [
+    ["in", { session: "run_old" }],
+    ["out", {}],
+  ] as const) {
+    await ledger.hold(holdOf(id, usd("1"), { at, tags }));
+    await ledger.post(id, posting(1000, 1000), endAt(at));
+  }
+  const db = connectToWrite(folder.database);
+  using _ = { [Symbol.dispose]: () => db.close() };
+  expect(answer(db, prunePreview(horizons(rules)))).toMatchObject({ charges: 1 });
+  expect(await prune(db, rules)).toMatchObject({ charges: 1 });
+  expect(await ledger.verify()).toMatchObject({ differences: [] });
+  expect(await ledger.charge("in")).toBeDefined();
+  expect(await sessions.tidy(noon)).toBe(1);
+  expect(await prune(db, rules)).toMatchObject({ charges: 1 });
+  expect(await ledger.verify()).toMatchObject({ differences: [] });
+  expect(await ledger.charge("in")).toBeUndefined();
 });

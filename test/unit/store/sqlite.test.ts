@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import Database from "better-sqlite3";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { type PicoUsd, picoUsdMax, usd } from "../../../src/core/money.ts";
 import type { Clock } from "../../../src/ports/clock.ts";
 import { type Connection, connectToWrite, createPrivateFile } from "../../../src/store/sqlite/connection.ts";
@@ -121,6 +121,28 @@ describe("opening a database", () => {
         failure: { kind: "unusable" },
       });
       expect(existsSync(`${path}-serve`)).toBe(false);
+    }
+  });
+
+  it("takes a file for a ledger whose tables another process makes between its looks", async () => {
+    const { pragma } = Database.prototype;
+    for (const access of ["command", "serve"] as const) {
+      using folder = tempFolder();
+      createPrivateFile(folder.database);
+      const other = connectToWrite(folder.database);
+      let isMade = false;
+      using _ = vi.spyOn(Database.prototype, "pragma").mockImplementation(function (this: Connection, ...asked) {
+        const answer = pragma.apply(this, asked);
+        if (asked[0] === "user_version" && !isMade) {
+          isMade = true;
+          migrate(other);
+          other.close();
+        }
+        return answer;
+      });
+      await using store = await openStore({ path: folder.database, calendar: utc, clock, access });
+      expect(await store.ledger.verify()).toMatchObject({ differences: [] });
+      expect(isMade).toBe(true);
     }
   });
 

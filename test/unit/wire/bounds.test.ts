@@ -1,7 +1,6 @@
 import * as fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { promptBound, type ModelLimits } from "../../../src/core/bounds.ts";
-import { promptForms } from "../../../src/core/chat-text.ts";
 import { unchanged } from "../../../src/core/tokens.ts";
 import { createTokenCounter } from "../../../src/tokens/token-counter.ts";
 import { readChatRequest } from "../../../src/wire/chat-request.ts";
@@ -154,7 +153,9 @@ describe("the bound of a prompt", () => {
     responses: { requests: responsesRequest, read: readResponsesRequest },
   };
   const cases = (["o200k_base", "cl100k_base"] as const).flatMap((encoding) =>
-    promptForms.flatMap((form) => (["chat", "responses"] as const).map((endpoint) => ({ encoding, form, endpoint }))),
+    (["chat", "harmony"] as const).flatMap((form) =>
+      (["chat", "responses"] as const).map((endpoint) => ({ encoding, form, endpoint })),
+    ),
   );
 
   it.each(cases)(

@@ -222,7 +222,17 @@ describe("readChatRequest", () => {
     ["a free field in another letter case", request({ Temperature: 1 })],
     ["a field named like a built-in", text(',"constructor":1')],
     ["a field named __proto__", text(',"__proto__":{"n":5}')],
-    ["prediction", request({ prediction: { type: "content", content: "x" } })],
+    ["an unknown member of a prediction", request({ prediction: { type: "content", content: "x", wonder: 1 } })],
+    ["a prediction that is no object", request({ prediction: "x" })],
+    [
+      "a part of a prediction that is no text",
+      request({ prediction: { type: "content", content: [{ type: "file" }] } }),
+    ],
+    [
+      "an unknown part of a result",
+      withParts({ type: "tool_result", tool_use_id: "t", content: [{ type: "document" }] }),
+    ],
+    ["an unknown member of a thought", withParts({ type: "thinking", thinking: "x", image_url: { url: "https://x" } })],
     ["an unknown part", withParts({ type: "video_url", video_url: { url: "https://x" } })],
     ["a part without a type", withParts({ text: "x" })],
     ["a part that is no object", withParts("x")],
@@ -290,40 +300,43 @@ describe("readChatRequest", () => {
     expect(accepted(request(more)).unboundedFields).toEqual(fields);
   });
 
-  it.each<[string, object, string | null, string[]]>([
-    ["a service tier", { service_tier: "Priority" }, "priority", []],
-    ["a service tier that is no text", { service_tier: 1 }, "unknown", []],
+  it.each<[string, object, string | null, string[], string[]]>([
+    ["a service tier", { service_tier: "Priority" }, "priority", [], []],
+    ["a service tier that is no text", { service_tier: 1 }, "unknown", [], []],
     [
       "a hosted tool",
       { tools: [{ type: "function", function: {} }, { type: "web_search" }] },
       null,
       ["web_search_call"],
+      ["tools[1] (web_search)"],
     ],
     [
       "a tool of a dated type, twice",
       { tools: [{ type: "web_search_2025_08_26" }, { type: "web_search_20250305" }] },
       null,
       ["web_search_call"],
+      ["tools[0] (web_search_2025_08_26)", "tools[1] (web_search_20250305)"],
     ],
-    ["a tool without a type", { tools: [{ function: {} }] }, null, ["other_call"]],
-    ["a tool that is no object", { tools: ["web_search"] }, null, ["other_call"]],
+    ["a tool without a type", { tools: [{ function: {} }] }, null, ["other_call"], ["tools[0]"]],
+    ["a tool that is no object", { tools: ["web_search"] }, null, ["other_call"], ["tools[0]"]],
+    ["a tool without a list around it", { tools: { type: "mcp" } }, null, ["mcp_call"], ["tools[0] (mcp)"]],
+    [
+      "a tool of responses",
+      { tools: [{ type: "local_shell" }] },
+      null,
+      ["local_shell_call"],
+      ["tools[0] (local_shell)"],
+    ],
     [
       "a tool's type in another letter case",
       { tools: [{ type: "function", TYPE: "web_search" }] },
       null,
       ["other_call"],
+      ["tools[0]"],
     ],
-    ["a search by a field", { web_search_options: {} }, null, ["web_search_call"]],
-  ])("names %s, whose price decides what it costs", (_, more, serviceTier, calls) => {
-    const hostedTools =
-      calls.length === 0
-        ? null
-        : {
-            calls,
-            fields: ["web_search_options" in more ? "web_search_options" : "tools"],
-            areShown: false,
-            callsMax: undefined,
-          };
+    ["a search by a field", { web_search_options: {} }, null, ["web_search_call"], ["web_search_options"]],
+  ])("names %s, whose price decides what it costs", (_, more, serviceTier, calls, fields) => {
+    const hostedTools = calls.length === 0 ? null : { calls, fields, areShown: false, callsMax: undefined };
     expect(accepted(request(more)).terms).toEqual({ serviceTier, hostedTools });
   });
 

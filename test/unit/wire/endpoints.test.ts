@@ -148,7 +148,7 @@ describe("the usage of an answer, in its endpoint's words", () => {
     for (const [length, kept] of [
       [256, 256],
       [257, 256],
-      [5_000_000, 256],
+      [1_000_000, 256],
     ] as const) {
       for (const { route } of [...endpoints, passthrough]) {
         const models = bodies.map(
@@ -319,6 +319,35 @@ describe("what a request says of its cost", () => {
       { numRuns: runs(1000) },
     );
   });
+});
+
+it("a response that is cut ends with an event that Codex shows and does not try again, and one that the SDKs raise", () => {
+  const message = "It broke.";
+  for (const refusal of [
+    { code: "gateway_stream_broken", message },
+    { code: "gateway_unreachable", message },
+    { code: "overloaded", message },
+  ] as const) {
+    const [failed, raised, ...others] = at("/v1/responses")
+      .breakEvent(refusal)
+      .split(/(?<=\n\n)/);
+    expect(others).toEqual([]);
+    expect(raised).toBe(typedRefusalEvent(refusal));
+    const [name, data = ""] = (failed ?? "").split("\n");
+    expect(name).toBe("event: response.failed");
+    expect(JSON.parse(data.slice("data: ".length))).toEqual({
+      type: "response.failed",
+      sequence_number: 0,
+      response: expect.objectContaining({
+        object: "response",
+        status: "failed",
+        // Any other code is tried again, or replaces our words.
+        error: { code: "invalid_prompt", message },
+        output: [],
+        usage: null,
+      }) as unknown,
+    });
+  }
 });
 
 it("a broken stream of events with types ends with one that both kinds of clients raise", () => {

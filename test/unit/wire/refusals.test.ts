@@ -93,6 +93,11 @@ const cases: { readonly [Code in RefusalCode]: Expected } = {
   not_found: { refusal: { code: "not_found", message: "x" }, status: 404 },
   request_too_large: { refusal: { code: "request_too_large", limitBytes: 5 }, status: 413 },
   request_timeout: { refusal: { code: "request_timeout" }, status: 408 },
+  websocket_unsupported: {
+    refusal: { code: "websocket_unsupported" },
+    status: 426,
+    headers: { upgrade: "HTTP/1.1", connection: "upgrade, close" },
+  },
   unsupported_encoding: { refusal: { code: "unsupported_encoding", encoding: "gzip" }, status: 415 },
   unknown_host: { refusal: { code: "unknown_host", host: 'a"b' }, status: 421 },
   rate_limit_exceeded: {

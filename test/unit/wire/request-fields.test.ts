@@ -2,7 +2,14 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { endpoints } from "../../../src/wire/endpoints/endpoints.ts";
 import { passthrough } from "../../../src/wire/endpoints/passthrough.ts";
-import { chatParts, messageMembers, responseItems, responseParts } from "../../../src/wire/field-table.ts";
+import {
+  chatParts,
+  includedData,
+  messageMembers,
+  responseItems,
+  responseParts,
+  responseTools,
+} from "../../../src/wire/field-table.ts";
 import type { ModelRequest } from "../../../src/wire/model-request.ts";
 import { withHeadersAndQuery } from "../../../src/wire/request-line.ts";
 import type { RequestFields } from "../../../src/wire/request-fields.ts";
@@ -72,6 +79,16 @@ describe("the official SDK knows no field that the table does not", () => {
     ["function_call", responseItems, "responses/responses", "ResponseFunctionToolCall"],
     ["custom_tool_call", responseItems, "responses/responses", "ResponseCustomToolCall"],
     ["custom_tool_call_output", responseItems, "responses/responses", "ResponseCustomToolCallOutput"],
+    ["reasoning", responseItems, "responses/responses", "ResponseReasoningItem"],
+    ["tool_search_call", responseItems, "responses/responses", "ToolSearchCall"],
+    ["tool_search_output", responseItems, "responses/responses", "ResponseToolSearchOutputItemParam"],
+    ["additional_tools", responseItems, "responses/responses", "AdditionalTools"],
+    ["local_shell_call", responseItems, "responses/responses", "LocalShellCall"],
+    ["local_shell_call_output", responseItems, "responses/responses", "LocalShellCallOutput"],
+    ["shell_call", responseItems, "responses/responses", "ShellCall"],
+    ["shell_call_output", responseItems, "responses/responses", "ShellCallOutput"],
+    ["apply_patch_call", responseItems, "responses/responses", "ApplyPatchCall"],
+    ["apply_patch_call_output", responseItems, "responses/responses", "ApplyPatchCallOutput"],
     ["input_text", responseParts, "responses/responses", "ResponseInputText"],
     ["input_image", responseParts, "responses/responses", "ResponseInputImage"],
     ["input_file", responseParts, "responses/responses", "ResponseInputFile"],
@@ -80,6 +97,28 @@ describe("the official SDK knows no field that the table does not", () => {
     const known = kinds.get(type);
     if (typeof known !== "object") throw new Error(`${type} has no members`);
     expect(declared(file, name).filter((field) => known.meaningOf(field) === undefined)).toEqual([]);
+  });
+
+  it.each([
+    ["namespace", "NamespaceTool"],
+    ["shell", "FunctionShellTool"],
+    ["apply_patch", "ApplyPatchTool"],
+    ["tool_search", "ToolSearchTool"],
+    ["local_shell", "LocalShell"],
+  ])("in a tool: %s", (type, name) => {
+    const known = responseTools.get(type);
+    if (typeof known !== "object") throw new Error(`${type} has no members`);
+    expect(declared("responses/responses", name).filter((field) => known.meaningOf(field) === undefined)).toEqual([]);
+  });
+
+  it("in what an answer may include", () => {
+    const text = readFileSync(
+      new URL("../../../node_modules/openai/resources/responses/responses.d.ts", import.meta.url),
+      "utf8",
+    );
+    const named = /type ResponseIncludable = ([^;]*);/.exec(text)?.[1]?.match(/(?<=')[^' |]+(?=')/g) ?? [];
+    expect(named).toContain("reasoning.encrypted_content");
+    expect(named.filter((name) => !includedData.has(name))).toEqual([]);
   });
 });
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { LineEnds, SseReader } from "../../../src/wire/sse.ts";
 import { liveBufferBytes } from "../../support/memory.ts";
 import { cutAt, cuts, everyByte, eventStreams, referenceEvents } from "./streams.ts";
-import { runs } from "../../support/effort.ts";
+import { runs, size } from "../../support/effort.ts";
 
 function read(chunks: readonly Buffer[], how: { readonly finish: boolean } = { finish: true }): string[] {
   const events: string[] = [];
@@ -67,30 +67,32 @@ describe("SseReader", () => {
   });
 
   const megabyte = "x".repeat(1024 * 1024);
+  /** Beyond the 16 that are kept of one event. */
+  const megabytes = size(100, 50);
   it.each<[string, () => Iterable<string>]>([
     [
       "one line",
       function* () {
         yield "data: ";
-        for (let count = 0; count < 100; count++) yield megabyte;
+        for (let count = 0; count < megabytes; count++) yield megabyte;
         yield "\n\n";
       },
     ],
     [
       "many lines",
       function* () {
-        for (let count = 0; count < 100; count++) yield `data: ${megabyte}\n`;
+        for (let count = 0; count < megabytes; count++) yield `data: ${megabyte}\n`;
         yield "\n";
       },
     ],
     [
       "empty lines without an end",
       function* () {
-        for (let count = 0; count < 40; count++) yield "data:\n".repeat(100_000);
+        for (let count = 0; count < (megabytes * 2) / 5; count++) yield "data:\n".repeat(100_000);
         yield "\n";
       },
     ],
-  ])("reports an event of 100 MB by its bytes as it comes, and reads on: %s", (_, pieces) => {
+  ])(`reports an event of ${megabytes} MB by its bytes as it comes, and reads on: %s`, (_, pieces) => {
     const events: string[] = [];
     let unreadable = 0;
     const reader = new SseReader(
@@ -129,14 +131,14 @@ describe("SseReader", () => {
     }
   });
 
-  it("leaves nothing out for a comment of 100 MB", () => {
+  it(`leaves nothing out for a comment of ${megabytes} MB`, () => {
     const events: string[] = [];
     const reader = new SseReader(
       (data) => events.push(data),
       () => expect.unreachable("a comment is no output"),
     );
     reader.feed(Buffer.from("data: a\n: "));
-    for (let count = 0; count < 100; count++) reader.feed(Buffer.from(megabyte));
+    for (let count = 0; count < megabytes; count++) reader.feed(Buffer.from(megabyte));
     reader.feed(Buffer.from("\ndata: b\n\n"));
     expect(events).toEqual(["a\nb"]);
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readRefusedCreation, isTaskId, readTaskRecord } from "../../../src/wire/task.ts";
+import { isTaskId, readRefusedCreation, readTaskRecord, tasksNamed } from "../../../src/wire/task.ts";
 import { readTaskRequest } from "../../../src/wire/task-request.ts";
 import { finalStatusOf } from "../../../src/core/tasks.ts";
 import { conversationRecord, musicRecord, record, videoRecord } from "../../support/task-records.ts";
@@ -204,4 +204,17 @@ describe("a task's creation", () => {
       refusal: { code: "invalid_request", param, message },
     });
   });
+});
+
+describe("the tasks that an answer names", () => {
+  it.each([..."task_id"].map((letter, index) => [letter, index] as const))(
+    "are found where %s of task_id is written as an escape",
+    (letter, index) => {
+      const code = letter.charCodeAt(0).toString(16).padStart(4, "0");
+      for (const escape of [`\\u${code}`, `\\u${code.toUpperCase()}`]) {
+        const name = `${"task_id".slice(0, index)}${escape}${"task_id".slice(index + 1)}`;
+        expect(tasksNamed(Buffer.from(`{"data":{"${name}":"t-1"}}`))).toEqual(new Set(["t-1"]));
+      }
+    },
+  );
 });

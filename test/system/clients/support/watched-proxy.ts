@@ -1,6 +1,6 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { IncomingMessage } from "node:http";
-import { expect } from "vitest";
+import { afterAll, beforeEach, expect } from "vitest";
 import type { Charge } from "../../../../src/core/charge.ts";
 import type { BilledCall } from "../../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../../src/sandbox/server.ts";
@@ -16,7 +16,7 @@ export interface Endpoint {
 
 /** The real proxy before the sandbox, and what each side has seen of one client's call. */
 export interface WatchedProxy extends AsyncDisposable {
-  /** With a budget that pays for everything. */
+  /** With a hard budget of 0.50 USD, or what the test says. */
   readonly rich: Endpoint;
   /** With a budget that pays for nothing. */
   readonly poor: Endpoint;
@@ -36,13 +36,24 @@ export interface Seen {
   readonly billed: readonly BilledCall[];
 }
 
-export async function startWatchedProxy(): Promise<WatchedProxy> {
+/** One for all tests of a file; each begins with a gateway as usual, and with books that were read. */
+export async function proxyOfFile(): Promise<WatchedProxy> {
+  const proxy = await startWatchedProxy();
+  afterAll(() => proxy[Symbol.asyncDispose]());
+  beforeEach(async () => {
+    proxy.gatewayWill(undefined);
+    await proxy.seen();
+  });
+  return proxy;
+}
+
+export async function startWatchedProxy({ budget = "0.50" } = {}): Promise<WatchedProxy> {
   await using owned = new AsyncDisposableStack();
   let fate: string | undefined;
   const proxy = owned.use(await startProxy({ sandbox: { scenario: () => fate } }));
   const baseURL = `${proxy.url}/v1`;
   const endpoint = (apiKey: string): Endpoint => ({ baseURL, apiKey });
-  await proxy.budget("key:alice", "100", "1mo");
+  await proxy.budget("key:alice", budget, "1mo");
   const poor = endpoint(await proxy.addKey("poor"));
   await proxy.budget("key:poor", "0.000001", "1d");
   const door = owned.use(doorOf(proxy));
@@ -112,9 +123,20 @@ export function otherAsBilled({ charges, billed, atFarebox }: Seen, route: strin
   return charge;
 }
 
+/** Each charge is what the gateway billed, and they are of these routes, in whatever order. */
+export function allAsBilled({ charges, billed, atFarebox }: Seen, routes: readonly string[]): void {
+  expect(atFarebox.toSorted()).toEqual(routes.toSorted());
+  expect(charges.map(({ route }) => route).toSorted()).toEqual(routes.toSorted());
+  expect(charges.map(({ state, status, overage }) => ({ state, status, overage }))).toEqual(
+    routes.map(() => ({ state: "posted", status: 200, overage: 0n })),
+  );
+  const costs = (all: readonly { readonly cost: bigint | null }[]) => all.map(({ cost }) => String(cost)).toSorted();
+  expect(costs(charges)).toEqual(costs(billed));
+}
+
 /** One request reached Farebox, and it went no further and cost nothing. */
-export function refusedAtTheDoor(seen: Seen): void {
-  expect(seen).toEqual({ atFarebox: ["/v1/chat/completions"], atGateway: [], charges: [], billed: [] });
+export function refusedAtTheDoor(seen: Seen, atFarebox: readonly string[] = ["/v1/chat/completions"]): void {
+  expect(seen).toEqual({ atFarebox, atGateway: [], charges: [], billed: [] });
 }
 
 /** What the gateway answers to this body, asked without a proxy: same body, same answer. */

@@ -1,0 +1,20 @@
+import type { z } from "zod";
+import { adminRoutes } from "../../src/http/admin/routes.ts";
+import { cell, code, table } from "./markdown.ts";
+
+/** Every route of the admin API with what it takes, from the table that serves them. */
+export function adminRoutesTable(): string {
+  return table(
+    ["route", "role", "parameters and fields", ""],
+    adminRoutes("").map(({ method, path, role, query, body, summary }) => [
+      code(`${method.toUpperCase()} ${path}`),
+      role,
+      [...namesOf(query), ...namesOf(body)].map(code).join(", "),
+      cell(summary),
+    ]),
+  );
+}
+
+function namesOf(schema: z.ZodObject | null): string[] {
+  return schema === null ? [] : Object.keys(schema.shape);
+}

@@ -1,0 +1,80 @@
+import type { Command, Option } from "commander";
+import type { CliContext } from "../../src/cli/context.ts";
+import { buildProgram } from "../../src/cli/program.ts";
+import { settingFlagsHeading } from "../../src/cli/setting-flags.ts";
+import { billingErrors } from "../../src/sandbox/billing-errors.ts";
+import { capitalized, cell, code, table } from "./markdown.ts";
+
+/** What a command line declares, for reading only. */
+export interface DeclaredCommand {
+  /** With the program's: "farebox keys create". */
+  readonly name: string;
+  readonly command: Command;
+  /** What is below the options in its help, its examples among it. */
+  readonly after: string;
+}
+
+/** Every command that can be run, in the order of the help. */
+export function declaredCommands(): readonly DeclaredCommand[] {
+  let written = "";
+  const context = {
+    adapters: {
+      version: "",
+      sandboxScenarios: [],
+      sandboxBillingErrors: Object.entries(billingErrors).map(([usage, description]) => ({ usage, description })),
+    },
+    io: { stdout: { write: (text: string) => (written += text) } },
+    run: () => () => Promise.resolve(),
+  };
+  const below = (command: Command, name: string): DeclaredCommand[] => {
+    written = "";
+    command.outputHelp();
+    const after = written.slice(written.indexOf(command.helpInformation()) + command.helpInformation().length);
+    const runs = command.commands.length === 0 || command.options.length > 0;
+    return [
+      ...(runs ? [{ name, command, after }] : []),
+      ...command.commands.flatMap((each) => below(each, `${name} ${each.name()}`)),
+    ];
+  };
+  const program = buildProgram(context as unknown as CliContext);
+  return program.commands.flatMap((each) => below(each, `farebox ${each.name()}`));
+}
+
+/** A section for each command: what it does, how it is called, its options and its examples. */
+export function commandSections(): string {
+  return declaredCommands().map(section).join("\n\n");
+}
+
+function section({ name, command, after }: DeclaredCommand): string {
+  const ofSettings = ({ helpGroupHeading }: Option) => helpGroupHeading === settingFlagsHeading;
+  const options = command.options.filter((option) => !ofSettings(option));
+  const settings = command.options.filter(ofSettings).map(({ long }) => code(long ?? ""));
+  const words = command.registeredArguments.map((argument) => {
+    const word = argument.name() + (argument.variadic ? "..." : "");
+    return argument.required ? `<${word}>` : `[${word}]`;
+  });
+  const examples = [...after.matchAll(/^ {2}\$ (.*)$/gm)].map(([, line = ""]) => line);
+  return [
+    `## ${name}`,
+    `${capitalized(command.description())}.`,
+    ["```", [name, ...words].join(" "), "```"].join("\n"),
+    ...(options.length > 0
+      ? [
+          table(
+            ["option", "meaning"],
+            options.map((option) => [code(option.flags), meaningOf(option)]),
+          ),
+        ]
+      : []),
+    ...(settings.length > 0
+      ? [`Flags of [settings](settings.md): ${settings.length > 9 ? "all" : settings.join(", ")}.`]
+      : []),
+    ...(examples.length > 0 ? [["```sh", ...examples, "```"].join("\n")] : []),
+  ].join("\n\n");
+}
+
+function meaningOf({ description, defaultValue, argChoices }: Option): string {
+  const choices = argChoices === undefined ? "" : ` (${argChoices.join(", ")})`;
+  const plain = typeof defaultValue === "string" || typeof defaultValue === "number";
+  return cell(description + choices) + (plain ? ` (default: ${defaultValue})` : "");
+}

@@ -1,0 +1,210 @@
+import type { Shortage } from "../../src/core/budget.ts";
+import { usd } from "../../src/core/money.ts";
+import type { LimitMet } from "../../src/core/limits.ts";
+import type { Refusal, RefusalCode } from "../../src/core/refusals.ts";
+import { refusalAnswer } from "../../src/wire/refusals.ts";
+import { code, table } from "./markdown.ts";
+
+const shortage: Shortage = {
+  window: {
+    budget: { id: "", scope: { kind: "all" }, period: "1d", mode: "hard", limit: usd("1.00"), warnPercent: null },
+    subject: "",
+    start: 0,
+    end: null,
+    spent: usd("1.00"),
+    held: usd("0.00"),
+  },
+  needed: usd("0.30"),
+  exhausted: true,
+};
+const met: LimitMet = { scope: "key:alice", kind: "rpm", limit: 60, needed: null };
+const message = "";
+
+interface Explained<Code extends RefusalCode> {
+  /** One refusal of this code: its status and headers are the product's own. */
+  readonly refusal: Extract<Refusal, { code: Code }>;
+  readonly meaning: string;
+  readonly advice: string;
+}
+
+const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
+  invalid_json: {
+    refusal: { code: "invalid_json", message },
+    meaning: "The body is not JSON, or two readers could understand it differently.",
+    advice: "Send one JSON object, each member once.",
+  },
+  invalid_request: {
+    refusal: { code: "invalid_request", message, param: null },
+    meaning: "Something in the request is missing, malformed or refused; `param` names it.",
+    advice: "Change what the message names.",
+  },
+  model_not_priced: {
+    refusal: { code: "model_not_priced", model: "", underBudget: true },
+    meaning: "The model has no price, and the key is under a hard budget or `FAREBOX_UNPRICED` is `refuse`.",
+    advice: "[Add a price](prices.md#prices-of-your-own), or use a model of `farebox prices list`.",
+  },
+  cost_not_bounded: {
+    refusal: { code: "cost_not_bounded", model: "", fields: [""], why: null },
+    meaning:
+      "Under a hard budget: a field or tool can cost more than Farebox can bound. Counted as `cost_not_bounded`.",
+    advice:
+      "Leave out what the message names ([fields that change the price](endpoints.md#fields-that-change-the-price)).",
+  },
+  invalid_api_key: {
+    refusal: { code: "invalid_api_key", message },
+    meaning: "No key, an unknown, revoked or expired one, or two that differ.",
+    advice: "`farebox keys list` shows its state; `farebox keys create` makes one.",
+  },
+  budget_exceeded: {
+    refusal: { code: "budget_exceeded", shortage, scopeName: "all" },
+    meaning: "A hard budget cannot pay for the most that the request can cost. In a stream: it cannot pay on.",
+    advice:
+      "Set the maximum output to `metadata.affordable_output_tokens`, wait for `metadata.resets_at`, or [raise the budget](budgets.md).",
+  },
+  budget_held: {
+    refusal: { code: "budget_held", shortage, scopeName: "all" },
+    meaning: "The budget has room once running requests have settled.",
+    advice: "Retry after `retry-after`.",
+  },
+  model_not_allowed: {
+    refusal: { code: "model_not_allowed", model: "" },
+    meaning: "The key or its team may not use a model that the request names.",
+    advice: "`farebox keys update NAME --models …`, or ask for another model.",
+  },
+  read_only: {
+    refusal: { code: "read_only" },
+    meaning: "The admin token is a viewer's.",
+    advice: "Use an editor's token ([tokens](admin-api.md#tokens)).",
+  },
+  admin_refused: {
+    refusal: { code: "admin_refused", message, retryAfterSeconds: null },
+    meaning:
+      "Admin API: no valid token. After many failures from one address it is 429 `rate_limit_exceeded`. Counted as `admin_refused`.",
+    advice: "`farebox admins list`; an internal key opens nothing here.",
+  },
+  conflict: {
+    refusal: { code: "conflict", message },
+    meaning: "It exists already, is in use, or contradicts an earlier request with the same idempotency key.",
+    advice: "As the message says.",
+  },
+  method_not_allowed: {
+    refusal: { code: "method_not_allowed", allow: ["GET"] },
+    meaning: "The path takes other methods; the header `allow` lists them.",
+    advice: "Use one of those.",
+  },
+  unsupported_media_type: {
+    refusal: { code: "unsupported_media_type", contentType: "" },
+    meaning: "The body is not declared as JSON.",
+    advice: "Send `content-type: application/json`.",
+  },
+  cross_site: {
+    refusal: { code: "cross_site", origin: null },
+    meaning: "A web page of another origin called.",
+    advice: "Name the origin in `FAREBOX_CORS_ORIGINS`.",
+  },
+  not_found: {
+    refusal: { code: "not_found", message },
+    meaning: "No such path, task or charge, or one of another key.",
+    advice: "Check the path ([endpoints](endpoints.md)); `FAREBOX_PASSTHROUGH=all` passes further ones.",
+  },
+  request_too_large: {
+    refusal: { code: "request_too_large", limitBytes: 1 },
+    meaning: "The body is larger than `FAREBOX_BODY_LIMIT`.",
+    advice: "Send less, or raise the setting.",
+  },
+  request_timeout: {
+    refusal: { code: "request_timeout" },
+    meaning: "Less than 1 kB of the body came within a minute.",
+    advice: "Check the network and any proxy in front of Farebox.",
+  },
+  unsupported_encoding: {
+    refusal: { code: "unsupported_encoding", encoding: "gzip" },
+    meaning: "The body is compressed.",
+    advice: "Send it without `content-encoding`.",
+  },
+  websocket_unsupported: {
+    refusal: { code: "websocket_unsupported" },
+    meaning: "A WebSocket was asked for.",
+    advice: "Use HTTP with `stream: true`; Codex does so on its own.",
+  },
+  unknown_host: {
+    refusal: { code: "unknown_host", host: "" },
+    meaning: "Farebox listens on loopback, and the `Host` is another name.",
+    advice:
+      "Use `127.0.0.1` or `localhost`; behind a [reverse proxy](deploy.md#behind-a-reverse-proxy) set the header.",
+  },
+  rate_limit_exceeded: {
+    refusal: { code: "rate_limit_exceeded", met, retryAfterSeconds: 1 },
+    meaning: "A limit of requests or tokens a minute is reached; `metadata` names it.",
+    advice: "Retry after `retry-after`. With `x-should-retry: false` the prompt alone is above the limit.",
+  },
+  concurrency_limit: {
+    refusal: { code: "concurrency_limit", met: { ...met, kind: "parallel" }, retryAfterSeconds: 1 },
+    meaning: "Too many parallel requests of the key or team, or tasks of the account.",
+    advice: "Retry once one has ended.",
+  },
+  gateway_unreachable: {
+    refusal: { code: "gateway_unreachable", message },
+    meaning:
+      "No connection to the gateway (costs nothing), or a plain answer that broke off (charged at its hold, `assumed`).",
+    advice: "`farebox doctor` names the cause: name, port or certificate.",
+  },
+  gateway_redirect: {
+    refusal: { code: "gateway_redirect" },
+    meaning: "The gateway redirected to another origin, which is not followed.",
+    advice: "Set `FAREBOX_GATEWAY_URL` to the address that the gateway answers on.",
+  },
+  gateway_timeout: {
+    refusal: { code: "gateway_timeout", timeoutMs: 1000 },
+    meaning: "The gateway was silent for `FAREBOX_GATEWAY_TIMEOUT`. Charged at its hold, `assumed`.",
+    advice: "Raise it for slow models.",
+  },
+  gateway_stream_broken: {
+    refusal: { code: "gateway_stream_broken", message },
+    meaning: "In a stream: the gateway broke off before its end. What was delivered is charged (`partial`).",
+    advice: "Send it again; many of them: ask the gateway's operator.",
+  },
+  ledger_unavailable: {
+    refusal: { code: "ledger_unavailable" },
+    meaning: "The ledger cannot be written, so nothing is forwarded.",
+    advice: "[The ledger's disk](troubleshooting.md#the-ledgers-disk). Farebox continues without a restart.",
+  },
+  balance_floor: {
+    refusal: { code: "balance_floor" },
+    meaning: "The gateway's balance is under `FAREBOX_BALANCE_FLOOR`.",
+    advice: "Top up the account, or lower the floor.",
+  },
+  overloaded: {
+    refusal: { code: "overloaded", message },
+    meaning: "Bodies in memory reach `FAREBOX_BODY_MEMORY`, or Farebox is shutting down.",
+    advice: "Retry; raise the setting where it happens under normal load.",
+  },
+  internal_error: {
+    refusal: { code: "internal_error" },
+    meaning: "A bug.",
+    advice: "Report the log line with this `x-farebox-request-id`.",
+  },
+};
+
+/** Every code with which Farebox refuses, by status; status and code are those of a real refusal. */
+export function errorCodesTable(): string {
+  const rows = Object.values(explained).map(({ refusal, meaning, advice }) => {
+    const { status, headers, body } = refusalAnswer(refusal);
+    const { error } = JSON.parse(body) as { error: { code: string; type: string } };
+    const never = headers.some(([name, value]) => name === "x-should-retry" && value === "false");
+    return {
+      status,
+      cells: [
+        code(error.code),
+        String(status),
+        code(error.type),
+        meaning,
+        never ? `${advice} Not retried by SDKs.` : advice,
+      ],
+    };
+  });
+  return table(
+    ["`x-farebox-error`", "status", "`error.type`", "meaning", "what to do"],
+    rows.toSorted((a, b) => a.status - b.status).map(({ cells }) => cells),
+  );
+}

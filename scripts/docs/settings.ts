@@ -1,0 +1,27 @@
+import { settingNames, settingOf, variableOf, type SettingName } from "../../src/config/table.ts";
+import { cell, code, table } from "./markdown.ts";
+
+/** Settings that `serve` cannot do without. */
+const needed: ReadonlySet<SettingName> = new Set(["gateway_url", "gateway_api_key"]);
+
+/** Every setting, in the order of the table in code. */
+export function settingsRows(): string {
+  return table(
+    ["variable", "default", "meaning", "values"],
+    settingNames.map((name) => {
+      const { default: fallback, meaning, page } = settingOf(name);
+      const more = page === undefined ? "" : ` ([more](${page}))`;
+      const none = needed.has(name) ? "none; `serve` needs it" : "none";
+      return [code(variableOf(name)), fallback === null ? none : code(fallback), cell(meaning) + more, values(name)];
+    }),
+  );
+}
+
+/** What the setting takes, as its own error says it. */
+function values(name: SettingName): string {
+  const { kind } = settingOf(name);
+  const refused = kind.parse("\0");
+  if (refused.ok) throw new Error(`${name} takes anything`);
+  const allowed = cell(refused.problem.replace(/^must be /, "").replace(/, written as .*, such as /, ", such as "));
+  return kind.secret ? `${allowed}; a secret` : allowed;
+}

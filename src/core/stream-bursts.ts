@@ -1,0 +1,104 @@
+import { reserveTokens, type Slices } from "./slices.ts";
+
+/*
+ * Slices are safe only where a gateway generates while it streams. A stream that brings more at once than the reserve covers
+ * marks its model, and a marked model's answers are held whole. docs/decisions/0013-a-burst-marks-a-model.md
+ */
+
+/** `live`: the gateway generates while it streams. `burst`: an answer may come at once. */
+export const streamKinds = ["live", "burst"] as const;
+export type StreamKind = (typeof streamKinds)[number];
+
+/** A model whose answers came at once, for a key, or for all. */
+export interface BurstMark {
+  /** The key's id, or `everyKey`. */
+  readonly key: string;
+  readonly model: string;
+  /** The last burst. Milliseconds since 1970 UTC. */
+  readonly at: number;
+  /** Streams that came live since. */
+  readonly live: number;
+}
+
+/** What a watched stream showed of a model. */
+export interface StreamSeen {
+  readonly key: string;
+  readonly model: string;
+  readonly kind: StreamKind;
+}
+
+/** The mark of all keys; no key has this id. */
+export const everyKey = "*";
+export const markMs = 3_600_000;
+export const liveStreamsMin = 3;
+/** A mark that no stream ends is forgotten after so long. */
+export const markKeptMs = 30 * 86_400_000;
+
+/** Returns the marks of a model after a stream; `marks` are all of its marks before. */
+export function marksAfter(before: readonly BurstMark[], { key, model, kind }: StreamSeen, at: number): BurstMark[] {
+  const marks = before.filter((mark) => mark.at >= at - markKeptMs);
+  const isNear = (mark: BurstMark) => Math.abs(at - mark.at) < markMs;
+  if (kind === "live") {
+    return marks
+      .map((mark) => (mark.key === key || mark.key === everyKey ? { ...mark, live: mark.live + 1 } : mark))
+      .filter((mark) => isNear(mark) || mark.live < liveStreamsMin);
+  }
+  const others = marks.filter((mark) => mark.key !== key && mark.key !== everyKey);
+  const ofAll = marks.filter((mark) => mark.key === everyKey);
+  const isForAll = ofAll.length > 0 || others.some(isNear);
+  const fresh = (whose: string): BurstMark => ({ key: whose, model, at, live: 0 });
+  return [...others, fresh(key), ...(isForAll ? [fresh(everyKey)] : [])];
+}
+
+/** Text within so long counts as arriving at once. Milliseconds. */
+const atOnceMs = 100;
+/** Two seconds of a live stream: what a stall of the network or of this process holds back. */
+const atOnceTokensMin = 256;
+/** What a live gateway may have generated in each second in which nothing was read. */
+const pausedTokensPerSecond = 500;
+/** Roughly; the tokenizer is not asked. */
+const bytesPerToken = 4;
+
+/** Judges whether a stream comes as it is generated, by its text alone. */
+export class BurstJudge {
+  readonly #tokensMax: number;
+  #all = 0;
+  /** Since the last look. */
+  #fresh = 0;
+  #inWindow = 0;
+  #windowAt = -Infinity;
+  #pausedAtWindow = 0;
+  #pausedAtLook = 0;
+  isBurst = false;
+
+  constructor(slices: Pick<Slices, "sliceTokens">) {
+    this.#tokensMax = Math.max(reserveTokens(slices), atOnceTokensMin);
+  }
+
+  /** Whether it wrote enough to tell, and came live. */
+  get isLive(): boolean {
+    return !this.isBurst && this.#all > this.#tokensMax * bytesPerToken;
+  }
+
+  wrote(bytes: number): void {
+    this.#fresh += bytes;
+  }
+
+  /** After each chunk. True once, where the stream shows itself as a burst. `pausedMs`: how long nothing was read so far. */
+  look(now: number, pausedMs: number): boolean {
+    if (now - this.#windowAt > atOnceMs) {
+      this.#windowAt = now;
+      this.#inWindow = 0;
+      this.#pausedAtWindow = this.#pausedAtLook;
+    }
+    this.#pausedAtLook = pausedMs;
+    this.#all += this.#fresh;
+    this.#inWindow += this.#fresh;
+    this.#fresh = 0;
+    const paused = pausedMs - this.#pausedAtWindow;
+    const most = this.#tokensMax + (paused / 1000) * pausedTokensPerSecond;
+    if (this.isBurst || this.#inWindow <= most * bytesPerToken) return false;
+    this.isBurst = true;
+    return true;
+  }
+}

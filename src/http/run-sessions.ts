@@ -1,0 +1,109 @@
+import { beginSession, newSessionSchema, type NewSession, type RunSessionTools } from "../admin/run-sessions.ts";
+import type { RunSession } from "../core/run-sessions.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Exchange, HeaderList } from "../ports/exchange.ts";
+import type { KeyStore } from "../ports/key-store.ts";
+import type { FigureLedger } from "../ports/ledger.ts";
+import type { RunSessions } from "../ports/run-sessions.ts";
+import { credentialOf, type Authenticate, type Keyring } from "../proxy/authenticate.ts";
+import { notForwarded, refuse, withKey, type Handler, type Summary } from "../proxy/handler.ts";
+import { isoTime } from "../reporting/names.ts";
+import { sessionJson } from "../reporting/run-session.ts";
+import { readFields, readJsonBody } from "./admin/input.ts";
+import type { Route } from "./http-app.ts";
+
+export interface RunSessionParts {
+  readonly authenticate: Authenticate;
+  readonly keyring: Pick<Keyring, "sessionOf">;
+  readonly sessions: RunSessions;
+  readonly keys: Pick<KeyStore, "findById">;
+  readonly latest: FigureLedger;
+  readonly clock: Clock;
+}
+
+const json: HeaderList = [
+  ["content-type", "application/json"],
+  ["cache-control", "no-store"],
+];
+const path = "/v1/farebox/sessions";
+const bodyBytesMax = 64 * 1024;
+
+/** Sessions of `farebox run`: a key begins them, the key or the session's credential shows and ends them. */
+export function runSessionRoutes(parts: RunSessionParts): readonly Route[] {
+  return [
+    { method: "post", path, handler: begin(parts) },
+    { method: "get", path: `${path}/:id`, handler: show(parts) },
+    { method: "delete", path: `${path}/:id`, handler: end(parts) },
+  ];
+}
+
+function begin({ authenticate, sessions, clock }: RunSessionParts): Handler {
+  return withKey(authenticate, async (exchange, { key, session }) => {
+    if (session !== undefined) return refuse(exchange, ofSession);
+    if (key === null) return refuse(exchange, withoutKey);
+    const read = await exchange.readBody(bodyBytesMax);
+    if (!read.ok) return read.refusal === null ? notForwarded : refuse(exchange, read.refusal);
+    const wish =
+      read.bytes.length === 0
+        ? readFields(newSessionSchema, {}, "body")
+        : readJsonBody(read.bytes, exchange.header("content-type"), newSessionSchema);
+    read.release();
+    if (!wish.ok) return refuse(exchange, wish.refusal);
+    const tools: RunSessionTools = { sessions, clock };
+    const begun = await beginSession(tools, key, wish.value as NewSession, null);
+    if (!begun.ok) return refuse(exchange, { code: "conflict", message: `${begun.message}.` });
+    const { id, expiresAt } = begun.session;
+    const answer = { id, api_key: begun.credential, key: key.name, expires_at: isoTime(expiresAt) };
+    exchange.answer(201, json, JSON.stringify(answer));
+    return notForwarded;
+  });
+}
+
+function show(parts: RunSessionParts): Handler {
+  return ownSession(parts, (exchange, session) => answerSums(parts, exchange, session));
+}
+
+/** Ends it, once; a repeat is answered as the first. */
+function end(parts: RunSessionParts): Handler {
+  return ownSession(parts, async (exchange, session) => {
+    const ended = (await parts.sessions.end(session.id, parts.clock.now())) ?? session;
+    return answerSums(parts, exchange, ended);
+  });
+}
+
+async function answerSums({ keys, latest, clock }: RunSessionParts, exchange: Exchange, session: RunSession) {
+  const name = (await keys.findById(session.key))?.name ?? session.key;
+  exchange.answer(200, json, JSON.stringify(await sessionJson(latest, session, name, clock.now())));
+  return notForwarded;
+}
+
+/** The session that the path names, for its key and for its own credential, which may be over by now. */
+function ownSession(
+  { authenticate, keyring, sessions }: RunSessionParts,
+  handle: (exchange: Exchange, session: RunSession) => Promise<Summary>,
+): Handler {
+  return async (exchange) => {
+    const id = decodeURIComponent(exchange.path.slice(path.length + 1));
+    const own = await keyring.sessionOf(credentialOf(exchange) ?? "");
+    if (own?.id === id) return handle(exchange, own);
+    const who = await authenticate(exchange);
+    if (!who.ok) return refuse(exchange, who.refusal);
+    const session = who.session === undefined && who.key !== null ? await sessions.find(id) : undefined;
+    if (session === undefined || session.key !== who.key?.id)
+      return refuse(exchange, {
+        code: "not_found",
+        message: `This key has no session '${id}'; ended ones are kept until they expire.`,
+      });
+    return handle(exchange, session);
+  };
+}
+
+const ofSession = {
+  code: "invalid_api_key",
+  message: "A session cannot begin another one; send the key itself.",
+} as const;
+
+const withoutKey = {
+  code: "invalid_api_key",
+  message: "A session belongs to a key; send one as 'Authorization: Bearer sk-fb-…'.",
+} as const;

@@ -1,0 +1,65 @@
+import { everyKey, type BurstMark, type StreamKind } from "../core/stream-bursts.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Events } from "../ports/events.ts";
+import type { ChargeLedger } from "../ports/ledger.ts";
+import type { Log } from "../ports/log.ts";
+
+/** How old the marks may be that a request is priced by. Milliseconds. */
+const freshMs = 1_000;
+
+/** Models whose answers came at once: docs/decisions/0013-a-burst-marks-a-model.md. */
+export interface StreamMarks {
+  /** Whether the whole answer of a model is held for a key. Waits for the ledger at most once a second. */
+  isMarked(key: string, model: string): boolean | Promise<boolean>;
+  /** Takes note of what a watched stream showed. */
+  saw(key: string, model: string, kind: StreamKind): void;
+}
+
+export function createStreamMarks(parts: {
+  readonly ledger: Pick<ChargeLedger, "burstMarks">;
+  readonly clock: Clock;
+  readonly events: Pick<Events, "streamBurst">;
+  readonly log: Log;
+  /** Takes over what goes on after the answer, so that a shutdown can wait for it. */
+  readonly background: (work: Promise<void>) => void;
+}): StreamMarks {
+  const { ledger, clock, log } = parts;
+  let marks: readonly BurstMark[] = [];
+  let readAt = -Infinity;
+  let reading: Promise<boolean> | undefined;
+
+  const isIn = (key: string, model: string) =>
+    marks.some((mark) => mark.model === model && (mark.key === key || mark.key === everyKey));
+
+  async function read(): Promise<boolean> {
+    const askedAt = clock.monotonic();
+    const result = await ledger.burstMarks(null, clock.now());
+    reading = undefined;
+    if (!result.ok) return false;
+    marks = result.marks;
+    readAt = askedAt;
+    return true;
+  }
+
+  async function note(key: string, model: string, kind: StreamKind): Promise<void> {
+    const result = await ledger.burstMarks({ key, model, kind }, clock.now());
+    if (result.ok) marks = result.marks;
+    if (kind === "live") return;
+    parts.events.streamBurst({ model });
+    const forAll = marks.some((mark) => mark.model === model && mark.key === everyKey);
+    log.warn(
+      { model, key, for_all_keys: forAll },
+      "a stream came at once: answers of this model are held whole for at least an hour",
+    );
+  }
+
+  return {
+    isMarked(key, model) {
+      if (clock.monotonic() - readAt < freshMs) return isIn(key, model);
+      reading ??= read();
+      // Where the ledger cannot say it, the whole is held.
+      return reading.then((isRead) => !isRead || isIn(key, model));
+    },
+    saw: (key, model, kind) => parts.background(note(key, model, kind)),
+  };
+}

@@ -1,0 +1,85 @@
+import { formatUsd, larger, noMoney, subtract, sum, type PicoUsd } from "../core/money.ts";
+import { stateOfSession, type RunSession } from "../core/run-sessions.ts";
+import { sessionTag } from "../core/tags.ts";
+import type { FigureLedger, ReportRow } from "../ports/ledger.ts";
+import { isoTime } from "./names.ts";
+import { figuresOf, nothing, together, type Figures } from "./report.ts";
+
+const dayMs = 86_400_000;
+
+/** The sums of a session, or of one model in it. */
+export interface SessionFigures extends Pick<
+  Figures,
+  "requests" | "tokens" | "cost_usd" | "list_cost_usd" | "unpriced_requests" | "by_source"
+> {
+  /** Requests whose usage the gateway did not report in full, and what they cost. */
+  readonly estimated: { readonly requests: number; readonly cost_usd: string };
+}
+
+export interface SessionJson extends SessionFigures {
+  readonly id: string;
+  readonly key: string;
+  readonly state: string;
+  readonly created_at: string;
+  readonly expires_at: string;
+  readonly ended_at: string | null;
+  readonly tags: Readonly<Record<string, string>>;
+  readonly budget: { readonly limit_usd: string; readonly remaining_usd: string } | null;
+  /** Requests that are not settled yet; a request that settles meanwhile may be in the sums too. */
+  readonly pending: { readonly requests: number; readonly held_usd: string };
+  readonly models: readonly (SessionFigures & { readonly model: string | null })[];
+}
+
+/** What a session cost so far. */
+export async function sessionJson(
+  ledger: Pick<FigureLedger, "report" | "charges">,
+  session: RunSession,
+  keyName: string,
+  now: number,
+): Promise<SessionJson> {
+  const { id, key, tags, budget, createdAt, expiresAt, endedAt } = session;
+  // A clock may have stepped while it ran.
+  const span = { since: Math.max(0, createdAt - dayMs), until: Math.max(expiresAt, now) + dayMs };
+  // Before the sums: a request that settles in between is in both, and never in neither.
+  const { charges } = await ledger.charges({
+    key,
+    state: "pending",
+    tag: { name: sessionTag, value: id },
+    limit: 1000,
+  });
+  const rows = await ledger.report({ by: ["model"], ...span, session: id });
+  const held = sum(charges.map(({ hold }) => hold ?? noMoney));
+  const total = rows.reduce(together, nothing);
+  const left = budget === null ? noMoney : subtract(subtract(budget, total.cost), held);
+  return {
+    id,
+    key: keyName,
+    state: stateOfSession(session, now),
+    created_at: isoTime(createdAt),
+    expires_at: isoTime(expiresAt),
+    ended_at: endedAt === null ? null : isoTime(endedAt),
+    tags,
+    budget: budget === null ? null : { limit_usd: formatUsd(budget), remaining_usd: formatUsd(larger(noMoney, left)) },
+    pending: { requests: charges.length, held_usd: formatUsd(held) },
+    ...sessionFigures(total),
+    models: rows.map((row) => ({ model: row.dimensions.model ?? null, ...sessionFigures(row) })),
+  };
+}
+
+function sessionFigures(sums: Omit<ReportRow, "dimensions">): SessionFigures {
+  const { requests, tokens, cost_usd, list_cost_usd, unpriced_requests, by_source } = figuresOf(sums);
+  const estimated = Object.entries(sums.bySource).filter(([source]) => source !== "reported");
+  const cost: PicoUsd = sum(estimated.map(([, part]) => part.cost));
+  return {
+    requests,
+    tokens,
+    cost_usd,
+    list_cost_usd,
+    unpriced_requests,
+    by_source,
+    estimated: {
+      requests: estimated.reduce((count, [, part]) => count + part.requests, 0),
+      cost_usd: formatUsd(cost),
+    },
+  };
+}

@@ -1,0 +1,223 @@
+import { describe, expect, it } from "vitest";
+import { usd } from "../../src/core/money.ts";
+import {
+  runBudgetKeptMs,
+  runSessionMsMax,
+  runSessionsKeptMax,
+  runSessionsMax,
+  type RunSession,
+} from "../../src/core/run-sessions.ts";
+import {
+  endAt,
+  holdOf,
+  key,
+  ledgerKinds,
+  leasingKind,
+  noon,
+  onPostgres,
+  posting,
+  type LedgerKind,
+} from "../support/ledger-fixtures.ts";
+import { manualClock } from "../support/manual-clock.ts";
+import { sessionJson } from "../../src/reporting/run-session.ts";
+
+async function opened(kind: LedgerKind) {
+  const home = kind.newHome(manualClock(noon));
+  const store = await home.open();
+  let changes = 0;
+  store.changes.onChange(() => changes++);
+  await store.keys.create(key("alice"));
+  return {
+    ...store,
+    home,
+    changes: () => changes,
+    budgets: async () => (await store.ledger.budgets()).map(({ id }) => id),
+    async [Symbol.asyncDispose]() {
+      await store[Symbol.asyncDispose]();
+      await home[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function session(id: string, more: Partial<RunSession> = {}): RunSession {
+  return {
+    id: `run_${id}`,
+    key: "id-alice",
+    tags: {},
+    budget: null,
+    createdAt: noon,
+    expiresAt: noon + runSessionMsMax,
+    endedAt: null,
+    ...more,
+  };
+}
+
+const scope = "key:id-alice tag:session=run_one/total";
+const inOne = (id: string) =>
+  holdOf(id, usd("1"), { caller: { key: "id-alice", team: null }, tags: { session: "run_one" } });
+
+describe.each(onPostgres ? [...ledgerKinds, leasingKind] : ledgerKinds)("sessions: $name", (kind) => {
+  it("keeps a session with its budget, which holds are checked against", async () => {
+    await using store = await opened(kind);
+    const { sessions, ledger } = store;
+    const one = session("one", { budget: usd("1.50"), tags: { feature: 'é, or "so"' } });
+    const before = store.changes();
+    expect(await sessions.create(one, null)).toBe("ok");
+    expect(store.changes()).toBeGreaterThan(before);
+    expect(await sessions.find("run_one")).toEqual(one);
+    expect(await sessions.find("run_two")).toBeUndefined();
+    expect(await store.budgets()).toEqual([scope]);
+    expect(await ledger.hold(inOne("a"))).toEqual({ ok: true, room: usd("0.50") });
+    expect(await ledger.hold(inOne("b"))).toMatchObject({ ok: false, reason: "no_room" });
+    expect((await ledger.verify()).differences).toEqual([]);
+  });
+
+  it("refuses a key that is not live, and more than it may have open", async () => {
+    await using store = await opened(kind);
+    const { sessions, keys } = store;
+    await keys.create(key("gone", { revokedAt: noon }));
+    await keys.create(key("old", { expiresAt: noon }));
+    for (const id of ["id-gone", "id-old", "id-none"])
+      expect(await sessions.create(session("x", { key: id }), null)).toBe("no_such_key");
+    for (let n = 0; n < runSessionsMax; n++) expect(await sessions.create(session(`n${n}`), null)).toBe("ok");
+    expect(await sessions.create(session("more"), null)).toBe("too_many");
+    await sessions.end("run_n3", noon);
+    expect(await sessions.create(session("more"), null)).toBe("ok");
+    const later = noon + runSessionMsMax;
+    expect(await sessions.create(session("later", { createdAt: later, expiresAt: later + 1 }), null)).toBe("ok");
+  });
+
+  it("refuses more than it may have in an hour, ended ones too", async () => {
+    await using store = await opened(kind);
+    const { sessions } = store;
+    const all = Array.from({ length: runSessionsKeptMax }, async (_, n) => {
+      expect(await sessions.create(session(`n${n}`, { endedAt: noon }), null)).toBe("ok");
+    });
+    await Promise.all(all);
+    expect(await sessions.create(session("x", { createdAt: noon + runBudgetKeptMs - 1 }), null)).toBe("too_many");
+    expect(await sessions.create(session("x", { createdAt: noon + runBudgetKeptMs }), null)).toBe("ok");
+  });
+
+  it("counts parallel beginnings one after the other", async () => {
+    await using store = await opened(kind);
+    const begun = Array.from({ length: runSessionsMax + 5 }, (_, n) => store.sessions.create(session(`n${n}`), null));
+    expect((await Promise.all(begun)).filter((answer) => answer === "ok")).toHaveLength(runSessionsMax);
+  });
+
+  it("ends a session once", async () => {
+    await using store = await opened(kind);
+    await store.sessions.create(session("one"), null);
+    const before = store.changes();
+    expect(await store.sessions.end("run_one", noon + 5)).toEqual(session("one", { endedAt: noon + 5 }));
+    expect(store.changes()).toBeGreaterThan(before);
+    expect(await store.sessions.end("run_one", noon + 9)).toMatchObject({ endedAt: noon + 5 });
+    expect(await store.sessions.end("run_two", noon + 9)).toBeUndefined();
+  });
+
+  it("removes the budget after the end, once nothing is held, and the session after its expiry; charges stay", async () => {
+    await using store = await opened(kind);
+    const { sessions, ledger } = store;
+    await sessions.create(session("one", { budget: usd("5") }), null);
+    await ledger.hold(inOne("a"));
+    await sessions.end("run_one", noon + 1000);
+    const over = noon + 1000 + runBudgetKeptMs;
+    expect(await sessions.tidy(over - 1)).toBe(0);
+    expect(await sessions.tidy(over)).toBe(0);
+    await ledger.post("a", posting(10, 10), endAt(noon));
+    expect(await sessions.tidy(over - 1)).toBe(0);
+    expect(await store.budgets()).toEqual([scope]);
+    expect(await sessions.tidy(over)).toBe(1);
+    expect(await store.budgets()).toEqual([]);
+    expect(await sessions.tidy(over)).toBe(0);
+    expect(await sessions.find("run_one")).toMatchObject({ endedAt: noon + 1000 });
+    const expired = noon + runSessionMsMax + runBudgetKeptMs;
+    expect(await sessions.tidy(expired - 1)).toBe(0);
+    expect(await sessions.tidy(expired)).toBe(1);
+    expect(await sessions.find("run_one")).toBeUndefined();
+    expect(await ledger.charge("a")).toMatchObject({ state: "posted", tags: { session: "run_one" } });
+    expect((await ledger.verify()).differences).toEqual([]);
+  });
+
+  it("tidies a session that only expired, with its budget", async () => {
+    await using store = await opened(kind);
+    await store.sessions.create(session("one", { budget: usd("5"), expiresAt: noon + 1 }), null);
+    await store.sessions.create(session("two"), null);
+    expect(await store.sessions.tidy(noon + 1 + runBudgetKeptMs)).toBe(1);
+    expect(await store.budgets()).toEqual([]);
+    expect(await store.sessions.find("run_one")).toBeUndefined();
+    expect(await store.sessions.find("run_two")).toBeDefined();
+  });
+
+  it("sums up one session", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.hold(inOne("a"));
+    await ledger.hold(holdOf("b", usd("1"), { tags: { session: "run_two" } }));
+    await ledger.hold(holdOf("c", usd("1")));
+    for (const id of ["a", "b", "c"]) await ledger.post(id, posting(1000, 1000), endAt(noon));
+    const span = { since: noon - 1e9, until: noon + 1e9 };
+    const rows = await ledger.report({ by: ["model"], ...span, session: "run_one" });
+    expect(rows).toMatchObject([{ dimensions: { model: "model-a" }, requests: 1, cost: usd("0.005") }]);
+    expect(await ledger.report({ by: [], ...span, session: "run_three" })).toEqual([]);
+  });
+
+  it("misses no request that settles while it is summed up", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    await ledger.hold(inOne("a"));
+    const settle = () => ledger.post("a", posting(1000, 1000), endAt(noon));
+    const settling = {
+      report: async (query: Parameters<typeof ledger.report>[0]) => {
+        const rows = await ledger.report(query);
+        await settle();
+        return rows;
+      },
+      charges: async (query: Parameters<typeof ledger.charges>[0]) => {
+        const page = await ledger.charges(query);
+        await settle();
+        return page;
+      },
+    };
+    const asked = session("one", { budget: usd("2") });
+    expect(await sessionJson(settling, asked, "alice", noon)).toMatchObject({
+      requests: 1,
+      cost_usd: "0.005",
+      pending: { requests: 1 },
+      budget: { remaining_usd: "0.995" },
+    });
+    expect(await sessionJson(ledger, asked, "alice", noon)).toMatchObject({
+      requests: 1,
+      pending: { requests: 0 },
+      budget: { remaining_usd: "1.995" },
+    });
+  });
+
+  it("writes down who begins a session with the ledger, and no secret", async () => {
+    await using store = await opened(kind);
+    const secret = await store.sessions.secret();
+    expect(secret).toMatch(/^[0-9a-f]{64}$/);
+    await store.sessions.create(session("one", { budget: usd("5") }), null);
+    await store.sessions.create(session("two", { budget: usd("5") }), "os:root");
+    const { entries } = await store.audit.entries({ limit: 10 });
+    expect(entries.filter(({ action }) => action !== "keys.create")).toMatchObject([
+      {
+        by: "os:root",
+        action: "sessions.create",
+        object: "session:run_two",
+        before: null,
+        after: { key: "alice", budget_usd: "5.00", expires_at: "2026-11-21T00:00:00.000Z", tags: {} },
+      },
+    ]);
+    expect(JSON.stringify(entries)).not.toContain(secret);
+  });
+
+  it("keeps the secret from one opening to the next", async () => {
+    const home = kind.newHome(manualClock(noon));
+    const secretNow = async () => {
+      await using store = await home.open();
+      return await store.sessions.secret();
+    };
+    expect(await secretNow()).toBe(await secretNow());
+    await home[Symbol.asyncDispose]();
+  });
+});

@@ -1,0 +1,141 @@
+import { randomBytes } from "node:crypto";
+import { describe, expect, it } from "vitest";
+import { parseUsd } from "../../src/core/money.ts";
+import { errorOf } from "../support/answers.ts";
+import { answeringGateway } from "../support/answering-gateway.ts";
+import { codexRequest } from "../support/codex.ts";
+import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+
+/* Requests of coding agents under hard budgets. */
+
+const usd = (amount: string) => parseUsd(amount) as bigint;
+
+const send = (proxy: RunningProxy, body: object, path = "/v1/responses", key = proxy.key) =>
+  fetch(proxy.url + path, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+
+const completed = (model: string) => {
+  const usage = { input_tokens: 9000, output_tokens: 300, total_tokens: 9300 };
+  const output = [{ type: "message", id: "m", role: "assistant", content: [{ type: "output_text", text: "Hello." }] }];
+  const response = { id: "r", object: "response", status: "completed", model, output, usage };
+  return `event: response.completed\ndata: ${JSON.stringify({ type: "response.completed", sequence_number: 1, response })}\n\n`;
+};
+
+describe.each(["gpt-5", "gpt-5.6-sol"] as const)("six parallel requests of Codex to %s on a new ledger", (model) => {
+  it("are all answered under a hard budget of 5 USD, each a known charge", async () => {
+    const all = Promise.withResolvers<void>();
+    let waiting = 0;
+    await using gateway = await answeringGateway(async () => {
+      if (++waiting === 6) all.resolve();
+      await all.promise;
+      return { headers: { "content-type": "text/event-stream" }, body: completed(model) };
+    });
+    await using proxy = await startProxy({ gatewayUrl: gateway.url });
+    await proxy.budget("key:alice", "5");
+    const body = codexRequest(model);
+    const ask = async () => {
+      const response = await send(proxy, body);
+      if (response.status !== 200) all.resolve();
+      return { status: response.status, text: await response.text() };
+    };
+    const answers = await Promise.all(Array.from({ length: 6 }, ask));
+    expect(answers).toEqual(Array.from({ length: 6 }, () => ({ status: 200, text: completed(model) })));
+    for (const charge of await proxy.charges())
+      expect(charge).toMatchObject({ state: "posted", source: "reported", doubts: [], model });
+  });
+});
+
+describe("a request of Codex", () => {
+  it("holds its bytes, not the model's context", async () => {
+    await using proxy = await startProxy();
+    await proxy.budget("key:alice", "5");
+    const body = codexRequest("gpt-5");
+    expect((await send(proxy, body)).status).toBe(200);
+    const { hold } = await proxy.onlyCharge();
+    // Half of 10 USD a million for the 128,000 tokens that gpt-5 writes at most, and of 1.25 USD for what the request has.
+    const output = usd("0.64");
+    const promptTokens = Number((hold ?? 0n) - output) / Number(usd("0.000000625"));
+    expect(promptTokens).toBeGreaterThan(JSON.stringify(body).length);
+    expect(promptTokens).toBeLessThan(JSON.stringify(body).length * 1.02);
+  });
+
+  it.each<[string, object, string, string]>([
+    ["a search in the web", { type: "web_search", external_web_access: false }, "tools[8] (web_search)", "tools[8]"],
+    [
+      "a search within a namespace",
+      { type: "namespace", name: "n", description: "", tools: [{ type: "web_search" }] },
+      "tools[8].tools[0] (web_search)",
+      "tools[8].tools[0]",
+    ],
+    ["a container", { type: "shell", environment: { type: "container_auto" } }, "tools[8] (shell)", "tools[8]"],
+    ["a search that the gateway makes", { type: "tool_search" }, "tools[8] (tool_search)", "tools[8]"],
+  ])("is refused with the name of its tool: %s", async (_, tool, name, param) => {
+    await using proxy = await startProxy();
+    await proxy.budget("key:alice", "100");
+    const body = codexRequest("gpt-5");
+    const refused = await send(proxy, { ...body, tools: [...(body["tools"] as object[]), tool] });
+    expect(refused.status).toBe(400);
+    const { message, ...error } = await errorOf(refused);
+    expect(message).toBe(
+      `${name} can cost more than Farebox can bound for gpt-5, so a key under a hard budget cannot use it.`,
+    );
+    expect(error).toMatchObject({ code: "invalid_request", param });
+    const brought = { type: "additional_tools", role: "developer", tools: [tool] };
+    expect((await errorOf(await send(proxy, { ...body, input: [brought, ...body.input] }))).message).toMatch(
+      /^input\[0\]\.tools\[0\]\S* \(\w+\) can cost more/,
+    );
+    expect(await proxy.charges()).toEqual([]);
+  });
+
+  it("is counted with what it has sealed, and held by the bytes of its tools, where all its bytes do not fit", async () => {
+    await using proxy = await startProxy();
+    await proxy.budget("key:alice", "0.045");
+    const sealed = {
+      type: "reasoning",
+      id: "r",
+      summary: [],
+      encrypted_content: randomBytes(30_000).toString("base64"),
+    };
+    const tools = [{ type: "function", name: "f", description: "a few words ".repeat(3300), parameters: {} }];
+    const carrying = { type: "additional_tools", role: "developer", tools };
+    const body = (item: object) => ({
+      model: "gpt-4o",
+      input: [item, { role: "user", content: "x" }],
+      max_output_tokens: 16,
+    });
+    expect((await send(proxy, body(carrying))).status).toBe(402);
+    expect((await send(proxy, body(sealed))).status).toBe(200);
+    // Base64 of chance has a token for each one or two letters; gpt-4o's cost 1.25 USD a million.
+    const { hold } = await proxy.onlyCharge();
+    expect(hold).toBeGreaterThan(20_000n * usd("0.00000125"));
+  });
+});
+
+describe("a predicted answer", () => {
+  const prediction = { type: "content", content: "x".repeat(20_000) };
+
+  it("is held at the output rate for each choice, beside the maximum", async () => {
+    await using proxy = await startProxy();
+    await proxy.budget("key:alice", "100");
+    const hold = async (more: object) => {
+      await (await proxy.chat({ max_tokens: 10, ...more })).text();
+      return (await proxy.charges()).at(-1)?.hold ?? 0n;
+    };
+    const [plain, one, three] = [await hold({}), await hold({ prediction }), await hold({ prediction, n: 3 })];
+    // gpt-4o at half of 2.50 and 10 USD a million.
+    const bytes = BigInt(JSON.stringify(prediction).length);
+    const named = BigInt('"prediction":,'.length);
+    expect(one - plain).toBe((bytes + named) * usd("0.00000125") + bytes * usd("0.000005"));
+    expect(three - one).toBe(BigInt('"n":3,'.length) * usd("0.00000125") + 2n * (bytes + 10n) * usd("0.000005"));
+  });
+
+  it("does not fit a budget that pays for its maximum alone", async () => {
+    await using proxy = await startProxy();
+    await proxy.budget("key:alice", "0.1");
+    expect((await proxy.chat({ max_tokens: 10, n: 3, prediction })).status).toBe(402);
+    expect((await proxy.chat({ max_tokens: 10, n: 3 })).status).toBe(200);
+  });
+});

@@ -1,0 +1,15 @@
+import { readFileSync } from "node:fs";
+
+/**
+ * A request of Codex CLI 0.169 as it came to the proxy: every member and each length, but none of its texts. `<82>` in the file
+ * is a text of so many bytes.
+ */
+export function codexRequest(model: "gpt-5" | "gpt-5.6-sol"): Record<string, unknown> & { input: object[] } {
+  const text = readFileSync(new URL("../fixtures/codex-requests.json", import.meta.url), "utf8");
+  const filled = text.replaceAll(
+    /"<(\d+)>"/g,
+    (_, length: string) => `"${"a few words ".repeat(+length).slice(0, +length)}"`,
+  );
+  const requests = JSON.parse(filled) as Record<string, ReturnType<typeof codexRequest>>;
+  return requests[model] as ReturnType<typeof codexRequest>;
+}

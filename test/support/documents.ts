@@ -1,0 +1,47 @@
+import { globSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+/** The checkout. */
+export const checkout = fileURLToPath(new URL("../../", import.meta.url));
+
+/** Every page that people read, by its path in the checkout. */
+export const documents: ReadonlyMap<string, string> = new Map(
+  globSync(["*.md", "docs/**/*.md", "bench/*.md", "grafana/**/*.md", "deploy/**/*.md"], { cwd: checkout })
+    .toSorted()
+    .map((path) => [path, readFileSync(checkout + path, "utf8")]),
+);
+
+const fence = /^( *)(`{3,})(\S*)[^\n]*\n([^]*?)^\1\2 *$/gm;
+
+/** Its fenced code, with the language; indentation stays. */
+export function codeBlocks(text: string): readonly { readonly language: string; readonly code: string }[] {
+  return [...text.matchAll(fence)].map(([, , , language = "", code = ""]) => ({ language, code }));
+}
+
+/** The page without its fenced code. */
+export function prose(text: string): string {
+  return text.replace(fence, "");
+}
+
+/** What stands between single backticks. */
+export function inlineCode(text: string): readonly string[] {
+  return [...prose(text).matchAll(/(?<!`)`([^`\n]+)`(?!`)/g)].map(([, code = ""]) => code);
+}
+
+/** The anchors of its headings, as GitHub makes them. */
+export function anchors(text: string): ReadonlySet<string> {
+  const seen = new Map<string, number>();
+  const headings = [...prose(text).matchAll(/^#{1,6} +(.*?) *$/gm)].map(([, heading = ""]) => heading);
+  return new Set(
+    headings.map((heading) => {
+      const plain = heading.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").replaceAll("`", "");
+      const slug = plain
+        .toLowerCase()
+        .replace(/[^\p{L}\p{N}\p{M}_ -]/gu, "")
+        .replaceAll(" ", "-");
+      const before = seen.get(slug) ?? 0;
+      seen.set(slug, before + 1);
+      return before === 0 ? slug : `${slug}-${before}`;
+    }),
+  );
+}

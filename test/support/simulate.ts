@@ -1,0 +1,29 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { cleanEnvironment } from "./farebox-process.ts";
+import { compileCache, nodeFlags } from "./node-flags.ts";
+
+const program = fileURLToPath(new URL("../../simulation/run.ts", import.meta.url));
+
+export interface Ended {
+  readonly code: number;
+  readonly output: string;
+}
+
+/** `npm run simulate`, in a process of its own: nothing of the tests' is in it. */
+export function simulate(...args: readonly string[]): Promise<Ended> {
+  const env = { ...cleanEnvironment(), NODE_COMPILE_CACHE: compileCache };
+  return new Promise((resolve) => {
+    execFile(
+      process.execPath,
+      [...nodeFlags, program, ...args],
+      { env, maxBuffer: 64 * 1024 * 1024 },
+      (error, stdout, stderr) => {
+        resolve({ code: error === null ? 0 : Number(error.code ?? 1), output: stdout + stderr });
+      },
+    );
+  });
+}
+
+/** The seeds that find every planted bug. */
+export const fixedSeeds = "1-700";

@@ -1,0 +1,322 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import Database from "better-sqlite3";
+import { describe, expect, it } from "vitest";
+import { startSandbox } from "../../../src/sandbox/server.ts";
+import {
+  runFarebox,
+  startFarebox,
+  startInTerminal,
+  startServe,
+  temporaryFolder,
+  type Ended,
+} from "../../support/farebox-process.ts";
+import { skipWithout } from "../../support/programs.ts";
+import { until } from "../../support/until.ts";
+
+/** A ledger with the key `alice`, and a gateway. */
+async function place() {
+  await using owned = new AsyncDisposableStack();
+  const folder = owned.use(await temporaryFolder());
+  const sandbox = owned.use(await startSandbox({}));
+  const database = join(folder.path, "ledger.db");
+  const env = {
+    FAREBOX_GATEWAY_URL: sandbox.url,
+    FAREBOX_GATEWAY_API_KEY: sandbox.apiKey,
+    FAREBOX_DATABASE: database,
+    FAREBOX_PORT: "0",
+  };
+  const farebox = (...args: string[]) => runFarebox(args, { env });
+  const key = (await farebox("keys", "create", "alice")).stdout.trim();
+  const kept = owned.move();
+  return {
+    folder: folder.path,
+    sandbox,
+    database,
+    env,
+    key,
+    farebox,
+    json: async (...args: string[]) => JSON.parse((await farebox(...args, "--json")).stdout) as never,
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  };
+}
+
+function postedIn(database: string): unknown {
+  const db = new Database(database, { readonly: true });
+  try {
+    return db.prepare("select count(*) from charges where state = 'posted'").pluck().get();
+  } finally {
+    db.close();
+  }
+}
+
+/** A program of Node for `run`. */
+const node = (source: string) => [process.execPath, "--input-type=module", "-e", source];
+
+const chat = (more = "{}") => `
+  const ask = (more) => fetch(process.env.OPENAI_BASE_URL + "/chat/completions", {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: "Bearer " + process.env.OPENAI_API_KEY },
+    body: JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content: "hello" }], max_tokens: 20, ...more }),
+  });
+  const answer = await ask(${more});
+  await answer.text();
+`;
+
+const session = /farebox: session (run_[a-z2-7]{20}) of alice: /;
+
+interface SessionReport {
+  readonly rows: readonly {
+    readonly "tag:session": string | null;
+    readonly requests: number;
+    readonly cost_usd: string;
+  }[];
+}
+
+describe("farebox run", () => {
+  it("starts a proxy of its own, says what the command cost, and leaves nothing of Farebox in its environment", async () => {
+    await using at = await place();
+    const ended = await at.farebox(
+      "run",
+      "--tag",
+      "feature=search",
+      "--budget",
+      "0.50",
+      "--",
+      ...node(`${chat()}
+        await (await ask({ model: "gpt-4o-mini" })).text();
+        console.log(answer.status, JSON.stringify(Object.keys(process.env).filter((name) => /FAREBOX|OPENAI/i.test(name)).sort()));
+        console.log(JSON.stringify(process.env).includes(${JSON.stringify(at.sandbox.apiKey)}), process.argv.join(" "));
+      `),
+    );
+    expect(ended).toMatchObject({ code: 0 });
+    const [first, second] = ended.stdout.split("\n");
+    expect(first).toBe('200 ["OPENAI_API_KEY","OPENAI_BASE_URL"]');
+    expect(second).toMatch(/^false /);
+    const id = session.exec(ended.stderr)?.[1] ?? "";
+    expect(ended.stderr.split("\n")).toEqual([
+      expect.stringMatching(/^farebox: session run_\w+ of alice: 2 requests, \d+ tokens, USD 0\.\d+$/),
+      expect.stringMatching(/^ {2}gpt-4o: 1 request, \d+ tokens, USD 0\.\d+$/),
+      expect.stringMatching(/^ {2}gpt-4o-mini: 1 request, \d+ tokens, USD 0\.\d+$/),
+      expect.stringMatching(/^ {2}USD 0\.4\d+ of the budget of USD 0\.50 are left$/),
+      "",
+    ]);
+    const report: SessionReport = await at.json("report", "--by", "tag:session,tag:feature");
+    expect(report.rows).toMatchObject([{ "tag:session": id, "tag:feature": "search", requests: 2 }]);
+    expect(ended.stderr).toContain(`USD ${report.rows[0]?.cost_usd}`);
+    expect(await at.json("audit")).toMatchObject({
+      entries: [{ action: "sessions.create", object: `session:${id}` }, { action: "keys.create" }],
+    });
+    expect(await at.json("verify")).toMatchObject({ differences: [] });
+  });
+
+  it("goes through the proxy that runs, with the ledger or with a key alone", async () => {
+    await using at = await place();
+    await using serve = await startServe({ database: at.database, gateway: at.sandbox });
+    const { port } = new URL(serve.url);
+    await at.farebox("keys", "create", "bob");
+    const command = ["--", ...node(`${chat()} console.log(answer.status, process.env.OPENAI_BASE_URL)`)];
+    const byLedger = await at.farebox("run", "--key", "alice", "--port", port, ...command);
+    expect(byLedger).toMatchObject({ code: 0, stdout: `200 ${serve.url}/v1\n` });
+    const id = session.exec(byLedger.stderr)?.[1] ?? "";
+    expect(byLedger.stderr).toContain("1 request, ");
+
+    const elsewhere = { FAREBOX_PORT: port, FAREBOX_DATABASE: join(at.folder, "none.db"), FAREBOX_KEY: at.key };
+    const byKey = await runFarebox(["run", ...command], { env: elsewhere });
+    expect(byKey).toMatchObject({ code: 0, stdout: `200 ${serve.url}/v1\n` });
+    expect(byKey.stderr).toMatch(session);
+    expect(byKey.stderr).not.toContain(id);
+
+    const undecided = await at.farebox("run", "--port", port, ...command);
+    expect(undecided).toMatchObject({ code: 2, stdout: "" });
+    expect(undecided.stderr).toContain("there are 2 keys: say whose session it is with --key NAME");
+    const unknown = await at.farebox("run", "--key", "carol", "--port", port, ...command);
+    expect(unknown).toMatchObject({ code: 2, stderr: 'farebox: there is no key named "carol"\n' });
+    const wrong = await runFarebox(["run", ...command], { env: { ...elsewhere, FAREBOX_KEY: `${at.key}x` } });
+    expect(wrong).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("This API key is unknown.") });
+    expect(wrong.stderr).not.toContain(at.key);
+  });
+
+  it("works with workers, and refuses a proxy of another ledger", async () => {
+    await using at = await place();
+    await using other = await place();
+    await using serve = await startServe({ database: at.database, gateway: at.sandbox, env: { FAREBOX_WORKERS: "2" } });
+    const { port } = new URL(serve.url);
+    const many = node(`${chat()}
+      const statuses = await Promise.all(Array.from({ length: 20 }, async () => {
+        const each = await ask({}); await each.text(); return each.status;
+      }));
+      console.log(answer.status, statuses.filter((status) => status === 200).length);
+    `);
+    const ended = await at.farebox("run", "--port", port, "--", ...many);
+    expect(ended).toMatchObject({ code: 0, stdout: "200 20\n" });
+    expect(ended.stderr).toContain("alice: 21 requests, ");
+    const refused = await other.farebox("run", "--port", port, "--", ...many);
+    expect(refused).toMatchObject({ code: 2, stdout: "" });
+    expect(refused.stderr).toContain("may be another one than that farebox has");
+  });
+
+  it("answers with the command's exit code, and says when there is no such command", async () => {
+    await using at = await place();
+    expect(await at.farebox("run", ...node("process.exit(42)"))).toMatchObject({ code: 42 });
+    const missing = await at.farebox("run", "--", "no-such-command-of-farebox");
+    expect(missing).toMatchObject({ code: 127, stderr: expect.stringContaining("is not a command that can be found") });
+    expect(await at.farebox("run", "--", at.folder)).toMatchObject({ code: 126 });
+    expect(await at.farebox("run", "--", "")).toMatchObject({ code: 126 });
+    const none = await at.farebox("run");
+    expect(none).toMatchObject({ code: 2, stderr: expect.stringContaining("missing required argument 'command'") });
+    expect(await at.farebox("run", ...node("process.kill(process.pid, 'SIGKILL')"))).toMatchObject({ code: 137 });
+  });
+
+  it("passes signals on, and waits for a command that ignores them", async () => {
+    await using at = await place();
+    const stubborn = node(`
+      let count = 0;
+      for (const name of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(name, () => {
+        console.log("got " + name);
+        if (++count === 3) process.exit(9);
+      });
+      setInterval(() => undefined, 1000);
+      console.log("waiting");
+    `);
+    await using run = startFarebox(["run", "--", ...stubborn], { env: at.env });
+    await run.printed(/^waiting$/m);
+    for (const name of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
+      run.signal(name);
+      await run.printed(new RegExp(`^got ${name}$`, "m"));
+    }
+    expect(await run.ended).toMatchObject({ code: 9, stderr: expect.stringMatching(session) });
+
+    await using plain = startFarebox(["run", "--", ...node("console.log('waiting'); setInterval(() => {}, 1000)")], {
+      env: at.env,
+    });
+    await plain.printed(/^waiting$/m);
+    plain.signal("SIGTERM");
+    expect(await plain.ended).toMatchObject({ code: 143, stderr: expect.stringMatching(session) });
+  });
+
+  it("keeps its budget hard under parallel requests, and the session is over after it", async () => {
+    await using at = await place();
+    await using serve = await startServe({ database: at.database, gateway: at.sandbox });
+    const { port } = new URL(serve.url);
+    const ended: Ended = await at.farebox(
+      "run",
+      "--port",
+      port,
+      "--budget",
+      "0.005",
+      "--",
+      ...node(`${chat("{ max_tokens: 100 }")}
+        const statuses = await Promise.all(Array.from({ length: 100 }, async () => {
+          const each = await ask({ max_tokens: 100 }); await each.text(); return each.status;
+        }));
+        const refused = statuses.filter((status) => status === 402 || status === 429).length;
+        const passed = statuses.filter((status) => status === 200).length;
+        console.log(refused + passed, refused > 0, process.env.OPENAI_API_KEY);
+      `),
+    );
+    expect(ended.code).toBe(0);
+    const [, credential = ""] = /^100 true (sk-fb-run_\S+)$/m.exec(ended.stdout) ?? [];
+    const report: SessionReport = await at.json("report", "--by", "tag:session");
+    expect(Number(report.rows[0]?.cost_usd)).toBeLessThanOrEqual(0.005);
+    const late = await fetch(`${serve.url}/v1/models`, { headers: { authorization: `Bearer ${credential}` } });
+    expect(late.status).toBe(401);
+    expect(await at.json("budgets", "list")).toMatchObject({ budgets: [{ limit_usd: "0.005", held_usd: "0.00" }] });
+    expect(await at.json("verify")).toMatchObject({ differences: [] });
+  });
+
+  it("says so when the proxy dies meanwhile, and what the ledger knows all the same", async () => {
+    await using at = await place();
+    await using serve = await startServe({ database: at.database, gateway: at.sandbox });
+    const { port } = new URL(serve.url);
+    const waiting = node(`${chat()} console.log("asked"); process.stdin.on("data", () => {});
+      process.on("SIGTERM", () => process.exit(3)); setInterval(() => {}, 1000);`);
+    await using byLedger = startFarebox(["run", "--port", port, "--", ...waiting], { env: at.env });
+    const env = { FAREBOX_PORT: port, FAREBOX_DATABASE: join(at.folder, "none.db"), FAREBOX_KEY: at.key };
+    await using byKey = startFarebox(["run", "--", ...waiting], { env });
+    await byLedger.printed(/^asked$/m);
+    await byKey.printed(/^asked$/m);
+    // A client has its answer before the ledger has the charge.
+    await until(() => postedIn(at.database) === 2, "both charges are posted");
+    serve.signal("SIGKILL");
+    await serve.ended;
+    byLedger.signal("SIGTERM");
+    byKey.signal("SIGTERM");
+    expect(await byLedger.ended).toMatchObject({ code: 3, stderr: expect.stringContaining("of alice: 1 request, ") });
+    const ended = await byKey.ended;
+    expect(ended).toMatchObject({ code: 3 });
+    expect(ended.stderr).toMatch(/the session run_\w+ could not be ended, and expires at 20\S+Z: /);
+  });
+
+  it("says what is in the way", async () => {
+    await using at = await place();
+    const command = ["--", ...node("0")];
+    const { FAREBOX_GATEWAY_URL: _url, ...withoutGateway } = at.env;
+    expect(await runFarebox(["run", ...command], { env: withoutGateway })).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("FAREBOX_GATEWAY_URL and FAREBOX_GATEWAY_API_KEY are needed to start one"),
+    });
+    for (const [args, words] of [
+      [["--budget", "lots"], "--budget must be an amount of USD"],
+      [["--tag", "session=mine"], "--tag must have at most 7 names"],
+      [["--tag", "a"], "It must be a name and a value such as feature=search."],
+      [["--tag", "a=1", "--tag", "a=2"], "There is a tag a already."],
+    ] as const) {
+      const ended = await at.farebox("run", ...args, ...command);
+      expect(ended).toMatchObject({ code: 2, stderr: expect.stringContaining(words) });
+    }
+    const stranger = createServer((_request, response) => response.end("hello"));
+    await new Promise<void>((resolve) => stranger.listen(0, "127.0.0.1", resolve));
+    const { port } = stranger.address() as AddressInfo;
+    const ended = await at.farebox("run", "--port", String(port), ...command);
+    stranger.close();
+    expect(ended).toMatchObject({ code: 2, stderr: expect.stringContaining("is no farebox") });
+  });
+});
+
+describe.skipIf(skipWithout("python3", "python3"))("farebox run in a terminal", () => {
+  it("leaves Ctrl-C to the command, which gets it once, and says what it cost so far", async () => {
+    await using at = await place();
+    const counting = node(`${chat()}
+      let interrupts = 0;
+      process.on("SIGINT", () => console.log("interrupts: " + ++interrupts));
+      process.on("SIGTERM", () => { console.log("in all: " + interrupts); process.exit(7); });
+      setInterval(() => undefined, 1000);
+      console.log("below " + process.ppid);
+    `);
+    await using run = startInTerminal(["run", "--", ...counting], { env: at.env });
+    const [, farebox = ""] = await run.printed(/below (\d+)/);
+    run.type("\x03");
+    await run.printed(/interrupts: 1/);
+    // What is not from the keyboard is passed on. Had it passed the interrupt on too, that would have come first.
+    process.kill(Number(farebox), "SIGTERM");
+    await run.printed(/in all: 1/);
+    const ended = await run.ended;
+    expect(ended).toMatchObject({
+      code: 7,
+      stdout: expect.stringMatching(/of alice: 1 request, \d+ tokens, USD 0\.\d+/),
+    });
+  });
+
+  it("ends with 130 where Ctrl-C ends the command in the middle of a stream, which is charged", async () => {
+    await using at = await place();
+    const streaming = node(
+      `${chat('{ stream: true, messages: [{ role: "user", content: "#sandbox endless:5" }] }').replace(
+        "await answer.text();",
+        "for await (const chunk of answer.body) console.log('a chunk');",
+      )}`,
+    );
+    await using run = startInTerminal(["run", "--", ...streaming], { env: at.env });
+    await run.printed(/a chunk/);
+    run.type("\x03");
+    const ended = await run.ended;
+    expect(ended).toMatchObject({
+      code: 130,
+      stdout: expect.stringMatching(
+        /of alice: 1 request, \d+ tokens, USD 0\.\d+ \(USD 0\.\d+ of it estimated, in 1 request\)/,
+      ),
+    });
+    expect(await at.json("charges")).toMatchObject({ charges: [{ state: "posted", source: "partial" }] });
+  });
+});

@@ -1,0 +1,117 @@
+import { existsSync, readFileSync } from "node:fs";
+import { expect, it } from "vitest";
+import { declaredCommands } from "../../../scripts/docs/commands.ts";
+import { configVariable, settingNames, settingOf, variableOf } from "../../../src/config/table.ts";
+import { checkout, codeBlocks, documents, inlineCode } from "../../support/documents.ts";
+
+/** The changelog names what once was. */
+const pages = [...documents].filter(([page]) => page !== "CHANGELOG.md");
+const declared = declaredCommands();
+/** Names that stand before a command's own: "farebox keys". */
+const groups = new Set(declared.map(({ name }) => name.split(" ").slice(0, -1).join(" ")));
+const { scripts } = JSON.parse(readFileSync(`${checkout}package.json`, "utf8")) as { scripts: Record<string, string> };
+
+/** Code of a page that may be a command line, without comments. SQL has the name of the database in it. */
+function linesOf(text: string): string[] {
+  const shells = codeBlocks(text).filter(({ language }) => ["", "sh", "bash", "ini"].includes(language));
+  return [...inlineCode(text), ...shells.flatMap(({ code }) => code.split("\n"))]
+    .map((line) => line.replace(/(?:^|\s)#.*$/, ""))
+    .filter((line) => !/^\s*(?:create|grant) /.test(line));
+}
+
+/** The command lines of farebox in a line, each without the program's name and what comes after it. */
+function callsIn(line: string): string[] {
+  return [...line.matchAll(/(?:^|[\s/('"])(?:farebox )*farebox (?:-- )?([a-z][^|;&)>'"]*)/g)].map(([, call = ""]) =>
+    call.trim(),
+  );
+}
+
+/** What is wrong with a command line; null where nothing is. */
+function faultOf(call: string): string | null {
+  const words = call.split(/\s+/);
+  const command = declared
+    .filter(({ name }) => `farebox ${call} `.startsWith(`${name} `))
+    .toSorted((a, b) => b.name.length - a.name.length)[0];
+  if (command === undefined) {
+    const group = words.length === 1 && groups.has(`farebox ${call}`);
+    return group || call === "help" ? null : `there is no command: farebox ${call}`;
+  }
+  const own = words.slice(command.name.split(" ").length - 1);
+  const until = own.indexOf("--");
+  const options = (until === -1 ? own : own.slice(0, until)).filter((word) => /^--?[a-z]/.test(word));
+  const known = new Set(["--help", "-h", ...command.command.options.flatMap(({ long, short }) => [long, short])]);
+  const unknown = options.map((word) => word.replace(/[=,.\]].*$/, "")).filter((word) => !known.has(word));
+  return unknown.length === 0 ? null : `${command.name} has no ${unknown.join(", ")}`;
+}
+
+it("every farebox command and option in a document exists", () => {
+  const calls = pages.flatMap(([page, text]) =>
+    linesOf(text).flatMap((line) => callsIn(line).map((call) => [page, call])),
+  );
+  expect(calls.length).toBeGreaterThan(150);
+  const faults = calls.flatMap(([page, call = ""]) => {
+    const fault = faultOf(call);
+    return fault === null ? [] : [`${page}: ${fault}`];
+  });
+  expect(faults).toEqual([]);
+});
+
+it("the check of commands finds a wrong command and a wrong option", () => {
+  const block = "```sh\nsudo -u farebox farebox keys list # farebox shows all\n```\n";
+  expect(linesOf(block).flatMap(callsIn)).toEqual(["keys list"]);
+  expect(callsIn("npm run --silent farebox -- serve")).toEqual(["serve"]);
+  expect(faultOf("keys make alice")).toBe("there is no command: farebox keys make alice");
+  expect(faultOf("keys create alice --rpm 5 --nothing")).toBe("farebox keys create has no --nothing");
+  expect(faultOf("run --budget 2 -- python --anything")).toBeNull();
+});
+
+it("every npm script and file of a command in a document exists", () => {
+  const missing = pages.flatMap(([page, text]) =>
+    linesOf(text).flatMap((line) => [
+      ...[...line.matchAll(/\bnpm run (?:(?:--silent|-s) )?([\w:-]+)/g)]
+        .filter(([, name = ""]) => !Object.hasOwn(scripts, name))
+        .map(([call]) => `${page}: ${call}`),
+      ...[...line.matchAll(/\bnode ([\w/-]+\.ts)\b/g)]
+        .filter(([, path = ""]) => !existsSync(checkout + path))
+        .map(([call]) => `${page}: ${call}`),
+    ]),
+  );
+  expect(missing).toEqual([]);
+});
+
+/** Variables in the documents that are no settings. */
+const others = new Set([
+  configVariable,
+  "FAREBOX_KEY",
+  // A shell's own, in examples.
+  "FAREBOX_TOKEN",
+  // Of Grafana's provisioning.
+  "FAREBOX_PROMETHEUS_URL",
+  "FAREBOX_LEDGER_FILE",
+]);
+const settings = new Map(settingNames.map((name) => [variableOf(name), settingOf(name)]));
+
+/** What is wrong with the settings that a text names, or sets in code. */
+function settingFaults(text: string): string[] {
+  return [...text.matchAll(/\b(FAREBOX_[A-Z_]*[A-Z])\b(?:=([\w.:/-]+)`)?/g)].flatMap(([, name = "", value]) => {
+    if (others.has(name) || name.startsWith("FAREBOX_TEST_")) return [];
+    const plain = name.replace(/_FILE$/, "");
+    const setting = settings.get(plain);
+    if (setting === undefined || (plain !== name && !setting.kind.fileForm)) return [`${name} is no setting`];
+    return value === undefined || setting.kind.parse(value).ok ? [] : [`${name} cannot be ${value}`];
+  });
+}
+
+it("every setting in a document exists, and what it is set to is permitted", () => {
+  const faults = pages.flatMap(([page, text]) => settingFaults(text).map((fault) => `${page}: ${fault}`));
+  expect(faults).toEqual([]);
+});
+
+it("the check of settings finds a wrong name and a wrong value", () => {
+  expect(settingFaults("`FAREBOX_FIT=off`, `FAREBOX_GATEWAY_API_KEY_FILE`")).toEqual([]);
+  expect(settingFaults("FAREBOX_FITS, `FAREBOX_FIT=maybe`, FAREBOX_PORT_FILE")).toEqual([
+    "FAREBOX_FITS is no setting",
+    "FAREBOX_FIT cannot be maybe",
+    "FAREBOX_PORT_FILE is no setting",
+  ]);
+});

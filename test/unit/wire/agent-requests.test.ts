@@ -1,0 +1,322 @@
+import { describe, expect, it } from "vitest";
+import { endpoints } from "../../../src/wire/endpoints/endpoints.ts";
+import type { ModelRequest } from "../../../src/wire/model-request.ts";
+
+/* What coding agents send: bounded by its bytes where it runs at the client, named where it may run at the gateway. */
+
+function read(route: string, body: object | string) {
+  const endpoint = endpoints.find((one) => one.route === route);
+  const bytes = Buffer.from(typeof body === "string" ? body : JSON.stringify(body));
+  const result = endpoint?.readRequest(bytes);
+  if (result === undefined) throw new Error(`no endpoint at ${route}`);
+  return result;
+}
+
+function accepted(route: string, body: object | string): ModelRequest {
+  const result = read(route, body);
+  if (!result.ok) throw new Error(JSON.stringify(result.refusal));
+  return result.request;
+}
+
+const response = (more: object) => accepted("/v1/responses", { model: "m", input: "x", ...more });
+const items = (...input: object[]) => accepted("/v1/responses", { model: "m", input });
+const chat = (more: object) =>
+  accepted("/v1/chat/completions", { model: "m", messages: [{ role: "user", content: "x" }], ...more });
+
+const fn = { type: "function", name: "f", parameters: { type: "object", properties: {} } };
+const custom = { type: "custom", name: "c", format: { type: "grammar", syntax: "lark", definition: "start: x" } };
+const namespace = (...tools: unknown[]) => ({ type: "namespace", name: "n", description: "", tools });
+const search = { type: "tool_search", execution: "client", description: "d", parameters: {} };
+
+describe("tools that run at the client", () => {
+  it.each<[string, object, number]>([
+    ["a namespace of functions", namespace(fn, custom), 3],
+    ["local_shell", { type: "local_shell" }, 1],
+    ["shell without an environment", { type: "shell" }, 1],
+    ["shell with an environment that is null", { type: "shell", environment: null }, 1],
+    [
+      "shell on the client's machine",
+      { type: "shell", environment: { type: "local", skills: [{ name: "s", description: "d", path: "/s" }] } },
+      1,
+    ],
+    ["apply_patch", { type: "apply_patch" }, 1],
+    ["custom", custom, 1],
+    ["tool_search by the client", search, 1],
+  ])("are bounded by their bytes: %s", (_, tool, count) => {
+    for (const request of [
+      response({ tools: [tool] }),
+      items({ type: "additional_tools", id: "a", role: "developer", tools: [tool] }),
+      items({ type: "tool_search_output", call_id: "c", execution: "client", status: "completed", tools: [tool] }),
+    ]) {
+      expect(request).toMatchObject({ unboundedFields: [], size: { tools: count, unboundedFields: [] } });
+      expect(request.terms).toBeUndefined();
+      expect(request.fields).toMatchObject({ unknown: [], models: [], mentions: [] });
+      expect(request.isCutWorthless).toBe(true);
+    }
+  });
+
+  it.each<[string, unknown, string[], string[]]>([
+    ["a hosted tool", { type: "web_search" }, ["tools[1] (web_search)"], ["web_search_call"]],
+    [
+      "a hosted tool within a namespace",
+      namespace(fn, { type: "web_search" }),
+      ["tools[1].tools[1] (web_search)"],
+      ["web_search_call"],
+    ],
+    ["a namespace within a namespace", namespace(namespace(fn)), ["tools[1].tools[0] (namespace)"], ["namespace_call"]],
+    ["a shell within a namespace", namespace({ type: "shell" }), ["tools[1].tools[0] (shell)"], ["shell_call"]],
+    ["a namespace without tools", { type: "namespace", name: "n" }, ["tools[1] (namespace)"], ["namespace_call"]],
+    [
+      "a namespace whose tools are no list",
+      { type: "namespace", name: "n", tools: { type: "web_search" } },
+      ["tools[1] (namespace)"],
+      ["namespace_call"],
+    ],
+    [
+      "a namespace's tools in another letter case",
+      { ...namespace(fn), Tools: [{ type: "web_search" }] },
+      ["tools[1]"],
+      ["other_call"],
+    ],
+    [
+      "a shell in a container",
+      { type: "shell", environment: { type: "container_auto" } },
+      ["tools[1] (shell)"],
+      ["shell_call"],
+    ],
+    [
+      "a shell in a container by its id",
+      { type: "shell", environment: { type: "container_reference", container_id: "c" } },
+      ["tools[1] (shell)"],
+      ["shell_call"],
+    ],
+    [
+      "a shell whose environment is no object",
+      { type: "shell", environment: "container_auto" },
+      ["tools[1] (shell)"],
+      ["shell_call"],
+    ],
+    [
+      "a shell whose environment has another letter case",
+      { type: "shell", environment: { type: "local" }, Environment: { type: "container_auto" } },
+      ["tools[1]"],
+      ["other_call"],
+    ],
+    [
+      "a search that the gateway makes",
+      { ...search, execution: "server" },
+      ["tools[1] (tool_search)"],
+      ["tool_search_call"],
+    ],
+    [
+      "a search that says nothing of who makes it",
+      { type: "tool_search" },
+      ["tools[1] (tool_search)"],
+      ["tool_search_call"],
+    ],
+    [
+      "code that calls tools",
+      { type: "programmatic_tool_calling" },
+      ["tools[1] (programmatic_tool_calling)"],
+      ["programmatic_tool_calling_call"],
+    ],
+  ])("are not: %s", (_, tool, fields, calls) => {
+    expect(response({ tools: [fn, tool] }).terms).toMatchObject({ hostedTools: { fields, calls } });
+    const brought = fields.map((field) => `input[0].${field}`);
+    for (const type of ["additional_tools", "tool_search_output"])
+      expect(items({ type, tools: [fn, tool] }).terms).toMatchObject({ hostedTools: { fields: brought, calls } });
+  });
+
+  it.each<[object, string]>([
+    [{ type: "local_shell", wonder: 1 }, "tools.wonder"],
+    [{ ...namespace(fn), server_url: "https://x" }, "tools.server_url"],
+    [{ type: "apply_patch", environment: { type: "container_auto" } }, "tools.environment"],
+    [{ type: "shell", environment: { type: "local", container_id: "c" } }, "tools.environment.container_id"],
+    [{ type: "shell", environment: { type: "local", Type: "container_auto" } }, "tools.environment.Type"],
+    [{ ...search, fallbacks: ["o1-pro"] }, "tools.fallbacks"],
+  ])("hold the context for a member that is not known: %j", (tool, field) => {
+    expect(response({ tools: [tool] })).toMatchObject({
+      size: { unboundedFields: [field] },
+      fields: { unknown: [field], doubts: ["unknown_field"] },
+    });
+  });
+
+  it("are those of a chat alone there", () => {
+    expect(chat({ tools: [{ type: "shell" }] }).terms).toMatchObject({
+      hostedTools: { fields: ["tools[0] (shell)"] },
+    });
+  });
+});
+
+const sealed = "A".repeat(1_000_000);
+const bounded: readonly (readonly [string, object])[] = [
+  [
+    "reasoning",
+    {
+      type: "reasoning",
+      id: "rs",
+      summary: [{ type: "summary_text", text: "s" }],
+      content: [{ type: "reasoning_text", text: "t" }],
+      encrypted_content: sealed,
+      status: "completed",
+    },
+  ],
+  [
+    "a call of a local shell",
+    { type: "local_shell_call", call_id: "c", action: { type: "exec", command: ["ls"], env: {} } },
+  ],
+  ["its result", { type: "local_shell_call_output", id: "c", output: "a.txt" }],
+  [
+    "a call of a shell",
+    { type: "shell_call", call_id: "c", action: { commands: ["ls"] }, environment: { type: "local" } },
+  ],
+  [
+    "its result",
+    {
+      type: "shell_call_output",
+      call_id: "c",
+      output: [{ stdout: "a", stderr: "", outcome: { type: "exit", exit_code: 0 } }],
+    },
+  ],
+  ["a patch", { type: "apply_patch_call", call_id: "c", operation: { type: "create_file", path: "a", diff: "+x" } }],
+  ["its result", { type: "apply_patch_call_output", call_id: "c", status: "completed", output: "done" }],
+  ["a search of tools", { type: "tool_search_call", call_id: "c", execution: "client", arguments: { query: "q" } }],
+];
+
+describe("items of an agent's history", () => {
+  it.each(bounded)("are bounded by their bytes: %s", (_, item) => {
+    const body = { model: "m", input: [item] };
+    expect(accepted("/v1/responses", body)).toMatchObject({
+      unboundedFields: [],
+      size: { textBytes: JSON.stringify(body).length, unboundedFields: [] },
+      fields: { unknown: [] },
+    });
+  });
+
+  it.each(bounded)("are counted with all that they say: %s", (_, item) => {
+    const body = Buffer.from(JSON.stringify({ model: "m", input: [item] }));
+    const text = accepted("/v1/responses", body.toString()).prompt.text(body);
+    expect(text).toMatchObject({ kind: "chat", chat: { texts: [JSON.stringify(item)] } });
+  });
+
+  it("bound the tools that they bring by their bytes, as those beside them", () => {
+    const item = { type: "additional_tools", role: "developer", tools: [fn] };
+    const body = Buffer.from(JSON.stringify({ model: "m", input: [item, { role: "user", content: "x" }] }));
+    expect(accepted("/v1/responses", body.toString()).prompt.bytesBeside(body)).toBe(
+      JSON.stringify({ model: "m", input: "" }).length - 2 + JSON.stringify(item).length,
+    );
+  });
+
+  it("bound the metadata of a message by its bytes, and none of it is text", () => {
+    const metadata = { turn_id: "t", content_item_metadata: { provenance: { type: "user" } } };
+    const item = { role: "user", content: "x", internal_chat_message_metadata_passthrough: metadata };
+    const body = Buffer.from(JSON.stringify({ model: "m", input: [item] }));
+    const { prompt, size } = accepted("/v1/responses", body.toString());
+    expect(size.unboundedFields).toEqual([]);
+    expect(prompt.text(body)).toMatchObject({ chat: { texts: ["user", "x"] } });
+    expect(prompt.bytesBeside(body)).toBe(
+      JSON.stringify({ model: "m", input: "" }).length - 2 + JSON.stringify(metadata).length,
+    );
+  });
+
+  it.each<[object, string]>([
+    [{ type: "reasoning", encrypted_content: "x", file_id: "f" }, "input.file_id"],
+    [{ type: "reasoning", content: [{ type: "input_file", file_id: "f" }] }, "input.content.file_id"],
+    [{ type: "reasoning", content: [{ type: "wonder" }] }, "input.content.wonder"],
+    [{ type: "shell_call_output", call_id: "c", output: [{ stdout: "a", file_id: "f" }] }, "input.output.file_id"],
+    [{ type: "apply_patch_call", operation: {}, wonder: 1 }, "input.wonder"],
+  ])("hold the context for what does not show in them: %j", (item, field) => {
+    expect(items(item).size.unboundedFields).toEqual([field]);
+  });
+
+  it("have no bound where a command runs in a container", () => {
+    const container = { type: "container_reference", container_id: "c" };
+    expect(items({ type: "shell_call", action: { commands: [] }, environment: container })).toMatchObject({
+      unboundedFields: ["input.environment.type"],
+    });
+  });
+});
+
+describe("fields that agents send", () => {
+  it("are bounded by their bytes", () => {
+    const known = {
+      client_metadata: { session: "s" },
+      safety_identifier: "u",
+      include: ["reasoning.encrypted_content"],
+    };
+    expect(response(known)).toMatchObject({ unboundedFields: [], size: { unboundedFields: [] } });
+  });
+
+  it("hold the context for data of an answer that is not known", () => {
+    const { size, fields } = response({ include: ["web_search_call.results", "wonder", { type: "mcp" }] });
+    expect(size.unboundedFields).toEqual(["include"]);
+    expect(fields.mentions).toContain("wonder");
+  });
+});
+
+describe("a predicted answer", () => {
+  it.each<unknown>(["a text", [{ type: "text", text: "a text" }]])("is bounded by its bytes: %j", (content) => {
+    const prediction = { type: "content", content };
+    expect(chat({ prediction })).toMatchObject({
+      size: { predictedBytes: JSON.stringify(prediction).length, unboundedFields: [] },
+      unboundedFields: [],
+    });
+  });
+
+  it("is none where it is null, or there is none", () => {
+    for (const more of [{}, { prediction: null }]) expect(chat(more).size).not.toHaveProperty("predictedBytes");
+  });
+
+  it("counts as long as it is written, however long its text is", () => {
+    const size = chat({ prediction: { type: "content", content: "é".repeat(5000) } }).size;
+    expect(size.predictedBytes).toBe(10_000 + JSON.stringify({ type: "content", content: "" }).length);
+  });
+});
+
+describe("parts of a chat that Anthropic's clients send back", () => {
+  const image = { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } };
+  const parts = [
+    { type: "thinking", thinking: "I think", signature: "s1" },
+    { type: "redacted_thinking", data: "r1" },
+    { type: "tool_use", id: "t", name: "weather", input: { city: "Ulm" } },
+    { type: "tool_result", tool_use_id: "t", content: [{ type: "text", text: "sunny" }, image] },
+    { type: "tool_result", tool_use_id: "t", content: "rain" },
+  ];
+  const body = Buffer.from(JSON.stringify({ model: "m", messages: [{ role: "user", content: parts }] }));
+
+  it("are bounded by their bytes, and an image by the part", () => {
+    expect(accepted("/v1/chat/completions", body.toString())).toMatchObject({
+      unboundedFields: [],
+      size: { imageParts: 1, unboundedFields: [] },
+    });
+  });
+
+  it("are counted with all that they say", () => {
+    expect(accepted("/v1/chat/completions", body.toString()).prompt.text(body)).toMatchObject({
+      chat: { texts: ["user", "I think", "s1", "r1", "weather", '{"city":"Ulm"}', "sunny", "rain"] },
+    });
+  });
+});
+
+describe("a member that is given twice", () => {
+  it.each<[string, string, string]>([
+    ["/v1/responses", "tools", `{"model":"m","input":"x","tools":[{"type":"web_search","type":"function"}]}`],
+    ["/v1/responses", "tools", `{"model":"m","input":"x","tools":[{"ty\\u0070e":"web_search","type" : "function"}]}`],
+    ["/v1/responses", "input", `{"model":"m","input":[{"role":"user","content":"${"x".repeat(2000)}","content":"y"}]}`],
+    ["/v1/responses", "input", `{"model":"m","input":[{"type":"item_reference","id":"i","type":"message"}]}`],
+    ["/v1/chat/completions", "messages", `{"model":"m","messages":[{"content":[{"type":"video_url","type":"text"}]}]}`],
+    [
+      "/v1/chat/completions",
+      "prediction",
+      `{"model":"m","messages":[{"content":"x"}],"prediction":{"content":"x","content":[{"type":"file"}]}}`,
+    ],
+  ])("is refused by %s within '%s'", (route, param, body) => {
+    expect(read(route, body)).toMatchObject({ ok: false, refusal: { code: "invalid_request", param } });
+  });
+
+  it("is none in a text that looks like it", () => {
+    const content = '{"type":"a","type":"b"} "x": "y":';
+    expect(read("/v1/chat/completions", { model: "m", messages: [{ role: "user", content }] }).ok).toBe(true);
+    expect(read("/v1/responses", { model: "m", input: [{ role: "user", content }], tools: [fn] }).ok).toBe(true);
+  });
+});

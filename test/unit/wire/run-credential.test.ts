@@ -1,0 +1,43 @@
+import { describe, expect, it } from "vitest";
+import { credentialOf, isSigned, readCredential } from "../../../src/wire/run-credential.ts";
+
+const secret = "ab".repeat(32);
+const session = { id: "run_abc234", key: "k2345", expiresAt: 1_800_000_000_000 };
+const credential = credentialOf(session, secret);
+
+describe("the credential of a session", () => {
+  it("states the session, its key and its expiry, signed", () => {
+    expect(credential).toMatch(/^sk-fb-run_abc234-k2345-[0-9a-z]{8}-[\w-]{43}$/);
+    const read = readCredential(credential);
+    expect(read).toMatchObject(session);
+    expect(read && isSigned(read, secret)).toBe(true);
+    expect(credentialOf(session, secret)).toBe(credential);
+  });
+
+  it("is not signed by another secret, nor with anything changed", () => {
+    const read = readCredential(credential);
+    if (read === undefined) throw new Error("it is one");
+    expect(isSigned(read, "cd".repeat(32))).toBe(false);
+    for (const change of [{ id: "run_abc235" }, { key: "k2346" }, { expiresAt: session.expiresAt + 1 }])
+      expect(isSigned({ ...read, ...change }, secret)).toBe(false);
+    // The last character of a MAC stands for four bits of six: another text of the same bytes is another credential.
+    const last = credential.at(-1) ?? "";
+    for (const other of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") {
+      const altered = readCredential(credential.slice(0, -1) + other);
+      expect(altered && isSigned(altered, secret)).toBe(other === last);
+    }
+  });
+
+  it.each([
+    "",
+    "sk-fb-run_abc",
+    `sk-fb-abcdefghijkl-${"a".repeat(43)}`,
+    `${credential}a`,
+    credential.slice(0, -1),
+    credential.toUpperCase(),
+    ` ${credential}`,
+    credential.replace("run_", "run-"),
+  ])("is not %j", (text) => {
+    expect(readCredential(text)).toBeUndefined();
+  });
+});
