@@ -27,8 +27,10 @@ export function connectUnderOneName(
     // From here on the connection has SQLite's shared lock: no one can change the name while it is open.
     if (storedName(db) === name) return db;
   } catch (error) {
-    db.close();
-    throw error;
+    if (!isHalfWritten(error)) {
+      db.close();
+      throw error;
+    }
   }
   db.close();
   const claim = claimName(path, name, access);
@@ -37,6 +39,14 @@ export function connectUnderOneName(
   } finally {
     claim?.close();
   }
+}
+
+/**
+ * Whether the fault may pass: a process that has the file under another name may just be copying its log into it, which is no
+ * fault for those who read that log.
+ */
+function isHalfWritten(error: unknown): boolean {
+  return error instanceof Database.SqliteError && error.code.startsWith("SQLITE_CORRUPT");
 }
 
 /** Identifies the folder, as the disk knows it, and the file's name in it. */
@@ -65,12 +75,15 @@ function claimName(path: string, name: number, access: "read" | "write"): Databa
       if (!(error instanceof Database.SqliteError)) throw error;
       // A reader who may not write the file cannot harm it.
       if (access === "read" && error.code.startsWith("SQLITE_READONLY")) return undefined;
-      if (!error.code.startsWith("SQLITE_BUSY")) throw error;
-      if (performance.now() > until)
+      const isBusy = error.code.startsWith("SQLITE_BUSY");
+      if (!isBusy && !isHalfWritten(error)) throw error;
+      if (performance.now() > until) {
+        if (!isBusy) throw error;
         throw new Database.SqliteError(
           "another process has it open under another name (a hard link, or a mount of the single file); use that name, or end that process",
           error.code,
         );
+      }
     }
     // Two that wait for each other must not do so in step.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5 + Math.random() * 45);
