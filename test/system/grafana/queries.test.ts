@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { pngOf, svgOf } from "../../../grafana/picture/dashboard.ts";
 import type { PanelResults } from "../../../grafana/picture/results.ts";
-import { committedDashboards, substituted, type PanelFile } from "../../../grafana/read.ts";
+import { committedDashboards, committedExact, substituted, type PanelFile } from "../../../grafana/read.ts";
 import { prepareMixedTraffic } from "../../support/mixed-traffic.ts";
 import { skipWithout } from "../../support/programs.ts";
 import { startPrometheus, type Prometheus, type Series } from "../../support/prometheus.ts";
@@ -23,6 +23,11 @@ const panels = dashboards.flatMap((dashboard) =>
 const rulesText = readFileSync(new URL("../../../grafana/prometheus/rules.yml", import.meta.url), "utf8");
 const rules: Rule[] = (parse(rulesText) as { groups: { rules: Rule[] }[] }).groups.flatMap((group) => group.rules);
 const recorded = new Set(rules.flatMap(({ record }) => record ?? []));
+/** Queries of the dashboards as of an earlier commit, which users have imported into their Grafana. */
+const installed = JSON.parse(readFileSync(new URL("installed-dashboards.json", import.meta.url), "utf8")) as {
+  readonly prometheus: readonly { readonly panel: string; readonly expr: string }[];
+  readonly uids: readonly string[];
+};
 const anySpan = { rangeS: 60, stepS: 1, scrapeS: 1 };
 
 /** Right at 0 while all is well. */
@@ -57,6 +62,13 @@ async function makeTraffic(): Promise<void> {
   exposed = exposedLabels(await proxy.metrics());
 }
 
+describe("a dashboard that was imported earlier", () => {
+  it("is replaced by importing the new one: it has the same uid", () => {
+    const committed = [...dashboards, ...committedExact()].map(({ uid }) => uid);
+    expect(committed).toEqual(expect.arrayContaining([...installed.uids]));
+  });
+});
+
 describe("the grammar", () => {
   it("is that of Prometheus", () => {
     expect(selectorsOf('sum by (a) (rate(x_total{b="c"}[5m])) / y')).toEqual([
@@ -77,6 +89,10 @@ describe.skipIf(skipWithout("prometheus", "prometheus"))("before a Farebox under
       panel.targets.map(({ expr }) => ({ name, expr: substituted(expr, anySpan) })),
     ),
     ...rules.map(({ alert, record, expr }) => ({ name: alert ?? record ?? "", expr })),
+    ...installed.prometheus.map(({ panel, expr }) => ({
+      name: `imported earlier: ${panel}`,
+      expr: substituted(expr, anySpan),
+    })),
   ];
 
   it.each(asked)("$name names only what Farebox shows: $expr", ({ expr }) => {
@@ -116,6 +132,16 @@ describe.skipIf(skipWithout("prometheus", "prometheus"))("before a Farebox under
         values.some((value) => value !== 0),
         "only zeros",
       ).toBe(true);
+  });
+
+  it.each(installed.prometheus)("an imported $panel is filled: $expr", async ({ expr }) => {
+    const query = substituted(expr, { rangeS: until - since, stepS: 1, scrapeS: prometheus.scrapeS });
+    const series = await prometheus.range(query, { since, until, stepS: 1 });
+    const values = series.flatMap(({ samples }) => samples.map(([, value]) => value));
+    expect(
+      values.filter((value) => Number.isFinite(value)),
+      query,
+    ).not.toEqual([]);
   });
 
   it.each(dashboards)("$title can be drawn without a Grafana", (dashboard) => {
