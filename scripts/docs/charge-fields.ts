@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { charge } from "../../src/http/admin/answers.ts";
+import { chargeSchema } from "../../src/reporting/shapes/charges.ts";
 import { cell, code, table } from "./markdown.ts";
 
 /** JSON Schema, as far as charges use it. */
@@ -21,7 +21,7 @@ const plainTypes: Readonly<Record<string, string>> = {
 
 /** Every field of a charge with its type, from the schema that the admin API's answers are held against. */
 export function chargeFieldsTable(): string {
-  const { properties = {} } = z.toJSONSchema(charge, { io: "output" }) as Schema;
+  const { properties = {} } = z.toJSONSchema(chargeSchema, { io: "output" }) as Schema;
   return table(
     ["field", "type", "meaning"],
     Object.entries(properties).map(([name, schema]) => [code(name), typeOf(schema), cell(meaningOf(schema))]),

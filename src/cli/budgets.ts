@@ -3,7 +3,8 @@ import { listBudgets, newBudgetFault, removeBudget, setBudget, type NewBudget } 
 import { budgetFacts } from "../core/audit.ts";
 import { periods, type Period } from "../core/budget.ts";
 import { keyNames } from "../reporting/names.ts";
-import { standingOf, type Standing } from "../reporting/standing.ts";
+import type { StandingJson } from "../reporting/shapes/keys.ts";
+import { standingOf } from "../reporting/standing.ts";
 import { percentArgument } from "./arguments.ts";
 import { changedBy, storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
 import { example } from "./help.ts";
@@ -128,7 +129,7 @@ function toolsOf(store: OpenStore, context: CliContext) {
   return { ledger: store.ledger, keys: store.keys, calendar: store.calendar, clock, by: changedBy(context) };
 }
 
-export function printStandings(io: Io, standings: readonly Standing[]): void {
+export function printStandings(io: Io, standings: readonly StandingJson[]): void {
   printTable(
     io,
     [

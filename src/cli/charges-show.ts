@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { showCharge } from "../admin/charge-lists.ts";
-import { chargeDetailsJson, type ChargeDetailsJson } from "../reporting/charges.ts";
+import { chargeDetailsJson } from "../reporting/charges.ts";
+import type { ChargeDetailsJson } from "../reporting/shapes/charges.ts";
 import { keyNames } from "../reporting/names.ts";
 import { storeSettings, withStore, type CliContext } from "./context.ts";
 import { example } from "./help.ts";

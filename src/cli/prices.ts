@@ -1,5 +1,6 @@
 import type { Command } from "commander";
-import { pricesJson, type PricedModel } from "../reporting/prices.ts";
+import { pricesJson } from "../reporting/prices.ts";
+import type { PricedModelJson } from "../reporting/shapes/prices.ts";
 import { settingsFor, type CliContext } from "./context.ts";
 import { example } from "./help.ts";
 import { fail, printJson, printLine } from "./io.ts";
@@ -77,7 +78,7 @@ const columns: readonly Column[] = [
   { title: "since" },
 ];
 
-function priceCells({ id, provider, group, price }: PricedModel): TableCell[] {
+function priceCells({ id, provider, group, price }: PricedModelJson): TableCell[] {
   const tier = price?.tiers[0];
   if (price === null || tier === undefined) return [id, provider, group, null, null, null, null, null, null, null];
   const also = alsoPriced(price);
@@ -112,7 +113,7 @@ function priceCells({ id, provider, group, price }: PricedModel): TableCell[] {
 }
 
 /** "long prompts, priority, batch, fees"; null for nothing. */
-function alsoPriced({ tiers, service_tiers, fees }: NonNullable<PricedModel["price"]>): string | null {
+function alsoPriced({ tiers, service_tiers, fees }: NonNullable<PricedModelJson["price"]>): string | null {
   const parts = [
     ...(tiers.length > 1 ? ["long prompts"] : []),
     ...service_tiers.map((each) => each.service_tier),

@@ -4,12 +4,8 @@ import type { SettingName } from "../config/table.ts";
 import type { Doubt, Movement, Reconciliation, ReconcileResult } from "../core/reconciliation.ts";
 import { takeSample } from "../jobs/take-sample.ts";
 import { parseInstant } from "../reporting/instants.ts";
-import {
-  groupsExplaining,
-  reconciliationJson,
-  runReconciliation,
-  type ReconciliationJson,
-} from "../reporting/reconciliation.ts";
+import { groupsExplaining, reconciliationJson, runReconciliation } from "../reporting/reconciliation.ts";
+import type { ReconciliationJson } from "../reporting/shapes/figures.ts";
 import { settingsFor, storeSettings, withStore, type CliContext, type OpenStore } from "./context.ts";
 import { example } from "./help.ts";
 import { bold, fail, note, printJson, printLine, type Io } from "./io.ts";

@@ -5,7 +5,8 @@ import { isTagDimension, reportDimensions, type ReportDimension } from "../ports
 import { reportCsv } from "../reporting/csv.ts";
 import { parseInstant } from "../reporting/instants.ts";
 import { isoTime, keyNames } from "../reporting/names.ts";
-import { runReport, type Figures, type Report, type ReportLine } from "../reporting/report.ts";
+import { runReport } from "../reporting/report.ts";
+import type { FiguresJson, ReportJson, ReportRowJson } from "../reporting/shapes/figures.ts";
 import { rounded } from "./amounts.ts";
 import { dimensionsArgument, wholeNumberArgument } from "./arguments.ts";
 import { storeSettings, withStore, type CliContext } from "./context.ts";
@@ -91,21 +92,24 @@ export function registerReport(program: Command, context: CliContext): void {
 }
 
 /** Orders rows by a figure, the largest first. Days and hours follow each other unless another order is asked for. */
-function sorted<R extends Figures>(rows: readonly R[], { by, sort }: Pick<ReportOptions, "by" | "sort">): readonly R[] {
+function sorted<R extends FiguresJson>(
+  rows: readonly R[],
+  { by, sort }: Pick<ReportOptions, "by" | "sort">,
+): readonly R[] {
   const isTimeline = by.includes("day") || by.includes("hour");
   const order = sort ?? (isTimeline ? "name" : "cost");
   if (order === "name") return rows;
   return rows.toSorted((a, b) => compare(figureOf[order](b), figureOf[order](a)));
 }
 
-const figureOf: Readonly<Record<Exclude<(typeof orders)[number], "name">, (row: Figures) => bigint>> = {
+const figureOf: Readonly<Record<Exclude<(typeof orders)[number], "name">, (row: FiguresJson) => bigint>> = {
   cost: costOf,
   saving: ({ saving_usd }) => parseSignedUsd(saving_usd) ?? noMoney,
   requests: ({ requests }) => BigInt(requests),
   tokens: ({ tokens }) => BigInt(promptTotal(tokens) + completionTotal(tokens)),
 };
 
-function costOf({ cost_usd }: Figures): PicoUsd {
+function costOf({ cost_usd }: FiguresJson): PicoUsd {
   return parseSignedUsd(cost_usd) ?? noMoney;
 }
 
@@ -113,13 +117,13 @@ function compare(a: bigint, b: bigint): number {
   return a === b ? 0 : a < b ? -1 : 1;
 }
 
-function print(io: Io, report: Report, format: ReportOptions["format"], rows: readonly ReportLine[]): void {
+function print(io: Io, report: ReportJson, format: ReportOptions["format"], rows: readonly ReportRowJson[]): void {
   if (format === "json") printJson(io, { ...report, rows });
   else if (format === "csv") printText(io, reportCsv({ ...report, rows }));
   else printReport(io, report, rows);
 }
 
-function printReport(io: Io, report: Report, shown: readonly ReportLine[]): void {
+function printReport(io: Io, report: ReportJson, shown: readonly ReportRowJson[]): void {
   // Most have none: the table stays narrow.
   const hasRetries = report.total.retries > 0;
   const inDoubt = report.total.cost_in_doubt_usd;
@@ -135,7 +139,7 @@ function printReport(io: Io, report: Report, shown: readonly ReportLine[]): void
     { title: "saving", narrow: "drop" as const },
   ].map((column) => ({ ...column, align: "right" }));
   const usd = io.isTTY ? rounded : (exact: string) => exact;
-  const cells = (row: Figures): TableCell[] => [
+  const cells = (row: FiguresJson): TableCell[] => [
     row.requests,
     ...(hasRetries ? [row.retries] : []),
     promptTotal(row.tokens),

@@ -3,7 +3,7 @@ import type { NotRecomputed } from "../core/what-if.ts";
 import type { ReportQuery } from "../ports/ledger.ts";
 import { whatIfCsv } from "../reporting/csv.ts";
 import { keyNames } from "../reporting/names.ts";
-import type { Figures } from "../reporting/report.ts";
+import type { FiguresJson } from "../reporting/shapes/figures.ts";
 import { runWhatIf, type Leftovers, type WhatIfReport } from "../reporting/what-if.ts";
 import type { CliContext, OpenStore } from "./context.ts";
 import { fail, note, printJson, printText, type ExitCode, type Io } from "./io.ts";
@@ -12,7 +12,7 @@ import { progress } from "./progress.ts";
 import { printTable, type TableCell } from "./table.ts";
 
 /** The rows that were asked for, in the order that was. */
-export type ShownRows = <R extends Figures>(rows: readonly R[]) => readonly R[];
+export type ShownRows = <R extends FiguresJson>(rows: readonly R[]) => readonly R[];
 
 /** `report --what-if FOLDER`: the same traffic under the shipped prices and those of a folder. */
 export async function reportWhatIf(

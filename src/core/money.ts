@@ -51,6 +51,10 @@ export function formatUsd(amount: PicoUsd): string {
   return formatScaled(amount, usdDecimals);
 }
 
+export function formatUsdOrNull(amount: PicoUsd | null): string | null {
+  return amount === null ? null : formatUsd(amount);
+}
+
 /** A rate as USD per 1M tokens: "2.50". */
 export function formatRate(rate: PicoUsdPerToken): string {
   return formatScaled(rate, rateDecimals);

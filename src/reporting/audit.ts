@@ -1,9 +1,9 @@
 import type { AuditEntry } from "../core/audit.ts";
 import type { AuditPage } from "../ports/audit-log.ts";
 import { isoTime } from "./names.ts";
+import type { AuditEntryJson } from "./shapes/health.ts";
 
-/** One change as `audit` and the admin API give it. */
-export function auditEntryJson({ id, at, by, action, object, before, after }: AuditEntry) {
+export function auditEntryJson({ id, at, by, action, object, before, after }: AuditEntry): AuditEntryJson {
   return { id, time: isoTime(at), by, action, object, before, after };
 }
 

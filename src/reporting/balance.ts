@@ -1,23 +1,9 @@
-import type { Credits } from "../core/account.ts";
-import { add, formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
+import { add, formatUsd, formatUsdOrNull, noMoney, type PicoUsd } from "../core/money.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import type { Account } from "../wire/account.ts";
 import { isoTime } from "./names.ts";
+import type { BalanceJson } from "./shapes/figures.ts";
 import { quarterHours } from "./span.ts";
-
-/** CONTRACT's `balance`. */
-export interface Balance {
-  readonly balance_usd: string | null;
-  readonly available_credits: number | null;
-  readonly credits: Credits;
-  readonly plan: string | null;
-  readonly type: string | null;
-  readonly fetched_at: string;
-  readonly age_seconds: number;
-  readonly stale: boolean;
-  readonly burn_usd_per_hour: string;
-  readonly hours_left: number | null;
-}
 
 const burnHours = 24n;
 const hourMs = 3_600_000;
@@ -35,10 +21,10 @@ export function balanceJson(
   account: Account,
   burn: PicoUsd,
   read: { readonly fetchedAt: number; readonly now: number; readonly ttlMs: number },
-): Balance {
+): BalanceJson {
   const ageMs = Math.max(read.now - read.fetchedAt, 0);
   return {
-    balance_usd: account.balance === null ? null : formatUsd(account.balance),
+    balance_usd: formatUsdOrNull(account.balance),
     available_credits: account.credits.available,
     credits: account.credits,
     plan: account.plan,

@@ -1,14 +1,12 @@
 import type { Charge } from "../core/charge.ts";
 import type { ChargePrices } from "../core/cost.ts";
-import { formatUsd, sum, type PicoUsd } from "../core/money.ts";
+import { formatUsd, formatUsdOrNull, sum } from "../core/money.ts";
 import type { ChargePage } from "../ports/ledger.ts";
 import { itemisedJson } from "./itemised.ts";
 import { isoTime, type NameOf } from "./names.ts";
+import type { ChargeDetailsJson, ChargeJson, ChargeListJson } from "./shapes/charges.ts";
 
-/** CONTRACT's `charge`. */
-export type ChargeJson = ReturnType<typeof chargeJson>;
-
-export function chargeJson(charge: Charge, nameOf: NameOf) {
+export function chargeJson(charge: Charge, nameOf: NameOf): ChargeJson {
   return {
     request_id: charge.id,
     gateway_request_id: charge.gatewayRequestId,
@@ -24,10 +22,10 @@ export function chargeJson(charge: Charge, nameOf: NameOf) {
     stream: charge.stream,
     status: charge.status,
     tokens: charge.tokens,
-    cost_usd: usdOrNull(charge.cost),
-    list_cost_usd: usdOrNull(charge.listCost),
+    cost_usd: formatUsdOrNull(charge.cost),
+    list_cost_usd: formatUsdOrNull(charge.listCost),
     minimum_applied: charge.minimumApplied,
-    hold_usd: usdOrNull(charge.hold),
+    hold_usd: formatUsdOrNull(charge.hold),
     held_for: charge.basis && { output_tokens: charge.basis.outputTokens, by: charge.basis.by },
     output_cap: charge.basis?.outputCap ?? null,
     fitted: charge.basis?.fitted ?? null,
@@ -54,15 +52,13 @@ function correctionOf({ adjusts, adjustedBy, reason, endedAt }: Charge) {
   return { of: adjusts, by: adjustedBy, at: isoTime(endedAt), why: reason };
 }
 
-export type ChargeDetailsJson = ReturnType<typeof chargeDetailsJson>;
-
 /** One charge with its corrections, newest first, what all of them come to, and how its amount comes about by its price. */
 export function chargeDetailsJson(
   charge: Charge,
   corrections: readonly Charge[],
   nameOf: NameOf,
   prices: ChargePrices | undefined,
-) {
+): ChargeDetailsJson {
   const costs = [charge, ...corrections].map(({ cost }) => cost).filter((cost) => cost !== null);
   return {
     ...chargeJson(charge, nameOf),
@@ -72,11 +68,6 @@ export function chargeDetailsJson(
   };
 }
 
-/** CONTRACT's `charges`: newest first, with the cursor of the next page. */
-export function chargesJson(page: ChargePage, nameOf: NameOf) {
+export function chargesJson(page: ChargePage, nameOf: NameOf): ChargeListJson {
   return { charges: page.charges.map((charge) => chargeJson(charge, nameOf)), next: page.next };
-}
-
-function usdOrNull(amount: PicoUsd | null): string | null {
-  return amount === null ? null : formatUsd(amount);
 }

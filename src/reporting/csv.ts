@@ -1,6 +1,6 @@
 import { sources } from "../core/charge.ts";
 import { tokenClasses } from "../core/tokens.ts";
-import type { Report } from "./report.ts";
+import type { ReportJson } from "./shapes/figures.ts";
 import type { WhatIfReport } from "./what-if.ts";
 
 export type Cell = string | number | boolean | null;
@@ -19,7 +19,7 @@ function csvCell(cell: Cell): string {
 }
 
 /** The report's rows, one column a token class and one a source. */
-export function reportCsv(report: Report): string {
+export function reportCsv(report: ReportJson): string {
   return csvOf(reportCells(report));
 }
 
@@ -44,7 +44,7 @@ export function whatIfCsv(report: WhatIfReport): string {
 }
 
 /** The titles, then the rows. */
-function reportCells(report: Pick<Report, "by" | "rows">): Cell[][] {
+function reportCells(report: Pick<ReportJson, "by" | "rows">): Cell[][] {
   const header = [
     ...report.by,
     "requests",

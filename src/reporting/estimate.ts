@@ -1,7 +1,7 @@
 import { worstCase } from "../core/bounds.ts";
 import { costOf, itemise, type CostItem } from "../core/cost.ts";
 import type { HoldBasis } from "../core/output-cap.ts";
-import { formatRate, formatUsd, type PicoUsd } from "../core/money.ts";
+import { formatRate, formatUsd, formatUsdOrNull, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
@@ -130,7 +130,7 @@ async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: Pri
   return {
     unbounded,
     hold_usd: formatUsd(hold ?? (0n as PicoUsd)),
-    counted_hold_usd: counted === null ? null : formatUsd(counted),
+    counted_hold_usd: formatUsdOrNull(counted),
     held_for: basis && { output_tokens: basis.outputTokens, by: basis.by },
   };
 }

@@ -1,6 +1,7 @@
 import { tokenClasses } from "../core/tokens.ts";
 import type { Charge } from "../core/charge.ts";
-import { chargeJson, type ChargeJson } from "./charges.ts";
+import { chargeJson } from "./charges.ts";
+import type { ChargeJson } from "./shapes/charges.ts";
 import { csvOf, type Cell } from "./csv.ts";
 import type { NameOf } from "./names.ts";
 

@@ -1,4 +1,4 @@
-import { formatUsd } from "../core/money.ts";
+import { formatUsdOrNull } from "../core/money.ts";
 import { everyKey } from "../core/stream-bursts.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
@@ -6,9 +6,10 @@ import type { KeyStore } from "../ports/key-store.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import type { Outbox } from "../ports/outbox.ts";
 import { listAlerts } from "./alerts.ts";
-import { isoTime, keyNamesOf } from "./names.ts";
+import { isoTime, isoTimeOrNull, keyNamesOf } from "./names.ts";
 import { newestReview } from "./price-review.ts";
 import { groupsExplaining, reconciliationJson, runReconciliation, whyNotReconciled } from "./reconciliation.ts";
+import type { HealthJson } from "./shapes/health.ts";
 
 const dayMs = 86_400_000;
 const minuteMs = 60_000;
@@ -51,7 +52,10 @@ interface HealthTools {
 }
 
 /** Whether all is well, in one answer: the bill beside the ledger, holds that wait, the gateway's errors, alerts. */
-export async function runHealth({ ledger, keys, samples, outbox, catalogue, process }: HealthTools, now: number) {
+export async function runHealth(
+  { ledger, keys, samples, outbox, catalogue, process }: HealthTools,
+  now: number,
+): Promise<HealthJson> {
   const [reconciled, pending, old, alerts, ready, bursts] = await Promise.all([
     runReconciliation({ ledger, samples }, { since: now - dayMs, until: now + 1 }),
     ledger.pending(),
@@ -77,12 +81,12 @@ export async function runHealth({ ledger, keys, samples, outbox, catalogue, proc
     reconciliation_missing: reconciled.ok ? null : whyNotReconciled(reconciled.reason),
     pending: {
       count: pending.count,
-      oldest_at: pending.oldestAt === null ? null : isoTime(pending.oldestAt),
+      oldest_at: isoTimeOrNull(pending.oldestAt),
       old: shown.map(({ id, key, at, amount, isOrphaned }) => ({
         request_id: id,
         key: nameOf(key),
         held_since: isoTime(at),
-        hold_usd: amount === null ? null : formatUsd(amount),
+        hold_usd: formatUsdOrNull(amount),
         orphaned: isOrphaned,
       })),
     },
@@ -99,7 +103,7 @@ export async function runHealth({ ledger, keys, samples, outbox, catalogue, proc
   };
 }
 
-function gatewayJson({ since, requests, errors, byStatus, minutes, last }: GatewayHealth) {
+function gatewayJson({ since, requests, errors, byStatus, minutes, last }: GatewayHealth): HealthJson["gateway"] {
   return {
     since: isoTime(since),
     requests,

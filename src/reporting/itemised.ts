@@ -3,7 +3,7 @@ import { decidingPrice, itemise, type ChargePrices } from "../core/cost.ts";
 import type { Doubt } from "../core/doubts.ts";
 import { formatRate, formatUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
-import { isoTime } from "./names.ts";
+import { isoTimeOrNull } from "./names.ts";
 
 /** The lines that add up to a charge's amount, the prices, of which the lines are of the one that decided, and how the amount is known. */
 export function itemisedJson(charge: Charge, prices: ChargePrices | undefined) {
@@ -12,7 +12,7 @@ export function itemisedJson(charge: Charge, prices: ChargePrices | undefined) {
   const items =
     prices === undefined || !isPriced ? [] : itemise(decidingPrice(prices, tokens, billing), tokens, billing);
   return {
-    ended_at: charge.endedAt === null ? null : isoTime(charge.endedAt),
+    ended_at: isoTimeOrNull(charge.endedAt),
     formula: charge.formula,
     reason: charge.reason,
     clamped: charge.clamped,

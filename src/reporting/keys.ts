@@ -1,14 +1,14 @@
 import { keyFacts } from "../core/audit.ts";
 import { stateOf, type Key } from "../core/keys.ts";
 import type { KeyPage } from "../ports/key-store.ts";
+import type { KeyJson, RotatedKeyJson } from "./shapes/keys.ts";
 
-/** A key as `keys list` and the admin API give it. */
-export function keyJson(key: Key, now: number) {
+export function keyJson(key: Key, now: number): KeyJson {
   return { ...keyFacts(key), state: stateOf(key, now) };
 }
 
 /** A key that was just given a new secret, with its text: the only time that this is shown. */
-export function rotatedKeyJson(key: Key, text: string) {
+export function rotatedKeyJson(key: Key, text: string): RotatedKeyJson {
   return { id: key.id, name: key.name, key: text, previous_valid_until: keyFacts(key).previous_valid_until };
 }
 

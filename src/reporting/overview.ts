@@ -6,6 +6,7 @@ import { otherNames, type SpendDimension, type SpendRow } from "../ports/spend.t
 import { isoTime } from "../core/iso-time.ts";
 import { keyNamesOf, type NameOf } from "./names.ts";
 import { daysBefore, quarterUp, runOutlook, sumsOf, type Sums } from "./outlook.ts";
+import type { OverviewJson } from "./shapes/figures.ts";
 import type { SpendMemory } from "./spend-memory.ts";
 
 const hourMs = 3_600_000;
@@ -41,7 +42,7 @@ export interface OverviewWish {
 }
 
 /** Everything that an overview shows of the ledger: today, this month and its end, and a span in buckets. */
-export async function runOverview(tools: OverviewTools, wish: OverviewWish) {
+export async function runOverview(tools: OverviewTools, wish: OverviewWish): Promise<Omit<OverviewJson, "balance">> {
   const { calendar } = tools;
   const { now } = wish;
   const frame = await frameOf(tools, wish);

@@ -5,6 +5,7 @@ import { pricesOf, type ChargeQuery, type Ledger } from "../ports/ledger.ts";
 import { chargeDetailsJson, chargesJson } from "./charges.ts";
 import { parseInstant } from "./instants.ts";
 import { ownName } from "./names.ts";
+import type { ChargeDetailsJson, ChargeListJson } from "./shapes/charges.ts";
 
 /** What one key is shown of the ledger: its own charges. `key` is null where none is asked for; then what came without one. */
 export interface OwnCharges {
@@ -35,7 +36,7 @@ export async function ownCharges(
   own: OwnCharges,
   query: Iterable<readonly [name: string, value: string]>,
   { now, calendar }: { readonly now: number; readonly calendar: Calendar },
-): Promise<{ readonly ok: true; readonly page: ReturnType<typeof chargesJson> } | QueryFault> {
+): Promise<{ readonly ok: true; readonly page: ChargeListJson } | QueryFault> {
   const read = readParameters(query);
   if (!read.ok) return read;
   const { limit, cursor, model, state, since } = read.given;
@@ -60,10 +61,7 @@ export async function ownCharges(
 }
 
 /** One of a key's own charges with its corrections; undefined for any other, whether it exists or not. */
-export async function ownCharge(
-  own: OwnCharges,
-  id: string,
-): Promise<ReturnType<typeof chargeDetailsJson> | undefined> {
+export async function ownCharge(own: OwnCharges, id: string): Promise<ChargeDetailsJson | undefined> {
   const charge = await findOwn(own, id);
   if (charge === undefined) return undefined;
   const corrections = await own.ledger.charges({ adjusts: charge.id, limit: limitMax });

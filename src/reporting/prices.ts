@@ -1,27 +1,23 @@
 import { formatRate, formatUsd } from "../core/money.ts";
 import type { PriceTier, Rates } from "../core/price.ts";
 import { isoTime } from "../core/iso-time.ts";
-import { tokenClasses, type TokenClass } from "../core/tokens.ts";
+import { tokenClasses } from "../core/tokens.ts";
 import type { Catalogue, CatalogueModel, ModelHistory } from "../ports/catalogue.ts";
-
-/** USD per 1M tokens by class. */
-type RatesJson = Readonly<Record<TokenClass, string>>;
-
-export type PricedModel = ReturnType<typeof pricedModel>;
+import type { PricedModelJson, PriceHistoryJson, PriceJson, PriceListJson, RatesJson } from "./shapes/prices.ts";
 
 /** Every model of the catalogue with its price in force at the instant. */
-export function pricesJson(catalogue: Catalogue, at: number) {
+export function pricesJson(catalogue: Catalogue, at: number): PriceListJson {
   return { digest: catalogue.digest, models: catalogue.list(at).map(pricedModel) };
 }
 
 /** One model with its price in force, as the list has it. */
-export function pricedModel(model: CatalogueModel) {
+export function pricedModel(model: CatalogueModel): PricedModelJson {
   const { id, provider, group, unit } = model;
   return { id, provider, group, unit, price: priceJson(model) };
 }
 
 /** One model at all times, newest first; the first of its spans has no beginning. */
-export function priceHistoryJson({ id, aliases, spans }: ModelHistory, at: number) {
+export function priceHistoryJson({ id, aliases, spans }: ModelHistory, at: number): PriceHistoryJson {
   const begun = spans.findLastIndex(({ start }) => start <= at);
   const entries = spans.map(({ start, model }, index) => ({
     starts_at: Number.isFinite(start) && index > 0 ? isoTime(start) : null,
@@ -32,12 +28,11 @@ export function priceHistoryJson({ id, aliases, spans }: ModelHistory, at: numbe
   return { id, provider: spans[0]?.model.provider ?? null, aliases, entries: entries.toReversed() };
 }
 
-function priceJson({ price }: CatalogueModel) {
-  return price === null ? null : { id: price.id, ...versionJson(price.version) };
-}
-
-function versionJson(version: NonNullable<CatalogueModel["price"]>["version"]) {
+function priceJson({ price }: CatalogueModel): PriceJson | null {
+  if (price === null) return null;
+  const { id, version } = price;
   return {
+    id,
     from: version.from,
     until: version.until,
     source: version.source,

@@ -2,12 +2,13 @@ import type { Charge } from "../core/charge.ts";
 import type { RecentCursor, RecentQuery } from "../ports/spend.ts";
 import { chargeJson } from "./charges.ts";
 import type { NameOf } from "./names.ts";
+import type { LiveJson } from "./shapes/charges.ts";
 
 /** The latest charges, the last one written first, with where the next look goes on. */
 export function recentJson(
   { charges, cursor }: { readonly charges: readonly Charge[]; readonly cursor: RecentCursor },
   nameOf: NameOf,
-) {
+): LiveJson {
   return {
     charges: charges.map((charge) => chargeJson(charge, nameOf)),
     cursor: `${cursor.written}.${cursor.endedAt}`,

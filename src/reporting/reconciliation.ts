@@ -1,45 +1,11 @@
 import { billFactor, explainingGroups, type GroupCost, type GroupExplanation } from "../core/bill-factor.ts";
-import { formatRate, formatUsd, subtract, type PicoUsd, type PicoUsdPerToken } from "../core/money.ts";
+import { formatRate, formatUsd, formatUsdOrNull, subtract, type PicoUsd, type PicoUsdPerToken } from "../core/money.ts";
 import { reconcile, type Reconciliation, type ReconcileResult } from "../core/reconciliation.ts";
 import type { AccountSamples } from "../ports/account-samples.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Ledger } from "../ports/ledger.ts";
 import { isoTime } from "./names.ts";
-
-/** CONTRACT's `reconcile`. Amounts in USD; null is without a bound, or, for the percentage, nothing to divide by. */
-export interface ReconciliationJson {
-  readonly ok: boolean;
-  readonly since: string;
-  readonly until: string;
-  readonly samples: number;
-  readonly measure: Reconciliation["measure"];
-  readonly requests: number;
-  readonly ledger_usd: string;
-  /** Of the ledger's sum, that of charges with doubts. */
-  readonly cost_in_doubt_usd: string;
-  readonly gateway_usd: string;
-  /** Above zero when the gateway billed more than the ledger says. */
-  readonly difference_usd: string;
-  readonly difference_percent: number | null;
-  /** What the gateway billed for each US dollar of the ledger, and between which bounds that is certain. */
-  readonly factor: { readonly value: string; readonly from: string | null; readonly to: string | null } | null;
-  /** Groups of which another fraction alone would explain the difference; none where the two agree. */
-  readonly explained_by: readonly {
-    readonly group: string;
-    readonly fraction: string;
-    readonly instead_of: string;
-    readonly from: string;
-    readonly to: string;
-  }[];
-  readonly uncertainty: {
-    readonly below_usd: string;
-    readonly above_usd: string | null;
-    readonly items: readonly { readonly kind: string; readonly below_usd: string; readonly above_usd: string | null }[];
-  };
-  readonly movements: readonly { readonly kind: string; readonly usd: string; readonly estimate: boolean }[];
-  readonly left_out: readonly { readonly since: string; readonly until: string; readonly why: string }[];
-  readonly balance: { readonly from_usd: string | null; readonly to_usd: string | null };
-}
+import type { ReconciliationJson } from "./shapes/figures.ts";
 
 /** Compares what the samples of the half-open span allow; milliseconds since 1970 UTC. */
 export async function runReconciliation(
@@ -118,11 +84,11 @@ export function reconciliationJson(
     })),
     uncertainty: {
       below_usd: formatUsd(found.below),
-      above_usd: usdOrNull(found.above),
+      above_usd: formatUsdOrNull(found.above),
       items: doubts.map(({ kind, below, above }) => ({
         kind,
         below_usd: formatUsd(below),
-        above_usd: usdOrNull(above),
+        above_usd: formatUsdOrNull(above),
       })),
     },
     movements: movements.map(({ kind, amount, isEstimate }) => ({
@@ -160,8 +126,4 @@ function shareText(millionths: bigint): string {
 /** With four decimals, towards zero. */
 function percentOf(part: PicoUsd, whole: PicoUsd): number | null {
   return whole <= 0n ? null : Number((part * 1_000_000n) / whole) / 10_000;
-}
-
-function usdOrNull(amount: PicoUsd | null): string | null {
-  return amount === null ? null : formatUsd(amount);
 }

@@ -3,44 +3,14 @@ import { ceilingPrice } from "../core/price.ts";
 import { noTokens, tokenClasses, type TokenCounts } from "../core/tokens.ts";
 import type { Ledger, ReportDimension, ReportQuery, ReportRow } from "../ports/ledger.ts";
 import { isoTime, type NameOf } from "./names.ts";
+import type { FiguresJson, ReportJson } from "./shapes/figures.ts";
 import { quarterHours } from "./span.ts";
-
-/** The figures of one row, or of all of them. */
-export interface Figures {
-  readonly requests: number;
-  readonly tokens: TokenCounts;
-  readonly cost_usd: string;
-  readonly list_cost_usd: string;
-  /** List cost less cost; below zero where the minimum charge made it dearer. */
-  readonly saving_usd: string;
-  readonly by_source: Readonly<Record<string, { readonly requests: number; readonly cost_usd: string }>>;
-  readonly unpriced_requests: number;
-  /** How many of the requests the client's SDK had sent before; each may have cost. */
-  readonly retries: number;
-  /** Of the cost, that of charges with doubts. */
-  readonly cost_in_doubt_usd: string;
-}
-
-export type ReportLine = Readonly<Partial<Record<ReportDimension, string | null>>> & Figures;
-
-/** CONTRACT's `report`. */
-export interface Report {
-  readonly since: string;
-  readonly until: string;
-  readonly by: readonly ReportDimension[];
-  readonly rows: readonly ReportLine[];
-  readonly total: Figures;
-  /** What of the total was charged at the ceiling price of unknown models; null where nothing was. */
-  readonly ceiling_price: { readonly requests: number; readonly cost_usd: string } | null;
-  /** What tasks used up in units that no price file values, beside the cost. */
-  readonly raw_units: readonly { readonly unit_type: string; readonly units: string; readonly tasks: number }[];
-}
 
 /** Adds up posted charges. The span is widened to the ledger's quarter hours, so that the answer states what it covers. */
 export async function runReport(
   tools: { readonly ledger: Ledger; readonly nameOf: NameOf },
   query: ReportQuery,
-): Promise<Report> {
+): Promise<ReportJson> {
   const span = quarterHours(query.since, query.until);
   const rows = await tools.ledger.report({ by: query.by, ...span });
   return {
@@ -54,7 +24,10 @@ export async function runReport(
   };
 }
 
-async function ceilingOf(ledger: Ledger, span: Pick<ReportQuery, "since" | "until">): Promise<Report["ceiling_price"]> {
+async function ceilingOf(
+  ledger: Ledger,
+  span: Pick<ReportQuery, "since" | "until">,
+): Promise<ReportJson["ceiling_price"]> {
   const row = (await ledger.report({ by: ["group"], ...span })).find(
     ({ dimensions }) => dimensions.group === ceilingPrice,
   );
@@ -100,7 +73,7 @@ export function dimensionsOf(row: ReportRow, nameOf: NameOf): Partial<Record<Rep
   return key === undefined || key === null ? row.dimensions : { ...row.dimensions, key: nameOf(key) };
 }
 
-export function figuresOf(sums: Sums): Figures {
+export function figuresOf(sums: Sums): FiguresJson {
   const bySource = Object.entries(sums.bySource).map(([source, { requests, cost }]) => [
     source,
     { requests, cost_usd: formatUsd(cost) },

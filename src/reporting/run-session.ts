@@ -2,14 +2,15 @@ import { formatUsd, larger, noMoney, subtract, sum, type PicoUsd } from "../core
 import { stateOfSession, type RunSession } from "../core/run-sessions.ts";
 import { sessionTag } from "../core/tags.ts";
 import type { FigureLedger, ReportRow } from "../ports/ledger.ts";
-import { isoTime } from "./names.ts";
-import { figuresOf, nothing, together, type Figures } from "./report.ts";
+import { isoTime, isoTimeOrNull } from "./names.ts";
+import { figuresOf, nothing, together } from "./report.ts";
+import type { FiguresJson } from "./shapes/figures.ts";
 
 const dayMs = 86_400_000;
 
 /** The sums of a session, or of one model in it. */
 export interface SessionFigures extends Pick<
-  Figures,
+  FiguresJson,
   "requests" | "tokens" | "cost_usd" | "list_cost_usd" | "unpriced_requests" | "by_source"
 > {
   /** Requests whose usage the gateway did not report in full, and what they cost. */
@@ -57,7 +58,7 @@ export async function sessionJson(
     state: stateOfSession(session, now),
     created_at: isoTime(createdAt),
     expires_at: isoTime(expiresAt),
-    ended_at: endedAt === null ? null : isoTime(endedAt),
+    ended_at: isoTimeOrNull(endedAt),
     tags,
     budget: budget === null ? null : { limit_usd: formatUsd(budget), remaining_usd: formatUsd(larger(noMoney, left)) },
     pending: { requests: charges.length, held_usd: formatUsd(held) },

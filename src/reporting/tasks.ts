@@ -1,9 +1,8 @@
 import type { Task } from "../core/tasks.ts";
-import { isoTime, type NameOf } from "./names.ts";
+import { isoTime, isoTimeOrNull, type NameOf } from "./names.ts";
+import type { TaskJson } from "./shapes/charges.ts";
 
-/** A task as an administrator sees it: what Farebox keeps of it, never what was asked for or made. */
-export function taskJson(task: Task, nameOf: NameOf) {
-  const time = (at: number | null) => (at === null ? null : isoTime(at));
+export function taskJson(task: Task, nameOf: NameOf): TaskJson {
   return {
     task_id: task.taskId,
     request_id: task.charge,
@@ -13,11 +12,11 @@ export function taskJson(task: Task, nameOf: NameOf) {
     status: task.status,
     failure: task.failure,
     created_at: isoTime(task.createdAt),
-    started_at: time(task.startedAt),
-    ended_at: time(task.endedAt),
-    settled_at: time(task.settledAt),
+    started_at: isoTimeOrNull(task.startedAt),
+    ended_at: isoTimeOrNull(task.endedAt),
+    settled_at: isoTimeOrNull(task.settledAt),
     seen_at: isoTime(task.seenAt),
-    next_look_at: time(task.nextPollAt),
+    next_look_at: isoTimeOrNull(task.nextPollAt),
     consumption: task.consumption === null ? null : { ...task.consumption, units_per_usd: task.unitsPerUsd },
     quantity: task.quantity,
   };

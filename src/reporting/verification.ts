@@ -1,4 +1,4 @@
-import { formatUsd } from "../core/money.ts";
+import { formatUsdOrNull } from "../core/money.ts";
 import type { Difference, OldHold, Verification } from "../ports/ledger.ts";
 import { isoTime, type NameOf } from "./names.ts";
 
@@ -22,7 +22,7 @@ export function oldHoldsJson(holds: readonly OldHold[], nameOf: NameOf) {
     kind,
     time: isoTime(at),
     key: nameOf(key),
-    hold_usd: amount === null ? null : formatUsd(amount),
+    hold_usd: formatUsdOrNull(amount),
     owner: isOrphaned ? ("gone" as const) : ("running" as const),
   }));
 }

@@ -3,7 +3,8 @@ import { notRecomputed, recomputeUnder, type NotRecomputed, type PriceAt } from 
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Ledger, ReportQuery, RequestsAndCost, WhatIfRow } from "../ports/ledger.ts";
 import { isoTime, type NameOf } from "./names.ts";
-import { dimensionsOf, figuresOf, nothing, together, type Figures, type Report, type ReportLine } from "./report.ts";
+import { dimensionsOf, figuresOf, nothing, together } from "./report.ts";
+import type { FiguresJson, ReportJson, ReportRowJson } from "./shapes/figures.ts";
 import { quarterHours } from "./span.ts";
 
 /** What a row would have cost under other prices. */
@@ -32,11 +33,11 @@ export interface Leftovers {
 }
 
 /** A report with the cost of the same traffic under other prices beside each row. */
-export interface WhatIfReport extends Pick<Report, "since" | "until" | "by">, Leftovers {
+export interface WhatIfReport extends Pick<ReportJson, "since" | "until" | "by">, Leftovers {
   /** Digest of the other prices. */
   readonly prices: string;
-  readonly rows: readonly (ReportLine & { readonly what_if: WhatIfFigures })[];
-  readonly total: Figures & { readonly what_if: WhatIfFigures };
+  readonly rows: readonly (ReportRowJson & { readonly what_if: WhatIfFigures })[];
+  readonly total: FiguresJson & { readonly what_if: WhatIfFigures };
 }
 
 /** The rows of a report with what this catalogue's prices, those in force at each charge's time, make of them. */

@@ -4,7 +4,7 @@ import { alertQuerySchema, listAlerts } from "../../reporting/alerts.ts";
 import { auditJson, readAuditCursor } from "../../reporting/audit.ts";
 import { balanceJson, burnPerHour } from "../../reporting/balance.ts";
 import { readDimensions } from "../../reporting/dimensions.ts";
-import { isoTime, keyNames } from "../../reporting/names.ts";
+import { isoTimeOrNull, keyNames } from "../../reporting/names.ts";
 import { pricedModel, pricesJson } from "../../reporting/prices.ts";
 import {
   groupsExplaining,
@@ -14,7 +14,10 @@ import {
 } from "../../reporting/reconciliation.ts";
 import { runReport } from "../../reporting/report.ts";
 import { readAccount } from "../../wire/account.ts";
-import * as answers from "./answers.ts";
+import { balanceSchema, reconciliationSchema, reportSchema } from "../../reporting/shapes/figures.ts";
+import { alertListSchema, auditListSchema } from "../../reporting/shapes/health.ts";
+import { whoamiSchema } from "../../reporting/shapes/keys.ts";
+import { priceListSchema, pricedModelSchema } from "../../reporting/shapes/prices.ts";
 import { atOf, cursor, instant, limitOf } from "./inputs.ts";
 import { found, route, type AdminRoute, type RouteTools } from "./route.ts";
 
@@ -52,15 +55,15 @@ export const figureRoutes: readonly AdminRoute[] = [
   route("GET /whoami", {
     role: "viewer",
     summary: "Whose token this is",
-    answer: answers.whoami,
+    answer: whoamiSchema,
     handle: async ({ caller: { name, role, expiresAt } }) =>
-      found({ name, role, expires_at: expiresAt === null ? null : isoTime(expiresAt) }),
+      found({ name, role, expires_at: isoTimeOrNull(expiresAt) }),
   }),
   route("GET /usage", {
     role: "viewer",
     summary: "What was spent, added up",
     query: usageQuery,
-    answer: answers.usage,
+    answer: reportSchema,
     handle: async (tools, { query }) => {
       const span = spanOf(query, tools);
       if (span === null) return backwards;
@@ -72,13 +75,13 @@ export const figureRoutes: readonly AdminRoute[] = [
   route("GET /prices", {
     role: "viewer",
     summary: "Every model with its price in force",
-    answer: answers.priceList,
+    answer: priceListSchema,
     handle: async ({ catalogue, clock }) => found(pricesJson(catalogue(), clock.now())),
   }),
   route("GET /prices/{model}", {
     role: "viewer",
     summary: "One model, by its id or an alias, with its price in force",
-    answer: answers.price,
+    answer: pricedModelSchema,
     handle: async ({ catalogue, clock }, { params: [name = ""] }) => {
       const model = catalogue().find(name, clock.now());
       return model === undefined
@@ -89,7 +92,7 @@ export const figureRoutes: readonly AdminRoute[] = [
   route("GET /balance", {
     role: "viewer",
     summary: "What the gateway's account has left, and how long that lasts",
-    answer: answers.balance,
+    answer: balanceSchema,
     handle: async ({ account, accountTtlMs, ledger, clock }) => {
       const [record, burn] = await Promise.all([account(), burnPerHour(ledger, clock.now())]);
       if (record === undefined)
@@ -107,7 +110,7 @@ export const figureRoutes: readonly AdminRoute[] = [
     role: "viewer",
     summary: "The ledger beside the movement of the gateway's account, by the samples that are there",
     query: z.strictObject({ since: instant.default("7d"), until: instant.default("0s") }),
-    answer: answers.reconciliation,
+    answer: reconciliationSchema,
     handle: async (tools, { query }) => {
       const span = spanOf(query, tools);
       if (span === null) return backwards;
@@ -123,14 +126,14 @@ export const figureRoutes: readonly AdminRoute[] = [
     role: "viewer",
     summary: "Alerts of the last days with what became of their delivery, newest first, in pages",
     query: alertQuerySchema,
-    answer: answers.alertList,
+    answer: alertListSchema,
     handle: async ({ outbox }, { query }) => found(await listAlerts({ outbox }, query)),
   }),
   route("GET /audit", {
     role: "viewer",
     summary: "Who changed what, newest first, in pages",
     query: auditQuery,
-    answer: answers.auditList,
+    answer: auditListSchema,
     handle: async (tools, { query: { since, until, limit, cursor: from } }) => {
       const after = from === undefined ? undefined : readAuditCursor(from);
       if (from !== undefined && after === undefined)

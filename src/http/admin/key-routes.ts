@@ -9,7 +9,17 @@ import { keyStates } from "../../core/keys.ts";
 import { keyJson, keysJson, newKeyJson, rotatedKeyJson } from "../../reporting/keys.ts";
 import { ownName } from "../../reporting/names.ts";
 import { standingOf } from "../../reporting/standing.ts";
-import * as answers from "./answers.ts";
+import {
+  keyListSchema,
+  keySchema,
+  keyWithBudgetsSchema,
+  newKeySchema,
+  removedSchema,
+  rotatedKeySchema,
+  teamListSchema,
+  teamSchema,
+  teamWithKeysSchema,
+} from "../../reporting/shapes/keys.ts";
 import { cursor, lifetime, limitOf, msOf, overlap } from "./inputs.ts";
 import { answered, found, route, type AdminRoute } from "./route.ts";
 
@@ -47,7 +57,7 @@ export const keyRoutes: readonly AdminRoute[] = [
     role: "viewer",
     summary: "Keys, revoked ones too, in the order of their making and in pages",
     query: keyFilter,
-    answer: answers.keyList,
+    answer: keyListSchema,
     handle: async ({ keys, clock }, { query: { limit, cursor: after, state } }) => {
       if (after !== undefined && (await keys.findById(after)) === undefined)
         return failure("invalid", "cursor must be the cursor that a list of keys ended with");
@@ -65,7 +75,7 @@ export const keyRoutes: readonly AdminRoute[] = [
     summary: "Make a key; its text is answered this once",
     body: newKey,
     status: 201,
-    answer: answers.newKey,
+    answer: newKeySchema,
     handle: async (tools, { body: { expires, output_cap, ...body } }) =>
       answered(await createKey(tools, { ...body, outputCap: output_cap, lifetimeMs: msOf(expires) }), ({ key, text }) =>
         newKeyJson(key, text),
@@ -74,7 +84,7 @@ export const keyRoutes: readonly AdminRoute[] = [
   route("GET /keys/{key}", {
     role: "viewer",
     summary: "A key by its name or id, with the budgets that apply to it",
-    answer: answers.keyWithBudgets,
+    answer: keyWithBudgetsSchema,
     handle: async (tools, { params: [name = ""] }) => {
       const shown = await showKey(tools.keys, name);
       if (!shown.ok) return shown;
@@ -88,7 +98,7 @@ export const keyRoutes: readonly AdminRoute[] = [
     role: "editor",
     summary: "Change what is given of a key; its next request heeds it",
     body: keyChange,
-    answer: answers.key,
+    answer: keySchema,
     handle: async (tools, { params: [name = ""], body: { expires, output_cap, ...body } }) =>
       answered(await updateKey(tools, name, { ...body, outputCap: output_cap, lifetimeMs: msOf(expires) }), ({ key }) =>
         keyJson(key, tools.clock.now()),
@@ -98,7 +108,7 @@ export const keyRoutes: readonly AdminRoute[] = [
     role: "editor",
     summary: "Give a key a new secret, answered this once; the present one works on for a while",
     body: z.strictObject({ overlap: overlap.default("24h") }),
-    answer: answers.rotatedKey,
+    answer: rotatedKeySchema,
     handle: async (tools, { params: [name = ""], body }) =>
       answered(await rotateKey(tools, name, { overlapMs: msOf(body.overlap) }), ({ key, text }) =>
         rotatedKeyJson(key, text),
@@ -107,7 +117,7 @@ export const keyRoutes: readonly AdminRoute[] = [
   route("POST /keys/{key}/revoke", {
     role: "editor",
     summary: "Close a key for good; repeating it changes nothing",
-    answer: answers.key,
+    answer: keySchema,
     handle: async (tools, { params: [name = ""] }) =>
       answered(await revokeKey(tools, name), ({ key }) => keyJson(key, tools.clock.now())),
   }),
@@ -123,7 +133,7 @@ export const teamRoutes: readonly AdminRoute[] = [
   route("GET /teams", {
     role: "viewer",
     summary: "All teams with the names of their live keys",
-    answer: answers.teamList,
+    answer: teamListSchema,
     handle: async ({ teams, keys, clock }) => {
       const members = await liveMembers(keys, clock.now());
       return found({
@@ -136,14 +146,14 @@ export const teamRoutes: readonly AdminRoute[] = [
     summary: "Make a team",
     body: teamChange.extend({ name: nameSchema.meta({ example: "research" }) }),
     status: 201,
-    answer: answers.team,
+    answer: teamSchema,
     handle: async (tools, { body: { output_cap, ...body } }) =>
       answered(await createTeam(tools, { ...body, outputCap: output_cap }), ({ team }) => teamFacts(team)),
   }),
   route("GET /teams/{team}", {
     role: "viewer",
     summary: "A team with the names of its live keys",
-    answer: answers.teamWithKeys,
+    answer: teamWithKeysSchema,
     handle: async ({ teams, keys, clock }, { params: [name = ""] }) => {
       const members = await liveMembers(keys, clock.now());
       return answered(await showTeam(teams, name), ({ team }) => ({ ...teamFacts(team), keys: members(name) }));
@@ -153,15 +163,15 @@ export const teamRoutes: readonly AdminRoute[] = [
     role: "editor",
     summary: "Change what is given of a team",
     body: teamChange,
-    answer: answers.team,
+    answer: teamSchema,
     handle: async (tools, { params: [name = ""], body: { output_cap, ...body } }) =>
       answered(await updateTeam(tools, name, { ...body, outputCap: output_cap }), ({ team }) => teamFacts(team)),
   }),
   route("DELETE /teams/{team}", {
     role: "editor",
     summary: "Delete a team that no live key and no budget names",
-    answer: answers.removed,
+    answer: removedSchema,
     handle: async (tools, { params: [name = ""] }) =>
-      answered(await deleteTeam(tools, name), () => ({ removed: true })),
+      answered(await deleteTeam(tools, name), () => ({ removed: true as const })),
   }),
 ];

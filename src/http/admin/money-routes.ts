@@ -11,7 +11,8 @@ import type { KeyStore } from "../../ports/key-store.ts";
 import { chargeDetailsJson, chargeJson, chargesJson } from "../../reporting/charges.ts";
 import { keyNamesOf, type NameOf } from "../../reporting/names.ts";
 import { standingOf } from "../../reporting/standing.ts";
-import * as answers from "./answers.ts";
+import { chargeDetailsSchema, chargeListSchema, correctionMadeSchema } from "../../reporting/shapes/charges.ts";
+import { budgetListSchema, removedSchema, setBudgetSchema } from "../../reporting/shapes/keys.ts";
 import { atOf, cursor, instant, limitOf } from "./inputs.ts";
 import { answered, found, route, type AdminRoute } from "./route.ts";
 
@@ -42,7 +43,7 @@ export const budgetRoutes: readonly AdminRoute[] = [
   route("GET /budgets", {
     role: "viewer",
     summary: "Budgets with what is spent, held and left in their present windows, in pages",
-    answer: answers.budgetList,
+    answer: budgetListSchema,
     query: z.strictObject({ limit: limitOf(100), cursor: cursor.optional() }),
     handle: async (tools, { query: { limit, cursor: after } }) => {
       const all = await listBudgets(tools);
@@ -65,7 +66,7 @@ export const budgetRoutes: readonly AdminRoute[] = [
     role: "editor",
     summary: "Add a budget, or change the one of the same scope and period",
     body: newBudget,
-    answer: answers.setBudget,
+    answer: setBudgetSchema,
     handle: async (tools, { body: { limit_usd: limit, warn_percent: warnPercent, ...body } }) => {
       const set = await setBudget(tools, { ...body, limit, warnPercent });
       if (!set.ok) return set;
@@ -78,8 +79,8 @@ export const budgetRoutes: readonly AdminRoute[] = [
     role: "editor",
     summary: "Remove a budget; what was spent stays in the ledger",
     query: z.strictObject({ scope, period }),
-    answer: answers.removed,
-    handle: async (tools, { query }) => answered(await removeBudget(tools, query), () => ({ removed: true })),
+    answer: removedSchema,
+    handle: async (tools, { query }) => answered(await removeBudget(tools, query), () => ({ removed: true as const })),
   }),
 ];
 
@@ -121,7 +122,7 @@ export const chargeRoutes: readonly AdminRoute[] = [
     role: "viewer",
     summary: "Charges, newest first, in pages",
     query: chargeFilter,
-    answer: answers.chargeList,
+    answer: chargeListSchema,
     handle: async (tools, { query: { since, until, ...query } }) => {
       const span = {
         since: since === undefined ? since : atOf(since, tools),
@@ -134,7 +135,7 @@ export const chargeRoutes: readonly AdminRoute[] = [
   route("GET /charges/{request_id}", {
     role: "viewer",
     summary: "One charge with its corrections",
-    answer: answers.chargeDetails,
+    answer: chargeDetailsSchema,
     handle: async ({ ledger, keys }, { params: [id = ""] }) => {
       const shown = await showCharge(ledger, id);
       if (!shown.ok) return shown;
@@ -147,7 +148,7 @@ export const chargeRoutes: readonly AdminRoute[] = [
     role: "editor",
     summary: "Correct a charge by an amount, as a row of its own; the same correction given twice is made once",
     body: correction,
-    answer: answers.correctionMade,
+    answer: correctionMadeSchema,
     handle: async (tools, { params: [id = ""], body: { amount_usd: amount, why } }) => {
       const made = await correctCharge(tools, { id, amount, why, by: tools.by });
       if (!made.ok) return made;

@@ -7,7 +7,10 @@ import { runOverview } from "../../reporting/overview.ts";
 import { priceHistoryJson } from "../../reporting/prices.ts";
 import { recentJson, recentQueryOf } from "../../reporting/recent.ts";
 import { readAccount } from "../../wire/account.ts";
-import * as answers from "./answers.ts";
+import { liveSchema } from "../../reporting/shapes/charges.ts";
+import { overviewSchema } from "../../reporting/shapes/figures.ts";
+import { healthSchema } from "../../reporting/shapes/health.ts";
+import { priceHistorySchema } from "../../reporting/shapes/prices.ts";
 import { liveQuery, overviewQuery } from "./overview-queries.ts";
 import { found, route, type AdminParts, type AdminRoute } from "./route.ts";
 
@@ -17,7 +20,7 @@ export const overviewRoutes: readonly AdminRoute[] = [
     role: "viewer",
     summary: "Spending today, this month and over a span, with forecast and balance",
     query: overviewQuery,
-    answer: answers.overview,
+    answer: overviewSchema,
     handle: async (tools, { query }) => {
       const [overview, balance] = await Promise.all([
         runOverview({ ...tools, ledger: tools.latest }, { ...query, now: tools.clock.now() }),
@@ -31,7 +34,7 @@ export const overviewRoutes: readonly AdminRoute[] = [
     role: "viewer",
     summary: "The latest requests, and then those that began or ended since",
     query: liveQuery,
-    answer: answers.live,
+    answer: liveSchema,
     handle: async ({ latest, keys }, { query: { key: asked, team, ...wish } }) => {
       const recentQuery = recentQueryOf(wish);
       if (recentQuery === null) return failure("invalid", "after must be the cursor of an earlier answer");
@@ -57,13 +60,13 @@ export const overviewRoutes: readonly AdminRoute[] = [
   route("GET /health", {
     role: "viewer",
     summary: "The bill beside the ledger, holds that wait, the gateway's errors, alerts",
-    answer: answers.health,
+    answer: healthSchema,
     handle: async (tools) => found(await runHealth(tools, tools.clock.now())),
   }),
   route("GET /prices/{model}/history", {
     role: "viewer",
     summary: "A model's prices, those that were and those to come too, newest first",
-    answer: answers.priceHistory,
+    answer: priceHistorySchema,
     handle: async ({ catalogue, clock }, { params: [name = ""] }) => {
       const prices = catalogue();
       const model = prices.find(name, clock.now());

@@ -9,6 +9,7 @@ import type { Catalogue } from "../../ports/catalogue.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { KeyStore } from "../../ports/key-store.ts";
 import type { FigureLedger, Ledger } from "../../ports/ledger.ts";
+import type { Shape } from "../../reporting/shapes/fields.ts";
 import type { SpendMemory } from "../../reporting/spend-memory.ts";
 import type { HealthFacts } from "../../reporting/health.ts";
 import type { Outbox } from "../../ports/outbox.ts";
@@ -45,7 +46,7 @@ export interface RouteTools extends AdminParts {
   readonly by: string;
 }
 
-export type RouteAnswer = { readonly ok: true; readonly json: unknown } | Failure | NoGateway;
+export type RouteAnswer<Json = unknown> = { readonly ok: true; readonly json: Json } | Failure | NoGateway;
 
 /** The gateway has to be asked, and does not answer. */
 export interface NoGateway {
@@ -78,23 +79,23 @@ export interface AdminRoute {
   ): Promise<RouteAnswer>;
 }
 
-interface Declared<Q extends z.ZodObject, B extends z.ZodObject> {
+interface Declared<A extends z.ZodType, Q extends z.ZodObject, B extends z.ZodObject> {
   readonly role: AdminRole;
   readonly summary: string;
   readonly query?: Q;
   readonly body?: B;
   readonly status?: 201;
-  readonly answer: z.ZodType;
+  readonly answer: A;
   handle(
     tools: RouteTools,
     input: { readonly params: readonly string[]; readonly query: z.output<Q>; readonly body: z.output<B> },
-  ): Promise<RouteAnswer>;
+  ): Promise<RouteAnswer<Shape<A>>>;
 }
 
-/** Declares a route: "GET /keys/{key}". `params` are handed over in the order of the path. */
-export function route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObject = z.ZodObject>(
+/** Declares a route: "GET /keys/{key}". `params` are in the order of the path. `handle` has to return what `answer` declares. */
+export function route<A extends z.ZodType, Q extends z.ZodObject = z.ZodObject, B extends z.ZodObject = z.ZodObject>(
   name: `${"GET" | "POST" | "PUT" | "PATCH" | "DELETE"} /${string}`,
-  { query, body, status, handle, ...declared }: Declared<Q, B>,
+  { query, body, status, handle, ...declared }: Declared<A, Q, B>,
 ): AdminRoute {
   const [method = "", path = ""] = name.split(" ");
   return {
@@ -109,13 +110,13 @@ export function route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObject
 }
 
 /** The answer of a use case that may fail: its failure, or what is made of its success. */
-export function answered<T extends { readonly ok: true }>(
+export function answered<T extends { readonly ok: true }, Json>(
   result: T | Failure,
-  json: (done: T) => unknown,
-): RouteAnswer {
+  json: (done: T) => Json,
+): RouteAnswer<Json> {
   return result.ok ? { ok: true, json: json(result) } : result;
 }
 
-export function found(json: unknown): RouteAnswer {
+export function found<Json>(json: Json): RouteAnswer<Json> {
   return { ok: true, json };
 }

@@ -3,7 +3,7 @@ import { askedKey } from "../../admin/keys.ts";
 import { failure } from "../../admin/result.ts";
 import { keyNamesOf } from "../../reporting/names.ts";
 import { taskJson } from "../../reporting/tasks.ts";
-import { task, taskList } from "./answers.ts";
+import { taskListSchema, taskSchema } from "../../reporting/shapes/charges.ts";
 import { cursor, limitOf } from "./inputs.ts";
 import { found, route, type AdminRoute } from "./route.ts";
 
@@ -22,7 +22,7 @@ export const taskRoutes: readonly AdminRoute[] = [
     role: "viewer",
     summary: "Tasks of all keys, newest first, in pages",
     query: taskQuery,
-    answer: taskList,
+    answer: taskListSchema,
     handle: async ({ tasks, keys }, { query: { key: nameOrId, running, limit, cursor: after } }) => {
       const named = await askedKey(keys, nameOrId);
       if (!named.ok) return named;
@@ -43,7 +43,7 @@ export const taskRoutes: readonly AdminRoute[] = [
   route("GET /tasks/{task_id}", {
     role: "viewer",
     summary: "One task, of any key",
-    answer: task,
+    answer: taskSchema,
     handle: async ({ tasks, keys }, { params: [taskId = ""] }) => {
       const known = await tasks.find(taskId);
       if (known === undefined) return failure("not_found", "there is no such task");

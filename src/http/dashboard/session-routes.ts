@@ -4,6 +4,7 @@ import type { Clock } from "../../ports/clock.ts";
 import type { Exchange, HeaderList } from "../../ports/exchange.ts";
 import { notForwarded, type Handler, type Summary } from "../../proxy/handler.ts";
 import { isoTime } from "../../reporting/names.ts";
+import type { DashboardSession } from "../../reporting/shapes/keys.ts";
 import { readJsonBody } from "../admin/input.ts";
 import type { Route } from "../http-app.ts";
 import { dropSession, keepSession } from "./cookie.ts";
@@ -21,7 +22,7 @@ export function sessionRoutes(parts: {
 
   const show: Handler = async (exchange) => {
     const signedIn = await desk.signedIn(exchange);
-    return answer(exchange, signedIn === undefined ? nobody : sessionJson(signedIn, about));
+    return answer(exchange, signedIn === undefined ? signedOut : sessionJson(signedIn, about));
   };
 
   const signIn: Handler = async (exchange) => {
@@ -52,7 +53,7 @@ export function sessionRoutes(parts: {
   const signOut: Handler = async (exchange) => {
     if (!desk.isOwnPage(exchange)) return refused(exchange, notOwnPage(exchange));
     desk.signOut(exchange);
-    return answer(exchange, nobody, dropSession(exchange));
+    return answer(exchange, signedOut, dropSession(exchange));
   };
 
   const path = "/dashboard/session";
@@ -69,9 +70,12 @@ const tokenBody = z.strictObject({
   token: z.string("must be a text").trim().min(1, "must not be empty").max(1000, "is too long"),
 });
 
-const nobody = { kind: "none" };
+const signedOut: DashboardSession = { kind: "none" };
 
-function sessionJson(signedIn: SignedIn, about: object) {
+function sessionJson(
+  signedIn: SignedIn,
+  about: { readonly time_zone: string; readonly version: string },
+): DashboardSession {
   const common = { expires_at: isoTime(signedIn.expiresAt), ...about };
   if (signedIn.kind === "admin")
     return { kind: "admin", name: signedIn.caller.name, role: signedIn.caller.role, ...common };
@@ -84,7 +88,7 @@ const headers: HeaderList = [
   ["cache-control", "no-store"],
 ];
 
-function answer(exchange: Exchange, json: object, more: HeaderList = []): Summary {
+function answer(exchange: Exchange, json: DashboardSession, more: HeaderList = []): Summary {
   exchange.answer(200, [...headers, ...more], JSON.stringify(json));
   return notForwarded;
 }

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { buildCatalogue } from "../../../src/catalogue/build.ts";
-import { price as priceAnswer, priceHistory } from "../../../src/http/admin/answers.ts";
 import { priceHistoryJson, pricesJson } from "../../../src/reporting/prices.ts";
+import { pricedModelSchema, priceHistorySchema } from "../../../src/reporting/shapes/prices.ts";
 
 const at = Date.parse("2026-11-22T00:00:00Z");
 
@@ -58,6 +58,7 @@ it("the JSON of prices has service tiers with their own tiers, and fees, as the 
     fees: [],
     per_request_usd: { gateway: "0.125", official: "0.25" },
   });
-  for (const model of models) expect(priceAnswer.parse(model)).toEqual(model);
-  for (const history of catalogue.histories()) expect(priceHistory.parse(priceHistoryJson(history, at))).toBeDefined();
+  for (const model of models) expect(pricedModelSchema.parse(model)).toEqual(model);
+  for (const history of catalogue.histories())
+    expect(priceHistorySchema.parse(priceHistoryJson(history, at))).toBeDefined();
 });

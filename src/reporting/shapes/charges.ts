@@ -1,0 +1,151 @@
+import { z } from "zod";
+import { sources } from "../../core/charge.ts";
+import { doubts } from "../../core/doubts.ts";
+import { taskFailures } from "../../core/task-failures.ts";
+import { taskStatuses } from "../../core/tasks.ts";
+import { tokenClasses } from "../../core/tokens.ts";
+import { count, next, text, textOrNull, time, timeOrNull, tokens, usd, usdOrNull, type Shape } from "./fields.ts";
+
+const textAs = (description: string) => text.meta({ description });
+const textOrNullAs = (description: string) => textOrNull.meta({ description });
+const usdOrNullAs = (description: string) => usdOrNull.meta({ description });
+
+export const chargeSchema = z.strictObject({
+  request_id: textAs("The `x-farebox-request-id` that the client got."),
+  gateway_request_id: textOrNullAs("The gateway's own id of the request, where its answer states one."),
+  time: time.meta({ description: "When the request was admitted." }),
+  key: textOrNullAs("The key's name; null for a caller without one."),
+  team: textOrNullAs("The team that the key was in at that time."),
+  route: textAs("The pattern of its path."),
+  model: textAs("The model that the request asked for."),
+  served_model: textOrNullAs("The model that the answer names."),
+  group: textOrNullAs("The group of the price file that priced it; `default` for a ceiling price."),
+  state: z
+    .enum(["pending", "posted", "voided"])
+    .meta({ description: "Pending until it is settled, with an amount (posted) or without one (voided)." }),
+  source: z.enum(sources).nullable().meta({ description: "How the amount is known; null until it is posted." }),
+  stream: z.boolean().meta({ description: "Whether the answer was a stream." }),
+  status: z.int().nullable().meta({ description: "The status that the client got." }),
+  tokens: tokens.meta({ description: "Tokens that were charged for, in disjoint classes." }),
+  cost_usd: usdOrNullAs("What the gateway charges; null for no price, and unless it is posted."),
+  list_cost_usd: usdOrNullAs("The same tokens at the official price."),
+  minimum_applied: z.boolean().meta({ description: "Whether a minimum charge raised the cost." }),
+  hold_usd: usdOrNullAs("What was held before the request was forwarded."),
+  held_for: z
+    .strictObject({ output_tokens: count.nullable(), by: text })
+    .nullable()
+    .meta({ description: "The output tokens that were held for, and the field or bound that decided." }),
+  output_cap: count.nullable().meta({ description: "The maximum that an output cap wrote into the request." }),
+  fitted: count
+    .nullable()
+    .meta({ description: "The maximum that was written into the request so that it fits its budget." }),
+  overage_usd: usd.meta({ description: "What was posted beyond the hold." }),
+  price_version: textOrNullAs("The price that it was computed with."),
+  duration_ms: z.number().nullable().meta({ description: "From arrival to the end of the answer." }),
+  first_token_ms: z.number().nullable().meta({ description: "From arrival to the first byte of the answer's body." }),
+  tags: z.record(z.string(), z.string()).meta({ description: "The tags of its `x-farebox-tag` header." }),
+  correction: z
+    .strictObject({ of: text, by: textOrNull, at: time, why: textOrNull })
+    .nullable()
+    .meta({ description: "Of a correction: the charge that it corrects, who made it, when and why." }),
+  doubts: z
+    .array(z.enum(doubts))
+    .meta({ description: "Why the amount may differ from the gateway's bill; [] for no reason." }),
+  cost_in_doubt_usd: usd.meta({ description: "All of the cost where there are doubts, else 0." }),
+  service_tier: textOrNullAs("The service tier that answered; null for the standard one."),
+  tool_calls: z.record(z.string(), count).meta({ description: "Calls of hosted tools by their type." }),
+  delivered: z
+    .strictObject({ input: count, output: count })
+    .nullable()
+    .meta({ description: "Tokens that were counted as they passed; null where none were." }),
+  units: textOrNullAs(
+    "What a task used up in the gateway's own units, as a decimal; null for what is no task and while it runs.",
+  ),
+  unit_type: textOrNullAs(
+    'The type of these units, used_credits for the conversation family; "" where none is stated.',
+  ),
+  served_price_version: textOrNullAs(
+    "The price of the model that answered, where it is another one than was asked for.",
+  ),
+});
+export type ChargeJson = Shape<typeof chargeSchema>;
+export const chargeListSchema = z.strictObject({ charges: z.array(chargeSchema), next });
+export type ChargeListJson = Shape<typeof chargeListSchema>;
+
+const priceUsed = z
+  .strictObject({
+    model: text,
+    from: text,
+    source: text,
+    fraction: textOrNull,
+    minimum: z.strictObject({ tokens: count, usd }),
+  })
+  .nullable();
+const perMillion = text
+  .regex(/^\d+(\.\d+)?$/)
+  .nullable()
+  .meta({ description: "USD per 1M tokens; null where no tokens are priced." });
+export const chargeDetailsSchema = chargeSchema.extend({
+  corrections: z.array(chargeSchema),
+  total_usd: usdOrNull,
+  ended_at: timeOrNull,
+  formula: z.enum(["tokens", "per_request", "task", "assumed", "adjustment", "unpriced"]).nullable(),
+  reason: textOrNull,
+  clamped: z.boolean(),
+  retry: count,
+  items: z
+    .array(
+      z.strictObject({
+        class: z.enum([...tokenClasses, "request", "minimum", "fee"]),
+        tool: textOrNull,
+        tokens: count,
+        usd_per_million: perMillion,
+        cost_usd: usd,
+        list_usd_per_million: perMillion,
+        list_cost_usd: usd,
+        tier_from: count,
+      }),
+    )
+    .meta({ description: "The lines that add up to the cost; none where it is not made of tokens or a request." }),
+  price: priceUsed,
+  served_price: priceUsed.meta({
+    description: "The price of the model that answered, where it is another one; the cost is the larger of both.",
+  }),
+  known: text.meta({ description: "How the amount is known, and why it may differ from the bill." }),
+});
+export type ChargeDetailsJson = Shape<typeof chargeDetailsSchema>;
+
+export const correctionMadeSchema = z.strictObject({
+  repeated: z
+    .boolean()
+    .meta({ description: "Whether the same correction was there already, so that nothing was changed." }),
+  charge: chargeSchema,
+  correction: chargeSchema,
+});
+
+export const liveSchema = z.strictObject({
+  charges: z.array(chargeSchema),
+  cursor: text.meta({ description: "For `after`." }),
+});
+export type LiveJson = Shape<typeof liveSchema>;
+
+/** A task as an administrator sees it: what Farebox keeps of it, never what was asked for or made. */
+export const taskSchema = z.strictObject({
+  task_id: text,
+  request_id: text.meta({ description: "The charge that pays for it." }),
+  key: textOrNull,
+  model: text,
+  task_type: textOrNull,
+  status: z.enum(taskStatuses),
+  failure: z.enum(taskFailures).nullable(),
+  created_at: time,
+  started_at: timeOrNull,
+  ended_at: timeOrNull,
+  settled_at: timeOrNull,
+  seen_at: time,
+  next_look_at: timeOrNull,
+  consumption: z.strictObject({ type: text, units: text, units_per_usd: textOrNull }).nullable(),
+  quantity: textOrNull,
+});
+export type TaskJson = Shape<typeof taskSchema>;
+export const taskListSchema = z.strictObject({ tasks: z.array(taskSchema), next });

@@ -1,0 +1,128 @@
+import { z } from "zod";
+import { creditKinds } from "../../core/account.ts";
+import type { ReportDimension } from "../../ports/ledger.ts";
+import { spendDimensions } from "../../ports/spend.ts";
+import { count, eachOf, text, textOrNull, time, tokens, usd, usdOrNull, type Shape } from "./fields.ts";
+
+const requestsAndCost = z.strictObject({ requests: count, cost_usd: usd });
+const figures = {
+  requests: count,
+  tokens,
+  cost_usd: usd,
+  list_cost_usd: usd,
+  saving_usd: usd.meta({
+    description: "List cost less cost; below zero where a minimum charge made it more expensive.",
+  }),
+  by_source: z.record(z.string(), requestsAndCost),
+  unpriced_requests: count,
+  retries: count.meta({ description: "Requests that the client's SDK had sent before; each may have cost." }),
+  cost_in_doubt_usd: usd.meta({ description: "Of the cost, that of charges with doubts." }),
+};
+const figuresSchema = z.strictObject(figures);
+export type FiguresJson = Shape<typeof figuresSchema>;
+export type ReportRowJson = Readonly<Partial<Record<ReportDimension, string | null>>> & FiguresJson;
+/** An index signature would make text of every field, so the types of dimensions are stated. */
+const dimension = text as z.ZodType<ReportDimension>;
+const reportRow = z.object(figures).catchall(textOrNull) as unknown as z.ZodType<ReportRowJson>;
+
+/** The sums of `report` and of `GET /usage`. */
+export const reportSchema = z.strictObject({
+  since: time,
+  until: time,
+  by: z.array(dimension),
+  rows: z.array(reportRow).meta({ description: "With a field for each dimension of `by`." }),
+  total: figuresSchema,
+  ceiling_price: requestsAndCost
+    .nullable()
+    .meta({ description: "What was charged at the ceiling price of unknown models; null for nothing." }),
+  raw_units: z
+    .array(z.strictObject({ unit_type: text, units: text, tasks: count }))
+    .meta({ description: "What tasks used up in units that no price file values, in addition to the cost." }),
+});
+export type ReportJson = Shape<typeof reportSchema>;
+
+export const balanceSchema = z.strictObject({
+  balance_usd: usdOrNull,
+  available_credits: z.number().nullable(),
+  credits: eachOf(creditKinds, z.number().nullable()).meta({ description: "In the gateway's own credits." }),
+  plan: textOrNull,
+  type: textOrNull,
+  fetched_at: time,
+  age_seconds: count,
+  stale: z.boolean(),
+  burn_usd_per_hour: usd,
+  hours_left: z.number().nullable(),
+});
+export type BalanceJson = Shape<typeof balanceSchema>;
+
+const bounds = { below_usd: usd, above_usd: usdOrNull };
+/** The ledger compared with the gateway's account. An amount that is null is without a bound. */
+export const reconciliationSchema = z.strictObject({
+  ok: z.boolean(),
+  since: time,
+  until: time,
+  samples: count,
+  measure: text,
+  requests: count,
+  ledger_usd: usd,
+  cost_in_doubt_usd: usd.meta({ description: "Of the ledger's sum, that of charges with doubts." }),
+  gateway_usd: usd,
+  difference_usd: usd.meta({ description: "Above zero when the gateway billed more than the ledger says." }),
+  difference_percent: z.number().nullable().meta({ description: "Null where the ledger charged nothing." }),
+  factor: z.strictObject({ value: text, from: textOrNull, to: textOrNull }).nullable().meta({
+    description: "What the gateway billed for each US dollar of the ledger; null where the ledger charged nothing.",
+  }),
+  explained_by: z.array(z.strictObject({ group: text, fraction: text, instead_of: text, from: text, to: text })).meta({
+    description: "Groups of which another fraction of the official price alone would explain the difference.",
+  }),
+  uncertainty: z.strictObject({ ...bounds, items: z.array(z.strictObject({ kind: text, ...bounds })) }),
+  movements: z.array(z.strictObject({ kind: text, usd, estimate: z.boolean() })),
+  left_out: z.array(z.strictObject({ since: time, until: time, why: text })),
+  balance: z.strictObject({ from_usd: textOrNull, to_usd: textOrNull }),
+});
+export type ReconciliationJson = Shape<typeof reconciliationSchema>;
+
+const spent = { requests: count, cost_usd: usd, list_cost_usd: usd, saving_usd: usd };
+const line = {
+  cost_usd: usd,
+  requests: count,
+  values: z.array(usd).meta({ description: "One for each of `starts`." }),
+};
+const spender = { name: textOrNull, requests: count, cost_usd: usd, saving_usd: usd };
+export const overviewSchema = z.strictObject({
+  now: time,
+  time_zone: text,
+  today: z.strictObject({ since: time, ...spent, yesterday_by_now_usd: usd }),
+  month: z.strictObject({ since: time, until: time, ...spent }),
+  forecast: z.strictObject({ month_end_usd: usd, usd_per_hour: usd, from: time }).nullable().meta({
+    description:
+      "The month's spending by its end at the rate since `from`; null where nothing was spent in the last seven days.",
+  }),
+  balance: balanceSchema.nullable(),
+  span: z.strictObject({
+    name: text,
+    since: time,
+    until: time,
+    ...spent,
+    unpriced_requests: count,
+    cost_in_doubt_usd: usd,
+  }),
+  series: z.strictObject({
+    by: z.enum(spendDimensions),
+    bucket: z.enum(["hour", "day"]),
+    starts: z.array(time),
+    rows: z.array(z.strictObject({ name: textOrNull, ...line })),
+    other: z
+      .strictObject({ count, ...line })
+      .nullable()
+      .meta({ description: "All names beyond the eight most expensive ones together." }),
+  }),
+  top: z.strictObject({
+    keys: z.array(z.strictObject({ ...spender, team: textOrNull })),
+    models: z.array(z.strictObject(spender)),
+  }),
+  empty: z
+    .strictObject({ keys: z.boolean(), charges: z.boolean() })
+    .meta({ description: "What there is nothing of yet." }),
+});
+export type OverviewJson = Shape<typeof overviewSchema>;

@@ -1,0 +1,96 @@
+import { z } from "zod";
+import { alertTypes } from "../../core/alerts.ts";
+import { count, next, text, textOrNull, time, timeOrNull, usdOrNull, type Shape } from "./fields.ts";
+import { reconciliationSchema } from "./figures.ts";
+
+/** An alert as it was sent, with the state of its webhook. */
+const alertSchema = z.strictObject({
+  id: text,
+  type: z.enum(alertTypes),
+  time,
+  severity: z.enum(["warning", "critical"]),
+  title: text,
+  text,
+  data: z.record(z.string(), z.union([text, z.number(), z.null()])),
+  delivery: z.strictObject({
+    state: z
+      .enum(["waiting", "delivered", "given_up", "unsent"])
+      .meta({ description: "`unsent`: no webhook was set when it arose." }),
+    tries: count,
+    next_try_at: timeOrNull,
+    ended_at: timeOrNull,
+    last_error: textOrNull,
+  }),
+});
+export type AlertJson = Shape<typeof alertSchema>;
+export const alertListSchema = z.strictObject({ alerts: z.array(alertSchema), next });
+export type AlertListJson = Shape<typeof alertListSchema>;
+
+export const healthSchema = z.strictObject({
+  now: time,
+  version: text,
+  started_at: time,
+  ready: z.boolean(),
+  reconciliation: reconciliationSchema.nullable(),
+  reconciliation_missing: textOrNull,
+  pending: z.strictObject({
+    count,
+    oldest_at: timeOrNull,
+    old: z.array(
+      z.strictObject({
+        request_id: text,
+        key: textOrNull,
+        held_since: time,
+        hold_usd: usdOrNull,
+        orphaned: z.boolean(),
+      }),
+    ),
+  }),
+  stream_bursts: z
+    .array(
+      z.strictObject({
+        model: text,
+        key: textOrNull,
+        all_keys: z.boolean(),
+        since: time,
+        live_streams: count.meta({ description: "Streams that came live since; a mark ends after an hour and three." }),
+      }),
+    )
+    .meta({ description: "Models whose streams came at once: their answers are held whole." }),
+  gateway: z.strictObject({
+    since: time,
+    requests: count,
+    errors: count,
+    by_status: z.record(z.string(), count),
+    minutes: z.strictObject({ starts: z.array(time), requests: z.array(count), errors: z.array(count) }),
+    last: z.array(z.strictObject({ request_id: text, time, model: textOrNull, status: z.int() })),
+  }),
+  alerts: z.strictObject({
+    day: count.meta({ description: "Alerts of the last 24 hours." }),
+    latest: z.array(alertSchema),
+  }),
+  prices: z.strictObject({
+    digest: text,
+    models: count,
+    reviewed_on: textOrNull,
+    age_days: count.nullable(),
+    review_due: z.boolean().meta({ description: "Whether the newest review is more than 60 days ago." }),
+  }),
+});
+export type HealthJson = Shape<typeof healthSchema>;
+
+const facts = z
+  .record(z.string(), z.unknown())
+  .nullable()
+  .meta({ description: "The thing as it was or became, without secrets; null where it was not there." });
+const auditEntrySchema = z.strictObject({
+  id: z.int(),
+  time,
+  by: text,
+  action: text,
+  object: text,
+  before: facts,
+  after: facts,
+});
+export type AuditEntryJson = Shape<typeof auditEntrySchema>;
+export const auditListSchema = z.strictObject({ entries: z.array(auditEntrySchema), next });
