@@ -1,7 +1,7 @@
 import { heardBy } from "../src/app/alerting.ts";
 import { differenceOfDay } from "../src/app/figures.ts";
 import { GatewayWatch } from "../src/app/gateway-health.ts";
-import { buildStory, type Story } from "../src/app/story.ts";
+import { buildRoutes, type BuiltRoutes } from "../src/app/routes.ts";
 import { routedPath } from "../src/app/tasks.ts";
 import { Work } from "../src/app/work.ts";
 import type { Settings } from "../src/config/settings.ts";
@@ -111,7 +111,7 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
     startedAt: clock.now(),
   };
   const scrape = () => Promise.resolve({ contentType: "text/plain", text: "" });
-  const story = buildStory(settings, {
+  const built = buildRoutes(settings, {
     clock,
     log,
     version: "simulated",
@@ -129,18 +129,18 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
     keysRemembered: 10,
     ...looks,
   });
-  const poller = startTaskPoller({ tasks: store.tasks, look: story.lookAtTask, clock, log });
+  const poller = startTaskPoller({ tasks: store.tasks, look: built.pollTask, clock, log });
   const sampler = startBalanceSampler({
     ledger,
     samples,
     clock,
     log,
     everyMs: settings.balance.ttlMs,
-    fetch: story.freshAccount,
+    fetch: built.freshAccount,
   });
   const running = new Set<SimulatedExchange>();
   const handlers = new Map(
-    story.routes.map(({ method, path, handler }) => [`${method.toUpperCase()} ${path}`, handler]),
+    built.routes.map(({ method, path, handler }) => [`${method.toUpperCase()} ${path}`, handler]),
   );
   return {
     owner,
@@ -153,7 +153,7 @@ export async function startInstance(parts: InstanceParts): Promise<Instance> {
     },
     settled: () => work.done(),
     async drain() {
-      await end(work, story, clock.after);
+      await end(work, built, clock.after);
       await alerts[Symbol.asyncDispose]();
       await sampler[Symbol.asyncDispose]();
       await poller[Symbol.asyncDispose]();
@@ -176,10 +176,14 @@ async function answered(handlers: ReadonlyMap<string, Handler>, exchange: Simula
   }
 }
 
-async function end(work: Work, story: Story, after: (ms: number, callback: () => void) => unknown): Promise<void> {
-  story.stopBeingReady();
+async function end(
+  work: Work,
+  built: BuiltRoutes,
+  after: (ms: number, callback: () => void) => unknown,
+): Promise<void> {
+  built.stopBeingReady();
   await Promise.race([work.done(), new Promise<void>((resolve) => after(drainMs, resolve))]);
-  story.stopForwarding();
+  built.stopForwarding();
   await work.done();
 }
 

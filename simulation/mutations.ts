@@ -60,7 +60,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a hold that is not voided when its client has left": [
     {
       file: "proxy/metered-request.ts",
-      from: "settled: settle(steps, place, { held, quote, who, outcome, end })",
+      from: "settled: settle(steps, slot, { held, quote, who, outcome, end })",
       to: "settled: Promise.resolve(void [held, who, outcome, end])",
     },
   ],
@@ -80,8 +80,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a hold for less than the maximum that is sent": [
     {
       file: "proxy/hold.ts",
-      from: "order = { ...given, ...next, fitted: null };",
-      to: "order = { ...given, ...next, quote: { ...next.quote, hold: ((next.quote.hold ?? 0n) / 2n) as PicoUsd }, fitted: null };",
+      from: "params = { ...given, ...next, fitted: null };",
+      to: "params = { ...given, ...next, quote: { ...next.quote, hold: ((next.quote.hold ?? 0n) / 2n) as PicoUsd }, fitted: null };",
     },
   ],
   "a maximum that is held for and not sent": [
@@ -131,7 +131,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a cut stream that is settled as a whole one": [
     {
-      file: "proxy/answer-streamed.ts",
+      file: "proxy/streamed-response.ts",
       from: "if (answer.finished) {",
       to: "if (answer.finished || answer.texts.length > 0) {",
     },

@@ -4,8 +4,8 @@ import type { LimitUse } from "../core/limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Fleet, Peers, WorkDone } from "../ports/fleet.ts";
 import type { Log } from "../ports/log.ts";
-import type { UsedElsewhere } from "../proxy/process-limiter.ts";
-import { usedByPeers } from "../proxy/used-elsewhere.ts";
+import type { PeerUsage } from "../proxy/process-limiter.ts";
+import { peerUsageOf } from "../proxy/peer-usage.ts";
 
 /** What `/readyz` says of the other proxies. */
 export interface PeersStanding {
@@ -18,7 +18,7 @@ export interface PeersStanding {
 export interface FleetMember extends AsyncDisposable {
   readonly duties: Duties;
   /** Undefined where there are no others. */
-  readonly elsewhere: UsedElsewhere | undefined;
+  readonly peerUsage: PeerUsage | undefined;
   /** Something was done that whoever has the duty is to hear of. */
   did(work: keyof WorkDone): void;
   /** Begins to tell and to hear. `on`: what other proxies did, or may have left undone. */
@@ -53,7 +53,7 @@ export function fleetMember(parts: MemberParts): FleetMember {
   if (fleet === null) {
     return {
       duties,
-      elsewhere: undefined,
+      peerUsage: undefined,
       did() {},
       join() {},
       pricesChanged() {},
@@ -68,7 +68,7 @@ export function fleetMember(parts: MemberParts): FleetMember {
   const stops: (() => void)[] = [peers.onBeat(seePrices)];
   return {
     duties,
-    elsewhere: usedByPeers(peers),
+    peerUsage: peerUsageOf(peers),
     did(work) {
       done[work]++;
       // Somebody waits for messages and tasks; what was spent is told of by the next beat.

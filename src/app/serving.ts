@@ -34,7 +34,7 @@ import { shippedPrices } from "./package.ts";
 import { tellReload } from "./price-reloads.ts";
 import { spendByTeam } from "./spend.ts";
 import { tellStoreEvent } from "./store-events.ts";
-import { buildStory } from "./story.ts";
+import { buildRoutes } from "./routes.ts";
 import { Work } from "./work.ts";
 import { workerCount } from "./workers/count.ts";
 import type { CrewParts } from "./workers/crew.ts";
@@ -186,7 +186,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     fleet.did("tasks");
     poller?.wake();
   };
-  const story = buildStory(settings, {
+  const built = buildRoutes(settings, {
     ...parts,
     calendar,
     store,
@@ -199,7 +199,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
     wakeDelivery,
     seal,
     random: Math.random,
-    elsewhere: fleet.elsewhere,
+    peerUsage: fleet.peerUsage,
     peers: fleet.standing,
     ...looks,
   });
@@ -211,14 +211,14 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       clock: parts.clock,
       log: parts.log,
       everyMs: settings.balance.ttlMs,
-      fetch: story.freshAccount,
+      fetch: built.freshAccount,
       duty: duties.of("account"),
     }),
   );
   poller = owned.use(
     startTaskPoller({
       tasks: store.tasks,
-      look: story.lookAtTask,
+      look: built.pollTask,
       clock: parts.clock,
       log: parts.log,
       duty: duties.of("tasks"),
@@ -227,13 +227,13 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
   owned.use(startSessionTidying({ sessions: store.sessions, clock: parts.clock, log: parts.log }));
   if (store.fleet !== null)
     owned.use(startRecovery({ ledger, clock: parts.clock, log: parts.log, duty: duties.of("recovery") }));
-  fleet.join(story.limitsUsed, {
+  fleet.join(built.limitsUsed, {
     posted: () => alerts.spent(),
     queued: () => delivery.wake(),
     tasks: () => poller?.wake(),
   });
   const { events } = heard;
-  const { routes, shared, stopForwarding } = story;
+  const { routes, shared, stopForwarding } = built;
   const common = {
     ...parts,
     routes,
@@ -276,7 +276,7 @@ export async function startServing(settings: Settings, parts: ServingParts): Pro
       reloadPrices: () => prices.reload(),
       failed: front.failed ?? new Promise(() => undefined),
       async drain() {
-        story.stopBeingReady();
+        built.stopBeingReady();
         await front.drain();
       },
       async [Symbol.asyncDispose]() {

@@ -12,8 +12,8 @@ import type { TokenCounter } from "../ports/token-counter.ts";
 import { createUsageRefusals } from "../proxy/asked-usage.ts";
 import type { Authenticate } from "../proxy/authenticate.ts";
 import type { BalanceGuard } from "../proxy/balance-guard.ts";
-import type { ClaimTask } from "../proxy/claimed-task.ts";
-import { createForeignTaskCheck, type TaskOwner } from "../proxy/foreign-task.ts";
+import type { ClaimTask } from "../proxy/task-ownership.ts";
+import { createForeignTaskCheck, type TaskOwner } from "../proxy/task-ownership.ts";
 import { createForwarder, type Forwarder, type ForwardLimits } from "../proxy/forward.ts";
 import { createGatewayHeaders } from "../proxy/gateway-headers.ts";
 import { createGrower } from "../proxy/growing-hold.ts";
@@ -33,7 +33,7 @@ import { passthrough } from "../wire/endpoints/passthrough.ts";
 import type { Work } from "./work.ts";
 
 /** What the path of a metered request is made of, in whichever process it runs. */
-export interface StepParts {
+export interface StepDeps {
   readonly clock: Clock;
   readonly log: Log;
   readonly events: Events;
@@ -61,7 +61,7 @@ export interface BuiltSteps {
 }
 
 /** The steps of metered requests, each with what it needs and no more. */
-export function buildSteps(settings: Settings, parts: StepParts): BuiltSteps {
+export function buildSteps(settings: Settings, parts: StepDeps): BuiltSteps {
   const { clock, log, events, ledger, keys, tokens } = parts;
   const pricer = createPricer({
     catalogue: parts.catalogue,
@@ -119,7 +119,7 @@ export function meteredRoutes(steps: RequestSteps): readonly Route[] {
 }
 
 /** The catalogue as a key sees it. */
-export function modelRoutes(parts: Pick<StepParts, "authenticate" | "catalogue" | "clock">): readonly Route[] {
+export function modelRoutes(parts: Pick<StepDeps, "authenticate" | "catalogue" | "clock">): readonly Route[] {
   return [
     { method: "get", path: "/v1/models", handler: listModels(parts) },
     { method: "get", path: "/v1/models/:id", handler: showModel(parts) },

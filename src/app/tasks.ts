@@ -7,11 +7,11 @@ import type { Gateway } from "../ports/gateway.ts";
 import type { Seal } from "../ports/seal.ts";
 import type { Account } from "../proxy/account.ts";
 import { createTaskPricer } from "../proxy/task-price.ts";
-import { createTaskBook } from "../proxy/task-settlement.ts";
+import { createTaskTracker } from "../proxy/task-settlement.ts";
 import { taskCallback } from "../proxy/task-callback.ts";
 import { createCeilingGate } from "../proxy/task-ceilings.ts";
 import { callbackPath, createTaskWebhooks } from "../proxy/task-webhooks.ts";
-import { cancelTask, createTask, lookAtTask, retrieveTask, type TaskSteps } from "../proxy/tasks.ts";
+import { cancelTask, createTask, pollTask, retrieveTask, type TaskSteps } from "../proxy/tasks.ts";
 import { isRouted, routedTasks } from "../proxy/task-routes.ts";
 import { createWholeCalls } from "../proxy/whole-calls.ts";
 import type { Store } from "../store/store.ts";
@@ -37,18 +37,18 @@ type Shared =
 /** Stands for all routes of price files, which change while the proxy runs. */
 export const routedPath = "/*routed";
 
-export interface TaskStory {
+export interface TaskRoutes {
   readonly routes: readonly Route[];
   /** Routes of price files, before whatever passes unread. */
   readonly routed: Route;
   /** Has a task's record fetched and taken to heart. */
-  look(task: Task): Promise<void>;
+  poll(task: Task): Promise<void>;
   /** Ends every running call at the gateway. */
   stop(): void;
 }
 
 /** The path of tasks: its steps, those that all requests share among them. */
-export function buildTasks(
+export function buildTaskRoutes(
   settings: Settings,
   parts: Pick<TaskSteps, Shared | "random"> & {
     readonly store: Store;
@@ -58,7 +58,7 @@ export function buildTasks(
     readonly seal: Seal;
     readonly wakeDelivery: () => void;
   },
-): TaskStory {
+): TaskRoutes {
   const { store, gateway, catalogue, account, seal, wakeDelivery, ...shared } = parts;
   const { ledger, keys, tasks, callbacks, outbox } = store;
   const { clock, events, log, limits, random } = shared;
@@ -69,7 +69,7 @@ export function buildTasks(
     ledger,
     calls,
     tasks,
-    book: createTaskBook({ tasks, ledger, keys, catalogue, events, clock, log, random }),
+    tracker: createTaskTracker({ tasks, ledger, keys, catalogue, events, clock, log, random }),
     webhooks: createTaskWebhooks({
       callbacks,
       seal,
@@ -83,7 +83,7 @@ export function buildTasks(
     random,
     newId: randomUUIDv7,
   };
-  const look = lookAtTask(steps);
+  const poll = pollTask(steps);
   const callback = taskCallback({
     callbacks,
     seal,
@@ -94,7 +94,7 @@ export function buildTasks(
     newId: randomUUIDv7,
     taskOf: (charge) => tasks.ofCharge(charge),
     find: (taskId) => tasks.find(taskId),
-    look,
+    poll,
     background: shared.background,
   });
   return {
@@ -105,7 +105,7 @@ export function buildTasks(
       { method: "post", path: `${callbackPath}/:token`, handler: callback },
     ],
     routed: { method: "all", path: routedPath, handler: routedTasks(steps, catalogue), isMine: isRouted(catalogue) },
-    look,
+    poll,
     stop: () => calls.stopAll(),
   };
 }

@@ -47,17 +47,17 @@ export interface Account {
 }
 
 /** The account record, remembered for a while. Concurrent misses are one request; an old one serves while it is fetched anew, and when the gateway fails. */
-export function createAccount(parts: {
+export function createAccount(deps: {
   readonly gateway: Gateway;
   readonly clock: Clock;
   readonly events: Events;
   readonly ttlMs: number;
   readonly silenceMs: number;
 }): Account {
-  const { gateway, clock, events } = parts;
+  const { gateway, clock, events } = deps;
   const cache = new LRUCache<string, AccountRecord>({
     max: 1,
-    ttl: parts.ttlMs,
+    ttl: deps.ttlMs,
     ttlResolution: 0,
     perf: { now: () => clock.monotonic() },
     allowStale: true,
@@ -69,7 +69,7 @@ export function createAccount(parts: {
   });
 
   async function fetchRecord(): Promise<AccountRecord> {
-    const answer = await fetchWhole(gateway, route, parts.silenceMs);
+    const answer = await fetchWhole(gateway, route, deps.silenceMs);
     const bytes = answer.ok && answer.head.status === 200 ? await plainBytes(answer) : undefined;
     const body = bytes === undefined ? undefined : parseJson(bytes.toString("utf8"));
     if (bytes === undefined || !isObject(body)) {
@@ -116,31 +116,31 @@ async function plainBytes({ head, bytes }: Extract<WholeAnswer, { ok: true }>): 
 }
 
 /** `GET /account/info`: the record with its secrets hidden, or the gateway's own error. */
-export function accountInfo(parts: {
+export function accountInfo(deps: {
   readonly authenticate: Authenticate;
   readonly account: { lookUp(): Promise<AccountLookup> };
   readonly clock: Clock;
   readonly mask: Mask;
   readonly view: "full" | "balance" | "admin";
 }): Handler {
-  return withKey(parts.authenticate, async (exchange) => {
-    if (parts.view === "admin") {
+  return withKey(deps.authenticate, async (exchange) => {
+    if (deps.view === "admin") {
       return refuse(exchange, { code: "not_found", message: "The account record is not shown to internal keys here." });
     }
-    const found = await parts.account.lookUp();
-    if (!found.ok) return answerFailure(exchange, found.answer, parts.mask);
+    const found = await deps.account.lookUp();
+    if (!found.ok) return answerFailure(exchange, found.answer, deps.mask);
     const { record, freshness } = found;
     const shown =
-      parts.view === "balance"
+      deps.view === "balance"
         ? balanceOnly(record.bytes)
         : withMembersHidden(record.bytes, (name) => secretName.test(name), hidden);
-    const age = Math.max(0, Math.floor((parts.clock.now() - record.fetchedAt) / 1000));
+    const age = Math.max(0, Math.floor((deps.clock.now() - record.fetchedAt) / 1000));
     const headers: HeaderList = [
       ["content-type", "application/json"],
       ["x-farebox-cache", freshness],
       ["age", String(age)],
     ];
-    exchange.answer(200, headers, parts.mask(shown));
+    exchange.answer(200, headers, deps.mask(shown));
     return notForwarded;
   });
 }

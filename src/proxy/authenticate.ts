@@ -59,7 +59,7 @@ export interface Keyring {
   sessionOf(credential: string): Promise<RunSession | undefined>;
 }
 
-export function createKeyring(parts: {
+export function createKeyring(deps: {
   readonly keys: Pick<KeyStore, "findById">;
   readonly teams: Pick<TeamStore, "find">;
   readonly sessions: Pick<RunSessions, "secret" | "find">;
@@ -68,12 +68,12 @@ export function createKeyring(parts: {
   /** Keys remembered between requests; 20,000 unless given. Room for all of them is taken at once. */
   readonly rememberedMax?: number | undefined;
 }): Keyring {
-  const { keys, teams, sessions, clock, rememberedMax = rememberedKeysMax } = parts;
+  const { keys, teams, sessions, clock, rememberedMax = rememberedKeysMax } = deps;
   const remembered = new LRUCache<string, Known>({ max: rememberedMax });
   /** By the secret in force alone: one that a rotation replaced is digested each time, until its overlap ends. */
   const bySecret = new LRUCache<string, Known>({ max: rememberedSecretsMax });
   let generation = 0;
-  parts.changes.onChange(() => {
+  deps.changes.onChange(() => {
     generation++;
     remembered.clear();
     bySecret.clear();

@@ -14,13 +14,13 @@ const nothingAgainst: Promise<null> = Promise.resolve(null);
 const patienceMs = 2_000;
 
 /** Turns requests away while the gateway's balance is known to be under the floor. Reads the remembered account record. */
-export function createBalanceGuard(parts: {
+export function createBalanceGuard(deps: {
   readonly account: { lookUp(): Promise<AccountLookup> };
   readonly clock: Clock;
   readonly floor: PicoUsd | null;
   readonly log: Log;
 }): BalanceGuard {
-  const { account, clock, floor, log } = parts;
+  const { account, clock, floor, log } = deps;
   if (floor === null) return () => nothingAgainst;
   let isBelow = false;
   let isSlow = false;

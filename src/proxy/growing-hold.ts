@@ -41,7 +41,7 @@ export interface GrowingHold extends StreamWatch {
   readonly underWayTokens: number;
 }
 
-export interface GrowOrder {
+export interface GrowParams {
   readonly id: string;
   /** What is held at first. */
   readonly hold: PicoUsd;
@@ -54,7 +54,7 @@ export interface GrowOrder {
   readonly saw: (kind: StreamKind) => void;
 }
 
-export interface GrowParts {
+export interface GrowDeps {
   readonly ledger: Pick<ChargeLedger, "extend">;
   readonly tokens: TokenCounter;
   readonly pricer: Pricer;
@@ -66,8 +66,8 @@ export interface GrowParts {
 }
 
 /** Makes holds that grow with their streams. */
-export function createGrower(parts: GrowParts): (order: GrowOrder) => GrowingHold {
-  return (order) => new Grower(parts, order);
+export function createGrower(deps: GrowDeps): (params: GrowParams) => GrowingHold {
+  return (params) => new Grower(deps, params);
 }
 
 /**
@@ -76,8 +76,8 @@ export function createGrower(parts: GrowParts): (order: GrowOrder) => GrowingHol
  * is paused, and where it is refused and the hold used up, the stream is ended.
  */
 class Grower implements GrowingHold {
-  readonly #parts: GrowParts;
-  readonly #order: GrowOrder;
+  readonly #deps: GrowDeps;
+  readonly #params: GrowParams;
   #growth: Growth;
   #hold: PicoUsd;
   #covered: number;
@@ -98,16 +98,16 @@ class Grower implements GrowingHold {
   #isWorking = false;
   #work: Promise<void> = Promise.resolve();
 
-  constructor(parts: GrowParts, order: GrowOrder) {
-    this.#parts = parts;
-    this.#order = order;
-    this.#growth = order.growth;
-    this.#hold = order.hold;
+  constructor(deps: GrowDeps, params: GrowParams) {
+    this.#deps = deps;
+    this.#params = params;
+    this.#growth = params.growth;
+    this.#hold = params.hold;
     this.#covered = this.#coverage();
-    const { statedTokens, quote } = order;
+    const { statedTokens, quote } = params;
     const { errorFactor, tokensPerByte } = quote.model;
-    this.#written = new WrittenText(parts, quote.model);
-    this.#judge = new BurstJudge(order.growth);
+    this.#written = new WrittenText(deps, quote.model);
+    this.#judge = new BurstJudge(params.growth);
     this.#slack = statedTokens === null ? 0 : statedSlack(statedTokens, errorFactor);
     this.unreadBytes = statedTokens === null ? 0 : Math.floor((statedTokens * 1000) / tokensPerByte);
   }
@@ -153,9 +153,9 @@ class Grower implements GrowingHold {
 
   look(): void {
     if (this.#state === "over") return;
-    const { clock } = this.#parts;
+    const { clock } = this.#deps;
     const pausedMs = this.#stream?.pausedMs() ?? 0;
-    if (!this.#isStated && this.#judge.look(clock.monotonic(), pausedMs)) this.#order.saw("burst");
+    if (!this.#isStated && this.#judge.look(clock.monotonic(), pausedMs)) this.#params.saw("burst");
     if (this.#state !== "growing") return;
     const standing = this.#standing();
     const mustStop = this.#isStated ? passesStated(standing, this.#growth) : mustPause(standing, this.#growth);
@@ -164,7 +164,7 @@ class Grower implements GrowingHold {
   }
 
   end(): void {
-    if (this.#state !== "over" && !this.#isStated && this.#judge.isLive) this.#order.saw("live");
+    if (this.#state !== "over" && !this.#isStated && this.#judge.isLive) this.#params.saw("live");
     this.#state = "over";
     this.#pauseTimer?.cancel();
     this.#wake?.();
@@ -178,7 +178,7 @@ class Grower implements GrowingHold {
   #start(): void {
     this.#isWorking = true;
     this.#work = this.#grow().catch((error: unknown) => {
-      this.#parts.log.error({ request_id: this.#order.id, err: error }, "a hold could not be extended");
+      this.#deps.log.error({ request_id: this.#params.id, err: error }, "a hold could not be extended");
       return this.#stop({ code: "ledger_unavailable", running: true });
     });
   }
@@ -208,7 +208,7 @@ class Grower implements GrowingHold {
     const { wanted, least } = this.#isReadable
       ? nextCover(this.#standing(), this.#growth)
       : { wanted: all, least: all };
-    const result = await this.#parts.ledger.extend(this.#order.id, this.#lacking(wanted), this.#lacking(least));
+    const result = await this.#deps.ledger.extend(this.#params.id, this.#lacking(wanted), this.#lacking(least));
     if (result.ok) {
       this.#hold = (this.#hold + result.granted) as PicoUsd;
       this.#covered = this.#coverage();
@@ -235,7 +235,7 @@ class Grower implements GrowingHold {
     this.#refused = true;
     if (await this.#tighten()) return;
     if (!isLast) return;
-    const scopeName = await this.#parts.scopeName(shortage);
+    const scopeName = await this.#deps.scopeName(shortage);
     await this.#stop({ code: "budget_exceeded", shortage, scopeName, running: true });
   }
 
@@ -243,7 +243,7 @@ class Grower implements GrowingHold {
   async #tighten(): Promise<boolean> {
     if (this.#tightened) return false;
     this.#tightened = true;
-    const tighter = await this.#parts.pricer.tighten(this.#order.quote, this.#order.body, this.#hold);
+    const tighter = await this.#deps.pricer.tighten(this.#params.quote, this.#params.body, this.#hold);
     if (tighter?.growth == null) return false;
     const before = this.#covered;
     this.#growth = tighter.growth;
@@ -262,7 +262,7 @@ class Grower implements GrowingHold {
     if (this.#state !== "ending") return;
     this.underWayTokens = this.#underWay();
     if (this.#stream === undefined) return;
-    this.#parts.onRefusal(refusal);
+    this.#deps.onRefusal(refusal);
     this.#stream.stop(refusal.code, refusal);
   }
 
@@ -274,7 +274,7 @@ class Grower implements GrowingHold {
   #pause(): void {
     if (this.#pauseTimer !== undefined) return;
     this.#stream?.pace.pause();
-    this.#pauseTimer = this.#parts.clock.after(
+    this.#pauseTimer = this.#deps.clock.after(
       pauseMsMax,
       () => void this.#stop({ code: "ledger_unavailable", running: true }),
     );
@@ -289,7 +289,7 @@ class Grower implements GrowingHold {
   /** Until the time is over, or something makes it pointless to wait. */
   #sleep(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      const timer = this.#parts.clock.after(ms, resolve);
+      const timer = this.#deps.clock.after(ms, resolve);
       this.#wake = () => {
         timer.cancel();
         resolve();
@@ -303,7 +303,7 @@ class Grower implements GrowingHold {
   }
 
   get #isStated(): boolean {
-    return this.#order.statedTokens !== null;
+    return this.#params.statedTokens !== null;
   }
 
   #coverage(): number {

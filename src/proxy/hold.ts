@@ -32,7 +32,7 @@ export type Holding<Fitted = FittedRequest> =
   | { readonly ok: true; readonly held: Held; readonly fitted: Fitted | null }
   | { readonly ok: false; readonly refusal: Refusal };
 
-export interface HoldOrder<Fitted = FittedRequest> {
+export interface HoldParams<Fitted = FittedRequest> {
   readonly id: string;
   readonly kind: HoldKind;
   readonly route: string;
@@ -47,72 +47,72 @@ export interface HoldOrder<Fitted = FittedRequest> {
   readonly retry: number;
 }
 
-export type PlaceHold = <Fitted extends FittedRequest>(order: HoldOrder<Fitted>) => Promise<Holding<Fitted>>;
+export type PlaceHold = <Fitted extends FittedRequest>(params: HoldParams<Fitted>) => Promise<Holding<Fitted>>;
 
 /** How often a request is fitted again, where less was left than the ledger had said. */
 const fitsMax = 3;
 
 /** The step that reserves the worst case. Only when the cheap bound does not fit is the prompt counted, once. */
-export function createHolder(parts: {
+export function createHolder(deps: {
   readonly ledger: Pick<ChargeLedger, "hold">;
   readonly pricer: Pricer;
   /** The name under which a user knows a budget's scope. */
   readonly scopeName: (shortage: Shortage) => Promise<string>;
 }): PlaceHold {
-  const { ledger, pricer } = parts;
+  const { ledger, pricer } = deps;
 
-  const tryHold = (order: HoldOrder, reservation: Reservation): Promise<HoldResult> => {
-    const { quote } = order;
+  const tryHold = (params: HoldParams, reservation: Reservation): Promise<HoldResult> => {
+    const { quote } = params;
     const firstSlice = reservation.growth === null ? null : firstHold(reservation);
     const price = quote.model?.price ?? null;
     return ledger.hold({
-      id: order.id,
-      kind: order.kind,
+      id: params.id,
+      kind: params.kind,
       at: quote.at,
-      caller: order.who.caller,
-      route: order.route,
+      caller: params.who.caller,
+      route: params.route,
       model: quote.request.model,
       group: quote.model?.group ?? null,
       stream: quote.request.stream,
       price,
       amount: reservation.hold,
-      basis: order.basis,
+      basis: params.basis,
       ...(reservation.growth !== null &&
         firstSlice !== null && { firstSlice, sliceTokens: reservation.growth.sliceTokens }),
       bounded: quote.bounded,
-      tags: order.tags,
-      retry: order.retry,
+      tags: params.tags,
+      retry: params.retry,
     });
   };
 
   /** Tries the worst case by the length of the body, then by a count of its prompt. */
-  const tryBoth = async (order: HoldOrder): Promise<Tried> => {
-    const reservation: Reservation = order.quote;
-    const result = await tryHold(order, reservation);
+  const tryBoth = async (params: HoldParams): Promise<Tried> => {
+    const reservation: Reservation = params.quote;
+    const result = await tryHold(params, reservation);
     if (result.ok || result.reason !== "no_room") return { reservation, result };
-    const tighter = await pricer.tighten(order.quote, order.body, roomFor(result.shortage));
+    const tighter = await pricer.tighten(params.quote, params.body, roomFor(result.shortage));
     const counted = tighter?.promptTokens;
     if (tighter === undefined || (firstHold(tighter) ?? noMoney) >= (firstHold(reservation) ?? noMoney))
       return { reservation, result, counted };
-    return { reservation: tighter, result: await tryHold(order, tighter), counted };
+    return { reservation: tighter, result: await tryHold(params, tighter), counted };
   };
 
-  return async <Fitted extends FittedRequest>(given: HoldOrder<Fitted>): Promise<Holding<Fitted>> => {
-    let order: HoldOrder = given;
-    let { reservation, result, counted } = await tryBoth(order);
+  return async <Fitted extends FittedRequest>(given: HoldParams<Fitted>): Promise<Holding<Fitted>> => {
+    let params: HoldParams = given;
+    let { reservation, result, counted } = await tryBoth(params);
     let fitted: Fitted | null = null;
     // Another request may take the room in between: then less is asked for.
     for (let fits = 0; fits < fitsMax && given.fitted !== null && isShort(result); fits++) {
       const tokens = pricer.fit(given.quote, roomNow(result.shortage));
       const next = tokens === null ? null : given.fitted(tokens);
-      const isLess = next !== null && (next.quote.hold ?? noMoney) < (firstHold(order.quote) ?? noMoney);
+      const isLess = next !== null && (next.quote.hold ?? noMoney) < (firstHold(params.quote) ?? noMoney);
       if (next === null || !isLess) break;
       fitted = next;
-      order = { ...given, ...next, fitted: null };
-      ({ reservation, result, counted } = await tryBoth(order));
+      params = { ...given, ...next, fitted: null };
+      ({ reservation, result, counted } = await tryBoth(params));
     }
     if (!result.ok) {
-      const { request, models, unboundedFields } = order.quote;
+      const { request, models, unboundedFields } = params.quote;
       if (result.reason === "not_bounded" && request.isUnpriced === true) return { ok: false, refusal: unknownCost };
       if (result.reason === "not_bounded" && request.model === unnamedModel)
         return { ok: false, refusal: sendBeforeFile("model") };
@@ -123,19 +123,19 @@ export function createHolder(parts: {
         fields: unboundedFields,
         why: request.fields.why,
         affordable:
-          order.basis === null || !isShort(result) ? null : await affordableIn(order, result.shortage, counted),
+          params.basis === null || !isShort(result) ? null : await affordableIn(params, result.shortage, counted),
       };
-      return { ok: false, refusal: await refusalOf(result, asked, parts.scopeName) };
+      return { ok: false, refusal: await holdRefusal(result, asked, deps.scopeName) };
     }
-    const price = order.quote.model?.price?.version ?? null;
+    const price = params.quote.model?.price?.version ?? null;
     // Without a hard budget the whole is held: there is nothing to outgrow.
     const growth = result.room === null ? null : reservation.growth;
     const hold = growth === null ? reservation.hold : firstHold(reservation);
-    return { ok: true, held: { id: order.id, route: order.route, hold, growth, price, room: result.room }, fitted };
+    return { ok: true, held: { id: params.id, route: params.route, hold, growth, price, room: result.room }, fitted };
   };
 
   async function affordableIn(
-    { quote, body }: HoldOrder,
+    { quote, body }: HoldParams,
     shortage: Shortage,
     counted: number | undefined,
   ): Promise<Affordable | null> {
@@ -167,7 +167,7 @@ function roomFor({ window, exhausted }: Shortage): bigint {
 }
 
 /** Why a hold was refused, in the words of an answer. `fields`: those whose cost nothing bounds. */
-export async function refusalOf(
+export async function holdRefusal(
   result: Extract<HoldResult, { ok: false }>,
   asked: {
     readonly model: string;

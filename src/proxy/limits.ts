@@ -9,18 +9,18 @@ import { refuse, type Summary } from "./handler.ts";
  * proxy get the same room. Who counts may be in another process, and then answers later.
  */
 export interface Limiter {
-  /** Takes a request and a place among the running ones, of the key and its team both or of neither. */
+  /** Takes a request and a slot among the running ones, of the key and its team both or of neither. */
   enter(who: Authenticated): Entry | Promise<Entry>;
   /** What is left of each limit that weighs on the caller, the key's before the team's. */
   standing(who: Authenticated): readonly LimitStanding[];
 }
 
 export type Entry =
-  | { readonly ok: true; readonly place: Place }
+  | { readonly ok: true; readonly slot: Slot }
   | { readonly ok: false; readonly refusal: Refusal; readonly headers: HeaderList };
 
-/** A request's place among the running ones. */
-export interface Place {
+/** A request's slot among the running ones. */
+export interface Slot {
   /** Whether a limit of tokens weighs on it. */
   readonly countsTokens: boolean;
   /** Reserves so many tokens with everybody who limits them; false, and nothing reserved, where they do not fit. */
@@ -34,14 +34,14 @@ export interface Place {
   settleTokens(used: number | null): void;
   /** Takes the request back: it was refused by a limit, and counts for none. */
   cancel(): void;
-  /** Gives the place up; the first call counts. */
+  /** Gives the slot up; the first call counts. */
   leave(): void;
   /** What is left, in OpenAI's names, of the tighter limit where both weigh. */
   headers(): HeaderList;
 }
 
-/** The place of a request that nothing limits: one for all. */
-export const unlimited: Place = {
+/** The slot of a request that nothing limits: one for all. */
+export const unlimited: Slot = {
   countsTokens: false,
   reserve: () => true,
   reserveOrRefuse: () => null,
@@ -52,9 +52,9 @@ export const unlimited: Place = {
 };
 
 /** A handler of requests that count against the limits of their key and team. */
-export function withPlace(
+export function withSlot(
   limiter: Pick<Limiter, "enter">,
-  handle: (exchange: Exchange, who: Authenticated, place: Place) => Promise<Summary>,
+  handle: (exchange: Exchange, who: Authenticated, slot: Slot) => Promise<Summary>,
 ): (exchange: Exchange, who: Authenticated) => Promise<Summary> {
   return async (exchange, who) => {
     const entering = limiter.enter(who);
@@ -63,33 +63,33 @@ export function withPlace(
       exchange.replaceHeaders(headerPrefix, () => entry.headers);
       return refuse(exchange, entry.refusal);
     }
-    const { place } = entry;
-    if (place === unlimited) return handle(exchange, who, place);
-    exchange.replaceHeaders(headerPrefix, () => place.headers());
+    const { slot } = entry;
+    if (slot === unlimited) return handle(exchange, who, slot);
+    exchange.replaceHeaders(headerPrefix, () => slot.headers());
     try {
-      return await handle(exchange, who, place);
+      return await handle(exchange, who, slot);
     } finally {
-      place.leave();
+      slot.leave();
     }
   };
 }
 
 /**
  * Reserves a request's tokens: by a bound, and by a count only where the bound does not fit, as holds do. `count`
- * answers undefined where the prompt cannot be counted. The refusal leaves nothing behind but the place.
+ * answers undefined where the prompt cannot be counted. The refusal leaves nothing behind but the slot.
  */
 export async function reserveTokens(
-  place: Place,
+  slot: Slot,
   bound: number,
   count: () => Promise<number | undefined>,
 ): Promise<Refusal | null> {
-  if (await place.reserve(bound)) return null;
+  if (await slot.reserve(bound)) return null;
   const counted = await count();
   const refusal =
     counted === undefined
-      ? await place.reserveOrRefuse(bound, false)
-      : await place.reserveOrRefuse(Math.min(counted, bound), true);
-  if (refusal !== null) place.cancel();
+      ? await slot.reserveOrRefuse(bound, false)
+      : await slot.reserveOrRefuse(Math.min(counted, bound), true);
+  if (refusal !== null) slot.cancel();
   return refusal;
 }
 

@@ -5,12 +5,13 @@ import { countImages } from "../core/image-tokens.ts";
 import { outcomeOfStatus, type CountedOutput, type Outcome } from "../core/settlement.ts";
 import { usageIn, type Usage } from "../core/usage.ts";
 import { noTokens, scaleTokens, unchanged } from "../core/tokens.ts";
-import type { CatalogueModel } from "../ports/catalogue.ts";
+import type { PromptForm } from "../core/chat-text.ts";
+import type { PromptText } from "../core/prompt-text.ts";
+import type { CatalogueModel, Encoding } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { TokenCount, TokenCounter } from "../ports/token-counter.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
-import { countPromptText } from "./count-prompt.ts";
-import type { Answered, Ending } from "./ending.ts";
+import type { Answered, Ending } from "./response.ts";
 
 export interface Metered {
   readonly model: CatalogueModel | undefined;
@@ -39,10 +40,10 @@ const retryMs = [50, 200, 1_000, 5_000, 20_000];
  * The step that says how a request ended in terms of money: the gateway's own usage, else a count of what it wrote.
  * It runs after the client has its bytes.
  */
-export function createMeter(parts: { readonly tokens: TokenCounter; readonly clock: Clock }): Meter {
+export function createMeter(deps: { readonly tokens: TokenCounter; readonly clock: Clock }): Meter {
   const counted = async (count: () => Promise<TokenCount>): Promise<number | undefined> => {
     for (const pause of [0, ...retryMs]) {
-      if (pause > 0) await new Promise<void>((resolve) => parts.clock.after(pause, resolve));
+      if (pause > 0) await new Promise<void>((resolve) => deps.clock.after(pause, resolve));
       const result = await count();
       if (result.ok) return result.tokens;
     }
@@ -57,10 +58,10 @@ export function createMeter(parts: { readonly tokens: TokenCounter; readonly clo
     // Sounds and images of unknown size have no text; what the catalogue cannot bound cannot be counted.
     const bounded = model === undefined ? 0 : partTokens({ ...request.size, imageParts: images.unsized }, model);
     if (bounded === null) return undefined;
-    const prompt = await counted(() => countPromptText(parts.tokens, text, { encoding, promptForm }, contextTokens));
+    const prompt = await counted(() => countPromptText(deps.tokens, text, { encoding, promptForm }, contextTokens));
     let output: number | undefined = 0;
     for (const text of texts) {
-      const tokens = await counted(() => parts.tokens.countText(text, encoding));
+      const tokens = await counted(() => deps.tokens.countText(text, encoding));
       output = tokens === undefined || output === undefined ? undefined : output + tokens;
     }
     if (prompt === undefined || output === undefined) return undefined;
@@ -199,4 +200,16 @@ function isUncountable(of: Metered): boolean {
 function hiddenTokens({ model, request }: Metered, ranMs: number): number {
   if (model === undefined || !model.reasons) return 0;
   return Math.ceil((model.tokensPerSecond * request.size.choices * ranMs) / 1000);
+}
+
+/** The tokens of a prompt, counted no further than `atMost`: a chat with its template, or the sum of texts that stand alone. */
+export async function countPromptText(
+  counter: TokenCounter,
+  prompt: PromptText,
+  { encoding, promptForm }: { readonly encoding: Encoding; readonly promptForm: PromptForm },
+  atMost: number,
+): Promise<TokenCount> {
+  if (prompt.kind === "chat") return counter.countChat(prompt.chat, encoding, atMost, promptForm);
+  const counted = await counter.countTexts(prompt.texts, encoding, Math.max(0, atMost - prompt.tokens));
+  return counted.ok ? { ok: true, tokens: Math.min(counted.tokens + prompt.tokens, atMost) } : counted;
 }

@@ -23,15 +23,15 @@ import { headersWithoutUsage, type UsageRefusals } from "./asked-usage.ts";
 import { hasModelList, mayUseModel, outputCapOf, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
 import { billedAs, type Billed } from "./billed.ts";
-import { taskMadeBy, type Claimed, type ClaimTask } from "./claimed-task.ts";
-import type { AnswerEnding, Ending, Forwarded, UsageRefused } from "./ending.ts";
-import type { ShowsForeignTask } from "./foreign-task.ts";
+import { taskMadeBy, type Claimed, type ClaimTask } from "./task-ownership.ts";
+import type { ResponseEnding, Ending, Forwarded, UsageRefused } from "./response.ts";
+import type { ShowsForeignTask } from "./task-ownership.ts";
 import type { Forwarder } from "./forward.ts";
 import type { GatewayHeaders } from "./gateway-headers.ts";
-import type { GrowingHold, GrowOrder } from "./growing-hold.ts";
+import type { GrowingHold, GrowParams } from "./growing-hold.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
 import type { FittedRequest, Held, PlaceHold } from "./hold.ts";
-import { reserveTokens, withPlace, type Limiter, type Place } from "./limits.ts";
+import { reserveTokens, withSlot, type Limiter, type Slot } from "./limits.ts";
 import type { Meter } from "./meter.ts";
 import {
   asksForUsage,
@@ -46,7 +46,7 @@ import {
   writtenOtherwise,
   writtenText,
   type Limited,
-  type LimitOrder,
+  type LimitParams,
   type Sending,
   type WrittenMaximum,
   type WrittenValues,
@@ -54,7 +54,7 @@ import {
 import type { Growth, Pricer, Pricing, Quote } from "./price.ts";
 import type { StreamMarks } from "./stream-marks.ts";
 import { readRequestBody, type RequestBody } from "./request-body.ts";
-import type { Settle, SettleOrder } from "./settle.ts";
+import type { Settle, SettleParams } from "./settle.ts";
 
 /** The steps of a request that is priced and metered, in the order in which they are taken. */
 export interface RequestSteps {
@@ -64,7 +64,7 @@ export interface RequestSteps {
   readonly pricer: Pricer;
   readonly hold: PlaceHold;
   /** Makes the hold of a stream grow that states no maximum. */
-  readonly grow: (order: GrowOrder) => GrowingHold;
+  readonly grow: (params: GrowParams) => GrowingHold;
   readonly gatewayHeaders: GatewayHeaders;
   readonly showsForeignTask: ShowsForeignTask;
   /** Binds a task that the answer of an unknown path made. */
@@ -90,11 +90,11 @@ export interface RequestSteps {
 
 /** authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ hold ─▶ forward ─▶ meter ─▶ settle */
 export function meteredRequest(steps: RequestSteps, endpoint: Endpoint): Handler {
-  const answer = withPlace(steps.limiter, async (exchange, who, place) => {
+  const answer = withSlot(steps.limiter, async (exchange, who, slot) => {
     const read = await readRequestBody(exchange, endpoint);
     if (!read.ok) return read.refusal === null ? notForwarded : refuse(exchange, read.refusal);
     const { body } = read;
-    const answered = answerRequest(steps, exchange, { endpoint, who, place }, body);
+    const answered = answerRequest(steps, exchange, { endpoint, who, slot }, body);
     steps.background(releaseOnceSettled(answered, body));
     return (await answered).summary;
   });
@@ -111,11 +111,11 @@ async function releaseOnceSettled(answered: Promise<Answered>, body: RequestBody
   }
 }
 
-/** What is asked for and who asks, with the place among the requests that run. */
+/** What is asked for and who asks, with the slot among the requests that run. */
 interface Admitted {
   readonly endpoint: Endpoint;
   readonly who: Authenticated;
-  readonly place: Place;
+  readonly slot: Slot;
 }
 
 interface Answered {
@@ -131,7 +131,7 @@ async function answerRequest(
   body: RequestBody,
 ): Promise<Answered> {
   const admission = await admit(steps, exchange, from, body);
-  const { endpoint, who, place } = from;
+  const { endpoint, who, slot } = from;
   if (!admission.ok) return { summary: refuse(exchange, admission.refusal), settled: Promise.resolve() };
   const { quote, held } = admission;
   const sent = sentBody(body, admission);
@@ -144,11 +144,11 @@ async function answerRequest(
     const outcome = { kind: "notSent", reason: "client_left" } as const;
     return {
       summary: { ...notForwarded, model, stream },
-      settled: settle(steps, place, { held, quote, who, outcome, end }),
+      settled: settle(steps, slot, { held, quote, who, outcome, end }),
     };
   }
   let growing: GrowingHold | undefined;
-  let forwarded: Forwarded<Exclude<AnswerEnding, UsageRefused>>;
+  let forwarded: Forwarded<Exclude<ResponseEnding, UsageRefused>>;
   try {
     forwarded = await forward(steps, exchange, admission, (covered) => {
       growing = growingHold(steps, covered, sent.seen, who);
@@ -158,13 +158,13 @@ async function answerRequest(
     // A bug of ours; its hold must not stay pending until the next start.
     growing?.end();
     const outcome = doubted({ kind: "unknown", reason: "internal_error" }, doubtsOf(request, body));
-    await settle(steps, place, { held, quote, who, outcome, end: endOf(exchange, steps.clock, undefined) });
+    await settle(steps, slot, { held, quote, who, outcome, end: endOf(exchange, steps.clock, undefined) });
     throw error;
   }
   const { ending, firstTokenMs, overheadMs } = forwarded;
   const summary = { model, stream, firstTokenMs, overheadMs };
   if (ending.kind === "task") {
-    if (place.countsTokens) place.settleTokens(0);
+    if (slot.countsTokens) slot.settleTokens(0);
     return { summary, settled: Promise.resolve() };
   }
   const billed = billedAs(quote, forwarded.terms);
@@ -183,7 +183,7 @@ interface Sent extends Pick<Covered, "quote" | "held"> {
 /** What goes on once the client has its answer; it never rejects for an answer that cannot be read. */
 async function meterAndSettle(
   steps: RequestSteps,
-  { endpoint, who, place }: Admitted,
+  { endpoint, who, slot }: Admitted,
   { body, seen, growing, quote, held }: Sent,
   { ending, billed, end }: { readonly ending: Ending; readonly billed: Billed; readonly end: ChargeEnd },
 ): Promise<void> {
@@ -204,7 +204,7 @@ async function meterAndSettle(
     billing === undefined ? outcome : { ...outcome, billing },
     mergeDoubts(doubts, doubtsOf(request, body)),
   );
-  await settle(steps, place, { held: { ...held, hold, servedPrice }, quote, who, outcome: known, end });
+  await settle(steps, slot, { held: { ...held, hold, servedPrice }, quote, who, outcome: known, end });
 }
 
 /** Why the amount of a request may differ from the bill, by its fields. */
@@ -221,9 +221,9 @@ function tellUnknown({ events }: RequestSteps, { route }: Endpoint, fields: read
 }
 
 /** Ends the hold, and puts the tokens that were used in the place of those that were reserved. */
-function settle(steps: RequestSteps, place: Place, order: SettleOrder): Promise<void> {
-  if (place.countsTokens) place.settleTokens(tokensUsed(order.outcome));
-  return steps.settle(order);
+function settle(steps: RequestSteps, slot: Slot, params: SettleParams): Promise<void> {
+  if (slot.countsTokens) slot.settleTokens(tokensUsed(params.outcome));
+  return steps.settle(params);
 }
 
 /** A request that a durable hold covers. */
@@ -248,7 +248,7 @@ type Admission = ({ readonly ok: true } & Covered) | { readonly ok: false; reado
 async function admit(
   steps: RequestSteps,
   exchange: Exchange,
-  { endpoint, who, place }: Admitted,
+  { endpoint, who, slot }: Admitted,
   body: RequestBody,
 ): Promise<Admission> {
   const read = body.read();
@@ -279,9 +279,9 @@ async function admit(
   const gatewayHeaders = steps.gatewayHeaders(exchange, who.caller);
   const limiting = await limitOutput(steps, exchange, { endpoint, who, headers: gatewayHeaders }, given);
   if (!limiting.ok) return limiting;
-  const { first, order, headers, idempotency, earlier } = limiting;
-  if (place.countsTokens) {
-    const overLimit = await reserveTokens(place, first.quote.promptTokens, () =>
+  const { first, params, headers, idempotency, earlier } = limiting;
+  if (slot.countsTokens) {
+    const overLimit = await reserveTokens(slot, first.quote.promptTokens, () =>
       steps.pricer.countPrompt(first.quote, first.body),
     );
     if (overLimit !== null) return { ok: false, refusal: overLimit };
@@ -295,16 +295,16 @@ async function admit(
     who,
     quote: first.quote,
     body: first.body,
-    basis: order && basisOf(first, order.maximum),
+    basis: params && basisOf(first, params.maximum),
     fitted:
-      order === null || earlier !== null || !mayBeFitted(order)
+      params === null || earlier !== null || !mayBeFitted(params)
         ? null
-        : (tokens) => fittedRequest(order, first, tokens),
+        : (tokens) => fittedRequest(params, first, tokens),
     tags: tags.tags,
     retry,
   });
   if (!holding.ok) {
-    place.settleTokens(0);
+    slot.settleTokens(0);
     return holding;
   }
   const { held } = holding;
@@ -314,7 +314,7 @@ async function admit(
     const refusal = await rememberWritten(steps, idempotency, { maximum: sending.written, ...beside }, at);
     if (refusal !== null) {
       const outcome = { kind: "notSent", reason: "written_otherwise" } as const;
-      await settle(steps, place, {
+      await settle(steps, slot, {
         held,
         quote: sending.quote,
         who,
@@ -358,7 +358,7 @@ interface Limiting {
   /** The request as it is held for first. */
   readonly first: Sending;
   /** Null where the answer is no text that a field limits. */
-  readonly order: LimitOrder | null;
+  readonly params: LimitParams | null;
   /** Headers that the gateway gets. */
   readonly headers: Readonly<Record<string, string>>;
   /** What tells its retries apart; null where it has no idempotency key. */
@@ -382,7 +382,7 @@ function limitOutput(
     const { model } = given.quote.request;
     if (cap !== null && endpoint.isOpen === true && model !== unnamedModel)
       return { ok: false, refusal: notCapped(model) };
-    return { ok: true, first: given, order: null, headers, idempotency: null, earlier: null };
+    return { ok: true, first: given, params: null, headers, idempotency: null, earlier: null };
   }
   const { at } = given.quote;
   const price = (bytes: Buffer) => {
@@ -390,25 +390,25 @@ function limitOutput(
     if (!read.ok) return read;
     return steps.pricer.quote(withHeadersAndQuery(read.request, endpoint, exchange.headers(), exchange.query), at);
   };
-  const order: LimitOrder = { maximum, given, price };
-  const capped: Limited = cap === null ? { ok: true, sending: given } : underCap(order, cap);
+  const params: LimitParams = { maximum, given, price };
+  const capped: Limited = cap === null ? { ok: true, sending: given } : underCap(params, cap);
   if (!capped.ok) return capped;
   const first = capped.sending;
   const idempotency = idempotencyOf(endpoint.route, headers);
-  const limiting: Limiting = { ok: true, first, order, headers, idempotency, earlier: null };
-  return idempotency === null ? limiting : repeated(steps, endpoint, { ...limiting, order, idempotency }, cap);
+  const limiting: Limiting = { ok: true, first, params, headers, idempotency, earlier: null };
+  return idempotency === null ? limiting : repeated(steps, endpoint, { ...limiting, params, idempotency }, cap);
 }
 
 /** Writes what an earlier try with the same idempotency key had, where there was one. */
 async function repeated(
   steps: RequestSteps,
   endpoint: Endpoint,
-  limiting: Limiting & { readonly order: LimitOrder; readonly idempotency: string },
+  limiting: Limiting & { readonly params: LimitParams; readonly idempotency: string },
   cap: number | null,
 ): Promise<LimitResult> {
   const { ledger } = steps;
-  const { first, order, idempotency } = limiting;
-  const { given } = order;
+  const { first, params, idempotency } = limiting;
+  const { given } = params;
   const earlier = await ledger.writtenFor(idempotency, null, given.quote.at);
   if (!earlier.ok) return { ok: false, refusal: { code: "ledger_unavailable" } };
   if (earlier.written === null) return limiting;
@@ -425,13 +425,13 @@ async function repeated(
   const before = maximumIn(earlier.written);
   if (before === null ? first.written !== null : before.tokens > (cap ?? Infinity))
     return { ok: false, refusal: writtenOtherwise };
-  const again: Limited = before === null ? { ok: true, sending: given } : rewritten(order, before);
+  const again: Limited = before === null ? { ok: true, sending: given } : rewritten(params, before);
   return again.ok ? { ...limiting, first: again.sending, earlier: { usage } } : again;
 }
 
-function fittedRequest(order: LimitOrder, sending: Sending, tokens: number): (Sending & FittedRequest) | null {
-  const next = fitted(order, sending, tokens);
-  return next && { ...next, basis: basisOf(next, order.maximum) };
+function fittedRequest(params: LimitParams, sending: Sending, tokens: number): (Sending & FittedRequest) | null {
+  const next = fitted(params, sending, tokens);
+  return next && { ...next, basis: basisOf(next, params.maximum) };
 }
 
 /** What is written into a request in addition to a maximum. */
@@ -503,7 +503,7 @@ function growthBeyond({ beyond, outputTokens }: Quote, { hold, room }: Held): Gr
 }
 
 /** How a request is sent: as it is covered, with what may watch its stream. */
-interface ForwardParts {
+interface SendParams {
   readonly endpoint: Endpoint;
   readonly who: Authenticated;
   readonly body: RequestBody;
@@ -515,15 +515,15 @@ async function forward(
   steps: RequestSteps,
   exchange: Exchange,
   covered: Covered,
-  partsFor: (covered: Covered) => ForwardParts,
-): Promise<Forwarded<Exclude<AnswerEnding, UsageRefused>>> {
-  const parts = partsFor(covered);
-  const first = await send(steps, exchange, covered, parts);
+  paramsFor: (covered: Covered) => SendParams,
+): Promise<Forwarded<Exclude<ResponseEnding, UsageRefused>>> {
+  const deps = paramsFor(covered);
+  const first = await send(steps, exchange, covered, deps);
   const { ending } = first;
   if (ending.kind !== "usageRefused") return { ...first, ending };
   const { quote, written } = covered;
   const { request } = quote;
-  const { route } = parts.endpoint;
+  const { route } = deps.endpoint;
   const { headers, idempotency } = withoutUsageOf(route, covered.headers);
   const again: Covered = { ...covered, headers, beside: { ...covered.beside, usage: false } };
   if (covered.isIdempotent && idempotency !== null) {
@@ -531,7 +531,7 @@ async function forward(
     if (refusal !== null && !exchange.clientGone) exchange.refuse(refusal);
     if (refusal !== null || exchange.clientGone) return { ...first, ending: { kind: "status", status: ending.status } };
   }
-  const second = await send(steps, exchange, again, partsFor(again));
+  const second = await send(steps, exchange, again, paramsFor(again));
   if (second.ending.kind === "usageRefused") throw new Error("no usage was asked for, and it was refused");
   if (exchange.status !== null && exchange.status < 300) {
     steps.usageRefusals.add(route, request.model);
@@ -553,7 +553,7 @@ function send(
   steps: RequestSteps,
   exchange: Exchange,
   { quote, held, written, headers, beside }: Covered,
-  { endpoint, who, body, growing }: ForwardParts,
+  { endpoint, who, body, growing }: SendParams,
 ): Promise<Forwarded> {
   const { request } = quote;
   const { askForUsage } = endpoint;

@@ -6,14 +6,14 @@ import { notForwarded, refuse, withKey, type Handler } from "./handler.ts";
 
 const json: HeaderList = [["content-type", "application/json"]];
 
-interface ModelParts {
+interface ModelDeps {
   readonly authenticate: Authenticate;
   readonly catalogue: () => Catalogue;
   readonly clock: Clock;
 }
 
 /** `GET /v1/models`: the catalogue's models that the key may use, in OpenAI's list shape. */
-export function listModels({ authenticate, catalogue, clock }: ModelParts): Handler {
+export function listModels({ authenticate, catalogue, clock }: ModelDeps): Handler {
   return withKey(authenticate, async (exchange, who) => {
     const models = catalogue()
       .list(clock.now())
@@ -24,7 +24,7 @@ export function listModels({ authenticate, catalogue, clock }: ModelParts): Hand
 }
 
 /** `GET /v1/models/{id}`: by id or alias. */
-export function showModel({ authenticate, catalogue, clock }: ModelParts): Handler {
+export function showModel({ authenticate, catalogue, clock }: ModelDeps): Handler {
   return withKey(authenticate, async (exchange, who) => {
     const name = decodeURIComponent(exchange.path.slice("/v1/models/".length));
     const model = catalogue().find(name, clock.now());

@@ -27,7 +27,7 @@ export type Limited =
   | { readonly ok: false; readonly refusal: Refusal };
 
 /** What limiting a request needs to know of it. */
-export interface LimitOrder {
+export interface LimitParams {
   readonly maximum: OutputMaximum;
   /** The request as the client sent it. */
   readonly given: Sending;
@@ -36,8 +36,8 @@ export interface LimitOrder {
 }
 
 /** Lowers what a request may ask for to the cap of its key: what states no maximum, or a larger one, gets one. */
-export function underCap(order: LimitOrder, cap: number): Limited {
-  const { maximum, given } = order;
+export function underCap(params: LimitParams, cap: number): Limited {
+  const { maximum, given } = params;
   const field = maximumField(given.quote, maximum);
   if (field === null) return { ok: false, refusal: fieldUnknown(given.quote, maximum) };
   const most = Math.min(...given.quote.models.flatMap(({ model }) => model?.outputTokensMax ?? []));
@@ -46,35 +46,35 @@ export function underCap(order: LimitOrder, cap: number): Limited {
   if (body === given.body) return { ok: true, sending: given };
   const isStated = given.quote.request.maximumField !== undefined;
   const tokens = isStated ? cap : Math.min(cap, unstated);
-  return written(order, body, { field: given.quote.request.maximumField ?? field, tokens, why: "output_cap" });
+  return written(params, body, { field: given.quote.request.maximumField ?? field, tokens, why: "output_cap" });
 }
 
 /**
  * Gives a request without a maximum of its client's one that fits its budget. `sending`: the request as it did not fit.
  * Null where the field is not known, or a cap allows no more anyway.
  */
-export function fitted(order: LimitOrder, sending: Sending, tokens: number): Sending | null {
-  const { maximum, given } = order;
+export function fitted(params: LimitParams, sending: Sending, tokens: number): Sending | null {
+  const { maximum, given } = params;
   const field = maximumField(given.quote, maximum);
   if (field === null || tokens >= (sending.written?.tokens ?? Infinity)) return null;
-  const limited = rewritten(order, { field, tokens, why: "fitted" });
+  const limited = rewritten(params, { field, tokens, why: "fitted" });
   return limited.ok ? limited.sending : null;
 }
 
 /** Whether a request may be fitted: its client states no maximum, and there is none by default. */
-export function mayBeFitted({ maximum, given }: LimitOrder): boolean {
+export function mayBeFitted({ maximum, given }: LimitParams): boolean {
   return maximum.absent === null && given.quote.request.size.outputLimit === null;
 }
 
 /** Writes the maximum that an earlier try of the request had. */
-export function rewritten(order: LimitOrder, maximum: WrittenMaximum): Limited {
+export function rewritten(params: LimitParams, maximum: WrittenMaximum): Limited {
   const { tokens: most, field } = maximum;
-  const body = withOutputMaximum(order.given.body, order.maximum, { field, most, unstated: most });
-  return written(order, body, maximum);
+  const body = withOutputMaximum(params.given.body, params.maximum, { field, most, unstated: most });
+  return written(params, body, maximum);
 }
 
-function written(order: LimitOrder, body: Buffer, maximum: WrittenMaximum): Limited {
-  const pricing = order.price(body);
+function written(params: LimitParams, body: Buffer, maximum: WrittenMaximum): Limited {
+  const pricing = params.price(body);
   return pricing.ok ? { ok: true, sending: { quote: pricing.quote, body, written: maximum } } : pricing;
 }
 

@@ -18,7 +18,7 @@ import type { TokenCounter } from "../ports/token-counter.ts";
 import { contentId } from "../wire/content-id.ts";
 import { bothFacts } from "../wire/findings.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
-import { countPromptText } from "./count-prompt.ts";
+import { countPromptText } from "./meter.ts";
 
 /** How the hold of a stream grows that states no maximum. */
 export interface Growth extends Slices {
@@ -102,7 +102,7 @@ export interface Pricer {
 }
 
 /** The step that prices a request before it is sent. */
-export function createPricer(parts: {
+export function createPricer(deps: {
   readonly catalogue: () => Catalogue;
   readonly tokens: TokenCounter;
   readonly unpriced: "record" | "refuse";
@@ -113,7 +113,7 @@ export function createPricer(parts: {
   /** The least maximum that a request with tools is fitted to; null where none is fitted. */
   readonly fitTokensMin: number | null;
 }): Pricer {
-  const { sliceTokens, toolCalls, fitTokensMin } = parts;
+  const { sliceTokens, toolCalls, fitTokensMin } = deps;
   const terms: HoldTerms = { sliceTokens, toolCalls };
   /** The models that a request names beside the one that it asks for. */
   const others = ({ model, fields }: ModelRequest, at: number, catalogue: Catalogue): Named[] => {
@@ -139,7 +139,7 @@ export function createPricer(parts: {
     if (media === null) return undefined;
     const prompt = request.prompt.text(body);
     const counted = await countPromptText(
-      parts.tokens,
+      deps.tokens,
       prompt.kind === "chat" ? withoutTools(prompt) : prompt,
       model,
       promptTokens,
@@ -152,7 +152,7 @@ export function createPricer(parts: {
 
   return {
     quote(given, at) {
-      const catalogue = parts.catalogue();
+      const catalogue = deps.catalogue();
       const model = pricedFor(given, catalogue.find(given.model, at));
       const asked = { name: given.model, model, isStated: true };
       const { models, mentions } = given.fields;
@@ -166,7 +166,7 @@ export function createPricer(parts: {
           ? withUnpricedHour(given)
           : given;
       const unpriced = named.filter((one) => one.model?.price == null);
-      const refused = parts.unpriced === "refuse" ? unpriced.find(({ isStated }) => isStated) : undefined;
+      const refused = deps.unpriced === "refuse" ? unpriced.find(({ isStated }) => isStated) : undefined;
       if (refused !== undefined)
         return { ok: false, refusal: { code: "model_not_priced", model: refused.name, underBudget: false } };
       const promptTokens = Math.max(

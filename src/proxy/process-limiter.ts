@@ -10,7 +10,7 @@ import type { Refusal } from "../core/refusals.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { HeaderList } from "../ports/exchange.ts";
 import type { Authenticated } from "./authenticate.ts";
-import { limitHeaders, unlimited, type Entry, type Limiter, type Place } from "./limits.ts";
+import { limitHeaders, unlimited, type Entry, type Limiter, type Slot } from "./limits.ts";
 import { SlidingWindow } from "./sliding-window.ts";
 
 /** Of a key or a team. */
@@ -26,11 +26,11 @@ interface Party {
   readonly limits: Limits;
   readonly meter: Meter;
   /** What the other proxies said last that they used. */
-  readonly elsewhere: () => LimitUse;
+  readonly peers: () => LimitUse;
 }
 
 /** What other proxies used of the limits of whom an id names. */
-export type UsedElsewhere = (id: string) => LimitUse;
+export type PeerUsage = (id: string) => LimitUse;
 
 /** It answers at once. */
 export interface ProcessLimiter extends Limiter {
@@ -39,7 +39,7 @@ export interface ProcessLimiter extends Limiter {
   used(): Readonly<Record<string, LimitUse>>;
 }
 
-const free: Entry = { ok: true, place: unlimited };
+const free: Entry = { ok: true, slot: unlimited };
 
 /** Meters in memory before those that nobody uses are looked for. */
 const metersBeforeSweep = 1024;
@@ -48,11 +48,11 @@ const metersBeforeSweep = 1024;
  * Counts in this process, over any 60 seconds by the monotonic clock, and adds what is known of other proxies: together
  * they pass a limit by what they admit before they have heard of each other, about a second's requests.
  */
-export function createLimiter(parts: {
+export function createLimiter(deps: {
   readonly clock: Clock;
-  readonly elsewhere?: UsedElsewhere | undefined;
+  readonly peerUsage?: PeerUsage | undefined;
 }): ProcessLimiter {
-  const { clock, elsewhere = () => nothingUsed } = parts;
+  const { clock, peerUsage = () => nothingUsed } = deps;
   const meters = new Map<string, Meter>();
   let sweepAt = metersBeforeSweep;
 
@@ -76,7 +76,7 @@ export function createLimiter(parts: {
     scope,
     limits,
     meter: meterOf(id, now),
-    elsewhere: () => elsewhere(id),
+    peers: () => peerUsage(id),
   });
 
   const partiesOf = ({ key, team }: Authenticated, now: number): Party[] => {
@@ -99,7 +99,7 @@ export function createLimiter(parts: {
       const parties = partiesOf(who, now);
       const refusal = entryRefusal(parties, now);
       if (refusal !== null) return { ok: false, refusal, headers: headersOf(parties, now) };
-      return { ok: true, place: new LimitedPlace(parties, clock, now) };
+      return { ok: true, slot: new LimitedSlot(parties, clock, now) };
     },
 
     standing(who) {
@@ -117,7 +117,7 @@ export function createLimiter(parts: {
   };
 }
 
-class LimitedPlace implements Place {
+class LimitedSlot implements Slot {
   readonly countsTokens: boolean;
   readonly #parties: readonly Party[];
   readonly #clock: Clock;
@@ -154,15 +154,15 @@ class LimitedPlace implements Place {
     const now = this.#clock.monotonic();
     const amounts = this.#parties.map(({ limits }) => (exact ? tokens : Math.min(tokens, limits.tpm ?? tokens)));
     const met = this.#parties.flatMap((party, index): Met[] => {
-      const { scope, limits, meter, elsewhere } = party;
+      const { scope, limits, meter, peers } = party;
       const needed = amounts[index] ?? tokens;
       if (limits.tpm === null || usedOf(party, now).tokens + needed <= limits.tpm) return [];
       const neverFits = needed > limits.tpm;
-      const waitMs = neverFits ? minuteMs : msUntilRoom(meter.tokens, elsewhere().tokens, limits.tpm - needed, now);
+      const waitMs = neverFits ? minuteMs : msUntilRoom(meter.tokens, peers().tokens, limits.tpm - needed, now);
       return [{ scope, kind: "tpm", limit: limits.tpm, needed: neverFits ? needed : null, waitMs }];
     });
     if (met.length === 0) this.#put(amounts, now);
-    return refusalOf(met);
+    return limitRefusal(met);
   }
 
   /** What turns out to be less is given back where it was taken; what turns out to be more counts from now on. */
@@ -212,17 +212,17 @@ function usedHere({ requests, tokens, running }: Meter, now: number): LimitUse {
   return { requests: requests.sum(now), tokens: tokens.sum(now), running };
 }
 
-function usedOf({ meter, elsewhere }: Party, now: number): LimitUse {
-  return sumOfUse(usedHere(meter, now), elsewhere());
+function usedOf({ meter, peers }: Party, now: number): LimitUse {
+  return sumOfUse(usedHere(meter, now), peers());
 }
 
 /**
  * Until this process and the others together are at most there by themselves. Of the others only the sum is known: it is
  * taken to leave evenly over its minute.
  */
-function msUntilRoom(window: SlidingWindow, elsewhere: number, most: number, now: number): number {
-  if (elsewhere <= most) return window.msUntilAtMost(most - elsewhere, now);
-  return Math.max(window.msUntilAtMost(0, now), ((elsewhere - most) / elsewhere) * minuteMs);
+function msUntilRoom(window: SlidingWindow, ofPeers: number, most: number, now: number): number {
+  if (ofPeers <= most) return window.msUntilAtMost(most - ofPeers, now);
+  return Math.max(window.msUntilAtMost(0, now), ((ofPeers - most) / ofPeers) * minuteMs);
 }
 
 interface Met extends LimitMet {
@@ -233,7 +233,7 @@ interface Met extends LimitMet {
 function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
   const met: Met[] = [];
   for (const party of parties) {
-    const { scope, limits, meter, elsewhere } = party;
+    const { scope, limits, meter, peers } = party;
     const { requests, running } = usedOf(party, now);
     if (limits.rpm !== null && requests >= limits.rpm) {
       met.push({
@@ -241,18 +241,18 @@ function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
         kind: "rpm",
         limit: limits.rpm,
         needed: null,
-        waitMs: msUntilRoom(meter.requests, elsewhere().requests, limits.rpm - 1, now),
+        waitMs: msUntilRoom(meter.requests, peers().requests, limits.rpm - 1, now),
       });
     }
     if (limits.parallel !== null && running >= limits.parallel) {
       met.push({ scope, kind: "parallel", limit: limits.parallel, needed: null, waitMs: 0 });
     }
   }
-  return refusalOf(met);
+  return limitRefusal(met);
 }
 
 /** Of the limits that are met the one that lasts longest. */
-function refusalOf(all: readonly Met[]): Refusal | null {
+function limitRefusal(all: readonly Met[]): Refusal | null {
   const longest = all.reduce<Met | null>(
     (worst, next) => (worst === null || next.waitMs > worst.waitMs ? next : worst),
     null,
@@ -264,15 +264,15 @@ function refusalOf(all: readonly Met[]): Refusal | null {
 }
 
 function standingOf(party: Party, now: number): LimitStanding[] {
-  const { scope, limits, meter, elsewhere } = party;
+  const { scope, limits, meter, peers } = party;
   const { requests, tokens, running } = usedOf(party, now);
   const standing = (kind: keyof Limits, used: number, resetsInMs: number | null): LimitStanding[] => {
     const limit = limits[kind];
     return limit === null ? [] : [{ scope, kind, limit, remaining: Math.max(0, limit - used), resetsInMs }];
   };
   return [
-    ...standing("rpm", requests, msUntilRoom(meter.requests, elsewhere().requests, 0, now)),
-    ...standing("tpm", tokens, msUntilRoom(meter.tokens, elsewhere().tokens, 0, now)),
+    ...standing("rpm", requests, msUntilRoom(meter.requests, peers().requests, 0, now)),
+    ...standing("tpm", tokens, msUntilRoom(meter.tokens, peers().tokens, 0, now)),
     ...standing("parallel", running, null),
   ];
 }

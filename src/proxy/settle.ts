@@ -7,7 +7,7 @@ import type { Log } from "../ports/log.ts";
 import type { Authenticated } from "./authenticate.ts";
 import type { Held } from "./hold.ts";
 
-export interface SettleOrder {
+export interface SettleParams {
   readonly held: Pick<Held, "id" | "route" | "hold" | "price"> & Pick<Reserved, "servedPrice">;
   readonly quote: { readonly model: Pick<CatalogueModel, "id" | "group"> | undefined };
   readonly who: Authenticated;
@@ -15,15 +15,15 @@ export interface SettleOrder {
   readonly end: ChargeEnd;
 }
 
-export type Settle = (order: SettleOrder) => Promise<void>;
+export type Settle = (params: SettleParams) => Promise<void>;
 
 /** The step that ends the hold. The ledger retries it until it is written; nobody waits for it, and it never rejects. */
-export function createSettler(parts: {
+export function createSettler(deps: {
   readonly ledger: Pick<ChargeLedger, "post" | "void">;
   readonly events: Events;
   readonly log: Log;
 }): Settle {
-  const { ledger, events, log } = parts;
+  const { ledger, events, log } = deps;
 
   /** Undefined where the ledger refuses the settlement itself: an amount beyond what it can hold, or a bug. */
   const write = async (id: string, settlement: Settlement, end: ChargeEnd): Promise<SettleResult | undefined> => {

@@ -15,7 +15,7 @@ export interface StreamMarks {
   saw(key: string, model: string, kind: StreamKind): void;
 }
 
-export function createStreamMarks(parts: {
+export function createStreamMarks(deps: {
   readonly ledger: Pick<ChargeLedger, "burstMarks">;
   readonly clock: Clock;
   readonly events: Pick<Events, "streamBurst">;
@@ -23,7 +23,7 @@ export function createStreamMarks(parts: {
   /** Takes over what goes on after the answer, so that a shutdown can wait for it. */
   readonly background: (work: Promise<void>) => void;
 }): StreamMarks {
-  const { ledger, clock, log } = parts;
+  const { ledger, clock, log } = deps;
   let marks: readonly BurstMark[] = [];
   let readAt = -Infinity;
   let reading: Promise<boolean> | undefined;
@@ -45,7 +45,7 @@ export function createStreamMarks(parts: {
     const result = await ledger.burstMarks({ key, model, kind }, clock.now());
     if (result.ok) marks = result.marks;
     if (kind === "live") return;
-    parts.events.streamBurst({ model });
+    deps.events.streamBurst({ model });
     const forAll = marks.some((mark) => mark.model === model && mark.key === everyKey);
     log.warn(
       { model, key, for_all_keys: forAll },
@@ -60,6 +60,6 @@ export function createStreamMarks(parts: {
       // Where the ledger cannot say it, the whole is held.
       return reading.then((isRead) => !isRead || isIn(key, model));
     },
-    saw: (key, model, kind) => parts.background(note(key, model, kind)),
+    saw: (key, model, kind) => deps.background(note(key, model, kind)),
   };
 }

@@ -21,7 +21,7 @@ const countedTasksMax = 10_000;
 
 const tokenPattern = /^[0-9a-f]{64}$/;
 
-export interface TaskCallbackParts {
+export interface TaskCallbackDeps {
   readonly callbacks: TaskCallbacks;
   readonly seal: Seal;
   readonly outbox: Outbox;
@@ -32,7 +32,7 @@ export interface TaskCallbackParts {
   readonly taskOf: (charge: string) => Promise<Task | undefined>;
   readonly find: (taskId: string) => Promise<Task | undefined>;
   /** Has the task's record fetched and taken to heart: what a callback says is not believed. */
-  readonly look: (task: Task) => Promise<void>;
+  readonly poll: (task: Task) => Promise<void>;
   /** Takes over what goes on after the answer, so that a shutdown can wait for it. */
   readonly background: (work: Promise<void>) => void;
   /** Something was put into the outbox. */
@@ -43,11 +43,11 @@ export interface TaskCallbackParts {
  * `POST /v1/farebox/callbacks/{token}`: the gateway says that something happened to a task. That is a hint to look at the
  * task ourselves, and its payload goes on to the client. One that is forged is answered as if there were no such path.
  */
-export function taskCallback(parts: TaskCallbackParts): Handler {
+export function taskCallback(deps: TaskCallbackDeps): Handler {
   // Room for all is taken at once, which a proxy without callbacks does not need.
   let counts: LRUCache<string, SlidingWindow> | undefined;
   const retryAfterSeconds = (charge: string): number => {
-    const now = parts.clock.monotonic();
+    const now = deps.clock.monotonic();
     counts ??= new LRUCache({ max: countedTasksMax });
     const window = counts.get(charge) ?? new SlidingWindow();
     counts.set(charge, window);
@@ -55,23 +55,23 @@ export function taskCallback(parts: TaskCallbackParts): Handler {
     window.add(1, now);
     return 0;
   };
-  const looking = new Set<string>();
+  const polling = new Set<string>();
   /** One look at a time, and none at a task that is settled: callbacks that are repeated cost next to nothing. */
-  const lookOnce = async (task: Task): Promise<void> => {
-    if (task.settledAt !== null || looking.has(task.taskId)) return;
-    looking.add(task.taskId);
+  const pollOnce = async (task: Task): Promise<void> => {
+    if (task.settledAt !== null || polling.has(task.taskId)) return;
+    polling.add(task.taskId);
     try {
-      await parts.look(task);
+      await deps.poll(task);
     } catch (error) {
-      parts.log.error({ task_id: task.taskId, err: error }, "a look at a task failed");
+      deps.log.error({ task_id: task.taskId, err: error }, "a look at a task failed");
     } finally {
-      looking.delete(task.taskId);
+      polling.delete(task.taskId);
     }
   };
   return async (exchange) => {
     const token = exchange.path.slice(callbackPath.length + 1);
     const found = tokenPattern.test(token)
-      ? await authenticate(parts, token, exchange.header("x-webhook-secret"))
+      ? await authenticate(deps, token, exchange.header("x-webhook-secret"))
       : undefined;
     if (found === undefined) return refuse(exchange, { code: "not_found", message: "There is no such callback." });
     const waitSeconds = retryAfterSeconds(found.charge);
@@ -81,25 +81,25 @@ export function taskCallback(parts: TaskCallbackParts): Handler {
     }
     const body = await exchange.readBody(bodyBytesMax);
     if (!body.ok) return body.refusal === null ? notForwarded : refuse(exchange, body.refusal);
-    return take(parts, exchange, found, body.bytes, (task) => parts.background(lookOnce(task))).finally(body.release);
+    return take(deps, exchange, found, body.bytes, (task) => deps.background(pollOnce(task))).finally(body.release);
   };
 }
 
 /** Answers once the payload is in the outbox: from then on it reaches the client, whatever becomes of this process. */
 async function take(
-  parts: TaskCallbackParts,
+  deps: TaskCallbackDeps,
   exchange: Exchange,
   found: Authentic,
   payload: Buffer,
-  lookAt: (task: Task) => void,
+  poll: (task: Task) => void,
 ): Promise<Summary> {
   if (!isUtf8(payload) || !isEvent(payload))
     return refuse(exchange, { code: "invalid_json", message: "The payload must be a JSON object with 'data'." });
-  const task = await parts.taskOf(found.charge);
+  const task = await deps.taskOf(found.charge);
   const named = readTaskRecord(payload)?.taskId ?? null;
   if (
     (task !== undefined && named !== null && named !== task.taskId) ||
-    (await showsOther(parts, found.charge, payload))
+    (await showsOther(deps, found.charge, payload))
   ) {
     return refuse(exchange, {
       code: "invalid_request",
@@ -108,17 +108,17 @@ async function take(
     });
   }
   if (found.theirs.endpoint !== "") {
-    if (!(await relay(parts, found, payload))) return refuse(exchange, { code: "ledger_unavailable" });
-    parts.wakeDelivery();
+    if (!(await relay(deps, found, payload))) return refuse(exchange, { code: "ledger_unavailable" });
+    deps.wakeDelivery();
   }
   // One that is not bound yet is followed by the poller from the moment at which it is.
-  if (task !== undefined) lookAt(task);
+  if (task !== undefined) poll(task);
   exchange.answer(200, [["content-type", "application/json"]], '{"received":true}');
   return notForwarded;
 }
 
 /** Whether a payload shows a task that another charge pays for; its own may not be bound yet. */
-async function showsOther({ find }: TaskCallbackParts, charge: string, payload: Buffer): Promise<boolean> {
+async function showsOther({ find }: TaskCallbackDeps, charge: string, payload: Buffer): Promise<boolean> {
   for (const taskId of tasksNamed(payload)) {
     const known = await find(taskId);
     if (known !== undefined && known.charge !== charge) return true;

@@ -27,14 +27,14 @@ const everybody: AdmitTask = async () => ({ ok: true, leave() {} });
  * Counts the tasks that the store knows to run and those that are being made, one candidate after the other, so that of
  * many at once exactly as many are admitted as there is room for.
  */
-export function createCeilingGate(parts: {
+export function createCeilingGate(deps: {
   readonly mode: "off" | "enforce";
   readonly account: { lookUp(): Promise<AccountLookup> };
   readonly tasks: Pick<TaskStore, "runningTasks">;
   readonly clock: Clock;
 }): AdmitTask {
-  if (parts.mode === "off") return everybody;
-  const { account, tasks, clock } = parts;
+  if (deps.mode === "off") return everybody;
+  const { account, tasks, clock } = deps;
   const inTheMaking = new Map<string, Candidate>();
   let turn: Promise<unknown> = Promise.resolve();
 

@@ -29,12 +29,12 @@ export type TaskPricing =
 export type PriceTask = (request: TaskRequest, at: number) => TaskPricing;
 
 /** The step that prices a task before it is made. */
-export function createTaskPricer(parts: {
+export function createTaskPricer(deps: {
   readonly catalogue: () => Catalogue;
   readonly unpriced: "record" | "refuse";
 }): PriceTask {
   const quoteFor = (request: TaskRequest, named: Pick<TaskRequest, "model" | "taskType">, at: number): TaskQuote => {
-    const model = parts.catalogue().findTask(named.model, named.taskType, at);
+    const model = deps.catalogue().findTask(named.model, named.taskType, at);
     const models = [{ name: named.model, id: model?.id ?? named.model }];
     const price = model?.price?.version.task;
     if (model === undefined || price === undefined)
@@ -49,7 +49,7 @@ export function createTaskPricer(parts: {
     const quotes = [request, ...request.others].map((named) => quoteFor(request, named, at));
     const quote = { ...quotes.reduce(moreExpensive), models: quotes.flatMap(({ models }) => models) };
     const isPriced = quote.model?.price?.version.task !== undefined;
-    if (!isPriced && parts.unpriced === "refuse")
+    if (!isPriced && deps.unpriced === "refuse")
       return { ok: false, refusal: { code: "model_not_priced", model: request.model, underBudget: false } };
     return { ok: true, quote };
   };

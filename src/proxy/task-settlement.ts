@@ -34,28 +34,28 @@ import type { Log } from "../ports/log.ts";
 import type { TaskEnding, TaskStore } from "../ports/task-store.ts";
 
 /** Who has looked at a task: its client, or the poller that follows those that nobody asks for. */
-export type Looker = "client" | "poller";
+export type RecordSource = "client" | "poller";
 
 /** A record of a task, null where it could not be had, and who asked for it. */
-interface Heard {
+interface Polled {
   readonly record: TaskRecord | null;
-  readonly by: Looker;
+  readonly by: RecordSource;
 }
 
 /** A gateway whose record of a settled task changes more often than this is not followed. */
 const correctionsMax = 20;
 
 /** Takes to heart what is heard of tasks; whoever heard it, a task is settled once. */
-export interface TaskBook {
+export interface TaskTracker {
   /** A record of the task: it is noted, or the task ends. */
-  heard(task: Task, record: TaskRecord, by: Looker): Promise<void>;
+  onRecord(task: Task, record: TaskRecord, by: RecordSource): Promise<void>;
   /** The poller could not have the record: it tries again, until nobody waits any longer. */
-  missed(task: Task): Promise<void>;
+  onPollFailed(task: Task): Promise<void>;
   /** The task is worth a look soon: its client has asked the gateway to cancel it. */
-  lookSoon(task: Task): Promise<void>;
+  pollSoon(task: Task): Promise<void>;
 }
 
-export function createTaskBook(parts: {
+export function createTaskTracker(deps: {
   readonly tasks: TaskStore;
   readonly ledger: Ledger;
   readonly keys: KeyStore;
@@ -65,8 +65,8 @@ export function createTaskBook(parts: {
   readonly log: Log;
   /** At least 0, below 1. */
   readonly random: () => number;
-}): TaskBook {
-  const { tasks, ledger, clock, log } = parts;
+}): TaskTracker {
+  const { tasks, ledger, clock, log } = deps;
   /** Ends that are being written, by the task: those who hear the same at once wait for the same. */
   const ending = new Map<string, Promise<void>>();
 
@@ -77,10 +77,10 @@ export function createTaskBook(parts: {
       return;
     }
     if (!result.first) return;
-    await tellEnd(parts, task, charge, end, result);
+    await tellEnd(deps, task, charge, end, result);
   };
 
-  const unitsPerUsd = (type: string) => parts.catalogue().taskUnits.get(type)?.toString();
+  const unitsPerUsd = (type: string) => deps.catalogue().taskUnits.get(type)?.toString();
 
   /** What is reserved for the task, with its charge; undefined where retention has deleted it. */
   const reservedFor = async (
@@ -96,7 +96,7 @@ export function createTaskBook(parts: {
     task: Task,
     status: FinalStatus,
     outcome: TaskOutcome,
-    { record, by }: Heard,
+    { record, by }: Polled,
   ): Promise<void> => {
     const found = await reservedFor(task);
     if (found === undefined) return;
@@ -110,7 +110,7 @@ export function createTaskBook(parts: {
     await write(task, charge, { ...settled, end: chargeEnd(task, charge, clock.now()), status, failure, ...times });
   };
 
-  const end = (task: Task, ...how: [FinalStatus, TaskOutcome, Heard]): Promise<void> => {
+  const end = (task: Task, ...how: [FinalStatus, TaskOutcome, Polled]): Promise<void> => {
     const running = ending.get(task.taskId);
     if (running !== undefined) return running;
     const work = conclude(task, ...how).finally(() => ending.delete(task.taskId));
@@ -119,7 +119,7 @@ export function createTaskBook(parts: {
   };
 
   /** Writes down what is new, and when the poller looks next. */
-  const note = async (task: Task, record: TaskRecord | null, by: Looker | "soon"): Promise<void> => {
+  const note = async (task: Task, record: TaskRecord | null, by: RecordSource | "soon"): Promise<void> => {
     const now = clock.now();
     const status = (record && finalStatusOf(record)) ?? record?.status ?? task.status;
     const startedAt = record?.startedAt ?? task.startedAt;
@@ -132,7 +132,7 @@ export function createTaskBook(parts: {
     const next =
       by === "client"
         ? Math.min(now + clientPauseMs, Math.max(deadlineAt, now))
-        : nextPollAt({ createdAt: by === "soon" ? now : bornAt, deadlineAt }, now, parts.random());
+        : nextPollAt({ createdAt: by === "soon" ? now : bornAt, deadlineAt }, now, deps.random());
     await tasks.saw(task.taskId, { status, startedAt, seenAt: now, nextPollAt: next, deadlineAt });
   };
 
@@ -160,7 +160,7 @@ export function createTaskBook(parts: {
   };
 
   return {
-    async heard(task, record, by) {
+    async onRecord(task, record, by) {
       if (record.taskId !== null && record.taskId !== task.taskId) {
         log.warn({ task_id: task.taskId }, "the gateway answered with the record of another task");
         return;
@@ -185,7 +185,7 @@ export function createTaskBook(parts: {
         return end(task, "failed", { kind: "expired", consumption }, { record, by });
       return note(task, record, by);
     },
-    async missed(task) {
+    async onPollFailed(task) {
       if (task.settledAt !== null) return;
       const now = clock.now();
       const missing = { record: null, by: "poller" } as const;
@@ -199,7 +199,7 @@ export function createTaskBook(parts: {
         return end(task, "failed", { kind: "expired", consumption: null }, missing);
       return note(task, null, "poller");
     },
-    lookSoon: (task) => (task.settledAt === null ? note(task, null, "soon") : Promise.resolve()),
+    pollSoon: (task) => (task.settledAt === null ? note(task, null, "soon") : Promise.resolve()),
   };
 }
 
@@ -207,7 +207,7 @@ export function createTaskBook(parts: {
  * Returns how a task has ended by its record; null while it runs. One that ran longer than its family may has failed: its last record
  * settles it. One that completed without a stated consumption is asked for it first, as any other.
  */
-function stateOf(task: Task, record: TaskRecord, by: Looker, now: number): FinalStatus | null {
+function stateOf(task: Task, record: TaskRecord, by: RecordSource, now: number): FinalStatus | null {
   const status = finalStatusOf(record);
   const ran = { ...task, startedAt: record.startedAt ?? task.startedAt };
   if (status === "completed") {
@@ -231,18 +231,18 @@ function chargeEnd(task: Task, charge: Charge, at: number) {
 
 /** A settled task, for the metrics and the log. */
 async function tellEnd(
-  parts: { readonly keys: KeyStore; readonly catalogue: () => Catalogue; readonly events: Events; readonly log: Log },
+  deps: { readonly keys: KeyStore; readonly catalogue: () => Catalogue; readonly events: Events; readonly log: Log },
   task: Task,
   charge: Charge,
   { settlement, status, failure }: TaskEnding & TaskSettlement,
   { cost, overage }: { readonly cost: Charge["cost"]; readonly overage: Charge["overage"] },
 ): Promise<void> {
-  const key = charge.key === "" ? undefined : await parts.keys.findById(charge.key);
-  const model = parts.catalogue().findTask(task.model, task.taskType, charge.at)?.id ?? null;
-  parts.events.taskEnded({ model, status, failure });
+  const key = charge.key === "" ? undefined : await deps.keys.findById(charge.key);
+  const model = deps.catalogue().findTask(task.model, task.taskType, charge.at)?.id ?? null;
+  deps.events.taskEnded({ model, status, failure });
   if (settlement.kind === "void") return;
   const { source, listCost, tokens, reason, doubts = noDoubts } = settlement;
-  parts.events.posted({
+  deps.events.posted({
     id: charge.id,
     key: key === undefined ? null : { id: key.id, name: key.name, team: charge.team },
     route: charge.route,
@@ -257,5 +257,5 @@ async function tellEnd(
   });
   if (source === "reported" && overage === 0n) return;
   const fields = { request_id: charge.id, task_id: task.taskId, source, reason, doubts, overage: overage.toString() };
-  parts.log.warn(fields, "a task was settled without a plain report");
+  deps.log.warn(fields, "a task was settled without a plain report");
 }

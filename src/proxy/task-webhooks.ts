@@ -44,7 +44,7 @@ interface SealedCallback {
   readonly theirs: WebhookConfig;
 }
 
-export interface TaskWebhookParts {
+export interface TaskWebhookDeps {
   readonly callbacks: TaskCallbacks;
   readonly seal: Seal;
   readonly clock: Clock;
@@ -58,14 +58,14 @@ export interface TaskWebhookParts {
 
 const asIs: Shown = (bytes) => bytes;
 
-export function createTaskWebhooks(parts: TaskWebhookParts): TaskWebhooks {
-  const { callbacks, seal, clock, log, publicUrl } = parts;
+export function createTaskWebhooks(deps: TaskWebhookDeps): TaskWebhooks {
+  const { callbacks, seal, clock, log, publicUrl } = deps;
   return {
     async read(body) {
       if (publicUrl === null) return { ok: true, config: noWebhook };
       const reading = readWebhookConfig(body);
       if (!reading.ok || reading.config.endpoint === "") return reading;
-      const problem = await parts.judge(reading.config.endpoint);
+      const problem = await deps.judge(reading.config.endpoint);
       if (problem === null) return reading;
       const param = "config.webhook_config.endpoint";
       return { ok: false, refusal: { code: "invalid_request", param, message: `'${param}' ${problem}` } };
@@ -73,8 +73,8 @@ export function createTaskWebhooks(parts: TaskWebhookParts): TaskWebhooks {
 
     async enlist(body, charge, theirs) {
       if (publicUrl === null) return { ok: true, body, shown: asIs };
-      const token = parts.newToken();
-      const ours = { endpoint: `${publicUrl}${callbackPath}/${token}`, secret: parts.newToken() };
+      const token = deps.newToken();
+      const ours = { endpoint: `${publicUrl}${callbackPath}/${token}`, secret: deps.newToken() };
       const sealed = seal.close(
         Buffer.from(JSON.stringify({ ours, theirs } satisfies SealedCallback)),
         purposeOf(charge),
@@ -122,7 +122,7 @@ export interface Authentic {
  * digest, so that the time it takes tells nothing of the tokens that there are.
  */
 export async function authenticate(
-  { callbacks, seal, log }: Pick<TaskWebhookParts, "callbacks" | "seal" | "log">,
+  { callbacks, seal, log }: Pick<TaskWebhookDeps, "callbacks" | "seal" | "log">,
   token: string,
   secret: string | undefined,
 ): Promise<Authentic | undefined> {

@@ -19,18 +19,18 @@ import { readPinnedTags } from "../wire/tags.ts";
 import { noWebhook, type WebhookConfig } from "../wire/webhook-config.ts";
 import { mayUseModel, type Authenticate, type Authenticated } from "./authenticate.ts";
 import type { BalanceGuard } from "./balance-guard.ts";
-import { foreignTask, noSuchTask, type ShowsForeignTask } from "./foreign-task.ts";
+import { foreignTask, noSuchTask, type ShowsForeignTask } from "./task-ownership.ts";
 import type { ForwardLimits } from "./forward.ts";
 import type { GatewayHeaders } from "./gateway-headers.ts";
 import { notForwarded, refuse, withKey, type Handler, type Summary } from "./handler.ts";
-import { refusalOf } from "./hold.ts";
-import { withPlace, type Limiter, type Place } from "./limits.ts";
+import { holdRefusal } from "./hold.ts";
+import { withSlot, type Limiter, type Slot } from "./limits.ts";
 import type { Mask } from "./mask.ts";
 import type { Settle } from "./settle.ts";
 import type { AdmitTask } from "./task-ceilings.ts";
 import { creationOf, type Creation } from "./task-creation.ts";
 import type { PriceTask, TaskQuote } from "./task-price.ts";
-import type { TaskBook } from "./task-settlement.ts";
+import type { TaskTracker } from "./task-settlement.ts";
 import type { Shown, TaskWebhooks } from "./task-webhooks.ts";
 import { passWhole, refusalOfFailure, type Sent, type WholeCalls } from "./whole-calls.ts";
 
@@ -76,7 +76,7 @@ export interface TaskSteps {
   readonly limits: ForwardLimits;
   readonly mask: Mask;
   readonly tasks: TaskStore;
-  readonly book: TaskBook;
+  readonly tracker: TaskTracker;
   /** Ends the hold of a creation that made no task. */
   readonly settle: Settle;
   readonly webhooks: TaskWebhooks;
@@ -94,10 +94,10 @@ export interface TaskSteps {
 
 /** authenticate ─▶ limits ─▶ read body once ─▶ price ─▶ ceilings ─▶ hold ─▶ forward ─▶ bind ─▶ answer; the task itself is settled when it ends */
 export function createTask(steps: TaskSteps, path: CreationPath = unifiedCreation): Handler {
-  const answer = withPlace(steps.limiter, async (exchange, who, place) => {
+  const answer = withSlot(steps.limiter, async (exchange, who, slot) => {
     const body = await exchange.readBody();
     if (!body.ok) return body.refusal === null ? notForwarded : refuse(exchange, body.refusal);
-    return answerCreation(steps, exchange, { path, who, place }, body.bytes).finally(body.release);
+    return answerCreation(steps, exchange, { path, who, slot }, body.bytes).finally(body.release);
   });
   return withKey(steps.authenticate, answer);
 }
@@ -105,12 +105,12 @@ export function createTask(steps: TaskSteps, path: CreationPath = unifiedCreatio
 async function answerCreation(
   steps: TaskSteps,
   exchange: Exchange,
-  { path, who, place }: Admitted,
+  { path, who, slot }: Admitted,
   body: Buffer,
 ): Promise<Summary> {
   const admission = await admit(steps, exchange, { path, who }, body);
   if (!admission.ok) {
-    place.settleTokens(0);
+    slot.settleTokens(0);
     return refuse(exchange, admission.refusal);
   }
   return forwardCreation(steps, exchange, { path, who, ...admission }, body).finally(admission.leave);
@@ -160,7 +160,7 @@ interface Asked {
 }
 
 interface Admitted extends Asked {
-  readonly place: Place;
+  readonly slot: Slot;
 }
 
 /** A creation that a durable hold covers. */
@@ -263,7 +263,7 @@ async function hold(
   });
   if (!held.ok) {
     const fields = [quote.model?.quantity.field ?? "input"];
-    return refusalOf(held, { model, isPriced: price !== null, fields }, steps.scopeName);
+    return holdRefusal(held, { model, isPriced: price !== null, fields }, steps.scopeName);
   }
   steps.events.admitted({ key: who.key, route, model: quote.model?.id ?? null, group, retry });
   return null;
@@ -327,7 +327,7 @@ async function conclude(
       await bindFurther(steps, exchange, covered, tasksNamed(sent.text), record.taskId);
     passOn(covered.shown);
     steps.wakePoller();
-    if (finalStatusOf(record) !== null) steps.background(hear(steps, record.taskId, record));
+    if (finalStatusOf(record) !== null) steps.background(recordCreated(steps, record.taskId, record));
     return;
   }
   if (bound.reason === "taken") {
@@ -460,28 +460,30 @@ function settle(
   return steps.settle({ held: { id: exchange.id, route, hold: quote.hold, price }, quote, who, outcome, end });
 }
 
-async function hear({ tasks, book }: TaskSteps, taskId: string, record: TaskRecord): Promise<void> {
+async function recordCreated({ tasks, tracker }: TaskSteps, taskId: string, record: TaskRecord): Promise<void> {
   const task = await tasks.find(taskId);
-  if (task !== undefined) await book.heard(task, record, "client");
+  if (task !== undefined) await tracker.onRecord(task, record, "client");
 }
 
 /** authenticate ─▶ own task? ─▶ forward ─▶ answer; what the record says settles the task afterwards */
 export function retrieveTask(steps: TaskSteps, askedOf: AskedOf = unifiedAsked): Handler {
   return ofOwnTasks(steps, askedOf, async (exchange, tasks, asked) => {
-    const heard = await passAnswer(steps, exchange, tasks, asked);
-    if (heard !== undefined) steps.background(steps.book.heard(heard.task, heard.record, "client"));
+    const shown = await passAnswer(steps, exchange, tasks, asked);
+    if (shown !== undefined) steps.background(steps.tracker.onRecord(shown.task, shown.record, "client"));
   });
 }
 
 /** As a retrieval, with the gateway asked to cancel the tasks: whether it did so, their records say. */
 export function cancelTask(steps: TaskSteps, askedOf: AskedOf = unifiedAsked): Handler {
   return ofOwnTasks(steps, askedOf, async (exchange, tasks, asked) => {
-    const heard = await passAnswer(steps, exchange, tasks, asked);
+    const shown = await passAnswer(steps, exchange, tasks, asked);
     for (const task of tasks) {
-      const isOver = heard !== undefined && heard.task === task && finalStatusOf(heard.record) !== null;
+      const isOver = shown !== undefined && shown.task === task && finalStatusOf(shown.record) !== null;
       if (exchange.status !== null && exchange.status < 300)
         steps.background(
-          (isOver ? steps.book.heard(task, heard.record, "client") : steps.book.lookSoon(task)).then(steps.wakePoller),
+          (isOver ? steps.tracker.onRecord(task, shown.record, "client") : steps.tracker.pollSoon(task)).then(
+            steps.wakePoller,
+          ),
         );
     }
   });
@@ -614,12 +616,12 @@ export function listTasks(steps: TaskSteps): Handler {
 }
 
 /** A look at a task by Farebox itself, for the poller: retrieved with the gateway's credential, and taken to heart. */
-export function lookAtTask({ calls, book }: Pick<TaskSteps, "calls" | "book">): (task: Task) => Promise<void> {
+export function pollTask({ calls, tracker }: Pick<TaskSteps, "calls" | "tracker">): (task: Task) => Promise<void> {
   return async (task) => {
     const path = `${taskPath}/${encodeURIComponent(task.taskId)}`;
     const headers = { accept: "application/json", "accept-encoding": "identity" };
     const sent = await calls.send({ method: "GET", path, headers, body: undefined, exchange: null });
     const record = sent.ok && sent.head.status < 300 && sent.text !== undefined ? readTaskRecord(sent.text) : undefined;
-    await (record === undefined ? book.missed(task) : book.heard(task, record, "poller"));
+    await (record === undefined ? tracker.onPollFailed(task) : tracker.onRecord(task, record, "poller"));
   };
 }

@@ -9,7 +9,7 @@ import type { ForwardLimits } from "./forward.ts";
 import { maskedHeaders, type Mask } from "./mask.ts";
 
 /** A request that passes through as it is, and whose answer is wanted whole before its client gets it. */
-export interface WholeOrder {
+export interface WholeCallParams {
   readonly method: string;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -26,7 +26,7 @@ export type Sent = (
 
 /** Sends requests whose answers are held whole. */
 export interface WholeCalls {
-  send(order: WholeOrder): Promise<Sent>;
+  send(params: WholeCallParams): Promise<Sent>;
   /** Ends every running call now, and those that come later. */
   stopAll(): void;
 }
@@ -38,12 +38,12 @@ const answerBytesMax = 32 * 1024 * 1024;
  * The answer is read to its end when its client has left: what was sent may be billed, and only the answer says so. What
  * was not sent yet ends with its client.
  */
-export function createWholeCalls(parts: {
+export function createWholeCalls(deps: {
   readonly gateway: Gateway;
   readonly clock: Clock;
   readonly limits: ForwardLimits;
 }): WholeCalls {
-  const { gateway, clock, limits } = parts;
+  const { gateway, clock, limits } = deps;
   const running = new Set<WholeCall>();
   let stopped = false;
   return {

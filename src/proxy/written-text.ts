@@ -19,9 +19,9 @@ export class WrittenText {
   #firstAt: number | undefined;
   #lastAt = 0;
 
-  constructor(parts: { readonly tokens: TokenCounter; readonly clock: Clock }, model: CatalogueModel) {
-    this.#tokens = parts.tokens;
-    this.#clock = parts.clock;
+  constructor(deps: { readonly tokens: TokenCounter; readonly clock: Clock }, model: CatalogueModel) {
+    this.#tokens = deps.tokens;
+    this.#clock = deps.clock;
     this.#model = model;
   }
 

@@ -7,8 +7,8 @@ import type { KeyStore } from "../../ports/key-store.ts";
 import type { Log } from "../../ports/log.ts";
 import type { RunSessions } from "../../ports/run-sessions.ts";
 import type { TeamStore } from "../../ports/team-store.ts";
-import type { TaskOwner } from "../../proxy/foreign-task.ts";
-import type { Place } from "../../proxy/limits.ts";
+import type { TaskOwner } from "../../proxy/task-ownership.ts";
+import type { Slot } from "../../proxy/limits.ts";
 import type { RequestSteps } from "../../proxy/metered-request.ts";
 import { voidCommand, type HoldCommand, type Outcome } from "../../store/commands.ts";
 import type { CommandSink } from "../../store/queue.ts";
@@ -53,7 +53,7 @@ export class WorkerDesk {
   readonly #link: () => WorkerLink;
   /** Holds that are placed or about to be, and not ended: what paid for what, by the charge's id. */
   readonly #holds = new Map<string, HoldCommand>();
-  readonly #places = new Map<number, { readonly place: Place; isReserved: boolean; hasLeft: boolean }>();
+  readonly #places = new Map<number, { readonly slot: Slot; isReserved: boolean; hasLeft: boolean }>();
   readonly #exchanges = new Map<string, RoutedExchange>();
   /** Commands that are not written yet. */
   readonly #writing = new Set<Promise<unknown>>();
@@ -76,17 +76,17 @@ export class WorkerDesk {
       reserve: ({ id, tokens }) =>
         this.#reserve(
           id,
-          async (place) => ({ fits: await place.reserve(tokens) }),
+          async (slot) => ({ fits: await slot.reserve(tokens) }),
           ({ fits }) => fits,
         ),
       reserveOrRefuse: ({ id, tokens, exact }) =>
         this.#reserve(
           id,
-          async (place) => ({ refusal: await place.reserveOrRefuse(tokens, exact) }),
+          async (slot) => ({ refusal: await slot.reserveOrRefuse(tokens, exact) }),
           ({ refusal }) => refusal === null,
         ),
       settleTokens: ({ id, used }) => this.#settleTokens(id, used),
-      cancel: ({ id }) => this.#places.get(id)?.place.cancel(),
+      cancel: ({ id }) => this.#places.get(id)?.slot.cancel(),
       leave: ({ id }) => this.#leave(id),
       belowFloor: () => shared.balanceGuard(),
       taskOwner: (taskId) => shared.taskOwner(taskId),
@@ -110,7 +110,7 @@ export class WorkerDesk {
     const { requests, streams } = this.#running;
     this.#parts.lost(requests, streams);
     for (const exchange of this.#exchanges.values()) exchange.leave();
-    for (const { place } of this.#places.values()) place.leave();
+    for (const { slot } of this.#places.values()) slot.leave();
     this.#parts.bodyMemory.give(this.#lent);
     // What it had sent is written first: an end among it is the true one.
     await Promise.allSettled(this.#writing);
@@ -187,29 +187,29 @@ export class WorkerDesk {
   ): Promise<ReturnType<PrimaryCalls["enter"]>> {
     const entry = await this.#parts.shared.limiter.enter(who);
     if (!entry.ok) return { refusal: entry.refusal, countsTokens: false, headers: entry.headers };
-    const { place } = entry;
-    if (this.#isClosed) place.leave();
-    else this.#places.set(id, { place, isReserved: false, hasLeft: false });
-    return { refusal: null, countsTokens: place.countsTokens, headers: place.headers() };
+    const { slot } = entry;
+    if (this.#isClosed) slot.leave();
+    else this.#places.set(id, { slot, isReserved: false, hasLeft: false });
+    return { refusal: null, countsTokens: slot.countsTokens, headers: slot.headers() };
   }
 
   async #reserve<Reply>(
     id: number,
-    ask: (place: Place) => Promise<Reply>,
+    ask: (slot: Slot) => Promise<Reply>,
     isDone: (reply: Reply) => boolean,
   ): Promise<PlaceReply<Reply>> {
     const held = this.#places.get(id);
-    if (held === undefined) throw new Error(`there is no place ${id}`);
-    const reply = await ask(held.place);
+    if (held === undefined) throw new Error(`there is no slot ${id}`);
+    const reply = await ask(held.slot);
     held.isReserved ||= isDone(reply);
-    return { ...reply, headers: held.place.headers() };
+    return { ...reply, headers: held.slot.headers() };
   }
 
-  /** Perhaps after the place was left: an answer is metered when its client has it. */
+  /** Perhaps after the slot was left: an answer is metered when its client has it. */
   #settleTokens(id: number, used: number | null): void {
     const held = this.#places.get(id);
     if (held === undefined) return;
-    held.place.settleTokens(used);
+    held.slot.settleTokens(used);
     held.isReserved = false;
     if (held.hasLeft) this.#places.delete(id);
   }
@@ -217,7 +217,7 @@ export class WorkerDesk {
   #leave(id: number): void {
     const held = this.#places.get(id);
     if (held === undefined) return;
-    held.place.leave();
+    held.slot.leave();
     held.hasLeft = true;
     if (!held.isReserved) this.#places.delete(id);
   }

@@ -7,7 +7,7 @@ import type { ProcessMetric } from "../../metrics/process-metrics.ts";
 import type { Events } from "../../ports/events.ts";
 import type { BodyResult, HeaderList } from "../../ports/exchange.ts";
 import type { Authenticated } from "../../proxy/authenticate.ts";
-import type { Claimed, TaskClaim } from "../../proxy/claimed-task.ts";
+import type { Claimed, TaskClaim } from "../../proxy/task-ownership.ts";
 import type { Summary } from "../../proxy/handler.ts";
 import type { Route } from "../../http/http-app.ts";
 import type {

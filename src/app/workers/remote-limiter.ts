@@ -1,11 +1,11 @@
 import type { Refusal } from "../../core/refusals.ts";
 import type { HeaderList } from "../../ports/exchange.ts";
-import { unlimited, type Entry, type Limiter, type Place } from "../../proxy/limits.ts";
+import { unlimited, type Entry, type Limiter, type Slot } from "../../proxy/limits.ts";
 import { isLimited } from "../../proxy/process-limiter.ts";
 import type { PlaceReply } from "./protocol.ts";
 import type { PrimaryLink } from "./worker-link.ts";
 
-const free: Entry = { ok: true, place: unlimited };
+const free: Entry = { ok: true, slot: unlimited };
 
 /** The limits of keys and teams, counted by the primary for all workers. It is asked about those alone that have any. */
 export function createRemoteLimiter(link: PrimaryLink): Pick<Limiter, "enter"> {
@@ -18,14 +18,14 @@ export function createRemoteLimiter(link: PrimaryLink): Pick<Limiter, "enter"> {
         .ask("enter", { id, who })
         .then(({ refusal, countsTokens, headers }): Entry =>
           refusal === null
-            ? { ok: true, place: new RemotePlace(link, id, countsTokens, headers) }
+            ? { ok: true, slot: new RemoteSlot(link, id, countsTokens, headers) }
             : { ok: false, refusal, headers },
         );
     },
   };
 }
 
-class RemotePlace implements Place {
+class RemoteSlot implements Slot {
   readonly countsTokens: boolean;
   readonly #link: PrimaryLink;
   readonly #id: number;

@@ -5,7 +5,7 @@ import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { settlementFor, type Posted } from "../../../src/core/settlement.ts";
 import type { Catalogue } from "../../../src/ports/catalogue.ts";
 import type { TokenCounter } from "../../../src/ports/token-counter.ts";
-import { writtenIn, type Ending } from "../../../src/proxy/ending.ts";
+import { writtenIn, type Ending } from "../../../src/proxy/response.ts";
 import { createMeter } from "../../../src/proxy/meter.ts";
 import { systemClock } from "../../../src/time/clock.ts";
 import { createTokenCounter } from "../../../src/tokens/token-counter.ts";

@@ -1,7 +1,8 @@
+import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import type { GatewayReceiver } from "../../../src/ports/gateway.ts";
-import { createForwarder, type ForwardOrder } from "../../../src/proxy/forward.ts";
+import { createForwarder, Running, type ForwardParams } from "../../../src/proxy/forward.ts";
 import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
 import { manualClock } from "../../support/manual-clock.ts";
 
@@ -40,7 +41,7 @@ function forwarding() {
       ownHeaders: [],
       costHeaders: () => [],
       cutAtMaximum: null,
-    } satisfies ForwardOrder);
+    } satisfies ForwardParams);
     ended.push(`${name} ${"reason" in ending ? ending.reason : ending.kind}`);
   };
   const pass = async (ms: number) => {
@@ -65,4 +66,30 @@ it("ends each answer that takes too long at its own time, with one timer for all
   expect(await pass(69)).toHaveLength(2);
   expect(await pass(1)).toEqual(["second gateway_reset", "first time_limit", "third time_limit"]);
   expect(clock.waiting, "nothing runs any more").toBe(0);
+});
+
+it("Running has what was added and not removed, in any order", () => {
+  fc.assert(
+    fc.property(fc.array(fc.nat(20)), (steps) => {
+      const running = new Running<{ index: number; readonly name: number }>();
+      const expected = new Map<number, { index: number; readonly name: number }>();
+      for (const name of steps) {
+        const known = expected.get(name);
+        if (known === undefined) {
+          const item = { index: -1, name };
+          expected.set(name, item);
+          running.add(item);
+        } else {
+          expected.delete(name);
+          running.remove(known);
+        }
+        expect(
+          running
+            .all()
+            .map((item) => item.name)
+            .sort(),
+        ).toEqual([...expected.keys()].sort());
+      }
+    }),
+  );
 });

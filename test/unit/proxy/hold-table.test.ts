@@ -3,7 +3,7 @@ import type { Shortage } from "../../../src/core/budget.ts";
 import { usd, type PicoUsd } from "../../../src/core/money.ts";
 import type { Refusal } from "../../../src/core/refusals.ts";
 import type { HoldRequest, HoldResult } from "../../../src/ports/ledger.ts";
-import { createHolder, refusalOf } from "../../../src/proxy/hold.ts";
+import { createHolder, holdRefusal } from "../../../src/proxy/hold.ts";
 import type { Growth, Pricer, Quote, Reservation } from "../../../src/proxy/price.ts";
 import { sendBeforeFile, unnamedModel } from "../../../src/wire/form.ts";
 import { catalogueOf, model, noon, request, someone } from "./examples.ts";
@@ -283,7 +283,7 @@ describe("a hold that is refused for another reason", () => {
 
   it("says no why where none is stated", async () => {
     const asked = { model: "m", isPriced: true, fields: ["tools"] };
-    expect(await refusalOf({ ok: false, reason: "not_bounded" }, asked, async () => "")).toEqual({
+    expect(await holdRefusal({ ok: false, reason: "not_bounded" }, asked, async () => "")).toEqual({
       code: "cost_not_bounded",
       model: "m",
       fields: ["tools"],

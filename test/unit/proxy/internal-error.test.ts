@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { meteredRequest, type RequestSteps } from "../../../src/proxy/metered-request.ts";
 import { createLimiter } from "../../../src/proxy/process-limiter.ts";
-import type { SettleOrder } from "../../../src/proxy/settle.ts";
+import type { SettleParams } from "../../../src/proxy/settle.ts";
 import type { Exchange } from "../../../src/ports/exchange.ts";
 import { chatCompletions } from "../../../src/wire/endpoints/chat-completions.ts";
 import { readChatRequest } from "../../../src/wire/chat-request.ts";
@@ -10,7 +10,7 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
   const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"hi"}]}');
   const read = readChatRequest(body);
   if (!read.ok) throw new Error("the request is sound");
-  const settled: SettleOrder[] = [];
+  const settled: SettleParams[] = [];
   let released = 0;
   const quote = {
     request: read.request,
@@ -29,7 +29,7 @@ it("settles the hold of a request that fails inside Farebox: it does not wait fo
     hold: async () => ({ ok: true, held: { id: "1", hold: null, growth: null, price: null, room: null } }),
     gatewayHeaders: () => ({}),
     forwarder: { forward: () => Promise.reject(new Error("a bug")) },
-    settle: async (order: SettleOrder) => void settled.push(order),
+    settle: async (order: SettleParams) => void settled.push(order),
     clock: { now: () => 0, monotonic: () => 0 },
     events: { admitted: () => undefined },
     streamUsage: "pass",

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { noLimits, type Limits } from "../../../src/core/limits.ts";
 import type { Authenticated } from "../../../src/proxy/authenticate.ts";
 import { createLimiter } from "../../../src/proxy/process-limiter.ts";
-import { usedByPeers } from "../../../src/proxy/used-elsewhere.ts";
+import { peerUsageOf } from "../../../src/proxy/peer-usage.ts";
 import { TestFleet } from "../../support/fleet.ts";
 import { key } from "../../support/ledger-fixtures.ts";
 import { manualClock } from "../../support/manual-clock.ts";
@@ -20,7 +20,7 @@ function proxies(count: number) {
   const fleet = new TestFleet(() => clock.monotonic());
   const limiters = Array.from({ length: count }, () => {
     const member = fleet.join();
-    const limiter = createLimiter({ clock, elsewhere: usedByPeers(member.peers) });
+    const limiter = createLimiter({ clock, peerUsage: peerUsageOf(member.peers) });
     member.peers.tell(() => ({ catalogue: "", used: limiter.used(), done: { posted: 0, queued: 0, tasks: 0 } }));
     return { ...limiter, member };
   });
@@ -37,16 +37,16 @@ it("are one limit from beat to beat, of requests, tokens and what runs", () => {
   const left = () => two?.standing(alice).map(({ kind, remaining }) => `${kind} ${remaining}`);
   const first = one?.enter(alice);
   if (first?.ok !== true) throw new Error("refused");
-  first.place.reserve(700);
+  first.slot.reserve(700);
   expect(left()).toEqual(["rpm 3", "tpm 1000", "parallel 2"]);
   fleet.beat();
   expect(left()).toEqual(["rpm 2", "tpm 300", "parallel 1"]);
 
   const second = two?.enter(alice);
   if (second?.ok !== true) throw new Error("refused");
-  expect(second.place.reserve(301)).toBe(false);
+  expect(second.slot.reserve(301)).toBe(false);
   expect(two?.enter(alice)).toMatchObject({ ok: false, refusal: { code: "concurrency_limit" } });
-  first.place.leave();
+  first.slot.leave();
   fleet.beat();
   expect(two?.enter(alice).ok).toBe(true);
   expect(two?.enter(alice)).toMatchObject({ ok: false, refusal: { code: "rate_limit_exceeded" } });
@@ -64,7 +64,7 @@ it("forget a proxy that died, and publish nobody who used nothing", () => {
   const alice = caller({ rpm: 1 });
   const entry = one?.enter(alice);
   if (entry?.ok !== true || one === undefined) throw new Error("refused");
-  entry.place.leave();
+  entry.slot.leave();
   fleet.beat();
   expect(two?.enter(alice).ok).toBe(false);
   expect(one.used()).toEqual({ [`key:${alice.key?.id}`]: { requests: 1, tokens: 0, running: 0 } });

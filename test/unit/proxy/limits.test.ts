@@ -9,9 +9,9 @@ import {
   limitHeaders,
   reserveTokens,
   unlimited,
-  withPlace,
+  withSlot,
   type Limiter,
-  type Place,
+  type Slot,
 } from "../../../src/proxy/limits.ts";
 import { createLimiter, type ProcessLimiter } from "../../../src/proxy/process-limiter.ts";
 import { key, noon } from "../../support/ledger-fixtures.ts";
@@ -27,10 +27,10 @@ function caller(name: string, limits: Partial<Limits>, team: Partial<Limits> | n
   };
 }
 
-function entered(limiter: ProcessLimiter, who: Authenticated): Place {
+function entered(limiter: ProcessLimiter, who: Authenticated): Slot {
   const entry = limiter.enter(who);
   if (!entry.ok) throw new Error(JSON.stringify(entry.refusal));
-  return entry.place;
+  return entry.slot;
 }
 
 function remaining(limiter: Limiter, who: Authenticated): string[] {
@@ -73,7 +73,7 @@ describe("requests per minute", () => {
     entered(limiter, caller("alice", { rpm: 6 }));
     expect(remaining(limiter, caller("alice", { rpm: 3 }))).toEqual(["key:alice rpm 0"]);
     expect(limiter.enter(caller("alice", { rpm: 3 })).ok).toBe(false);
-    expect(limiter.enter(caller("alice", {}))).toEqual({ ok: true, place: unlimited });
+    expect(limiter.enter(caller("alice", {}))).toEqual({ ok: true, slot: unlimited });
   });
 
   const tries = fc.array(fc.record({ passMs: fc.nat(20_000), who: fc.nat(2) }), { maxLength: 120 });
@@ -114,11 +114,11 @@ describe("tokens per minute", () => {
     const clock = manualClock();
     const limiter = createLimiter({ clock });
     const alice = caller("alice", { tpm: 1000 }, { tpm: 5000 });
-    const place = entered(limiter, alice);
-    expect(await reserveTokens(place, 800, uncountable)).toBeNull();
+    const slot = entered(limiter, alice);
+    expect(await reserveTokens(slot, 800, uncountable)).toBeNull();
     expect(remaining(limiter, alice)).toEqual(["key:alice tpm 200", "team:red tpm 4200"]);
-    place.settleTokens(300);
-    place.settleTokens(9);
+    slot.settleTokens(300);
+    slot.settleTokens(9);
     expect(remaining(limiter, alice)).toEqual(["key:alice tpm 700", "team:red tpm 4700"]);
     clock.advance(60_999);
     expect(remaining(limiter, alice)).toEqual(["key:alice tpm 700", "team:red tpm 4700"]);
@@ -130,10 +130,10 @@ describe("tokens per minute", () => {
     const clock = manualClock();
     const limiter = createLimiter({ clock });
     const alice = caller("alice", { tpm: 1000 });
-    const place = entered(limiter, alice);
-    await reserveTokens(place, 100, uncountable);
+    const slot = entered(limiter, alice);
+    await reserveTokens(slot, 100, uncountable);
     clock.advance(300_000);
-    place.settleTokens(5000);
+    slot.settleTokens(5000);
     expect(remaining(limiter, alice)).toEqual(["key:alice tpm 0"]);
     const refusal = await reserveTokens(entered(limiter, alice), 10, async () => 10);
     expect(refusal).toMatchObject({ code: "rate_limit_exceeded", met: { kind: "tpm" }, retryAfterSeconds: 61 });
@@ -174,13 +174,13 @@ describe("tokens per minute", () => {
   it("that are refused leave no request behind either", async () => {
     const limiter = createLimiter({ clock: manualClock() });
     const alice = caller("alice", { tpm: 10, rpm: 5 }, { rpm: 7 });
-    const place = entered(limiter, alice);
-    await reserveTokens(place, 11, async () => 11);
+    const slot = entered(limiter, alice);
+    await reserveTokens(slot, 11, async () => 11);
     const untouched = ["key:alice rpm 5", "key:alice tpm 10", "team:red rpm 7"];
     expect(remaining(limiter, alice)).toEqual(untouched);
-    place.cancel();
-    place.settleTokens(0);
-    place.leave();
+    slot.cancel();
+    slot.settleTokens(0);
+    slot.leave();
     expect(remaining(limiter, alice)).toEqual(untouched);
   });
 
@@ -200,15 +200,15 @@ describe("tokens per minute", () => {
         for (const [index, { passMs, bound, used, settleAfter }] of all.entries()) {
           clock.advance(passMs);
           for (const each of running.filter(({ due }) => due === index)) each.settle();
-          const place = entered(limiter, alice);
+          const slot = entered(limiter, alice);
           const now = clock.monotonic();
           const inMinute = counted.filter(({ at }) => at > now - 60_000).reduce((sum, { tokens }) => sum + tokens, 0);
-          if (!place.reserve(bound)) continue;
+          if (!slot.reserve(bound)) continue;
           expect(inMinute + bound).toBeLessThanOrEqual(tpm);
           const entry = { at: now, tokens: bound };
           counted.push(entry);
           const settle = () => {
-            place.settleTokens(used);
+            slot.settleTokens(used);
             if (used === null) return;
             if (used > bound) counted.push({ at: clock.monotonic(), tokens: used - bound });
             else entry.tokens = used;
@@ -245,18 +245,18 @@ describe("parallel requests", () => {
       fc.property(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1, max: 6 }), events, (ofKey, ofTeam, all) => {
         const limiter = createLimiter({ clock: manualClock() });
         const callers = [0, 1, 2].map((who) => caller(`key-${who}`, { parallel: ofKey }, { parallel: ofTeam }));
-        const places: Place[][] = [[], [], []];
+        const slots: Slot[][] = [[], [], []];
         for (const { who, end } of all) {
-          const mine = places[who] ?? [];
+          const mine = slots[who] ?? [];
           if (end) mine.pop()?.leave();
           else {
             const entry = limiter.enter(callers[who] as Authenticated);
-            const running = places.flat().length;
+            const running = slots.flat().length;
             expect(entry.ok).toBe(mine.length < ofKey && running < ofTeam);
-            if (entry.ok) mine.push(entry.place);
+            if (entry.ok) mine.push(entry.slot);
           }
         }
-        for (const place of places.flat()) place.leave();
+        for (const slot of slots.flat()) slot.leave();
         for (const each of callers)
           expect(limiter.standing(each).map(({ remaining: left, limit }) => limit - left)).toEqual([0, 0]);
       }),
@@ -264,7 +264,7 @@ describe("parallel requests", () => {
   });
 });
 
-describe("a place", () => {
+describe("a slot", () => {
   const exchange = () => {
     const told: { refusal?: Refusal; headers?: () => HeaderList } = {};
     const stub = {
@@ -283,13 +283,13 @@ describe("a place", () => {
       () => {
         throw new Error("at once");
       },
-      async (_exchange: Exchange, _who: Authenticated, place: Place) => {
-        place.leave();
+      async (_exchange: Exchange, _who: Authenticated, slot: Slot) => {
+        slot.leave();
         return notForwarded;
       },
     ];
     for (const end of ends) {
-      await withPlace(limiter, end)(exchange().stub, alice).catch(() => undefined);
+      await withSlot(limiter, end)(exchange().stub, alice).catch(() => undefined);
       expect(remaining(limiter, alice)).toEqual(["key:alice parallel 1"]);
     }
   });
@@ -299,7 +299,7 @@ describe("a place", () => {
     const alice = caller("alice", { rpm: 1, tpm: 5 });
     entered(limiter, alice);
     const { told, stub } = exchange();
-    await withPlace(limiter, () => Promise.reject(new Error("not to be asked")))(stub, alice);
+    await withSlot(limiter, () => Promise.reject(new Error("not to be asked")))(stub, alice);
     expect(told.refusal).toMatchObject({ code: "rate_limit_exceeded" });
     expect(told.headers?.()).toEqual([
       ["x-ratelimit-limit-requests", "1"],

@@ -3,7 +3,7 @@ import type { Outcome } from "../../../src/core/settlement.ts";
 import { noTokens, unchanged, type Permille } from "../../../src/core/tokens.ts";
 import type { Usage } from "../../../src/core/usage.ts";
 import type { TokenCounter } from "../../../src/ports/token-counter.ts";
-import type { Ending } from "../../../src/proxy/ending.ts";
+import type { Ending } from "../../../src/proxy/response.ts";
 import { createMeter, type Metered } from "../../../src/proxy/meter.ts";
 import { manualClock, type ManualClock } from "../../support/manual-clock.ts";
 import { characterCounter, flat, model, pinned, request, version } from "./examples.ts";

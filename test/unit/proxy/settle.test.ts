@@ -5,7 +5,7 @@ import type { Outcome } from "../../../src/core/settlement.ts";
 import { noTokens, unchanged } from "../../../src/core/tokens.ts";
 import type { ChargePosted, Events } from "../../../src/ports/events.ts";
 import type { ChargeLedger, SettleResult } from "../../../src/ports/ledger.ts";
-import { createSettler, type SettleOrder } from "../../../src/proxy/settle.ts";
+import { createSettler, type SettleParams } from "../../../src/proxy/settle.ts";
 import { MemoryLedger } from "../../../src/store/memory/ledger.ts";
 import { calendarOf } from "../../../src/time/calendar.ts";
 import { heardLog, type HeardLine } from "../../support/heard-log.ts";
@@ -27,7 +27,7 @@ function settling(ledger: Pick<ChargeLedger, "post" | "void">) {
     events: { posted: (event: ChargePosted) => posted.push(event) } as unknown as Events,
     log,
   });
-  const order = (outcome: Outcome, more: Partial<SettleOrder> = {}): Promise<void> =>
+  const order = (outcome: Outcome, more: Partial<SettleParams> = {}): Promise<void> =>
     settle({
       held: { id: "c1", route: "/v1/chat/completions", hold, price: price.version },
       quote: { model: model({ group: "general" }) },

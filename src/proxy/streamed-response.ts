@@ -3,8 +3,8 @@ import { decodedBytesMax, decodeInto, isPlain } from "../wire/encoding.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import type { StreamAnswer, Transcript } from "../wire/stream-transcript.ts";
 import { CutResponseFilter, UsageChunkFilter, type EventFilter } from "../wire/usage-chunk-filter.ts";
-import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
-import { writtenIn, type Ending } from "./ending.ts";
+import { passOn, type ResponseMode, type ResponseDeps } from "./response.ts";
+import { writtenIn, type Ending } from "./response.ts";
 import type { StreamWatch } from "./stream-watch.ts";
 
 /** Bytes of a compressed stream kept for metering; a longer one is settled at its hold. */
@@ -17,8 +17,8 @@ const brokenByUs: Readonly<Record<string, string>> = {
 };
 
 /** A stream on its way: each chunk leaves in the tick it came, headers before the first. */
-export class StreamedAnswer implements AnswerMode {
-  readonly #parts: AnswerParts & { readonly endpoint: Endpoint };
+export class StreamedResponse implements ResponseMode {
+  readonly #deps: ResponseDeps & { readonly endpoint: Endpoint };
   readonly #transcript: Transcript;
   /** Set where the stream could outgrow its hold. */
   readonly #watch: StreamWatch | undefined;
@@ -30,24 +30,24 @@ export class StreamedAnswer implements AnswerMode {
   #last: Buffer = Buffer.alloc(0);
 
   constructor(
-    parts: AnswerParts & {
+    deps: ResponseDeps & {
       readonly endpoint: Endpoint;
       readonly dropUsageChunk: boolean;
       readonly cutAtMaximum: Refusal | null;
       readonly watch: StreamWatch | undefined;
     },
   ) {
-    this.#parts = parts;
-    this.#watch = parts.watch;
-    this.#transcript = parts.endpoint.transcript(parts.watch?.output, parts.watch?.unreadBytes);
-    this.#plain = isPlain(parts.head.header("content-encoding"));
-    this.#cutAtMaximum = parts.cutAtMaximum;
-    if (this.#plain && parts.dropUsageChunk) this.#filter = new UsageChunkFilter();
-    else if (this.#plain && parts.cutAtMaximum !== null) this.#filter = new CutResponseFilter();
+    this.#deps = deps;
+    this.#watch = deps.watch;
+    this.#transcript = deps.endpoint.transcript(deps.watch?.output, deps.watch?.unreadBytes);
+    this.#plain = isPlain(deps.head.header("content-encoding"));
+    this.#cutAtMaximum = deps.cutAtMaximum;
+    if (this.#plain && deps.dropUsageChunk) this.#filter = new UsageChunkFilter();
+    else if (this.#plain && deps.cutAtMaximum !== null) this.#filter = new CutResponseFilter();
     // A stated length would leave no room for an error event of ours at the end.
-    parts.exchange.begin(
-      parts.head.status,
-      parts.headers.filter(([name]) => name.toLowerCase() !== "content-length"),
+    deps.exchange.begin(
+      deps.head.status,
+      deps.headers.filter(([name]) => name.toLowerCase() !== "content-length"),
     );
     if (!this.#plain) this.#watch?.cannotRead();
   }
@@ -61,18 +61,18 @@ export class StreamedAnswer implements AnswerMode {
 
   async end(): Promise<Ending> {
     const answer = this.#plain ? this.#transcript.end() : await this.#decodedAnswer();
-    this.#parts.stated(answer ?? null);
+    this.#deps.stated(answer ?? null);
     const rest = this.#filter?.rest();
     if (rest !== undefined && rest.length > 0) this.#write(rest);
     if (answer === undefined) {
-      this.#parts.exchange.end();
+      this.#deps.exchange.end();
       return { kind: "unknown", reason: "unreadable_answer", unreadBytes: this.#compressedBytes };
     }
     if (answer.finished) {
       if (this.#cutAtMaximum !== null && this.#filter?.hasDropped === true) this.#tellBroken(this.#cutAtMaximum);
-      else this.#parts.exchange.end();
+      else this.#deps.exchange.end();
       if (answer.failed === true) return this.#cut(answer, "gateway_failed");
-      return { kind: "whole", ...writtenIn(answer), ranMs: this.#parts.ranMs() };
+      return { kind: "whole", ...writtenIn(answer), ranMs: this.#deps.ranMs() };
     }
     // A clean end without a finish reason: clients would take the piece for a whole answer.
     this.#tellBroken({
@@ -87,22 +87,22 @@ export class StreamedAnswer implements AnswerMode {
     this.#tellBroken(reason === refusal.code ? refusal : { code: "gateway_stream_broken", message });
     const answer = this.#plain ? this.#transcript.everything() : await this.#decodedAnswer();
     if (answer === undefined) return { kind: "unknown", reason, unreadBytes: this.#compressedBytes };
-    this.#parts.stated(answer);
+    this.#deps.stated(answer);
     return this.#cut(answer, reason);
   }
 
   #cut(answer: StreamAnswer, reason: string): Ending {
-    return { kind: "cut", ...writtenIn(answer), reason, ranMs: this.#parts.ranMs() };
+    return { kind: "cut", ...writtenIn(answer), reason, ranMs: this.#deps.ranMs() };
   }
 
   #write(bytes: Buffer): void {
     this.#last = bytes;
-    passOn(this.#parts, bytes);
+    passOn(this.#deps, bytes);
   }
 
   /** An event of our own at the end; a compressed stream takes none, so it is broken off. */
   #tellBroken(refusal: Refusal): void {
-    const { exchange, endpoint } = this.#parts;
+    const { exchange, endpoint } = this.#deps;
     if (exchange.clientGone) return;
     if (!this.#plain) {
       exchange.breakOff();
@@ -124,8 +124,8 @@ export class StreamedAnswer implements AnswerMode {
 
   async #decodedAnswer(): Promise<StreamAnswer | undefined> {
     if (this.#compressedBytes > compressedBytesMax) return undefined;
-    const encoding = this.#parts.head.header("content-encoding") ?? "";
-    const transcript = this.#parts.endpoint.transcript();
+    const encoding = this.#deps.head.header("content-encoding") ?? "";
+    const transcript = this.#deps.endpoint.transcript();
     const isRead = await decodeInto(Buffer.concat(this.#compressed), encoding, decodedBytesMax, (piece) =>
       transcript.push(piece),
     );

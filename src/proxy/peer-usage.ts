@@ -1,9 +1,9 @@
 import { nothingUsed, sumOfUse, type LimitUse } from "../core/limits.ts";
 import type { Peers } from "../ports/fleet.ts";
-import type { UsedElsewhere } from "./process-limiter.ts";
+import type { PeerUsage } from "./process-limiter.ts";
 
 /** What the live peers said with their last beats, added up once for each beat of this proxy; one that died says nothing any more. */
-export function usedByPeers(peers: Peers): UsedElsewhere {
+export function peerUsageOf(peers: Peers): PeerUsage {
   let sums = new Map<string, LimitUse>();
   peers.onBeat(() => {
     sums = new Map();

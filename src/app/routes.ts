@@ -19,11 +19,11 @@ import type { TokenCounter } from "../ports/token-counter.ts";
 import { accountInfo, createAccount } from "../proxy/account.ts";
 import { createAuthenticator, createKeyring } from "../proxy/authenticate.ts";
 import { createBalanceGuard } from "../proxy/balance-guard.ts";
-import { createTaskClaims } from "../proxy/claimed-task.ts";
-import type { TaskOwner } from "../proxy/foreign-task.ts";
+import { createTaskClaims } from "../proxy/task-ownership.ts";
+import type { TaskOwner } from "../proxy/task-ownership.ts";
 import { createMask } from "../proxy/mask.ts";
 import type { RequestSteps } from "../proxy/metered-request.ts";
-import { createLimiter, type ProcessLimiter, type UsedElsewhere } from "../proxy/process-limiter.ts";
+import { createLimiter, type ProcessLimiter, type PeerUsage } from "../proxy/process-limiter.ts";
 import type { GatewayHealth, HealthFacts } from "../reporting/health.ts";
 import { newestReview } from "../reporting/price-review.ts";
 import type { SpendMemory } from "../reporting/spend-memory.ts";
@@ -32,10 +32,10 @@ import { adminApi } from "./admin-api.ts";
 import type { PeersStanding } from "./fleet.ts";
 import { dashboardFolder } from "./package.ts";
 import { buildSteps, meteredRoutes, modelRoutes, passedRoutes } from "./steps.ts";
-import { buildTasks } from "./tasks.ts";
+import { buildTaskRoutes } from "./tasks.ts";
 import type { Work } from "./work.ts";
 
-interface StoryParts {
+interface RouteDeps {
   readonly clock: Clock;
   readonly log: Log;
   readonly version: string;
@@ -57,7 +57,7 @@ interface StoryParts {
   readonly wakeDelivery: () => void;
   readonly seal: Seal;
   /** What other proxies used of limits, where there are any. */
-  readonly elsewhere?: UsedElsewhere | undefined;
+  readonly peerUsage?: PeerUsage | undefined;
   /** What `/readyz` says of them; null where there are none. */
   readonly peers?: () => PeersStanding | null;
   /** At least 0, below 1. */
@@ -66,7 +66,7 @@ interface StoryParts {
   readonly keysRemembered?: number;
 }
 
-export interface Story {
+export interface BuiltRoutes {
   readonly routes: readonly Route[];
   /** What is one for all processes of this proxy, and used by its workers. */
   readonly shared: Pick<RequestSteps, "limiter" | "balanceGuard" | "settle" | "claimTask"> & {
@@ -76,7 +76,7 @@ export interface Story {
   /** The account record as the gateway has it now; undefined where it gives none. */
   freshAccount(): Promise<unknown>;
   /** Has a task's record fetched and taken to heart. */
-  lookAtTask(task: Task): Promise<void>;
+  pollTask(task: Task): Promise<void>;
   /** Ends every running call at the gateway; each is settled. */
   stopForwarding(): void;
   /** What was used here of the limits of keys and teams. */
@@ -84,12 +84,12 @@ export interface Story {
 }
 
 /** The request path: its steps, each with what it needs and no more. */
-export function buildStory(settings: Settings, parts: StoryParts): Story {
+export function buildRoutes(settings: Settings, parts: RouteDeps): BuiltRoutes {
   const { clock, log, store, gateway, tokens, catalogue, metrics, work } = parts;
   const { events } = metrics;
   const { ledger, keys } = store;
   const mask = createMask(settings.gateway.apiKey?.reveal() ?? "");
-  const limiter = createLimiter({ clock, elsewhere: parts.elsewhere });
+  const limiter = createLimiter({ clock, peerUsage: parts.peerUsage });
   const keyring = createKeyring({
     keys,
     teams: store.teams,
@@ -152,7 +152,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     catalogue,
     work,
   });
-  const tasks = buildTasks(settings, {
+  const tasks = buildTaskRoutes(settings, {
     ...steps,
     store,
     gateway,
@@ -229,7 +229,7 @@ export function buildStory(settings: Settings, parts: StoryParts): Story {
     freshAccount,
     stopForwarding,
     shared: { limiter, balanceGuard, settle: steps.settle, taskOwner, claimTask },
-    lookAtTask: tasks.look,
+    pollTask: tasks.poll,
     stopBeingReady: () => (draining = true),
     limitsUsed: limiter.used,
   };

@@ -2,16 +2,16 @@ import type { Refusal } from "../core/refusals.ts";
 import type { HeaderList } from "../ports/exchange.ts";
 import { decodedBytesMax, decodeInto, isPlain } from "../wire/encoding.ts";
 import { KeptBytes, type AnswerReader, type ModelAnswer } from "../wire/model-answer.ts";
-import { passOn, type AnswerMode, type AnswerParts } from "./answer.ts";
-import { writtenIn, type AnswerEnding, type Ending } from "./ending.ts";
-import type { Claimed } from "./claimed-task.ts";
-import { foreignTask, noSuchTask } from "./foreign-task.ts";
+import { passOn, type ResponseMode, type ResponseDeps } from "./response.ts";
+import { writtenIn, type ResponseEnding, type Ending } from "./response.ts";
+import type { Claimed } from "./task-ownership.ts";
+import { foreignTask, noSuchTask } from "./task-ownership.ts";
 import type { Mask } from "./mask.ts";
 
 /** Up to here an answer is held until it is whole, so that its cost can stand in its headers. */
 const heldBytesMax = 1024 * 1024;
 
-type HeldParts = AnswerParts & {
+type BufferedDeps = ResponseDeps & {
   readonly reader: AnswerReader;
   readonly mask: Mask;
   costHeaders(answer: ModelAnswer): HeaderList;
@@ -29,8 +29,8 @@ interface Decoded {
 }
 
 /** A plain answer: held until whole up to 1 MB, then passed as it comes. */
-export class HeldAnswer implements AnswerMode {
-  readonly #parts: HeldParts;
+export class BufferedResponse implements ResponseMode {
+  readonly #deps: BufferedDeps;
   /** What has not left yet. */
   #held: Buffer[] = [];
   #bytes = 0;
@@ -38,49 +38,49 @@ export class HeldAnswer implements AnswerMode {
   readonly #compressed: KeptBytes | undefined;
   #passing = false;
 
-  constructor(parts: HeldParts) {
-    this.#parts = parts;
-    this.#compressed = isPlain(parts.head.header("content-encoding")) ? undefined : new KeptBytes();
+  constructor(deps: BufferedDeps) {
+    this.#deps = deps;
+    this.#compressed = isPlain(deps.head.header("content-encoding")) ? undefined : new KeptBytes();
   }
 
   chunk(bytes: Buffer): void {
     this.#bytes += bytes.length;
-    (this.#compressed ?? this.#parts.reader).push(bytes);
-    if (this.#passing) return passOn(this.#parts, bytes);
+    (this.#compressed ?? this.#deps.reader).push(bytes);
+    if (this.#passing) return passOn(this.#deps, bytes);
     this.#held.push(bytes);
     if (this.#bytes > heldBytesMax) this.#pass();
   }
 
-  end(): Promise<AnswerEnding> | AnswerEnding {
+  end(): Promise<ResponseEnding> | ResponseEnding {
     if (this.#compressed !== undefined) return this.#decoded(this.#compressed);
     const bytes = this.#whole();
     return this.#checked(bytes, { isRead: true, plain: bytes });
   }
 
-  async #decoded(compressed: KeptBytes): Promise<AnswerEnding> {
+  async #decoded(compressed: KeptBytes): Promise<ResponseEnding> {
     const decoded = await this.#decode(compressed);
     return this.#checked(this.#whole(), decoded);
   }
 
-  #checked(bytes: Buffer, decoded: Decoded): Promise<AnswerEnding> | AnswerEnding {
+  #checked(bytes: Buffer, decoded: Decoded): Promise<ResponseEnding> | ResponseEnding {
     const { plain } = decoded;
-    const { head, exchange } = this.#parts;
-    if (!this.#passing && plain !== undefined && !exchange.clientGone && this.#parts.refusesUsage(plain))
+    const { head, exchange } = this.#deps;
+    if (!this.#passing && plain !== undefined && !exchange.clientGone && this.#deps.refusesUsage(plain))
       return { kind: "usageRefused", status: head.status };
-    const isForeign = !this.#passing && plain !== undefined && this.#parts.showsForeignTask(plain);
+    const isForeign = !this.#passing && plain !== undefined && this.#deps.showsForeignTask(plain);
     if (isForeign === false) return this.#claimed(bytes, decoded);
     return Promise.resolve(isForeign).then((is) => (is ? this.#withheld() : this.#claimed(bytes, decoded)));
   }
 
   #withheld(): Ending {
-    const { head, exchange } = this.#parts;
+    const { head, exchange } = this.#deps;
     if (!exchange.clientGone) exchange.refuse(noSuchTask);
     return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason: foreignTask };
   }
 
   /** A task that the answer made is bound before its client sees the id. */
-  #claimed(bytes: Buffer, decoded: Decoded): Promise<AnswerEnding> | AnswerEnding {
-    const { claimsTask, head, exchange } = this.#parts;
+  #claimed(bytes: Buffer, decoded: Decoded): Promise<ResponseEnding> | ResponseEnding {
+    const { claimsTask, head, exchange } = this.#deps;
     const { plain } = decoded;
     if (claimsTask === null || head.status >= 300 || this.#passing || plain === undefined)
       return this.#read(bytes, decoded);
@@ -96,20 +96,20 @@ export class HeldAnswer implements AnswerMode {
   }
 
   #read(bytes: Buffer, { isRead, plain }: Decoded): Ending {
-    const { head, exchange, reader } = this.#parts;
+    const { head, exchange, reader } = this.#deps;
     const answer = head.status < 300 && isRead ? reader.end() : undefined;
-    this.#parts.stated(answer ?? null);
+    this.#deps.stated(answer ?? null);
     if (this.#passing) exchange.end();
     else this.#answer(bytes, plain, answer);
     if (head.status >= 300) return { kind: "status", status: head.status };
     if (answer === undefined || (answer.usage === undefined && !answer.isAnswer)) {
       return { kind: "unknown", reason: "unreadable_answer", unreadBytes: this.#bytes };
     }
-    return { kind: "whole", ...writtenIn(answer), ranMs: this.#parts.ranMs() };
+    return { kind: "whole", ...writtenIn(answer), ranMs: this.#deps.ranMs() };
   }
 
   broken(reason: string, refusal: Refusal): Ending {
-    const { exchange, head } = this.#parts;
+    const { exchange, head } = this.#deps;
     if (exchange.status !== null) exchange.breakOff();
     else if (!exchange.clientGone) exchange.refuse(refusal);
     return head.status >= 300 ? { kind: "status", status: head.status } : { kind: "unknown", reason };
@@ -117,22 +117,22 @@ export class HeldAnswer implements AnswerMode {
 
   /** The bytes as they came, except where they repeat the gateway's credential. `plain`: decoded; undefined where they cannot be. */
   #answer(bytes: Buffer, plain: Buffer | undefined, answer: ModelAnswer | undefined): void {
-    const { exchange, head, headers, mask } = this.#parts;
+    const { exchange, head, headers, mask } = this.#deps;
     const masked = plain === undefined ? bytes : mask(plain);
     const changed = masked !== plain && plain !== undefined;
     const body = changed ? masked : bytes;
     const kept = headers.filter(([name]) => !isNamed(name, "content-length"));
     const sent = changed ? kept.filter(([name]) => !isNamed(name, "content-encoding")) : kept;
-    if (answer !== undefined) sent.push(...this.#parts.costHeaders(answer));
+    if (answer !== undefined) sent.push(...this.#deps.costHeaders(answer));
     exchange.answer(head.status, sent, body);
   }
 
   /** Too large to hold: what came so far leaves now, and the rest follows as it comes. */
   #pass(): void {
-    const { exchange, head, headers } = this.#parts;
+    const { exchange, head, headers } = this.#deps;
     this.#passing = true;
     exchange.begin(head.status, headers);
-    passOn(this.#parts, Buffer.concat(this.#held));
+    passOn(this.#deps, Buffer.concat(this.#held));
     this.#held = [];
   }
 
@@ -143,10 +143,10 @@ export class HeldAnswer implements AnswerMode {
     const kept = this.#passing ? undefined : new KeptBytes();
     const isRead = await decodeInto(
       bytes,
-      this.#parts.head.header("content-encoding") ?? "",
+      this.#deps.head.header("content-encoding") ?? "",
       decodedBytesMax,
       (piece) => {
-        this.#parts.reader.push(piece);
+        this.#deps.reader.push(piece);
         kept?.push(piece);
       },
     );

@@ -1,0 +1,104 @@
+import type { Refusal } from "../core/refusals.ts";
+import type { Usage } from "../core/usage.ts";
+import type { Exchange, HeaderList } from "../ports/exchange.ts";
+import type { GatewayHead } from "../ports/gateway.ts";
+import type { AnswerTerms } from "../wire/answer-terms.ts";
+import type { Written } from "../wire/output-walk.ts";
+import type { Pace } from "./stream-watch.ts";
+
+/** How the forwarding of a request ended, in bytes and statuses; the meter makes an outcome of it. */
+export type Ending =
+  /** Nothing of it reached the gateway. */
+  | { readonly kind: "notSent"; readonly reason: string }
+  /** The gateway answered with a status other than success. */
+  | { readonly kind: "status"; readonly status: number }
+  /** The answer is whole. `ranMs` from sending to its end. */
+  | ({ readonly kind: "whole"; readonly ranMs: number } & Answered)
+  /** A stream broke off after the gateway had it. `ranMs` from sending to the break. */
+  | ({ readonly kind: "cut"; readonly reason: string; readonly ranMs: number } & Answered)
+  /** Sent, and nothing tells what became of it. `unreadBytes`: of an answer that cannot be read. */
+  | { readonly kind: "unknown"; readonly reason: string; readonly unreadBytes?: number };
+
+/** `task`: the answer names a task that it made, which ends the charge. */
+export type ResponseEnding = Ending | { readonly kind: "task" } | UsageRefused;
+
+/** The gateway refused the usage that was asked for. Its answer was kept from the client, who has none yet. */
+export interface UsageRefused {
+  readonly kind: "usageRefused";
+  readonly status: number;
+}
+
+/** What an answer reported and wrote. */
+export interface Answered extends Written {
+  readonly usage: Usage | undefined;
+}
+
+export function writtenIn({ usage, texts, uncountable }: Answered): Answered {
+  return { usage, texts, ...(uncountable && { uncountable }) };
+}
+
+/** What else is known of a forwarded request, for its row. */
+export interface Forwarded<How extends ResponseEnding = ResponseEnding> {
+  readonly ending: How;
+  /** What the answer states beside its content; null for nothing. */
+  readonly terms: AnswerTerms | null;
+  readonly gatewayRequestId: string | null;
+  /** From arrival to the first byte of the answer's body; null when there was none. Milliseconds. */
+  readonly firstTokenMs: number | null;
+  /** From arrival to sending to the gateway. Milliseconds. */
+  readonly overheadMs: number;
+}
+
+/** What every mode of an answer works with. */
+export interface ResponseDeps {
+  readonly exchange: Exchange;
+  readonly head: GatewayHead;
+  /** The gateway's headers that the client gets. */
+  readonly headers: HeaderList;
+  /** Stops and resumes reading from the gateway, for a slow client. */
+  readonly pace: Pace;
+  /** Milliseconds since the request was sent. */
+  ranMs(): number;
+  /** Takes note of what the answer states beside its content; null for nothing. */
+  stated(terms: AnswerTerms | null): void;
+}
+
+/** Passes bytes to the client; a slow one stops the reading from the gateway until it has taken them. */
+export function passOn({ exchange, pace }: ResponseDeps, bytes: Buffer): void {
+  if (exchange.clientGone || exchange.write(bytes)) return;
+  pace.pause();
+  exchange.onDrain(() => pace.resume());
+}
+
+/** The part of a forwarding that depends on the kind of answer: held until whole, or passed as it comes. */
+export interface ResponseMode {
+  chunk(bytes: Buffer): void;
+  /** The answer is complete by its framing. */
+  end(): Promise<ResponseEnding> | ResponseEnding;
+  /** The answer broke off; what the client is told is settled here too. */
+  broken(reason: string, refusal: Refusal): Promise<Ending> | Ending;
+}
+
+/** Sound, an image or a text of its own: each chunk leaves in the tick it came, and nothing of it is read. */
+export class PassthroughResponse implements ResponseMode {
+  readonly #deps: ResponseDeps;
+
+  constructor(deps: ResponseDeps) {
+    this.#deps = deps;
+    deps.exchange.begin(deps.head.status, deps.headers);
+  }
+
+  chunk(bytes: Buffer): void {
+    passOn(this.#deps, bytes);
+  }
+
+  end(): Ending {
+    this.#deps.exchange.end();
+    return { kind: "whole", usage: undefined, texts: [], ranMs: this.#deps.ranMs() };
+  }
+
+  broken(reason: string, _refusal: Refusal): Ending {
+    this.#deps.exchange.breakOff();
+    return { kind: "unknown", reason };
+  }
+}
