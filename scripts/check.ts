@@ -1,27 +1,34 @@
 import { spawn } from "node:child_process";
 
-/* Runs format, lint, types and spelling at the same time, and prints what fails. */
+/*
+ * Checks format, lint, types and spelling at the same time, next to the command of its arguments if there is one, whose output
+ * passes. Prints the checks that fail last.
+ */
 
 const checks = ["format:check", "lint", "typecheck", "spell"];
 
-interface Checked {
+interface Ended {
   readonly output: string;
   readonly code: number;
 }
 
-function run(name: string): Promise<Checked> {
+function run(command: string, parameters: readonly string[], output: "kept" | "passed"): Promise<Ended> {
   return new Promise((resolve, reject) => {
-    const child = spawn("npm", ["run", "--silent", name], { stdio: ["ignore", "pipe", "pipe"] });
-    let output = "";
+    const child = spawn(command, parameters, { stdio: output === "passed" ? "inherit" : ["ignore", "pipe", "pipe"] });
+    let text = "";
     for (const stream of [child.stdout, child.stderr])
-      stream.setEncoding("utf8").on("data", (text: string) => (output += text));
+      stream?.setEncoding("utf8").on("data", (part: string) => (text += part));
     child.on("error", reject);
-    child.on("close", (code) => resolve({ output, code: code ?? 1 }));
+    child.on("close", (code) => resolve({ output: text, code: code ?? 1 }));
   });
 }
 
-for (const [index, checked] of (await Promise.all(checks.map(run))).entries()) {
-  if (checked.code === 0) continue;
-  process.stdout.write(`npm run ${checks[index]} fails:\n${checked.output}\n`);
+const [command, ...parameters] = process.argv.slice(2);
+const next = command === undefined ? { output: "", code: 0 } : run(command, parameters, "passed");
+const ended = await Promise.all(checks.map((name) => run("npm", ["run", "--silent", name], "kept")));
+process.exitCode = (await next).code;
+for (const [index, { output, code }] of ended.entries()) {
+  if (code === 0) continue;
+  process.stdout.write(`npm run ${checks[index]} fails:\n${output}\n`);
   process.exitCode = 1;
 }
